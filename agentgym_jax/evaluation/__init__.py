@@ -1,0 +1,1 @@
+"""Scores of a policy over a set of tasks."""

@@ -1,0 +1,1 @@
+"""Optimiser, train state, update step and checkpoints."""

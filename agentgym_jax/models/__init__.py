@@ -1,0 +1,1 @@
+"""The policy network: decoder, cache, log-probabilities, weights."""

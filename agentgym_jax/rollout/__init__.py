@@ -1,0 +1,1 @@
+"""Where text, tokens and environments meet: episodes and their collection."""

@@ -1,0 +1,1 @@
+"""Token generation with a live key/value cache. Knows tokens, not text or environments."""

@@ -1,0 +1,1 @@
+"""Training jobs: each is only the order of things."""

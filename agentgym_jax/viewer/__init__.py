@@ -1,0 +1,1 @@
+"""Plots and pages made from a run folder."""

