@@ -1,0 +1,315 @@
+"""Metric names, meanings and units in one table, and the file metrics.jsonl.
+
+A name is a path; `<...>` as last part stands for a group of that kind
+(`eval/success/<group>` covers `eval/success/babyai`). A name that is not in the table is
+refused, so that a plot, a page and a resumed run never disagree about what a number means.
+"""
+
+import dataclasses
+import difflib
+import json
+import math
+import os
+import pathlib
+import time
+from collections.abc import Mapping
+from typing import IO, Any
+
+import numpy as np
+
+from agentgym_jax.run_folder import write_atomic
+
+
+@dataclasses.dataclass(frozen=True)
+class Metric:
+    """What a number in metrics.jsonl means.
+
+    Attributes:
+      description: one phrase, as a plot title could say it.
+      unit: such as `seconds`, `tokens`, `nats`, `fraction` (0 to 1); `1` if it has none.
+    """
+
+    description: str
+    unit: str
+
+
+METRICS: dict[str, Metric] = {
+    # Episodes of this step, as sampled.
+    "rollout/success": Metric("solved episodes among valid ones", "fraction"),
+    "rollout/success/<environment>": Metric("solved episodes of one environment", "fraction"),
+    "rollout/reward_mean": Metric("sum of rewards of an episode", "reward"),
+    "rollout/reward_mean/<environment>": Metric("sum of rewards, one environment", "reward"),
+    "rollout/reward_std": Metric("standard deviation of episode rewards", "reward"),
+    "rollout/score_mean": Metric("environment's own score of an episode", "score"),
+    "rollout/turns_mean": Metric("turns of an episode", "turns"),
+    "rollout/turns_mean/<environment>": Metric("turns of an episode, one environment", "turns"),
+    "rollout/turns_max": Metric("turns of the longest episode", "turns"),
+    "rollout/action_tokens_mean": Metric("sampled tokens of an episode", "tokens"),
+    "rollout/action_tokens_per_turn": Metric("sampled tokens of a turn", "tokens"),
+    "rollout/tokens_mean": Metric("all tokens of an episode", "tokens"),
+    "rollout/tokens_max": Metric("all tokens of the longest episode", "tokens"),
+    "rollout/episodes": Metric("episodes collected, failed ones included", "episodes"),
+    "rollout/outcome/<outcome>": Metric("episodes that ended this way", "episodes"),
+    "rollout/invalid_fraction": Metric("episodes left out of the loss", "fraction"),
+    "rollout/truncation_rate": Metric("valid episodes cut by turns or tokens", "fraction"),
+    "rollout/retries": Metric("episodes started again after an environment error", "episodes"),
+    "rollout/env_errors": Metric("environment errors, retried ones included", "errors"),
+    "rollout/env_errors/<cause>": Metric("environment errors of one cause", "errors"),
+    "rollout/groups": Metric("groups of samples of one task", "groups"),
+    "rollout/zero_variance_groups": Metric("groups whose rewards are all equal", "groups"),
+    "rollout/informative_groups": Metric("groups that give a gradient", "groups"),
+    "rollout/occupancy": Metric("decode slots that were busy", "fraction"),
+    "rollout/computed_per_kept_tokens": Metric("tokens computed per token of an episode", "1"),
+    "rollout/cut_turns": Metric("turns cut by the token limit of a turn", "turns"),
+    "rollout/malformed_actions": Metric("turns without a readable action", "turns"),
+    "rollout/sampled_entropy": Metric("mean negative log-probability of sampled tokens", "nats"),
+    # The update.
+    "policy/loss": Metric("total loss", "1"),
+    "policy/surrogate_loss": Metric("policy-gradient part of the loss", "1"),
+    "policy/kl_k3": Metric("divergence from the reference policy (k3 estimate)", "nats"),
+    "policy/approx_kl": Metric("divergence of the update (old to new policy)", "nats"),
+    "policy/clip_fraction": Metric("action tokens whose ratio is clipped", "fraction"),
+    "policy/ratio_mean": Metric("probability ratio new/old", "1"),
+    "policy/ratio_max": Metric("largest probability ratio new/old", "1"),
+    "policy/entropy": Metric("entropy of the next-token distribution", "nats"),
+    "policy/grad_norm": Metric("gradient norm before clipping", "1"),
+    "policy/update_norm": Metric("norm of the parameter change", "1"),
+    "policy/param_norm": Metric("norm of the parameters", "1"),
+    "policy/logprob_gap_mean": Metric("mean sampler-learner log-probability gap", "nats"),
+    "policy/logprob_gap_max": Metric("largest sampler-learner log-probability gap", "nats"),
+    "policy/learning_rate": Metric("learning rate of this step", "1"),
+    "policy/advantage_std": Metric("standard deviation of the advantages", "1"),
+    "policy/updates": Metric("optimiser updates in this step", "updates"),
+    "policy/skipped": Metric("updates skipped: no trainable token or not finite", "updates"),
+    "critic/loss": Metric("value loss", "1"),
+    "critic/value_mean": Metric("value estimate of an action token", "reward"),
+    "critic/explained_variance": Metric("variance of returns explained by the critic", "fraction"),
+    "critic/grad_norm": Metric("critic's gradient norm before clipping", "1"),
+    # What the step was given.
+    "horizon/turns": Metric("turn limit of an episode", "turns"),
+    "horizon/turns/<environment>": Metric("turn limit of one environment", "turns"),
+    "batch/padding_share": Metric("positions of the packed batch without a token", "fraction"),
+    "batch/rows": Metric("rows of the packed batch", "rows"),
+    "batch/sequences": Metric("episodes or conversations in the batch", "sequences"),
+    "batch/tokens": Metric("tokens in the batch", "tokens"),
+    "batch/action_tokens": Metric("trained tokens in the batch", "tokens"),
+    # Wall time.
+    "time/rollout_s": Metric("collecting episodes", "seconds"),
+    "time/decode_s": Metric("decoding, within the rollout", "seconds"),
+    "time/extend_s": Metric("appending observations, within the rollout", "seconds"),
+    "time/prefill_s": Metric("prefilling prompts, within the rollout", "seconds"),
+    "time/env_wait_s": Metric("sampler idle for environments, within the rollout", "seconds"),
+    "time/score_s": Metric("recomputing log-probabilities", "seconds"),
+    "time/update_s": Metric("gradient and optimiser", "seconds"),
+    "time/sync_s": Metric("handing weights to the sampler", "seconds"),
+    "time/data_s": Metric("waiting for data", "seconds"),
+    "time/eval_s": Metric("evaluation", "seconds"),
+    "time/checkpoint_s": Metric("checkpoint, as far as training waited for it", "seconds"),
+    "time/iteration_s": Metric("the whole step", "seconds"),
+    "rate/decode_tokens_per_s": Metric("sampled tokens per second of rollout", "tokens/s"),
+    "rate/train_tokens_per_s": Metric("trained-on tokens per second of update", "tokens/s"),
+    "rate/episodes_per_min": Metric("episodes per minute of rollout", "episodes/min"),
+    "rate/env_steps_per_s": Metric("environment steps per second of rollout", "steps/s"),
+    # The machine.
+    "jax/compilations": Metric("programs compiled since the start", "programs"),
+    "jax/compile_s": Metric("time spent compiling since the start", "seconds"),
+    "jax/live_bytes": Metric("bytes in use on one device", "bytes"),
+    "jax/peak_bytes": Metric("peak bytes in use on one device", "bytes"),
+    # Evaluation on held-out tasks.
+    "eval/success": Metric("solved evaluation episodes, sampled", "fraction"),
+    "eval/success/<group>": Metric("solved evaluation episodes of a group, sampled", "fraction"),
+    "eval/success_greedy": Metric("solved evaluation episodes, greedy", "fraction"),
+    "eval/success_greedy/<group>": Metric("solved evaluation episodes of a group", "fraction"),
+    "eval/reward": Metric("sum of rewards of an evaluation episode", "reward"),
+    "eval/reward/<group>": Metric("sum of rewards, one group", "reward"),
+    "eval/score": Metric("environment's own score of an evaluation episode", "score"),
+    "eval/score/<group>": Metric("environment's own score, one group", "score"),
+    "eval/turns_mean": Metric("turns of an evaluation episode", "turns"),
+    "eval/turns_mean/<group>": Metric("turns of an evaluation episode, one group", "turns"),
+    "eval/episodes": Metric("sampled evaluation episodes", "episodes"),
+    "eval/episodes/<group>": Metric("sampled evaluation episodes of a group", "episodes"),
+    "eval/episodes_greedy": Metric("greedy evaluation episodes", "episodes"),
+    "eval/env_errors": Metric("evaluation episodes lost to environment errors", "episodes"),
+    "eval/loss": Metric("held-out loss per trained token", "nats"),
+    # Training on recorded data.
+    "sft/loss": Metric("loss per trained token", "nats"),
+    "sft/accuracy": Metric("trained tokens that were the most likely one", "fraction"),
+    "sft/tokens": Metric("trained tokens so far", "tokens"),
+    "sft/epoch": Metric("passes over the data so far", "epochs"),
+    "dpo/loss": Metric("preference loss", "nats"),
+    "dpo/accuracy": Metric("pairs whose chosen side has the larger margin", "fraction"),
+    "dpo/margin": Metric("implicit reward of chosen minus rejected", "nats"),
+    # This file.
+    "run/nonfinite_metrics": Metric("values of this line that were not finite (null)", "values"),
+}
+
+
+def lookup(name: str) -> Metric:
+    """The table's entry for a name; a group name matches the entry with `<...>`.
+
+    Raises:
+      ValueError: the name is not in the table; the message has the nearest names.
+    """
+    if name in METRICS and "<" not in name:
+        return METRICS[name]
+    head, _, group = name.rpartition("/")
+    if group and not group.startswith("<"):
+        for pattern, metric in METRICS.items():
+            if pattern.startswith(f"{head}/<"):
+                return metric
+    nearest = difflib.get_close_matches(name, METRICS, n=3, cutoff=0.4)
+    raise ValueError(
+        f"unknown metric {name!r}; nearest known names: {', '.join(nearest) or 'none'}. "
+        "Add it with its meaning and unit to METRICS in agentgym_jax/metrics.py."
+    )
+
+
+def to_float(name: str, value: Any) -> float:
+    """A Python, NumPy or device scalar as a plain float."""
+    array = np.asarray(value)
+    if array.size != 1 or array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
+        raise ValueError(
+            f"metric {name!r} must be one number, got shape {array.shape} of {array.dtype}; "
+            "reduce it before it is logged"
+        )
+    return float(array.reshape(()))
+
+
+class MetricWriter:
+    """Appends one JSON object per step: `{"step": n, "time": seconds since 1970, ...}`.
+
+    A value that is not finite is written as null (JSON has no NaN) and counted in
+    `run/nonfinite_metrics` of its line and in `nonfinite`.
+
+    Attributes:
+      nonfinite: values that were not finite since this object was made.
+    """
+
+    def __init__(self, path: str | os.PathLike):
+        """Opens `path` for appending; a torn last line of a killed run is removed first."""
+        self.path = pathlib.Path(path)
+        self.nonfinite = 0
+        self._file: IO[str] | None = None
+        self._last_step: int | None = None
+        self._rewrite(keep_until=None)
+
+    def _rewrite(self, keep_until: int | None) -> None:
+        """Drops a torn last line and lines after step `keep_until`, then (re)opens the file."""
+        self.close()
+        lines = _complete_lines(self.path)
+        steps = [_parse(self.path, i, line)["step"] for i, line in enumerate(lines, 1)]
+        kept = [
+            line
+            for line, step in zip(lines, steps, strict=True)
+            if keep_until is None or step <= keep_until
+        ]
+        text = "".join(line + "\n" for line in kept)
+        if not self.path.exists() or self.path.read_text(encoding="utf-8") != text:
+            write_atomic(self.path, text)
+        self._last_step = steps[len(kept) - 1] if kept else None
+        self._file = open(self.path, "a", encoding="utf-8", newline="\n")
+
+    @property
+    def last_step(self) -> int | None:
+        """Step of the last line; None if there is none."""
+        return self._last_step
+
+    def truncate_after(self, step: int) -> None:
+        """Drops the lines of steps later than `step`, which a resumed run does again.
+
+        Afterwards the file is what an uninterrupted run would have written so far. The
+        new file replaces the old one in one rename.
+        """
+        self._rewrite(keep_until=step)
+
+    def write(self, step: int, metrics: Mapping[str, Any]) -> dict[str, float]:
+        """Appends the line of one step and returns its values as plain floats.
+
+        Args:
+          step: optimiser steps done; larger than that of the line before.
+          metrics: names of the table to scalars (Python, NumPy or one-element device arrays).
+
+        Raises:
+          ValueError: a name is not in the table, the step was written before, or a value is
+            not a scalar. Nothing is written then.
+        """
+        if self._file is None:
+            raise ValueError(f"{self.path} is closed; make a new MetricWriter to go on")
+        if self._last_step is not None and step <= self._last_step:
+            raise ValueError(
+                f"{self.path}: step {step} after step {self._last_step}. A step has one line: "
+                "merge its values, and call truncate_after when a run resumes."
+            )
+        for name in metrics:
+            lookup(name)
+        values = {name: to_float(name, value) for name, value in metrics.items()}
+        bad = [name for name, value in values.items() if not math.isfinite(value)]
+        if bad:
+            self.nonfinite += len(bad)
+            values["run/nonfinite_metrics"] = float(len(bad))
+        line = {"step": int(step), "time": round(time.time(), 3)}
+        line |= {k: v if math.isfinite(v) else None for k, v in values.items()}
+        self._file.write(json.dumps(line, allow_nan=False) + "\n")
+        self._file.flush()
+        self._last_step = step
+        return values
+
+    def sync(self) -> None:
+        """Forces the lines to the disk; before a checkpoint, so that it never runs ahead of them."""
+        if self._file is not None:
+            os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Closes the file; further writes raise."""
+        if self._file is not None:
+            self.sync()
+            self._file.close()
+            self._file = None
+
+    def __enter__(self) -> "MetricWriter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _complete_lines(path: pathlib.Path) -> list[str]:
+    """Lines that end in a newline: what follows the last one was cut by a kill."""
+    if not path.exists():
+        return []
+    # Bytes: a cut may fall inside a character.
+    whole, newline, _ = path.read_bytes().rpartition(b"\n")
+    return whole.decode("utf-8").split("\n") if newline else []
+
+
+def _parse(path: pathlib.Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"{path}, line {number} is not JSON ({error.msg}); remove or repair that line"
+        ) from None
+    if not isinstance(record, dict) or not isinstance(record.get("step"), int):
+        raise ValueError(f"{path}, line {number} has no integer `step`; remove or repair that line")
+    return record
+
+
+def read_metrics(path: str | os.PathLike) -> list[dict[str, Any]]:
+    """All lines of metrics.jsonl in order; null becomes NaN. Safe while a run writes.
+
+    Raises:
+      FileNotFoundError: there is no such file.
+      ValueError: a line other than a torn last one is damaged; the message has its number.
+    """
+    path = pathlib.Path(path)
+    if not path.exists():
+        raise FileNotFoundError(
+            f"{path} does not exist; give the workdir of a run that has started"
+        )
+    return [
+        {
+            name: math.nan if value is None else value
+            for name, value in _parse(path, number, line).items()
+        }
+        for number, line in enumerate(_complete_lines(path), 1)
+    ]

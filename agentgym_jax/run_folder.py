@@ -1,0 +1,394 @@
+"""The run folder: its layout, the lock on it, the config it belongs to, atomic files.
+
+    config.json           the resolved config that every start of this run must repeat
+    provenance.json       versions, commit, devices and command line of every start
+    metrics.jsonl         one object per step (`metrics.py`)
+    trajectories/         step_000042.jsonl, one record per episode
+    checkpoints/          Orbax
+    model/  tokenizer/    what is needed to load the policy without the config
+    plots/                figures made from metrics.jsonl
+
+With several processes only process 0 owns the folder; the others only read paths.
+"""
+
+import contextlib
+import errno
+import fcntl
+import fnmatch
+import importlib.metadata
+import json
+import os
+import pathlib
+import platform
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import IO, Any
+
+from absl import logging
+
+_PACKAGES = (
+    "agentgym-jax",
+    "jax",
+    "jaxlib",
+    "flax",
+    "optax",
+    "orbax-checkpoint",
+    "chex",
+    "transformers",
+    "tokenizers",
+    "numpy",
+)
+_MISSING = object()
+
+
+class RunFolderError(RuntimeError):
+    """The folder cannot be used: locked by another process, unwritable, or the disk is full."""
+
+
+@contextlib.contextmanager
+def _disk_errors(path: pathlib.Path) -> Iterator[None]:
+    """Turns the operating system's refusal into a message that says what to change."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            advice = "The disk or quota is full: free space, or start again with another --workdir."
+        elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            advice = "No permission to write there: choose another --workdir or fix its owner."
+        elif error.errno in (errno.ENOTDIR, errno.EEXIST):
+            advice = "A file stands where a folder is needed: choose another --workdir."
+        else:
+            advice = "Check the path and its file system."
+        raise RunFolderError(f"cannot write {path}: {error.strerror}. {advice}") from error
+
+
+def _sync_folder(folder: pathlib.Path) -> None:
+    """Makes a rename in `folder` survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_atomic(path: str | os.PathLike, write: str | Callable[[IO[str]], None]) -> None:
+    """Writes a text file so that a reader or a crash sees the old one or the new one, whole.
+
+    Args:
+      path: the file; its folder must exist.
+      write: the text, or a function that writes it to an open file.
+
+    Raises:
+      RunFolderError: the disk is full or the folder is not writable. The old file is untouched.
+    """
+    path = pathlib.Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with _disk_errors(path):
+        try:
+            with open(temporary, "w", encoding="utf-8", newline="\n") as file:
+                if callable(write):
+                    write(file)
+                else:
+                    file.write(write)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+            _sync_folder(path.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested mapping to dotted keys: `{"a": {"b": 1}}` to `{"a.b": 1}`. Empty sections stay."""
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, Mapping) and value:
+            flat.update(flatten(value, f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def config_differences(
+    old: Mapping[str, Any], new: Mapping[str, Any]
+) -> dict[str, tuple[str, str]]:
+    """Dotted keys whose values differ, each with both values as JSON (`absent` if missing)."""
+    flat_old, flat_new = flatten(old), flatten(new)
+
+    def show(value: Any) -> str:
+        return "absent" if value is _MISSING else json.dumps(value)
+
+    pairs = {
+        key: (flat_old.get(key, _MISSING), flat_new.get(key, _MISSING))
+        for key in sorted(flat_old.keys() | flat_new.keys())
+    }
+    return {key: (show(a), show(b)) for key, (a, b) in pairs.items() if a is _MISSING or a != b}
+
+
+def git_state(folder: pathlib.Path) -> dict[str, Any] | None:
+    """Commit of the checkout that tracks `folder`, and whether files differ from it.
+
+    None without git or if `folder` is not tracked: an installed package may lie inside
+    somebody else's repository, whose commit says nothing about this code.
+    """
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(folder), *arguments]
+        return subprocess.run(
+            command, check=True, capture_output=True, text=True, timeout=20
+        ).stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", "__init__.py")
+        return {
+            "commit": git("rev-parse", "HEAD"),
+            "dirty": bool(git("status", "--porcelain", "--untracked-files=no")),
+        }
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def provenance(devices: Sequence[str], command: Sequence[str]) -> dict[str, Any]:
+    """Facts about this start that a later reader needs to judge or repeat it.
+
+    Args:
+      devices: descriptions of the accelerators, such as `[str(d) for d in jax.devices()]`.
+      command: the command line, usually `sys.argv`.
+    """
+    versions: dict[str, str | None] = {}
+    for package in _PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            versions[package] = None
+    return {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "command": list(command),
+        "git": git_state(pathlib.Path(__file__).parent),
+        "versions": versions,
+        "python": sys.version.split()[0],
+        "platform": platform.platform(),
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "devices": list(devices),
+    }
+
+
+class RunFolder:
+    """Paths of a run, and, between `start` and `close`, the sole right to write to it.
+
+    Making the object touches nothing, so a viewer may point it at a running job.
+    """
+
+    def __init__(self, workdir: str | os.PathLike):
+        self.path = pathlib.Path(workdir).expanduser().absolute()
+        self.config_path = self.path / "config.json"
+        self.provenance_path = self.path / "provenance.json"
+        self.metrics_path = self.path / "metrics.jsonl"
+        self.scores_path = self.path / "scores.json"
+        self.report_path = self.path / "report.html"
+        self.trajectories = self.path / "trajectories"
+        self.checkpoints = self.path / "checkpoints"
+        self.plots = self.path / "plots"
+        self.model = self.path / "model"
+        self.tokenizer = self.path / "tokenizer"
+        self.logs = self.path / "logs"
+        self._lock: IO[str] | None = None
+
+    def start(
+        self,
+        config: Mapping[str, Any],
+        *,
+        devices: Sequence[str],
+        adjustable: Sequence[str],
+        command: Sequence[str] | None = None,
+    ) -> bool:
+        """Takes the folder for this process; creates it, or checks that it is the same run.
+
+        Args:
+          config: the resolved config; anything JSON can hold (tuples become lists).
+          devices: descriptions of the accelerators, for provenance.json.
+          adjustable: dotted keys that a later start may change, with `*` as in a shell
+            (`total_steps`, `evaluation.*`). The new value replaces the old in config.json.
+          command: the command line; `sys.argv` if None.
+
+        Returns:
+          True if the folder already held this run, so that the caller should resume.
+
+        Raises:
+          ValueError: the folder holds a run with another config.
+          RunFolderError: another process has it, or it cannot be written.
+        """
+        plain = json.loads(json.dumps(config))
+        with _disk_errors(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+        self._acquire()
+        try:
+            resumed = self._match_config(plain, adjustable)
+            for folder in (
+                self.trajectories,
+                self.checkpoints,
+                self.plots,
+                self.model,
+                self.tokenizer,
+                self.logs,
+            ):
+                with _disk_errors(folder):
+                    folder.mkdir(exist_ok=True)
+            write_atomic(self.config_path, json.dumps(plain, indent=2) + "\n")
+            self._record_start(provenance(devices, sys.argv if command is None else command))
+        except BaseException:
+            self.close()
+            raise
+        return resumed
+
+    def _acquire(self) -> None:
+        if self._lock is not None:
+            raise RunFolderError(f"{self.path} was already started by this object")
+        path = self.path / ".lock"
+        with _disk_errors(path):
+            lock = open(path, "a+", encoding="utf-8")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            owner = lock.read().strip() or "unknown"
+            lock.close()
+            raise RunFolderError(
+                f"{self.path} is in use by another process ({owner}). "
+                "Wait for it or stop it, or choose another --workdir."
+            ) from None
+        except OSError as error:
+            logging.warning(
+                "%s: this file system has no locks (%s); make sure that only one process trains here",
+                self.path,
+                error.strerror,
+            )
+        with _disk_errors(path):
+            lock.truncate(0)
+            lock.write(f"pid {os.getpid()} on {socket.gethostname()}\n")
+            lock.flush()
+        self._lock = lock
+
+    def _match_config(self, config: Mapping[str, Any], adjustable: Sequence[str]) -> bool:
+        """True if config.json exists and agrees; raises ValueError if it does not agree."""
+        if not self.config_path.exists():
+            return False
+        differences = config_differences(self.config(), config)
+        fixed = {
+            key: values
+            for key, values in differences.items()
+            if not any(fnmatch.fnmatchcase(key, pattern) for pattern in adjustable)
+        }
+        if fixed:
+            lines = [
+                f"  {key}: {old} in the folder, {new} now" for key, (old, new) in fixed.items()
+            ]
+            raise ValueError(
+                f"{self.path} holds a run with another config:\n"
+                + "\n".join(lines)
+                + "\nGive a new --workdir to start a new run, or the same config to resume this one."
+            )
+        for key, (old, new) in differences.items():
+            logging.info("%s: %s changes from %s to %s", self.path, key, old, new)
+        return True
+
+    def _record_start(self, facts: Mapping[str, Any]) -> None:
+        starts = self.provenance()["starts"] if self.provenance_path.exists() else []
+        document = {**facts, "starts": [*starts, facts]}
+        write_atomic(self.provenance_path, json.dumps(document, indent=2) + "\n")
+
+    def config(self) -> dict[str, Any]:
+        """The config as last started."""
+        return self._read_json(self.config_path)
+
+    def provenance(self) -> dict[str, Any]:
+        """Facts of the latest start, and all starts in order under `starts`."""
+        return self._read_json(self.provenance_path)
+
+    @staticmethod
+    def _read_json(path: pathlib.Path) -> dict[str, Any]:
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise FileNotFoundError(
+                f"{path} does not exist: {path.parent} is not a run folder. "
+                "Give the --workdir of a training or evaluation run."
+            ) from None
+        except json.JSONDecodeError as error:
+            raise ValueError(
+                f"{path} is not JSON ({error}); restore it or use another workdir"
+            ) from None
+
+    def trajectories_path(self, step: int, kind: str = "step") -> pathlib.Path:
+        """File of the episodes of one step; `kind` is `step` (training) or, say, `eval`."""
+        return self.trajectories / f"{kind}_{step:06d}.jsonl"
+
+    def write_trajectories(
+        self, step: int, records: Iterable[Mapping[str, Any]], kind: str = "step"
+    ) -> pathlib.Path:
+        """Writes the episodes of one step, one JSON object a line; replaces an older file."""
+
+        def write(file: IO[str]) -> None:
+            for record in records:
+                file.write(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n")
+
+        with _disk_errors(self.trajectories):
+            self.trajectories.mkdir(parents=True, exist_ok=True)
+        path = self.trajectories_path(step, kind)
+        write_atomic(path, write)
+        return path
+
+    def read_trajectories(self, step: int, kind: str = "step") -> list[dict[str, Any]]:
+        """The records of one step, in the order written."""
+        path = self.trajectories_path(step, kind)
+        if not path.exists():
+            raise FileNotFoundError(
+                f"{path} does not exist; steps with trajectories: {self.trajectory_steps(kind)}"
+            )
+        with open(path, encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
+
+    def trajectory_steps(self, kind: str = "step") -> list[int]:
+        """Steps that have a file, ascending."""
+        return sorted(step for step, _ in self._trajectory_files(f"{kind}_"))
+
+    def _trajectory_files(self, prefix: str = "") -> list[tuple[int, pathlib.Path]]:
+        found = []
+        for path in self.trajectories.glob(f"{prefix}*.jsonl"):
+            number = path.stem.rpartition("_")[2]
+            if number.isdecimal():
+                found.append((int(number), path))
+        return sorted(found)
+
+    def trajectories_after(self, step: int) -> list[pathlib.Path]:
+        """Files of steps later than `step`, of every kind, in step order."""
+        return [path for number, path in self._trajectory_files() if number > step]
+
+    def remove_trajectories_after(self, step: int) -> list[pathlib.Path]:
+        """Deletes the files of steps that a resumed run will do again; returns what was deleted."""
+        paths = self.trajectories_after(step)
+        with _disk_errors(self.trajectories):
+            for path in paths:
+                path.unlink()
+        return paths
+
+    def free_bytes(self) -> int:
+        """Free space on the folder's disk."""
+        return shutil.disk_usage(self.path).free
+
+    def close(self) -> None:
+        """Gives the folder back. The operating system does the same when the process dies."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def __enter__(self) -> "RunFolder":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
