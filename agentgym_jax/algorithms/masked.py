@@ -1,0 +1,46 @@
+"""Masked statistics: one policy for what an empty denominator means.
+
+An empty mask gives 0, never NaN: `jnp.where` guards both the value and the division, so that
+neither the result nor its gradient sees what lies off the mask.
+"""
+
+import chex
+import jax
+import jax.numpy as jnp
+
+
+def masked_sum(value: jax.Array, mask: jax.Array, axis: int | None = None) -> jax.Array:
+    """Sum over the mask; values off the mask may be anything, NaN included."""
+    chex.assert_equal_shape([value, mask])
+    chex.assert_type(mask, bool)
+    return jnp.sum(jnp.where(mask, value, 0.0), axis=axis)
+
+
+def masked_mean(
+    value: jax.Array, mask: jax.Array, axis: int | None = None, keepdims: bool = False
+) -> jax.Array:
+    """Mean over the mask; 0 where the mask is empty."""
+    chex.assert_equal_shape([value, mask])
+    chex.assert_type(mask, bool)
+    total = jnp.sum(jnp.where(mask, value, 0.0), axis=axis, keepdims=keepdims)
+    count = jnp.sum(mask, axis=axis, keepdims=keepdims)
+    return total / jnp.maximum(count, 1)
+
+
+def masked_std(
+    value: jax.Array, mask: jax.Array, axis: int | None = None, keepdims: bool = False
+) -> jax.Array:
+    """Sample standard deviation (n - 1) over the mask; 0 where fewer than two values are."""
+    mean = masked_mean(value, mask, axis=axis, keepdims=True)
+    # Rank-equal subtraction: a mean over all axes keeps them as ones and must be spread here.
+    centred = jnp.where(mask, value - jnp.broadcast_to(mean, value.shape), 0.0)
+    squares = jnp.sum(centred**2, axis=axis, keepdims=keepdims)
+    count = jnp.sum(mask, axis=axis, keepdims=keepdims)
+    return jnp.sqrt(squares / jnp.maximum(count - 1, 1))
+
+
+def masked_max(value: jax.Array, mask: jax.Array) -> jax.Array:
+    """Largest value on the mask; 0 where the mask is empty."""
+    chex.assert_equal_shape([value, mask])
+    largest = jnp.max(jnp.where(mask, value, -jnp.inf))
+    return jnp.where(jnp.any(mask), largest, 0.0)
