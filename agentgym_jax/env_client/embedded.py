@@ -1,0 +1,183 @@
+"""Environment servers as child processes of the training process.
+
+A server is started by its command line alone, so that a training machine runs exactly what
+an environment machine runs. It ends with `EmbeddedServers`, and, because it watches its
+parent, also after a `kill -9` of the trainer.
+"""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+
+from absl import logging
+
+_POLL_S = 0.05
+_LOG_TAIL_BYTES = 4000
+
+
+class _Server:
+    """One child process and its log files."""
+
+    def __init__(self, environment: str, folder: pathlib.Path, arguments: Sequence[str]):
+        self.environment = environment
+        self.port = 0  # known after the first start; kept for later ones
+        self.process: subprocess.Popen[bytes] | None = None
+        self.stdout = folder / f"{environment}.stdout.log"
+        self.stderr = folder / f"{environment}.stderr.log"
+        self._arguments = tuple(arguments)
+        self._ready = re.compile(
+            rf"^agentgym_envs {re.escape(environment)} ready on http://\S+:(\d+)\s*$", re.M
+        )
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def is_alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def launch(self) -> None:
+        """Starts the process. Its output goes to files: no pipe can fill up or break."""
+        command = [sys.executable, "-m", "agentgym_envs", self.environment]
+        command += ["--port", str(self.port), "--parent-pid", str(os.getpid()), *self._arguments]
+        with self.stdout.open("wb") as stdout, self.stderr.open("ab") as stderr:
+            # A session of its own: Ctrl-C reaches the trainer, which then ends its servers.
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
+            )
+
+    def wait_ready(self, deadline: float) -> None:
+        """Waits for the line in which the server names its address."""
+        while True:
+            ended = not self.is_alive()  # before reading, so that the last words are seen
+            ready = self._ready.search(self.stdout.read_text(errors="replace"))
+            if ready and not ended:
+                self.port = int(ready.group(1))
+                return
+            if ended:
+                status = "no process" if self.process is None else self.process.returncode
+                raise RuntimeError(self._failure(f"ended with status {status} before it was ready"))
+            if time.monotonic() > deadline:
+                raise RuntimeError(self._failure("was not ready in time; raise start_timeout_s"))
+            time.sleep(_POLL_S)
+
+    def terminate(self) -> None:
+        if self.is_alive() and self.process is not None:
+            self.process.terminate()
+
+    def wait_ended(self, deadline: float) -> None:
+        """Waits for the end of a terminated process; kills it at the deadline."""
+        if self.process is None:
+            return
+        try:
+            self.process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            logging.warning("the %s server did not end when asked; killed", self.environment)
+            self.process.kill()
+            self.process.wait()
+
+    def _failure(self, what: str) -> str:
+        tail = self.stderr.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace").strip()
+        return f"the embedded {self.environment} server {what}. It wrote:\n{tail or '(nothing)'}"
+
+
+class EmbeddedServers:
+    """Runs one server per environment while the `with` block lasts.
+
+    Args:
+      environments: names as for `python -m agentgym_envs NAME`.
+      log_folder: where the servers' output is kept; None is a temporary folder.
+      start_timeout_s: limit for all servers to become ready.
+      stop_timeout_s: time to end when asked, before being killed.
+      arguments: further arguments of every server's command line, such as `--capacity=64`.
+    """
+
+    def __init__(
+        self,
+        environments: Sequence[str],
+        *,
+        log_folder: str | os.PathLike[str] | None = None,
+        start_timeout_s: float = 120.0,
+        stop_timeout_s: float = 10.0,
+        arguments: Sequence[str] = (),
+    ):
+        if len(set(environments)) != len(environments):
+            raise ValueError(f"an environment is listed twice: {list(environments)}")
+        self._environments = tuple(environments)
+        self._log_folder = None if log_folder is None else pathlib.Path(log_folder)
+        self._start_timeout_s = start_timeout_s
+        self._stop_timeout_s = stop_timeout_s
+        self._arguments = tuple(arguments)
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._servers: dict[str, _Server] = {}
+
+    def __enter__(self) -> "EmbeddedServers":
+        if self._log_folder is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="agentgym_envs_")
+            folder = pathlib.Path(self._temporary.name)
+        else:
+            folder = self._log_folder
+            folder.mkdir(parents=True, exist_ok=True)
+        self._servers = {
+            name: _Server(name, folder, self._arguments) for name in self._environments
+        }
+        try:
+            self._start(list(self._servers.values()))
+        except BaseException:  # also a Ctrl-C while waiting must leave no process behind
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+
+    @property
+    def urls(self) -> Mapping[str, str]:
+        """Environment name -> base URL; the same after a restart."""
+        return {name: server.url for name, server in self._servers.items()}
+
+    @property
+    def pids(self) -> Mapping[str, int]:
+        """Environment name -> process id."""
+        return {n: s.process.pid for n, s in self._servers.items() if s.process is not None}
+
+    def ensure_alive(self) -> list[str]:
+        """Starts dead servers again on their old ports; names of those it started.
+
+        Tell the pool about each (`EnvPool.invalidate`): their sessions are gone.
+        """
+        dead = [server for server in self._servers.values() if not server.is_alive()]
+        for server in dead:
+            logging.warning("the %s server has ended; starting it again", server.environment)
+        self._start(dead)
+        return [server.environment for server in dead]
+
+    def stop(self) -> None:
+        """Ends all servers; does nothing the second time."""
+        for server in self._servers.values():
+            server.terminate()
+        deadline = time.monotonic() + self._stop_timeout_s
+        for server in self._servers.values():
+            server.wait_ended(deadline)
+        self._servers = {}
+        if self._temporary is not None:
+            self._temporary.cleanup()
+            self._temporary = None
+
+    def _start(self, servers: Sequence[_Server]) -> None:
+        """Starts servers side by side and waits for all of them."""
+        for server in servers:
+            server.launch()
+        deadline = time.monotonic() + self._start_timeout_s
+        for server in servers:
+            server.wait_ready(deadline)
+            logging.info("%s server ready on %s", server.environment, server.url)

@@ -1,0 +1,471 @@
+"""Many episodes, many servers, one caller that never waits for any of them.
+
+The caller starts and steps episodes under tickets of its own choice and collects replies
+with `poll`; worker threads make the calls. What a ticket observes depends on its task and
+its actions alone: which session, worker or moment serves it changes nothing, because every
+episode begins with a reset and a session belongs to one ticket at a time.
+"""
+
+import collections
+import dataclasses
+import enum
+import random
+import threading
+import time
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+from absl import logging
+
+from agentgym_envs.base.protocol import RETRYABLE
+from agentgym_jax.env_client.breaker import Breaker
+from agentgym_jax.env_client.client import EnvClient, Observation
+from agentgym_jax.env_client.errors import EnvCause, EnvError
+from agentgym_jax.env_client.jobs import JobQueue
+
+
+class ReplyKind(enum.StrEnum):
+    """Which request a reply answers."""
+
+    START = "start"
+    STEP = "step"
+
+
+@dataclasses.dataclass(frozen=True)
+class Reply:
+    """Answer to one `start` or `step`: an observation or an error, never both.
+
+    Attributes:
+      ticket: whose request.
+      kind: which request.
+      observation: what the environment answered; None after a failure.
+      error: why there is no observation; None after a success.
+      seconds: from the request to its reply, with waiting and retries.
+    """
+
+    ticket: Hashable
+    kind: ReplyKind
+    observation: Observation | None
+    error: EnvError | None
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True)
+class _Session:
+    """A session on a server. `generation` tells servers that were restarted apart."""
+
+    environment: str
+    number: int
+    generation: int
+
+
+@dataclasses.dataclass
+class _Episode:
+    """What the pool knows about a ticket. A worker owns `session` while a call is under way."""
+
+    ticket: Hashable
+    environment: str
+    session: _Session | None = None
+    waiting: bool = False  # a request was made and its reply was not collected
+    abandoned: bool = False  # finished while a call was under way: nobody wants the reply
+
+
+@dataclasses.dataclass
+class _Job:
+    """One request, or (without an episode) the closing of a session."""
+
+    run: Callable[[], Observation | None]
+    episode: _Episode | None
+    kind: ReplyKind | None
+    submitted_s: float
+    attempts: int = 0
+
+
+class EnvPool:
+    """Threads that talk to environment servers. Use as a context manager, or call `close`.
+
+    A failed step is never sent again: it is reported, its session is given up, and the caller
+    may start the ticket anew. Only two things are tried again here, with growing pauses: any
+    request that the server refused as full or busy, and a start that met no server.
+
+    Args:
+      clients: environment name -> client of its server.
+      workers: threads, the largest number of calls under way at the same time.
+      max_idle_sessions: sessions of one environment that are kept for reuse.
+      retry_patience_s: how long a request may be tried again before it is reported.
+      backoff_s: pause before the first further attempt; doubles each time, with jitter.
+      backoff_max_s: longest pause.
+      breaker_failures: failed calls in a row after which a server may count as unavailable.
+      breaker_patience_s: ... if they also span this time; `poll` then raises.
+      close_timeout_s: how long `close` waits for calls under way and for sessions to close.
+    """
+
+    def __init__(
+        self,
+        clients: Mapping[str, EnvClient],
+        *,
+        workers: int,
+        max_idle_sessions: int,
+        retry_patience_s: float = 120.0,
+        backoff_s: float = 0.1,
+        backoff_max_s: float = 5.0,
+        breaker_failures: int = 20,
+        breaker_patience_s: float = 60.0,
+        close_timeout_s: float = 10.0,
+    ):
+        if workers < 1:
+            raise ValueError(f"an environment pool needs at least one worker, got {workers}")
+        self._clients = dict(clients)
+        self._max_idle_sessions = max_idle_sessions
+        self._retry_patience_s = retry_patience_s
+        self._backoff_s = backoff_s
+        self._backoff_max_s = backoff_max_s
+        self._close_timeout_s = close_timeout_s
+        self._jitter = random.Random()  # spreads retries; no result depends on it
+        self._jobs: JobQueue[_Job] = JobQueue()
+        # One lock for all below; notified when a reply, a failure or a crash is there to see.
+        self._changed = threading.Condition()
+        self._episodes: dict[Hashable, _Episode] = {}
+        self._replies: collections.deque[Reply] = collections.deque()
+        self._idle: dict[str, list[_Session]] = {name: [] for name in clients}
+        self._generation = dict.fromkeys(clients, 0)
+        self._breakers = {
+            name: Breaker(
+                name,
+                client.base_url,
+                failures=breaker_failures,
+                patience_s=breaker_patience_s,
+            )
+            for name, client in clients.items()
+        }
+        self._counts: collections.Counter[str] = collections.Counter()
+        self._crash: Exception | None = None
+        self._closed = False
+        self._threads = [
+            threading.Thread(target=self._work, name=f"env-pool-{i}", daemon=True)
+            for i in range(workers)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def __enter__(self) -> "EnvPool":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def start(self, ticket: Hashable, environment: str, data_idx: int) -> None:
+        """Begins an episode, also again for a ticket whose last reply was collected."""
+        if environment not in self._clients:
+            raise ValueError(
+                f"environment {environment!r} has no client in this pool; it has "
+                f"{sorted(self._clients)}"
+            )
+        with self._changed:
+            episode = self._episodes.get(ticket)
+            if episode is None or episode.environment != environment:
+                self._must_be_free(episode)
+                if episode is not None:
+                    self._release(episode)
+                episode = _Episode(ticket, environment)
+                self._episodes[ticket] = episode
+            self._submit(episode, ReplyKind.START, lambda: self._reset(episode, data_idx))
+
+    def step(self, ticket: Hashable, action: str) -> None:
+        """Sends an action to the ticket's environment."""
+        with self._changed:
+            episode = self._episode(ticket)
+            self._submit(episode, ReplyKind.STEP, lambda: self._step(episode, action))
+
+    def finish(self, ticket: Hashable) -> None:
+        """Forgets a ticket; its session is kept for another episode. A late reply is dropped."""
+        with self._changed:
+            episode = self._episode(ticket)
+            del self._episodes[ticket]
+            if episode.waiting:
+                kept = [reply for reply in self._replies if reply.ticket != ticket]
+                if len(kept) == len(self._replies):
+                    episode.abandoned = True  # its worker releases the session
+                    return
+                self._replies = collections.deque(kept)
+            self._release(episode)
+
+    def poll(self, timeout_s: float) -> list[Reply]:
+        """All replies that are there, after waiting at most `timeout_s` seconds for the first.
+
+        Returns at once if no request is under way.
+
+        Raises:
+          ServerUnavailable: a server failed all calls for longer than its declared patience.
+            Replies that are there stay there.
+          RuntimeError: a worker failed for a reason that is not the environment's.
+        """
+        deadline = time.monotonic() + timeout_s
+        with self._changed:
+            while True:
+                self._raise_trouble()
+                left_s = deadline - time.monotonic()
+                under_way = any(episode.waiting for episode in self._episodes.values())
+                if self._replies or left_s <= 0 or not under_way:
+                    break
+                self._changed.wait(left_s)
+            replies = list(self._replies)
+            self._replies.clear()
+            for reply in replies:
+                self._episodes[reply.ticket].waiting = False
+            return replies
+
+    def invalidate(self, environment: str) -> None:
+        """Declares that the server was restarted: all its sessions are lost, failures forgotten."""
+        with self._changed:
+            self._generation[environment] += 1
+            self._idle[environment].clear()
+            self._breakers[environment].succeed()
+
+    def statistics(self) -> dict[str, int]:
+        """Counts since the pool was made: calls, retries, sessions, and `errors/<cause>` each."""
+        with self._changed:
+            names = (
+                "calls",
+                "retries",
+                "sessions_created",
+                "sessions_closed",
+                "sessions_failed_close",
+            )
+            counts = {name: self._counts[name] for name in names}
+            for cause in EnvCause:
+                counts[f"errors/{cause}"] = self._counts[f"errors/{cause}"]
+            counts["sessions_idle"] = sum(len(idle) for idle in self._idle.values())
+            counts["tickets"] = len(self._episodes)
+            return counts
+
+    def close(self) -> None:
+        """Closes every session and joins the threads; returns within `close_timeout_s`."""
+        with self._changed:
+            if self._closed:
+                return
+            self._closed = True
+            for job in self._jobs.take_all():
+                if job.episode is None:
+                    self._jobs.put(job)
+                else:
+                    # It never began, so that its session can be closed now.
+                    job.episode.waiting = False
+                    self._release(job.episode)
+            for reply in self._replies:
+                self._episodes[reply.ticket].waiting = False
+            self._replies.clear()
+            for episode in self._episodes.values():
+                if episode.waiting:
+                    episode.abandoned = True
+                else:
+                    self._release(episode)
+            self._episodes.clear()
+            for idle in self._idle.values():
+                for session in idle:
+                    self._give_up(session)
+                idle.clear()
+        self._jobs.end()
+        deadline = time.monotonic() + self._close_timeout_s
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        late = sum(thread.is_alive() for thread in self._threads)
+        if late:
+            left = len(self._jobs.take_all())
+            logging.warning(
+                "environment pool: %d calls did not end within %.0f s of closing and %d sessions "
+                "were left to expire on their servers",
+                late,
+                self._close_timeout_s,
+                left,
+            )
+        for client in self._clients.values():
+            client.disconnect()
+
+    # What the caller's thread does, with the lock held.
+
+    def _episode(self, ticket: Hashable) -> _Episode:
+        if ticket not in self._episodes:
+            raise ValueError(f"ticket {ticket!r} has no episode in this pool; call start first")
+        return self._episodes[ticket]
+
+    def _must_be_free(self, episode: _Episode | None) -> None:
+        if self._closed:
+            raise RuntimeError("this environment pool is closed")
+        if episode is not None and episode.waiting:
+            raise ValueError(
+                f"ticket {episode.ticket!r} still waits for a reply; collect it with poll first"
+            )
+
+    def _submit(self, episode: _Episode, kind: ReplyKind, run: Callable[[], Observation]) -> None:
+        self._must_be_free(episode)
+        episode.waiting = True
+        self._jobs.put(_Job(run, episode, kind, time.monotonic()))
+
+    def _raise_trouble(self) -> None:
+        if self._crash is not None:
+            raise RuntimeError("a worker of the environment pool failed") from self._crash
+        for breaker in self._breakers.values():
+            if (error := breaker.error()) is not None:
+                raise error
+
+    def _release(self, episode: _Episode) -> None:
+        """Gives the episode's session back for reuse, or closes it."""
+        session, episode.session = episode.session, None
+        if session is None or not self._is_current(session):
+            return
+        idle = self._idle[session.environment]
+        if self._closed or len(idle) >= self._max_idle_sessions:
+            self._give_up(session)
+        else:
+            idle.append(session)
+
+    def _give_up(self, session: _Session) -> None:
+        """Lets a worker close a session."""
+        job = _Job(lambda: self._close_session(session), None, None, time.monotonic())
+        self._jobs.put(job)
+
+    def _is_current(self, session: _Session) -> bool:
+        """False if the server was restarted: its session numbers may now belong to others."""
+        return session.generation == self._generation[session.environment]
+
+    # What workers do.
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            try:
+                self._serve(job)
+            except Exception as error:  # noqa: BLE001 - poll hands it to the caller
+                with self._changed:
+                    self._crash = error
+                    self._changed.notify_all()
+
+    def _serve(self, job: _Job) -> None:
+        """Runs a job; replies, or puts it back for later."""
+        episode = job.episode
+        observation: Observation | None = None
+        error: EnvError | None = None
+        if episode is None or not episode.abandoned:
+            try:
+                observation = job.run()
+            except EnvError as caught:
+                error = caught
+        if episode is None or job.kind is None:
+            return
+        with self._changed:
+            if episode.abandoned:
+                self._release(episode)
+            elif error is not None and self._may_retry(job, error):
+                self._counts["retries"] += 1
+                self._jobs.put(job, delay_s=self._pause_s(job.attempts))
+                job.attempts += 1
+            else:
+                seconds = time.monotonic() - job.submitted_s
+                self._replies.append(Reply(episode.ticket, job.kind, observation, error, seconds))
+                self._changed.notify_all()
+
+    def _may_retry(self, job: _Job, error: EnvError) -> bool:
+        if self._closed or time.monotonic() - job.submitted_s >= self._retry_patience_s:
+            return False
+        if job.kind is ReplyKind.START:
+            return error.cause in (EnvCause.CAPACITY, EnvCause.CONNECTION, EnvCause.SERVER_GONE)
+        return error.kind in RETRYABLE
+
+    def _pause_s(self, attempts: int) -> float:
+        pause_s = min(self._backoff_max_s, self._backoff_s * 2 ** min(attempts, 20))
+        return pause_s * self._jitter.uniform(0.5, 1.0)
+
+    def _reset(self, episode: _Episode, data_idx: int) -> Observation:
+        """Resets the episode's own session, else an idle one, else a new one."""
+        while True:
+            session = self._kept_session(episode)
+            is_new = session is None
+            if session is None:
+                session = self._create(episode.environment)
+            episode.session = session
+            try:
+                client = self._clients[episode.environment]
+                return self._call(session.environment, client.reset, session.number, data_idx)
+            except EnvError as error:
+                self._lose(episode, error)
+                # A kept session may have expired on the server: that is no failure of this start.
+                if is_new or error.cause is not EnvCause.SESSION_LOST:
+                    raise
+
+    def _step(self, episode: _Episode, action: str) -> Observation:
+        session = episode.session
+        with self._changed:
+            usable = session is not None and self._is_current(session)
+        if session is None or not usable:
+            raise EnvError(
+                EnvCause.SESSION_LOST,
+                f"{episode.environment}: ticket {episode.ticket!r} has no session on the present "
+                "server (its last call failed or the server was restarted); start it again",
+            )
+        try:
+            client = self._clients[episode.environment]
+            return self._call(session.environment, client.step, session.number, action)
+        except EnvError as error:
+            if error.kind not in RETRYABLE:
+                self._lose(episode, error)
+            raise
+
+    def _kept_session(self, episode: _Episode) -> _Session | None:
+        with self._changed:
+            if episode.session is not None and self._is_current(episode.session):
+                return episode.session
+            idle = self._idle[episode.environment]
+            return idle.pop() if idle else None
+
+    def _create(self, environment: str) -> _Session:
+        with self._changed:
+            generation = self._generation[environment]
+        number = self._call(environment, self._clients[environment].create)
+        with self._changed:
+            self._counts["sessions_created"] += 1
+        return _Session(environment, number, generation)
+
+    def _lose(self, episode: _Episode, error: EnvError) -> None:
+        """After a failure the state of a session is unknown: it is never used again."""
+        session, episode.session = episode.session, None
+        if session is not None and error.cause is not EnvCause.SESSION_LOST:
+            with self._changed:
+                self._give_up(session)
+
+    def _close_session(self, session: _Session) -> None:
+        with self._changed:
+            if not self._is_current(session):
+                return
+        client = self._clients[session.environment]
+        try:
+            client.close(session.number, timeout_s=self._close_timeout_s)
+        except EnvError as error:
+            with self._changed:
+                self._counts["sessions_failed_close"] += 1
+            logging.warning("a %s session was not closed: %s", session.environment, error)
+            return
+        with self._changed:
+            self._counts["sessions_closed"] += 1
+
+    def _call(self, environment: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Makes a call and counts how it ended."""
+        with self._changed:
+            generation = self._generation[environment]
+        try:
+            result = function(*arguments)
+        except EnvError as error:
+            with self._changed:
+                self._counts["calls"] += 1
+                self._counts[f"errors/{error.cause}"] += 1
+                self._breakers[environment].fail(error)
+                gone = error.cause is EnvCause.SERVER_GONE
+                # Only what was begun under this generation says something about it.
+                if gone and generation == self._generation[environment]:
+                    self._generation[environment] += 1
+                    self._idle[environment].clear()
+                self._changed.notify_all()
+            raise
+        with self._changed:
+            self._counts["calls"] += 1
+            self._breakers[environment].succeed()
+        return result
