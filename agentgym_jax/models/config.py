@@ -1,0 +1,283 @@
+"""Shape of a decoder: our own config, presets, and Hugging Face `config.json` both ways.
+
+One config covers Qwen2/Qwen2.5 (bias on q, k, v), Qwen3 (norms on q and k) and Llama 3 (neither).
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True)
+class RopeScaling:
+    """Stretching of the rotary frequencies beyond the length of pre-training.
+
+    Attributes:
+      kind: `linear` divides every frequency by `factor`; `llama3` divides the low frequencies,
+        keeps the high ones and blends in between (Llama 3.1, arXiv:2407.21783).
+      factor: how many times longer the context becomes.
+      low_frequency_factor: llama3 only; wavelengths above original / this are divided.
+      high_frequency_factor: llama3 only; wavelengths below original / this are kept.
+      original_max_position: llama3 only; context length of pre-training, in tokens.
+    """
+
+    kind: str
+    factor: float
+    low_frequency_factor: float = 1.0
+    high_frequency_factor: float = 4.0
+    original_max_position: int = 8192
+
+    def __post_init__(self):
+        if self.kind not in ("linear", "llama3"):
+            raise ValueError(
+                f"RopeScaling.kind is {self.kind!r}; known kinds are 'linear' and 'llama3'"
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class DecoderConfig:
+    """Everything that fixes the parameter tree and the function of a decoder.
+
+    Attributes:
+      vocab_size: V, rows of the embedding.
+      hidden_size: D.
+      intermediate_size: F.
+      num_layers: L.
+      num_heads: N, query heads.
+      num_kv_heads: K, key and value heads; divides N.
+      head_size: H; even, N * H need not be D.
+      rope_theta: base of the rotary frequencies.
+      rope_scaling: None for plain rotary embeddings.
+      norm_eps: added to the mean square in every RMS norm.
+      qkv_bias: q, k and v projections have a bias.
+      qk_norm: RMS norm over the head axis of q and k.
+      tie_embeddings: the output head is the transposed embedding.
+      max_position: longest sequence the weights were trained for, in tokens.
+    """
+
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_size: int
+    rope_theta: float = 1e6
+    rope_scaling: RopeScaling | None = None
+    norm_eps: float = 1e-6
+    qkv_bias: bool = True
+    qk_norm: bool = False
+    tie_embeddings: bool = True
+    max_position: int = 32768
+
+    def __post_init__(self):
+        if self.num_heads % self.num_kv_heads:
+            raise ValueError(
+                f"DecoderConfig: num_heads={self.num_heads} is not a multiple of "
+                f"num_kv_heads={self.num_kv_heads}"
+            )
+        if self.head_size % 2:
+            raise ValueError(
+                f"DecoderConfig: head_size={self.head_size} is odd; rotary embeddings turn pairs"
+            )
+
+    @property
+    def num_parameters(self) -> int:
+        """Number of weights, tied embeddings counted once."""
+        D, F, H = self.hidden_size, self.intermediate_size, self.head_size
+        N, K = self.num_heads, self.num_kv_heads
+        layer = 2 * D + D * H * (2 * N + 2 * K) + 3 * D * F
+        layer += H * (N + 2 * K) if self.qkv_bias else 0
+        layer += 2 * H if self.qk_norm else 0
+        heads = 1 if self.tie_embeddings else 2
+        return self.num_layers * layer + heads * self.vocab_size * D + D
+
+
+def _qwen25(V: int, D: int, F: int, L: int, N: int, K: int, H: int, tied: bool) -> DecoderConfig:
+    return DecoderConfig(V, D, F, L, N, K, H, tie_embeddings=tied)
+
+
+def _qwen3(V: int, D: int, F: int, L: int, N: int, K: int, H: int, tied: bool) -> DecoderConfig:
+    return DecoderConfig(
+        V, D, F, L, N, K, H, tie_embeddings=tied, qkv_bias=False, qk_norm=True, max_position=40960
+    )
+
+
+# Sizes from the released config.json files of the instruct models.
+PRESETS: Mapping[str, DecoderConfig] = {
+    "qwen2.5-0.5b": _qwen25(151936, 896, 4864, 24, 14, 2, 64, True),
+    "qwen2.5-1.5b": _qwen25(151936, 1536, 8960, 28, 12, 2, 128, True),
+    "qwen2.5-3b": _qwen25(151936, 2048, 11008, 36, 16, 2, 128, True),
+    "qwen2.5-7b": _qwen25(152064, 3584, 18944, 28, 28, 4, 128, False),
+    "qwen2.5-14b": _qwen25(152064, 5120, 13824, 48, 40, 8, 128, False),
+    "qwen2.5-32b": _qwen25(152064, 5120, 27648, 64, 40, 8, 128, False),
+    "qwen2.5-72b": _qwen25(152064, 8192, 29568, 80, 64, 8, 128, False),
+    "qwen3-0.6b": _qwen3(151936, 1024, 3072, 28, 16, 8, 128, True),
+    "qwen3-1.7b": _qwen3(151936, 2048, 6144, 28, 16, 8, 128, True),
+    "qwen3-4b": _qwen3(151936, 2560, 9728, 36, 32, 8, 128, True),
+    "qwen3-8b": _qwen3(151936, 4096, 12288, 36, 32, 8, 128, False),
+}
+
+# What Hugging Face assumes for keys that a config.json of that family leaves out.
+_COMMON_DEFAULTS = {
+    "rope_theta": 10000.0,
+    "rope_scaling": None,
+    "rope_parameters": None,
+    "rms_norm_eps": 1e-6,
+    "hidden_act": "silu",
+    "head_dim": None,  # hidden_size // num_attention_heads
+    "num_key_value_heads": None,  # num_attention_heads
+    "use_sliding_window": False,
+    "attention_bias": False,
+    "mlp_bias": False,
+    "partial_rotary_factor": 1.0,
+}
+_FAMILY_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "qwen2": {"tie_word_embeddings": False, "max_position_embeddings": 32768},
+    "qwen3": {"tie_word_embeddings": False, "max_position_embeddings": 32768, "head_dim": 128},
+    "llama": {"tie_word_embeddings": False, "max_position_embeddings": 2048},
+}
+# Keys that must be present, and values that switch on something this decoder does not compute.
+_REQUIRED = (
+    "vocab_size",
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+)
+_SUPPORTED_VALUE = {
+    "hidden_act": "silu",
+    "use_sliding_window": False,
+    "attention_bias": False,
+    "mlp_bias": False,
+    "partial_rotary_factor": 1.0,
+}
+
+
+def from_hf_config(hf: Mapping[str, Any]) -> DecoderConfig:
+    """DecoderConfig of a Hugging Face `config.json`.
+
+    Understands the rotary keys of both transformers 4 (`rope_theta`, `rope_scaling`) and 5
+    (`rope_parameters`).
+
+    Raises:
+      ValueError: unknown model type, a missing key, or a feature this decoder does not have.
+    """
+    if "model_type" not in hf or hf["model_type"] not in _FAMILY_DEFAULTS:
+        found = hf["model_type"] if "model_type" in hf else None
+        raise ValueError(
+            f"config.json: model_type is {found!r}; supported: {', '.join(_FAMILY_DEFAULTS)}"
+        )
+    family = hf["model_type"]
+    missing = [key for key in _REQUIRED if key not in hf]
+    if missing:
+        raise ValueError(f"config.json of a {family} model lacks {', '.join(missing)}")
+    full = {**_COMMON_DEFAULTS, **_FAMILY_DEFAULTS[family], **hf}
+    for key, value in _SUPPORTED_VALUE.items():
+        if full[key] != value:
+            raise ValueError(
+                f"config.json of a {family} model has {key}={full[key]!r}; "
+                f"only {key}={value!r} is supported"
+            )
+    theta, scaling = _rope(full)
+    num_heads = full["num_attention_heads"]
+    kv_heads, head_size = full["num_key_value_heads"], full["head_dim"]
+    return DecoderConfig(
+        vocab_size=full["vocab_size"],
+        hidden_size=full["hidden_size"],
+        intermediate_size=full["intermediate_size"],
+        num_layers=full["num_hidden_layers"],
+        num_heads=num_heads,
+        num_kv_heads=num_heads if kv_heads is None else kv_heads,
+        head_size=full["hidden_size"] // num_heads if head_size is None else head_size,
+        rope_theta=theta,
+        rope_scaling=scaling,
+        norm_eps=float(full["rms_norm_eps"]),
+        qkv_bias=family == "qwen2",
+        qk_norm=family == "qwen3",
+        tie_embeddings=full["tie_word_embeddings"],
+        max_position=full["max_position_embeddings"],
+    )
+
+
+def _rope(full: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
+    """Base and scaling of the rotary embedding, from either generation of keys."""
+    rope = {"rope_theta": full["rope_theta"], "rope_type": "default"}
+    for section in (full["rope_scaling"], full["rope_parameters"]):
+        rope.update(section or {})
+    kind = rope["type"] if "type" in rope else rope["rope_type"]
+    theta = float(rope["rope_theta"])
+    if kind == "default":
+        return theta, None
+    if kind == "linear":
+        return theta, RopeScaling("linear", float(rope["factor"]))
+    if kind == "llama3":
+        return theta, RopeScaling(
+            "llama3",
+            factor=float(rope["factor"]),
+            low_frequency_factor=float(rope["low_freq_factor"]),
+            high_frequency_factor=float(rope["high_freq_factor"]),
+            original_max_position=int(rope["original_max_position_embeddings"]),
+        )
+    raise ValueError(
+        f"config.json: rope scaling {kind!r} is not supported; supported: default, linear, llama3"
+    )
+
+
+def to_hf_config(config: DecoderConfig) -> dict[str, Any]:
+    """Hugging Face `config.json` of a decoder, with the rotary keys both generations read.
+
+    Raises:
+      ValueError: no Hugging Face family has this combination of bias and norm.
+    """
+    if config.qkv_bias and config.qk_norm:
+        raise ValueError(
+            "no Hugging Face family has both qkv_bias and qk_norm: qwen2 has the bias, "
+            "qwen3 the norm, llama neither"
+        )
+    family = "qwen2" if config.qkv_bias else "qwen3" if config.qk_norm else "llama"
+    architectures = {
+        "qwen2": "Qwen2ForCausalLM",
+        "qwen3": "Qwen3ForCausalLM",
+        "llama": "LlamaForCausalLM",
+    }
+    hf: dict[str, Any] = {
+        "architectures": [architectures[family]],
+        "model_type": family,
+        "vocab_size": config.vocab_size,
+        "hidden_size": config.hidden_size,
+        "intermediate_size": config.intermediate_size,
+        "num_hidden_layers": config.num_layers,
+        "num_attention_heads": config.num_heads,
+        "num_key_value_heads": config.num_kv_heads,
+        "head_dim": config.head_size,
+        "hidden_act": "silu",
+        "rms_norm_eps": config.norm_eps,
+        "rope_theta": config.rope_theta,
+        "rope_scaling": None,
+        "max_position_embeddings": config.max_position,
+        "tie_word_embeddings": config.tie_embeddings,
+        "initializer_range": 0.02,
+        "attention_dropout": 0.0,
+        "use_cache": True,
+    }
+    if family == "llama":
+        hf.update(attention_bias=False, mlp_bias=False)
+    else:
+        hf.update(use_sliding_window=False)
+    if family == "qwen3":
+        hf.update(attention_bias=False)
+    if config.rope_scaling is not None:
+        hf["rope_scaling"] = _hf_rope_scaling(config.rope_scaling)
+    return hf
+
+
+def _hf_rope_scaling(scaling: RopeScaling) -> dict[str, Any]:
+    hf: dict[str, Any] = {"rope_type": scaling.kind, "factor": scaling.factor}
+    if scaling.kind == "llama3":
+        hf.update(
+            low_freq_factor=scaling.low_frequency_factor,
+            high_freq_factor=scaling.high_frequency_factor,
+            original_max_position_embeddings=scaling.original_max_position,
+        )
+    return hf

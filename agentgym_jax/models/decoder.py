@@ -1,0 +1,289 @@
+"""Decoder-only transformer with stacked layers: Qwen2.5, Qwen3 and Llama by config.
+
+RMS norms before each half of a block, rotary positions, grouped-query attention, SwiGLU.
+All layers of a kind share one array with a leading axis L and run under one `lax.scan`, so
+what is traced and compiled does not grow with depth. Weights say their logical axes;
+`sharding.py` says where these live.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from agentgym_jax.models.attention import attend_cache, attend_segments
+from agentgym_jax.models.config import DecoderConfig, RopeScaling
+from agentgym_jax.models.kv_cache import KVCache
+from agentgym_jax.sharding import Layout, constrain
+
+INIT_STDDEV = 0.02
+
+# What the backward pass of a block finds stored; the rest is computed again.
+REMAT_POLICIES: dict[str, Callable[..., Any] | None] = {
+    "none": None,
+    "block": jax.checkpoint_policies.nothing_saveable,
+    "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+}
+
+
+def weight(shape: tuple[int, ...], axes: tuple[str, ...], rngs: nnx.Rngs, stddev: float):
+    """Normal float32 parameter with logical axis names."""
+    value = stddev * jax.random.normal(rngs.params(), shape, jnp.float32)
+    return nnx.Param(value, out_sharding=axes, eager_sharding=False)
+
+
+def constant(shape: tuple[int, ...], axes: tuple[str, ...], fill: float):
+    """Constant float32 parameter with logical axis names."""
+    return nnx.Param(jnp.full(shape, fill, jnp.float32), out_sharding=axes, eager_sharding=False)
+
+
+def rms_norm(x: jax.Array, scale: jax.Array, eps: float) -> jax.Array:
+    """x / rms(x) * scale over the last axis, in float32, given back in the type of x."""
+    x32 = x.astype(jnp.float32)
+    normed = x32 * jax.lax.rsqrt(jnp.mean(x32 * x32, axis=-1, keepdims=True) + eps)
+    scale = scale.astype(jnp.float32).reshape((1,) * (x.ndim - 1) + (-1,))
+    return (normed * scale).astype(x.dtype)
+
+
+def rope_frequencies(config: DecoderConfig) -> jax.Array:
+    """Radians a position of each pair of the head: float32 [H / 2]."""
+    exponents = jnp.arange(0, config.head_size, 2, dtype=jnp.float32) / config.head_size
+    frequencies = 1.0 / (config.rope_theta**exponents)
+    scaling = config.rope_scaling
+    if scaling is None:
+        return frequencies
+    if scaling.kind == "linear":
+        return frequencies / scaling.factor
+    return _llama3_frequencies(frequencies, scaling)
+
+
+def _llama3_frequencies(frequencies: jax.Array, scaling: RopeScaling) -> jax.Array:
+    """Low frequencies divided by the factor, high ones kept, a linear blend in between."""
+    low, high = scaling.low_frequency_factor, scaling.high_frequency_factor
+    turns = scaling.original_max_position * frequencies / (2 * jnp.pi)
+    keep = jnp.clip((turns - low) / (high - low), 0.0, 1.0)
+    return keep * frequencies + (1.0 - keep) * frequencies / scaling.factor
+
+
+def rope_tables(config: DecoderConfig, positions_BT: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Cosine and sine of every position: float32 [B, T, 1, H / 2] each."""
+    angles = positions_BT[:, :, None].astype(jnp.float32) * rope_frequencies(config)[None, None]
+    return jnp.cos(angles)[:, :, None], jnp.sin(angles)[:, :, None]
+
+
+def rotate(x_BTNH: jax.Array, rope: tuple[jax.Array, jax.Array]) -> jax.Array:
+    """Turns pair (i, i + H/2) of every head by its angle (arXiv:2104.09864, halves layout)."""
+    cos, sin = rope
+    a, b = jnp.split(x_BTNH.astype(jnp.float32), 2, axis=-1)
+    return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1).astype(x_BTNH.dtype)
+
+
+class Embed(nnx.Module):
+    """Token embedding; also the output head where the config ties them."""
+
+    def __init__(self, config: DecoderConfig, rngs: nnx.Rngs):
+        shape = (config.vocab_size, config.hidden_size)
+        self.embedding = weight(shape, ("vocab", "embed"), rngs, INIT_STDDEV)
+
+
+class Unembed(nnx.Module):
+    """Output head of its own."""
+
+    def __init__(self, config: DecoderConfig, rngs: nnx.Rngs):
+        shape = (config.hidden_size, config.vocab_size)
+        self.kernel = weight(shape, ("embed", "vocab"), rngs, INIT_STDDEV)
+
+
+class Norm(nnx.Module):
+    """Scale of an RMS norm; `layers` stacked ones, or a single one."""
+
+    def __init__(self, config: DecoderConfig, layers: int | None):
+        self.eps = config.norm_eps
+        if layers is None:
+            self.scale = constant((config.hidden_size,), ("embed",), 1.0)
+        else:
+            self.scale = constant((layers, config.hidden_size), ("layers", "embed"), 1.0)
+
+    def __call__(self, x_BTD: jax.Array) -> jax.Array:
+        """Normalised x."""
+        return rms_norm(x_BTD, self.scale[...], self.eps)
+
+
+class Attention(nnx.Module):
+    """Projections around attention; the kernel itself is handed in."""
+
+    def __init__(self, config: DecoderConfig, layout: Layout | None, rngs: nnx.Rngs):
+        L, D, H = config.num_layers, config.hidden_size, config.head_size
+        N, K = config.num_heads, config.num_kv_heads
+        self.config, self.layout = config, layout
+        in_q, in_kv = ("layers", "embed", "heads", "head"), ("layers", "embed", "kv_heads", "head")
+        self.q_kernel = weight((L, D, N, H), in_q, rngs, INIT_STDDEV)
+        self.k_kernel = weight((L, D, K, H), in_kv, rngs, INIT_STDDEV)
+        self.v_kernel = weight((L, D, K, H), in_kv, rngs, INIT_STDDEV)
+        out = ("layers", "heads", "head", "embed")
+        self.o_kernel = weight((L, N, H, D), out, rngs, INIT_STDDEV / (2 * L) ** 0.5)
+        if config.qkv_bias:
+            self.q_bias = constant((L, N, H), ("layers", "heads", "head"), 0.0)
+            self.k_bias = constant((L, K, H), ("layers", "kv_heads", "head"), 0.0)
+            self.v_bias = constant((L, K, H), ("layers", "kv_heads", "head"), 0.0)
+        if config.qk_norm:
+            self.q_norm = constant((L, H), ("layers", "head"), 1.0)
+            self.k_norm = constant((L, H), ("layers", "head"), 1.0)
+
+    def __call__(self, x_BTD: jax.Array, rope, attend) -> jax.Array:
+        """Attention of one layer; `attend(q, k, v)` mixes the tokens."""
+        q_BTNH, k_BTKH, v_BTKH = self._project(x_BTD)
+        if self.config.qk_norm:
+            q_BTNH = rms_norm(q_BTNH, self.q_norm[...], self.config.norm_eps)
+            k_BTKH = rms_norm(k_BTKH, self.k_norm[...], self.config.norm_eps)
+        out_BTNH = attend(rotate(q_BTNH, rope), rotate(k_BTKH, rope), v_BTKH)
+        out_BTNH = constrain(self.layout, out_BTNH, ("batch", "length", "act_heads", "act_head"))
+        return jnp.einsum("btnh,nhd->btd", out_BTNH, self.o_kernel[...].astype(x_BTD.dtype))
+
+    def _project(self, x_BTD: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        def project(kernel, bias, heads):
+            y = jnp.einsum("btd,dnh->btnh", x_BTD, kernel[...].astype(x_BTD.dtype))
+            if bias is not None:
+                y += bias[...].astype(x_BTD.dtype)[None, None]
+            return constrain(self.layout, y, ("batch", "length", heads, "act_head"))
+
+        has_bias = self.config.qkv_bias
+        return (
+            project(self.q_kernel, self.q_bias if has_bias else None, "act_heads"),
+            project(self.k_kernel, self.k_bias if has_bias else None, "act_kv_heads"),
+            project(self.v_kernel, self.v_bias if has_bias else None, "act_kv_heads"),
+        )
+
+
+class MLP(nnx.Module):
+    """SwiGLU: down(silu(gate(x)) * up(x)) (arXiv:2002.05202)."""
+
+    def __init__(self, config: DecoderConfig, layout: Layout | None, rngs: nnx.Rngs):
+        L, D, F = config.num_layers, config.hidden_size, config.intermediate_size
+        self.layout = layout
+        self.gate_kernel = weight((L, D, F), ("layers", "embed", "mlp"), rngs, INIT_STDDEV)
+        self.up_kernel = weight((L, D, F), ("layers", "embed", "mlp"), rngs, INIT_STDDEV)
+        stddev = INIT_STDDEV / (2 * L) ** 0.5
+        self.down_kernel = weight((L, F, D), ("layers", "mlp", "embed"), rngs, stddev)
+
+    def __call__(self, x_BTD: jax.Array) -> jax.Array:
+        """The block of one layer."""
+        dtype = x_BTD.dtype
+        gate_BTF = jnp.einsum("btd,df->btf", x_BTD, self.gate_kernel[...].astype(dtype))
+        up_BTF = jnp.einsum("btd,df->btf", x_BTD, self.up_kernel[...].astype(dtype))
+        inner_BTF = jax.nn.silu(gate_BTF) * up_BTF
+        inner_BTF = constrain(self.layout, inner_BTF, ("batch", "length", "act_mlp"))
+        return jnp.einsum("btf,fd->btd", inner_BTF, self.down_kernel[...].astype(dtype))
+
+
+class Block(nnx.Module):
+    """All layers, stacked; called with the weights of one."""
+
+    def __init__(self, config: DecoderConfig, layout: Layout | None, rngs: nnx.Rngs):
+        self.layout = layout
+        self.attention_norm = Norm(config, config.num_layers)
+        self.attention = Attention(config, layout, rngs)
+        self.mlp_norm = Norm(config, config.num_layers)
+        self.mlp = MLP(config, layout, rngs)
+
+    def __call__(self, x_BTD: jax.Array, rope, attend) -> jax.Array:
+        """Residual block of one layer."""
+        x_BTD = x_BTD + self.attention(self.attention_norm(x_BTD), rope, attend)
+        x_BTD = x_BTD + self.mlp(self.mlp_norm(x_BTD))
+        return constrain(self.layout, x_BTD, ("batch", "length", "act_embed"))
+
+
+class Decoder(nnx.Module):
+    """The network. Weights are float32 or the compute type; they are cast where they are used.
+
+    Attributes:
+      config: shape of the network.
+      dtype: type of activations and matrix products.
+      remat: a key of REMAT_POLICIES.
+      layout: pins the activations to a mesh; None for one device.
+    """
+
+    def __init__(
+        self,
+        config: DecoderConfig,
+        *,
+        dtype: jax.typing.DTypeLike,
+        remat: str,
+        layout: Layout | None,
+        rngs: nnx.Rngs,
+    ):
+        if remat not in REMAT_POLICIES:
+            raise ValueError(f"remat is {remat!r}; known policies: {', '.join(REMAT_POLICIES)}")
+        self.config, self.remat, self.layout = config, remat, layout
+        self.dtype = jnp.dtype(dtype)
+        self.embed = Embed(config, rngs)
+        self.layers = Block(config, layout, rngs)
+        self.final_norm = Norm(config, None)
+        if not config.tie_embeddings:
+            self.unembed = Unembed(config, rngs)
+
+    def hidden(
+        self, tokens_BT: jax.Array, positions_BT: jax.Array, segment_ids_BT: jax.Array
+    ) -> jax.Array:
+        """Hidden states of packed rows, after the final norm: [B, T, D]."""
+
+        def attend(layer, q_BTNH, k_BTKH, v_BTKH, nothing):
+            return attend_segments(q_BTNH, k_BTKH, v_BTKH, segment_ids_BT), nothing
+
+        hidden_BTD, _ = self._run(tokens_BT, positions_BT, attend, None)
+        return hidden_BTD
+
+    def hidden_cached(
+        self, tokens_BT: jax.Array, positions_BT: jax.Array, cache: KVCache
+    ) -> tuple[jax.Array, KVCache]:
+        """Hidden states of new tokens, and the cache that holds them too."""
+
+        def attend(layer, q_BTNH, k_BTKH, v_BTKH, cache):
+            cache = cache.write(layer, k_BTKH, v_BTKH, positions_BT)
+            out_BTNH = attend_cache(q_BTNH, cache.k_LBSKH, cache.v_LBSKH, layer, positions_BT)
+            return out_BTNH, cache
+
+        return self._run(tokens_BT, positions_BT, attend, cache)
+
+    def logits(self, hidden: jax.Array) -> jax.Array:
+        """Float32 logits [..., V] of hidden states [..., D]."""
+        if self.config.tie_embeddings:
+            kernel, axes = self.embed.embedding[...], "vd"
+        else:
+            kernel, axes = self.unembed.kernel[...], "dv"
+        return jnp.einsum(
+            f"...d,{axes}->...v",
+            hidden,
+            kernel.astype(hidden.dtype),
+            preferred_element_type=jnp.float32,
+        )
+
+    def _run(self, tokens_BT, positions_BT, attend, memory):
+        """Embedding, scan over the layers, final norm; `memory` goes from layer to layer."""
+        x_BTD = self.embed.embedding[...][tokens_BT].astype(self.dtype)
+        x_BTD = constrain(self.layout, x_BTD, ("batch", "length", "act_embed"))
+        rope = rope_tables(self.config, positions_BT)
+        graph, stacked = nnx.split(self.layers)
+
+        def step(carry, layer_and_weights):
+            x_BTD, memory = carry
+            layer, weights = layer_and_weights
+            block = nnx.merge(graph, weights)
+            memories = []
+
+            def mix(q_BTNH, k_BTKH, v_BTKH):
+                out_BTNH, new_memory = attend(layer, q_BTNH, k_BTKH, v_BTKH, memory)
+                memories.append(new_memory)
+                return out_BTNH
+
+            x_BTD = block(x_BTD, rope, mix)
+            return (x_BTD, memories[0]), None
+
+        if self.remat != "none":
+            policy = REMAT_POLICIES[self.remat]
+            step = jax.checkpoint(step, policy=policy, prevent_cse=False)
+        layers = jnp.arange(self.config.num_layers)
+        (x_BTD, memory), _ = jax.lax.scan(step, (x_BTD, memory), (layers, stacked))
+        return self.final_norm(x_BTD), memory

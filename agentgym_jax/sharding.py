@@ -1,0 +1,182 @@
+"""Mesh, rule tables from logical to mesh axes, and moving weights between layouts.
+
+The model names the axes of its weights and activations; a table here says where each
+goes. A new layout is a new table, not an edit of the model.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+MESH_AXES = ("data", "fsdp", "tensor")
+
+MeshAxes = str | tuple[str, ...] | None
+
+# Weights: embed, vocab, heads, kv_heads, head, mlp, layers. Activations and caches: batch,
+# length and act_*. `embed` is split over fsdp and gathered layer by layer.
+TRAIN_RULES: Mapping[str, MeshAxes] = {
+    "embed": "fsdp",
+    "vocab": "tensor",
+    "heads": "tensor",
+    "kv_heads": "tensor",
+    "head": None,
+    "mlp": "tensor",
+    "layers": None,
+    "batch": ("data", "fsdp"),
+    "length": None,
+    "act_embed": None,
+    "act_vocab": "tensor",
+    "act_heads": "tensor",
+    "act_kv_heads": "tensor",
+    "act_head": None,
+    "act_mlp": "tensor",
+}
+
+# Decoding reads every weight once a token: no gathers over fsdp, which only splits rows.
+DECODE_RULES: Mapping[str, MeshAxes] = {**TRAIN_RULES, "embed": None}
+
+
+def make_mesh(
+    *, data: int = 1, fsdp: int = 1, tensor: int = 1, devices: Sequence[jax.Device] | None = None
+) -> Mesh:
+    """Mesh with the axes data, fsdp, tensor, in this order.
+
+    Args:
+      data: replicas of the weights.
+      fsdp: shards of weights and rows.
+      tensor: shards inside a layer.
+      devices: defaults to all devices. One of the sizes may be -1: what is left.
+
+    Raises:
+      ValueError: the sizes do not multiply to the number of devices.
+    """
+    devices = jax.devices() if devices is None else list(devices)
+    sizes = dict(zip(MESH_AXES, (data, fsdp, tensor), strict=True))
+    described = ", ".join(f"{name}={size}" for name, size in sizes.items())
+    free = [name for name, size in sizes.items() if size == -1]
+    if len(free) > 1 or any(size < 1 and size != -1 for size in sizes.values()):
+        raise ValueError(
+            f"mesh {described}: sizes must be positive, at most one may be -1 (the rest)"
+        )
+    fixed = math.prod(size for size in sizes.values() if size != -1)
+    if free and len(devices) % fixed == 0:
+        sizes[free[0]] = len(devices) // fixed
+    if math.prod(sizes.values()) != len(devices):
+        raise ValueError(
+            f"mesh {described} does not fit {len(devices)} {devices[0].platform} devices: "
+            f"the product must be {len(devices)}. Change config.mesh or set one size to -1."
+        )
+    return jax.make_mesh(
+        tuple(sizes.values()), MESH_AXES, axis_types=(AxisType.Auto,) * 3, devices=devices
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """Where every logical axis lives.
+
+    Attributes:
+      mesh: the devices.
+      rules: logical axis -> mesh axis, tuple of mesh axes, or None for not split.
+    """
+
+    mesh: Mesh
+    rules: Mapping[str, MeshAxes] = dataclasses.field(hash=False)
+
+    def __post_init__(self):
+        for axis, target in self.rules.items():
+            unknown = set(_as_tuple(target)) - set(self.mesh.axis_names)
+            if unknown:
+                raise ValueError(
+                    f"layout rule {axis!r} -> {target!r}: the mesh has axes "
+                    f"{self.mesh.axis_names}, not {sorted(unknown)}"
+                )
+
+    def shards(self, axis: str) -> int:
+        """Into how many parts the table splits a logical axis."""
+        return math.prod(self.mesh.shape[name] for name in self._mesh_axes(axis))
+
+    def sharding(
+        self, axes: Sequence[str | None], shape: Sequence[int] | None = None
+    ) -> NamedSharding:
+        """Sharding of an array with these logical axes.
+
+        Args:
+          axes: one logical name an array axis; None is not split.
+          shape: if given, an axis that its mesh axes do not divide stays whole (for example
+            2 key/value heads on tensor=4).
+
+        Raises:
+          ValueError: an unknown logical axis, or two axes on the same mesh axis.
+        """
+        owner: dict[str, str] = {}
+        spec = []
+        for i, axis in enumerate(axes):
+            names = () if axis is None else self._mesh_axes(axis)
+            for name in names:
+                if name in owner:
+                    raise ValueError(
+                        f"layout: axes {tuple(axes)} put both {owner[name]!r} and {axis!r} on "
+                        f"mesh axis {name!r}; change one rule"
+                    )
+                owner[name] = str(axis)
+            if shape is not None and shape[i] % math.prod(self.mesh.shape[n] for n in names):
+                names = ()
+            spec.append(names if len(names) > 1 else names[0] if names else None)
+        return NamedSharding(self.mesh, PartitionSpec(*spec))
+
+    def tree_shardings(self, logical_tree: Any, abstract_tree: Any) -> Any:
+        """Shardings of a tree of arrays, from the same tree of logical axes."""
+        return jax.tree.map(
+            lambda axes, x: self.sharding(axes, x.shape),
+            logical_tree,
+            abstract_tree,
+            is_leaf=lambda node: isinstance(node, tuple),
+        )
+
+    def constrain(self, x: jax.Array, axes: Sequence[str | None]) -> jax.Array:
+        """Pins the sharding of a value inside jit; on every platform."""
+        if len(axes) != x.ndim:
+            raise ValueError(f"layout: {len(axes)} axes {tuple(axes)} for an array {x.shape}")
+        return jax.lax.with_sharding_constraint(x, self.sharding(axes, x.shape))
+
+    def _mesh_axes(self, axis: str) -> tuple[str, ...]:
+        if axis not in self.rules:
+            raise ValueError(
+                f"layout: no rule for logical axis {axis!r}; the table has {sorted(self.rules)}"
+            )
+        return _as_tuple(self.rules[axis])
+
+
+def constrain(layout: Layout | None, x: jax.Array, axes: Sequence[str | None]) -> jax.Array:
+    """`layout.constrain`, or `x` itself where there is no layout (one device)."""
+    return x if layout is None else layout.constrain(x, axes)
+
+
+def _as_tuple(target: MeshAxes) -> tuple[str, ...]:
+    if target is None:
+        return ()
+    return (target,) if isinstance(target, str) else tuple(target)
+
+
+def _cast(params: Any, dtype: Any) -> Any:
+    return jax.tree.map(lambda x: x.astype(dtype), params)
+
+
+def reshard(params: Any, shardings: Any, dtype: Any) -> Any:
+    """Weights in another layout and type, by one jitted program and without a host copy.
+
+    Compiled once for each layout: jit finds the program of `_cast` again.
+
+    Args:
+      params: tree of arrays.
+      shardings: tree of shardings over the same devices, or None: the compiler's choice.
+      dtype: type of every array of the result.
+    """
+    program = jax.jit(_cast, static_argnums=1, out_shardings=shardings)
+    return program(params, jnp.dtype(dtype))
