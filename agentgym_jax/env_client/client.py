@@ -66,7 +66,7 @@ class EnvClient:
         connect_timeout_s: float,
         step_timeout_s: float,
         token: str | None = None,
-        connections: int = 64,
+        connections: int = 256,
         upstream: Upstream | None = None,
     ):
         parsed = urllib3.util.parse_url(base_url)

@@ -13,7 +13,6 @@ import random
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any
 
 from absl import logging
 
@@ -22,6 +21,7 @@ from agentgym_jax.env_client.breaker import Breaker
 from agentgym_jax.env_client.client import EnvClient, Observation
 from agentgym_jax.env_client.errors import EnvCause, EnvError
 from agentgym_jax.env_client.jobs import JobQueue
+from agentgym_jax.env_client.sessions import ServerSessions, Session
 
 
 class ReplyKind(enum.StrEnum):
@@ -50,22 +50,13 @@ class Reply:
     seconds: float
 
 
-@dataclasses.dataclass(frozen=True)
-class _Session:
-    """A session on a server. `generation` tells servers that were restarted apart."""
-
-    environment: str
-    number: int
-    generation: int
-
-
 @dataclasses.dataclass
 class _Episode:
     """What the pool knows about a ticket. A worker owns `session` while a call is under way."""
 
     ticket: Hashable
-    environment: str
-    session: _Session | None = None
+    server: ServerSessions
+    session: Session | None = None
     waiting: bool = False  # a request was made and its reply was not collected
     abandoned: bool = False  # finished while a call was under way: nobody wants the reply
 
@@ -115,8 +106,6 @@ class EnvPool:
     ):
         if workers < 1:
             raise ValueError(f"an environment pool needs at least one worker, got {workers}")
-        self._clients = dict(clients)
-        self._max_idle_sessions = max_idle_sessions
         self._retry_patience_s = retry_patience_s
         self._backoff_s = backoff_s
         self._backoff_max_s = backoff_max_s
@@ -127,18 +116,21 @@ class EnvPool:
         self._changed = threading.Condition()
         self._episodes: dict[Hashable, _Episode] = {}
         self._replies: collections.deque[Reply] = collections.deque()
-        self._idle: dict[str, list[_Session]] = {name: [] for name in clients}
-        self._generation = dict.fromkeys(clients, 0)
-        self._breakers = {
-            name: Breaker(
-                name,
-                client.base_url,
-                failures=breaker_failures,
-                patience_s=breaker_patience_s,
+        self._servers = {
+            name: ServerSessions(
+                client,
+                max_idle=max_idle_sessions,
+                breaker=Breaker(
+                    name,
+                    client.base_url,
+                    failures=breaker_failures,
+                    patience_s=breaker_patience_s,
+                ),
+                close_timeout_s=close_timeout_s,
             )
             for name, client in clients.items()
         }
-        self._counts: collections.Counter[str] = collections.Counter()
+        self._retries = 0
         self._crash: Exception | None = None
         self._closed = False
         self._threads = [
@@ -156,18 +148,19 @@ class EnvPool:
 
     def start(self, ticket: Hashable, environment: str, data_idx: int) -> None:
         """Begins an episode, also again for a ticket whose last reply was collected."""
-        if environment not in self._clients:
+        if environment not in self._servers:
             raise ValueError(
                 f"environment {environment!r} has no client in this pool; it has "
-                f"{sorted(self._clients)}"
+                f"{sorted(self._servers)}"
             )
         with self._changed:
-            episode = self._episodes.get(ticket)
-            if episode is None or episode.environment != environment:
+            server = self._servers[environment]
+            episode = self._episodes[ticket] if ticket in self._episodes else None
+            if episode is None or episode.server is not server:
                 self._must_be_free(episode)
                 if episode is not None:
                     self._release(episode)
-                episode = _Episode(ticket, environment)
+                episode = _Episode(ticket, server)
                 self._episodes[ticket] = episode
             self._submit(episode, ReplyKind.START, lambda: self._reset(episode, data_idx))
 
@@ -217,27 +210,15 @@ class EnvPool:
 
     def invalidate(self, environment: str) -> None:
         """Declares that the server was restarted: all its sessions are lost, failures forgotten."""
-        with self._changed:
-            self._generation[environment] += 1
-            self._idle[environment].clear()
-            self._breakers[environment].succeed()
+        self._servers[environment].invalidate()
 
     def statistics(self) -> dict[str, int]:
-        """Counts since the pool was made: calls, retries, sessions, and `errors/<cause>` each."""
+        """Counts since the pool was made: `calls`, `retries`, `sessions_*`, `errors/<cause>`."""
+        counts: collections.Counter[str] = collections.Counter()
+        for server in self._servers.values():
+            counts.update(server.statistics())
         with self._changed:
-            names = (
-                "calls",
-                "retries",
-                "sessions_created",
-                "sessions_closed",
-                "sessions_failed_close",
-            )
-            counts = {name: self._counts[name] for name in names}
-            for cause in EnvCause:
-                counts[f"errors/{cause}"] = self._counts[f"errors/{cause}"]
-            counts["sessions_idle"] = sum(len(idle) for idle in self._idle.values())
-            counts["tickets"] = len(self._episodes)
-            return counts
+            return {**counts, "retries": self._retries, "tickets": len(self._episodes)}
 
     def close(self) -> None:
         """Closes every session and joins the threads; returns within `close_timeout_s`."""
@@ -261,10 +242,9 @@ class EnvPool:
                 else:
                     self._release(episode)
             self._episodes.clear()
-            for idle in self._idle.values():
-                for session in idle:
-                    self._give_up(session)
-                idle.clear()
+            for server in self._servers.values():
+                for session in server.take_all_idle():
+                    self._give_up(server, session)
         self._jobs.end()
         deadline = time.monotonic() + self._close_timeout_s
         for thread in self._threads:
@@ -279,8 +259,8 @@ class EnvPool:
                 self._close_timeout_s,
                 left,
             )
-        for client in self._clients.values():
-            client.disconnect()
+        for server in self._servers.values():
+            server.client.disconnect()
 
     # What the caller's thread does, with the lock held.
 
@@ -305,29 +285,20 @@ class EnvPool:
     def _raise_trouble(self) -> None:
         if self._crash is not None:
             raise RuntimeError("a worker of the environment pool failed") from self._crash
-        for breaker in self._breakers.values():
-            if (error := breaker.error()) is not None:
+        for server in self._servers.values():
+            if (error := server.trouble()) is not None:
                 raise error
 
     def _release(self, episode: _Episode) -> None:
         """Gives the episode's session back for reuse, or closes it."""
         session, episode.session = episode.session, None
-        if session is None or not self._is_current(session):
-            return
-        idle = self._idle[session.environment]
-        if self._closed or len(idle) >= self._max_idle_sessions:
-            self._give_up(session)
-        else:
-            idle.append(session)
+        if session is not None and (self._closed or not episode.server.keep(session)):
+            self._give_up(episode.server, session)
 
-    def _give_up(self, session: _Session) -> None:
+    def _give_up(self, server: ServerSessions, session: Session) -> None:
         """Lets a worker close a session."""
-        job = _Job(lambda: self._close_session(session), None, None, time.monotonic())
+        job = _Job(lambda: server.close_session(session), None, None, time.monotonic())
         self._jobs.put(job)
-
-    def _is_current(self, session: _Session) -> bool:
-        """False if the server was restarted: its session numbers may now belong to others."""
-        return session.generation == self._generation[session.environment]
 
     # What workers do.
 
@@ -353,16 +324,16 @@ class EnvPool:
         if episode is None or job.kind is None:
             return
         with self._changed:
+            self._changed.notify_all()  # a reply, or a failure that may open a breaker
             if episode.abandoned:
                 self._release(episode)
             elif error is not None and self._may_retry(job, error):
-                self._counts["retries"] += 1
-                self._jobs.put(job, delay_s=self._pause_s(job.attempts))
+                self._retries += 1
                 job.attempts += 1
+                self._jobs.put(job, delay_s=self._pause_s(job.attempts))
             else:
                 seconds = time.monotonic() - job.submitted_s
                 self._replies.append(Reply(episode.ticket, job.kind, observation, error, seconds))
-                self._changed.notify_all()
 
     def _may_retry(self, job: _Job, error: EnvError) -> bool:
         if self._closed or time.monotonic() - job.submitted_s >= self._retry_patience_s:
@@ -372,20 +343,22 @@ class EnvPool:
         return error.kind in RETRYABLE
 
     def _pause_s(self, attempts: int) -> float:
-        pause_s = min(self._backoff_max_s, self._backoff_s * 2 ** min(attempts, 20))
+        pause_s = min(self._backoff_max_s, self._backoff_s * 2 ** min(attempts - 1, 20))
         return pause_s * self._jitter.uniform(0.5, 1.0)
 
     def _reset(self, episode: _Episode, data_idx: int) -> Observation:
         """Resets the episode's own session, else an idle one, else a new one."""
+        server = episode.server
         while True:
-            session = self._kept_session(episode)
+            session = episode.session
+            if session is None or not server.is_current(session):
+                session = server.take_idle()
             is_new = session is None
             if session is None:
-                session = self._create(episode.environment)
+                session = server.create()
             episode.session = session
             try:
-                client = self._clients[episode.environment]
-                return self._call(session.environment, client.reset, session.number, data_idx)
+                return server.call(server.client.reset, session.number, data_idx)
             except EnvError as error:
                 self._lose(episode, error)
                 # A kept session may have expired on the server: that is no failure of this start.
@@ -393,79 +366,22 @@ class EnvPool:
                     raise
 
     def _step(self, episode: _Episode, action: str) -> Observation:
-        session = episode.session
-        with self._changed:
-            usable = session is not None and self._is_current(session)
-        if session is None or not usable:
+        server, session = episode.server, episode.session
+        if session is None or not server.is_current(session):
             raise EnvError(
                 EnvCause.SESSION_LOST,
-                f"{episode.environment}: ticket {episode.ticket!r} has no session on the present "
-                "server (its last call failed or the server was restarted); start it again",
+                f"{server.client.environment}: ticket {episode.ticket!r} has no session on the "
+                "present server (its last call failed or the server was restarted); start it again",
             )
         try:
-            client = self._clients[episode.environment]
-            return self._call(session.environment, client.step, session.number, action)
+            return server.call(server.client.step, session.number, action)
         except EnvError as error:
             if error.kind not in RETRYABLE:
                 self._lose(episode, error)
             raise
 
-    def _kept_session(self, episode: _Episode) -> _Session | None:
-        with self._changed:
-            if episode.session is not None and self._is_current(episode.session):
-                return episode.session
-            idle = self._idle[episode.environment]
-            return idle.pop() if idle else None
-
-    def _create(self, environment: str) -> _Session:
-        with self._changed:
-            generation = self._generation[environment]
-        number = self._call(environment, self._clients[environment].create)
-        with self._changed:
-            self._counts["sessions_created"] += 1
-        return _Session(environment, number, generation)
-
     def _lose(self, episode: _Episode, error: EnvError) -> None:
         """After a failure the state of a session is unknown: it is never used again."""
         session, episode.session = episode.session, None
         if session is not None and error.cause is not EnvCause.SESSION_LOST:
-            with self._changed:
-                self._give_up(session)
-
-    def _close_session(self, session: _Session) -> None:
-        with self._changed:
-            if not self._is_current(session):
-                return
-        client = self._clients[session.environment]
-        try:
-            client.close(session.number, timeout_s=self._close_timeout_s)
-        except EnvError as error:
-            with self._changed:
-                self._counts["sessions_failed_close"] += 1
-            logging.warning("a %s session was not closed: %s", session.environment, error)
-            return
-        with self._changed:
-            self._counts["sessions_closed"] += 1
-
-    def _call(self, environment: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Makes a call and counts how it ended."""
-        with self._changed:
-            generation = self._generation[environment]
-        try:
-            result = function(*arguments)
-        except EnvError as error:
-            with self._changed:
-                self._counts["calls"] += 1
-                self._counts[f"errors/{error.cause}"] += 1
-                self._breakers[environment].fail(error)
-                gone = error.cause is EnvCause.SERVER_GONE
-                # Only what was begun under this generation says something about it.
-                if gone and generation == self._generation[environment]:
-                    self._generation[environment] += 1
-                    self._idle[environment].clear()
-                self._changed.notify_all()
-            raise
-        with self._changed:
-            self._counts["calls"] += 1
-            self._breakers[environment].succeed()
-        return result
+            self._give_up(episode.server, session)
