@@ -213,7 +213,7 @@ class MetricWriter:
             if keep_until is None or step <= keep_until
         ]
         text = "".join(line + "\n" for line in kept)
-        if not self.path.exists() or self.path.read_text(encoding="utf-8") != text:
+        if not self.path.exists() or self.path.read_bytes() != text.encode():
             write_atomic(self.path, text)
         self._last_step = steps[len(kept) - 1] if kept else None
         self._file = open(self.path, "a", encoding="utf-8", newline="\n")

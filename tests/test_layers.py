@@ -1,0 +1,172 @@
+"""The import levels of docs/design.md, read from the source without importing it."""
+
+import ast
+import pathlib
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+TRAINING = ROOT / "agentgym_jax"
+ENVIRONMENTS = ROOT / "envs" / "agentgym_envs"
+
+STANDARD = sys.stdlib_module_names
+BANNED_IN_ENVIRONMENTS = {"jax", "jaxlib", "flax", "optax", "orbax", "torch", "agentgym_jax"}
+
+# First part of a module's name below agentgym_jax. Same level: allowed, cycles are not.
+LEVELS = {
+    "trajectory": 1,
+    "batch": 1,
+    "text": 1,
+    "sharding": 1,
+    "algorithms": 1,
+    "metrics": 1,
+    "run_folder": 1,
+    "console": 1,
+    "models": 2,
+    "env_client": 2,
+    "viewer": 2,
+    "data": 3,
+    "learner": 3,
+    "sampling": 3,
+    "rollout": 4,
+    "run": 4,
+    "evaluation": 5,
+    "training": 6,
+    "train": 7,
+    "evaluate": 7,
+    "serve": 7,
+    "export": 7,
+    "plan": 7,
+    "view": 7,
+}
+# What packages of each name may import besides the standard library and themselves.
+ONLY = {
+    "algorithms": {"jax", "chex", "agentgym_jax.algorithms"},
+}
+FORBIDDEN = {
+    "sampling": {"agentgym_jax.text", "agentgym_jax.env_client", "agentgym_envs"},
+}
+
+
+def sources(package):
+    return sorted(package.rglob("*.py"))
+
+
+def module_name(path):
+    relative = path.relative_to(ROOT / "envs" if ENVIRONMENTS in path.parents else ROOT)
+    parts = relative.with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported(node, known):
+    """Absolute names of the modules an import statement loads."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom) and node.level == 0:
+        full = [f"{node.module}.{alias.name}" for alias in node.names]
+        return [name if name in known else node.module for name in full]
+    return []
+
+
+def imports(path, known):
+    tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+    return [(node, name) for node in ast.walk(tree) for name in imported(node, known)]
+
+
+def within(name, package):
+    return name == package or name.startswith(f"{package}.")
+
+
+FILES = sources(TRAINING) + sources(ENVIRONMENTS)
+KNOWN = {module_name(path) for path in FILES}
+TRAINING_FILES = [p for p in sources(TRAINING) if module_name(p) != "agentgym_jax"]
+
+
+def ids(paths):
+    return [module_name(p) for p in paths]
+
+
+def part(name):
+    return name.split(".")[1]
+
+
+@pytest.mark.parametrize("path", TRAINING_FILES, ids=ids(TRAINING_FILES))
+def test_a_module_has_a_level_and_imports_nothing_above_it(path):
+    name = module_name(path)
+    assert part(name) in LEVELS, f"give {name} a level in docs/design.md and in this table"
+    for node, target in imports(path, KNOWN):
+        if within(target, "agentgym_jax") and target != "agentgym_jax":
+            assert part(target) in LEVELS, f"{path}:{node.lineno} imports unknown {target}"
+            assert LEVELS[part(target)] <= LEVELS[part(name)], (
+                f"{path}:{node.lineno}: level {LEVELS[part(name)]} imports {target}, "
+                f"level {LEVELS[part(target)]}"
+            )
+
+
+@pytest.mark.parametrize("path", TRAINING_FILES, ids=ids(TRAINING_FILES))
+def test_training_knows_only_the_protocol_of_the_environments(path):
+    for node, target in imports(path, KNOWN):
+        if within(target, "agentgym_envs"):
+            assert target == "agentgym_envs.base.protocol", f"{path}:{node.lineno}: {target}"
+
+
+@pytest.mark.parametrize("path", TRAINING_FILES, ids=ids(TRAINING_FILES))
+def test_restricted_packages_import_only_what_they_may(path):
+    top = part(module_name(path))
+    for node, target in imports(path, KNOWN):
+        where = f"{path}:{node.lineno}: {target}"
+        root = target.split(".")[0]
+        if top in ONLY:
+            standard = root not in ("jax", "chex", "agentgym_jax") and root in STANDARD
+            assert standard or any(within(target, package) for package in ONLY[top]), where
+        if top in FORBIDDEN:
+            assert not any(within(target, package) for package in FORBIDDEN[top]), where
+
+
+@pytest.mark.parametrize("path", sources(ENVIRONMENTS), ids=ids(sources(ENVIRONMENTS)))
+def test_environments_import_no_array_library_of_training_and_nothing_of_it(path):
+    for node, target in imports(path, KNOWN):
+        root = target.split(".")[0]
+        assert root not in BANNED_IN_ENVIRONMENTS, f"{path}:{node.lineno}: {target}"
+
+
+def test_the_shared_protocol_needs_only_the_standard_library():
+    path = ENVIRONMENTS / "base" / "protocol.py"
+    for node, target in imports(path, KNOWN):
+        assert target.split(".")[0] in STANDARD, f"{path}:{node.lineno}: {target}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=ids(FILES))
+def test_imports_stand_at_the_top_and_are_absolute(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            for node in ast.walk(function):
+                for target in imported(node, KNOWN):
+                    own = within(target, "agentgym_jax") or within(target, "agentgym_envs")
+                    assert not own, f"{path}:{node.lineno}: {target} imported inside a function"
+    relative = [n for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.level]
+    assert not relative, f"{path}:{relative[0].lineno}: relative import"
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    graph = {}
+    for path in FILES:
+        name = module_name(path)
+        # A package's __init__ runs first, but holds no imports that matter here.
+        graph[name] = {t for _, t in imports(path, KNOWN) if t in KNOWN and t != name}
+    done, open_path = set(), []
+
+    def visit(name):
+        if name in done:
+            return
+        assert name not in open_path, " -> ".join([*open_path[open_path.index(name) :], name])
+        open_path.append(name)
+        for target in sorted(graph[name]):
+            visit(target)
+        open_path.pop()
+        done.add(name)
+
+    for name in sorted(graph):
+        visit(name)
