@@ -1,0 +1,225 @@
+"""`.gguf` files: configuration from their metadata, tensors dequantised one at a time.
+
+The quantised blocks are decoded by the `gguf` package. Names and axes are translated to Hugging
+Face's, so that `weights.assemble` builds the parameters of both kinds of file.
+"""
+
+import math
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import gguf
+import numpy as np
+from gguf.quants import dequantize
+
+from agentgym_jax.models.config import DecoderConfig, from_hf_config
+from agentgym_jax.models.policy import Policy
+from agentgym_jax.models.weights import Params, assemble
+from agentgym_jax.sharding import Layout
+
+ARCHITECTURES = ("qwen2", "qwen3", "llama")
+
+_TOP_NAMES = {
+    "token_embd.weight": "model.embed_tokens.weight",
+    "output_norm.weight": "model.norm.weight",
+    "output.weight": "lm_head.weight",
+}
+_BLOCK_NAMES = {
+    "attn_norm": "input_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+_ROPE_FACTORS = "rope_freqs.weight"  # not a weight: llama.cpp's form of the llama3 rope scaling
+# Rope scaling that every released Llama 3.1, 3.2 and 3.3 shares; only the factor differs.
+_LLAMA3_ROPE = {
+    "rope_type": "llama3",
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192,
+}
+_DEFAULT_ROPE_THETA = 10000.0  # what a file without `rope.freq_base` means
+
+
+class GGUFFile:
+    """A `.gguf` file as a source of tensors under Hugging Face names."""
+
+    def __init__(self, path: str | pathlib.Path) -> None:
+        self._path = pathlib.Path(path)
+        try:
+            self._reader = gguf.GGUFReader(self._path)
+        except (ValueError, IndexError) as error:
+            raise ValueError(
+                f"{self._path} ({self._path.stat().st_size} bytes) is no complete GGUF file: "
+                f"{error}. It was cut off, damaged, or is of another format: fetch it again."
+            ) from error
+        self._tensors = {tensor.name: tensor for tensor in self._reader.tensors}
+        self._architecture = self._find_architecture()
+        self._names = {
+            _hugging_face_name(name): name for name in self._tensors if name != _ROPE_FACTORS
+        }
+        self.config = from_hf_config(self._hf_config())
+
+    @property
+    def location(self) -> str:
+        """The file."""
+        return str(self._path)
+
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """Shape of every tensor; GGUF writes the axes from the innermost one."""
+        return {
+            name: tuple(int(size) for size in reversed(self._tensors[stored].shape))
+            for name, stored in self._names.items()
+        }
+
+    def read(self, name: str) -> np.ndarray:
+        """One tensor, dequantised to float32."""
+        tensor = self._tensors[self._names[name]]
+        value = dequantize(tensor.data, tensor.tensor_type)
+        if self._architecture == "llama":
+            if name.endswith("self_attn.q_proj.weight"):
+                value = rotary_halves(value, self.config.num_heads)
+            elif name.endswith("self_attn.k_proj.weight"):
+                value = rotary_halves(value, self.config.num_kv_heads)
+        return value
+
+    def _find_architecture(self) -> str:
+        field = self._reader.get_field("general.architecture")
+        found = None if field is None else field.contents()
+        if found not in ARCHITECTURES:
+            raise ValueError(
+                f"{self._path}: architecture {found!r} is not supported; "
+                f"supported: {', '.join(ARCHITECTURES)}"
+            )
+        return found
+
+    def _has(self, key: str) -> bool:
+        return self._reader.get_field(f"{self._architecture}.{key}") is not None
+
+    def _value(self, key: str) -> Any:
+        """Metadata of the architecture."""
+        field = self._reader.get_field(f"{self._architecture}.{key}")
+        if field is None:
+            raise ValueError(f"{self._path} lacks the metadata {self._architecture}.{key}")
+        return field.contents()
+
+    def _hf_config(self) -> dict[str, Any]:
+        """The metadata under the keys of a Hugging Face `config.json`."""
+        if "token_embd.weight" not in self._tensors:
+            raise ValueError(f"{self._path} has no tensor token_embd.weight: it holds no decoder")
+        heads, width = self._value("attention.head_count"), self._value("embedding_length")
+        head_size = width // heads
+        if self._has("attention.key_length"):
+            head_size = self._value("attention.key_length")
+        if self._has("rope.dimension_count") and self._value("rope.dimension_count") != head_size:
+            raise ValueError(
+                f"{self._path} turns {self._value('rope.dimension_count')} of {head_size} "
+                "dimensions of a head; only rotary embeddings over the whole head are supported"
+            )
+        theta = _DEFAULT_ROPE_THETA
+        if self._has("rope.freq_base"):
+            theta = _shortest(self._value("rope.freq_base"))
+        return {
+            "model_type": self._architecture,
+            "vocab_size": int(self._tensors["token_embd.weight"].shape[1]),
+            "hidden_size": width,
+            "intermediate_size": self._value("feed_forward_length"),
+            "num_hidden_layers": self._value("block_count"),
+            "num_attention_heads": heads,
+            "num_key_value_heads": self._value("attention.head_count_kv"),
+            "head_dim": head_size,
+            "max_position_embeddings": self._value("context_length"),
+            "rms_norm_eps": _shortest(self._value("attention.layer_norm_rms_epsilon")),
+            "rope_theta": theta,
+            "rope_scaling": self._rope_scaling(theta),
+            # A quantiser may store a tied head as a tensor of its own, with other rounding
+            # errors than the embedding; llama.cpp then uses it, and so does this reader.
+            "tie_word_embeddings": "output.weight" not in self._tensors,
+        }
+
+    def _rope_scaling(self, theta: float) -> dict[str, Any] | None:
+        if _ROPE_FACTORS in self._tensors:
+            tensor = self._tensors[_ROPE_FACTORS]
+            stored = dequantize(tensor.data, tensor.tensor_type).reshape(-1)
+            factor = float(stored.max())
+            expected = llama3_frequency_divisors(2 * stored.size, theta, factor)
+            if not np.allclose(stored, expected, rtol=1e-4):
+                raise ValueError(
+                    f"{self._path}: the frequencies of {_ROPE_FACTORS} are not those of Llama 3.1 "
+                    f"to 3.3 with factor {factor}; load the Hugging Face directory instead"
+                )
+            return {**_LLAMA3_ROPE, "factor": factor}
+        if not self._has("rope.scaling.type") or self._value("rope.scaling.type") == "none":
+            return None
+        return {
+            "rope_type": self._value("rope.scaling.type"),
+            "factor": self._value("rope.scaling.factor"),
+        }
+
+
+def load_gguf(
+    path: str | pathlib.Path,
+    policy: Policy,
+    layout: Layout | None = None,
+    dtype: str = "float32",
+) -> Params:
+    """Parameters of a `.gguf` file, each put straight on its devices.
+
+    Args:
+      path: the file; `read_config` gives the configuration that the policy needs.
+      policy: says which parameters there are and how large they are.
+      layout: where the parameters go; None is the default device.
+      dtype: type of the parameters.
+
+    Raises:
+      ValueError: the file is damaged, of another architecture, or does not fit the policy.
+    """
+    return assemble(GGUFFile(path), policy, layout, dtype)
+
+
+def read_config(path: str | pathlib.Path) -> DecoderConfig:
+    """Configuration of the decoder in a `.gguf` file."""
+    return GGUFFile(path).config
+
+
+def rotary_halves(value: np.ndarray, heads: int) -> np.ndarray:
+    """Rows of a llama q or k matrix [heads * H, D] back in Hugging Face's order.
+
+    llama.cpp turns neighbouring rows of a head as a pair, Hugging Face row i with row i + H/2;
+    the converter to GGUF interleaves the two halves of every head to make up for it.
+    """
+    rows, width = value.shape
+    pairs = value.reshape(heads, rows // heads // 2, 2, width)
+    return pairs.swapaxes(1, 2).reshape(rows, width)
+
+
+def llama3_frequency_divisors(head_size: int, theta: float, factor: float) -> np.ndarray:
+    """[H/2]: by what the llama3 scaling divides each rotary frequency (arXiv:2407.21783)."""
+    wavelength = 2 * math.pi * theta ** (np.arange(0, head_size, 2) / head_size)
+    turns = _LLAMA3_ROPE["original_max_position_embeddings"] / wavelength
+    low, high = _LLAMA3_ROPE["low_freq_factor"], _LLAMA3_ROPE["high_freq_factor"]
+    kept = np.clip((turns - low) / (high - low), 0.0, 1.0)
+    return 1.0 / ((1.0 - kept) / factor + kept)
+
+
+def _hugging_face_name(name: str) -> str:
+    """Hugging Face's name of a GGUF tensor; an unknown one keeps its own and is reported later."""
+    if name in _TOP_NAMES:
+        return _TOP_NAMES[name]
+    match name.split("."):
+        case ["blk", layer, kind, part] if kind in _BLOCK_NAMES:
+            return f"model.layers.{layer}.{_BLOCK_NAMES[kind]}.{part}"
+    return name
+
+
+def _shortest(value: float) -> float:
+    """1e-06 from 9.999999974752427e-07: the decimal that a float32 was written for."""
+    return float(str(np.float32(value)))

@@ -1,0 +1,142 @@
+"""What `--model=M` may name, and the parameters behind each of its kinds."""
+
+import dataclasses
+import json
+import pathlib
+import re
+from typing import Any, Literal
+
+import huggingface_hub
+import huggingface_hub.errors
+import jax
+
+from agentgym_jax.models import gguf_weights
+from agentgym_jax.models.config import PRESETS, DecoderConfig, from_hf_config
+from agentgym_jax.models.policy import Policy
+from agentgym_jax.models.weights import TOKENIZER_FILES, load_hf
+from agentgym_jax.sharding import Layout
+
+_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+_HUB_FILES = ("config.json", "*.safetensors", "*.safetensors.index.json", *TOKENIZER_FILES)
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelSource:
+    """A model that was found but not loaded.
+
+    Attributes:
+      model: the name as the user gave it.
+      kind: which of the forms below it is.
+      path: Hugging Face directory, `.gguf` file or run folder; None for a preset.
+      config: configuration of its decoder.
+    """
+
+    model: str
+    kind: Literal["hf_dir", "gguf", "preset", "workdir"]
+    path: pathlib.Path | None
+    config: DecoderConfig
+
+    @property
+    def tokenizer_path(self) -> pathlib.Path | None:
+        """What the tokenizer is loaded from; None for a preset, which has none."""
+        if self.kind == "workdir":
+            return self.path / "tokenizer"
+        return self.path
+
+
+def resolve(model: str) -> ModelSource:
+    """Finds the model that `model` names; reads configurations, loads no weights.
+
+    Args:
+      model: a path (Hugging Face directory, `.gguf` file, run folder), a preset such as
+        `qwen2.5-0.5b` with random weights, or a hub id, which is downloaded. A path wins.
+
+    Raises:
+      ValueError: it names none of these, or a model that is not supported.
+      FileNotFoundError: a file of the model is missing, or the hub cannot be reached.
+    """
+    path = pathlib.Path(model).expanduser()
+    if path.is_file():
+        if path.suffix != ".gguf":
+            raise ValueError(f"--model={model} is a file, but not a .gguf file")
+        return ModelSource(model, "gguf", path, gguf_weights.read_config(path))
+    if (path / "checkpoints").is_dir():
+        return ModelSource(model, "workdir", path, read_hf_config(path / "model"))
+    if path.is_dir():
+        return ModelSource(model, "hf_dir", path, read_hf_config(path))
+    if model in PRESETS:
+        return ModelSource(model, "preset", None, PRESETS[model])
+    if _HUB_ID.fullmatch(model):
+        path = download(model)
+        return ModelSource(model, "hf_dir", path, read_hf_config(path))
+    raise ValueError(
+        f"--model={model} is no existing path, no preset ({', '.join(PRESETS)}) and no hub id "
+        "of the form organisation/name"
+    )
+
+
+def read_hf_config(directory: pathlib.Path) -> DecoderConfig:
+    """DecoderConfig of a directory with a Hugging Face `config.json`."""
+    path = directory / "config.json"
+    if not path.exists():
+        raise FileNotFoundError(
+            f"{directory} has no config.json. A model is a Hugging Face directory (config.json and "
+            "safetensors), a .gguf file, or a run folder with checkpoints/ and model/config.json."
+        )
+    return from_hf_config(json.loads(path.read_text()))
+
+
+def download(hub_id: str) -> pathlib.Path:
+    """Local directory of a model of the Hugging Face hub, downloaded if it is not cached."""
+    try:
+        return pathlib.Path(
+            huggingface_hub.snapshot_download(hub_id, allow_patterns=list(_HUB_FILES))
+        )
+    except (huggingface_hub.errors.HfHubHTTPError, OSError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise FileNotFoundError(
+            f"--model={hub_id} is no local path, and the Hugging Face hub did not give it "
+            f"({type(error).__name__}: {reason}). Without a network, copy the model's directory "
+            "here and pass its path."
+        ) from error
+
+
+def load_params(
+    source: ModelSource,
+    policy: Policy,
+    layout: Layout | None = None,
+    *,
+    dtype: str = "float32",
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Parameters of a model, each put straight on its devices.
+
+    Args:
+      source: result of `resolve`; its config must be the policy's.
+      policy: says which parameters there are.
+      layout: where the parameters go; None is the default device.
+      dtype: type of the parameters.
+      seed: of a preset's random weights.
+
+    Raises:
+      ValueError: the weights do not fit the policy, or the source is a run folder, whose
+        checkpoints are restored by `agentgym_jax.learner.checkpoint`.
+    """
+    if source.config != policy.config:
+        raise ValueError(
+            f"{source.model} has {source.config}, but the policy was built for {policy.config}; "
+            "build it from the source's config"
+        )
+    match source.kind:
+        case "hf_dir":
+            return load_hf(source.path, policy, layout, dtype)
+        case "gguf":
+            return gguf_weights.load_gguf(source.path, policy, layout, dtype)
+        case "preset":
+            params = policy.init_sharded(jax.random.key(seed), layout)
+            return jax.tree.map(lambda x: x.astype(dtype), params)
+        case "workdir":
+            raise ValueError(
+                f"{source.model} is a run folder: restore its checkpoint with "
+                "agentgym_jax.learner.checkpoint"
+            )
