@@ -1,1 +1,6 @@
-"""BabyAI: instructions in a grid world, as text."""
+"""BabyAI: instruction following in a grid of rooms, told and played in text."""
+
+import os
+
+# pygame, which minigrid imports, greets on stdout unless this is set before its import.
+os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")

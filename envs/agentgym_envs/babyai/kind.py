@@ -1,0 +1,95 @@
+"""BabyAI as a server: what it says about itself and the shape of its answers."""
+
+import dataclasses
+import importlib.metadata
+from typing import Any
+
+from agentgym_envs.babyai import levels
+from agentgym_envs.babyai.environment import BabyAIEnvironment
+from agentgym_envs.babyai.scoring import CompatScoring
+from agentgym_envs.base import manifest
+from agentgym_envs.base.environment import Environment, StepResult
+from agentgym_envs.base.kind import Answers, EnvironmentKind, ExtraRoute, ResetBody
+from agentgym_envs.base.protocol import EnvironmentSpec
+
+# Changes when a world or a text changes; the worlds themselves come from minigrid.
+BEHAVIOUR = "1"
+MAX_TURNS = 20
+
+INSTRUCTIONS = """\
+You control an agent in a grid of rooms and must reach the goal you are given. You see at most \
+seven cells ahead and three to each side, and no farther than walls and closed doors. Every \
+observation tells what is in sight, what you carry, and ends with the list of the actions that \
+are possible now. Reply with exactly one of them, word for word; a number tells apart things \
+that look the same.
+
+Kinds of actions:
+- turn left, turn right: turn on the spot.
+- move forward: one cell straight ahead.
+- go to <object> <number>: walk up to a visible object or door and face it.
+- pickup <object> <number>: walk up to an object and take it. You can carry one thing.
+- drop: put what you carry on the free cell in front of you.
+- toggle: open the closed door right in front of you, or a locked one if you carry the key of \
+its color.
+- go through <door> <number>: walk into the doorway of an open door.
+- toggle and go through <door> <number>: walk up to a closed door, open it and step into the \
+doorway; for a locked door you must carry the key of its color.
+- check available actions: repeat the list of actions.
+
+A longer action stops early if something is in the way. Fewer steps score higher.
+
+Reply in this form:
+Thought: why this action helps.
+Action: the action"""
+
+
+def tasks() -> list[dict[str, Any]]:
+    """The manifest: the first `levels.LISTED_SEEDS` seeds of each level.
+
+    Task indices above it, below `num_tasks`, exist by the same rule (`levels.task`).
+    """
+    return [dataclasses.asdict(task) for task in levels.listed_tasks()]
+
+
+def make_kind() -> EnvironmentKind:
+    """BabyAI for the server."""
+    spec = EnvironmentSpec(
+        name="babyai",
+        version=f"{BEHAVIOUR}-minigrid-{importlib.metadata.version('minigrid')}",
+        instructions=INSTRUCTIONS,
+        action_format="react",
+        num_tasks=levels.NUM_TASKS,
+        manifest_sha256=manifest.sha256(tasks()),
+        max_turns=MAX_TURNS,
+    )
+    return EnvironmentKind(
+        spec=spec,
+        banner="This is environment BabyAI.",
+        factory=BabyAIEnvironment,
+        compat_factory=lambda: BabyAIEnvironment(CompatScoring()),
+        tasks=tasks,
+        answers=Answers(
+            create=lambda session_id, first: {"id": session_id},
+            reset=lambda session_id, result: {**_step_answer(result), "deleted": False},
+            step=_step_answer,
+            observation=_observation_answer,
+        ),
+        create_body=None,
+        reset_body=ResetBody,
+        resets_on_create=False,
+        compat_refused_when_done=frozenset({"step", "observation", "render"}),
+        extra_routes=(ExtraRoute("/render", "POST", BabyAIEnvironment.render),),
+    )
+
+
+def _step_answer(result: StepResult) -> dict[str, Any]:
+    return dataclasses.asdict(result)
+
+
+def _observation_answer(environment: Environment, last: StepResult | None) -> dict[str, Any]:
+    """The last observation after the goal; before the first reset AgentGym answers this text."""
+    if last is None:
+        result = StepResult("Environment not initialized", 0, 0, False)
+    else:
+        result = environment.observe()
+    return {**_step_answer(result), "deleted": False}

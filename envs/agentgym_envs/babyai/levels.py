@@ -1,0 +1,104 @@
+"""Which BabyAI level and seed a task index stands for, and the split into train and test.
+
+Task `data_idx` is level `LEVELS[data_idx % 40]` with seed `data_idx // 40`; that is AgentGym's
+mapping (arXiv:2406.04151), so item ids such as `babyai_57` mean the same world there and here.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+
+# (level without the `BabyAI-` prefix, family), in AgentGym's order. GoTo, Pickup, ActionObjDoor,
+# FindObjS7, OneRoomS20 and SynthLoc are the sub-tasks of arXiv:2509.08755.
+_LEVELS_AND_FAMILIES = (
+    ("GoToRedBallGrey", "GoTo"),
+    ("GoToRedBall", "GoTo"),
+    ("GoToRedBallNoDists", "GoTo"),
+    ("GoToObjS6", "GoTo"),
+    ("GoToLocalS8N7", "GoTo"),
+    ("GoToObjMazeS7", "GoTo"),
+    ("GoToImpUnlock", "GoTo"),
+    ("GoToSeqS5R2", "GoTo"),
+    ("GoToRedBlueBall", "GoTo"),
+    ("GoToDoor", "GoTo"),
+    ("GoToObjDoor", "GoTo"),
+    ("Open", "Open"),
+    ("OpenRedDoor", "Open"),
+    ("OpenDoorLoc", "Open"),
+    ("OpenRedBlueDoorsDebug", "Open"),
+    ("OpenDoorsOrderN4Debug", "Open"),
+    ("Pickup", "Pickup"),
+    ("UnblockPickup", "Pickup"),
+    ("PickupLoc", "Pickup"),
+    ("PickupDistDebug", "Pickup"),
+    ("PickupAbove", "Pickup"),
+    ("PutNextLocalS6N4", "PutNext"),
+    ("PutNextS7N4Carrying", "PutNext"),
+    ("Unlock", "Unlock"),
+    ("UnlockLocalDist", "Unlock"),
+    ("KeyInBox", "Unlock"),
+    ("UnlockPickupDist", "Unlock"),
+    ("BlockedUnlockPickup", "Unlock"),
+    ("UnlockToUnlock", "Unlock"),
+    ("ActionObjDoor", "ActionObjDoor"),
+    ("FindObjS7", "FindObjS7"),
+    ("KeyCorridorS6R3", "KeyCorridor"),
+    ("OneRoomS20", "OneRoomS20"),
+    ("MoveTwoAcrossS8N9", "PutNext"),
+    ("SynthS5R2", "Synth"),
+    ("SynthLoc", "SynthLoc"),
+    ("SynthSeq", "Synth"),
+    ("MiniBossLevel", "Boss"),
+    ("BossLevel", "Boss"),
+    ("BossLevelNoUnlock", "Boss"),
+)
+LEVELS = tuple(f"BabyAI-{name}-v0" for name, _ in _LEVELS_AND_FAMILIES)
+FAMILIES = tuple(family for _, family in _LEVELS_AND_FAMILIES)
+
+# Seeds are open-ended in minigrid; a server needs a bound, and 2^20 worlds per level are plenty.
+SEEDS_PER_LEVEL = 2**20
+NUM_TASKS = len(LEVELS) * SEEDS_PER_LEVEL
+# How many seeds of each level the manifest lists one by one.
+LISTED_SEEDS = 100
+# Nine seeds of ten are for training, as with AgentGym's 810 and 90 published ids.
+TEST_SEED_PERIOD = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """One world: what a task index stands for.
+
+    Attributes:
+      data_idx: task index; any integer >= 0.
+      level: minigrid's id of the level, such as `BabyAI-GoToObjS6-v0`.
+      family: sub-task of the level in reports.
+      seed: seed of the world within its level.
+      split: `train` or `test`; every tenth seed of each level (9, 19, ...) is test.
+    """
+
+    data_idx: int
+    level: str
+    family: str
+    seed: int
+    split: str
+
+
+def task(data_idx: int) -> Task:
+    """The task behind an index >= 0; there is no upper bound."""
+    if data_idx < 0:
+        raise ValueError(f"BabyAI: data_idx is {data_idx}; it must be 0 or more")
+    seed, level = divmod(data_idx, len(LEVELS))
+    is_test = seed % TEST_SEED_PERIOD == TEST_SEED_PERIOD - 1
+    return Task(data_idx, LEVELS[level], FAMILIES[level], seed, "test" if is_test else "train")
+
+
+def data_idx(level: str, seed: int) -> int:
+    """Task index of a level, named with or without `BabyAI-` and `-v0`, and a seed."""
+    full = level if level.startswith("BabyAI-") else f"BabyAI-{level}-v0"
+    if full not in LEVELS:
+        raise ValueError(f"BabyAI: no level {level!r} among the {len(LEVELS)}: {', '.join(LEVELS)}")
+    return seed * len(LEVELS) + LEVELS.index(full)
+
+
+def listed_tasks() -> Iterator[Task]:
+    """The tasks that the manifest lists: seeds 0 .. LISTED_SEEDS - 1 of every level."""
+    return (task(idx) for idx in range(len(LEVELS) * LISTED_SEEDS))

@@ -1,0 +1,210 @@
+"""A view in words: the description, the actions it offers, and why others are refused.
+
+Wording, order and numbering are AgentGym's: they are part of the protocol. Its oddities that show:
+a thing's number in an action counts only the reachable ones, while the description counts all of
+them; "in front of you" includes 0 steps ahead.
+"""
+
+import functools
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from agentgym_envs.babyai.paths import (
+    DROP,
+    FORWARD,
+    LEFT,
+    PICKUP,
+    RIGHT,
+    TOGGLE,
+    Moves,
+    Paths,
+    find_paths,
+)
+from agentgym_envs.babyai.view import Thing, View, things
+
+CHECK = "check available actions"
+
+
+class Scene(NamedTuple):
+    """What the agent is told about one view, and what it may do there.
+
+    Attributes:
+      description: objects, walls and what it carries, in sentences.
+      actions: primitive moves of each action on offer, in the order of the action list. An action
+        without moves is accepted and changes nothing.
+      refusals: the reason for actions that could be expected here and are not on offer.
+      compat_refusals: the refusals that AgentGym words differently.
+    """
+
+    description: str
+    actions: Mapping[str, Moves]
+    refusals: Mapping[str, str]
+    compat_refusals: Mapping[str, str]
+
+
+class _Draft(NamedTuple):
+    """A Scene in the making; actions and refusals are added in AgentGym's order."""
+
+    actions: dict[str, Moves]
+    refusals: dict[str, str]
+    compat_refusals: dict[str, str]
+
+    def refuse(self, action: str, reason: str) -> None:
+        self.refusals[action] = reason
+        self.compat_refusals.pop(action, None)
+
+
+@functools.lru_cache(maxsize=2048)
+def describe(view: View, facing: int, carrying: str | None) -> Scene:
+    """The scene of a view.
+
+    Args:
+      view: what the agent sees.
+      facing: minigrid's direction of the agent.
+      carrying: name of what it carries, such as `red key`.
+    """
+    seen = things(view)
+    barrier = _nearest_barrier(seen)
+    paths = find_paths(
+        facing, frozenset((t.ahead, t.right) for t in seen if not t.name.endswith("door"))
+    )
+    draft = _Draft({"turn left": (LEFT,), "turn right": (RIGHT,)}, {}, {})
+    if barrier is None or barrier.ahead > 1:
+        draft.actions["move forward"] = (FORWARD,)
+    else:
+        draft.refuse("move forward", "There is a barrier in front of you, you can't move forward.")
+    if carrying is None:
+        for name, moves in _reachable(draft, "pickup", _movable(seen), paths.facing):
+            draft.actions[name] = (*moves, PICKUP)
+    _offer_drop(draft, seen, carrying)
+    doors_so_far: Counter[str] = Counter()
+    for door in (t for t in seen if t.name.endswith("door")):
+        doors_so_far[door.name] += 1
+        _offer_door(draft, door, doors_so_far, carrying, paths)
+    for name, moves in _reachable(draft, "go to", _not_walls(seen), paths.facing):
+        draft.actions[name] = moves
+    draft.actions[CHECK] = ()
+    return Scene(
+        _description(seen, barrier, carrying), draft.actions, draft.refusals, draft.compat_refusals
+    )
+
+
+def _kind(thing: Thing) -> str:
+    return thing.name.rpartition(" ")[2]
+
+
+def _not_walls(seen: list[Thing]) -> list[Thing]:
+    return [t for t in seen if _kind(t) != "wall"]
+
+
+def _movable(seen: list[Thing]) -> list[Thing]:
+    return [t for t in seen if _kind(t) in ("key", "ball", "box")]
+
+
+def _numbered(seen: Iterator[Thing]) -> Iterator[tuple[Thing, int]]:
+    """Each thing and which of its name it is, counted from 1."""
+    count: Counter[str] = Counter()
+    for thing in seen:
+        count[thing.name] += 1
+        yield thing, count[thing.name]
+
+
+def _nearest_barrier(seen: list[Thing]) -> Thing | None:
+    """The nearest wall or box straight ahead; a ball or a key before it does not hide it."""
+    ahead = (t for t in seen if t.right == 0 and _kind(t) in ("wall", "box"))
+    return min(ahead, key=lambda t: t.ahead, default=None)
+
+
+def _description(seen: list[Thing], barrier: Thing | None, carrying: str | None) -> str:
+    parts = ["You cannot see any objects within sight."]
+    if seen:  # walls count as objects here, though they are not listed
+        parts = ["In front of you in this room, you can see several objects: "]
+    for thing, number in _numbered(iter(_not_walls(seen))):
+        if thing.right == 0:
+            place = f"right in front of you {thing.ahead} steps away. "
+        else:
+            side = "right" if thing.right > 0 else "left"
+            place = (
+                f"{thing.ahead} steps in front of you and {abs(thing.right)} steps to your {side}. "
+            )
+        parts.append(f"There is a {thing.name} {number} {place} ")
+    parts.append("The room has walls around you. ")
+    if barrier is not None:
+        parts.append(f"You are facing a {_kind(barrier)} {barrier.ahead} steps away. ")
+    parts.append(
+        "You are not carrying anything." if carrying is None else f"You are carrying a {carrying}."
+    )
+    return "".join(parts)
+
+
+def _reachable(
+    draft: _Draft, verb: str, seen: list[Thing], facing: Mapping[tuple[int, int], Moves]
+) -> Iterator[tuple[str, Moves]]:
+    """Actions `verb name number` and their moves; numbers count the reachable things only."""
+    count: Counter[str] = Counter()
+    for thing in seen:
+        target = f"{thing.name} {count[thing.name] + 1}"
+        moves = facing.get((thing.ahead, thing.right))
+        if moves is None:
+            draft.refuse(
+                f"{verb} {target}",
+                f"You cannot {verb} {target}, as there is no path leading to it.",
+            )
+        else:
+            count[thing.name] += 1
+            yield f"{verb} {target}", moves
+
+
+def _offer_drop(draft: _Draft, seen: list[Thing], carrying: str | None) -> None:
+    if carrying is None:
+        draft.refuse("drop", "You cannot drop the object, as you are not carrying anything.")
+    elif any((t.ahead, t.right) == (1, 0) and _kind(t) != "door" for t in seen):
+        draft.refuse(
+            "drop", "You cannot drop the object, as there is already an object in front of you."
+        )
+    else:
+        draft.actions["drop"] = (DROP,)
+
+
+def _offer_door(
+    draft: _Draft, door: Thing, doors_so_far: Counter[str], carrying: str | None, paths: Paths
+) -> None:
+    """What can be done with a door: go through an open one, open and pass another one."""
+    target = f"{door.name} {doors_so_far[door.name]}"
+    color, state, _ = door.name.split(" ")
+    through, toggle_through = f"go through {target}", f"toggle and go through {target}"
+    no_path = "as there is no path leading to it."
+    if state == "open":
+        moves = paths.onto.get((door.ahead, door.right))
+        if moves is None:
+            draft.refuse(through, f"You cannot {through}, {no_path}")
+        else:
+            draft.actions[through] = moves
+        return
+    if state == "locked":
+        if carrying is None or not carrying.endswith(" key"):
+            draft.refuse(
+                toggle_through, f"You cannot {toggle_through}, as you are not carrying a key."
+            )
+            return
+        if carrying != f"{color} key":
+            draft.refuse(
+                toggle_through,
+                f"You cannot {toggle_through}, as the color of the key you are carrying does not "
+                "match the color of door.",
+            )
+            return
+    moves = paths.facing.get((door.ahead, door.right))
+    if moves is None:
+        draft.refuse(toggle_through, f"You cannot {toggle_through}, {no_path}")
+        # AgentGym prints its whole table of counts where the door's number belongs.
+        draft.compat_refusals[toggle_through] = (
+            f"You cannot toggle and go through {door.name} {dict(doors_so_far)}, {no_path}"
+        )
+    else:
+        draft.actions[toggle_through] = (*moves, TOGGLE, FORWARD)
+    if moves == ():
+        draft.actions["toggle"] = (TOGGLE,)
+    if state == "closed":
+        draft.refuse(through, f"You cannot {through}, as it is closed. You should toggle it first.")
