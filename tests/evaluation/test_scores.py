@@ -1,0 +1,224 @@
+import itertools
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentgym_jax.evaluation import scores
+from agentgym_jax.evaluation.scores import EpisodeScore
+from agentgym_jax.metrics import lookup
+from agentgym_jax.trajectory import Outcome, Trajectory
+
+
+def episode(task, success, sample=0, group="textcraft", turns=4, outcome=None):
+    if outcome is None:
+        outcome = Outcome.SUCCESS if success else Outcome.FAILURE
+    return EpisodeScore(f"textcraft_{task}", group, sample, success, float(success), turns, outcome)
+
+
+def test_wilson_interval_by_hand():
+    # z = 1.959964: centre (0.8 + z2/20) / (1 + z2/10) = 0.71674, half width 0.22658
+    assert scores.wilson_interval(8, 10) == pytest.approx((0.49016, 0.94332), abs=1e-5)
+
+
+def test_wilson_interval_of_nothing_says_nothing():
+    assert scores.wilson_interval(0, 0) == (0.0, 1.0)
+
+
+@given(st.integers(1, 500).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_wilson_interval_holds_the_rate_and_stays_between_0_and_1(pair):
+    successes, n = pair
+    low, high = scores.wilson_interval(successes, n)
+    assert 0 <= low <= successes / n <= high <= 1
+    mirrored = scores.wilson_interval(n - successes, n)
+    assert (1 - mirrored[1], 1 - mirrored[0]) == pytest.approx((low, high), abs=1e-12)
+    wider = scores.wilson_interval(successes, n, 0.99)
+    assert wider[0] <= low and high <= wider[1]
+
+
+def test_wilson_interval_refuses_more_successes_than_trials():
+    with pytest.raises(ValueError, match="11 successes of 10"):
+        scores.wilson_interval(11, 10)
+
+
+@pytest.mark.parametrize("p, z", [(0.5, 0.0), (0.975, 1.959963985), (0.01, -2.326347874)])
+def test_normal_quantiles_of_the_tables(p, z):
+    assert scores.normal_quantile(p) == pytest.approx(z, abs=1e-8)
+
+
+@pytest.mark.parametrize("n, c, k", [(4, 2, 2), (5, 1, 3), (6, 6, 1), (6, 0, 6), (6, 4, 3)])
+def test_pass_at_k_is_the_share_of_subsets_with_a_correct_sample(n, c, k):
+    correct = [True] * c + [False] * (n - c)
+    subsets = list(itertools.combinations(correct, k))
+    share = sum(any(subset) for subset in subsets) / len(subsets)
+    assert scores.pass_at_k(n, c, k) == pytest.approx(share)
+
+
+def test_pass_at_k_needs_k_samples():
+    with pytest.raises(ValueError, match="at least k samples"):
+        scores.pass_at_k(3, 1, 4)
+
+
+def test_summary_of_two_groups_by_hand():
+    results = [
+        episode(0, True, turns=2),
+        episode(1, False, turns=6),
+        episode(2, True, group="deep", turns=10),
+    ]
+    summary = scores.summarise(results)
+    overall = summary["overall"]
+    assert (overall["tasks"], overall["episodes"], overall["success"]) == (
+        3,
+        3,
+        pytest.approx(2 / 3),
+    )
+    assert overall["turns_mean"] == 6
+    assert overall["success_interval"] == pytest.approx(list(scores.wilson_interval(2, 3)))
+    assert overall["outcomes"] == {"failure": 1, "success": 2}
+    assert list(summary["groups"]) == ["deep", "textcraft"]
+    assert summary["groups"]["textcraft"]["success"] == 0.5
+
+
+def test_a_failed_environment_changes_no_mean_and_is_counted():
+    results = [episode(0, True), episode(1, False)]
+    failed = [
+        episode(2, False, outcome=Outcome.ENV_ERROR, turns=99),
+        episode(0, False, 1, outcome=Outcome.ABORTED, turns=99),
+    ]
+    clean = scores.summarise(results)["overall"]
+    mixed = scores.summarise(results + failed)["overall"]
+    assert mixed["invalid"] == 2
+    assert mixed["outcomes"]["env_error"] == 1
+    same = set(clean) - {"invalid", "outcomes"}
+    assert {k: mixed[k] for k in same} == {k: clean[k] for k in same}
+
+
+def test_a_summary_of_only_failed_environments_is_empty_not_zero():
+    summary = scores.summarise([episode(0, False, outcome=Outcome.ENV_ERROR)])
+    assert summary["overall"]["success"] is None
+    assert summary["overall"]["success_interval"] is None
+    metrics = scores.eval_metrics(summary, greedy=False)
+    assert "eval/success" not in metrics
+    assert metrics["eval/env_errors"] == 1
+
+
+def test_every_task_weighs_the_same_however_often_it_was_sampled():
+    results = [episode(0, True, s) for s in range(9)] + [episode(1, False)]
+    assert scores.summarise(results)["overall"]["success"] == 0.5
+
+
+def test_pass_at_k_of_a_summary_stops_at_the_samples_every_task_has():
+    results = [episode(0, s == 0, s) for s in range(4)] + [episode(1, False, s) for s in range(5)]
+    summary = scores.summarise(results)["overall"]
+    assert summary["pass_at_k"] == pytest.approx({"1": 0.125, "2": 0.25, "4": 0.5})
+
+
+def test_samples_that_agree_within_tasks_do_not_narrow_the_interval():
+    once = [episode(t, t < 5) for t in range(10)]
+    four_times = [episode(t, t < 5, s) for t in range(10) for s in range(4)]
+    assert (
+        scores.summarise(four_times)["overall"]["success_interval"]
+        == scores.summarise(once)["overall"]["success_interval"]
+    )
+
+
+def test_independent_samples_narrow_the_interval():
+    rng = np.random.default_rng(0)
+    many = [episode(t, bool(rng.random() < 0.5), s) for t in range(200) for s in range(4)]
+    low, high = scores.summarise(many)["overall"]["success_interval"]
+    one_low, one_high = scores.wilson_interval(100, 200)
+    assert high - low < 0.6 * (one_high - one_low)
+
+
+def test_an_episode_counted_twice_is_refused():
+    with pytest.raises(ValueError, match="textcraft_3"):
+        scores.summarise([episode(3, True), episode(3, True)])
+
+
+@pytest.mark.parametrize("greedy", [False, True])
+def test_eval_metrics_have_names_of_the_table(greedy):
+    results = [episode(0, True), episode(1, False, group="babyai GoTo")]
+    metrics = scores.eval_metrics(scores.summarise(results), greedy=greedy)
+    for name in metrics:
+        lookup(name)
+    suffix = "_greedy" if greedy else ""
+    assert metrics[f"eval/success{suffix}"] == 0.5
+    assert metrics[f"eval/success{suffix}/babyai GoTo"] == 0.0
+
+
+def test_mcnemar_by_hand():
+    # 10 tasks differ, one in favour of a: 2 * (1 + 10) / 2**10
+    assert scores.mcnemar_p(1, 9) == pytest.approx(22 / 1024)
+    assert scores.mcnemar_p(5, 5) == 1.0
+    assert scores.mcnemar_p(0, 0) == 1.0
+
+
+def test_a_clear_improvement_is_significant_and_an_equal_policy_is_not():
+    a = [episode(t, t % 4 == 0) for t in range(80)]
+    b = [episode(t, t % 4 != 1) for t in range(80)]
+    better = scores.paired_difference(a, b, resamples=500)
+    assert better["difference"] == pytest.approx(0.5)
+    assert better["test"] == "mcnemar" and better["p_value"] < 1e-6
+    assert 0.3 < better["interval"][0] < 0.5 < better["interval"][1] < 0.7
+    same = scores.paired_difference(a, a, resamples=500)
+    assert (same["difference"], same["p_value"], same["interval"]) == (0.0, 1.0, [0.0, 0.0])
+
+
+def test_the_difference_of_swapped_sides_is_its_negative():
+    a = [episode(t, t % 3 == 0, s) for t in range(30) for s in range(2)]
+    b = [episode(t, (t + s) % 2 == 0, s) for t in range(30) for s in range(2)]
+    forward = scores.paired_difference(a, b, resamples=400)
+    backward = scores.paired_difference(b, a, resamples=400)
+    assert forward["test"] == "sign_flip"
+    assert forward["difference"] == -backward["difference"]
+    assert forward["p_value"] == backward["p_value"]
+
+
+def test_only_tasks_that_both_finished_are_compared():
+    a = [episode(0, True), episode(1, True), episode(2, True)]
+    b = [episode(0, True), episode(1, False, outcome=Outcome.ENV_ERROR), episode(3, False)]
+    result = scores.paired_difference(a, b, resamples=10)
+    assert result["tasks"] == 1 and result["difference"] == 0
+
+
+def test_evaluations_of_different_tasks_cannot_be_compared():
+    with pytest.raises(ValueError, match="same task set"):
+        scores.paired_difference([episode(0, True)], [episode(1, True)])
+
+
+def test_scores_json_holds_everything_and_comes_back(tmp_path):
+    results = [episode(1, False), episode(0, True), episode(2, False, outcome=Outcome.ENV_ERROR)]
+    path = tmp_path / "scores.json"
+    arguments = dict(model="tiny", decoding={"temperature": 0.0}, manifests={"textcraft": "ab12"})
+    scores.write_scores(path, results, **arguments)
+    document, episodes = scores.read_scores(path)
+    assert sorted(episodes, key=str) == sorted(results, key=str)
+    assert document["manifests"] == {"textcraft": "ab12"}
+    assert document["overall"]["invalid"] == 1
+    before = path.read_bytes()
+    scores.write_scores(path, results[::-1], **arguments)
+    assert path.read_bytes() == before
+    json.loads(before)
+
+
+def test_the_score_of_a_trajectory():
+    empty = np.zeros(0)
+    trajectory = Trajectory(
+        item_id="babyai_17",
+        sample=2,
+        step=0,
+        outcome=Outcome.HORIZON,
+        score=0.25,
+        success=False,
+        tokens=empty,
+        sources=empty,
+        logprobs=empty,
+        policy_versions=empty,
+        turns=(),
+        messages=(),
+    )
+    assert scores.from_trajectory(trajectory, "GoTo") == EpisodeScore(
+        "babyai_17", "GoTo", 2, False, 0.25, 0, Outcome.HORIZON
+    )
