@@ -1,0 +1,157 @@
+"""Optimisers over the stacked parameter tree of `models.decoder`, and their learning rate."""
+
+import functools
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+import optax
+from optax.contrib import MuonDimensionNumbers
+
+NAMES = ("adamw", "muon")
+SCHEDULES = ("constant", "cosine", "linear")
+
+# The matrices inside the layers, [L, ...]: which axes a token's vector is contracted over and
+# which it is mapped to. The layer axis is named in neither, so every layer is its own matrix.
+MATRICES = {
+    "q_kernel": MuonDimensionNumbers(reduction_axis=(1,), output_axis=(2, 3)),  # L D N H
+    "k_kernel": MuonDimensionNumbers(reduction_axis=(1,), output_axis=(2, 3)),  # L D K H
+    "v_kernel": MuonDimensionNumbers(reduction_axis=(1,), output_axis=(2, 3)),  # L D K H
+    "o_kernel": MuonDimensionNumbers(reduction_axis=(1, 2), output_axis=(3,)),  # L N H D
+    "gate_kernel": MuonDimensionNumbers(reduction_axis=(1,), output_axis=(2,)),  # L D F
+    "up_kernel": MuonDimensionNumbers(reduction_axis=(1,), output_axis=(2,)),  # L D F
+    "down_kernel": MuonDimensionNumbers(reduction_axis=(1,), output_axis=(2,)),  # L F D
+}
+
+
+def learning_rate_at(
+    step: chex.Numeric,
+    *,
+    learning_rate: float,
+    schedule: str,
+    warmup_steps: int,
+    total_steps: int,
+    final_fraction: float,
+) -> jax.Array:
+    """Learning rate of the update that follows `step` finished ones.
+
+    Rises linearly over the warm-up (the first update already moves: 1 / warmup_steps of the
+    peak), then follows the schedule down to `final_fraction * learning_rate` at `total_steps`
+    and stays there.
+
+    Args:
+      step: optimiser steps done; may be traced.
+      learning_rate: peak.
+      schedule: one of SCHEDULES; `constant` ignores total_steps and final_fraction.
+      warmup_steps: 0 for none.
+      total_steps: optimiser steps of the run, warm-up included.
+      final_fraction: of the peak, at the end.
+    """
+    if schedule not in SCHEDULES:
+        raise ValueError(
+            f"learning rate schedule is {schedule!r}, expected one of {', '.join(SCHEDULES)}"
+        )
+    if schedule != "constant" and total_steps <= warmup_steps:
+        raise ValueError(
+            f"a {schedule} schedule of {total_steps} steps ends within its warm-up of "
+            f"{warmup_steps}: raise total_steps or lower warmup_steps"
+        )
+    step = jnp.asarray(step, jnp.float32)
+    warmup = jnp.minimum(1.0, (step + 1.0) / max(warmup_steps, 1))
+    if schedule == "constant":
+        return learning_rate * warmup
+    done = jnp.clip((step - warmup_steps) / (total_steps - warmup_steps), 0.0, 1.0)
+    falling = 1.0 - done if schedule == "linear" else 0.5 * (1.0 + jnp.cos(jnp.pi * done))
+    return learning_rate * warmup * (final_fraction + (1.0 - final_fraction) * falling)
+
+
+def _name(path: tuple[Any, ...]) -> str:
+    return path[-1].key
+
+
+def layer_matrices(params: Any) -> Any:
+    """Per parameter its MuonDimensionNumbers; None for embeddings, norms and biases."""
+    return jax.tree_util.tree_map_with_path(lambda path, _: MATRICES.get(_name(path)), params)
+
+
+def is_layer_matrix(params: Any) -> Any:
+    """Per parameter True if it is a matrix inside a layer: what weight decay acts on."""
+    return jax.tree_util.tree_map_with_path(lambda path, _: _name(path) in MATRICES, params)
+
+
+def make_optimizer(
+    *,
+    name: str,
+    learning_rate: float,
+    schedule: str,
+    warmup_steps: int,
+    total_steps: int,
+    final_fraction: float,
+    b1: float,
+    b2: float,
+    eps: float,
+    weight_decay: float,
+    max_grad_norm: float | None,
+    adam_learning_rate: float | None = None,
+    momentum: float = 0.95,
+) -> optax.GradientTransformation:
+    """AdamW, or Muon on the matrices of the layers with AdamW on everything else.
+
+    Weight decay (times the learning rate) acts on the matrices of the layers only, never on
+    embeddings, norms or biases. The tree is stacked, so this goes by name: a norm is [L, D].
+    Sources: AdamW arXiv:1711.05101; Muon, Jordan 2024, kellerjordan.github.io/posts/muon.
+
+    Args:
+      name: one of NAMES.
+      learning_rate: peak; with `muon` that of the matrices.
+      schedule: see `learning_rate_at`, as are the next three.
+      warmup_steps: optimiser steps.
+      total_steps: optimiser steps.
+      final_fraction: of the peak.
+      b1: Adam's decay of the first moment.
+      b2: Adam's decay of the second moment.
+      eps: Adam's epsilon.
+      weight_decay: 0 for none.
+      max_grad_norm: the gradient is scaled down to this global norm; None for no limit.
+      adam_learning_rate: with `muon`, the peak for everything that is not a matrix, on the
+        same schedule; None takes `learning_rate`. Not for `adamw`.
+      momentum: Muon's (Nesterov) momentum.
+    """
+    if name not in NAMES:
+        raise ValueError(f"optimizer name is {name!r}, expected one of {', '.join(NAMES)}")
+    if name == "adamw" and adam_learning_rate is not None:
+        raise ValueError(
+            "adam_learning_rate is the second rate of optimizer name='muon'; "
+            "with 'adamw' set learning_rate"
+        )
+    if max_grad_norm is not None and max_grad_norm <= 0:
+        raise ValueError(f"max_grad_norm is {max_grad_norm}, expected a positive norm or None")
+    shape = functools.partial(
+        learning_rate_at,
+        schedule=schedule,
+        warmup_steps=warmup_steps,
+        total_steps=total_steps,
+        final_fraction=final_fraction,
+    )
+    shape(0, learning_rate=learning_rate)  # a wrong schedule fails here, not in the first step
+    rate = functools.partial(shape, learning_rate=learning_rate)
+    if name == "adamw":
+        optimizer = optax.adamw(
+            rate, b1=b1, b2=b2, eps=eps, weight_decay=weight_decay, mask=is_layer_matrix
+        )
+    else:
+        other = learning_rate if adam_learning_rate is None else adam_learning_rate
+        optimizer = optax.contrib.muon(
+            rate,
+            beta=momentum,
+            eps=eps,
+            weight_decay=weight_decay,
+            adam_b1=b1,
+            adam_b2=b2,
+            adam_learning_rate=functools.partial(shape, learning_rate=other),
+            muon_weight_dimension_numbers=layer_matrices,
+        )
+    if max_grad_norm is None:
+        return optimizer
+    return optax.chain(optax.clip_by_global_norm(max_grad_norm), optimizer)
