@@ -1,0 +1,101 @@
+"""A model's text becomes exactly one action, or a message that says what was wrong."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentgym_jax.env_client.actions import (
+    EMPTY_ACTION,
+    NO_ACTION,
+    ActionFormat,
+    ActionRules,
+    parse_action,
+    parse_react,
+)
+from agentgym_jax.env_client.upstream import UPSTREAM
+
+TEXTCRAFT = UPSTREAM["textcraft"].actions
+
+
+@pytest.mark.parametrize(
+    ("text", "action", "thought"),
+    [
+        ("Thought: need wood\nAction: get 1 oak log", "get 1 oak log", "need wood"),
+        ("Action:\nturn left", "turn left", None),
+        ("Thought:\nlook\naround\n\nAction:\nmove forward\n", "move forward", "look\naround"),
+        ("I will look.\nAction: inventory", "inventory", "I will look."),
+        ("Action: inventory\nThe rest is talk.", "inventory", None),
+        ("My Reaction: none. Action: drop", "drop", "My Reaction: none."),
+    ],
+)
+def test_one_action_is_read_with_its_thought(text, action, thought):
+    parsed = parse_react(text)
+    assert (parsed.action, parsed.thought, parsed.problem) == (action, thought, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", NO_ACTION),
+        ("Thought: I do not know", NO_ACTION),
+        ("action: turn left", NO_ACTION),
+        ("Action:", EMPTY_ACTION),
+        ("Action:  \n\n", EMPTY_ACTION),
+        ("Action:\nThought: not yet", EMPTY_ACTION),
+    ],
+)
+def test_a_text_without_an_action_is_a_problem_and_not_an_empty_action(text, problem):
+    parsed = parse_react(text)
+    assert parsed.action is None
+    assert parsed.problem == problem
+
+
+def test_several_actions_are_refused_with_their_number():
+    parsed = parse_react("Thought: a\nAction: drop\nThought: b\nAction: toggle")
+    assert parsed.action is None
+    assert parsed.thought == "a"
+    assert "2 actions" in parsed.problem
+
+
+@pytest.mark.parametrize(
+    ("text", "action"),
+    [
+        ("Action: **get 2  oak log**.", "get 2 oak log"),
+        (
+            "Action: craft 4 oak planks using 1 oak log, 1 stick!",
+            "craft 4 oak planks using 1 oak log, 1 stick",
+        ),
+        ("Action:\t`turn left`", "turn left"),
+    ],
+)
+def test_textcraft_keeps_letters_digits_commas_and_single_spaces(text, action):
+    assert parse_action(text, TEXTCRAFT).action == action
+
+
+def test_an_action_of_dropped_characters_alone_is_empty():
+    assert parse_action("Action: ***", TEXTCRAFT).problem == EMPTY_ACTION
+
+
+def test_an_action_beyond_the_limit_is_the_policys_mistake():
+    parsed = parse_action("Action: " + "a" * 501, TEXTCRAFT)
+    assert parsed.action is None
+    assert "501" in parsed.problem
+    assert parse_action("Action: " + "a" * 500, TEXTCRAFT).action == "a" * 500
+
+
+def test_a_raw_format_sends_the_whole_text():
+    rules = ActionRules(ActionFormat.RAW, dropped="", max_characters=100)
+    assert parse_action(" <search>who?</search>\n", rules).action == "<search>who?</search>"
+
+
+@given(st.text())
+def test_any_text_gives_either_an_action_or_a_problem(text):
+    parsed = parse_action(text, TEXTCRAFT)
+    assert (parsed.action is None) != (parsed.problem is None)
+
+
+@given(st.text(), st.from_regex(r"[a-z]+( [a-z0-9]+){0,4}", fullmatch=True))
+def test_a_clean_action_survives_whatever_was_thought_before_it(thought, action):
+    if "Action:" in thought:
+        return
+    assert parse_action(f"{thought}\nAction: {action}", TEXTCRAFT).action == action
