@@ -76,10 +76,10 @@ class ChatRenderer:
           ValueError: there is no template, it is not append-only, or its text and the tokens
             around it cannot be encoded apart; the message says why.
         """
-        self._tokenizer = tokenizer
         template = ChatTemplate(tokenizer.chat_template, tokenizer.template_variables)
         self.grammar = template.grammar()
-        names = sorted(tokenizer.special_tokens, key=len, reverse=True)
+        self._tokenizer = tokenizer.guarding(self.grammar.literals())
+        names = sorted(self._tokenizer.special_tokens, key=len, reverse=True)
         self._specials = re.compile("(" + "|".join(map(re.escape, names)) + ")")
         self._assistant_header = self._pieces(self.grammar.assistant_header)
         self._before_stop, stop, after_stop = self._split_footer()

@@ -69,6 +69,17 @@ class Grammar:
         """A message's content as the template writes it."""
         return text.strip() if role in self.trimmed else text
 
+    def literals(self) -> list[str]:
+        """All strings that the template has."""
+        optional = [text for text in (self.system_header, self.after_system) if text is not None]
+        return [
+            self.first_user_header,
+            self.assistant_header,
+            self.assistant_footer,
+            self.next_user_header,
+            *optional,
+        ]
+
     def write(self, messages: Chat) -> str:
         """The whole text of alternating messages; after a user message an answer is asked for."""
         parts = []

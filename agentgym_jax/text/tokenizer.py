@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import tokenizers
-from absl import logging
 from tokenizers import decoders, models, pre_tokenizers
+
+from agentgym_jax.text import gguf_tokenizer, sentencepiece_tokenizer
 
 # The byte tokenizer's conversation format: one special token per role marker.
 BYTES_TEMPLATE = (
@@ -27,8 +28,8 @@ _TEMPLATE_VARIABLES = ("bos_token", "eos_token", "pad_token", "unk_token")
 class Tokenizer:
     """Encodes pieces of an episode; special tokens come from our templates only, never from text.
 
-    `encode` treats its argument as a continuation: it adds no special tokens, no dummy space in
-    front, and reads the characters of `<|im_end|>` as characters.
+    `encode` treats its argument as a continuation of an episode: it adds no special tokens and no
+    space that only starts a document, and reads the characters of `<|im_end|>` as characters.
 
     Attributes:
       chat_template: Jinja source of the conversation format; None if the files have none.
@@ -36,20 +37,28 @@ class Tokenizer:
       template_variables: `bos_token` and the like, as the template wants to read them.
     """
 
-    def __init__(self, backend_json: str, config: Mapping[str, Any]) -> None:
-        """Builds from the text of a `tokenizer.json` and the contents of a `tokenizer_config.json`.
+    def __init__(
+        self, backend_json: str, config: Mapping[str, Any], *, guarded: Iterable[str] = ()
+    ) -> None:
+        """Builds from the contents of `tokenizer.json` and `tokenizer_config.json`.
+
+        Args:
+          backend_json: text of a `tokenizer.json`.
+          config: contents of a `tokenizer_config.json`.
+          guarded: added tokens that are treated as special although the file does not say so.
 
         Raises:
           ValueError: the JSON is not a tokenizer, or the config names several chat templates and
             none of them `default`.
         """
+        self._json = backend_json
         self._config = dict(config)
+        self._guarded = frozenset(guarded)
         self.chat_template = _chat_template(self._config)
-        self._json = _prepare(backend_json, self.chat_template or "")
-        self._trusting = tokenizers.Tokenizer.from_str(self._json)
-        self._text = tokenizers.Tokenizer.from_str(self._json)
+        self._text = self._backend()
         self._text.encode_special_tokens = True  # the names of special tokens are plain text
         added = self._text.get_added_tokens_decoder()
+        self._plain_added = [token.content for token in added.values() if not token.special]
         self.special_tokens: Mapping[str, int] = {
             token.content: i for i, token in sorted(added.items()) if token.special
         }
@@ -68,8 +77,11 @@ class Tokenizer:
         return self._text.encode(text, add_special_tokens=False).ids
 
     def encode_with_specials(self, text: str) -> list[int]:
-        """Ids of a text of our own, in which the names of special tokens mean these tokens."""
-        return self._trusting.encode(text, add_special_tokens=False).ids
+        """Ids of a text of our own, in which the names of special tokens mean these tokens.
+
+        Slow, as it builds the tokenizer again: for checks.
+        """
+        return self._backend().encode(text, add_special_tokens=False).ids
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of the ids; special tokens appear by name, broken UTF-8 as U+FFFD."""
@@ -94,7 +106,20 @@ class Tokenizer:
 
     def with_chat_template(self, template: str) -> "Tokenizer":
         """The same tokenizer with another conversation format (Jinja source)."""
-        return Tokenizer(self._json, self._config | {"chat_template": template})
+        config = self._config | {"chat_template": template}
+        return Tokenizer(self._json, config, guarded=self._guarded)
+
+    def guarding(self, texts: Iterable[str]) -> "Tokenizer":
+        """The same tokenizer, in which every added token that occurs in the texts is special.
+
+        Some files do not mark the role markers of their own template as special, so that a user
+        could write them.
+        """
+        texts = list(texts)
+        names = {name for name in self._plain_added if any(name in text for text in texts)}
+        if not names:
+            return self
+        return Tokenizer(self._json, self._config, guarded=self._guarded | names)
 
     def save(self, directory: str | pathlib.Path) -> None:
         """Writes `tokenizer.json` and `tokenizer_config.json`, which `transformers` loads."""
@@ -106,6 +131,10 @@ class Tokenizer:
             config["chat_template"] = self.chat_template
         text = json.dumps(config, indent=2, ensure_ascii=False, sort_keys=True)
         (directory / "tokenizer_config.json").write_text(text + "\n", encoding="utf-8")
+
+    def _backend(self) -> tokenizers.Tokenizer:
+        """The fast tokenizer, set up to encode continuations without cutting or padding."""
+        return tokenizers.Tokenizer.from_str(_as_continuation(self._json, self._guarded))
 
 
 def load_tokenizer(source: str | pathlib.Path) -> Tokenizer:
@@ -129,6 +158,10 @@ def load_tokenizer(source: str | pathlib.Path) -> Tokenizer:
             f"no tokenizer at {path}: expected a Hugging Face directory, a .model or .gguf file, "
             "or the word bytes"
         )
+    if path.suffix == ".gguf":
+        return Tokenizer(*gguf_tokenizer.read(path))
+    if path.suffix == ".model":
+        return Tokenizer(*sentencepiece_tokenizer.read(path))
     raise ValueError(
         f"{path}: cannot tell the kind of tokenizer from the name; expected a directory, "
         "*.model (sentencepiece) or *.gguf"
@@ -158,6 +191,9 @@ def _load_directory(path: pathlib.Path) -> Tokenizer:
         config["chat_template"] = (path / "chat_template.jinja").read_text(encoding="utf-8")
     if (path / "tokenizer.json").exists():
         return Tokenizer((path / "tokenizer.json").read_text(encoding="utf-8"), config)
+    if (path / "tokenizer.model").exists():
+        backend_json, names = sentencepiece_tokenizer.read(path / "tokenizer.model")
+        return Tokenizer(backend_json, names | config)
     raise ValueError(
         f"{path} has neither tokenizer.json nor tokenizer.model. Write tokenizer.json with "
         "transformers: AutoTokenizer.from_pretrained(directory).save_pretrained(directory)"
@@ -192,19 +228,17 @@ def _token_text(value: str | Mapping[str, Any]) -> str:
     return value if isinstance(value, str) else value["content"]
 
 
-def _prepare(backend_json: str, template: str) -> str:
-    """Makes every added token that the template writes special, and text a continuation."""
+def _as_continuation(backend_json: str, guarded: frozenset[str]) -> str:
+    """Text of a `tokenizer.json` without what only suits whole documents, `guarded` made special."""
     try:
         state = json.loads(backend_json)
     except json.JSONDecodeError as error:
         raise ValueError(f"tokenizer.json is not JSON: {error}") from error
-    missing = {"added_tokens", "model", "pre_tokenizer"} - set(state)
-    if missing:
-        raise ValueError(f"tokenizer.json lacks {sorted(missing)}: it is not of `tokenizers`")
+    keys = {"added_tokens", "model", "pre_tokenizer"}
+    if not isinstance(state, dict) or not keys <= set(state):
+        raise ValueError(f"tokenizer.json is not one of `tokenizers`: it needs {sorted(keys)}")
     for token in state["added_tokens"]:
-        if not token["special"] and token["content"] in template:
-            logging.info("token %s of the chat template becomes special", token["content"])
-            token["special"] = True
+        token["special"] = token["special"] or token["content"] in guarded
     for part in _metaspaces(state["pre_tokenizer"]):
         # "first" puts a space before the first piece of a text; ours are never the first.
         if part["prepend_scheme"] == "first":
