@@ -1,0 +1,108 @@
+"""Live comparison with transformers on random models of the three families."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from agentgym_jax.models import sources
+from agentgym_jax.models.policy import Policy
+from agentgym_jax.models.weights import load_hf, save_hf
+
+ATOL = 1e-4  # float32 sums in another order, logits of size 10
+COMMON = dict(
+    vocab_size=200,
+    num_attention_heads=6,
+    hidden_size=48,
+    intermediate_size=80,
+    num_hidden_layers=4,
+    max_position_embeddings=512,
+    initializer_range=0.2,
+)
+LLAMA3_ROPE = {
+    "rope_type": "llama3",
+    "rope_theta": 5e5,
+    "factor": 32.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32,
+}
+CONFIGS = {
+    "qwen2-tied": transformers.Qwen2Config(
+        **COMMON, num_key_value_heads=2, tie_word_embeddings=True
+    ),
+    "qwen2-untied": transformers.Qwen2Config(
+        **COMMON, num_key_value_heads=3, tie_word_embeddings=False
+    ),
+    "qwen3": transformers.Qwen3Config(
+        **COMMON, num_key_value_heads=1, head_dim=24, tie_word_embeddings=True
+    ),
+    "llama": transformers.LlamaConfig(
+        **COMMON, num_key_value_heads=6, rope_parameters={"rope_type": "default", "rope_theta": 1e4}
+    ),
+    "llama3-rope": transformers.LlamaConfig(
+        **COMMON, num_key_value_heads=2, rope_parameters=LLAMA3_ROPE
+    ),
+    "linear-rope": transformers.LlamaConfig(
+        **COMMON,
+        num_key_value_heads=2,
+        rope_parameters={"rope_type": "linear", "rope_theta": 1e4, "factor": 4.0},
+    ),
+}
+
+
+def make_reference(name):
+    torch.manual_seed(len(name))
+    model = transformers.AutoModelForCausalLM.from_config(
+        CONFIGS[name], attn_implementation="eager"
+    )
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim == 1:
+                parameter.add_(0.2 * torch.randn_like(parameter))
+    return model.eval()
+
+
+def reference_logits(model, tokens_BT):
+    with torch.no_grad():
+        return model(torch.asarray(np.array(tokens_BT))).logits.numpy()
+
+
+def our_logits(policy, params, tokens_BT):
+    positions_BT = jnp.broadcast_to(jnp.arange(tokens_BT.shape[1]), tokens_BT.shape)
+    hidden_BTD = policy.hidden(params, tokens_BT, positions_BT, jnp.ones_like(tokens_BT))
+    return np.asarray(policy.logits(params, hidden_BTD))
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_logits_are_those_of_transformers(name, tmp_path):
+    reference = make_reference(name)
+    reference.save_pretrained(tmp_path)
+    policy = Policy(sources.resolve(str(tmp_path)).config)
+    params = load_hf(tmp_path, policy)
+    tokens_BT = jax.random.randint(jax.random.key(0), (3, 140), 0, 200)
+    expected_BTV = reference_logits(reference, tokens_BT)
+    assert np.std(expected_BTV) > 1
+    np.testing.assert_allclose(our_logits(policy, params, tokens_BT), expected_BTV, atol=ATOL)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_transformers_loads_an_export_and_gives_the_same_logits(name, tmp_path):
+    make_reference(name).save_pretrained(tmp_path / "in")
+    policy = Policy(sources.resolve(str(tmp_path / "in")).config)
+    params = load_hf(tmp_path / "in", policy)
+    params = jax.tree.map(lambda x: x + 0.1, params)  # what comes back is not what went in
+    save_hf(params, policy.config, tmp_path / "out", dtype="float32", max_shard_bytes=100_000)
+    exported = transformers.AutoModelForCausalLM.from_pretrained(
+        tmp_path / "out", dtype=torch.float32, attn_implementation="eager"
+    )
+    assert exported.config.model_type == CONFIGS[name].model_type
+    tokens_BT = jax.random.randint(jax.random.key(1), (2, 90), 0, 200)
+    np.testing.assert_allclose(
+        our_logits(policy, params, tokens_BT),
+        reference_logits(exported.eval(), tokens_BT),
+        atol=ATOL,
+        rtol=1e-5,
+    )
