@@ -1,0 +1,256 @@
+"""Checkpoints that are complete or absent: everything a run needs to go on, saved in the background.
+
+A checkpoint is a folder named by its step with three items: `params`, `optimizer` (optimiser state
+and step counter) and `extra` (JSON: random seed, data position, versions). Orbax writes it under a
+temporary name and renames it when all is on the disk. Just before that, the digest of every file
+is added, because the array format notices a lost file but not a flipped bit.
+"""
+
+import concurrent.futures
+import functools
+import hashlib
+import json
+import pathlib
+import shutil
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import orbax.checkpoint as ocp
+from absl import logging
+from orbax.checkpoint import checkpoint_managers
+
+from agentgym_jax.learner.train_state import TrainState
+
+_DIGESTS = "digests.json"
+_TEMPORARY = ".orbax-checkpoint-tmp"
+# Written after the seal or rewritten by the rename; nothing is restored from them.
+_UNSEALED = ("_CHECKPOINT_METADATA", "commit_success.txt", _DIGESTS)
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint that cannot be used; the message says what to do."""
+
+
+class Checkpoints:
+    """The checkpoints of one run.
+
+    Args:
+      directory: the run's `checkpoints/`.
+      max_to_keep: the newest so many stay; older ones are deleted.
+      keep_every: steps that are a multiple of this stay for ever; None for none.
+      read_only: for readers (export, evaluation) of a folder that a trainer may be writing to:
+        nothing is created, cleaned up or deleted.
+    """
+
+    def __init__(
+        self,
+        directory: str | pathlib.Path,
+        *,
+        max_to_keep: int,
+        keep_every: int | None = None,
+        read_only: bool = False,
+    ):
+        if max_to_keep < 1:
+            raise ValueError(f"Checkpoints: max_to_keep is {max_to_keep}, expected at least 1")
+        self._directory = pathlib.Path(directory).absolute()
+        if read_only and not self._directory.is_dir():
+            raise CheckpointError(f"no checkpoints: {self._directory} does not exist")
+        if not read_only and self._directory.is_dir():
+            _set_aside_incomplete(self._directory)
+        policies = [checkpoint_managers.LatestN(max_to_keep)]
+        if keep_every is not None:
+            policies.append(checkpoint_managers.EveryNSteps(keep_every))
+        self._manager = ocp.CheckpointManager(
+            self._directory,
+            options=ocp.CheckpointManagerOptions(
+                preservation_policy=checkpoint_managers.AnyPreservationPolicy(policies),
+                enable_async_checkpointing=True,
+                async_options=ocp.AsyncOptions(
+                    post_finalization_callback=functools.partial(_seal, self._directory)
+                ),
+                cleanup_tmp_directories=not read_only,
+                create=not read_only,
+                read_only=read_only,
+            ),
+        )
+
+    def save(self, step: int, state: TrainState, extra: Mapping[str, Any]) -> None:
+        """Copies the state off the devices, then writes in the background.
+
+        The state may be donated as soon as this returns. An error of the writing thread is
+        raised by the next `save`, `wait` or `close`.
+
+        Args:
+          step: name of the checkpoint, larger than that of every complete one.
+          state: all of it is saved.
+          extra: JSON object of everything that lives on the host. Tuples come back as lists.
+        """
+        json.dumps(extra, allow_nan=False)  # fails here rather than in the writing thread
+        newest = self.latest_step()
+        if newest is not None and step <= newest:
+            raise CheckpointError(
+                f"checkpoint {step} would not be the newest: {self._directory} has step {newest}. "
+                "Resume from it, or use a new workdir."
+            )
+        optimizer = {"step": state.step, "opt_state": state.opt_state}
+        is_started = self._manager.save(
+            step,
+            args=ocp.args.Composite(
+                params=ocp.args.StandardSave(state.params),
+                optimizer=ocp.args.StandardSave(optimizer),
+                extra=ocp.args.JsonSave(dict(extra)),
+            ),
+        )
+        if not is_started:
+            raise CheckpointError(f"checkpoint {step} in {self._directory} was not started")
+
+    def steps(self) -> list[int]:
+        """Steps of all complete checkpoints, oldest first."""
+        # Read from the disk every time: another process may be the writer.
+        names = (p.name for p in self._directory.iterdir() if (p / _DIGESTS).is_file())
+        return sorted(int(name) for name in names if name.isdecimal())
+
+    def latest_step(self) -> int | None:
+        """Step of the newest complete checkpoint; None if there is none."""
+        return max(self.steps(), default=None)
+
+    def restore(self, step: int, abstract_state: TrainState) -> tuple[TrainState, dict[str, Any]]:
+        """State and `extra` of a step.
+
+        Args:
+          step: from `latest_step()`.
+          abstract_state: from `train_state.abstract_state`; its shardings say where the arrays
+            go, on any mesh.
+
+        Raises:
+          CheckpointError: the checkpoint is damaged, incomplete or of another model.
+        """
+        self._verify(step)
+        optimizer = {"step": abstract_state.step, "opt_state": abstract_state.opt_state}
+        found = self._read(
+            step,
+            params=ocp.args.StandardRestore(abstract_state.params),
+            optimizer=ocp.args.StandardRestore(optimizer),
+            extra=ocp.args.JsonRestore(),
+        )
+        state = TrainState(
+            step=found.optimizer["step"],
+            params=found.params,
+            opt_state=found.optimizer["opt_state"],
+        )
+        return state, found.extra
+
+    def restore_params(self, step: int, abstract_params: Any) -> Any:
+        """Only the parameters of a step; the optimiser state is not read.
+
+        Args:
+          step: from `latest_step()`.
+          abstract_params: tree of ShapeDtypeStruct; without a sharding an array goes to the
+            first device.
+        """
+        self._verify(step)
+        here = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+        placed = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding or here),
+            abstract_params,
+        )
+        return self._read(step, params=ocp.args.StandardRestore(placed)).params
+
+    def restore_extra(self, step: int) -> dict[str, Any]:
+        """Only the JSON object of a step."""
+        self._verify(step)
+        return self._read(step, extra=ocp.args.JsonRestore()).extra
+
+    def wait(self) -> None:
+        """Returns when everything saved so far is complete on the disk."""
+        self._manager.wait_until_finished()
+
+    def close(self) -> None:
+        """Waits, then ends the background threads."""
+        self._manager.close()
+
+    def __enter__(self) -> "Checkpoints":
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def _verify(self, step: int) -> None:
+        folder = self._directory / str(step)
+        steps = self.steps()
+        if step not in steps:
+            raise CheckpointError(
+                f"no complete checkpoint of step {step} in {self._directory}; it has {steps}"
+            )
+        faults = _faults(folder)
+        if not faults:
+            return
+        earlier = [s for s in steps if s < step]
+        then = f"to resume from step {earlier[-1]}" if earlier else "and start the run again"
+        raise CheckpointError(
+            f"checkpoint {step} is damaged: {'; '.join(faults[:3])}"
+            f"{f' and {len(faults) - 3} more' if len(faults) > 3 else ''}. "
+            f"Delete the folder {folder} {then}."
+        )
+
+    def _read(self, step: int, **items: Any) -> Any:
+        try:
+            return self._manager.restore(step, args=ocp.args.Composite(**items))
+        except (ValueError, KeyError, TypeError) as error:
+            # The files are as they were written, so what was asked for is something else.
+            raise CheckpointError(
+                f"checkpoint {step} in {self._directory} does not fit this model and optimiser; "
+                f"use the config it was made with. First difference: {error}"
+            ) from error
+
+
+def _digest(path: pathlib.Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _digests(folder: pathlib.Path) -> dict[str, str]:
+    """sha256 of every file that matters, by its path inside the folder."""
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name not in _UNSEALED)
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:  # hashing releases the GIL
+        values = pool.map(_digest, files)
+        return {str(f.relative_to(folder)): value for f, value in zip(files, values, strict=True)}
+
+
+def _seal(directory: pathlib.Path) -> None:
+    """Adds digests to the checkpoint that is about to be renamed. Runs in the writing thread."""
+    if jax.process_index() != 0:
+        return
+    for folder in directory.glob(f"*{_TEMPORARY}*"):
+        sealed = folder / _DIGESTS
+        if folder.is_dir() and not sealed.exists():
+            sealed.write_text(json.dumps(_digests(folder), indent=1))
+            logging.vlog(1, "sealed %s", folder)
+
+
+def _set_aside_incomplete(directory: pathlib.Path) -> None:
+    """Renames step folders without digests: a later save must not stumble over them."""
+    for folder in directory.iterdir():
+        if folder.name.isdecimal() and not (folder / _DIGESTS).is_file():
+            aside = directory / f"incomplete-{folder.name}"
+            logging.warning("%s is not a complete checkpoint: renamed to %s", folder, aside.name)
+            if aside.exists():
+                shutil.rmtree(aside)
+            folder.rename(aside)
+
+
+def _faults(folder: pathlib.Path) -> list[str]:
+    """What differs from the digests; empty if nothing does."""
+    try:
+        expected = json.loads((folder / _DIGESTS).read_text())
+    except (OSError, ValueError) as error:
+        return [f"{_DIGESTS} cannot be read ({error})"]
+    found = _digests(folder)
+    lost = [f"{name} is missing" for name in expected if name not in found]
+    changed = [
+        f"{name} has changed since it was written"
+        for name, value in expected.items()
+        if name in found and found[name] != value
+    ]
+    return lost + changed
