@@ -1,5 +1,4 @@
 import io
-import logging
 import os
 import pty
 import re
@@ -91,6 +90,13 @@ def test_no_frame_is_wider_than_the_terminal(width):
         assert len(line) <= width
 
 
+def test_a_narrow_terminal_shows_fewer_columns_but_whole_numbers():
+    metrics = {name: 0.5 for column in _STEP_COLUMNS for name in column.names}
+    frame = last_frame(live_run(lambda c: c.step(1, metrics), width=40))
+    assert "success" in frame and "50.0%" in frame
+    assert "entropy" not in frame and "…" not in frame
+
+
 def test_a_metric_that_is_not_finite_does_not_end_the_run():
     text = plain_run(lambda c: c.step(1, {"rollout/success": float("nan")}))
     assert "success not finite" in text
@@ -144,6 +150,7 @@ def main(_):
             console.step(step, {"rollout/success": 0.5})
             time.sleep(0.3)
     logging.info("after the end")
+    assert logging.get_absl_handler().python_handler.stream is sys.stderr is sys.__stderr__
 
 app.run(main)
 """
@@ -201,16 +208,6 @@ def test_log_lines_stand_above_the_live_table_and_never_tear_it():
     assert max(messages) < headers[0]
     after = [i for i, line in enumerate(screen) if "after the end" in line]
     assert len(after) == 1 and after[0] > headers[0]
-
-
-def test_log_handlers_get_their_streams_back():
-    handler = logging.StreamHandler(sys.stderr)
-    logging.getLogger().addHandler(handler)
-    try:
-        live_run(lambda console: None)
-        assert handler.stream is sys.stderr
-    finally:
-        logging.getLogger().removeHandler(handler)
 
 
 @pytest.mark.parametrize(

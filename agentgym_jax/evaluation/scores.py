@@ -221,6 +221,10 @@ def eval_metrics(summary: Mapping[str, Any], *, greedy: bool) -> dict[str, float
         f"eval/episodes{suffix}": overall["episodes"],
         f"eval/env_errors{suffix}": overall["invalid"],
     }
+    if overall["success_interval"] is not None:
+        low, high = overall["success_interval"]
+        metrics[f"eval/success{suffix}_low"] = low
+        metrics[f"eval/success{suffix}_high"] = high
     for key, name in (
         ("success", "eval/success"),
         ("score_mean", "eval/score"),

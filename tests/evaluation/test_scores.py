@@ -145,6 +145,8 @@ def test_eval_metrics_have_names_of_the_table(greedy):
         lookup(name)
     suffix = "_greedy" if greedy else ""
     assert metrics[f"eval/success{suffix}"] == 0.5
+    interval = (metrics[f"eval/success{suffix}_low"], metrics[f"eval/success{suffix}_high"])
+    assert interval == scores.wilson_interval(1, 2)
     assert metrics[f"eval/success{suffix}/babyai GoTo"] == 0.0
 
 
