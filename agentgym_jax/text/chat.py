@@ -238,7 +238,9 @@ class ChatRenderer:
         if self.grammar.system_header is not None:
             samples.append([system, *_SAMPLE])
         for sample in samples:
-            ours = self.encode_conversation([Message(**message) for message in sample]).tokens
+            ours = self.encode_conversation(
+                [Message(m["role"], m["content"]) for m in sample]
+            ).tokens
             whole = self._tokenizer.encode_with_specials(template.render(sample))
             if ours.tolist() != whole[: len(ours)]:
                 at = next(

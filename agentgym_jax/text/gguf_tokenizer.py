@@ -2,12 +2,13 @@
 
 import dataclasses
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
-import gguf
 from tokenizers import Regex, normalizers, pre_tokenizers
 
 from agentgym_jax.text import vocabulary
+from agentgym_jax.text.gguf_metadata import read_metadata
 
 # Words of byte-level BPE, as in the tokenizer.json of the model families; digits are cut differently.
 _WORDS = (
@@ -57,7 +58,7 @@ def read(path: pathlib.Path) -> tuple[str, dict[str, Any]]:
     Raises:
       ValueError: the file has no tokenizer, or one of a kind that is not in `KINDS`.
     """
-    fields = gguf.GGUFReader(str(path)).fields
+    fields = read_metadata(path)
     model = _value(fields, "tokenizer.ggml.model", path)
     pieces = _value(fields, "tokenizer.ggml.tokens", path)
     kinds = _value(fields, "tokenizer.ggml.token_type", path)
@@ -77,7 +78,9 @@ def read(path: pathlib.Path) -> tuple[str, dict[str, Any]]:
     return backend_json, config
 
 
-def _from_merges(fields: Any, pieces: list[str], kinds: list[int], path: pathlib.Path) -> str:
+def _from_merges(
+    fields: Mapping[str, Any], pieces: list[str], kinds: list[int], path: pathlib.Path
+) -> str:
     name = _value(fields, "tokenizer.ggml.pre", path)
     if name not in KINDS:
         raise ValueError(
@@ -97,8 +100,8 @@ def _from_merges(fields: Any, pieces: list[str], kinds: list[int], path: pathlib
     )
 
 
-def _value(fields: Any, key: str, path: pathlib.Path) -> Any:
+def _value(fields: Mapping[str, Any], key: str, path: pathlib.Path) -> Any:
     """Contents of a metadata field."""
     if key not in fields:
         raise ValueError(f"{path} has no field {key}, which its tokenizer needs")
-    return fields[key].contents()
+    return fields[key]

@@ -21,7 +21,7 @@ def read(path: pathlib.Path) -> tuple[str, dict[str, Any]]:
     Raises:
       ValueError: the file is no sentencepiece model, or one of words or characters.
     """
-    proto = sentencepiece_model.ModelProto()
+    proto = sentencepiece_model.ModelProto()  # type: ignore[attr-defined]  # made at import
     try:
         proto.ParseFromString(path.read_bytes())
     except DecodeError as error:

@@ -18,12 +18,20 @@ import jinja2.nodes
 import jinja2.parser
 import jinja2.sandbox
 
-# ChatML without a default system message: append-only, for tokenizers without a usable template.
+# ChatML without a system message of its own, for tokenizers that have no usable template.
 CHATML = (
     "{% for message in messages %}"
     "{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}"
     "{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+)
+
+# One special token per role marker and nothing else: three tokens of overhead per exchange.
+COMPACT = (
+    "{% for message in messages %}"
+    "{{ '<|' + message['role'] + '|>' + message['content'] + '<|im_end|>' }}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
 )
 
 _REMEDY = "Give the tokenizer an append-only template, such as text.template.CHATML."

@@ -13,15 +13,9 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers
 
 from agentgym_jax.text import gguf_tokenizer, sentencepiece_tokenizer
+from agentgym_jax.text.template import COMPACT
 
-# The byte tokenizer's conversation format: one special token per role marker.
-BYTES_TEMPLATE = (
-    "{% for message in messages %}"
-    "{{ '<|' + message['role'] + '|>' + message['content'] + '<|end|>' }}"
-    "{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
-)
-_BYTES_SPECIALS = ("<|endoftext|>", "<|system|>", "<|user|>", "<|assistant|>", "<|end|>")
+_BYTES_SPECIALS = ("<|endoftext|>", "<|system|>", "<|user|>", "<|assistant|>", "<|im_end|>")
 _TEMPLATE_VARIABLES = ("bos_token", "eos_token", "pad_token", "unk_token")
 
 
@@ -178,7 +172,7 @@ def byte_tokenizer() -> Tokenizer:
     backend.add_special_tokens(
         [tokenizers.AddedToken(name, special=True, normalized=False) for name in _BYTES_SPECIALS]
     )
-    config = {"eos_token": "<|endoftext|>", "chat_template": BYTES_TEMPLATE}
+    config = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "chat_template": COMPACT}
     return Tokenizer(backend.to_str(), config)
 
 
