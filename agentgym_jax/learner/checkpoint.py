@@ -1,4 +1,4 @@
-"""Checkpoints that are complete or absent: everything a run needs to go on, saved in the background.
+"""Checkpoints: everything a run needs to go on, saved in the background, complete or absent.
 
 A checkpoint is a folder named by its step with three items: `params`, `optimizer` (optimiser state
 and step counter) and `extra` (JSON: random seed, data position, versions). Orbax writes it under a
@@ -86,7 +86,8 @@ class Checkpoints:
           state: all of it is saved.
           extra: JSON object of everything that lives on the host. Tuples come back as lists.
         """
-        json.dumps(extra, allow_nan=False)  # fails here rather than in the writing thread
+        record = {"arrays": _described(state), "extra": dict(extra)}
+        json.dumps(record, allow_nan=False)  # fails here rather than in the writing thread
         newest = self.latest_step()
         if newest is not None and step <= newest:
             raise CheckpointError(
@@ -99,7 +100,7 @@ class Checkpoints:
             args=ocp.args.Composite(
                 params=ocp.args.StandardSave(state.params),
                 optimizer=ocp.args.StandardSave(optimizer),
-                extra=ocp.args.JsonSave(dict(extra)),
+                record=ocp.args.JsonSave(record),
             ),
         )
         if not is_started:
@@ -127,19 +128,22 @@ class Checkpoints:
           CheckpointError: the checkpoint is damaged, incomplete or of another model.
         """
         self._verify(step)
+        record = self._record(step)
+        self._check_arrays(step, record["arrays"], _described(abstract_state))
         optimizer = {"step": abstract_state.step, "opt_state": abstract_state.opt_state}
-        found = self._read(
+        found = self._manager.restore(
             step,
-            params=ocp.args.StandardRestore(abstract_state.params),
-            optimizer=ocp.args.StandardRestore(optimizer),
-            extra=ocp.args.JsonRestore(),
+            args=ocp.args.Composite(
+                params=ocp.args.StandardRestore(abstract_state.params),
+                optimizer=ocp.args.StandardRestore(optimizer),
+            ),
         )
         state = TrainState(
             step=found.optimizer["step"],
             params=found.params,
             opt_state=found.optimizer["opt_state"],
         )
-        return state, found.extra
+        return state, record["extra"]
 
     def restore_params(self, step: int, abstract_params: Any) -> Any:
         """Only the parameters of a step; the optimiser state is not read.
@@ -155,12 +159,17 @@ class Checkpoints:
             lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding or here),
             abstract_params,
         )
-        return self._read(step, params=ocp.args.StandardRestore(placed)).params
+        wanted = {f"params/{k}": v for k, v in _described(placed).items()}
+        saved = self._record(step)["arrays"]
+        saved = {k: v for k, v in saved.items() if k.startswith("params/")}
+        self._check_arrays(step, saved, wanted)
+        args = ocp.args.Composite(params=ocp.args.StandardRestore(placed))
+        return self._manager.restore(step, args=args)["params"]
 
     def restore_extra(self, step: int) -> dict[str, Any]:
         """Only the JSON object of a step."""
         self._verify(step)
-        return self._read(step, extra=ocp.args.JsonRestore()).extra
+        return self._record(step)["extra"]
 
     def wait(self) -> None:
         """Returns when everything saved so far is complete on the disk."""
@@ -194,15 +203,34 @@ class Checkpoints:
             f"Delete the folder {folder} {then}."
         )
 
-    def _read(self, step: int, **items: Any) -> Any:
-        try:
-            return self._manager.restore(step, args=ocp.args.Composite(**items))
-        except (ValueError, KeyError, TypeError) as error:
-            # The files are as they were written, so what was asked for is something else.
-            raise CheckpointError(
-                f"checkpoint {step} in {self._directory} does not fit this model and optimiser; "
-                f"use the config it was made with. First difference: {error}"
-            ) from error
+    def _record(self, step: int) -> dict[str, Any]:
+        """The JSON item: `arrays` describes what was saved, `extra` is the caller's."""
+        return self._manager.restore(step, args=ocp.args.Composite(record=ocp.args.JsonRestore()))[
+            "record"
+        ]
+
+    def _check_arrays(self, step: int, saved: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+        """Refuses before anything is read: the array format would pad, cut or cast."""
+        names = [k for k in saved.keys() | wanted.keys() if saved.get(k) != wanted.get(k)]
+        names.sort(key=lambda k: (not k.startswith("params"), k))
+        if not names:
+            return
+        lines = [f"{k}: saved {saved.get(k)}, expected {wanted.get(k)}" for k in names[:3]]
+        raise CheckpointError(
+            f"checkpoint {step} in {self._directory} is of another model or optimiser, "
+            f"{len(names)} arrays differ ({'; '.join(lines)}). Use the config it was made with."
+        )
+
+
+def _described(tree: Any) -> dict[str, str]:
+    """Type and shape of every array by its path, such as `float32[2,16]`."""
+    flat, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="/"): (
+            f"{x.dtype}[{','.join(map(str, x.shape))}]"
+        )
+        for path, x in flat
+    }
 
 
 def _digest(path: pathlib.Path) -> str:
