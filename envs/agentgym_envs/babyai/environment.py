@@ -4,7 +4,7 @@ from typing import Any
 
 from agentgym_envs.babyai import levels, render
 from agentgym_envs.babyai.expert import next_action
-from agentgym_envs.babyai.scene import CHECK, Scene, describe
+from agentgym_envs.babyai.scene import Scene, describe
 from agentgym_envs.babyai.scoring import START, OwnScoring, Scoring, Verdict
 from agentgym_envs.babyai.view import View, object_name
 from agentgym_envs.babyai.world import World, make_world
@@ -81,7 +81,11 @@ class BabyAIEnvironment(Environment):
     def expert_action(self) -> str:
         """The next action of a scripted player that knows the whole grid."""
         self._check_playing()
-        return next_action(self._world, self._scene.actions)
+        return next_action(
+            self._world,
+            self._scene.actions,
+            stops_at_success=self._scoring.ends_action(terminated=True, truncated=False),
+        )
 
     def valid_actions(self) -> list[str]:
         """The actions on offer that move something."""

@@ -1,12 +1,251 @@
-"""A scripted player (being written in the next step): it only repeats the list of actions."""
+"""A scripted player that knows the whole grid and the mission, and prefers few, long actions.
 
-from collections.abc import Mapping
+It turns the unfinished part of the mission into a subgoal (face something, pick it up, toggle a
+door, drop what is carried), puts other subgoals before it if the way is blocked or locked, and
+takes the action on offer that leads nearest to the subgoal. It remembers nothing between calls.
+"""
 
-from agentgym_envs.babyai.paths import Moves
+import dataclasses
+import enum
+from collections.abc import Container, Iterable, Iterator, Mapping
+
+from minigrid.core.world_object import WorldObj
+from minigrid.envs.babyai.core.verifier import (
+    ActionInstr,
+    AfterInstr,
+    AndInstr,
+    BeforeInstr,
+    GoToInstr,
+    Instr,
+    OpenInstr,
+    PickupInstr,
+    PutNextInstr,
+)
+
+from agentgym_envs.babyai import planning
+from agentgym_envs.babyai.paths import DROP, FORWARD, PICKUP, RIGHT, TOGGLE, Moves
+from agentgym_envs.babyai.planning import Cell, Pose, Terrain
 from agentgym_envs.babyai.world import World
 
+# Subgoals before subgoals: a key behind a locked door behind a ball needs three.
+_DEEPEST = 6
 
-def next_action(world: World, actions: Mapping[str, Moves]) -> str:
-    """The next action."""
-    del world
-    return next(iter(actions))
+
+class Deed(enum.Enum):
+    """What to do at a subgoal, facing its cell."""
+
+    FACE = "face"
+    PICKUP = "pickup"
+    TOGGLE = "toggle"
+    DROP = "drop"
+
+
+@dataclasses.dataclass(frozen=True)
+class Subgoal:
+    """A deed, the cells it may be done to, and the way there.
+
+    Attributes:
+      deed: what to do.
+      cells: where; any of them will do.
+      distance: price of the way from each pose to one that faces a cell.
+    """
+
+    deed: Deed
+    cells: frozenset[Cell]
+    distance: Mapping[Pose, int]
+
+
+def next_action(world: World, actions: Mapping[str, Moves], stops_at_success: bool) -> str:
+    """The action on offer to take now.
+
+    Args:
+      world: the world, of which everything is looked at.
+      actions: primitive moves of each action on offer.
+      stops_at_success: whether an action ends with the move that completes the mission; if not,
+        `toggle and go through` cannot be used to open a wanted door.
+    """
+    pose = planning.present_pose(world)
+    subgoals = [_first_subgoal(world, part) for part in _unfinished(world.instrs)]
+    reachable = [s for s in subgoals if pose in s.distance]
+    if not reachable:
+        return next(iter(actions))  # nothing can be done, such as a key locked in a box
+    subgoal = min(reachable, key=lambda s: s.distance[pose])
+    ranked = []
+    for name, moves in actions.items():
+        rank = _rank(world, subgoal, moves, stops_at_success)
+        if rank is not None:
+            ranked.append((rank, len(moves), name))
+    return min(ranked)[2] if ranked else next(iter(actions))
+
+
+def _unfinished(instruction: Instr) -> Iterator[ActionInstr]:
+    """The parts of the mission that may be done now."""
+    if isinstance(instruction, BeforeInstr):
+        done = instruction.a_done == "success"
+        yield from _unfinished(instruction.instr_b if done else instruction.instr_a)
+    elif isinstance(instruction, AfterInstr):
+        done = instruction.b_done == "success"
+        yield from _unfinished(instruction.instr_a if done else instruction.instr_b)
+    elif isinstance(instruction, AndInstr):
+        if instruction.a_done != "success":
+            yield from _unfinished(instruction.instr_a)
+        if instruction.b_done != "success":
+            yield from _unfinished(instruction.instr_b)
+    else:
+        yield instruction
+
+
+def _doors_wanted_shut(instruction: Instr) -> Iterator[WorldObj]:
+    """Doors that some part of the mission opens: one opened too early cannot be opened again."""
+    if isinstance(instruction, (BeforeInstr, AfterInstr, AndInstr)):
+        yield from _doors_wanted_shut(instruction.instr_a)
+        yield from _doors_wanted_shut(instruction.instr_b)
+    elif isinstance(instruction, OpenInstr):
+        yield from instruction.desc.obj_set
+
+
+def _first_subgoal(world: World, part: ActionInstr) -> Subgoal:
+    """What must be done first for a part of the mission."""
+    terrain = planning.survey(world, _doors_wanted_shut(world.instrs))
+    return _clear_the_way(world, terrain, _subgoal_of(world, terrain, part), _DEEPEST)
+
+
+def _subgoal_of(world: World, terrain: Terrain, part: ActionInstr) -> Subgoal:
+    """The subgoal of a part of the mission if nothing is in the way."""
+    if isinstance(part, GoToInstr):
+        return _subgoal(terrain, Deed.FACE, _as_cells(part.desc.obj_poss))
+    if isinstance(part, PickupInstr):
+        return _take(world, terrain, _positions(world, part.desc.obj_set))
+    if isinstance(part, OpenInstr):
+        shut = [door for door in part.desc.obj_set if not door.is_open]
+        return _open(world, terrain, shut)
+    if isinstance(part, PutNextInstr):
+        if not any(world.carrying is thing for thing in part.desc_move.obj_set):
+            return _take(world, terrain, _positions(world, part.desc_move.obj_set))
+        return _subgoal(terrain, Deed.DROP, _free_beside(world, part.desc_fixed.obj_poss))
+    raise TypeError(f"the BabyAI expert does not know instructions of {type(part).__name__}")
+
+
+def _subgoal(terrain: Terrain, deed: Deed, cells: Iterable[Cell]) -> Subgoal:
+    cells = frozenset(cells)
+    poses = planning.poses_facing(terrain, cells)
+    return Subgoal(deed, cells, planning.distances(terrain, poses))
+
+
+def _take(world: World, terrain: Terrain, cells: list[Cell], depth: int = _DEEPEST) -> Subgoal:
+    """Pick something up, with empty hands: a key that is carried is used before it is dropped."""
+    subgoal = _subgoal(terrain, Deed.PICKUP, cells)
+    if world.carrying is None:
+        return subgoal
+    door = _first_on_the_way(world, terrain, subgoal, terrain.locked)
+    if door is None or depth == 0:
+        return _put_away(world, terrain)
+    if door in terrain.obstacles:  # another key is needed, perhaps behind a door for this one
+        keys = _keys(world, {terrain.locked[door].color})
+        return _take(world, terrain, keys, depth - 1)
+    return _subgoal(terrain, Deed.TOGGLE, [door])
+
+
+def _first_on_the_way(
+    world: World, terrain: Terrain, subgoal: Subgoal, among: Container[Cell]
+) -> Cell | None:
+    pose = planning.present_pose(world)
+    if pose not in subgoal.distance:
+        return None
+    return planning.first_on_the_way(terrain, subgoal.distance, pose, among)
+
+
+def _put_away(world: World, terrain: Terrain) -> Subgoal:
+    """Drop what is carried where it blocks nothing, or anywhere if there is no such place."""
+    empty = [cell for cell, thing in planning.cells(world) if thing is None]
+    good = [cell for cell in empty if planning.is_out_of_the_way(world, cell)]
+    return _subgoal(terrain, Deed.DROP, good if good else empty)
+
+
+def _open(world: World, terrain: Terrain, shut: list[WorldObj]) -> Subgoal:
+    """Toggle one of the doors; if all are locked, make the way free and then fetch a key."""
+    ready = [_cell_of(door) for door in shut if _cell_of(door) not in terrain.obstacles]
+    subgoal = _subgoal(terrain, Deed.TOGGLE, ready if ready else map(_cell_of, shut))
+    if ready or not shut or _first_on_the_way(world, terrain, subgoal, terrain.obstacles):
+        return subgoal
+    return _take(world, terrain, _keys(world, {door.color for door in shut}))
+
+
+def _cell_of(thing: WorldObj) -> Cell:
+    """The cell something stands on."""
+    return int(thing.cur_pos[0]), int(thing.cur_pos[1])
+
+
+def _keys(world: World, colors: set[str]) -> list[Cell]:
+    return [
+        cell
+        for cell, thing in planning.cells(world)
+        if thing is not None and thing.type == "key" and thing.color in colors
+    ]
+
+
+def _clear_the_way(world: World, terrain: Terrain, subgoal: Subgoal, depth: int) -> Subgoal:
+    """The subgoal, or what must be done before it because of the first obstacle on the way."""
+    obstacle = _first_on_the_way(world, terrain, subgoal, terrain.obstacles)
+    if obstacle is None or depth == 0:
+        return subgoal
+    thing = terrain.obstacles[obstacle]
+    wanted = _keys(world, {thing.color}) if thing.type == "door" else [obstacle]
+    return _clear_the_way(world, terrain, _take(world, terrain, wanted), depth - 1)
+
+
+def _as_cells(positions: Iterable) -> list[Cell]:
+    return [(int(x), int(y)) for x, y in positions]
+
+
+def _positions(world: World, things: Iterable[WorldObj]) -> list[Cell]:
+    """Where those of the things are that lie in the grid."""
+    wanted = set(map(id, things))
+    return [cell for cell, thing in planning.cells(world) if id(thing) in wanted]
+
+
+def _free_beside(world: World, positions: Iterable) -> list[Cell]:
+    """Empty cells that share an edge with one of the positions."""
+    beside = []
+    for x, y in _as_cells(positions):
+        for dx, dy in planning.FORWARD:
+            if world.grid.get(x, y) is not None and world.grid.get(x + dx, y + dy) is None:
+                beside.append((x + dx, y + dy))
+    return beside
+
+
+def _rank(
+    world: World, subgoal: Subgoal, moves: Moves, stops_at_success: bool
+) -> tuple[int, int] | None:
+    """How good an action is, smaller is better; None if it leads no nearer or does harm.
+
+    (0, 0) does the deed; (1, d) ends at price d from it.
+    """
+    pose = start = planning.present_pose(world)
+    opened = None
+    for i, move in enumerate(moves):
+        front = planning.ahead(pose)
+        thing = world.grid.get(*front)
+        is_wanted = front in subgoal.cells
+        if move == PICKUP:
+            return (0, 0) if subgoal.deed is Deed.PICKUP and is_wanted else None
+        if move == DROP:
+            return (0, 0) if subgoal.deed is Deed.DROP and is_wanted else None
+        if move == TOGGLE:
+            if subgoal.deed is Deed.TOGGLE and is_wanted:
+                return (0, 0) if stops_at_success or i == len(moves) - 1 else None
+            opened = front
+        elif move == FORWARD:
+            if thing is None or thing.can_overlap() or front == opened:
+                pose = (*front, pose[2])
+            elif i < len(moves) - 1:
+                break  # a closed door was in the way
+        else:
+            pose = (*pose[:2], (pose[2] + (1 if move == RIGHT else 3)) % 4)
+        if subgoal.deed is Deed.FACE and planning.ahead(pose) in subgoal.cells:
+            return 0, 0
+    if pose not in subgoal.distance:
+        return None
+    if subgoal.distance[pose] >= subgoal.distance[start] > 0:
+        return None
+    return 1, subgoal.distance[pose]
