@@ -281,17 +281,13 @@ class RunConsole:
             done, eta = self._done, self._eta()
         now = time.monotonic()
         parts: list[RenderableType] = [self._header()]
-        parts.append(
-            _bar(
-                "steps",
-                done,
-                self._total_steps,
-                f"{format_duration(now - self._started)} gone, eta {eta}",
-            )
-        )
+        bar_width = min(28, self._console.width // 4)
+        gone = f"{format_duration(now - self._started)} gone, eta {eta}"
+        parts.append(_bar("steps", done, self._total_steps, gone, bar_width))
         if phase is not None:
             elapsed = format_duration(now - phase.started)
-            parts.append(_bar(phase.name, phase.done, phase.total, f"{elapsed}  {phase.note}"))
+            note = f"{elapsed}  {phase.note}"
+            parts.append(_bar(phase.name, phase.done, phase.total, note, bar_width))
         fixed = len(self._facts) + 2 * len(evaluations) + len(notes) + 14
         fitting = max(3, self._console.height - fixed)
         columns = max(2, (self._console.width - 8) // _COLUMN_WIDTH)
@@ -311,13 +307,14 @@ class RunConsole:
         return Panel(grid, title=Text(self._title, style="bold"), title_align="left")
 
 
-def _bar(name: str, done: int, total: int, note: str) -> RenderableType:
+def _bar(name: str, done: int, total: int, note: str, width: int) -> RenderableType:
+    """One line: name, bar (empty without a total), `done/total`, note."""
     grid = Table.grid(padding=(0, 1))
     grid.add_column(width=12, no_wrap=True)
-    grid.add_column(width=28)
+    grid.add_column(width=width)
     grid.add_column(no_wrap=True, overflow="ellipsis")
     if total:
-        bar: RenderableType = ProgressBar(total=total, completed=min(done, total), width=28)
+        bar: RenderableType = ProgressBar(total=total, completed=min(done, total), width=width)
         note = f"{done}/{total}  {note}"
     else:
         bar = Text("")

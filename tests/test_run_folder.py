@@ -84,8 +84,9 @@ def test_an_adjustable_key_may_change_and_the_new_value_is_kept(tmp_path, patter
 def test_a_refused_start_gives_the_lock_back(tmp_path):
     folder, _ = start(tmp_path)
     folder.close()
+    refused = RunFolder(tmp_path)  # kept alive: being collected would free the lock too
     with pytest.raises(ValueError):
-        start(tmp_path, {"job": "sft"})
+        refused.start({"job": "sft"}, devices=[], adjustable=())
     assert start(tmp_path)[1]
 
 
@@ -160,6 +161,15 @@ def test_an_interrupted_write_leaves_the_old_file_and_no_litter(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
 
 
+def test_a_reader_of_the_old_file_keeps_it_whole_while_it_is_replaced(tmp_path):
+    path = tmp_path / "file"
+    write_atomic(path, "old and longer")
+    with open(path) as reader:
+        write_atomic(path, "new")
+        assert reader.read() == "old and longer"
+    assert path.read_text() == "new"
+
+
 def test_trajectories_come_back_as_written_and_in_order(tmp_path):
     folder, _ = start(tmp_path)
     records = [{"item_id": f"textcraft_{i}", "reward": i / 3, "text": "ä\n"} for i in range(3)]
@@ -230,6 +240,7 @@ def test_the_commit_is_told_only_for_a_checkout_that_tracks_the_code(tmp_path):
     package.mkdir()
     (package / "__init__.py").write_text("")
     git("init")
+    git("commit", "--allow-empty", "-m", "somebody else's")
     assert git_state(package) is None
     git("add", ".")
     git("commit", "-m", "first")

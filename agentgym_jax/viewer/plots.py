@@ -8,6 +8,7 @@ import dataclasses
 import math
 import os
 import pathlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -72,10 +73,11 @@ class Run:
         return len(self.series(name)[0]) > 0
 
     def groups(self, name: str) -> list[str]:
-        """Groups g for which `name/g` has values, sorted."""
+        """Groups g for which `name/g` has values, sorted with `level 2` before `level 10`."""
         prefix = f"{name}/"
         names = {key for line in self.lines for key in line if key.startswith(prefix)}
-        return sorted(key.removeprefix(prefix) for key in names if self.has(key))
+        groups = [key.removeprefix(prefix) for key in names if self.has(key)]
+        return sorted(groups, key=lambda g: [p.zfill(9) for p in re.split(r"(\d+)", g)])
 
 
 def rolling_mean(values: np.ndarray, window: int) -> np.ndarray:

@@ -1,0 +1,160 @@
+import math
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from agentgym_jax.metrics import METRICS, MetricWriter
+from agentgym_jax.viewer import plots
+from agentgym_jax.viewer.plots import Run, write_plots
+
+RL = {
+    "rollout/success": 0.5,
+    "rollout/reward_mean": 0.5,
+    "rollout/turns_mean": 4.0,
+    "horizon/turns": 5.0,
+    "policy/kl_k3": 0.01,
+    "policy/entropy": 0.7,
+    "policy/grad_norm": 1.5,
+    "policy/logprob_gap_mean": 1e-6,
+    "time/iteration_s": 10.0,
+    "time/rollout_s": 6.0,
+    "time/decode_s": 4.0,
+    "time/update_s": 3.0,
+}
+EVALUATION = {
+    "eval/success": 0.4,
+    "eval/success_low": 0.3,
+    "eval/success_high": 0.5,
+    "eval/success_greedy": 0.6,
+}
+
+
+def write(folder, lines):
+    folder.mkdir(exist_ok=True)
+    with MetricWriter(folder / "metrics.jsonl") as writer:
+        for step, metrics in enumerate(lines, 1):
+            writer.write(step, metrics)
+
+
+def drawn(name, lines):
+    """The axes of one panel."""
+    (panel,) = [panel for panel in plots._PANELS if panel.file == name]
+    ax = Figure().add_subplot()
+    plots._draw(panel, ax, Run([{"step": i, **line} for i, line in enumerate(lines, 1)]))
+    return ax
+
+
+def labels(ax):
+    return ax.get_legend_handles_labels()[1]
+
+
+def test_figures_are_made_for_what_the_run_has_and_for_nothing_else(tmp_path):
+    write(tmp_path, [{"policy/grad_norm": 1.0}, {"policy/grad_norm": 2.0}])
+    files = write_plots(tmp_path)
+    assert [path.name for path in files] == ["grad_norm.png", "summary.png"]
+    assert {path.name for path in (tmp_path / "plots").iterdir()} == {p.name for p in files}
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in files)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 40])
+def test_a_run_of_any_length_is_drawn(tmp_path, steps):
+    write(tmp_path, [RL | (EVALUATION if step % 2 == 0 else {}) for step in range(steps)])
+    names = {path.name for path in write_plots(tmp_path)}
+    assert {"success.png", "turns.png", "time.png", "summary.png"} <= names
+
+
+def test_the_same_metrics_give_the_same_bytes_whatever_the_users_settings(tmp_path):
+    for name in ("a", "b"):
+        write(tmp_path / name, [RL, RL | EVALUATION, RL])
+    first = write_plots(tmp_path / "a")
+    with matplotlib.rc_context({"font.size": 30, "axes.facecolor": "black"}):
+        second = write_plots(tmp_path / "b")
+        assert matplotlib.rcParams["font.size"] == 30
+    for one, other in zip(first, second, strict=True):
+        assert one.read_bytes() == other.read_bytes(), one.name
+
+
+def test_an_empty_run_says_that_there_is_nothing_to_plot(tmp_path):
+    write(tmp_path, [])
+    with pytest.raises(ValueError, match="0 steps and none of the metrics"):
+        write_plots(tmp_path)
+
+
+def test_a_folder_without_metrics_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="metrics.jsonl does not exist"):
+        write_plots(tmp_path)
+
+
+def test_every_metric_a_panel_needs_is_in_the_table():
+    for panel in plots._PANELS:
+        for name in panel.needs:
+            assert name in METRICS, (panel.file, name)
+
+
+def test_a_value_that_is_not_finite_is_a_missing_point():
+    run = Run([{"step": 1, "policy/loss": math.nan}, {"step": 2, "policy/loss": 3.0}])
+    steps, values = run.series("policy/loss")
+    assert (steps.tolist(), values.tolist()) == ([2.0], [3.0])
+    assert not Run([{"step": 1, "policy/loss": math.nan}]).has("policy/loss")
+
+
+def test_the_rolling_mean_by_hand():
+    values = np.array([1.0, 2.0, 3.0, 4.0])
+    assert plots.rolling_mean(values, 2).tolist() == [1.0, 1.5, 2.5, 3.5]
+
+
+def test_the_horizon_stages_by_hand():
+    steps, turns = np.arange(1.0, 7.0), np.array([5.0, 5.0, 10.0, 10.0, 10.0, 5.0])
+    assert plots.horizon_stages(steps, turns) == [(1, 2, 5), (3, 5, 10), (6, 6, 5)]
+
+
+def test_the_background_names_every_horizon_stage():
+    ax = drawn("success", [RL] * 3 + [RL | {"horizon/turns": 10.0}] * 3)
+    assert [text.get_text() for text in ax.texts] == ["5 turns", "10 turns"]
+
+
+def test_training_sampled_and_greedy_success_are_told_apart():
+    ax = drawn("success", [RL | EVALUATION] * 20)
+    assert labels(ax) == ["training, mean of 10 steps", "evaluation, sampled", "evaluation, greedy"]
+    assert len(ax.collections) == 1  # a band only where both of its ends were logged
+
+
+def test_time_shares_split_the_rollout_and_add_up_to_one():
+    steps, shares = plots.time_shares(Run([{"step": 7, **RL}]))
+    assert steps.tolist() == [7]
+    seconds = {label: 10 * share[0] for label, share in shares.items() if share[0]}
+    assert seconds == pytest.approx({"decode": 4, "rollout, other": 2, "update": 3, "other": 1})
+
+
+def test_time_shares_of_parts_longer_than_the_step_still_add_up_to_one():
+    _, shares = plots.time_shares(Run([{"step": 1, **RL, "time/update_s": 34.0}]))
+    assert sum(share[0] for share in shares.values()) == pytest.approx(1)
+    assert shares["update"][0] == pytest.approx(0.85)
+
+
+def test_a_gap_of_exactly_zero_keeps_a_linear_axis():
+    assert drawn("logprob_gap", [RL, RL]).get_yscale() == "log"
+    zero = RL | {"policy/logprob_gap_mean": 0.0}
+    assert drawn("logprob_gap", [RL, zero]).get_yscale() == "linear"
+
+
+@pytest.mark.parametrize("groups, kind", [(3, "lines"), (12, "map")])
+def test_few_groups_are_lines_and_many_are_a_map_in_natural_order(groups, kind):
+    metrics = {f"eval/success/level {i}": i / groups for i in range(1, groups + 1)}
+    ax = drawn("groups", [metrics, {}, metrics])
+    names = [f"level {i}" for i in range(1, groups + 1)]
+    if kind == "lines":
+        assert labels(ax) == names
+    else:
+        assert [text.get_text() for text in ax.get_yticklabels()] == names
+        table = ax.collections[0].get_array()
+        assert table.shape == (groups, 2)
+        assert table[groups - 1].tolist() == [1.0, 1.0]
+
+
+def test_a_fine_tuning_run_has_its_own_summary(tmp_path):
+    write(tmp_path, [{"sft/loss": 2.0, "sft/accuracy": 0.5, "time/iteration_s": 1.0}] * 2)
+    names = [path.name for path in write_plots(tmp_path)]
+    assert names == ["sft_loss.png", "sft_accuracy.png", "time.png", "summary.png"]
