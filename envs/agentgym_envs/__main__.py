@@ -1,0 +1,100 @@
+"""Command line: `python -m agentgym_envs <environment>` serves one environment over HTTP."""
+
+import argparse
+import importlib
+import logging
+import pathlib
+import sys
+
+from agentgym_envs.base import serve
+from agentgym_envs.base.kind import EnvironmentKind
+from agentgym_envs.base.server import create_app
+
+# Modules by name, imported when asked for: a server needs only its own simulator installed.
+KINDS = {
+    "textcraft": "agentgym_envs.textcraft.kind",
+    "babyai": "agentgym_envs.babyai.kind",
+}
+DEFAULT_PORTS = {"textcraft": 36001, "babyai": 36002}
+
+
+def load_kind(name: str) -> EnvironmentKind:
+    """The environment of that name; its package offers `make_kind()` in `kind.py`."""
+    return importlib.import_module(KINDS[name]).make_kind()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m agentgym_envs",
+        description="Environment servers that speak AgentGym's HTTP protocol.",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name in KINDS:
+        _add_server_options(
+            commands.add_parser(
+                name,
+                help=f"serve {name}",
+                formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+            ),
+            DEFAULT_PORTS[name],
+        )
+    return parser
+
+
+def _add_server_options(parser: argparse.ArgumentParser, port: int) -> None:
+    add = parser.add_argument
+    add("--host", default="127.0.0.1", help="address to listen on; others need --token-file")
+    add("--port", type=int, default=port, help="0 takes a free port; the ready line names it")
+    add("--compat", action="store_true", help="behave as AgentGym's server, oddities included")
+    add("--capacity", type=int, default=1024, help="sessions alive at once")
+    add("--idle-seconds", type=float, default=1800, help="close sessions unused for longer")
+    add("--max-body-bytes", type=int, default=65536, help="longest accepted request body")
+    add("--busy-seconds", type=float, default=60, help="wait for a session that is in use")
+    add("--token-file", type=pathlib.Path, help="file with the bearer token clients must send")
+    add("--parent-pid", type=int, help="stop when this process is gone")
+    add("--log-level", default="warning", choices=["debug", "info", "warning", "error"])
+
+
+def _serve(args: argparse.Namespace) -> None:
+    token = None if args.token_file is None else _read_token(args.token_file)
+    serve.check_exposure(args.host, token)
+    app = create_app(
+        load_kind(args.command),
+        compat=args.compat,
+        capacity=args.capacity,
+        idle_seconds=args.idle_seconds,
+        max_body_bytes=args.max_body_bytes,
+        step_timeout_s=args.busy_seconds,
+        token=token,
+    )
+    serve.run(app, args.command, args.host, args.port, args.parent_pid)
+
+
+def _read_token(path: pathlib.Path) -> str:
+    try:
+        token = path.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise serve.ServeError(f"--token-file {path}: {error.strerror}") from error
+    if not token or not token.isascii():
+        raise serve.ServeError(f"--token-file {path}: expected one non-empty line of ASCII")
+    return token
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs one command; returns the exit status."""
+    args = _parser().parse_args(argv)
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=args.log_level.upper(),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    try:
+        _serve(args)
+    except (serve.ServeError, ValueError) as error:
+        sys.stderr.write(f"agentgym_envs: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,110 @@
+"""EnvironmentKind: all a server knows about one environment, as data and functions.
+
+The servers of AgentGym differ in small ways (what `/create` answers, which keys `/reset` has,
+what is served after the end). Those differences are values here, one record per environment
+package, and the server has no branch that names an environment.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pydantic
+
+from agentgym_envs.base.environment import Environment, StepResult
+from agentgym_envs.base.protocol import EnvironmentSpec
+
+
+class IdBody(pydantic.BaseModel):
+    """Body of a request about one session."""
+
+    id: int
+
+
+class StepBody(IdBody):
+    """Body of `POST /step`."""
+
+    action: str
+
+
+class ResetBody(IdBody):
+    """Body of `POST /reset` where the task must be named."""
+
+    data_idx: int
+
+
+class ResetOrFirstBody(IdBody):
+    """Body of `POST /reset` where the task defaults to the first one."""
+
+    data_idx: int | None = 0
+
+
+class EmptyBody(pydantic.BaseModel):
+    """A body that must be a JSON object; its fields are ignored."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Answers:
+    """Bodies of successful answers, with exactly AgentGym's keys.
+
+    Attributes:
+      create: from the new id and, if the environment resets on create, its first answer.
+      reset: from the id and the answer of `reset`.
+      step: from the answer of `step`.
+      observation: from the environment and its last answer, None before the first reset;
+        may raise EnvironmentFault (NOT_RESET).
+      detail: the same for `GET /detail`; None where AgentGym has no such route.
+    """
+
+    create: Callable[[int, StepResult | None], Any]
+    reset: Callable[[int, StepResult], Any]
+    step: Callable[[StepResult], Any]
+    observation: Callable[[Environment, StepResult | None], Any]
+    detail: Callable[[Environment, StepResult | None], Any] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class ExtraRoute:
+    """A route that only this environment has. The session must have been reset.
+
+    Attributes:
+      path: such as `/render`; the last word names the route in `refused_when_done`.
+      method: `GET` (id in the query) or `POST` (id in the body).
+      answer: body of the answer, from the environment.
+    """
+
+    path: str
+    method: str
+    answer: Callable[[Environment], Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class EnvironmentKind:
+    """One environment, ready to be served.
+
+    Attributes:
+      spec: answer of `GET /spec`.
+      banner: answer of `GET /`.
+      factory: makes an environment with our (right) scoring and texts.
+      compat_factory: makes one that behaves as AgentGym's server, oddities included.
+      tasks: the task manifest: JSON objects with `data_idx`, `split` and facts.
+      answers: bodies of successful answers.
+      create_body: what `POST /create` must contain; None: the body is ignored.
+      reset_body: ResetBody or ResetOrFirstBody.
+      resets_on_create: `/create` starts the task whose index is the new id, modulo their number.
+      compat_refused_when_done: routes that AgentGym's server refuses after the end of an
+        episode, such as `step`. Our default mode refuses `step` alone.
+      extra_routes: routes that other environments do not have.
+    """
+
+    spec: EnvironmentSpec
+    banner: str
+    factory: Callable[[], Environment]
+    compat_factory: Callable[[], Environment]
+    tasks: Callable[[], Sequence[Mapping[str, Any]]]
+    answers: Answers
+    create_body: type[pydantic.BaseModel] | None
+    reset_body: type[ResetBody] | type[ResetOrFirstBody]
+    resets_on_create: bool
+    compat_refused_when_done: frozenset[str]
+    extra_routes: tuple[ExtraRoute, ...] = ()
