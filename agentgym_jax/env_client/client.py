@@ -254,7 +254,10 @@ class EnvClient:
     def _body(
         self, response: urllib3.response.BaseHTTPResponse, route: str, deadline: float
     ) -> bytes:
-        """The whole body. The socket's limit is per read: the deadline bounds their sum."""
+        """The whole body. The socket's limit is per read: the deadline bounds their sum.
+
+        urllib3 takes the connection back at the end of the body.
+        """
         chunks = []
         size = 0
         while chunk := response.read1(_CHUNK_BYTES):
@@ -266,7 +269,6 @@ class EnvClient:
             if time.monotonic() > deadline:
                 response.close()
                 raise TimeoutError
-        response.release_conn()
         return b"".join(chunks)
 
     def _read(self, route: str, status: int, data: bytes) -> Any:

@@ -35,7 +35,7 @@ class Upstream:
       actions: how a model's text is read.
       path_prefix: put between the base URL and the route, such as `/maze`.
       has_close: the server has a close route.
-      num_tasks: tasks of the original server, for servers without `/spec`.
+      num_tasks: tasks to draw from where a server lists none.
       max_turns: turns after which AgentGym stops an episode in evaluation.
       instructions: what the agent is told, for servers without `/spec`.
     """
@@ -124,7 +124,7 @@ UPSTREAM: Mapping[str, Upstream] = {
         actions=_PLAIN_REACT,
         path_prefix="",
         has_close=True,
-        # The original has no upper bound (40 levels, any seed); AgentGym's item ids stay below this.
+        # 100 seeds of 40 levels; the original serves any seed, AgentGym's item ids are below this.
         num_tasks=40 * 100,
         max_turns=20,
         instructions=_BABYAI,

@@ -25,7 +25,7 @@ TEXTCRAFT = UPSTREAM["textcraft"].actions
         ("Thought:\nlook\naround\n\nAction:\nmove forward\n", "move forward", "look\naround"),
         ("I will look.\nAction: inventory", "inventory", "I will look."),
         ("Action: inventory\nThe rest is talk.", "inventory", None),
-        ("My Reaction: none. Action: drop", "drop", "My Reaction: none."),
+        ("My ReAction: none. Action: drop", "drop", "My ReAction: none."),
     ],
 )
 def test_one_action_is_read_with_its_thought(text, action, thought):
