@@ -132,3 +132,17 @@ def micro_batches(batch: TokenBatch, rows: int) -> TokenBatch:
 def padding_share(batch: TokenBatch) -> float:
     """Share of the positions that hold no token."""
     return float(np.mean(np.asarray(batch.segment_ids) == 0))
+
+
+def pad_micro_batches(batch: TokenBatch, count: int) -> TokenBatch:
+    """[M, B, T] -> [count, B, T] with empty micro-batches at the end, which the update passes over."""
+    missing = count - batch.tokens.shape[0]
+    if missing < 0:
+        raise ValueError(f"{batch.tokens.shape[0]} micro-batches do not fit {count}")
+
+    def pad(x):
+        return np.concatenate([x, np.zeros((missing, *x.shape[1:]), x.dtype)])
+
+    padded = jax.tree.map(pad, batch)
+    padded.sequence_ids[batch.tokens.shape[0] :] = -1
+    return padded

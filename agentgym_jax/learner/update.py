@@ -98,7 +98,8 @@ def make_update(
     """Compiles one optimiser step: (TrainState, TokenBatch [M, B, T]) -> (TrainState, metrics).
 
     Minimises sum(weight * (token_loss + kl_coef * kl - entropy_coef * entropy)) over all M
-    micro-batches. Weights come with the batch, so M only decides how much memory a step takes.
+    micro-batches. Weights come with the batch, so M only decides how much memory a step takes;
+    empty micro-batches at the end are not computed.
     The state is donated.
 
     A step whose weights are all zero, or whose loss or gradient is not finite, changes nothing,
@@ -146,18 +147,21 @@ def make_update(
     def accumulate(params, batch_MBT):
         grad_of = jax.value_and_grad(loss_of, has_aux=True)
 
-        def step(carry, batch):
+        def step(m, carry):
             total, grads, sums, ratio_max = carry
+            batch = jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, m, 0, False), batch_MBT)
             (value, new), grad = grad_of(params, batch)
             new_max = new.pop("ratio_max")
             grads = jax.tree.map(lambda a, g: a + g.astype(jnp.float32), grads, grad)
             sums = jax.tree.map(jnp.add, sums, new)
-            return (total + value, grads, sums, jnp.maximum(ratio_max, new_max)), None
+            return total + value, grads, sums, jnp.maximum(ratio_max, new_max)
 
         zero = jnp.zeros((), jnp.float32)
         grads = jax.tree.map(lambda p: jnp.zeros(p.shape, jnp.float32), params)
-        carry, _ = jax.lax.scan(step, (zero, grads, dict.fromkeys(_SUMS, zero), zero), batch_MBT)
-        return carry
+        # M is a capacity: one program serves every step, and empty micro-batches cost nothing.
+        is_used_M = jnp.any(batch_MBT.segment_ids > 0, axis=(1, 2))
+        used = jnp.max(jnp.where(is_used_M, jnp.arange(is_used_M.shape[0]) + 1, 0))
+        return jax.lax.fori_loop(0, used, step, (zero, grads, dict.fromkeys(_SUMS, zero), zero))
 
     def update(state, batch):
         chex.assert_rank(batch.tokens, 3)

@@ -1,0 +1,74 @@
+"""Demonstrations of scripted players, made by the environment package's own command.
+
+The environments run in a process of their own, as their servers do: training imports none of them.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentgym_jax.data.conversations import Conversation, read_conversations
+from agentgym_jax.data.tasks import Task
+
+
+def record(
+    tasks: Sequence[Task],
+    path: pathlib.Path,
+    *,
+    player: str,
+    epsilon: float,
+    max_turns: int,
+    seed: int,
+) -> None:
+    """Plays every task once and writes AgentGym's conversation records, one a line.
+
+    Args:
+      tasks: of one environment.
+      path: where to; written in one rename, so that it is whole or absent.
+      player: `expert`, `random` (any valid action) or `mixed`.
+      epsilon: with `mixed`, probability of a random action.
+      max_turns: turns per episode.
+      seed: of the random actions.
+
+    Raises:
+      RuntimeError: the command failed; its own words are in the message.
+    """
+    environments = {task.environment for task in tasks}
+    if len(environments) != 1:
+        raise ValueError(f"demonstrations of one environment at a time, got {environments}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    listed = path.with_suffix(".tasks.json")
+    listed.write_text(json.dumps([{"item_id": task.item_id} for task in tasks]))
+    partial = path.with_suffix(".partial")
+    command = [sys.executable, "-m", "agentgym_envs", "demonstrations", environments.pop()]
+    command += ["--tasks-file", str(listed), "--player", player, "--epsilon", str(epsilon)]
+    command += ["--max-turns", str(max_turns), "--seed", str(seed), "--out", str(partial)]
+    result = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if result.returncode:
+        raise RuntimeError(
+            f"recording demonstrations failed with status {result.returncode}. It wrote:\n"
+            f"{result.stderr.strip()[-2000:] or '(nothing)'}"
+        )
+    os.replace(partial, path)
+
+
+def record_sets(
+    sets: Mapping[str, tuple[Sequence[Task], Mapping[str, Any]]], folder: pathlib.Path
+) -> list[Conversation]:
+    """Records every set that is not there yet, and reads all of them in order.
+
+    Args:
+      sets: name -> (tasks, keyword arguments of `record`).
+      folder: one file per set.
+    """
+    conversations = []
+    for name, (tasks, options) in sets.items():
+        path = folder / f"{name}.jsonl"
+        if not path.exists():
+            record(tasks, path, **options)
+        conversations += read_conversations(path, bad="fatal").conversations
+    return conversations

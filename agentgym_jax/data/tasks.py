@@ -1,0 +1,164 @@
+"""Which tasks a run uses, and which of them belong to a step: pure functions of numbers."""
+
+import dataclasses
+import functools
+import json
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """A task of an environment.
+
+    Attributes:
+      environment: its name.
+      data_idx: index of the task there.
+      group: what it is reported under, such as a level.
+    """
+
+    environment: str
+    data_idx: int
+    group: str
+
+    @property
+    def item_id(self) -> str:
+        """AgentGym's name of the task."""
+        return f"{self.environment}_{self.data_idx}"
+
+
+def from_residues(
+    environment: str,
+    manifest: Sequence[Mapping[str, Any]],
+    *,
+    start: int,
+    stop: int,
+    modulus: int,
+    groups: Mapping[str, int],
+) -> list[Task]:
+    """Indices of [start, stop) whose remainder is that of a group.
+
+    BabyAI's level is `data_idx % 40` and the seed `data_idx // 40`, so `modulus=40` chooses
+    levels, and `start` and `stop` choose seeds. The manifest is not read.
+
+    Args:
+      environment: its name.
+      manifest: the server's task list.
+      start: first index.
+      stop: index after the last.
+      modulus: number of kinds that alternate.
+      groups: name of a group -> its remainder.
+    """
+    bad = {name: r for name, r in groups.items() if not 0 <= r < modulus}
+    if bad or not groups:
+        raise ValueError(f"tasks of {environment}: groups {bad or groups} need 0 <= r < {modulus}")
+    names = {r: name for name, r in groups.items()}
+    if len(names) < len(groups):
+        raise ValueError(f"tasks of {environment}: two groups share a remainder: {dict(groups)}")
+    return [
+        Task(environment, i, names[i % modulus]) for i in range(start, stop) if i % modulus in names
+    ]
+
+
+def from_split(
+    environment: str,
+    manifest: Sequence[Mapping[str, Any]],
+    *,
+    split: str,
+    group_by: str,
+    limit: int,
+) -> list[Task]:
+    """Tasks of one split of the server's manifest.
+
+    Args:
+      environment: its name.
+      manifest: the server's task list (`GET /tasks`).
+      split: `train` or `test`.
+      group_by: fact of a task that names its group, such as `depth`.
+      limit: at most so many, evenly spread; 0 for all.
+    """
+    chosen = [task for task in manifest if task["split"] == split]
+    if not chosen:
+        raise ValueError(f"tasks of {environment}: the manifest has none of split {split!r}")
+    if 0 < limit < len(chosen):
+        keep = np.linspace(0, len(chosen) - 1, limit).round().astype(int)
+        chosen = [chosen[i] for i in keep]
+    return [Task(environment, t["data_idx"], f"{group_by} {t[group_by]}") for t in chosen]
+
+
+def from_file(environment: str, manifest: Sequence[Mapping[str, Any]], *, path: str) -> list[Task]:
+    """Tasks listed in AgentGym's form: a JSON list of objects with an `item_id`."""
+    entries = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+    tasks = []
+    for number, entry in enumerate(entries):
+        item_id = entry["item_id"] if isinstance(entry, Mapping) else entry
+        name, _, index = str(item_id).rpartition("_")
+        if name != environment or not index.isdigit():
+            raise ValueError(f"{path}, entry {number}: {item_id!r} is not a task of {environment}")
+        tasks.append(Task(environment, int(index), environment))
+    return tasks
+
+
+SELECTIONS = {"residues": from_residues, "split": from_split, "file": from_file}
+
+
+def select(
+    environment: str, manifest: Sequence[Mapping[str, Any]], *, kind: str, **options: Any
+) -> list[Task]:
+    """Tasks chosen by one of SELECTIONS."""
+    if kind not in SELECTIONS:
+        raise ValueError(f"tasks of {environment}: kind {kind!r} is none of {sorted(SELECTIONS)}")
+    return SELECTIONS[kind](environment, manifest, **options)
+
+
+class TaskSchedule:
+    """Tasks of every step, as a function of the step: resuming cannot disagree with running on.
+
+    Groups alternate in a fixed cycle, each as often as its weight says; within a group every
+    task comes once before any comes again, in an order drawn from the seed.
+    """
+
+    def __init__(self, tasks: Sequence[Task], weights: Mapping[str, int], *, seed: int):
+        """Sorts the tasks into groups.
+
+        Args:
+          tasks: to be drawn from.
+          weights: group -> places in the cycle; a group that is not named has one.
+          seed: of the order.
+        """
+        self._groups: dict[str, list[Task]] = {}
+        for task in tasks:
+            self._groups.setdefault(task.group, []).append(task)
+        unknown = sorted(set(weights) - set(self._groups))
+        if unknown:
+            raise ValueError(f"task weights name groups {unknown}; there are {list(self._groups)}")
+        places = dict.fromkeys(self._groups, 1) | dict(weights)
+        most = max(places.values(), default=0)
+        # Round by round, so that a short step already sees every group.
+        self._cycle = [name for turn in range(most) for name in self._groups if turn < places[name]]
+        if not self._cycle:
+            raise ValueError("there are no tasks to draw from")
+        self._seed = seed
+
+    def at(self, step: int, count: int) -> list[Task]:
+        """The `count` tasks of a step; steps count from 0."""
+        return [self._task(step * count + i) for i in range(count)]
+
+    def _task(self, position: int) -> Task:
+        rounds, place = divmod(position, len(self._cycle))
+        name = self._cycle[place]
+        per_round = self._cycle.count(name)
+        draw = rounds * per_round + self._cycle[:place].count(name)
+        tasks = self._groups[name]
+        epoch, index = divmod(draw, len(tasks))
+        return tasks[_order(self._seed, name, epoch, len(tasks))[index]]
+
+
+@functools.lru_cache(maxsize=64)
+def _order(seed: int, group: str, epoch: int, n: int) -> np.ndarray:
+    """A permutation of n, fixed by its arguments."""
+    words = [seed, epoch, *group.encode()]
+    return np.random.default_rng(words).permutation(n)

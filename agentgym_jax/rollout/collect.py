@@ -1,0 +1,356 @@
+"""Collects episodes: decode rows and environments work at the same time.
+
+The loop never waits for an environment while a row can decode. A row whose turn ended
+hands its action to the environment pool and keeps its place; the answer is appended to its
+cache whenever it comes. What an episode samples depends on its random key and its own
+tokens, so the order in which things happen changes nothing in the result.
+"""
+
+import collections
+import dataclasses
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from absl import logging
+
+from agentgym_jax.data.tasks import Task
+from agentgym_jax.env_client.actions import ParsedAction
+from agentgym_jax.env_client.pool import EnvPool, Reply
+from agentgym_jax.rollout.episode import (
+    Append,
+    Command,
+    Episode,
+    EpisodeLimits,
+    Finish,
+    Renderer,
+    Send,
+)
+from agentgym_jax.sampling.sampler import SampledTurn, Sampler, SamplingOptions, episode_key
+from agentgym_jax.trajectory import Outcome, Trajectory
+
+
+@dataclasses.dataclass(frozen=True)
+class EpisodeRequest:
+    """One episode to be collected.
+
+    Attributes:
+      task: what is to be done.
+      sample: which sample of the task; part of the random key.
+      seed: seed of the run; part of the random key.
+      step: optimiser step; part of the random key.
+      limits: when the episode is cut.
+      sampling: how tokens are drawn.
+    """
+
+    task: Task
+    sample: int
+    seed: int
+    step: int
+    limits: EpisodeLimits
+    sampling: SamplingOptions
+
+
+@dataclasses.dataclass(frozen=True)
+class EnvironmentText:
+    """How an environment's text meets the policy.
+
+    Attributes:
+      preamble: messages before the first observation.
+      parse: from the model's text to an action.
+    """
+
+    preamble: tuple[Mapping[str, str], ...]
+    parse: Callable[[str], ParsedAction]
+
+
+@dataclasses.dataclass
+class CollectStatistics:
+    """Counts of one call of `collect`.
+
+    Attributes:
+      env_errors: failed attempts by cause.
+      restarts: episodes started again after a failure of the environment.
+      replaced: episodes given up and replaced by another sample of the same task.
+      malformed_actions: turns without a readable action.
+      seconds: wall time of the whole call.
+      seconds_env_wait: of these, with no row able to decode.
+    """
+
+    env_errors: collections.Counter
+    restarts: int = 0
+    replaced: int = 0
+    malformed_actions: int = 0
+    seconds: float = 0.0
+    seconds_env_wait: float = 0.0
+
+
+@dataclasses.dataclass
+class _Slot:
+    """One requested episode on its way."""
+
+    request: EpisodeRequest
+    attempt: int = 0  # of the present sample
+    attempts: int = 0  # of all samples
+    replacements: int = 0
+    episode: Episode | None = None
+    row: int | None = None
+    started: float = 0.0
+
+
+# A ticket names one attempt, so that a late answer to an abandoned one is recognised.
+_Ticket = tuple[int, int]
+
+
+class Collector:
+    """Runs episodes of a sampler against the environments of a pool."""
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        pool: EnvPool,
+        renderer: Renderer,
+        decode_text: Callable[[Sequence[int]], str],
+        environments: Mapping[str, EnvironmentText],
+        *,
+        prefetch: int,
+        max_attempts: int,
+        max_replacements: int,
+    ):
+        """Binds the parts; nothing is started.
+
+        Args:
+          sampler: decode rows, with weights.
+          pool: talks to the environment servers.
+          renderer: text to token ids.
+          decode_text: token ids to text.
+          environments: texts by environment name.
+          prefetch: episodes reset ahead of a free row.
+          max_attempts: starts of one sample, the first included.
+          max_replacements: other samples tried for an episode whose environment keeps failing.
+        """
+        self._sampler = sampler
+        self._pool = pool
+        self._renderer = renderer
+        self._decode_text = decode_text
+        self._environments = environments
+        self._prefetch = prefetch
+        self._max_attempts = max_attempts
+        self._max_replacements = max_replacements
+
+    def collect(
+        self,
+        requests: Sequence[EpisodeRequest],
+        *,
+        replacement_stride: int,
+        on_progress: Callable[[int, int, int], None],
+        should_stop: Callable[[], bool],
+    ) -> tuple[list[Trajectory], CollectStatistics]:
+        """Collects all requested episodes.
+
+        Args:
+          requests: what to collect.
+          replacement_stride: a replacement's sample number is the old one plus this.
+          on_progress: called with (episodes done, episodes in all, tokens sampled).
+          should_stop: polled; if True the episodes still running end as ABORTED.
+
+        Returns:
+          One trajectory per request, in the order of the requests, and counts.
+        """
+        return _Collection(self, requests, replacement_stride, on_progress, should_stop).run()
+
+
+class _Collection:
+    """State of one call of `Collector.collect`."""
+
+    def __init__(self, collector: Collector, requests, replacement_stride, on_progress, stop):
+        self._c = collector
+        self._sampler = collector._sampler
+        self._pool = collector._pool
+        self._slots = [_Slot(request) for request in requests]
+        self._stride = replacement_stride
+        self._on_progress = on_progress
+        self._should_stop = stop
+        self._unstarted = collections.deque(range(len(requests)))
+        self._in_reset: set[int] = set()
+        self._ready: collections.deque[tuple[int, str]] = collections.deque()
+        self._row_slot: dict[int, int] = {}
+        self._done: dict[int, Trajectory] = {}
+        self._sampled_before = self._sampler.statistics.sampled
+        self.statistics = CollectStatistics(env_errors=collections.Counter())
+
+    def run(self) -> tuple[list[Trajectory], CollectStatistics]:
+        started = time.perf_counter()
+        try:
+            while len(self._done) < len(self._slots):
+                if self._should_stop():
+                    self._abort("the run is stopping")
+                    break
+                self._start_resets()
+                self._take_replies()
+                self._admit()
+                if not self._sampler.is_idle:
+                    for turn in self._sampler.step():
+                        self._take_turn(turn)
+        except BaseException:
+            self._abort("the collection failed")
+            raise
+        self.statistics.seconds = time.perf_counter() - started
+        return [self._done[i] for i in range(len(self._slots))], self.statistics
+
+    def _start_resets(self) -> None:
+        """Keeps the environments of the next episodes being created and reset."""
+        ahead = self._sampler.free_rows + self._c._prefetch
+        while self._unstarted and len(self._in_reset) + len(self._ready) < ahead:
+            self._start(self._unstarted.popleft())
+
+    def _start(self, index: int) -> None:
+        slot = self._slots[index]
+        slot.attempt += 1
+        slot.attempts += 1
+        task = slot.request.task
+        slot.started = time.perf_counter()
+        slot.episode = Episode(
+            task,
+            slot.request.sample,
+            slot.request.step,
+            renderer=self._c._renderer,
+            preamble=self._c._environments[task.environment].preamble,
+            limits=slot.request.limits,
+        )
+        self._in_reset.add(index)
+        self._pool.start(self._ticket(index), task.environment, task.data_idx)
+
+    def _ticket(self, index: int) -> _Ticket:
+        return (index, self._slots[index].attempts)
+
+    def _take_replies(self) -> None:
+        is_idle = self._sampler.is_idle and not (self._ready and self._sampler.free_rows)
+        started = time.perf_counter()
+        replies = self._pool.poll(0.25 if is_idle else 0.0)
+        if is_idle:
+            self.statistics.seconds_env_wait += time.perf_counter() - started
+        for reply in replies:
+            self._take_reply(reply)
+
+    def _take_reply(self, reply: Reply) -> None:
+        index, attempts = reply.ticket
+        slot = self._slots[index]
+        if attempts != slot.attempts or index in self._done:
+            return
+        if reply.error is not None:
+            self._env_failed(index, str(reply.error.cause), str(reply.error))
+        elif index in self._in_reset:
+            self._in_reset.discard(index)
+            self._ready.append((index, reply.observation.text))
+        else:
+            o = reply.observation
+            command = slot.episode.observe(
+                o.text, reward=o.reward, score=o.score, done=o.done, success=o.success
+            )
+            self._obey(index, command)
+
+    def _admit(self) -> None:
+        while self._ready and self._sampler.free_rows:
+            index, observation = self._ready.popleft()
+            slot = self._slots[index]
+            request = slot.request
+            key = episode_key(request.seed, request.step, request.task.item_id, request.sample)
+            slot.row = self._sampler.open(key, request.sampling)
+            self._row_slot[slot.row] = index
+            self._obey(index, slot.episode.begin(observation))
+
+    def _take_turn(self, turn: SampledTurn) -> None:
+        index = self._row_slot[turn.row]
+        slot = self._slots[index]
+        spoken = turn.tokens[:-1] if turn.is_stopped else turn.tokens
+        text = self._c._decode_text(spoken.tolist())
+        parsed = self._c._environments[slot.request.task.environment].parse(text)
+        if parsed.action is None:
+            self.statistics.malformed_actions += 1
+        command = slot.episode.act(
+            turn.tokens,
+            turn.logprobs,
+            is_stopped=turn.is_stopped,
+            version=turn.version,
+            text=text,
+            action=parsed.action,
+            problem=parsed.problem or "",
+        )
+        self._obey(index, command)
+
+    def _obey(self, index: int, command: Command) -> None:
+        slot = self._slots[index]
+        if isinstance(command, Append):
+            self._sampler.append(slot.row, command.chunks)
+        elif isinstance(command, Send):
+            self._pool.step(self._ticket(index), command.action)
+        elif isinstance(command, Finish):
+            self._finish(index)
+
+    def _finish(self, index: int) -> None:
+        slot = self._slots[index]
+        self._release(index)
+        self._done[index] = slot.episode.trajectory(
+            attempts=slot.attempts, seconds=time.perf_counter() - slot.started
+        )
+        sampled = self._sampler.statistics.sampled - self._sampled_before
+        self._on_progress(len(self._done), len(self._slots), sampled)
+
+    def _release(self, index: int) -> None:
+        """Gives back the row and the session of an episode."""
+        slot = self._slots[index]
+        self._pool.finish(self._ticket(index))
+        if slot.row is not None:
+            self._sampler.close(slot.row)
+            del self._row_slot[slot.row]
+            slot.row = None
+
+    def _env_failed(self, index: int, cause: str, error: str) -> None:
+        """Restarts the episode from its reset, then tries another sample, then gives it up."""
+        slot = self._slots[index]
+        self.statistics.env_errors[cause] += 1
+        self._in_reset.discard(index)
+        logging.warning(
+            "%s: environment failed (%s), attempt %d of %d: %s",
+            slot.request.task.item_id,
+            cause,
+            slot.attempt,
+            self._c._max_attempts,
+            error,
+        )
+        if slot.attempt < self._c._max_attempts:
+            self.statistics.restarts += 1
+        elif slot.replacements < self._c._max_replacements:
+            slot.replacements += 1
+            slot.attempt = 0
+            self.statistics.replaced += 1
+            slot.request = dataclasses.replace(
+                slot.request, sample=slot.request.sample + self._stride
+            )
+        else:
+            slot.episode.fail(Outcome.ENV_ERROR, error)
+            self._finish(index)
+            return
+        self._release(index)
+        self._unstarted.appendleft(index)
+
+    def _abort(self, reason: str) -> None:
+        """Ends whatever still runs, so that rows and sessions are free again."""
+        for index, slot in enumerate(self._slots):
+            if index in self._done:
+                continue
+            if slot.episode is None:
+                self._start_nothing(slot)
+            slot.episode.fail(Outcome.ABORTED, reason)
+            self._finish(index)
+
+    def _start_nothing(self, slot: _Slot) -> None:
+        """An episode that was never started still needs a record."""
+        slot.episode = Episode(
+            slot.request.task,
+            slot.request.sample,
+            slot.request.step,
+            renderer=self._c._renderer,
+            preamble=(),
+            limits=slot.request.limits,
+        )

@@ -1,0 +1,77 @@
+"""Supervised data of a run: conversations from files or recorded demonstrations, as token ids."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from agentgym_jax.data import tasks as selection
+from agentgym_jax.data.conversations import Conversation, read_conversations
+from agentgym_jax.data.demonstrations import record, record_sets
+from agentgym_jax.run.sections import ConfigError, call, check
+from agentgym_jax.run.settings import SftSettings
+from agentgym_jax.run_folder import RunFolder
+from agentgym_jax.text.chat import ChatRenderer, EncodedConversation, Message
+
+
+def check_demonstrations(settings: SftSettings) -> None:
+    """Checks the sets before anything is started."""
+    for name, options in settings.demonstrations.items():
+        where = f"sft.demonstrations.{name}"
+        options = dict(options)
+        try:
+            tasks, _ = dict(options.pop("tasks")), options.pop("environment")
+        except KeyError as error:
+            raise ConfigError(f"config.{where} lacks {error.args[0]}") from error
+        if tasks.get("kind") == "split":
+            raise ConfigError(f"config.{where}.tasks: use kind 'residues' or 'file'")
+        check(record, where, options, tasks=(), path=None)
+
+
+def load_conversations(settings: SftSettings, folder: RunFolder) -> list[Conversation]:
+    """Conversations to imitate; demonstrations are recorded once and kept in the run folder."""
+    if settings.files:
+        return [
+            conversation
+            for path in settings.files
+            for conversation in read_conversations(path, bad=settings.bad).conversations
+        ]
+    sets = {}
+    for name, entry in settings.demonstrations.items():
+        options = dict(entry)
+        environment, tasks = options.pop("environment"), dict(options.pop("tasks"))
+        chosen = call(
+            selection.select,
+            f"sft.demonstrations.{name}.tasks",
+            tasks,
+            environment=environment,
+            manifest=(),
+        )
+        sets[name] = (chosen, options)
+    return record_sets(sets, folder.path / "data")
+
+
+def texts(conversations: Sequence[Conversation]) -> Iterator[str]:
+    """All message texts: what a tokenizer is trained on."""
+    for conversation in conversations:
+        for message in conversation.messages:
+            yield message.content
+
+
+def encode(
+    conversations: Sequence[Conversation],
+    renderer: ChatRenderer,
+    preambles: Mapping[str, Sequence[Mapping[str, Any]]],
+) -> list[EncodedConversation]:
+    """Token ids as an episode would have them.
+
+    Args:
+      conversations: to imitate.
+      renderer: of the run's tokenizer.
+      preambles: environment -> messages that precede the first observation in this run; an
+        environment that is not named gets none (its files bring their own).
+    """
+    encoded = []
+    for conversation in conversations:
+        environment = conversation.item_id.rpartition("_")[0]
+        before = [Message(m["role"], m["content"]) for m in preambles.get(environment, ())]
+        encoded.append(renderer.encode_conversation([*before, *conversation.messages]))
+    return encoded

@@ -1,0 +1,169 @@
+"""Servers, clients, pool and tasks from the sections environments, client and pool."""
+
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from absl import logging
+
+from agentgym_jax.data import tasks as selection
+from agentgym_jax.data.tasks import Task
+from agentgym_jax.env_client.client import EnvClient
+from agentgym_jax.env_client.embedded import EmbeddedServers
+from agentgym_jax.env_client.pool import EnvPool
+from agentgym_jax.rollout.collect import EnvironmentText
+from agentgym_jax.run.sections import ConfigError, call, check
+from agentgym_jax.run_folder import RunFolder
+
+OPENINGS = ("system", "none")
+
+
+@dataclasses.dataclass(frozen=True)
+class EnvironmentSettings:
+    """One entry of the section `environments`.
+
+    Attributes:
+      url: of a running server; empty starts one for this run.
+      train: which tasks to train on: `kind` and the arguments of data/tasks.py.
+      eval: which tasks are held out.
+      weights: group -> how often it comes in the cycle of training tasks; 1 if not named.
+    """
+
+    url: str
+    train: Mapping[str, Any]
+    eval: Mapping[str, Any]
+    weights: Mapping[str, int]
+
+    def __post_init__(self) -> None:
+        for name in ("train", "eval"):
+            options = dict(getattr(self, name))
+            kind = options.pop("kind", None)
+            if kind not in selection.SELECTIONS:
+                raise ValueError(f"{name}.kind={kind!r} is none of {sorted(selection.SELECTIONS)}")
+            check(
+                selection.SELECTIONS[kind],
+                f"environments.<name>.{name}",
+                options,
+                environment="",
+                manifest=(),
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class Environments:
+    """Everything about the environments of a run.
+
+    Attributes:
+      clients: by name.
+      pool: talks to all of them.
+      texts: preamble and action parser, by name.
+      train_tasks: all tasks to train on.
+      eval_tasks: all held-out tasks.
+      weights: group -> weight, of all environments.
+      manifests: environment -> hash of its task manifest.
+    """
+
+    clients: Mapping[str, EnvClient]
+    pool: EnvPool
+    texts: Mapping[str, EnvironmentText]
+    train_tasks: Sequence[Task]
+    eval_tasks: Sequence[Task]
+    weights: Mapping[str, int]
+    manifests: Mapping[str, str]
+
+
+def parse_settings(section: Mapping[str, Any]) -> dict[str, EnvironmentSettings]:
+    """Checks the section before anything is started."""
+    if not section:
+        raise ConfigError("config.environments is empty; name at least one environment")
+    return {
+        name: call(EnvironmentSettings, f"environments.{name}", options)
+        for name, options in section.items()
+    }
+
+
+def open_environments(
+    stack: contextlib.ExitStack,
+    settings: Mapping[str, EnvironmentSettings],
+    folder: RunFolder,
+    *,
+    client_options: Mapping[str, Any],
+    pool_options: Mapping[str, Any],
+    opening: str,
+) -> Environments:
+    """Starts the servers that have no URL, connects, and selects the tasks.
+
+    Everything opened is closed by `stack`, also when a later step fails.
+    """
+    if opening not in OPENINGS:
+        raise ConfigError(f"config.rollout.opening={opening!r}, expected one of {OPENINGS}")
+    embedded = [name for name, entry in settings.items() if not entry.url]
+    urls = {name: entry.url for name, entry in settings.items() if entry.url}
+    if embedded:
+        servers = stack.enter_context(EmbeddedServers(embedded, log_folder=folder.logs))
+        urls |= servers.urls
+    clients = {}
+    for name in settings:
+        clients[name] = call(EnvClient, "client", client_options, base_url=urls[name], environment=name)
+        stack.callback(clients[name].disconnect)
+    pool = call(EnvPool, "pool", pool_options, clients=clients)
+    stack.callback(pool.close)
+    return _describe(settings, clients, pool, opening)
+
+
+def _describe(
+    settings: Mapping[str, EnvironmentSettings],
+    clients: Mapping[str, EnvClient],
+    pool: EnvPool,
+    opening: str,
+) -> Environments:
+    texts, manifests = {}, {}
+    train_tasks: list[Task] = []
+    eval_tasks: list[Task] = []
+    weights: dict[str, int] = {}
+    for name, entry in settings.items():
+        client = clients[name]
+        spec = client.spec()
+        manifests[name] = spec.manifest_sha256
+        logging.info("%s at %s: %d tasks, version %s", name, client.base_url, spec.num_tasks, spec.version)
+        preamble: tuple[Mapping[str, str], ...] = ()
+        if opening == "system":
+            preamble = ({"role": "system", "content": spec.instructions},)
+        texts[name] = EnvironmentText(preamble=preamble, parse=client.parse)
+        manifest = functools.lru_cache(client.tasks)
+        train_tasks += _select(name, entry.train, manifest, "train")
+        eval_tasks += _select(name, entry.eval, manifest, "eval")
+        weights |= entry.weights
+    _check_held_out(train_tasks, eval_tasks)
+    return Environments(
+        clients=clients,
+        pool=pool,
+        texts=texts,
+        train_tasks=train_tasks,
+        eval_tasks=eval_tasks,
+        weights=weights,
+        manifests=manifests,
+    )
+
+
+def _select(name: str, options: Mapping[str, Any], manifest, what: str) -> list[Task]:
+    needs_manifest = options["kind"] == "split"
+    return call(
+        selection.select,
+        f"environments.{name}.{what}",
+        options,
+        environment=name,
+        manifest=manifest() if needs_manifest else (),
+    )
+
+
+def _check_held_out(train_tasks: Sequence[Task], eval_tasks: Sequence[Task]) -> None:
+    """No task may be trained on and evaluated."""
+    shared = {t.item_id for t in train_tasks} & {t.item_id for t in eval_tasks}
+    if shared:
+        raise ConfigError(
+            f"{len(shared)} tasks are both in train and eval, such as {sorted(shared)[0]}; "
+            "choose disjoint tasks in config.environments"
+        )

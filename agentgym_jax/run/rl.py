@@ -1,0 +1,356 @@
+"""The parts of an RL job, built from a config after every section was checked."""
+
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import optax
+
+from agentgym_jax.algorithms import ALGORITHMS, Algorithm, aggregation, horizon
+from agentgym_jax.algorithms.horizon import HorizonSchedule
+from agentgym_jax.data.conversations import Conversation
+from agentgym_jax.data.tasks import TaskSchedule
+from agentgym_jax.learner.optimizer import learning_rate_at, make_optimizer
+from agentgym_jax.learner.update import Score, Update, make_score, make_update
+from agentgym_jax.rollout.collect import Collector
+from agentgym_jax.run import conversations as supervised
+from agentgym_jax.run.environments import (
+    Environments,
+    EnvironmentSettings,
+    open_environments,
+    parse_settings,
+)
+from agentgym_jax.run.model import (
+    Model,
+    ModelSettings,
+    TokenizerSettings,
+    build_layouts,
+    build_model,
+    build_tokenizer,
+    resolve_source,
+)
+from agentgym_jax.run.run import Run, StopFlag, open_run
+from agentgym_jax.run.sections import ConfigError, call, check, section
+from agentgym_jax.run.settings import (
+    CheckpointSettings,
+    EvaluationSettings,
+    LearnerSettings,
+    RolloutSettings,
+    SftSettings,
+)
+from agentgym_jax.sampling.sampler import Sampler, SamplingOptions
+
+
+@dataclasses.dataclass(frozen=True)
+class RLSettings:
+    """A checked config of job `rl`; nothing is started, loaded or compiled yet.
+
+    Attributes:
+      seed: of everything random.
+      total_steps: steps of the run (one collection of episodes each).
+      algorithm: row of ALGORITHMS.
+      advantage_options: keyword arguments of its advantage.
+      aggregation_options: keyword arguments of `aggregation.token_weights`.
+      loss_options: keyword arguments of its loss.
+      regularisation: entropy_coef, kl_coef, kl_kind of the update.
+      logprob_chunk: tokens whose logits exist at the same time.
+      horizon: turn limit as a function of the steps done.
+      optimizer_options: keyword arguments of `make_optimizer`.
+    """
+
+    seed: int
+    total_steps: int
+    model: ModelSettings
+    tokenizer: TokenizerSettings
+    mesh: Mapping[str, Any]
+    environments: Mapping[str, EnvironmentSettings]
+    client: Mapping[str, Any]
+    pool: Mapping[str, Any]
+    sampler: Mapping[str, Any]
+    sampling: SamplingOptions
+    rollout: RolloutSettings
+    learner: LearnerSettings
+    evaluation: EvaluationSettings
+    checkpoint: CheckpointSettings
+    sft: SftSettings | None
+    algorithm: Algorithm
+    advantage_options: Mapping[str, Any]
+    aggregation_options: Mapping[str, Any]
+    loss_options: Mapping[str, Any]
+    regularisation: Mapping[str, Any]
+    logprob_chunk: int
+    horizon: HorizonSchedule
+    optimizer_options: Mapping[str, Any]
+
+    @property
+    def needs_reference(self) -> bool:
+        """Whether the loss holds the policy near its start."""
+        return bool(self.regularisation["kl_coef"])
+
+    @property
+    def keeps_zero_advantage(self) -> bool:
+        """Whether an episode without advantage still has a gradient."""
+        return bool(self.regularisation["kl_coef"] or self.regularisation["entropy_coef"])
+
+
+SECTIONS = (
+    "model tokenizer mesh environments client pool sampler sampling rollout learner evaluation "
+    "checkpoint sft algorithm horizon optimizer"
+).split()
+_TOP = ("job", "seed", "total_steps", *SECTIONS)
+
+
+def parse(config: Mapping[str, Any]) -> RLSettings:
+    """Checks every section of a plain config.
+
+    Raises:
+      ConfigError: a key is unknown, missing or impossible; the message names it.
+    """
+    unknown = sorted(set(config) - set(_TOP))
+    if unknown:
+        raise ConfigError(f"config.{unknown[0]}: there is no such key. Known: {', '.join(_TOP)}")
+    part = functools.partial(section, config)
+    algorithm = _algorithm(part("algorithm"))
+    settings = RLSettings(
+        seed=config["seed"],
+        total_steps=config["total_steps"],
+        model=call(ModelSettings, "model", part("model")),
+        tokenizer=call(TokenizerSettings, "tokenizer", part("tokenizer")),
+        mesh=part("mesh"),
+        environments=parse_settings(part("environments")),
+        client=part("client"),
+        pool=part("pool"),
+        sampler=part("sampler"),
+        sampling=call(SamplingOptions, "sampling", part("sampling")),
+        rollout=call(RolloutSettings, "rollout", part("rollout")),
+        learner=call(LearnerSettings, "learner", part("learner")),
+        evaluation=call(EvaluationSettings, "evaluation", part("evaluation")),
+        checkpoint=call(CheckpointSettings, "checkpoint", part("checkpoint")),
+        sft=call(SftSettings, "sft", part("sft")) if config["sft"] else None,
+        horizon=_horizon(part("horizon")),
+        optimizer_options=part("optimizer"),
+        **algorithm,
+    )
+    _check_shapes(settings)
+    return settings
+
+
+def _algorithm(options: dict[str, Any]) -> dict[str, Any]:
+    """The section `algorithm`: a name of the table and options of its functions."""
+    known = {
+        "name", "advantage", "loss", "aggregation", "entropy_coef", "kl_coef", "kl_kind",
+        "logprob_chunk",
+    }
+    if set(options) != known:
+        odd = sorted(set(options) ^ known)
+        raise ConfigError(f"config.algorithm: {odd[0]} is missing or unknown. Needs {sorted(known)}")
+    if options["name"] not in ALGORITHMS:
+        raise ConfigError(
+            f"config.algorithm.name={options['name']!r} is none of {', '.join(ALGORITHMS)}"
+        )
+    row = ALGORITHMS[options["name"]]
+    arrays = dict(reward_BT=None, action_mask_BT=None, valid_B=None, group_size=None)
+    check(row.advantage, "algorithm.advantage", options["advantage"], **arrays)
+    arrays = dict(logprob_BT=None, old_logprob_BT=None, advantage_BT=None)
+    check(row.loss, "algorithm.loss", options["loss"], **arrays)
+    arrays = dict(action_mask_BT=None, valid_B=None)
+    check(aggregation.token_weights, "algorithm.aggregation", options["aggregation"], **arrays)
+    return {
+        "algorithm": row,
+        "advantage_options": options["advantage"],
+        "loss_options": options["loss"],
+        "aggregation_options": options["aggregation"],
+        "regularisation": {k: options[k] for k in ("entropy_coef", "kl_coef", "kl_kind")},
+        "logprob_chunk": options["logprob_chunk"],
+    }
+
+
+def _horizon(options: dict[str, Any]) -> HorizonSchedule:
+    kind = options.pop("kind", None)
+    if kind not in horizon.SCHEDULES:
+        raise ConfigError(f"config.horizon.kind={kind!r} is none of {', '.join(horizon.SCHEDULES)}")
+    return call(horizon.SCHEDULES[kind], "horizon", options)
+
+
+def _check_shapes(s: RLSettings) -> None:
+    """What no section can know alone."""
+    if s.algorithm.needs_groups and s.rollout.group_size < 2:
+        raise ConfigError(
+            f"config.rollout.group_size={s.rollout.group_size}: this algorithm compares episodes "
+            "of one task and needs at least 2"
+        )
+    if s.rollout.tasks_per_step % s.learner.mini_batches:
+        raise ConfigError(
+            f"config.learner.mini_batches={s.learner.mini_batches} does not divide "
+            f"config.rollout.tasks_per_step={s.rollout.tasks_per_step}"
+        )
+    for name, limit in (("learner.row_length", s.learner.row_length), ("sampler.cache_length", s.sampler["cache_length"])):
+        if s.sampling.max_tokens > limit:
+            raise ConfigError(
+                f"config.sampling.max_tokens={s.sampling.max_tokens} exceeds config.{name}={limit}: "
+                "an episode must fit"
+            )
+    if s.sampling.max_turn_tokens >= s.sampling.max_tokens:
+        raise ConfigError(
+            f"config.sampling.max_turn_tokens={s.sampling.max_turn_tokens} leaves no room for a "
+            f"prompt within config.sampling.max_tokens={s.sampling.max_tokens}"
+        )
+    if s.sampling.temperature <= 0:
+        raise ConfigError("config.sampling.temperature must be positive: RL learns from samples")
+    if s.sampling.top_k or s.sampling.top_p < 1:
+        raise ConfigError(
+            "config.sampling: top_k and top_p must be off (0 and 1) in training, because the "
+            "learner's log-probabilities are those of the whole distribution"
+        )
+    make_optimizer(**s.optimizer_options, total_steps=max(1, s.total_steps))
+    if s.sft is not None:
+        supervised.check_demonstrations(s.sft)
+    if s.tokenizer.source == "train" and (s.sft is None or not s.sft.demonstrations):
+        raise ConfigError("config.tokenizer.source='train' needs config.sft.demonstrations")
+
+
+@dataclasses.dataclass(frozen=True)
+class RLParts:
+    """Everything that an RL job computes with.
+
+    Attributes:
+      settings: the checked config.
+      model: policies, tokenizer, renderer.
+      environments: servers, clients, pool, tasks.
+      sampler: decode rows; gets its weights from the learner.
+      collector: runs episodes.
+      train_schedule: tasks of every step.
+      optimizer: of the update.
+      update: compiled optimiser step.
+      score: compiled log-probabilities.
+      decode_shardings: where the sampler's weights live; None on a single device.
+      conversations: of the warm start; empty without one.
+    """
+
+    settings: RLSettings
+    model: Model
+    environments: Environments
+    sampler: Sampler
+    collector: Collector
+    train_schedule: TaskSchedule
+    optimizer: optax.GradientTransformation
+    update: Update
+    score: Score
+    decode_shardings: Any
+    conversations: tuple[Conversation, ...]
+
+    @property
+    def max_micro_batches(self) -> int:
+        """Micro-batches that any mini-batch fits in: at worst every episode has its own row."""
+        s = self.settings
+        episodes = s.rollout.tasks_per_step * s.rollout.group_size // s.learner.mini_batches
+        return -(-episodes // s.learner.micro_rows)
+
+    def learning_rate(self, updates: int) -> float:
+        """Learning rate of the next update after `updates` of them."""
+        o = self.settings.optimizer_options
+        keys = ("learning_rate", "schedule", "warmup_steps", "final_fraction")
+        rate = learning_rate_at(
+            updates, total_steps=total_updates(self.settings), **{k: o[k] for k in keys}
+        )
+        return float(rate)
+
+
+def total_updates(s: RLSettings) -> int:
+    """Optimiser steps of the whole run: the unit of learning-rate schedules."""
+    return max(1, s.total_steps * s.learner.epochs * s.learner.mini_batches)
+
+
+@contextlib.contextmanager
+def open_rl(
+    config: Mapping[str, Any], workdir: str, stop: StopFlag
+) -> Iterator[tuple[Run, RLParts]]:
+    """Builds a job from a plain config; closes servers, threads and files at the end."""
+    settings = parse(config)
+    source = resolve_source(settings.model)
+    layouts = build_layouts(settings.mesh)
+    facts = {
+        "model": settings.model.source,
+        "environments": ", ".join(settings.environments),
+    }
+    title = f"{config['algorithm']['name']} on {facts['environments']}"
+    with contextlib.ExitStack() as stack:
+        run = stack.enter_context(
+            open_run(
+                config,
+                workdir,
+                checkpoint_settings=settings.checkpoint,
+                total_steps=settings.total_steps,
+                title=title,
+                facts=facts,
+                stop=stop,
+            )
+        )
+        run.console.phase("starting environments", 0, 1)
+        environments = open_environments(
+            stack,
+            settings.environments,
+            run.folder,
+            client_options=settings.client,
+            pool_options=settings.pool,
+            opening=settings.rollout.opening,
+        )
+        yield run, _build(settings, source, layouts, environments, run)
+
+
+def _build(settings: RLSettings, source, layouts, environments: Environments, run: Run) -> RLParts:
+    conversations: list[Conversation] = []
+    if settings.sft is not None:
+        run.console.phase("loading demonstrations", 0, 1)
+        conversations = supervised.load_conversations(settings.sft, run.folder)
+    texts = supervised.texts(conversations)
+    tokenizer = build_tokenizer(settings.tokenizer, source, run.folder, texts)
+    model = build_model(settings.model, source, tokenizer, layouts, run.folder)
+    sampler = call(
+        Sampler,
+        "sampler",
+        settings.sampler,
+        policy=model.decode_policy,
+        stop_ids=model.renderer.stop_ids,
+    )
+    collector = Collector(
+        sampler,
+        environments.pool,
+        model.renderer,
+        tokenizer.decode,
+        environments.texts,
+        prefetch=settings.rollout.prefetch,
+        max_attempts=settings.rollout.max_attempts,
+        max_replacements=settings.rollout.max_replacements,
+    )
+    optimizer = make_optimizer(
+        **settings.optimizer_options, total_steps=total_updates(settings)
+    )
+    numerics = dict(
+        temperature=settings.sampling.temperature,
+        logprob_chunk=settings.logprob_chunk,
+        layout=model.layout,
+    )
+    return RLParts(
+        settings=settings,
+        model=model,
+        environments=environments,
+        sampler=sampler,
+        collector=collector,
+        train_schedule=TaskSchedule(
+            environments.train_tasks, environments.weights, seed=settings.seed
+        ),
+        optimizer=optimizer,
+        update=make_update(
+            model.policy,
+            optimizer,
+            functools.partial(settings.algorithm.loss, **settings.loss_options),
+            **settings.regularisation,
+            **numerics,
+        ),
+        score=make_score(model.policy, **numerics),
+        decode_shardings=model.decode_policy.param_shardings(model.decode_layout),
+        conversations=tuple(conversations),
+    )

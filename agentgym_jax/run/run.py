@@ -1,0 +1,221 @@
+"""What every training job has: folder, console, metrics, checkpoints, and a way to stop."""
+
+import contextlib
+import dataclasses
+import importlib.metadata
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import jax
+from absl import logging
+
+from agentgym_jax.compilations import CompilationCounter
+from agentgym_jax.console import RunConsole
+from agentgym_jax.learner.checkpoint import Checkpoints
+from agentgym_jax.learner.train_state import TrainState
+from agentgym_jax.metrics import MetricWriter
+from agentgym_jax.run.settings import CheckpointSettings
+from agentgym_jax.run_folder import RunFolder
+
+# What a later start of the same run may change without becoming another run.
+ADJUSTABLE = (
+    "total_steps",
+    "checkpoint.*",
+    "evaluation.every",
+    "environments.*.url",
+    "client.*",
+    "pool.*",
+)
+
+
+class StopRequested(Exception):
+    """The run was asked to stop (SIGTERM, Ctrl-C); its state is saved and can be resumed."""
+
+
+class StopFlag:
+    """Set by SIGTERM and by the first Ctrl-C; a second Ctrl-C interrupts at once."""
+
+    def __init__(self) -> None:
+        """Not set."""
+        self._event = threading.Event()
+
+    def __call__(self) -> bool:
+        """Whether to stop at the next safe point."""
+        return self._event.is_set()
+
+    @contextlib.contextmanager
+    def installed(self) -> Iterator["StopFlag"]:
+        """Handles the signals while the block lasts; only the main thread may."""
+        previous = {s: signal.getsignal(s) for s in (signal.SIGTERM, signal.SIGINT)}
+
+        def handle(number, frame):
+            if self._event.is_set() and number == signal.SIGINT:
+                raise KeyboardInterrupt
+            self._event.set()
+            logging.warning("%s: saving and stopping", signal.Signals(number).name)
+
+        for number in previous:
+            signal.signal(number, handle)
+        try:
+            yield self
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+
+@dataclasses.dataclass
+class Run:
+    """The host side of a job.
+
+    Attributes:
+      folder: the run folder, locked.
+      console: what a person sees.
+      writer: metrics.jsonl.
+      checkpoints: complete states.
+      checkpoint_settings: when to save.
+      total_steps: of the job.
+      seed: of everything random.
+      should_stop: polled at safe points.
+      compilations: counted since the start.
+    """
+
+    folder: RunFolder
+    console: RunConsole
+    writer: MetricWriter
+    checkpoints: Checkpoints
+    checkpoint_settings: CheckpointSettings
+    total_steps: int
+    seed: int
+    should_stop: StopFlag
+    compilations: CompilationCounter
+    _checkpoint_s: float = 0.0
+
+    def progress(self, name: str) -> Callable[[int, int, int], None]:
+        """A progress callback (done, total, tokens) that shows phase `name` on the console."""
+        started = time.perf_counter()
+
+        def report(done: int, total: int, tokens: int) -> None:
+            rate = tokens / max(1e-9, time.perf_counter() - started)
+            self.console.phase(name, done, total, f"{rate:,.0f} tokens/s")
+
+        return report
+
+    def log_step(self, step: int, metrics: Mapping[str, Any]) -> None:
+        """Writes the line of a step and shows it; `step` steps are done."""
+        line = {**metrics, **self._machine(), "time/checkpoint_s": self._checkpoint_s}
+        self._checkpoint_s = 0.0
+        self.console.step(step, self.writer.write(step, line))
+
+    def save(
+        self, step: int, state: TrainState, unlogged: Mapping[str, float] | None = None
+    ) -> None:
+        """Saves everything a resumed run needs; waits only for the copy off the devices.
+
+        Tasks, keys and the horizon are functions of the seed and the step, so the host's part
+        is these two numbers. The log is on disk before the checkpoint that follows it.
+
+        Args:
+          step: steps done.
+          state: after them.
+          unlogged: metrics of this step, if the run stops before their line could be written.
+        """
+        if self.checkpoints.latest_step() == step:
+            return
+        started = time.perf_counter()
+        self.console.phase("checkpoint", 0, 1)
+        self.writer.sync()
+        extra = {
+            "step": step,
+            "seed": self.seed,
+            "unlogged": None if unlogged is None else dict(unlogged),
+            "versions": {name: importlib.metadata.version(name) for name in ("jax", "flax")},
+        }
+        self.checkpoints.save(step, state, extra)
+        self._checkpoint_s += time.perf_counter() - started
+
+    def is_save_due(self, step: int) -> bool:
+        """Whether the state after `step` steps is saved."""
+        return step % self.checkpoint_settings.every == 0 or step == self.total_steps
+
+    def restore(
+        self, abstract_state: TrainState
+    ) -> tuple[TrainState, int, dict[str, float] | None] | None:
+        """State of the newest checkpoint, its step, its unlogged metrics; None if there is none.
+
+        Log lines and trajectories of later steps are removed: they will be made again.
+        """
+        step = self.checkpoints.latest_step()
+        if step is None:
+            self.writer.truncate_after(-1)
+            self.folder.remove_trajectories_after(-1)
+            return None
+        state, extra = self.checkpoints.restore(step, abstract_state)
+        if (extra["step"], extra["seed"]) != (step, self.seed):
+            raise ValueError(
+                f"checkpoint {step} of {self.folder.path} says step {extra['step']}, seed "
+                f"{extra['seed']}; this run has seed {self.seed}. It is not a checkpoint of this run."
+            )
+        self.writer.truncate_after(step)
+        self.folder.remove_trajectories_after(step)
+        self.console.note(f"resumed after step {step}")
+        return state, step, extra["unlogged"]
+
+    def _machine(self) -> dict[str, float]:
+        metrics = {
+            "jax/compilations": float(self.compilations.count),
+            "jax/compile_s": self.compilations.seconds,
+        }
+        memory = jax.local_devices()[0].memory_stats()
+        if memory and "bytes_in_use" in memory:
+            metrics["jax/live_bytes"] = float(memory["bytes_in_use"])
+            metrics["jax/peak_bytes"] = float(memory["peak_bytes_in_use"])
+        return metrics
+
+
+@contextlib.contextmanager
+def open_run(
+    config: Mapping[str, Any],
+    workdir: str,
+    *,
+    checkpoint_settings: CheckpointSettings,
+    total_steps: int,
+    title: str,
+    facts: Mapping[str, str],
+    stop: StopFlag,
+) -> Iterator[Run]:
+    """Takes the run folder, checks that it is the same run, opens its parts, closes them at the end."""
+    devices = [f"{d.platform} {d.device_kind}" for d in jax.devices()]
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(RunFolder(workdir))
+        folder.start(config, devices=devices, adjustable=ADJUSTABLE)
+        compilations = CompilationCounter()
+        checkpoints = stack.enter_context(
+            Checkpoints(
+                folder.checkpoints,
+                max_to_keep=checkpoint_settings.max_to_keep,
+                keep_every=checkpoint_settings.keep_every or None,
+            )
+        )
+        console = stack.enter_context(
+            RunConsole(
+                title,
+                {**facts, "devices": f"{len(devices)} x {devices[0]}", "workdir": str(folder.path)},
+                total_steps,
+                first_step=checkpoints.latest_step() or 0,
+            )
+        )
+        writer = stack.enter_context(MetricWriter(folder.metrics_path))
+        yield Run(
+            folder=folder,
+            console=console,
+            writer=writer,
+            checkpoints=checkpoints,
+            checkpoint_settings=checkpoint_settings,
+            total_steps=total_steps,
+            seed=config["seed"],
+            should_stop=stop,
+            compilations=compilations,
+        )

@@ -1,0 +1,167 @@
+"""Sections that are plain numbers, as dataclasses that check themselves."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+
+def _positive(what: str, **values: int) -> None:
+    for name, value in values.items():
+        if value < 1:
+            raise ValueError(f"{name}={value} in {what} must be at least 1")
+
+
+@dataclasses.dataclass(frozen=True)
+class RolloutSettings:
+    """How episodes are collected.
+
+    Attributes:
+      tasks_per_step: P.
+      group_size: R, episodes per task; P * R episodes a step.
+      max_invalid_actions: unreadable actions after which an episode ends.
+      max_attempts: starts of an episode whose environment fails, the first included.
+      max_replacements: other samples tried after that.
+      prefetch: episodes reset ahead of a free row.
+      reward: `success`, `score` or `turn` (learner/experience.py).
+      truncation: what an episode cut by the horizon is worth: `fail` or `mask`.
+      opening: where the instructions go: `system`, `none`.
+    """
+
+    tasks_per_step: int
+    group_size: int
+    max_invalid_actions: int
+    max_attempts: int
+    max_replacements: int
+    prefetch: int
+    reward: str
+    truncation: str
+    opening: str
+
+    def __post_init__(self) -> None:
+        _positive(
+            "rollout",
+            tasks_per_step=self.tasks_per_step,
+            group_size=self.group_size,
+            max_attempts=self.max_attempts,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class LearnerSettings:
+    """How a collection becomes optimiser steps.
+
+    Attributes:
+      row_length: T of the packed rows, tokens.
+      micro_rows: rows whose gradient is computed at once.
+      epochs: passes over a collection.
+      mini_batches: optimiser steps per pass.
+      ratio_against: `sampler` (log-probabilities as sampled) or `learner` (recomputed).
+      max_logprob_gap: training stops if sampler and learner differ by more on average, nats.
+      min_informative_groups: with fewer groups of different returns a step is skipped.
+    """
+
+    row_length: int
+    micro_rows: int
+    epochs: int
+    mini_batches: int
+    ratio_against: str
+    max_logprob_gap: float
+    min_informative_groups: int
+
+    def __post_init__(self) -> None:
+        _positive(
+            "learner",
+            row_length=self.row_length,
+            micro_rows=self.micro_rows,
+            epochs=self.epochs,
+            mini_batches=self.mini_batches,
+        )
+        if self.ratio_against not in ("sampler", "learner"):
+            raise ValueError(
+                f"ratio_against={self.ratio_against!r}, expected 'sampler' or 'learner'"
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckpointSettings:
+    """When the whole state is saved.
+
+    Attributes:
+      every: steps between checkpoints.
+      max_to_keep: older ones are removed.
+      keep_every: steps whose multiples are kept for good; 0 for none.
+    """
+
+    every: int
+    max_to_keep: int
+    keep_every: int
+
+    def __post_init__(self) -> None:
+        _positive("checkpoint", every=self.every, max_to_keep=self.max_to_keep)
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluationSettings:
+    """How held-out tasks are played.
+
+    Attributes:
+      every: optimiser steps between evaluations; 0 evaluates at the end only.
+      at_start: evaluate before the first step.
+      max_turns: turns per episode, whatever the training horizon is.
+      samples: sampled episodes per task; 0 leaves the sampled evaluation out.
+      greedy: play every task once greedily as well.
+    """
+
+    every: int
+    at_start: bool
+    max_turns: int
+    samples: int
+    greedy: bool
+
+    def __post_init__(self) -> None:
+        if self.every < 0 or self.max_turns < 1 or self.samples < 0:
+            raise ValueError(f"evaluation: counts must not be negative, got {self}")
+        if not self.samples and not self.greedy:
+            raise ValueError("evaluation: samples=0 and greedy=False leave nothing to play")
+
+    def is_due(self, step: int, total_steps: int) -> bool:
+        """Whether to evaluate when `step` steps are done."""
+        if step == 0:
+            return self.at_start
+        return step == total_steps or (self.every > 0 and step % self.every == 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class SftSettings:
+    """Supervised training on conversations.
+
+    Attributes:
+      steps: optimiser steps.
+      rows: packed rows per step.
+      micro_rows: rows whose gradient is computed at once.
+      row_length: tokens per row.
+      weighting: `token_mean` or `sequence_mean`.
+      too_long: conversations longer than a row: `error`, `skip` or `truncate`.
+      bad: rows of a data file that cannot be read: `fatal` or `skip`.
+      files: conversation files (AgentGym's JSON or JSONL); empty if `demonstrations` are given.
+      demonstrations: name -> tasks and player to record before the run (data/demonstrations.py).
+      optimizer: keyword arguments of `make_optimizer`, without total_steps.
+    """
+
+    steps: int
+    rows: int
+    micro_rows: int
+    row_length: int
+    weighting: str
+    too_long: str
+    bad: str
+    files: tuple[str, ...]
+    demonstrations: Mapping[str, Any]
+    optimizer: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        _positive("sft", steps=self.steps, rows=self.rows, micro_rows=self.micro_rows)
+        if self.rows % self.micro_rows:
+            raise ValueError(f"rows={self.rows} do not split into micro_rows={self.micro_rows}")
+        if bool(self.files) == bool(self.demonstrations):
+            raise ValueError("give either files or demonstrations")

@@ -1,0 +1,428 @@
+"""Sampler: decode rows with a live cache each, continuous batching across turns.
+
+A row belongs to one episode from `open` to `close`. The caller appends tokens that the
+model did not sample (prompt, observation); the row then samples one turn, and its cache
+stays where it is while the environment answers. Rows that wait cost nothing but their place.
+"""
+
+import dataclasses
+import hashlib
+import time
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+
+from agentgym_jax.models.kv_cache import KVCache
+from agentgym_jax.models.policy import Policy
+from agentgym_jax.sampling import decode
+
+
+@dataclasses.dataclass(frozen=True)
+class SamplingOptions:
+    """How the tokens of an episode are drawn.
+
+    Attributes:
+      temperature: 0 is greedy.
+      top_k: 0 keeps all.
+      top_p: 1 keeps all.
+      max_turn_tokens: sampled tokens per turn, the end-of-turn token included.
+      max_tokens: tokens per episode, everything included.
+    """
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    max_turn_tokens: int = 256
+    max_tokens: int = 4096
+
+
+@dataclasses.dataclass(frozen=True)
+class SampledTurn:
+    """One finished turn.
+
+    Attributes:
+      row: the row that sampled it.
+      tokens: int32 [n], n >= 1; a stop token, if one ended the turn, is the last.
+      logprobs: float32 [n].
+      is_stopped: a stop token ended the turn; otherwise it was cut by a limit.
+      version: version of the weights.
+    """
+
+    row: int
+    tokens: np.ndarray
+    logprobs: np.ndarray
+    is_stopped: bool
+    version: int
+
+
+@dataclasses.dataclass
+class SamplerStatistics:
+    """Counts since the last `reset_statistics`; unit tokens unless said."""
+
+    sampled: int = 0
+    ingested: int = 0
+    copied: int = 0  # taken from another row's cache instead of computed
+    decode_row_steps: int = 0  # rows x decode steps that were run
+    active_row_steps: int = 0  # of these, with an active row
+    ingest_places: int = 0  # n x T of the ingest calls, filling included
+    decode_calls: int = 0
+    ingest_calls: int = 0
+    seconds_decode: float = 0.0
+    seconds_ingest: float = 0.0
+
+    @property
+    def occupancy(self) -> float:
+        """Share of the decode row-steps that sampled a token."""
+        return self.active_row_steps / max(1, self.decode_row_steps)
+
+
+@dataclasses.dataclass
+class _Piece:
+    """Tokens waiting to enter the cache; `digest` names the sequence up to and including them."""
+
+    tokens: np.ndarray
+    digest: bytes | None
+
+
+@dataclasses.dataclass
+class _Row:
+    """Host's view of an open row."""
+
+    options: SamplingOptions
+    queue: list[_Piece]
+    sampled: list[np.ndarray]
+    logprobs: list[np.ndarray]
+    total: int = 0  # tokens of the sequence, the pending one included
+
+
+def episode_key(seed: int, step: int, item_id: str, sample: int) -> np.ndarray:
+    """Random key of an episode, uint32 [2]: a function of what is sampled, not of when.
+
+    The 64 bits of a threefry key are the head of a SHA-256, so that any two episodes differ.
+    """
+    text = f"{seed}/{step}/{item_id}/{sample}".encode()
+    return np.frombuffer(hashlib.sha256(text).digest()[:8], np.uint32).copy()
+
+
+class Sampler:
+    """A fixed number of decode rows over one key/value cache."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        rows: int,
+        cache_length: int,
+        buckets: Sequence[tuple[int, int]],
+        decode_steps: int,
+        wake_rows: int,
+        stop_ids: Sequence[int],
+    ):
+        """Allocates the cache.
+
+        Args:
+          policy: the network that decodes, with its decode layout.
+          rows: decode slots.
+          cache_length: tokens an episode may have.
+          buckets: `(tokens, rows)` shapes of the ingest programs, ascending in tokens. The
+            bucket of a piece depends on its own length only.
+          decode_steps: tokens per decode call, at most.
+          wake_rows: a decode call returns early once this many rows finished their turn.
+          stop_ids: tokens that end a turn.
+        """
+        buckets = tuple(sorted((int(t), min(int(n), rows)) for t, n in buckets))
+        if not buckets or len({t for t, _ in buckets}) != len(buckets):
+            raise ValueError(
+                f"sampler.buckets: {buckets} must name each token length once, and at least one"
+            )
+        if buckets[-1][0] > cache_length:
+            raise ValueError(
+                f"sampler.buckets: the largest, {buckets[-1][0]} tokens, exceeds "
+                f"sampler.cache_length={cache_length}"
+            )
+        self.policy = policy
+        self.rows = rows
+        self.cache_length = cache_length
+        self.statistics = SamplerStatistics()
+        self._buckets = buckets
+        self._decode_steps = decode_steps
+        self._wake_rows = wake_rows
+        self._cache = KVCache.create(
+            policy.config, rows, cache_length, policy.dtype, layout=policy.layout
+        )
+        self._params = None
+        self._version = -1
+        self._open: dict[int, _Row] = {}
+        self._appended: list[int] = []  # rows that got tokens since the last step
+        self._free = list(range(rows))
+        self._holders: dict[bytes, set[int]] = {}  # digest -> rows whose cache begins with it
+        self._held: dict[int, list[bytes]] = {row: [] for row in range(rows)}
+        self._programs: set[tuple] = set()
+        self._state = decode.RowState(
+            token=np.zeros(rows, np.int32),
+            length=np.zeros(rows, np.int32),
+            budget=np.zeros(rows, np.int32),
+            is_active=np.zeros(rows, bool),
+            key=np.zeros((rows, 2), np.uint32),
+            temperature=np.ones(rows, np.float32),
+            top_k=np.zeros(rows, np.int32),
+            top_p=np.ones(rows, np.float32),
+            stop=np.tile(np.asarray(stop_ids, np.int32)[None], (rows, 1)),
+        )
+
+    @property
+    def free_rows(self) -> int:
+        """How many episodes may be opened now."""
+        return len(self._free)
+
+    @property
+    def is_idle(self) -> bool:
+        """True if `step` has nothing to do."""
+        return not self._appended and not self._state.is_active.any()
+
+    @property
+    def num_programs(self) -> int:
+        """Compiled programs used so far; bounded by `len(buckets) + 2`."""
+        return len(self._programs)
+
+    def reset_statistics(self) -> None:
+        """Starts counting anew."""
+        self.statistics = SamplerStatistics()
+
+    def set_params(self, params, version: int) -> None:
+        """Gives the sampler new weights. Open rows go on with them; prefixes are no longer shared."""
+        self._params = params
+        self._version = version
+        self._holders.clear()
+        self._held = {row: [] for row in range(self.rows)}
+
+    def open(self, key: np.ndarray, options: SamplingOptions) -> int:
+        """Takes a free row for an episode with random key `key`, uint32 [2]."""
+        if options.max_tokens > self.cache_length:
+            raise ValueError(
+                f"an episode of {options.max_tokens} tokens does not fit "
+                f"sampler.cache_length={self.cache_length}"
+            )
+        row = self._free.pop(0)
+        for digest in self._held[row]:
+            self._holders[digest].discard(row)
+        self._held[row] = []
+        self._open[row] = _Row(options=options, queue=[], sampled=[], logprobs=[])
+        state = self._state
+        state.key[row] = key
+        state.temperature[row] = options.temperature
+        state.top_k[row] = options.top_k
+        state.top_p[row] = options.top_p
+        state.length[row] = 0
+        state.is_active[row] = False
+        return row
+
+    def close(self, row: int) -> None:
+        """Ends an episode. Its cache may still be copied from until the row is opened again."""
+        del self._open[row]
+        self._appended = [r for r in self._appended if r != row]
+        self._state.is_active[row] = False
+        self._free.append(row)
+        self._free.sort()
+
+    def room(self, row: int) -> int:
+        """Tokens that still fit the episode of `row`."""
+        return self._open[row].options.max_tokens - self._open[row].total
+
+    def append(self, row: int, chunks: Sequence[Sequence[int]]) -> None:
+        """Appends tokens the model did not sample; the next calls of `step` sample a turn.
+
+        Chunk borders of the first append are where prefixes are shared between rows: they,
+        and not what other rows hold, fix the shapes in which the tokens are computed.
+
+        Raises:
+          ValueError: nothing to append, or no room for one more token after it.
+        """
+        record = self._open[row]
+        count = sum(len(chunk) for chunk in chunks)
+        if not count or any(not len(chunk) for chunk in chunks):
+            raise ValueError(f"row {row}: every appended chunk needs at least one token")
+        if count >= self.room(row):
+            raise ValueError(
+                f"row {row}: {record.total} + {count} tokens leave no room to sample within "
+                f"max_tokens={record.options.max_tokens}"
+            )
+        state = self._state
+        arrays = [np.asarray(chunk, np.int32) for chunk in chunks]
+        if record.total:
+            first = np.concatenate([state.token[row : row + 1], *arrays])
+            pieces = [_Piece(first[:-1], None)]
+        else:
+            pieces = _opening_pieces(arrays)
+        state.token[row] = arrays[-1][-1]
+        record.queue = [p for piece in pieces for p in self._split(piece)]
+        record.total += count
+        record.sampled, record.logprobs = [], []
+        self._appended.append(row)
+
+    def step(self) -> list[SampledTurn]:
+        """Ingests everything appended, then decodes one chunk; returns the turns that ended."""
+        if self._params is None:
+            raise ValueError("Sampler.step before Sampler.set_params: there are no weights yet")
+        self._ingest_queues()
+        if not self._state.is_active.any():
+            return []
+        return self._decode()
+
+    def _split(self, piece: _Piece) -> list[_Piece]:
+        """Cuts a piece that exceeds the largest bucket; only its end has the digest."""
+        longest = self._buckets[-1][0]
+        starts = range(0, len(piece.tokens), longest)
+        parts = [_Piece(piece.tokens[i : i + longest], None) for i in starts]
+        if parts:
+            parts[-1].digest = piece.digest
+        return parts
+
+    def _ingest_queues(self) -> None:
+        started = time.perf_counter()
+        waiting = [row for row in self._appended if self._open[row].queue]
+        while waiting:
+            self._copy_prefixes(waiting)
+            waiting = [row for row in waiting if self._open[row].queue]
+            self._ingest_pass(waiting)
+            waiting = [row for row in waiting if self._open[row].queue]
+        for row in self._appended:
+            self._activate(row)
+        self._appended.clear()
+        self.statistics.seconds_ingest += time.perf_counter() - started
+
+    def _activate(self, row: int) -> None:
+        options = self._open[row].options
+        self._state.budget[row] = min(options.max_turn_tokens, self.room(row))
+        self._state.is_active[row] = True
+
+    def _copy_prefixes(self, waiting: Sequence[int]) -> None:
+        """Takes from other rows whatever beginning of a queue is already computed there."""
+        sources, targets = [], []
+        for row in waiting:
+            queue = self._open[row].queue
+            for last in range(len(queue) - 1, -1, -1):
+                holders = self._holders.get(queue[last].digest or b"", ())
+                if holders:
+                    sources.append(min(holders))
+                    targets.append(row)
+                    self._advance(row, last + 1, is_copy=True)
+                    break
+        width = max(1, self.rows // 4)
+        for i in range(0, len(targets), width):
+            source = np.zeros(width, np.int32)
+            target = np.full(width, self.rows, np.int32)
+            part = slice(i, i + width)
+            source[: len(sources[part])] = sources[part]
+            target[: len(targets[part])] = targets[part]
+            self._programs.add(("copy", width))
+            self._cache = decode.copy_rows(self._cache, source, target)
+
+    def _ingest_pass(self, waiting: Sequence[int]) -> None:
+        """One piece of every row, except of rows whose piece another row is computing now."""
+        claimed: set[bytes] = set()
+        by_bucket: dict[tuple[int, int], list[int]] = {}
+        for row in waiting:
+            piece = self._open[row].queue[0]
+            opening = next((p.digest for p in self._open[row].queue if p.digest), None)
+            if opening is not None:
+                if opening in claimed:
+                    continue
+                claimed.add(opening)
+            bucket = next(b for b in self._buckets if b[0] >= len(piece.tokens))
+            by_bucket.setdefault(bucket, []).append(row)
+        for (T, n), rows in by_bucket.items():
+            for i in range(0, len(rows), n):
+                self._ingest_call(rows[i : i + n], T, n)
+
+    def _ingest_call(self, rows: Sequence[int], T: int, n: int) -> None:
+        tokens = np.zeros((n, T), np.int32)
+        row_n = np.full(n, self.rows, np.int32)
+        start, count = np.zeros(n, np.int32), np.zeros(n, np.int32)
+        for i, row in enumerate(rows):
+            piece = self._open[row].queue[0].tokens
+            tokens[i, : len(piece)] = piece
+            row_n[i], start[i], count[i] = row, self._state.length[row], len(piece)
+        self._programs.add(("ingest", n, T))
+        self._cache = decode.ingest(
+            self.policy, self._params, self._cache, tokens, row_n, start, count
+        )
+        self.statistics.ingest_calls += 1
+        self.statistics.ingest_places += n * T
+        for row in rows:
+            self._advance(row, 1, is_copy=False)
+
+    def _advance(self, row: int, pieces: int, *, is_copy: bool) -> None:
+        """Takes pieces off the queue of a row and registers what its cache now begins with."""
+        queue = self._open[row].queue
+        for piece in queue[:pieces]:
+            n = len(piece.tokens)
+            self._state.length[row] += n
+            if is_copy:
+                self.statistics.copied += n
+            else:
+                self.statistics.ingested += n
+            if piece.digest is not None:
+                self._holders.setdefault(piece.digest, set()).add(row)
+                self._held[row].append(piece.digest)
+        del queue[:pieces]
+
+    def _decode(self) -> list[SampledTurn]:
+        started = time.perf_counter()
+        state = self._state
+        was_active = state.is_active.copy()
+        self._programs.add(("decode", self._decode_steps))
+        self._cache, device_chunk = decode.decode_chunk(
+            self.policy,
+            self._params,
+            self._cache,
+            state,
+            np.int32(self._wake_rows),
+            steps=self._decode_steps,
+        )
+        chunk = jax.device_get(device_chunk)
+        turns = []
+        for row in np.flatnonzero(was_active):
+            turn = self._take(int(row), chunk)
+            if turn is not None:
+                turns.append(turn)
+        stats = self.statistics
+        stats.decode_calls += 1
+        stats.sampled += int(chunk.count.sum())
+        stats.active_row_steps += int(chunk.count.sum())
+        stats.decode_row_steps += self.rows * int(chunk.steps)
+        stats.seconds_decode += time.perf_counter() - started
+        return turns
+
+    def _take(self, row: int, chunk) -> SampledTurn | None:
+        """Books the tokens of one row; returns its turn if it ended."""
+        record, state, n = self._open[row], self._state, int(chunk.count[row])
+        record.sampled.append(chunk.tokens[row, :n])
+        record.logprobs.append(chunk.logprobs[row, :n])
+        record.total += n
+        state.token[row] = chunk.tokens[row, n - 1]
+        state.length[row] += n
+        state.budget[row] -= n
+        is_stopped = bool(chunk.is_stopped[row])
+        if not is_stopped and state.budget[row] > 0:
+            return None
+        state.is_active[row] = False
+        return SampledTurn(
+            row=row,
+            tokens=np.concatenate(record.sampled),
+            logprobs=np.concatenate(record.logprobs),
+            is_stopped=is_stopped,
+            version=self._version,
+        )
+
+
+def _opening_pieces(chunks: Sequence[np.ndarray]) -> list[_Piece]:
+    """Pieces of a fresh sequence: the very last token stays pending."""
+    pieces, digest = [], b""
+    for i, chunk in enumerate(chunks):
+        tokens = chunk[:-1] if i == len(chunks) - 1 else chunk
+        if len(tokens):
+            digest = hashlib.sha256(digest + b"|" + tokens.tobytes()).digest()
+            pieces.append(_Piece(tokens, digest))
+    return pieces

@@ -1,0 +1,316 @@
+"""Online RL: collect, compare, score, update, hand over the weights; only the order of things."""
+
+import time
+from collections.abc import Mapping, Sequence
+
+import jax
+import numpy as np
+from absl import logging
+
+from agentgym_jax import batch as batching
+from agentgym_jax.batch import TokenBatch
+from agentgym_jax.data.tasks import Task
+from agentgym_jax.evaluation import scores
+from agentgym_jax.evaluation.evaluate import evaluate
+from agentgym_jax.learner import train_state
+from agentgym_jax.learner.experience import (
+    Experience,
+    make_experience,
+    mini_batch_rows,
+    pack_experience,
+)
+from agentgym_jax.learner.train_state import TrainState
+from agentgym_jax.learner.update import put_batch
+from agentgym_jax.rollout.collect import CollectStatistics, EpisodeRequest
+from agentgym_jax.rollout.episode import EpisodeLimits
+from agentgym_jax.run.rl import RLParts
+from agentgym_jax.run.run import Run, StopRequested
+from agentgym_jax.sharding import reshard
+from agentgym_jax.training import rollout_metrics, sft
+from agentgym_jax.trajectory import Trajectory, to_record
+
+Metrics = dict[str, float]
+
+
+def train(run: Run, parts: RLParts) -> None:
+    """Trains until `run.total_steps` steps are done, from wherever the run folder stands.
+
+    Raises:
+      StopRequested: the run was asked to stop; its newest complete step is saved.
+    """
+    state, step, reference, unlogged = _start(run, parts)
+    try:
+        if step == 0 and parts.settings.evaluation.is_due(0, run.total_steps):
+            run.log_step(0, _evaluate(run, parts, 0))
+        elif unlogged is not None:
+            run.log_step(step, unlogged | _evaluate(run, parts, step))
+            unlogged = None
+        run.save(step, state)
+        while step < run.total_steps:
+            state, metrics = _iterate(run, parts, state, reference, step)
+            step += 1
+            _give_weights(parts, state, step)
+            if parts.settings.evaluation.is_due(step, run.total_steps):
+                unlogged = metrics
+                metrics |= _evaluate(run, parts, step)
+            unlogged = None
+            run.log_step(step, metrics)
+            if run.is_save_due(step):
+                run.save(step, state)
+            if run.should_stop():
+                raise StopRequested(f"stopped after step {step}")
+    except StopRequested:
+        run.save(step, state, unlogged)
+        raise
+
+
+def _start(run: Run, parts: RLParts) -> tuple[TrainState, int, object, Metrics | None]:
+    """State, steps done, reference weights if the loss needs them, and metrics of the last step
+    if the run was stopped during its evaluation, before they could be logged."""
+    model = parts.model
+    restored = run.restore(
+        train_state.abstract_state(model.policy, parts.optimizer, model.layout)
+    )
+    params = None
+    if restored is None or parts.settings.needs_reference:
+        params = _initial_params(run, parts)
+    if restored is None:
+        state = train_state.create(model.policy, parts.optimizer, params, model.layout)
+        step, unlogged = 0, None
+    else:
+        state, step, unlogged = restored
+    _give_weights(parts, state, step)
+    return state, step, params if parts.settings.needs_reference else None, unlogged
+
+
+def _initial_params(run: Run, parts: RLParts):
+    """The policy before RL: the model's weights, after the warm start if there is one."""
+    params = parts.model.initial_params(run.seed)
+    if parts.settings.sft is None:
+        return params
+    return sft.warm_start(run, parts, params)
+
+
+def _give_weights(parts: RLParts, state: TrainState, step: int) -> None:
+    """Reshards the learner's weights for decoding, without a host copy."""
+    policy = parts.model.decode_policy
+    params = reshard(state.params, parts.decode_shardings, policy.dtype)
+    parts.sampler.set_params(params, version=step)
+
+
+def _iterate(
+    run: Run, parts: RLParts, state: TrainState, reference, step: int
+) -> tuple[TrainState, Metrics]:
+    """One step of the run: `step` steps are done before it."""
+    started = time.perf_counter()
+    settings = parts.settings
+    turns = settings.horizon(step)
+    tasks = parts.train_schedule.at(step, settings.rollout.tasks_per_step)
+    trajectories, statistics = _collect(run, parts, tasks, step, turns)
+    metrics = rollout_metrics.of(trajectories, statistics, parts.sampler.statistics, tasks)
+    metrics["horizon/turns"] = float(turns)
+    run.folder.write_trajectories(step + 1, [to_record(t) for t in trajectories])
+    experience = make_experience(
+        trajectories,
+        algorithm=settings.algorithm,
+        group_size=settings.rollout.group_size,
+        max_tokens=settings.sampling.max_tokens,
+        reward=settings.rollout.reward,
+        truncation=settings.rollout.truncation,
+        advantage_options=settings.advantage_options,
+    )
+    metrics |= rollout_metrics.of_groups(experience)
+    state, learned = _learn(run, parts, state, reference, experience, step)
+    return state, metrics | learned | {"time/iteration_s": time.perf_counter() - started}
+
+
+def _collect(
+    run: Run, parts: RLParts, tasks: Sequence[Task], step: int, turns: int
+) -> tuple[list[Trajectory], CollectStatistics]:
+    settings = parts.settings
+    limits = EpisodeLimits(
+        max_turns=turns,
+        max_tokens=settings.sampling.max_tokens,
+        max_invalid_actions=settings.rollout.max_invalid_actions,
+    )
+    requests = [
+        EpisodeRequest(
+            task=task,
+            sample=sample,
+            seed=run.seed,
+            step=step,
+            limits=limits,
+            sampling=settings.sampling,
+        )
+        for task in tasks
+        for sample in range(settings.rollout.group_size)
+    ]
+    parts.sampler.reset_statistics()
+    collected = parts.collector.collect(
+        requests,
+        replacement_stride=settings.rollout.group_size,
+        on_progress=run.progress(f"rollout, horizon {turns}"),
+        should_stop=run.should_stop,
+    )
+    if run.should_stop():
+        raise StopRequested(f"stopped while collecting step {step + 1}")
+    return collected
+
+
+def _learn(
+    run: Run, parts: RLParts, state: TrainState, reference, experience: Experience, step: int
+) -> tuple[TrainState, Metrics]:
+    """All optimiser steps that one collection gives."""
+    settings = parts.settings
+    informative = int(experience.statistics.informative)
+    if informative < settings.learner.min_informative_groups:
+        run.console.note(
+            f"step {step + 1}: no update, {informative} of {int(experience.statistics.groups)} "
+            "groups have variance (learner.min_informative_groups="
+            f"{settings.learner.min_informative_groups})"
+        )
+        return state, {"policy/updates": 0.0, "policy/skipped": 1.0}
+    metrics: Metrics = {}
+    started = time.perf_counter()
+    batches = []
+    for rows in mini_batch_rows(
+        settings.rollout.tasks_per_step,
+        settings.rollout.group_size,
+        settings.learner.mini_batches,
+        step,
+    ):
+        packed = pack_experience(
+            experience,
+            rows,
+            aggregation_options=settings.aggregation_options,
+            row_length=settings.learner.row_length,
+            rows_multiple=settings.learner.micro_rows,
+            keep_zero_advantage=settings.keeps_zero_advantage,
+        )
+        if packed is not None:
+            batches.append(_scored(parts, state, reference, packed, metrics))
+    metrics["time/score_s"] = time.perf_counter() - started
+    rate = parts.learning_rate(int(state.step))
+    started = time.perf_counter()
+    state, updated = _update(run, parts, state, batches)
+    seconds = time.perf_counter() - started
+    metrics |= updated
+    metrics["time/update_s"] = seconds
+    metrics["rate/train_tokens_per_s"] = (
+        metrics["batch/tokens"] * settings.learner.epochs / seconds
+    )
+    metrics["policy/learning_rate"] = rate
+    return state, metrics
+
+
+def _scored(
+    parts: RLParts, state: TrainState, reference, packed: TokenBatch, metrics: Metrics
+) -> TokenBatch:
+    """Micro-batches with old and reference log-probabilities; adds to `metrics`.
+
+    Raises:
+      RuntimeError: sampler and learner disagree by more than learner.max_logprob_gap.
+    """
+    learner_settings = parts.settings.learner
+    batch = batching.micro_batches(packed, learner_settings.micro_rows)
+    on_device = [
+        put_batch(jax.tree.map(lambda x, m=m: x[m], batch), parts.model.layout)
+        for m in range(batch.tokens.shape[0])
+    ]
+
+    def score(params) -> np.ndarray:
+        return np.stack(jax.device_get([parts.score(params, b)[0] for b in on_device]))
+
+    learner = score(state.params)
+    gap = np.abs(learner - batch.old_logprobs)[batch.action_mask]
+    _check_gap(gap, learner_settings.max_logprob_gap)
+    if learner_settings.ratio_against == "learner":
+        batch = batch.replace(old_logprobs=learner)
+    if reference is not None:
+        batch = batch.replace(reference_logprobs=score(reference))
+    counts = {
+        "rows": packed.tokens.shape[0],
+        "sequences": packed.sequence_ids.max() + 1,
+        "tokens": np.sum(packed.segment_ids > 0),
+        "action_tokens": packed.action_mask.sum(),
+    }
+    for name, count in counts.items():
+        metrics[f"batch/{name}"] = metrics.get(f"batch/{name}", 0.0) + float(count)
+    metrics["batch/padding_share"] = batching.padding_share(packed)
+    metrics["policy/logprob_gap_mean"] = float(gap.mean())
+    metrics["policy/logprob_gap_max"] = float(gap.max())
+    return batch
+
+
+def _check_gap(gap: np.ndarray, limit: float) -> None:
+    if gap.mean() > limit:
+        raise RuntimeError(
+            "the sampler's and the learner's log-probabilities of the same tokens differ by "
+            f"{gap.mean():.5f} nats on average (largest {gap.max():.5f}, {gap.size} tokens), more "
+            f"than learner.max_logprob_gap={limit}. Sampling and training do not see the same "
+            "policy: check dtypes and temperature, or raise the limit."
+        )
+
+
+def _update(
+    run: Run, parts: RLParts, state: TrainState, batches: Sequence[TokenBatch]
+) -> tuple[TrainState, Metrics]:
+    """`epochs` passes over the mini-batches, one optimiser step each; means of their metrics."""
+    logged: list[Mapping[str, jax.Array]] = []
+    total = parts.settings.learner.epochs * len(batches)
+    for _ in range(parts.settings.learner.epochs):
+        for batch in batches:
+            run.console.phase("update", len(logged), total)
+            padded = batching.pad_micro_batches(batch, parts.max_micro_batches)
+            state, metrics = parts.update(state, put_batch(padded, parts.model.layout))
+            logged.append(metrics)
+    host = jax.device_get(logged)
+    means = {f"policy/{k}": float(np.mean([m[k] for m in host])) for k in host[0]}
+    means["policy/ratio_max"] = float(max(m["ratio_max"] for m in host))
+    means["policy/skipped"] = float(sum(m["skipped"] for m in host))
+    means["policy/updates"] = len(host) - means["policy/skipped"]
+    if means["policy/skipped"]:
+        logging.warning("an update was skipped: its loss or gradient was not finite")
+    return state, means
+
+
+def _evaluate(run: Run, parts: RLParts, step: int) -> Metrics:
+    """Held-out success, sampled and greedy; none of it depends on the draws of training."""
+    started = time.perf_counter()
+    settings = parts.settings
+    result = evaluate(
+        parts.collector,
+        parts.environments.eval_tasks,
+        settings.evaluation,
+        seed=run.seed,
+        step=step,
+        sampling=settings.sampling,
+        max_invalid_actions=settings.rollout.max_invalid_actions,
+        on_progress=run.progress("evaluation"),
+        should_stop=run.should_stop,
+    )
+    if run.should_stop():
+        raise StopRequested(f"stopped while evaluating after step {step}")
+    metrics: Metrics = {}
+    for is_greedy, episodes in ((False, result.sampled), (True, result.greedy)):
+        if episodes:
+            metrics |= scores.eval_metrics(scores.summarise(episodes), greedy=is_greedy)
+    metrics["time/eval_s"] = time.perf_counter() - started
+    records = [to_record(t) for t in result.trajectories]
+    run.folder.write_trajectories(step, records, kind="eval")
+    decoding = {
+        "temperature": settings.sampling.temperature,
+        "max_turns": settings.evaluation.max_turns,
+        "max_tokens": settings.sampling.max_tokens,
+        "seed": run.seed,
+        "step": step,
+    }
+    scores.write_scores(
+        run.folder.scores_path,
+        result.sampled or result.greedy,
+        model=str(run.folder.path.name),
+        decoding=decoding | {"mode": "sampled" if result.sampled else "greedy"},
+        manifests=parts.environments.manifests,
+    )
+    run.console.evaluation(step, metrics)
+    return metrics

@@ -1,0 +1,102 @@
+"""What one collection of episodes looked like, under the names of the metric table."""
+
+import collections
+from collections.abc import Sequence
+
+import numpy as np
+
+from agentgym_jax.data.tasks import Task
+from agentgym_jax.learner.experience import Experience
+from agentgym_jax.rollout.collect import CollectStatistics
+from agentgym_jax.sampling.sampler import SamplerStatistics
+from agentgym_jax.trajectory import Trajectory, outcome_counts
+
+
+def of(
+    trajectories: Sequence[Trajectory],
+    statistics: CollectStatistics,
+    sampler: SamplerStatistics,
+    tasks: Sequence[Task],
+) -> dict[str, float]:
+    """Metrics of the episodes of one step.
+
+    Args:
+      trajectories: all of them, task-major.
+      statistics: of the collection.
+      sampler: counted during the collection.
+      tasks: of the step; each has the same number of episodes.
+    """
+    valid = [t for t in trajectories if t.outcome.is_valid]
+    metrics = {
+        "rollout/episodes": float(len(trajectories)),
+        "rollout/invalid_fraction": 1.0 - len(valid) / len(trajectories),
+        "rollout/retries": float(statistics.restarts + statistics.replaced),
+        "rollout/env_errors": float(sum(statistics.env_errors.values())),
+        "rollout/malformed_actions": float(statistics.malformed_actions),
+        "rollout/occupancy": sampler.occupancy,
+    }
+    for outcome, count in outcome_counts(trajectories).items():
+        metrics[f"rollout/outcome/{outcome}"] = float(count)
+    for cause, count in statistics.env_errors.items():
+        metrics[f"rollout/env_errors/{cause}"] = float(count)
+    if valid:
+        metrics |= _of_valid(valid)
+        metrics |= _of_groups(trajectories, tasks)
+    seconds = max(statistics.seconds, 1e-9)
+    kept = sum(len(t.tokens) for t in trajectories)
+    computed = sampler.sampled + sampler.ingested
+    metrics |= {
+        "rollout/computed_per_kept_tokens": computed / max(1, kept),
+        "time/rollout_s": statistics.seconds,
+        "time/decode_s": sampler.seconds_decode,
+        "time/extend_s": sampler.seconds_ingest,
+        "time/env_wait_s": statistics.seconds_env_wait,
+        "rate/decode_tokens_per_s": sampler.sampled / seconds,
+        "rate/episodes_per_min": 60.0 * len(trajectories) / seconds,
+        "rate/env_steps_per_s": sum(len(t.turns) for t in trajectories) / seconds,
+    }
+    return metrics
+
+
+def _of_valid(valid: Sequence[Trajectory]) -> dict[str, float]:
+    turns = np.array([len(t.turns) for t in valid], np.float64)
+    actions = np.array([t.action_mask.sum() for t in valid], np.float64)
+    tokens = np.array([len(t.tokens) for t in valid], np.float64)
+    rewards = np.array([t.reward for t in valid])
+    total_actions = max(1.0, actions.sum())
+    return {
+        "rollout/success": float(np.mean([t.success for t in valid])),
+        "rollout/reward_mean": float(rewards.mean()),
+        "rollout/reward_std": float(rewards.std()),
+        "rollout/score_mean": float(np.mean([t.score for t in valid])),
+        "rollout/truncation_rate": float(np.mean([t.outcome.is_truncated for t in valid])),
+        "rollout/turns_mean": float(turns.mean()),
+        "rollout/turns_max": float(turns.max()),
+        "rollout/action_tokens_mean": float(actions.mean()),
+        "rollout/action_tokens_per_turn": float(actions.sum() / max(1.0, turns.sum())),
+        "rollout/tokens_mean": float(tokens.mean()),
+        "rollout/tokens_max": float(tokens.max()),
+        "rollout/cut_turns": float(sum(turn.is_cut for t in valid for turn in t.turns)),
+        "rollout/sampled_entropy": float(-sum(t.logprobs.sum() for t in valid) / total_actions),
+    }
+
+
+def _of_groups(trajectories: Sequence[Trajectory], tasks: Sequence[Task]) -> dict[str, float]:
+    """Success by reporting group, such as the level."""
+    per_task = len(trajectories) // len(tasks)
+    successes: dict[str, list[bool]] = collections.defaultdict(list)
+    for i, trajectory in enumerate(trajectories):
+        if trajectory.outcome.is_valid:
+            successes[tasks[i // per_task].group].append(trajectory.success)
+    return {f"rollout/success/{group}": float(np.mean(x)) for group, x in successes.items()}
+
+
+def of_groups(experience: Experience) -> dict[str, float]:
+    """How much the groups of samples have to teach."""
+    spread = experience.advantage_BT[experience.action_mask_BT]
+    return {
+        "rollout/groups": float(experience.statistics.groups),
+        "rollout/informative_groups": float(experience.statistics.informative),
+        "rollout/zero_variance_groups": float(experience.statistics.zero_variance),
+        "policy/advantage_std": float(spread.std()) if spread.size else 0.0,
+    }
