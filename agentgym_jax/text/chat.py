@@ -102,7 +102,7 @@ class ChatRenderer:
           instructions), and the last message with the answer's header. One chunk if there is
           only one message, or no special token between the last two.
         """
-        _check_roles([message["role"] for message in messages], last="user")
+        check_roles([message["role"] for message in messages], last="user")
         pieces: list[Piece] = []
         content_at = 0
         for i, message in enumerate(messages):
@@ -165,7 +165,7 @@ class ChatRenderer:
           ValueError: the roles do not alternate from a user (after an optional system message),
             or a message with `loss` is not an assistant's.
         """
-        _check_roles([message.role for message in messages])
+        check_roles([message.role for message in messages])
         for i, message in enumerate(messages):
             if message.loss and message.role != "assistant":
                 raise ValueError(f"message {i} has loss but its role is {message.role!r}")
@@ -273,7 +273,7 @@ def _opening_length(messages: Sequence[Message]) -> int:
     return next(iter(trained or answers), len(messages))
 
 
-def _check_roles(roles: Sequence[str], last: str | None = None) -> None:
+def check_roles(roles: Sequence[str], last: str | None = None) -> None:
     """Raises unless roles alternate from a user, after an optional system message."""
     body = roles[1:] if roles and roles[0] == "system" else roles
     expected = ["user" if i % 2 == 0 else "assistant" for i in range(len(body))]
