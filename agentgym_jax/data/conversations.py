@@ -35,14 +35,25 @@ class Conversation:
     success: bool | None = None
 
 
-def read_conversations(
-    path: str | pathlib.Path, *, on_bad: Literal["fatal", "skip"]
-) -> list[Conversation]:
+@dataclasses.dataclass(frozen=True)
+class ReadResult:
+    """What `read_conversations` found.
+
+    Attributes:
+      conversations: the good records, in the order of the files.
+      problems: one message for every record that was left out.
+    """
+
+    conversations: tuple[Conversation, ...]
+    problems: tuple[str, ...]
+
+
+def read_conversations(path: str | pathlib.Path, *, bad: Literal["fatal", "skip"]) -> ReadResult:
     """Reads a `.json` file (a list), a `.jsonl` file, or all `.jsonl` files of a directory.
 
     Args:
       path: file, or directory whose `.jsonl` files are read in the order of their names.
-      on_bad: what a record that breaks the rules does: `fatal` raises, `skip` leaves it out,
+      bad: what a record that breaks the rules does: `fatal` raises, `skip` leaves it out,
         with a warning that counts them.
 
     Raises:
@@ -50,22 +61,23 @@ def read_conversations(
       ValueError: a bad record under `fatal`, naming file, line and field; no good record at all;
         a `.json` file that is not a JSON list.
     """
-    if on_bad not in ("fatal", "skip"):
-        raise ValueError(f"on_bad is {on_bad!r}; expected 'fatal' or 'skip'")
-    good, bad = [], []
+    if bad not in ("fatal", "skip"):
+        raise ValueError(f"bad is {bad!r}; expected 'fatal' or 'skip'")
+    good, problems = [], []
     for file in _files(pathlib.Path(path)):
         for place, load in _records(file):
             try:
                 good.append(parse_conversation(load(), place))
             except ValueError as error:
-                if on_bad == "fatal":
+                if bad == "fatal":
                     raise
-                bad.append(str(error))
-    if bad:
-        logging.warning("%s: %d records left out, the first: %s", path, len(bad), bad[0])
+                problems.append(str(error))
+    if problems:
+        logging.warning("%s: %d records left out, the first: %s", path, len(problems), problems[0])
     if not good:
-        raise ValueError(f"{path} has no usable conversation ({len(bad)} bad ones)")
-    return good
+        first = f", the first: {problems[0]}" if problems else ""
+        raise ValueError(f"{path} has no usable conversation; {len(problems)} bad ones{first}")
+    return ReadResult(tuple(good), tuple(problems))
 
 
 def parse_conversation(record: Any, place: str) -> Conversation:

@@ -16,7 +16,7 @@ from absl import logging
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from agentgym_jax.text.chat import ChatRenderer
-from agentgym_jax.text.template import ChatTemplate
+from agentgym_jax.text.template import COMPACT, ChatTemplate
 from agentgym_jax.text.tokenizer import Tokenizer
 
 END_OF_TEXT = "<|endoftext|>"  # also serves as padding token in exports
@@ -29,7 +29,7 @@ def train_tokenizer(
     vocab_size: int,
     isolate: str,
     out: pathlib.Path,
-    template: str,
+    template: str = COMPACT,
 ) -> Tokenizer:
     """Trains a tokenizer and writes it as a Hugging Face directory.
 
@@ -42,9 +42,9 @@ def train_tokenizer(
         smaller if the texts have no more pairs to merge.
       isolate: regular expression (Oniguruma); no token crosses an end of one of its matches.
       out: directory to write; existing tokenizer files in it are replaced.
-      template: Jinja source of the conversation format, such as `template.CHATML`. Every
-        `<|name|>` that it writes becomes a special token. It is stored as it is: unlike
-        Qwen2.5's own, `template.CHATML` writes no system message that nobody gave.
+      template: Jinja source of the conversation format, `template.CHATML` or `template.COMPACT`.
+        Every `<|name|>` that it writes becomes a special token. It is stored as it is: unlike
+        Qwen2.5's own, these two write no system message that nobody gave.
 
     Raises:
       ValueError: `vocab_size` has no room for bytes and special tokens, or the template is not
