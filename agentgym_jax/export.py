@@ -1,0 +1,122 @@
+r"""Writes a model as a Hugging Face directory that `transformers` and its relatives load.
+
+  python -m agentgym_jax.export --model=runs/textcraft --out=exports/textcraft
+
+The model is a run folder (its latest checkpoint), a Hugging Face directory or hub id, a `.gguf`
+file, or a preset with random weights. The tokenizer goes along where the model has one.
+"""
+
+import pathlib
+import sys
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+from absl import app, flags, logging
+
+from agentgym_jax.learner.checkpoint import CheckpointError, Checkpoints
+from agentgym_jax.models import sources
+from agentgym_jax.models.policy import Policy
+from agentgym_jax.models.weights import check_target, save_hf
+from agentgym_jax.text.tokenizer import load_tokenizer
+
+DTYPES = ("bfloat16", "float32")
+
+
+def export(model: str, out: str, *, dtype: str, overwrite: bool) -> pathlib.Path:
+    """Exports a model.
+
+    Args:
+      model: anything `sources.resolve` finds.
+      out: directory to write.
+      dtype: one of `DTYPES`, the type of the stored tensors.
+      overwrite: replace an earlier export at `out`.
+
+    Returns:
+      The directory.
+
+    Raises:
+      FileExistsError: `out` exists and may not be replaced.
+      FileNotFoundError, ValueError, CheckpointError: the model cannot be loaded.
+    """
+    target = pathlib.Path(out).expanduser()
+    check_target(target, overwrite)  # before anything large is loaded
+    source = sources.resolve(model)
+    policy = Policy(source.config)
+    params = load(source, policy)
+    with tempfile.TemporaryDirectory() as temporary:
+        tokenizer = tokenizer_directory(source, pathlib.Path(temporary))
+        if tokenizer is None:
+            logging.warning("%s has no tokenizer: %s will hold none", model, target)
+        save_hf(
+            params,
+            source.config,
+            target,
+            dtype=dtype,
+            tokenizer_files=tokenizer,
+            overwrite=overwrite,
+        )
+    logging.info("wrote %d parameters as %s to %s", source.config.num_parameters, dtype, target)
+    return target
+
+
+def load(source: sources.ModelSource, policy: Policy) -> dict[str, Any]:
+    """Float32 parameters of any kind of source; of a run folder, those of its latest checkpoint."""
+    if source.kind != "workdir":
+        return sources.load_params(source, policy)
+    directory = source.path / "checkpoints"
+    with Checkpoints(directory, max_to_keep=1, read_only=True) as checkpoints:
+        step = checkpoints.latest_step()
+        if step is None:
+            raise CheckpointError(
+                f"{directory} has no complete checkpoint yet: let the run reach its first save"
+            )
+        logging.info("exporting step %d of %s", step, source.path)
+        return checkpoints.restore_params(step, policy.abstract_params())
+
+
+def tokenizer_directory(
+    source: sources.ModelSource, temporary: pathlib.Path
+) -> pathlib.Path | None:
+    """Directory with the tokenizer files of a source; None if it has no tokenizer.
+
+    Args:
+      source: the model.
+      temporary: where the tokenizer of a `.gguf` file is written first.
+    """
+    match source.kind:
+        case "gguf":
+            load_tokenizer(source.path).save(temporary)
+            return temporary
+        case "workdir":
+            return source.path / "tokenizer"
+        case "hf_dir":
+            known = ("tokenizer.json", "tokenizer.model", "vocab.json")
+            return source.path if any((source.path / name).exists() for name in known) else None
+        case "preset":
+            return None
+
+
+def define_flags() -> None:
+    """The command line."""
+    flags.DEFINE_string("model", None, "Run folder, Hugging Face directory or id, .gguf, preset.")
+    flags.DEFINE_string("out", None, "Directory to write.")
+    flags.DEFINE_enum("dtype", "bfloat16", DTYPES, "Type of the stored tensors.")
+    flags.DEFINE_bool("overwrite", False, "Replace an earlier export.")
+    flags.mark_flags_as_required(["model", "out"])
+
+
+def main(argv: Sequence[str]) -> None:
+    """Entry point; expects the flags of `define_flags`."""
+    if len(argv) > 1:
+        raise app.UsageError(f"unexpected arguments: {' '.join(argv[1:])}")
+    values = flags.FLAGS
+    try:
+        export(values.model, values.out, dtype=values.dtype, overwrite=values.overwrite)
+    except (ValueError, OSError, CheckpointError) as error:
+        sys.exit(f"export: {error}")
+
+
+if __name__ == "__main__":
+    define_flags()
+    app.run(main)

@@ -1,0 +1,220 @@
+import math
+
+import gguf
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from agentgym_jax.models import gguf_weights
+from agentgym_jax.models.config import DecoderConfig, RopeScaling
+from agentgym_jax.models.policy import Policy
+from agentgym_jax.models.weights import flat_items
+
+# The widths are multiples of 32, the block size of Q8_0.
+CONFIGS = {
+    "qwen2": DecoderConfig(48, 64, 96, 2, 4, 2, 16, rope_theta=1e6, max_position=512),
+    "qwen3": DecoderConfig(
+        48, 64, 96, 2, 4, 2, 32, qkv_bias=False, qk_norm=True, tie_embeddings=False
+    ),
+    "llama": DecoderConfig(
+        48,
+        64,
+        96,
+        2,
+        4,
+        2,
+        16,
+        rope_theta=5e5,
+        rope_scaling=RopeScaling("llama3", 8.0),
+        norm_eps=1e-5,
+        qkv_bias=False,
+        tie_embeddings=True,
+    ),
+}
+BLOCK_MATRICES = {
+    "attn_q": ("attention", "q_kernel"),
+    "attn_k": ("attention", "k_kernel"),
+    "attn_v": ("attention", "v_kernel"),
+    "attn_output": ("attention", "o_kernel"),
+    "ffn_gate": ("mlp", "gate_kernel"),
+    "ffn_up": ("mlp", "up_kernel"),
+    "ffn_down": ("mlp", "down_kernel"),
+}
+BLOCK_VECTORS = {
+    "attn_norm.weight": ("attention_norm", "scale"),
+    "ffn_norm.weight": ("mlp_norm", "scale"),
+    "attn_q.bias": ("attention", "q_bias"),
+    "attn_k.bias": ("attention", "k_bias"),
+    "attn_v.bias": ("attention", "v_bias"),
+    "attn_q_norm.weight": ("attention", "q_norm"),
+    "attn_k_norm.weight": ("attention", "k_norm"),
+}
+
+
+def random_params(config, seed=0):
+    leaves, tree = jax.tree.flatten(Policy(config).abstract_params())
+    rng = np.random.default_rng(seed)
+    return tree.unflatten([rng.normal(size=x.shape).astype(np.float32) for x in leaves])
+
+
+def interleaved(matrix, heads):
+    """What llama.cpp's converter does to q and k: rows 0, H/2, 1, H/2 + 1, ... of each head."""
+    H = matrix.shape[0] // heads
+    order = [
+        head * H + half * H // 2 + i
+        for head in range(heads)
+        for i in range(H // 2)
+        for half in (0, 1)
+    ]
+    return matrix[order]
+
+
+def gguf_tensors(arch, config, params):
+    """Tensors by GGUF name, as llama.cpp's converter lays them out."""
+    D = config.hidden_size
+    tensors = {
+        "token_embd.weight": params["embed"]["embedding"],
+        "output_norm.weight": params["final_norm"]["scale"],
+    }
+    if not config.tie_embeddings:
+        tensors["output.weight"] = params["unembed"]["kernel"].T
+    for layer in range(config.num_layers):
+        for name, (part, key) in BLOCK_MATRICES.items():
+            kernel = params["layers"][part][key][layer]
+            if name == "attn_output":
+                matrix = kernel.reshape(-1, D).T
+            else:
+                matrix = kernel.reshape(kernel.shape[0], -1).T
+            if arch == "llama" and name in ("attn_q", "attn_k"):
+                heads = config.num_heads if name == "attn_q" else config.num_kv_heads
+                matrix = interleaved(matrix, heads)
+            tensors[f"blk.{layer}.{name}.weight"] = matrix
+        for name, (part, key) in BLOCK_VECTORS.items():
+            if key in params["layers"][part]:
+                tensors[f"blk.{layer}.{name}"] = params["layers"][part][key][layer].reshape(-1)
+    return tensors
+
+
+def llama3_divisors(config):
+    """One divisor a frequency, case by case."""
+    divisors = []
+    for i in range(0, config.head_size, 2):
+        wavelength = 2 * math.pi * config.rope_theta ** (i / config.head_size)
+        if wavelength < 8192 / 4:
+            divisors.append(1.0)
+        elif wavelength > 8192:
+            divisors.append(config.rope_scaling.factor)
+        else:
+            smooth = (8192 / wavelength - 1) / (4 - 1)
+            divisors.append(1 / ((1 - smooth) / config.rope_scaling.factor + smooth))
+    return np.array(divisors, np.float32)
+
+
+def write_gguf(path, arch, config, params, quantised=(), extra=None):
+    writer = gguf.GGUFWriter(path, arch)
+    writer.add_block_count(config.num_layers)
+    writer.add_context_length(config.max_position)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_heads)
+    writer.add_head_count_kv(config.num_kv_heads)
+    writer.add_key_length(config.head_size)
+    writer.add_rope_freq_base(config.rope_theta)
+    writer.add_layer_norm_rms_eps(config.norm_eps)
+    tensors = gguf_tensors(arch, config, params)
+    if config.rope_scaling is not None:
+        tensors["rope_freqs.weight"] = llama3_divisors(config)
+    tensors.update(extra or {})
+    for name, value in tensors.items():
+        value = np.ascontiguousarray(value)
+        if name in quantised:
+            kind = gguf.GGMLQuantizationType.Q8_0
+            writer.add_tensor(name, gguf.quants.quantize(value, kind), raw_dtype=kind)
+        else:
+            writer.add_tensor(name, value)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+@pytest.mark.parametrize("arch", CONFIGS)
+def test_config_and_weights_of_a_gguf_file_are_those_it_was_written_from(arch, tmp_path):
+    config = CONFIGS[arch]
+    params = random_params(config)
+    path = write_gguf(tmp_path / "m.gguf", arch, config, params)
+    assert gguf_weights.read_config(path) == config
+    loaded = gguf_weights.load_gguf(path, Policy(config))
+    for (name, x), (_, y) in zip(flat_items(loaded), flat_items(params), strict=True):
+        assert np.array_equal(np.asarray(x), y), name
+
+
+def test_quantised_tensors_come_back_within_half_a_step_of_their_block(tmp_path):
+    config = CONFIGS["qwen2"]
+    params = random_params(config)
+    names = {"token_embd.weight", "blk.1.ffn_down.weight"}
+    path = write_gguf(tmp_path / "m.gguf", "qwen2", config, params, quantised=names)
+    loaded = gguf_weights.load_gguf(path, Policy(config))
+    for found, written in [
+        (loaded["embed"]["embedding"], params["embed"]["embedding"]),
+        (loaded["layers"]["mlp"]["down_kernel"][1].T, params["layers"]["mlp"]["down_kernel"][1].T),
+    ]:
+        blocks = written.reshape(-1, 32)
+        step = np.abs(blocks).max(1, keepdims=True) / 127
+        bound = step * (0.5 + 127 * 2**-11)  # the step itself is stored as float16
+        error = np.abs(np.asarray(found).reshape(-1, 32) - blocks)
+        assert np.all(error <= bound) and np.max(error) > 0
+    assert np.array_equal(
+        loaded["layers"]["mlp"]["down_kernel"][0], params["layers"]["mlp"]["down_kernel"][0]
+    )
+
+
+def test_a_gguf_file_that_was_cut_off_is_named(tmp_path):
+    config = CONFIGS["qwen2"]
+    path = write_gguf(tmp_path / "m.gguf", "qwen2", config, random_params(config))
+    content = path.read_bytes()
+    for kept in (len(content) - 5000, 300, 3):
+        path.write_bytes(content[:kept])
+        with pytest.raises(ValueError, match=rf"m\.gguf \({kept} bytes\) is no complete GGUF file"):
+            gguf_weights.read_config(path)
+
+
+def test_another_architecture_is_refused_by_name(tmp_path):
+    config = CONFIGS["qwen2"]
+    path = write_gguf(tmp_path / "m.gguf", "gemma3", config, random_params(config))
+    with pytest.raises(
+        ValueError, match="'gemma3' is not supported; supported: qwen2, qwen3, llama"
+    ):
+        gguf_weights.read_config(path)
+
+
+def test_a_tensor_the_decoder_does_not_know_is_reported_under_its_own_name(tmp_path):
+    config = CONFIGS["qwen2"]
+    extra = {"blk.0.ffn_gate_inp.weight": np.zeros((4, 64), np.float32)}
+    path = write_gguf(tmp_path / "m.gguf", "qwen2", config, random_params(config), extra=extra)
+    with pytest.raises(ValueError, match=r"1 unexpected: blk\.0\.ffn_gate_inp\.weight"):
+        gguf_weights.load_gguf(path, Policy(config))
+
+
+def test_rope_divisors_that_are_not_those_of_llama3_are_refused(tmp_path):
+    config = CONFIGS["llama"]
+    extra = {"rope_freqs.weight": np.linspace(1, 8, 8, dtype=np.float32)}
+    path = write_gguf(tmp_path / "m.gguf", "llama", config, random_params(config), extra=extra)
+    with pytest.raises(ValueError, match=r"frequencies of rope_freqs\.weight are not those"):
+        gguf_weights.read_config(path)
+
+
+def test_undoing_the_row_order_of_llama_files_inverts_the_converter():
+    matrix = np.arange(2 * 6 * 3).reshape(12, 3)
+    assert interleaved(matrix, 2)[:, 0].tolist()[:6] == [0, 9, 3, 12, 6, 15]
+    assert np.array_equal(gguf_weights.rotary_halves(interleaved(matrix, 2), 2), matrix)
+
+
+def test_parameters_of_a_gguf_file_may_be_bfloat16(tmp_path):
+    config = CONFIGS["qwen3"]
+    path = write_gguf(tmp_path / "m.gguf", "qwen3", config, random_params(config))
+    loaded = gguf_weights.load_gguf(path, Policy(config), dtype="bfloat16")
+    expected = jax.tree.map(lambda x: jnp.asarray(x).astype(jnp.bfloat16), random_params(config))
+    assert jax.tree.all(jax.tree.map(lambda x, y: bool(jnp.all(x == y)), loaded, expected))

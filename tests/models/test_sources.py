@@ -1,0 +1,90 @@
+import pathlib
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from agentgym_jax.models import sources
+from agentgym_jax.models.config import PRESETS, DecoderConfig
+from agentgym_jax.models.policy import Policy
+from agentgym_jax.sharding import TRAIN_RULES, Layout, make_mesh
+
+GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "decoder"
+
+
+def test_a_preset_has_its_config_and_no_path():
+    source = sources.resolve("qwen2.5-0.5b")
+    assert (source.kind, source.path, source.tokenizer_path) == ("preset", None, None)
+    assert source.config == PRESETS["qwen2.5-0.5b"]
+
+
+def test_a_directory_wins_over_a_preset_of_the_same_name(tmp_path, monkeypatch):
+    shutil.copytree(GOLDEN / "qwen2", tmp_path / "qwen2.5-0.5b")
+    monkeypatch.chdir(tmp_path)
+    source = sources.resolve("qwen2.5-0.5b")
+    assert (source.kind, source.config.hidden_size) == ("hf_dir", 32)
+
+
+def test_a_folder_with_checkpoints_is_a_run_and_keeps_model_and_tokenizer_apart(tmp_path):
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "config.json").write_text("{}")  # the run's own, not the model's
+    shutil.copytree(GOLDEN / "qwen3", tmp_path / "model")
+    source = sources.resolve(str(tmp_path))
+    assert (source.kind, source.path) == ("workdir", tmp_path)
+    assert source.tokenizer_path == tmp_path / "tokenizer"
+    assert source.config.qk_norm
+    with pytest.raises(ValueError, match="is a run folder: restore its checkpoint"):
+        sources.load_params(source, Policy(source.config))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("no-such-thing", "no existing path, no preset .* and no hub id"),
+        ("/no/such/directory", "no existing path, no preset .* and no hub id"),
+        ("model.bin", "is a file, but not a .gguf file"),
+    ],
+)
+def test_a_name_that_is_nothing_says_what_it_could_be(name, message, tmp_path, monkeypatch):
+    (tmp_path / "model.bin").write_bytes(b"")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        sources.resolve(name)
+
+
+def test_a_directory_without_a_config_is_explained(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"has no config\.json\. A model is"):
+        sources.resolve(str(tmp_path))
+
+
+def test_a_hub_id_without_a_network_asks_for_a_local_copy(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))  # the suite runs with the hub offline
+    with pytest.raises(
+        FileNotFoundError, match="--model=nobody/nothing is no local path.*pass its"
+    ):
+        sources.resolve("nobody/nothing")
+
+
+def test_a_config_that_is_not_the_policys_is_refused():
+    source = sources.resolve(str(GOLDEN / "qwen2"))
+    other = Policy(sources.resolve(str(GOLDEN / "qwen3")).config)
+    with pytest.raises(ValueError, match="the policy was built for"):
+        sources.load_params(source, other)
+
+
+def test_random_weights_of_a_preset_depend_on_the_seed_and_not_on_the_layout():
+    config = DecoderConfig(32, 16, 24, 2, 4, 2, 4)
+    source = sources.ModelSource("tiny", "preset", None, config)
+    policy = Policy(config)
+    layout = Layout(make_mesh(fsdp=4, tensor=2), TRAIN_RULES)
+    one = sources.load_params(source, policy, seed=3)
+    sharded = sources.load_params(source, policy, layout, seed=3)
+    other = sources.load_params(source, policy, seed=4)
+    half = sources.load_params(source, policy, dtype="bfloat16", seed=3)
+    kernel = lambda params: np.asarray(params["layers"]["mlp"]["up_kernel"])
+    np.testing.assert_allclose(kernel(sharded), kernel(one), atol=1e-7)
+    assert np.abs(kernel(other) - kernel(one)).max() > 0.01
+    assert {x.dtype for x in jax.tree.leaves(half)} == {jnp.dtype("bfloat16")}
+    assert sharded["embed"]["embedding"].sharding.mesh == layout.mesh
