@@ -65,7 +65,10 @@ def next_action(world: World, actions: Mapping[str, Moves], stops_at_success: bo
         `toggle and go through` cannot be used to open a wanted door.
     """
     pose = planning.present_pose(world)
-    subgoals = [_first_subgoal(world, part) for part in _unfinished(world.instrs)]
+    parts = list(_unfinished(world.instrs))
+    # What is being carried to its place is not put down for another part of the mission.
+    parts = [part for part in parts if _is_carried(world, part)] or parts
+    subgoals = [_first_subgoal(world, part) for part in parts]
     reachable = [s for s in subgoals if pose in s.distance]
     if not reachable:
         return next(iter(actions))  # nothing can be done, such as a key locked in a box
@@ -120,9 +123,7 @@ def _subgoal_of(world: World, terrain: Terrain, part: ActionInstr) -> Subgoal:
         shut = [door for door in part.desc.obj_set if not door.is_open]
         return _open(world, terrain, shut)
     if isinstance(part, PutNextInstr):
-        if not any(world.carrying is thing for thing in part.desc_move.obj_set):
-            return _take(world, terrain, _positions(world, part.desc_move.obj_set))
-        return _subgoal(terrain, Deed.DROP, _free_beside(world, part.desc_fixed.obj_poss))
+        return _put_next(world, terrain, part)
     raise TypeError(f"the BabyAI expert does not know instructions of {type(part).__name__}")
 
 
@@ -156,10 +157,35 @@ def _first_on_the_way(
 
 
 def _put_away(world: World, terrain: Terrain) -> Subgoal:
-    """Drop what is carried where it blocks nothing, or anywhere if there is no such place."""
+    """Drop what is carried where it blocks nothing, or anywhere if no such place is in reach."""
     empty = [cell for cell, thing in planning.cells(world) if thing is None]
     good = [cell for cell in empty if planning.is_out_of_the_way(world, cell)]
-    return _subgoal(terrain, Deed.DROP, good if good else empty)
+    subgoal = _subgoal(terrain, Deed.DROP, good)
+    pose = planning.present_pose(world)
+    if pose in subgoal.distance and subgoal.distance[pose] < planning.BLOCKED_PRICE:
+        return subgoal
+    return _subgoal(terrain, Deed.DROP, empty)
+
+
+def _is_carried(world: World, part: ActionInstr) -> bool:
+    """Whether the agent carries the thing that a part of the mission wants moved."""
+    return isinstance(part, PutNextInstr) and any(
+        world.carrying is thing for thing in part.desc_move.obj_set
+    )
+
+
+def _put_next(world: World, terrain: Terrain, part: PutNextInstr) -> Subgoal:
+    """Carry one thing beside another, on a way that was made free before it is picked up."""
+    way = _subgoal(terrain, Deed.DROP, _free_beside(world, part.desc_fixed.obj_poss))
+    if _is_carried(world, part):
+        return way
+    sources = _positions(world, part.desc_move.obj_set)
+    hurdle = _first_on_the_way(world, terrain, way, {*terrain.obstacles, *terrain.locked})
+    if hurdle is None or hurdle in sources:
+        return _take(world, terrain, sources)
+    if hurdle in terrain.obstacles:
+        return way
+    return _subgoal(terrain, Deed.TOGGLE, [hurdle])
 
 
 def _open(world: World, terrain: Terrain, shut: list[WorldObj]) -> Subgoal:
@@ -199,8 +225,8 @@ def _as_cells(positions: Iterable) -> list[Cell]:
 
 
 def _positions(world: World, things: Iterable[WorldObj]) -> list[Cell]:
-    """Where those of the things are that lie in the grid."""
-    wanted = set(map(id, things))
+    """Where those of the things are that can be picked up: walls match `a grey object` too."""
+    wanted = {id(thing) for thing in things if thing.can_pickup()}
     return [cell for cell, thing in planning.cells(world) if id(thing) in wanted]
 
 

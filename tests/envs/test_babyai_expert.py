@@ -1,0 +1,94 @@
+"""The scripted BabyAI player: it solves what can be solved, in few turns, with offered actions."""
+
+import pytest
+
+from agentgym_envs.babyai import levels
+from agentgym_envs.babyai.environment import BabyAIEnvironment
+from agentgym_envs.babyai.scoring import CompatScoring
+
+# Levels of every skill in which each of the tried seeds must be solved within 20 turns.
+LEVELS = [
+    "GoToRedBallGrey",
+    "GoToRedBall",
+    "GoToRedBallNoDists",
+    "GoToObjS6",
+    "GoToLocalS8N7",
+    "GoToObjMazeS7",
+    "GoToSeqS5R2",
+    "GoToRedBlueBall",
+    "GoToDoor",
+    "GoToObjDoor",
+    "Open",
+    "OpenRedDoor",
+    "OpenDoorLoc",
+    "OpenRedBlueDoorsDebug",
+    "Pickup",
+    "UnblockPickup",
+    "PickupLoc",
+    "PickupDistDebug",
+    "PickupAbove",
+    "PutNextLocalS6N4",
+    "PutNextS7N4Carrying",
+    "Unlock",
+    "UnlockLocalDist",
+    "BlockedUnlockPickup",
+    "UnlockToUnlock",
+    "ActionObjDoor",
+    "FindObjS7",
+    "OneRoomS20",
+    "SynthLoc",
+]
+
+
+def play(level: str, seed: int, turns: int, scoring=None) -> tuple[float, int]:
+    """(reward, turns used) of the expert; every action must be on offer."""
+    environment = BabyAIEnvironment(scoring)
+    environment.reset(levels.data_idx(level, seed))
+    for turn in range(1, turns + 1):
+        action = environment.expert_action()
+        assert action in environment.valid_actions()
+        result = environment.step(action)
+        if result.done:
+            return result.reward, turn
+    return 0.0, turns
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_expert_solves_the_level_within_twenty_turns(level):
+    for seed in range(4):
+        reward, turns = play(level, seed, 20)
+        assert reward > 0, f"{level} seed {seed} unsolved after {turns} turns"
+
+
+def test_sequences_are_done_in_the_order_of_the_mission():
+    # The text says only `and`; the strict variant fails if the second door is opened first.
+    for seed in range(10):
+        assert play("OpenRedBlueDoorsDebug", seed, 20)[0] > 0
+
+
+@pytest.mark.parametrize("level", ["OpenRedDoor", "Open", "UnlockLocalDist", "OpenDoorLoc"])
+def test_under_upstreams_scoring_a_wanted_door_is_opened_by_toggle_alone(level):
+    for seed in range(3):
+        assert play(level, seed, 20, CompatScoring())[0] > 0.5
+
+
+def test_what_can_be_reached_in_one_action_takes_one_turn():
+    assert play("GoToObjS6", 0, 20)[1] == 1
+    assert play("OpenRedDoor", 0, 20)[1] == 1
+
+
+def test_asking_the_expert_changes_nothing():
+    environment = BabyAIEnvironment()
+    environment.reset(levels.data_idx("KeyCorridorS6R3", 0))
+    before = environment.state()
+    assert environment.expert_action() == environment.expert_action()
+    assert environment.state() == before
+
+
+def test_a_key_locked_in_a_box_leaves_nothing_to_do_but_an_offered_action():
+    environment = BabyAIEnvironment()
+    environment.reset(levels.data_idx("KeyInBox", 0))
+    for _ in range(5):
+        action = environment.expert_action()
+        assert action in environment.valid_actions()
+        assert not environment.step(action).done
