@@ -66,12 +66,13 @@ def test_a_run_of_any_length_is_drawn(tmp_path, steps):
 
 
 def test_the_same_metrics_give_the_same_bytes_whatever_the_users_settings(tmp_path):
+    line = {"rollout/success": 0.5, "horizon/turns": 5.0, **EVALUATION}
     for name in ("a", "b"):
-        write(tmp_path / name, [RL, RL | EVALUATION, RL])
+        write(tmp_path / name, [line, line | {"horizon/turns": 10.0}])
     first = write_plots(tmp_path / "a")
-    with matplotlib.rc_context({"font.size": 30, "axes.facecolor": "black"}):
+    with matplotlib.rc_context({"xtick.labelsize": 30, "axes.linewidth": 5}):
         second = write_plots(tmp_path / "b")
-        assert matplotlib.rcParams["font.size"] == 30
+        assert matplotlib.rcParams["xtick.labelsize"] == 30
     for one, other in zip(first, second, strict=True):
         assert one.read_bytes() == other.read_bytes(), one.name
 
