@@ -54,6 +54,7 @@ class Checkpoints:
         if max_to_keep < 1:
             raise ValueError(f"Checkpoints: max_to_keep is {max_to_keep}, expected at least 1")
         self._directory = pathlib.Path(directory).absolute()
+        self._newest_started: int | None = None
         if read_only and not self._directory.is_dir():
             raise CheckpointError(f"no checkpoints: {self._directory} does not exist")
         if not read_only and self._directory.is_dir():
@@ -79,7 +80,8 @@ class Checkpoints:
         """Copies the state off the devices, then writes in the background.
 
         The state may be donated as soon as this returns. An error of the writing thread is
-        raised by the next `save`, `wait` or `close`.
+        raised by the next `save`, `wait` or `close`; a save first waits for the one before it.
+        Saving the step that was saved last again does nothing: it is on its way.
 
         Args:
           step: name of the checkpoint, larger than that of every complete one.
@@ -88,6 +90,9 @@ class Checkpoints:
         """
         record = {"arrays": _described(state), "extra": dict(extra)}
         json.dumps(record, allow_nan=False)  # fails here rather than in the writing thread
+        if step == self._newest_started:
+            return
+        self.wait()
         newest = self.latest_step()
         if newest is not None and step <= newest:
             raise CheckpointError(
@@ -105,6 +110,7 @@ class Checkpoints:
         )
         if not is_started:
             raise CheckpointError(f"checkpoint {step} in {self._directory} was not started")
+        self._newest_started = step
 
     def steps(self) -> list[int]:
         """Steps of all complete checkpoints, oldest first."""
