@@ -17,10 +17,12 @@ from agentgym_jax.run.sections import ConfigError, call, check
 from agentgym_jax.run_folder import RunFolder, write_atomic
 from agentgym_jax.sharding import DECODE_RULES, TRAIN_RULES, Layout, make_mesh
 from agentgym_jax.text.chat import ChatRenderer
+from agentgym_jax.text.template import CHATML, COMPACT
 from agentgym_jax.text.tokenizer import Tokenizer, load_tokenizer
 from agentgym_jax.text.train_tokenizer import train_tokenizer
 
 _RANDOM = "random"
+TEMPLATES = {"compact": COMPACT, "chatml": CHATML}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,11 +60,17 @@ class TokenizerSettings:
       source: `model` (the model's own), a path, `bytes`, or `train` (on the demonstrations).
       vocab_size: of a trained one; 0 otherwise.
       isolate: regular expression of what a trained one never merges with its neighbours.
+      template: conversation format of a trained one: `compact` or `chatml`.
     """
 
     source: str
     vocab_size: int
     isolate: str
+    template: str
+
+    def __post_init__(self) -> None:
+        if self.template not in TEMPLATES:
+            raise ValueError(f"template={self.template!r} is none of {', '.join(TEMPLATES)}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,7 +162,11 @@ def build_tokenizer(
         return load_tokenizer(folder.tokenizer)
     if settings.source == "train":
         train_tokenizer(
-            texts, vocab_size=settings.vocab_size, isolate=settings.isolate, out=folder.tokenizer
+            texts,
+            vocab_size=settings.vocab_size,
+            isolate=settings.isolate,
+            out=folder.tokenizer,
+            template=TEMPLATES[settings.template],
         )
         return load_tokenizer(folder.tokenizer)
     if settings.source == "model":
@@ -195,7 +207,7 @@ def build_model(
         )
     layout, decode_layout = layouts
     write_atomic(folder.model / "config.json", json.dumps(to_hf_config(config), indent=2) + "\n")
-    logging.info("policy with %.2f million parameters", config.num_parameters() / 1e6)
+    logging.info("policy with %.2f million parameters", config.num_parameters / 1e6)
     return Model(
         policy=Policy(config, dtype=settings.dtype, remat=settings.remat, layout=layout),
         decode_policy=Policy(config, dtype=settings.decode_dtype, layout=decode_layout),

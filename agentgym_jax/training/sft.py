@@ -1,0 +1,151 @@
+"""Supervised training on conversations: as a job of its own, and as the warm start of RL."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import optax
+
+from agentgym_jax import batch as batching
+from agentgym_jax.algorithms import losses
+from agentgym_jax.data.conversations import Conversation
+from agentgym_jax.data.pipeline import Batches, batches
+from agentgym_jax.learner import train_state
+from agentgym_jax.learner.checkpoint import Checkpoints
+from agentgym_jax.learner.optimizer import make_optimizer
+from agentgym_jax.learner.train_state import TrainState
+from agentgym_jax.learner.update import make_update, put_batch
+from agentgym_jax.metrics import MetricWriter
+from agentgym_jax.run import conversations as supervised
+from agentgym_jax.run.model import Model, abstract_params
+from agentgym_jax.run.rl import RLParts
+from agentgym_jax.run.run import Run, StopRequested
+from agentgym_jax.run.settings import SftSettings
+from agentgym_jax.run.sft import SFTParts
+
+
+def train(run: Run, parts: SFTParts) -> None:
+    """The job `sft`: trains until `run.total_steps`, resumes from the run folder."""
+    optimizer = optimizer_of(parts.settings)
+    model = parts.model
+    data = _batches(model, parts.conversations, parts.settings, run.seed, {})
+    restored = run.restore(train_state.abstract_state(model.policy, optimizer, model.layout))
+    if restored is None:
+        params = model.initial_params(run.seed)
+        state, step = train_state.create(model.policy, optimizer, params, model.layout), 0
+    else:
+        state, step, _ = restored
+    update = _update(model, optimizer, parts.logprob_chunk)
+    while step < run.total_steps:
+        if run.should_stop():
+            run.save(step, state)
+            raise StopRequested(f"stopped after step {step}")
+        state, metrics = _step(model, update, state, data, step, parts.settings)
+        step += 1
+        run.log_step(step, metrics)
+        if run.is_save_due(step):
+            run.save(step, state)
+
+
+def warm_start(run: Run, parts: RLParts, params: Any) -> Any:
+    """Weights after the warm start of an RL run; done once and kept in `warm_start/`.
+
+    Args:
+      run: whose folder keeps it.
+      parts: of the RL job, with its conversations.
+      params: before the warm start.
+    """
+    settings, model = parts.settings.sft, parts.model
+    folder = run.folder.path / "warm_start"
+    folder.mkdir(exist_ok=True)
+    with Checkpoints(folder / "checkpoints", max_to_keep=1) as checkpoints:
+        if checkpoints.latest_step() == settings.steps:
+            return checkpoints.restore_params(
+                settings.steps, abstract_params(model.policy, model.layout)
+            )
+        optimizer = optimizer_of(settings)
+        preambles = {name: text.preamble for name, text in parts.environments.texts.items()}
+        data = _batches(model, parts.conversations, settings, run.seed, preambles)
+        state = train_state.create(model.policy, optimizer, params, model.layout)
+        update = _update(model, optimizer, parts.settings.logprob_chunk)
+        # A second step line of the same number would be an error: a stopped start begins anew.
+        (folder / "metrics.jsonl").unlink(missing_ok=True)
+        with MetricWriter(folder / "metrics.jsonl") as writer:
+            for step in range(settings.steps):
+                if run.should_stop():
+                    raise StopRequested("stopped during the warm start; it will be done again")
+                state, metrics = _step(model, update, state, data, step, settings)
+                values = writer.write(step + 1, metrics)
+                run.console.phase(
+                    "warm start (SFT)", step + 1, settings.steps, f"loss {values['sft/loss']:.3f}"
+                )
+        checkpoints.save(settings.steps, state, {"step": settings.steps, "seed": run.seed})
+        checkpoints.wait()
+        return state.params
+
+
+def optimizer_of(settings: SftSettings) -> optax.GradientTransformation:
+    """The optimiser of a supervised section."""
+    return make_optimizer(**settings.optimizer, total_steps=settings.steps)
+
+
+def _batches(
+    model: Model,
+    conversations: Sequence[Conversation],
+    settings: SftSettings,
+    seed: int,
+    preambles: dict[str, Any],
+) -> Batches:
+    encoded = supervised.encode(conversations, model.renderer, preambles)
+    return batches(
+        encoded,
+        row_length=settings.row_length,
+        rows=settings.rows,
+        seed=seed,
+        steps=settings.steps,
+        weighting=settings.weighting,
+        too_long=settings.too_long,
+    )
+
+
+def _update(model: Model, optimizer: optax.GradientTransformation, logprob_chunk: int) -> Callable:
+    return make_update(
+        model.policy,
+        optimizer,
+        losses.negative_log_likelihood,
+        entropy_coef=0.0,
+        kl_coef=0.0,
+        kl_kind="k3",
+        temperature=1.0,
+        logprob_chunk=logprob_chunk,
+        layout=model.layout,
+    )
+
+
+def _step(
+    model: Model,
+    update: Callable,
+    state: TrainState,
+    data: Batches,
+    step: int,
+    settings: SftSettings,
+) -> tuple[TrainState, dict[str, float]]:
+    started = time.perf_counter()
+    packed = data.batch_at(step)
+    batch = batching.micro_batches(packed, settings.micro_rows)
+    state, device_metrics = update(state, put_batch(batch, model.layout))
+    metrics = jax.device_get(device_metrics)
+    seconds = time.perf_counter() - started
+    tokens = int((packed.segment_ids > 0).sum())
+    return state, {
+        "sft/loss": metrics["loss"],
+        "sft/tokens": float(packed.action_mask.sum()),
+        "policy/grad_norm": metrics["grad_norm"],
+        "policy/entropy": metrics["entropy"],
+        "policy/skipped": metrics["skipped"],
+        "batch/padding_share": batching.padding_share(packed),
+        "batch/tokens": float(tokens),
+        "rate/train_tokens_per_s": tokens / seconds,
+        "time/iteration_s": seconds,
+    }

@@ -1,0 +1,141 @@
+r"""A tiny Qwen2.5-shaped policy learns BabyAI on a laptop CPU: warm start, RL, held-out evaluation.
+
+  python -m agentgym_jax.train --config=configs/quickstart.py --workdir=runs/quickstart
+
+Needs: nothing running (it starts its own BabyAI server); two CPU cores, 2 GB of memory.
+Result: not run yet.
+Source: levels, tokenizer and sizes by our own experiments, see experiments/.
+"""
+
+from configs import common
+
+# Level of a task = data_idx % 40, seed of its world = data_idx // 40.
+LEVELS = {
+    "GoToRedBallNoDists": 2,
+    "GoToDoor": 9,
+    "OpenRedDoor": 12,
+    "OpenDoorLoc": 13,
+    "OpenRedBlueDoorsDebug": 14,
+    "PickupDistDebug": 19,
+    "PickupAbove": 20,
+    "UnlockLocalDist": 24,
+}
+# Shown by the expert in the warm start; the others are shown by a player who takes any valid action.
+TAUGHT = ("GoToRedBallNoDists", "GoToDoor")
+COLOURS = "red|green|blue|purple|yellow|grey"
+OBJECTS = "ball|box|key|door"
+
+
+def tasks(first_seed, last_seed, levels=tuple(LEVELS)):
+    """Worlds of seeds first_seed .. last_seed - 1 of some levels."""
+    groups = {name: LEVELS[name] for name in levels}
+    return dict(
+        kind="residues", start=40 * first_seed, stop=40 * last_seed, modulus=40, groups=groups
+    )
+
+
+def get_config(arg=None):
+    """Options: smoke (one minute, learns nothing)."""
+    opt = common.parse(arg, smoke=False)
+    c = common.base()
+    c.total_steps = 30
+    c.model = dict(
+        source="random",
+        architecture=dict(
+            hidden_size=128,
+            intermediate_size=384,
+            num_layers=3,
+            num_heads=4,
+            num_kv_heads=2,
+            head_size=32,
+            rope_theta=10000.0,
+            max_position=1024,
+        ),
+        dtype="float32",
+        decode_dtype="float32",
+        remat="none",
+    )
+    c.tokenizer = dict(
+        source="train",
+        vocab_size=640,
+        isolate=rf"{COLOURS}|{OBJECTS}|[0-9]|\n|, ",
+        template="compact",
+    )
+    c.environments = dict(
+        babyai=dict(url="", train=tasks(100, 1100), eval=tasks(0, 30), weights={})
+    )
+    c.pool.workers = 16
+    c.sampler = dict(
+        rows=64, cache_length=768, buckets=((64, 16), (192, 8)), decode_steps=8, wake_rows=8
+    )
+    c.sampling = dict(temperature=1.0, top_k=0, top_p=1.0, max_turn_tokens=16, max_tokens=768)
+    c.rollout.tasks_per_step = 16
+    c.rollout.opening = "none"
+    c.algorithm.loss = dict(clip_low=0.2, clip_high=0.28)
+    c.algorithm.kl_coef = 0.0
+    c.algorithm.entropy_coef = 0.003
+    c.algorithm.logprob_chunk = 4096
+    c.horizon = dict(kind="stepwise", turns=(4, 8, 12), boundaries=(10, 20))
+    c.optimizer.learning_rate = 5e-4
+    c.optimizer.schedule = "linear"
+    c.optimizer.warmup_steps = 4
+    c.optimizer.final_fraction = 0.2
+    c.optimizer.b2 = 0.98
+    c.learner = dict(
+        row_length=768,
+        micro_rows=8,
+        epochs=1,
+        mini_batches=2,
+        ratio_against="sampler",
+        max_logprob_gap=0.01,
+        min_informative_groups=3,
+    )
+    c.evaluation = dict(every=10, at_start=True, max_turns=12, samples=1, greedy=True)
+    c.checkpoint.every = 10
+    untaught = tuple(name for name in LEVELS if name not in TAUGHT)
+    show = dict(environment="babyai", epsilon=0.0, max_turns=8, seed=0)
+    c.sft = dict(
+        steps=90,
+        rows=8,
+        micro_rows=8,
+        row_length=512,
+        weighting="token_mean",
+        too_long="truncate",
+        bad="fatal",
+        files=(),
+        demonstrations=dict(
+            expert=dict(player="expert", tasks=tasks(1100, 1300, TAUGHT), **show),
+            random=dict(player="random", tasks=tasks(1300, 1360, untaught), **show),
+        ),
+        optimizer=dict(
+            name="muon",
+            learning_rate=0.02,
+            adam_learning_rate=3e-3,
+            schedule="cosine",
+            warmup_steps=5,
+            final_fraction=0.05,
+            b1=0.9,
+            b2=0.95,
+            eps=1e-8,
+            weight_decay=0.0,
+            max_grad_norm=1.0,
+        ),
+    )
+    if opt.smoke:
+        smoke(c)
+    return c
+
+
+def smoke(c):
+    """The same run in about a minute: fewer steps, tasks and demonstrations."""
+    c.total_steps = 3
+    c.horizon = dict(kind="stepwise", turns=(2, 3), boundaries=(1,))
+    c.rollout.tasks_per_step = 4
+    c.rollout.group_size = 4
+    c.learner.min_informative_groups = 1
+    c.optimizer.warmup_steps = 0
+    c.environments.babyai.eval = tasks(0, 1)
+    c.evaluation.max_turns = 3
+    c.sft.steps = 3
+    c.sft.demonstrations.expert.tasks = tasks(1100, 1105, TAUGHT)
+    c.sft.demonstrations.random.tasks = tasks(1300, 1302)
