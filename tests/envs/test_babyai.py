@@ -261,7 +261,7 @@ def test_one_search_finds_what_a_search_for_each_thing_finds(facing):
     for count in (1, 3, 6, 10, 14):
         cells = [(int(a), int(r)) for a, r in random.integers([0, -3], [7, 4], (count, 2))]
         obstacles = frozenset(cells) - {(0, 0)}
-        found = find_paths(facing, obstacles).facing
+        found = find_paths(facing, obstacles, obstacles, frozenset()).facing
         for target in obstacles:
             assert found.get(target) == search_for(facing, obstacles, target)
 

@@ -3,33 +3,61 @@
 AgentGym searches once per visible thing, breadth first over (cell, direction), but marks a state
 as seen when it is taken from the queue and not when it is put in, and a later discovery replaces
 the stored predecessor until then. Its paths are therefore not always shortest, and a faithful
-server must find the same ones. Neither the order of exploration nor a stored path depends on
-what is searched for, so one run that explores everything answers for every thing.
+server must find the same ones. Neither the order of exploration nor a path once it was taken
+depends on what is searched for, so one run answers for every thing.
 """
 
 import functools
-from collections import deque
 from collections.abc import Mapping
 from typing import NamedTuple
 
 LEFT, RIGHT, FORWARD, PICKUP, DROP, TOGGLE = range(6)  # minigrid's primitive moves
-_ORDER = (FORWARD, LEFT, RIGHT)
-
-# The cells the search may enter, as (ahead, right) from the agent: from -3 to 3 across and 0 to 6
-# ahead, and because of how AgentGym rounds its ranges also one row behind the agent when it faces
-# right or down, and one column more on its right when it faces down or left.
-_REAR = (-1, -1, 0, 0)
-_LAST_RIGHT = (3, 4, 4, 3)
-
-# Directions relative to the agent's own: 0 ahead, 1 right, 2 behind, 3 left; steps (ahead, right).
-_STEP = ((1, 0), (0, 1), (-1, 0), (0, -1))
 
 Cell = tuple[int, int]
 Moves = tuple[int, ...]
 
+# The cells the search may enter, as (ahead, right) from the agent: from -3 to 3 across and 0 to 6
+# ahead, and because of how AgentGym rounds its ranges also one row behind the agent when it faces
+# right or down, and one column more on its right when it faces down or left.
+_FIRST_AHEAD = (-1, -1, 0, 0)
+_LAST_RIGHT = (3, 4, 4, 3)
+
+# States are numbered 4 * cell + turn in a frame of 8 x 8 cells that holds all of them. A turn is
+# relative to the agent's own direction: 0 ahead, 1 right, 2 behind, 3 left.
+_FRAME = 8
+_STEP = ((1, 0), (0, 1), (-1, 0), (0, -1))
+_NOWHERE = -1
+
+
+def _number(ahead: int, right: int) -> int:
+    """Number of a cell in the frame."""
+    return (ahead + 1) * _FRAME + right + 3
+
+
+def _in_front(facing: int) -> tuple[int, ...]:
+    """The cell in front of each state, _NOWHERE if the search may not go there."""
+    cells = []
+    for ahead in range(-1, _FRAME - 1):
+        for right in range(-3, _FRAME - 3):
+            for step_ahead, step_right in _STEP:
+                a, r = ahead + step_ahead, right + step_right
+                inside = _FIRST_AHEAD[facing] <= a <= 6 and -3 <= r <= _LAST_RIGHT[facing]
+                cells.append(_number(a, r) if inside else _NOWHERE)
+    return tuple(cells)
+
+
+# The states after a turn to the left and to the right, per state.
+_TURNED = tuple(
+    (4 * cell + (turn + 3) % 4, 4 * cell + (turn + 1) % 4)
+    for cell in range(_FRAME * _FRAME)
+    for turn in range(4)
+)
+_IN_FRONT = tuple(_in_front(facing) for facing in range(4))
+_START = 4 * _number(0, 0)
+
 
 class Paths(NamedTuple):
-    """Primitive moves by where they lead.
+    """Primitive moves by where they lead; what cannot be reached is absent.
 
     Attributes:
       facing: moves after which the agent faces a cell from a neighbouring one.
@@ -41,42 +69,61 @@ class Paths(NamedTuple):
 
 
 @functools.lru_cache(maxsize=4096)
-def find_paths(facing: int, obstacles: frozenset[Cell]) -> Paths:
-    """Paths to all cells within reach of the view.
+def find_paths(
+    facing: int, obstacles: frozenset[Cell], to_face: frozenset[Cell], to_enter: frozenset[Cell]
+) -> Paths:
+    """Paths to cells of the view, each given as (ahead, right) from the agent.
 
     Args:
       facing: minigrid's direction of the agent; it decides how far the search reaches.
-      obstacles: cells (ahead, right) that cannot be entered. Doors are never among them, closed
-        ones included: such a path fails when it is walked.
+      obstacles: cells that cannot be entered. Doors are never among them, closed ones included:
+        such a path fails when it is walked.
+      to_face: cells to be faced.
+      to_enter: cells to be entered.
     """
-    rear, last_right = _REAR[facing], _LAST_RIGHT[facing]
-    moves_to: dict[tuple[int, int, int], Moves] = {}  # of states already taken from the queue
-    came_from: dict[tuple[int, int, int], tuple[tuple[int, int, int], int]] = {}
-    to_facing: dict[Cell, Moves] = {}
-    to_cell: dict[Cell, Moves] = {}
-    queue = deque([(0, 0, 0)])
-    while queue:
-        state = queue.popleft()
-        ahead, right, turn = state
-        if state not in moves_to:
-            moves = ()
-            if came_from:
-                previous, move = came_from[state]
-                moves = (*moves_to[previous], move)
-            moves_to[state] = moves
-            to_cell.setdefault((ahead, right), moves)
-            to_facing.setdefault((ahead + _STEP[turn][0], right + _STEP[turn][1]), moves)
-        for move in _ORDER:
-            if move == FORWARD:
-                cell = (ahead + _STEP[turn][0], right + _STEP[turn][1])
-                if not (rear <= cell[0] <= 6 and -3 <= cell[1] <= last_right):
-                    continue
-                if cell in obstacles:
-                    continue
-                following = (*cell, turn)
-            else:
-                following = (ahead, right, (turn + (1 if move == RIGHT else 3)) % 4)
-            if following not in moves_to:
-                queue.append(following)
-                came_from[following] = (state, move)
-    return Paths(to_facing, to_cell)
+    in_front = _IN_FRONT[facing]
+    blocked = bytearray(_FRAME * _FRAME)
+    for cell in obstacles:
+        blocked[_number(*cell)] = 1
+    unfaced = {_number(*cell): cell for cell in to_face}
+    unentered = {_number(*cell): cell for cell in to_enter}
+    faced_from: dict[Cell, int] = {}
+    entered_by: dict[Cell, int] = {}
+    came_from = [(_START, _NOWHERE)] * (4 * _FRAME * _FRAME)  # (state before, move)
+    is_taken = bytearray(4 * _FRAME * _FRAME)
+    queue = [_START]
+    for state in queue:  # grows while it is walked through
+        front = in_front[state]
+        if not is_taken[state]:
+            is_taken[state] = 1
+            if front in unfaced:
+                faced_from[unfaced.pop(front)] = state
+            if state >> 2 in unentered:
+                entered_by[unentered.pop(state >> 2)] = state
+            if not unfaced and not unentered:
+                break
+        if front != _NOWHERE and not blocked[front]:
+            walked = 4 * front + (state & 3)
+            if not is_taken[walked]:
+                queue.append(walked)
+                came_from[walked] = (state, FORWARD)
+        left, right = _TURNED[state]
+        if not is_taken[left]:
+            queue.append(left)
+            came_from[left] = (state, LEFT)
+        if not is_taken[right]:
+            queue.append(right)
+            came_from[right] = (state, RIGHT)
+    return Paths(
+        {cell: _moves(came_from, state) for cell, state in faced_from.items()},
+        {cell: _moves(came_from, state) for cell, state in entered_by.items()},
+    )
+
+
+def _moves(came_from: list[tuple[int, int]], state: int) -> Moves:
+    """The moves that lead from the start to a state."""
+    moves = []
+    while state != _START:
+        state, move = came_from[state]
+        moves.append(move)
+    return tuple(reversed(moves))

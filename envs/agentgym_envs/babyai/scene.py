@@ -7,7 +7,7 @@ them; "in front of you" includes 0 steps ahead.
 
 import functools
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from agentgym_envs.babyai.paths import (
@@ -17,6 +17,7 @@ from agentgym_envs.babyai.paths import (
     PICKUP,
     RIGHT,
     TOGGLE,
+    Cell,
     Moves,
     Paths,
     find_paths,
@@ -67,7 +68,10 @@ def describe(view: View, facing: int, carrying: str | None) -> Scene:
     seen = things(view)
     barrier = _nearest_barrier(seen)
     paths = find_paths(
-        facing, frozenset((t.ahead, t.right) for t in seen if not t.name.endswith("door"))
+        facing,
+        obstacles=_cells(t for t in seen if _kind(t) != "door"),
+        to_face=_cells(_not_walls(seen)),
+        to_enter=_cells(t for t in seen if t.name.endswith("open door")),
     )
     draft = _Draft({"turn left": (LEFT,), "turn right": (RIGHT,)}, {}, {})
     if barrier is None or barrier.ahead > 1:
@@ -94,6 +98,10 @@ def _kind(thing: Thing) -> str:
     return thing.name.rpartition(" ")[2]
 
 
+def _cells(seen: Iterable[Thing]) -> frozenset[Cell]:
+    return frozenset((t.ahead, t.right) for t in seen)
+
+
 def _not_walls(seen: list[Thing]) -> list[Thing]:
     return [t for t in seen if _kind(t) != "wall"]
 
@@ -102,7 +110,7 @@ def _movable(seen: list[Thing]) -> list[Thing]:
     return [t for t in seen if _kind(t) in ("key", "ball", "box")]
 
 
-def _numbered(seen: Iterator[Thing]) -> Iterator[tuple[Thing, int]]:
+def _numbered(seen: Iterable[Thing]) -> Iterator[tuple[Thing, int]]:
     """Each thing and which of its name it is, counted from 1."""
     count: Counter[str] = Counter()
     for thing in seen:
@@ -120,7 +128,7 @@ def _description(seen: list[Thing], barrier: Thing | None, carrying: str | None)
     parts = ["You cannot see any objects within sight."]
     if seen:  # walls count as objects here, though they are not listed
         parts = ["In front of you in this room, you can see several objects: "]
-    for thing, number in _numbered(iter(_not_walls(seen))):
+    for thing, number in _numbered(_not_walls(seen)):
         if thing.right == 0:
             place = f"right in front of you {thing.ahead} steps away. "
         else:
@@ -139,7 +147,7 @@ def _description(seen: list[Thing], barrier: Thing | None, carrying: str | None)
 
 
 def _reachable(
-    draft: _Draft, verb: str, seen: list[Thing], facing: Mapping[tuple[int, int], Moves]
+    draft: _Draft, verb: str, seen: list[Thing], facing: Mapping[Cell, Moves]
 ) -> Iterator[tuple[str, Moves]]:
     """Actions `verb name number` and their moves; numbers count the reachable things only."""
     count: Counter[str] = Counter()
