@@ -281,13 +281,12 @@ class RunConsole:
             done, eta = self._done, self._eta()
         now = time.monotonic()
         parts: list[RenderableType] = [self._header()]
-        bar_width = min(28, self._console.width // 4)
         gone = f"{format_duration(now - self._started)} gone, eta {eta}"
-        parts.append(_bar("steps", done, self._total_steps, gone, bar_width))
+        bars = [("steps", done, self._total_steps, gone)]
         if phase is not None:
-            elapsed = format_duration(now - phase.started)
-            note = f"{elapsed}  {phase.note}"
-            parts.append(_bar(phase.name, phase.done, phase.total, note, bar_width))
+            note = f"{format_duration(now - phase.started)}  {phase.note}"
+            bars.append((phase.name, phase.done, phase.total, note))
+        parts.append(_bars(bars, min(28, self._console.width // 4)))
         fixed = len(self._facts) + 2 * len(evaluations) + len(notes) + 14
         fitting = max(3, self._console.height - fixed)
         columns = max(2, (self._console.width - 8) // _COLUMN_WIDTH)
@@ -307,18 +306,18 @@ class RunConsole:
         return Panel(grid, title=Text(self._title, style="bold"), title_align="left")
 
 
-def _bar(name: str, done: int, total: int, note: str, width: int) -> RenderableType:
-    """One line: name, bar (empty without a total), `done/total`, note."""
+def _bars(bars: Sequence[tuple[str, int, int, str]], width: int) -> RenderableType:
+    """A line each: name, bar (empty without a total), `done/total`, note."""
     grid = Table.grid(padding=(0, 1))
-    grid.add_column(width=12, no_wrap=True)
+    grid.add_column(no_wrap=True, min_width=12)
     grid.add_column(width=width)
     grid.add_column(no_wrap=True, overflow="ellipsis")
-    if total:
-        bar: RenderableType = ProgressBar(total=total, completed=min(done, total), width=width)
-        note = f"{done}/{total}  {note}"
-    else:
-        bar = Text("")
-    grid.add_row(Text(name, style="bold"), bar, Text(note))
+    for name, done, total, note in bars:
+        bar: RenderableType = Text("")
+        if total:
+            bar = ProgressBar(total=total, completed=min(done, total), width=width)
+            note = f"{done}/{total}  {note}"
+        grid.add_row(Text(name, style="bold"), bar, Text(note))
     return grid
 
 

@@ -105,7 +105,7 @@ METRICS: dict[str, Metric] = {
     "time/data_s": Metric("waiting for data", "seconds"),
     "time/eval_s": Metric("evaluation", "seconds"),
     "time/checkpoint_s": Metric("checkpoint, as far as training waited for it", "seconds"),
-    "time/iteration_s": Metric("the whole step", "seconds"),
+    "time/iteration_s": Metric("the whole step but evaluation and checkpoint", "seconds"),
     "rate/decode_tokens_per_s": Metric("sampled tokens per second of rollout", "tokens/s"),
     "rate/train_tokens_per_s": Metric("trained-on tokens per second of update", "tokens/s"),
     "rate/episodes_per_min": Metric("episodes per minute of rollout", "episodes/min"),
@@ -260,7 +260,7 @@ class MetricWriter:
         if bad:
             self.nonfinite += len(bad)
             values["run/nonfinite_metrics"] = float(len(bad))
-        line = {"step": int(step), "time": round(time.time(), 3)}
+        line: dict[str, float | None] = {"step": int(step), "time": round(time.time(), 3)}
         line |= {k: v if math.isfinite(v) else None for k, v in values.items()}
         self._file.write(json.dumps(line, allow_nan=False) + "\n")
         self._file.flush()

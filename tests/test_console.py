@@ -72,11 +72,12 @@ def test_the_live_table_shows_header_steps_evaluation_and_notes():
 def test_the_running_phase_is_drawn_without_any_further_call():
     stream = io.StringIO()
     with RunConsole("grpo", FACTS, 10, stream=stream, live=True, width=100) as console:
-        console.phase("rollout", 57, 128, "1,204 tok/s")
+        console.phase("rollout, horizon 15", 57, 128, "1,204 tok/s")
         deadline = time.monotonic() + 10
         while "57/128" not in stream.getvalue() and time.monotonic() < deadline:
             time.sleep(0.02)
-    assert "57/128" in stream.getvalue() and "1,204 tok/s" in stream.getvalue()
+    for text in ("rollout, horizon 15", "57/128", "1,204 tok/s"):
+        assert text in stream.getvalue()
 
 
 @pytest.mark.parametrize("width", [30, 60, 100, 200])

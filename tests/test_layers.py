@@ -23,6 +23,7 @@ LEVELS = {
     "metrics": 1,
     "run_folder": 1,
     "console": 1,
+    "compilations": 1,
     "models": 2,
     "env_client": 2,
     "viewer": 2,

@@ -221,30 +221,30 @@ _STEP_PARTS = (
     ("time/update_s", "update"),
     ("time/sync_s", "weights to sampler"),
     ("time/data_s", "data"),
-    ("time/eval_s", "evaluation"),
-    ("time/checkpoint_s", "checkpoint"),
 )
-_TIME_COLORS = (
-    _YELLOW,
-    _ORANGE,
-    "#F5C76B",
-    _RED,
-    "#B8860B",
-    _PURPLE,
-    _BLUE,
-    _SKY,
-    "#7F7F7F",
-    _GREEN,
-    _BLACK,
-    "#DDDDDD",
-)
+_AROUND_PARTS = (("time/eval_s", "evaluation"), ("time/checkpoint_s", "checkpoint"))
+_TIME_COLORS = {
+    "prefill": _YELLOW,
+    "decode": _ORANGE,
+    "extend": "#F5C76B",
+    "waiting for environments": _RED,
+    "rollout, other": "#B8860B",
+    "scoring": _PURPLE,
+    "update": _BLUE,
+    "weights to sampler": _SKY,
+    "data": "#7F7F7F",
+    "other": "#DDDDDD",
+    "evaluation": _GREEN,
+    "checkpoint": _BLACK,
+}
 
 
 def time_shares(run: Run) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Steps and, per part of a step, its share of the step's wall time; shares add up to 1.
+    """Steps and, per part, its share of the wall time of a step; shares add up to 1.
 
-    Parts of the rollout are taken out of it, what no part covers is `other`, and a part that
-    was not logged at a step took no time there.
+    The wall time is `time/iteration_s` and, outside it, evaluation and checkpoint. Parts of
+    the rollout are taken out of it, what no part covers is `other`, and a part that was not
+    logged at a step took no time there.
     """
     timed = [line for line in run.lines if "time/iteration_s" in line]
 
@@ -254,16 +254,15 @@ def time_shares(run: Run) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     inside = {label: seconds(name) for name, label in _ROLLOUT_PARTS}
     parts = inside | {label: seconds(name) for name, label in _STEP_PARTS}
     parts["rollout, other"] = np.maximum(0.0, parts["rollout, other"] - sum(inside.values()))
-    covered = sum(parts.values())
-    parts["other"] = np.maximum(0.0, seconds("time/iteration_s") - covered)
-    total = np.maximum(covered + parts["other"], 1e-9)
+    parts["other"] = np.maximum(0.0, seconds("time/iteration_s") - sum(parts.values()))
+    parts |= {label: seconds(name) for name, label in _AROUND_PARTS}
+    total = np.maximum(sum(parts.values()), 1e-9)
     shares = {label: values / total for label, values in parts.items()}
     return np.array([line["step"] for line in timed], float), shares
 
 
 def _time(ax: Axes, run: Run) -> None:
     steps, shares = time_shares(run)
-    colors = dict(zip(shares, _TIME_COLORS, strict=True))
     shown = {label: values for label, values in shares.items() if values.max() > 0.002}
     if len(steps) == 1:  # an area needs two ends
         steps = np.array([steps[0] - 0.5, steps[0] + 0.5])
@@ -272,7 +271,7 @@ def _time(ax: Axes, run: Run) -> None:
         steps,
         list(shown.values()),
         labels=list(shown),
-        colors=[colors[label] for label in shown],
+        colors=[_TIME_COLORS[label] for label in shown],
         edgecolor="white",
         linewidth=0.3,
     )

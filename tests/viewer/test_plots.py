@@ -129,6 +129,13 @@ def test_time_shares_split_the_rollout_and_add_up_to_one():
     assert seconds == pytest.approx({"decode": 4, "rollout, other": 2, "update": 3, "other": 1})
 
 
+def test_evaluation_is_outside_the_step_that_it_follows():
+    _, shares = plots.time_shares(Run([{"step": 1, **RL, "time/eval_s": 10.0}]))
+    assert shares["evaluation"][0] == pytest.approx(0.5)
+    assert shares["other"][0] == pytest.approx(0.05)
+    assert set(shares) == set(plots._TIME_COLORS)
+
+
 def test_time_shares_of_parts_longer_than_the_step_still_add_up_to_one():
     _, shares = plots.time_shares(Run([{"step": 1, **RL, "time/update_s": 34.0}]))
     assert sum(share[0] for share in shares.values()) == pytest.approx(1)
