@@ -3,7 +3,7 @@
 import importlib.metadata
 from typing import Any
 
-from agentgym_envs.base.environment import Environment, StepResult
+from agentgym_envs.base.environment import StepResult
 from agentgym_envs.base.kind import (
     Answers,
     EmptyBody,

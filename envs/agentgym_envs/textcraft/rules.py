@@ -84,12 +84,12 @@ class OurRules(Rules):
             )
 
     def output_label(self, world: World, output: str) -> str:
-        """The name, as in the list of commands."""
-        return to_name(output)
+        """The id, as in `Crafted 1 minecraft:stick`."""
+        return output
 
     def recipe_label(self, world: World, output: str, typed: int | None) -> str:
-        """The name, as in the list of commands."""
-        return to_name(output)
+        """The id."""
+        return output
 
 
 class CompatRules(Rules):
