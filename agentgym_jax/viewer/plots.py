@@ -5,11 +5,9 @@ have is left out, a figure without any series is not made. The same metrics give
 """
 
 import dataclasses
-import math
 import os
 import pathlib
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import matplotlib
@@ -22,6 +20,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from agentgym_jax.metrics import read_metrics
 from agentgym_jax.run_folder import RunFolder
+from agentgym_jax.viewer.series import Run, horizon_stages, rolling_mean, time_shares
 
 # Okabe and Ito's palette, told apart with any colour vision (https://jfly.uni-koeln.de/color/).
 _BLUE, _ORANGE, _GREEN, _RED = "#0072B2", "#E69F00", "#009E73", "#D55E00"
@@ -50,51 +49,6 @@ _ROLLING_STEPS = 10
 _FEW_POINTS = 30  # a curve of at most this many points shows them
 _MAX_STAGES = 12  # an adaptive horizon changes too often to be drawn as background
 _MAX_GROUP_LINES = 6  # more groups than this become a map
-
-
-@dataclasses.dataclass(frozen=True)
-class Run:
-    """The lines of metrics.jsonl by column."""
-
-    lines: Sequence[Mapping[str, Any]]
-
-    def series(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Steps and values of a metric, where it was logged and finite."""
-        pairs = [
-            (line["step"], line[name])
-            for line in self.lines
-            if name in line and math.isfinite(line[name])
-        ]
-        steps, values = zip(*pairs, strict=True) if pairs else ((), ())
-        return np.array(steps, float), np.array(values, float)
-
-    def has(self, name: str) -> bool:
-        """True if the metric has at least one finite value."""
-        return len(self.series(name)[0]) > 0
-
-    def groups(self, name: str) -> list[str]:
-        """Groups g for which `name/g` has values, sorted with `level 2` before `level 10`."""
-        prefix = f"{name}/"
-        names = {key for line in self.lines for key in line if key.startswith(prefix)}
-        groups = [key.removeprefix(prefix) for key in names if self.has(key)]
-        return sorted(groups, key=lambda g: [p.zfill(9) for p in re.split(r"(\d+)", g)])
-
-
-def rolling_mean(values: np.ndarray, window: int) -> np.ndarray:
-    """Mean of each value and up to `window - 1` before it: never looks ahead."""
-    sums = np.concatenate([[0.0], np.cumsum(values)])
-    stop = np.arange(1, len(values) + 1)
-    start = np.maximum(0, stop - window)
-    return (sums[stop] - sums[start]) / (stop - start)
-
-
-def horizon_stages(steps: np.ndarray, turns: np.ndarray) -> list[tuple[float, float, float]]:
-    """Runs of equal turn limit: (first step, last step, turns) each."""
-    if not len(steps):
-        return []
-    cuts = np.flatnonzero(np.diff(turns)) + 1
-    parts = np.split(np.arange(len(steps)), cuts)
-    return [(steps[part[0]], steps[part[-1]], turns[part[0]]) for part in parts]
 
 
 def _shade_horizon(ax: Axes, run: Run) -> None:
@@ -209,20 +163,6 @@ def _entropy(ax: Axes, run: Run) -> None:
     ax.set_ylim(bottom=0)
 
 
-_ROLLOUT_PARTS = (
-    ("time/prefill_s", "prefill"),
-    ("time/decode_s", "decode"),
-    ("time/extend_s", "extend"),
-    ("time/env_wait_s", "waiting for environments"),
-)
-_STEP_PARTS = (
-    ("time/rollout_s", "rollout, other"),
-    ("time/score_s", "scoring"),
-    ("time/update_s", "update"),
-    ("time/sync_s", "weights to sampler"),
-    ("time/data_s", "data"),
-)
-_AROUND_PARTS = (("time/eval_s", "evaluation"), ("time/checkpoint_s", "checkpoint"))
 _TIME_COLORS = {
     "prefill": _YELLOW,
     "decode": _ORANGE,
@@ -237,28 +177,6 @@ _TIME_COLORS = {
     "evaluation": _GREEN,
     "checkpoint": _BLACK,
 }
-
-
-def time_shares(run: Run) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Steps and, per part, its share of the wall time of a step; shares add up to 1.
-
-    The wall time is `time/iteration_s` and, outside it, evaluation and checkpoint. Parts of
-    the rollout are taken out of it, what no part covers is `other`, and a part that was not
-    logged at a step took no time there.
-    """
-    timed = [line for line in run.lines if "time/iteration_s" in line]
-
-    def seconds(name: str) -> np.ndarray:
-        return np.array([np.nan_to_num(line[name]) if name in line else 0.0 for line in timed])
-
-    inside = {label: seconds(name) for name, label in _ROLLOUT_PARTS}
-    parts = inside | {label: seconds(name) for name, label in _STEP_PARTS}
-    parts["rollout, other"] = np.maximum(0.0, parts["rollout, other"] - sum(inside.values()))
-    parts["other"] = np.maximum(0.0, seconds("time/iteration_s") - sum(parts.values()))
-    parts |= {label: seconds(name) for name, label in _AROUND_PARTS}
-    total = np.maximum(sum(parts.values()), 1e-9)
-    shares = {label: values / total for label, values in parts.items()}
-    return np.array([line["step"] for line in timed], float), shares
 
 
 def _time(ax: Axes, run: Run) -> None:

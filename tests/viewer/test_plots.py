@@ -1,13 +1,11 @@
-import math
-
 import matplotlib
-import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
 from agentgym_jax.metrics import METRICS, MetricWriter
 from agentgym_jax.viewer import plots
-from agentgym_jax.viewer.plots import Run, write_plots
+from agentgym_jax.viewer.plots import write_plots
+from agentgym_jax.viewer.series import Run, time_shares
 
 RL = {
     "rollout/success": 0.5,
@@ -94,23 +92,6 @@ def test_every_metric_a_panel_needs_is_in_the_table():
             assert name in METRICS, (panel.file, name)
 
 
-def test_a_value_that_is_not_finite_is_a_missing_point():
-    run = Run([{"step": 1, "policy/loss": math.nan}, {"step": 2, "policy/loss": 3.0}])
-    steps, values = run.series("policy/loss")
-    assert (steps.tolist(), values.tolist()) == ([2.0], [3.0])
-    assert not Run([{"step": 1, "policy/loss": math.nan}]).has("policy/loss")
-
-
-def test_the_rolling_mean_by_hand():
-    values = np.array([1.0, 2.0, 3.0, 4.0])
-    assert plots.rolling_mean(values, 2).tolist() == [1.0, 1.5, 2.5, 3.5]
-
-
-def test_the_horizon_stages_by_hand():
-    steps, turns = np.arange(1.0, 7.0), np.array([5.0, 5.0, 10.0, 10.0, 10.0, 5.0])
-    assert plots.horizon_stages(steps, turns) == [(1, 2, 5), (3, 5, 10), (6, 6, 5)]
-
-
 def test_the_background_names_every_horizon_stage():
     ax = drawn("success", [RL] * 3 + [RL | {"horizon/turns": 10.0}] * 3)
     assert [text.get_text() for text in ax.texts] == ["5 turns", "10 turns"]
@@ -120,26 +101,6 @@ def test_training_sampled_and_greedy_success_are_told_apart():
     ax = drawn("success", [RL | EVALUATION] * 20)
     assert labels(ax) == ["training, mean of 10 steps", "evaluation, sampled", "evaluation, greedy"]
     assert len(ax.collections) == 1  # a band only where both of its ends were logged
-
-
-def test_time_shares_split_the_rollout_and_add_up_to_one():
-    steps, shares = plots.time_shares(Run([{"step": 7, **RL}]))
-    assert steps.tolist() == [7]
-    seconds = {label: 10 * share[0] for label, share in shares.items() if share[0]}
-    assert seconds == pytest.approx({"decode": 4, "rollout, other": 2, "update": 3, "other": 1})
-
-
-def test_evaluation_is_outside_the_step_that_it_follows():
-    _, shares = plots.time_shares(Run([{"step": 1, **RL, "time/eval_s": 10.0}]))
-    assert shares["evaluation"][0] == pytest.approx(0.5)
-    assert shares["other"][0] == pytest.approx(0.05)
-    assert set(shares) == set(plots._TIME_COLORS)
-
-
-def test_time_shares_of_parts_longer_than_the_step_still_add_up_to_one():
-    _, shares = plots.time_shares(Run([{"step": 1, **RL, "time/update_s": 34.0}]))
-    assert sum(share[0] for share in shares.values()) == pytest.approx(1)
-    assert shares["update"][0] == pytest.approx(0.85)
 
 
 def test_a_gap_of_exactly_zero_keeps_a_linear_axis():
@@ -160,6 +121,12 @@ def test_few_groups_are_lines_and_many_are_a_map_in_natural_order(groups, kind):
         table = ax.collections[0].get_array()
         assert table.shape == (groups, 2)
         assert table[groups - 1].tolist() == [1.0, 1.0]
+
+
+def test_every_part_of_a_step_has_a_colour_of_its_own():
+    _, shares = time_shares(Run([{"step": 1, "time/iteration_s": 1.0}]))
+    assert set(shares) == set(plots._TIME_COLORS)
+    assert len(set(plots._TIME_COLORS.values())) == len(shares)
 
 
 def test_a_fine_tuning_run_has_its_own_summary(tmp_path):
