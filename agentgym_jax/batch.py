@@ -118,7 +118,7 @@ def unpack(values: np.ndarray, batch: TokenBatch, num_sequences: int) -> list[np
     order = np.argsort(flat_ids, kind="stable")
     counts = np.bincount(flat_ids[flat_ids >= 0], minlength=num_sequences)
     first = np.searchsorted(flat_ids[order], 0)
-    return np.split(flat[order][first:], np.cumsum(counts)[:-1])
+    return np.split(flat[order][first:], np.cumsum(counts))[:num_sequences]
 
 
 def micro_batches(batch: TokenBatch, rows: int) -> TokenBatch:

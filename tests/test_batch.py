@@ -1,0 +1,119 @@
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentgym_jax import batch as batching
+
+LENGTHS = st.lists(st.integers(1, 20), max_size=30)
+
+
+def sequence(n, seed=0):
+    rng = np.random.default_rng(seed)
+    mask = rng.random(n) < 0.5
+    return {
+        "tokens": rng.integers(1, 100, n),
+        "action_mask": mask,
+        "weights": np.where(mask, rng.random(n), 0.0),
+        "advantages": np.where(mask, rng.normal(size=n), 0.0),
+        "old_logprobs": np.where(mask, -rng.random(n), 0.0),
+    }
+
+
+def test_packing_by_hand():
+    packed = batching.pack(
+        [
+            {"tokens": [7, 8], "action_mask": [False, True], "weights": [0.0, 0.5]},
+            {"tokens": [1, 2, 3], "action_mask": [False, False, True]},
+            {"tokens": [4, 5, 6], "action_mask": [True, False, False]},
+        ],
+        row_length=6,
+        rows_multiple=1,
+    )
+    np.testing.assert_array_equal(packed.tokens, [[1, 2, 3, 4, 5, 6], [7, 8, 0, 0, 0, 0]])
+    np.testing.assert_array_equal(packed.positions, [[0, 1, 2, 0, 1, 2], [0, 1, 0, 0, 0, 0]])
+    np.testing.assert_array_equal(packed.segment_ids, [[1, 1, 1, 2, 2, 2], [1, 1, 0, 0, 0, 0]])
+    np.testing.assert_array_equal(packed.sequence_ids, [[1, 1, 1, 2, 2, 2], [0, 0, -1, -1, -1, -1]])
+    np.testing.assert_array_equal(
+        packed.action_mask, np.array([[0, 0, 1, 1, 0, 0], [0, 1, 0, 0, 0, 0]], bool)
+    )
+    np.testing.assert_array_equal(packed.weights[1], [0, 0.5, 0, 0, 0, 0])
+    assert batching.padding_share(packed) == 4 / 12
+    packed.check()
+
+
+@settings(deadline=None, max_examples=50)
+@given(LENGTHS, st.integers(20, 40), st.integers(1, 4))
+def test_packing_keeps_every_token_and_unpacking_finds_it(lengths, row_length, multiple):
+    sequences = [sequence(n, seed=i) for i, n in enumerate(lengths)]
+    packed = batching.pack(sequences, row_length=row_length, rows_multiple=multiple)
+    assert packed.tokens.shape[0] % multiple == 0
+    for name in ("tokens", "action_mask", "weights", "advantages", "old_logprobs"):
+        found = batching.unpack(getattr(packed, name), packed, len(sequences))
+        assert len(found) == len(sequences)
+        for values, original in zip(found, sequences, strict=True):
+            np.testing.assert_array_equal(values, np.asarray(original[name], values.dtype))
+
+
+@settings(deadline=None, max_examples=50)
+@given(LENGTHS, st.integers(20, 40))
+def test_rows_never_overflow_and_hold_each_sequence_once(lengths, row_length):
+    rows = batching.assign_rows(lengths, row_length)
+    assert sorted(i for row in rows for i in row) == list(range(len(lengths)))
+    assert all(0 < sum(lengths[i] for i in row) <= row_length for row in rows)
+    # first fit: no two rows could be one
+    filled = [sum(lengths[i] for i in row) for row in rows]
+    assert all(a + b > row_length for k, a in enumerate(filled) for b in filled[k + 1 :])
+
+
+def test_no_sequences_give_one_empty_batch():
+    packed = batching.pack([], row_length=8, rows_multiple=4)
+    assert packed.tokens.shape == (4, 8)
+    assert batching.padding_share(packed) == 1.0
+    assert batching.unpack(packed.tokens, packed, 0) == []
+
+
+def test_an_empty_sequence_comes_back_empty():
+    sequences = [sequence(3), sequence(0), sequence(2, seed=1), sequence(0)]
+    packed = batching.pack(sequences, row_length=8, rows_multiple=1)
+    found = batching.unpack(packed.tokens, packed, 4)
+    assert [len(x) for x in found] == [3, 0, 2, 0]
+    np.testing.assert_array_equal(found[2], sequences[2]["tokens"])
+
+
+def test_a_sequence_longer_than_a_row_names_the_setting():
+    with pytest.raises(ValueError, match=r"sequence 1 has 9 tokens, a row holds 8.*row_length"):
+        batching.pack([sequence(3), sequence(9)], row_length=8, rows_multiple=1)
+
+
+def test_micro_batches_keep_the_order_of_rows():
+    packed = batching.pack([sequence(8, i) for i in range(6)], row_length=8, rows_multiple=1)
+    micro = batching.micro_batches(packed, 2)
+    assert micro.tokens.shape == (3, 2, 8)
+    for whole, split in zip(jax.tree.leaves(packed), jax.tree.leaves(micro), strict=True):
+        np.testing.assert_array_equal(split.reshape(whole.shape), whole)
+
+
+def test_rows_that_do_not_split_into_micro_batches_are_refused():
+    packed = batching.pack([sequence(8, i) for i in range(3)], row_length=8, rows_multiple=1)
+    with pytest.raises(ValueError, match="3 rows do not split into micro-batches of 2 rows"):
+        batching.micro_batches(packed, 2)
+
+
+def test_added_micro_batches_are_empty():
+    packed = batching.pack([sequence(8, i) for i in range(2)], row_length=8, rows_multiple=1)
+    padded = batching.pad_micro_batches(batching.micro_batches(packed, 1), 5)
+    assert padded.tokens.shape == (5, 1, 8)
+    assert not padded.segment_ids[2:].any()
+    assert not padded.weights[2:].any()
+    assert (padded.sequence_ids[2:] == -1).all()
+    padded.check()
+
+
+def test_a_batch_of_unlike_shapes_fails_its_check():
+    packed = batching.pack([sequence(4)], row_length=8, rows_multiple=1)
+    with pytest.raises(AssertionError):
+        packed.replace(weights=packed.weights[:, :4]).check()
+    with pytest.raises(AssertionError):
+        packed.replace(action_mask=packed.action_mask.astype(np.int32)).check()
