@@ -1,4 +1,8 @@
-"""Command line: `python -m agentgym_envs <environment>` serves one environment over HTTP."""
+"""Command line: serves one environment over HTTP, or records demonstrations of scripted players.
+
+python -m agentgym_envs textcraft --port 36001
+python -m agentgym_envs demonstrations babyai --tasks 0,1,2 --player expert --out demos.jsonl
+"""
 
 import argparse
 import importlib
@@ -6,6 +10,7 @@ import logging
 import pathlib
 import sys
 
+from agentgym_envs import demonstrations
 from agentgym_envs.base import serve
 from agentgym_envs.base.kind import EnvironmentKind
 from agentgym_envs.base.server import create_app
@@ -15,6 +20,7 @@ KINDS = {
     "textcraft": "agentgym_envs.textcraft.kind",
     "babyai": "agentgym_envs.babyai.kind",
 }
+LOG_LEVELS = ["debug", "info", "warning", "error"]
 DEFAULT_PORTS = {"textcraft": 36001, "babyai": 36002}
 
 
@@ -38,6 +44,13 @@ def _parser() -> argparse.ArgumentParser:
             ),
             DEFAULT_PORTS[name],
         )
+    _add_demonstration_options(
+        commands.add_parser(
+            "demonstrations",
+            help="write episodes of a scripted player as AgentGym trajectory records",
+            formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        )
+    )
     return parser
 
 
@@ -52,7 +65,47 @@ def _add_server_options(parser: argparse.ArgumentParser, port: int) -> None:
     add("--busy-seconds", type=float, default=60, help="wait for a session that is in use")
     add("--token-file", type=pathlib.Path, help="file with the bearer token clients must send")
     add("--parent-pid", type=int, help="stop when this process is gone")
-    add("--log-level", default="warning", choices=["debug", "info", "warning", "error"])
+    add("--log-level", default="warning", choices=LOG_LEVELS)
+
+
+def _add_demonstration_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("environment", choices=list(KINDS))
+    tasks = parser.add_mutually_exclusive_group(required=True)
+    tasks.add_argument("--tasks", help="ids or indices, separated by commas")
+    tasks.add_argument(
+        "--tasks-file", type=pathlib.Path, help='JSON list such as [{"item_id": ..}], or lines'
+    )
+    add("--player", choices=list(demonstrations.PLAYERS), default="expert")
+    add("--epsilon", type=float, default=0.1, help="random share of the player mixed")
+    add("--seed", type=int, default=0, help="of the random choices")
+    add("--max-turns", type=int, default=20, help="actions after which an episode is cut")
+    add("--thought", action="store_true", help="write a short Thought before each Action")
+    add("--out", type=pathlib.Path, required=True, help="JSONL file to write")
+    add("--log-level", default="info", choices=LOG_LEVELS)
+
+
+def _record(args: argparse.Namespace) -> None:
+    if not 0 <= args.epsilon <= 1 or args.max_turns < 1:
+        raise ValueError(
+            f"--epsilon must be in 0..1 and --max-turns at least 1; got {args.epsilon} and "
+            f"{args.max_turns}"
+        )
+    if args.tasks_file is None:
+        listed = args.tasks.replace(",", " ")
+    else:
+        listed = args.tasks_file.read_text(encoding="utf-8")
+    indices = demonstrations.read_indices(listed, args.environment)
+    records = demonstrations.record(
+        load_kind(args.environment),
+        indices,
+        player=args.player,
+        epsilon=args.epsilon,
+        seed=args.seed,
+        max_turns=args.max_turns,
+        to_text=demonstrations.thoughtful_text if args.thought else demonstrations.plain_text,
+    )
+    demonstrations.write(records, len(indices), args.out)
 
 
 def _serve(args: argparse.Namespace) -> None:
@@ -89,8 +142,8 @@ def main(argv: list[str] | None = None) -> int:
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
     try:
-        _serve(args)
-    except (serve.ServeError, ValueError) as error:
+        (_record if args.command == "demonstrations" else _serve)(args)
+    except (serve.ServeError, ValueError, OSError) as error:
         sys.stderr.write(f"agentgym_envs: {error}\n")
         return 1
     return 0

@@ -64,6 +64,7 @@ class Environment(abc.ABC):
 
     def close(self) -> None:
         """Releases what the simulator holds."""
+        return None  # most simulators hold nothing but memory
 
     def state(self) -> dict[str, Any]:
         """Facts about the present state for viewers; JSON types."""

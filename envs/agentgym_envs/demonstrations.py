@@ -1,0 +1,163 @@
+"""Episodes of scripted players, written as AgentGym's trajectory records, one JSON line each.
+
+    {"item_id": "babyai_17",
+     "conversations": [{"from": "human", "value": first observation, "loss": null},
+                       {"from": "gpt", "value": "Action:\\nturn left", "loss": true,
+                        "chosen_by": "expert"}, ...],
+     "reward": sum of the rewards, "success": 0 or 1, "player": "expert"}
+
+A record ends with the last action, as AgentGym's do. It depends on the seed and on the task
+alone, not on the other tasks of the call.
+"""
+
+import json
+import logging
+import os
+import pathlib
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from agentgym_envs.base.environment import Environment, EnvironmentFault
+from agentgym_envs.base.kind import EnvironmentKind
+
+_LOGGER = logging.getLogger(__name__)
+_PROGRESS_EVERY = 100  # episodes
+
+EXPERT = "expert"
+RANDOM = "random"
+
+
+def _play_expert(environment: Environment, rng: random.Random, epsilon: float) -> tuple[str, str]:
+    return environment.expert_action(), EXPERT
+
+
+def _play_random(environment: Environment, rng: random.Random, epsilon: float) -> tuple[str, str]:
+    return rng.choice(environment.valid_actions()), RANDOM
+
+
+def _play_mixed(environment: Environment, rng: random.Random, epsilon: float) -> tuple[str, str]:
+    chosen = _play_random if rng.random() < epsilon else _play_expert
+    return chosen(environment, rng, epsilon)
+
+
+# Player -> (environment, generator, epsilon) -> (action, who chose it).
+PLAYERS: Mapping[str, Callable[[Environment, random.Random, float], tuple[str, str]]] = {
+    "expert": _play_expert,
+    "random": _play_random,
+    "mixed": _play_mixed,
+}
+
+
+def plain_text(action: str) -> str:
+    """What the model is to write: the action alone."""
+    return f"Action:\n{action}"
+
+
+def thoughtful_text(action: str) -> str:
+    """The same after a thought, which says no more than the action does."""
+    return f"Thought:\nFrom what I see now, the best next move is: {action}.\n\nAction:\n{action}"
+
+
+def record_episode(
+    environment: Environment,
+    name: str,
+    data_idx: int,
+    *,
+    player: str,
+    epsilon: float,
+    seed: int,
+    max_turns: int,
+    to_text: Callable[[str], str],
+) -> dict[str, Any]:
+    """Plays one task.
+
+    Args:
+      environment: where to play; it is reset.
+      name: of the environment, for the item id.
+      data_idx: index of the task.
+      player: a key of PLAYERS.
+      epsilon: of the player `mixed`, probability of a random valid action per turn.
+      seed: of the random choices; the same for all tasks of a call.
+      max_turns: actions after which the episode is cut.
+      to_text: action -> text of the model's turn.
+    """
+    item_id = f"{name}_{data_idx}"
+    rng = random.Random(f"{seed}/{item_id}")
+    result = environment.reset(data_idx)
+    conversations: list[dict[str, Any]] = []
+    reward = 0.0
+    for _ in range(max_turns):
+        conversations.append({"from": "human", "value": result.observation, "loss": None})
+        action, chosen_by = PLAYERS[player](environment, rng, epsilon)
+        turn = {"from": "gpt", "value": to_text(action), "loss": True, "chosen_by": chosen_by}
+        conversations.append(turn)
+        result = environment.step(action)
+        reward += result.reward
+        if result.done:
+            break
+    return {
+        "item_id": item_id,
+        "conversations": conversations,
+        "reward": reward,
+        "success": int(result.done and result.reward > 0),
+        "player": player,
+    }
+
+
+def record(
+    kind: EnvironmentKind, indices: Sequence[int], **options: Any
+) -> Iterator[dict[str, Any]]:
+    """Records of the tasks in order; `options` are the keywords of `record_episode`.
+
+    Raises:
+      ValueError: an index is not a task, or a player does not know how to go on.
+    """
+    environment = kind.factory()
+    try:
+        for data_idx in indices:
+            if not 0 <= data_idx < kind.spec.num_tasks:
+                raise ValueError(
+                    f"{kind.spec.name} has tasks 0 .. {kind.spec.num_tasks - 1}; {data_idx} was "
+                    "asked for"
+                )
+            try:
+                yield record_episode(environment, kind.spec.name, data_idx, **options)
+            except EnvironmentFault as fault:
+                raise ValueError(f"{kind.spec.name}_{data_idx}: {fault.message}") from fault
+    finally:
+        environment.close()
+
+
+def write(records: Iterator[Mapping[str, Any]], total: int, out: pathlib.Path) -> None:
+    """Writes records as JSON lines; the file appears whole or not at all."""
+    partial = out.with_name(out.name + ".partial")
+    solved = 0
+    with partial.open("w", encoding="utf-8") as file:
+        for done, episode in enumerate(records, 1):
+            file.write(json.dumps(episode, ensure_ascii=False) + "\n")
+            solved += episode["success"]
+            if done % _PROGRESS_EVERY == 0 or done == total:
+                _LOGGER.info("%d of %d episodes, %d solved", done, total, solved)
+    os.replace(partial, out)
+
+
+def read_indices(text: str, name: str) -> list[int]:
+    """Task indices of a list: JSON (item ids, numbers or `{"item_id": ...}`) or one id a line.
+
+    Raises:
+      ValueError: an entry is not an id of this environment.
+    """
+    stripped = text.strip()
+    entries = json.loads(stripped) if stripped.startswith("[") else stripped.split()
+    return [_index(entry, name) for entry in entries]
+
+
+def _index(entry: Any, name: str) -> int:
+    item = entry["item_id"] if isinstance(entry, dict) and "item_id" in entry else entry
+    prefix, _, number = str(item).rpartition("_")
+    if prefix not in ("", name) or not (number.isascii() and number.isdigit()):
+        raise ValueError(
+            f"{json.dumps(entry)} is not a task of {name}; expected {name}_17 or the number alone"
+        )
+    return int(number)
