@@ -14,8 +14,8 @@ import numpy as np
 from gguf.quants import dequantize
 
 from agentgym_jax.models.config import DecoderConfig, from_hf_config
-from agentgym_jax.models.policy import Policy
-from agentgym_jax.models.weights import Params, assemble
+from agentgym_jax.models.policy import Params, Policy
+from agentgym_jax.models.weights import assemble
 from agentgym_jax.sharding import Layout
 
 ARCHITECTURES = ("qwen2", "qwen3", "llama")

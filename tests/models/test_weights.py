@@ -11,9 +11,10 @@ import safetensors.numpy
 
 from agentgym_jax.models import sources
 from agentgym_jax.models.config import DecoderConfig, RopeScaling
+from agentgym_jax.models.hf_tensors import INDEX_FILE, RULES
 from agentgym_jax.models.kv_cache import KVCache
 from agentgym_jax.models.policy import Policy
-from agentgym_jax.models.weights import INDEX_FILE, RULES, flat_items, load_hf, save_hf
+from agentgym_jax.models.weights import flat_items, load_hf, save_hf
 from agentgym_jax.sharding import TRAIN_RULES, Layout, make_mesh
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "decoder"
