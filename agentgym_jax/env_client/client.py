@@ -81,9 +81,9 @@ class EnvClient:
         self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token}"
-        self._http = urllib3.connection_from_url(
-            f"{parsed.scheme}://{parsed.netloc}", maxsize=connections, block=False
-        )
+        self._address = f"{parsed.scheme}://{parsed.netloc}"
+        self._connections = connections
+        self._http = self._connection_pool()
 
     def spec(self) -> EnvironmentSpec:
         """What the server says about itself; for a server without `/spec`, the table's facts.
@@ -181,7 +181,11 @@ class EnvClient:
 
     def disconnect(self) -> None:
         """Closes the idle connections; the client stays usable."""
-        self._http.close()
+        old, self._http = self._http, self._connection_pool()
+        old.close()
+
+    def _connection_pool(self) -> urllib3.HTTPConnectionPool:
+        return urllib3.connection_from_url(self._address, maxsize=self._connections, block=False)
 
     def _optional(self, route: str) -> Any:
         """Body of a route that AgentGym's own servers do not have; None if it is missing."""

@@ -170,6 +170,14 @@ def test_one_connection_serves_many_calls(server, world):
     assert len(server.open_sockets) == 1
 
 
+def test_a_disconnected_client_connects_again(server):
+    client = connect(server.url)
+    client.create()
+    client.disconnect()
+    assert client.create() == 1
+    assert len(server.open_sockets) == 2
+
+
 def test_the_token_is_sent_with_every_request(server):
     connect(server.url, token="secret").create()
     assert server.headers_seen[0]["Authorization"] == "Bearer secret"

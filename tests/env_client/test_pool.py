@@ -144,6 +144,7 @@ def test_a_failed_step_is_reported_once_and_the_ticket_can_start_again(server, w
         pool.step("t", "x")
         reply = one(pool)
         assert reply.observation is None
+        assert reply.error.cause is not EnvCause.SESSION_LOST
         assert reply.error.retryable_from_reset
         assert world.count("/step") == 1
         pool.step("t", "x")
@@ -265,18 +266,26 @@ def test_a_server_that_comes_back_in_time_costs_nothing_but_time(serve, world, f
 def test_after_a_restart_an_old_number_never_reaches_another_episode(serve, world, free_port):
     with make_pool(f"http://127.0.0.1:{free_port}") as pool:
         with serve(world, free_port):
-            pool.start("old", "textcraft", 1)
-            collect(pool, 1)
+            for ticket in ("old", "older"):
+                pool.start(ticket, "textcraft", 1)
+            collect(pool, 2)
         pool.start("new", "textcraft", 2)
         assert pool.poll(0.2) == []
         fresh = type(world)()  # counts its sessions from 0 again
         with serve(fresh, free_port):
             collect(pool, 1)
-            assert list(fresh.sessions) == [0]
+            pool.start("newer", "textcraft", 3)
+            collect(pool, 1)
+            assert sorted(fresh.sessions) == [0, 1]
             pool.step("old", "x")
             assert one(pool).error.cause is EnvCause.SESSION_LOST
-            pool.step("new", "y")
-            assert one(pool).observation.text == "task 2: y"
+            pool.start("old", "textcraft", 1)
+            assert one(pool).observation.text == "task 1"
+            pool.finish("older")  # closes nothing: its number belongs to a new episode
+            for ticket, text in (("new", "task 2: y"), ("newer", "task 3: y")):
+                pool.step(ticket, "y")
+                assert one(pool).observation.text == text
+            assert sorted(fresh.sessions) == [0, 1, 2]
 
 
 def test_an_announced_restart_loses_all_sessions_without_a_call(server, world):
@@ -302,6 +311,7 @@ def test_closing_ends_every_session_and_thread_also_in_the_middle_of_calls(serve
     pool.finish(0)
     for ticket in range(1, 4):
         pool.step(ticket, "x")
+    until(lambda: world.count("/step") == 3)
     for ticket in range(10, 20):
         pool.start(ticket, "textcraft", ticket)
     pool.close()
@@ -311,6 +321,21 @@ def test_closing_ends_every_session_and_thread_also_in_the_middle_of_calls(serve
     pool.close()
 
 
+def test_closing_ends_the_session_of_a_ticket_that_was_finished_before_its_turn(server, world):
+    pool = make_pool(server.url, workers=1)
+    for ticket in range(2):
+        pool.start(ticket, "textcraft", ticket)
+    collect(pool, 2)
+    world.faults = {"/step": [0.3]}
+    pool.step(0, "x")
+    until(lambda: world.count("/step") == 1)
+    pool.step(1, "x")
+    pool.finish(1)
+    pool.close()
+    assert world.count("/step") == 1
+    assert world.sessions == {}
+
+
 def test_closing_does_not_wait_for_ever_for_a_server_that_hangs(server, world):
     world.faults = {"/step": [5.0], "/close": [5.0] * 10}
     pool = make_pool(server.url, step_timeout_s=30, close_timeout_s=0.5)
@@ -318,6 +343,7 @@ def test_closing_does_not_wait_for_ever_for_a_server_that_hangs(server, world):
         pool.start(ticket, "textcraft", ticket)
     collect(pool, 5)
     pool.step(0, "x")
+    until(lambda: world.count("/step") == 1)
     begin = time.monotonic()
     pool.close()
     assert time.monotonic() - begin < 2

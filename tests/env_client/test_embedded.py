@@ -1,0 +1,188 @@
+"""Servers of the project itself, as child processes, driven by the client and the pool."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from agentgym_jax.env_client.client import EnvClient
+from agentgym_jax.env_client.embedded import EmbeddedServers
+from agentgym_jax.env_client.errors import EnvCause, EnvError
+from agentgym_jax.env_client.pool import EnvPool
+from agentgym_jax.env_client.upstream import UPSTREAM
+
+NAMES = ["textcraft", "babyai"]
+
+
+def connect(servers, name):
+    return EnvClient(servers.urls[name], name, connect_timeout_s=5, step_timeout_s=30)
+
+
+def gone(pid, timeout_s=20.0):
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        # A zombie has an empty command line: in a container nobody may collect it.
+        try:
+            if not pathlib.Path(f"/proc/{pid}/cmdline").read_bytes():
+                return True
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.fixture(scope="module")
+def servers():
+    with EmbeddedServers(NAMES, arguments=["--capacity=16"]) as running:
+        yield running
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_table_agrees_with_our_server(servers, name):
+    spec = connect(servers, name).spec()
+    row = UPSTREAM[name]
+    assert (spec.name, spec.max_turns) == (name, row.max_turns)
+    assert spec.action_format == str(row.actions.format)
+    assert len(connect(servers, name).tasks()) == row.num_tasks <= spec.num_tasks
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_task_begins_the_same_in_every_session(servers, name):
+    client = connect(servers, name)
+    first, second = client.create(), client.create()
+    client.reset(second, 3)
+    text = client.reset(first, 41).text
+    assert client.reset(second, 41).text == text
+    client.close(first)
+    client.close(second)
+    assert client.health()["sessions"] == 0
+
+
+def test_textcraft_is_solved_by_its_recipe(servers):
+    client = connect(servers, "textcraft")
+    session = client.create()
+    text = client.reset(session, 0).text
+    goal = text.rsplit("Goal: craft ", 1)[1].rstrip(".")
+    (line, *_) = [x for x in text.splitlines() if x.startswith("craft") and f" {goal} using" in x]
+    for part in line.partition(" using ")[2].split(", "):
+        seen = client.step(session, client.parse(f"Action: get {part}").action)
+        assert (seen.reward, seen.done) == (0.0, False)
+    seen = client.step(session, client.parse(f"Thought: now\nAction: {line}").action)
+    assert (seen.reward, seen.score, seen.done, seen.success) == (1.0, 1.0, True, True)
+    with pytest.raises(EnvError, match="over"):
+        client.step(session, "inventory")
+    client.close(session)
+
+
+def test_an_unknown_task_is_refused_for_good(servers):
+    client = connect(servers, "textcraft")
+    session = client.create()
+    with pytest.raises(EnvError) as caught:
+        client.reset(session, 10**6)
+    assert not caught.value.retryable_from_reset
+    client.close(session)
+
+
+def test_a_pool_plays_both_environments_beyond_their_capacity_and_leaves_nothing(servers):
+    clients = {name: connect(servers, name) for name in NAMES}
+    with EnvPool(clients, workers=8, max_idle_sessions=4) as pool:
+        tickets = {(name, i) for name in NAMES for i in range(20)}
+        for name, i in sorted(tickets):
+            pool.start((name, i), name, i)
+        begun, played = set(), set()
+        while played != tickets:
+            for reply in pool.poll(20.0):
+                assert reply.error is None
+                if reply.ticket not in begun:
+                    begun.add(reply.ticket)
+                    pool.step(reply.ticket, "inventory")
+                else:
+                    played.add(reply.ticket)
+                    pool.finish(reply.ticket)
+        assert pool.statistics()["errors/bad_body"] == 0
+    assert all(client.health()["sessions"] == 0 for client in clients.values())
+
+
+def test_the_compatible_mode_is_understood_as_well():
+    with EmbeddedServers(["textcraft"], arguments=["--compat"]) as running:
+        client = connect(running, "textcraft")
+        session = client.create()
+        assert client.reset(session, 544).text == client.reset(session, 0).text
+        client.close(session)
+        with pytest.raises(EnvError) as caught:
+            client.step(session, "inventory")
+        assert caught.value.cause is EnvCause.SESSION_LOST
+
+
+def test_a_dead_server_comes_back_at_its_address_and_the_others_stay(tmp_path):
+    with EmbeddedServers(NAMES, log_folder=tmp_path) as running:
+        urls, pids = dict(running.urls), dict(running.pids)
+        clients = {name: connect(running, name) for name in NAMES}
+        with EnvPool(clients, workers=2, max_idle_sessions=2) as pool:
+            pool.start("t", "textcraft", 0)
+            (reply,) = pool.poll(20.0)
+            assert reply.error is None
+            assert running.ensure_alive() == []
+            os.kill(pids["textcraft"], signal.SIGKILL)
+            assert gone(pids["textcraft"])
+            assert running.ensure_alive() == ["textcraft"]
+            pool.invalidate("textcraft")
+            pool.step("t", "inventory")
+            (reply,) = pool.poll(20.0)
+            assert reply.error.cause is EnvCause.SESSION_LOST
+            pool.start("t", "textcraft", 0)
+            (reply,) = pool.poll(20.0)
+            assert reply.error is None
+        assert dict(running.urls) == urls
+        assert running.pids["babyai"] == pids["babyai"]
+        pids = dict(running.pids)
+    assert all(gone(pid) for pid in pids.values())
+    assert "ready" in (tmp_path / "babyai.stdout.log").read_text()
+
+
+def test_servers_end_with_the_block_also_after_an_error():
+    pids = {}
+    with pytest.raises(ZeroDivisionError), EmbeddedServers(["textcraft"]) as running:
+        pids = dict(running.pids)
+        raise ZeroDivisionError
+    assert all(gone(pid) for pid in pids.values())
+
+
+def test_a_server_that_cannot_start_shows_its_own_words_and_takes_the_others_down(tmp_path):
+    servers = EmbeddedServers(["textcraft", "chess"], log_folder=tmp_path)
+    with pytest.raises(RuntimeError, match=r"(?s)chess server ended with status 2.*invalid choice"):
+        servers.__enter__()
+    assert servers.pids == {}
+
+
+def test_a_server_that_is_not_ready_in_time_is_ended():
+    servers = EmbeddedServers(["textcraft"], start_timeout_s=0.0)
+    with pytest.raises(RuntimeError, match="start_timeout_s"):
+        servers.__enter__()
+    assert servers.pids == {}
+
+
+def test_an_environment_listed_twice_is_refused():
+    with pytest.raises(ValueError, match="twice"):
+        EmbeddedServers(["textcraft", "textcraft"])
+
+
+PARENT = """
+import time
+from agentgym_jax.env_client.embedded import EmbeddedServers
+with EmbeddedServers(["textcraft"]) as servers:
+    print(servers.pids["textcraft"], flush=True)
+    time.sleep(60)
+"""
+
+
+def test_servers_do_not_outlive_a_killed_trainer():
+    command = [sys.executable, "-c", PARENT]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        pid = int(parent.stdout.readline())
+        parent.kill()
+    assert gone(pid)
