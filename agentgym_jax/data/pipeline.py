@@ -178,7 +178,10 @@ def _plan(
     queue: list[int] = []
     epoch = 0
     while steps is None or len(plan) < steps:
-        while len(queue) < len(lengths) and (epochs is None or epoch < epochs):
+        # Twice a batch, so that there is a choice of sequences for its last gaps.
+        while sum(lengths[i] for i in queue) < 2 * rows * row_length and (
+            epochs is None or epoch < epochs
+        ):
             queue += np.random.default_rng([seed, epoch]).permutation(len(lengths)).tolist()
             epoch += 1
         if not queue:

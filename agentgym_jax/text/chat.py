@@ -22,6 +22,7 @@ from agentgym_jax.trajectory import TokenSource
 
 Piece = int | str  # a finished id, or text that is encoded together with its text neighbours
 
+# Encoded in pieces and at once when a renderer is built.
 _SAMPLE = (
     {"role": "user", "content": "You are in a room. Goal: go to the red door."},
     {"role": "assistant", "content": "Thought: it is 2 steps ahead.\nAction:\nmove forward"},
@@ -83,6 +84,7 @@ class ChatRenderer:
         self._specials = re.compile("(" + "|".join(map(re.escape, names)) + ")")
         self._assistant_header = self._pieces(self.grammar.assistant_header)
         self._before_stop, stop, after_stop = self._split_footer()
+        self._check_answer_prefix()
         self._after_stop, self._next_header = _move_tail(
             after_stop, self._pieces(self.grammar.next_user_header)
         )
@@ -131,12 +133,10 @@ class ChatRenderer:
         header = self._assistant_header[-1:]
         context = header[0] if header and isinstance(header[0], str) else ""
         tail = "".join(piece for piece in self._before_stop if isinstance(piece, str))
+        answer = self.grammar.answer_prefix + text + tail
         before = self._tokenizer.encode(context)
-        ids = self._tokenizer.encode(context + text + tail)
-        if ids[: len(before)] == before:
-            ids = ids[len(before) :]
-        else:
-            ids = self._tokenizer.encode(text + tail)
+        ids = self._tokenizer.encode(context + answer)
+        ids = ids[len(before) :] if ids[: len(before)] == before else self._tokenizer.encode(answer)
         return [*ids, self.stop_ids[0]]
 
     def close_turn(self, ended_by_stop: bool) -> list[int]:
@@ -230,6 +230,15 @@ class ChatRenderer:
             f"is no special token (they are {list(self._tokenizer.special_tokens)}): a sampled turn "
             "would have no end. Use a template that closes an answer with a special token."
         )
+
+    def _check_answer_prefix(self) -> None:
+        """Refuses structure between the header and the answer that a model would have to sample."""
+        prefix = self.grammar.answer_prefix
+        if any(isinstance(piece, int) for piece in self._pieces(prefix)):
+            raise ValueError(
+                f"chat template writes {prefix!r} before an answer, but does not write it when it "
+                "asks for one. Move it to the generation prompt of the template."
+            )
 
     def _check_runs(self, template: ChatTemplate) -> None:
         """Compares ids encoded run by run with those of the whole text, on sample conversations."""

@@ -51,13 +51,17 @@ Chat = Sequence[Mapping[str, str]]
 class Grammar:
     """The strings between contents; u are user, a assistant messages, s an optional system message.
 
-        first_user_header u1 assistant_header a1 assistant_footer next_user_header u2 ...
-        system_header s after_system u1 assistant_header a1 ...
+        first_user_header u1 assistant_header answer_prefix a1 assistant_footer
+                     next_user_header u2 assistant_header answer_prefix a2 ...
+        system_header s after_system u1 assistant_header ...
 
     Attributes:
       first_user_header: all that precedes the first user message if there is no system message
         (a template may write one of its own there).
-      assistant_header: between a user message and the answer; the user's footer is part of it.
+      assistant_header: what follows a user message when an answer is asked for; the user's footer
+        is part of it.
+      answer_prefix: what stands between it and an answer; a model has to sample it. Usually
+        empty, a space in templates of Llama 2's kind.
       assistant_footer: what follows an answer, also when it is the last message.
       next_user_header: between that footer and the next user message.
       system_header: all that precedes a system message; None if the template takes none.
@@ -67,6 +71,7 @@ class Grammar:
 
     first_user_header: str
     assistant_header: str
+    answer_prefix: str
     assistant_footer: str
     next_user_header: str
     system_header: str | None = None
@@ -83,6 +88,7 @@ class Grammar:
         return [
             self.first_user_header,
             self.assistant_header,
+            self.answer_prefix,
             self.assistant_footer,
             self.next_user_header,
             *optional,
@@ -101,10 +107,14 @@ class Grammar:
                     parts.append(self.after_system or "")
                 case ("assistant", "user"):
                     parts.append(self.next_user_header)
-            parts.append(self.content(message["role"], message["content"]))
-            if message["role"] != "system":
-                is_user = message["role"] == "user"
-                parts.append(self.assistant_header if is_user else self.assistant_footer)
+            content = self.content(message["role"], message["content"])
+            match message["role"]:
+                case "system":
+                    parts.append(content)
+                case "user":
+                    parts += [content, self.assistant_header]
+                case "assistant":
+                    parts += [self.answer_prefix, content, self.assistant_footer]
         return "".join(parts)
 
 
@@ -155,13 +165,16 @@ class ChatTemplate:
           ValueError: they do not; the message says where the texts part.
         """
         first_user_header, assistant_header = self._literals(_roles(1))
-        _, _, footer = self._literals(_roles(2))
+        _, before_answer, footer = self._literals(_roles(2))
+        if not before_answer.startswith(assistant_header):
+            _refuse("asking for an answer and showing it differ", assistant_header, before_answer)
         _, _, between, _ = self._literals(_roles(3))
         if not between.startswith(footer):
             _refuse("the end of an answer changes when a message follows", footer, between)
         grammar = Grammar(
             first_user_header=first_user_header,
             assistant_header=assistant_header,
+            answer_prefix=before_answer[len(assistant_header) :],
             assistant_footer=footer,
             next_user_header=between[len(footer) :],
         )

@@ -4,8 +4,10 @@ There is one class. Every format is turned into the fast `tokenizers` library, s
 tokenizer can be saved as a Hugging Face directory.
 """
 
+import itertools
 import json
 import pathlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -49,6 +51,11 @@ class Tokenizer:
         self._config = dict(config)
         self._guarded = frozenset(guarded)
         self.chat_template = _chat_template(self._config)
+        self.template_variables = {
+            name: _token_text(self._config[name])
+            for name in _TEMPLATE_VARIABLES
+            if name in self._config and self._config[name] is not None
+        }
         self._text = self._backend()
         self._text.encode_special_tokens = True  # the names of special tokens are plain text
         added = self._text.get_added_tokens_decoder()
@@ -56,19 +63,31 @@ class Tokenizer:
         self.special_tokens: Mapping[str, int] = {
             token.content: i for i, token in sorted(added.items()) if token.special
         }
+        self._forbidden = frozenset(
+            i
+            for name, i in self.special_tokens.items()
+            if "unk_token" not in self.template_variables
+            or name != self.template_variables["unk_token"]
+        )
+        names = "|".join(map(re.escape, self.special_tokens))
+        self._names = re.compile(f"(?={names})" if names else "(?!)")
         self.vocab_size = 1 + max(self._text.get_vocab(with_added_tokens=True).values())
-        self.template_variables = {
-            name: _token_text(self._config[name])
-            for name in _TEMPLATE_VARIABLES
-            if name in self._config and self._config[name] is not None
-        }
 
     def __repr__(self) -> str:
         return f"Tokenizer(vocab_size={self.vocab_size}, specials={len(self.special_tokens)})"
 
     def encode(self, text: str) -> list[int]:
-        """Ids of a text from outside; whatever it contains, no special token comes out."""
-        return self._text.encode(text, add_special_tokens=False).ids
+        """Ids of a text from outside; whatever it contains, no special token comes out.
+
+        The one exception is `unk_token`, which stands for characters that have no token.
+        """
+        ids = self._text.encode(text, add_special_tokens=False).ids
+        if self._forbidden.isdisjoint(ids):
+            return ids
+        # A unigram model finds control tokens in its vocabulary like other words: break names up.
+        breaks = [match.start() + 1 for match in self._names.finditer(text)]
+        parts = [text[i:j] for i, j in itertools.pairwise([0, *breaks, len(text)])]
+        return [i for part in parts for i in self._text.encode(part, add_special_tokens=False).ids]
 
     def encode_with_specials(self, text: str) -> list[int]:
         """Ids of a text of our own, in which the names of special tokens mean these tokens.

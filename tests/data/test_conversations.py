@@ -1,0 +1,150 @@
+import json
+
+import numpy as np
+import pytest
+
+from agentgym_jax.data.conversations import Conversation, read_conversations
+from agentgym_jax.text.chat import Message
+from agentgym_jax.trajectory import Outcome, TokenSource, Trajectory, Turn, to_record
+
+TURNS = [
+    {"from": "human", "value": "rules", "loss": None},
+    {"from": "gpt", "value": "ok", "loss": False},
+    {"from": "human", "value": "a door", "loss": None},
+    {"from": "gpt", "value": "Action:\ngo", "loss": True},
+]
+RECORD = {"item_id": "babyai_17", "conversations": TURNS}
+CONVERSATION = Conversation(
+    "babyai_17",
+    (
+        Message("user", "rules"),
+        Message("assistant", "ok", loss=False),
+        Message("user", "a door"),
+        Message("assistant", "Action:\ngo", loss=True),
+    ),
+)
+
+
+def write(path, records):
+    if path.suffix == ".json":
+        path.write_text(json.dumps(records))
+    else:
+        path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+@pytest.mark.parametrize("name", ["data.json", "data.jsonl"])
+def test_a_list_and_lines_read_alike(name, tmp_path):
+    path = write(tmp_path / name, [RECORD, RECORD | {"reward": 1, "success": 1}])
+    first, second = read_conversations(path, bad="fatal").conversations
+    assert first == CONVERSATION
+    assert (second.reward, second.success) == (1.0, True)
+
+
+def test_a_directory_is_read_in_the_order_of_names(tmp_path):
+    for step in (2, 10, 1):
+        write(tmp_path / f"step_{step:06}.jsonl", [RECORD | {"item_id": f"babyai_{step}"}])
+    (tmp_path / "notes.txt").write_text("not read")
+    found = read_conversations(tmp_path, bad="fatal").conversations
+    assert [c.item_id for c in found] == ["babyai_1", "babyai_2", "babyai_10"]
+
+
+def test_the_trajectories_of_our_own_runs_are_conversations(tmp_path):
+    trajectory = Trajectory(
+        item_id="babyai_3",
+        sample=0,
+        step=0,
+        outcome=Outcome.SUCCESS,
+        score=1.0,
+        success=True,
+        tokens=np.array([1, 2], np.int32),
+        sources=np.array([TokenSource.PROMPT, TokenSource.ACTION], np.int8),
+        logprobs=np.array([0, -1], np.float32),
+        policy_versions=np.array([-1, 0], np.int32),
+        turns=(Turn(1, 2, "go", "go", "done", 1.0, False),),
+        messages=(
+            {"role": "system", "content": "be brief"},
+            {"role": "user", "content": "a door"},
+            {"role": "assistant", "content": "go"},
+        ),
+    )
+    path = write(tmp_path / "step.jsonl", [to_record(trajectory)])
+    (conversation,) = read_conversations(path, bad="fatal").conversations
+    assert conversation.messages == (
+        Message("system", "be brief"),
+        Message("user", "a door"),
+        Message("assistant", "go", loss=True),
+    )
+    assert conversation.success is True
+
+
+def changed(turn, **fields):
+    turns = [dict(entry) for entry in TURNS]
+    turns[turn] |= fields
+    return {"item_id": "a_1", "conversations": turns}
+
+
+def without(turn, field):
+    record = changed(turn)
+    del record["conversations"][turn][field]
+    return record
+
+
+BAD = [
+    ([], "expected an object, found list"),
+    ({"conversations": TURNS}, "'item_id' is missing"),
+    ({"item_id": 3, "conversations": TURNS}, "'item_id' is int, expected str"),
+    ({"item_id": "a_1", "conversations": None}, "'conversations' is NoneType"),
+    ({"item_id": "a_1", "conversations": []}, "conversations: roles are"),
+    ({"item_id": "a_1", "conversations": TURNS[1:]}, "conversations: roles are"),
+    ({"item_id": "a_1", "conversations": ["hello"]}, r"conversations\[0\]: expected an object"),
+    (changed(2, value=5), r"conversations\[2\]: field 'value' is int"),
+    (changed(2, **{"from": "user"}), r"conversations\[2\]: 'from' is 'user'"),
+    (without(2, "value"), r"conversations\[2\]: field 'value' is missing"),
+    (without(3, "loss"), r"conversations\[3\]: field 'loss' is missing"),
+    (changed(3, loss=None), r"conversations\[3\]: 'loss' is None; expected true or false"),
+    (changed(3, loss=1), r"conversations\[3\]: 'loss' is 1"),
+    (changed(0, loss=True), r"conversations\[0\]: 'loss' is True; expected null"),
+    (RECORD | {"reward": "1"}, "'reward' is '1', expected a number"),
+    (RECORD | {"reward": True}, "'reward' is True"),
+    (RECORD | {"success": 0.5}, "'success' is 0.5"),
+]
+
+
+@pytest.mark.parametrize(("record", "reason"), BAD)
+def test_a_bad_record_is_named_with_file_line_and_field(record, reason, tmp_path):
+    path = write(tmp_path / "data.jsonl", [RECORD, record])
+    with pytest.raises(ValueError, match=f"data.jsonl, line 2.*{reason}"):
+        read_conversations(path, bad="fatal")
+
+
+def test_bad_records_are_left_out_and_reported_by_choice(tmp_path):
+    path = write(tmp_path / "data.jsonl", [record for record, _ in BAD] + [RECORD])
+    with path.open("a") as file:
+        file.write('{"item_id": "a_1", "conver')  # a torn last line
+    result = read_conversations(path, bad="skip")
+    assert result.conversations == (CONVERSATION,)
+    assert len(result.problems) == len(BAD) + 1
+    assert f"line {len(BAD) + 2}: not JSON" in result.problems[-1]
+
+
+def test_blank_lines_are_no_records(tmp_path):
+    path = tmp_path / "data.jsonl"
+    path.write_text("\n" + json.dumps(RECORD) + "\n\n")
+    assert read_conversations(path, bad="fatal").problems == ()
+
+
+def test_nothing_to_read_is_an_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        read_conversations(tmp_path / "missing.jsonl", bad="fatal")
+    with pytest.raises(FileNotFoundError, match="no .jsonl file"):
+        read_conversations(tmp_path, bad="fatal")
+    with pytest.raises(ValueError, match="no usable conversation"):
+        read_conversations(write(tmp_path / "data.jsonl", [[]]), bad="skip")
+    with pytest.raises(ValueError, match="expected a JSON list"):
+        read_conversations(write(tmp_path / "data.json", RECORD), bad="skip")
+    (tmp_path / "data.csv").write_text("a")
+    with pytest.raises(ValueError, match="expected a .json or .jsonl"):
+        read_conversations(tmp_path / "data.csv", bad="skip")
+    with pytest.raises(ValueError, match="'fatal' or 'skip'"):
+        read_conversations(tmp_path / "data.jsonl", bad="ignore")

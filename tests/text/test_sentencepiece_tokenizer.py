@@ -1,0 +1,112 @@
+import io
+
+import gguf
+import pytest
+import sentencepiece
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentgym_jax.text.tokenizer import load_tokenizer
+
+TEXTS = [
+    "There is a red door 1 steps to your left. café 日本 {x}  two",
+    "go to the blue ball 2 and pick up the key",
+    "a door, a ball; the room's walls",
+] * 20
+
+
+@pytest.fixture(scope="session", params=["bpe", "unigram"])
+def models(request, tmp_path_factory):
+    """The path of a .model file, and sentencepiece's own reader of it."""
+    out = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXTS),
+        model_writer=out,
+        model_type=request.param,
+        vocab_size=340,
+        hard_vocab_limit=False,
+        byte_fallback=True,
+        character_coverage=1.0,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        minloglevel=2,
+    )
+    path = tmp_path_factory.mktemp(request.param) / "tokenizer.model"
+    path.write_bytes(out.getvalue())
+    return path, sentencepiece.SentencePieceProcessor(model_proto=out.getvalue())
+
+
+@pytest.fixture(scope="session")
+def pair(models):
+    path, reference = models
+    return load_tokenizer(path), reference
+
+
+@settings(deadline=None)
+@given(st.text(alphabet=st.sampled_from("aedor thel1. \n\té日🙂<s>")))
+def test_the_ids_are_sentencepieces_but_without_a_dummy_space(pair, text):
+    ours, reference = pair
+    # sentencepiece puts the space in front by itself.
+    expected = reference.encode(text) if text else []
+    assert (ours.encode(" " + text) if text else []) == expected
+    assert ours.decode(ours.encode(text)) == text
+
+
+def test_control_tokens_are_special_and_never_come_from_text(pair):
+    ours, reference = pair
+    assert ours.special_tokens == {"<unk>": 0, "<s>": 1, "</s>": 2}
+    assert ours.vocab_size == reference.vocab_size()
+    assert not {1, 2} & set(ours.encode("<s>a</s>"))
+    assert ours.eos_id == 2
+
+
+def test_a_directory_with_only_the_model_file_is_enough(pair, models):
+    path, _ = models
+    assert load_tokenizer(path.parent).encode("a red door") == pair[0].encode("a red door")
+
+
+def test_a_gguf_file_of_the_kind_llama_has_the_same_ids(models, pair, tmp_path):
+    path, reference = models
+    if path.parent.name.startswith("unigram"):
+        return  # GGUF's kind `llama` is BPE
+    size = reference.vocab_size()
+    kinds = [1] * size
+    for i in range(size):
+        if reference.is_unknown(i):
+            kinds[i] = 2
+        elif reference.is_control(i):
+            kinds[i] = 3
+        elif reference.is_byte(i):
+            kinds[i] = 6
+    writer = gguf.GGUFWriter(str(tmp_path / "m.gguf"), "llama")
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list([reference.id_to_piece(i) for i in range(size)])
+    writer.add_token_scores([reference.get_score(i) for i in range(size)])
+    writer.add_token_types(kinds)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    ours = load_tokenizer(tmp_path / "m.gguf")
+    for text in TEXTS[:3]:
+        assert ours.encode(text) == pair[0].encode(text)
+
+
+def test_repeated_spaces_are_squeezed_if_the_model_says_so(tmp_path):
+    out = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXTS),
+        model_writer=out,
+        vocab_size=80,
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
+    (tmp_path / "m.model").write_bytes(out.getvalue())
+    reference = sentencepiece.SentencePieceProcessor(model_proto=out.getvalue())
+    text = "a  red \u210c door"  # NFKC makes an H of the letter
+    assert load_tokenizer(tmp_path / "m.model").encode(" " + text) == reference.encode(text)
+
+
+def test_a_file_that_is_no_model_is_refused(tmp_path):
+    (tmp_path / "m.model").write_bytes(b"\xff\xff not a model")
+    with pytest.raises(ValueError, match="not a sentencepiece model"):
+        load_tokenizer(tmp_path / "m.model")

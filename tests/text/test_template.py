@@ -1,0 +1,86 @@
+import pytest
+
+from agentgym_jax.text.template import CHATML, COMPACT, ChatTemplate
+
+PLAIN = "{% for m in messages %}{{ '<' + m['role'] + '>' + m['content'] + '<end>' }}{% endfor %}"
+ASK = "{% if add_generation_prompt %}{{ '<assistant>' }}{% endif %}"
+
+
+def grammar(source, **variables):
+    return ChatTemplate(source, variables).grammar()
+
+
+def test_the_strings_of_a_plain_template_are_found():
+    found = grammar(PLAIN + ASK)
+    assert found.first_user_header == "<user>"
+    assert found.assistant_header == "<end><assistant>"
+    assert found.assistant_footer == "<end>"
+    assert found.next_user_header == "<user>"
+    assert (found.system_header, found.after_system) == ("<system>", "<end><user>")
+    assert found.trimmed == frozenset()
+
+
+def test_our_own_templates_write_no_system_message_that_nobody_gave():
+    assert grammar(CHATML).first_user_header == "<|im_start|>user\n"
+    assert grammar(COMPACT).first_user_header == "<|user|>"
+
+
+def test_a_grammar_writes_what_the_template_renders():
+    template = ChatTemplate(CHATML, {})
+    messages = [
+        {"role": role, "content": f"text {i}\n"}
+        for i, role in enumerate(["system", "user", "assistant", "user"])
+    ]
+    assert template.grammar().write(messages) == template.render(messages)
+
+
+def test_trimming_is_found_per_role():
+    source = PLAIN.replace(
+        "m['content']", "(m['content'] | trim if m['role'] == 'user' else m['content'])"
+    )
+    assert grammar(source + ASK).trimmed == {"user"}
+
+
+def test_a_template_that_refuses_system_messages_has_no_system_strings():
+    refusing = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no') }}{% endif %}"
+    found = grammar(refusing + PLAIN + ASK)
+    assert found.system_header is None and found.after_system is None
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        (PLAIN.replace("m['content']", "m['content'].split('</think>')[-1]") + ASK, "</think>"),
+        (PLAIN + "{% if messages | length > 3 %}!{% endif %}" + ASK, "not append-only"),
+        ("{{ messages | length }}" + PLAIN + ASK, "not append-only"),
+        (PLAIN.replace("'<end>'", "('<last>' if loop.last else '<end>')") + ASK, "not append-only"),
+        (PLAIN + "{% if add_generation_prompt %}<think>{% endif %}", "not append-only"),
+        (PLAIN.replace("m['content']", "m['content'] * 2") + ASK, "written 2 times"),
+        (PLAIN.replace("m['content']", "(m['content'] or 'nothing')") + ASK, "nothing"),
+        (PLAIN.replace("m['content']", "(m['content'] | upper)") + ASK, "written 0 times"),
+        ("{{ strftime_now('%d %b %Y') }}" + PLAIN + ASK, "today's date"),
+        ("{% for m in messages %}", "line 1"),
+        (None, "no chat template"),
+    ],
+)
+def test_a_template_that_cannot_grow_is_refused_with_the_reason(source, reason):
+    with pytest.raises(ValueError, match=reason.replace("/", "\\/")):
+        grammar(source)
+
+
+def test_the_refusal_shows_where_the_texts_part():
+    source = PLAIN.replace("m['content']", "(m['content'] or 'nothing')") + ASK
+    with pytest.raises(ValueError, match=r"After '<user>' comes 'nothing<end>"):
+        grammar(source)
+
+
+def test_names_of_the_hub_are_known():
+    source = "{% generation %}{{ messages | tojson }}{% endgeneration %}{{ bos_token }}{{ tools }}"
+    text = ChatTemplate(source, {"bos_token": "<s>"}).render([{"role": "user", "content": "<é>"}])
+    assert text == '[{"role": "user", "content": "<é>"}]<s>None'
+
+
+def test_a_template_cannot_reach_python():
+    source = "{{ messages.__class__.__mro__ }}"
+    with pytest.raises(ValueError, match="unsafe"):
+        ChatTemplate(source, {}).render([{"role": "user", "content": ""}])

@@ -1,0 +1,127 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import pre_tokenizers
+from transformers import AutoTokenizer
+
+from agentgym_jax.text.tokenizer import Tokenizer, byte_tokenizer, load_tokenizer
+
+
+def test_a_byte_is_its_own_id():
+    tokenizer = byte_tokenizer()
+    assert tokenizer.encode("Aé\n") == [0x41, 0xC3, 0xA9, 0x0A]
+    assert tokenizer.vocab_size == 261
+    assert tokenizer.special_id("<|im_end|>") == 260
+
+
+@given(st.text())
+def test_bytes_come_back_as_the_same_text(text):
+    tokenizer = byte_tokenizer()
+    assert tokenizer.encode(text) == list(text.encode("utf-8"))
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+def test_names_of_special_tokens_in_a_text_are_plain_characters():
+    tokenizer = byte_tokenizer()
+    assert tokenizer.encode("<|im_end|>") == list(b"<|im_end|>")
+    assert tokenizer.encode_with_specials("a<|im_end|>") == [97, 260]
+
+
+def test_decoding_shows_special_tokens_and_broken_characters():
+    assert byte_tokenizer().decode([65, 260, 0xC3, 66]) == "A<|im_end|>\ufffdB"
+
+
+def test_an_unknown_special_token_is_named():
+    with pytest.raises(KeyError, match="<nope>"):
+        byte_tokenizer().special_id("<nope>")
+
+
+@pytest.mark.parametrize("make", [byte_tokenizer, lambda: None])
+def test_saving_and_loading_changes_nothing(make, tiny_json, tmp_path):
+    tokenizer = make() or Tokenizer(tiny_json, {"eos_token": {"content": "</s>"}})
+    tokenizer.save(tmp_path / "a")
+    again = load_tokenizer(tmp_path / "a")
+    again.save(tmp_path / "b")
+    text = "a red door</s><tool>é\n"
+    assert again.encode(text) == tokenizer.encode(text)
+    assert again.special_tokens == tokenizer.special_tokens
+    assert again.chat_template == tokenizer.chat_template
+    assert again.eos_id == tokenizer.eos_id is not None
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_transformers_loads_what_we_save(tmp_path):
+    tokenizer = byte_tokenizer()
+    tokenizer.save(tmp_path)
+    reference = AutoTokenizer.from_pretrained(tmp_path)
+    assert reference.encode("dé\n", add_special_tokens=False) == tokenizer.encode("dé\n")
+    assert reference.eos_token_id == tokenizer.eos_id
+    assert reference.chat_template == tokenizer.chat_template
+
+
+def test_a_template_file_wins_over_the_config(tiny_json, tmp_path):
+    (tmp_path / "tokenizer.json").write_text(tiny_json, encoding="utf-8")
+    (tmp_path / "tokenizer_config.json").write_text('{"chat_template": "old"}')
+    assert load_tokenizer(tmp_path).chat_template == "old"
+    (tmp_path / "chat_template.jinja").write_text("new")
+    assert load_tokenizer(tmp_path).chat_template == "new"
+
+
+def test_of_several_templates_the_default_is_taken(tiny_json):
+    named = [{"name": "tools", "template": "t"}, {"name": "default", "template": "d"}]
+    assert Tokenizer(tiny_json, {"chat_template": named}).chat_template == "d"
+    with pytest.raises(ValueError, match="none of them is 'default'"):
+        Tokenizer(tiny_json, {"chat_template": named[:1]})
+
+
+def test_no_space_is_put_in_front_of_a_continuation(tiny_json):
+    state = json.loads(tiny_json)
+    metaspace = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+    state["pre_tokenizer"] = {
+        "type": "Sequence",
+        "pretokenizers": [
+            json.loads(metaspace.__getstate__()),
+            state["pre_tokenizer"]["pretokenizers"][1],
+        ],
+    }
+    tokenizer = Tokenizer(json.dumps(state), {})
+    assert tokenizer.decode(tokenizer.encode("go")) == "go"
+    tokenizer = Tokenizer(json.dumps(state).replace('"first"', '"always"'), {})
+    assert tokenizer.decode(tokenizer.encode("go")) == "\u2581go"
+
+
+def test_a_guarded_token_is_no_longer_read_from_text_and_stays_so(tiny_json):
+    tokenizer = Tokenizer(tiny_json, {})
+    (marker,) = tokenizer.encode("<tool>")
+    assert tokenizer.guarding(["nothing"]) is tokenizer
+    guarded = tokenizer.guarding(["x <tool> y"]).with_chat_template("t")
+    assert marker not in guarded.encode("<tool>")
+    assert guarded.special_id("<tool>") == marker
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        ({}, "neither tokenizer.json nor tokenizer.model"),
+        ({"tokenizer.json": "{"}, "not JSON"),
+        ({"tokenizer.json": '{"model": {}}'}, "needs"),
+        ({"tokenizer.json": "{}", "tokenizer_config.json": "[]"}, "expected a JSON object"),
+        ({"tokenizer.json": "{}", "tokenizer_config.json": "{,"}, "tokenizer_config.json is not"),
+    ],
+)
+def test_a_directory_without_a_tokenizer_says_what_is_wrong(files, reason, tmp_path):
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(ValueError, match=reason):
+        load_tokenizer(tmp_path)
+
+
+def test_a_path_to_nothing_and_to_something_else_are_told_apart(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no tokenizer at"):
+        load_tokenizer(tmp_path / "nothing")
+    (tmp_path / "vocab.txt").write_text("a")
+    with pytest.raises(ValueError, match="cannot tell the kind"):
+        load_tokenizer(tmp_path / "vocab.txt")
