@@ -274,6 +274,14 @@ def test_an_action_on_a_thing_counts_only_the_reachable_ones():
     assert scene.actions["pickup red ball 1"][-1] == 3
 
 
+def test_a_walled_in_thing_is_refused_because_no_path_leads_to_it():
+    wall = [("grey wall", ahead, right) for ahead, right in ((1, -2), (2, -1), (3, -2), (2, -3))]
+    scene = describe(view_of(("red ball", 2, -2), *wall), 3, None)
+    for action in ("pickup red ball 1", "go to red ball 1"):
+        assert action not in scene.actions
+        assert scene.refusals[action] == f"You cannot {action}, as there is no path leading to it."
+
+
 def test_an_unreachable_door_is_refused_by_its_number_and_upstream_by_its_whole_table():
     box_in = [("grey wall", a, r) for a, r in ((3, -1), (2, -2), (4, -2), (3, -3))]
     scene = describe(

@@ -66,6 +66,11 @@ def test_sequences_are_done_in_the_order_of_the_mission():
         assert play("OpenRedBlueDoorsDebug", seed, 20)[0] > 0
 
 
+def test_a_thing_on_its_way_is_not_put_down_for_another_part_of_the_mission():
+    # "go to the blue ball and put a box next to ...": the box is in hand and the ball is nearer.
+    assert play("MiniBossLevel", 4, 20)[0] > 0
+
+
 @pytest.mark.parametrize("level", ["OpenRedDoor", "Open", "UnlockLocalDist", "OpenDoorLoc"])
 def test_under_upstreams_scoring_a_wanted_door_is_opened_by_toggle_alone(level):
     for seed in range(3):
