@@ -4,6 +4,7 @@ A second call with the same workdir resumes. Every value of the config can be ch
 command line: --config.optimizer.learning_rate=1e-4
 """
 
+import pathlib
 import sys
 
 import jax
@@ -38,7 +39,8 @@ def main(argv: list[str]) -> int:
     if not flags.FLAGS["verbosity"].present:
         logging.set_verbosity(logging.WARNING)  # the console says what a person wants to know
     if _CACHE.value:
-        jax.config.update("jax_compilation_cache_dir", _CACHE.value)
+        cache = pathlib.Path(_CACHE.value).expanduser()
+        jax.config.update("jax_compilation_cache_dir", str(cache))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
     config = plain(_CONFIG.value)
     try:

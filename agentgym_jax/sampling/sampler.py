@@ -182,8 +182,13 @@ class Sampler:
         return not self._appended and not self._state.is_active.any()
 
     @property
+    def bucket_shapes(self) -> tuple[tuple[int, int], ...]:
+        """`(tokens, rows)` of the ingest programs."""
+        return self._buckets
+
+    @property
     def num_programs(self) -> int:
-        """Compiled programs used so far; bounded by `len(buckets) + 2`."""
+        """Compiled programs used so far; bounded by `len(bucket_shapes) + 2`."""
         return len(self._programs)
 
     def reset_statistics(self) -> None:

@@ -1,0 +1,271 @@
+"""The sampler: teacher forcing, live cache, shared prefixes, randomness keyed by what."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from agentgym_jax.models.config import DecoderConfig
+from agentgym_jax.models.policy import Policy
+from agentgym_jax.models.token_logprobs import token_logprobs
+from agentgym_jax.sampling.sampler import Sampler, SamplingOptions, episode_key
+
+VOCAB = 97
+STOP = 5
+CONFIG = DecoderConfig(
+    vocab_size=VOCAB,
+    hidden_size=32,
+    intermediate_size=64,
+    num_layers=2,
+    num_heads=4,
+    num_kv_heads=2,
+    head_size=8,
+    rope_theta=1e4,
+)
+OPTIONS = SamplingOptions(max_turn_tokens=6, max_tokens=250)
+
+
+@pytest.fixture(scope="module")
+def policy():
+    return Policy(CONFIG)
+
+
+@pytest.fixture(scope="module")
+def params(policy):
+    # Larger than at initialisation, so that the context matters for what is drawn.
+    return jax.tree.map(lambda x: 3.0 * x, policy.init(jax.random.key(0)))
+
+
+def make_sampler(policy, params, *, rows=6, buckets=((8, 4), (32, 2)), decode_steps=4, wake_rows=2):
+    sampler = Sampler(
+        policy,
+        rows=rows,
+        cache_length=256,
+        buckets=buckets,
+        decode_steps=decode_steps,
+        wake_rows=wake_rows,
+        stop_ids=[STOP],
+    )
+    sampler.set_params(params, version=3)
+    return sampler
+
+
+def prompt(task, length=21):
+    rng = np.random.default_rng(task)
+    return [[7] * 9, rng.integers(6, VOCAB, length).tolist()]
+
+
+def observation(task, sample, turn):
+    rng = np.random.default_rng([task, sample, turn])
+    return [rng.integers(6, VOCAB, int(rng.integers(1, 40))).tolist()]
+
+
+@dataclasses.dataclass
+class Played:
+    tokens: list
+    logprobs: list
+    is_action: list
+
+
+def play(sampler, episodes, turns=3, *, options=OPTIONS, delay=None):
+    """Runs episodes (task, sample) as rows get free; `delay(turn)` says how many steps an answer takes."""
+    played = {e: Played([], [], []) for e in episodes}
+    waiting, row_of, left = list(episodes), {}, {e: turns for e in episodes}
+    answers = []  # (steps to wait, episode, chunks)
+
+    def know(episode, tokens, logprobs=None):
+        record = played[episode]
+        record.tokens += list(tokens)
+        record.logprobs += list(logprobs) if logprobs is not None else [0.0] * len(tokens)
+        record.is_action += [logprobs is not None] * len(tokens)
+
+    while left:
+        while waiting and sampler.free_rows:
+            episode = waiting.pop(0)
+            row = sampler.open(episode_key(0, 0, f"t_{episode[0]}", episode[1]), options)
+            row_of[row] = episode
+            chunks = prompt(episode[0])
+            sampler.append(row, chunks)
+            know(episode, sum(chunks, []))
+        for turn in sampler.step():
+            episode = row_of[turn.row]
+            know(episode, turn.tokens.tolist(), turn.logprobs.tolist())
+            assert turn.version == 3
+            assert turn.is_stopped == (turn.tokens[-1] == STOP)
+            left[episode] -= 1
+            if not left[episode]:
+                sampler.close(turn.row)
+                del row_of[turn.row], left[episode]
+                continue
+            chunks = observation(*episode, left[episode])
+            answers.append([delay(episode) if delay else 0, turn.row, episode, chunks])
+        for answer in answers:
+            answer[0] -= 1
+        for _, row, episode, chunks in [a for a in answers if a[0] < 0]:
+            sampler.append(row, chunks)
+            know(episode, sum(chunks, []))
+        answers = [a for a in answers if a[0] >= 0]
+    return played
+
+
+EPISODES = [(task, sample) for task in range(3) for sample in range(4)]
+
+
+@functools.partial(jax.jit, static_argnames=("policy", "temperature"))
+def score(policy, params, row_BT, segment_BT, temperature):
+    positions_BT = jnp.broadcast_to(jnp.arange(row_BT.shape[1]), row_BT.shape)
+    hidden = policy.hidden(params, row_BT, positions_BT, segment_BT)
+    scored = token_logprobs(policy, params, hidden, row_BT, temperature=temperature, chunk_size=64)
+    return scored.logprob_BT
+
+
+def teacher_forced(policy, params, tokens, temperature=1.0):
+    row = np.zeros((1, 256), np.int32)
+    row[0, : len(tokens)] = tokens
+    segment = (np.arange(256)[None] < len(tokens)).astype(np.int32)
+    return np.asarray(score(policy, params, row, segment, temperature))[0, : len(tokens)]
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.6])
+def test_log_probabilities_as_sampled_are_those_of_teacher_forcing(policy, params, temperature):
+    options = dataclasses.replace(OPTIONS, temperature=temperature)
+    played = play(make_sampler(policy, params), EPISODES, options=options)
+    for record in played.values():
+        expected = teacher_forced(policy, params, record.tokens, temperature)
+        mask = np.array(record.is_action)
+        assert mask.sum() >= 3
+        np.testing.assert_allclose(np.array(record.logprobs)[mask], expected[mask], atol=2e-5)
+
+
+def test_greedy_rows_take_the_argmax_of_teacher_forcing(policy, params):
+    options = dataclasses.replace(OPTIONS, temperature=0.0)
+    record = play(make_sampler(policy, params), [(0, 0)], options=options)[(0, 0)]
+    best = teacher_forced(policy, params, record.tokens)
+    for t in np.flatnonzero(record.is_action):
+        for other in range(0, VOCAB, 8):
+            changed = record.tokens[:t] + [other]
+            assert teacher_forced(policy, params, changed)[t] <= best[t] + 1e-5
+
+
+def test_rows_arrival_order_delays_and_neighbours_change_nothing_bitwise(policy, params):
+    base = play(make_sampler(policy, params), EPISODES)
+    slow = play(
+        make_sampler(policy, params),
+        EPISODES[::-1],
+        delay=lambda episode: (episode[0] * 5 + episode[1] * 3) % 7,
+    )
+    alone = {}
+    for episode in EPISODES[::5]:
+        alone |= play(make_sampler(policy, params), [episode])
+    for episode, record in base.items():
+        assert record == slow[episode]
+    for episode, record in alone.items():
+        assert record == base[episode]
+
+
+def test_the_length_of_a_decode_call_changes_nothing(policy, params):
+    base = play(make_sampler(policy, params), EPISODES)
+    assert base == play(make_sampler(policy, params, decode_steps=3, wake_rows=1), EPISODES)
+
+
+def test_samples_of_a_task_differ_and_another_seed_gives_other_tokens(policy, params):
+    played = play(make_sampler(policy, params), EPISODES)
+    assert len({tuple(played[(0, s)].tokens) for s in range(4)}) == 4
+    keys = {tuple(episode_key(*k)) for k in [(0, 0, "a", 0), (1, 0, "a", 0), (0, 1, "a", 0)]}
+    assert len(keys) == 3
+
+
+def test_a_prefix_is_computed_once_and_a_copy_is_the_same_bitwise(policy, params):
+    sampler = make_sampler(policy, params, rows=4)
+    together = play(sampler, [(0, s) for s in range(4)], turns=1)
+    prompt_tokens = sum(len(c) for c in prompt(0)) - 1
+    assert sampler.statistics.ingested == prompt_tokens
+    assert sampler.statistics.copied == 3 * prompt_tokens
+    for sample in range(4):
+        assert together[(0, sample)] == play(
+            make_sampler(policy, params, rows=4), [(0, sample)], turns=1
+        )[(0, sample)]
+
+
+def test_tasks_share_the_chunk_that_they_have_in_common(policy, params):
+    sampler = make_sampler(policy, params)
+    play(sampler, [(0, 0), (1, 0), (2, 0)], turns=1)
+    assert sampler.statistics.copied == 2 * len(prompt(0)[0])
+
+
+def test_every_token_goes_through_the_model_once(policy, params):
+    sampler = make_sampler(policy, params)
+    played = play(sampler, [(t, 0) for t in range(9)], turns=4)
+    kept = sum(len(r.tokens) for r in played.values())
+    stats = sampler.statistics
+    # The last token of an episode is never needed as input; copies are not computed.
+    assert stats.ingested + stats.sampled + stats.copied == kept
+    assert stats.sampled == sum(sum(r.is_action) for r in played.values())
+
+
+def test_new_weights_stop_the_sharing_of_prefixes(policy, params):
+    sampler = make_sampler(policy, params)
+    before = play(sampler, [(0, 0)], turns=1)
+    other = jax.tree.map(lambda x: 0.5 * x, params)
+    sampler.set_params(other, version=3)
+    after = play(sampler, [(0, 0)], turns=1)
+    fresh = play(make_sampler(policy, other), [(0, 0)], turns=1)
+    assert after == fresh
+    assert after != before
+
+
+def test_turn_and_episode_limits_are_kept_exactly(policy, params):
+    sampler = make_sampler(policy, params)
+    options = SamplingOptions(max_turn_tokens=5, max_tokens=33)
+    row = sampler.open(episode_key(0, 0, "x", 0), options)
+    sampler.append(row, [[9] * 30])
+    turns = []
+    while not turns:
+        turns = sampler.step()
+    assert len(turns[0].tokens) <= 3
+    if not turns[0].is_stopped:
+        assert len(turns[0].tokens) == 3
+        assert sampler.room(row) == 0
+
+
+def test_an_append_without_room_is_refused_with_the_numbers(policy, params):
+    sampler = make_sampler(policy, params)
+    row = sampler.open(episode_key(0, 0, "x", 0), SamplingOptions(max_turn_tokens=5, max_tokens=20))
+    with pytest.raises(ValueError, match="max_tokens=20"):
+        sampler.append(row, [[9] * 20])
+
+
+def test_a_long_run_of_many_turns_uses_a_stated_number_of_programs(policy, params):
+    sampler = make_sampler(policy, params)
+    compiled = []
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda event, seconds, **_: compiled.append(event)
+        if event == "/jax/core/compile/backend_compile_duration"
+        else None
+    )
+    play(sampler, [(t, s) for t in range(4) for s in range(3)], turns=3)
+    assert sampler.num_programs <= len(sampler.bucket_shapes) + 2
+    compiled.clear()
+    play(sampler, [(t, s) for t in range(20, 30) for s in range(2)], turns=5)
+    assert not compiled
+
+
+def test_one_token_prompts_need_no_ingestion(policy, params):
+    sampler = make_sampler(policy, params)
+    row = sampler.open(episode_key(0, 0, "x", 0), OPTIONS)
+    sampler.append(row, [[9]])
+    turns = []
+    while not turns:
+        turns = sampler.step()
+    assert sampler.statistics.ingested == 0
+    expected = teacher_forced(policy, params, [9, *turns[0].tokens.tolist()])[1:]
+    np.testing.assert_allclose(turns[0].logprobs, expected, atol=2e-5)
+
+
+@pytest.mark.parametrize("buckets", [(), ((8, 2), (8, 4)), ((256, 2),)])
+def test_impossible_buckets_are_refused(policy, params, buckets):
+    with pytest.raises(ValueError, match="sampler.buckets"):
+        make_sampler(policy, params, buckets=buckets)
