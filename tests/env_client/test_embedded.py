@@ -23,13 +23,14 @@ def connect(servers, name):
 
 
 def gone(pid, timeout_s=20.0):
+    """True once the process has ended. A zombie counts: in a container nobody may collect it."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
-        # A zombie has an empty command line: in a container nobody may collect it.
         try:
-            if not pathlib.Path(f"/proc/{pid}/cmdline").read_bytes():
-                return True
+            stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
         except (FileNotFoundError, ProcessLookupError):
+            return True
+        if stat.rpartition(")")[2].split()[0] in "ZX":
             return True
         time.sleep(0.05)
     return False
