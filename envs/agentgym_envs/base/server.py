@@ -32,12 +32,12 @@ _LONGEST_SWEEP_PERIOD = 30.0  # seconds
 
 
 class JsonAnswer(Response):
-    """JSON without NaN and without lone surrogates, which clients could not decode."""
+    """JSON in UTF-8 without NaN, whatever text it has to carry."""
 
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
-        """Compact UTF-8; a lone surrogate becomes its escape."""
+        """Compact; half a surrogate pair, which UTF-8 cannot write, becomes its JSON escape."""
         text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         return text.encode("utf-8", "backslashreplace")
 

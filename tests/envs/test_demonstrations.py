@@ -1,0 +1,139 @@
+"""Recorded episodes of the scripted players."""
+
+import json
+
+import pytest
+
+from agentgym_envs import demonstrations
+from agentgym_envs.__main__ import main
+from agentgym_envs.textcraft.kind import make_kind
+
+
+@pytest.fixture(scope="module")
+def textcraft():
+    return make_kind()
+
+
+def play(kind, indices, **changes):
+    options = {
+        "player": "expert",
+        "epsilon": 0.5,
+        "seed": 0,
+        "max_turns": 30,
+        "to_text": demonstrations.plain_text,
+        **changes,
+    }
+    return list(demonstrations.record(kind, indices, **options))
+
+
+def test_an_expert_episode_has_agentgyms_form(textcraft):
+    (record,) = play(textcraft, [0])
+    assert record == {
+        "item_id": "textcraft_0",
+        "conversations": [
+            {
+                "from": "human",
+                "value": "Crafting commands:\ncraft 4 acacia planks using 1 acacia logs\n\n"
+                "Goal: craft acacia planks.",
+                "loss": None,
+            },
+            {
+                "from": "gpt",
+                "value": "Action:\nget 1 acacia logs",
+                "loss": True,
+                "chosen_by": "expert",
+            },
+            {"from": "human", "value": "Got 1 acacia logs", "loss": None},
+            {
+                "from": "gpt",
+                "value": "Action:\ncraft 4 acacia planks using 1 acacia logs",
+                "loss": True,
+                "chosen_by": "expert",
+            },
+        ],
+        "reward": 1.0,
+        "success": 1,
+        "player": "expert",
+    }
+
+
+def test_a_record_depends_on_its_task_and_the_seed_alone(textcraft):
+    alone = play(textcraft, [125], player="random")
+    among_others = play(textcraft, [3, 125, 7], player="random")
+    assert alone[0] == among_others[1]
+    assert alone != play(textcraft, [125], player="random", seed=1)
+
+
+def test_a_mixed_player_names_who_chose(textcraft):
+    records = play(textcraft, range(125, 145), player="mixed", epsilon=0.3)
+    chosen = [
+        turn["chosen_by"] for r in records for turn in r["conversations"] if turn["from"] == "gpt"
+    ]
+    assert 0.15 < chosen.count("random") / len(chosen) < 0.45
+    assert set(chosen) == {"random", "expert"}
+
+
+@pytest.mark.parametrize(("epsilon", "same_as"), [(0.0, "expert"), (1.0, "random")])
+def test_the_mixed_player_at_its_ends(textcraft, epsilon, same_as):
+    records = play(textcraft, [200], player="mixed", epsilon=epsilon)
+    turns = [turn for turn in records[0]["conversations"] if turn["from"] == "gpt"]
+    assert {turn["chosen_by"] for turn in turns} == {same_as}
+
+
+def test_an_episode_is_cut_after_max_turns(textcraft):
+    (record,) = play(textcraft, [543], max_turns=3)
+    assert len(record["conversations"]) == 6
+    assert (record["reward"], record["success"]) == (0.0, 0)
+
+
+def test_a_thought_goes_before_the_action():
+    thought, action = demonstrations.thoughtful_text("get 1 stick").split("\n\nAction:\n")
+    assert thought.startswith("Thought:\n")
+    assert action == "get 1 stick"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[{"item_id": "textcraft_5"}, {"item_id": "textcraft_12", "conversations": null}]',
+        '["textcraft_5", 12]',
+        "textcraft_5\n12\n",
+        "5 textcraft_12",
+    ],
+)
+def test_task_lists_come_in_several_forms(text):
+    assert demonstrations.read_indices(text, "textcraft") == [5, 12]
+
+
+@pytest.mark.parametrize("text", ["babyai_5", "textcraft_x", "-1", '[{"id": 5}]', "5.5"])
+def test_what_is_no_task_of_the_environment_is_named(text):
+    with pytest.raises(ValueError, match="is not a task of textcraft"):
+        demonstrations.read_indices(text, "textcraft")
+
+
+def test_the_command_writes_one_line_an_episode(tmp_path):
+    listed, out = tmp_path / "tasks.json", tmp_path / "demos.jsonl"
+    listed.write_text('[{"item_id": "babyai_0"}, {"item_id": "babyai_41"}]')
+    command = ["demonstrations", "babyai", "--tasks-file", str(listed), "--out", str(out)]
+    assert main(command) == 0
+    records = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    assert [record["item_id"] for record in records] == ["babyai_0", "babyai_41"]
+    assert all(record["success"] for record in records)
+    assert not list(tmp_path.glob("*.partial"))
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--tasks", "544"], "textcraft has tasks 0 .. 543; 544"),
+        (["--tasks", "babyai_1"], '"babyai_1" is not a task of textcraft'),
+        (["--tasks", "1", "--epsilon", "2"], "--epsilon must be in 0..1"),
+        (["--tasks", "1", "--max-turns", "0"], "--max-turns at least 1"),
+        (["--tasks-file", "no/such/file"], "no/such/file"),
+    ],
+)
+def test_a_wrong_command_says_what_is_wrong(tmp_path, capsys, options, complaint):
+    out = tmp_path / "demos.jsonl"
+    assert main(["demonstrations", "textcraft", "--out", str(out), *options]) == 1
+    assert complaint in capsys.readouterr().err
+    assert not out.exists()

@@ -1,0 +1,306 @@
+"""TextCraft: tasks, recipes, both readings of actions, the scripted player, recorded traffic."""
+
+import collections
+import json
+import pathlib
+import random
+import subprocess
+import sys
+
+import pytest
+from fastapi.testclient import TestClient
+
+from agentgym_envs.base import manifest
+from agentgym_envs.base.environment import EnvironmentFault
+from agentgym_envs.base.protocol import ErrorKind
+from agentgym_envs.base.server import create_app
+from agentgym_envs.textcraft.environment import (
+    find_recipe,
+    make_compat_environment,
+    make_environment,
+)
+from agentgym_envs.textcraft.kind import MAX_TURNS, make_kind
+from agentgym_envs.textcraft.recipes import load_world, to_id, to_name
+from agentgym_envs.textcraft.rules import MAX_GET
+from agentgym_envs.textcraft.tasks import (
+    MAX_DISTRACTORS,
+    TEST_ITEMS_OF_DEPTH,
+    content_sha256,
+    goals,
+    load_task,
+    task_manifest,
+)
+
+TRAFFIC = pathlib.Path(__file__).parents[1] / "golden" / "textcraft_traffic.json"
+BOAT = 125  # acacia boat
+BEDS = 400  # white bed
+
+
+def playing(data_idx, make=make_environment):
+    environment = make()
+    environment.reset(data_idx)
+    return environment
+
+
+def say(environment, *actions) -> str:
+    """The answer to the last of the actions."""
+    return [environment.step(action).observation for action in actions][-1]
+
+
+def test_there_are_the_papers_goals_ordered_by_depth():
+    depths = [depth for _, depth in goals()]
+    assert depths == sorted(depths)
+    assert collections.Counter(depths) == {1: 125, 2: 291, 3: 117, 4: 11}
+
+
+@pytest.mark.parametrize(
+    ("data_idx", "name"),
+    [
+        (0, "acacia planks"),
+        (10, "blue dye"),
+        (124, "yellow dye"),
+        (BOAT, "acacia boat"),
+        (BEDS, "white bed"),
+        (487, "magenta bed"),
+        (532, "yellow carpet"),
+        (543, "purple banner"),
+    ],
+)
+def test_an_index_means_agentgyms_goal_under_ascending_file_order(data_idx, name):
+    assert to_name(load_task(data_idx).goal) == name
+
+
+def test_the_tasks_are_the_ones_results_were_measured_with():
+    assert content_sha256() == "47a1b9055d41ca7e2e6e59ffbcb47e9639474fe339aaa2f13ebd81c5182e7358"
+
+
+def test_the_test_split_has_the_papers_depths():
+    test = [task for task in task_manifest() if task["split"] == manifest.TEST]
+    assert collections.Counter(task["depth"] for task in test) == TEST_ITEMS_OF_DEPTH
+    assert len(task_manifest()) - len(test) == 444
+
+
+def test_the_split_of_a_goal_depends_on_its_name_and_depth_alone():
+    of_depth_4 = [goal for goal, depth in goals() if depth == 4]
+    random.Random(0).shuffle(of_depth_4)
+    first = {to_name(goal) for goal in manifest.hash_order(of_depth_4)[:3]}
+    test = {t["goal"] for t in task_manifest() if t["depth"] == 4 and t["split"] == manifest.TEST}
+    assert first == test
+
+
+def test_another_hash_seed_and_a_used_random_module_change_no_task():
+    program = (
+        "import random; random.seed(5); random.random()\n"
+        "from agentgym_envs.textcraft.tasks import content_sha256\n"
+        "print(content_sha256())"
+    )
+    for hash_seed in ("1", "2"):
+        made = subprocess.run(
+            [sys.executable, "-c", program],
+            env={"PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert made.stdout.strip() == content_sha256()  # and nothing else was printed
+
+
+@pytest.mark.parametrize("data_idx", range(0, 544, 37))
+def test_a_task_shows_its_whole_tree_and_at_most_ten_other_recipes(data_idx):
+    world, task = load_world(), load_task(data_idx)
+    needed, waiting = set(), [task.goal]
+    while waiting:
+        for recipe in world.recipes_for(waiting.pop()):
+            if recipe not in needed:
+                needed.add(recipe)
+                waiting += [ingredient.id for ingredient in recipe.ingredients]
+    others = set(task.shown) - needed
+    assert needed <= set(task.shown)
+    assert len(others) <= MAX_DISTRACTORS
+    assert len({recipe.text for recipe in task.shown}) == len(task.shown)
+    of_needed = {ingredient.id for recipe in needed for ingredient in recipe.ingredients}
+    assert all({i.id for i in recipe.ingredients} & of_needed for recipe in others)
+
+
+def test_no_recipe_needs_its_own_product():
+    world = load_world()
+
+    def needs(name, above):
+        assert name not in above, f"{name} is made from itself"
+        for recipe in world.recipes_for(name):
+            for ingredient in recipe.ingredients:
+                needs(ingredient.id, above | {name})
+
+    for item in world.by_item:
+        needs(item, frozenset())
+
+
+@pytest.mark.parametrize("make", [make_environment, make_compat_environment])
+def test_an_episode_by_hand(make):
+    environment = playing(BOAT, make)
+    assert say(environment, "inventory") == "Inventory: You are not carrying anything."
+    assert say(environment, "get 2 acacia logs") == "Got 2 acacia logs"
+    planks = "craft 4 acacia planks using 1 acacia logs"
+    assert say(environment, planks, planks) == "Crafted 4 minecraft:acacia_planks"
+    assert say(environment, "inventory") == "Inventory: [acacia planks] (8) "
+    result = environment.step("craft 1 acacia boat using 5 acacia planks")
+    assert result.observation == "Crafted 1 minecraft:acacia_boat"
+    assert (result.reward, result.score, result.done) == (1, 1, True)
+
+
+REFUSALS = [
+    ("dance", "Could not execute dance"),
+    ("Inventory", "Could not execute Inventory"),
+    ("get acacia logs", "Could not execute get acacia logs"),
+    ("get 1 stick", "Could not find stick"),
+    ("get 1 planks", "Could not find planks"),
+    ("get 1 unicorn", "Could not find unicorn"),
+    ("craft 1 stick using planks", "Wrong item format: planks"),
+    ("craft 1 stick using 2 planks", "Could not find enough items to craft minecraft:stick"),
+]
+
+
+@pytest.mark.parametrize("make", [make_environment, make_compat_environment])
+@pytest.mark.parametrize(("action", "answer"), REFUSALS)
+def test_a_refused_action_says_why_and_changes_nothing(make, action, answer):
+    environment = playing(BOAT, make)
+    say(environment, "get 1 oak logs")
+    result = environment.step(action)
+    assert (result.observation, result.reward, result.done) == (answer, 0, False)
+    assert environment.state()["inventory"] == {"oak logs": 1}
+
+
+# action after `get 2 oak logs` -> our answer, AgentGym's answer
+DIFFERENCES = {
+    "inventory please": (
+        "Could not execute inventory please",
+        "Inventory: [oak logs] (2) ",
+    ),
+    "  inventory ": ("Inventory: [oak logs] (2) ", "Could not execute   inventory "),
+    "get 0 string": (f"Could not get 0: ask for 1 to {MAX_GET} at a time", "Got 0 string"),
+    "get 99999999 string": (
+        f"Could not get 99999999: ask for 1 to {MAX_GET} at a time",
+        "Got 99999999 string",
+    ),
+    "craft 9 oak planks using 1 oak logs": (
+        "Could not craft 9 oak planks: one use of this recipe makes 4",
+        "Crafted 4 minecraft:oak_planks",
+    ),
+    "craft 4 oak planks using 2 oak logs": (
+        "Could not find a valid recipe for minecraft:oak_planks",
+        "Could not find a valid recipe for ItemTagWithCount(item_tag=ItemTag(tag=None, "
+        "item_id='minecraft:oak_planks'), count=4)",
+    ),
+    "craft 1 planks using 1 oak logs": (
+        "Could not find a valid recipe for minecraft:planks",
+        "Could not find a valid recipe for ItemTagWithCount(item_tag=ItemTag("
+        "tag='minecraft:planks', item_id=None), count=1)",
+    ),
+    "craft 1 planks using 9 oak logs": (
+        "Could not find enough items to craft minecraft:planks",
+        "Could not find enough items to craft None",
+    ),
+}
+
+
+@pytest.mark.parametrize("action", DIFFERENCES)
+def test_where_the_two_readings_differ(action):
+    answers = tuple(
+        say(playing(BEDS, make), "get 2 oak logs", action)
+        for make in (make_environment, make_compat_environment)
+    )
+    assert answers == DIFFERENCES[action]
+
+
+def test_an_index_outside_the_tasks_is_unknown_and_wraps_around_upstream():
+    with pytest.raises(EnvironmentFault) as caught:
+        make_environment().reset(544)
+    assert caught.value.kind is ErrorKind.UNKNOWN_TASK
+    compat = make_compat_environment()
+    assert compat.reset(544) == compat.reset(0)
+    assert compat.reset(-1) == compat.reset(543)
+
+
+def test_a_number_too_long_to_read_is_refused():
+    for make in (make_environment, make_compat_environment):
+        for action in (f"get {'9' * 9000} string", f"craft 1 stick using {'9' * 9000} planks"):
+            assert say(playing(BEDS, make), action).startswith("Could not")
+
+
+@pytest.mark.parametrize(
+    ("used", "found"),
+    [
+        ([("oak_planks", 2)], True),
+        ([("birch_planks", 2)], True),
+        ([("oak_planks", 1)], False),
+        ([("oak_planks", 1), ("birch_planks", 1)], False),
+        ([("oak_planks", 2), ("string", 1)], False),
+        ([("bamboo", 2)], True),
+        ([], False),
+    ],
+)
+def test_a_recipe_wants_exactly_its_ingredients_and_one_member_of_a_tag(used, found):
+    used = [(to_id(name), count) for name, count in used]
+    assert (find_recipe(load_world(), to_id("stick"), used) is not None) is found
+
+
+def test_the_scripted_player_solves_every_goal_without_a_wasted_turn():
+    environment, turns, most = make_environment(), {}, 0
+    for data_idx in range(len(goals())):
+        environment.reset(data_idx)
+        for turn in range(1, 60):
+            action = environment.expert_action()
+            most = max(most, int(action.split()[1]) if action.startswith("get") else 0)
+            result = environment.step(action)
+            assert result.observation.startswith(("Got", "Crafted")), (data_idx, action, result)
+            if result.done:
+                break
+        assert result.reward == 1, f"goal {data_idx} is not reached"
+        turns[data_idx] = turn
+    assert most <= MAX_GET  # so that no goal is out of reach in the default mode
+    long = {to_name(goals()[i][0]): n for i, n in turns.items() if n > MAX_TURNS}
+    assert long == {"anvil": 37, "netherite block": 48}
+
+
+def test_the_scripted_player_recovers_from_a_messy_inventory():
+    environment, rng = make_environment(), random.Random(0)
+    for data_idx in range(0, 544, 11):
+        environment.reset(data_idx)
+        for _ in range(5):
+            result = environment.step(rng.choice(environment.valid_actions()))
+            if result.done:
+                break
+        for _ in range(60):
+            if result.done:
+                break
+            result = environment.step(environment.expert_action())
+        assert result.done, data_idx
+
+
+@pytest.mark.parametrize("data_idx", [0, BOAT, BEDS, 543])
+def test_every_valid_action_succeeds(data_idx):
+    environment, rng = playing(data_idx), random.Random(data_idx)
+    for _ in range(30):
+        action = rng.choice(environment.valid_actions())
+        result = environment.step(action)
+        assert result.observation.startswith(("Got", "Crafted", "Inventory")), (action, result)
+        if result.done:
+            break
+
+
+@pytest.mark.parametrize("mode", ["default", "compat"])
+def test_the_server_answers_as_recorded(mode):
+    app = create_app(
+        make_kind(),
+        compat=mode == "compat",
+        capacity=4,
+        idle_seconds=600,
+        max_body_bytes=4096,
+        step_timeout_s=10,
+    )
+    with TestClient(app) as client:
+        for row in json.loads(TRAFFIC.read_text(encoding="utf-8"))[mode]:
+            method, path, arguments = row["request"]
+            given = {"json": arguments} if method == "POST" else {"params": arguments}
+            answer = client.request(method, path, **given)
+            assert (answer.status_code, answer.json()) == (row["status"], row["answer"]), row

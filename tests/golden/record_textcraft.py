@@ -1,0 +1,96 @@
+"""Records `textcraft_traffic.json`: requests to our TextCraft server and its answers, both modes.
+
+    python tests/golden/record_textcraft.py
+
+Run it again only when texts or tasks are meant to change, and read the difference. That the
+compat answers are AgentGym's was checked against traffic of the original server.
+"""
+
+import json
+import pathlib
+
+from fastapi.testclient import TestClient
+
+from agentgym_envs.base.server import create_app
+from agentgym_envs.textcraft.kind import make_kind
+
+OUT = pathlib.Path(__file__).with_name("textcraft_traffic.json")
+
+ACTIONS = {
+    125: [  # acacia boat
+        "inventory",
+        "get 2 acacia logs",
+        "get 1 acacia planks",
+        "get 1 planks",
+        "get 1 unicorn",
+        "dance",
+        "craft 1 acacia boat using 5 acacia planks",
+        "craft 4 acacia planks using acacia logs",
+        "craft 4 acacia planks using 2 acacia logs",
+        "craft 4 acacia planks using 1 acacia logs",
+        "craft acacia planks using 1 acacia logs",
+        "inventory",
+        "craft 1 acacia boat using 5 acacia planks",
+        "inventory",
+    ],
+    543: ["craft 1 planks using 1 oak logs", "get 0 string", "get 99999999 string", "inventory"],
+    400: [
+        "get 1 oak logs",
+        "craft 9 oak planks using 1 oak logs",
+        "inventory please",
+        "  inventory",
+    ],
+}
+
+
+def requests() -> list[tuple[str, str, dict]]:
+    """(method, path, arguments): body of a POST, query of a GET."""
+    made = [("GET", "/", {}), ("POST", "/create", {}), ("POST", "/create", {"goal": "ignored"})]
+    for data_idx, actions in ACTIONS.items():
+        made.append(("POST", "/reset", {"id": 1, "data_idx": data_idx}))
+        made.append(("GET", "/commands", {"id": 1}))
+        made.append(("GET", "/goal", {"id": 1}))
+        made += [("POST", "/step", {"id": 1, "action": action}) for action in actions]
+        made.append(("GET", "/observation", {"id": 1}))
+        made.append(("GET", "/detail", {"id": 1}))
+    made += [("POST", "/reset", {"id": 0, "data_idx": data_idx}) for data_idx in (544, -1)]
+    made += [("POST", "/reset", {"id": 0}), ("POST", "/reset", {"id": 0, "data_idx": None})]
+    made += [("POST", "/step", {"id": "x", "action": "inventory"}), ("POST", "/step", {"id": 0})]
+    made += [("POST", "/close", {"id": 1}), ("POST", "/close", {"id": 1})]
+    made += [("POST", "/step", {"id": 1, "action": "inventory"}), ("GET", "/spec", {})]
+    return made
+
+
+def record(compat: bool) -> list[dict]:
+    """Every request with its answer, from a fresh server."""
+    app = create_app(
+        make_kind(),
+        compat=compat,
+        capacity=4,
+        idle_seconds=600,
+        max_body_bytes=4096,
+        step_timeout_s=10,
+    )
+    rows = []
+    with TestClient(app) as client:
+        for method, path, arguments in requests():
+            given = {"json": arguments} if method == "POST" else {"params": arguments}
+            answer = client.request(method, path, **given)
+            rows.append(
+                {
+                    "request": [method, path, arguments],
+                    "status": answer.status_code,
+                    "answer": answer.json(),
+                }
+            )
+    return rows
+
+
+def main() -> None:
+    """Writes the file."""
+    traffic = {"default": record(compat=False), "compat": record(compat=True)}
+    OUT.write_text(json.dumps(traffic, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
