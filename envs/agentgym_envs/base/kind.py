@@ -59,8 +59,8 @@ class Answers:
     create: Callable[[int, StepResult | None], Any]
     reset: Callable[[int, StepResult], Any]
     step: Callable[[StepResult], Any]
-    observation: Callable[[Environment, StepResult | None], Any]
-    detail: Callable[[Environment, StepResult | None], Any] | None = None
+    observation: Callable[[Any, StepResult | None], Any]
+    detail: Callable[[Any, StepResult | None], Any] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,12 +70,12 @@ class ExtraRoute:
     Attributes:
       path: such as `/render`; the last word names the route in `refused_when_done`.
       method: `GET` (id in the query) or `POST` (id in the body).
-      answer: body of the answer, from the environment.
+      answer: body of the answer, from an environment of this kind.
     """
 
     path: str
     method: str
-    answer: Callable[[Environment], Any]
+    answer: Callable[[Any], Any]
 
 
 @dataclasses.dataclass(frozen=True)

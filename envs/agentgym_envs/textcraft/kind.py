@@ -3,7 +3,7 @@
 import importlib.metadata
 from typing import Any
 
-from agentgym_envs.base.environment import StepResult
+from agentgym_envs.base.environment import Environment, StepResult
 from agentgym_envs.base.kind import (
     Answers,
     EmptyBody,
@@ -43,7 +43,7 @@ def make_kind() -> EnvironmentKind:
             create=lambda session_id, first: {"id": session_id, **_start_answer(first)},
             reset=lambda session_id, first: {"id": session_id, **_start_answer(first)},
             step=_step_answer,
-            observation=lambda environment, last: last.observation,
+            observation=_observation_answer,
             detail=lambda environment, last: {**_start_answer(last), "deleted": False},
         ),
         create_body=EmptyBody,
@@ -57,8 +57,14 @@ def make_kind() -> EnvironmentKind:
     )
 
 
-def _start_answer(result: StepResult) -> dict[str, Any]:
+def _start_answer(result: StepResult | None) -> dict[str, Any]:
+    assert result is not None, "a textcraft session is reset when it is created"
     return {"observation": result.observation, "done": result.done, "reward": result.reward}
+
+
+def _observation_answer(environment: Environment, last: StepResult | None) -> str:
+    assert last is not None, "a textcraft session is reset when it is created"
+    return last.observation
 
 
 def _step_answer(result: StepResult) -> dict[str, Any]:

