@@ -342,13 +342,12 @@ def test_going_to_what_is_already_faced_changes_nothing():
 def test_an_action_stops_when_its_next_move_shows_nothing_new():
     # In the middle of a large empty floor one step looks like the next.
     environment = started("OneRoomS20", 1)
-    world = environment._world
-    world.grid.grid = [
-        None if thing and thing.type != "wall" else thing for thing in world.grid.grid
-    ]
+    episode = environment._episode
+    world = episode.world
+    world.grid.grid = [t if t is not None and t.type == "wall" else None for t in world.grid.grid]
     world.agent_pos, world.agent_dir = (3, 10), 0
-    environment._view = look(world)
-    environment._move((2, 2, 2))
+    episode.view = look(world)
+    environment._move(episode, (2, 2, 2))
     assert environment.state()["position"] == [4, 10]
 
 
@@ -477,7 +476,7 @@ def test_a_picture_holds_the_pixels_of_the_grid():
     assert file[37:41] == b"IDAT"
     rows = np.frombuffer(zlib.decompress(file[41 : 41 + length]), np.uint8).reshape(height, -1)
     assert not rows[:, 0].any()  # no filter
-    frame = environment._world.get_frame()
+    frame = environment._episode.world.get_frame()
     assert np.array_equal(rows[:, 1:].reshape(height, width, 3), frame)
 
 

@@ -1,9 +1,11 @@
 """One BabyAI world behind the text protocol."""
 
+import dataclasses
 from typing import Any
 
 from agentgym_envs.babyai import levels, render
 from agentgym_envs.babyai.expert import next_action
+from agentgym_envs.babyai.paths import Moves
 from agentgym_envs.babyai.scene import Scene, describe
 from agentgym_envs.babyai.scoring import START, OwnScoring, Scoring, Verdict
 from agentgym_envs.babyai.view import View, object_name
@@ -13,6 +15,29 @@ from agentgym_envs.base.protocol import ErrorKind
 
 NO_CHANGE = "No change in state."
 NOT_RECOGNIZED = "The action is not recognized. Please check valid actions."
+
+
+@dataclasses.dataclass
+class Episode:
+    """One task being played; its fields change with every action.
+
+    Attributes:
+      task: which task.
+      goal: the goal as the agent is told it.
+      world: the simulator.
+      view: what the agent sees.
+      scene: the view in words, and the actions it offers.
+      verdict: reward, score and end.
+      text: what was said last, without goal and action list.
+    """
+
+    task: levels.Task
+    goal: str
+    world: World
+    view: View
+    scene: Scene
+    verdict: Verdict
+    text: str
 
 
 class BabyAIEnvironment(Environment):
@@ -27,13 +52,7 @@ class BabyAIEnvironment(Environment):
 
     def __init__(self, scoring: Scoring | None = None):
         self._scoring = OwnScoring() if scoring is None else scoring
-        self._task: levels.Task | None = None
-        self._world: World | None = None
-        self._view: View | None = None
-        self._scene: Scene | None = None
-        self._verdict = START
-        self._goal = ""
-        self._text = ""
+        self._episode: Episode | None = None
 
     def reset(self, data_idx: int) -> StepResult:
         """Starts task `data_idx`: level `data_idx % 40`, seed `data_idx // 40`.
@@ -48,12 +67,11 @@ class BabyAIEnvironment(Environment):
                 compat_message="Seed must be greater or equal to zero, actual value: "
                 f"{data_idx // len(levels.LEVELS)}",
             )
-        self._task = levels.task(data_idx)
-        self._world, self._view = make_world(self._task)
-        self._goal = goal_text(self._world.mission)
-        self._verdict = START
-        self._describe()
-        self._text = self._scene.description
+        task = levels.task(data_idx)
+        world, view = make_world(task)
+        scene = _describe(world, view)
+        goal = goal_text(world.mission)
+        self._episode = Episode(task, goal, world, view, scene, START, scene.description)
         return self.observe()
 
     def step(self, action: str) -> StepResult:
@@ -64,102 +82,89 @@ class BabyAIEnvironment(Environment):
         Raises:
           EnvironmentFault: NOT_RESET before the first reset, FINISHED after the end.
         """
-        self._check_playing()
+        episode = self._playing()
         action = action.lower().strip()
-        moves = () if "check" in action else self._scene.actions.get(action, ())
+        moves = () if "check" in action else episode.scene.actions.get(action, ())
         if moves:
-            self._move(moves)
+            self._move(episode, moves)
         else:
-            self._text = self._answer_without_moves(action)
-            self._verdict = self._scoring.after_nothing(self._verdict)
-        return self._result(f"{self._text}{self._action_list()}")
+            episode.text = self._answer_without_moves(episode.scene, action)
+            episode.verdict = self._scoring.after_nothing(episode.verdict)
+        return _result(episode, f"{episode.text}{_action_list(episode.scene)}")
 
     def observe(self) -> StepResult:
-        """What was said last, after the goal."""
-        return self._result(f"Your goal: {self._goal}\n{self._text}{self._action_list()}")
+        """What was said last, after the goal; also after the end of the episode."""
+        episode = self._started()
+        goal, actions = f"Your goal: {episode.goal}\n", _action_list(episode.scene)
+        return _result(episode, f"{goal}{episode.text}{actions}")
 
     def expert_action(self) -> str:
         """The next action of a scripted player that knows the whole grid."""
-        self._check_playing()
-        return next_action(
-            self._world,
-            self._scene.actions,
-            stops_at_success=self._scoring.ends_action(terminated=True, truncated=False),
-        )
+        episode = self._playing()
+        stops = self._scoring.ends_action(terminated=True, truncated=False)
+        return next_action(episode.world, episode.scene.actions, stops_at_success=stops)
 
     def valid_actions(self) -> list[str]:
         """The actions on offer that move something."""
-        self._check_playing()
-        return [action for action, moves in self._scene.actions.items() if moves]
+        return [action for action, moves in self._playing().scene.actions.items() if moves]
 
     def state(self) -> dict[str, Any]:
         """Task, goal, position and moves; position counts cells from the top left."""
-        if self._world is None:
+        if self._episode is None:
             return {}
-        carrying = self._world.carrying
+        task, world = self._episode.task, self._episode.world
         return {
-            "data_idx": self._task.data_idx,
-            "level": self._task.level,
-            "goal": self._world.mission,
-            "moves": self._world.step_count,
-            "max_moves": self._world.max_steps,
-            "position": [int(c) for c in self._world.agent_pos],
-            "facing": ("right", "down", "left", "up")[self._world.agent_dir],
-            "carrying": None if carrying is None else object_name(carrying),
-            "grid": str(self._world).split("\n"),
+            "data_idx": task.data_idx,
+            "level": task.level,
+            "goal": world.mission,
+            "moves": world.step_count,
+            "max_moves": world.max_steps,
+            "position": [int(c) for c in world.agent_pos],
+            "facing": ("right", "down", "left", "up")[world.agent_dir],
+            "carrying": None if world.carrying is None else object_name(world.carrying),
+            "grid": str(world).split("\n"),
         }
 
     def render(self) -> str:
         """The whole grid as a PNG data URI."""
-        if self._world is None:
-            raise _not_reset()
-        return render.png_data_uri(self._world)
+        return render.png_data_uri(self._started().world)
 
-    def _move(self, moves: tuple[int, ...]) -> None:
+    def _move(self, episode: Episode, moves: Moves) -> None:
         """Walks through the primitive moves of one action."""
         for move in moves:
-            view, reward, terminated, truncated, _ = self._world.step(move)
-            looks_same, self._view = view == self._view, view
+            view, reward, terminated, truncated, _ = episode.world.step(move)
+            looks_same, episode.view = view == episode.view, view
             if looks_same or self._scoring.ends_action(terminated, truncated):
                 break
-        self._verdict = self._scoring.after_moves(self._verdict, reward, terminated, truncated)
-        self._describe()
-        self._text = self._scene.description + self._verdict.note
+        episode.verdict = self._scoring.after_moves(episode.verdict, reward, terminated, truncated)
+        episode.scene = _describe(episode.world, episode.view)
+        episode.text = episode.scene.description + episode.verdict.note
 
-    def _answer_without_moves(self, action: str) -> str:
+    def _answer_without_moves(self, scene: Scene, action: str) -> str:
         if "check" in action:
-            return f"You can take the following actions: {', '.join(self._scene.actions)}"
-        if action == "" or action in self._scene.actions:
+            return f"You can take the following actions: {', '.join(scene.actions)}"
+        if action == "" or action in scene.actions:
             return NO_CHANGE
-        if action in self._scene.refusals:
-            return self._scoring.refusal(
-                self._scene.refusals[action], self._scene.compat_refusals.get(action)
-            )
+        if action in scene.refusals:
+            compat = scene.compat_refusals.get(action)
+            return self._scoring.refusal(scene.refusals[action], compat)
         return NOT_RECOGNIZED
 
-    def _describe(self) -> None:
-        carrying = self._world.carrying
-        self._scene = describe(
-            self._view,
-            self._world.agent_dir,
-            None if carrying is None else object_name(carrying),
-        )
+    def _started(self) -> Episode:
+        if self._episode is None:
+            raise EnvironmentFault(
+                ErrorKind.NOT_RESET,
+                "this environment was never reset; reset it with a data_idx first",
+            )
+        return self._episode
 
-    def _action_list(self) -> str:
-        quoted = ", ".join(f'"{action}"' for action in self._scene.actions)
-        return f"\nAvailable actions: [{quoted}]"
-
-    def _result(self, observation: str) -> StepResult:
-        v: Verdict = self._verdict
-        return StepResult(observation, v.reward, v.score, v.done)
-
-    def _check_playing(self) -> None:
-        if self._world is None:
-            raise _not_reset()
-        if self._verdict.done:
+    def _playing(self) -> Episode:
+        episode = self._started()
+        if episode.verdict.done:
             raise EnvironmentFault(
                 ErrorKind.FINISHED, "this episode is over; reset to start another one"
             )
+        return episode
 
 
 def goal_text(mission: str) -> str:
@@ -167,7 +172,16 @@ def goal_text(mission: str) -> str:
     return mission.replace("then", "and").replace("after you", "and")
 
 
-def _not_reset() -> EnvironmentFault:
-    return EnvironmentFault(
-        ErrorKind.NOT_RESET, "this environment was never reset; reset it with a data_idx first"
-    )
+def _describe(world: World, view: View) -> Scene:
+    carrying = None if world.carrying is None else object_name(world.carrying)
+    return describe(view, world.agent_dir, carrying)
+
+
+def _action_list(scene: Scene) -> str:
+    quoted = ", ".join(f'"{action}"' for action in scene.actions)
+    return f"\nAvailable actions: [{quoted}]"
+
+
+def _result(episode: Episode, observation: str) -> StepResult:
+    verdict = episode.verdict
+    return StepResult(observation, verdict.reward, verdict.score, verdict.done)

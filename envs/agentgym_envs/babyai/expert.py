@@ -3,6 +3,12 @@
 It turns the unfinished part of the mission into a subgoal (face something, pick it up, toggle a
 door, drop what is carried), puts other subgoals before it if the way is blocked or locked, and
 takes the action on offer that leads nearest to the subgoal. It remembers nothing between calls.
+
+Of the worlds that can be solved at all, over 20 seeds a level, it solves within 20 turns every one
+of the families GoTo, Open, Pickup, ActionObjDoor, FindObjS7, OneRoomS20 and SynthLoc, and 95 % or
+more of the other levels except SynthSeq (80 %), BossLevel (85 %), MiniBossLevel and
+BossLevelNoUnlock (90 %); within 40 turns 95 % or more of each. README.md has the table. It can go
+in circles in rooms so full that what it puts aside is in the way again.
 """
 
 import dataclasses

@@ -78,7 +78,7 @@ def make_kind() -> EnvironmentKind:
         reset_body=ResetBody,
         resets_on_create=False,
         compat_refused_when_done=frozenset({"step", "observation", "render"}),
-        extra_routes=(ExtraRoute("/render", "POST", BabyAIEnvironment.render),),
+        extra_routes=(ExtraRoute("/render", "POST", _render),),
     )
 
 
@@ -91,5 +91,14 @@ def _observation_answer(environment: Environment, last: StepResult | None) -> di
     if last is None:
         result = StepResult("Environment not initialized", 0, 0, False)
     else:
-        result = environment.observe()
+        result = _babyai(environment).observe()
     return {**_step_answer(result), "deleted": False}
+
+
+def _render(environment: Environment) -> str:
+    return _babyai(environment).render()
+
+
+def _babyai(environment: Environment) -> BabyAIEnvironment:
+    assert isinstance(environment, BabyAIEnvironment)  # the factories above make nothing else
+    return environment

@@ -40,7 +40,8 @@ class World(RoomGridLevel):
 def _world_class(level: str) -> tuple[type[World], dict]:
     """The World of a level id and the arguments of its constructor; built once per level."""
     spec = gymnasium.spec(level)
-    level_class = load_env_creator(spec.entry_point)
+    level_class = load_env_creator(str(spec.entry_point))
+    assert isinstance(level_class, type) and issubclass(level_class, RoomGridLevel), level
     return type(f"{level_class.__name__}World", (World, level_class), {}), dict(spec.kwargs)
 
 
