@@ -137,5 +137,6 @@ def smoke(c):
     c.environments.babyai.eval = tasks(0, 1)
     c.evaluation.max_turns = 3
     c.sft.steps = 3
+    c.sft.optimizer.warmup_steps = 0
     c.sft.demonstrations.expert.tasks = tasks(1100, 1105, TAUGHT)
     c.sft.demonstrations.random.tasks = tasks(1300, 1302)

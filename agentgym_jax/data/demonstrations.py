@@ -70,5 +70,5 @@ def record_sets(
         path = folder / f"{name}.jsonl"
         if not path.exists():
             record(tasks, path, **options)
-        conversations += read_conversations(path, on_bad="fatal")
+        conversations += read_conversations(path, bad="fatal").conversations
     return conversations

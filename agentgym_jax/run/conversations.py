@@ -32,7 +32,7 @@ def load_conversations(settings: SftSettings, folder: RunFolder) -> list[Convers
         return [
             conversation
             for path in settings.files
-            for conversation in read_conversations(path, on_bad=settings.bad)
+            for conversation in read_conversations(path, bad=settings.bad).conversations
         ]
     sets = {}
     for name, entry in settings.demonstrations.items():
