@@ -2,6 +2,7 @@
 
 import collections
 import json
+import os
 import pathlib
 import random
 import subprocess
@@ -31,6 +32,7 @@ from agentgym_envs.textcraft.tasks import (
     task_manifest,
 )
 
+SOURCE = pathlib.Path(__file__).parents[2] / "envs"
 TRAFFIC = pathlib.Path(__file__).parents[1] / "golden" / "textcraft_traffic.json"
 BOAT = 125  # acacia boat
 BEDS = 400  # white bed
@@ -97,7 +99,7 @@ def test_another_hash_seed_and_a_used_random_module_change_no_task():
     for hash_seed in ("1", "2"):
         made = subprocess.run(
             [sys.executable, "-c", program],
-            env={"PYTHONHASHSEED": hash_seed},
+            env={**os.environ, "PYTHONPATH": str(SOURCE), "PYTHONHASHSEED": hash_seed},
             capture_output=True,
             text=True,
             check=True,
