@@ -95,3 +95,20 @@ def grpo():
 def rloo():
     """RLOO (arXiv:2402.14740), regularised as `grpo` is, so that the two differ in the advantage."""
     return grpo() | dict(name="rloo", advantage={})
+
+
+def evaluation_base():
+    """A config for `evaluate`: the sections of `base` that scoring needs. The model is a flag."""
+    c = base()
+    for name in (
+        "job",
+        "total_steps",
+        "algorithm",
+        "horizon",
+        "optimizer",
+        "learner",
+        "checkpoint",
+        "sft",
+    ):
+        del c[name]
+    return c

@@ -11,17 +11,14 @@ from configs import common
 
 # Level of a task = data_idx % 40, seed of its world = data_idx // 40.
 LEVELS = {
-    "GoToRedBallNoDists": 2,
     "GoToDoor": 9,
-    "OpenRedDoor": 12,
     "OpenDoorLoc": 13,
-    "OpenRedBlueDoorsDebug": 14,
     "PickupDistDebug": 19,
     "PickupAbove": 20,
     "UnlockLocalDist": 24,
 }
 # Shown by the expert in the warm start; the others are shown by a player who takes any valid action.
-TAUGHT = ("GoToRedBallNoDists", "GoToDoor")
+TAUGHT = ("GoToDoor",)
 COLOURS = "red|green|blue|purple|yellow|grey"
 OBJECTS = "ball|box|key|door"
 
@@ -62,14 +59,14 @@ def get_config(arg=None):
         template="compact",
     )
     c.environments = dict(
-        babyai=dict(url="", train=tasks(100, 1100), eval=tasks(0, 30), weights={})
+        babyai=dict(url="", train=tasks(100, 1100), eval=tasks(0, 42), weights={})
     )
     c.pool.workers = 16
     c.sampler = dict(
         rows=64, cache_length=768, buckets=((64, 16), (192, 8)), decode_steps=8, wake_rows=8
     )
     c.sampling = dict(temperature=1.0, top_k=0, top_p=1.0, max_turn_tokens=16, max_tokens=768)
-    c.rollout.tasks_per_step = 16
+    c.rollout.tasks_per_step = 20
     c.rollout.opening = "none"
     c.algorithm.loss = dict(clip_low=0.2, clip_high=0.28)
     c.algorithm.kl_coef = 0.0
@@ -105,7 +102,7 @@ def get_config(arg=None):
         files=(),
         demonstrations=dict(
             expert=dict(player="expert", tasks=tasks(1100, 1300, TAUGHT), **show),
-            random=dict(player="random", tasks=tasks(1300, 1360, untaught), **show),
+            random=dict(player="random", tasks=tasks(1300, 1400, untaught), **show),
         ),
         optimizer=dict(
             name="muon",

@@ -201,11 +201,13 @@ def _fill(queue: Sequence[int], lengths: Sequence[int], row_length: int, rows: i
     members: list[int] = []
     chosen: list[int] = []  # their lengths
     misses = 0
+    too_big = row_length + 1  # sequences of this length did not fit
     for at, i in enumerate(queue):
-        if _fits([*chosen, lengths[i]], row_length, rows):
+        if lengths[i] < too_big and _fits([*chosen, lengths[i]], row_length, rows):
             members.append(at)
             chosen.append(lengths[i])
             continue
+        too_big = min(too_big, lengths[i])
         misses += 1
         if misses == _LOOKAHEAD:
             break

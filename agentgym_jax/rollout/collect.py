@@ -15,6 +15,7 @@ from absl import logging
 
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.env_client.actions import ParsedAction
+from agentgym_jax.env_client.errors import EnvCause
 from agentgym_jax.env_client.pool import EnvPool, Reply
 from agentgym_jax.rollout.episode import (
     Append,
@@ -115,6 +116,7 @@ class Collector:
         prefetch: int,
         max_attempts: int,
         max_replacements: int,
+        revive: Callable[[], None],
     ):
         """Binds the parts; nothing is started.
 
@@ -127,6 +129,7 @@ class Collector:
           prefetch: episodes reset ahead of a free row.
           max_attempts: starts of one sample, the first included.
           max_replacements: other samples tried for an episode whose environment keeps failing.
+          revive: called when nobody listens at a server any more; may start it again.
         """
         self._sampler = sampler
         self._pool = pool
@@ -136,6 +139,7 @@ class Collector:
         self._prefetch = prefetch
         self._max_attempts = max_attempts
         self._max_replacements = max_replacements
+        self._revive = revive
 
     def collect(
         self,
@@ -238,6 +242,8 @@ class _Collection:
         if attempts != slot.attempts or index in self._done:
             return
         if reply.error is not None:
+            if reply.error.cause in (EnvCause.SERVER_GONE, EnvCause.CONNECTION):
+                self._c._revive()
             self._env_failed(index, str(reply.error.cause), str(reply.error))
         elif index in self._in_reset:
             self._in_reset.discard(index)
@@ -299,7 +305,8 @@ class _Collection:
     def _release(self, index: int) -> None:
         """Gives back the row and the session of an episode."""
         slot = self._slots[index]
-        self._pool.finish(self._ticket(index))
+        if slot.attempts:
+            self._pool.finish(self._ticket(index))
         if slot.row is not None:
             self._sampler.close(slot.row)
             del self._row_slot[slot.row]

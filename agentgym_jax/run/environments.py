@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from absl import logging
@@ -26,7 +26,8 @@ class EnvironmentSettings:
 
     Attributes:
       url: of a running server; empty starts one for this run.
-      train: which tasks to train on: `kind` and the arguments of data/tasks.py.
+      train: which tasks to train on: `kind` and the arguments of data/tasks.py; may be empty
+        where nothing is trained.
       eval: which tasks are held out.
       weights: group -> how often it comes in the cycle of training tasks; 1 if not named.
     """
@@ -39,6 +40,8 @@ class EnvironmentSettings:
     def __post_init__(self) -> None:
         for name in ("train", "eval"):
             options = dict(getattr(self, name))
+            if name == "train" and not options:
+                continue
             kind = options.pop("kind", None)
             if kind not in selection.SELECTIONS:
                 raise ValueError(f"{name}.kind={kind!r} is none of {sorted(selection.SELECTIONS)}")
@@ -63,6 +66,7 @@ class Environments:
       eval_tasks: all held-out tasks.
       weights: group -> weight, of all environments.
       manifests: environment -> hash of its task manifest.
+      revive: starts embedded servers that died again.
     """
 
     clients: Mapping[str, EnvClient]
@@ -72,6 +76,7 @@ class Environments:
     eval_tasks: Sequence[Task]
     weights: Mapping[str, int]
     manifests: Mapping[str, str]
+    revive: Callable[[], None]
 
 
 def parse_settings(section: Mapping[str, Any]) -> dict[str, EnvironmentSettings]:
@@ -101,16 +106,23 @@ def open_environments(
         raise ConfigError(f"config.rollout.opening={opening!r}, expected one of {OPENINGS}")
     embedded = [name for name, entry in settings.items() if not entry.url]
     urls = {name: entry.url for name, entry in settings.items() if entry.url}
-    if embedded:
-        servers = stack.enter_context(EmbeddedServers(embedded, log_folder=folder.logs))
-        urls |= servers.urls
+    servers = stack.enter_context(EmbeddedServers(embedded, log_folder=folder.logs))
+    urls |= servers.urls
     clients = {}
     for name in settings:
-        clients[name] = call(EnvClient, "client", client_options, base_url=urls[name], environment=name)
+        clients[name] = call(
+            EnvClient, "client", client_options, base_url=urls[name], environment=name
+        )
         stack.callback(clients[name].disconnect)
     pool = call(EnvPool, "pool", pool_options, clients=clients)
     stack.callback(pool.close)
-    return _describe(settings, clients, pool, opening)
+
+    def revive() -> None:
+        """Starts dead servers of this run again; their old sessions are gone with them."""
+        for name in servers.ensure_alive():
+            pool.invalidate(name)
+
+    return _describe(settings, clients, pool, opening, revive)
 
 
 def _describe(
@@ -118,6 +130,7 @@ def _describe(
     clients: Mapping[str, EnvClient],
     pool: EnvPool,
     opening: str,
+    revive: Callable[[], None],
 ) -> Environments:
     texts, manifests = {}, {}
     train_tasks: list[Task] = []
@@ -127,7 +140,9 @@ def _describe(
         client = clients[name]
         spec = client.spec()
         manifests[name] = spec.manifest_sha256
-        logging.info("%s at %s: %d tasks, version %s", name, client.base_url, spec.num_tasks, spec.version)
+        logging.info(
+            "%s at %s: %d tasks, version %s", name, client.base_url, spec.num_tasks, spec.version
+        )
         preamble: tuple[Mapping[str, str], ...] = ()
         if opening == "system":
             preamble = ({"role": "system", "content": spec.instructions},)
@@ -145,10 +160,18 @@ def _describe(
         eval_tasks=eval_tasks,
         weights=weights,
         manifests=manifests,
+        revive=revive,
     )
 
 
-def _select(name: str, options: Mapping[str, Any], manifest, what: str) -> list[Task]:
+def _select(
+    name: str,
+    options: Mapping[str, Any],
+    manifest: Callable[[], Sequence[Mapping[str, Any]]],
+    what: str,
+) -> list[Task]:
+    if not options:
+        return []
     needs_manifest = options["kind"] == "split"
     return call(
         selection.select,

@@ -32,6 +32,7 @@ from agentgym_jax.run.model import (
     resolve_source,
 )
 from agentgym_jax.run.run import Run, StopFlag, open_run
+from agentgym_jax.run.sampling import build_collector
 from agentgym_jax.run.sections import ConfigError, call, check, section
 from agentgym_jax.run.settings import (
     CheckpointSettings,
@@ -113,13 +114,16 @@ def parse(config: Mapping[str, Any]) -> RLSettings:
         raise ConfigError(f"config.{unknown[0]}: there is no such key. Known: {', '.join(_TOP)}")
     part = functools.partial(section, config)
     algorithm = _algorithm(part("algorithm"))
+    environments = parse_settings(part("environments"))
+    if not all(entry.train for entry in environments.values()):
+        raise ConfigError("config.environments: every environment of job 'rl' needs train tasks")
     settings = RLSettings(
         seed=config["seed"],
         total_steps=config["total_steps"],
         model=call(ModelSettings, "model", part("model")),
         tokenizer=call(TokenizerSettings, "tokenizer", part("tokenizer")),
         mesh=part("mesh"),
-        environments=parse_settings(part("environments")),
+        environments=environments,
         client=part("client"),
         pool=part("pool"),
         sampler=part("sampler"),
@@ -140,12 +144,20 @@ def parse(config: Mapping[str, Any]) -> RLSettings:
 def _algorithm(options: dict[str, Any]) -> dict[str, Any]:
     """The section `algorithm`: a name of the table and options of its functions."""
     known = {
-        "name", "advantage", "loss", "aggregation", "entropy_coef", "kl_coef", "kl_kind",
+        "name",
+        "advantage",
+        "loss",
+        "aggregation",
+        "entropy_coef",
+        "kl_coef",
+        "kl_kind",
         "logprob_chunk",
     }
     if set(options) != known:
         odd = sorted(set(options) ^ known)
-        raise ConfigError(f"config.algorithm: {odd[0]} is missing or unknown. Needs {sorted(known)}")
+        raise ConfigError(
+            f"config.algorithm: {odd[0]} is missing or unknown. Needs {sorted(known)}"
+        )
     if options["name"] not in ALGORITHMS:
         raise ConfigError(
             f"config.algorithm.name={options['name']!r} is none of {', '.join(ALGORITHMS)}"
@@ -186,7 +198,10 @@ def _check_shapes(s: RLSettings) -> None:
             f"config.learner.mini_batches={s.learner.mini_batches} does not divide "
             f"config.rollout.tasks_per_step={s.rollout.tasks_per_step}"
         )
-    for name, limit in (("learner.row_length", s.learner.row_length), ("sampler.cache_length", s.sampler["cache_length"])):
+    for name, limit in (
+        ("learner.row_length", s.learner.row_length),
+        ("sampler.cache_length", s.sampler["cache_length"]),
+    ):
         if s.sampling.max_tokens > limit:
             raise ConfigError(
                 f"config.sampling.max_tokens={s.sampling.max_tokens} exceeds config.{name}={limit}: "
@@ -308,26 +323,8 @@ def _build(settings: RLSettings, source, layouts, environments: Environments, ru
     texts = supervised.texts(conversations)
     tokenizer = build_tokenizer(settings.tokenizer, source, run.folder, texts)
     model = build_model(settings.model, source, tokenizer, layouts, run.folder)
-    sampler = call(
-        Sampler,
-        "sampler",
-        settings.sampler,
-        policy=model.decode_policy,
-        stop_ids=model.renderer.stop_ids,
-    )
-    collector = Collector(
-        sampler,
-        environments.pool,
-        model.renderer,
-        tokenizer.decode,
-        environments.texts,
-        prefetch=settings.rollout.prefetch,
-        max_attempts=settings.rollout.max_attempts,
-        max_replacements=settings.rollout.max_replacements,
-    )
-    optimizer = make_optimizer(
-        **settings.optimizer_options, total_steps=total_updates(settings)
-    )
+    sampler, collector = build_collector(settings.sampler, settings.rollout, model, environments)
+    optimizer = make_optimizer(**settings.optimizer_options, total_steps=total_updates(settings))
     numerics = dict(
         temperature=settings.sampling.temperature,
         logprob_chunk=settings.logprob_chunk,

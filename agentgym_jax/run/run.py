@@ -17,6 +17,7 @@ from agentgym_jax.console import RunConsole
 from agentgym_jax.learner.checkpoint import Checkpoints
 from agentgym_jax.learner.train_state import TrainState
 from agentgym_jax.metrics import MetricWriter
+from agentgym_jax.run.sections import ConfigError
 from agentgym_jax.run.settings import CheckpointSettings
 from agentgym_jax.run_folder import RunFolder
 
@@ -190,7 +191,10 @@ def open_run(
     devices = [f"{d.platform} {d.device_kind}" for d in jax.devices()]
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(RunFolder(workdir))
-        folder.start(config, devices=devices, adjustable=ADJUSTABLE)
+        try:
+            folder.start(config, devices=devices, adjustable=ADJUSTABLE)
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
         compilations = CompilationCounter()
         checkpoints = stack.enter_context(
             Checkpoints(

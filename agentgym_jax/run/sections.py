@@ -28,9 +28,7 @@ def section(config: Mapping[str, Any], name: str) -> dict[str, Any]:
     return dict(config[name])
 
 
-def call(
-    function: Callable[..., T], name: str, options: Mapping[str, Any], **bound: Any
-) -> T:
+def call(function: Callable[..., T], name: str, options: Mapping[str, Any], **bound: Any) -> T:
     """Calls `function(**options, **bound)`; what does not fit is an error of section `name`.
 
     Args:

@@ -23,7 +23,14 @@ from agentgym_jax.run.sections import ConfigError, call, section
 from agentgym_jax.run.settings import CheckpointSettings, SftSettings
 
 _TOP = (
-    "job", "seed", "total_steps", "model", "tokenizer", "mesh", "sft", "checkpoint",
+    "job",
+    "seed",
+    "total_steps",
+    "model",
+    "tokenizer",
+    "mesh",
+    "sft",
+    "checkpoint",
     "logprob_chunk",
 )
 

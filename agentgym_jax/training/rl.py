@@ -32,6 +32,10 @@ from agentgym_jax.trajectory import Trajectory, to_record
 Metrics = dict[str, float]
 
 
+class LogprobGapError(RuntimeError):
+    """Sampling and training do not compute the same policy."""
+
+
 def train(run: Run, parts: RLParts) -> None:
     """Trains until `run.total_steps` steps are done, from wherever the run folder stands.
 
@@ -68,9 +72,7 @@ def _start(run: Run, parts: RLParts) -> tuple[TrainState, int, object, Metrics |
     """State, steps done, reference weights if the loss needs them, and metrics of the last step
     if the run was stopped during its evaluation, before they could be logged."""
     model = parts.model
-    restored = run.restore(
-        train_state.abstract_state(model.policy, parts.optimizer, model.layout)
-    )
+    restored = run.restore(train_state.abstract_state(model.policy, parts.optimizer, model.layout))
     params = None
     if restored is None or parts.settings.needs_reference:
         params = _initial_params(run, parts)
@@ -196,9 +198,7 @@ def _learn(
     seconds = time.perf_counter() - started
     metrics |= updated
     metrics["time/update_s"] = seconds
-    metrics["rate/train_tokens_per_s"] = (
-        metrics["batch/tokens"] * settings.learner.epochs / seconds
-    )
+    metrics["rate/train_tokens_per_s"] = metrics["batch/tokens"] * settings.learner.epochs / seconds
     metrics["policy/learning_rate"] = rate
     return state, metrics
 
@@ -209,7 +209,7 @@ def _scored(
     """Micro-batches with old and reference log-probabilities; adds to `metrics`.
 
     Raises:
-      RuntimeError: sampler and learner disagree by more than learner.max_logprob_gap.
+      LogprobGapError: sampler and learner disagree by more than learner.max_logprob_gap.
     """
     learner_settings = parts.settings.learner
     batch = batching.micro_batches(packed, learner_settings.micro_rows)
@@ -244,7 +244,7 @@ def _scored(
 
 def _check_gap(gap: np.ndarray, limit: float) -> None:
     if gap.mean() > limit:
-        raise RuntimeError(
+        raise LogprobGapError(
             "the sampler's and the learner's log-probabilities of the same tokens differ by "
             f"{gap.mean():.5f} nats on average (largest {gap.max():.5f}, {gap.size} tokens), more "
             f"than learner.max_logprob_gap={limit}. Sampling and training do not see the same "

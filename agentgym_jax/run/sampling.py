@@ -1,0 +1,39 @@
+"""Sampler and collector from the sections sampler and rollout."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from agentgym_jax.rollout.collect import Collector
+from agentgym_jax.run.environments import Environments
+from agentgym_jax.run.model import Model
+from agentgym_jax.run.sections import call
+from agentgym_jax.run.settings import RolloutSettings
+from agentgym_jax.sampling.sampler import Sampler
+
+
+def build_collector(
+    sampler_options: Mapping[str, Any],
+    rollout: RolloutSettings,
+    model: Model,
+    environments: Environments,
+) -> tuple[Sampler, Collector]:
+    """Decode rows without weights yet, and what runs episodes on them."""
+    sampler = call(
+        Sampler,
+        "sampler",
+        sampler_options,
+        policy=model.decode_policy,
+        stop_ids=model.renderer.stop_ids,
+    )
+    collector = Collector(
+        sampler,
+        environments.pool,
+        model.renderer,
+        model.tokenizer.decode,
+        environments.texts,
+        prefetch=rollout.prefetch,
+        max_attempts=rollout.max_attempts,
+        max_replacements=rollout.max_replacements,
+        revive=environments.revive,
+    )
+    return sampler, collector

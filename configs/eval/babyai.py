@@ -1,0 +1,29 @@
+r"""Scores a model on BabyAI: the 90 evaluation tasks of AgentGym's size, sampled once and greedy.
+
+  python -m agentgym_jax.evaluate --config=configs/eval/babyai.py --workdir=DIR --model=M
+
+Needs: nothing running (it starts its own BabyAI server); memory for M.
+Result: not run yet.
+Source: 20 turns and 90 test items as in AgentGym-RL, arXiv:2509.08755.
+"""
+
+from configs import common
+
+
+def get_config(arg=None):
+    """Options: smoke (two tasks); limit=N tasks."""
+    opt = common.parse(arg, smoke=False, limit=90)
+    c = common.evaluation_base()
+    c.environments = dict(
+        babyai=dict(
+            url="",
+            train={},
+            eval=dict(kind="split", split="test", group_by="family", limit=opt.limit),
+            weights={},
+        )
+    )
+    c.evaluation = dict(every=0, at_start=False, max_turns=20, samples=1, greedy=True)
+    if opt.smoke:
+        c.environments.babyai.eval.limit = 2
+        c.evaluation.max_turns = 2
+    return c

@@ -1,0 +1,29 @@
+r"""Scores a model on TextCraft: its 100 held-out goals, sampled once and greedy.
+
+  python -m agentgym_jax.evaluate --config=configs/eval/textcraft.py --workdir=DIR --model=M
+
+Needs: nothing running (it starts its own TextCraft server); memory for M.
+Result: not run yet.
+Source: 30 turns and 100 test items as in AgentGym-RL, arXiv:2509.08755.
+"""
+
+from configs import common
+
+
+def get_config(arg=None):
+    """Options: smoke (two tasks); limit=N tasks."""
+    opt = common.parse(arg, smoke=False, limit=100)
+    c = common.evaluation_base()
+    c.environments = dict(
+        textcraft=dict(
+            url="",
+            train={},
+            eval=dict(kind="split", split="test", group_by="depth", limit=opt.limit),
+            weights={},
+        )
+    )
+    c.evaluation = dict(every=0, at_start=False, max_turns=30, samples=1, greedy=True)
+    if opt.smoke:
+        c.environments.textcraft.eval.limit = 2
+        c.evaluation.max_turns = 2
+    return c

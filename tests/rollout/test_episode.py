@@ -1,0 +1,144 @@
+"""The episode as a state machine, fed with literals."""
+
+import numpy as np
+import pytest
+
+from agentgym_jax.data.tasks import Task
+from agentgym_jax.rollout.episode import Append, Episode, EpisodeLimits, Finish, Send
+from agentgym_jax.trajectory import Outcome, TokenSource
+
+STOP = 99
+
+
+class Letters:
+    """A renderer whose tokens can be read: words by length, markers from 90 up."""
+
+    def opening(self, messages):
+        return [
+            [90, *(len(m["content"]) for m in messages[:-1])],
+            [91, len(messages[-1]["content"])],
+        ]
+
+    def observation(self, text):
+        return [92, len(text), 93]
+
+    def close_turn(self, ended_by_stop):
+        return [94] if ended_by_stop else [STOP, 94]
+
+
+def make(max_turns=3, max_tokens=100, max_invalid_actions=1):
+    return Episode(
+        Task("textcraft", 7, "depth 1"),
+        sample=2,
+        step=5,
+        renderer=Letters(),
+        preamble=({"role": "system", "content": "rules"},),
+        limits=EpisodeLimits(max_turns, max_tokens, max_invalid_actions),
+    )
+
+
+def say(episode, tokens=(10, 11, STOP), *, action="go", is_stopped=True):
+    return episode.act(
+        np.array(tokens, np.int32),
+        -0.5 * np.ones(len(tokens), np.float32),
+        is_stopped=is_stopped,
+        version=5,
+        text="Action: go",
+        action=action,
+        problem="no action",
+    )
+
+
+def answer(episode, reward=0.0, done=False, success=False, text="seen"):
+    return episode.observe(text, reward=reward, score=reward, done=done, success=success)
+
+
+def test_a_solved_episode_has_every_token_once_with_its_source():
+    episode = make()
+    assert episode.begin("start") == Append([[90, 5], [91, 5]])
+    assert say(episode) == Send("go")
+    assert answer(episode) == Append([[94, 92, 4, 93]])
+    assert say(episode, (12, STOP)) == Send("go")
+    assert answer(episode, reward=1.0, done=True, success=True) == Finish(Outcome.SUCCESS)
+    t = episode.trajectory(attempts=1, seconds=0.1)
+    assert t.tokens.tolist() == [90, 5, 91, 5, 10, 11, STOP, 94, 92, 4, 93, 12, STOP]
+    sources = (TokenSource.PROMPT, TokenSource.OBSERVATION, TokenSource.ACTION)
+    prompt, seen, act = (int(s) for s in sources)
+    assert t.sources.tolist() == [prompt] * 4 + [act] * 3 + [seen] * 4 + [act] * 2
+    assert (t.success, t.reward, t.item_id, t.sample) == (True, 1.0, "textcraft_7", 2)
+    assert t.policy_versions.tolist() == [-1] * 4 + [5] * 3 + [-1] * 4 + [5] * 2
+
+
+def test_a_final_observation_does_not_swallow_the_reward():
+    episode = make()
+    episode.begin("start")
+    say(episode)
+    answer(episode, reward=1.0, done=True, success=True, text="a long last observation")
+    rewards = episode.trajectory(attempts=1, seconds=0).token_rewards()
+    assert rewards.tolist() == [0, 0, 0, 0, 0, 0, 1.0]
+
+
+def test_the_horizon_truncates_and_is_no_failure():
+    episode = make(max_turns=1)
+    episode.begin("start")
+    say(episode)
+    assert answer(episode, reward=0.25) == Finish(Outcome.HORIZON)
+    t = episode.trajectory(attempts=1, seconds=0)
+    assert t.outcome.is_truncated and t.outcome.is_valid and t.reward == 0.25
+    assert t.tokens[-1] == STOP
+
+
+def test_the_last_turn_may_still_solve_the_task():
+    episode = make(max_turns=1)
+    episode.begin("start")
+    say(episode)
+    assert answer(episode, reward=1.0, done=True, success=True) == Finish(Outcome.SUCCESS)
+
+
+def test_a_cut_turn_is_closed_by_tokens_that_are_not_trained():
+    episode = make()
+    episode.begin("start")
+    say(episode, (10, 11), is_stopped=False)
+    assert answer(episode) == Append([[STOP, 94, 92, 4, 93]])
+    say(episode)
+    answer(episode, done=True)
+    t = episode.trajectory(attempts=1, seconds=0)
+    assert t.turns[0].is_cut and not t.turns[1].is_cut
+    assert t.tokens[t.action_mask].tolist() == [10, 11, 10, 11, STOP]
+
+
+def test_an_unreadable_action_is_answered_without_asking_the_environment():
+    episode = make(max_invalid_actions=1)
+    episode.begin("start")
+    assert say(episode, action=None) == Append([[94, 92, len("no action"), 93]])
+    assert say(episode, action=None) == Finish(Outcome.INVALID_ACTION)
+    t = episode.trajectory(attempts=1, seconds=0)
+    assert t.outcome.is_valid and t.reward == 0.0 and t.turns[0].action is None
+
+
+def test_an_observation_that_does_not_fit_ends_the_episode_as_truncated():
+    episode = make(max_tokens=11)
+    episode.begin("start")
+    say(episode)
+    assert answer(episode) == Finish(Outcome.CONTEXT_FULL)
+    assert len(episode.trajectory(attempts=1, seconds=0).tokens) == 7
+
+
+def test_a_prompt_that_does_not_fit_ends_the_episode_before_its_first_turn():
+    episode = make(max_tokens=4)
+    assert episode.begin("start") == Finish(Outcome.CONTEXT_FULL)
+    assert episode.trajectory(attempts=1, seconds=0).turns == ()
+
+
+def test_a_failed_environment_leaves_an_invalid_record_with_its_cause():
+    episode = make()
+    episode.begin("start")
+    say(episode)
+    assert episode.fail(Outcome.ENV_ERROR, "timeout") == Finish(Outcome.ENV_ERROR)
+    t = episode.trajectory(attempts=3, seconds=0)
+    assert not t.outcome.is_valid and t.error == "timeout" and t.attempts == 3
+
+
+def test_a_running_episode_has_no_record():
+    with pytest.raises(ValueError, match="not ended"):
+        make().trajectory(attempts=1, seconds=0)
