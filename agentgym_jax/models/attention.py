@@ -61,42 +61,101 @@ def attend_segments(
     """Causal attention within each segment of packed rows.
 
     Queries go in blocks, and a block meets only the keys up to its own end: 5/8 of the square
-    at T = 4 blocks, near 1/2 for long rows.
+    for 4 blocks, near 1/2 for many. Scores exist for one block at a time, in the backward pass
+    too. Forward and backward on 2 CPU cores, [8, 512, 4, 32] float32 with K=2: 110 CPU ms,
+    against 247 for jax.nn.dot_product_attention with the same mask.
 
     Args:
       q_BTNH: queries, rotated.
       k_BTKH: keys, rotated.
       v_BTKH: values.
       segment_ids_BT: int; padding (0) attends to padding.
-      query_block: queries a block, in tokens.
+      query_block: queries a block, in tokens; more where a row would need over 32 blocks, because
+        every block is traced.
 
     Returns:
       [B, T, N, H], type of the queries.
     """
     chex.assert_rank([q_BTNH, k_BTKH, v_BTKH, segment_ids_BT], [4, 4, 4, 2])
     chex.assert_equal_shape([k_BTKH, v_BTKH])
+    chex.assert_equal_shape_prefix([q_BTNH, k_BTKH, segment_ids_BT], 2)
     T = q_BTNH.shape[1]
+    block = max(query_block, -(-T // 32))
     q_BKGTH = _group(q_BTNH, k_BTKH.shape[2])
-    k_BKTH, v_BKTH = k_BTKH.transpose(0, 2, 1, 3), v_BTKH.transpose(0, 2, 1, 3)
-
+    k_BKSH, v_BKSH = k_BTKH.transpose(0, 2, 1, 3), v_BTKH.transpose(0, 2, 1, 3)
     outs = []
-    for start in range(0, T, query_block):
-        end = min(start + query_block, T)
+    for start in range(0, T, block):
+        end = min(start + block, T)
         mask = segment_mask(segment_ids_BT[:, start:end], segment_ids_BT[:, :end], start)
-        outs.append(
-            _softmax_block(
-                q_BKGTH[:, :, :, start:end], k_BKTH[:, :, :end], v_BKTH[:, :, :end], mask
-            )
-        )
+        query = q_BKGTH[:, :, :, start:end]
+        outs.append(_attend_block(query, k_BKSH[:, :, :end], v_BKSH[:, :, :end], mask))
     return _ungroup(jnp.concatenate(outs, axis=3))
 
 
-@jax.checkpoint
-def _softmax_block(q_BKGTH, k_BKSH, v_BKSH, mask_B11TS):
-    """Plain masked attention of one block; the scores are made again in the backward pass."""
-    scores = jnp.einsum("bkgth,bksh->bkgts", q_BKGTH, k_BKSH, preferred_element_type=jnp.float32)
-    weights = jax.nn.softmax(jnp.where(mask_B11TS, scores, _MASKED), axis=-1)
-    return jnp.einsum("bkgts,bksh->bkgth", weights.astype(v_BKSH.dtype), v_BKSH)
+@jax.custom_vjp
+def _attend_block(
+    q_BKGTH: jax.Array, k_BKSH: jax.Array, v_BKSH: jax.Array, mask_B11TS: jax.Array
+) -> jax.Array:
+    """Masked attention that keeps no scores for the backward pass: its normaliser gives them back.
+
+    The backward pass is that of arXiv:2205.14135, appendix B.2.
+    """
+    return _attend_block_forward(q_BKGTH, k_BKSH, v_BKSH, mask_B11TS)[0]
+
+
+def _attend_block_forward(q_BKGTH, k_BKSH, v_BKSH, mask_B11TS):
+    scores = jnp.where(mask_B11TS, _scores(q_BKGTH, k_BKSH), _MASKED)
+    max_BKGT1 = jnp.max(scores, axis=-1, keepdims=True)
+    weights = jnp.exp(scores - max_BKGT1)
+    sum_BKGT1 = jnp.sum(weights, axis=-1, keepdims=True)
+    out_BKGTH = (_mix(weights, v_BKSH) / sum_BKGT1).astype(q_BKGTH.dtype)
+    normaliser_BKGT1 = max_BKGT1 + jnp.log(sum_BKGT1)
+    return out_BKGTH, (q_BKGTH, k_BKSH, v_BKSH, mask_B11TS, out_BKGTH, normaliser_BKGT1)
+
+
+def _attend_block_backward(saved, d_out_BKGTH):
+    q_BKGTH, k_BKSH, v_BKSH, mask_B11TS, out_BKGTH, normaliser_BKGT1 = saved
+    dtype = q_BKGTH.dtype
+    weights = jnp.exp(_scores(q_BKGTH, k_BKSH) - normaliser_BKGT1)
+    weights = jnp.where(mask_B11TS, weights, 0.0)
+    products = d_out_BKGTH.astype(jnp.float32) * out_BKGTH.astype(jnp.float32)
+    mean_BKGT1 = jnp.sum(products, axis=-1, keepdims=True)
+    d_scores = (weights * (_scores(d_out_BKGTH, v_BKSH) - mean_BKGT1)).astype(dtype)
+    d_q = _mix(d_scores, k_BKSH).astype(dtype)
+    d_k = _mix_queries(d_scores, q_BKGTH).astype(k_BKSH.dtype)
+    d_v = _mix_queries(weights.astype(dtype), d_out_BKGTH).astype(v_BKSH.dtype)
+    return d_q, d_k, d_v, None
+
+
+_attend_block.defvjp(_attend_block_forward, _attend_block_backward)
+
+
+# The three products with the heads of a group folded into the token axis: on CPU a batch of
+# plain matrix products is faster than the same einsum over five axes.
+
+
+def _scores(a_BKGTH: jax.Array, b_BKSH: jax.Array) -> jax.Array:
+    """Dot products over H: float32 [B, K, G, T, S]."""
+    B, K, G, T, H = a_BKGTH.shape
+    flat = jnp.matmul(
+        a_BKGTH.reshape(B, K, G * T, H), b_BKSH.mT, preferred_element_type=jnp.float32
+    )
+    return flat.reshape(B, K, G, T, -1)
+
+
+def _mix(weights_BKGTS: jax.Array, x_BKSH: jax.Array) -> jax.Array:
+    """Sums over S: float32 [B, K, G, T, H]."""
+    B, K, G, T, S = weights_BKGTS.shape
+    flat = weights_BKGTS.reshape(B, K, G * T, S).astype(x_BKSH.dtype)
+    return jnp.matmul(flat, x_BKSH, preferred_element_type=jnp.float32).reshape(B, K, G, T, -1)
+
+
+def _mix_queries(weights_BKGTS: jax.Array, x_BKGTH: jax.Array) -> jax.Array:
+    """Sums over the queries of a group: float32 [B, K, S, H]."""
+    B, K, G, T, S = weights_BKGTS.shape
+    flat_BKXS = weights_BKGTS.reshape(B, K, G * T, S)
+    x_BKXH = x_BKGTH.reshape(B, K, G * T, -1)
+    return jnp.matmul(flat_BKXS.mT, x_BKXH, preferred_element_type=jnp.float32)
 
 
 def attend_cache(
@@ -140,24 +199,16 @@ def attend_cache(
         size = (1, B, block, K, H)
         k_BSKH = jax.lax.dynamic_slice(k_LBSKH, (layer, 0, start, 0, 0), size)[0]
         v_BSKH = jax.lax.dynamic_slice(v_LBSKH, (layer, 0, start, 0, 0), size)[0]
+        k_BKSH, v_BKSH = k_BSKH.swapaxes(1, 2), v_BSKH.swapaxes(1, 2)
         slots_S = start + jnp.arange(block)
         mask = cache_mask(positions_BT, slots_S, S)
         mask &= (slots_S >= i * block)[None, None, None, None]
-        scores = jnp.einsum(
-            "bkgth,bskh->bkgts", q_BKGTH, k_BSKH, preferred_element_type=jnp.float32
-        )
-        scores = jnp.where(mask, scores, _MASKED)
+        scores = jnp.where(mask, _scores(q_BKGTH, k_BKSH), _MASKED)
         new_max_BKGT1 = jnp.maximum(max_BKGT1, jnp.max(scores, axis=-1, keepdims=True))
         scale_BKGT1 = jnp.exp(max_BKGT1 - new_max_BKGT1)
         weights = jnp.where(mask, jnp.exp(scores - new_max_BKGT1), 0.0)
         sum_BKGT1 = sum_BKGT1 * scale_BKGT1 + jnp.sum(weights, axis=-1, keepdims=True)
-        added = jnp.einsum(
-            "bkgts,bskh->bkgth",
-            weights.astype(v_BSKH.dtype),
-            v_BSKH,
-            preferred_element_type=jnp.float32,
-        )
-        return new_max_BKGT1, sum_BKGT1, out_BKGTH * scale_BKGT1 + added
+        return new_max_BKGT1, sum_BKGT1, out_BKGTH * scale_BKGT1 + _mix(weights, v_BKSH)
 
     zeros_BKGTH = jnp.zeros(q_BKGTH.shape, jnp.float32)
     zeros_BKGT1 = zeros_BKGTH[..., :1]

@@ -1,0 +1,131 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from agentgym_jax.models.attention import attend_cache, attend_segments
+
+# Float32 sums in another order; values are of order 1.
+TOLERANCE = dict(rtol=2e-5, atol=2e-5)
+
+
+def _random(*shapes):
+    keys = jax.random.split(jax.random.key(0), len(shapes))
+    return [jax.random.normal(key, shape) for key, shape in zip(keys, shapes, strict=True)]
+
+
+def _plain(q_TNH, k_SKH, v_SKH, sees_TS):
+    """Attention of one row, head by head, from the definition."""
+    heads = []
+    group = q_TNH.shape[1] // k_SKH.shape[1]
+    for n in range(q_TNH.shape[1]):
+        scores_TS = q_TNH[:, n] @ k_SKH[:, n // group].T / q_TNH.shape[2] ** 0.5
+        weights_TS = jax.nn.softmax(jnp.where(sees_TS, scores_TS, -jnp.inf), axis=-1)
+        heads.append(weights_TS @ v_SKH[:, n // group])
+    return jnp.stack(heads, axis=1)
+
+
+def _packed_mask(segments_T):
+    T = len(segments_T)
+    return (segments_T[:, None] == segments_T[None]) & jnp.tril(jnp.ones((T, T), bool))
+
+
+SEGMENTS = jnp.array([[1] * 9 + [2] * 20 + [0] * 8, [1] * 37, [0] * 37])
+
+
+@pytest.mark.parametrize("query_block", [8, 37, 128])
+@pytest.mark.parametrize("num_kv_heads", [1, 2, 4])
+def test_blocks_of_packed_rows_equal_the_definition_with_gradients(query_block, num_kv_heads):
+    q, k, v, w = _random(
+        (3, 37, 4, 8), (3, 37, num_kv_heads, 8), (3, 37, num_kv_heads, 8), (3, 37, 4, 8)
+    )
+
+    def blocks(q, k, v):
+        return attend_segments(q, k, v, SEGMENTS, query_block=query_block)
+
+    def plain(q, k, v):
+        return jax.vmap(_plain)(q, k, v, jax.vmap(_packed_mask)(SEGMENTS))
+
+    np.testing.assert_allclose(blocks(q, k, v), plain(q, k, v), **TOLERANCE)
+    gradients = [
+        jax.grad(lambda *x, f=f: jnp.sum(f(*x) * w), argnums=(0, 1, 2))(q, k, v)
+        for f in (blocks, plain)
+    ]
+    for ours, reference in zip(*gradients, strict=True):
+        np.testing.assert_allclose(ours, reference, **TOLERANCE)
+
+
+def test_bfloat16_attention_keeps_its_type_and_a_float32_softmax():
+    q, k, v = _random((3, 37, 4, 8), (3, 37, 2, 8), (3, 37, 2, 8))
+    low = [x.astype(jnp.bfloat16) for x in (q, k, v)]
+    out = attend_segments(*low, SEGMENTS)
+    assert out.dtype == jnp.bfloat16
+    reference = attend_segments(*[x.astype(jnp.float32) for x in low], SEGMENTS)
+    # Inputs are equal; weights and output are rounded to 8 bits.
+    np.testing.assert_allclose(out.astype(jnp.float32), reference, rtol=2e-2, atol=2e-2)
+
+
+def test_neither_the_future_nor_another_segment_is_seen():
+    q, k, v = _random((3, 37, 4, 8), (3, 37, 2, 8), (3, 37, 2, 8))
+    before = attend_segments(q, k, v, SEGMENTS, query_block=8)
+    hidden = jnp.zeros((3, 37), bool).at[0, :9].set(True).at[0, 20:].set(True)
+    noise = jnp.where(hidden[..., None, None], 100.0, 0.0)
+    after = attend_segments(q, k + noise, v + noise, SEGMENTS, query_block=8)
+    np.testing.assert_array_equal(before[0, 9:20], after[0, 9:20])
+    assert not np.array_equal(before[0, :9], after[0, :9])
+
+
+def _cache(rows, slots, layers=2, num_kv_heads=2):
+    return _random((layers, rows, slots, num_kv_heads, 8), (layers, rows, slots, num_kv_heads, 8))
+
+
+@pytest.mark.parametrize("slots", [5, 16, 37])  # fewer than a block, blocks, a part of a block
+@pytest.mark.parametrize("tokens", [1, 3])
+def test_cached_attention_equals_the_definition_over_the_live_slots(slots, tokens):
+    (q,) = _random((4, tokens, 4, 8))
+    k, v = _cache(4, slots)
+    ends = np.linspace(tokens - 1, slots - 1, 4).astype(int)
+    positions = jnp.asarray(ends[:, None] - np.arange(tokens)[::-1])
+    out = attend_cache(q, k, v, jnp.int32(1), positions, key_block=8)
+    sees = jnp.arange(slots)[None, None] <= positions[..., None]
+    np.testing.assert_allclose(out, jax.vmap(_plain)(q, k[1], v[1], sees), **TOLERANCE)
+
+
+def test_a_row_does_not_depend_on_how_long_the_other_rows_are():
+    (q,) = _random((4, 1, 4, 8))
+    k, v = _cache(4, 64)
+    attend = jax.jit(lambda positions: attend_cache(q, k, v, 0, positions, key_block=8))
+    alone = attend(jnp.array([[5], [64], [64], [64]]))
+    for others in ([0, 3, 7], [9, 63, 20]):
+        together = attend(jnp.array([5, *others])[:, None])
+        np.testing.assert_array_equal(alone[0], together[0])
+
+
+def test_garbage_beyond_the_live_length_is_never_seen():
+    (q,) = _random((2, 1, 4, 8))
+    k, v = _cache(2, 64)
+    positions = jnp.array([[5], [40]])
+    clean = attend_cache(q, k, v, 0, positions, key_block=8)
+    garbage = jnp.where(jnp.arange(64)[None, :] > positions, 1e9, 0.0)[None, :, :, None, None]
+    np.testing.assert_array_equal(
+        clean, attend_cache(q, k + garbage, v + garbage, 0, positions, key_block=8)
+    )
+
+
+def test_padding_gives_zeros_even_when_every_row_is_padding():
+    (q,) = _random((2, 1, 4, 8))
+    k, v = _cache(2, 16)
+    for positions in ([16, 16], [16, 3], [99, -1]):
+        out = attend_cache(q, k, v, 0, jnp.array(positions)[:, None], key_block=8)
+        np.testing.assert_array_equal(out[0], 0.0)
+        assert np.isfinite(out).all()
+
+
+def test_a_step_reads_no_more_slots_than_the_longest_row_has():
+    """NaN in blocks after the live ones would spread: 0 * NaN is NaN."""
+    (q,) = _random((2, 1, 4, 8))
+    k, v = _cache(2, 64)
+    v = v.at[:, :, 24:].set(jnp.nan)
+    positions = jnp.array([[5], [23]])
+    assert np.isfinite(attend_cache(q, k, v, 0, positions, key_block=8)).all()
+    assert np.isnan(attend_cache(q, k, v, 0, positions + 1, key_block=8)).any()

@@ -1,0 +1,115 @@
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from agentgym_jax.models.config import DecoderConfig
+from agentgym_jax.models.policy import Policy
+from agentgym_jax.models.token_logprobs import token_logprobs
+
+TIED = DecoderConfig(257, 16, 24, 2, 4, 2, 4)
+CONFIGS = {"tied": TIED, "untied": dataclasses.replace(TIED, tie_embeddings=False)}
+B, T, V = 3, 11, 257
+
+
+@pytest.fixture(params=CONFIGS)
+def case(request):
+    """Policy, weights with spread-out logits, hidden states, tokens."""
+    policy = Policy(CONFIGS[request.param])
+    params = jax.tree.map(lambda x: 20.0 * x, policy.init(jax.random.key(0)))
+    hidden = jax.random.normal(jax.random.key(1), (B, T, 16))
+    tokens = jax.random.randint(jax.random.key(2), (B, T), 0, V)
+    return policy, params, hidden, tokens
+
+
+def _direct(policy, params, hidden, tokens, temperature):
+    logprobs = jax.nn.log_softmax(policy.logits(params, hidden) / temperature)
+    chosen = jnp.take_along_axis(logprobs[:, :-1], tokens[:, 1:, None], axis=-1)[..., 0]
+    entropy = -jnp.sum(jnp.exp(logprobs) * logprobs, axis=-1)[:, :-1]
+    return jnp.pad(chosen, ((0, 0), (1, 0))), jnp.pad(entropy, ((0, 0), (1, 0)))
+
+
+@pytest.mark.parametrize("chunk_size", [1, 9, 12, 1000])
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_chunks_equal_the_softmax_of_all_logits_with_gradients(case, chunk_size, temperature):
+    policy, params, hidden, tokens = case
+
+    def ours(params, hidden):
+        out = token_logprobs(
+            policy, params, hidden, tokens, temperature=temperature, chunk_size=chunk_size
+        )
+        return out.logprob_BT, out.entropy_BT
+
+    def direct(params, hidden):
+        return _direct(policy, params, hidden, tokens, temperature)
+
+    def loss(f):
+        weight = jnp.arange(B * T, dtype=jnp.float32).reshape(B, T) / (B * T)
+        return lambda *x: jnp.sum(f(*x)[0] * weight) + 0.3 * jnp.sum(f(*x)[1] * weight)
+
+    for a, b in zip(jax.jit(ours)(params, hidden), direct(params, hidden), strict=True):
+        assert a.dtype == jnp.float32
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+    gradients = [jax.jit(jax.grad(loss(f), argnums=(0, 1)))(params, hidden) for f in (ours, direct)]
+    for a, b in zip(*map(jax.tree.leaves, gradients), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+
+
+def test_index_t_is_about_token_t(case):
+    """A token changes its own log-probability and no other, and the first is 0."""
+    policy, params, hidden, tokens = case
+    before = token_logprobs(policy, params, hidden, tokens, chunk_size=8).logprob_BT
+    changed = tokens.at[1, 5].set((tokens[1, 5] + 1) % V)
+    after = token_logprobs(policy, params, hidden, changed, chunk_size=8).logprob_BT
+    np.testing.assert_array_equal(np.argwhere(np.asarray(before != after)), [[1, 5]])
+    np.testing.assert_array_equal(before[:, 0], 0.0)
+    # Predicted from the hidden state before it.
+    moved = token_logprobs(policy, params, hidden.at[1, 4].add(1.0), tokens, chunk_size=8)
+    np.testing.assert_array_equal(np.argwhere(np.asarray(before != moved.logprob_BT)), [[1, 5]])
+
+
+def test_bfloat16_weights_still_give_float32_results(case):
+    policy, params, hidden, tokens = case
+    params = jax.tree.map(lambda x: x.astype(jnp.bfloat16), params)
+    out = token_logprobs(policy, params, hidden.astype(jnp.bfloat16), tokens, chunk_size=8)
+    assert out.logprob_BT.dtype == out.entropy_BT.dtype == jnp.float32
+
+
+def _sizes(jaxpr):
+    """Elements of every array in a program, inner programs included."""
+    for equation in jaxpr.eqns:
+        yield from (v.aval.size for v in equation.outvars)
+        for value in jax.tree.leaves(
+            list(equation.params.values()), is_leaf=lambda v: hasattr(v, "eqns")
+        ):
+            inner = getattr(value, "jaxpr", value)
+            if hasattr(inner, "eqns"):
+                yield from _sizes(inner)
+
+
+def test_no_array_of_all_logits_exists_forward_or_backward():
+    policy = Policy(TIED)
+    rows, length, chunk = 4, 64, 16
+    params = policy.abstract_params()
+    hidden = jax.ShapeDtypeStruct((rows, length, 16), jnp.float32)
+    tokens = jax.ShapeDtypeStruct((rows, length), jnp.int32)
+
+    def loss(params, hidden, tokens, chunk_size):
+        out = token_logprobs(policy, params, hidden, tokens, chunk_size=chunk_size)
+        return jnp.sum(out.logprob_BT) + jnp.sum(out.entropy_BT)
+
+    def largest(chunk_size):
+        program = jax.grad(loss, argnums=(0, 1))
+        jaxpr = jax.make_jaxpr(program, static_argnums=3)(params, hidden, tokens, chunk_size)
+        return max(_sizes(jaxpr.jaxpr))
+
+    assert largest(chunk) == chunk * V
+    assert largest(rows * length) == rows * length * V  # the walk does see such arrays
+
+
+def test_a_chunk_of_nothing_is_refused(case):
+    policy, params, hidden, tokens = case
+    with pytest.raises(ValueError, match="chunk_size is 0"):
+        token_logprobs(policy, params, hidden, tokens, chunk_size=0)
