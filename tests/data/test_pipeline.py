@@ -153,3 +153,9 @@ def test_a_step_beyond_the_end_is_an_index_error():
     for step in (-1, 2):
         with pytest.raises(IndexError, match="of a pipeline of 2 batches"):
             made.batch_at(step)
+
+
+def test_every_epoch_is_shuffled_anew():
+    made = batches(data([16] * 16), row_length=16, rows=16, seed=0, epochs=2)
+    first, second = (tokens_seen(batch) for batch in made)
+    assert sorted(first) == sorted(second) and first != second

@@ -29,6 +29,14 @@ def test_names_of_special_tokens_in_a_text_are_plain_characters():
     assert tokenizer.encode_with_specials("a<|im_end|>") == [97, 260]
 
 
+def test_such_names_have_the_ids_of_a_tokenizer_that_never_heard_of_them(tiny_json):
+    state = json.loads(tiny_json)
+    state["added_tokens"] = []
+    text = "go<|im_end|>\n<|im_start|>user\n"
+    expected = Tokenizer(json.dumps(state), {}).encode(text)
+    assert Tokenizer(tiny_json, {}).encode(text) == expected
+
+
 def test_decoding_shows_special_tokens_and_broken_characters():
     assert byte_tokenizer().decode([65, 260, 0xC3, 66]) == "A<|im_end|>\ufffdB"
 
