@@ -17,6 +17,7 @@ from agentgym_jax.models.config import DecoderConfig, from_hf_config
 from agentgym_jax.models.policy import Params, Policy
 from agentgym_jax.models.weights import assemble
 from agentgym_jax.sharding import Layout
+from agentgym_jax.text.gguf_metadata import read_head
 
 ARCHITECTURES = ("qwen2", "qwen3", "llama")
 
@@ -47,6 +48,8 @@ _LLAMA3_ROPE = {
     "original_max_position_embeddings": 8192,
 }
 _DEFAULT_ROPE_THETA = 10000.0  # what a file without `rope.freq_base` means
+_ROWS_AT_ONCE = 4096
+_KINDS = {kind.value: kind for kind in gguf.GGMLQuantizationType}
 
 
 class GGUFFile:
@@ -54,17 +57,11 @@ class GGUFFile:
 
     def __init__(self, path: str | pathlib.Path) -> None:
         self._path = pathlib.Path(path)
-        try:
-            self._reader = gguf.GGUFReader(self._path)
-        except (ValueError, IndexError) as error:
-            raise ValueError(
-                f"{self._path} ({self._path.stat().st_size} bytes) is no complete GGUF file: "
-                f"{error}. It was cut off, damaged, or is of another format: fetch it again."
-            ) from error
-        self._tensors = {tensor.name: tensor for tensor in self._reader.tensors}
+        self._fields, self._entries = read_head(self._path)
         self._architecture = self._find_architecture()
+        self._check_length()
         self._names = {
-            _hugging_face_name(name): name for name in self._tensors if name != _ROPE_FACTORS
+            _hugging_face_name(name): name for name in self._entries if name != _ROPE_FACTORS
         }
         self.config = from_hf_config(self._hf_config())
 
@@ -74,16 +71,12 @@ class GGUFFile:
         return str(self._path)
 
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """Shape of every tensor; GGUF writes the axes from the innermost one."""
-        return {
-            name: tuple(int(size) for size in reversed(self._tensors[stored].shape))
-            for name, stored in self._names.items()
-        }
+        """Shape of every tensor."""
+        return {name: self._entries[stored].shape for name, stored in self._names.items()}
 
     def read(self, name: str) -> np.ndarray:
         """One tensor, dequantised to float32."""
-        tensor = self._tensors[self._names[name]]
-        value = dequantize(tensor.data, tensor.tensor_type)
+        value = self._dequantised(self._names[name])
         if self._architecture == "llama":
             if name.endswith("self_attn.q_proj.weight"):
                 value = rotary_halves(value, self.config.num_heads)
@@ -91,9 +84,42 @@ class GGUFFile:
                 value = rotary_halves(value, self.config.num_kv_heads)
         return value
 
+    def _dequantised(self, name: str) -> np.ndarray:
+        """A tensor by its GGUF name; some rows at a time, because decoding takes several copies."""
+        entry = self._entries[name]
+        raw = np.memmap(self._path, np.uint8, "r", entry.start, (self._num_bytes(name),))
+        raw = raw.reshape(math.prod(entry.shape[:-1]), -1)
+        value = np.empty((len(raw), entry.shape[-1]), np.float32)
+        for start in range(0, len(raw), _ROWS_AT_ONCE):
+            rows = slice(start, start + _ROWS_AT_ONCE)
+            try:
+                value[rows] = dequantize(raw[rows], _KINDS[entry.kind])
+            except NotImplementedError as error:
+                raise ValueError(f"{self._path}, tensor {name}: {error}") from error
+        return value.reshape(entry.shape)
+
+    def _num_bytes(self, name: str) -> int:
+        entry = self._entries[name]
+        if entry.kind not in _KINDS:
+            raise ValueError(
+                f"{self._path}: tensor {name} has type {entry.kind}, which the installed gguf "
+                "package does not know; install a newer one"
+            )
+        block_size, block_bytes = gguf.GGML_QUANT_SIZES[_KINDS[entry.kind]]
+        return math.prod(entry.shape) // block_size * block_bytes
+
+    def _check_length(self) -> None:
+        size = self._path.stat().st_size
+        needed = max((e.start + self._num_bytes(n) for n, e in self._entries.items()), default=0)
+        if size < needed:
+            raise ValueError(
+                f"{self._path} is cut off: it has {size} bytes, its tensors need {needed}. "
+                "Fetch it again."
+            )
+
     def _find_architecture(self) -> str:
-        field = self._reader.get_field("general.architecture")
-        found = None if field is None else field.contents()
+        key = "general.architecture"
+        found = self._fields[key] if key in self._fields else None
         if found not in ARCHITECTURES:
             raise ValueError(
                 f"{self._path}: architecture {found!r} is not supported; "
@@ -102,18 +128,17 @@ class GGUFFile:
         return found
 
     def _has(self, key: str) -> bool:
-        return self._reader.get_field(f"{self._architecture}.{key}") is not None
+        return f"{self._architecture}.{key}" in self._fields
 
     def _value(self, key: str) -> Any:
         """Metadata of the architecture."""
-        field = self._reader.get_field(f"{self._architecture}.{key}")
-        if field is None:
+        if not self._has(key):
             raise ValueError(f"{self._path} lacks the metadata {self._architecture}.{key}")
-        return field.contents()
+        return self._fields[f"{self._architecture}.{key}"]
 
     def _hf_config(self) -> dict[str, Any]:
         """The metadata under the keys of a Hugging Face `config.json`."""
-        if "token_embd.weight" not in self._tensors:
+        if "token_embd.weight" not in self._entries:
             raise ValueError(f"{self._path} has no tensor token_embd.weight: it holds no decoder")
         heads, width = self._value("attention.head_count"), self._value("embedding_length")
         head_size = width // heads
@@ -129,7 +154,7 @@ class GGUFFile:
             theta = _shortest(self._value("rope.freq_base"))
         return {
             "model_type": self._architecture,
-            "vocab_size": int(self._tensors["token_embd.weight"].shape[1]),
+            "vocab_size": self._entries["token_embd.weight"].shape[0],
             "hidden_size": width,
             "intermediate_size": self._value("feed_forward_length"),
             "num_hidden_layers": self._value("block_count"),
@@ -142,13 +167,12 @@ class GGUFFile:
             "rope_scaling": self._rope_scaling(theta),
             # A quantiser may store a tied head as a tensor of its own, with other rounding
             # errors than the embedding; llama.cpp then uses it, and so does this reader.
-            "tie_word_embeddings": "output.weight" not in self._tensors,
+            "tie_word_embeddings": "output.weight" not in self._entries,
         }
 
     def _rope_scaling(self, theta: float) -> dict[str, Any] | None:
-        if _ROPE_FACTORS in self._tensors:
-            tensor = self._tensors[_ROPE_FACTORS]
-            stored = dequantize(tensor.data, tensor.tensor_type).reshape(-1)
+        if _ROPE_FACTORS in self._entries:
+            stored = self._dequantised(_ROPE_FACTORS)
             factor = float(stored.max())
             expected = llama3_frequency_divisors(2 * stored.size, theta, factor)
             if not np.allclose(stored, expected, rtol=1e-4):
