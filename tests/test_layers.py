@@ -34,6 +34,7 @@ LEVELS = {
     "run": 4,
     "evaluation": 5,
     "training": 6,
+    "startup": 7,
     "train": 7,
     "evaluate": 7,
     "serve": 7,

@@ -219,7 +219,7 @@ def _check_shapes(s: RLSettings) -> None:
             "config.sampling: top_k and top_p must be off (0 and 1) in training, because the "
             "learner's log-probabilities are those of the whole distribution"
         )
-    make_optimizer(**s.optimizer_options, total_steps=max(1, s.total_steps))
+    call(make_optimizer, "optimizer", s.optimizer_options, total_steps=total_updates(s))
     if s.sft is not None:
         supervised.check_demonstrations(s.sft)
     if s.tokenizer.source == "train" and (s.sft is None or not s.sft.demonstrations):

@@ -1,0 +1,151 @@
+"""train 2N equals train N, kill -9, resume N: bit for bit, with the real BabyAI server."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import jax
+import numpy as np
+import pytest
+
+from agentgym_jax.learner.checkpoint import Checkpoints
+from agentgym_jax.models.policy import Policy
+from agentgym_jax.models.sources import resolve
+from agentgym_jax.run_folder import RunFolder
+
+ROOT = pathlib.Path(__file__).parents[2]
+STEPS = 4
+BOUNDARY = 2
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """Compiled programs, shared by the runs of this module: they must not depend on who compiled."""
+    return tmp_path_factory.mktemp("xla")
+
+
+def command(workdir, cache, *overrides):
+    config = pathlib.Path(__file__).with_name("tiny.py")
+    flags = [f"--config={config}", f"--workdir={workdir}", f"--compilation_cache={cache}"]
+    return [sys.executable, "-m", "agentgym_jax.train", *flags, *overrides]
+
+
+def environment():
+    return {**os.environ, "PYTHONPATH": str(ROOT), "XLA_FLAGS": ""}
+
+
+def train(workdir, cache, *overrides):
+    done = subprocess.run(
+        command(workdir, cache, *overrides),
+        env=environment(),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done
+
+
+def params(workdir):
+    source = resolve(str(workdir))
+    with Checkpoints(workdir / "checkpoints", max_to_keep=1, read_only=True) as checkpoints:
+        assert checkpoints.latest_step() == STEPS
+        return checkpoints.restore_params(STEPS, Policy(source.config).abstract_params())
+
+
+def episodes(workdir, step):
+    records = RunFolder(workdir).read_trajectories(step)
+    for record in records:
+        del record["seconds"]
+    return records
+
+
+def assert_same_run(workdir, reference):
+    for a, b in zip(
+        jax.tree.leaves(params(workdir)), jax.tree.leaves(params(reference)), strict=True
+    ):
+        np.testing.assert_array_equal(a, b)
+    for step in range(1, STEPS + 1):
+        assert episodes(workdir, step) == episodes(reference, step)
+    lines = {}
+    for folder in (workdir, reference):
+        text = (folder / "metrics.jsonl").read_text().splitlines()
+        lines[folder] = [json.loads(line) for line in text]
+    assert [x["step"] for x in lines[workdir]] == [x["step"] for x in lines[reference]]
+    for key in ("policy/loss", "policy/kl_k3", "policy/grad_norm", "horizon/turns"):
+        assert [x.get(key) for x in lines[workdir]] == [x.get(key) for x in lines[reference]]
+    assert [x["horizon/turns"] for x in lines[workdir]] == [1.0, 1.0, 2.0, 2.0]
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory, cache):
+    workdir = tmp_path_factory.mktemp("uninterrupted") / "run"
+    train(workdir, cache)
+    lines = (workdir / "metrics.jsonl").read_text().splitlines()
+    assert all(json.loads(line)["policy/update_norm"] > 0 for line in lines)
+    return workdir
+
+
+@pytest.mark.parametrize("step", [1, BOUNDARY])
+def test_killed_and_resumed_equals_uninterrupted(tmp_path, cache, uninterrupted, step):
+    workdir = tmp_path / "run"
+    with open(tmp_path / "log", "w") as log:
+        process = subprocess.Popen(
+            command(workdir, cache), env=environment(), cwd=ROOT, stdout=log, stderr=log
+        )
+        deadline = time.monotonic() + 200
+        metrics = workdir / "metrics.jsonl"
+        while not (metrics.exists() and len(metrics.read_text().splitlines()) >= step):
+            assert process.poll() is None, (tmp_path / "log").read_text()[-3000:]
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    train(workdir, cache)
+    assert_same_run(workdir, uninterrupted)
+
+
+def test_stopped_by_sigterm_it_saves_exits_cleanly_and_resumes_to_the_same(
+    tmp_path, cache, uninterrupted
+):
+    workdir = tmp_path / "run"
+    process = subprocess.Popen(
+        command(workdir, cache, "--config.checkpoint.every=100"),
+        env=environment(),
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    metrics = workdir / "metrics.jsonl"
+    deadline = time.monotonic() + 200
+    while not (metrics.exists() and len(metrics.read_text().splitlines()) >= BOUNDARY):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.005)
+    process.send_signal(signal.SIGTERM)
+    _, stderr = process.communicate(timeout=120)
+    assert process.returncode == 0, stderr[-3000:]
+    assert "the same command goes on from there" in stderr
+    train(workdir, cache, "--config.checkpoint.every=100")
+    assert_same_run(workdir, uninterrupted)
+
+
+def test_another_config_in_the_same_workdir_is_refused_and_nothing_changes(cache, uninterrupted):
+    before = (uninterrupted / "metrics.jsonl").read_bytes()
+    done = subprocess.run(
+        command(uninterrupted, cache, "--config.optimizer.learning_rate=0.1"),
+        env=environment(),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 1
+    assert "optimizer.learning_rate" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert (uninterrupted / "metrics.jsonl").read_bytes() == before

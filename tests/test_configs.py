@@ -1,0 +1,91 @@
+"""Every config file loads in all its variants, and every section binds to what reads it."""
+
+import importlib
+import pathlib
+
+import pytest
+
+from agentgym_jax.run import evaluation, rl, sft
+from agentgym_jax.run.sections import ConfigError, plain
+from agentgym_jax.train import JOBS
+
+CONFIGS = pathlib.Path(__file__).parent.parent / "configs"
+FILES = sorted(
+    p.relative_to(CONFIGS).with_suffix("").as_posix().replace("/", ".")
+    for p in CONFIGS.rglob("*.py")
+    if p.name not in ("__init__.py", "common.py")
+)
+
+
+def load(name, arg=None):
+    return plain(importlib.import_module(f"configs.{name}").get_config(arg))
+
+
+def parse(name, config):
+    if name.startswith("eval."):
+        return evaluation.parse(config)
+    return {"rl": rl.parse, "sft": sft.parse}[config["job"]](config)
+
+
+@pytest.mark.parametrize("arg", [None, "smoke"])
+@pytest.mark.parametrize("name", FILES)
+def test_every_section_of_every_config_binds(name, arg):
+    parse(name, load(name, arg))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_config_says_how_it_is_run_what_it_needs_and_what_came_of_it(name):
+    text = importlib.import_module(f"configs.{name}").__doc__
+    path = f"configs/{name.replace('.', '/')}.py"
+    assert f"--config={path}" in text
+    for word in ("python -m agentgym_jax.", "Needs:", "Result:", "Source:"):
+        assert word in text
+
+
+def test_every_job_has_a_parser():
+    assert set(JOBS) == {"rl", "sft"}
+
+
+def changed(path, value):
+    config = load("quickstart")
+    *parents, last = path.split(".")
+    section = config
+    for parent in parents:
+        section = section[parent]
+    section[last] = value
+    return config
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("optimzer", {}, "config.optimzer: there is no such key"),
+        ("rollout.group_sise", 8, "did you mean 'group_size'"),
+        ("rollout.group_size", 1, "group_size=1"),
+        ("learner.mini_batches", 7, "does not divide"),
+        ("learner.ratio_against", "nobody", "ratio_against='nobody'"),
+        ("sampling.max_tokens", 4096, "an episode must fit"),
+        ("sampling.max_turn_tokens", 768, "no room for a prompt"),
+        ("sampling.temperature", 0.0, "temperature must be positive"),
+        ("sampling.top_k", 5, "top_k and top_p must be off"),
+        ("horizon", {"kind": "stepwise", "turns": (9, 3), "boundaries": (5,)}, "config.horizon"),
+        ("horizon.kind", "growing", "config.horizon.kind='growing'"),
+        ("algorithm.name", "grop", "config.algorithm.name='grop'"),
+        ("algorithm.loss", {"clip": 0.2}, "config.algorithm.loss.clip"),
+        ("algorithm.aggregation", {"mood": "token_mean"}, "config.algorithm.aggregation.mood"),
+        ("optimizer.name", "adam", "optimizer name is 'adam'"),
+        ("environments", {}, "config.environments is empty"),
+        ("environments.babyai.train", {}, "needs train tasks"),
+        ("environments.babyai.eval.kind", "all", "kind='all'"),
+        ("sft", {}, "needs config.sft.demonstrations"),
+        ("sft.rows", 12, "micro_rows"),
+        ("sft.demonstrations.expert.player_name", "x", "player_name"),
+        ("model.architecture", {}, "architecture"),
+        ("tokenizer.template", "odd", "template='odd'"),
+        ("evaluation.samples", -1, "must not be negative"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_name_before_anything_starts(path, value, message):
+    with pytest.raises(ConfigError) as error:
+        rl.parse(changed(path, value))
+    assert message in str(error.value)
