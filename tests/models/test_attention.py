@@ -14,15 +14,19 @@ def _random(*shapes):
     return [jax.random.normal(key, shape) for key, shape in zip(keys, shapes, strict=True)]
 
 
+@jax.jit
+@jax.vmap
 def _plain(q_TNH, k_SKH, v_SKH, sees_TS):
-    """Attention of one row, head by head, from the definition."""
-    heads = []
+    """Attention of every row from the definition: query head n reads key/value head n // G."""
     group = q_TNH.shape[1] // k_SKH.shape[1]
-    for n in range(q_TNH.shape[1]):
-        scores_TS = q_TNH[:, n] @ k_SKH[:, n // group].T / q_TNH.shape[2] ** 0.5
-        weights_TS = jax.nn.softmax(jnp.where(sees_TS, scores_TS, -jnp.inf), axis=-1)
-        heads.append(weights_TS @ v_SKH[:, n // group])
-    return jnp.stack(heads, axis=1)
+    k_SNH, v_SNH = (jnp.repeat(x, group, axis=1) for x in (k_SKH, v_SKH))
+    scores_NTS = jnp.einsum("tnh,snh->nts", q_TNH, k_SNH) / q_TNH.shape[2] ** 0.5
+    weights_NTS = jax.nn.softmax(jnp.where(sees_TS[None], scores_NTS, -jnp.inf), axis=-1)
+    return jnp.einsum("nts,snh->tnh", weights_NTS, v_SNH)
+
+
+_segments = jax.jit(attend_segments, static_argnames="query_block")
+_cached = jax.jit(attend_cache, static_argnames="key_block")
 
 
 def _packed_mask(segments_T):
@@ -33,22 +37,21 @@ def _packed_mask(segments_T):
 SEGMENTS = jnp.array([[1] * 9 + [2] * 20 + [0] * 8, [1] * 37, [0] * 37])
 
 
-@pytest.mark.parametrize("query_block", [8, 37, 128])
-@pytest.mark.parametrize("num_kv_heads", [1, 2, 4])
+@pytest.mark.parametrize(("query_block", "num_kv_heads"), [(8, 2), (37, 1), (128, 4)])
 def test_blocks_of_packed_rows_equal_the_definition_with_gradients(query_block, num_kv_heads):
     q, k, v, w = _random(
         (3, 37, 4, 8), (3, 37, num_kv_heads, 8), (3, 37, num_kv_heads, 8), (3, 37, 4, 8)
     )
 
     def blocks(q, k, v):
-        return attend_segments(q, k, v, SEGMENTS, query_block=query_block)
+        return _segments(q, k, v, SEGMENTS, query_block=query_block)
 
     def plain(q, k, v):
-        return jax.vmap(_plain)(q, k, v, jax.vmap(_packed_mask)(SEGMENTS))
+        return _plain(q, k, v, jnp.stack([_packed_mask(row) for row in SEGMENTS]))
 
     np.testing.assert_allclose(blocks(q, k, v), plain(q, k, v), **TOLERANCE)
     gradients = [
-        jax.grad(lambda *x, f=f: jnp.sum(f(*x) * w), argnums=(0, 1, 2))(q, k, v)
+        jax.jit(jax.grad(lambda *x, f=f: jnp.sum(f(*x) * w), argnums=(0, 1, 2)))(q, k, v)
         for f in (blocks, plain)
     ]
     for ours, reference in zip(*gradients, strict=True):
@@ -58,19 +61,19 @@ def test_blocks_of_packed_rows_equal_the_definition_with_gradients(query_block, 
 def test_bfloat16_attention_keeps_its_type_and_a_float32_softmax():
     q, k, v = _random((3, 37, 4, 8), (3, 37, 2, 8), (3, 37, 2, 8))
     low = [x.astype(jnp.bfloat16) for x in (q, k, v)]
-    out = attend_segments(*low, SEGMENTS)
+    out = _segments(*low, SEGMENTS)
     assert out.dtype == jnp.bfloat16
-    reference = attend_segments(*[x.astype(jnp.float32) for x in low], SEGMENTS)
+    reference = _segments(*[x.astype(jnp.float32) for x in low], SEGMENTS)
     # Inputs are equal; weights and output are rounded to 8 bits.
     np.testing.assert_allclose(out.astype(jnp.float32), reference, rtol=2e-2, atol=2e-2)
 
 
 def test_neither_the_future_nor_another_segment_is_seen():
     q, k, v = _random((3, 37, 4, 8), (3, 37, 2, 8), (3, 37, 2, 8))
-    before = attend_segments(q, k, v, SEGMENTS, query_block=8)
+    before = _segments(q, k, v, SEGMENTS, query_block=8)
     hidden = jnp.zeros((3, 37), bool).at[0, :9].set(True).at[0, 20:].set(True)
     noise = jnp.where(hidden[..., None, None], 100.0, 0.0)
-    after = attend_segments(q, k + noise, v + noise, SEGMENTS, query_block=8)
+    after = _segments(q, k + noise, v + noise, SEGMENTS, query_block=8)
     np.testing.assert_array_equal(before[0, 9:20], after[0, 9:20])
     assert not np.array_equal(before[0, :9], after[0, :9])
 
@@ -79,22 +82,25 @@ def _cache(rows, slots, layers=2, num_kv_heads=2):
     return _random((layers, rows, slots, num_kv_heads, 8), (layers, rows, slots, num_kv_heads, 8))
 
 
-@pytest.mark.parametrize("slots", [5, 16, 37])  # fewer than a block, blocks, a part of a block
-@pytest.mark.parametrize("tokens", [1, 3])
+# Fewer slots than a block, whole blocks, a part of a block.
+@pytest.mark.parametrize(("slots", "tokens"), [(5, 1), (5, 3), (16, 1), (37, 3)])
 def test_cached_attention_equals_the_definition_over_the_live_slots(slots, tokens):
     (q,) = _random((4, tokens, 4, 8))
     k, v = _cache(4, slots)
     ends = np.linspace(tokens - 1, slots - 1, 4).astype(int)
     positions = jnp.asarray(ends[:, None] - np.arange(tokens)[::-1])
-    out = attend_cache(q, k, v, jnp.int32(1), positions, key_block=8)
+    out = _cached(q, k, v, jnp.int32(1), positions, key_block=8)
     sees = jnp.arange(slots)[None, None] <= positions[..., None]
-    np.testing.assert_allclose(out, jax.vmap(_plain)(q, k[1], v[1], sees), **TOLERANCE)
+    np.testing.assert_allclose(out, _plain(q, k[1], v[1], sees), **TOLERANCE)
 
 
 def test_a_row_does_not_depend_on_how_long_the_other_rows_are():
     (q,) = _random((4, 1, 4, 8))
     k, v = _cache(4, 64)
-    attend = jax.jit(lambda positions: attend_cache(q, k, v, 0, positions, key_block=8))
+
+    def attend(positions):
+        return _cached(q, k, v, 0, positions, key_block=8)
+
     alone = attend(jnp.array([[5], [64], [64], [64]]))
     for others in ([0, 3, 7], [9, 63, 20]):
         together = attend(jnp.array([5, *others])[:, None])
@@ -105,10 +111,10 @@ def test_garbage_beyond_the_live_length_is_never_seen():
     (q,) = _random((2, 1, 4, 8))
     k, v = _cache(2, 64)
     positions = jnp.array([[5], [40]])
-    clean = attend_cache(q, k, v, 0, positions, key_block=8)
+    clean = _cached(q, k, v, 0, positions, key_block=8)
     garbage = jnp.where(jnp.arange(64)[None, :] > positions, 1e9, 0.0)[None, :, :, None, None]
     np.testing.assert_array_equal(
-        clean, attend_cache(q, k + garbage, v + garbage, 0, positions, key_block=8)
+        clean, _cached(q, k + garbage, v + garbage, 0, positions, key_block=8)
     )
 
 
@@ -116,7 +122,7 @@ def test_padding_gives_zeros_even_when_every_row_is_padding():
     (q,) = _random((2, 1, 4, 8))
     k, v = _cache(2, 16)
     for positions in ([16, 16], [16, 3], [99, -1]):
-        out = attend_cache(q, k, v, 0, jnp.array(positions)[:, None], key_block=8)
+        out = _cached(q, k, v, 0, jnp.array(positions)[:, None], key_block=8)
         np.testing.assert_array_equal(out[0], 0.0)
         assert np.isfinite(out).all()
 
@@ -127,5 +133,5 @@ def test_a_step_reads_no_more_slots_than_the_longest_row_has():
     k, v = _cache(2, 64)
     v = v.at[:, :, 24:].set(jnp.nan)
     positions = jnp.array([[5], [23]])
-    assert np.isfinite(attend_cache(q, k, v, 0, positions, key_block=8)).all()
-    assert np.isnan(attend_cache(q, k, v, 0, positions + 1, key_block=8)).any()
+    assert np.isfinite(_cached(q, k, v, 0, positions, key_block=8)).all()
+    assert np.isnan(_cached(q, k, v, 0, positions + 1, key_block=8)).any()

@@ -1,0 +1,281 @@
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from agentgym_jax.models.config import DecoderConfig, RopeScaling
+from agentgym_jax.models.kv_cache import KVCache
+from agentgym_jax.models.policy import Policy
+
+SMALL = DecoderConfig(101, 32, 48, 3, 4, 2, 8)
+FAMILIES = {
+    "qwen2": SMALL,
+    "qwen3": dataclasses.replace(SMALL, qkv_bias=False, qk_norm=True, tie_embeddings=False),
+    "llama": dataclasses.replace(
+        SMALL,
+        qkv_bias=False,
+        rope_theta=1e4,
+        rope_scaling=RopeScaling("llama3", 8.0, original_max_position=16),
+    ),
+}
+ROWS, LENGTH, SLOTS = 4, 24, 160
+# Same sums in another order, float32, hidden states of order 1.
+TOLERANCE = dict(rtol=2e-5, atol=2e-5)
+
+_init = jax.jit(lambda policy, key: policy.init(key), static_argnums=0)
+_hidden = jax.jit(lambda policy, *inputs: policy.hidden(*inputs), static_argnums=0)
+_hidden_cached = jax.jit(lambda policy, *inputs: policy.hidden_cached(*inputs), static_argnums=0)
+_logits = jax.jit(lambda policy, *inputs: policy.logits(*inputs), static_argnums=0)
+
+
+@pytest.fixture(params=FAMILIES)
+def policy(request):
+    return Policy(FAMILIES[request.param])
+
+
+def _random_params(policy):
+    """Weights large enough that every part of the network matters, biases and scales too."""
+    leaves, tree = jax.tree.flatten(_init(policy, jax.random.key(0)))
+    keys = jax.random.split(jax.random.key(1), len(leaves))
+    noise = [0.2 * jax.random.normal(k, x.shape) for k, x in zip(keys, leaves, strict=True)]
+    return jax.tree.unflatten(tree, [x + n for x, n in zip(leaves, noise, strict=True)])
+
+
+def _tokens(rows=ROWS, length=LENGTH, seed=2):
+    tokens = jax.random.randint(jax.random.key(seed), (rows, length), 0, 101)
+    return tokens, jnp.tile(jnp.arange(length), (rows, 1))
+
+
+def _fill(policy, params, tokens, positions, pieces, slots=SLOTS):
+    """Hidden states of tokens that enter the cache piece by piece."""
+    cache = KVCache.create(policy.config, tokens.shape[0], slots, policy.dtype)
+    hidden, start = [], 0
+    for n in pieces:
+        span = (slice(None), slice(start, start + n))
+        part, cache = _hidden_cached(policy, params, tokens[span], positions[span], cache)
+        hidden.append(part)
+        start += n
+    return jnp.concatenate(hidden, axis=1), cache
+
+
+def test_the_parameter_tree_is_the_one_others_build_on():
+    untied = dataclasses.replace(SMALL, qk_norm=True, tie_embeddings=False)
+    abstract = Policy(untied).abstract_params()
+    shapes = jax.tree.map(lambda x: x.shape, abstract)
+    L, D, N, K, H, F, V = 3, 32, 4, 2, 8, 48, 101
+    assert shapes == {
+        "embed": {"embedding": (V, D)},
+        "layers": {
+            "attention_norm": {"scale": (L, D)},
+            "attention": {
+                "q_kernel": (L, D, N, H),
+                "k_kernel": (L, D, K, H),
+                "v_kernel": (L, D, K, H),
+                "o_kernel": (L, N, H, D),
+                "q_bias": (L, N, H),
+                "k_bias": (L, K, H),
+                "v_bias": (L, K, H),
+                "q_norm": (L, H),
+                "k_norm": (L, H),
+            },
+            "mlp_norm": {"scale": (L, D)},
+            "mlp": {
+                "gate_kernel": (L, D, F),
+                "up_kernel": (L, D, F),
+                "down_kernel": (L, F, D),
+            },
+        },
+        "final_norm": {"scale": (D,)},
+        "unembed": {"kernel": (D, V)},
+    }
+    axes = Policy(untied).logical_axes()
+    assert axes["layers"]["attention"]["o_kernel"] == ("layers", "heads", "head", "embed")
+    ranks = jax.tree.map(
+        lambda a, x: len(a) == x.ndim, axes, abstract, is_leaf=lambda a: isinstance(a, tuple)
+    )
+    assert all(jax.tree.leaves(ranks))
+
+
+def test_initial_weights_have_the_stated_scale(policy):
+    params = _init(policy, jax.random.key(0))
+    assert sum(x.size for x in jax.tree.leaves(params)) == policy.config.num_parameters
+    assert {x.dtype for x in jax.tree.leaves(params)} == {jnp.dtype("float32")}
+    layers = params["layers"]
+    assert np.std(params["embed"]["embedding"]) == pytest.approx(0.02, rel=0.1)
+    assert np.std(layers["attention"]["q_kernel"]) == pytest.approx(0.02, rel=0.1)
+    assert np.std(layers["mlp"]["down_kernel"]) == pytest.approx(0.02 / 6**0.5, rel=0.1)
+    assert np.all(layers["mlp_norm"]["scale"] == 1.0)
+
+
+def test_cached_decoding_equals_teacher_forcing(policy):
+    params = _random_params(policy)
+    tokens, positions = _tokens()
+    forced = _hidden(policy, params, tokens, positions, jnp.ones_like(tokens))
+    decoded, _ = _fill(policy, params, tokens, positions, [1] * LENGTH)
+    np.testing.assert_allclose(decoded, forced, **TOLERANCE)
+    np.testing.assert_allclose(
+        _logits(policy, params, decoded),
+        _logits(policy, params, forced),
+        rtol=1e-4,
+        atol=1e-4,
+    )
+
+
+def test_extending_in_pieces_equals_one_prefill(policy):
+    params = _random_params(policy)
+    tokens, positions = _tokens()
+    whole, _ = _fill(policy, params, tokens, positions, [LENGTH])
+    pieces, _ = _fill(policy, params, tokens, positions, [7, 1, 10, 6])
+    np.testing.assert_allclose(pieces, whole, **TOLERANCE)
+
+
+def test_packed_rows_equal_rows_of_their_own(policy):
+    params = _random_params(policy)
+    tokens, positions = _tokens(rows=3)
+    lengths = (9, 6, 5)
+    alone = _hidden(policy, params, tokens, positions, jnp.ones_like(tokens))
+    pad = LENGTH - sum(lengths)
+    packed_tokens = jnp.concatenate([tokens[i, :n] for i, n in enumerate(lengths)])
+    packed = _hidden(
+        policy,
+        params,
+        jnp.pad(packed_tokens, (0, pad), constant_values=55)[None],
+        jnp.pad(jnp.concatenate([jnp.arange(n) for n in lengths]), (0, pad))[None],
+        jnp.pad(jnp.repeat(jnp.array([1, 2, 3]), jnp.array(lengths)), (0, pad))[None],
+    )[0]
+    start = 0
+    for i, n in enumerate(lengths):
+        np.testing.assert_allclose(packed[start : start + n], alone[i, :n], **TOLERANCE)
+        start += n
+
+
+def test_a_later_token_changes_nothing_before_it(policy):
+    params = _random_params(policy)
+    tokens, positions = _tokens()
+    before = _hidden(policy, params, tokens, positions, jnp.ones_like(tokens))
+    after = _hidden(policy, params, tokens.at[:, 11].add(1), positions, jnp.ones_like(tokens))
+    np.testing.assert_array_equal(before[:, :11], after[:, :11])
+    assert not np.allclose(before[:, 11:], after[:, 11:])
+
+
+@pytest.mark.parametrize("row", [1, 3])
+def test_a_row_decodes_to_the_same_bits_at_any_place_with_any_neighbours(policy, row):
+    """Also when a neighbour is far longer, absent (padding), or full of other tokens."""
+    params = _random_params(policy)
+    own, _ = _tokens(rows=1)
+
+    def decode(place, neighbours, neighbour_start):
+        tokens = neighbours.at[place].set(own[0])
+        # The longest neighbour is over a block of slots ahead.
+        starts = jnp.full((ROWS,), neighbour_start).at[place].set(0)
+        positions = starts[:, None] + jnp.arange(LENGTH)[None]
+        positions = jnp.where(positions > SLOTS, SLOTS, positions)
+        cache = KVCache.create(policy.config, ROWS, SLOTS, "float32")
+        outs = []
+        for span in ((0, 8), *((t, t + 1) for t in range(8, LENGTH))):
+            part = slice(*span)
+            out, cache = _hidden_cached(policy, params, tokens[:, part], positions[:, part], cache)
+            outs.append(out[place])
+        return jnp.concatenate(outs)
+
+    reference = decode(0, _tokens(seed=3)[0], 0)
+    np.testing.assert_array_equal(reference, decode(row, _tokens(seed=4)[0], 130))
+    np.testing.assert_array_equal(reference, decode(row, _tokens(seed=5)[0], SLOTS))
+
+
+def test_padding_tokens_write_nothing_and_are_finite(policy):
+    params = _random_params(policy)
+    tokens, positions = _tokens()
+    positions = jnp.where(jnp.arange(ROWS)[:, None] == 1, SLOTS, positions)
+    hidden, cache = _fill(policy, params, tokens, positions, [LENGTH])
+    assert np.isfinite(hidden).all()
+    np.testing.assert_array_equal(cache.k_LBSKH[:, 1], 0.0)
+    assert np.any(cache.k_LBSKH[:, 0, :LENGTH] != 0.0)
+
+
+@pytest.mark.parametrize("remat", ["block", "dots"])
+def test_remat_changes_no_gradient(remat):
+    policy = Policy(SMALL)
+    params = _random_params(policy)
+    tokens, positions = _tokens()
+
+    def gradient(policy):
+        def loss(params):
+            hidden = policy.hidden(params, tokens, positions, jnp.ones_like(tokens))
+            return jnp.mean(jax.nn.logsumexp(policy.logits(params, hidden), axis=-1))
+
+        return jax.jit(jax.grad(loss))(params)
+
+    for ours, reference in zip(
+        jax.tree.leaves(gradient(dataclasses.replace(policy, remat=remat))),
+        jax.tree.leaves(gradient(policy)),
+        strict=True,
+    ):
+        np.testing.assert_allclose(ours, reference, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("path", ["hidden", "hidden_cached"])
+def test_the_traced_program_does_not_grow_with_depth(path):
+    def equations(layers):
+        policy = Policy(dataclasses.replace(SMALL, num_layers=layers))
+        tokens, positions = _tokens()
+        last = (
+            jnp.ones_like(tokens)
+            if path == "hidden"
+            else jax.eval_shape(lambda: KVCache.create(policy.config, ROWS, SLOTS, "float32"))
+        )
+        method = getattr(policy, path)
+        jaxpr = jax.make_jaxpr(method)(policy.abstract_params(), tokens, positions, last)
+        return sum(1 for _ in _walk(jaxpr.jaxpr))
+
+    assert equations(4) == equations(24) > 50
+
+
+def _walk(jaxpr):
+    for equation in jaxpr.eqns:
+        yield equation
+        for value in jax.tree.leaves(
+            list(equation.params.values()), is_leaf=lambda v: hasattr(v, "eqns")
+        ):
+            inner = getattr(value, "jaxpr", value)
+            if hasattr(inner, "eqns"):
+                yield from _walk(inner)
+
+
+def test_the_cache_is_updated_in_place():
+    policy = Policy(SMALL)
+    rows, slots = 8, 4096
+    cache = jax.eval_shape(lambda: KVCache.create(SMALL, rows, slots, "float32"))
+    tokens = jax.ShapeDtypeStruct((rows, 1), jnp.int32)
+    step = jax.jit(policy.hidden_cached, donate_argnums=3)
+    memory = step.lower(policy.abstract_params(), tokens, tokens, cache).compile().memory_analysis()
+    cache_bytes = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(cache))
+    assert memory.alias_size_in_bytes >= cache_bytes
+    assert memory.temp_size_in_bytes < cache_bytes / 8
+
+
+def test_bfloat16_compute_stays_close_and_gives_float32_logits(policy):
+    params = _random_params(policy)
+    tokens, positions = _tokens()
+    low = dataclasses.replace(policy, dtype="bfloat16")
+    hidden = _hidden(low, params, tokens, positions, jnp.ones_like(tokens))
+    assert hidden.dtype == jnp.bfloat16
+    assert _logits(low, params, hidden).dtype == jnp.float32
+    reference = _hidden(policy, params, tokens, positions, jnp.ones_like(tokens))
+    error = jnp.linalg.norm(hidden.astype(jnp.float32) - reference) / jnp.linalg.norm(reference)
+    assert error < 0.05  # 8 bits of mantissa through three layers
+
+
+def test_weights_of_another_config_are_refused():
+    params = Policy(FAMILIES["qwen3"]).init(jax.random.key(0))
+    tokens, positions = _tokens()
+    with pytest.raises(ValueError, match="the config describes"):
+        Policy(SMALL).hidden(params, tokens, positions, jnp.ones_like(tokens))
+
+
+@pytest.mark.parametrize("wrong", [dict(dtype="float16"), dict(remat="everything")])
+def test_a_misspelled_setting_is_named_at_once(wrong):
+    with pytest.raises(ValueError, match="must be one of"):
+        Policy(SMALL, **wrong)
