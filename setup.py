@@ -42,6 +42,7 @@ DEV = [
     "pytest-timeout>=2.3",
     "hypothesis>=6.100",
     "httpx>=0.27",
+    "requests>=2.32",
     "ruff>=0.9",
     "mypy>=1.14",
     "nbformat",

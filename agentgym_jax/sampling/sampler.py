@@ -304,16 +304,20 @@ class Sampler:
 
     def _copy_prefixes(self, waiting: Sequence[int]) -> None:
         """Takes from other rows whatever beginning of a queue is already computed there."""
-        sources, targets = [], []
+        copies = []  # (source, target, pieces)
         for row in waiting:
             queue = self._open[row].queue
             for last in range(len(queue) - 1, -1, -1):
                 holders = self._holders.get(queue[last].digest or b"", ())
                 if holders:
-                    sources.append(min(holders))
-                    targets.append(row)
-                    self._advance(row, last + 1, is_copy=True)
+                    copies.append((min(holders), row, last + 1))
                     break
+        # Registered after all sources are chosen: a row that is itself a target of this pass does
+        # not hold the prefix yet.
+        for _, row, pieces in copies:
+            self._advance(row, pieces, is_copy=True)
+        sources = [source for source, _, _ in copies]
+        targets = [target for _, target, _ in copies]
         width = max(1, self.rows // 4)
         for i in range(0, len(targets), width):
             source = np.zeros(width, np.int32)

@@ -185,9 +185,27 @@ def test_a_prefix_is_computed_once_and_a_copy_is_the_same_bitwise(policy, params
     assert sampler.statistics.ingested == prompt_tokens
     assert sampler.statistics.copied == 3 * prompt_tokens
     for sample in range(4):
-        assert together[(0, sample)] == play(
-            make_sampler(policy, params, rows=4), [(0, sample)], turns=1
-        )[(0, sample)]
+        assert (
+            together[(0, sample)]
+            == play(make_sampler(policy, params, rows=4), [(0, sample)], turns=1)[(0, sample)]
+        )
+
+
+def test_a_row_that_waits_for_a_copy_is_no_source_of_copies(policy, params):
+    """The row that computes the prefix has the largest number; the others must all copy from it."""
+    sampler = make_sampler(policy, params, rows=4)
+    keys = [episode_key(0, 0, "t_0", s) for s in range(4)]
+    rows = [sampler.open(key, OPTIONS) for key in keys]
+    for row in rows[::-1]:
+        sampler.append(row, prompt(0))
+    turns = []
+    while len(turns) < 4:
+        turns += sampler.step()
+    alone = [play(make_sampler(policy, params), [(0, s)], turns=1)[(0, s)] for s in range(4)]
+    start = sum(len(c) for c in prompt(0))
+    for turn in turns:
+        assert turn.tokens.tolist() == alone[rows.index(turn.row)].tokens[start:]
+        assert turn.logprobs.tolist() == alone[rows.index(turn.row)].logprobs[start:]
 
 
 def test_tasks_share_the_chunk_that_they_have_in_common(policy, params):
@@ -242,9 +260,11 @@ def test_a_long_run_of_many_turns_uses_a_stated_number_of_programs(policy, param
     sampler = make_sampler(policy, params)
     compiled = []
     jax.monitoring.register_event_duration_secs_listener(
-        lambda event, seconds, **_: compiled.append(event)
-        if event == "/jax/core/compile/backend_compile_duration"
-        else None
+        lambda event, seconds, **_: (
+            compiled.append(event)
+            if event == "/jax/core/compile/backend_compile_duration"
+            else None
+        )
     )
     play(sampler, [(t, s) for t in range(4) for s in range(3)], turns=3)
     assert sampler.num_programs <= len(sampler.bucket_shapes) + 2

@@ -1,0 +1,292 @@
+"""Collection against real HTTP servers that are slow, fail and die, with a real sampler."""
+
+import collections
+import hashlib
+import http.server
+import json
+import threading
+import time
+
+import jax
+import pytest
+
+from agentgym_jax.data.tasks import Task
+from agentgym_jax.env_client.actions import ParsedAction
+from agentgym_jax.env_client.client import EnvClient
+from agentgym_jax.env_client.pool import EnvPool
+from agentgym_jax.models.config import DecoderConfig
+from agentgym_jax.models.policy import Policy
+from agentgym_jax.rollout.collect import Collector, EnvironmentText, EpisodeRequest
+from agentgym_jax.rollout.episode import EpisodeLimits
+from agentgym_jax.sampling.sampler import Sampler, SamplingOptions
+from agentgym_jax.text.chat import ChatRenderer
+from agentgym_jax.text.template import COMPACT
+from agentgym_jax.text.tokenizer import byte_tokenizer
+from agentgym_jax.trajectory import Outcome
+
+LIMITS = EpisodeLimits(max_turns=3, max_tokens=200, max_invalid_actions=0)
+SAMPLING = SamplingOptions(max_turn_tokens=6, max_tokens=200)
+
+
+class World:
+    """A deterministic environment in the `id` dialect; `fault(task, step, attempt)` breaks it."""
+
+    def __init__(self, fault=None, delay=None):
+        self.fault = fault or (lambda task, step, attempt: None)
+        self.delay = delay or (lambda task, step: 0.0)
+        self.sessions = {}
+        self.created = 0
+        self.attempts = collections.Counter()
+        self.lock = threading.Lock()
+        world = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self):
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                status, answer = world.answer(self.path, body)
+                if status is None:
+                    self.close_connection = True
+                    return
+                data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *args):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def answer(self, path, body):
+        with self.lock:
+            if path == "/create":
+                session = self.created
+                self.created += 1
+                self.sessions[session] = None
+                return 200, {"id": session, "observation": "", "done": False, "reward": 0}
+            if path == "/close":
+                return 200, self.sessions.pop(body["id"], "none") != "none"
+            if path == "/reset":
+                task = body["data_idx"]
+                self.attempts[task] += 1
+                self.sessions[body["id"]] = [task, 0, self.attempts[task]]
+            state = self.sessions[body["id"]]
+            task, step, attempt = state
+            state[1] += 1
+        time.sleep(self.delay(task, step))
+        fault = self.fault(task, step, attempt)
+        if fault is not None:
+            return fault
+        if path == "/reset":
+            return 200, {"observation": f"task {task}", "done": False, "reward": 0}
+        digest = hashlib.sha256(f"{task} {step} {body['action']}".encode()).digest()
+        done = step == 3 or digest[0] < 60
+        reward = int(done and digest[1] < 128)
+        return 200, {"observation": digest.hex()[:8], "reward": reward, "done": done}
+
+
+@pytest.fixture(scope="module")
+def policy():
+    tokenizer = byte_tokenizer().with_chat_template(COMPACT)
+    config = DecoderConfig(
+        vocab_size=tokenizer.vocab_size,
+        hidden_size=16,
+        intermediate_size=32,
+        num_layers=1,
+        num_heads=2,
+        num_kv_heads=1,
+        head_size=8,
+        rope_theta=1e4,
+    )
+    return Policy(config)
+
+
+def collect(policy, world, tasks, *, group=2, rows=4, max_attempts=3, max_replacements=0, **options):
+    tokenizer = byte_tokenizer().with_chat_template(COMPACT)
+    renderer = ChatRenderer(tokenizer)
+    sampler = Sampler(
+        policy,
+        rows=rows,
+        cache_length=256,
+        buckets=((32, 4), (64, 2)),
+        decode_steps=4,
+        wake_rows=1,
+        stop_ids=renderer.stop_ids,
+    )
+    sampler.set_params(policy.init(jax.random.key(0)), version=0)
+    client = EnvClient(world.url, "textcraft", connect_timeout_s=5, step_timeout_s=1.0)
+    with EnvPool({"textcraft": client}, workers=8, max_idle_sessions=16, **options) as pool:
+        collector = Collector(
+            sampler,
+            pool,
+            renderer,
+            tokenizer.decode,
+            {
+                "textcraft": EnvironmentText(
+                    preamble=(),
+                    # Whatever the untrained policy says is an action.
+                    parse=lambda text: ParsedAction(text.encode().hex() or "nothing", None, None),
+                )
+            },
+            prefetch=2,
+            max_attempts=max_attempts,
+            max_replacements=max_replacements,
+            revive=lambda: None,
+        )
+        requests = [
+            EpisodeRequest(Task("textcraft", t, ""), s, 0, 0, LIMITS, SAMPLING)
+            for t in tasks
+            for s in range(group)
+        ]
+        progress = []
+        result = collector.collect(
+            requests,
+            replacement_stride=group,
+            on_progress=lambda done, total, tokens: progress.append((done, total)),
+            should_stop=lambda: False,
+        )
+        assert sampler.free_rows == rows
+    assert progress[-1] == (len(requests), len(requests))
+    assert not world.sessions  # every session that was made is closed
+    return result
+
+
+def essence(trajectory):
+    return (
+        trajectory.item_id,
+        trajectory.sample,
+        trajectory.outcome,
+        trajectory.tokens.tolist(),
+        trajectory.logprobs.tolist(),
+        trajectory.reward,
+    )
+
+
+@pytest.fixture(scope="module")
+def calm(policy):
+    return collect(policy, World(), range(6))[0]
+
+
+def test_episodes_come_back_in_the_order_of_the_requests(calm):
+    assert [(t.item_id, t.sample) for t in calm] == [
+        (f"textcraft_{i}", s) for i in range(6) for s in range(2)
+    ]
+    assert all(t.outcome in (Outcome.SUCCESS, Outcome.FAILURE, Outcome.HORIZON) for t in calm)
+    assert len({t.outcome for t in calm}) > 1
+
+
+def test_slow_answers_in_any_order_change_nothing(policy, calm):
+    slow = World(delay=lambda task, step: 0.05 * ((task * 7 + step * 3) % 5))
+    again, _ = collect(policy, slow, range(6), rows=3)
+    assert [essence(t) for t in again] == [essence(t) for t in calm]
+
+
+BROKEN = {
+    "status 500": (500, {"error": "boom"}),
+    "an error with status 200": (200, {"error": "boom"}),
+    "no JSON": (200, b"<html>"),
+    "a missing key": (200, {"observation": "x", "done": False}),
+    "a reward that is not a number": (200, {"observation": "x", "done": True, "reward": "1"}),
+    "a dropped connection": (None, None),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_failed_step_starts_the_episode_again_to_the_same_result(policy, calm, kind):
+    def fault(task, step, attempt):
+        return BROKEN[kind] if task == 2 and step == 1 and attempt <= 2 else None
+
+    again, statistics = collect(policy, World(fault), range(6))
+    assert [essence(t) for t in again] == [essence(t) for t in calm]
+    assert statistics.restarts == 2 and sum(statistics.env_errors.values()) == 2
+    assert sum(t.attempts for t in again) == len(again) + 2
+
+
+def test_a_task_that_always_fails_is_never_a_reward_and_leaves_the_others_alone(policy, calm):
+    def fault(task, step, attempt):
+        return BROKEN["status 500"] if task == 2 and step == 1 else None
+
+    again, statistics = collect(policy, World(fault), range(6))
+    failed = [t for t in again if t.outcome is Outcome.ENV_ERROR]
+    assert [t.item_id for t in failed] == ["textcraft_2"] * 2
+    assert all(not t.outcome.is_valid and "500" in t.error and t.attempts == 3 for t in failed)
+    others = [essence(t) for t in again if t.outcome is not Outcome.ENV_ERROR]
+    assert others == [essence(t) for t in calm if t.item_id != "textcraft_2"]
+    assert statistics.env_errors == {"http_status": 6}
+
+
+def test_a_group_is_completed_by_another_sample(policy):
+    def fault(task, step, attempt):
+        # The first four starts fail: both samples twice.
+        return BROKEN["status 500"] if step == 1 and attempt <= 4 else None
+
+    again, statistics = collect(
+        policy, World(fault), [3], max_attempts=2, max_replacements=1
+    )
+    assert all(t.outcome.is_valid for t in again)
+    assert sorted(t.sample for t in again) == [2, 3]
+    assert statistics.replaced == 2
+
+
+def test_a_hanging_answer_is_bounded_by_the_timeout(policy, calm):
+    hanging = World(delay=lambda task, step: 2.5 if task == 1 and step == 1 else 0.0)
+    again, statistics = collect(policy, hanging, [0, 1], max_attempts=1)
+    assert {t.outcome for t in again if t.item_id == "textcraft_1"} == {Outcome.ENV_ERROR}
+    assert statistics.env_errors == {"timeout": 2}
+    assert [essence(t) for t in again[:2]] == [essence(t) for t in calm[:2]]
+
+
+def test_a_stop_ends_what_runs_as_aborted_and_frees_everything(policy):
+    world = World(delay=lambda task, step: 0.2)
+    sampler_free = []
+
+    class Stop:
+        calls = 0
+
+        def __call__(self):
+            self.calls += 1
+            return self.calls > 5
+
+    tokenizer = byte_tokenizer().with_chat_template(COMPACT)
+    renderer = ChatRenderer(tokenizer)
+    sampler = Sampler(
+        policy,
+        rows=4,
+        cache_length=256,
+        buckets=((32, 4), (64, 2)),
+        decode_steps=4,
+        wake_rows=1,
+        stop_ids=renderer.stop_ids,
+    )
+    sampler.set_params(policy.init(jax.random.key(0)), version=0)
+    client = EnvClient(world.url, "textcraft", connect_timeout_s=5, step_timeout_s=5)
+    with EnvPool({"textcraft": client}, workers=4, max_idle_sessions=4) as pool:
+        text = EnvironmentText((), lambda text: ParsedAction("x", None, None))
+        collector = Collector(
+            sampler,
+            pool,
+            renderer,
+            tokenizer.decode,
+            {"textcraft": text},
+            prefetch=1,
+            max_attempts=1,
+            max_replacements=0,
+            revive=lambda: None,
+        )
+        requests = [
+            EpisodeRequest(Task("textcraft", t, ""), 0, 0, 0, LIMITS, SAMPLING) for t in range(9)
+        ]
+        trajectories, _ = collector.collect(
+            requests, replacement_stride=1, on_progress=lambda *a: None, should_stop=Stop()
+        )
+        sampler_free.append(sampler.free_rows)
+    assert len(trajectories) == 9
+    assert Outcome.ABORTED in {t.outcome for t in trajectories}
+    assert sampler_free == [4]
+    assert not world.sessions
