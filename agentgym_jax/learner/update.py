@@ -166,7 +166,7 @@ def make_update(
     def update(state, batch):
         chex.assert_rank(batch.tokens, 3)
         total, grads, sums, ratio_max = accumulate(state.params, batch)
-        grad_norm = optax.global_norm(grads)
+        grad_norm = optax.tree.norm(grads)
         is_sound = jnp.isfinite(total) & jnp.isfinite(grad_norm) & (sums["weight"] > 0)
         new_state, update_norm = jax.lax.cond(
             is_sound,
@@ -185,7 +185,7 @@ def make_update(
             "entropy": sums["entropy"] / tokens,
             "grad_norm": grad_norm,
             "update_norm": update_norm,
-            "param_norm": optax.global_norm(state.params),
+            "param_norm": optax.tree.norm(state.params),
         }
         metrics = {k: jnp.where(jnp.isfinite(v), v, 0.0) for k, v in metrics.items()}
         return new_state, metrics | {"skipped": 1.0 - is_sound.astype(jnp.float32)}
@@ -231,4 +231,4 @@ def _applied(
 ) -> tuple[TrainState, jax.Array]:
     updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
     params = optax.apply_updates(state.params, updates)
-    return TrainState(state.step + 1, params, opt_state), optax.global_norm(updates)
+    return TrainState(state.step + 1, params, opt_state), optax.tree.norm(updates)

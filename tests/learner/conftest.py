@@ -1,0 +1,15 @@
+"""Makes `learner_parts` importable: pytest's importlib mode adds no folder to the path."""
+
+import pathlib
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+from learner_parts import make_learner  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def learner():
+    return make_learner()

@@ -1,0 +1,300 @@
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from learner_parts import CONFIG, SURROGATE, UPDATE, make_learner, packed, sequences
+
+from agentgym_jax import batch as batching
+from agentgym_jax.algorithms import aggregation, losses
+from agentgym_jax.learner import update
+from agentgym_jax.sharding import TRAIN_RULES, Layout, make_mesh
+
+# float32 sums in another order: relative to the largest entry of each array.
+TOLERANCE = 2e-5
+
+
+def on_host(tree):
+    return jax.tree.map(np.array, tree)  # copies: the next update donates the arrays
+
+
+def assert_close(found, expected, tolerance=TOLERANCE):
+    def compare(a, b):
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * np.abs(b).max())
+
+    jax.tree.map(compare, found, expected)
+
+
+def assert_equal(found, expected):
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+
+
+def gradient(learner, batch):
+    """First moment of Adam after one step is 0.1 times the (learner) gradient."""
+    state, metrics = learner.update(learner.state(), update.put_batch(batch))
+    moments = [x for x in jax.tree.leaves(state.opt_state, is_leaf=lambda x: hasattr(x, "mu"))]
+    (adam,) = [x for x in moments if hasattr(x, "mu")]
+    return on_host(jax.tree.map(lambda m: 10.0 * m, adam.mu)), on_host(metrics)
+
+
+def test_micro_batch_split_leaves_the_gradient_unchanged(learner):
+    """Also with empty micro-batches: eight sequences fill fewer than eight rows."""
+    made = sequences()
+    whole, metrics = gradient(learner, packed(made, micro_rows=8))
+    split, split_metrics = gradient(learner, packed(made, micro_rows=2))
+    assert not packed(made, micro_rows=2).segment_ids[-1].any()
+    assert_close(split, whole)
+    assert_close(split_metrics, metrics)
+
+
+def test_packing_leaves_the_gradient_unchanged(learner):
+    made = sequences()
+    rows = [batching.pack([s], row_length=32, rows_multiple=1) for s in made[::-1]]
+    one_a_row = jax.tree.map(lambda *x: np.concatenate(x), *rows)
+    alone, metrics = gradient(learner, batching.micro_batches(one_a_row, 2))
+    together, packed_metrics = gradient(learner, packed(made))
+    assert packed(made).segment_ids.max() > 1
+    assert_close(together, alone)
+    assert_close(packed_metrics, metrics)
+
+
+def test_the_gradient_is_that_of_the_written_out_loss(learner):
+    """Independent of packing, scan and chunks: one episode at a time, whole logits."""
+    made, policy = sequences(3, shortest=12, longest=12), learner.policy
+
+    def loss_of_one(params, s):
+        tokens_1T = s["tokens"][None]
+        n = tokens_1T.shape[1]
+        hidden = policy.hidden(params, tokens_1T, jnp.arange(n)[None], jnp.ones((1, n), int))
+        logprobs = jax.nn.log_softmax(policy.logits(params, hidden)[0, :-1] / 0.7)
+        new = logprobs[jnp.arange(n - 1), tokens_1T[0, 1:]]
+        entropy = -jnp.sum(jnp.exp(logprobs) * logprobs, axis=-1)
+        ratio = jnp.exp(new - s["old_logprobs"][1:])
+        advantage = s["advantages"][1:]
+        surrogate = jnp.minimum(ratio * advantage, jnp.clip(ratio, 0.8, 1.2) * advantage)
+        log_r = s["reference_logprobs"][1:] - new
+        kl = jnp.exp(log_r) - 1 - log_r
+        return jnp.sum(s["weights"][1:] * (-surrogate + 0.05 * kl - 0.01 * entropy))
+
+    of_one = jax.jit(jax.value_and_grad(loss_of_one))
+    params = learner.state().params
+    values, gradients = zip(*[of_one(params, s) for s in made], strict=True)
+    found, metrics = gradient(learner, packed(made))
+    np.testing.assert_allclose(metrics["loss"], sum(values), rtol=1e-5)
+    assert_close(found, jax.tree.map(lambda *x: np.sum(x, axis=0), *gradients), tolerance=1e-4)
+
+
+def test_failed_rows_leave_the_gradient_of_the_others_alone(learner):
+    made = sequences(6)
+    expected, _ = gradient(learner, packed(made))
+    failed = {
+        k: np.zeros_like(v) if k == "weights" else v for k, v in sequences(1, seed=9)[0].items()
+    }
+    found, metrics = gradient(learner, packed([*made[:3], failed, *made[3:]]))
+    assert_close(found, expected)
+    assert metrics["skipped"] == 0
+
+
+def test_what_stands_off_the_mask_is_not_read(learner):
+    batch = packed(sequences())
+    expected, metrics = gradient(learner, batch)
+
+    def dirty(values):
+        return np.where(batch.action_mask, values, np.float32(np.nan))
+
+    names = ("weights", "advantages", "old_logprobs", "reference_logprobs")
+    soiled = batch.replace(**{name: dirty(getattr(batch, name)) for name in names})
+    found, soiled_metrics = gradient(learner, soiled)
+    assert_equal(found, expected)
+    assert_equal(soiled_metrics, metrics)
+
+
+def test_an_unchanged_policy_has_ratio_one(learner):
+    """Scoring and updating are the same numerics, whatever the split."""
+    score = update.make_score(learner.policy, temperature=0.7, logprob_chunk=16)
+    batch = packed(sequences())
+    state = learner.state()
+    old = np.stack(
+        [
+            score(state.params, jax.tree.map(lambda x, m=m: x[m], batch))[0]
+            for m in range(batch.tokens.shape[0])
+        ]
+    )
+    _, metrics = learner.update(state, update.put_batch(batch.replace(old_logprobs=old)))
+    np.testing.assert_allclose(metrics["ratio_mean"], 1.0, atol=1e-6)
+    np.testing.assert_allclose(metrics["ratio_max"], 1.0, atol=1e-5)
+    assert metrics["clip_fraction"] == 0
+    assert abs(metrics["approx_kl"]) < 1e-9
+
+
+def test_scores_are_zero_off_the_action_tokens(learner):
+    score = update.make_score(learner.policy, temperature=1.0, logprob_chunk=16)
+    batch = jax.tree.map(lambda x: x[0], packed(sequences()))
+    logprob_BT, entropy_BT = map(np.asarray, score(learner.state().params, batch))
+    assert (logprob_BT[batch.action_mask] < 0).all()
+    assert (entropy_BT[batch.action_mask] > 0).all()
+    assert not logprob_BT[~batch.action_mask].any()
+    assert not entropy_BT[~batch.action_mask].any()
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pytest.param(lambda b: b.replace(weights=b.weights * 0), id="no weight"),
+        pytest.param(
+            lambda b: b.replace(action_mask=np.zeros_like(b.action_mask)), id="empty mask"
+        ),
+        pytest.param(lambda b: b.replace(weights=b.weights * np.float32(np.nan)), id="nan weight"),
+        pytest.param(
+            lambda b: b.replace(advantages=np.where(b.action_mask, np.float32(np.inf), 0)),
+            id="infinite advantage",
+        ),
+        pytest.param(
+            lambda b: b.replace(old_logprobs=np.where(b.action_mask, np.float32(-200), 0)),
+            id="overflowing ratio",
+        ),
+    ],
+)
+def test_an_unusable_batch_changes_nothing_and_says_so(learner, spoil):
+    state, _ = learner.update(learner.state(), update.put_batch(packed(sequences())))
+    before = on_host(state)
+    after, metrics = learner.update(state, update.put_batch(spoil(packed(sequences()))))
+    assert_equal(on_host(after), before)
+    assert metrics["skipped"] == 1
+    assert metrics["update_norm"] == 0
+    assert all(np.isfinite(v) for v in metrics.values())
+
+
+def test_training_goes_on_after_an_unusable_batch(learner):
+    good = packed(sequences())
+    bad = good.replace(advantages=np.full_like(good.advantages, np.nan))
+    expected, _ = learner.update(learner.state(), update.put_batch(good))
+    state, _ = learner.update(learner.state(), update.put_batch(bad))
+    state, metrics = learner.update(state, update.put_batch(good))
+    assert_equal(on_host(state), on_host(expected))
+    assert metrics["skipped"] == 0
+
+
+def test_steps_lower_the_supervised_loss():
+    learner = make_learner(
+        token_loss=losses.negative_log_likelihood, kl_coef=0.0, entropy_coef=0.0, temperature=1.0
+    )
+    batch = packed(sequences())
+    mask = batch.action_mask
+    batch = batch.replace(weights=(mask / mask.sum()).astype(np.float32))
+    state, losses_seen = learner.state(), []
+    for _ in range(30):
+        state, metrics = learner.update(state, update.put_batch(batch))
+        losses_seen.append(float(metrics["loss"]))
+    np.testing.assert_allclose(losses_seen[0], np.log(CONFIG.vocab_size), rtol=0.02)
+    assert losses_seen[-1] < 0.5 * losses_seen[0]
+    assert state.step == 30
+
+
+def test_good_actions_become_likelier_and_bad_ones_rarer(learner):
+    made = sequences(4)
+    for s, sign in zip(made, (1.0, -1.0, 1.0, -1.0), strict=True):
+        s["advantages"] = s["action_mask"] * sign
+    batch = packed(made)
+    score = update.make_score(learner.policy, temperature=0.7, logprob_chunk=16)
+    rows = [jax.tree.map(lambda x, m=m: x[m], batch) for m in range(batch.tokens.shape[0])]
+    state = learner.state()
+    before = np.stack([score(state.params, row)[0] for row in rows])
+    batch = batch.replace(old_logprobs=before, reference_logprobs=before)
+    state, _ = learner.update(state, update.put_batch(batch))
+    change = np.stack([score(state.params, row)[0] for row in rows]) - before
+    assert change[batch.advantages > 0].mean() > 0 > change[batch.advantages < 0].mean()
+
+
+def test_metrics_by_hand(learner):
+    batch = packed(sequences())
+    state = learner.state()
+    norm = np.sqrt(sum(np.sum(np.square(x)) for x in jax.tree.leaves(on_host(state.params))))
+    score = update.make_score(learner.policy, temperature=0.7, logprob_chunk=16)
+    rows = [jax.tree.map(lambda x, m=m: x[m], batch) for m in range(batch.tokens.shape[0])]
+    new, entropy = (np.stack(x) for x in zip(*[score(state.params, r) for r in rows], strict=True))
+    _, metrics = learner.update(state, update.put_batch(batch))
+    mask = batch.action_mask
+    ratio = np.exp(new - batch.old_logprobs)[mask]
+    log_r = (batch.reference_logprobs - new)[mask]
+    advantage = batch.advantages[mask]
+    clipped = np.where(advantage > 0, ratio > 1.2, ratio < 0.8)
+    expected = {
+        "ratio_mean": ratio.mean(),
+        "ratio_max": ratio.max(),
+        "entropy": entropy[mask].mean(),
+        "kl_k3": np.mean(np.exp(log_r) - 1 - log_r),
+        "approx_kl": np.mean(ratio - 1 - np.log(ratio)),
+        "clip_fraction": clipped.mean(),
+        "param_norm": norm,
+        "surrogate_loss": -np.sum(
+            batch.weights[mask]
+            * np.minimum(ratio * advantage, np.clip(ratio, 0.8, 1.2) * advantage)
+        ),
+    }
+    found = {name: float(metrics[name]) for name in expected}
+    assert found == pytest.approx(expected, rel=1e-4, abs=1e-6)
+
+
+def test_weights_of_aggregation_survive_packing(learner):
+    """token_mean over unpacked episodes is the mean over all action tokens of the packed batch."""
+    made = sequences(5)
+    longest = max(len(s["tokens"]) for s in made)
+    mask_BT = np.zeros((5, longest), bool)
+    for row, s in zip(mask_BT, made, strict=True):
+        row[: len(s["tokens"])] = s["action_mask"]
+    weight_BT = np.asarray(
+        aggregation.token_weights(jnp.asarray(mask_BT), jnp.ones(5, bool), mode="token_mean")
+    )
+    for row, s in zip(weight_BT, made, strict=True):
+        s["weights"] = row[: len(s["tokens"])]
+    batch = packed(made)
+    np.testing.assert_allclose(batch.weights[batch.action_mask], 1 / mask_BT.sum(), rtol=1e-6)
+
+
+def test_nothing_is_transferred_or_compiled_behind_our_back(learner):
+    batches = [packed(sequences(seed=seed)) for seed in (0, 1)]
+    state, _ = learner.update(learner.state(), update.put_batch(batches[0]))
+    programs = learner.update._cache_size()
+    with jax.transfer_guard("disallow"):
+        for batch in batches:
+            state, metrics = learner.update(state, update.put_batch(batch))
+    assert learner.update._cache_size() == programs
+    assert all(v.shape == () and v.dtype == jnp.float32 for v in metrics.values())
+
+
+def test_an_unknown_divergence_names_the_known_ones(learner):
+    with pytest.raises(ValueError, match="'k4'.*k1, k2, k3"):
+        update.make_update(
+            learner.policy, learner.optimizer, SURROGATE, **{**UPDATE, "kl_kind": "k4"}
+        )
+
+
+def three_updates(learner, layout=None):
+    state = learner.state()
+    for seed in range(3):
+        batch = packed(sequences(seed=seed), micro_rows=8)
+        state, metrics = learner.update(state, update.put_batch(batch, layout))
+    return on_host(state.params), on_host(metrics)
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes"),
+    [("adamw", [(8, 1, 1), (1, 2, 4)]), ("muon", [(2, 2, 2)])],
+    ids=["adamw", "muon"],
+)
+def test_eight_devices_equal_one_for_a_full_update(learner, name, shapes):
+    alone = learner if name == "adamw" else make_learner(name=name)
+    expected_params, expected_metrics = three_updates(alone)
+    for data, fsdp, tensor in shapes:
+        layout = Layout(make_mesh(data=data, fsdp=fsdp, tensor=tensor), TRAIN_RULES)
+        params, metrics = three_updates(make_learner(layout, name=name), layout)
+        # Adam divides by the root of the second moment: where a gradient is nearly zero, rounding
+        # decides the direction of a step of the size of the learning rate, 1e-2, on single weights.
+        assert_close(metrics, expected_metrics, tolerance=1e-3)
+        jax.tree.map(
+            functools.partial(np.testing.assert_allclose, rtol=1e-3, atol=2e-4),
+            params,
+            expected_params,
+        )
