@@ -193,15 +193,15 @@ def test_a_prefix_is_computed_once_and_a_copy_is_the_same_bitwise(policy, params
 
 def test_a_row_that_waits_for_a_copy_is_no_source_of_copies(policy, params):
     """The row that computes the prefix has the largest number; the others must all copy from it."""
-    sampler = make_sampler(policy, params, rows=4)
-    keys = [episode_key(0, 0, "t_0", s) for s in range(4)]
+    sampler = make_sampler(policy, params, rows=8)
+    keys = [episode_key(0, 0, "t_0", s) for s in range(8)]
     rows = [sampler.open(key, OPTIONS) for key in keys]
     for row in rows[::-1]:
         sampler.append(row, prompt(0))
     turns = []
-    while len(turns) < 4:
+    while len(turns) < 8:
         turns += sampler.step()
-    alone = [play(make_sampler(policy, params), [(0, s)], turns=1)[(0, s)] for s in range(4)]
+    alone = [play(make_sampler(policy, params, rows=8), [(0, s)], turns=1)[(0, s)] for s in range(8)]
     start = sum(len(c) for c in prompt(0))
     for turn in turns:
         assert turn.tokens.tolist() == alone[rows.index(turn.row)].tokens[start:]
