@@ -112,3 +112,41 @@ def evaluation_base():
     ):
         del c[name]
     return c
+
+
+def tiny_model():
+    """A policy of some ten thousand weights that needs no download, for smoke variants."""
+    architecture = dict(
+        hidden_size=32,
+        intermediate_size=64,
+        num_layers=2,
+        num_heads=2,
+        num_kv_heads=1,
+        head_size=16,
+        max_position=32768,
+    )
+    return dict(
+        source="random",
+        architecture=architecture,
+        dtype="float32",
+        decode_dtype="float32",
+        remat="none",
+    )
+
+
+def smoke(c):
+    """Turns an RL config into a minute on a CPU: tiny random policy, bytes, two steps."""
+    c.model = tiny_model()
+    c.tokenizer.source = "bytes"
+    c.mesh = dict(data=1, fsdp=1, tensor=1)
+    c.total_steps = 2
+    for entry in c.environments.values():
+        entry.eval.limit = 2
+    c.rollout.tasks_per_step = 4
+    c.rollout.group_size = 2
+    c.rollout.max_invalid_actions = 1
+    c.learner.mini_batches = 2
+    c.learner.min_informative_groups = 0
+    c.sampling.max_turn_tokens = 8
+    c.evaluation.max_turns = 1
+    c.horizon = dict(kind="fixed", turns=2)

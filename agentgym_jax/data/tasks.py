@@ -69,6 +69,7 @@ def from_split(
     *,
     split: str,
     group_by: str,
+    where: Mapping[str, Sequence[Any]],
     limit: int,
 ) -> list[Task]:
     """Tasks of one split of the server's manifest.
@@ -78,15 +79,34 @@ def from_split(
       manifest: the server's task list (`GET /tasks`).
       split: `train` or `test`.
       group_by: fact of a task that names its group, such as `depth`.
+      where: fact -> values that are kept, such as `{"depth": (1, 2)}`; empty keeps all.
       limit: at most so many, evenly spread; 0 for all.
     """
-    chosen = [task for task in manifest if task["split"] == split]
+    facts = set(manifest[0]) if manifest else set()
+    unknown = {group_by, *where} - facts
+    if unknown:
+        raise ValueError(
+            f"tasks of {environment}: the manifest has no fact {sorted(unknown)[0]!r}; it has "
+            f"{sorted(facts)}"
+        )
+    chosen = [
+        task
+        for task in manifest
+        if task["split"] == split and all(task[fact] in values for fact, values in where.items())
+    ]
     if not chosen:
-        raise ValueError(f"tasks of {environment}: the manifest has none of split {split!r}")
+        raise ValueError(
+            f"tasks of {environment}: the manifest has none of split {split!r} where {dict(where)}"
+        )
     if 0 < limit < len(chosen):
         keep = np.linspace(0, len(chosen) - 1, limit).round().astype(int)
         chosen = [chosen[i] for i in keep]
-    return [Task(environment, t["data_idx"], f"{group_by} {t[group_by]}") for t in chosen]
+    return [Task(environment, t["data_idx"], _group_name(group_by, t[group_by])) for t in chosen]
+
+
+def _group_name(fact: str, value: Any) -> str:
+    """`GoTo` for a fact that is a word, `depth 2` for one that is a number."""
+    return value if isinstance(value, str) else f"{fact} {value}"
 
 
 def from_file(environment: str, manifest: Sequence[Mapping[str, Any]], *, path: str) -> list[Task]:

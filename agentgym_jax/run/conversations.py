@@ -1,6 +1,6 @@
 """Supervised data of a run: conversations from files or recorded demonstrations, as token ids."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from agentgym_jax.data import tasks as selection
@@ -10,6 +10,8 @@ from agentgym_jax.run.sections import ConfigError, call, check
 from agentgym_jax.run.settings import SftSettings
 from agentgym_jax.run_folder import RunFolder
 from agentgym_jax.text.chat import ChatRenderer, EncodedConversation, Message
+
+Manifest = Callable[[], Sequence[Mapping[str, Any]]]
 
 
 def check_demonstrations(settings: SftSettings) -> None:
@@ -21,13 +23,24 @@ def check_demonstrations(settings: SftSettings) -> None:
             tasks, _ = dict(options.pop("tasks")), options.pop("environment")
         except KeyError as error:
             raise ConfigError(f"config.{where} lacks {error.args[0]}") from error
-        if tasks.get("kind") == "split":
-            raise ConfigError(f"config.{where}.tasks: use kind 'residues' or 'file'")
+        if "kind" not in tasks or tasks["kind"] not in selection.SELECTIONS:
+            raise ConfigError(
+                f"config.{where}.tasks.kind is none of {sorted(selection.SELECTIONS)}"
+            )
         check(record, where, options, tasks=(), path=None)
 
 
-def load_conversations(settings: SftSettings, folder: RunFolder) -> list[Conversation]:
-    """Conversations to imitate; demonstrations are recorded once and kept in the run folder."""
+def load_conversations(
+    settings: SftSettings, folder: RunFolder, manifests: Mapping[str, Manifest]
+) -> list[Conversation]:
+    """Conversations to imitate; demonstrations are recorded once and kept in the run folder.
+
+    Args:
+      settings: the section.
+      folder: of the run.
+      manifests: environment -> what asks its server for the task list; read only by sets whose
+        tasks are chosen by split.
+    """
     if settings.files:
         return [
             conversation
@@ -38,12 +51,20 @@ def load_conversations(settings: SftSettings, folder: RunFolder) -> list[Convers
     for name, entry in settings.demonstrations.items():
         options = dict(entry)
         environment, tasks = options.pop("environment"), dict(options.pop("tasks"))
+        manifest: Sequence[Mapping[str, Any]] = ()
+        if tasks["kind"] == "split":
+            if environment not in manifests:
+                raise ConfigError(
+                    f"config.sft.demonstrations.{name}.tasks: kind 'split' needs the server of "
+                    f"{environment}, which this job does not start; use 'residues' or 'file'"
+                )
+            manifest = manifests[environment]()
         chosen = call(
             selection.select,
             f"sft.demonstrations.{name}.tasks",
             tasks,
             environment=environment,
-            manifest=(),
+            manifest=manifest,
         )
         sets[name] = (chosen, options)
     return record_sets(sets, folder.path / "data")

@@ -319,7 +319,9 @@ def _build(settings: RLSettings, source, layouts, environments: Environments, ru
     conversations: list[Conversation] = []
     if settings.sft is not None:
         run.console.phase("loading demonstrations", 0, 1)
-        conversations = supervised.load_conversations(settings.sft, run.folder)
+        conversations = supervised.load_conversations(
+            settings.sft, run.folder, {n: c.tasks for n, c in environments.clients.items()}
+        )
     texts = supervised.texts(conversations)
     tokenizer = build_tokenizer(settings.tokenizer, source, run.folder, texts)
     model = build_model(settings.model, source, tokenizer, layouts, run.folder)

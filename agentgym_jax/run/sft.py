@@ -93,7 +93,7 @@ def open_sft(
         stop=stop,
     ) as run:
         run.console.phase("loading conversations", 0, 1)
-        conversations = supervised.load_conversations(settings["sft"], run.folder)
+        conversations = supervised.load_conversations(settings["sft"], run.folder, {})
         texts = supervised.texts(conversations)
         tokenizer = build_tokenizer(settings["tokenizer"], source, run.folder, texts)
         model = build_model(settings["model"], source, tokenizer, layouts, run.folder)

@@ -18,7 +18,7 @@ def get_config(arg=None):
         babyai=dict(
             url="",
             train={},
-            eval=dict(kind="split", split="test", group_by="family", limit=opt.limit),
+            eval=dict(kind="split", split="test", group_by="family", where={}, limit=opt.limit),
             weights={},
         )
     )

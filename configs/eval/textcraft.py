@@ -18,7 +18,7 @@ def get_config(arg=None):
         textcraft=dict(
             url="",
             train={},
-            eval=dict(kind="split", split="test", group_by="depth", limit=opt.limit),
+            eval=dict(kind="split", split="test", group_by="depth", where={}, limit=opt.limit),
             weights={},
         )
     )

@@ -107,7 +107,9 @@ def policy():
     return Policy(config)
 
 
-def collect(policy, world, tasks, *, group=2, rows=4, max_attempts=3, max_replacements=0, **options):
+def collect(
+    policy, world, tasks, *, group=2, rows=4, max_attempts=3, max_replacements=0, **options
+):
     tokenizer = byte_tokenizer().with_chat_template(COMPACT)
     renderer = ChatRenderer(tokenizer)
     sampler = Sampler(
@@ -226,9 +228,7 @@ def test_a_group_is_completed_by_another_sample(policy):
         # The first four starts fail: both samples twice.
         return BROKEN["status 500"] if step == 1 and attempt <= 4 else None
 
-    again, statistics = collect(
-        policy, World(fault), [3], max_attempts=2, max_replacements=1
-    )
+    again, statistics = collect(policy, World(fault), [3], max_attempts=2, max_replacements=1)
     assert all(t.outcome.is_valid for t in again)
     assert sorted(t.sample for t in again) == [2, 3]
     assert statistics.replaced == 2

@@ -201,7 +201,9 @@ def test_a_row_that_waits_for_a_copy_is_no_source_of_copies(policy, params):
     turns = []
     while len(turns) < 8:
         turns += sampler.step()
-    alone = [play(make_sampler(policy, params, rows=8), [(0, s)], turns=1)[(0, s)] for s in range(8)]
+    alone = [
+        play(make_sampler(policy, params, rows=8), [(0, s)], turns=1)[(0, s)] for s in range(8)
+    ]
     start = sum(len(c) for c in prompt(0))
     for turn in turns:
         assert turn.tokens.tolist() == alone[rows.index(turn.row)].tokens[start:]

@@ -1,0 +1,50 @@
+r"""The quickstart on TextCraft: a tiny policy, the expert's crafting shown on some goals, then RL.
+
+  python -m agentgym_jax.train --config=configs/quickstart_textcraft.py --workdir=runs/textcraft
+
+Needs: nothing running (it starts its own TextCraft server); two CPU cores, 2 GB of memory.
+Result: not run yet.
+Source: the sizes of configs/quickstart.py; goals split by the manifest of the server.
+"""
+
+from configs import common, quickstart
+
+
+def tasks(split, limit=0):
+    """Goals that need one or two crafting steps; deeper ones are out of reach for this policy."""
+    return dict(kind="split", split=split, group_by="depth", where=dict(depth=(1, 2)), limit=limit)
+
+
+def get_config(arg=None):
+    """Options: smoke (one minute, learns nothing)."""
+    opt = common.parse(arg, smoke=False)
+    c = quickstart.get_config("smoke" if opt.smoke else None)
+    c.environments = dict(
+        textcraft=dict(url="", train=tasks("train"), eval=tasks("test"), weights={})
+    )
+    c.tokenizer.vocab_size = 1024
+    c.tokenizer.isolate = r"[0-9]+|\n|, | "
+    c.sampler.buckets = ((64, 16), (384, 4))
+    c.sampling.max_turn_tokens = 48
+    c.horizon = dict(kind="stepwise", turns=(4, 6, 10), boundaries=(10, 20))
+    c.evaluation.max_turns = 10
+    with c.unlocked():
+        c.sft.demonstrations = dict(
+            expert=dict(
+                environment="textcraft",
+                player="expert",
+                tasks=tasks("train"),
+                epsilon=0.0,
+                max_turns=10,
+                seed=0,
+            )
+        )
+    c.sft.row_length = 768
+    c.sft.steps = 200
+    if opt.smoke:
+        c.environments.textcraft.eval.limit = 4
+        c.sft.demonstrations.expert.tasks.limit = 20
+        c.sft.steps = 3
+        c.horizon = dict(kind="stepwise", turns=(2, 3), boundaries=(1,))
+        c.evaluation.max_turns = 3
+    return c

@@ -1,0 +1,62 @@
+r"""Supervised training of Qwen2.5 on AgentGym's trajectory files (AgentTraj-L and its like).
+
+  python -m agentgym_jax.train --config=configs/sft/trajectories.py --workdir=runs/sft \
+      --config.sft.files="('textcraft_train.json',)"
+
+Needs: the files; about 16 bytes per weight of accelerator memory.
+Result: not run yet.
+Source: learning rate 1e-5 of AgentGym's behavioural cloning, arXiv:2406.04151.
+"""
+
+from configs import common
+
+
+def get_config(arg=None):
+    """Options: smoke (a tiny random policy on demonstrations that it records itself)."""
+    opt = common.parse(arg, smoke=False)
+    full = common.base()
+    c = full.copy_and_resolve_references()
+    with c.unlocked():
+        for name in ("environments", "client", "pool", "sampler", "sampling", "rollout"):
+            del c[name]
+        for name in ("algorithm", "horizon", "optimizer", "learner", "evaluation"):
+            del c[name]
+    c.job = "sft"
+    c.total_steps = 300
+    c.logprob_chunk = 1024
+    c.model.source = "Qwen/Qwen2.5-7B-Instruct"
+    c.mesh.fsdp = -1
+    c.sft = dict(
+        steps=300,
+        rows=16,
+        micro_rows=1,
+        row_length=4096,
+        weighting="token_mean",
+        too_long="truncate",
+        bad="fatal",
+        files=("agenttraj.json",),
+        demonstrations={},
+        optimizer=dict(full.optimizer) | dict(learning_rate=1e-5, warmup_steps=10),
+    )
+    if opt.smoke:
+        c.mesh.fsdp = 1
+        c.total_steps = c.sft.steps = 2
+        c.model = common.tiny_model()
+        c.tokenizer.source = "bytes"
+        c.sft.rows = 2
+        c.sft.files = ()
+        c.sft.optimizer.warmup_steps = 0
+        with c.unlocked():
+            c.sft.demonstrations = dict(
+                expert=dict(
+                    environment="textcraft",
+                    player="expert",
+                    tasks=dict(
+                        kind="residues", start=0, stop=8, modulus=1, groups={"textcraft": 0}
+                    ),
+                    epsilon=0.0,
+                    max_turns=8,
+                    seed=0,
+                )
+            )
+    return c
