@@ -3,7 +3,7 @@
     AGENTGYM_JAX_REAL_MODEL=DIR AGENTGYM_JAX_REAL_GGUF=FILE pytest tests/parity/test_real_model.py
 
 DIR is a Hugging Face directory with a tokenizer; FILE is a `.gguf` of the same family (its prompts
-are encoded with DIR's tokenizer, which must be set too).
+are encoded with DIR's tokenizer, which must be set too; transformers reads it with `accelerate`).
 """
 
 import dataclasses
