@@ -1,0 +1,289 @@
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import jax
+import numpy as np
+import pytest
+from learner_parts import CONFIG, make_learner, packed, sequences
+
+from agentgym_jax.learner import train_state, update
+from agentgym_jax.learner.checkpoint import CheckpointError, Checkpoints
+from agentgym_jax.models.config import DecoderConfig
+from agentgym_jax.models.policy import Policy
+from agentgym_jax.sharding import TRAIN_RULES, Layout, make_mesh
+
+EXTRA = {"seed": 2**63 + 1, "position": [3, 17], "rate": 0.1, "nested": {"horizon": None}}
+
+
+def on_host(tree):
+    return jax.tree.map(np.array, tree)
+
+
+def assert_equal(found, expected):
+    assert jax.tree.structure(found) == jax.tree.structure(expected)
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+
+
+def abstract(learner, layout=None):
+    return train_state.abstract_state(learner.policy, learner.optimizer, layout)
+
+
+def steps_from(learner, state, seeds):
+    for seed in seeds:
+        state, _ = learner.update(state, update.put_batch(packed(sequences(seed=seed))))
+    return state
+
+
+@pytest.fixture(scope="module")
+def saved(learner, tmp_path_factory):
+    """A folder with checkpoints 1 and 2, and the state of step 2 on the host."""
+    directory = tmp_path_factory.mktemp("run") / "checkpoints"
+    state = steps_from(learner, learner.state(), [0])
+    with Checkpoints(directory, max_to_keep=5) as checkpoints:
+        checkpoints.save(1, state, {"step": 1})
+        state = steps_from(learner, state, [1])
+        checkpoints.save(2, state, EXTRA)
+    return directory, on_host(state)
+
+
+@pytest.fixture
+def copied(saved, tmp_path):
+    """A copy of `saved` that may be damaged."""
+    directory, state = saved
+    target = tmp_path / "checkpoints"
+    subprocess.run(["cp", "-r", str(directory), str(target)], check=True)
+    return target, state
+
+
+def test_a_round_trip_is_exact(learner, saved):
+    directory, expected = saved
+    with Checkpoints(directory, max_to_keep=5, read_only=True) as checkpoints:
+        assert checkpoints.steps() == [1, 2]
+        state, extra = checkpoints.restore(checkpoints.latest_step(), abstract(learner))
+    assert_equal(on_host(state), expected)
+    assert state.step == 2
+    assert extra == EXTRA
+
+
+def test_restoring_and_going_on_equals_going_on(learner, saved):
+    directory, _ = saved
+    through = steps_from(learner, learner.state(), [0, 1, 2, 3])
+    with Checkpoints(directory, max_to_keep=5, read_only=True) as checkpoints:
+        state, _ = checkpoints.restore(2, abstract(learner))
+    assert_equal(on_host(steps_from(learner, state, [2, 3])), on_host(through))
+
+
+def test_an_update_during_the_save_does_not_reach_the_file(learner, tmp_path):
+    state = learner.state()
+    expected = on_host(state)
+    with Checkpoints(tmp_path, max_to_keep=2) as checkpoints:
+        checkpoints.save(1, state, {})
+        steps_from(learner, state, [0, 1])  # donates what is being written
+        checkpoints.wait()
+        restored, _ = checkpoints.restore(1, abstract(learner))
+    assert_equal(on_host(restored), expected)
+
+
+@pytest.mark.parametrize("shape", [(8, 1, 1), (1, 4, 2)], ids=str)
+def test_a_checkpoint_restores_onto_another_mesh(learner, saved, shape):
+    directory, expected = saved
+    data, fsdp, tensor = shape
+    layout = Layout(make_mesh(data=data, fsdp=fsdp, tensor=tensor), TRAIN_RULES)
+    target = abstract(learner, layout)
+    with Checkpoints(directory, max_to_keep=5, read_only=True) as checkpoints:
+        state, _ = checkpoints.restore(2, target)
+    assert_equal(on_host(state), expected)
+    for x, wanted in zip(jax.tree.leaves(state), jax.tree.leaves(target), strict=True):
+        assert x.sharding.is_equivalent_to(wanted.sharding, x.ndim)
+
+
+def test_parameters_and_extra_can_be_read_alone(learner, saved):
+    directory, expected = saved
+    with Checkpoints(directory, max_to_keep=5, read_only=True) as checkpoints:
+        params = checkpoints.restore_params(2, learner.policy.abstract_params())
+        assert checkpoints.restore_extra(1) == {"step": 1}
+    assert_equal(on_host(params), expected.params)
+
+
+def test_old_checkpoints_go_and_milestones_stay(learner, tmp_path):
+    state = learner.state()
+    with Checkpoints(tmp_path, max_to_keep=2, keep_every=4) as checkpoints:
+        for step in (1, 4, 5, 6, 7):
+            checkpoints.save(step, state, {})
+        checkpoints.wait()
+        assert checkpoints.steps() == [4, 6, 7]
+
+
+def test_saving_the_same_step_again_is_one_save(learner, tmp_path):
+    with Checkpoints(tmp_path, max_to_keep=2) as checkpoints:
+        checkpoints.save(3, learner.state(), {"first": True})
+        checkpoints.save(3, learner.state(), {"first": False})
+        checkpoints.wait()
+        assert checkpoints.restore_extra(3) == {"first": True}
+
+
+def test_an_older_step_does_not_overwrite_a_newer_run(learner, copied):
+    directory, _ = copied
+    with Checkpoints(directory, max_to_keep=5) as checkpoints:
+        with pytest.raises(CheckpointError, match="has step 2"):
+            checkpoints.save(1, learner.state(), {})
+
+
+@pytest.mark.parametrize("extra", [{"x": {1, 2}}, {"x": float("nan")}])
+def test_what_is_not_json_fails_at_once(learner, tmp_path, extra):
+    with Checkpoints(tmp_path, max_to_keep=2) as checkpoints:
+        with pytest.raises((TypeError, ValueError)):
+            checkpoints.save(1, learner.state(), extra)
+        assert checkpoints.latest_step() is None
+
+
+def largest_file(folder):
+    return max((p for p in folder.rglob("*") if p.is_file()), key=lambda p: p.stat().st_size)
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flip_one_bit(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("damage", [cut, flip_one_bit, pathlib.Path.unlink])
+@pytest.mark.parametrize("item", ["params", "optimizer", "record"])
+def test_a_damaged_checkpoint_is_named_with_what_to_do(learner, copied, damage, item):
+    directory, _ = copied
+    damage(largest_file(directory / "2" / item))
+    with Checkpoints(directory, max_to_keep=5, read_only=True) as checkpoints:
+        message = rf"checkpoint 2 is damaged.*{item}.*Delete the folder .*/2 to resume from step 1"
+        with pytest.raises(CheckpointError, match=message):
+            checkpoints.restore(2, abstract(learner))
+        with pytest.raises(CheckpointError, match="checkpoint 2 is damaged"):
+            checkpoints.restore_params(2, learner.policy.abstract_params())
+        _, extra = checkpoints.restore(1, abstract(learner))
+    assert extra == {"step": 1}
+
+
+def test_after_deleting_the_damaged_folder_the_previous_one_is_the_latest(learner, copied):
+    directory, _ = copied
+    subprocess.run(["rm", "-r", str(directory / "2")], check=True)
+    with Checkpoints(directory, max_to_keep=5) as checkpoints:
+        assert checkpoints.latest_step() == 1
+        checkpoints.save(2, learner.state(), {"again": True})
+        checkpoints.wait()
+        assert checkpoints.restore_extra(2) == {"again": True}
+
+
+def test_a_half_written_folder_is_never_picked(learner, copied):
+    directory, _ = copied
+    subprocess.run(["cp", "-r", str(directory / "2"), str(directory / "3")], check=True)
+    (directory / "3" / "digests.json").unlink()
+    subprocess.run(["rm", "-r", str(directory / "3" / "optimizer")], check=True)
+    with Checkpoints(directory, max_to_keep=5, read_only=True) as checkpoints:
+        assert checkpoints.latest_step() == 2
+        with pytest.raises(CheckpointError, match=r"no complete checkpoint of step 3.*\[1, 2\]"):
+            checkpoints.restore(3, abstract(learner))
+    with Checkpoints(directory, max_to_keep=5) as checkpoints:
+        checkpoints.save(3, learner.state(), {})  # the trainer is not stopped by it
+        checkpoints.wait()
+        assert checkpoints.steps() == [1, 2, 3]
+
+
+def test_another_config_is_refused_by_the_names_of_its_arrays(learner, saved):
+    directory, _ = saved
+    changes = {"hidden_size": CONFIG.hidden_size, "intermediate_size": 48}
+    fields = {k: getattr(CONFIG, k) for k in CONFIG.__dataclass_fields__}
+    other = Policy(DecoderConfig(**{**fields, **changes}))
+    with Checkpoints(directory, max_to_keep=5, read_only=True) as checkpoints:
+        with pytest.raises(
+            CheckpointError, match=r"params/layers/mlp/down_kernel: saved .*32,16.*expected .*48,16"
+        ):
+            checkpoints.restore(2, train_state.abstract_state(other, learner.optimizer))
+        with pytest.raises(CheckpointError, match="params/layers/mlp/down_kernel"):
+            checkpoints.restore_params(2, other.abstract_params())
+        muon = make_learner(name="muon")
+        with pytest.raises(CheckpointError, match="another model or optimiser"):
+            checkpoints.restore(2, abstract(muon))
+
+
+def test_reading_a_folder_that_is_not_there_says_so(tmp_path):
+    with pytest.raises(CheckpointError, match="does not exist"):
+        Checkpoints(tmp_path / "nothing", max_to_keep=1, read_only=True)
+    assert not (tmp_path / "nothing").exists()
+
+
+WRITER = """
+import sys
+import jax, numpy as np
+from agentgym_jax.learner.checkpoint import Checkpoints
+from agentgym_jax.learner.train_state import TrainState
+
+def state(step, size):
+    return TrainState(np.int32(step), {"w": np.full(size, step, np.float32)}, {"m": np.zeros(3)})
+
+def on_device(step, size):
+    return jax.tree.map(jax.numpy.asarray, state(step, size))
+
+checkpoints = Checkpoints(sys.argv[1], max_to_keep=3)
+checkpoints.save(1, on_device(1, int(sys.argv[2])), {"step": 1})
+checkpoints.wait()
+checkpoints.save(2, on_device(2, int(sys.argv[2])), {"step": 2})
+print("writing", flush=True)
+checkpoints.wait()
+print("done", flush=True)
+import time; time.sleep(600)
+"""
+
+
+def test_killed_in_the_middle_of_a_save_the_previous_step_is_restored(tmp_path):
+    """kill -9 while the second checkpoint exists under its temporary name only."""
+    size = 30_000_000  # 120 MB of float32: some tenths of a second of writing
+    process = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(tmp_path), str(size)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "JAX_PLATFORMS": "cpu"},
+    )
+    try:
+        assert process.stdout.readline() == "writing\n"
+        deadline = time.monotonic() + 60
+        while not any(tmp_path.glob("2.*tmp*/*")) and time.monotonic() < deadline:
+            time.sleep(0.001)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    finally:
+        process.kill()
+    assert any(tmp_path.glob("2.*tmp*")), "the save had finished: make the state larger"
+    with Checkpoints(tmp_path, max_to_keep=3, read_only=True) as checkpoints:
+        assert checkpoints.latest_step() == 1
+    here = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    shapes = train_state.TrainState(
+        jax.ShapeDtypeStruct((), np.int32, sharding=here),
+        {"w": jax.ShapeDtypeStruct((size,), np.float32, sharding=here)},
+        {"m": jax.ShapeDtypeStruct((3,), np.float32, sharding=here)},
+    )
+    with Checkpoints(tmp_path, max_to_keep=3) as checkpoints:
+        state, extra = checkpoints.restore(checkpoints.latest_step(), shapes)
+        assert (int(state.step), extra) == (1, {"step": 1})
+        assert (np.asarray(state.params["w"]) == 1).all()
+        assert not any(tmp_path.glob("*tmp*"))  # the trainer cleans up
+        checkpoints.save(2, state, {"step": 2})
+        checkpoints.wait()
+        assert checkpoints.steps() == [1, 2]
+
+
+def test_digests_cover_every_array_file(saved):
+    directory, _ = saved
+    listed = set(json.loads((directory / "2" / "digests.json").read_text()))
+    files = {
+        str(p.relative_to(directory / "2")) for p in (directory / "2").rglob("*") if p.is_file()
+    }
+    missing = {p for p in files - listed if "/d/" in p or p.endswith("metadata")}
+    assert missing == set()

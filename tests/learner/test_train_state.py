@@ -1,0 +1,85 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from learner_parts import CONFIG, OPTIMIZER, first_params
+
+from agentgym_jax.learner import train_state
+from agentgym_jax.learner.optimizer import make_optimizer
+from agentgym_jax.models.policy import Policy
+from agentgym_jax.sharding import TRAIN_RULES, Layout, make_mesh
+
+
+@pytest.fixture(scope="module", params=["adamw", "muon"])
+def optimizer(request):
+    return make_optimizer(**{**OPTIMIZER, "name": request.param})
+
+
+@pytest.fixture(scope="module")
+def adamw():
+    return make_optimizer(**OPTIMIZER)
+
+
+@pytest.fixture(scope="module")
+def layout():
+    return Layout(make_mesh(data=2, fsdp=2, tensor=2), TRAIN_RULES)
+
+
+def assert_equal(found, expected):
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+
+
+def test_moments_lie_where_their_parameter_lies(optimizer, layout):
+    state = train_state.create(Policy(CONFIG), optimizer, first_params(), layout)
+    kernel = state.params["layers"]["mlp"]["up_kernel"]
+    assert kernel.sharding.spec == jax.P(None, "fsdp", "tensor")
+    flat, _ = jax.tree_util.tree_flatten_with_path(state.params)
+    by_path = {path: x for path, x in flat}
+    moments, _ = jax.tree_util.tree_flatten_with_path(state.opt_state)
+    found = 0
+    for path, x in moments:
+        owners = [by_path[path[i:]] for i in range(len(path)) if path[i:] in by_path]
+        if owners:
+            found += 1
+            assert x.sharding == owners[0].sharding
+        else:
+            assert x.sharding.is_fully_replicated
+    assert found >= len(flat)
+
+
+def test_random_parameters_made_on_the_shards_are_those_of_one_device(adamw, layout):
+    state = train_state.initialise(Policy(CONFIG), adamw, jax.random.key(0), layout)
+    # float32 random numbers, scaled in another order: one unit in the last place
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=3e-7), state.params, first_params()
+    )
+    assert state.params["layers"]["mlp"]["up_kernel"].sharding.spec == jax.P(None, "fsdp", "tensor")
+    assert state.step == 0
+
+
+@pytest.mark.parametrize("is_sharded", [False, True])
+def test_create_takes_given_parameters_and_owns_its_arrays(adamw, layout, is_sharded):
+    policy = Policy(CONFIG)
+    params = jax.tree.map(jnp.asarray, first_params())
+    expected = jax.tree.map(np.array, params)
+    state = train_state.create(policy, adamw, params, layout if is_sharded else None)
+    assert_equal(state.params, expected)
+    jax.jit(lambda s: jax.tree.map(jnp.negative, s), donate_argnums=0)(state)
+    assert_equal(params, expected)  # still there: the state was a copy
+
+
+@pytest.mark.parametrize("is_sharded", [False, True])
+def test_the_abstract_state_describes_the_state(optimizer, layout, is_sharded):
+    policy, where = Policy(CONFIG), layout if is_sharded else None
+    state = train_state.create(policy, optimizer, first_params(), where)
+    abstract = train_state.abstract_state(policy, optimizer, where)
+    assert jax.tree.structure(abstract) == jax.tree.structure(state)
+    for a, x in zip(jax.tree.leaves(abstract), jax.tree.leaves(state), strict=True):
+        assert (a.shape, a.dtype) == (x.shape, x.dtype)
+        assert a.sharding.is_equivalent_to(x.sharding, x.ndim)
+
+
+def test_foreign_parameters_are_named(adamw):
+    params = {**first_params(), "final_norm": {"scale": np.ones(17, np.float32)}}
+    with pytest.raises(ValueError, match=r"final_norm/scale: found .*17.*expected .*16"):
+        train_state.create(Policy(CONFIG), adamw, params)
