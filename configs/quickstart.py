@@ -17,8 +17,6 @@ LEVELS = {
     "PickupAbove": 20,
     "UnlockLocalDist": 24,
 }
-# Shown by the expert in the warm start; the others are shown by a player who takes any valid action.
-TAUGHT = ("GoToDoor",)
 COLOURS = "red|green|blue|purple|yellow|grey"
 OBJECTS = "ball|box|key|door"
 
@@ -70,7 +68,7 @@ def get_config(arg=None):
     c.rollout.opening = "none"
     c.algorithm.loss = dict(clip_low=0.2, clip_high=0.28)
     c.algorithm.kl_coef = 0.0
-    c.algorithm.entropy_coef = 0.003
+    c.algorithm.entropy_coef = 0.0
     c.algorithm.logprob_chunk = 4096
     c.horizon = dict(kind="stepwise", turns=(4, 8, 12), boundaries=(10, 20))
     c.optimizer.learning_rate = 5e-4
@@ -89,8 +87,6 @@ def get_config(arg=None):
     )
     c.evaluation = dict(every=10, at_start=True, max_turns=12, samples=1, greedy=True)
     c.checkpoint.every = 10
-    untaught = tuple(name for name in LEVELS if name not in TAUGHT)
-    show = dict(environment="babyai", epsilon=0.0, max_turns=8, seed=0)
     c.sft = dict(
         steps=90,
         rows=8,
@@ -101,8 +97,14 @@ def get_config(arg=None):
         bad="fatal",
         files=(),
         demonstrations=dict(
-            expert=dict(player="expert", tasks=tasks(1100, 1300, TAUGHT), **show),
-            random=dict(player="random", tasks=tasks(1300, 1400, untaught), **show),
+            expert=dict(
+                environment="babyai",
+                player="expert",
+                tasks=tasks(1100, 1124),
+                epsilon=0.0,
+                max_turns=12,
+                seed=0,
+            )
         ),
         optimizer=dict(
             name="muon",
@@ -135,5 +137,4 @@ def smoke(c):
     c.evaluation.max_turns = 3
     c.sft.steps = 3
     c.sft.optimizer.warmup_steps = 0
-    c.sft.demonstrations.expert.tasks = tasks(1100, 1105, TAUGHT)
-    c.sft.demonstrations.random.tasks = tasks(1300, 1302)
+    c.sft.demonstrations.expert.tasks = tasks(1100, 1105)

@@ -266,6 +266,8 @@ def _update(
             logged.append(metrics)
     host = jax.device_get(logged)
     means = {f"policy/{k}": float(np.mean([m[k] for m in host])) for k in host[0]}
+    if not parts.settings.needs_reference:
+        del means["policy/kl_k3"]  # there is nothing it could be measured from
     means["policy/ratio_max"] = float(max(m["ratio_max"] for m in host))
     means["policy/skipped"] = float(sum(m["skipped"] for m in host))
     means["policy/updates"] = len(host) - means["policy/skipped"]
