@@ -273,6 +273,8 @@ def _write_tensors(
             total_size += tensors[name].nbytes
         # The metadata is what transformers asks of a file before it loads it.
         safetensors.numpy.save_file(tensors, directory / file_name, metadata={"format": "pt"})
+        # The library makes it readable by its owner alone; the rest of the export follows umask.
+        (directory / file_name).chmod((directory / "config.json").stat().st_mode)
     if len(files) > 1:
         index = {"metadata": {"total_size": total_size}, "weight_map": weight_map}
         _write_json(directory / INDEX_FILE, index)

@@ -103,6 +103,11 @@ def test_export_and_import_give_the_same_bits(family, tmp_path):
     assert_trees_identical(load_hf(tmp_path / "out", policy), params)
 
 
+def test_all_files_of_an_export_have_the_same_permissions(tmp_path):
+    save_hf(random_params(Policy(TINY)), TINY, tmp_path / "out", dtype="float32")
+    assert len({path.stat().st_mode for path in (tmp_path / "out").iterdir()}) == 1
+
+
 def test_a_split_export_is_the_same_checkpoint_as_a_single_file(tmp_path):
     policy = Policy(TINY)
     params = random_params(policy)
