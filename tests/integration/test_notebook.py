@@ -1,0 +1,24 @@
+"""The notebook runs from top to bottom, in its smoke variant."""
+
+import os
+import pathlib
+
+import nbclient
+import nbformat
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def test_the_quickstart_notebook_runs(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("XLA_FLAGS", "")
+    notebook = nbformat.read(ROOT / "notebooks" / "quickstart.ipynb", as_version=4)
+    settings = next(c for c in notebook.cells if c.source.startswith("VARIANT"))
+    settings.source = f'VARIANT = "smoke"\nWORKDIR = pathlib.Path({str(tmp_path / "run")!r})'
+    client = nbclient.NotebookClient(
+        notebook, timeout=280, resources={"metadata": {"path": str(ROOT)}}
+    )
+    client.execute()
+    outputs = [o for cell in notebook.cells for o in cell.get("outputs", [])]
+    assert any("image/png" in o.get("data", {}) for o in outputs)
+    assert os.path.exists(tmp_path / "run" / "scores.json")
