@@ -83,7 +83,7 @@ def _cache(rows, slots, layers=2, num_kv_heads=2):
 
 
 # Fewer slots than a block, whole blocks, a part of a block.
-@pytest.mark.parametrize(("slots", "tokens"), [(5, 1), (5, 3), (16, 1), (37, 3)])
+@pytest.mark.parametrize(("slots", "tokens"), [(5, 1), (16, 1), (17, 1), (37, 3)])
 def test_cached_attention_equals_the_definition_over_the_live_slots(slots, tokens):
     (q,) = _random((4, tokens, 4, 8))
     k, v = _cache(4, slots)
