@@ -88,23 +88,24 @@ def get_config(arg=None):
     c.evaluation = dict(every=10, at_start=True, max_turns=12, samples=1, greedy=True)
     c.checkpoint.every = 10
     c.sft = dict(
-        steps=90,
+        steps=120,
         rows=8,
         micro_rows=8,
         row_length=512,
         weighting="token_mean",
+        train_on="actions",
         too_long="truncate",
         bad="fatal",
         files=(),
         demonstrations=dict(
-            expert=dict(
+            play=dict(
                 environment="babyai",
-                player="expert",
-                tasks=tasks(1100, 1124),
+                player="random",
+                tasks=tasks(1100, 1350),
                 epsilon=0.0,
-                max_turns=12,
+                max_turns=8,
                 seed=0,
-            )
+            ),
         ),
         optimizer=dict(
             name="muon",
@@ -137,4 +138,4 @@ def smoke(c):
     c.evaluation.max_turns = 3
     c.sft.steps = 3
     c.sft.optimizer.warmup_steps = 0
-    c.sft.demonstrations.expert.tasks = tasks(1100, 1105)
+    c.sft.demonstrations.play.tasks = tasks(1100, 1103)

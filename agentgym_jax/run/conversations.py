@@ -1,5 +1,6 @@
 """Supervised data of a run: conversations from files or recorded demonstrations, as token ids."""
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from agentgym_jax.run.sections import ConfigError, call, check
 from agentgym_jax.run.settings import SftSettings
 from agentgym_jax.run_folder import RunFolder
 from agentgym_jax.text.chat import ChatRenderer, EncodedConversation, Message
+from agentgym_jax.trajectory import TokenSource
 
 Manifest = Callable[[], Sequence[Mapping[str, Any]]]
 
@@ -81,6 +83,8 @@ def encode(
     conversations: Sequence[Conversation],
     renderer: ChatRenderer,
     preambles: Mapping[str, Sequence[Mapping[str, Any]]],
+    *,
+    train_on: str,
 ) -> list[EncodedConversation]:
     """Token ids as an episode would have them.
 
@@ -89,10 +93,17 @@ def encode(
       renderer: of the run's tokenizer.
       preambles: environment -> messages that precede the first observation in this run; an
         environment that is not named gets none (its files bring their own).
+      train_on: `actions` or `text`, see SftSettings.
     """
     encoded = []
     for conversation in conversations:
         environment = conversation.item_id.rpartition("_")[0]
         before = [Message(m["role"], m["content"]) for m in preambles.get(environment, ())]
-        encoded.append(renderer.encode_conversation([*before, *conversation.messages]))
+        sequence = renderer.encode_conversation([*before, *conversation.messages])
+        if train_on == "text":
+            # Everything but the answers that are marked as not to be imitated.
+            is_text = sequence.action_mask | (sequence.sources != TokenSource.ACTION)
+            is_text[0] = False  # predicted from nothing
+            sequence = dataclasses.replace(sequence, action_mask=is_text)
+        encoded.append(sequence)
     return encoded

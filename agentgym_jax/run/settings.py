@@ -141,6 +141,8 @@ class SftSettings:
       micro_rows: rows whose gradient is computed at once.
       row_length: tokens per row.
       weighting: `token_mean` or `sequence_mean`.
+      train_on: `actions` (what the data marks for imitation) or `text` (observations as well:
+        a small model learns to read them, which actions alone teach slowly).
       too_long: conversations longer than a row: `error`, `skip` or `truncate`.
       bad: rows of a data file that cannot be read: `fatal` or `skip`.
       files: conversation files (AgentGym's JSON or JSONL); empty if `demonstrations` are given.
@@ -153,6 +155,7 @@ class SftSettings:
     micro_rows: int
     row_length: int
     weighting: str
+    train_on: str
     too_long: str
     bad: str
     files: tuple[str, ...]
@@ -163,5 +166,7 @@ class SftSettings:
         _positive("sft", steps=self.steps, rows=self.rows, micro_rows=self.micro_rows)
         if self.rows % self.micro_rows:
             raise ValueError(f"rows={self.rows} do not split into micro_rows={self.micro_rows}")
+        if self.train_on not in ("actions", "text"):
+            raise ValueError(f"train_on={self.train_on!r}, expected 'actions' or 'text'")
         if bool(self.files) == bool(self.demonstrations):
             raise ValueError("give either files or demonstrations")

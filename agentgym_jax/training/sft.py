@@ -97,7 +97,9 @@ def _batches(
     seed: int,
     preambles: dict[str, Any],
 ) -> Batches:
-    encoded = supervised.encode(conversations, model.renderer, preambles)
+    encoded = supervised.encode(
+        conversations, model.renderer, preambles, train_on=settings.train_on
+    )
     return batches(
         encoded,
         row_length=settings.row_length,

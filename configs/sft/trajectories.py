@@ -32,6 +32,7 @@ def get_config(arg=None):
         micro_rows=1,
         row_length=4096,
         weighting="token_mean",
+        train_on="actions",
         too_long="truncate",
         bad="fatal",
         files=("agenttraj.json",),

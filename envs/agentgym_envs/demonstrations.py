@@ -10,6 +10,7 @@ A record ends with the last action, as AgentGym's do. It depends on the seed and
 alone, not on the other tasks of the call.
 """
 
+import dataclasses
 import json
 import logging
 import os
@@ -28,21 +29,51 @@ EXPERT = "expert"
 RANDOM = "random"
 
 
-def _play_expert(environment: Environment, rng: random.Random, epsilon: float) -> tuple[str, str]:
-    return environment.expert_action(), EXPERT
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """What a player does next.
+
+    Attributes:
+      action: sent to the environment.
+      chosen_by: EXPERT or RANDOM.
+      is_taught: whether a model is to imitate it.
+    """
+
+    action: str
+    chosen_by: str
+    is_taught: bool
 
 
-def _play_random(environment: Environment, rng: random.Random, epsilon: float) -> tuple[str, str]:
-    return rng.choice(environment.valid_actions()), RANDOM
+Player = Callable[[Environment, random.Random, float, Sequence[str]], Choice]
 
 
-def _play_mixed(environment: Environment, rng: random.Random, epsilon: float) -> tuple[str, str]:
-    chosen = _play_random if rng.random() < epsilon else _play_expert
-    return chosen(environment, rng, epsilon)
+def _play_expert(
+    environment: Environment, rng: random.Random, epsilon: float, seen: Sequence[str]
+) -> Choice:
+    return Choice(environment.expert_action(), EXPERT, True)
 
 
-# Player -> (environment, generator, epsilon) -> (action, who chose it).
-PLAYERS: Mapping[str, Callable[[Environment, random.Random, float], tuple[str, str]]] = {
+def _play_random(
+    environment: Environment, rng: random.Random, epsilon: float, seen: Sequence[str]
+) -> Choice:
+    return Choice(rng.choice(environment.valid_actions()), RANDOM, True)
+
+
+def _play_mixed(
+    environment: Environment, rng: random.Random, epsilon: float, seen: Sequence[str]
+) -> Choice:
+    """The expert, who now and then is made to do something else and has to go on from there.
+
+    The other action is one that was valid at some time in this episode, so that also the
+    environment's refusals are seen. It is shown but not taught.
+    """
+    if rng.random() < epsilon:
+        return Choice(rng.choice(seen), RANDOM, False)
+    return _play_expert(environment, rng, epsilon, seen)
+
+
+# Player -> (environment, generator, epsilon, actions valid so far) -> choice.
+PLAYERS: Mapping[str, Player] = {
     "expert": _play_expert,
     "random": _play_random,
     "mixed": _play_mixed,
@@ -77,7 +108,7 @@ def record_episode(
       name: of the environment, for the item id.
       data_idx: index of the task.
       player: a key of PLAYERS.
-      epsilon: of the player `mixed`, probability of a random valid action per turn.
+      epsilon: of the player `mixed`, probability per turn of doing something else.
       seed: of the random choices; the same for all tasks of a call.
       max_turns: actions after which the episode is cut.
       to_text: action -> text of the model's turn.
@@ -86,13 +117,15 @@ def record_episode(
     rng = random.Random(f"{seed}/{item_id}")
     result = environment.reset(data_idx)
     conversations: list[dict[str, Any]] = []
+    seen: dict[str, None] = {}  # an ordered set
     reward = 0.0
     for _ in range(max_turns):
         conversations.append({"from": "human", "value": result.observation, "loss": None})
-        action, chosen_by = PLAYERS[player](environment, rng, epsilon)
-        turn = {"from": "gpt", "value": to_text(action), "loss": True, "chosen_by": chosen_by}
-        conversations.append(turn)
-        result = environment.step(action)
+        seen.update(dict.fromkeys(environment.valid_actions()))
+        choice = PLAYERS[player](environment, rng, epsilon, list(seen))
+        turn = {"from": "gpt", "value": to_text(choice.action), "loss": choice.is_taught}
+        conversations.append({**turn, "chosen_by": choice.chosen_by})
+        result = environment.step(choice.action)
         reward += result.reward
         if result.done:
             break

@@ -73,6 +73,15 @@ def test_a_mixed_player_names_who_chose(textcraft):
     assert set(chosen) == {"random", "expert"}
 
 
+def test_the_mixed_player_shows_its_detours_but_teaches_only_the_expert(textcraft):
+    records = play(textcraft, range(125, 165), player="mixed", epsilon=0.5)
+    turns = [t for r in records for t in r["conversations"] if t["from"] == "gpt"]
+    assert all(t["loss"] == (t["chosen_by"] == "expert") for t in turns)
+    refusals = ("Could not", "Wrong item format")
+    answers = [t["value"] for r in records for t in r["conversations"] if t["from"] == "human"]
+    assert any(answer.startswith(refusals) for answer in answers)
+
+
 @pytest.mark.parametrize(("epsilon", "same_as"), [(0.0, "expert"), (1.0, "random")])
 def test_the_mixed_player_at_its_ends(textcraft, epsilon, same_as):
     records = play(textcraft, [200], player="mixed", epsilon=epsilon)
