@@ -40,6 +40,7 @@ ENVIRONMENTS = [
 DEV = [
     "pytest>=8.3",
     "pytest-timeout>=2.3",
+    "pytest-xdist>=3.6",
     "hypothesis>=6.100",
     "httpx>=0.27",
     "requests>=2.32",
@@ -67,6 +68,6 @@ setup(
         "tpu": ["jax[tpu]>=0.10.0"],
         "dev": DEV,
         # torch serves only as the independent reference of tests/parity.
-        "parity": ["torch>=2.6"],
+        "parity": ["torch>=2.6", "accelerate"],
     },
 )
