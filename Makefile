@@ -13,7 +13,7 @@ lint:
 	$(PYTHON) -m ruff check .
 
 types:
-	$(PYTHON) -m mypy envs/agentgym_envs agentgym_jax/env_client agentgym_jax/rollout agentgym_jax/text agentgym_jax/trajectory.py agentgym_jax/run.py
+	$(PYTHON) -m mypy envs/agentgym_envs agentgym_jax/env_client agentgym_jax/rollout agentgym_jax/text agentgym_jax/trajectory.py agentgym_jax/run
 
 test:
 	$(PYTHON) -m pytest

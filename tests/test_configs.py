@@ -79,7 +79,7 @@ def changed(path, value):
         ("environments.babyai.eval.kind", "all", "kind='all'"),
         ("sft", {}, "needs config.sft.demonstrations"),
         ("sft.rows", 12, "micro_rows"),
-        ("sft.demonstrations.few.player_name", "x", "player_name"),
+        ("sft.demonstrations.expert.player_name", "x", "player_name"),
         ("model.architecture", {}, "architecture"),
         ("tokenizer.template", "odd", "template='odd'"),
         ("evaluation.samples", -1, "must not be negative"),

@@ -57,4 +57,8 @@ def mixture(schedules: Mapping[str, HorizonSchedule]) -> Callable[[int], dict[st
     return lambda step: {name: schedule(step) for name, schedule in fixed_schedules.items()}
 
 
-SCHEDULES = {"fixed": fixed, "stepwise": stepwise, "periodic": periodic}
+SCHEDULES: Mapping[str, Callable[..., HorizonSchedule]] = {
+    "fixed": fixed,
+    "stepwise": stepwise,
+    "periodic": periodic,
+}

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import json
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -122,7 +122,11 @@ def from_file(environment: str, manifest: Sequence[Mapping[str, Any]], *, path: 
     return tasks
 
 
-SELECTIONS = {"residues": from_residues, "split": from_split, "file": from_file}
+SELECTIONS: Mapping[str, Callable[..., list[Task]]] = {
+    "residues": from_residues,
+    "split": from_split,
+    "file": from_file,
+}
 
 
 def select(

@@ -10,6 +10,7 @@ import collections
 import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import cast
 
 from absl import logging
 
@@ -90,10 +91,10 @@ class _Slot:
     """One requested episode on its way."""
 
     request: EpisodeRequest
+    episode: Episode
     attempt: int = 0  # of the present sample
     attempts: int = 0  # of all samples
     replacements: int = 0
-    episode: Episode | None = None
     row: int | None = None
     started: float = 0.0
 
@@ -170,7 +171,7 @@ class _Collection:
         self._c = collector
         self._sampler = collector._sampler
         self._pool = collector._pool
-        self._slots = [_Slot(request) for request in requests]
+        self._slots = [_Slot(request, self._new_episode(request)) for request in requests]
         self._stride = replacement_stride
         self._on_progress = on_progress
         self._should_stop = stop
@@ -213,16 +214,19 @@ class _Collection:
         slot.attempts += 1
         task = slot.request.task
         slot.started = time.perf_counter()
-        slot.episode = Episode(
-            task,
-            slot.request.sample,
-            slot.request.step,
-            renderer=self._c._renderer,
-            preamble=self._c._environments[task.environment].preamble,
-            limits=slot.request.limits,
-        )
+        slot.episode = self._new_episode(slot.request)
         self._in_reset.add(index)
         self._pool.start(self._ticket(index), task.environment, task.data_idx)
+
+    def _new_episode(self, request: EpisodeRequest) -> Episode:
+        return Episode(
+            request.task,
+            request.sample,
+            request.step,
+            renderer=self._c._renderer,
+            preamble=self._c._environments[request.task.environment].preamble,
+            limits=request.limits,
+        )
 
     def _ticket(self, index: int) -> _Ticket:
         return (index, self._slots[index].attempts)
@@ -237,7 +241,7 @@ class _Collection:
             self._take_reply(reply)
 
     def _take_reply(self, reply: Reply) -> None:
-        index, attempts = reply.ticket
+        index, attempts = cast(_Ticket, reply.ticket)
         slot = self._slots[index]
         if attempts != slot.attempts or index in self._done:
             return
@@ -245,11 +249,14 @@ class _Collection:
             if reply.error.cause in (EnvCause.SERVER_GONE, EnvCause.CONNECTION):
                 self._c._revive()
             self._env_failed(index, str(reply.error.cause), str(reply.error))
-        elif index in self._in_reset:
+            return
+        o = reply.observation
+        if o is None:
+            raise ValueError(f"{reply}: the pool gave neither an observation nor an error")
+        if index in self._in_reset:
             self._in_reset.discard(index)
-            self._ready.append((index, reply.observation.text))
+            self._ready.append((index, o.text))
         else:
-            o = reply.observation
             command = slot.episode.observe(
                 o.text, reward=o.reward, score=o.score, done=o.done, success=o.success
             )
@@ -286,7 +293,7 @@ class _Collection:
 
     def _obey(self, index: int, command: Command) -> None:
         slot = self._slots[index]
-        if isinstance(command, Append):
+        if isinstance(command, Append) and slot.row is not None:
             self._sampler.append(slot.row, command.chunks)
         elif isinstance(command, Send):
             self._pool.step(self._ticket(index), command.action)
@@ -346,18 +353,5 @@ class _Collection:
         for index, slot in enumerate(self._slots):
             if index in self._done:
                 continue
-            if slot.episode is None:
-                self._start_nothing(slot)
             slot.episode.fail(Outcome.ABORTED, reason)
             self._finish(index)
-
-    def _start_nothing(self, slot: _Slot) -> None:
-        """An episode that was never started still needs a record."""
-        slot.episode = Episode(
-            slot.request.task,
-            slot.request.sample,
-            slot.request.step,
-            renderer=self._c._renderer,
-            preamble=(),
-            limits=slot.request.limits,
-        )

@@ -118,6 +118,8 @@ def abstract_params(policy: Policy, layout: Layout | None):
 
 def load_run_params(source: ModelSource, policy: Policy, layout: Layout | None):
     """Parameters of the latest checkpoint of a run folder."""
+    if source.path is None:
+        raise ConfigError(f"{source.model} is no run folder")
     with Checkpoints(source.path / "checkpoints", max_to_keep=1, read_only=True) as checkpoints:
         step = checkpoints.latest_step()
         if step is None:

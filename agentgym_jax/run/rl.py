@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import optax
@@ -183,7 +183,8 @@ def _horizon(options: dict[str, Any]) -> HorizonSchedule:
     kind = options.pop("kind", None)
     if kind not in horizon.SCHEDULES:
         raise ConfigError(f"config.horizon.kind={kind!r} is none of {', '.join(horizon.SCHEDULES)}")
-    return call(horizon.SCHEDULES[kind], "horizon", options)
+    schedule: Callable[..., HorizonSchedule] = horizon.SCHEDULES[kind]
+    return call(schedule, "horizon", options)
 
 
 def _check_shapes(s: RLSettings) -> None:
@@ -327,7 +328,7 @@ def _build(settings: RLSettings, source, layouts, environments: Environments, ru
     model = build_model(settings.model, source, tokenizer, layouts, run.folder)
     sampler, collector = build_collector(settings.sampler, settings.rollout, model, environments)
     optimizer = make_optimizer(**settings.optimizer_options, total_steps=total_updates(settings))
-    numerics = dict(
+    numerics: dict[str, Any] = dict(
         temperature=settings.sampling.temperature,
         logprob_chunk=settings.logprob_chunk,
         layout=model.layout,

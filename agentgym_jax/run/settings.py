@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 
 def _positive(what: str, **values: int) -> None:
@@ -154,10 +154,10 @@ class SftSettings:
     rows: int
     micro_rows: int
     row_length: int
-    weighting: str
+    weighting: Literal["token_mean", "sequence_mean"]
     train_on: str
-    too_long: str
-    bad: str
+    too_long: Literal["error", "skip", "truncate"]
+    bad: Literal["fatal", "skip"]
     files: tuple[str, ...]
     demonstrations: Mapping[str, Any]
     optimizer: Mapping[str, Any]

@@ -58,7 +58,7 @@ def parse(config: Mapping[str, Any]) -> dict[str, Any]:
     if unknown:
         raise ConfigError(f"config.{unknown[0]}: there is no such key. Known: {', '.join(_TOP)}")
     part = functools.partial(section, config)
-    settings = {
+    settings: dict[str, Any] = {
         "model": call(ModelSettings, "model", part("model")),
         "tokenizer": call(TokenizerSettings, "tokenizer", part("tokenizer")),
         "sft": call(SftSettings, "sft", part("sft")),
