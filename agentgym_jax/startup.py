@@ -7,12 +7,20 @@ from absl import flags, logging
 
 from agentgym_jax.env_client.errors import EnvError
 from agentgym_jax.learner.checkpoint import CheckpointError
+from agentgym_jax.rollout.collect import ContextTooSmallError
 from agentgym_jax.run.sections import ConfigError
 from agentgym_jax.run_folder import RunFolderError
 from agentgym_jax.training.rl import LogprobGapError
 
 # One line on stderr and exit status 1; anything else is a defect and keeps its traceback.
-USER_ERRORS = (ConfigError, RunFolderError, CheckpointError, EnvError, LogprobGapError)
+USER_ERRORS = (
+    ConfigError,
+    ContextTooSmallError,
+    RunFolderError,
+    CheckpointError,
+    EnvError,
+    LogprobGapError,
+)
 
 CACHE = flags.DEFINE_string(
     "compilation_cache",

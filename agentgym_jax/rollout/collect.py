@@ -31,6 +31,10 @@ from agentgym_jax.sampling.sampler import SampledTurn, Sampler, SamplingOptions,
 from agentgym_jax.trajectory import Outcome, Trajectory
 
 
+class ContextTooSmallError(RuntimeError):
+    """No prompt fits the token limit of an episode, so nothing can be sampled."""
+
+
 @dataclasses.dataclass(frozen=True)
 class EpisodeRequest:
     """One episode to be collected.
@@ -200,7 +204,9 @@ class _Collection:
             self._abort("the collection failed")
             raise
         self.statistics.seconds = time.perf_counter() - started
-        return [self._done[i] for i in range(len(self._slots))], self.statistics
+        trajectories = [self._done[i] for i in range(len(self._slots))]
+        _check_prompts_fit(trajectories)
+        return trajectories, self.statistics
 
     def _start_resets(self) -> None:
         """Keeps the environments of the next episodes being created and reset."""
@@ -355,3 +361,14 @@ class _Collection:
                 continue
             slot.episode.fail(Outcome.ABORTED, reason)
             self._finish(index)
+
+
+def _check_prompts_fit(trajectories: Sequence[Trajectory]) -> None:
+    """One long prompt is an episode's fate; if none fits, the configuration is wrong."""
+    is_full = [t.outcome is Outcome.CONTEXT_FULL and not t.turns for t in trajectories]
+    if trajectories and all(is_full):
+        shortest = min(len(t.tokens) for t in trajectories)
+        raise ContextTooSmallError(
+            f"none of {len(trajectories)} prompts fits: the shortest has {shortest} tokens. Raise "
+            "config.sampling.max_tokens (and sampler.cache_length, learner.row_length) above it"
+        )

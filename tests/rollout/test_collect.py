@@ -16,7 +16,12 @@ from agentgym_jax.env_client.client import EnvClient
 from agentgym_jax.env_client.pool import EnvPool
 from agentgym_jax.models.config import DecoderConfig
 from agentgym_jax.models.policy import Policy
-from agentgym_jax.rollout.collect import Collector, EnvironmentText, EpisodeRequest
+from agentgym_jax.rollout.collect import (
+    Collector,
+    ContextTooSmallError,
+    EnvironmentText,
+    EpisodeRequest,
+)
 from agentgym_jax.rollout.episode import EpisodeLimits
 from agentgym_jax.sampling.sampler import Sampler, SamplingOptions
 from agentgym_jax.text.chat import ChatRenderer
@@ -108,7 +113,16 @@ def policy():
 
 
 def collect(
-    policy, world, tasks, *, group=2, rows=4, max_attempts=3, max_replacements=0, **options
+    policy,
+    world,
+    tasks,
+    *,
+    group=2,
+    rows=4,
+    max_attempts=3,
+    max_replacements=0,
+    limits=LIMITS,
+    **options,
 ):
     tokenizer = byte_tokenizer().with_chat_template(COMPACT)
     renderer = ChatRenderer(tokenizer)
@@ -142,7 +156,7 @@ def collect(
             revive=lambda: None,
         )
         requests = [
-            EpisodeRequest(Task("textcraft", t, ""), s, 0, 0, LIMITS, SAMPLING)
+            EpisodeRequest(Task("textcraft", t, ""), s, 0, 0, limits, SAMPLING)
             for t in tasks
             for s in range(group)
         ]
@@ -290,3 +304,9 @@ def test_a_stop_ends_what_runs_as_aborted_and_frees_everything(policy):
     assert Outcome.ABORTED in {t.outcome for t in trajectories}
     assert sampler_free == [4]
     assert not world.sessions
+
+
+def test_a_context_smaller_than_every_prompt_is_an_error_with_the_numbers(policy):
+    limits = EpisodeLimits(max_turns=3, max_tokens=6, max_invalid_actions=0)
+    with pytest.raises(ContextTooSmallError, match="none of 4 prompts fits: the shortest has"):
+        collect(policy, World(), [0, 1], limits=limits)
