@@ -68,8 +68,8 @@ def get_config(arg=None):
     c.rollout.opening = "none"
     c.rollout.max_invalid_actions = 1
     c.algorithm.loss = dict(clip_low=0.2, clip_high=0.28)
-    # Per episode, as published: with a mean over tokens the longer, failed episodes outweigh the
-    # solved ones of their group, and what both have in common (the format) is pushed down.
+    # Per episode, as published: with a mean over tokens the longer, failed episodes would outweigh
+    # the solved ones of their group.
     c.algorithm.aggregation = dict(mode="sequence_mean")
     c.algorithm.kl_coef = 0.0
     c.algorithm.entropy_coef = 0.0
