@@ -159,11 +159,12 @@ def _mix_queries(weights_BKGTS: jax.Array, x_BKGTH: jax.Array) -> jax.Array:
 
 
 def attend_cache(
-    q_BTNH: jax.Array,
-    k_LBSKH: jax.Array,
-    v_LBSKH: jax.Array,
+    q_nTNH: jax.Array,
+    k_LBKSH: jax.Array,
+    v_LBKSH: jax.Array,
     layer: jax.Array,
-    positions_BT: jax.Array,
+    row_n: jax.Array | None,
+    positions_nT: jax.Array,
     *,
     key_block: int = 128,
 ) -> jax.Array:
@@ -175,45 +176,57 @@ def attend_cache(
     exp(0) = 1 and adds 0, so a row's result does not depend on how long the others are.
 
     Args:
-      q_BTNH: queries, rotated.
-      k_LBSKH: key cache that already holds the new tokens.
-      v_LBSKH: value cache.
+      q_nTNH: queries, rotated.
+      k_LBKSH: key cache that already holds the new tokens.
+      v_LBKSH: value cache.
       layer: int scalar, which layer of the cache.
-      positions_BT: slot of each query; S or more marks padding, whose result is 0.
+      row_n: cache row of the queries; one outside [0, B) may stand for padding only. None: n = B,
+        queries b belong to row b, which saves the look-up.
+      positions_nT: slot of each query; S or more marks padding, whose result is 0.
       key_block: slots a block.
 
     Returns:
-      [B, T, N, H], type of the queries.
+      [n, T, N, H], type of the queries.
     """
-    chex.assert_rank([q_BTNH, k_LBSKH, v_LBSKH, positions_BT], [4, 5, 5, 2])
-    chex.assert_equal_shape([k_LBSKH, v_LBSKH])
-    _, B, S, K, H = k_LBSKH.shape
+    chex.assert_rank([q_nTNH, k_LBKSH, v_LBKSH, positions_nT], [4, 5, 5, 2])
+    chex.assert_equal_shape([k_LBKSH, v_LBKSH])
+    S, K = k_LBKSH.shape[3], k_LBKSH.shape[2]
     block = min(key_block, S)
-    q_BKGTH = _group(q_BTNH, K)
-    live = jnp.max(jnp.where(positions_BT < S, positions_BT, -1)) + 1
+    q_nKGTH = _group(q_nTNH, K)
+    live = jnp.max(jnp.where(positions_nT < S, positions_nT, -1)) + 1
 
     def step(i, carry):
-        max_BKGT1, sum_BKGT1, out_BKGTH = carry
+        max_nKGT1, sum_nKGT1, out_nKGTH = carry
         # The last block is moved left to stay inside; slots met before are masked out.
         start = jnp.minimum(i * block, S - block)
-        size = (1, B, block, K, H)
-        k_BSKH = jax.lax.dynamic_slice(k_LBSKH, (layer, 0, start, 0, 0), size)[0]
-        v_BSKH = jax.lax.dynamic_slice(v_LBSKH, (layer, 0, start, 0, 0), size)[0]
-        k_BKSH, v_BKSH = k_BSKH.swapaxes(1, 2), v_BSKH.swapaxes(1, 2)
+        k_nKSH = _slots(k_LBKSH, layer, row_n, start, block)
+        v_nKSH = _slots(v_LBKSH, layer, row_n, start, block)
         slots_S = start + jnp.arange(block)
-        mask = cache_mask(positions_BT, slots_S, S)
+        mask = cache_mask(positions_nT, slots_S, S)
         mask &= (slots_S >= i * block)[None, None, None, None]
-        scores = jnp.where(mask, _scores(q_BKGTH, k_BKSH), _MASKED)
-        new_max_BKGT1 = jnp.maximum(max_BKGT1, jnp.max(scores, axis=-1, keepdims=True))
-        scale_BKGT1 = jnp.exp(max_BKGT1 - new_max_BKGT1)
-        weights = jnp.where(mask, jnp.exp(scores - new_max_BKGT1), 0.0)
-        sum_BKGT1 = sum_BKGT1 * scale_BKGT1 + jnp.sum(weights, axis=-1, keepdims=True)
-        return new_max_BKGT1, sum_BKGT1, out_BKGTH * scale_BKGT1 + _mix(weights, v_BKSH)
+        scores = jnp.where(mask, _scores(q_nKGTH, k_nKSH), _MASKED)
+        new_max_nKGT1 = jnp.maximum(max_nKGT1, jnp.max(scores, axis=-1, keepdims=True))
+        scale_nKGT1 = jnp.exp(max_nKGT1 - new_max_nKGT1)
+        weights = jnp.where(mask, jnp.exp(scores - new_max_nKGT1), 0.0)
+        sum_nKGT1 = sum_nKGT1 * scale_nKGT1 + jnp.sum(weights, axis=-1, keepdims=True)
+        return new_max_nKGT1, sum_nKGT1, out_nKGTH * scale_nKGT1 + _mix(weights, v_nKSH)
 
-    zeros_BKGTH = jnp.zeros(q_BKGTH.shape, jnp.float32)
-    zeros_BKGT1 = zeros_BKGTH[..., :1]
-    _, sum_BKGT1, out_BKGTH = jax.lax.fori_loop(
-        0, -(-live // block), step, (zeros_BKGT1 + _MASKED, zeros_BKGT1, zeros_BKGTH)
+    zeros_nKGTH = jnp.zeros(q_nKGTH.shape, jnp.float32)
+    zeros_nKGT1 = zeros_nKGTH[..., :1]
+    _, sum_nKGT1, out_nKGTH = jax.lax.fori_loop(
+        0, -(-live // block), step, (zeros_nKGT1 + _MASKED, zeros_nKGT1, zeros_nKGTH)
     )
-    out_BKGTH = out_BKGTH / jnp.where(sum_BKGT1 == 0, 1.0, sum_BKGT1)  # 0: padding
-    return _ungroup(out_BKGTH.astype(q_BTNH.dtype))
+    out_nKGTH = out_nKGTH / jnp.where(sum_nKGT1 == 0, 1.0, sum_nKGT1)  # 0: padding
+    return _ungroup(out_nKGTH.astype(q_nTNH.dtype))
+
+
+def _slots(x_LBKSH: jax.Array, layer, row_n: jax.Array | None, start, block: int) -> jax.Array:
+    """Slots start .. start + block - 1 of some cache rows: [n, K, block, H]."""
+    _, B, K, _, H = x_LBKSH.shape
+    if row_n is None:
+        return jax.lax.dynamic_slice(x_LBKSH, (layer, 0, 0, start, 0), (1, B, K, block, H))[0]
+
+    def one(row):
+        return jax.lax.dynamic_slice(x_LBKSH, (layer, row, 0, start, 0), (1, 1, K, block, H))[0, 0]
+
+    return jax.vmap(one)(row_n)

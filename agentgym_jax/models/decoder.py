@@ -236,16 +236,21 @@ class Decoder(nnx.Module):
         return hidden_BTD
 
     def hidden_cached(
-        self, tokens_BT: jax.Array, positions_BT: jax.Array, cache: KVCache
+        self,
+        tokens_nT: jax.Array,
+        positions_nT: jax.Array,
+        cache: KVCache,
+        row_n: jax.Array | None = None,
     ) -> tuple[jax.Array, KVCache]:
         """Hidden states of new tokens, and the cache that holds them too."""
+        written_n = jnp.arange(cache.rows) if row_n is None else row_n
 
-        def attend(layer, q_BTNH, k_BTKH, v_BTKH, cache):
-            cache = cache.write(layer, k_BTKH, v_BTKH, positions_BT)
-            out_BTNH = attend_cache(q_BTNH, cache.k_LBSKH, cache.v_LBSKH, layer, positions_BT)
-            return out_BTNH, cache
+        def attend(layer, q_nTNH, k_nTKH, v_nTKH, cache):
+            cache = cache.write(layer, k_nTKH, v_nTKH, written_n, positions_nT)
+            keys, values = cache.k_LBKSH, cache.v_LBKSH
+            return attend_cache(q_nTNH, keys, values, layer, row_n, positions_nT), cache
 
-        return self._run(tokens_BT, positions_BT, attend, cache)
+        return self._run(tokens_nT, positions_nT, attend, cache)
 
     def logits(self, hidden: jax.Array) -> jax.Array:
         """Float32 logits [..., V] of hidden states [..., D]."""

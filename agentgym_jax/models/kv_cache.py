@@ -7,15 +7,18 @@ import jax.numpy as jnp
 from agentgym_jax.models.config import DecoderConfig
 from agentgym_jax.sharding import Layout
 
-CACHE_AXES = ("layers", "batch", "length", "act_kv_heads", "act_head")
+CACHE_AXES = ("layers", "batch", "act_kv_heads", "length", "act_head")
 
 
 @flax.struct.dataclass
 class KVCache:
-    """Slot s of a row holds the token at position s; slots beyond the live length are garbage."""
+    """Slot s of a row holds the token at position s; slots beyond the live length are garbage.
 
-    k_LBSKH: jax.Array
-    v_LBSKH: jax.Array
+    The slots of a head lie together, as the products of attention want them.
+    """
+
+    k_LBKSH: jax.Array
+    v_LBKSH: jax.Array
 
     @classmethod
     def create(
@@ -35,7 +38,7 @@ class KVCache:
           dtype: type of keys and values; the compute type of the policy that fills it.
           layout: None for one device.
         """
-        shape = (config.num_layers, rows, length, config.num_kv_heads, config.head_size)
+        shape = (config.num_layers, rows, config.num_kv_heads, length, config.head_size)
         sharding = None if layout is None else layout.sharding(CACHE_AXES, shape)
 
         def zeros():
@@ -46,46 +49,38 @@ class KVCache:
     @property
     def rows(self) -> int:
         """B."""
-        return self.k_LBSKH.shape[1]
+        return self.k_LBKSH.shape[1]
 
     @property
     def length(self) -> int:
         """S, in tokens."""
-        return self.k_LBSKH.shape[2]
+        return self.k_LBKSH.shape[3]
 
     def write(
-        self, layer: jax.Array, k_BTKH: jax.Array, v_BTKH: jax.Array, positions_BT: jax.Array
+        self,
+        layer: jax.Array,
+        k_nTKH: jax.Array,
+        v_nTKH: jax.Array,
+        row_n: jax.Array,
+        positions_nT: jax.Array,
     ) -> "KVCache":
-        """Writes new tokens of one layer at their positions; those outside [0, S) are dropped."""
-        rows_B1 = jnp.arange(self.rows)[:, None]
-        # A negative position would count from the end.
-        slots_BT = jnp.where(positions_BT < 0, self.length, positions_BT)
+        """Writes new tokens of one layer into cache row `row_n` at their positions.
 
-        def put(cache_LBSKH, new_BTKH):
-            new_BTKH = new_BTKH.astype(cache_LBSKH.dtype)
-            return cache_LBSKH.at[layer, rows_B1, slots_BT].set(new_BTKH, mode="drop")
+        Tokens with a row outside [0, B) or a position outside [0, S) are dropped. The same row may
+        be given several times, with different positions.
+        """
+        # Negative numbers would count from the end.
+        slots_nT1 = jnp.where(positions_nT < 0, self.length, positions_nT)[:, :, None]
+        rows_n11 = jnp.where(row_n < 0, self.rows, row_n)[:, None, None]
+        heads_K = jnp.arange(self.k_LBKSH.shape[2])
 
-        return KVCache(put(self.k_LBSKH, k_BTKH), put(self.v_LBSKH, v_BTKH))
+        def put(cache_LBKSH, new_nTKH):
+            new_nTKH = new_nTKH.astype(cache_LBKSH.dtype)
+            return cache_LBKSH.at[layer, rows_n11, heads_K, slots_nT1].set(new_nTKH, mode="drop")
 
-
-def copy_prefix(cache: KVCache, source_B: jax.Array, length: int | jax.Array) -> KVCache:
-    """Row b takes slots [0, length) of row source_B[b]; source_B[b] == b keeps the row.
-
-    Rows that share a prompt are filled once and copied. `length` may be traced.
-    """
-    take_S = jnp.arange(cache.length) < length
-
-    def copy(x_LBSKH):
-        return jnp.where(take_S[None, None, :, None, None], x_LBSKH[:, source_B], x_LBSKH)
-
-    return jax.tree.map(copy, cache)
+        return KVCache(put(self.k_LBKSH, k_nTKH), put(self.v_LBKSH, v_nTKH))
 
 
-def gather_rows(cache: KVCache, rows_n: jax.Array) -> KVCache:
-    """Cache of some rows; an index of B stands for no row and gives zeros."""
-    return jax.tree.map(lambda x: x.at[:, rows_n].get(mode="fill", fill_value=0), cache)
-
-
-def scatter_rows(cache: KVCache, part: KVCache, rows_n: jax.Array) -> KVCache:
-    """Puts the rows of `part` back; an index of B is dropped."""
-    return jax.tree.map(lambda x, y: x.at[:, rows_n].set(y, mode="drop"), cache, part)
+def copy_rows(cache: KVCache, source_n: jax.Array, target_n: jax.Array) -> KVCache:
+    """Row target_n[i] takes all slots of row source_n[i]; a target of B stands for no copy."""
+    return jax.tree.map(lambda x: x.at[:, target_n].set(x[:, source_n], mode="drop"), cache)

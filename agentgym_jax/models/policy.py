@@ -92,21 +92,29 @@ class Policy:
         return self._decoder(params).hidden(tokens_BT, positions_BT, segment_ids_BT)
 
     def hidden_cached(
-        self, params: Params, tokens_BT: jax.Array, positions_BT: jax.Array, cache: KVCache
+        self,
+        params: Params,
+        tokens_nT: jax.Array,
+        positions_nT: jax.Array,
+        cache: KVCache,
+        row_n: jax.Array | None = None,
     ) -> tuple[jax.Array, KVCache]:
-        """Hidden states of new tokens that continue the rows of a cache.
+        """Hidden states of new tokens that continue rows of a cache.
 
         Args:
           params: the weights.
-          tokens_BT: int token ids.
-          positions_BT: cache slot of each token, contiguous in a row. A token sees the slots up to
-            its own. Padding has position S (or more): not written, its result is meaningless.
+          tokens_nT: int token ids.
+          positions_nT: cache slot of each token. A token sees the slots of its row up to its own,
+            those that this call writes included. Padding has position S (or more): not written,
+            its result is meaningless.
           cache: donate it, then it is updated in place.
+          row_n: cache row of each line of tokens; several lines may continue the same row. None:
+            line b belongs to row b, and n = B.
 
         Returns:
-          hidden_BTD after the final norm, and the cache with the new tokens.
+          hidden_nTD after the final norm, and the cache with the new tokens.
         """
-        return self._decoder(params).hidden_cached(tokens_BT, positions_BT, cache)
+        return self._decoder(params).hidden_cached(tokens_nT, positions_nT, cache, row_n)
 
     def logits(self, params: Params, hidden: jax.Array) -> jax.Array:
         """Float32 next-token logits [..., V] of hidden states [..., D]."""

@@ -129,21 +129,16 @@ def ingest(
       policy: the network (static).
       params: its weights.
       cache: donated.
-      tokens_nT: tokens of n rows, filled up to the bucket length T.
+      tokens_nT: n pieces of up to T tokens. A row may have several, with the starts that follow
+        from each other: all are written before any is read.
       row_n: cache row of each; the number of rows marks an unused place.
       start_n: position of the first token.
       count_n: how many of the T tokens are real; the rest is not written.
     """
-    S = cache.length
     offset_T = jnp.arange(tokens_nT.shape[1])
     position_nT = start_n[:, None] + offset_T[None, :]
-    position_nT = jnp.where(offset_T[None, :] < count_n[:, None], position_nT, S)
-    part = kv_cache.gather_rows(cache, row_n)
-    _, part = policy.hidden_cached(params, tokens_nT, position_nT, part)
-    return kv_cache.scatter_rows(cache, part, row_n)
+    position_nT = jnp.where(offset_T[None, :] < count_n[:, None], position_nT, cache.length)
+    return policy.hidden_cached(params, tokens_nT, position_nT, cache, row_n)[1]
 
 
-@functools.partial(jax.jit, donate_argnames=("cache",))
-def copy_rows(cache: kv_cache.KVCache, source_n: jax.Array, target_n: jax.Array):
-    """Copies whole cache rows; a target equal to the number of rows is ignored."""
-    return kv_cache.scatter_rows(cache, kv_cache.gather_rows(cache, source_n), target_n)
+copy_rows = jax.jit(kv_cache.copy_rows, donate_argnames=("cache",))

@@ -8,7 +8,7 @@ stays where it is while the environment answers. Rows that wait cost nothing but
 import dataclasses
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import jax
 import numpy as np
@@ -85,6 +85,16 @@ class _Piece:
     digest: bytes | None
 
 
+@dataclasses.dataclass(frozen=True)
+class _Lane:
+    """Part of a piece that fills one line of an ingest call; `bucket` is the line's length."""
+
+    row: int
+    start: int
+    tokens: np.ndarray
+    bucket: int
+
+
 @dataclasses.dataclass
 class _Row:
     """Host's view of an open row."""
@@ -125,13 +135,14 @@ class Sampler:
           policy: the network that decodes, with its decode layout.
           rows: decode slots.
           cache_length: tokens an episode may have.
-          buckets: `(tokens, rows)` shapes of the ingest programs, ascending in tokens. The
-            bucket of a piece depends on its own length only.
+          buckets: `(tokens, lanes)` shapes of the ingest programs. What is appended is cut into
+            lanes of the longest bucket, and the rest goes into the shortest that holds it: this
+            depends on its own length only. A call takes lanes of any rows, also several of one.
           decode_steps: tokens per decode call, at most.
           wake_rows: a decode call returns early once this many rows finished their turn.
           stop_ids: tokens that end a turn.
         """
-        buckets = tuple(sorted((int(t), min(int(n), rows)) for t, n in buckets))
+        buckets = tuple(sorted((int(t), int(n)) for t, n in buckets))
         if not buckets or len({t for t, _ in buckets}) != len(buckets):
             raise ValueError(
                 f"sampler.buckets: {buckets} must name each token length once, and at least one"
@@ -183,7 +194,7 @@ class Sampler:
 
     @property
     def bucket_shapes(self) -> tuple[tuple[int, int], ...]:
-        """`(tokens, rows)` of the ingest programs."""
+        """`(tokens, lanes)` of the ingest programs."""
         return self._buckets
 
     @property
@@ -261,7 +272,7 @@ class Sampler:
         else:
             pieces = _opening_pieces(arrays)
         state.token[row] = arrays[-1][-1]
-        record.queue = [p for piece in pieces for p in self._split(piece)]
+        record.queue = [piece for piece in pieces if len(piece.tokens)]
         record.total += count
         record.sampled, record.logprobs = [], []
         self._appended.append(row)
@@ -275,15 +286,6 @@ class Sampler:
             return []
         return self._decode()
 
-    def _split(self, piece: _Piece) -> list[_Piece]:
-        """Cuts a piece that exceeds the largest bucket; only its end has the digest."""
-        longest = self._buckets[-1][0]
-        starts = range(0, len(piece.tokens), longest)
-        parts = [_Piece(piece.tokens[i : i + longest], None) for i in starts]
-        if parts:
-            parts[-1].digest = piece.digest
-        return parts
-
     def _ingest_queues(self) -> None:
         started = time.perf_counter()
         waiting = [row for row in self._appended if self._open[row].queue]
@@ -295,6 +297,8 @@ class Sampler:
         for row in self._appended:
             self._activate(row)
         self._appended.clear()
+        # Otherwise its time would be booked on the decode call that waits for it.
+        jax.block_until_ready(self._cache)
         self.statistics.seconds_ingest += time.perf_counter() - started
 
     def _activate(self, row: int) -> None:
@@ -331,36 +335,46 @@ class Sampler:
     def _ingest_pass(self, waiting: Sequence[int]) -> None:
         """One piece of every row, except of rows whose piece another row is computing now."""
         claimed: set[bytes] = set()
-        by_bucket: dict[tuple[int, int], list[int]] = {}
+        rows = []
         for row in waiting:
-            piece = self._open[row].queue[0]
             opening = next((p.digest for p in self._open[row].queue if p.digest), None)
+            if opening in claimed:
+                continue
+            rows.append(row)
             if opening is not None:
-                if opening in claimed:
-                    continue
                 claimed.add(opening)
-            bucket = next(b for b in self._buckets if b[0] >= len(piece.tokens))
-            by_bucket.setdefault(bucket, []).append(row)
-        for (T, n), rows in by_bucket.items():
-            for i in range(0, len(rows), n):
-                self._ingest_call(rows[i : i + n], T, n)
+        lanes = [lane for row in rows for lane in self._lanes(row)]
+        # Longest first: the end of a piece may be in a shorter bucket than what precedes it.
+        for T, n in reversed(self._buckets):
+            of_bucket = [lane for lane in lanes if lane.bucket == T]
+            for i in range(0, len(of_bucket), n):
+                self._ingest_call(of_bucket[i : i + n], T, n)
+        for row in rows:
+            self._advance(row, 1, is_copy=False)
 
-    def _ingest_call(self, rows: Sequence[int], T: int, n: int) -> None:
+    def _lanes(self, row: int) -> Iterator[_Lane]:
+        """Cuts the first piece of a row into lanes of the longest bucket and one for the rest."""
+        tokens, start = self._open[row].queue[0].tokens, int(self._state.length[row])
+        longest = self._buckets[-1][0]
+        for i in range(0, len(tokens), longest):
+            part = tokens[i : i + longest]
+            bucket = next(T for T, _ in self._buckets if len(part) <= T)
+            yield _Lane(row=row, start=start + i, tokens=part, bucket=bucket)
+
+    def _ingest_call(self, lanes: Sequence[_Lane], T: int, n: int) -> None:
         tokens = np.zeros((n, T), np.int32)
         row_n = np.full(n, self.rows, np.int32)
         start, count = np.zeros(n, np.int32), np.zeros(n, np.int32)
-        for i, row in enumerate(rows):
-            piece = self._open[row].queue[0].tokens
-            tokens[i, : len(piece)] = piece
-            row_n[i], start[i], count[i] = row, self._state.length[row], len(piece)
+        for i, lane in enumerate(lanes):
+            count[i] = len(lane.tokens)
+            tokens[i, : count[i]] = lane.tokens
+            row_n[i], start[i] = lane.row, lane.start
         self._programs.add(("ingest", n, T))
         self._cache = decode.ingest(
             self.policy, self._params, self._cache, tokens, row_n, start, count
         )
         self.statistics.ingest_calls += 1
         self.statistics.ingest_places += n * T
-        for row in rows:
-            self._advance(row, 1, is_copy=False)
 
     def _advance(self, row: int, pieces: int, *, is_copy: bool) -> None:
         """Takes pieces off the queue of a row and registers what its cache now begins with."""

@@ -1,3 +1,5 @@
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -26,7 +28,12 @@ def _plain(q_TNH, k_SKH, v_SKH, sees_TS):
 
 
 _segments = jax.jit(attend_segments, static_argnames="query_block")
-_cached = jax.jit(attend_cache, static_argnames="key_block")
+
+
+@functools.partial(jax.jit, static_argnames="key_block")
+def _cached(q, k_LBSKH, v_LBSKH, layer, positions, rows=None, *, key_block=8):
+    k_LBKSH, v_LBKSH = k_LBSKH.swapaxes(2, 3), v_LBSKH.swapaxes(2, 3)
+    return attend_cache(q, k_LBKSH, v_LBKSH, layer, rows, positions, key_block=key_block)
 
 
 def _packed_mask(segments_T):
@@ -135,3 +142,18 @@ def test_a_step_reads_no_more_slots_than_the_longest_row_has():
     positions = jnp.array([[5], [23]])
     assert np.isfinite(_cached(q, k, v, 0, positions, key_block=8)).all()
     assert np.isnan(_cached(q, k, v, 0, positions + 1, key_block=8)).any()
+
+
+def test_lines_that_name_their_row_get_what_the_row_itself_would():
+    """Rows in any order, one of them twice, one line of padding."""
+    (q,) = _random((4, 3, 4, 8))
+    k, v = _cache(5, 37)
+    rows = jnp.array([3, 0, 3, 5])
+    positions = jnp.array([[10, 11, 12], [34, 35, 36], [13, 14, 37], [37, 37, 37]])
+    out = _cached(q, k, v, jnp.int32(1), positions, rows)
+    for i, row in enumerate([3, 0, 3]):
+        sees = jnp.arange(37)[None] <= positions[i][:, None]
+        expected = _plain(q[i][None], k[1, row][None], v[1, row][None], sees[None])[0]
+        real = np.asarray(positions[i] < 37)
+        np.testing.assert_allclose(out[i][real], expected[real], **TOLERANCE)
+    np.testing.assert_array_equal(out[3], 0.0)

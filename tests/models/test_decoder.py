@@ -191,8 +191,8 @@ def test_padding_tokens_write_nothing_and_are_finite(policy):
     positions = jnp.where(jnp.arange(ROWS)[:, None] == 1, SLOTS, positions)
     hidden, cache = _fill(policy, params, tokens, positions, [LENGTH])
     assert np.isfinite(hidden).all()
-    np.testing.assert_array_equal(cache.k_LBSKH[:, 1], 0.0)
-    assert np.any(cache.k_LBSKH[:, 0, :LENGTH] != 0.0)
+    np.testing.assert_array_equal(cache.k_LBKSH[:, 1], 0.0)
+    assert np.any(cache.k_LBKSH[:, 0, :, :LENGTH] != 0.0)
 
 
 @pytest.mark.parametrize("remat", ["block", "dots"])

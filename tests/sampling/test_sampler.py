@@ -25,6 +25,7 @@ CONFIG = DecoderConfig(
     head_size=8,
     rope_theta=1e4,
 )
+KEYS = [episode_key(0, 0, f"k_{i}", 0) for i in range(8)]
 OPTIONS = SamplingOptions(max_turn_tokens=6, max_tokens=250)
 
 
@@ -224,6 +225,22 @@ def test_every_token_goes_through_the_model_once(policy, params):
     # Every token is an input once, except the last of each episode, after which nothing comes.
     assert stats.ingested + stats.sampled + stats.copied == kept - len(played)
     assert stats.sampled == sum(sum(r.is_action) for r in played.values())
+
+
+def test_long_texts_are_cut_into_lanes_that_share_a_call(policy, params):
+    """89 tokens in lanes of 16, 4 a call: 6 lanes, the last one of 9 tokens."""
+    sampler = make_sampler(policy, params, buckets=((16, 4),))
+    prompts = {row: [[9 + row] * 90] for row in (sampler.open(k, OPTIONS) for k in KEYS[:2])}
+    for row, chunks in prompts.items():
+        sampler.append(row, chunks)
+    turns = []
+    while len(turns) < 2:
+        turns += sampler.step()
+    assert sampler.statistics.ingest_calls == 3
+    for turn in turns:
+        tokens = prompts[turn.row][0] + turn.tokens.tolist()
+        expected = teacher_forced(policy, params, tokens)[90:]
+        np.testing.assert_allclose(turn.logprobs, expected, atol=2e-5)
 
 
 def test_new_weights_stop_the_sharing_of_prefixes(policy, params):
