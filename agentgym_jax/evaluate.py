@@ -18,7 +18,7 @@ from agentgym_jax.run.evaluation import EvaluationParts, open_evaluation
 from agentgym_jax.run.run import StopFlag
 from agentgym_jax.run.sections import plain
 from agentgym_jax.sharding import reshard
-from agentgym_jax.startup import USER_ERRORS, prepare
+from agentgym_jax.startup import USER_ERRORS, launch, prepare
 from agentgym_jax.trajectory import to_record
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "Config file.", lock_config=True)
@@ -114,5 +114,4 @@ def table(mode: str, document: dict) -> Table:
 
 
 if __name__ == "__main__":
-    flags.mark_flags_as_required(["config", "workdir", "model"])
-    app.run(main)
+    launch(main, "config", "workdir", "model")

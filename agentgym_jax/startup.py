@@ -1,9 +1,12 @@
 """What every entry point does first, and the errors that are the user's to mend."""
 
 import pathlib
+import re
+import sys
+from collections.abc import Callable, Sequence
 
 import jax
-from absl import flags, logging
+from absl import app, flags, logging
 
 from agentgym_jax.env_client.errors import EnvError
 from agentgym_jax.learner.checkpoint import CheckpointError
@@ -37,3 +40,25 @@ def prepare() -> None:
         cache = pathlib.Path(CACHE.value).expanduser()
         jax.config.update("jax_compilation_cache_dir", str(cache))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+
+
+def launch(main: Callable[[list[str]], object], *required: str) -> None:
+    """`app.run` that wants some flags and answers a misspelled `--config.a.b` with one line."""
+    flags.mark_flags_as_required(required)
+    app.run(main, flags_parser=_parse_flags)
+
+
+def _parse_flags(argv: Sequence[str]) -> list[str]:
+    try:
+        return app.parse_flags_with_usage(argv)
+    except (AttributeError, KeyError) as error:
+        # Raised by ml_collections with the last name of the path alone. An error of the config
+        # file itself names no part of an override, and keeps its traceback.
+        reason = str(error)
+        for name in (arg.partition("=")[0] for arg in argv if arg.startswith("--config.")):
+            if any(re.search(rf"\b{part}\b", reason) for part in name.split(".")[1:]):
+                meant = re.search(r'Did you mean "(\w+)"', reason)
+                hint = f"; did you mean {meant[1]}?" if meant else ""
+                sys.stderr.write(f"\n{name}: the config has no such key{hint}\n")
+                sys.exit(1)
+        raise

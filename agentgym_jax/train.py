@@ -13,7 +13,7 @@ from agentgym_jax.run.rl import open_rl
 from agentgym_jax.run.run import StopFlag, StopRequested
 from agentgym_jax.run.sections import ConfigError, plain
 from agentgym_jax.run.sft import open_sft
-from agentgym_jax.startup import USER_ERRORS, prepare
+from agentgym_jax.startup import USER_ERRORS, launch, prepare
 from agentgym_jax.training import rl, sft
 from agentgym_jax.viewer.plots import write_plots
 
@@ -53,5 +53,4 @@ def run_job(config: dict, workdir: str) -> int:
 
 
 if __name__ == "__main__":
-    flags.mark_flags_as_required(["config", "workdir"])
-    app.run(main)
+    launch(main, "config", "workdir")
