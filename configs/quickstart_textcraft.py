@@ -24,23 +24,21 @@ def get_config(arg=None):
     )
     c.tokenizer.vocab_size = 1024
     c.tokenizer.isolate = r"[0-9]+|\n|, | "
-    c.sampler.buckets = ((64, 16), (384, 4))
     c.sampling.max_turn_tokens = 48
-    c.horizon = dict(kind="stepwise", turns=(4, 6, 10), boundaries=(10, 20))
+    c.horizon = dict(kind="stepwise", turns=(4, 6, 10), boundaries=(12, 22))
     c.evaluation.max_turns = 10
     with c.unlocked():
         c.sft.demonstrations = dict(
             expert=dict(
                 environment="textcraft",
-                player="expert",
+                player="mixed",
                 tasks=tasks("train"),
-                epsilon=0.0,
+                epsilon=0.3,
                 max_turns=10,
                 seed=0,
             )
         )
     c.sft.row_length = 768
-    c.sft.steps = 200
     if opt.smoke:
         c.environments.textcraft.eval.limit = 4
         c.sft.demonstrations.expert.tasks.limit = 20

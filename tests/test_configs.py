@@ -65,7 +65,7 @@ def changed(path, value):
         ("learner.mini_batches", 7, "does not divide"),
         ("learner.ratio_against", "nobody", "ratio_against='nobody'"),
         ("sampling.max_tokens", 4096, "an episode must fit"),
-        ("sampling.max_turn_tokens", 768, "no room for a prompt"),
+        ("sampling.max_turn_tokens", 1024, "no room for a prompt"),
         ("sampling.temperature", 0.0, "temperature must be positive"),
         ("sampling.top_k", 5, "top_k and top_p must be off"),
         ("horizon", {"kind": "stepwise", "turns": (9, 3), "boundaries": (5,)}, "config.horizon"),
