@@ -18,6 +18,7 @@ from agentgym_jax.learner.checkpoint import CheckpointError, Checkpoints
 from agentgym_jax.models import sources
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.weights import check_target, save_hf
+from agentgym_jax.startup import prepare
 from agentgym_jax.text.tokenizer import load_tokenizer
 
 DTYPES = ("bfloat16", "float32")
@@ -110,9 +111,11 @@ def main(argv: Sequence[str]) -> None:
     """Entry point; expects the flags of `define_flags`."""
     if len(argv) > 1:
         raise app.UsageError(f"unexpected arguments: {' '.join(argv[1:])}")
+    prepare()
     values = flags.FLAGS
     try:
-        export(values.model, values.out, dtype=values.dtype, overwrite=values.overwrite)
+        written = export(values.model, values.out, dtype=values.dtype, overwrite=values.overwrite)
+        print(f"wrote {values.model} as {values.dtype} to {written}")
     except (ValueError, OSError, CheckpointError) as error:
         sys.exit(f"export: {error}")
 

@@ -10,9 +10,10 @@ Source: levels, tokenizer and sizes by our own experiments, see experiments/.
 from configs import common
 
 # Level of a task = data_idx % 40, seed of its world = data_idx // 40.
-# RL learns, and is evaluated on, levels that the expert never shows.
-LEVELS = {"GoToRedBallGrey": 0, "OpenDoorLoc": 13, "PickupDistDebug": 19, "PickupAbove": 20}
+# The expert shows how to go somewhere; the rest RL has to find out.
+FOUND = {"GoToRedBallGrey": 0, "OpenDoorLoc": 13, "PickupDistDebug": 19, "PickupAbove": 20}
 EXPERT = {"GoToLocalS8N7": 4, "GoToDoor": 9, "GoToObjDoor": 10}
+LEVELS = {"GoToDoor": 9} | FOUND  # trained by RL, and evaluated
 COLOURS = "red|green|blue|purple|yellow|grey"
 OBJECTS = "ball|box|key|door"
 
@@ -52,7 +53,7 @@ def get_config(arg=None):
         template="compact",
     )
     c.environments = dict(
-        babyai=dict(url="", train=tasks(100, 1100, LEVELS), eval=tasks(0, 53, LEVELS), weights={})
+        babyai=dict(url="", train=tasks(100, 1100, LEVELS), eval=tasks(0, 42, LEVELS), weights={})
     )
     c.pool.workers = 16
     c.sampler = dict(rows=64, cache_length=1024, buckets=((16, 32),), decode_steps=8, wake_rows=16)
@@ -96,10 +97,10 @@ def get_config(arg=None):
         bad="fatal",
         files=(),
         demonstrations=dict(
-            # Any valid action: what can be done in the levels that RL has to find out about.
-            play=dict(player="random", epsilon=0.0, tasks=tasks(1100, 1300, LEVELS), **show),
-            # The expert, whom 3 of 10 turns make do something else that is not imitated: what it
-            # means to go to the thing that the goal names.
+            # Any valid action: what can be done where RL has to find out what for. In 3 of 10 turns
+            # comes a detour, often refused, that is not imitated: what to do after a refusal.
+            play=dict(player="random", epsilon=0.3, tasks=tasks(1100, 1300, FOUND), **show),
+            # The expert: what it means to go to the thing that the goal names.
             expert=dict(player="mixed", epsilon=0.3, tasks=tasks(2300, 2700, EXPERT), **show),
         ),
         optimizer=dict(
@@ -133,5 +134,5 @@ def smoke(c):
     c.evaluation.max_turns = 3
     c.sft.steps = 3
     c.sft.optimizer.warmup_steps = 0
-    c.sft.demonstrations.play.tasks = tasks(1100, 1103, LEVELS)
+    c.sft.demonstrations.play.tasks = tasks(1100, 1103, FOUND)
     c.sft.demonstrations.expert.tasks = tasks(2300, 2303, EXPERT)

@@ -47,29 +47,36 @@ class Choice:
 Player = Callable[[Environment, random.Random, float, Sequence[str]], Choice]
 
 
+def _detour(rng: random.Random, epsilon: float, seen: Sequence[str]) -> Choice | None:
+    """Now and then something else than the player wants, so that it has to go on from there.
+
+    It was valid at some time in this episode, so that also the environment's refusals are seen.
+    It is shown but not taught.
+    """
+    return Choice(rng.choice(seen), RANDOM, False) if rng.random() < epsilon else None
+
+
 def _play_expert(
     environment: Environment, rng: random.Random, epsilon: float, seen: Sequence[str]
 ) -> Choice:
+    """What the expert does; epsilon is not used."""
     return Choice(environment.expert_action(), EXPERT, True)
 
 
 def _play_random(
     environment: Environment, rng: random.Random, epsilon: float, seen: Sequence[str]
 ) -> Choice:
-    return Choice(rng.choice(environment.valid_actions()), RANDOM, True)
+    """Any valid action, with detours."""
+    detour = _detour(rng, epsilon, seen) if epsilon else None
+    return detour or Choice(rng.choice(environment.valid_actions()), RANDOM, True)
 
 
 def _play_mixed(
     environment: Environment, rng: random.Random, epsilon: float, seen: Sequence[str]
 ) -> Choice:
-    """The expert, who now and then is made to do something else and has to go on from there.
-
-    The other action is one that was valid at some time in this episode, so that also the
-    environment's refusals are seen. It is shown but not taught.
-    """
-    if rng.random() < epsilon:
-        return Choice(rng.choice(seen), RANDOM, False)
-    return _play_expert(environment, rng, epsilon, seen)
+    """The expert, with detours."""
+    detour = _detour(rng, epsilon, seen)
+    return detour or _play_expert(environment, rng, epsilon, seen)
 
 
 # Player -> (environment, generator, epsilon, actions valid so far) -> choice.
@@ -108,7 +115,7 @@ def record_episode(
       name: of the environment, for the item id.
       data_idx: index of the task.
       player: a key of PLAYERS.
-      epsilon: of the player `mixed`, probability per turn of doing something else.
+      epsilon: of the players `random` and `mixed`, probability per turn of a detour.
       seed: of the random choices; the same for all tasks of a call.
       max_turns: actions after which the episode is cut.
       to_text: action -> text of the model's turn.

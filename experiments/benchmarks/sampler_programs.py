@@ -1,0 +1,105 @@
+r"""Cost of the sampler's compiled programs, at several lengths of the rows.
+
+  python experiments/benchmarks/sampler_programs.py --rows=64 --cache_length=1024 --lanes=16x32
+
+The network is that of configs/quickstart.py. Prints milliseconds a decode step (one token for
+every row) and microseconds a place of an ingest call. Run it alone on the machine, and compare
+only numbers of one session: best of several repetitions.
+"""
+
+import time
+
+import jax
+import numpy as np
+from absl import app, flags
+
+from agentgym_jax.models.config import DecoderConfig
+from agentgym_jax.models.kv_cache import KVCache
+from agentgym_jax.models.policy import Policy
+from agentgym_jax.sampling import decode
+
+_ROWS = flags.DEFINE_integer("rows", 64, "Decode rows.")
+_CACHE = flags.DEFINE_integer("cache_length", 1024, "Slots a row.")
+_LANES = flags.DEFINE_multi_string("lanes", ["16x32", "32x32", "64x16"], "Tokens x lanes.")
+_LENGTHS = flags.DEFINE_multi_integer("at", [50, 200, 400, 800], "Tokens already in every row.")
+_REPEATS = flags.DEFINE_integer("repeats", 10, "Calls; the fastest counts.")
+
+STEPS = 8
+
+
+def network() -> Policy:
+    """The quickstart's policy."""
+    config = DecoderConfig(
+        vocab_size=640,
+        hidden_size=128,
+        intermediate_size=384,
+        num_layers=3,
+        num_heads=4,
+        num_kv_heads=2,
+        head_size=32,
+        rope_theta=1e4,
+        max_position=_CACHE.value,
+    )
+    return Policy(config)
+
+
+def fastest(call) -> float:
+    """Seconds of the fastest of several calls, after one that compiles."""
+    call()
+    seconds = []
+    for _ in range(_REPEATS.value):
+        started = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - started)
+    return min(seconds)
+
+
+def rows_at(length: int) -> decode.RowState:
+    """All rows active, `length` tokens in each, nothing ends a turn."""
+    B = _ROWS.value
+    return decode.RowState(
+        token=np.ones(B, np.int32),
+        length=np.full(B, length, np.int32),
+        budget=np.full(B, 1000, np.int32),
+        is_active=np.ones(B, bool),
+        key=np.zeros((B, 2), np.uint32),
+        temperature=np.ones(B, np.float32),
+        top_k=np.zeros(B, np.int32),
+        top_p=np.ones(B, np.float32),
+        stop=np.full((B, 1), -1, np.int32),
+    )
+
+
+def main(_) -> None:
+    """Prints the table."""
+    policy = network()
+    params = policy.init(jax.random.key(0))
+    cache = KVCache.create(policy.config, _ROWS.value, _CACHE.value, policy.dtype)
+
+    def decode_chunk(rows):
+        nonlocal cache
+        cache, chunk = decode.decode_chunk(
+            policy, params, cache, rows, np.int32(_ROWS.value), steps=STEPS
+        )
+        jax.block_until_ready(chunk)
+
+    def ingest(T, n, length):
+        nonlocal cache
+        row_n = np.arange(n, dtype=np.int32) % _ROWS.value
+        start_n, count_n = np.full(n, length, np.int32), np.full(n, T, np.int32)
+        tokens_nT = np.ones((n, T), np.int32)
+        cache = decode.ingest(policy, params, cache, tokens_nT, row_n, start_n, count_n)
+        jax.block_until_ready(cache)
+
+    for length in _LENGTHS.value:
+        seconds = fastest(lambda length=length: decode_chunk(rows_at(length)))
+        print(f"decode at {length}: {1e3 * seconds / STEPS:.2f} ms a step")
+    for shape in _LANES.value:
+        T, n = (int(part) for part in shape.split("x"))
+        for length in _LENGTHS.value:
+            seconds = fastest(lambda T=T, n=n, length=length: ingest(T, n, length))
+            print(f"ingest {shape} at {length}: {1e6 * seconds / (T * n):.1f} us a place")
+
+
+if __name__ == "__main__":
+    app.run(main)
