@@ -77,7 +77,12 @@ def _add_demonstration_options(parser: argparse.ArgumentParser) -> None:
         "--tasks-file", type=pathlib.Path, help='JSON list such as [{"item_id": ..}], or lines'
     )
     add("--player", choices=list(demonstrations.PLAYERS), default="expert")
-    add("--epsilon", type=float, default=0.1, help="random share of the player mixed")
+    add(
+        "--epsilon",
+        type=float,
+        default=0.1,
+        help="share of turns that are detours, of the players random and mixed",
+    )
     add("--seed", type=int, default=0, help="of the random choices")
     add("--max-turns", type=int, default=20, help="actions after which an episode is cut")
     add("--thought", action="store_true", help="write a short Thought before each Action")

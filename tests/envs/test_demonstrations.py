@@ -82,6 +82,19 @@ def test_the_mixed_player_shows_its_detours_but_teaches_only_the_expert(textcraf
     assert any(answer.startswith(refusals) for answer in answers)
 
 
+def test_the_random_player_without_detours_is_never_refused_and_with_them_teaches_none(textcraft):
+    refusals = ("Could not", "Wrong item format")
+    for epsilon in (0.0, 0.5):
+        records = play(textcraft, range(125, 165), player="random", epsilon=epsilon)
+        turns = [t for r in records for t in r["conversations"]]
+        pairs = list(zip(turns[1::2], turns[2::2], strict=False))
+        refused = [turn for turn, answer in pairs if answer["value"].startswith(refusals)]
+        assert bool(refused) == (epsilon > 0)
+        assert not any(turn["loss"] for turn in refused)
+        taught = sum(bool(turn["loss"]) for turn in turns[1::2]) / len(turns[1::2])
+        assert abs(taught - (1 - epsilon)) < 0.1
+
+
 @pytest.mark.parametrize(("epsilon", "same_as"), [(0.0, "expert"), (1.0, "random")])
 def test_the_mixed_player_at_its_ends(textcraft, epsilon, same_as):
     records = play(textcraft, [200], player="mixed", epsilon=epsilon)
