@@ -115,7 +115,7 @@ def main(argv: Sequence[str]) -> None:
     values = flags.FLAGS
     try:
         written = export(values.model, values.out, dtype=values.dtype, overwrite=values.overwrite)
-        print(f"wrote {values.model} as {values.dtype} to {written}")
+        sys.stdout.write(f"wrote {values.model} as {values.dtype} to {written}\n")
     except (ValueError, OSError, CheckpointError) as error:
         sys.exit(f"export: {error}")
 
