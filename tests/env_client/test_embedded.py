@@ -119,6 +119,14 @@ def test_the_compatible_mode_is_understood_as_well():
         assert caught.value.cause is EnvCause.SESSION_LOST
 
 
+def _restarted(running):
+    """A killed process can be a zombie whose other threads still end: it cannot be waited for yet."""
+    deadline = time.monotonic() + 20
+    while not (names := running.ensure_alive()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return names
+
+
 def test_a_dead_server_comes_back_at_its_address_and_the_others_stay(tmp_path):
     with EmbeddedServers(NAMES, log_folder=tmp_path) as running:
         urls, pids = dict(running.urls), dict(running.pids)
@@ -130,7 +138,7 @@ def test_a_dead_server_comes_back_at_its_address_and_the_others_stay(tmp_path):
             assert running.ensure_alive() == []
             os.kill(pids["textcraft"], signal.SIGKILL)
             assert gone(pids["textcraft"])
-            assert running.ensure_alive() == ["textcraft"]
+            assert _restarted(running) == ["textcraft"]
             pool.invalidate("textcraft")
             pool.step("t", "inventory")
             (reply,) = pool.poll(20.0)

@@ -35,6 +35,6 @@ def get_config(arg=None):
     c.optimizer.learning_rate = 3e-3
     c.horizon = dict(kind="stepwise", turns=(1, 2), boundaries=(2,))
     c.evaluation = dict(every=0, at_start=False, max_turns=1, samples=1, greedy=False)
-    c.environments.babyai.eval = quickstart.tasks(0, 1, ("GoToDoor",))
+    c.environments.babyai.eval = quickstart.tasks(0, 1, {"GoToDoor": 9})
     c.checkpoint = dict(every=1, max_to_keep=2, keep_every=0)
     return c
