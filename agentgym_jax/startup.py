@@ -56,7 +56,7 @@ def _parse_flags(argv: Sequence[str]) -> list[str]:
         # file itself names no part of an override, and keeps its traceback.
         reason = str(error)
         for name in (arg.partition("=")[0] for arg in argv if arg.startswith("--config.")):
-            if any(re.search(rf"\b{part}\b", reason) for part in name.split(".")[1:]):
+            if any(re.search(rf"\b{re.escape(part)}\b", reason) for part in name.split(".")[1:]):
                 meant = re.search(r'Did you mean "(\w+)"', reason)
                 hint = f"; did you mean {meant[1]}?" if meant else ""
                 sys.stderr.write(f"\n{name}: the config has no such key{hint}\n")
