@@ -339,11 +339,13 @@ def _step_table(rows: Sequence[tuple[int, Mapping[str, float]]], columns: int) -
 
 
 def _groups_text(metrics: Mapping[str, float]) -> str:
-    """`GoTo 92.0%  Open 45.5%`: success per group, greedy if it was measured."""
-    for prefix in ("eval/success_greedy/", "eval/success/"):
+    """`greedy: GoTo 92.0%  Open 45.5%`: success per group, sampled if greedy was not measured."""
+    modes = {"greedy": "eval/success_greedy/", "sampled": "eval/success/"}
+    for mode, prefix in modes.items():
         groups = {k.removeprefix(prefix): v for k, v in metrics.items() if k.startswith(prefix)}
         if groups:
-            return "  ".join(f"{group} {100 * value:.1f}%" for group, value in groups.items())
+            texts = (f"{group} {100 * value:.1f}%" for group, value in groups.items())
+            return f"{mode}: {'  '.join(texts)}"
     return ""
 
 

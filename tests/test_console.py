@@ -46,7 +46,7 @@ def test_a_file_gets_one_line_per_step_and_no_escape_codes():
 
 def test_a_file_gets_evaluations_and_notes():
     text = plain_run(lambda c: [c.evaluation(4, EVALUATION), c.note("textcraft restarted")])
-    assert "evaluation at step 4  greedy 50.0%  sampled 25.0%  [GoTo 90.0%]" in text
+    assert "evaluation at step 4  greedy 50.0%  sampled 25.0%  [greedy: GoTo 90.0%]" in text
     assert "note: textcraft restarted" in text
 
 

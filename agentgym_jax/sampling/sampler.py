@@ -8,7 +8,7 @@ stays where it is while the environment answers. Rows that wait cost nothing but
 import dataclasses
 import hashlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import jax
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from agentgym_jax.models.kv_cache import KVCache
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.sampling import decode
+from agentgym_jax.sampling.pieces import Lane, Piece, cut, opening_pieces
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,29 +79,11 @@ class SamplerStatistics:
 
 
 @dataclasses.dataclass
-class _Piece:
-    """Tokens waiting to enter the cache; `digest` names the sequence up to and including them."""
-
-    tokens: np.ndarray
-    digest: bytes | None
-
-
-@dataclasses.dataclass(frozen=True)
-class _Lane:
-    """Part of a piece that fills one line of an ingest call; `bucket` is the line's length."""
-
-    row: int
-    start: int
-    tokens: np.ndarray
-    bucket: int
-
-
-@dataclasses.dataclass
 class _Row:
     """Host's view of an open row."""
 
     options: SamplingOptions
-    queue: list[_Piece]
+    queue: list[Piece]
     sampled: list[np.ndarray]
     logprobs: list[np.ndarray]
     total: int = 0  # tokens of the sequence, the pending one included
@@ -268,9 +251,9 @@ class Sampler:
         arrays = [np.asarray(chunk, np.int32) for chunk in chunks]
         if record.total:
             first = np.concatenate([state.token[row : row + 1], *arrays])
-            pieces = [_Piece(first[:-1], None)]
+            pieces = [Piece(first[:-1], None)]
         else:
-            pieces = _opening_pieces(arrays)
+            pieces = opening_pieces(arrays)
         state.token[row] = arrays[-1][-1]
         record.queue = [piece for piece in pieces if len(piece.tokens)]
         record.total += count
@@ -287,6 +270,8 @@ class Sampler:
         return self._decode()
 
     def _ingest_queues(self) -> None:
+        if not self._appended:
+            return
         started = time.perf_counter()
         waiting = [row for row in self._appended if self._open[row].queue]
         while waiting:
@@ -343,25 +328,21 @@ class Sampler:
             rows.append(row)
             if opening is not None:
                 claimed.add(opening)
-        lanes = [lane for row in rows for lane in self._lanes(row)]
+        lengths = [T for T, _ in self._buckets]
+        lanes = [
+            lane
+            for row in rows
+            for lane in cut(self._open[row].queue[0], row, int(self._state.length[row]), lengths)
+        ]
         # Longest first: the end of a piece may be in a shorter bucket than what precedes it.
         for T, n in reversed(self._buckets):
-            of_bucket = [lane for lane in lanes if lane.bucket == T]
+            of_bucket = [lane for lane in lanes if lane.length == T]
             for i in range(0, len(of_bucket), n):
                 self._ingest_call(of_bucket[i : i + n], T, n)
         for row in rows:
             self._advance(row, 1, is_copy=False)
 
-    def _lanes(self, row: int) -> Iterator[_Lane]:
-        """Cuts the first piece of a row into lanes of the longest bucket and one for the rest."""
-        tokens, start = self._open[row].queue[0].tokens, int(self._state.length[row])
-        longest = self._buckets[-1][0]
-        for i in range(0, len(tokens), longest):
-            part = tokens[i : i + longest]
-            bucket = next(T for T, _ in self._buckets if len(part) <= T)
-            yield _Lane(row=row, start=start + i, tokens=part, bucket=bucket)
-
-    def _ingest_call(self, lanes: Sequence[_Lane], T: int, n: int) -> None:
+    def _ingest_call(self, lanes: Sequence[Lane], T: int, n: int) -> None:
         tokens = np.zeros((n, T), np.int32)
         row_n = np.full(n, self.rows, np.int32)
         start, count = np.zeros(n, np.int32), np.zeros(n, np.int32)
@@ -438,14 +419,3 @@ class Sampler:
             is_stopped=is_stopped,
             version=self._version,
         )
-
-
-def _opening_pieces(chunks: Sequence[np.ndarray]) -> list[_Piece]:
-    """Pieces of a fresh sequence: the very last token stays pending."""
-    pieces, digest = [], b""
-    for i, chunk in enumerate(chunks):
-        tokens = chunk[:-1] if i == len(chunks) - 1 else chunk
-        if len(tokens):
-            digest = hashlib.sha256(digest + b"|" + tokens.tobytes()).digest()
-            pieces.append(_Piece(tokens, digest))
-    return pieces

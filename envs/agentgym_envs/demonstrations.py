@@ -67,7 +67,7 @@ def _play_random(
     environment: Environment, rng: random.Random, epsilon: float, seen: Sequence[str]
 ) -> Choice:
     """Any valid action, with detours."""
-    detour = _detour(rng, epsilon, seen) if epsilon else None
+    detour = _detour(rng, epsilon, seen)
     return detour or Choice(rng.choice(environment.valid_actions()), RANDOM, True)
 
 

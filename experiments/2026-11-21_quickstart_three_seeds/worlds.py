@@ -13,30 +13,34 @@ from agentgym_envs.babyai.world import make_world
 from configs import quickstart
 
 
+def indices(tasks) -> list[int]:
+    """Task numbers that a selection of kind `residues` names."""
+    levels = set(tasks.groups.values())
+    return [i for i in range(tasks.start, tasks.stop) if i % tasks.modulus in levels]
+
+
 def fingerprint(data_idx: int) -> str:
     """Hash of a world."""
     world, _ = make_world(levels.task(data_idx))
-    simulator = world.unwrapped if hasattr(world, "unwrapped") else world
     parts = (
-        simulator.grid.encode().tobytes(),
-        bytes(int(x) for x in simulator.agent_pos),
-        bytes([int(simulator.agent_dir)]),
+        world.grid.encode().tobytes(),
+        bytes(int(x) for x in world.agent_pos),
+        bytes([int(world.agent_dir)]),
         goal_text(world.mission).encode(),
     )
     return hashlib.sha256(b"|".join(parts)).hexdigest()
 
 
 def main() -> None:
-    """Prints one line a level."""
-    seen = {}
-    for name, level in (quickstart.LEVELS | quickstart.EXPERT).items():
-        for first, last in ((100, 1100), (1100, 1300), (2300, 2700)):
-            for seed in range(first, last):
-                seen[fingerprint(40 * seed + level)] = name
-    for name, level in quickstart.LEVELS.items():
-        held_out = [fingerprint(40 * seed + level) for seed in range(42)]
-        common = sum(world in seen for world in held_out)
-        print(f"{name}: {len(set(held_out))} distinct of {len(held_out)}, {common} of them trained")
+    """Prints the three numbers."""
+    c = quickstart.get_config()
+    shown = [show.tasks for show in c.sft.demonstrations.values()]
+    selections = [c.environments.babyai.train, *shown]
+    trained = {fingerprint(i) for tasks in selections for i in indices(tasks)}
+    held_out = [fingerprint(i) for i in indices(c.environments.babyai.eval)]
+    common = sum(world in trained for world in held_out)
+    print(f"held out: {len(held_out)}, of which distinct: {len(set(held_out))}")
+    print(f"worlds trained on: {len(trained)}, of which held out: {common}")
 
 
 if __name__ == "__main__":

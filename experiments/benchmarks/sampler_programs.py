@@ -1,6 +1,6 @@
 r"""Cost of the sampler's compiled programs, at several lengths of the rows.
 
-  python experiments/benchmarks/sampler_programs.py --rows=64 --cache_length=1024 --lanes=16x32
+  PYTHONPATH=. python experiments/benchmarks/sampler_programs.py --rows=64 --cache_length=1024 --lanes=16x32
 
 The network is that of configs/quickstart.py. Prints milliseconds a decode step (one token for
 every row) and microseconds a place of an ingest call. Run it alone on the machine, and compare
@@ -17,6 +17,7 @@ from agentgym_jax.models.config import DecoderConfig
 from agentgym_jax.models.kv_cache import KVCache
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.sampling import decode
+from configs import quickstart
 
 _ROWS = flags.DEFINE_integer("rows", 64, "Decode rows.")
 _CACHE = flags.DEFINE_integer("cache_length", 1024, "Slots a row.")
@@ -29,18 +30,8 @@ STEPS = 8
 
 def network() -> Policy:
     """The quickstart's policy."""
-    config = DecoderConfig(
-        vocab_size=640,
-        hidden_size=128,
-        intermediate_size=384,
-        num_layers=3,
-        num_heads=4,
-        num_kv_heads=2,
-        head_size=32,
-        rope_theta=1e4,
-        max_position=_CACHE.value,
-    )
-    return Policy(config)
+    c = quickstart.get_config()
+    return Policy(DecoderConfig(vocab_size=c.tokenizer.vocab_size, **c.model.architecture))
 
 
 def fastest(call) -> float:
