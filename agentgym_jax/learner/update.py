@@ -46,14 +46,12 @@ def _scored(policy, params, batch, temperature, logprob_chunk):
         params,
         hidden_BTD,
         batch.tokens,
+        # Never the first token of a segment, which is predicted from its neighbour in the row.
+        wanted_BT=batch.action_mask,
         temperature=temperature,
         chunk_size=logprob_chunk,
     )
-    # The first token of a segment is predicted from its neighbour in the row: never an action.
-    return (
-        jnp.where(batch.action_mask, scored.logprob_BT, 0.0),
-        jnp.where(batch.action_mask, scored.entropy_BT, 0.0),
-    )
+    return scored.logprob_BT, scored.entropy_BT
 
 
 def make_score(

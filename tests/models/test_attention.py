@@ -27,7 +27,7 @@ def _plain(q_TNH, k_SKH, v_SKH, sees_TS):
     return jnp.einsum("nts,snh->tnh", weights_NTS, v_SNH)
 
 
-_segments = jax.jit(attend_segments, static_argnames="query_block")
+_segments = jax.jit(attend_segments, static_argnames="block")
 
 
 @functools.partial(jax.jit, static_argnames="key_block")
@@ -44,14 +44,14 @@ def _packed_mask(segments_T):
 SEGMENTS = jnp.array([[1] * 9 + [2] * 20 + [0] * 8, [1] * 37, [0] * 37])
 
 
-@pytest.mark.parametrize(("query_block", "num_kv_heads"), [(8, 2), (37, 1), (128, 4)])
-def test_blocks_of_packed_rows_equal_the_definition_with_gradients(query_block, num_kv_heads):
+@pytest.mark.parametrize(("block", "num_kv_heads"), [(8, 2), (37, 1), (128, 4)])
+def test_blocks_of_packed_rows_equal_the_definition_with_gradients(block, num_kv_heads):
     q, k, v, w = _random(
         (3, 37, 4, 8), (3, 37, num_kv_heads, 8), (3, 37, num_kv_heads, 8), (3, 37, 4, 8)
     )
 
     def blocks(q, k, v):
-        return _segments(q, k, v, SEGMENTS, query_block=query_block)
+        return _segments(q, k, v, SEGMENTS, block=block)
 
     def plain(q, k, v):
         return _plain(q, k, v, jnp.stack([_packed_mask(row) for row in SEGMENTS]))
@@ -77,12 +77,23 @@ def test_bfloat16_attention_keeps_its_type_and_a_float32_softmax():
 
 def test_neither_the_future_nor_another_segment_is_seen():
     q, k, v = _random((3, 37, 4, 8), (3, 37, 2, 8), (3, 37, 2, 8))
-    before = _segments(q, k, v, SEGMENTS, query_block=8)
+    before = _segments(q, k, v, SEGMENTS, block=8)
     hidden = jnp.zeros((3, 37), bool).at[0, :9].set(True).at[0, 20:].set(True)
     noise = jnp.where(hidden[..., None, None], 100.0, 0.0)
-    after = _segments(q, k + noise, v + noise, SEGMENTS, query_block=8)
+    after = _segments(q, k + noise, v + noise, SEGMENTS, block=8)
     np.testing.assert_array_equal(before[0, 9:20], after[0, 9:20])
     assert not np.array_equal(before[0, :9], after[0, :9])
+
+
+def test_blocks_that_no_query_sees_are_not_computed():
+    """NaN in the values of such a block would spread: 0 * NaN is NaN."""
+    q, k, v = _random((2, 32, 4, 8), (2, 32, 2, 8), (2, 32, 2, 8))
+    v = v.at[:, :16].set(jnp.nan)
+    halves = jnp.array([[1] * 16 + [2] * 16] * 2)
+    assert np.isfinite(_segments(q, k, v, halves, block=8)[:, 16:]).all()
+    # One row whose segment goes on makes the block needed for all.
+    longer = halves.at[1].set(1)
+    assert np.isnan(_segments(q, k, v, longer, block=8)[0, 16:]).any()
 
 
 def _cache(rows, slots, layers=2, num_kv_heads=2):

@@ -57,6 +57,52 @@ def test_chunks_equal_the_softmax_of_all_logits_with_gradients(case, chunk_size,
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("chunk_size", [3, 12, 1000])
+def test_wanted_tokens_get_what_they_would_among_all(case, chunk_size):
+    """The others get zeros and give no gradient."""
+    policy, params, hidden, tokens = case
+    wanted = jax.random.bernoulli(jax.random.key(3), 0.3, (B, T)).at[0].set(False)
+
+    def few(params, hidden):
+        out = token_logprobs(
+            policy, params, hidden, tokens, wanted_BT=wanted, chunk_size=chunk_size
+        )
+        return out.logprob_BT, out.entropy_BT
+
+    def masked(params, hidden):
+        out = token_logprobs(policy, params, hidden, tokens, chunk_size=chunk_size)
+        return jnp.where(wanted, out.logprob_BT, 0.0), jnp.where(wanted, out.entropy_BT, 0.0)
+
+    for a, b in zip(few(params, hidden), masked(params, hidden), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+    gradients = [
+        jax.jit(jax.grad(lambda *x, f=f: jnp.sum(f(*x)[0] - f(*x)[1]), argnums=(0, 1)))(
+            params, hidden
+        )
+        for f in (few, masked)
+    ]
+    for a, b in zip(*map(jax.tree.leaves, gradients), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+
+
+def test_chunks_without_wanted_tokens_are_not_computed(case):
+    """Their logits would be NaN here, and so would the gradient of the weights."""
+    policy, params, hidden, tokens = case
+    wanted = jnp.zeros((B, T), bool).at[:, 7].set(True)
+    hidden = jnp.where((jnp.arange(T) == 6)[None, :, None], hidden, jnp.nan)
+
+    def loss(params, wanted):
+        out = token_logprobs(policy, params, hidden, tokens, wanted_BT=wanted, chunk_size=B)
+        return jnp.sum(jnp.where(wanted, out.logprob_BT, 0.0))
+
+    def is_sound(wanted):
+        gradient = jax.grad(loss)(params, wanted)
+        return all(np.isfinite(g).all() for g in jax.tree.leaves(gradient))
+
+    assert is_sound(wanted)
+    assert not is_sound(wanted.at[0, 9].set(True))
+
+
 def test_index_t_is_about_token_t(case):
     """A token changes its own log-probability and no other, and the first is 0."""
     policy, params, hidden, tokens = case
