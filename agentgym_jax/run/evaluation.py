@@ -133,7 +133,11 @@ def open_evaluation(
         tokenizer = build_tokenizer(settings.tokenizer, source, folder, ())
         model = build_model(settings.model, source, tokenizer, layouts, folder)
         sampler, collector = build_collector(
-            config["sampler"], settings.rollout, model, environments
+            config["sampler"],
+            settings.rollout,
+            model,
+            environments,
+            settings.evaluation.episodes(len(environments.eval_tasks)),
         )
         yield EvaluationParts(
             name=settings.model.source,

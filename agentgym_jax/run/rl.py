@@ -326,7 +326,13 @@ def _build(settings: RLSettings, source, layouts, environments: Environments, ru
     texts = supervised.texts(conversations)
     tokenizer = build_tokenizer(settings.tokenizer, source, run.folder, texts)
     model = build_model(settings.model, source, tokenizer, layouts, run.folder)
-    sampler, collector = build_collector(settings.sampler, settings.rollout, model, environments)
+    most_episodes = max(
+        settings.rollout.tasks_per_step * settings.rollout.group_size,
+        settings.evaluation.episodes(len(environments.eval_tasks)),
+    )
+    sampler, collector = build_collector(
+        settings.sampler, settings.rollout, model, environments, most_episodes
+    )
     optimizer = make_optimizer(**settings.optimizer_options, total_steps=total_updates(settings))
     numerics: dict[str, Any] = dict(
         temperature=settings.sampling.temperature,

@@ -16,12 +16,27 @@ def build_collector(
     rollout: RolloutSettings,
     model: Model,
     environments: Environments,
+    most_episodes: int,
 ) -> tuple[Sampler, Collector]:
-    """Decode rows without weights yet, and what runs episodes on them."""
+    """Decode rows without weights yet, and what runs episodes on them.
+
+    Args:
+      sampler_options: section sampler.
+      rollout: section rollout.
+      model: policy that decodes, tokenizer, renderer.
+      environments: where episodes are played.
+      most_episodes: of any collection; further rows would stay empty and are not made.
+    """
+    layout = model.decode_policy.layout
+    shards = layout.shards("batch") if layout is not None else 1
+    useful_rows = -(-most_episodes // shards) * shards
+    options = dict(sampler_options)
+    if "rows" in options:  # a missing key is for `call` to name
+        options["rows"] = min(options["rows"], useful_rows)
     sampler = call(
         Sampler,
         "sampler",
-        sampler_options,
+        options,
         policy=model.decode_policy,
         stop_ids=model.renderer.stop_ids,
     )

@@ -130,6 +130,10 @@ class EvaluationSettings:
             return self.at_start
         return step == total_steps or (self.every > 0 and step % self.every == 0)
 
+    def episodes(self, tasks: int) -> int:
+        """How many episodes an evaluation of so many tasks plays."""
+        return tasks * (self.samples + self.greedy)
+
 
 @dataclasses.dataclass(frozen=True)
 class SftSettings:
