@@ -61,6 +61,7 @@ METRICS: dict[str, Metric] = {
     "rollout/occupancy": Metric("decode slots that were busy", "fraction"),
     "rollout/computed_per_kept_tokens": Metric("tokens computed per token of an episode", "1"),
     "rollout/cut_turns": Metric("turns cut by the token limit of a turn", "turns"),
+    "rollout/wasted_fraction": Metric("turns whose action was unreadable or refused", "fraction"),
     "rollout/malformed_actions": Metric("turns without a readable action", "turns"),
     "rollout/sampled_entropy": Metric("mean negative log-probability of sampled tokens", "nats"),
     # The update.

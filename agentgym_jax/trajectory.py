@@ -50,6 +50,7 @@ class Turn:
       observation: the environment's answer as text; empty if it was never asked.
       reward: reward of this step (AgentGym's `reward`, not the running score).
       is_cut: the turn hit its token limit before the model ended it.
+      is_refused: the environment said that the action cannot be done.
     """
 
     action_start: int
@@ -59,6 +60,12 @@ class Turn:
     observation: str
     reward: float
     is_cut: bool
+    is_refused: bool = False  # records of older runs do not say it
+
+    @property
+    def is_wasted(self) -> bool:
+        """True if nothing was done: no readable action, or one that the environment refused."""
+        return self.action is None or self.is_refused
 
 
 @dataclasses.dataclass(frozen=True)

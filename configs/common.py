@@ -45,6 +45,7 @@ def base():
         max_replacements=1,
         prefetch=16,
         reward="success",
+        wasted_turn_penalty=0.0,
         truncation="fail",
         opening="system",
     )

@@ -48,6 +48,12 @@ def test_each_turns_reward_sits_on_its_last_action_token():
     assert found.reward == 1.25
 
 
+def test_a_record_of_an_older_run_has_no_refused_turns():
+    record = to_record(episode([P, A, A], [turn(1, 3)]))
+    del record["turns"][0]["is_refused"]
+    assert not from_record(record).turns[0].is_refused
+
+
 def test_a_final_observation_does_not_swallow_the_reward():
     found = episode([P, A, A, O, O, O], [turn(1, 3, 1.0)])
     assert found.token_rewards()[found.action_mask].sum() == 1.0

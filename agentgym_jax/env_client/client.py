@@ -36,6 +36,7 @@ class Observation:
       score: the environment's own score so far, in its own unit.
       done: the environment ended the episode.
       success: the task is solved.
+      is_refusal: the environment could not do the action.
     """
 
     text: str
@@ -43,6 +44,7 @@ class Observation:
     score: float
     done: bool
     success: bool
+    is_refusal: bool = False
 
 
 class EnvClient:
@@ -157,7 +159,14 @@ class EnvClient:
         reward = self._number(body, "reward", "/step")
         score = self._number(body, row.score_field, "/step")
         done = self._field(body, row.done_field, bool, "/step")
-        return Observation(text, reward, score, done, row.succeeded(reward, score, done))
+        return Observation(
+            text,
+            reward,
+            score,
+            done,
+            success=row.succeeded(reward, score, done),
+            is_refusal=text.startswith(row.refusal),
+        )
 
     def close(self, session: int, *, timeout_s: float | None = None) -> None:
         """Ends a session. A session that the server no longer knows is closed already.

@@ -32,6 +32,7 @@ class Upstream:
       observation_field: field of an answer that holds the text.
       done_field: field of a step's answer that says that the episode ended.
       succeeded: `(reward, score, done) -> solved`.
+      refusal: how an answer begins that says that an action cannot be done.
       actions: how a model's text is read.
       path_prefix: put between the base URL and the route, such as `/maze`.
       has_close: the server has a close route.
@@ -47,6 +48,7 @@ class Upstream:
     observation_field: str
     done_field: str
     succeeded: Callable[[float, float, bool], bool]
+    refusal: str
     actions: ActionRules
     path_prefix: str
     has_close: bool
@@ -105,6 +107,7 @@ UPSTREAM: Mapping[str, Upstream] = {
         observation_field="observation",
         done_field="done",
         succeeded=lambda reward, score, done: reward >= 1,
+        refusal="Could not ",
         actions=_PLAIN_REACT,
         path_prefix="",
         has_close=True,
@@ -121,6 +124,7 @@ UPSTREAM: Mapping[str, Upstream] = {
         done_field="done",
         # Not the score: the original keeps adding to it after a late success.
         succeeded=lambda reward, score, done: done and reward > 0,
+        refusal="The action is not recognized",
         actions=_PLAIN_REACT,
         path_prefix="",
         has_close=True,

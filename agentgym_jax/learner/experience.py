@@ -42,19 +42,24 @@ class Experience:
     statistics: advantages.GroupStatistics
 
 
-def token_rewards(trajectory: Trajectory, *, reward: str) -> np.ndarray:
+def token_rewards(trajectory: Trajectory, *, reward: str, wasted_turn_penalty: float) -> np.ndarray:
     """float32 [n]: reward of each token by the declared rule.
 
     `turn` is the environment's own reward per step, on the last action token of its turn;
-    the keys of REWARDS put one number at the end.
+    the keys of REWARDS put one number at the end. The penalty is taken off at the last action
+    token of every turn that was wasted.
     """
     if reward == "turn":
-        return trajectory.token_rewards()
-    if reward not in REWARDS:
+        rewards = trajectory.token_rewards()
+    elif reward in REWARDS:
+        rewards = np.zeros(len(trajectory.tokens), np.float32)
+        if trajectory.turns:
+            rewards[trajectory.turns[-1].action_stop - 1] = REWARDS[reward](trajectory)
+    else:
         raise ValueError(f"rollout.reward is {reward!r}, expected one of {['turn', *REWARDS]}")
-    rewards = np.zeros(len(trajectory.tokens), np.float32)
-    if trajectory.turns:
-        rewards[trajectory.turns[-1].action_stop - 1] = REWARDS[reward](trajectory)
+    for turn in trajectory.turns:
+        if turn.is_wasted and turn.action_stop > turn.action_start:
+            rewards[turn.action_stop - 1] -= wasted_turn_penalty
     return rewards
 
 
@@ -65,6 +70,7 @@ def make_experience(
     group_size: int,
     max_tokens: int,
     reward: str,
+    wasted_turn_penalty: float,
     truncation: str,
     advantage_options: Mapping[str, Any],
 ) -> Experience:
@@ -76,6 +82,7 @@ def make_experience(
       group_size: rollouts per task.
       max_tokens: T; fixed over a run, so that one program serves all steps.
       reward: `turn`, `success` or `score`.
+      wasted_turn_penalty: taken off the reward for every turn without an effect.
       truncation: `fail` takes the rewards of a cut episode as they are (the paper: not
         solved in time is not solved); `mask` leaves cut episodes out.
       advantage_options: keyword arguments of the algorithm's advantage.
@@ -88,7 +95,9 @@ def make_experience(
     valid_B = np.zeros(B, bool)
     for i, trajectory in enumerate(trajectories):
         n = len(trajectory.tokens)
-        reward_BT[i, :n] = token_rewards(trajectory, reward=reward)
+        reward_BT[i, :n] = token_rewards(
+            trajectory, reward=reward, wasted_turn_penalty=wasted_turn_penalty
+        )
         action_mask_BT[i, :n] = trajectory.action_mask
         is_masked = truncation == "mask" and trajectory.outcome.is_truncated
         valid_B[i] = trajectory.outcome.is_valid and not is_masked and bool(trajectory.turns)

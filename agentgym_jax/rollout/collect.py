@@ -264,7 +264,12 @@ class _Collection:
             self._ready.append((index, o.text))
         else:
             command = slot.episode.observe(
-                o.text, reward=o.reward, score=o.score, done=o.done, success=o.success
+                o.text,
+                reward=o.reward,
+                score=o.score,
+                done=o.done,
+                success=o.success,
+                is_refusal=o.is_refusal,
             )
             self._obey(index, command)
 

@@ -167,11 +167,18 @@ class Episode:
         return self._continue(problem)
 
     def observe(
-        self, observation: str, *, reward: float, score: float, done: bool, success: bool
+        self,
+        observation: str,
+        *,
+        reward: float,
+        score: float,
+        done: bool,
+        success: bool,
+        is_refusal: bool = False,
     ) -> Command:
         """The environment answered the last action."""
         self._turns[-1] = dataclasses.replace(
-            self._turns[-1], observation=observation, reward=reward
+            self._turns[-1], observation=observation, reward=reward, is_refused=is_refusal
         )
         self._score = score
         self._success = success

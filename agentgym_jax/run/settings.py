@@ -23,6 +23,8 @@ class RolloutSettings:
       max_replacements: other samples tried after that.
       prefetch: episodes reset ahead of a free row.
       reward: `success`, `score` or `turn` (learner/experience.py).
+      wasted_turn_penalty: taken off the reward for every turn whose action could not be read or
+        was refused by the environment.
       truncation: what an episode cut by the horizon is worth: `fail` or `mask`.
       opening: where the instructions go: `system`, `none`.
     """
@@ -34,6 +36,7 @@ class RolloutSettings:
     max_replacements: int
     prefetch: int
     reward: str
+    wasted_turn_penalty: float
     truncation: str
     opening: str
 
@@ -44,6 +47,11 @@ class RolloutSettings:
             group_size=self.group_size,
             max_attempts=self.max_attempts,
         )
+        if self.wasted_turn_penalty < 0:
+            raise ValueError(
+                f"wasted_turn_penalty={self.wasted_turn_penalty} in rollout must not be negative: "
+                "it is taken off the reward"
+            )
 
 
 @dataclasses.dataclass(frozen=True)

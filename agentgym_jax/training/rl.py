@@ -118,6 +118,7 @@ def _iterate(
         group_size=settings.rollout.group_size,
         max_tokens=settings.sampling.max_tokens,
         reward=settings.rollout.reward,
+        wasted_turn_penalty=settings.rollout.wasted_turn_penalty,
         truncation=settings.rollout.truncation,
         advantage_options=settings.advantage_options,
     )

@@ -76,6 +76,9 @@ def _of_valid(valid: Sequence[Trajectory]) -> dict[str, float]:
         "rollout/action_tokens_per_turn": float(actions.sum() / max(1.0, turns.sum())),
         "rollout/tokens_mean": float(tokens.mean()),
         "rollout/tokens_max": float(tokens.max()),
+        "rollout/wasted_fraction": float(
+            sum(turn.is_wasted for t in valid for turn in t.turns) / max(1.0, turns.sum())
+        ),
         "rollout/cut_turns": float(sum(turn.is_cut for t in valid for turn in t.turns)),
         "rollout/sampled_entropy": float(-sum(t.logprobs.sum() for t in valid) / total_actions),
     }

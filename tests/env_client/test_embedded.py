@@ -63,6 +63,20 @@ def test_the_same_task_begins_the_same_in_every_session(servers, name):
     assert client.health()["sessions"] == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "done", "impossible"),
+    [("textcraft", "inventory", "get 1 moon"), ("babyai", "turn left", "go to purple moon 1")],
+)
+def test_an_action_that_cannot_be_done_is_a_refusal(servers, name, done, impossible):
+    client = connect(servers, name)
+    session = client.create()
+    assert not client.reset(session, 5).is_refusal
+    assert client.step(session, impossible).is_refusal
+    assert client.step(session, "fly").is_refusal
+    assert not client.step(session, done).is_refusal
+    client.close(session)
+
+
 def test_textcraft_is_solved_by_its_recipe(servers):
     client = connect(servers, "textcraft")
     session = client.create()

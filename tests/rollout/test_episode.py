@@ -49,8 +49,10 @@ def say(episode, tokens=(10, 11, STOP), *, action="go", is_stopped=True):
     )
 
 
-def answer(episode, reward=0.0, done=False, success=False, text="seen"):
-    return episode.observe(text, reward=reward, score=reward, done=done, success=success)
+def answer(episode, reward=0.0, done=False, success=False, text="seen", is_refusal=False):
+    return episode.observe(
+        text, reward=reward, score=reward, done=done, success=success, is_refusal=is_refusal
+    )
 
 
 def test_a_solved_episode_has_every_token_once_with_its_source():
@@ -76,6 +78,21 @@ def test_a_final_observation_does_not_swallow_the_reward():
     answer(episode, reward=1.0, done=True, success=True, text="a long last observation")
     rewards = episode.trajectory(attempts=1, seconds=0).token_rewards()
     assert rewards.tolist() == [0, 0, 0, 0, 0, 0, 1.0]
+
+
+def test_refused_and_unreadable_turns_are_wasted():
+    episode = make(max_turns=4)
+    episode.begin("start")
+    say(episode)
+    answer(episode)
+    say(episode)
+    answer(episode, is_refusal=True)
+    say(episode, action=None)
+    say(episode)
+    answer(episode, done=True)
+    turns = episode.trajectory(attempts=1, seconds=0).turns
+    assert [t.is_refused for t in turns] == [False, True, False, False]
+    assert [t.is_wasted for t in turns] == [False, True, True, False]
 
 
 def test_the_horizon_truncates_and_is_no_failure():
