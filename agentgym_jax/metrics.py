@@ -59,6 +59,7 @@ METRICS: dict[str, Metric] = {
     "rollout/zero_variance_groups": Metric("groups whose rewards are all equal", "groups"),
     "rollout/informative_groups": Metric("groups that give a gradient", "groups"),
     "rollout/occupancy": Metric("decode slots that were busy", "fraction"),
+    "rollout/ingest_occupancy": Metric("places of ingest calls that held a token", "fraction"),
     "rollout/computed_per_kept_tokens": Metric("tokens computed per token of an episode", "1"),
     "rollout/cut_turns": Metric("turns cut by the token limit of a turn", "turns"),
     "rollout/wasted_fraction": Metric("turns whose action was unreadable or refused", "fraction"),

@@ -77,6 +77,11 @@ class SamplerStatistics:
         """Share of the decode row-steps that sampled a token."""
         return self.active_row_steps / max(1, self.decode_row_steps)
 
+    @property
+    def ingest_occupancy(self) -> float:
+        """Share of the places of the ingest calls that held a token."""
+        return self.ingested / max(1, self.ingest_places)
+
 
 @dataclasses.dataclass
 class _Row:

@@ -34,6 +34,7 @@ def of(
         "rollout/env_errors": float(sum(statistics.env_errors.values())),
         "rollout/malformed_actions": float(statistics.malformed_actions),
         "rollout/occupancy": sampler.occupancy,
+        "rollout/ingest_occupancy": sampler.ingest_occupancy,
     }
     for outcome, count in outcome_counts(trajectories).items():
         metrics[f"rollout/outcome/{outcome}"] = float(count)
