@@ -1,0 +1,20 @@
+"""What several files of BabyAI tests begin with."""
+
+from agentgym_envs.babyai import levels
+from agentgym_envs.babyai.environment import BabyAIEnvironment
+from agentgym_envs.babyai.view import EMPTY, SIZE, View
+
+
+def started(level: str, seed: int, scoring=None) -> BabyAIEnvironment:
+    """An environment at the beginning of a task."""
+    environment = BabyAIEnvironment(scoring)
+    environment.reset(levels.data_idx(level, seed))
+    return environment
+
+
+def view_of(*things: tuple[str, int, int]) -> View:
+    """A view of an empty floor with (name, ahead, right) on it."""
+    cells = [EMPTY] * (SIZE * SIZE)
+    for name, ahead, right in things:
+        cells[(SIZE - 1 - ahead) * SIZE + right + SIZE // 2] = name
+    return View(tuple(cells))
