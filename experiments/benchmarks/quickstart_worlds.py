@@ -1,6 +1,6 @@
 """Are the held-out worlds of the quickstart different from each other and from all trained ones?
 
-  PYTHONPATH=. python experiments/2026-11-21_quickstart_three_seeds/worlds.py
+  PYTHONPATH=. python experiments/benchmarks/quickstart_worlds.py
 
 A world is the whole grid, the agent's place and direction, and the goal.
 """
