@@ -230,11 +230,15 @@ class RunConsole:
             self._write(f"  {progress}  {format_duration(now - started)}  {note}".rstrip())
 
     def step(self, step: int, metrics: Mapping[str, float]) -> None:
-        """A step is done; `step` counts optimiser steps from 1."""
+        """A step is done; `step` counts optimiser steps from 1, 0 is an evaluation before them."""
         now = time.monotonic()
         with self._lock:
-            steps = max(1, step - self._done)
-            self._durations.extend([(now - self._last_step_time) / steps] * min(steps, _ETA_STEPS))
+            steps = step - self._done
+            if steps > 0:
+                seconds = (now - self._last_step_time) / steps
+                if not self._durations:  # a warm start may lie before the first step
+                    seconds = min(seconds, metrics.get("time/iteration_s", seconds))
+                self._durations.extend([seconds] * min(steps, _ETA_STEPS))
             self._last_step_time = self._last_plain_phase = now
             self._done = step
             self._rows.append((step, dict(metrics)))

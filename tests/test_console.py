@@ -138,6 +138,17 @@ def test_the_eta_of_a_resumed_run_counts_only_its_own_steps():
     assert 19 <= 60 * int(seconds[1] or 0) + int(seconds[2]) < 120
 
 
+def test_the_eta_leaves_out_what_came_before_the_first_step():
+    stream = io.StringIO()
+    with RunConsole("grpo", {}, 100, stream=stream) as console:
+        time.sleep(0.5)
+        console.step(0, {"eval/success": 0.1})
+        assert "step 0/100    eta unknown" in stream.getvalue()
+        time.sleep(0.5)
+        console.step(1, {"time/iteration_s": 0.1})
+    assert re.search(r"step 1/100 .*eta (9|10)s", stream.getvalue())
+
+
 LOG_PROGRAM = """
 import sys, time
 from absl import app, logging
