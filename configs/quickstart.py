@@ -10,7 +10,8 @@ Source: levels, tokenizer and sizes by our own experiments, see experiments/.
 from configs import common
 
 # Level of a task = data_idx % 40, seed of its world = data_idx // 40.
-# The expert shows how to go somewhere; the rest RL has to find out.
+# The expert shows what it means to go to the thing that the goal names. In the levels of RL, which
+# are also those of the evaluation, nobody shows what the goal asks for, only what can be done.
 EXPERT = {"GoToLocalS8N7": 4, "GoToDoor": 9, "GoToObjDoor": 10}
 LEVELS = {"GoToRedBallGrey": 0, "OpenDoorLoc": 13, "PickupDistDebug": 19, "PickupAbove": 20}
 COLOURS = "red|green|blue|purple|yellow|grey"

@@ -7,12 +7,13 @@ is added, because the array format notices a lost file but not a flipped bit.
 """
 
 import concurrent.futures
+import contextlib
 import functools
 import hashlib
 import json
 import pathlib
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
@@ -30,6 +31,17 @@ _UNSEALED = ("_CHECKPOINT_METADATA", "commit_success.txt", _DIGESTS)
 
 class CheckpointError(RuntimeError):
     """A checkpoint that cannot be used; the message says what to do."""
+
+
+@contextlib.contextmanager
+def _errors_only() -> Iterator[None]:
+    """Keeps Orbax from warning that a reader reads only."""
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity(logging.ERROR)
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
 
 
 class Checkpoints:
@@ -62,19 +74,20 @@ class Checkpoints:
         policies = [checkpoint_managers.LatestN(max_to_keep)]
         if keep_every is not None:
             policies.append(checkpoint_managers.EveryNSteps(keep_every))
-        self._manager = ocp.CheckpointManager(
-            self._directory,
-            options=ocp.CheckpointManagerOptions(
-                preservation_policy=checkpoint_managers.AnyPreservationPolicy(policies),
-                enable_async_checkpointing=True,
-                async_options=ocp.AsyncOptions(
-                    post_finalization_callback=functools.partial(_seal, self._directory)
+        with _errors_only() if read_only else contextlib.nullcontext():
+            self._manager = ocp.CheckpointManager(
+                self._directory,
+                options=ocp.CheckpointManagerOptions(
+                    preservation_policy=checkpoint_managers.AnyPreservationPolicy(policies),
+                    enable_async_checkpointing=True,
+                    async_options=ocp.AsyncOptions(
+                        post_finalization_callback=functools.partial(_seal, self._directory)
+                    ),
+                    cleanup_tmp_directories=not read_only,
+                    create=not read_only,
+                    read_only=read_only,
                 ),
-                cleanup_tmp_directories=not read_only,
-                create=not read_only,
-                read_only=read_only,
-            ),
-        )
+            )
 
     def save(self, step: int, state: TrainState, extra: Mapping[str, Any]) -> None:
         """Copies the state off the devices, then writes in the background.

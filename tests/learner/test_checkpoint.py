@@ -287,3 +287,10 @@ def test_digests_cover_every_array_file(saved):
     }
     missing = {p for p in files - listed if "/d/" in p or p.endswith("metadata")}
     assert missing == set()
+
+
+def test_a_reader_is_not_warned_that_it_only_reads(tmp_path, caplog):
+    (tmp_path / "checkpoints").mkdir()
+    with Checkpoints(tmp_path / "checkpoints", max_to_keep=1, read_only=True) as checkpoints:
+        assert checkpoints.latest_step() is None
+    assert not caplog.records
