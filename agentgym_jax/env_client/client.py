@@ -9,6 +9,7 @@ The transport is urllib3: `requests` takes three times the CPU for the same call
 
 import dataclasses
 import json
+import re
 import sys
 import time
 from collections.abc import Mapping
@@ -165,7 +166,7 @@ class EnvClient:
             score,
             done,
             success=row.succeeded(reward, score, done),
-            is_refusal=text.startswith(row.refusal),
+            is_refusal=re.match(row.refusal, text) is not None,
         )
 
     def close(self, session: int, *, timeout_s: float | None = None) -> None:

@@ -32,7 +32,7 @@ class Upstream:
       observation_field: field of an answer that holds the text.
       done_field: field of a step's answer that says that the episode ended.
       succeeded: `(reward, score, done) -> solved`.
-      refusal: how an answer begins that says that an action cannot be done.
+      refusal: regular expression; how an answer begins that says that an action cannot be done.
       actions: how a model's text is read.
       path_prefix: put between the base URL and the route, such as `/maze`.
       has_close: the server has a close route.
@@ -107,7 +107,7 @@ UPSTREAM: Mapping[str, Upstream] = {
         observation_field="observation",
         done_field="done",
         succeeded=lambda reward, score, done: reward >= 1,
-        refusal="Could not ",
+        refusal=r"Could not |Wrong item format",
         actions=_PLAIN_REACT,
         path_prefix="",
         has_close=True,
@@ -124,7 +124,8 @@ UPSTREAM: Mapping[str, Upstream] = {
         done_field="done",
         # Not the score: the original keeps adding to it after a late success.
         succeeded=lambda reward, score, done: done and reward > 0,
-        refusal="The action is not recognized",
+        # An empty view begins with "You cannot see any objects" and refuses nothing.
+        refusal=r"The action is not recognized|You cannot (?!see any objects)",
         actions=_PLAIN_REACT,
         path_prefix="",
         has_close=True,

@@ -24,7 +24,7 @@ class RolloutSettings:
       prefetch: episodes reset ahead of a free row.
       reward: `success`, `score` or `turn` (learner/experience.py).
       wasted_turn_penalty: taken off the reward for every turn whose action could not be read or
-        was refused by the environment.
+        was refused by the environment (elsewhere: invalid action penalty).
       truncation: what an episode cut by the horizon is worth: `fail` or `mask`.
       opening: where the instructions go: `system`, `none`.
     """

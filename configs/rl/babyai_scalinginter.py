@@ -5,7 +5,7 @@ r"""Qwen2.5 on BabyAI with GRPO and the ScalingInter-RL horizon 6 -> 13 -> 20 tu
 
 Needs: nothing running (it starts its own server); about 16 bytes per weight of accelerator memory
 in all, plus the caches: one 80 GB chip for 3b, four for 7b.
-Result: not run yet.
+Result: only three steps of the 0.5B model at horizon 2 on CPU (experiments/LOG.md).
 Source: AgentGym-RL, arXiv:2509.08755: turn limits and period of its table, tasks, samples and
 tokens of its released script.
 """

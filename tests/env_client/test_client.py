@@ -43,6 +43,24 @@ def test_babyai_is_solved_when_it_ends_with_a_reward(server, world, reward, scor
     assert seen == Observation("x", reward, score, done, success)
 
 
+@pytest.mark.parametrize(
+    ("environment", "text", "is_refusal"),
+    [
+        ("babyai", "The action is not recognized. Please check valid actions.", True),
+        ("babyai", "You cannot drop the object, as you are not carrying anything.", True),
+        ("babyai", "You cannot see any objects within sight.", False),
+        ("babyai", "No change in state.", False),
+        ("textcraft", "Could not find enough items to craft minecraft:stick", True),
+        ("textcraft", "Wrong item format: two planks", True),
+        ("textcraft", "Got 2 oak log", False),
+    ],
+)
+def test_refusals_are_told_from_what_is_seen(server, world, environment, text, is_refusal):
+    body = {"observation": text, "reward": 0, "score": 0, "done": False}
+    world.faults["/step"] = [(200, body)]
+    assert connect(server.url, environment).step(0, "x").is_refusal == is_refusal
+
+
 GOOD = {"observation": "x", "reward": 0, "done": False}
 
 

@@ -1,6 +1,6 @@
 """Are the held-out worlds of the quickstart different from each other and from all trained ones?
 
-  PYTHONPATH=. python experiments/benchmarks/quickstart_worlds.py
+  PYTHONPATH=. python experiments/2026-11-21_quickstart_four_levels/worlds.py
 
 A world is the whole grid, the agent's place and direction, and the goal.
 """
@@ -15,8 +15,8 @@ from configs import quickstart
 
 def indices(tasks) -> list[int]:
     """Task numbers that a selection of kind `residues` names."""
-    levels = set(tasks.groups.values())
-    return [i for i in range(tasks.start, tasks.stop) if i % tasks.modulus in levels]
+    residues = set(tasks.groups.values())
+    return [i for i in range(tasks.start, tasks.stop) if i % tasks.modulus in residues]
 
 
 def fingerprint(data_idx: int) -> str:
