@@ -23,6 +23,17 @@ class EnvironmentFault(Exception):
         self.compat_message = message if compat_message is None else compat_message
 
 
+class SimulatorLost(Exception):
+    """The simulator behind this process is gone for good, such as a JVM that died.
+
+    The worker process that raises it ends; the server starts another one in its place.
+    """
+
+
+class SetupError(Exception):
+    """An environment cannot run on this machine; the message says what to install."""
+
+
 @dataclasses.dataclass(frozen=True)
 class StepResult:
     """Answer to one action.
@@ -43,7 +54,9 @@ class StepResult:
 class Environment(abc.ABC):
     """One simulator instance; lives in one session, used by one thread at a time.
 
-    A task is a function of `data_idx` alone: same index, same world, on every machine.
+    A task is a function of `data_idx` alone: same index, same world, on every machine. What
+    follows is a function of the task and the actions, so an episode can be brought back by
+    repeating its actions.
     """
 
     @abc.abstractmethod
@@ -61,6 +74,22 @@ class Environment(abc.ABC):
     @abc.abstractmethod
     def valid_actions(self) -> list[str]:
         """Actions that do something sensible now: for random players and demonstrations."""
+
+    def snapshot(self) -> Any:
+        """The present state as JSON types, for `restore`, also in another process.
+
+        Raises:
+          NotImplementedError: the simulator cannot.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no snapshots")
+
+    def restore(self, snapshot: Any) -> None:
+        """Continues from a state that `snapshot` of the same environment gave.
+
+        Raises:
+          NotImplementedError: the simulator cannot.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no snapshots")
 
     def close(self) -> None:
         """Releases what the simulator holds."""

@@ -79,6 +79,25 @@ class ExtraRoute:
 
 
 @dataclasses.dataclass(frozen=True)
+class StepRoute:
+    """A POST route of this environment alone that makes a step and answers in its own way.
+
+    Attributes:
+      path: such as `/step_visual`.
+      read_action: from the field `action` of the body to the action of `Environment.step`.
+      answer: body of the answer, from the environment and the result of the step.
+    """
+
+    path: str
+    read_action: Callable[[str], str]
+    answer: Callable[[Any, StepResult], Any]
+
+
+def _nothing() -> None:
+    """Most simulators need no preparation."""
+
+
+@dataclasses.dataclass(frozen=True)
 class EnvironmentKind:
     """One environment, ready to be served.
 
@@ -90,11 +109,18 @@ class EnvironmentKind:
       tasks: the task manifest: JSON objects with `data_idx`, `split` and facts.
       answers: bodies of successful answers.
       create_body: what `POST /create` must contain; None: the body is ignored.
-      reset_body: ResetBody or ResetOrFirstBody.
+      reset_body: ResetBody, ResetOrFirstBody, or another body with `task_field`.
       resets_on_create: `/create` starts the task whose index is the new id, modulo their number.
       compat_refused_when_done: routes that AgentGym's server refuses after the end of an
         episode, such as `step`. Our default mode refuses `step` alone.
       extra_routes: routes that other environments do not have.
+      step_routes: the same, for routes that make a step.
+      path_prefix: put before every route, such as `/maze`.
+      task_field: field of the reset body that holds the index of the task.
+      compat_not_reset: AgentGym's text for a step before the first reset.
+      compat_closed: AgentGym's text for a session that was closed; `{id}` is its number.
+      prepare: called once in each worker process before it serves, to start what its
+        environments share. May raise SetupError.
     """
 
     spec: EnvironmentSpec
@@ -104,7 +130,13 @@ class EnvironmentKind:
     tasks: Callable[[], Sequence[Mapping[str, Any]]]
     answers: Answers
     create_body: type[pydantic.BaseModel] | None
-    reset_body: type[ResetBody] | type[ResetOrFirstBody]
+    reset_body: type[IdBody]
     resets_on_create: bool
     compat_refused_when_done: frozenset[str]
     extra_routes: tuple[ExtraRoute, ...] = ()
+    step_routes: tuple[StepRoute, ...] = ()
+    path_prefix: str = ""
+    task_field: str = "data_idx"
+    compat_not_reset: str = "0"
+    compat_closed: str = "The id {id} is not valid."
+    prepare: Callable[[], None] = _nothing

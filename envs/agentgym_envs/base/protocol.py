@@ -55,6 +55,9 @@ class EnvironmentSpec:
       num_tasks: valid `data_idx` are 0 .. num_tasks - 1.
       manifest_sha256: hash of the task manifest; results are comparable only if it is equal.
       max_turns: turns after which AgentGym stops an episode of this environment in evaluation.
+      refusal: regular expression; how an observation begins that says that an action could not
+        be done. Empty if the environment refuses nothing.
+      success_score: a task counts as solved if its episode ends with at least this score.
     """
 
     name: str
@@ -64,3 +67,5 @@ class EnvironmentSpec:
     num_tasks: int
     manifest_sha256: str
     max_turns: int
+    refusal: str = ""
+    success_score: float = 1.0
