@@ -1,0 +1,101 @@
+"""The maze of LMRL-Gym (arXiv:2311.18232) that AgentGym uses: cells, moves, walls, distances."""
+
+import functools
+from collections import deque
+
+# (row, column) from the top left, both from 0; the outermost cells are wall.
+Cell = tuple[int, int]
+
+NAME = "double_t_maze"  # LMRL-Gym's name, which `GET /detail` tells
+ROWS = (
+    "#############",
+    "#.....#.....#",
+    "###.#####.###",
+    "###.#####.###",
+    "###.#####.###",
+    "###.......###",
+    "######.######",
+    "######.######",
+    "######.######",
+    "#############",
+)
+# In AgentGym's order, which `GET /available_actions` tells.
+MOVES: dict[str, Cell] = {
+    "move left": (0, -1),
+    "move right": (0, 1),
+    "move up": (-1, 0),
+    "move down": (1, 0),
+}
+# The sides in the order in which a text names their walls.
+_SIDES: dict[str, Cell] = {
+    "to your right": (0, 1),
+    "to your left": (0, -1),
+    "above you": (-1, 0),
+    "below you": (1, 0),
+}
+CELLS: tuple[Cell, ...] = tuple(
+    (row, column) for row, line in enumerate(ROWS) for column, c in enumerate(line) if c == "."
+)
+
+
+def is_wall(cell: Cell) -> bool:
+    """Whether nobody can stand there; true for all cells of the border."""
+    return ROWS[cell[0]][cell[1]] == "#"
+
+
+def beside(cell: Cell, direction: Cell) -> Cell:
+    """The next cell in a direction."""
+    return cell[0] + direction[0], cell[1] + direction[1]
+
+
+def open_moves(cell: Cell) -> list[str]:
+    """The moves that no wall stops."""
+    return [move for move, direction in MOVES.items() if not is_wall(beside(cell, direction))]
+
+
+def describe(position: Cell, goal: Cell) -> str:
+    """What the agent is told at a position. The wording is AgentGym's."""
+    walls = [side for side, direction in _SIDES.items() if is_wall(beside(position, direction))]
+    return (
+        f"The goal is at position {goal[0]}, {goal[1]}. "
+        f"Your current position is at position {position[0]}, {position[1]}. "
+        f"{_describe_walls(walls)}"
+    )
+
+
+def _describe_walls(walls: list[str]) -> str:
+    if not walls:
+        return "There are no walls near you."
+    if len(walls) == 1:
+        return f"There is a wall {walls[0]}."
+    return f"There are walls {', '.join(walls)}."
+
+
+@functools.cache
+def distances(goal: Cell) -> dict[Cell, int]:
+    """Moves of a shortest path to the goal, from every cell."""
+    found = {goal: 0}
+    waiting = deque([goal])
+    while waiting:
+        cell = waiting.popleft()
+        for move in open_moves(cell):
+            neighbour = beside(cell, MOVES[move])
+            if neighbour not in found:
+                found[neighbour] = found[cell] + 1
+                waiting.append(neighbour)
+    return found
+
+
+def best_move(position: Cell, goal: Cell) -> str:
+    """The first move of a shortest path; the maze has no loops, so there is only one."""
+    moves = distances(goal)
+    return min(open_moves(position), key=lambda move: moves[beside(position, MOVES[move])])
+
+
+def draw(position: Cell, goal: Cell) -> list[str]:
+    """The rows with `G` at the goal and `A` where the agent is."""
+    marks = {goal: "G", position: "A"}
+    return [
+        "".join(marks.get((row, column), c) for column, c in enumerate(line))
+        for row, line in enumerate(ROWS)
+    ]
