@@ -54,6 +54,7 @@ def run(parts: EvaluationParts, stop: StopFlag) -> int:
         parts.evaluation,
         seed=parts.seed,
         step=0,
+        max_turns=parts.max_turns,
         sampling=parts.sampling,
         max_invalid_actions=parts.max_invalid_actions,
         on_progress=lambda done, total, tokens: parts.console.phase(
@@ -82,7 +83,7 @@ def write(parts: EvaluationParts, result: Evaluation) -> None:
             decoding={
                 "mode": mode,
                 "temperature": parts.sampling.temperature if mode == "sampled" else 0.0,
-                "max_turns": parts.evaluation.max_turns,
+                "max_turns": parts.max_turns,
                 "max_tokens": parts.sampling.max_tokens,
                 "seed": parts.seed,
             },
@@ -92,11 +93,14 @@ def write(parts: EvaluationParts, result: Evaluation) -> None:
 
 
 def table(mode: str, document: dict) -> Table:
-    """Scores by group as a person reads them."""
+    """Scores by group, and by environment if there are several, as a person reads them."""
     result = Table(title=f"{document['model']}, {mode}")
     for heading in ("group", "tasks", "success %", "95% interval", "score", "turns", "invalid"):
         result.add_column(heading, justify="left" if heading == "group" else "right")
-    for group, numbers in (*document["groups"].items(), ("all", document["overall"])):
+    rows = [*document["groups"].items()]
+    if len(document["environments"]) > 1:
+        rows += document["environments"].items()
+    for group, numbers in (*rows, ("all", document["overall"])):
         if numbers["success"] is None:
             result.add_row(group, "0", "-", "-", "-", "-", str(numbers["invalid"]))
             continue

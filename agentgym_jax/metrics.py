@@ -1,8 +1,12 @@
 """Metric names, meanings and units in one table, and the file metrics.jsonl.
 
-A name is a path; `<...>` as last part stands for a group of that kind
-(`eval/success/<group>` covers `eval/success/babyai`). A name that is not in the table is
-refused, so that a plot, a page and a resumed run never disagree about what a number means.
+A name is a path; a part `<...>` stands for any name of that kind (`eval/success/<group>` covers
+`eval/success/GoTo`). A name that is not in the table is refused, so that a plot, a page and a
+resumed run never disagree about what a number means.
+
+A run with several environments logs what `PER_ENVIRONMENT` lists for each of them as well, under
+`<area>/<environment>/<rest>` (`rollout/babyai/success`); the plain name is over all of them, and
+`horizon/turns` the largest. Its groups have the environment in front (`rollout/success/babyai GoTo`).
 """
 
 import dataclasses
@@ -36,13 +40,11 @@ class Metric:
 METRICS: dict[str, Metric] = {
     # Episodes of this step, as sampled.
     "rollout/success": Metric("solved episodes among valid ones", "fraction"),
-    "rollout/success/<environment>": Metric("solved episodes of one environment", "fraction"),
+    "rollout/success/<group>": Metric("solved episodes of one group", "fraction"),
     "rollout/reward_mean": Metric("sum of rewards of an episode", "reward"),
-    "rollout/reward_mean/<environment>": Metric("sum of rewards, one environment", "reward"),
     "rollout/reward_std": Metric("standard deviation of episode rewards", "reward"),
     "rollout/score_mean": Metric("environment's own score of an episode", "score"),
     "rollout/turns_mean": Metric("turns of an episode", "turns"),
-    "rollout/turns_mean/<environment>": Metric("turns of an episode, one environment", "turns"),
     "rollout/turns_max": Metric("turns of the longest episode", "turns"),
     "rollout/action_tokens_mean": Metric("sampled tokens of an episode", "tokens"),
     "rollout/action_tokens_per_turn": Metric("sampled tokens of a turn", "tokens"),
@@ -89,7 +91,6 @@ METRICS: dict[str, Metric] = {
     "critic/grad_norm": Metric("critic's gradient norm before clipping", "1"),
     # What the step was given.
     "horizon/turns": Metric("turn limit of an episode", "turns"),
-    "horizon/turns/<environment>": Metric("turn limit of one environment", "turns"),
     "batch/padding_share": Metric("positions of the packed batch without a token", "fraction"),
     "batch/rows": Metric("rows of the packed batch", "rows"),
     "batch/sequences": Metric("episodes or conversations in the batch", "sequences"),
@@ -158,19 +159,78 @@ METRICS: dict[str, Metric] = {
     "run/nonfinite_metrics": Metric("values of this line that were not finite (null)", "values"),
 }
 
+PER_ENVIRONMENT = (
+    "rollout/success",
+    "rollout/reward_mean",
+    "rollout/reward_std",
+    "rollout/score_mean",
+    "rollout/turns_mean",
+    "rollout/turns_max",
+    "rollout/action_tokens_mean",
+    "rollout/action_tokens_per_turn",
+    "rollout/tokens_mean",
+    "rollout/tokens_max",
+    "rollout/truncation_rate",
+    "rollout/wasted_fraction",
+    "rollout/cut_turns",
+    "rollout/sampled_entropy",
+    "rollout/episodes",
+    "rollout/invalid_fraction",
+    "rollout/groups",
+    "rollout/zero_variance_groups",
+    "rollout/informative_groups",
+    "horizon/turns",
+    "eval/success",
+    "eval/success_low",
+    "eval/success_high",
+    "eval/score",
+    "eval/turns_mean",
+    "eval/episodes",
+    "eval/env_errors",
+    "eval/success_greedy",
+    "eval/success_greedy_low",
+    "eval/success_greedy_high",
+    "eval/score_greedy",
+    "eval/turns_mean_greedy",
+    "eval/episodes_greedy",
+    "eval/env_errors_greedy",
+)
+
+
+def of_environment(name: str, environment: str) -> str:
+    """`rollout/success` of one environment: `rollout/babyai/success`."""
+    area, _, rest = name.partition("/")
+    return f"{area}/{environment}/{rest}"
+
+
+METRICS |= {
+    of_environment(name, "<environment>"): dataclasses.replace(
+        METRICS[name], description=f"{METRICS[name].description}; of one environment"
+    )
+    for name in PER_ENVIRONMENT
+}
+
+
+def _covers(pattern: str, name: str) -> bool:
+    """Whether a name of the table that has `<...>` in it stands for this name."""
+    wanted, parts = pattern.split("/"), name.split("/")
+    return len(wanted) == len(parts) and all(
+        bool(part) if want.startswith("<") else part == want
+        for want, part in zip(wanted, parts, strict=True)
+    )
+
 
 def lookup(name: str) -> Metric:
-    """The table's entry for a name; a group name matches the entry with `<...>`.
+    """The table's entry for a name; names with a group or environment match one with `<...>`.
 
     Raises:
       ValueError: the name is not in the table; the message has the nearest names.
     """
-    if name in METRICS and "<" not in name:
-        return METRICS[name]
-    head, _, group = name.rpartition("/")
-    if group and not group.startswith("<"):
+    if "<" not in name:
+        if name in METRICS:
+            return METRICS[name]
         for pattern, metric in METRICS.items():
-            if pattern.startswith(f"{head}/<"):
+            if "<" in pattern and _covers(pattern, name):
                 return metric
     nearest = difflib.get_close_matches(name, METRICS, n=3, cutoff=0.4)
     raise ValueError(

@@ -79,6 +79,14 @@ def base():
     return c
 
 
+def environment(**entry):
+    """An entry of `environments` that is like any other but for what is given."""
+    default = dict(
+        url="", train={}, weight=1, weights={}, horizon={}, eval_max_turns=0, instructions=""
+    )
+    return default | entry
+
+
 def grpo():
     """GRPO with the numbers of AgentGym-RL's released scripts: clip 0.2, k3 1e-3, entropy 1e-3."""
     return dict(
@@ -143,6 +151,8 @@ def smoke(c):
     c.total_steps = 2
     for entry in c.environments.values():
         entry.eval.limit = 2
+        entry.horizon = {}
+        entry.eval_max_turns = 0
     c.rollout.tasks_per_step = 4
     c.rollout.group_size = 2
     c.rollout.max_invalid_actions = 1

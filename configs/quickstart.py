@@ -54,7 +54,7 @@ def get_config(arg=None):
         template="compact",
     )
     c.environments = dict(
-        babyai=dict(url="", train=tasks(100, 1100, LEVELS), eval=tasks(0, 53, LEVELS), weights={})
+        babyai=common.environment(train=tasks(100, 1100, LEVELS), eval=tasks(0, 53, LEVELS))
     )
     c.pool.workers = 16
     c.sampler = dict(rows=64, cache_length=1024, buckets=((16, 32),), decode_steps=8, wake_rows=16)

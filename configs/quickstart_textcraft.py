@@ -20,9 +20,7 @@ def get_config(arg=None):
     """Options: smoke (one minute, learns nothing)."""
     opt = common.parse(arg, smoke=False)
     c = quickstart.get_config("smoke" if opt.smoke else None)
-    c.environments = dict(
-        textcraft=dict(url="", train=tasks("train"), eval=tasks("test"), weights={})
-    )
+    c.environments = dict(textcraft=common.environment(train=tasks("train"), eval=tasks("test")))
     c.tokenizer.vocab_size = 1024
     c.tokenizer.isolate = r"[0-9]+|\n|, | "
     c.sampling.max_turn_tokens = 48

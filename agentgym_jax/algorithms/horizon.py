@@ -9,6 +9,7 @@ import bisect
 from collections.abc import Callable, Mapping, Sequence
 
 HorizonSchedule = Callable[[int], int]
+MixtureHorizon = Callable[[int], dict[str, int]]
 
 
 def fixed(turns: int) -> HorizonSchedule:
@@ -49,7 +50,7 @@ def periodic(turns: Sequence[int], period: int) -> HorizonSchedule:
     return stepwise(turns, [period * (i + 1) for i in range(len(turns) - 1)])
 
 
-def mixture(schedules: Mapping[str, HorizonSchedule]) -> Callable[[int], dict[str, int]]:
+def mixture(schedules: Mapping[str, HorizonSchedule]) -> MixtureHorizon:
     """One schedule per environment: step -> {environment: turns}."""
     if not schedules:
         raise ValueError("a mixture of horizons needs at least one environment; got none")

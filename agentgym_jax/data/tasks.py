@@ -1,8 +1,10 @@
 """Which tasks a run uses, and which of them belong to a step: pure functions of numbers."""
 
 import dataclasses
+import fractions
 import functools
 import json
+import math
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -138,8 +140,51 @@ def select(
     return SELECTIONS[kind](environment, manifest, **options)
 
 
+def group_label(environment: str, group: str, *, is_mixture: bool) -> str:
+    """What a group is reported as: in a mixture two environments may use the same name."""
+    return f"{environment} {group}" if is_mixture and group != environment else group
+
+
+@dataclasses.dataclass(frozen=True)
+class _Cycle:
+    """An endless repetition of some names."""
+
+    names: tuple[str, ...]
+
+    def draw(self, position: int) -> tuple[str, int]:
+        """Whose turn a position is, and how often the same name came before it."""
+        rounds, place = divmod(position, len(self.names))
+        name = self.names[place]
+        return name, rounds * self.names.count(name) + self.names[:place].count(name)
+
+
+def _round_by_round(places: Mapping[str, int]) -> _Cycle:
+    """Each name once, then again those that have places left: a short step sees every name."""
+    most = max(places.values(), default=0)
+    return _Cycle(tuple(name for turn in range(most) for name in places if turn < places[name]))
+
+
+def _evenly_spread(weights: Mapping[str, int]) -> _Cycle:
+    """The shortest cycle with these proportions in which no name gets ahead or falls behind.
+
+    After any number of places a name has come its share of times, rounded up or down: a place
+    goes to that name which must come soonest, among those that have not had their share rounded up.
+    """
+    divisor = math.gcd(*weights.values())
+    places = {name: weight // divisor for name, weight in weights.items() if weight}
+    total = sum(places.values())
+    came = dict.fromkeys(places, 0)
+    names = []
+    for place in range(1, total + 1):
+        behind = [name for name in places if came[name] * total < place * places[name]]
+        name = min(behind, key=lambda name: fractions.Fraction(came[name] + 1, places[name]))
+        came[name] += 1
+        names.append(name)
+    return _Cycle(tuple(names))
+
+
 class TaskSchedule:
-    """Tasks of every step, as a function of the step: resuming cannot disagree with running on.
+    """Tasks of one environment in a fixed order: which one comes is a function of its position.
 
     Groups alternate in a fixed cycle, each as often as its weight says; within a group every
     task comes once before any comes again, in an order drawn from the seed.
@@ -159,26 +204,49 @@ class TaskSchedule:
         unknown = sorted(set(weights) - set(self._groups))
         if unknown:
             raise ValueError(f"task weights name groups {unknown}; there are {list(self._groups)}")
-        places = dict.fromkeys(self._groups, 1) | dict(weights)
-        most = max(places.values(), default=0)
-        # Round by round, so that a short step already sees every group.
-        self._cycle = [name for turn in range(most) for name in self._groups if turn < places[name]]
-        if not self._cycle:
+        self._cycle = _round_by_round(dict.fromkeys(self._groups, 1) | dict(weights))
+        if not self._cycle.names:
             raise ValueError("there are no tasks to draw from")
         self._seed = seed
+
+    def task(self, position: int) -> Task:
+        """The task at a position; positions count from 0 and have no end."""
+        name, draw = self._cycle.draw(position)
+        tasks = self._groups[name]
+        epoch, index = divmod(draw, len(tasks))
+        return tasks[_order(self._seed, name, epoch, len(tasks))[index]]
+
+
+class MixtureSchedule:
+    """Tasks of every step, as a function of the step: resuming cannot disagree with running on.
+
+    Environments alternate in a fixed cycle, evenly spread, each as often as its weight says.
+    Within an environment the tasks come in the order in which they would come alone, so that
+    another weight or another environment beside it changes when a task comes, never which is next.
+    """
+
+    def __init__(self, schedules: Mapping[str, TaskSchedule], weights: Mapping[str, int]):
+        """Fixes the cycle.
+
+        Args:
+          schedules: environment -> its tasks.
+          weights: environment -> places in the cycle, before common divisors are taken out; those
+            with 0 never come.
+        """
+        if set(schedules) != {name for name, weight in weights.items() if weight > 0}:
+            raise ValueError(f"schedules of {list(schedules)} do not fit weights {dict(weights)}")
+        if not schedules:
+            raise ValueError("there are no tasks to draw from: every environment has weight 0")
+        self._schedules = dict(schedules)
+        self._cycle = _evenly_spread(weights)
 
     def at(self, step: int, count: int) -> list[Task]:
         """The `count` tasks of a step; steps count from 0."""
         return [self._task(step * count + i) for i in range(count)]
 
     def _task(self, position: int) -> Task:
-        rounds, place = divmod(position, len(self._cycle))
-        name = self._cycle[place]
-        per_round = self._cycle.count(name)
-        draw = rounds * per_round + self._cycle[:place].count(name)
-        tasks = self._groups[name]
-        epoch, index = divmod(draw, len(tasks))
-        return tasks[_order(self._seed, name, epoch, len(tasks))[index]]
+        name, draw = self._cycle.draw(position)
+        return self._schedules[name].task(draw)
 
 
 @functools.lru_cache(maxsize=64)

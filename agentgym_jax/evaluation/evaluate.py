@@ -1,7 +1,7 @@
 """Plays a fixed set of tasks with the sampler and scores the episodes."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.evaluation.scores import EpisodeScore, from_trajectory
@@ -32,6 +32,7 @@ def evaluate(
     *,
     seed: int,
     step: int,
+    max_turns: Mapping[str, int],
     sampling: SamplingOptions,
     max_invalid_actions: int,
     on_progress: Callable[[int, int, int], None],
@@ -42,25 +43,34 @@ def evaluate(
     Args:
       collector: with the weights to be evaluated in its sampler.
       tasks: held-out tasks.
-      settings: how to play them.
+      settings: how often to play them.
       seed: of the draws.
       step: steps done, for the record.
+      max_turns: of an episode, by environment.
       sampling: of the sampled episodes; the greedy ones share its limits.
       max_invalid_actions: as in training.
       on_progress: see `Collector.collect`.
       should_stop: see `Collector.collect`.
     """
-    limits = EpisodeLimits(
-        max_turns=settings.max_turns,
-        max_tokens=sampling.max_tokens,
-        max_invalid_actions=max_invalid_actions,
-    )
+    limits = {
+        name: EpisodeLimits(
+            max_turns=turns,
+            max_tokens=sampling.max_tokens,
+            max_invalid_actions=max_invalid_actions,
+        )
+        for name, turns in max_turns.items()
+    }
     greedy = dataclasses.replace(sampling, temperature=0.0, top_k=0, top_p=1.0)
     modes = [(sample, sampling) for sample in range(settings.samples)]
     modes += [(settings.samples, greedy)] if settings.greedy else []
     requests = [
         EpisodeRequest(
-            task=task, sample=sample, seed=seed, step=_KEY_STEP, limits=limits, sampling=options
+            task=task,
+            sample=sample,
+            seed=seed,
+            step=_KEY_STEP,
+            limits=limits[task.environment],
+            sampling=options,
         )
         for task in tasks
         for sample, options in modes

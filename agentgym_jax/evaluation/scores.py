@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from agentgym_jax.data.tasks import group_label
+from agentgym_jax.metrics import of_environment
 from agentgym_jax.run_folder import write_atomic
 from agentgym_jax.trajectory import Outcome, Trajectory
 
@@ -24,7 +26,7 @@ class EpisodeScore:
 
     Attributes:
       item_id: environment and task index, such as `babyai_17`.
-      group: what results are split by, such as the environment or the level.
+      group: what results are split by within an environment, such as the level.
       sample: which of the samples of this task, from 0.
       success: whether the task is solved.
       score: the environment's own score.
@@ -39,6 +41,11 @@ class EpisodeScore:
     score: float
     turns: int
     outcome: Outcome
+
+    @property
+    def environment(self) -> str:
+        """Where the task is from."""
+        return self.item_id.rpartition("_")[0]
 
 
 def from_trajectory(trajectory: Trajectory, group: str) -> EpisodeScore:
@@ -190,7 +197,10 @@ def summarise_group(results: Sequence[EpisodeScore], confidence: float = 0.95) -
 
 
 def summarise(results: Sequence[EpisodeScore], confidence: float = 0.95) -> dict[str, Any]:
-    """`summarise_group` of all episodes, and of each group under `groups`, sorted by name.
+    """`summarise_group` of all episodes, of each environment and of each group, sorted by name.
+
+    Overall, tasks weigh the same, so that an environment counts by the number of its tasks.
+    With several environments the name of a group has its environment in front.
 
     Raises:
       ValueError: one (item_id, sample) occurs twice, which would count a task double.
@@ -202,38 +212,59 @@ def summarise(results: Sequence[EpisodeScore], confidence: float = 0.95) -> dict
             f"summarise: {len(repeated)} episodes occur more than once, such as {repeated[0]}; "
             "give every sample of a task its own number"
         )
+    environments: dict[str, list[EpisodeScore]] = {}
+    for result in results:
+        environments.setdefault(result.environment, []).append(result)
     groups: dict[str, list[EpisodeScore]] = {}
     for result in results:
-        groups.setdefault(result.group, []).append(result)
+        label = group_label(result.environment, result.group, is_mixture=len(environments) > 1)
+        groups.setdefault(label, []).append(result)
     return {
         "overall": summarise_group(results, confidence),
-        "groups": {
-            group: summarise_group(members, confidence) for group, members in sorted(groups.items())
-        },
+        "environments": _summarise_each(environments, confidence),
+        "groups": _summarise_each(groups, confidence),
     }
+
+
+def _summarise_each(
+    parts: Mapping[str, Sequence[EpisodeScore]], confidence: float
+) -> dict[str, Any]:
+    return {name: summarise_group(part, confidence) for name, part in sorted(parts.items())}
 
 
 def eval_metrics(summary: Mapping[str, Any], *, greedy: bool) -> dict[str, float]:
     """A summary under the names of `metrics.METRICS`; what has no valid episode is left out."""
     suffix = "_greedy" if greedy else ""
-    overall = summary["overall"]
-    metrics: dict[str, float] = {
-        f"eval/episodes{suffix}": overall["episodes"],
-        f"eval/env_errors{suffix}": overall["invalid"],
-    }
-    if overall["success_interval"] is not None:
-        low, high = overall["success_interval"]
-        metrics[f"eval/success{suffix}_low"] = low
-        metrics[f"eval/success{suffix}_high"] = high
-    for key, name in (
-        ("success", "eval/success"),
-        ("score_mean", "eval/score"),
-        ("turns_mean", "eval/turns_mean"),
-    ):
-        for group, numbers in (("", overall), *summary["groups"].items()):
-            if numbers[key] is not None:
-                metrics[f"{name}{suffix}/{group}".rstrip("/")] = numbers[key]
+    metrics = _interval_metrics(summary["overall"], suffix) | _mean_metrics(
+        summary["overall"], suffix
+    )
+    for group, numbers in summary["groups"].items():
+        metrics |= {f"{k}/{group}": v for k, v in _mean_metrics(numbers, suffix).items()}
+    if len(summary["environments"]) > 1:
+        for name, numbers in summary["environments"].items():
+            own = _interval_metrics(numbers, suffix) | _mean_metrics(numbers, suffix)
+            metrics |= {of_environment(k, name): v for k, v in own.items()}
     return metrics
+
+
+def _interval_metrics(numbers: Mapping[str, Any], suffix: str) -> dict[str, float]:
+    """Counts, and the interval of success."""
+    metrics: dict[str, float] = {
+        f"eval/episodes{suffix}": numbers["episodes"],
+        f"eval/env_errors{suffix}": numbers["invalid"],
+    }
+    if numbers["success_interval"] is not None:
+        low, high = numbers["success_interval"]
+        metrics |= {f"eval/success{suffix}_low": low, f"eval/success{suffix}_high": high}
+    return metrics
+
+
+def _mean_metrics(numbers: Mapping[str, Any], suffix: str) -> dict[str, float]:
+    """Means over valid episodes, as far as there are any."""
+    named = {"success": "eval/success", "score_mean": "eval/score", "turns_mean": "eval/turns_mean"}
+    return {
+        f"{name}{suffix}": numbers[key] for key, name in named.items() if numbers[key] is not None
+    }
 
 
 def mcnemar_p(only_a: int, only_b: int) -> float:
@@ -324,7 +355,7 @@ def write_scores(
         **summarise(results),
         "episodes": [
             dataclasses.asdict(r)
-            for r in sorted(results, key=lambda r: (r.group, r.item_id, r.sample))
+            for r in sorted(results, key=lambda r: (r.environment, r.group, r.item_id, r.sample))
         ],
     }
     write_atomic(path, json.dumps(document, indent=1, allow_nan=False) + "\n")

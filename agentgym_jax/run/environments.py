@@ -29,15 +29,30 @@ class EnvironmentSettings:
       train: which tasks to train on: `kind` and the arguments of data/tasks.py; may be empty
         where nothing is trained.
       eval: which tasks are held out.
+      weight: how often its tasks come beside those of the other environments; 0 only evaluates.
       weights: group -> how often it comes in the cycle of training tasks; 1 if not named.
+      horizon: as the section horizon, for this environment alone; empty takes that section.
+      eval_max_turns: turns of a held-out episode; 0 takes evaluation.max_turns.
+      instructions: what the agent is told first; empty takes the server's own.
     """
 
     url: str
     train: Mapping[str, Any]
     eval: Mapping[str, Any]
+    weight: int
     weights: Mapping[str, int]
+    horizon: Mapping[str, Any]
+    eval_max_turns: int
+    instructions: str
 
     def __post_init__(self) -> None:
+        if not isinstance(self.weight, int) or self.weight < 0:
+            raise ValueError(
+                f"weight={self.weight!r}, expected a whole number, 0 or more: write 3 and 1, not "
+                "0.75 and 0.25"
+            )
+        if self.eval_max_turns < 0:
+            raise ValueError(f"eval_max_turns={self.eval_max_turns} must not be negative")
         for name in ("train", "eval"):
             options = dict(getattr(self, name))
             if name == "train" and not options:
@@ -64,7 +79,6 @@ class Environments:
       texts: preamble and action parser, by name.
       train_tasks: all tasks to train on.
       eval_tasks: all held-out tasks.
-      weights: group -> weight, of all environments.
       manifests: environment -> hash of its task manifest.
       revive: starts embedded servers that died again.
     """
@@ -74,7 +88,6 @@ class Environments:
     texts: Mapping[str, EnvironmentText]
     train_tasks: Sequence[Task]
     eval_tasks: Sequence[Task]
-    weights: Mapping[str, int]
     manifests: Mapping[str, str]
     revive: Callable[[], None]
 
@@ -87,6 +100,11 @@ def parse_settings(section: Mapping[str, Any]) -> dict[str, EnvironmentSettings]
         name: call(EnvironmentSettings, f"environments.{name}", options)
         for name, options in section.items()
     }
+
+
+def evaluation_turns(settings: Mapping[str, EnvironmentSettings], default: int) -> dict[str, int]:
+    """Turn limit of a held-out episode by environment."""
+    return {name: entry.eval_max_turns or default for name, entry in settings.items()}
 
 
 def open_environments(
@@ -104,6 +122,12 @@ def open_environments(
     """
     if opening not in OPENINGS:
         raise ConfigError(f"config.rollout.opening={opening!r}, expected one of {OPENINGS}")
+    for name, entry in settings.items():
+        if entry.instructions and opening == "none":
+            raise ConfigError(
+                f"config.environments.{name}.instructions would not be shown: "
+                "config.rollout.opening is 'none'"
+            )
     embedded = [name for name, entry in settings.items() if not entry.url]
     urls = {name: entry.url for name, entry in settings.items() if entry.url}
     servers = stack.enter_context(EmbeddedServers(embedded, log_folder=folder.logs))
@@ -135,7 +159,6 @@ def _describe(
     texts, manifests = {}, {}
     train_tasks: list[Task] = []
     eval_tasks: list[Task] = []
-    weights: dict[str, int] = {}
     for name, entry in settings.items():
         client = clients[name]
         spec = client.spec()
@@ -145,12 +168,11 @@ def _describe(
         )
         preamble: tuple[Mapping[str, str], ...] = ()
         if opening == "system":
-            preamble = ({"role": "system", "content": spec.instructions},)
+            preamble = ({"role": "system", "content": entry.instructions or spec.instructions},)
         texts[name] = EnvironmentText(preamble=preamble, parse=client.parse)
         manifest = functools.lru_cache(client.tasks)
         train_tasks += _select(name, entry.train, manifest, "train")
         eval_tasks += _select(name, entry.eval, manifest, "eval")
-        weights |= entry.weights
     _check_held_out(train_tasks, eval_tasks)
     return Environments(
         clients=clients,
@@ -158,7 +180,6 @@ def _describe(
         texts=texts,
         train_tasks=train_tasks,
         eval_tasks=eval_tasks,
-        weights=weights,
         manifests=manifests,
         revive=revive,
     )

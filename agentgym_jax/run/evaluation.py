@@ -10,7 +10,13 @@ import jax
 
 from agentgym_jax.console import RunConsole
 from agentgym_jax.rollout.collect import Collector
-from agentgym_jax.run.environments import Environments, open_environments, parse_settings
+from agentgym_jax.run.environments import (
+    Environments,
+    EnvironmentSettings,
+    evaluation_turns,
+    open_environments,
+    parse_settings,
+)
 from agentgym_jax.run.model import (
     Model,
     ModelSettings,
@@ -56,7 +62,8 @@ class EvaluationParts:
       sampler: without weights yet.
       collector: runs episodes.
       sampling: of the sampled episodes.
-      evaluation: turns, samples, greedy.
+      evaluation: samples, greedy.
+      max_turns: of an episode, by environment.
       max_invalid_actions: see RolloutSettings.
       decode_shardings: where the sampler's weights live; None on a single device.
     """
@@ -71,6 +78,7 @@ class EvaluationParts:
     collector: Collector
     sampling: SamplingOptions
     evaluation: EvaluationSettings
+    max_turns: Mapping[str, int]
     max_invalid_actions: int
     decode_shardings: Any
 
@@ -79,6 +87,7 @@ class EvaluationParts:
 class _Settings:
     model: ModelSettings
     tokenizer: TokenizerSettings
+    environments: Mapping[str, EnvironmentSettings]
     rollout: RolloutSettings
     sampling: SamplingOptions
     evaluation: EvaluationSettings
@@ -90,10 +99,10 @@ def parse(config: Mapping[str, Any]) -> _Settings:
     if unknown:
         raise ConfigError(f"config.{unknown[0]}: there is no such key. Known: {', '.join(_TOP)}")
     part = functools.partial(section, config)
-    parse_settings(part("environments"))
     settings = _Settings(
         model=call(ModelSettings, "model", part("model")),
         tokenizer=call(TokenizerSettings, "tokenizer", part("tokenizer")),
+        environments=parse_settings(part("environments")),
         rollout=call(RolloutSettings, "rollout", part("rollout")),
         sampling=call(SamplingOptions, "sampling", part("sampling")),
         evaluation=call(EvaluationSettings, "evaluation", part("evaluation")),
@@ -124,7 +133,7 @@ def open_evaluation(
         console = stack.enter_context(RunConsole("evaluation", facts, 1))
         environments = open_environments(
             stack,
-            parse_settings(config["environments"]),
+            settings.environments,
             folder,
             client_options=config["client"],
             pool_options=config["pool"],
@@ -150,6 +159,7 @@ def open_evaluation(
             collector=collector,
             sampling=settings.sampling,
             evaluation=settings.evaluation,
+            max_turns=evaluation_turns(settings.environments, settings.evaluation.max_turns),
             max_invalid_actions=settings.rollout.max_invalid_actions,
             decode_shardings=model.decode_policy.param_shardings(model.decode_layout),
         )

@@ -3,22 +3,24 @@
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import optax
 
-from agentgym_jax.algorithms import ALGORITHMS, Algorithm, aggregation, horizon
-from agentgym_jax.algorithms.horizon import HorizonSchedule
+from agentgym_jax.algorithms import ALGORITHMS, Algorithm, aggregation
+from agentgym_jax.algorithms.horizon import MixtureHorizon
 from agentgym_jax.data.conversations import Conversation
-from agentgym_jax.data.tasks import TaskSchedule
+from agentgym_jax.data.tasks import MixtureSchedule
 from agentgym_jax.learner.optimizer import learning_rate_at, make_optimizer
 from agentgym_jax.learner.update import Score, Update, make_score, make_update
 from agentgym_jax.rollout.collect import Collector
 from agentgym_jax.run import conversations as supervised
+from agentgym_jax.run import mixture
 from agentgym_jax.run.environments import (
     Environments,
     EnvironmentSettings,
+    evaluation_turns,
     open_environments,
     parse_settings,
 )
@@ -57,7 +59,7 @@ class RLSettings:
       loss_options: keyword arguments of its loss.
       regularisation: entropy_coef, kl_coef, kl_kind of the update.
       logprob_chunk: tokens whose logits exist at the same time.
-      horizon: turn limit as a function of the steps done.
+      horizon: turn limit of every environment as a function of the steps done.
       optimizer_options: keyword arguments of `make_optimizer`.
     """
 
@@ -82,8 +84,13 @@ class RLSettings:
     loss_options: Mapping[str, Any]
     regularisation: Mapping[str, Any]
     logprob_chunk: int
-    horizon: HorizonSchedule
+    horizon: MixtureHorizon
     optimizer_options: Mapping[str, Any]
+
+    @property
+    def evaluation_turns(self) -> dict[str, int]:
+        """Turn limit of a held-out episode by environment."""
+        return evaluation_turns(self.environments, self.evaluation.max_turns)
 
     @property
     def needs_reference(self) -> bool:
@@ -115,8 +122,7 @@ def parse(config: Mapping[str, Any]) -> RLSettings:
     part = functools.partial(section, config)
     algorithm = _algorithm(part("algorithm"))
     environments = parse_settings(part("environments"))
-    if not all(entry.train for entry in environments.values()):
-        raise ConfigError("config.environments: every environment of job 'rl' needs train tasks")
+    mixture.check_trained(environments)
     settings = RLSettings(
         seed=config["seed"],
         total_steps=config["total_steps"],
@@ -133,7 +139,7 @@ def parse(config: Mapping[str, Any]) -> RLSettings:
         evaluation=call(EvaluationSettings, "evaluation", part("evaluation")),
         checkpoint=call(CheckpointSettings, "checkpoint", part("checkpoint")),
         sft=call(SftSettings, "sft", part("sft")) if config["sft"] else None,
-        horizon=_horizon(part("horizon")),
+        horizon=mixture.horizons(part("horizon"), environments),
         optimizer_options=part("optimizer"),
         **algorithm,
     )
@@ -177,14 +183,6 @@ def _algorithm(options: dict[str, Any]) -> dict[str, Any]:
         "regularisation": {k: options[k] for k in ("entropy_coef", "kl_coef", "kl_kind")},
         "logprob_chunk": options["logprob_chunk"],
     }
-
-
-def _horizon(options: dict[str, Any]) -> HorizonSchedule:
-    kind = options.pop("kind", None)
-    if kind not in horizon.SCHEDULES:
-        raise ConfigError(f"config.horizon.kind={kind!r} is none of {', '.join(horizon.SCHEDULES)}")
-    schedule: Callable[..., HorizonSchedule] = horizon.SCHEDULES[kind]
-    return call(schedule, "horizon", options)
 
 
 def _check_shapes(s: RLSettings) -> None:
@@ -250,7 +248,7 @@ class RLParts:
     environments: Environments
     sampler: Sampler
     collector: Collector
-    train_schedule: TaskSchedule
+    train_schedule: MixtureSchedule
     optimizer: optax.GradientTransformation
     update: Update
     score: Score
@@ -345,8 +343,8 @@ def _build(settings: RLSettings, source, layouts, environments: Environments, ru
         environments=environments,
         sampler=sampler,
         collector=collector,
-        train_schedule=TaskSchedule(
-            environments.train_tasks, environments.weights, seed=settings.seed
+        train_schedule=mixture.schedule(
+            settings.environments, environments.train_tasks, seed=settings.seed
         ),
         optimizer=optimizer,
         update=make_update(

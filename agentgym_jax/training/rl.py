@@ -21,6 +21,7 @@ from agentgym_jax.learner.experience import (
 )
 from agentgym_jax.learner.train_state import TrainState
 from agentgym_jax.learner.update import put_batch
+from agentgym_jax.metrics import of_environment
 from agentgym_jax.rollout.collect import CollectStatistics, EpisodeRequest
 from agentgym_jax.rollout.episode import EpisodeLimits
 from agentgym_jax.run.rl import RLParts
@@ -107,10 +108,13 @@ def _iterate(
     started = time.perf_counter()
     settings = parts.settings
     turns = settings.horizon(step)
+    environments = tuple(settings.environments)
     tasks = parts.train_schedule.at(step, settings.rollout.tasks_per_step)
     trajectories, statistics = _collect(run, parts, tasks, step, turns)
-    metrics = rollout_metrics.of(trajectories, statistics, parts.sampler.statistics, tasks)
-    metrics["horizon/turns"] = float(turns)
+    metrics = rollout_metrics.of(
+        trajectories, statistics, parts.sampler.statistics, tasks, environments
+    )
+    metrics |= _horizon_metrics(turns)
     run.folder.write_trajectories(step + 1, [to_record(t) for t in trajectories])
     experience = make_experience(
         trajectories,
@@ -122,27 +126,38 @@ def _iterate(
         truncation=settings.rollout.truncation,
         advantage_options=settings.advantage_options,
     )
-    metrics |= rollout_metrics.of_groups(experience)
+    metrics |= rollout_metrics.of_groups(experience, tasks, environments)
     state, learned = _learn(run, parts, state, reference, experience, step)
     return state, metrics | learned | {"time/iteration_s": time.perf_counter() - started}
 
 
+def _horizon_metrics(turns: Mapping[str, int]) -> Metrics:
+    """The largest turn limit and, if there are several environments, that of each."""
+    metrics = {"horizon/turns": float(max(turns.values()))}
+    if len(turns) > 1:
+        metrics |= {of_environment("horizon/turns", name): float(n) for name, n in turns.items()}
+    return metrics
+
+
 def _collect(
-    run: Run, parts: RLParts, tasks: Sequence[Task], step: int, turns: int
+    run: Run, parts: RLParts, tasks: Sequence[Task], step: int, turns: Mapping[str, int]
 ) -> tuple[list[Trajectory], CollectStatistics]:
     settings = parts.settings
-    limits = EpisodeLimits(
-        max_turns=turns,
-        max_tokens=settings.sampling.max_tokens,
-        max_invalid_actions=settings.rollout.max_invalid_actions,
-    )
+    limits = {
+        name: EpisodeLimits(
+            max_turns=limit,
+            max_tokens=settings.sampling.max_tokens,
+            max_invalid_actions=settings.rollout.max_invalid_actions,
+        )
+        for name, limit in turns.items()
+    }
     requests = [
         EpisodeRequest(
             task=task,
             sample=sample,
             seed=run.seed,
             step=step,
-            limits=limits,
+            limits=limits[task.environment],
             sampling=settings.sampling,
         )
         for task in tasks
@@ -152,12 +167,18 @@ def _collect(
     collected = parts.collector.collect(
         requests,
         replacement_stride=settings.rollout.group_size,
-        on_progress=run.progress(f"rollout, horizon {turns}"),
+        on_progress=run.progress(f"rollout, horizon {_shown(turns)}"),
         should_stop=run.should_stop,
     )
     if run.should_stop():
         raise StopRequested(f"stopped while collecting step {step + 1}")
     return collected
+
+
+def _shown(turns: Mapping[str, int]) -> str:
+    """`10`, or `6 to 10` where environments differ."""
+    low, high = min(turns.values()), max(turns.values())
+    return str(low) if low == high else f"{low} to {high}"
 
 
 def _learn(
@@ -287,6 +308,7 @@ def _evaluate(run: Run, parts: RLParts, step: int) -> Metrics:
         settings.evaluation,
         seed=run.seed,
         step=step,
+        max_turns=settings.evaluation_turns,
         sampling=settings.sampling,
         max_invalid_actions=settings.rollout.max_invalid_actions,
         on_progress=run.progress("evaluation"),
@@ -303,7 +325,7 @@ def _evaluate(run: Run, parts: RLParts, step: int) -> Metrics:
     run.folder.write_trajectories(step, records, kind="eval")
     decoding = {
         "temperature": settings.sampling.temperature,
-        "max_turns": settings.evaluation.max_turns,
+        "max_turns": settings.evaluation_turns,
         "max_tokens": settings.sampling.max_tokens,
         "seed": run.seed,
         "step": step,

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from agentgym_jax.data.tasks import Task
+from agentgym_jax.data.tasks import Task, group_label
 from agentgym_jax.learner.experience import Experience
+from agentgym_jax.metrics import of_environment
 from agentgym_jax.rollout.collect import CollectStatistics
 from agentgym_jax.sampling.sampler import SamplerStatistics
 from agentgym_jax.trajectory import Trajectory, outcome_counts
@@ -17,6 +18,7 @@ def of(
     statistics: CollectStatistics,
     sampler: SamplerStatistics,
     tasks: Sequence[Task],
+    environments: Sequence[str],
 ) -> dict[str, float]:
     """Metrics of the episodes of one step.
 
@@ -25,11 +27,9 @@ def of(
       statistics: of the collection.
       sampler: counted during the collection.
       tasks: of the step; each has the same number of episodes.
+      environments: of the run; if there are several, each has metrics of its own as well.
     """
-    valid = [t for t in trajectories if t.outcome.is_valid]
     metrics = {
-        "rollout/episodes": float(len(trajectories)),
-        "rollout/invalid_fraction": 1.0 - len(valid) / len(trajectories),
         "rollout/retries": float(statistics.restarts + statistics.replaced),
         "rollout/env_errors": float(sum(statistics.env_errors.values())),
         "rollout/malformed_actions": float(statistics.malformed_actions),
@@ -40,9 +40,15 @@ def of(
         metrics[f"rollout/outcome/{outcome}"] = float(count)
     for cause, count in statistics.env_errors.items():
         metrics[f"rollout/env_errors/{cause}"] = float(count)
-    if valid:
-        metrics |= _of_valid(valid)
-        metrics |= _of_groups(trajectories, tasks)
+    played = [task for task in tasks for _ in range(len(trajectories) // len(tasks))]
+    metrics |= _of_episodes(trajectories)
+    metrics |= _of_labels(trajectories, played, is_mixture=len(environments) > 1)
+    if len(environments) > 1:
+        for name in environments:
+            own = [
+                t for t, task in zip(trajectories, played, strict=True) if task.environment == name
+            ]
+            metrics |= {of_environment(k, name): v for k, v in _of_episodes(own).items()}
     seconds = max(statistics.seconds, 1e-9)
     kept = sum(len(t.tokens) for t in trajectories)
     computed = sampler.sampled + sampler.ingested
@@ -57,6 +63,18 @@ def of(
         "rate/env_steps_per_s": sum(len(t.turns) for t in trajectories) / seconds,
     }
     return metrics
+
+
+def _of_episodes(trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    """What is known of some episodes; nothing of none."""
+    if not trajectories:
+        return {}
+    valid = [t for t in trajectories if t.outcome.is_valid]
+    metrics = {
+        "rollout/episodes": float(len(trajectories)),
+        "rollout/invalid_fraction": 1.0 - len(valid) / len(trajectories),
+    }
+    return metrics | _of_valid(valid) if valid else metrics
 
 
 def _of_valid(valid: Sequence[Trajectory]) -> dict[str, float]:
@@ -85,22 +103,47 @@ def _of_valid(valid: Sequence[Trajectory]) -> dict[str, float]:
     }
 
 
-def _of_groups(trajectories: Sequence[Trajectory], tasks: Sequence[Task]) -> dict[str, float]:
+def _of_labels(
+    trajectories: Sequence[Trajectory], played: Sequence[Task], *, is_mixture: bool
+) -> dict[str, float]:
     """Success by reporting group, such as the level."""
-    per_task = len(trajectories) // len(tasks)
     successes: dict[str, list[bool]] = collections.defaultdict(list)
-    for i, trajectory in enumerate(trajectories):
+    for trajectory, task in zip(trajectories, played, strict=True):
         if trajectory.outcome.is_valid:
-            successes[tasks[i // per_task].group].append(trajectory.success)
-    return {f"rollout/success/{group}": float(np.mean(x)) for group, x in successes.items()}
+            label = group_label(task.environment, task.group, is_mixture=is_mixture)
+            successes[label].append(trajectory.success)
+    return {f"rollout/success/{label}": float(np.mean(x)) for label, x in successes.items()}
 
 
-def of_groups(experience: Experience) -> dict[str, float]:
-    """How much the groups of samples have to teach."""
+def of_groups(
+    experience: Experience, tasks: Sequence[Task], environments: Sequence[str]
+) -> dict[str, float]:
+    """How much the groups of samples have to teach.
+
+    Args:
+      experience: of the step.
+      tasks: of the step, a group of episodes each.
+      environments: of the run; if there are several, each has counts of its own as well.
+    """
     spread = experience.advantage_BT[experience.action_mask_BT]
-    return {
+    metrics = {
         "rollout/groups": float(experience.statistics.groups),
         "rollout/informative_groups": float(experience.statistics.informative),
         "rollout/zero_variance_groups": float(experience.statistics.zero_variance),
         "policy/advantage_std": float(spread.std()) if spread.size else 0.0,
     }
+    if len(environments) == 1:
+        return metrics
+    # An advantage is not zero exactly where returns differ.
+    teaches_P = np.any(experience.advantage_BT, axis=1).reshape(len(tasks), -1).any(axis=1)
+    is_whole_P = experience.valid_B.reshape(len(tasks), -1).sum(axis=1) > 1
+    for name in environments:
+        own_P = np.array([task.environment == name for task in tasks])
+        if own_P.any():
+            counts = {
+                "rollout/groups": own_P.sum(),
+                "rollout/informative_groups": (own_P & teaches_P).sum(),
+                "rollout/zero_variance_groups": (own_P & is_whole_P & ~teaches_P).sum(),
+            }
+            metrics |= {of_environment(k, name): float(v) for k, v in counts.items()}
+    return metrics

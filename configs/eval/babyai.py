@@ -15,11 +15,8 @@ def get_config(arg=None):
     opt = common.parse(arg, smoke=False, limit=90)
     c = common.evaluation_base()
     c.environments = dict(
-        babyai=dict(
-            url="",
-            train={},
+        babyai=common.environment(
             eval=dict(kind="split", split="test", group_by="family", where={}, limit=opt.limit),
-            weights={},
         )
     )
     c.evaluation = dict(every=0, at_start=False, max_turns=20, samples=1, greedy=True)

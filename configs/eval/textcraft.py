@@ -15,11 +15,8 @@ def get_config(arg=None):
     opt = common.parse(arg, smoke=False, limit=100)
     c = common.evaluation_base()
     c.environments = dict(
-        textcraft=dict(
-            url="",
-            train={},
+        textcraft=common.environment(
             eval=dict(kind="split", split="test", group_by="depth", where={}, limit=opt.limit),
-            weights={},
         )
     )
     c.evaluation = dict(every=0, at_start=False, max_turns=30, samples=1, greedy=True)

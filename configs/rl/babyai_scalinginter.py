@@ -25,11 +25,9 @@ def get_config(arg=None):
     # AgentGym-RL has 810 training and 90 test items; its list is not public, the rule here is:
     # the server's own split, by seed.
     c.environments = dict(
-        babyai=dict(
-            url="",
+        babyai=common.environment(
             train=dict(kind="split", split="train", group_by="family", where={}, limit=810),
             eval=dict(kind="split", split="test", group_by="family", where={}, limit=90),
-            weights={},
         )
     )
     c.rollout.tasks_per_step = 32

@@ -19,11 +19,9 @@ def get_config(arg=None):
     opt = common.parse(arg, size="7b", smoke=False)
     c = babyai_scalinginter.get_config(f"size={opt.size}")
     c.environments = dict(
-        textcraft=dict(
-            url="",
+        textcraft=common.environment(
             train=dict(kind="split", split="train", group_by="depth", where={}, limit=374),
             eval=dict(kind="split", split="test", group_by="depth", where={}, limit=0),
-            weights={},
         )
     )
     c.sampling = dict(temperature=1.0, top_k=0, top_p=1.0, max_turn_tokens=512, max_tokens=10752)
