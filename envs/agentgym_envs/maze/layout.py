@@ -54,21 +54,16 @@ def open_moves(cell: Cell) -> list[str]:
 
 
 def describe(position: Cell, goal: Cell) -> str:
-    """What the agent is told at a position. The wording is AgentGym's."""
+    """What the agent is told at a position. The wording is AgentGym's.
+
+    Every cell of this maze has a wall, so there is no text for none.
+    """
     walls = [side for side, direction in _SIDES.items() if is_wall(beside(position, direction))]
     return (
         f"The goal is at position {goal[0]}, {goal[1]}. "
         f"Your current position is at position {position[0]}, {position[1]}. "
-        f"{_describe_walls(walls)}"
+        f"There {'is a wall' if len(walls) == 1 else 'are walls'} {', '.join(walls)}."
     )
-
-
-def _describe_walls(walls: list[str]) -> str:
-    if not walls:
-        return "There are no walls near you."
-    if len(walls) == 1:
-        return f"There is a wall {walls[0]}."
-    return f"There are walls {', '.join(walls)}."
 
 
 @functools.cache

@@ -1,0 +1,25 @@
+"""Replays recorded requests to AgentGym's server against one of ours, without HTTP."""
+
+import json
+
+from agentgym_envs.base.environment import EnvironmentFault
+from agentgym_envs.base.host import SessionHost
+from agentgym_envs.base.routes import session_routes
+
+
+class Replay:
+    """One session, asked by the path of a request and the argument of its operation."""
+
+    def __init__(self, kind, compat=True):
+        self.host = SessionHost(kind, compat)
+        prefix = kind.path_prefix
+        self.operations = {r.path.removeprefix(prefix): r.operation for r in session_routes(kind)}
+        self.created = json.loads(self.host.answer("create", 0, None))
+
+    def ask(self, path, argument=None):
+        """The body of the answer under compat, or its `observation, reward, done` after a step."""
+        try:
+            body = json.loads(self.host.answer(self.operations[path], 0, argument))
+        except EnvironmentFault as fault:
+            return {"error": fault.compat_message}
+        return tuple(body.values()) if path == "/step" else body

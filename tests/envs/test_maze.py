@@ -1,0 +1,343 @@
+"""Maze: layout, tasks, both readings of actions, the scripted player, recorded traffic."""
+
+import json
+import re
+
+import pytest
+from recordings import Replay
+
+from agentgym_envs.base import manifest
+from agentgym_envs.base.environment import EnvironmentFault
+from agentgym_envs.base.protocol import ErrorKind
+from agentgym_envs.maze.environment import make_compat_environment, make_environment
+from agentgym_envs.maze.kind import MAX_TURNS, make_kind
+from agentgym_envs.maze.layout import CELLS, MOVES, ROWS, describe, distances, open_moves
+from agentgym_envs.maze.tasks import GOAL, MAX_DISTANCE, STARTS, all_tasks, task_manifest
+
+MANIFEST = "9baeaae40ea13c213d28032e7a527e94be2ec892e3a8ab3031a9edbb17696282"
+BOTH = pytest.mark.parametrize("make", [make_environment, make_compat_environment])
+
+
+def told(cell_and_walls: str) -> str:
+    """An observation of AgentGym's games, which have one goal."""
+    return f"The goal is at position 8, 6. Your current position is at position {cell_and_walls}"
+
+
+AT_1_1 = told("1, 1. There are walls to your left, above you, below you.")
+AT_7_6 = told("7, 6. There are walls to your right, to your left.")
+FINISHED = {"error": "The task with environment 0 has finished."}
+
+
+def playing(data_idx, make=make_environment):
+    environment = make()
+    environment.reset(data_idx)
+    return environment
+
+
+def play_expert(environment, data_idx):
+    """(last result, number of actions)."""
+    environment.reset(data_idx)
+    for turn in range(1, MAX_TURNS + 1):
+        result = environment.step(environment.expert_action())
+        if result.done:
+            return result, turn
+    return result, turn
+
+
+@BOTH
+def test_an_episode_by_hand(make):
+    environment = make()
+    assert environment.reset(16).observation == told("5, 6. There is a wall above you.")
+    first = environment.step("move down")
+    assert (first.observation, first.reward, first.done) == (
+        told("6, 6. There are walls to your right, to your left."),
+        0,
+        False,
+    )
+    assert environment.step("move down").observation == AT_7_6
+    last = environment.step("move down")
+    assert (last.observation, last.reward, last.score, last.done) == ("Success\n", 1, 1, True)
+
+
+def test_one_wall_is_singular_and_every_cell_has_some():
+    assert describe((5, 6), GOAL) == told("5, 6. There is a wall above you.")
+    assert describe((5, 3), GOAL) == told("5, 3. There are walls to your left, below you.")
+    assert {describe(cell, GOAL).count("wall") for cell in CELLS} == {1}
+    assert all(len(open_moves(cell)) < 4 for cell in CELLS)
+
+
+def test_the_border_of_the_maze_is_wall_so_that_no_move_leaves_it():
+    assert {*ROWS[0], *ROWS[-1]} == {"#"}
+    assert all(len(row) == len(ROWS[0]) and row[0] == row[-1] == "#" for row in ROWS)
+
+
+def test_the_first_25_tasks_are_agentgyms_games():
+    assert [task.start for task in all_tasks()[:25]] == list(STARTS)
+    assert {task.goal for task in all_tasks()[:25]} == {GOAL}
+    assert sorted([*STARTS, GOAL]) == sorted(CELLS)
+    assert (STARTS[0], STARTS[9], STARTS[18], STARTS[24]) == ((1, 1), (1, 11), (7, 6), (2, 9))
+
+
+def test_no_task_for_training_has_the_goal_of_a_test():
+    goals = {split: set() for split in ("train", "test")}
+    for task in task_manifest():
+        goals[task["split"]].add(tuple(task["goal"]))
+    assert goals["test"] == {GOAL} and len(goals["train"]) == 25
+    assert not goals["test"] & goals["train"]
+
+
+def test_no_task_is_longer_than_agentgyms_longest_or_starts_at_its_goal():
+    walks = [(task["distance"], tuple(task["start"])) for task in task_manifest()]
+    assert max(distance for distance, start in walks[:25]) == MAX_DISTANCE == 12
+    assert {distance for distance, start in walks} == set(range(1, 13))
+    assert len({(task.start, task.goal) for task in all_tasks()}) == len(all_tasks()) == 556
+
+
+def test_the_manifest_is_the_one_results_were_measured_with():
+    manifest.check(task_manifest())
+    assert make_kind().spec.manifest_sha256 == manifest.sha256(task_manifest()) == MANIFEST
+
+
+def test_distances_are_those_of_a_shortest_path():
+    from_goal = distances(GOAL)
+    assert from_goal[(1, 1)] == 12 and from_goal[(5, 6)] == 3 and len(from_goal) == len(CELLS)
+
+
+def test_the_scripted_player_solves_all_tasks_by_the_shortest_path():
+    environment = make_environment()
+    for task in all_tasks():
+        result, turns = play_expert(environment, task.data_idx)
+        assert (result.score, result.done, turns) == (1, True, task.distance)
+
+
+def test_valid_actions_are_the_moves_that_move():
+    environment = playing(0)
+    assert environment.valid_actions() == ["move right"]
+    environment.step("move right")
+    environment.step("move right")
+    assert environment.valid_actions() == ["move left", "move right", "move down"]
+
+
+# action at 1, 1 -> what our server says before the unchanged position
+REFUSALS = {
+    "move up": "You cannot move up, there is a wall. ",
+    "jump": "You cannot do that. Possible actions: move left, move right, move up, move down. ",
+    "": "You cannot do that. Possible actions: move left, move right, move up, move down. ",
+    "move": "You cannot do that. Possible actions: move left, move right, move up, move down. ",
+}
+
+
+@pytest.mark.parametrize("action", REFUSALS)
+def test_a_refused_action_changes_nothing_and_only_our_server_says_so(action):
+    result = playing(0).step(action)
+    assert (result.observation, result.reward, result.done) == (REFUSALS[action] + AT_1_1, 0, False)
+    assert re.match(make_kind().spec.refusal, result.observation)
+    assert playing(0, make_compat_environment).step(action).observation == AT_1_1
+
+
+def test_no_ordinary_observation_looks_like_a_refusal():
+    refusal = make_kind().spec.refusal
+    for goal in CELLS:
+        assert not any(re.match(refusal, describe(cell, goal)) for cell in CELLS)
+
+
+@pytest.mark.parametrize("action", ["Move Right", "  move   right\n", "right", "RIGHT "])
+def test_case_and_spaces_matter_to_agentgyms_server_alone(action):
+    assert playing(0).step(action).observation.startswith(told("1, 2."))
+    assert playing(0, make_compat_environment).step(action).observation == AT_1_1
+
+
+def test_the_last_of_fifty_actions_still_counts_and_failing_costs_nothing():
+    environment = playing(18)
+    results = [environment.step("move left") for _ in range(49)]
+    assert not any(result.done or result.reward for result in results)
+    saved = environment.snapshot()
+    failed = environment.step("move left")
+    assert (failed.observation, failed.reward, failed.score, failed.done) == (
+        "Failure\n",
+        0,
+        0,
+        True,
+    )
+    environment.restore(saved)
+    assert environment.step("move down").observation == "Success\n"
+
+
+def test_agentgyms_server_ignores_a_51st_action_and_pays_minus_one():
+    environment = playing(18, make_compat_environment)
+    results = [environment.step("move left") for _ in range(50)]
+    assert not any(result.done or result.reward for result in results)
+    failed = environment.step("move down")
+    assert (failed.observation, failed.reward, failed.score, failed.done) == (
+        "Failure\n",
+        -1,
+        -1,
+        True,
+    )
+
+
+@pytest.mark.parametrize("data_idx", [-1, 556, 10**30])
+def test_an_index_outside_the_tasks_is_unknown_and_ends_nothing(data_idx):
+    environment = playing(0)
+    with pytest.raises(EnvironmentFault) as caught:
+        environment.reset(data_idx)
+    assert caught.value.kind is ErrorKind.UNKNOWN_TASK
+    assert environment.step("move up").observation.endswith(AT_1_1)
+
+
+@pytest.mark.parametrize(
+    ("data_idx", "text"),
+    [
+        (25, ""),
+        (-1, ""),
+        (26, "The game 26 is not valid."),
+        (-27, "list index out of range"),
+    ],
+)
+def test_agentgyms_texts_for_games_it_does_not_have(data_idx, text):
+    with pytest.raises(EnvironmentFault) as caught:
+        make_compat_environment().reset(data_idx)
+    assert caught.value.compat_message == text
+
+
+def test_agentgyms_games_count_from_the_end_too():
+    environment = make_compat_environment()
+    assert environment.reset(-2) == environment.reset(24)
+    assert environment.reset(-26) == environment.reset(0)
+
+
+@BOTH
+def test_nothing_is_played_before_the_first_reset_or_after_the_end(make):
+    environment = make()
+    for ask in (environment.expert_action, environment.valid_actions, environment.snapshot):
+        with pytest.raises(EnvironmentFault) as caught:
+            ask()
+        assert caught.value.kind is ErrorKind.NOT_RESET
+    play_expert(environment, 18)
+    for ask in (environment.expert_action, lambda: environment.step("move up")):
+        with pytest.raises(EnvironmentFault) as caught:
+            ask()
+        assert caught.value.kind is ErrorKind.FINISHED
+
+
+@BOTH
+def test_a_restored_episode_goes_on_as_the_saved_one(make):
+    saved, restored = playing(12, make), make()
+    actions = ["move up", "fly", "move down", "move down", "move right", "move right", "move up"]
+    for action in actions:
+        restored.restore(json.loads(json.dumps(saved.snapshot())))
+        assert restored.detail() == saved.detail() and restored.state() == saved.state()
+        assert restored.step(action) == saved.step(action)
+    saved.step("move right")
+    saved.step("move down"), saved.step("move down"), saved.step("move down")
+    restored.restore(saved.snapshot())
+    assert restored.detail() == saved.detail() and saved.detail()["done"]
+    with pytest.raises(EnvironmentFault):
+        restored.step("move up")
+
+
+def test_a_task_is_the_same_whatever_was_played_before():
+    used = playing(7)
+    for _ in range(4):
+        used.step(used.expert_action())
+    assert used.reset(300) == make_environment().reset(300)
+    assert used.snapshot() == playing(300).snapshot()
+
+
+def test_the_state_draws_goal_and_agent():
+    grid = playing(18).state()["grid"]
+    assert grid[7] == "######A######" and grid[8] == "######G######"
+    assert make_environment().state() == {}
+
+
+@pytest.mark.parametrize("compat", [False, True])
+def test_a_session_has_agentgyms_routes_and_keys(compat):
+    server = Replay(make_kind(), compat)
+    assert server.created == {"id": 0}
+    assert "error" in server.ask("/observation") and "error" in server.ask("/detail")
+    assert server.ask("/reset", 0) == {"observation": AT_1_1}
+    assert server.ask("/step", "move left")[1:] == (0, False)
+    assert server.ask("/available_actions") == list(MOVES)
+    assert list(server.ask("/detail")) == ["maze_name", "observation", "done", "reward", "deleted"]
+    assert server.host.answer("close", 0, None) == b"true"
+
+
+AT_2_9 = told("2, 9. There are walls to your right, to your left.")
+AT_3_9 = told("3, 9. There are walls to your right, to your left.")
+# (path, game or action, answer), recorded from AgentGym's server; its ids are replaced by 0.
+RECORDED = {
+    "chance finds the goal, then a second game": [
+        ("/reset", 18, {"observation": AT_7_6}),
+        ("/step", "move left", (AT_7_6, 0, False)),
+        ("/step", "jump", (AT_7_6, 0, False)),
+        ("/step", "", (AT_7_6, 0, False)),
+        ("/step", "MOVE UP", (AT_7_6, 0, False)),
+        ("/step", "move up\n", (AT_7_6, 0, False)),
+        ("/step", "Action: move down", (AT_7_6, 0, False)),
+        ("/step", "move right", (AT_7_6, 0, False)),
+        ("/step", "move left", (AT_7_6, 0, False)),
+        ("/step", "move down", ("Success\n", 1.0, True)),
+        ("/observation", None, FINISHED),
+        ("/detail", None, FINISHED),
+        ("/reset", 18, {"observation": AT_7_6}),
+        ("/step", "move down", ("Success\n", 1.0, True)),
+        ("/step", "move up", FINISHED),
+    ],
+    "chance finds nothing, then the shortest path": [
+        ("/reset", 24, {"observation": AT_2_9}),
+        ("/step", "move left", (AT_2_9, 0, False)),
+        ("/step", "jump", (AT_2_9, 0, False)),
+        ("/step", "", (AT_2_9, 0, False)),
+        ("/step", "MOVE UP", (AT_2_9, 0, False)),
+        ("/step", "move up\n", (AT_2_9, 0, False)),
+        ("/step", "Action: move down", (AT_2_9, 0, False)),
+        ("/step", "move down", (AT_3_9, 0, False)),
+        ("/step", "move right", (AT_3_9, 0, False)),
+        ("/step", "move right", (AT_3_9, 0, False)),
+        ("/step", "move right", (AT_3_9, 0, False)),
+        ("/step", "move right", (AT_3_9, 0, False)),
+        ("/step", "move right", (AT_3_9, 0, False)),
+        ("/observation", None, AT_3_9),
+        (
+            "/detail",
+            None,
+            {
+                "maze_name": "double_t_maze",
+                "observation": AT_3_9,
+                "done": False,
+                "reward": 0,
+                "deleted": False,
+            },
+        ),
+        ("/reset", 24, {"observation": AT_2_9}),
+        ("/step", "move down", (AT_3_9, 0, False)),
+        (
+            "/step",
+            "move down",
+            (told("4, 9. There are walls to your right, to your left."), 0, False),
+        ),
+        ("/step", "move down", (told("5, 9. There are walls to your right, below you."), 0, False)),
+        ("/step", "move left", (told("5, 8. There are walls above you, below you."), 0, False)),
+        ("/step", "move left", (told("5, 7. There are walls above you, below you."), 0, False)),
+        ("/step", "move left", (told("5, 6. There is a wall above you."), 0, False)),
+        (
+            "/step",
+            "move down",
+            (told("6, 6. There are walls to your right, to your left."), 0, False),
+        ),
+        ("/step", "move down", (AT_7_6, 0, False)),
+        ("/step", "move down", ("Success\n", 1.0, True)),
+        ("/step", "move up", FINISHED),
+    ],
+    "games that do not exist": [
+        ("/reset", 26, {"error": "The game 26 is not valid."}),
+        ("/reset", -1, {"error": ""}),
+    ],
+}
+
+
+@pytest.mark.parametrize("episode", RECORDED)
+def test_recorded_requests_are_answered_as_agentgyms_server_did(episode):
+    server = Replay(make_kind())
+    for path, argument, answer in RECORDED[episode]:
+        assert server.ask(path, argument) == answer

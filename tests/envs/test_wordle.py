@@ -1,0 +1,334 @@
+"""Wordle: feedback, tasks, both ways to hide a word, the scripted player, recorded traffic."""
+
+import collections
+import json
+import random
+import re
+
+import pytest
+from recordings import Replay
+
+from agentgym_envs.base import manifest
+from agentgym_envs.base.environment import EnvironmentFault
+from agentgym_envs.base.protocol import ErrorKind
+from agentgym_envs.wordle.environment import (
+    MAX_GUESSES,
+    make_compat_environment,
+    make_environment,
+)
+from agentgym_envs.wordle.expert import best_guess
+from agentgym_envs.wordle.kind import make_kind
+from agentgym_envs.wordle.tasks import task_manifest
+from agentgym_envs.wordle.words import VOCABULARY, consistent, feedback, spaced
+
+MANIFEST = "359aff9c2412d4e84470ccaaa4ec9a8c058fa705a8fd8112f5b0019fc0074657"
+BOTH = pytest.mark.parametrize("make", [make_environment, make_compat_environment])
+SUGAR = VOCABULARY.index("sugar")
+
+
+def playing(data_idx, make=make_environment):
+    environment = make()
+    environment.reset(data_idx)
+    return environment
+
+
+def play_expert(environment, data_idx):
+    """(last result, number of guesses)."""
+    environment.reset(data_idx)
+    for turn in range(1, MAX_GUESSES + 1):
+        result = environment.step(environment.expert_action())
+        if result.done:
+            return result, turn
+    return result, turn
+
+
+@pytest.mark.parametrize(
+    ("guess", "hidden", "answer"),
+    [
+        ("shire", "shire", "ggggg"),
+        ("panic", "light", "bbbyb"),
+        ("could", "cynic", "gbbbb"),
+        ("knoll", "solar", "bbyyy"),  # both l, as the rule is about letters, not occurrences
+        ("skill", "swill", "gbggg"),
+        ("tacit", "other", "ybbby"),
+        ("aroma", "panic", "ybbby"),
+    ],
+)
+def test_feedback_by_hand(guess, hidden, answer):
+    assert feedback(guess, hidden) == answer
+
+
+def test_an_episode_by_hand():
+    environment = make_environment()
+    first = environment.reset(SUGAR).observation
+    assert first.startswith("Let's start Wordle!") and first.endswith(" ".join(VOCABULARY))
+    result = environment.step("s h i r e")
+    assert (result.observation, result.reward, result.done) == ("g b b y b\n", 0, False)
+    assert environment.state()["candidates"] == ["solar", "sugar"]
+    assert environment.step("s o l a r").observation == "g b b g g\n"
+    result = environment.step("s u g a r")
+    assert (result.observation, result.reward, result.score, result.done) == (
+        "g g g g g\n",
+        1,
+        1,
+        True,
+    )
+
+
+def test_each_task_hides_one_word_to_its_end_and_no_two_the_same():
+    found = []
+    for task in task_manifest():
+        environment = playing(task["data_idx"])
+        assert environment.step(task["hidden"]).reward == 1
+        environment.reset(task["data_idx"])
+        other = VOCABULARY[task["data_idx"] - 1]
+        answers = {environment.step(other).observation for _ in range(5)}
+        assert answers == {spaced(feedback(other, task["hidden"])) + "\n"}
+        found.append(task["hidden"])
+    assert found == list(VOCABULARY) and len(set(found)) == 40
+
+
+def test_no_word_is_hidden_both_in_training_and_in_tests():
+    hidden = collections.defaultdict(set)
+    for task in task_manifest():
+        hidden[task["split"]].add(task["hidden"])
+    assert (len(hidden["train"]), len(hidden["test"])) == (30, 10)
+    assert not hidden["train"] & hidden["test"]
+
+
+def test_the_manifest_is_the_one_results_were_measured_with():
+    manifest.check(task_manifest())
+    assert make_kind().spec.manifest_sha256 == manifest.sha256(task_manifest()) == MANIFEST
+
+
+def test_the_first_text_says_the_same_whatever_is_hidden():
+    environment = make_environment()
+    assert len({environment.reset(task["data_idx"]) for task in task_manifest()}) == 1
+
+
+def test_the_scripted_player_finds_every_word_in_93_guesses():
+    environment = make_environment()
+    played = [play_expert(environment, task["data_idx"]) for task in task_manifest()]
+    assert all(result.score == 1 for result, _ in played)
+    assert collections.Counter(turns for _, turns in played) == {1: 1, 2: 25, 3: 14}
+
+
+def test_the_scripted_player_knows_no_more_than_the_answers():
+    # After the same answers it guesses the same, whatever is hidden.
+    by_answer = collections.defaultdict(set)
+    for task in task_manifest():
+        environment = playing(task["data_idx"])
+        first = environment.expert_action()
+        answer = environment.step(first)
+        if not answer.done:
+            by_answer[first, answer.observation].add(environment.expert_action())
+    assert len(by_answer) > 10 and all(len(guesses) == 1 for guesses in by_answer.values())
+
+
+def test_the_best_guess_of_one_word_is_that_word_and_of_two_is_one_of_them():
+    assert best_guess(["trove"]) == "trove"
+    assert best_guess(["frame", "trove"]) == "frame"
+
+
+def test_only_words_that_would_have_answered_alike_remain():
+    assert consistent(VOCABULARY, "shire", "bbbyg") == ["frame", "trove"]
+
+
+@BOTH
+def test_an_invalid_word_is_used_up_and_tells_nothing(make):
+    environment = playing(SUGAR, make)
+    for action in ["zzzzz", "sug", "s u g a r s", "", "émile"]:
+        result = environment.step(action)
+        assert (result.observation, result.reward, result.done) == ("invalid word", 0, False)
+        assert re.match(make_kind().spec.refusal, result.observation)
+    assert environment.state()["candidates"] == list(VOCABULARY)
+    last = environment.step("zzzzz")
+    assert (last.observation, last.reward, last.done) == ("invalid word", 0, True)
+
+
+@BOTH
+def test_the_sixth_guess_ends_the_game_found_or_not(make):
+    environment = playing(SUGAR, make)
+    results = [environment.step("p a n i c") for _ in range(6)]
+    assert [result.done for result in results] == [False] * 5 + [True]
+    assert results[-1].score == 0
+    environment = playing(0)
+    assert [environment.step(word).reward for word in (*VOCABULARY[1:6], "panic")][-1] == 1
+
+
+@pytest.mark.parametrize("action", ["S H I R E", "s h\ti r e", "Shire"])
+def test_case_and_other_blanks_matter_to_agentgyms_server_alone(action):
+    assert playing(SUGAR).step(action).observation == "g b b y b\n"
+    assert playing(SUGAR, make_compat_environment).step(action).observation == "invalid word"
+
+
+@BOTH
+def test_spaces_between_the_letters_do_not_matter(make):
+    answers = {playing(3, make).step(guess).observation for guess in ("shire", " s hir e\n")}
+    assert len(answers) == 1 and "invalid word" not in answers
+
+
+def test_agentgyms_server_draws_the_hidden_word_anew_from_what_is_left():
+    rng = random.Random(77)
+    environment = playing(77, make_compat_environment)
+    candidates = list(VOCABULARY)
+    for guess in ["aloft", "zzzzz", "whack", "moist"]:  # the invalid one draws nothing
+        result = environment.step(guess)
+        if guess in VOCABULARY:
+            answer = feedback(guess, rng.choice(candidates))
+            assert result.observation == f"{spaced(answer)}\n"
+            candidates = consistent(candidates, guess, answer)
+    assert environment.listed_words() == candidates != list(VOCABULARY)
+
+
+def test_the_listed_words_leak_nothing_in_our_server():
+    environment = playing(SUGAR)
+    environment.step("s h i r e")
+    assert environment.listed_words() == list(VOCABULARY)
+
+
+def test_valid_actions_are_the_words_not_tried_yet():
+    environment = playing(SUGAR)
+    assert environment.valid_actions() == [spaced(word) for word in VOCABULARY]
+    environment.step("panic"), environment.step("zzzzz")
+    assert environment.valid_actions() == [spaced(word) for word in VOCABULARY[1:]]
+
+
+@pytest.mark.parametrize("data_idx", [-1, 40, 10**30])
+def test_an_index_outside_the_tasks_is_unknown_and_a_seed_like_any_other_upstream(data_idx):
+    environment = playing(SUGAR)
+    with pytest.raises(EnvironmentFault) as caught:
+        environment.reset(data_idx)
+    assert caught.value.kind is ErrorKind.UNKNOWN_TASK
+    assert environment.step("sugar").reward == 1
+    assert playing(data_idx, make_compat_environment).state()["data_idx"] == data_idx
+
+
+@BOTH
+def test_nothing_is_played_before_the_first_reset_or_after_the_end(make):
+    environment = make()
+    for ask in (environment.expert_action, environment.valid_actions, environment.snapshot):
+        with pytest.raises(EnvironmentFault) as caught:
+            ask()
+        assert caught.value.kind is ErrorKind.NOT_RESET
+    assert environment.state() == {}
+    play_expert(environment, 5)
+    for ask in (environment.expert_action, lambda: environment.step("panic")):
+        with pytest.raises(EnvironmentFault) as caught:
+            ask()
+        assert caught.value.kind is ErrorKind.FINISHED
+
+
+@BOTH
+def test_a_restored_game_goes_on_as_the_saved_one(make):
+    saved, restored = playing(12, make), make()
+    for guess in ["panic", "zzzzz", "a l o f t", "whack", "moist", "elder"]:
+        restored.restore(json.loads(json.dumps(saved.snapshot())))
+        assert restored.detail() == saved.detail() and restored.state() == saved.state()
+        assert restored.step(guess) == saved.step(guess)
+    restored.restore(saved.snapshot())
+    assert restored.detail() == saved.detail() and saved.detail()["done"]
+    with pytest.raises(EnvironmentFault):
+        restored.step("panic")
+
+
+@BOTH
+def test_a_task_is_the_same_whatever_was_played_before(make):
+    used, fresh = playing(7, make), playing(9, make)
+    used.step("panic")
+    used.reset(9)
+    for guess in VOCABULARY[:5]:
+        assert used.step(guess) == fresh.step(guess)
+
+
+def test_agentgyms_client_can_play_against_our_server():
+    # It asks for the vocabulary before its first reset and pastes it into its own first text.
+    server = Replay(make_kind(), compat=False)
+    assert server.created == {"id": 0}
+    assert server.ask("/filtered_vocab") == list(VOCABULARY)
+    assert server.ask("/reset", SUGAR)["observation"].startswith("Let's start Wordle!")
+    assert server.ask("/step", "s h i r e") == ("g b b y b\n", 0, False)
+    assert server.ask("/filtered_vocab") == list(VOCABULARY)
+    assert server.ask("/step", "s u g a r") == ("g g g g g\n", 1, True)
+    assert server.ask("/observation") == "g g g g g\n"
+    assert server.ask("/detail")["done"] is True
+
+
+def test_an_agent_is_told_rules_and_words_by_instructions_and_first_observation():
+    spec, first = make_kind().spec, make_environment().reset(0).observation
+    assert all(word in first for word in VOCABULARY)
+    assert all(f"- {letter}: " in spec.instructions for letter in "gyb")
+    assert "Thought:" in spec.instructions and "\nAction:" in spec.instructions
+
+
+START = "Let's start Wordle!"
+FINISHED = {"error": "The task with environment 0 has finished."}
+# (path, seed or action, answer), recorded from AgentGym's server; its ids are replaced by 0.
+RECORDED = {
+    "invalid words": [
+        (
+            "/filtered_vocab",
+            None,
+            "panic solar shire proxy point robot prick wince crimp knoll sugar whack mount perky "
+            "could wrung light those moist shard pleat aloft skill elder frame humor pause ulcer "
+            "ultra robin cynic aroma caulk shake dodge swill tacit other thorn trove".split(),
+        ),
+        ("/reset", 0, {"id": 0, "observation": START}),
+        ("/step", "s h i r e", ("b b b y g\n", 0, False)),
+        ("/step", "zzzzz", ("invalid word", 0.0, False)),
+        ("/step", "q q q q q", ("invalid word", 0.0, False)),
+        ("/filtered_vocab", None, ["frame", "trove"]),
+        ("/observation", None, "invalid word"),
+        (
+            "/detail",
+            None,
+            {
+                "done": False,
+                "reward": 0.0,
+                "deleted": False,
+                "seed": 0,
+                "observation": "invalid word",
+            },
+        ),
+        ("/step", "l i g h t", ("b b b b y\n", 0, False)),
+        ("/step", "m o i s t", ("b y b b y\n", 0, False)),
+        ("/step", "w h a c k", ("b b b b b\n", 0, True)),
+        ("/step", "s h i r e", FINISHED),
+    ],
+    "guesses that cannot be right": [
+        ("/reset", 14, {"id": 0, "observation": START}),
+        ("/step", "p e r k y", ("g b y y b\n", 0, False)),
+        ("/step", "p l e a t", ("g b b b b\n", 0, False)),
+        ("/step", "a r o m a", ("b g b b b\n", 0, False)),
+        ("/filtered_vocab", None, ["prick"]),
+        ("/observation", None, "b g b b b\n"),
+        (
+            "/detail",
+            None,
+            {
+                "done": False,
+                "reward": 0,
+                "deleted": False,
+                "seed": 14,
+                "observation": "b g b b b\n",
+            },
+        ),
+        ("/step", "m o u n t", ("b b b b b\n", 0, False)),
+        ("/step", "h u m o r", ("b b b b y\n", 0, False)),
+        ("/step", "p a u s e", ("g b b b b\n", 0, True)),
+        ("/step", "s h i r e", FINISHED),
+    ],
+    "success": [
+        ("/reset", 12345, {"id": 0, "observation": START}),
+        ("/step", "p a n i c", ("g g b b b\n", 0, False)),
+        ("/step", "p a u s e", ("g g g g g\n", 1, True)),
+        ("/step", "s h i r e", FINISHED),
+    ],
+}
+
+
+@pytest.mark.parametrize("episode", RECORDED)
+def test_recorded_requests_are_answered_as_agentgyms_server_did(episode):
+    server = Replay(make_kind())
+    for path, argument, answer in RECORDED[episode]:
+        assert server.ask(path, argument) == answer
