@@ -88,6 +88,7 @@ class Trajectory:
       error: cause of an ENV_ERROR; empty otherwise.
       attempts: how often the episode was started, 1 if nothing failed.
       seconds: wall time from admission to end.
+      score_scale: times `score` it is in a unit in which 1 is the best (SciWorld: 0.01).
     """
 
     item_id: str
@@ -105,6 +106,7 @@ class Trajectory:
     error: str = ""
     attempts: int = 1
     seconds: float = 0.0
+    score_scale: float = 1.0  # records of older runs do not say it
 
     def __post_init__(self) -> None:
         n = len(self.tokens)
@@ -161,6 +163,7 @@ def to_record(trajectory: Trajectory) -> dict[str, Any]:
         "reward": t.reward,
         "success": int(t.success),
         "score": t.score,
+        "score_scale": t.score_scale,
         "outcome": str(t.outcome),
         "sample": t.sample,
         "step": t.step,
@@ -196,6 +199,7 @@ def from_record(record: Mapping[str, Any]) -> Trajectory:
         error=record["error"],
         attempts=record["attempts"],
         seconds=record["seconds"],
+        score_scale=record["score_scale"] if "score_scale" in record else 1.0,
     )
 
 

@@ -1,19 +1,26 @@
 """From the text of a model to the action an environment is sent.
 
 An unreadable text is the policy's mistake: it gives a short message for the agent and
-no request. It must never look like a failure of the environment.
+no request. It must never look like a failure of the environment. Nothing that a model
+writes is ever executed: calls are read with `json` and `ast` (env_client/calls.py).
 """
 
 import dataclasses
 import enum
 import re
+from collections.abc import Callable, Mapping
+
+from agentgym_jax.env_client import calls
+from agentgym_jax.env_client.calls import Function
 
 
 class ActionFormat(enum.StrEnum):
-    """How an action is written; the `action_format` of a server's spec."""
+    """How an action is written; the `action_format` of a server's spec and of a run's config."""
 
     REACT = "react"  # one line after `Action:`
     RAW = "raw"  # the whole text
+    FUNCTION_CALLING = "function_calling"  # a JSON object with thought, function_name, arguments
+    CODE_AS_ACTION = "code_as_action"  # one Python call, the thought as comments
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,11 +32,21 @@ class ActionRules:
       dropped: regular expression of the characters that are removed from an action.
       max_characters: longer actions are refused here, so that a server's size limit is
         never mistaken for a failure of the environment.
+      bare: regular expression; a text without `Action:` in which it is found is an action
+        as a whole.
+      block: regular expression that must be found in a raw text. If it has a group, the
+        last find's group is the action, else the whole text.
+      block_problem: message for the agent if the block is missing.
+      functions: what can be called in the formats that are made of calls, by name.
     """
 
     format: ActionFormat
     dropped: str
     max_characters: int
+    bare: str = ""
+    block: str = ""
+    block_problem: str = ""
+    functions: Mapping[str, Function] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +70,7 @@ NO_ACTION = (
 )
 SEVERAL_ACTIONS = "This answer holds {count} actions, so none was taken. Give exactly one `Action:` in each answer."
 EMPTY_ACTION = "The action is empty. Write the action to take after `Action:`."
+EMPTY_ANSWER = "This answer holds no action. Write the action to take."
 LONG_ACTION = (
     "The action has {count} characters, so it was not taken. Give one short action "
     "of at most {limit} characters."
@@ -85,21 +103,63 @@ def parse_react(text: str) -> ParsedAction:
 
 def parse_action(text: str, rules: ActionRules) -> ParsedAction:
     """Reads and cleans the action of a model's text by the rules of one environment."""
-    if rules.format is ActionFormat.REACT:
-        parsed = parse_react(text)
-    else:
-        parsed = ParsedAction(text.strip(), None, None)
+    parsed = _PARSERS[rules.format](text, rules)
     if parsed.action is None:
         return parsed
     action = parsed.action
     if rules.dropped:
         action = _SPACES.sub(" ", re.sub(rules.dropped, "", action)).strip()
     if not action:
-        return ParsedAction(None, parsed.thought, EMPTY_ACTION)
+        empty = EMPTY_ACTION if rules.format is ActionFormat.REACT else EMPTY_ANSWER
+        return ParsedAction(None, parsed.thought, empty)
     if len(action) > rules.max_characters:
         problem = LONG_ACTION.format(count=len(action), limit=rules.max_characters)
         return ParsedAction(None, parsed.thought, problem)
     return ParsedAction(action, parsed.thought, None)
+
+
+def _react(text: str, rules: ActionRules) -> ParsedAction:
+    is_bare = rules.bare and not _MARKER.search(text) and re.search(rules.bare, text)
+    return ParsedAction(text.strip(), None, None) if is_bare else parse_react(text)
+
+
+def _raw(text: str, rules: ActionRules) -> ParsedAction:
+    if not rules.block:
+        return ParsedAction(text.strip(), None, None)
+    finds = list(re.finditer(rules.block, text, re.DOTALL))
+    if not finds:
+        return ParsedAction(None, _thought(text), rules.block_problem)
+    if finds[-1].re.groups == 0:
+        return ParsedAction(text.strip(), None, None)
+    before = _MARKER.sub("", text[: finds[-1].start()])
+    return ParsedAction(finds[-1].group(1).strip(), _thought(before), None)
+
+
+def _function_calling(text: str, rules: ActionRules) -> ParsedAction:
+    return _call(text, rules, calls.read_json_call)
+
+
+def _code_as_action(text: str, rules: ActionRules) -> ParsedAction:
+    return _call(text, rules, calls.read_python_call)
+
+
+def _call(text: str, rules: ActionRules, read: Callable[[str], calls.Call]) -> ParsedAction:
+    try:
+        call = read(text)
+    except calls.UnreadableCall as error:
+        return ParsedAction(None, None, str(error))
+    try:
+        return ParsedAction(calls.to_action(call, rules.functions), call.thought, None)
+    except calls.UnreadableCall as error:
+        return ParsedAction(None, call.thought, str(error))
+
+
+_PARSERS: Mapping[ActionFormat, Callable[[str, ActionRules], ParsedAction]] = {
+    ActionFormat.REACT: _react,
+    ActionFormat.RAW: _raw,
+    ActionFormat.FUNCTION_CALLING: _function_calling,
+    ActionFormat.CODE_AS_ACTION: _code_as_action,
+}
 
 
 def _thought(before: str) -> str | None:

@@ -1,7 +1,7 @@
 """HTTP client of one environment server: ours, or one of AgentGym's originals.
 
-Every answer is checked before it becomes an `Observation`; everything else is an
-`EnvError`. A missing key, a NaN or an error text can never be taken for a reward.
+What differs between the environments is a table (upstream.py), what an answer means is
+read and checked in answers.py.
 
 The transport is urllib3: `requests` takes three times the CPU for the same call
 (0.9 ms against 0.3 ms), which matters at thousands of calls a second in one process.
@@ -9,43 +9,21 @@ The transport is urllib3: `requests` takes three times the CPU for the same call
 
 import dataclasses
 import json
-import re
-import sys
 import time
 from collections.abc import Mapping
 from typing import Any
 
 import urllib3
 
-from agentgym_envs.base.protocol import EnvironmentSpec, ErrorKind
+from agentgym_envs.base.protocol import EnvironmentSpec
+from agentgym_jax.env_client import answers
 from agentgym_jax.env_client.actions import ParsedAction, parse_action
-from agentgym_jax.env_client.errors import EnvCause, EnvError, from_status
-from agentgym_jax.env_client.upstream import Dialect, Upstream, upstream_of
+from agentgym_jax.env_client.answers import Observation
+from agentgym_jax.env_client.errors import EnvCause, EnvError
+from agentgym_jax.env_client.upstream import UPSTREAM, Upstream, from_spec
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
 _CHUNK_BYTES = 1024 * 1024
-_SPEC_TYPES = {"num_tasks": int, "max_turns": int}  # every other field is text
-
-
-@dataclasses.dataclass(frozen=True)
-class Observation:
-    """A checked answer to a reset or a step.
-
-    Attributes:
-      text: what the agent sees.
-      reward: reward of this step; 0 after a reset.
-      score: the environment's own score so far, in its own unit.
-      done: the environment ended the episode.
-      success: the task is solved.
-      is_refusal: the environment could not do the action.
-    """
-
-    text: str
-    reward: float
-    score: float
-    done: bool
-    success: bool
-    is_refusal: bool = False
 
 
 class EnvClient:
@@ -53,12 +31,15 @@ class EnvClient:
 
     Args:
       base_url: such as `http://127.0.0.1:36001`.
-      environment: key of the table in `upstream.py`.
+      environment: key of the table in `upstream.py`, or the name that the server's `/spec`
+        gives; one that the table does not have is described by its `/spec` alone.
       connect_timeout_s: limit for opening a connection.
       step_timeout_s: limit for the answer to any call, from sending to its last byte.
       token: bearer token, if the server wants one.
       connections: kept-alive connections; as many as threads that call at the same time.
-      upstream: facts about the environment, for one that the table does not have.
+      upstream: facts about the environment, in place of the table's.
+      action_format: how the model writes its actions (`react`, `function_calling`,
+        `code_as_action`, `raw`), if not in the environment's own format.
     """
 
     def __init__(
@@ -71,14 +52,23 @@ class EnvClient:
         token: str | None = None,
         connections: int = 256,
         upstream: Upstream | None = None,
+        action_format: str | None = None,
     ):
         parsed = urllib3.util.parse_url(base_url)
         if parsed.scheme not in ("http", "https") or not parsed.host:
             raise ValueError(f"{base_url!r} is not a server address such as http://127.0.0.1:36001")
         self.base_url = base_url.rstrip("/")
         self.environment = environment
-        self.upstream = upstream_of(environment) if upstream is None else upstream
-        self._prefix = (parsed.path or "").rstrip("/") + self.upstream.path_prefix
+        if upstream is None and environment in UPSTREAM:
+            upstream = UPSTREAM[environment]
+        self._action_format = action_format
+        self._row = None if upstream is None else upstream.in_format(action_format)
+        self._has_close = True  # until the server says that it has no such route
+        self._vocabulary: str | None = None
+        self._prefix = (parsed.path or "").rstrip("/")
+        path_prefix = "" if upstream is None else upstream.path_prefix
+        if not self._prefix.endswith(path_prefix):  # AgentGym's addresses include it
+            self._prefix += path_prefix
         self._connect_timeout_s = connect_timeout_s
         self._step_timeout_s = step_timeout_s
         self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
@@ -88,102 +78,114 @@ class EnvClient:
         self._connections = connections
         self._http = self._connection_pool()
 
+    @property
+    def upstream(self) -> Upstream:
+        """Facts about the environment, in the chosen action format.
+
+        Raises:
+          EnvError: the table does not have it and the server's `/spec` cannot be read.
+        """
+        if self._row is None:
+            self.spec()
+        assert self._row is not None  # set by spec
+        return self._row
+
     def spec(self) -> EnvironmentSpec:
         """What the server says about itself; for a server without `/spec`, the table's facts.
+
+        What it says about refusals and its action format holds for all later calls.
 
         Raises:
           EnvError: the call failed, or another environment answers at this address.
         """
         body = self._optional("/spec")
         if body is None:
-            row = self.upstream
-            return EnvironmentSpec(
-                name=row.environment,
-                version="upstream",
-                instructions=row.instructions,
-                action_format=str(row.actions.format),
-                num_tasks=row.num_tasks,
-                manifest_sha256="",
-                max_turns=row.max_turns,
+            return self._spec_of_table()
+        spec = answers.spec(self._where("/spec"), body)
+        if spec.name != self.environment:
+            raise self._unfit(
+                f"serves {spec.name!r}, expected {self.environment!r}; "
+                "give every environment the address of its own server"
             )
-        values = {}
-        for field in dataclasses.fields(EnvironmentSpec):
-            wanted = _SPEC_TYPES[field.name] if field.name in _SPEC_TYPES else str
-            values[field.name] = self._field(body, field.name, wanted, "/spec")
-        if values["name"] != self.environment:
-            raise EnvError(
-                EnvCause.BAD_BODY,
-                f"{self.base_url} serves {values['name']!r}, expected {self.environment!r}; "
-                "give every environment the address of its own server",
-                retryable_from_reset=False,
-            )
-        return EnvironmentSpec(**values)
+        try:
+            row = from_spec(spec) if self._row is None else self._row.served_by(spec)
+        except ValueError as error:
+            raise self._unfit(f"has a /spec that cannot be used: {error}") from error
+        self._row = row.in_format(self._action_format)
+        return dataclasses.replace(
+            spec,
+            action_format=str(self._row.actions.format),
+            instructions=self._row.instructions,
+        )
 
     def health(self) -> Mapping[str, Any]:
         """The server's `/health`; for a server without it `{"root": <its greeting>}`."""
         body = self._optional("/health")
         if body is None:
             return {"root": self._call("GET", "/", None, resend=True)}
-        return self._object(body, "/health")
+        return answers.fields(self._where("/health"), body)
 
     def tasks(self) -> list[dict[str, Any]]:
         """The task manifest, at least `data_idx` each; a server without one: all indices."""
         body = self._optional("/tasks")
         if body is None:
             return [{"data_idx": i} for i in range(self.upstream.num_tasks)]
-        if not isinstance(body, list):
-            raise self._bad_body("/tasks", f"a {type(body).__name__}", "a list of tasks")
-        for task in body:
-            self._field(task, "data_idx", int, "/tasks")
-        return body
+        return answers.tasks(self._where("/tasks"), body)
 
     def create(self) -> int:
         """Opens a session and returns its id."""
-        body = self._call("POST", "/create", {}, resend=True)
-        if self.upstream.dialect is Dialect.ENV_IDX and type(body) is int:
-            return body
-        return self._field(body, str(self.upstream.dialect), int, "/create")
+        row = self.upstream
+        body = self._call("POST", "/create", row.create_body, resend=True)
+        session = answers.session(self._where("/create"), row, body)
+        if row.vocabulary_route and self._vocabulary is None:
+            self._vocabulary = self._read_vocabulary(session)
+        return session
 
     def reset(self, session: int, data_idx: int) -> Observation:
         """Starts task `data_idx`."""
-        request = {str(self.upstream.dialect): session, self.upstream.reset_key: data_idx}
-        body = self._call("POST", "/reset", request, resend=True)
-        text = self._field(body, self.upstream.observation_field, str, "/reset")
-        return Observation(text=text, reward=0.0, score=0.0, done=False, success=False)
+        row = self.upstream
+        request = {str(row.dialect): session, **row.reset_extra, row.reset_key: data_idx}
+        route = "/reset"
+        body = self._call("POST", route, request, resend=True)
+        answers.check_reset(self._where(route), row, body)
+        if not row.reset_fields:
+            route = f"/observation?{row.dialect}={session}"
+            body = self._call("GET", route, None, resend=True)
+        text = answers.first_text(self._where(route), row, body)
+        if self._vocabulary:
+            text = f"{text}\n{self._vocabulary}"
+        return Observation(text, 0.0, 0.0, False, False, score_scale=row.reward_scale)
 
     def step(self, session: int, action: str) -> Observation:
         """Sends one action. Never sent twice, because a step changes the world."""
         row = self.upstream
         request = {str(row.dialect): session, "action": action}
         body = self._call("POST", "/step", request, resend=False)
-        text = self._field(body, row.observation_field, str, "/step")
-        reward = self._number(body, "reward", "/step")
-        score = self._number(body, row.score_field, "/step")
-        done = self._field(body, row.done_field, bool, "/step")
-        return Observation(
-            text,
-            reward,
-            score,
-            done,
-            success=row.succeeded(reward, score, done),
-            is_refusal=re.match(row.refusal, text) is not None,
-        )
+        return answers.step(self._where("/step"), row, body)
 
     def close(self, session: int, *, timeout_s: float | None = None) -> None:
         """Ends a session. A session that the server no longer knows is closed already.
+
+        Most of AgentGym's servers cannot close sessions: a server without the route is asked
+        once, unless the table says that it has one.
 
         Args:
           session: id from `create`.
           timeout_s: limit for the answer; None is the limit of every other call.
         """
-        if not self.upstream.has_close:
+        if not self._has_close:
             return
-        request = {str(self.upstream.dialect): session}
+        row = self.upstream
+        request = {str(row.dialect): session}
+        status, data = self._send("POST", "/close", request, resend=True, timeout_s=timeout_s)
         try:
-            self._call("POST", "/close", request, resend=True, timeout_s=timeout_s)
+            self._read("/close", status, data)
         except EnvError as error:
-            if error.cause is not EnvCause.SESSION_LOST:
+            if error.cause is EnvCause.SESSION_LOST:
+                return
+            if row.has_close or error.kind is not None or status not in (404, 405):
                 raise
+            self._has_close = False
 
     def parse(self, text: str) -> ParsedAction:
         """Reads the action of a model's text as this environment wants it."""
@@ -287,61 +289,47 @@ class EnvClient:
 
     def _read(self, route: str, status: int, data: bytes) -> Any:
         """The JSON body of a good answer; anything else as EnvError."""
-        where = f"{self.base_url}{route}"
-        try:
-            body = json.loads(data)
-        except (ValueError, RecursionError) as error:
-            if status == 200:
-                raise self._bad_body(route, repr(data[:200]), "JSON") from error
-            body = None
-        if status != 200:
-            shown = data[:500].decode(errors="replace")
-            message = f"{where} answered status {status}: {shown}"
-            raise from_status(status, _kind(body), message)
-        if isinstance(body, dict) and "error" in body:
-            message = f"{where} answered status 200 with an error: {str(body['error'])[:500]}"
-            raise EnvError(_cause_of_text(str(body["error"])), message, kind=_kind(body))
-        return body
-
-    def _object(self, body: Any, route: str) -> dict[str, Any]:
-        if not isinstance(body, dict):
-            raise self._bad_body(route, f"a {type(body).__name__}", "an object")
-        return body
-
-    def _field(self, body: Any, name: str, wanted: type, route: str) -> Any:
-        """A field of exactly the wanted type (a bool is not an int)."""
-        fields = self._object(body, route)
-        if name not in fields:
-            raise self._bad_body(route, f"the keys {sorted(fields)}", f"a field {name!r}")
-        value = fields[name]
-        if type(value) is not wanted:
-            raise self._bad_body(route, f"{name} = {value!r:.200}", f"a {wanted.__name__}")
-        return value
-
-    def _number(self, body: Any, name: str, route: str) -> float:
-        """A finite number."""
-        fields = self._object(body, route)
-        if name not in fields:
-            raise self._bad_body(route, f"the keys {sorted(fields)}", f"a field {name!r}")
-        value = fields[name]
-        # The bound also refuses integers that no float can hold, and NaN.
-        if type(value) not in (int, float) or not abs(value) <= sys.float_info.max:
-            raise self._bad_body(route, f"{name} = {value!r:.200}", "a finite number")
-        return float(value)
+        return answers.read_json(self._where(route), status, data)
 
     def _bad_body(self, route: str, found: str, expected: str) -> EnvError:
-        message = f"{self.base_url}{route} answered {found}, expected {expected}"
-        return EnvError(EnvCause.BAD_BODY, message)
+        return answers.bad_body(self._where(route), found, expected)
 
+    def _where(self, route: str) -> str:
+        return f"{self.base_url}{route}"
 
-def _kind(body: Any) -> ErrorKind | None:
-    """The `type` of an error body, if it is one of the protocol's."""
-    if isinstance(body, dict) and "type" in body and body["type"] in list(ErrorKind):
-        return ErrorKind(body["type"])
-    return None
+    def _unfit(self, what: str) -> EnvError:
+        """The error of a server that is not the one to talk to."""
+        return EnvError(EnvCause.BAD_BODY, f"{self.base_url} {what}", retryable_from_reset=False)
 
+    def _spec_of_table(self) -> EnvironmentSpec:
+        """The facts about a server that does not say them itself."""
+        row = self._row
+        if row is None:
+            raise self._unfit(
+                f"has no /spec, and the client knows no environment {self.environment!r}; "
+                f"known: {sorted(UPSTREAM)}"
+            )
+        return EnvironmentSpec(
+            name=row.environment,
+            version="upstream",
+            instructions=row.instructions,
+            action_format=str(row.actions.format),
+            num_tasks=row.num_tasks,
+            manifest_sha256="",
+            max_turns=row.max_turns,
+            refusal=row.refusal,
+            success_score=row.succeeded.least,
+        )
 
-def _cause_of_text(text: str) -> EnvCause:
-    """AgentGym's servers tell a lost session only by these words."""
-    lost = text.endswith("is not valid.") and text.startswith("The id ")
-    return EnvCause.SESSION_LOST if lost or "has been deleted" in text else EnvCause.ERROR_BODY
+    def _read_vocabulary(self, session: int) -> str:
+        """The words that may be guessed, as a new session lists them; empty if it does not."""
+        route = f"{self.upstream.vocabulary_route}?{self.upstream.dialect}={session}"
+        try:
+            body = self._optional(route)
+        except EnvError as error:
+            if error.kind is None:
+                raise
+            body = None  # our own servers do not tell before the game begins
+        if body is None:
+            return ""
+        return f"Words of the game: {', '.join(answers.words(self._where(route), body))}."

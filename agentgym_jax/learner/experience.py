@@ -16,7 +16,8 @@ from agentgym_jax.trajectory import Trajectory
 REWARDS = {
     # What an episode is worth for training, on the last action token of its last turn.
     "success": lambda t: float(t.success),
-    "score": lambda t: t.score,
+    # The environment's own score, brought to a unit in which 1 is the best.
+    "score": lambda t: t.score * t.score_scale,
 }
 TRUNCATIONS = ("fail", "mask")
 

@@ -270,6 +270,7 @@ class _Collection:
                 done=o.done,
                 success=o.success,
                 is_refusal=o.is_refusal,
+                score_scale=o.score_scale,
             )
             self._obey(index, command)
 

@@ -103,6 +103,7 @@ class Episode:
         self._ended_by_stop = True
         self._invalid_actions = 0
         self._score = 0.0
+        self._score_scale = 1.0
         self._success = False
         self._error = ""
         self._outcome: Outcome | None = None
@@ -175,12 +176,14 @@ class Episode:
         done: bool,
         success: bool,
         is_refusal: bool = False,
+        score_scale: float = 1.0,
     ) -> Command:
         """The environment answered the last action."""
         self._turns[-1] = dataclasses.replace(
             self._turns[-1], observation=observation, reward=reward, is_refused=is_refusal
         )
         self._score = score
+        self._score_scale = score_scale
         self._success = success
         if done:
             return self._finish(Outcome.SUCCESS if success else Outcome.FAILURE)
@@ -211,6 +214,7 @@ class Episode:
             error=self._error,
             attempts=attempts,
             seconds=seconds,
+            score_scale=self._score_scale,
         )
 
     def _continue(self, observation: str) -> Command:

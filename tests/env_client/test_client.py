@@ -1,6 +1,7 @@
 """An answer is a checked observation or a typed error: never a reward made of an accident."""
 
 import json
+import re
 import socket
 import threading
 import time
@@ -257,9 +258,12 @@ def test_a_wrong_address_is_refused_before_any_call(url):
         connect(url)
 
 
-def test_an_unknown_environment_is_refused_with_the_known_ones():
-    with pytest.raises(ValueError, match=r"'chess'.*babyai.*textcraft"):
-        connect("http://127.0.0.1:1", "chess")
+def test_an_unknown_environment_without_a_spec_is_refused_with_the_known_ones(server):
+    client = connect(server.url, "chess")  # nothing is asked before it is needed
+    assert server.headers_seen == []
+    error = failure(client.create)
+    assert re.search(r"'chess'.*babyai.*textcraft", error.message)
+    assert not error.retryable_from_reset
 
 
 def test_threads_share_a_client_without_mixing_their_answers(server):
