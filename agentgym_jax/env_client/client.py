@@ -10,7 +10,7 @@ The transport is urllib3: `requests` takes three times the CPU for the same call
 import dataclasses
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import urllib3
@@ -64,7 +64,7 @@ class EnvClient:
         self._action_format = action_format
         self._row = None if upstream is None else upstream.in_format(action_format)
         self._has_close = True  # until the server says that it has no such route
-        self._vocabulary: str | None = None
+        self._vocabulary: Sequence[str] | None = None
         self._prefix = (parsed.path or "").rstrip("/")
         path_prefix = "" if upstream is None else upstream.path_prefix
         if not self._prefix.endswith(path_prefix):  # AgentGym's addresses include it
@@ -152,8 +152,8 @@ class EnvClient:
             route = f"/observation?{row.dialect}={session}"
             body = self._call("GET", route, None, resend=True)
         text = answers.first_text(self._where(route), row, body)
-        if self._vocabulary:
-            text = f"{text}\n{self._vocabulary}"
+        if any(word not in text for word in self._vocabulary or ()):
+            text = f"{text}\nWords of the game: {', '.join(self._vocabulary or ())}."
         return Observation(text, 0.0, 0.0, False, False, score_scale=row.reward_scale)
 
     def step(self, session: int, action: str) -> Observation:
@@ -321,7 +321,7 @@ class EnvClient:
             success_score=row.succeeded.least,
         )
 
-    def _read_vocabulary(self, session: int) -> str:
+    def _read_vocabulary(self, session: int) -> Sequence[str]:
         """The words that may be guessed, as a new session lists them; empty if it does not."""
         route = f"{self.upstream.vocabulary_route}?{self.upstream.dialect}={session}"
         try:
@@ -329,7 +329,5 @@ class EnvClient:
         except EnvError as error:
             if error.kind is None:
                 raise
-            body = None  # our own servers do not tell before the game begins
-        if body is None:
-            return ""
-        return f"Words of the game: {', '.join(answers.words(self._where(route), body))}."
+            body = None  # a server with typed errors that does not tell before the game begins
+        return () if body is None else answers.words(self._where(route), body)

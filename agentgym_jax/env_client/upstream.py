@@ -66,8 +66,8 @@ class Upstream:
         under the other; empty: it is asked for with `GET /observation`.
       reset_error: regular expression of a text in place of an observation that says that the
         reset failed, although the status is 200.
-      vocabulary_route: route of a new session that lists the words which the first
-        observation must show; empty if there is none.
+      vocabulary_route: route that lists, before the first reset, the words which every
+        first observation must show; empty if there is none.
       observation_field: field of a step's answer that holds the text.
       actions_field: field of every answer that lists the possible actions, which are then
         shown under the text; empty if there is none.
