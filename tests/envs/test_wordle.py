@@ -23,6 +23,8 @@ from agentgym_envs.wordle.words import VOCABULARY, consistent, feedback, spaced
 
 MANIFEST = "359aff9c2412d4e84470ccaaa4ec9a8c058fa705a8fd8112f5b0019fc0074657"
 BOTH = pytest.mark.parametrize("make", [make_environment, make_compat_environment])
+START = "Let's start Wordle!"
+FINISHED = {"error": "The task with environment 0 has finished."}
 SUGAR = VOCABULARY.index("sugar")
 
 
@@ -52,6 +54,7 @@ def play_expert(environment, data_idx):
         ("skill", "swill", "gbggg"),
         ("tacit", "other", "ybbby"),
         ("aroma", "panic", "ybbby"),
+        ("tacit", "caulk", "bgybb"),
     ],
 )
 def test_feedback_by_hand(guess, hidden, answer):
@@ -254,6 +257,16 @@ def test_agentgyms_client_can_play_against_our_server():
     assert server.ask("/detail")["done"] is True
 
 
+def test_after_the_end_agentgyms_server_answers_nothing_but_a_reset():
+    server = Replay(make_kind())
+    server.ask("/reset", 12345)
+    server.ask("/step", "panic")
+    assert server.ask("/step", "pause") == ("g g g g g\n", 1, True)
+    for path in ("/observation", "/detail", "/filtered_vocab"):
+        assert server.ask(path) == FINISHED
+    assert server.ask("/reset", 12345) == {"id": 0, "observation": START}
+
+
 def test_an_agent_is_told_rules_and_words_by_instructions_and_first_observation():
     spec, first = make_kind().spec, make_environment().reset(0).observation
     assert all(word in first for word in VOCABULARY)
@@ -261,8 +274,6 @@ def test_an_agent_is_told_rules_and_words_by_instructions_and_first_observation(
     assert "Thought:" in spec.instructions and "\nAction:" in spec.instructions
 
 
-START = "Let's start Wordle!"
-FINISHED = {"error": "The task with environment 0 has finished."}
 # (path, seed or action, answer), recorded from AgentGym's server; its ids are replaced by 0.
 RECORDED = {
     "invalid words": [
