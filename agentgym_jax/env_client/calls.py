@@ -15,7 +15,8 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-MAX_CALL_CHARACTERS = 20_000
+MAX_ANSWER_CHARACTERS = 20_000
+MAX_CODE_CHARACTERS = 2_000  # without comments; bounds the depth of what is parsed
 
 
 class UnreadableCall(Exception):
@@ -77,7 +78,8 @@ NO_CODE = "No call was found in this answer. Write one Python call in a ```pytho
 BAD_CODE = "The code is not valid Python: {why}."
 NOT_ONE_CALL = "The code must be exactly one call of one of the functions, without anything else."
 NO_LITERAL = "The arguments of the call must be plain strings or numbers."
-LONG_CALL = "The answer has {count} characters, at most {limit} are read. Write less."
+LONG_CALL = "{count} characters are too many for one call, at most {limit} are read."
+REPEATED = "An argument of the call is given twice."
 NO_FUNCTION = "There is no function {name!r}. The functions are: {known}."
 WRONG_ARGUMENTS = "{usage} was called with other arguments: {given}."
 
@@ -93,7 +95,7 @@ def read_json_call(text: str) -> Call:
     Raises:
       UnreadableCall: there is not exactly one such object.
     """
-    _check_length(text)
+    _check_length(text, MAX_ANSWER_CHARACTERS)
     start, stop = text.find("{"), text.rfind("}")
     if not 0 <= start < stop:
         raise UnreadableCall(NO_JSON)
@@ -119,17 +121,22 @@ def read_python_call(text: str) -> Call:
     Raises:
       UnreadableCall: there is not exactly one call with literal arguments.
     """
-    _check_length(text)
+    _check_length(text, MAX_ANSWER_CHARACTERS)
     blocks = list(_FENCE.finditer(text))
     if len(blocks) > 1:
         raise UnreadableCall(SEVERAL_BLOCKS.format(count=len(blocks)))
     code = blocks[0].group(1) if blocks else text
     before = text[: blocks[0].start()] if blocks else ""
-    if not code.strip():
+    lines = code.splitlines()
+    statement = "\n".join(line for line in lines if not line.lstrip().startswith("#"))
+    if not statement.strip():
         raise UnreadableCall(NO_CODE)
-    node = _only_call(code)
+    _check_length(statement, MAX_CODE_CHARACTERS)
+    node = _only_call(statement)
     positional = tuple(_literal(argument) for argument in node.args)
     named = {str(keyword.arg): _literal(keyword.value) for keyword in node.keywords}
+    if len(named) < len(node.keywords):
+        raise UnreadableCall(REPEATED)
     assert isinstance(node.func, ast.Name)  # checked by _only_call
     return Call(node.func.id, positional, named, _comments(before, code))
 
@@ -217,10 +224,9 @@ def _comments(before: str, code: str) -> str | None:
     return thought or None
 
 
-def _check_length(text: str) -> None:
-    """Bounds the work and the depth of what is parsed."""
-    if len(text) > MAX_CALL_CHARACTERS:
-        raise UnreadableCall(LONG_CALL.format(count=len(text), limit=MAX_CALL_CHARACTERS))
+def _check_length(text: str, limit: int) -> None:
+    if len(text) > limit:
+        raise UnreadableCall(LONG_CALL.format(count=len(text), limit=limit))
 
 
 @functools.cache
