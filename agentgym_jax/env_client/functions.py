@@ -44,7 +44,7 @@ SCIWORLD: Mapping[str, Function] = {
         ("focus on {obj}",),
     ),
     "wait": Function(
-        "let time pass: ten moments, or one with the number 1", ("wait", "wait{duration}")
+        "let ten moments pass, or with the duration 1 a single one", ("wait", "wait{duration}")
     ),
     "choose": Function("answer a question of which of several things you meant", ("{option}",)),
     "task": Function("read the task again", ("task",)),

@@ -170,7 +170,8 @@ SHEET = ToolSet(
     ),
     advice=(
         "Open the sheet first and look at all its values. Freeze the first row before sorting. "
-        "operator is one of SUM, AVERAGE, COUNT, MAX, MIN, MINUS, PRODUCT."
+        "operator is one of SUM, AVERAGE, COUNT, MAX, MIN, MINUS, PRODUCT; a formula takes either the "
+        "two positions of a rectangle or position_list. A ? marks an argument that may be left out."
     ),
     example='update_cell with Action Input: {"position": "C4", "value": 12}',
 )
