@@ -5,28 +5,17 @@ python -m agentgym_envs demonstrations babyai --tasks 0,1,2 --player expert --ou
 """
 
 import argparse
-import importlib
 import logging
 import pathlib
 import sys
 
 from agentgym_envs import demonstrations
 from agentgym_envs.base import serve
-from agentgym_envs.base.kind import EnvironmentKind
-from agentgym_envs.base.server import create_app
+from agentgym_envs.base.environment import SetupError
+from agentgym_envs.base.server import create_app, load_kind
+from agentgym_envs.kinds import KINDS
 
-# Modules by name, imported when asked for: a server needs only its own simulator installed.
-KINDS = {
-    "textcraft": "agentgym_envs.textcraft.kind",
-    "babyai": "agentgym_envs.babyai.kind",
-}
 LOG_LEVELS = ["debug", "info", "warning", "error"]
-DEFAULT_PORTS = {"textcraft": 36001, "babyai": 36002}
-
-
-def load_kind(name: str) -> EnvironmentKind:
-    """The environment of that name; its package offers `make_kind()` in `kind.py`."""
-    return importlib.import_module(KINDS[name]).make_kind()
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -35,14 +24,14 @@ def _parser() -> argparse.ArgumentParser:
         description="Environment servers that speak AgentGym's HTTP protocol.",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name in KINDS:
+    for name, kind in KINDS.items():
         _add_server_options(
             commands.add_parser(
                 name,
                 help=f"serve {name}",
                 formatter_class=argparse.ArgumentDefaultsHelpFormatter,
             ),
-            DEFAULT_PORTS[name],
+            kind.port,
         )
     _add_demonstration_options(
         commands.add_parser(
@@ -59,10 +48,12 @@ def _add_server_options(parser: argparse.ArgumentParser, port: int) -> None:
     add("--host", default="127.0.0.1", help="address to listen on; others need --token-file")
     add("--port", type=int, default=port, help="0 takes a free port; the ready line names it")
     add("--compat", action="store_true", help="behave as AgentGym's server, oddities included")
+    add("--workers", type=int, default=1, help="processes that hold the environments")
     add("--capacity", type=int, default=1024, help="sessions alive at once")
     add("--idle-seconds", type=float, default=1800, help="close sessions unused for longer")
     add("--max-body-bytes", type=int, default=65536, help="longest accepted request body")
-    add("--busy-seconds", type=float, default=60, help="wait for a session that is in use")
+    add("--step-seconds", type=float, default=30, help="stop a simulator that takes longer")
+    add("--busy-seconds", type=float, default=60, help="how long a request waits for its turn")
     add("--token-file", type=pathlib.Path, help="file with the bearer token clients must send")
     add("--parent-pid", type=int, help="stop when this process is gone")
     add("--log-level", default="warning", choices=LOG_LEVELS)
@@ -102,7 +93,7 @@ def _record(args: argparse.Namespace) -> None:
         listed = args.tasks_file.read_text(encoding="utf-8")
     indices = demonstrations.read_indices(listed, args.environment)
     records = demonstrations.record(
-        load_kind(args.environment),
+        load_kind(KINDS[args.environment].module),
         indices,
         player=args.player,
         epsilon=args.epsilon,
@@ -117,12 +108,14 @@ def _serve(args: argparse.Namespace) -> None:
     token = None if args.token_file is None else _read_token(args.token_file)
     serve.check_exposure(args.host, token)
     app = create_app(
-        load_kind(args.command),
+        KINDS[args.command].module,
         compat=args.compat,
+        workers=args.workers,
         capacity=args.capacity,
         idle_seconds=args.idle_seconds,
         max_body_bytes=args.max_body_bytes,
-        step_timeout_s=args.busy_seconds,
+        busy_seconds=args.busy_seconds,
+        step_seconds=args.step_seconds,
         token=token,
     )
     serve.run(app, args.command, args.host, args.port, args.parent_pid)
@@ -148,7 +141,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     try:
         (_record if args.command == "demonstrations" else _serve)(args)
-    except (serve.ServeError, ValueError, OSError) as error:
+    except (serve.ServeError, SetupError, ValueError, OSError) as error:
         sys.stderr.write(f"agentgym_envs: {error}\n")
         return 1
     return 0

@@ -6,36 +6,23 @@ import os
 import signal
 import socket
 import sys
-import threading
-import time
-from typing import Any
 
-import uvicorn
+import uvloop
+
+from agentgym_envs.base.application import Application
+from agentgym_envs.base.environment import SetupError
+from agentgym_envs.base.http_protocol import HttpProtocol, close_idle
 
 _LOGGER = logging.getLogger(__name__)
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _PARENT_POLL_SECONDS = 1.0
-_KEEP_ALIVE_SECONDS = 120  # a client that thinks between two steps keeps its connection
+_IDLE_SECONDS = 120  # a client that thinks between two steps keeps its connection
 _SHUTDOWN_SECONDS = 5  # for requests that are being answered
 
 
 class ServeError(Exception):
     """The server cannot start; the message is for the person at the terminal."""
-
-
-class _Server(uvicorn.Server):
-    """uvicorn that says on stdout when it accepts connections."""
-
-    def __init__(self, config: uvicorn.Config, ready_line: str):
-        super().__init__(config)
-        self._ready_line = ready_line
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self.started:
-            sys.stdout.write(self._ready_line + "\n")
-            sys.stdout.flush()
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -47,9 +34,6 @@ def bind(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    # Accepted connections inherit it: head and body of an answer are two writes, and the second
-    # one would wait 40 ms for the client's delayed acknowledgement.
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
         listener.bind((host, port))
         listener.listen(1024)
@@ -75,53 +59,81 @@ def check_exposure(host: str, token: str | None) -> None:
         )
 
 
-def run(app: Any, name: str, host: str, port: int, parent_pid: int | None) -> None:
+async def answer(
+    application: Application, listener: socket.socket, stop: asyncio.Event, ready_line: str
+) -> None:
+    """Serves on a socket until `stop` is set; then lets the answers under way finish.
+
+    Args:
+      application: what is served; entered and left here.
+      listener: listening socket; closed at the end.
+      stop: asks for the end.
+      ready_line: written to stdout when connections are accepted; empty for none.
+    """
+    loop = asyncio.get_running_loop()
+    connections: set[HttpProtocol] = set()
+    async with application.lifespan():
+        server = await loop.create_server(
+            lambda: HttpProtocol(application, connections), sock=listener, backlog=1024
+        )
+        sweeper = loop.create_task(close_idle(connections, _IDLE_SECONDS))
+        if ready_line:
+            sys.stdout.write(ready_line + "\n")
+            sys.stdout.flush()
+        await stop.wait()
+        server.close()
+        sweeper.cancel()
+        for connection in list(connections):
+            connection.close()
+        deadline = loop.time() + _SHUTDOWN_SECONDS
+        while connections and loop.time() < deadline:
+            await asyncio.sleep(0.01)
+
+
+def run(application: Application, name: str, host: str, port: int, parent_pid: int | None) -> None:
     """Serves until SIGTERM, SIGINT or the end of the parent process; then closes everything.
 
     Args:
-      app: ASGI application.
+      application: what is served.
       name: of the environment, for the readiness line.
       host: address to listen on.
       port: 0 takes a free one.
       parent_pid: process without which this server has no purpose.
 
     Raises:
-      ServeError: the address cannot be used.
+      ServeError: the address cannot be used, or the environment cannot run here.
     """
     listener = bind(host, port)
     shown_host = f"[{host}]" if ":" in host else host
     url = f"http://{shown_host}:{listener.getsockname()[1]}"
-    config = uvicorn.Config(
-        app,
-        access_log=False,
-        log_config=None,
-        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
-        backlog=1024,
-    )
-    server = _Server(config, f"agentgym_envs {name} ready on {url}")
-    # uvicorn stops on these signals and then raises them again for the handlers installed
-    # here: these do nothing, so that a server that was asked to stop exits with status 0.
-    for stop_signal in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(stop_signal, lambda number, frame: None)
-    if parent_pid is not None:
-        threading.Thread(
-            target=_stop_with_parent, args=(server, parent_pid), name="parent-watch", daemon=True
-        ).start()
+
+    async def main() -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for stop_signal in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(stop_signal, stop.set)
+        # The runner cancels the watch at the end, if it is still there.
+        watch = None if parent_pid is None else loop.create_task(_watch(stop, parent_pid))
+        await answer(application, listener, stop, f"agentgym_envs {name} ready on {url}")
+        del watch
+
     try:
-        asyncio.run(server.serve(sockets=[listener]))
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(main())
+    except SetupError as error:
+        raise ServeError(str(error)) from error
     finally:
         listener.close()
 
 
-def _stop_with_parent(server: uvicorn.Server, parent_pid: int) -> None:
+async def _watch(stop: asyncio.Event, parent_pid: int) -> None:
     """Asks the server to stop when the process is gone. A killed trainer leaves no server."""
     is_own_parent = os.getppid() == parent_pid
     # An own parent that died is recognised by adoption: its id may still exist as a zombie.
     while _exists(parent_pid) and (not is_own_parent or os.getppid() == parent_pid):
-        time.sleep(_PARENT_POLL_SECONDS)
+        await asyncio.sleep(_PARENT_POLL_SECONDS)
     _LOGGER.warning("process %d is gone: stopping", parent_pid)
-    server.should_exit = True
+    stop.set()
 
 
 def _exists(pid: int) -> bool:

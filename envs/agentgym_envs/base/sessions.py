@@ -1,215 +1,296 @@
-"""Session store: the live environments of one server, one lock each."""
+"""Sessions of a server: ids, limits, their worker, and how they survive the loss of it.
 
-import contextlib
+Everything here runs in one event loop; nothing waits for a simulator but the request that asked.
+"""
+
+import asyncio
 import logging
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from agentgym_envs.base.environment import Environment, EnvironmentFault, StepResult
+from agentgym_envs.base.environment import EnvironmentFault, SetupError
+from agentgym_envs.base.host import unknown_session
+from agentgym_envs.base.messages import Fault, Reply
 from agentgym_envs.base.protocol import ErrorKind
+from agentgym_envs.base.workers import Worker, WorkerDied, WorkerHung
 
 _LOGGER = logging.getLogger(__name__)
 
+# A longer episode is not brought back when its worker is lost: its history would cost memory.
+MAX_HISTORY = 2000
+
 
 class Session:
-    """One environment and the last thing it said. Fields are read and written under `lock`.
+    """What the server remembers about a session; the environment lives in a worker.
 
     Attributes:
       id: what clients name it by.
-      environment: the simulator.
-      last: the latest answer of `reset` or `step`; None before the first reset.
-      is_closed: the environment was released; a thread that waited for the lock must give up.
+      worker: serves it, for all its life.
+      generation: of the worker's process that holds the environment.
+      history: operations since the last reset that changed the state, to repeat them in another
+        process; None if there were too many.
+      last_body: answer to the latest of them: repeating must lead to the same.
+      requests: under way or waiting.
       last_used: clock reading (seconds) at the end of the latest request.
+      is_closed: a request that waited for its turn must give up.
     """
 
-    def __init__(self, session_id: int, environment: Environment, now: float):
+    def __init__(self, session_id: int, worker: Worker, now: float):
         self.id = session_id
-        self.environment = environment
-        self.last: StepResult | None = None
-        self.is_closed = False
+        self.worker = worker
+        self.generation = worker.generation
+        self.history: list[tuple[str, Any]] | None = []
+        self.last_body = b""
+        self.requests = 0
         self.last_used = now
-        self.lock = threading.Lock()
+        self.is_closed = False
+
+    def record(self, operation: str, argument: Any, body: bytes) -> None:
+        """Remembers an operation that changed the state."""
+        self.last_body = body
+        if operation == "reset":
+            self.history = [(operation, argument)]
+        elif self.history is not None:
+            self.history.append((operation, argument))
+            if len(self.history) > MAX_HISTORY:
+                self.history = None
 
 
 class SessionStore:
-    """Sessions by id, counting from 0. Safe to use from any number of threads.
+    """Sessions by id, counting from 0, spread over workers.
 
     Args:
-      factory: makes a new environment; called outside the store's lock because it may be slow.
+      workers: running worker processes.
+      stateful: operations that change a session.
+      closed_text: AgentGym's words for an id that was closed, `{id}` in it.
       capacity: sessions alive at once.
-      idle_seconds: a session that no request used for this long may be closed.
-      wait_seconds: how long a request waits for a session that another request is using.
+      idle_seconds: a session that no request used for this long is closed.
+      busy_seconds: how long a request waits for its turn.
+      step_seconds: how long a simulator may take; then its process is killed.
       clock: monotonic seconds.
     """
 
     def __init__(
         self,
-        factory: Callable[[], Environment],
+        workers: Sequence[Worker],
         *,
+        stateful: frozenset[str],
+        closed_text: str,
         capacity: int,
         idle_seconds: float,
-        wait_seconds: float,
+        busy_seconds: float,
+        step_seconds: float,
         clock: Callable[[], float] = time.monotonic,
     ):
-        if capacity < 1 or idle_seconds <= 0 or wait_seconds < 0:
+        if not workers or capacity < 1 or min(idle_seconds, busy_seconds, step_seconds) <= 0:
             raise ValueError(
-                "a session store needs capacity >= 1, idle_seconds > 0 and wait_seconds >= 0; got "
-                f"capacity={capacity}, idle_seconds={idle_seconds}, wait_seconds={wait_seconds}"
+                "a session store needs workers, capacity >= 1 and positive times; got "
+                f"{len(workers)} workers, capacity={capacity}, idle_seconds={idle_seconds}, "
+                f"busy_seconds={busy_seconds}, step_seconds={step_seconds}"
             )
         self.capacity = capacity
-        self.idle_seconds = idle_seconds
-        self.wait_seconds = wait_seconds
-        self._factory = factory
+        self._workers = workers
+        self._stateful = stateful
+        self._closed_text = closed_text
+        self._idle_seconds = idle_seconds
+        self._busy_seconds = busy_seconds
+        self._step_seconds = step_seconds
         self._clock = clock
         self._sessions: dict[int, Session] = {}
         self._next_id = 0
         self._starting = 0  # slots taken by sessions whose environment is being made
-        self._lock = threading.Lock()
-        self._stop_sweeping = threading.Event()
-        self._sweeper: threading.Thread | None = None
 
     def __len__(self) -> int:
-        with self._lock:
-            return len(self._sessions)
+        return len(self._sessions)
 
-    @contextlib.contextmanager
-    def create(self) -> Iterator[Session]:
-        """A new session, locked and in use inside the block; if the block raises, there is none.
+    async def create(self) -> bytes:
+        """Makes a session on the worker that has the fewest; the body of the answer.
 
         Raises:
-          EnvironmentFault: CAPACITY, all slots are taken.
+          EnvironmentFault: CAPACITY, BUSY, or the environment could not be made.
         """
-        with self._lock:
-            if len(self._sessions) + self._starting >= self.capacity:
-                raise EnvironmentFault(
-                    ErrorKind.CAPACITY,
-                    f"all {self.capacity} sessions are in use. Close some, wait, or start the "
-                    "server with a larger --capacity.",
-                )
-            self._starting += 1
-            session_id = self._next_id
-            self._next_id += 1
-        session = None
-        try:
-            session = Session(session_id, self._factory(), self._clock())
-            yield session
-            session.last_used = self._clock()
-            with self._lock:
-                self._sessions[session_id] = session
-            session = None  # now owned by the store
-        finally:
-            with self._lock:
-                self._starting -= 1
-            if session is not None:
-                self._release(session)
-
-    @contextlib.contextmanager
-    def use(self, session_id: int) -> Iterator[Session]:
-        """The session, for this thread alone inside the block.
-
-        Raises:
-          EnvironmentFault: UNKNOWN_SESSION, or BUSY after `wait_seconds`.
-        """
-        with self._lock:
-            session = self._sessions.get(session_id)
-        if session is None:
-            raise _unknown(session_id)
-        if not session.lock.acquire(timeout=self.wait_seconds):
+        if len(self._sessions) + self._starting >= self.capacity:
             raise EnvironmentFault(
-                ErrorKind.BUSY,
-                f"session {session_id} was still busy with another request after "
-                f"{self.wait_seconds} s. Send one request at a time to a session.",
+                ErrorKind.CAPACITY,
+                f"all {self.capacity} sessions are in use. Close some, wait, or start the "
+                "server with a larger --capacity.",
             )
+        worker = min(self._workers, key=lambda w: w.sessions)
+        session = Session(self._next_id, worker, self._clock())
+        self._next_id += 1
+        self._starting += 1
+        worker.sessions += 1
         try:
-            if session.is_closed:
-                raise _unknown(session_id)
-            yield session
-            session.last_used = self._clock()
+            await self._take_turn(session)
+            try:
+                await self._ensure_running(session)
+                session.generation = worker.generation
+                body = await self._ask(session, "create", None, self._step_seconds)
+            finally:
+                worker.lock.release()
+        except BaseException:
+            worker.sessions -= 1
+            raise
         finally:
-            session.lock.release()
+            self._starting -= 1
+        session.last_body = body
+        session.last_used = self._clock()
+        self._sessions[session.id] = session
+        return body
 
-    def close(self, session_id: int) -> bool:
+    async def call(self, session_id: int, operation: str, argument: Any) -> bytes:
+        """The answer of a session's environment to one request.
+
+        Raises:
+          EnvironmentFault: the host's, or UNKNOWN_SESSION, BUSY, TIMEOUT, SIMULATOR.
+        """
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise self._unknown(session_id)
+        session.requests += 1
+        try:
+            await self._take_turn(session)
+            try:
+                if session.is_closed:
+                    raise self._unknown(session_id)
+                await self._bring_back(session)
+                body = await self._ask(session, operation, argument, self._step_seconds)
+            finally:
+                session.worker.lock.release()
+        finally:
+            session.requests -= 1
+            session.last_used = self._clock()
+        if operation in self._stateful:
+            session.record(operation, argument, body)
+        return body
+
+    async def close(self, session_id: int) -> bool:
         """Releases a session; False if there is none with this id.
 
         Raises:
-          EnvironmentFault: BUSY, as in `use`.
+          EnvironmentFault: BUSY.
         """
+        session = self._sessions.get(session_id)
+        if session is None:
+            return False
+        await self._take_turn(session)
         try:
-            with self.use(session_id) as session:
-                self._release(session)
-        except EnvironmentFault as fault:
-            if fault.kind is ErrorKind.UNKNOWN_SESSION:
+            if session.is_closed:
                 return False
-            raise
+            self._forget(session)
+            if session.generation == session.worker.generation and session.worker.is_running:
+                try:
+                    await self._ask(session, "close", None, self._step_seconds)
+                except EnvironmentFault as fault:  # its process is gone, and so is the session
+                    _LOGGER.warning("while closing session %d: %s", session_id, fault.message)
+        finally:
+            session.worker.lock.release()
         return True
 
-    def discard(self, session: Session) -> None:
-        """Releases a session whose simulator failed; call it inside `use` or `create`."""
-        self._release(session)
-
-    def close_idle(self) -> list[int]:
+    async def close_idle(self) -> list[int]:
         """Closes the sessions that were idle for longer than `idle_seconds`; returns their ids."""
         closed = []
-        with self._lock:
-            candidates = list(self._sessions.values())
-        for session in candidates:
-            # A session in use is not idle: never wait for it.
-            if not session.lock.acquire(blocking=False):
-                continue
-            try:
-                idle = self._clock() - session.last_used
-                if not session.is_closed and idle > self.idle_seconds:
-                    self._release(session)
-                    closed.append(session.id)
-            finally:
-                session.lock.release()
+        for session in list(self._sessions.values()):
+            idle = self._clock() - session.last_used
+            if idle > self._idle_seconds and not session.requests:
+                try:
+                    await self.close(session.id)
+                except EnvironmentFault as fault:
+                    _LOGGER.warning("idle session %d: %s", session.id, fault.message)
+                    continue
+                closed.append(session.id)
         if closed:
-            _LOGGER.info("closed %d sessions idle for %g s", len(closed), self.idle_seconds)
+            _LOGGER.info("closed %d sessions idle for %g s", len(closed), self._idle_seconds)
         return closed
 
-    def close_all(self) -> None:
-        """Closes every session, waiting up to `wait_seconds` for each one in use."""
-        with self._lock:
-            ids = list(self._sessions)
-        for session_id in ids:
-            try:
-                self.close(session_id)
-            except EnvironmentFault as fault:
-                _LOGGER.warning("while closing all sessions: %s", fault.message)
+    async def sweep(self, period_seconds: float) -> None:
+        """Calls `close_idle` every period, until cancelled."""
+        while True:
+            await asyncio.sleep(period_seconds)
+            await self.close_idle()
 
-    def start_sweeping(self, period_seconds: float) -> None:
-        """Starts the thread that calls `close_idle` every period."""
-        if self._sweeper is not None:
-            raise RuntimeError("this session store is already being swept")
-        self._stop_sweeping.clear()
-        self._sweeper = threading.Thread(
-            target=self._sweep, args=(period_seconds,), name="session-sweeper", daemon=True
-        )
-        self._sweeper.start()
+    async def _take_turn(self, session: Session) -> None:
+        """Waits for the worker; requests are served in the order in which they came."""
+        lock = session.worker.lock
+        if not lock.locked():
+            await lock.acquire()
+            return
+        try:
+            async with asyncio.timeout(self._busy_seconds):
+                await lock.acquire()
+        except TimeoutError:
+            raise EnvironmentFault(
+                ErrorKind.BUSY,
+                f"session {session.id} did not get its turn within {self._busy_seconds} s. Try "
+                "again, or start the server with more --workers.",
+            ) from None
 
-    def stop_sweeping(self) -> None:
-        """Stops that thread and waits for it."""
-        if self._sweeper is not None:
-            self._stop_sweeping.set()
-            self._sweeper.join()
-            self._sweeper = None
+    async def _ask(
+        self, session: Session, operation: str, argument: Any, timeout_s: float
+    ) -> bytes:
+        """Asks the worker; a session that ends by this is forgotten before the error is raised."""
+        try:
+            reply: Reply = await session.worker.ask(operation, session.id, argument, timeout_s)
+        except WorkerHung:
+            self._forget(session)
+            raise EnvironmentFault(
+                ErrorKind.TIMEOUT,
+                f"the simulator of session {session.id} did not answer {operation} within "
+                f"{timeout_s} s and was stopped. The session is closed; create a new one.",
+            ) from None
+        except WorkerDied:
+            self._forget(session)
+            raise EnvironmentFault(
+                ErrorKind.SIMULATOR,
+                f"the process of session {session.id} ended during {operation}. The session is "
+                "closed; create a new one.",
+            ) from None
+        if not isinstance(reply, Fault):
+            return reply
+        if reply.kind is ErrorKind.SIMULATOR:
+            self._forget(session)
+        raise EnvironmentFault(reply.kind, reply.message, reply.compat_message)
 
-    def _sweep(self, period_seconds: float) -> None:
-        while not self._stop_sweeping.wait(period_seconds):
-            self.close_idle()
+    async def _ensure_running(self, session: Session) -> None:
+        try:
+            await session.worker.ensure_running()
+        except SetupError as error:
+            raise EnvironmentFault(
+                ErrorKind.SIMULATOR, f"a worker process could not be started again: {error}"
+            ) from error
 
-    def _release(self, session: Session) -> None:
-        with self._lock:
-            self._sessions.pop(session.id, None)
+    async def _bring_back(self, session: Session) -> None:
+        """Repeats a session's history if the process that held it is gone."""
+        await self._ensure_running(session)
+        if session.generation == session.worker.generation:
+            return
+        if session.history is None:
+            self._forget(session)
+            raise EnvironmentFault(
+                ErrorKind.SIMULATOR,
+                f"the process of session {session.id} ended, and its episode was too long to be "
+                "repeated. The session is closed; create a new one.",
+            )
+        session.generation = session.worker.generation
+        body = await self._ask(session, "create", None, self._step_seconds)
+        for operation, argument in session.history:
+            body = await self._ask(session, operation, argument, self._step_seconds)
+        if body != session.last_body:
+            self._forget(session)
+            raise EnvironmentFault(
+                ErrorKind.SIMULATOR,
+                f"the process of session {session.id} ended, and repeating its episode led "
+                "elsewhere. The session is closed; create a new one.",
+            )
+        _LOGGER.info("session %d is back after %d operations", session.id, len(session.history))
+
+    def _forget(self, session: Session) -> None:
         if not session.is_closed:
             session.is_closed = True
-            session.environment.close()
+            session.worker.sessions -= self._sessions.pop(session.id, None) is not None
 
-
-def _unknown(session_id: int) -> EnvironmentFault:
-    return EnvironmentFault(
-        ErrorKind.UNKNOWN_SESSION,
-        f"there is no session {session_id}: never created, closed, or expired. POST /create first.",
-        compat_message=f"The id {session_id} is not valid.",
-    )
+    def _unknown(self, session_id: int) -> EnvironmentFault:
+        was_there = 0 <= session_id < self._next_id
+        text = self._closed_text.format(id=session_id) if was_there else None
+        return unknown_session(session_id, compat_message=text)

@@ -1,0 +1,69 @@
+"""The OpenAPI description of a server, made from its routes."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from agentgym_envs.base.kind import EmptyBody, EnvironmentKind, IdBody
+from agentgym_envs.base.protocol import STATUS, ErrorKind
+from agentgym_envs.base.routes import SessionRoute
+
+_ERROR = {
+    "type": "object",
+    "required": ["error", "type"],
+    "properties": {
+        "error": {"type": "string"},
+        "type": {"type": "string", "enum": [str(kind) for kind in ErrorKind]},
+    },
+}
+
+
+def describe(
+    kind: EnvironmentKind, routes: Iterable[SessionRoute], facts: Iterable[str]
+) -> dict[str, Any]:
+    """OpenAPI 3.1 document of our default mode; AgentGym's error form has no schema of its own.
+
+    Args:
+      kind: the environment.
+      routes: about sessions.
+      facts: paths of routes without parameters.
+    """
+    prefix = kind.path_prefix
+    paths: dict[str, Any] = {path: {"get": _operation("Facts about the server.")} for path in facts}
+    create = _operation("Opens a session.")
+    if kind.create_body is not None:
+        create["requestBody"] = _body(EmptyBody)
+    paths[f"{prefix}/create"] = {"post": create}
+    paths[f"{prefix}/close"] = {
+        "post": _operation("Ends a session.") | {"requestBody": _body(IdBody)}
+    }
+    for route in routes:
+        operation = _operation(route.summary)
+        if route.method == "GET":
+            operation["parameters"] = [
+                {"name": "id", "in": "query", "required": True, "schema": {"type": "integer"}}
+            ]
+        else:
+            operation["requestBody"] = _body(route.body)
+        paths.setdefault(route.path, {})[route.method.lower()] = operation
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": f"agentgym_envs {kind.spec.name}", "version": kind.spec.version},
+        "paths": paths,
+    }
+
+
+def _operation(summary: str) -> dict[str, Any]:
+    error = {"description": "A typed error.", "content": {"application/json": {"schema": _ERROR}}}
+    statuses = sorted({str(status) for status in STATUS.values()})
+    return {
+        "summary": summary,
+        "responses": {
+            "200": {"description": "The answer.", "content": {"application/json": {"schema": {}}}},
+            **{status: error for status in statuses},
+        },
+    }
+
+
+def _body(model: Any) -> dict[str, Any]:
+    schema = model.model_json_schema()
+    return {"required": True, "content": {"application/json": {"schema": schema}}}

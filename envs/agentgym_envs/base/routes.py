@@ -1,0 +1,124 @@
+"""The routes of a server as data: where a request about a session stands, and what it means."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pydantic
+
+from agentgym_envs.base.kind import EnvironmentKind, IdBody, StepBody
+
+
+@dataclasses.dataclass(frozen=True)
+class SessionRoute:
+    """A route about one session.
+
+    Attributes:
+      path: with the prefix of its kind.
+      method: `GET` (id in the query) or `POST` (JSON body).
+      operation: what `SessionHost.answer` is asked.
+      body: what the request must contain; its `id` names the session.
+      argument: from the body to the argument of the operation.
+      is_stateful: the operation changes the session.
+      summary: one line for the description of the server.
+    """
+
+    path: str
+    method: str
+    operation: str
+    body: type[IdBody]
+    argument: Callable[[Any], Any]
+    is_stateful: bool
+    summary: str
+
+
+def session_routes(kind: EnvironmentKind) -> list[SessionRoute]:
+    """All of them but `/create` and `/close`, which only the holder of the sessions can serve."""
+    prefix = kind.path_prefix
+    routes = [
+        SessionRoute(
+            f"{prefix}/step", "POST", "step", StepBody, _action, True, "Applies one action."
+        ),
+        SessionRoute(
+            f"{prefix}/reset",
+            "POST",
+            "reset",
+            kind.reset_body,
+            lambda body: getattr(body, kind.task_field),
+            True,
+            "Starts a task.",
+        ),
+    ]
+    for step in kind.step_routes:
+        routes.append(
+            SessionRoute(
+                prefix + step.path,
+                "POST",
+                step.path,
+                StepBody,
+                _action,
+                True,
+                "Applies one action; another answer than /step.",
+            )
+        )
+    for extra in kind.extra_routes:
+        if extra.method not in ("GET", "POST"):
+            raise ValueError(
+                f"extra route {extra.path}: method must be GET or POST, not {extra.method}"
+            )
+        summary = f"Only {kind.spec.name} has this."
+        routes.append(_reader(prefix + extra.path, extra.method, extra.path, summary))
+    known = {route.path for route in routes}
+    for name, summary in _READERS.items():
+        if prefix + name not in known and (name != "/detail" or kind.answers.detail is not None):
+            routes.append(_reader(prefix + name, "GET", name.removeprefix("/"), summary))
+    return routes
+
+
+_READERS = {
+    "/observation": "The last observation.",
+    "/detail": "The last answer.",
+    "/expert_action": "What the scripted player would do now.",
+    "/valid_actions": "Actions that do something now.",
+    "/state": "Facts for viewers.",
+}
+
+
+def _reader(path: str, method: str, operation: str, summary: str) -> SessionRoute:
+    return SessionRoute(path, method, operation, IdBody, lambda body: None, False, summary)
+
+
+def _action(body: Any) -> str:
+    return body.action
+
+
+class RequestProblem(Exception):
+    """A request does not fit its route.
+
+    Attributes:
+      problems: in pydantic's form: `type`, `loc`, `msg`, `input`.
+    """
+
+    def __init__(self, problems: list[dict[str, Any]]):
+        super().__init__(problems)
+        self.problems = problems
+
+
+def read(model: type[pydantic.BaseModel], values: Any, where: str) -> Any:
+    """Checks the values of a body or a query.
+
+    Args:
+      model: what is expected.
+      values: what came; the name of a missing or unreadable body is in the error.
+      where: `body` or `query`.
+
+    Raises:
+      RequestProblem: they do not fit.
+    """
+    try:
+        return model.model_validate(values, from_attributes=True)
+    except pydantic.ValidationError as error:
+        found = error.errors(include_url=False, include_context=False)
+        raise RequestProblem(
+            [{**problem, "loc": (where, *problem["loc"])} for problem in found]
+        ) from None

@@ -1,0 +1,203 @@
+"""The server's side of its worker processes: start, ask, time out, kill, replace."""
+
+import asyncio
+import logging
+import os
+import pickle
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from typing import Any, cast
+
+from agentgym_envs.base.environment import SetupError
+from agentgym_envs.base.messages import Ready, Refusal, Reply
+
+_LOGGER = logging.getLogger(__name__)
+
+# The frame of multiprocessing.connection.Connection, which the worker uses, for short messages.
+_LENGTH = struct.Struct("!i")
+_STOP_SECONDS = 5.0  # to close its environments when asked
+
+
+class WorkerDied(Exception):
+    """The process ended before it answered."""
+
+
+class WorkerHung(Exception):
+    """The process did not answer in time and was killed."""
+
+
+class _Channel(asyncio.Protocol):
+    """Whole messages over a socket, one answer awaited at a time."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._transport: asyncio.Transport | None = None
+        self._answer: asyncio.Future[bytes] | None = None
+        self.is_open = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self.is_open = True
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        if len(self._buffer) < _LENGTH.size:
+            return
+        end = _LENGTH.size + _LENGTH.unpack_from(self._buffer)[0]
+        if len(self._buffer) >= end and self._answer is not None and not self._answer.done():
+            self._answer.set_result(bytes(self._buffer[_LENGTH.size : end]))
+            del self._buffer[:end]
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.is_open = False
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(WorkerDied())
+
+    async def receive(self, timeout_s: float) -> Any:
+        """The next message.
+
+        Raises:
+          WorkerDied: the other side is gone.
+          WorkerHung: it said nothing in time.
+        """
+        if not self.is_open:
+            raise WorkerDied
+        loop = asyncio.get_running_loop()
+        answer = self._answer = loop.create_future()
+        alarm = loop.call_later(timeout_s, _fail, answer)
+        try:
+            self.data_received(b"")  # it may have come already
+            return pickle.loads(await answer)
+        finally:
+            alarm.cancel()
+            self._answer = None
+
+    def send(self, message: bytes) -> None:
+        if self._transport is None or not self.is_open:
+            raise WorkerDied
+        self._transport.write(_LENGTH.pack(len(message)) + message)
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+
+def _fail(answer: asyncio.Future) -> None:
+    if not answer.done():
+        answer.set_exception(WorkerHung())
+
+
+class Worker:
+    """One worker process and its successors. Use `lock` around everything that awaits.
+
+    Args:
+      kind_module: name of the module whose `make_kind()` it serves.
+      compat: AgentGym's behaviour.
+      start_seconds: limit for a process to become ready.
+
+    Attributes:
+      lock: held during a request, because a worker serves one at a time.
+      generation: counts the processes; 0 before the first.
+      sessions: pinned to this worker.
+    """
+
+    def __init__(self, kind_module: str, compat: bool, start_seconds: float):
+        self._kind_module = kind_module
+        self._compat = compat
+        self._start_seconds = start_seconds
+        self._process: subprocess.Popen[bytes] | None = None
+        self._channel = _Channel()
+        self.lock = asyncio.Lock()
+        self.generation = 0
+        self.sessions = 0
+
+    @property
+    def pid(self) -> int | None:
+        """Process id; None before the first start."""
+        return None if self._process is None else self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process of this generation is there."""
+        return self._channel.is_open
+
+    async def ensure_running(self) -> None:
+        """Starts a process unless one is there.
+
+        Raises:
+          SetupError: the environment cannot run here, or its process does not become ready.
+        """
+        if self._channel.is_open:
+            return
+        await self.kill()
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = self._spawn(theirs.fileno())
+        self._channel = _Channel()
+        await asyncio.get_running_loop().create_connection(lambda: self._channel, sock=ours)
+        self.generation += 1
+        try:
+            first = await self._channel.receive(self._start_seconds)
+        except (WorkerDied, WorkerHung) as error:
+            await self.kill()
+            how = "ended" if isinstance(error, WorkerDied) else "gave no sign of life"
+            raise SetupError(
+                f"a worker process of {self._kind_module} {how} before it was ready; its last "
+                "words are above"
+            ) from error
+        if isinstance(first, Refusal):
+            await self.kill()
+            raise SetupError(first.message)
+        assert isinstance(first, Ready)
+
+    async def ask(self, operation: str, session_id: int, argument: Any, timeout_s: float) -> Reply:
+        """The worker's answer to one request.
+
+        Raises:
+          WorkerDied, WorkerHung: there is none; the process is gone and its sessions with it.
+        """
+        try:
+            self._channel.send(pickle.dumps((operation, session_id, argument)))
+            return await self._channel.receive(timeout_s)
+        except BaseException:  # also when this task is cancelled: an answer may still come
+            await self.kill()
+            raise
+
+    async def kill(self) -> None:
+        """Ends the process with its children at once; does nothing if there is none."""
+        self._channel.close()
+        self._channel.is_open = False
+        if self._process is not None and self._process.returncode is None:
+            # The group has children that outlive a dead leader; its id is free only after `wait`.
+            try:
+                os.killpg(self._process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass  # nobody of the group is left
+            await asyncio.to_thread(self._process.wait)
+
+    async def stop(self) -> None:
+        """Hangs up, so that the process closes its environments and ends; kills it if it does not."""
+        self._channel.close()
+        self._channel.is_open = False
+        if self._process is not None:
+            try:
+                await asyncio.to_thread(self._process.wait, _STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                _LOGGER.warning("worker %d did not end when asked; killed", self._process.pid)
+        await self.kill()
+
+    def _spawn(self, fd: int) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "agentgym_envs.base.worker", self._kind_module, str(fd)]
+        command += ["--log-level", logging.getLevelName(logging.getLogger().getEffectiveLevel())]
+        command += ["--compat"] if self._compat else []
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=2,  # what a simulator prints must not reach the server's ready line
+            pass_fds=[fd],
+            start_new_session=True,  # a group of its own, to be killed with its children
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
