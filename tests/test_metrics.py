@@ -29,9 +29,20 @@ def test_a_group_name_has_the_meaning_of_its_pattern():
     assert lookup("eval/success").unit == "fraction"
 
 
+def test_a_metric_of_one_environment_has_the_unit_of_the_pooled_one():
+    for name in metrics.PER_ENVIRONMENT:
+        own = lookup(metrics.of_environment(name, "babyai"))
+        assert own.unit == metrics.METRICS[name].unit
+        assert own.description.startswith(metrics.METRICS[name].description)
+    assert metrics.of_environment("rollout/success", "babyai") == "rollout/babyai/success"
+
+
 @pytest.mark.parametrize(
     "name, nearest",
     [
+        ("rollout/babyai/sucess", "rollout/<environment>/success"),
+        ("rollout//success", "rollout/success"),
+        ("rollout/<environment>/success", "rollout/<environment>/success"),
         ("rollout/sucess", "rollout/success"),
         ("policy/kl", "policy/kl_k3"),
         ("eval/success/<group>", "eval/success"),

@@ -10,6 +10,7 @@ from absl import logging
 from agentgym_jax import batch as batching
 from agentgym_jax.batch import TokenBatch
 from agentgym_jax.data.tasks import Task
+from agentgym_jax.env_client.errors import ServerUnavailable
 from agentgym_jax.evaluation import scores
 from agentgym_jax.evaluation.evaluate import evaluate
 from agentgym_jax.learner import train_state
@@ -41,7 +42,10 @@ def train(run: Run, parts: RLParts) -> None:
     """Trains until `run.total_steps` steps are done, from wherever the run folder stands.
 
     Raises:
-      StopRequested: the run was asked to stop; its newest complete step is saved.
+      StopRequested: the run was asked to stop.
+      ServerUnavailable: an environment failed all calls for long. The others are not trained on
+        alone: which tasks come would then depend on when it failed. In both cases the newest
+        complete step is saved.
     """
     state, step, reference, unlogged = _start(run, parts)
     try:
@@ -64,7 +68,7 @@ def train(run: Run, parts: RLParts) -> None:
                 run.save(step, state)
             if run.should_stop():
                 raise StopRequested(f"stopped after step {step}")
-    except StopRequested:
+    except (StopRequested, ServerUnavailable):
         run.save(step, state, unlogged)
         raise
 

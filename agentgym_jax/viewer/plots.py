@@ -5,6 +5,7 @@ have is left out, a figure without any series is not made. The same metrics give
 """
 
 import dataclasses
+import itertools
 import os
 import pathlib
 from collections.abc import Callable, Mapping
@@ -18,14 +19,26 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from agentgym_jax.metrics import read_metrics
+from agentgym_jax.metrics import of_environment, read_metrics
 from agentgym_jax.run_folder import RunFolder
-from agentgym_jax.viewer.series import Run, horizon_stages, rolling_mean, time_shares
+from agentgym_jax.viewer.curves import (
+    BLACK,
+    BLUE,
+    GREEN,
+    ORANGE,
+    PALETTE,
+    PURPLE,
+    RED,
+    SKY,
+    YELLOW,
+    band,
+    line,
+    percent_axis,
+    shade_horizon,
+    smooth_line,
+)
+from agentgym_jax.viewer.series import Run, time_shares
 
-# Okabe and Ito's palette, told apart with any colour vision (https://jfly.uni-koeln.de/color/).
-_BLUE, _ORANGE, _GREEN, _RED = "#0072B2", "#E69F00", "#009E73", "#D55E00"
-_PURPLE, _SKY, _YELLOW, _BLACK = "#CC79A7", "#56B4E9", "#F0E442", "#000000"
-_PALETTE = (_BLUE, _ORANGE, _GREEN, _RED, _PURPLE, _SKY, _BLACK, _YELLOW)
 _STYLE: Mapping[str, Any] = {
     "figure.facecolor": "white",
     "axes.facecolor": "white",
@@ -45,102 +58,34 @@ _STYLE: Mapping[str, Any] = {
     "lines.markersize": 4.0,
 }
 _DPI = 150
-_ROLLING_STEPS = 10
-_FEW_POINTS = 30  # a curve of at most this many points shows them
-_MAX_STAGES = 12  # an adaptive horizon changes too often to be drawn as background
 _MAX_GROUP_LINES = 6  # more groups than this become a map
 
 
-def _shade_horizon(ax: Axes, run: Run) -> None:
-    """Background bands, darker for longer horizons, each with its turn limit."""
-    stages = horizon_stages(*run.series("horizon/turns"))
-    if not 1 < len(stages) <= _MAX_STAGES:
-        return
-    longest = max(turns for _, _, turns in stages)
-    for first, last, turns in stages:
-        ax.axvspan(first - 0.5, last + 0.5, color=_SKY, alpha=0.22 * turns / longest, lw=0)
-        ax.text(
-            (first + last) / 2,
-            0.985,
-            f"{turns:g} turns",
-            transform=ax.get_xaxis_transform(),
-            ha="center",
-            va="top",
-            fontsize=7,
-            color="#555555",
-        )
-
-
-def _line(ax: Axes, run: Run, name: str, label: str, color: str, **style: Any) -> bool:
-    """Draws one metric; False if the run does not have it."""
-    steps, values = run.series(name)
-    if not len(steps):
-        return False
-    marker = "o" if len(steps) <= _FEW_POINTS else ""
-    ax.plot(steps, values, label=label, color=color, marker=marker, **style)
-    return True
-
-
-def _smooth_line(ax: Axes, run: Run, name: str, label: str, color: str) -> None:
-    """The values faintly and their rolling mean on top."""
-    steps, values = run.series(name)
-    if not len(steps):
-        return
-    if len(steps) <= _ROLLING_STEPS:
-        _line(ax, run, name, label, color)
-        return
-    ax.plot(steps, values, color=color, alpha=0.3, lw=0.9)
-    mean = rolling_mean(values, _ROLLING_STEPS)
-    ax.plot(steps, mean, color=color, label=f"{label}, mean of {_ROLLING_STEPS} steps")
-
-
-def _band(ax: Axes, run: Run, name: str, color: str) -> None:
-    """Confidence band of an evaluation metric, where both ends were logged."""
-    low_steps, low = run.series(f"{name}_low")
-    high_steps, high = run.series(f"{name}_high")
-    common = np.intersect1d(low_steps, high_steps)
-    if len(common):
-        ax.fill_between(
-            common,
-            low[np.isin(low_steps, common)],
-            high[np.isin(high_steps, common)],
-            color=color,
-            alpha=0.18,
-            lw=0,
-        )
-
-
 def _success(ax: Axes, run: Run) -> None:
-    _shade_horizon(ax, run)
-    _smooth_line(ax, run, "rollout/success", "training", _BLUE)
+    shade_horizon(ax, run)
+    smooth_line(ax, run, "rollout/success", "training", BLUE)
     for name, label, color in (
-        ("eval/success", "evaluation, sampled", _ORANGE),
-        ("eval/success_greedy", "evaluation, greedy", _RED),
+        ("eval/success", "evaluation, sampled", ORANGE),
+        ("eval/success_greedy", "evaluation, greedy", RED),
     ):
-        _band(ax, run, name, color)
-        _line(ax, run, name, label, color)
-    _percent_axis(ax)
-
-
-def _percent_axis(ax: Axes) -> None:
-    ax.set_ylim(-0.02, 1.08)  # room above 100 % for the horizon labels
-    ax.set_yticks(np.linspace(0, 1, 6))
-    ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        band(ax, run, name, color)
+        line(ax, run, name, label, color)
+    percent_axis(ax)
 
 
 def _reward(ax: Axes, run: Run) -> None:
-    _shade_horizon(ax, run)
-    _smooth_line(ax, run, "rollout/reward_mean", "training", _BLUE)
-    _line(ax, run, "eval/reward", "evaluation, sampled", _ORANGE)
-    _line(ax, run, "eval/reward_greedy", "evaluation, greedy", _RED)
+    shade_horizon(ax, run)
+    smooth_line(ax, run, "rollout/reward_mean", "training", BLUE)
+    line(ax, run, "eval/reward", "evaluation, sampled", ORANGE)
+    line(ax, run, "eval/reward_greedy", "evaluation, greedy", RED)
 
 
 def _turns(ax: Axes, run: Run) -> None:
-    _smooth_line(ax, run, "rollout/turns_mean", "turns used", _BLUE)
-    _line(ax, run, "eval/turns_mean", "evaluation, sampled", _ORANGE)
-    _line(ax, run, "eval/turns_mean_greedy", "evaluation, greedy", _RED)
+    smooth_line(ax, run, "rollout/turns_mean", "turns used", BLUE)
+    line(ax, run, "eval/turns_mean", "evaluation, sampled", ORANGE)
+    line(ax, run, "eval/turns_mean_greedy", "evaluation, greedy", RED)
     steps, turns = run.series("horizon/turns")
-    ax.step(steps, turns, where="mid", color=_BLACK, lw=1.2, ls="--", label="turn limit")
+    ax.step(steps, turns, where="mid", color=BLACK, lw=1.2, ls="--", label="turn limit")
     ax.set_ylim(bottom=0)
 
 
@@ -148,8 +93,8 @@ def _lines(*curves: tuple[str, str], positive_log: bool = False) -> Callable[[Ax
     """A plain panel: (metric, label) each, on a log axis if asked and all values are positive."""
 
     def draw(ax: Axes, run: Run) -> None:
-        for color, (name, label) in zip(_PALETTE, curves, strict=False):
-            _line(ax, run, name, label, color)
+        for color, (name, label) in zip(PALETTE, curves, strict=False):
+            line(ax, run, name, label, color)
         values = np.concatenate([run.series(name)[1] for name, _ in curves])
         if positive_log and np.all(values > 0):
             ax.set_yscale("log")
@@ -158,24 +103,24 @@ def _lines(*curves: tuple[str, str], positive_log: bool = False) -> Callable[[Ax
 
 
 def _entropy(ax: Axes, run: Run) -> None:
-    _shade_horizon(ax, run)
-    _line(ax, run, "policy/entropy", "entropy", _PURPLE)
+    shade_horizon(ax, run)
+    line(ax, run, "policy/entropy", "entropy", PURPLE)
     ax.set_ylim(bottom=0)
 
 
 _TIME_COLORS = {
-    "prefill": _YELLOW,
-    "decode": _ORANGE,
+    "prefill": YELLOW,
+    "decode": ORANGE,
     "extend": "#F5C76B",
-    "waiting for environments": _RED,
+    "waiting for environments": RED,
     "rollout, other": "#B8860B",
-    "scoring": _PURPLE,
-    "update": _BLUE,
-    "weights to sampler": _SKY,
+    "scoring": PURPLE,
+    "update": BLUE,
+    "weights to sampler": SKY,
     "data": "#7F7F7F",
     "other": "#DDDDDD",
-    "evaluation": _GREEN,
-    "checkpoint": _BLACK,
+    "evaluation": GREEN,
+    "checkpoint": BLACK,
 }
 
 
@@ -198,18 +143,18 @@ def _time(ax: Axes, run: Run) -> None:
     ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
 
 
-def _group_metric(run: Run) -> str:
-    return "eval/success_greedy" if run.groups("eval/success_greedy") else "eval/success"
+def _evaluation_metric(run: Run) -> str:
+    return "eval/success_greedy" if run.has("eval/success_greedy") else "eval/success"
 
 
 def _groups(ax: Axes, run: Run) -> None:
     """Success per group: a line each, or a map of groups by steps if there are many."""
-    name = _group_metric(run)
+    name = _evaluation_metric(run)
     groups = run.groups(name)
     if len(groups) <= _MAX_GROUP_LINES:
-        for color, group in zip(_PALETTE, groups, strict=False):
-            _line(ax, run, f"{name}/{group}", group, color)
-        _percent_axis(ax)
+        for color, group in zip(PALETTE, groups, strict=False):
+            line(ax, run, f"{name}/{group}", group, color)
+        percent_axis(ax)
         return
     columns = [run.series(f"{name}/{group}") for group in groups]
     steps = np.unique(np.concatenate([steps for steps, _ in columns]))
@@ -229,6 +174,26 @@ def _groups(ax: Axes, run: Run) -> None:
     ax.grid(False)
 
 
+def _environments(ax: Axes, run: Run) -> None:
+    """Success of every environment: training as a line, evaluation dotted in the same colour."""
+    metric = _evaluation_metric(run)
+    names = {*run.environments("rollout/success"), *run.environments(metric)}
+    for color, name in zip(itertools.cycle(PALETTE), sorted(names), strict=False):
+        smooth_line(ax, run, of_environment("rollout/success", name), name, color)
+        line(ax, run, of_environment(metric, name), f"{name}, evaluation", color, ls=":")
+    percent_axis(ax)
+
+
+def _environment_turns(ax: Axes, run: Run) -> None:
+    """Turns used in every environment, under its turn limit."""
+    names = run.environments("rollout/turns_mean")
+    for color, name in zip(itertools.cycle(PALETTE), names, strict=False):
+        smooth_line(ax, run, of_environment("rollout/turns_mean", name), name, color)
+        steps, turns = run.series(of_environment("horizon/turns", name))
+        ax.step(steps, turns, where="mid", color=color, lw=1.2, ls="--", label=f"{name}, limit")
+    ax.set_ylim(bottom=0)
+
+
 @dataclasses.dataclass(frozen=True)
 class _Panel:
     """One figure: made if the run has any of `needs` (names of `metrics.METRICS`).
@@ -243,12 +208,15 @@ class _Panel:
     draw: Callable[[Axes, Run], None]
 
     def is_possible(self, run: Run) -> bool:
-        return any(
-            bool(run.groups(name.removesuffix("/<group>")))
-            if name.endswith("/<group>")
-            else run.has(name)
-            for name in self.needs
-        )
+        return any(self._has(run, name) for name in self.needs)
+
+    @staticmethod
+    def _has(run: Run, name: str) -> bool:
+        if name.endswith("/<group>"):
+            return bool(run.groups(name.removesuffix("/<group>")))
+        if "/<environment>/" in name:
+            return bool(run.environments(name.replace("/<environment>/", "/")))
+        return run.has(name)
 
 
 # In the order in which summary.png takes them.
@@ -333,6 +301,20 @@ _PANELS = (
         "share of episodes",
         ("eval/success/<group>", "eval/success_greedy/<group>"),
         _groups,
+    ),
+    _Panel(
+        "environments",
+        "Solved tasks per environment",
+        "share of episodes",
+        ("rollout/<environment>/success", "eval/<environment>/success"),
+        _environments,
+    ),
+    _Panel(
+        "environment_turns",
+        "Turns and horizon per environment",
+        "turns per episode",
+        ("rollout/<environment>/turns_mean",),
+        _environment_turns,
     ),
 )
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from agentgym_jax.metrics import of_environment
+
 _ROLLOUT_PARTS = (
     ("time/prefill_s", "prefill"),
     ("time/decode_s", "decode"),
@@ -46,10 +48,20 @@ class Run:
 
     def groups(self, name: str) -> list[str]:
         """Groups g for which `name/g` has values, sorted with `level 2` before `level 10`."""
-        prefix = f"{name}/"
-        names = {key for line in self.lines for key in line if key.startswith(prefix)}
-        groups = [key.removeprefix(prefix) for key in names if self.has(key)]
-        return sorted(groups, key=lambda g: [p.zfill(9) for p in re.split(r"(\d+)", g)])
+        return self._between(f"{name}/", "")
+
+    def environments(self, name: str) -> list[str]:
+        """Environments that have values of a metric of their own; none if there is only one."""
+        before, after = of_environment(name, "*").split("*")
+        return self._between(before, after)
+
+    def _between(self, before: str, after: str) -> list[str]:
+        """What stands, without a slash, between two parts of a metric's name; in natural order."""
+        pattern = re.compile(rf"{re.escape(before)}([^/]+){re.escape(after)}")
+        names = {key for line in self.lines for key in line}
+        found = [(pattern.fullmatch(key), key) for key in names]
+        parts = [match[1] for match, key in found if match and self.has(key)]
+        return sorted(parts, key=lambda g: [p.zfill(9) for p in re.split(r"(\d+)", g)])
 
 
 def rolling_mean(values: np.ndarray, window: int) -> np.ndarray:

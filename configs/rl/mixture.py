@@ -6,39 +6,53 @@ r"""Qwen2.5 on several environments at once with GRPO: TextCraft and BabyAI, eac
 Needs: nothing running (it starts a server for each environment); about 16 bytes per weight of
 accelerator memory in all, plus the caches: one 80 GB chip for 3b, four for 7b.
 Result: not run yet, but for the smoke variant.
-Source: the tasks, turn limits and periods of AgentGym-RL, arXiv:2509.08755, which trains one model
-per environment; training one model on all of them is AgentGym's idea, arXiv:2406.04151.
+Source: tasks, turn limits and periods of AgentGym-RL, arXiv:2509.08755, which trains a model per
+environment; one model for all, and the turn limits of Maze and Wordle: AgentGym, arXiv:2406.04151.
 """
 
 from configs import common
 from configs.rl import babyai_scalinginter, textcraft_scalinginter
 
 
-def entries():
-    """The environments to choose from: tasks and horizon as where they are trained alone."""
-    single = dict(textcraft=textcraft_scalinginter, babyai=babyai_scalinginter)
-    found = {}
-    for name, module in single.items():
-        alone = module.get_config()
-        found[name] = dict(
-            alone.environments[name],
-            horizon=alone.horizon,
-            eval_max_turns=alone.evaluation.max_turns,
-        )
-    return found
+def alone(config, name):
+    """The entry of an environment that has a config of its own, with the limits it has there."""
+    return dict(
+        config.environments[name],
+        horizon=config.horizon,
+        eval_max_turns=config.evaluation.max_turns,
+    )
+
+
+def plain(group_by, turns):
+    """All tasks of an environment, by the server's split, with the same turn limit at all times."""
+    train, test = (
+        dict(kind="split", split=split, group_by=group_by, where={}, limit=0)
+        for split in ("train", "test")
+    )
+    return common.environment(
+        train=train,
+        eval=test,
+        horizon=dict(kind="fixed", turns=turns),
+        eval_max_turns=turns,
+    )
 
 
 def get_config(arg=None):
-    """Options: environments=textcraft+babyai; size=0p5b|1p5b|3b|7b; smoke (tiny random policy)."""
+    """Options: environments=textcraft+babyai+maze+wordle, any of them; size=0p5b|1p5b|3b|7b; smoke."""
     opt = common.parse(arg, environments="textcraft+babyai", size="7b", smoke=False)
     c = textcraft_scalinginter.get_config(f"size={opt.size}")  # its episodes are the longest
-    known = entries()
+    known = dict(
+        textcraft=alone(c, "textcraft"),
+        babyai=alone(babyai_scalinginter.get_config(), "babyai"),
+        maze=plain("distance", turns=15),
+        wordle=plain("split", turns=8),
+    )
     chosen = opt.environments.split("+")
     unknown = [name for name in chosen if name not in known]
     if unknown:
         raise ValueError(f"unknown environment {unknown[0]!r}; known: {', '.join(known)}")
     c.environments = {name: known[name] for name in chosen}
-    # Of environments that have no limits of their own: all of these have.
+    # For environments without limits of their own; all of these have some.
     c.horizon = dict(kind="fixed", turns=20)
     c.evaluation.max_turns = 20
     if opt.smoke:

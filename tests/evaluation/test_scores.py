@@ -150,6 +150,37 @@ def test_eval_metrics_have_names_of_the_table(greedy):
     assert metrics[f"eval/success{suffix}/babyai GoTo"] == 0.0
 
 
+def of_two_environments():
+    """TextCraft solves one of two tasks, BabyAI none of one; both have a group of the same name."""
+    babyai = EpisodeScore("babyai_7", "depth 1", 0, False, 0.0, 9, Outcome.FAILURE)
+    return [babyai, episode(0, True, group="depth 1"), episode(1, False, group="depth 2")]
+
+
+def test_environments_are_scored_apart_and_their_groups_do_not_mix():
+    summary = scores.summarise(of_two_environments())
+    assert summary["environments"]["textcraft"]["success"] == 0.5
+    assert summary["environments"]["babyai"]["turns_mean"] == 9
+    assert summary["overall"]["success"] == pytest.approx(1 / 3)  # a task is a task
+    assert list(summary["groups"]) == ["babyai depth 1", "textcraft depth 1", "textcraft depth 2"]
+
+
+@pytest.mark.parametrize("greedy", [False, True])
+def test_eval_metrics_of_environments_have_names_of_the_table(greedy):
+    metrics = scores.eval_metrics(scores.summarise(of_two_environments()), greedy=greedy)
+    for name in metrics:
+        lookup(name)
+    suffix = "_greedy" if greedy else ""
+    assert metrics[f"eval/textcraft/success{suffix}"] == 0.5
+    assert metrics[f"eval/textcraft/success{suffix}_low"] == scores.wilson_interval(1, 2)[0]
+    assert metrics[f"eval/babyai/episodes{suffix}"] == 1
+    assert metrics[f"eval/success{suffix}/textcraft depth 1"] == 1.0
+
+
+def test_one_environment_has_no_metrics_of_its_own():
+    metrics = scores.eval_metrics(scores.summarise([episode(0, True)]), greedy=False)
+    assert not [name for name in metrics if name.startswith("eval/textcraft/")]
+
+
 def test_mcnemar_by_hand():
     # 10 tasks differ, one in favour of a: 2 * (1 + 10) / 2**10
     assert scores.mcnemar_p(1, 9) == pytest.approx(22 / 1024)

@@ -123,6 +123,37 @@ def test_few_groups_are_lines_and_many_are_a_map_in_natural_order(groups, kind):
         assert table[groups - 1].tolist() == [1.0, 1.0]
 
 
+MIXTURE = {
+    "rollout/success": 0.4,
+    "rollout/babyai/success": 0.5,
+    "rollout/textcraft/success": 0.3,
+    "rollout/turns_mean": 5.0,
+    "rollout/babyai/turns_mean": 4.0,
+    "rollout/textcraft/turns_mean": 6.0,
+    "horizon/turns": 10.0,
+    "horizon/babyai/turns": 6.0,
+    "horizon/textcraft/turns": 10.0,
+    "eval/maze/success": 0.1,
+}
+
+
+def test_every_environment_of_a_mixture_is_a_curve_also_one_that_is_only_evaluated():
+    lines = [MIXTURE, MIXTURE | {"horizon/turns": 20.0}]
+    assert labels(drawn("environments", lines)) == ["babyai", "maze, evaluation", "textcraft"]
+    turns = labels(drawn("environment_turns", lines))
+    assert turns == ["babyai", "babyai, limit", "textcraft", "textcraft, limit"]
+    assert not drawn("success", lines).texts  # stages that are not those of all environments
+
+
+def test_a_run_of_one_environment_has_no_figure_of_environments(tmp_path):
+    write(tmp_path / "one", [RL])
+    write(tmp_path / "two", [MIXTURE])
+    names = ["environments.png", "environment_turns.png"]
+    one, two = ([p.name for p in write_plots(tmp_path / run)] for run in ("one", "two"))
+    assert [name in one for name in names] == [False, False]
+    assert [name in two for name in names] == [True, True]
+
+
 def test_every_part_of_a_step_has_a_colour_of_its_own():
     _, shares = time_shares(Run([{"step": 1, "time/iteration_s": 1.0}]))
     assert set(shares) == set(plots._TIME_COLORS)

@@ -1,0 +1,143 @@
+import collections
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentgym_jax.data import tasks
+from agentgym_jax.data.tasks import MixtureSchedule, Task, TaskSchedule
+from configs import quickstart
+
+
+def some_tasks(environment, count, groups=("a", "b", "c")):
+    return [Task(environment, i, groups[i % len(groups)]) for i in range(count)]
+
+
+def alone(chosen, weights=None, *, seed):
+    """The schedule of a run with one environment."""
+    name = chosen[0].environment
+    return MixtureSchedule({name: TaskSchedule(chosen, weights or {}, seed=seed)}, {name: 1})
+
+
+def mixture(weights, *, count=7, seed=5):
+    schedules = {
+        name: TaskSchedule(some_tasks(name, count), {}, seed=seed)
+        for name, weight in weights.items()
+        if weight
+    }
+    return MixtureSchedule(schedules, weights)
+
+
+def indices(chosen):
+    return [task.data_idx for task in chosen]
+
+
+weights_of_three = st.tuples(*[st.integers(0, 9)] * 3).filter(any)
+
+
+# Recorded before environments could be mixed: runs of one environment keep their order.
+@pytest.mark.parametrize(
+    ("weights", "steps"),
+    [
+        ({}, [[0, 4, 5, 3], [1, 2, 6, 1], [5, 6, 4, 2], [0, 4, 2, 3]]),
+        ({"a": 2}, [[0, 4, 5, 3], [6, 1, 2, 6], [0, 1, 5, 3], [3, 4, 2, 0]]),
+        ({"b": 0, "c": 3}, [[0, 5, 2, 5], [3, 2, 2, 5], [6, 2, 5, 2], [6, 5, 5, 2]]),
+    ],
+)
+def test_one_environment_keeps_the_order_it_always_had(weights, steps):
+    schedule = alone(some_tasks("babyai", 7), weights, seed=5)
+    assert [indices(schedule.at(step, 4)) for step in range(4)] == steps
+
+
+def test_the_quickstart_keeps_its_tasks():
+    options = quickstart.tasks(100, 1100, quickstart.LEVELS)
+    del options["kind"]
+    schedule = alone(tasks.from_residues("babyai", (), **options), seed=0)
+    # fmt: off
+    assert indices(schedule.at(0, 20)) == [
+        16320, 35493, 25459, 17180, 6360, 29893, 36179, 29940, 19200, 33933,
+        24659, 26900, 18360, 20893, 15299, 28500, 33040, 39853, 18779, 5820,
+    ]
+    assert indices(schedule.at(25, 8)) == [23320, 6733, 40379, 25420, 13680, 23573, 8459, 17380]
+    # fmt: on
+
+
+def test_a_mixture_by_hand():
+    def order(weights, count):
+        return "".join(task.environment for task in mixture(weights).at(0, count))
+
+    assert order({"b": 3, "t": 1}, 8) == "bbbtbbbt"
+    # Third place: b has come twice, which is its share of 3 * 4/7 rounded up, so t is first due.
+    assert order({"b": 4, "t": 2, "w": 1}, 7) == "bbtbtbw"
+
+
+@given(weights_of_three, st.integers(0, 3), st.integers(1, 30))
+def test_proportions_are_exact_over_a_cycle_from_anywhere(weights, step, count):
+    schedule = mixture(dict(zip("xyz", weights, strict=True)))
+    cycle = sum(weights)  # or a divisor of it
+    drawn = [task for s in range(step, step + cycle) for task in schedule.at(s, count)]
+    counts = collections.Counter(task.environment for task in drawn)
+    assert [counts[name] for name in "xyz"] == [weight * count for weight in weights]
+
+
+@given(weights_of_three, st.integers(1, 100))
+def test_no_environment_is_ever_a_whole_task_ahead_or_behind(weights, length):
+    drawn = mixture(dict(zip("xyz", weights, strict=True))).at(0, length)
+    counts = collections.Counter(task.environment for task in drawn)
+    for name, weight in zip("xyz", weights, strict=True):
+        assert abs(counts[name] - length * weight / sum(weights)) < 1
+
+
+@given(weights_of_three, st.integers(1, 9), st.lists(st.integers(0, 50), max_size=5))
+def test_a_step_depends_on_nothing_but_its_number(weights, count, asked_before):
+    weights = dict(zip("xyz", weights, strict=True))
+    ran_through, resumed = mixture(weights), mixture(weights)
+    through = [ran_through.at(step, count) for step in range(20)]
+    for step in asked_before:
+        resumed.at(step, count)
+    assert [resumed.at(step, count) for step in range(7, 20)] == through[7:]
+
+
+@given(weights_of_three)
+def test_within_an_environment_the_order_is_that_of_training_on_it_alone(weights):
+    weights = dict(zip("xyz", weights, strict=True))
+    drawn = mixture(weights).at(0, 60)
+    for name in weights:
+        own = [task for task in drawn if task.environment == name]
+        assert own == alone(some_tasks(name, 7), seed=5).at(0, 60)[: len(own)]
+
+
+def test_only_proportions_of_the_weights_matter():
+    assert mixture({"x": 4, "y": 6}).at(0, 30) == mixture({"x": 2, "y": 3}).at(0, 30)
+
+
+def test_an_environment_of_weight_0_never_comes():
+    assert {t.environment for t in mixture({"x": 1, "y": 0}).at(0, 50)} == {"x"}
+
+
+def test_every_task_comes_once_before_any_comes_again():
+    drawn = alone(some_tasks("x", 6, groups=("a", "b")), seed=1).at(0, 12)
+    assert sorted(indices(drawn[:6])) == sorted(indices(drawn[6:])) == list(range(6))
+
+
+def test_nothing_to_draw_from_is_an_error():
+    with pytest.raises(ValueError, match="every environment has weight 0"):
+        MixtureSchedule({}, {"x": 0})
+    with pytest.raises(ValueError, match="no tasks to draw from"):
+        TaskSchedule([], {}, seed=0)
+
+
+def test_a_schedule_without_a_weight_is_an_error():
+    with pytest.raises(ValueError, match="do not fit"):
+        MixtureSchedule({"x": TaskSchedule(some_tasks("x", 3), {}, seed=0)}, {"y": 1})
+
+
+def test_a_weight_of_a_group_that_is_not_there_is_an_error():
+    with pytest.raises(ValueError, match=r"name groups \['d'\]; there are \['a', 'b', 'c'\]"):
+        TaskSchedule(some_tasks("x", 7), {"d": 2}, seed=0)
+
+
+def test_groups_of_the_same_name_are_told_apart_only_in_a_mixture():
+    assert tasks.group_label("textcraft", "depth 2", is_mixture=False) == "depth 2"
+    assert tasks.group_label("textcraft", "depth 2", is_mixture=True) == "textcraft depth 2"
+    assert tasks.group_label("textcraft", "textcraft", is_mixture=True) == "textcraft"

@@ -1,0 +1,109 @@
+import contextlib
+
+import pytest
+
+from agentgym_jax.data.tasks import Task
+from agentgym_jax.run import mixture, rl
+from agentgym_jax.run.environments import evaluation_turns, open_environments, parse_settings
+from agentgym_jax.run.sections import ConfigError, plain
+from agentgym_jax.run_folder import RunFolder
+from configs import common, quickstart
+from configs.rl import mixture as mixture_config
+
+FIXED = dict(kind="fixed", turns=7)
+
+
+def entry(**changes):
+    tasks = quickstart.tasks(0, 1, {"GoTo": 9})
+    return common.environment(**dict(train=tasks, eval=tasks) | changes)
+
+
+def settings(**entries):
+    return parse_settings(entries)
+
+
+def test_each_environment_has_its_own_horizon_or_the_shared_one():
+    own = dict(kind="periodic", turns=(6, 13), period=2)
+    horizons = mixture.horizons(FIXED, settings(babyai=entry(horizon=own), textcraft=entry()))
+    assert [horizons(step) for step in (1, 2)] == [
+        {"babyai": 6, "textcraft": 7},
+        {"babyai": 13, "textcraft": 7},
+    ]
+
+
+def test_an_environment_that_only_evaluates_has_no_horizon():
+    parsed = settings(babyai=entry(), maze=entry(weight=0, train={}))
+    mixture.check_trained(parsed)
+    assert mixture.horizons(FIXED, parsed)(0) == {"babyai": 7}
+
+
+def test_turns_of_an_evaluation_by_environment():
+    parsed = settings(babyai=entry(), textcraft=entry(eval_max_turns=30))
+    assert evaluation_turns(parsed, 20) == {"babyai": 20, "textcraft": 30}
+
+
+def test_the_schedule_follows_the_weights_of_environments_and_of_their_groups():
+    tasks = [Task(name, i, f"g{i % 2}") for name in ("x", "y", "z") for i in range(4)]
+    schedule = mixture.schedule(
+        settings(x=entry(weight=2, weights={"g0": 0}), y=entry(), z=entry(weight=0)), tasks, seed=0
+    )
+    drawn = schedule.at(0, 12)
+    assert [task.environment for task in drawn] == ["x", "x", "y"] * 4
+    assert {task.group for task in drawn if task.environment == "x"} == {"g1"}
+    assert {task.group for task in drawn if task.environment == "y"} == {"g0", "g1"}
+
+
+def test_a_group_without_tasks_is_an_error_of_its_environment():
+    parsed = settings(x=entry(), y=entry(weights={"typo": 2}))
+    with pytest.raises(ConfigError, match=r"config.environments.y: .*typo"):
+        mixture.schedule(parsed, [Task(name, 0, "g") for name in "xy"], seed=0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (dict(weight=0.5), "config.environments.babyai: weight=0.5"),
+        (dict(weight=-1), "config.environments.babyai: weight=-1"),
+        (dict(wieght=1), "config.environments.babyai.wieght: there is no such key"),
+        (dict(weight=0), "every weight is 0"),
+        (dict(train={}), "config.environments.babyai: job 'rl' needs train tasks"),
+        (dict(eval_max_turns=-1), "config.environments.babyai: eval_max_turns=-1"),
+        (dict(horizon=dict(turns=3)), "config.environments.babyai.horizon.kind=None"),
+        (
+            dict(horizon=dict(kind="fixed", turn=3)),
+            "config.environments.babyai.horizon.turn: there is no such key",
+        ),
+        (
+            dict(horizon=dict(kind="periodic", turns=(9, 3), period=5)),
+            "config.environments.babyai.horizon: stepwise horizon needs",
+        ),
+    ],
+)
+def test_a_wrong_value_of_an_environment_is_refused_by_name(changes, message):
+    config = plain(quickstart.get_config())
+    config["environments"]["babyai"] |= changes
+    with pytest.raises(ConfigError) as error:
+        rl.parse(config)
+    assert message in str(error.value)
+
+
+def test_instructions_that_nobody_would_see_are_refused_before_a_server_starts(tmp_path):
+    with contextlib.ExitStack() as stack, pytest.raises(ConfigError, match="babyai.instructions"):
+        open_environments(
+            stack,
+            settings(babyai=entry(instructions="Walk.")),
+            RunFolder(tmp_path),
+            client_options={},
+            pool_options={},
+            opening="none",
+        )
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_mixture_config_takes_the_environments_it_is_asked_for():
+    config = plain(mixture_config.get_config("environments=wordle+maze+babyai"))
+    parsed = rl.parse(config)
+    assert parsed.horizon(100) == {"babyai": 13, "maze": 15, "wordle": 8}
+    assert parsed.evaluation_turns == {"babyai": 20, "maze": 15, "wordle": 8}
+    with pytest.raises(ValueError, match="unknown environment 'webshop'"):
+        mixture_config.get_config("environments=webshop")
