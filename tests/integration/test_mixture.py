@@ -1,0 +1,97 @@
+"""One policy trains on two environments at once, each with the horizon and the weight it was given."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from agentgym_jax.run_folder import RunFolder
+
+ROOT = pathlib.Path(__file__).parents[2]
+OVERRIDES = {
+    "environments.babyai.weight": 3,
+    # Short prompts, so that short rows suffice.
+    "environments.babyai.instructions": "Walk.",
+    "environments.textcraft.instructions": "Craft.",
+    "model.architecture.num_layers": 1,
+    "rollout.max_invalid_actions": 9,  # the turn limit is what ends the episodes
+    "sampler.rows": 8,
+    "sampler.buckets": "((256, 8),)",
+    "sampling.max_tokens": 2048,
+    "sampler.cache_length": 2048,
+    "learner.row_length": 2048,
+    "learner.mini_batches": 1,
+    "learner.micro_rows": 4,
+    "algorithm.kl_coef": 0.0,
+    "evaluation.at_start": False,
+}
+
+
+@pytest.fixture(scope="module")
+def workdir(tmp_path_factory):
+    """A run of two steps; the programs are compiled fast, not to be fast."""
+    workdir = tmp_path_factory.mktemp("mixture") / "run"
+    command = [sys.executable, "-m", "agentgym_jax.train", "--compilation_cache="]
+    command += [f"--config={ROOT / 'configs/rl/mixture.py'}:smoke", f"--workdir={workdir}"]
+    command += [f"--config.{key}={value}" for key, value in OVERRIDES.items()]
+    changes = {"PYTHONPATH": str(ROOT), "XLA_FLAGS": "", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    done = subprocess.run(
+        command, env=os.environ | changes, cwd=ROOT, capture_output=True, text=True, timeout=280
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return workdir
+
+
+@pytest.fixture(scope="module")
+def lines(workdir):
+    return [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+
+
+def turns(records):
+    """Environment -> how many turns its episodes took, each number once."""
+    found = {"babyai": set(), "textcraft": set()}
+    for record in records:
+        found[record["item_id"].rpartition("_")[0]].add(len(record["turns"]))
+    return found
+
+
+def test_both_environments_are_trained_on_by_their_weights(lines):
+    assert [line["step"] for line in lines] == [1, 2]
+    for line in lines:
+        assert line["policy/updates"] == 1 and line["policy/grad_norm"] > 0
+        # Four tasks of two episodes, three of the tasks BabyAI's.
+        assert line["rollout/babyai/episodes"] == 6
+        assert line["rollout/textcraft/episodes"] == 2
+        assert line["rollout/textcraft/success"] == line["rollout/babyai/success"] == 0.0
+
+
+def test_each_environment_has_its_own_horizon(workdir, lines):
+    # An untrained policy says nothing readable, so that every episode lasts to its limit.
+    assert [(x["horizon/babyai/turns"], x["horizon/textcraft/turns"]) for x in lines] == [
+        (1, 2),
+        (3, 2),
+    ]
+    folder = RunFolder(workdir)
+    assert turns(folder.read_trajectories(1)) == {"babyai": {1}, "textcraft": {2}}
+    assert turns(folder.read_trajectories(2)) == {"babyai": {3}, "textcraft": {2}}
+    assert lines[0]["jax/compilations"] == lines[1]["jax/compilations"]
+
+
+def test_each_environment_has_its_own_evaluation(workdir, lines):
+    assert (lines[1]["eval/babyai/turns_mean"], lines[1]["eval/textcraft/turns_mean"]) == (3, 1)
+    scores = json.loads((workdir / "scores.json").read_text())
+    assert scores["decoding"]["max_turns"] == {"babyai": 3, "textcraft": 1}
+    assert set(scores["environments"]) == set(scores["manifests"]) == {"babyai", "textcraft"}
+    assert all(group.split()[0] in scores["environments"] for group in scores["groups"])
+    assert (workdir / "plots" / "environments.png").exists()
+
+
+def test_each_environment_has_its_own_instructions(workdir):
+    said = {
+        record["item_id"].rpartition("_")[0]: record["conversations"][0]["value"]
+        for record in RunFolder(workdir).read_trajectories(1)
+    }
+    assert said == {"babyai": "Walk.", "textcraft": "Craft."}
