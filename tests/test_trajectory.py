@@ -54,6 +54,14 @@ def test_a_record_of_an_older_run_has_no_refused_turns():
     assert not from_record(record).turns[0].is_refused
 
 
+def test_the_unit_of_a_score_is_recorded_and_one_in_records_of_older_runs():
+    record = to_record(episode([P, A, A], [turn(1, 3)], score=83.0, score_scale=0.01))
+    assert from_record(record).score_scale == 0.01
+    assert from_record(record).score == 83.0
+    del record["score_scale"]
+    assert from_record(record).score_scale == 1.0
+
+
 def test_a_final_observation_does_not_swallow_the_reward():
     found = episode([P, A, A, O, O, O], [turn(1, 3, 1.0)])
     assert found.token_rewards()[found.action_mask].sum() == 1.0

@@ -205,8 +205,6 @@ def _only_call(code: str) -> ast.Call:
     node = tree.body[0].value
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
         raise UnreadableCall(NOT_ONE_CALL)
-    if any(keyword.arg is None for keyword in node.keywords):
-        raise UnreadableCall(NO_LITERAL)
     return node
 
 

@@ -70,6 +70,14 @@ def test_the_penalty_sits_on_the_last_action_token_of_a_wasted_turn(reward, expe
     assert not found[~t.action_mask].any()
 
 
+def test_a_score_is_trained_on_in_the_unit_in_which_one_is_the_best():
+    sciworld = dataclasses.replace(episode("d"), score=83.0, score_scale=0.01)
+    babyai = dataclasses.replace(episode("d"), score=0.83)
+    for t in (sciworld, babyai):
+        found = token_rewards(t, reward="score", wasted_turn_penalty=0.0)
+        np.testing.assert_allclose(found, [0, 0, 0.83, 0], rtol=1e-6)
+
+
 def test_without_a_penalty_wasted_turns_count_like_others():
     t = episode("rud", success=True)
     plain = dataclasses.replace(t, turns=episode("ddd").turns)

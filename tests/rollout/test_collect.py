@@ -1,6 +1,7 @@
 """Collection against real HTTP servers that are slow, fail and die, with a real sampler."""
 
 import collections
+import dataclasses
 import hashlib
 import http.server
 import json
@@ -14,6 +15,7 @@ from agentgym_jax.data.tasks import Task
 from agentgym_jax.env_client.actions import ParsedAction
 from agentgym_jax.env_client.client import EnvClient
 from agentgym_jax.env_client.pool import EnvPool
+from agentgym_jax.env_client.upstream import UPSTREAM
 from agentgym_jax.models.config import DecoderConfig
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.rollout.collect import (
@@ -122,6 +124,7 @@ def collect(
     max_attempts=3,
     max_replacements=0,
     limits=LIMITS,
+    upstream=None,
     **options,
 ):
     tokenizer = byte_tokenizer().with_chat_template(COMPACT)
@@ -136,7 +139,9 @@ def collect(
         stop_ids=renderer.stop_ids,
     )
     sampler.set_params(policy.init(jax.random.key(0)), version=0)
-    client = EnvClient(world.url, "textcraft", connect_timeout_s=5, step_timeout_s=1.0)
+    client = EnvClient(
+        world.url, "textcraft", connect_timeout_s=5, step_timeout_s=1.0, upstream=upstream
+    )
     with EnvPool({"textcraft": client}, workers=8, max_idle_sessions=16, **options) as pool:
         collector = Collector(
             sampler,
@@ -195,6 +200,14 @@ def test_episodes_come_back_in_the_order_of_the_requests(calm):
     ]
     assert all(t.outcome in (Outcome.SUCCESS, Outcome.FAILURE, Outcome.HORIZON) for t in calm)
     assert len({t.outcome for t in calm}) > 1
+
+
+def test_rewards_and_the_unit_of_the_score_are_those_of_the_environment(policy):
+    percent = dataclasses.replace(UPSTREAM["textcraft"], reward_scale=0.01)
+    found, _ = collect(policy, World(), range(6), upstream=percent)
+    assert {t.score for t in found} == {0, 1}
+    assert all(t.score_scale == 0.01 for t in found)
+    assert [t.reward for t in found] == pytest.approx([t.score * 0.01 for t in found])
 
 
 def test_slow_answers_in_any_order_change_nothing(policy, calm):

@@ -80,6 +80,15 @@ def test_a_final_observation_does_not_swallow_the_reward():
     assert rewards.tolist() == [0, 0, 0, 0, 0, 0, 1.0]
 
 
+def test_the_unit_of_the_score_goes_with_it():
+    episode = make()
+    episode.begin("start")
+    say(episode)
+    episode.observe("seen", reward=0.17, score=17, done=True, success=False, score_scale=0.01)
+    t = episode.trajectory(attempts=1, seconds=0.1)
+    assert (t.score, t.score_scale) == (17, 0.01)
+
+
 def test_refused_and_unreadable_turns_are_wasted():
     episode = make(max_turns=4)
     episode.begin("start")
