@@ -3,95 +3,26 @@
 import concurrent.futures
 import dataclasses
 import json
-import threading
+import socket
 import time
 
 import pytest
-from fastapi.testclient import TestClient
+from door import SPEC
+from serving import serving
 
-from agentgym_envs.base.environment import Environment, StepResult
-from agentgym_envs.base.kind import Answers, EnvironmentKind, ExtraRoute, IdBody, ResetBody
-from agentgym_envs.base.protocol import STATUS, EnvironmentSpec, ErrorKind
-from agentgym_envs.base.server import MAX_ACTION_CHARACTERS, create_app
-
-
-class Door(Environment):
-    """Opens on `open`; `crash` breaks the simulator; `wait` takes a while."""
-
-    def __init__(self):
-        self.inside = threading.Lock()
-
-    def reset(self, data_idx):
-        self.data_idx = data_idx
-        return StepResult(f"door {data_idx} is shut", 0, 0, False)
-
-    def step(self, action):
-        if action == "crash":
-            raise RuntimeError("hinge broke")
-        assert self.inside.acquire(blocking=False), "two threads in one environment"
-        try:
-            time.sleep(0.2 if action == "wait" else 0)
-        finally:
-            self.inside.release()
-        opened = int(action == "open")
-        return StepResult(f"you did: {action}", opened, opened, bool(opened))
-
-    def expert_action(self):
-        return "open"
-
-    def valid_actions(self):
-        return ["open", "wait"]
-
-    def state(self):
-        return {"door": self.data_idx}
+from agentgym_envs.base.host import MAX_ACTION_CHARACTERS
+from agentgym_envs.base.protocol import STATUS, ErrorKind
 
 
-SPEC = EnvironmentSpec("door", "1", "Open the door.", "react", 3, "0" * 64, 5)
-KIND = EnvironmentKind(
-    spec=SPEC,
-    banner="a door",
-    factory=Door,
-    compat_factory=Door,
-    tasks=lambda: [{"data_idx": i, "split": "train"} for i in range(3)],
-    answers=Answers(
-        create=lambda session_id, first: {"id": session_id},
-        reset=lambda session_id, first: {"observation": first.observation},
-        step=dataclasses.asdict,
-        observation=lambda door, last: "unseen" if last is None else last.observation,
-    ),
-    create_body=None,
-    reset_body=ResetBody,
-    resets_on_create=False,
-    compat_refused_when_done=frozenset({"step", "observation"}),
-    extra_routes=(
-        ExtraRoute("/color", "GET", lambda door: "red"),
-        ExtraRoute("/paint", "POST", lambda door: {"painted": door.data_idx}),
-    ),
-)
-
-
-def serve(compat=False, **changes):
-    options = {
-        "capacity": 8,
-        "idle_seconds": 60.0,
-        "max_body_bytes": 4096,
-        "step_timeout_s": 5.0,
-        "token": None,
-        **changes,
-    }
-    app = create_app(KIND, compat=compat, **options)
-    return TestClient(app, raise_server_exceptions=False)
-
-
-@pytest.fixture
+@pytest.fixture(scope="module")
 def server():
-    with serve() as client:
+    with serving("door", capacity=500) as client:
         yield client
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def compat_server():
-    with serve(compat=True) as client:
+    with serving("door", compat=True, capacity=500) as client:
         yield client
 
 
@@ -109,26 +40,29 @@ def assert_error(answer, kind):
 
 def test_a_whole_episode(server):
     assert server.get("/").json() == "a door"
-    assert server.post("/create", json={"junk": 1}).json() == {"id": 0}
-    assert server.get("/observation", params={"id": 0}).json() == "unseen"
-    reset = server.post("/reset", json={"id": "0", "data_idx": 2, "more": 1})
+    created = server.post("/create", json={"junk": 1}).json()
+    number = created["id"]
+    assert server.get("/observation", params=created).json() == "unseen"
+    reset = server.post("/reset", json={"id": str(number), "data_idx": 2, "more": 1})
     assert reset.json() == {"observation": "door 2 is shut"}
-    assert server.get("/expert_action", params={"id": 0}).json() == {"action": "open"}
-    assert server.get("/valid_actions", params={"id": 0}).json() == {"actions": ["open", "wait"]}
-    assert server.get("/state", params={"id": 0}).json() == {"door": 2}
-    step = server.post("/step", json={"id": 0, "action": "open"})
-    assert step.json() == {"observation": "you did: open", "reward": 1, "score": 1, "done": True}
-    assert server.get("/observation", params={"id": 0}).json() == "you did: open"
-    assert server.post("/close", json={"id": 0}).json() is True
-    assert server.post("/close", json={"id": 0}).json() is False
+    assert server.get("/expert_action", params=created).json() == {"action": "open"}
+    assert server.get("/valid_actions", params=created).json() == {"actions": ["open", "knock"]}
+    assert server.get("/state", params=created).json()["door"] == 2
+    step = server.post("/step", json={**created, "action": "open"})
+    assert step.json() == {"observation": "1: you did open", "reward": 1, "score": 1, "done": True}
+    assert server.get("/observation", params=created).json() == "1: you did open"
+    assert server.post("/close", json=created).json() is True
+    assert server.post("/close", json=created).json() is False
 
 
 def test_the_server_tells_about_itself(server):
     assert server.get("/spec").json() == dataclasses.asdict(SPEC)
     assert [task["data_idx"] for task in server.get("/tasks").json()] == [0, 1, 2]
+    before = server.get("/health").json()["sessions"]
     started(server)
     health = server.get("/health").json()
-    assert (health["status"], health["sessions"], health["capacity"]) == ("ok", 1, 8)
+    assert (health["status"], health["sessions"]) == ("ok", before + 1)
+    assert (health["capacity"], health["workers"], health["worker_restarts"]) == (500, 1, 0)
     assert health["uptime_s"] >= 0
 
 
@@ -145,7 +79,7 @@ def test_a_route_that_the_environment_lacks_is_not_found(server):
     assert server.get("/step").status_code == 405
 
 
-@pytest.mark.parametrize("session_id", [7, -1, 10**30])
+@pytest.mark.parametrize("session_id", [7000, -1, 10**30])
 def test_an_unknown_id_is_a_typed_error_on_every_route(server, session_id):
     for path in ("/observation", "/expert_action", "/valid_actions", "/state", "/color"):
         assert_error(server.get(path, params={"id": session_id}), ErrorKind.UNKNOWN_SESSION)
@@ -171,47 +105,35 @@ def test_a_task_outside_the_manifest_is_unknown(server, data_idx):
     assert_error(answer, ErrorKind.UNKNOWN_TASK)
 
 
-def test_a_broken_simulator_is_reported_and_its_session_is_gone(server):
+def test_a_step_route_makes_a_step_and_answers_in_its_own_way(server):
     session_id = started(server)
-    answer = server.post("/step", json={"id": session_id, "action": "crash"})
-    assert_error(answer, ErrorKind.SIMULATOR)
-    assert "hinge broke" in answer.json()["error"]
-    step = {"id": session_id, "action": "open"}
-    assert_error(server.post("/step", json=step), ErrorKind.UNKNOWN_SESSION)
-    assert server.get("/health").json()["sessions"] == 0
+    answer = server.post("/shout", json={"id": session_id, "action": "KNOCK"})
+    assert answer.json() == {"heard": "1: YOU DID KNOCK"}
+    step = server.post("/step", json={"id": session_id, "action": "x"})
+    assert step.json()["observation"] == "2: you did x"
 
 
 def test_sessions_are_limited():
-    with serve(capacity=2) as client:
+    with serving("door", capacity=2) as client:
         first, _ = started(client), started(client)
         assert_error(client.post("/create"), ErrorKind.CAPACITY)
         client.post("/close", json={"id": first})
         assert client.post("/create").status_code == 200
 
 
-def test_a_busy_session_is_busy_and_other_sessions_are_not():
-    with serve(step_timeout_s=0.02) as client, concurrent.futures.ThreadPoolExecutor() as pool:
-        slow, other = started(client), started(client)
-        waiting = pool.submit(client.post, "/step", json={"id": slow, "action": "wait"})
-        time.sleep(0.08)
-        assert_error(client.post("/step", json={"id": slow, "action": "x"}), ErrorKind.BUSY)
-        assert client.post("/step", json={"id": other, "action": "x"}).status_code == 200
-        assert waiting.result().status_code == 200
-
-
 def test_steps_on_one_session_are_serialised(server):
     session_id = started(server)
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         answers = [
-            pool.submit(server.post, "/step", json={"id": session_id, "action": str(i)})
-            for i in range(40)
+            pool.submit(server.post, "/step", json={"id": session_id, "action": "sleep 0.001"})
+            for _ in range(40)
         ]
-        # The door fails with SIMULATOR if two threads are in its step at once.
-        assert {answer.result().status_code for answer in answers} == {200}
+        seen = {answer.result().json()["observation"].partition(":")[0] for answer in answers}
+    assert seen == {str(i + 1) for i in range(40)}
 
 
 def test_idle_sessions_expire_by_themselves():
-    with serve(idle_seconds=0.08) as client:
+    with serving("door", idle_seconds=0.3) as client:
         session_id = started(client)
         deadline = time.monotonic() + 10
         while client.get("/health").json()["sessions"] and time.monotonic() < deadline:
@@ -257,13 +179,13 @@ def test_a_bad_body_is_not_a_server_error_in_compat_mode_either(compat_server, b
 def test_text_outside_the_latin_alphabet_comes_back_unharmed(server):
     action = "öffne 門 🚪"
     answer = server.post("/step", json={"id": started(server), "action": action})
-    assert answer.json()["observation"] == f"you did: {action}"
+    assert answer.json()["observation"] == f"1: you did {action}"
 
 
 def test_half_a_surrogate_pair_comes_back_as_its_escape(server):
     body = b'{"id": %d, "action": "\\ud800"}' % started(server)
     answer = server.post("/step", content=body, headers={"content-type": "application/json"})
-    assert json.loads(answer.content.decode("utf-8"))["observation"] == "you did: \ud800"
+    assert json.loads(answer.content.decode("utf-8"))["observation"] == "1: you did \ud800"
 
 
 @pytest.mark.parametrize("session_id", ["x", "NaN", "", None])
@@ -273,7 +195,7 @@ def test_a_bad_query_is_invalid(server, session_id):
 
 
 def test_a_long_action_is_refused():
-    with serve(max_body_bytes=10**6) as client:
+    with serving("door", max_body_bytes=10**6) as client:
         step = {"id": started(client), "action": "x" * (MAX_ACTION_CHARACTERS + 1)}
         assert_error(client.post("/step", json=step), ErrorKind.INVALID_REQUEST)
 
@@ -290,11 +212,11 @@ def test_a_body_in_chunks_below_the_limit_is_read(server):
     answer = server.post(
         "/step", content=iter([body[:5], body[5:]]), headers={"content-type": "application/json"}
     )
-    assert answer.json()["observation"] == "you did: x"
+    assert answer.json()["observation"] == "1: you did x"
 
 
 def test_a_token_is_asked_for_on_every_route():
-    with serve(token="s3cret") as client:
+    with serving("door", token="s3cret") as client:
         for headers in ({}, {"authorization": "Bearer s3cre"}, {"authorization": "s3cret"}):
             assert_error(client.get("/spec", headers=headers), ErrorKind.UNAUTHORIZED)
             assert_error(client.post("/create", headers=headers), ErrorKind.UNAUTHORIZED)
@@ -303,9 +225,12 @@ def test_a_token_is_asked_for_on_every_route():
 
 
 def test_compat_answers_errors_with_status_200_and_agentgyms_texts(compat_server):
-    unknown = compat_server.post("/step", json={"id": 9, "action": "x"})
-    assert (unknown.status_code, unknown.json()) == (200, {"error": "The id 9 is not valid."})
-    session_id = started(compat_server)
+    unknown = compat_server.post("/step", json={"id": 9999, "action": "x"})
+    assert (unknown.status_code, unknown.json()) == (200, {"error": "The id 9999 is not valid."})
+    session_id = compat_server.post("/create").json()["id"]
+    early = compat_server.post("/step", json={"id": session_id, "action": "x"})
+    assert (early.status_code, early.json()) == (200, {"error": "no door yet"})
+    compat_server.post("/reset", json={"id": session_id, "data_idx": 0})
     compat_server.post("/step", json={"id": session_id, "action": "open"})
     finished = {"error": f"The task with environment {session_id} has finished."}
     step = compat_server.post("/step", json={"id": session_id, "action": "open"})
@@ -321,19 +246,99 @@ def test_compat_answers_invalid_bodies_in_fastapis_form(compat_server):
     assert (problem["type"], problem["loc"]) == ("int_parsing", ["body", "id"])
 
 
-def test_an_extra_route_with_another_method_is_refused():
-    kind = dataclasses.replace(KIND, extra_routes=(ExtraRoute("/x", "PUT", lambda door: 1),))
-    with pytest.raises(ValueError, match="GET or POST"):
-        create_app(
-            kind, compat=False, capacity=1, idle_seconds=1, max_body_bytes=1, step_timeout_s=1
+def test_compat_tells_a_closed_session_from_one_that_never_was(compat_server):
+    session_id = started(compat_server)
+    compat_server.post("/close", json={"id": session_id})
+    answer = compat_server.post("/step", json={"id": session_id, "action": "x"})
+    assert answer.json() == {"error": f"door {session_id} was torn down"}
+
+
+def test_a_prefix_a_task_field_and_a_create_body():
+    with serving("cellar") as client:
+        assert client.get("/cellar/").json() == "a door"
+        assert client.get("/spec").json() == client.get("/cellar/spec").json()
+        assert_error(client.post("/cellar/create"), ErrorKind.INVALID_REQUEST)
+        assert client.post("/cellar/create", json={"id": 5}).json() == {"id": 0}
+        assert client.post("/create", json={"id": 5}).status_code == 404
+        reset = client.post("/cellar/reset", json={"id": 0, "game": 1})
+        assert reset.json() == {"observation": "door 1 is shut"}
+        bad = client.post("/cellar/reset", json={"id": 0, "data_idx": 1})
+        assert_error(bad, ErrorKind.INVALID_REQUEST)
+        assert "game" in bad.json()["error"]
+
+
+def test_a_body_that_is_not_declared_as_json_is_not_read(server):
+    # A page in a browser can send this to a server on loopback without asking it first.
+    body = json.dumps({"id": started(server), "action": "open"})
+    answer = server.post("/step", content=body, headers={"content-type": "text/plain"})
+    assert_error(answer, ErrorKind.INVALID_REQUEST)
+
+
+def talk(server, *pieces):
+    """What the server says to these bytes until it closes the connection or is silent."""
+    with socket.create_connection((server.base_url.host, server.base_url.port)) as connection:
+        connection.settimeout(1)
+        for piece in pieces:
+            connection.sendall(piece)
+            time.sleep(0.02)
+        heard = b""
+        try:
+            while more := connection.recv(65536):
+                heard += more
+        except TimeoutError:
+            heard += b"(open)"
+        return heard
+
+
+def test_requests_that_are_sent_ahead_are_answered_in_their_order(server):
+    session_id = started(server)
+    body = b'{"id": %d, "action": "sleep 0.05"}' % session_id
+    step = b"POST /step HTTP/1.1\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
+    heard = talk(server, step + step + b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n")
+    assert heard.index(b"1: you did") < heard.index(b"2: you did") < heard.index(b"a door")
+    assert heard.count(b"HTTP/1.1 200 OK") == 3
+    assert not heard.endswith(b"(open)")
+
+
+def test_a_request_in_small_pieces_is_read(server):
+    request = b"GET /health HTTP/1.1\r\nconnection: close\r\n\r\n"
+    heard = talk(server, *(request[i : i + 7] for i in range(0, len(request), 7)))
+    assert b'"status":"ok"' in heard
+
+
+def test_a_client_that_asks_before_it_sends_its_body_is_told_to_go_on(server):
+    body = b'{"id": %d}' % started(server)
+    head = b"POST /close HTTP/1.1\r\nexpect: 100-continue\r\nconnection: close\r\n"
+    heard = talk(server, head + b"content-length: %d\r\n\r\n" % len(body), body)
+    assert heard.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK")
+    assert heard.endswith(b"true")
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 422),  # a TLS greeting
+        (b"GET / HTTP/1.1\r\nx: " + b"y" * 100_000, 413),
+        (b"GET /%ff%00 HTTP/1.1\r\nconnection: close\r\n\r\n", 404),
+        (b"HEAD / HTTP/1.1\r\nconnection: close\r\n\r\n", 405),
+        (b"GET / HTTP/1.1\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\n", 200),
+        (b"POST /step HTTP/1.1\r\ncontent-length: 99999999\r\n\r\n", 413),
+    ],
+)
+def test_odd_bytes_are_answered_and_the_connection_is_closed(server, request_bytes, status):
+    heard = talk(server, request_bytes)
+    assert heard.startswith(b"HTTP/1.1 %d " % status), heard
+    assert not heard.endswith(b"(open)")
+    assert server.get("/health").status_code == 200
+
+
+def test_a_client_that_leaves_early_harms_nobody(server):
+    session_id = started(server)
+    body = b'{"id": %d, "action": "sleep 0.2"}' % session_id
+    with socket.create_connection((server.base_url.host, server.base_url.port)) as connection:
+        connection.sendall(
+            b"POST /step HTTP/1.1\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
         )
-
-
-def test_a_create_body_is_asked_for_where_the_environment_wants_one():
-    kind = dataclasses.replace(KIND, create_body=IdBody)
-    app = create_app(
-        kind, compat=False, capacity=1, idle_seconds=1, max_body_bytes=99, step_timeout_s=1
-    )
-    with TestClient(app) as client:
-        assert_error(client.post("/create"), ErrorKind.INVALID_REQUEST)
-        assert client.post("/create", json={"id": 5}).json() == {"id": 0}
+        time.sleep(0.05)
+    step = server.post("/step", json={"id": session_id, "action": "x"})
+    assert step.json()["observation"] == "2: you did x"  # the first step was made all the same

@@ -146,6 +146,7 @@ class SessionHost:
 
     def _detail(self, session_id: int, argument: Any) -> Any:
         session = self._session(session_id)
+        self._check_not_done(session_id, session, "detail")
         assert self._kind.answers.detail is not None  # else the route does not exist
         return self._kind.answers.detail(session.environment, session.last)
 

@@ -46,6 +46,7 @@ class HttpProtocol(asyncio.Protocol):
         self._waiting: list[tuple[Request, Endpoint | Answer, bool, bool]] = []
         self._task: asyncio.Task[None] | None = None
         self._is_ended = False  # nothing more is read
+        self._completed = 0  # requests read
         self.last_active = time.monotonic()
 
     # The connection.
@@ -67,14 +68,16 @@ class HttpProtocol(asyncio.Protocol):
         self.last_active = time.monotonic()
         if self._is_ended:
             return
-        if not self._in_body:
-            self._head_bytes += len(data)
+        before = self._completed
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserUpgrade, httptools.HttpParserError):
             self._refuse(typed_error(ErrorKind.INVALID_REQUEST, "this is no HTTP/1 request"))
             return
-        if not self._in_body and self._head_bytes > _MAX_HEAD_BYTES + len(data):
+        if self._in_body or self._completed > before:
+            return
+        self._head_bytes += len(data)
+        if self._head_bytes > _MAX_HEAD_BYTES:
             self._refuse(typed_error(ErrorKind.TOO_LARGE, "the headers are too long"))
 
     @property
@@ -141,7 +144,7 @@ class HttpProtocol(asyncio.Protocol):
         if self._is_ended:
             return
         self._in_body = False
-        self._head_bytes = 0
+        self._completed += 1
         method = self._parser.get_method().decode("latin-1")
         try:
             url = httptools.parse_url(self._url)

@@ -115,6 +115,7 @@ class EnvironmentKind:
         episode, such as `step`. Our default mode refuses `step` alone.
       extra_routes: routes that other environments do not have.
       step_routes: the same, for routes that make a step.
+      facts: path -> answer of a GET route about no session, such as a list of all moves.
       path_prefix: put before every route, such as `/maze`.
       task_field: field of the reset body that holds the index of the task.
       compat_not_reset: AgentGym's text for a step before the first reset.
@@ -135,6 +136,7 @@ class EnvironmentKind:
     compat_refused_when_done: frozenset[str]
     extra_routes: tuple[ExtraRoute, ...] = ()
     step_routes: tuple[StepRoute, ...] = ()
+    facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     path_prefix: str = ""
     task_field: str = "data_idx"
     compat_not_reset: str = "0"

@@ -125,6 +125,7 @@ def _routes(
         "/spec": lambda: dataclasses.asdict(kind.spec),
         "/health": health,
         "/tasks": lambda: list(kind.tasks()),
+        **{path: lambda answer=answer: answer for path, answer in kind.facts.items()},
     }
 
     async def create(request: Request) -> bytes:

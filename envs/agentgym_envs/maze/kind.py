@@ -72,9 +72,9 @@ def make_kind() -> EnvironmentKind:
         resets_on_create=False,
         compat_refused_when_done=frozenset({"step", "observation", "detail"}),
         extra_routes=(
-            ExtraRoute("/available_actions", "GET", lambda environment: list(MOVES)),
             ExtraRoute("/detail", "GET", MazeEnvironment.detail),
         ),
+        facts={"/available_actions": list(MOVES)},
         path_prefix="/maze",
         task_field="game",
     )

@@ -1,0 +1,47 @@
+"""A real server of this process for a test: its own thread, a socket, worker processes."""
+
+import asyncio
+import contextlib
+import threading
+
+import httpx
+
+from agentgym_envs.base import serve
+from agentgym_envs.base.server import create_app
+
+OPTIONS = {
+    "compat": False,
+    "workers": 1,
+    "capacity": 8,
+    "idle_seconds": 60.0,
+    "max_body_bytes": 4096,
+    "busy_seconds": 5.0,
+    "step_seconds": 10.0,
+    "token": None,
+}
+
+
+@contextlib.contextmanager
+def serving(module, **changes):
+    """An HTTP client of a server of that module's environment; all is gone afterwards."""
+    application = create_app(module, **{**OPTIONS, **changes})
+    listener = serve.bind("127.0.0.1", 0)
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    loop = asyncio.new_event_loop()
+    stop = asyncio.Event()
+    thread = threading.Thread(
+        target=loop.run_until_complete,
+        args=(serve.answer(application, listener, stop, ""),),
+        daemon=True,
+    )
+    thread.start()
+    try:
+        with httpx.Client(base_url=url, timeout=60) as client:
+            client.get("/health")  # answered as soon as the workers are ready
+            yield client
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(30)
+        listener.close()
+        assert not thread.is_alive(), "the server did not stop"
+        loop.close()
