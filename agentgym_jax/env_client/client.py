@@ -119,10 +119,10 @@ class EnvClient:
         )
 
     def health(self) -> Mapping[str, Any]:
-        """The server's `/health`; for a server without it `{"root": <its greeting>}`."""
+        """The server's `/health`; for one without it `{"root": <its greeting, None if none>}`."""
         body = self._optional("/health")
         if body is None:
-            return {"root": self._call("GET", "/", None, resend=True)}
+            return {"root": self._optional("/")}
         return answers.fields(self._where("/health"), body)
 
     def tasks(self) -> list[dict[str, Any]]:

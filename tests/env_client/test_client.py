@@ -243,6 +243,14 @@ def test_tasks_of_a_server_without_a_manifest_are_all_indices(server, world):
     assert failure(connect(server.url).tasks).cause is EnvCause.BAD_BODY
 
 
+def test_a_server_without_health_is_alive_if_it_answers(server, world, free_port):
+    assert connect(server.url).health() == {"root": None}
+    world.faults["/"] = [(200, "This is environment TextCraft.")]
+    assert connect(server.url).health() == {"root": "This is environment TextCraft."}
+    dead = connect(f"http://127.0.0.1:{free_port}")
+    assert failure(dead.health).cause is EnvCause.SERVER_GONE
+
+
 def test_closing_a_session_that_is_gone_is_no_error(server):
     connect(server.url).close(12345)
 
