@@ -7,13 +7,12 @@ import sys
 
 import pytest
 from babyai_parts import started
-from fastapi.testclient import TestClient
+from serving import serving
 
 from agentgym_envs.babyai import levels
 from agentgym_envs.babyai.environment import BabyAIEnvironment
 from agentgym_envs.babyai.kind import make_kind, tasks
 from agentgym_envs.base import manifest
-from agentgym_envs.base.server import create_app
 
 # First observations of the 40 levels with seed 0. A change means that other worlds or other texts
 # hide behind the published item ids: results before and after are not comparable.
@@ -87,15 +86,9 @@ def test_nothing_is_printed_by_the_import_or_by_rejected_worlds():
 
 @pytest.fixture(params=[False, True], ids=["own", "compat"])
 def client(request):
-    app = create_app(
-        make_kind(),
-        compat=request.param,
-        capacity=8,
-        idle_seconds=60,
-        max_body_bytes=10_000,
-        step_timeout_s=5,
-    )
-    with TestClient(app) as client:
+    with serving(
+        "agentgym_envs.babyai.kind", compat=request.param, max_body_bytes=10_000
+    ) as client:
         yield client
 
 

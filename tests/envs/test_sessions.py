@@ -1,39 +1,14 @@
-"""The session store: ids, one request at a time, capacity, idle expiry, release."""
+"""The session store: ids, capacity, expiry, release; with a worker that is a real process."""
 
-import threading
-import time
+import asyncio
+import functools
 
 import pytest
 
-from agentgym_envs.base.environment import Environment, EnvironmentFault, StepResult
+from agentgym_envs.base.environment import EnvironmentFault
 from agentgym_envs.base.protocol import ErrorKind
 from agentgym_envs.base.sessions import SessionStore
-
-
-class Counter(Environment):
-    """Counts its steps slowly enough for two threads to collide; knows when it was closed."""
-
-    def __init__(self):
-        self.steps = 0
-        self.closes = 0
-
-    def reset(self, data_idx):
-        return StepResult("zero", 0, 0, False)
-
-    def step(self, action):
-        before = self.steps
-        time.sleep(0.002)  # a lost update shows if two threads are in here
-        self.steps = before + 1
-        return StepResult(str(self.steps), 0, 0, False)
-
-    def expert_action(self):
-        return "count"
-
-    def valid_actions(self):
-        return ["count"]
-
-    def close(self):
-        self.closes += 1
+from agentgym_envs.base.workers import Worker
 
 
 class Clock:
@@ -44,141 +19,133 @@ class Clock:
         return self.now
 
 
-def make_store(**changes) -> SessionStore:
-    options = {"capacity": 4, "idle_seconds": 10.0, "wait_seconds": 5.0, **changes}
-    return SessionStore(Counter, **options)
+def with_store(**changes):
+    """Runs an async test with a store; `clock` moves by hand."""
+
+    def decorate(test):
+        @functools.wraps(test)
+        def run():
+            async def main():
+                clock = Clock()
+                worker = Worker("door", False, 60.0)
+                options = {
+                    "stateful": frozenset({"reset", "step"}),
+                    "closed_text": "{id} was torn down",
+                    "capacity": 4,
+                    "idle_seconds": 10.0,
+                    "busy_seconds": 5.0,
+                    "step_seconds": 5.0,
+                    "clock": clock,
+                    **changes,
+                }
+                store = SessionStore([worker], **options)
+                try:
+                    await test(store, clock)
+                finally:
+                    await worker.stop()
+
+            asyncio.run(main())
+
+        del run.__wrapped__  # pytest would ask for the arguments of the test
+        return run
+
+    return decorate
 
 
-def new_id(store) -> int:
-    with store.create() as session:
-        return session.id
+async def new_id(store) -> int:
+    await store.create()
+    return store._next_id - 1
 
 
-def fault_of(call) -> ErrorKind:
+async def fault_of(awaitable) -> ErrorKind:
     with pytest.raises(EnvironmentFault) as caught:
-        call()
+        await awaitable
     return caught.value.kind
 
 
-def use(store, session_id):
-    with store.use(session_id):
-        pass
+@with_store()
+async def test_ids_count_from_zero_and_are_never_given_again(store, clock):
+    assert [await store.create(), await store.create()] == [b'{"id":0}', b'{"id":1}']
+    assert await store.close(1)
+    assert await store.create() == b'{"id":2}'
 
 
-def test_ids_count_from_zero_and_are_never_given_again():
-    store = make_store()
-    assert [new_id(store), new_id(store)] == [0, 1]
-    assert store.close(1)
-    assert new_id(store) == 2
-
-
-def test_two_steps_on_one_session_follow_each_other():
-    store = make_store()
-    session_id = new_id(store)
-
-    def steps():
-        for _ in range(10):
-            with store.use(session_id) as session:
-                session.environment.step("count")
-
-    threads = [threading.Thread(target=steps) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    with store.use(session_id) as session:
-        assert session.environment.steps == 40
-
-
-def test_a_session_that_stays_in_use_is_busy():
-    store = make_store(wait_seconds=0.01)
-    session_id = new_id(store)
-    with store.use(session_id):
-        assert fault_of(lambda: use(store, session_id)) is ErrorKind.BUSY
-    use(store, session_id)
-
-
-def test_a_full_store_refuses_and_a_closed_session_makes_room():
-    store = make_store(capacity=2)
-    first, _ = new_id(store), new_id(store)
-    assert fault_of(lambda: new_id(store)) is ErrorKind.CAPACITY
-    store.close(first)
-    assert new_id(store) == 2
+@with_store(capacity=2)
+async def test_a_full_store_refuses_and_a_closed_session_makes_room(store, clock):
+    first, _ = await new_id(store), await new_id(store)
+    assert await fault_of(store.create()) is ErrorKind.CAPACITY
+    await store.close(first)
+    assert await store.create() == b'{"id":2}'
     assert len(store) == 2
 
 
-def test_an_unknown_id_is_unknown_and_closing_it_says_so():
-    store = make_store()
-    assert fault_of(lambda: use(store, 0)) is ErrorKind.UNKNOWN_SESSION
-    assert store.close(0) is False
+@with_store()
+async def test_an_unknown_id_is_unknown_and_closing_it_says_so(store, clock):
+    assert await fault_of(store.call(0, "observation", None)) is ErrorKind.UNKNOWN_SESSION
+    assert await store.close(0) is False
 
 
-def test_closing_releases_the_environment_once():
-    store = make_store()
-    with store.create() as session:
-        environment = session.environment
-    assert (store.close(session.id), store.close(session.id)) == (True, False)
-    assert environment.closes == 1
-    assert fault_of(lambda: use(store, session.id)) is ErrorKind.UNKNOWN_SESSION
+@with_store()
+async def test_a_request_that_waited_for_a_session_finds_it_closed(store, clock):
+    session_id = await new_id(store)
+    await store.call(session_id, "reset", 0)
+    slow = asyncio.create_task(store.call(session_id, "step", "sleep 0.2"))
+    closing = asyncio.create_task(store.close(session_id))
+    late = asyncio.create_task(fault_of(store.call(session_id, "step", "open")))
+    assert b"you did sleep" in await slow
+    assert await closing is True
+    assert await late is ErrorKind.UNKNOWN_SESSION
 
 
-def test_a_thread_that_waited_for_a_session_finds_it_closed():
-    store = make_store()
-    session_id = new_id(store)
-    kinds = []
-    with store.use(session_id) as session:
-        waiting = threading.Thread(
-            target=lambda: kinds.append(fault_of(lambda: use(store, session_id)))
-        )
-        waiting.start()
-        time.sleep(0.05)
-        store.discard(session)
-    waiting.join()
-    assert kinds == [ErrorKind.UNKNOWN_SESSION]
-
-
-def test_a_session_whose_start_failed_takes_no_slot_and_is_released():
-    store = make_store(capacity=1)
-    with pytest.raises(RuntimeError), store.create() as session:
-        raise RuntimeError("the first reset failed")
-    assert session.environment.closes == 1
+@with_store(capacity=1)
+async def test_a_session_whose_start_failed_takes_no_slot(store, clock):
+    worker = store._workers[0]
+    worker._kind_module = "a_module_that_is_not_there"
+    assert await fault_of(store.create()) is ErrorKind.SIMULATOR
+    worker._kind_module = "door"
     assert len(store) == 0
-    new_id(store)
+    await new_id(store)
 
 
-def test_idle_sessions_expire_and_used_ones_stay():
-    clock = Clock()
-    store = make_store(clock=clock)
-    idle, used, busy = new_id(store), new_id(store), new_id(store)
+@with_store()
+async def test_idle_sessions_expire_and_used_ones_stay(store, clock):
+    idle, used, busy = [await new_id(store) for _ in range(3)]
+    await store.call(busy, "reset", 0)
     clock.now += 8
-    use(store, used)
-    with store.use(busy):
-        clock.now += 8
-        assert store.close_idle() == [idle]
+    await store.call(used, "observation", None)
+    long = asyncio.create_task(store.call(busy, "step", "sleep 0.2"))
+    await asyncio.sleep(0.05)
+    clock.now += 8
+    assert await store.close_idle() == [idle]
+    await long
+    assert await store.close_idle() == []  # the end of the long request counts as use
     assert len(store) == 2
-    assert store.close_idle() == []  # the end of the long request counts as use
 
 
-def test_the_sweeper_closes_idle_sessions_by_itself():
-    store = make_store(idle_seconds=0.05)
-    new_id(store)
-    store.start_sweeping(0.02)
-    deadline = time.monotonic() + 10
-    while len(store) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    store.stop_sweeping()
-    assert len(store) == 0
+@with_store()
+async def test_an_operation_that_was_refused_is_not_repeated_later(store, clock):
+    session_id = await new_id(store)
+    assert await fault_of(store.call(session_id, "reset", 99)) is ErrorKind.UNKNOWN_TASK
+    await store.call(session_id, "reset", 1)
+    await store.call(session_id, "step", "knock")
+    await store._workers[0].kill()
+    assert b"2: you did knock" in await store.call(session_id, "step", "knock")
 
 
-def test_closing_all_leaves_nothing():
-    store = make_store()
-    for _ in range(3):
-        new_id(store)
-    store.close_all()
-    assert len(store) == 0
+@with_store()
+async def test_a_reset_begins_a_new_history(store, clock):
+    session_id = await new_id(store)
+    await store.call(session_id, "reset", 0)
+    await store.call(session_id, "step", "dice")  # could not be repeated
+    await store.call(session_id, "reset", 2)
+    await store._workers[0].kill()
+    assert await store.call(session_id, "observation", None) == b'"door 2 is shut"'
 
 
-@pytest.mark.parametrize("wrong", [{"capacity": 0}, {"idle_seconds": 0}, {"wait_seconds": -1}])
+@pytest.mark.parametrize("wrong", [{"capacity": 0}, {"idle_seconds": 0}, {"busy_seconds": -1}])
 def test_settings_that_make_no_sense_are_refused(wrong):
+    async def nothing(store, clock):
+        raise AssertionError("the store was made")
+
     with pytest.raises(ValueError, match="a session store needs"):
-        make_store(**wrong)
+        with_store(**wrong)(nothing)()

@@ -9,18 +9,17 @@ import subprocess
 import sys
 
 import pytest
-from fastapi.testclient import TestClient
+from serving import serving
 
 from agentgym_envs.base import manifest
 from agentgym_envs.base.environment import EnvironmentFault
 from agentgym_envs.base.protocol import ErrorKind
-from agentgym_envs.base.server import create_app
 from agentgym_envs.textcraft.environment import (
     find_recipe,
     make_compat_environment,
     make_environment,
 )
-from agentgym_envs.textcraft.kind import MAX_TURNS, make_kind
+from agentgym_envs.textcraft.kind import MAX_TURNS
 from agentgym_envs.textcraft.recipes import load_world, to_id, to_name
 from agentgym_envs.textcraft.rules import MAX_GET
 from agentgym_envs.textcraft.tasks import (
@@ -293,15 +292,9 @@ def test_every_valid_action_succeeds(data_idx):
 
 @pytest.mark.parametrize("mode", ["default", "compat"])
 def test_the_server_answers_as_recorded(mode):
-    app = create_app(
-        make_kind(),
-        compat=mode == "compat",
-        capacity=4,
-        idle_seconds=600,
-        max_body_bytes=4096,
-        step_timeout_s=10,
-    )
-    with TestClient(app) as client:
+    with serving(
+        "agentgym_envs.textcraft.kind", compat=mode == "compat", max_body_bytes=10_000
+    ) as client:
         for row in json.loads(TRAFFIC.read_text(encoding="utf-8"))[mode]:
             method, path, arguments = row["request"]
             given = {"json": arguments} if method == "POST" else {"params": arguments}

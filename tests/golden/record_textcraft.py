@@ -8,11 +8,10 @@ compat answers are AgentGym's was checked against traffic of the original server
 
 import json
 import pathlib
+import sys
 
-from fastapi.testclient import TestClient
-
-from agentgym_envs.base.server import create_app
-from agentgym_envs.textcraft.kind import make_kind
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "envs"))
+from serving import serving  # noqa: E402
 
 OUT = pathlib.Path(__file__).with_name("textcraft_traffic.json")
 
@@ -63,16 +62,8 @@ def requests() -> list[tuple[str, str, dict]]:
 
 def record(compat: bool) -> list[dict]:
     """Every request with its answer, from a fresh server."""
-    app = create_app(
-        make_kind(),
-        compat=compat,
-        capacity=4,
-        idle_seconds=600,
-        max_body_bytes=4096,
-        step_timeout_s=10,
-    )
     rows = []
-    with TestClient(app) as client:
+    with serving("agentgym_envs.textcraft.kind", compat=compat, max_body_bytes=10_000) as client:
         for method, path, arguments in requests():
             given = {"json": arguments} if method == "POST" else {"params": arguments}
             answer = client.request(method, path, **given)

@@ -1,7 +1,7 @@
 """Task manifests: which tasks an environment has, their split, and a hash that notices drift.
 
-A manifest is a list of JSON objects, one a task, each with `data_idx`, `split` (`train` or
-`test`) and facts of the environment. Two results are comparable only if they were measured
+A manifest is a list of JSON objects, one a task, each with `data_idx`, `split` (`train`,
+`dev` or `test`) and facts of the environment. Two results are comparable only if they were measured
 under the same hash.
 """
 
@@ -13,6 +13,7 @@ from typing import Any
 Task = Mapping[str, Any]
 
 TRAIN = "train"
+DEV = "dev"  # only environments whose authors set such tasks aside have it
 TEST = "test"
 
 
@@ -40,8 +41,8 @@ def check(tasks: Sequence[Task]) -> None:
       ValueError: with the first task that is wrong.
     """
     for i, task in enumerate(tasks):
-        if task["data_idx"] != i or task["split"] not in (TRAIN, TEST):
+        if task["data_idx"] != i or task["split"] not in (TRAIN, DEV, TEST):
             raise ValueError(
                 f"task {i} of the manifest is {dict(task)}; expected data_idx={i} and split "
-                f"{TRAIN} or {TEST}"
+                f"{TRAIN}, {DEV} or {TEST}"
             )

@@ -11,7 +11,7 @@ from typing import Any
 
 from agentgym_envs.base.environment import EnvironmentFault, SetupError
 from agentgym_envs.base.host import unknown_session
-from agentgym_envs.base.messages import Fault, Reply
+from agentgym_envs.base.messages import Fault
 from agentgym_envs.base.protocol import ErrorKind
 from agentgym_envs.base.workers import Worker, WorkerDied, WorkerHung
 
@@ -126,7 +126,7 @@ class SessionStore:
             try:
                 await self._ensure_running(session)
                 session.generation = worker.generation
-                body = await self._ask(session, "create", None, self._step_seconds)
+                body = await self._ask_once(session, "create", None)
             finally:
                 worker.lock.release()
         except BaseException:
@@ -154,8 +154,7 @@ class SessionStore:
             try:
                 if session.is_closed:
                     raise self._unknown(session_id)
-                await self._bring_back(session)
-                body = await self._ask(session, operation, argument, self._step_seconds)
+                body = await self._perform(session, operation, argument)
             finally:
                 session.worker.lock.release()
         finally:
@@ -181,7 +180,7 @@ class SessionStore:
             self._forget(session)
             if session.generation == session.worker.generation and session.worker.is_running:
                 try:
-                    await self._ask(session, "close", None, self._step_seconds)
+                    await self._ask_once(session, "close", None)
                 except EnvironmentFault as fault:  # its process is gone, and so is the session
                     _LOGGER.warning("while closing session %d: %s", session_id, fault.message)
         finally:
@@ -226,25 +225,44 @@ class SessionStore:
                 "again, or start the server with more --workers.",
             ) from None
 
-    async def _ask(
-        self, session: Session, operation: str, argument: Any, timeout_s: float
-    ) -> bytes:
-        """Asks the worker; a session that ends by this is forgotten before the error is raised."""
+    async def _perform(self, session: Session, operation: str, argument: Any) -> bytes:
+        """Brings the session back if needed, and asks its environment."""
+        await self._bring_back(session)
         try:
-            reply: Reply = await session.worker.ask(operation, session.id, argument, timeout_s)
-        except WorkerHung:
-            self._forget(session)
-            raise EnvironmentFault(
-                ErrorKind.TIMEOUT,
-                f"the simulator of session {session.id} did not answer {operation} within "
-                f"{timeout_s} s and was stopped. The session is closed; create a new one.",
-            ) from None
+            return await self._ask(session, operation, argument)
+        except WorkerDied:
+            # Perhaps another request was the cause, or none: nothing is lost by a second attempt,
+            # because the session is rebuilt before it.
+            await self._bring_back(session)
+        return await self._ask_once(session, operation, argument)
+
+    async def _ask_once(self, session: Session, operation: str, argument: Any) -> bytes:
+        """`_ask`, for which the death of the worker is the end of the session."""
+        try:
+            return await self._ask(session, operation, argument)
         except WorkerDied:
             self._forget(session)
             raise EnvironmentFault(
                 ErrorKind.SIMULATOR,
                 f"the process of session {session.id} ended during {operation}. The session is "
                 "closed; create a new one.",
+            ) from None
+
+    async def _ask(self, session: Session, operation: str, argument: Any) -> bytes:
+        """The worker's answer; a session that ends by a fault is forgotten before it is raised.
+
+        Raises:
+          EnvironmentFault: the host's, or TIMEOUT.
+          WorkerDied: the process ended before it answered.
+        """
+        try:
+            reply = await session.worker.ask(operation, session.id, argument, self._step_seconds)
+        except WorkerHung:
+            self._forget(session)
+            raise EnvironmentFault(
+                ErrorKind.TIMEOUT,
+                f"the simulator of session {session.id} did not answer {operation} within "
+                f"{self._step_seconds} s and was stopped. The session is closed; create a new one.",
             ) from None
         if not isinstance(reply, Fault):
             return reply
@@ -273,9 +291,9 @@ class SessionStore:
                 "repeated. The session is closed; create a new one.",
             )
         session.generation = session.worker.generation
-        body = await self._ask(session, "create", None, self._step_seconds)
+        body = await self._ask_once(session, "create", None)
         for operation, argument in session.history:
-            body = await self._ask(session, operation, argument, self._step_seconds)
+            body = await self._ask_once(session, operation, argument)
         if body != session.last_body:
             self._forget(session)
             raise EnvironmentFault(

@@ -1,0 +1,165 @@
+"""A simulator that hangs, dies or lies costs its own session; the others play on."""
+
+import concurrent.futures
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+from serving import serving
+
+from agentgym_envs.base.protocol import STATUS, ErrorKind
+
+
+@pytest.fixture(scope="module")
+def server():
+    with serving("door", step_seconds=1.0, capacity=100) as client:
+        yield client
+
+
+def started(client, data_idx=0) -> int:
+    session_id = client.post("/create").json()["id"]
+    client.post("/reset", json={"id": session_id, "data_idx": data_idx})
+    return session_id
+
+
+def step(client, session_id, action):
+    return client.post("/step", json={"id": session_id, "action": action})
+
+
+def error_of(answer) -> ErrorKind:
+    kind = ErrorKind(answer.json()["type"])
+    assert answer.status_code == STATUS[kind]
+    return kind
+
+
+def restarts(client) -> int:
+    return client.get("/health").json()["worker_restarts"]
+
+
+def test_an_exception_of_the_simulator_is_reported_and_its_session_is_gone(server):
+    session_id, before = started(server), restarts(server)
+    answer = step(server, session_id, "crash")
+    assert error_of(answer) is ErrorKind.SIMULATOR
+    assert "hinge broke" in answer.json()["error"]
+    assert error_of(step(server, session_id, "open")) is ErrorKind.UNKNOWN_SESSION
+    assert restarts(server) == before  # the process goes on
+
+
+@pytest.mark.parametrize(
+    ("trouble", "kind"),
+    [
+        ("die", ErrorKind.SIMULATOR),
+        ("exit", ErrorKind.SIMULATOR),
+        ("lose", ErrorKind.SIMULATOR),
+        ("sleep 60", ErrorKind.TIMEOUT),
+        ("spin", ErrorKind.TIMEOUT),
+    ],
+)
+def test_the_loss_of_a_process_costs_one_session(server, trouble, kind):
+    fresh = server.post("/create").json()["id"]
+    played, ended, bad = started(server, 1), started(server), started(server)
+    step(server, played, "knock"), step(server, ended, "open"), step(server, bad, "knock")
+    pid = server.get("/state", params={"id": played}).json()["pid"]
+    assert error_of(step(server, bad, trouble)) is kind
+    assert error_of(step(server, bad, "knock")) is ErrorKind.UNKNOWN_SESSION
+    # The others were in the same process and are where they were.
+    assert step(server, played, "knock").json()["observation"] == "2: you did knock"
+    state = server.get("/state", params={"id": played}).json()
+    assert (state["door"], state["pid"] != pid) == (1, True)
+    assert error_of(step(server, ended, "knock")) is ErrorKind.FINISHED
+    assert server.get("/observation", params={"id": fresh}).json() == "unseen"
+    assert not psutil.pid_exists(pid)
+
+
+def test_a_process_that_dies_between_two_requests_costs_nothing(server):
+    session_id = started(server)
+    step(server, session_id, "knock")
+    pid = server.get("/state", params={"id": session_id}).json()["pid"]
+    os.kill(pid, signal.SIGKILL)
+    assert step(server, session_id, "knock").json()["observation"] == "2: you did knock"
+
+
+def test_a_world_that_cannot_be_repeated_is_reported_and_not_played_on(server):
+    by_chance, bad = started(server), started(server)
+    step(server, by_chance, "dice")
+    step(server, bad, "die")
+    answer = step(server, by_chance, "knock")
+    assert error_of(answer) is ErrorKind.SIMULATOR
+    assert "led elsewhere" in answer.json()["error"]
+    assert error_of(step(server, by_chance, "knock")) is ErrorKind.UNKNOWN_SESSION
+
+
+def test_sessions_are_spread_over_workers_and_stay_there():
+    with serving("door", workers=2) as client:
+        sessions = [started(client) for _ in range(6)]
+        pids = [client.get("/state", params={"id": s}).json()["pid"] for s in sessions]
+        assert sorted(map(pids.count, set(pids))) == [3, 3]
+        again = [client.get("/state", params={"id": s}).json()["pid"] for s in sessions]
+        assert again == pids
+        # One worker's trouble is not the other's: nothing is waited for, nothing repeated.
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            slow = pool.submit(step, client, sessions[0], "sleep 1")
+            begun = time.monotonic()
+            other = next(s for s, pid in zip(sessions, pids, strict=True) if pid != pids[0])
+            assert step(client, other, "knock").status_code == 200
+            assert time.monotonic() - begun < 0.9
+            assert slow.result().status_code == 200
+
+
+def test_a_request_that_does_not_get_its_turn_is_busy_and_nothing_happens():
+    with serving("door", busy_seconds=0.2) as client, concurrent.futures.ThreadPoolExecutor() as p:
+        slow, other = started(client), started(client)
+        waiting = p.submit(step, client, slow, "sleep 1")
+        time.sleep(0.2)
+        assert error_of(step(client, other, "open")) is ErrorKind.BUSY
+        assert waiting.result().status_code == 200
+        assert step(client, other, "knock").json()["observation"] == "1: you did knock"
+
+
+def test_what_a_simulator_prints_does_not_reach_the_ready_line(server, capfd):
+    assert step(server, started(server), "print").status_code == 200
+    assert "talks" not in capfd.readouterr().out
+
+
+def test_an_environment_that_cannot_run_here_says_so_in_one_line():
+    program = (
+        "import sys\n"
+        "from agentgym_envs import __main__ as cli\n"
+        "from agentgym_envs.kinds import KINDS, KindEntry\n"
+        "cli.KINDS['textcraft'] = KindEntry('hingeless', 0)\n"
+        "sys.exit(cli.main(['textcraft', '--port', '0']))\n"
+    )
+    path = os.pathsep.join(sys.path)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "agentgym_envs: the door needs hinges. Install them first.\n"
+
+
+def test_five_hundred_sessions_leave_memory_and_file_handles_flat(server):
+    process = psutil.Process()
+
+    def play(count):
+        for _ in range(count):
+            session_id = started(server)
+            for _ in range(3):
+                assert step(server, session_id, "knock").status_code == 200
+            assert server.post("/close", json={"id": session_id}).json() is True
+
+    play(30)
+    handles, children = process.num_fds(), process.children(recursive=True)
+    memory = [process.memory_info().rss, *(child.memory_info().rss for child in children)]
+    play(500)
+    after = [process.memory_info().rss, *(child.memory_info().rss for child in children)]
+    assert process.num_fds() == handles
+    assert process.children(recursive=True) == children
+    assert max(b - a for a, b in zip(memory, after, strict=True)) < 8 * 2**20
