@@ -1,0 +1,1 @@
+"""ScienceWorld: experiments in a simulated house, as a text game (arXiv:2203.07540)."""

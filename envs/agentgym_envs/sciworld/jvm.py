@@ -1,0 +1,176 @@
+"""One Java virtual machine with ScienceWorld in it, which dies with the process that started it."""
+
+import contextlib
+import importlib
+import importlib.util
+import os
+import pathlib
+import shutil
+import subprocess
+import types
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from agentgym_envs.base.environment import EnvironmentFault, SetupError, SimulatorLost
+from agentgym_envs.base.protocol import ErrorKind
+
+JAVA_HINT = (
+    "Install a Java runtime (Debian and Ubuntu: apt-get install default-jre-headless; conda: "
+    "conda install openjdk) or set JAVA_HOME."
+)
+PACKAGE_HINT = "Install it with: pip install 'scienceworld==1.2.3'"
+
+# All measured, see README.md. Live data are 15 MiB and some 0.4 MiB an episode; the small first heap
+# makes the machine collect garbage before it asks for more. A machine out of memory exits, so that
+# its sessions are brought back elsewhere, and does not answer with an exception as observation.
+MEMORY_FLAGS = (
+    "-XX:+UseSerialGC",
+    "-Xms64m",
+    "-Xmx512m",
+    "-XX:NewSize=32m",
+    "-XX:MaxNewSize=32m",
+    "-XX:MinHeapFreeRatio=20",
+    "-XX:MaxHeapFreeRatio=40",
+    "-XX:ReservedCodeCacheSize=48m",
+    "-XX:CICompilerCount=2",
+    "-XX:+ExitOnOutOfMemoryError",
+)
+# The simulator keeps objects in hash sets of identity hashes, which are arbitrary numbers: the
+# order of objects, and with it even a temperature, would depend on what the machine did before.
+# With equal hashes the order is the order of insertion.
+DETERMINISM_FLAGS = ("-XX:+UnlockExperimentalVMOptions", "-XX:hashCode=2")
+# No files in the temporary directory that a killed process would leave behind.
+CLEANLINESS_FLAGS = ("-XX:-UsePerfData",)
+
+
+class Jvm:
+    """A running machine.
+
+    Its standard input is a pipe of this process: when the process ends, however it ends, the
+    machine reads the end of the pipe and exits. The port is open to this machine only and asks
+    for a token.
+
+    Raises:
+      SetupError: Java or the `scienceworld` package is missing or does not work.
+    """
+
+    def __init__(self) -> None:
+        java = find_java(os.environ)
+        py4j, scienceworld = _import_packages()
+        class_path = os.pathsep.join([py4j.find_jar_path(), scienceworld.JAR_PATH])
+        command = [
+            java,
+            *MEMORY_FLAGS,
+            *DETERMINISM_FLAGS,
+            *CLEANLINESS_FLAGS,
+            "-cp",
+            class_path,
+            "py4j.GatewayServer",
+            "--die-on-broken-pipe",
+            "--enable-auth",
+            "0",
+        ]
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd=scienceworld.BASEPATH,  # the simulator reads a table from there
+            text=True,
+        )
+        port, token = self._read_greeting(java)
+        self._protocol = importlib.import_module("py4j.protocol")
+        self._gateway = py4j.JavaGateway(
+            gateway_parameters=py4j.GatewayParameters(port=port, auth_token=token)
+        )
+        self.classes = self._gateway.jvm
+        self._silence()
+
+    def _read_greeting(self, java: str) -> tuple[int, str]:
+        """Port and token, which py4j prints first."""
+        assert self.process.stdout is not None
+        port, token = self.process.stdout.readline().strip(), self.process.stdout.readline().strip()
+        if port.isdigit() and token:
+            return int(port), token
+        self.process.kill()
+        rest = self.process.stdout.read()
+        self.close()
+        found = " ".join(f"{port} {token} {rest}".split())[:300] or "no output"
+        raise SetupError(
+            f"sciworld: {java} does not run ScienceWorld; expected a HotSpot Java runtime, version "
+            f"8 or newer, found: {found}. {JAVA_HINT}"
+        )
+
+    def _silence(self) -> None:
+        """Drops what the simulator prints; nobody reads the pipe any more."""
+        sink = self.classes.java.io.OutputStream.nullOutputStream()
+        stream = self.classes.java.io.PrintStream(sink)
+        self.classes.java.lang.System.setOut(stream)
+        self.classes.java.lang.System.setErr(stream)
+
+    def release(self, java_object: Any) -> None:
+        """Lets the machine collect an object that Python referred to."""
+        self._gateway.detach(java_object)
+
+    def close(self) -> None:
+        """Ends the machine and waits for it."""
+        gateway = getattr(self, "_gateway", None)
+        if gateway is not None:
+            gateway.close()
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None
+            pipe.close()
+        try:
+            self.process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    @contextlib.contextmanager
+    def calls(self) -> Iterator[None]:
+        """Around calls into the machine: turns py4j's errors into those of environments.
+
+        Raises:
+          EnvironmentFault: SIMULATOR, an exception inside the simulator.
+          SimulatorLost: the machine does not answer.
+        """
+        try:
+            yield
+        except self._protocol.Py4JJavaError as error:
+            cause = " ".join(str(error.java_exception).split())[:300]
+            raise EnvironmentFault(
+                ErrorKind.SIMULATOR, f"sciworld: the simulator failed with {cause}"
+            ) from error
+        except (self._protocol.Py4JNetworkError, OSError) as error:
+            raise SimulatorLost(f"sciworld: the Java virtual machine is gone ({error})") from error
+
+
+def find_java(environ: Mapping[str, str]) -> str:
+    """The `java` command: of JAVA_HOME if that is set, else the first on PATH.
+
+    Raises:
+      SetupError: there is none.
+    """
+    home = environ.get("JAVA_HOME", "")
+    if home:
+        java = pathlib.Path(home) / "bin" / "java"
+        if not java.is_file():
+            raise SetupError(f"sciworld: JAVA_HOME is {home}, but there is no {java}. {JAVA_HINT}")
+        return str(java)
+    found = shutil.which("java", path=environ.get("PATH", ""))
+    if found is None:
+        raise SetupError(
+            f"sciworld: needs Java; JAVA_HOME is not set and PATH has no java. {JAVA_HINT}"
+        )
+    return found
+
+
+def _import_packages() -> tuple[types.ModuleType, types.ModuleType]:
+    """py4j's gateway module and the constants of `scienceworld`."""
+    for name in ("scienceworld", "py4j"):
+        if importlib.util.find_spec(name) is None:
+            raise SetupError(f"sciworld: the Python package {name} is missing. {PACKAGE_HINT}")
+    return (
+        importlib.import_module("py4j.java_gateway"),
+        importlib.import_module("scienceworld.constants"),
+    )
