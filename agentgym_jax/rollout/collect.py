@@ -134,7 +134,8 @@ class Collector:
           prefetch: episodes reset ahead of a free row.
           max_attempts: starts of one sample, the first included.
           max_replacements: other samples tried for an episode whose environment keeps failing.
-          revive: called when nobody listens at a server any more; may start it again.
+          revive: called when a server may be gone (at the start, after a lost connection, after
+            waiting in vain); starts again what died.
         """
         self._sampler = sampler
         self._pool = pool
@@ -189,6 +190,7 @@ class _Collection:
 
     def run(self) -> tuple[list[Trajectory], CollectStatistics]:
         started = time.perf_counter()
+        self._c._revive()
         try:
             while len(self._done) < len(self._slots):
                 if self._should_stop():
@@ -243,6 +245,8 @@ class _Collection:
         replies = self._pool.poll(0.25 if is_idle else 0.0)
         if is_idle:
             self.statistics.seconds_env_wait += time.perf_counter() - started
+            if not replies:  # the pool may be trying to start episodes on a dead server
+                self._c._revive()
         for reply in replies:
             self._take_reply(reply)
 

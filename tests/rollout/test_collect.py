@@ -65,10 +65,19 @@ class World:
             def log_message(self, *args):
                 pass
 
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.handler = Handler
+        self.start(0)
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def start(self, port):
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", port), self.handler)
         self.server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        self.port = self.server.server_address[1]
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def stop(self):
+        self.server.shutdown()
+        self.server.server_close()
 
     def answer(self, path, body):
         with self.lock:
@@ -125,6 +134,7 @@ def collect(
     max_replacements=0,
     limits=LIMITS,
     upstream=None,
+    revive=lambda: None,
     **options,
 ):
     tokenizer = byte_tokenizer().with_chat_template(COMPACT)
@@ -158,7 +168,7 @@ def collect(
             prefetch=2,
             max_attempts=max_attempts,
             max_replacements=max_replacements,
-            revive=lambda: None,
+            revive=revive,
         )
         requests = [
             EpisodeRequest(Task("textcraft", t, ""), s, 0, 0, limits, SAMPLING)
@@ -267,6 +277,34 @@ def test_a_hanging_answer_is_bounded_by_the_timeout(policy, calm):
     assert {t.outcome for t in again if t.item_id == "textcraft_1"} == {Outcome.ENV_ERROR}
     assert statistics.env_errors == {"timeout": 2}
     assert [essence(t) for t in again[:2]] == [essence(t) for t in calm[:2]]
+
+
+def revived_at(call, world):
+    """Starts a stopped world at the given call, counted from 1."""
+    calls = []
+
+    def revive():
+        calls.append(1)
+        if len(calls) == call:
+            world.start(world.port)
+
+    return revive
+
+
+def test_a_server_that_died_before_the_collection_is_started_before_anybody_calls_it(policy, calm):
+    world = World()
+    world.stop()
+    impatient = dict(breaker_failures=1, breaker_patience_s=0.0)  # one failed call is an error
+    again, _ = collect(policy, world, range(6), revive=revived_at(1, world), **impatient)
+    assert [essence(t) for t in again] == [essence(t) for t in calm]
+
+
+def test_a_server_is_started_again_while_the_pool_tries_to_start_episodes_on_it(policy, calm):
+    world = World()
+    world.stop()
+    again, statistics = collect(policy, world, range(6), revive=revived_at(3, world))
+    assert [essence(t) for t in again] == [essence(t) for t in calm]
+    assert not statistics.env_errors  # the pool has nothing to report before its patience ends
 
 
 def test_a_stop_ends_what_runs_as_aborted_and_frees_everything(policy):
