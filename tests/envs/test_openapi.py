@@ -1,0 +1,66 @@
+"""The server's own description: it is true, and no request made from it is a server error."""
+
+import warnings
+
+import hypothesis
+import pytest
+from serving import serving
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # the library's own, about libraries it uses
+    import schemathesis
+
+EXAMPLES = 15  # per route and mode
+SERVERS = [("agentgym_envs.textcraft.kind", False), ("cellar", True)]
+
+
+@pytest.fixture(scope="module", params=SERVERS, ids=str)
+def server(request):
+    module, compat = request.param
+    with serving(module, compat=compat, capacity=10_000) as client:
+        prefix = "/cellar" if module == "cellar" else ""
+        for _ in range(3):  # some of the invented ids exist
+            session_id = client.post(f"{prefix}/create", json={"id": 0}).json()["id"]
+            client.post(f"{prefix}/reset", json={"id": session_id, "data_idx": 0, "game": 0})
+        yield client
+
+
+def operations(server):
+    schema = schemathesis.openapi.from_dict(server.get("/openapi.json").json())
+    schema.config.update(base_url=str(server.base_url))
+    return [result.ok() for result in schema.get_all_operations()]
+
+
+def test_requests_made_from_the_description_are_no_server_errors(server):
+    for operation in operations(server):
+        modes = [schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE]
+        for mode in modes:
+
+            @hypothesis.settings(
+                max_examples=EXAMPLES,
+                deadline=None,
+                database=None,
+                derandomize=True,
+                suppress_health_check=list(hypothesis.HealthCheck),
+            )
+            @hypothesis.given(case=operation.as_strategy(generation_mode=mode))
+            def ask(case):
+                answer = case.call()
+                assert answer.status_code < 500, (case, answer.text)
+                if answer.status_code == 422 and "error" in answer.json():
+                    assert set(answer.json()) == {"error", "type"}
+
+            try:
+                ask()
+            except hypothesis.errors.Unsatisfiable:
+                continue  # a route without parameters has no wrong request
+    assert server.get("/health").json()["worker_restarts"] == 0
+
+
+def test_every_route_that_is_described_exists_and_no_other(server):
+    paths = server.get("/openapi.json").json()["paths"]
+    for path, methods in paths.items():
+        for method in ("get", "post"):
+            status = server.request(method, path).status_code
+            assert (status == 405) == (method not in methods), (path, method)
+    assert {"/step", "/reset", "/create", "/close"} <= {"/" + p.rsplit("/", 1)[1] for p in paths}
