@@ -161,6 +161,8 @@ class Chess:
             return 200, {"observation": "e2 is yours", "reward": 0, "score": 0, "done": False}
         if path == "/step" and body["action"] == "mate":
             return 200, {"observation": "won", "reward": 2, "score": 2, "done": True}
+        if path == "/step" and body["action"] == "draw":
+            return 200, {"observation": "a draw", "reward": 1, "score": 1, "done": True}
         if path == "/step" and body["action"] == "resign":
             return 200, {"observation": "lost", "reward": -1, "done": True}
         if path == "/step":
@@ -185,6 +187,7 @@ def test_a_server_with_a_spec_is_driven_without_a_row(serve):
         assert (refused.is_refusal, refused.success, refused.score) == (True, False, 2)
         won = client.step(session, "mate")
         assert (won.success, won.score, won.is_refusal) == (True, 2, False)
+        assert not client.step(session, "draw").success
         lost = client.step(session, "resign")
         assert (lost.success, lost.score) == (False, -1)  # the reward, where no score is told
         client.close(session)
