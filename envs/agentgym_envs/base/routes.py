@@ -92,6 +92,16 @@ def _action(body: Any) -> str:
     return body.action
 
 
+def facts(kind: EnvironmentKind) -> dict[str, Callable[[], Any]]:
+    """Path -> body of the answer, for the GET routes that are about no session."""
+    return {
+        "/": lambda: kind.banner,
+        "/spec": lambda: dataclasses.asdict(kind.spec),
+        "/tasks": lambda: list(kind.tasks()),
+        **{path: lambda answer=answer: answer for path, answer in kind.facts.items()},
+    }
+
+
 class RequestProblem(Exception):
     """A request does not fit its route.
 
@@ -102,6 +112,9 @@ class RequestProblem(Exception):
     def __init__(self, problems: list[dict[str, Any]]):
         super().__init__(problems)
         self.problems = problems
+
+    def __str__(self) -> str:
+        return "; ".join(f"{'.'.join(map(str, p['loc']))}: {p['msg']}" for p in self.problems)
 
 
 def read(model: type[pydantic.BaseModel], values: Any, where: str) -> Any:

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import dataclasses
 import importlib
 import json
 import math
@@ -23,7 +22,13 @@ from agentgym_envs.base.environment import EnvironmentFault
 from agentgym_envs.base.host import to_json
 from agentgym_envs.base.kind import EnvironmentKind, IdBody
 from agentgym_envs.base.protocol import ErrorKind
-from agentgym_envs.base.routes import RequestProblem, SessionRoute, read, session_routes
+from agentgym_envs.base.routes import (
+    RequestProblem,
+    SessionRoute,
+    facts,
+    read,
+    session_routes,
+)
 from agentgym_envs.base.sessions import SessionStore
 from agentgym_envs.base.workers import Worker
 
@@ -120,13 +125,7 @@ def _routes(
             "uptime_s": round(time.monotonic() - started, 3),
         }
 
-    facts: dict[str, Callable[[], Any]] = {
-        "/": lambda: kind.banner,
-        "/spec": lambda: dataclasses.asdict(kind.spec),
-        "/health": health,
-        "/tasks": lambda: list(kind.tasks()),
-        **{path: lambda answer=answer: answer for path, answer in kind.facts.items()},
-    }
+    plain = {**facts(kind), "/health": health}
 
     async def create(request: Request) -> bytes:
         if kind.create_body is not None:
@@ -153,12 +152,12 @@ def _routes(
 
         return endpoint
 
-    description = openapi.describe(kind, session, [prefix + path for path in facts])
-    facts["/openapi.json"] = lambda: description
+    description = openapi.describe(kind, session, [prefix + path for path in plain])
+    plain["/openapi.json"] = lambda: description
     table: list[tuple[str, str, Handler]] = [(r.path, r.method, of_session(r)) for r in session]
     table += [(f"{prefix}/create", "POST", create), (f"{prefix}/close", "POST", close)]
     # With a prefix, whoever looks at the root finds the server too.
-    for path, make in facts.items():
+    for path, make in plain.items():
         table += [(place + path, "GET", fact(make)) for place in {prefix, ""}]
     routes: dict[str, dict[str, Endpoint]] = {}
     for path, method, handler in table:
@@ -216,8 +215,7 @@ def _typed_errors(handler: Handler) -> Endpoint:
         except EnvironmentFault as fault:
             return typed_error(fault.kind, fault.message)
         except RequestProblem as error:
-            found = (f"{'.'.join(map(str, p['loc']))}: {p['msg']}" for p in error.problems)
-            return typed_error(ErrorKind.INVALID_REQUEST, f"{request.path}: {'; '.join(found)}")
+            return typed_error(ErrorKind.INVALID_REQUEST, f"{request.path}: {error}")
 
     return endpoint
 

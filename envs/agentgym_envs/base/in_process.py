@@ -1,0 +1,116 @@
+"""A server without socket and processes: the same requests, answered by a call.
+
+For a trainer on one machine that needs no protection from its simulators. Answers are the very
+bytes of the HTTP server, because both come from `SessionHost`.
+"""
+
+import threading
+import time
+import urllib.parse
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from agentgym_envs.base.environment import EnvironmentFault, SimulatorLost
+from agentgym_envs.base.host import SessionHost, to_json, unknown_session
+from agentgym_envs.base.kind import EnvironmentKind, IdBody
+from agentgym_envs.base.protocol import STATUS, ErrorKind
+from agentgym_envs.base.routes import RequestProblem, facts, read, session_routes
+
+
+class InProcessServer:
+    """Answers one request at a time, from any thread.
+
+    A simulator that hangs or takes its process down does so to the caller: this is what worker
+    processes are for.
+
+    Args:
+      kind: the environment; prepared here.
+      compat: AgentGym's behaviour, with our typed errors.
+
+    Raises:
+      SetupError: the environment cannot run on this machine.
+    """
+
+    def __init__(self, kind: EnvironmentKind, *, compat: bool = False):
+        kind.prepare()
+        self._kind = kind
+        self._host = SessionHost(kind, compat)
+        self._lock = threading.Lock()
+        self._next_id = 0
+        self._open: set[int] = set()
+        self._started = time.monotonic()
+        prefix = kind.path_prefix
+        self._facts: dict[str, Callable[[], Any]] = {
+            prefix + path: make for path, make in facts(kind).items()
+        } | {f"{prefix}/health": self._health}
+        self._routes = {(route.method, route.path): route for route in session_routes(kind)}
+
+    def exchange(
+        self, method: str, target: str, body: Mapping[str, Any] | None
+    ) -> tuple[int, bytes]:
+        """Status and JSON body of the answer.
+
+        Args:
+          method: `GET` or `POST`.
+          target: path and query, such as `/observation?id=3`.
+          body: of a POST.
+        """
+        path, _, query = target.partition("?")
+        try:
+            if method == "GET" and path in self._facts:
+                return 200, to_json(self._facts[path]())
+            with self._lock:
+                return self._of_session(method, path, query, body)
+        except EnvironmentFault as fault:
+            return _error(fault.kind, fault.message)
+        except RequestProblem as error:
+            return _error(ErrorKind.INVALID_REQUEST, f"{path}: {error}")
+        except SimulatorLost as error:
+            return _error(ErrorKind.SIMULATOR, f"{error}. Its sessions are lost.")
+
+    def close(self) -> None:
+        """Releases everything."""
+        with self._lock:
+            self._open.clear()
+            self._host.close_all()
+
+    def _of_session(self, method: str, path: str, query: str, body: Any) -> tuple[int, bytes]:
+        if (method, path) == ("POST", f"{self._kind.path_prefix}/create"):
+            return 200, self._create()
+        if (method, path) == ("POST", f"{self._kind.path_prefix}/close"):
+            session_id = read(IdBody, body, "body").id
+            self._open.discard(session_id)
+            return 200, self._host.answer("close", session_id, None)
+        if (method, path) not in self._routes:
+            return 404, b'{"detail":"Not Found"}'
+        route = self._routes[method, path]
+        if method == "GET":
+            request = read(route.body, dict(urllib.parse.parse_qsl(query)), "query")
+        else:
+            request = read(route.body, body, "body")
+        if request.id not in self._open:
+            raise unknown_session(request.id)
+        try:
+            return 200, self._host.answer(route.operation, request.id, route.argument(request))
+        except EnvironmentFault as fault:
+            if fault.kind is ErrorKind.SIMULATOR:
+                self._open.discard(request.id)
+            raise
+
+    def _create(self) -> bytes:
+        session_id = self._next_id
+        self._next_id += 1
+        answer = self._host.answer("create", session_id, None)
+        self._open.add(session_id)
+        return answer
+
+    def _health(self) -> Any:
+        return {
+            "status": "ok",
+            "sessions": len(self._open),
+            "uptime_s": round(time.monotonic() - self._started, 3),
+        }
+
+
+def _error(kind: ErrorKind, message: str) -> tuple[int, bytes]:
+    return STATUS[kind], to_json({"error": message, "type": str(kind)})
