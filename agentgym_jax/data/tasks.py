@@ -4,7 +4,6 @@ import dataclasses
 import fractions
 import functools
 import json
-import math
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -165,13 +164,12 @@ def _round_by_round(places: Mapping[str, int]) -> _Cycle:
 
 
 def _evenly_spread(weights: Mapping[str, int]) -> _Cycle:
-    """The shortest cycle with these proportions in which no name gets ahead or falls behind.
+    """A cycle with these proportions in which no name gets ahead or falls behind.
 
     After any number of places a name has come its share of times, rounded up or down: a place
     goes to that name which must come soonest, among those that have not had their share rounded up.
     """
-    divisor = math.gcd(*weights.values())
-    places = {name: weight // divisor for name, weight in weights.items() if weight}
+    places = {name: weight for name, weight in weights.items() if weight}
     total = sum(places.values())
     came = dict.fromkeys(places, 0)
     names = []
@@ -230,8 +228,7 @@ class MixtureSchedule:
 
         Args:
           schedules: environment -> its tasks.
-          weights: environment -> places in the cycle, before common divisors are taken out; those
-            with 0 never come.
+          weights: environment -> places in the cycle; those with 0 never come.
         """
         if set(schedules) != {name for name, weight in weights.items() if weight > 0}:
             raise ValueError(f"schedules of {list(schedules)} do not fit weights {dict(weights)}")
