@@ -26,6 +26,7 @@ def base():
     )
     c.tokenizer = dict(source="model", vocab_size=0, isolate="", template="chatml")
     c.mesh = dict(data=1, fsdp=1, tensor=1)
+    c.env = dict(transport="http", workers=1)
     c.environments = {}
     c.client = dict(connect_timeout_s=10.0, step_timeout_s=60.0)
     c.pool = dict(workers=32, max_idle_sessions=256)
@@ -82,7 +83,14 @@ def base():
 def environment(**entry):
     """An entry of `environments` that is like any other but for what is given."""
     default = dict(
-        url="", train={}, weight=1, weights={}, horizon={}, eval_max_turns=0, instructions=""
+        url="",
+        train={},
+        weight=1,
+        weights={},
+        horizon={},
+        eval_max_turns=0,
+        instructions="",
+        action_format="",
     )
     return default | entry
 

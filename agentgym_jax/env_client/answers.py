@@ -16,7 +16,12 @@ from agentgym_envs.base.protocol import EnvironmentSpec, ErrorKind
 from agentgym_jax.env_client.errors import EnvCause, EnvError, from_status
 from agentgym_jax.env_client.upstream import Dialect, Upstream
 
-_SPEC_TYPES = {"num_tasks": int, "max_turns": int, "success_score": float}  # all others are text
+_SPEC_TYPES = {  # all others are text
+    "num_tasks": int,
+    "max_turns": int,
+    "success_score": float,
+    "max_score": float,
+}
 
 # AgentGym's servers tell what went wrong only by these words.
 _LOST = re.compile(r"The id .* is not valid\.|.* has been deleted", re.DOTALL)

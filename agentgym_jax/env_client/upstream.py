@@ -368,6 +368,8 @@ def from_spec(spec: EnvironmentSpec) -> Upstream:
     """
     if spec.action_format not in (ActionFormat.REACT, ActionFormat.RAW):
         raise ValueError(f"action_format {spec.action_format!r} is neither 'react' nor 'raw'")
+    if spec.max_score <= 0:
+        raise ValueError(f"max_score {spec.max_score} is not positive")
     try:
         re.compile(spec.refusal)
     except re.error as error:
@@ -379,6 +381,7 @@ def from_spec(spec: EnvironmentSpec) -> Upstream:
         score_fields=("score", "reward"),
         succeeded=Success("score", spec.success_score, needs_done=True),
         refusal=spec.refusal,
+        reward_scale=1.0 / spec.max_score,
         actions=ActionRules(ActionFormat(spec.action_format), dropped="", max_characters=_LONG),
         has_close=True,
         num_tasks=spec.num_tasks,

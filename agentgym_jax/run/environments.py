@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from absl import logging
@@ -12,12 +12,37 @@ from agentgym_jax.data import tasks as selection
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.env_client.client import EnvClient
 from agentgym_jax.env_client.embedded import EmbeddedServers
+from agentgym_jax.env_client.in_process import InProcessTransport, in_process_servers
 from agentgym_jax.env_client.pool import EnvPool
 from agentgym_jax.rollout.collect import EnvironmentText
 from agentgym_jax.run.sections import ConfigError, call, check
 from agentgym_jax.run_folder import RunFolder
 
 OPENINGS = ("system", "none")
+
+
+TRANSPORTS = ("http", "inprocess")
+
+
+@dataclasses.dataclass(frozen=True)
+class TransportSettings:
+    """The section `env`: how the environments that the config gives no URL are run.
+
+    Attributes:
+      transport: `http` starts a server for each of them: a simulator that hangs or crashes costs
+        one episode. `inprocess` runs them in the training process, with the same answers and
+        nothing between.
+      workers: worker processes of each server; without effect in process.
+    """
+
+    transport: str
+    workers: int
+
+    def __post_init__(self) -> None:
+        if self.transport not in TRANSPORTS:
+            raise ValueError(f"transport={self.transport!r}, expected one of {TRANSPORTS}")
+        if self.workers < 1:
+            raise ValueError(f"workers={self.workers} must be at least 1")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +59,8 @@ class EnvironmentSettings:
       horizon: as the section horizon, for this environment alone; empty takes that section.
       eval_max_turns: turns of a held-out episode; 0 takes evaluation.max_turns.
       instructions: what the agent is told first; empty takes the server's own.
+      action_format: how the model writes its actions (`react`, `function_calling`,
+        `code_as_action`); empty takes the environment's own format.
     """
 
     url: str
@@ -44,6 +71,7 @@ class EnvironmentSettings:
     horizon: Mapping[str, Any]
     eval_max_turns: int
     instructions: str
+    action_format: str
 
     def __post_init__(self) -> None:
         if not isinstance(self.weight, int) or self.weight < 0:
@@ -112,6 +140,7 @@ def open_environments(
     settings: Mapping[str, EnvironmentSettings],
     folder: RunFolder,
     *,
+    transport: TransportSettings,
     client_options: Mapping[str, Any],
     pool_options: Mapping[str, Any],
     opening: str,
@@ -128,14 +157,28 @@ def open_environments(
                 f"config.environments.{name}.instructions would not be shown: "
                 "config.rollout.opening is 'none'"
             )
-    embedded = [name for name, entry in settings.items() if not entry.url]
-    urls = {name: entry.url for name, entry in settings.items() if entry.url}
-    servers = stack.enter_context(EmbeddedServers(embedded, log_folder=folder.logs))
+    own = [name for name, entry in settings.items() if not entry.url]
+    in_process = own if transport.transport == "inprocess" else []
+    transports = stack.enter_context(_in_process(in_process))
+    servers = stack.enter_context(
+        EmbeddedServers(
+            [name for name in own if name not in transports],
+            log_folder=folder.logs,
+            arguments=[f"--workers={transport.workers}"],
+        )
+    )
+    urls = {name: entry.url or f"inprocess://{name}" for name, entry in settings.items()}
     urls |= servers.urls
     clients = {}
-    for name in settings:
+    for name, entry in settings.items():
         clients[name] = call(
-            EnvClient, "client", client_options, base_url=urls[name], environment=name
+            EnvClient,
+            "client",
+            client_options,
+            base_url=urls[name],
+            environment=name,
+            action_format=entry.action_format or None,
+            transport=transports[name] if name in transports else None,
         )
         stack.callback(clients[name].disconnect)
     pool = call(EnvPool, "pool", pool_options, clients=clients)
@@ -147,6 +190,16 @@ def open_environments(
             pool.invalidate(name)
 
     return _describe(settings, clients, pool, opening, revive)
+
+
+@contextlib.contextmanager
+def _in_process(names: Sequence[str]) -> Iterator[Mapping[str, InProcessTransport]]:
+    with contextlib.ExitStack() as stack:
+        try:
+            transports = stack.enter_context(in_process_servers(names))
+        except ValueError as error:
+            raise ConfigError(f"config.env.transport='inprocess': {error}") from error
+        yield transports
 
 
 def _describe(

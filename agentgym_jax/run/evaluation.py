@@ -13,6 +13,7 @@ from agentgym_jax.rollout.collect import Collector
 from agentgym_jax.run.environments import (
     Environments,
     EnvironmentSettings,
+    TransportSettings,
     evaluation_turns,
     open_environments,
     parse_settings,
@@ -38,6 +39,7 @@ _TOP = (
     "model",
     "tokenizer",
     "mesh",
+    "env",
     "environments",
     "client",
     "pool",
@@ -87,6 +89,7 @@ class EvaluationParts:
 class _Settings:
     model: ModelSettings
     tokenizer: TokenizerSettings
+    env: TransportSettings
     environments: Mapping[str, EnvironmentSettings]
     rollout: RolloutSettings
     sampling: SamplingOptions
@@ -102,6 +105,7 @@ def parse(config: Mapping[str, Any]) -> _Settings:
     settings = _Settings(
         model=call(ModelSettings, "model", part("model")),
         tokenizer=call(TokenizerSettings, "tokenizer", part("tokenizer")),
+        env=call(TransportSettings, "env", part("env")),
         environments=parse_settings(part("environments")),
         rollout=call(RolloutSettings, "rollout", part("rollout")),
         sampling=call(SamplingOptions, "sampling", part("sampling")),
@@ -135,6 +139,7 @@ def open_evaluation(
             stack,
             settings.environments,
             folder,
+            transport=settings.env,
             client_options=config["client"],
             pool_options=config["pool"],
             opening=settings.rollout.opening,

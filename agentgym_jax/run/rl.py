@@ -20,6 +20,7 @@ from agentgym_jax.run import mixture
 from agentgym_jax.run.environments import (
     Environments,
     EnvironmentSettings,
+    TransportSettings,
     evaluation_turns,
     open_environments,
     parse_settings,
@@ -68,6 +69,7 @@ class RLSettings:
     model: ModelSettings
     tokenizer: TokenizerSettings
     mesh: Mapping[str, Any]
+    env: TransportSettings
     environments: Mapping[str, EnvironmentSettings]
     client: Mapping[str, Any]
     pool: Mapping[str, Any]
@@ -104,7 +106,7 @@ class RLSettings:
 
 
 SECTIONS = (
-    "model tokenizer mesh environments client pool sampler sampling rollout learner evaluation "
+    "model tokenizer mesh env environments client pool sampler sampling rollout learner evaluation "
     "checkpoint sft algorithm horizon optimizer"
 ).split()
 _TOP = ("job", "seed", "total_steps", *SECTIONS)
@@ -129,6 +131,7 @@ def parse(config: Mapping[str, Any]) -> RLSettings:
         model=call(ModelSettings, "model", part("model")),
         tokenizer=call(TokenizerSettings, "tokenizer", part("tokenizer")),
         mesh=part("mesh"),
+        env=call(TransportSettings, "env", part("env")),
         environments=environments,
         client=part("client"),
         pool=part("pool"),
@@ -307,6 +310,7 @@ def open_rl(
             stack,
             settings.environments,
             run.folder,
+            transport=settings.env,
             client_options=settings.client,
             pool_options=settings.pool,
             opening=settings.rollout.opening,

@@ -17,7 +17,7 @@ def get_config(arg=None):
     full = common.base()
     c = full.copy_and_resolve_references()
     with c.unlocked():
-        for name in ("environments", "client", "pool", "sampler", "sampling", "rollout"):
+        for name in ("env", "environments", "client", "pool", "sampler", "sampling", "rollout"):
             del c[name]
         for name in ("algorithm", "horizon", "optimizer", "learner", "evaluation"):
             del c[name]

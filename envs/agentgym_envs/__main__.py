@@ -12,7 +12,8 @@ import sys
 from agentgym_envs import demonstrations
 from agentgym_envs.base import serve
 from agentgym_envs.base.environment import SetupError
-from agentgym_envs.base.server import create_app, load_kind
+from agentgym_envs.base.kind import load_kind
+from agentgym_envs.base.server import create_app
 from agentgym_envs.kinds import KINDS
 
 LOG_LEVELS = ["debug", "info", "warning", "error"]

@@ -93,7 +93,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Length", str(len(reply)))
         if status == 500:
-            self.send_header("Connection", "close")  # uvicorn closes too, without a word
+            self.close_connection = True  # without a word, as uvicorn does
         self.end_headers()
         self.wfile.write(reply)
 

@@ -4,7 +4,12 @@ import pytest
 
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.run import mixture, rl
-from agentgym_jax.run.environments import evaluation_turns, open_environments, parse_settings
+from agentgym_jax.run.environments import (
+    TransportSettings,
+    evaluation_turns,
+    open_environments,
+    parse_settings,
+)
 from agentgym_jax.run.sections import ConfigError, plain
 from agentgym_jax.run_folder import RunFolder
 from configs import common, quickstart

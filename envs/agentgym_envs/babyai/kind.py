@@ -61,6 +61,10 @@ def make_kind() -> EnvironmentKind:
         num_tasks=levels.NUM_TASKS,
         manifest_sha256=manifest.sha256(tasks()),
         max_turns=MAX_TURNS,
+        # An empty view begins with "You cannot see any objects" and refuses nothing.
+        refusal=r"The action is not recognized|You cannot (?!see any objects)",
+        # A success pays 1 - 0.9 * moves / limit, at least 0.1; a failure pays nothing.
+        success_score=0.05,
     )
     return EnvironmentKind(
         spec=spec,

@@ -6,6 +6,7 @@ package, and the server has no branch that names an environment.
 """
 
 import dataclasses
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -142,3 +143,8 @@ class EnvironmentKind:
     compat_not_reset: str = "0"
     compat_closed: str = "The id {id} is not valid."
     prepare: Callable[[], None] = _nothing
+
+
+def load_kind(module: str) -> EnvironmentKind:
+    """The environment of a module, which offers `make_kind()`."""
+    return importlib.import_module(module).make_kind()

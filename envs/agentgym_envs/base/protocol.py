@@ -58,6 +58,7 @@ class EnvironmentSpec:
       refusal: regular expression; how an observation begins that says that an action could not
         be done. Empty if the environment refuses nothing.
       success_score: a task counts as solved if its episode ends with at least this score.
+      max_score: the best score. Rewards and scores are divided by it to compare environments.
     """
 
     name: str
@@ -69,3 +70,4 @@ class EnvironmentSpec:
     max_turns: int
     refusal: str = ""
     success_score: float = 1.0
+    max_score: float = 1.0

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import importlib
 import json
 import math
 import time
@@ -20,7 +19,7 @@ from agentgym_envs.base.application import (
 )
 from agentgym_envs.base.environment import EnvironmentFault
 from agentgym_envs.base.host import to_json
-from agentgym_envs.base.kind import EnvironmentKind, IdBody
+from agentgym_envs.base.kind import EnvironmentKind, IdBody, load_kind
 from agentgym_envs.base.protocol import ErrorKind
 from agentgym_envs.base.routes import (
     RequestProblem,
@@ -36,11 +35,6 @@ _LONGEST_SWEEP_PERIOD = 30.0  # seconds
 _START_SECONDS = 120.0  # for a worker process, on a busy machine
 
 Handler = Callable[[Request], Awaitable[bytes]]
-
-
-def load_kind(module: str) -> EnvironmentKind:
-    """The environment of a module; it offers `make_kind()`."""
-    return importlib.import_module(module).make_kind()
 
 
 def create_app(

@@ -5,7 +5,6 @@ the server closes the socket, when the server is gone, or when its simulator is 
 """
 
 import argparse
-import importlib
 import logging
 import multiprocessing.connection
 import os
@@ -17,6 +16,7 @@ import time
 
 from agentgym_envs.base.environment import EnvironmentFault, SetupError, SimulatorLost
 from agentgym_envs.base.host import SessionHost
+from agentgym_envs.base.kind import load_kind
 from agentgym_envs.base.messages import Fault, Ready, Refusal, Reply
 
 _LOGGER = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ def main(argv: list[str] | None = None) -> int:
     threading.Thread(target=_end_with_server, args=(os.getppid(),), daemon=True).start()
     with multiprocessing.connection.Connection(args.fd) as connection:
         try:
-            kind = importlib.import_module(args.module).make_kind()
+            kind = load_kind(args.module)
             kind.prepare()
         except SetupError as error:
             connection.send(Refusal(str(error)))

@@ -71,9 +71,7 @@ def make_kind() -> EnvironmentKind:
         reset_body=GameBody,
         resets_on_create=False,
         compat_refused_when_done=frozenset({"step", "observation", "detail"}),
-        extra_routes=(
-            ExtraRoute("/detail", "GET", MazeEnvironment.detail),
-        ),
+        extra_routes=(ExtraRoute("/detail", "GET", MazeEnvironment.detail),),
         facts={"/available_actions": list(MOVES)},
         path_prefix="/maze",
         task_field="game",

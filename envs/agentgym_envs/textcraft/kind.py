@@ -32,6 +32,7 @@ def make_kind() -> EnvironmentKind:
         num_tasks=len(goals()),
         manifest_sha256=content_sha256(),
         max_turns=MAX_TURNS,
+        refusal=r"Could not |Wrong item format",
     )
     return EnvironmentKind(
         spec=spec,

@@ -1,0 +1,58 @@
+"""Environments in the training process, behind the client that otherwise speaks HTTP."""
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from agentgym_envs.base.environment import SetupError
+from agentgym_envs.base.in_process import InProcessServer
+from agentgym_envs.base.kind import load_kind
+from agentgym_envs.kinds import KINDS
+
+
+class InProcessTransport:
+    """Calls a server of this process; nothing can break on the way, and nothing limits the time.
+
+    Args:
+      server: answers.
+    """
+
+    def __init__(self, server: InProcessServer):
+        self._server = server
+
+    def exchange(
+        self, method: str, target: str, request: Mapping[str, Any] | None, timeout_s: float | None
+    ) -> tuple[int, bytes]:
+        """See `transport.Transport.exchange`."""
+        return self._server.exchange(method, target, request)
+
+    def disconnect(self) -> None:
+        """There is no connection."""
+        return None  # the server is closed by whoever opened it
+
+
+@contextlib.contextmanager
+def in_process_servers(environments: Sequence[str]) -> Iterator[dict[str, InProcessTransport]]:
+    """Opens environments in this process for the length of the `with` block.
+
+    Args:
+      environments: names as for `python -m agentgym_envs NAME`.
+
+    Raises:
+      ValueError: there is no such environment, or it cannot run on this machine.
+    """
+    unknown = sorted(set(environments) - set(KINDS))
+    if unknown:
+        raise ValueError(
+            f"environment {unknown[0]!r} cannot run in this process; these can: {sorted(KINDS)}"
+        )
+    with contextlib.ExitStack() as stack:
+        transports = {}
+        for name in environments:
+            try:
+                server = InProcessServer(load_kind(KINDS[name].module))
+            except SetupError as error:
+                raise ValueError(f"environment {name!r}: {error}") from error
+            stack.callback(server.close)
+            transports[name] = InProcessTransport(server)
+        yield transports
