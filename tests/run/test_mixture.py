@@ -98,6 +98,7 @@ def test_instructions_that_nobody_would_see_are_refused_before_a_server_starts(t
             stack,
             settings(babyai=entry(instructions="Walk.")),
             RunFolder(tmp_path),
+            transport=TransportSettings("http", 1),
             client_options={},
             pool_options={},
             opening="none",
