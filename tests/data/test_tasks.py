@@ -1,7 +1,7 @@
 import collections
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentgym_jax.data import tasks
@@ -71,6 +71,7 @@ def test_a_mixture_by_hand():
     assert order({"b": 4, "t": 2, "w": 1}, 7) == "bbtbtbw"
 
 
+@settings(deadline=None)
 @given(weights_of_three, st.integers(0, 3), st.integers(1, 30))
 def test_proportions_are_exact_over_a_cycle_from_anywhere(weights, step, count):
     schedule = mixture(dict(zip("xyz", weights, strict=True)))
@@ -80,6 +81,7 @@ def test_proportions_are_exact_over_a_cycle_from_anywhere(weights, step, count):
     assert [counts[name] for name in "xyz"] == [weight * count for weight in weights]
 
 
+@settings(deadline=None)
 @given(weights_of_three, st.integers(1, 100))
 def test_no_environment_is_ever_a_whole_task_ahead_or_behind(weights, length):
     drawn = mixture(dict(zip("xyz", weights, strict=True))).at(0, length)
@@ -88,6 +90,7 @@ def test_no_environment_is_ever_a_whole_task_ahead_or_behind(weights, length):
         assert abs(counts[name] - length * weight / sum(weights)) < 1
 
 
+@settings(deadline=None)
 @given(weights_of_three, st.integers(1, 9), st.lists(st.integers(0, 50), max_size=5))
 def test_a_step_depends_on_nothing_but_its_number(weights, count, asked_before):
     weights = dict(zip("xyz", weights, strict=True))
@@ -98,6 +101,7 @@ def test_a_step_depends_on_nothing_but_its_number(weights, count, asked_before):
     assert [resumed.at(step, count) for step in range(7, 20)] == through[7:]
 
 
+@settings(deadline=None)
 @given(weights_of_three)
 def test_within_an_environment_the_order_is_that_of_training_on_it_alone(weights):
     weights = dict(zip("xyz", weights, strict=True))
