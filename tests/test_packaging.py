@@ -15,9 +15,8 @@ def literal(path: pathlib.Path, name: str) -> list[str]:
 
 
 def test_environments_alone_need_what_the_whole_project_installs_for_them():
-    assert literal(ROOT / "envs/setup.py", "ENVIRONMENTS") == literal(
-        ROOT / "setup.py", "ENVIRONMENTS"
-    )
+    for name in ("ENVIRONMENTS", "SCIWORLD", "ENTRY_POINTS"):
+        assert literal(ROOT / "envs/setup.py", name) == literal(ROOT / "setup.py", name)
 
 
 def test_both_install_the_same_package_data():

@@ -300,3 +300,13 @@ def test_the_server_answers_as_recorded(mode):
             given = {"json": arguments} if method == "POST" else {"params": arguments}
             answer = client.request(method, path, **given)
             assert (answer.status_code, answer.json()) == (row["status"], row["answer"]), row
+
+
+def test_a_snapshot_goes_on_in_another_environment():
+    first, second = playing(300), make_environment()
+    for _ in range(3):
+        first.step(first.expert_action())
+    second.restore(json.loads(json.dumps(first.snapshot())))
+    while not (done := first.step(first.expert_action())).done:
+        assert second.step(second.expert_action()) == done
+    assert second.step(second.expert_action()) == done

@@ -29,6 +29,7 @@ class Episode:
       scene: the view in words, and the actions it offers.
       verdict: reward, score and end.
       text: what was said last, without goal and action list.
+      actions: taken so far, to repeat them elsewhere.
     """
 
     task: levels.Task
@@ -38,6 +39,7 @@ class Episode:
     scene: Scene
     verdict: Verdict
     text: str
+    actions: list[str] = dataclasses.field(default_factory=list)
 
 
 class BabyAIEnvironment(Environment):
@@ -90,6 +92,7 @@ class BabyAIEnvironment(Environment):
         else:
             episode.text = self._answer_without_moves(episode.scene, action)
             episode.verdict = self._scoring.after_nothing(episode.verdict)
+        episode.actions.append(action)
         return _result(episode, f"{episode.text}{_action_list(episode.scene)}")
 
     def observe(self) -> StepResult:
@@ -124,6 +127,21 @@ class BabyAIEnvironment(Environment):
             "carrying": None if world.carrying is None else object_name(world.carrying),
             "grid": str(world).split("\n"),
         }
+
+    def snapshot(self) -> dict[str, Any]:
+        """The task and the actions so far: a world is a function of both.
+
+        Raises:
+          EnvironmentFault: NOT_RESET.
+        """
+        episode = self._started()
+        return {"data_idx": episode.task.data_idx, "actions": list(episode.actions)}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Plays the actions of a snapshot again."""
+        self.reset(snapshot["data_idx"])
+        for action in snapshot["actions"]:
+            self.step(action)
 
     def render(self) -> str:
         """The whole grid as a PNG data URI."""

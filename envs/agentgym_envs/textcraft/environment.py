@@ -71,6 +71,19 @@ class TextCraftEnvironment(Environment):
             "inventory": {to_name(item): count for item, count in self._inventory.items()},
         }
 
+    def snapshot(self) -> dict[str, Any]:
+        """The task and what is held: there is no more to a game.
+
+        Raises:
+          EnvironmentFault: NOT_RESET.
+        """
+        return {"data_idx": self.task.data_idx, "inventory": dict(self._inventory)}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Goes on from a snapshot."""
+        self._task = load_task(snapshot["data_idx"])
+        self._inventory = dict(snapshot["inventory"])
+
     def _apply(self, action: str) -> tuple[str, str | None]:
         """(observation, id of the item gained if any)."""
         craft = rules.read_craft(self._rules, action)
