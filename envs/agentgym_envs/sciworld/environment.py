@@ -11,7 +11,7 @@ from agentgym_envs.sciworld.simulator import Answer, Simulator, World, shared_si
 from agentgym_envs.sciworld.tasks import Task, all_tasks
 
 FIRST_ACTION = "look around"
-# Moves after which an episode goes on no longer; the look around of the reset is the first.
+# An episode ends with the first move beyond these. Looking around takes no move, waiting several.
 MAX_MOVES = 100
 FULL_SCORE = 100
 
@@ -79,7 +79,7 @@ class SciWorldEnvironment(Environment):
         return self._current
 
     def reset(self, data_idx: int) -> Start:
-        """Starts task `data_idx` and looks around, which is the first move.
+        """Starts task `data_idx` and looks around.
 
         Raises:
           EnvironmentFault: UNKNOWN_TASK.

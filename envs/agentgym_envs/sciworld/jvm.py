@@ -80,8 +80,12 @@ class Jvm:
         )
         port, token = self._read_greeting(java)
         self._protocol = importlib.import_module("py4j.protocol")
+        # References are released by hand: py4j's own finalizers would call the machine from
+        # whatever code the garbage collector of Python happens to interrupt.
         self._gateway = py4j.JavaGateway(
-            gateway_parameters=py4j.GatewayParameters(port=port, auth_token=token)
+            gateway_parameters=py4j.GatewayParameters(
+                port=port, auth_token=token, enable_memory_management=False
+            )
         )
         self.classes = self._gateway.jvm
         self._silence()
@@ -141,7 +145,9 @@ class Jvm:
             raise EnvironmentFault(
                 ErrorKind.SIMULATOR, f"sciworld: the simulator failed with {cause}"
             ) from error
-        except (self._protocol.Py4JNetworkError, OSError) as error:
+        except (self._protocol.Py4JError, OSError) as error:
+            if "Trace:" in str(error):
+                raise  # the machine answers that it has no such method: an error of this package
             raise SimulatorLost(f"sciworld: the Java virtual machine is gone ({error})") from error
 
 

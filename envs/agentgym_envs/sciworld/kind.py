@@ -54,8 +54,8 @@ Action: the action"""
 REFUSAL = (
     r"No known action matches that input\.|Unknown action\. |I'm not sure |It'?s not clear |"
     r"You can't |That can't be |That is already |That object (?:already|does not) |"
-    r"Something can't be |There is nothing in |Connections must specify |You must disconnect |"
-    r"[^.\n]{1,120}? (?:is already |is not (?:a container|closeable|edible|moveable|open|openable|"
+    r"Something can't be |There is nothing in |There is only one thing |Connections must specify |You must disconnect |"
+    r"[^.\n]{1,120}? (?:is already |is not (?:a container|closeable|edible|moveable|movable|open|openable|"
     r"something that can be activated)\b|isn't open\b|can't be poured |appears broken, |"
     r"is empty, so |does not contain any liquids)"
 )
@@ -73,6 +73,7 @@ def make_kind() -> EnvironmentKind:
         max_turns=MAX_TURNS,
         refusal=REFUSAL,
         success_score=FULL_SCORE,
+        max_score=FULL_SCORE,
     )
     return EnvironmentKind(
         spec=spec,

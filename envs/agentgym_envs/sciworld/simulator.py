@@ -85,12 +85,14 @@ class Simulator:
         """A new episode, before its first action."""
         with self._jvm.calls():
             random = self._load(task, variation, gold=False)
+            holder = self._loader.agentInterface()  # a Scala option
             world = World(
-                interface=self._loader.agentInterface().get(),
+                interface=holder.get(),
                 random=random,
                 next_id=self._numbers.count(),
                 answer=Answer("", 0.0, False),
             )
+            self._jvm.release(holder)
             self._playing = world
         return world
 
@@ -150,7 +152,10 @@ class Simulator:
     def object_tree(self, world: World) -> Any:
         """All objects of the world, as the simulator writes them."""
         with self._aside(world):
-            return json.loads(world.interface.universe().toJSON())
+            universe = world.interface.universe()
+            tree = universe.toJSON()
+            self._jvm.release(universe)
+            return json.loads(tree)
 
     def action_templates(self, world: World) -> list[str]:
         """The forms that actions have."""
@@ -240,7 +245,9 @@ class Simulator:
 
     def _list_through(self, world: World) -> Any:
         """The loader, looking at an episode: it offers Java lists, the episode only arrays."""
-        getattr(self._loader, "agentInterface_$eq")(self._some(world.interface))
+        holder = self._some(world.interface)
+        getattr(self._loader, "agentInterface_$eq")(holder)
+        self._jvm.release(holder)
         return self._loader
 
     def _strings(self, java_list: Any) -> list[str]:

@@ -1,0 +1,461 @@
+"""ScienceWorld: tasks, the episodes that share a Java virtual machine, rules, expert, traffic."""
+
+import collections
+import json
+import os
+import pathlib
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+from recordings import Replay
+
+from agentgym_envs.base import manifest
+from agentgym_envs.base.environment import EnvironmentFault, SetupError, SimulatorLost
+from agentgym_envs.base.protocol import ErrorKind
+from agentgym_envs.sciworld.environment import make_compat_environment, make_environment
+from agentgym_envs.sciworld.expert import AMBIGUOUS, step_towards
+from agentgym_envs.sciworld.jvm import Jvm, find_java
+from agentgym_envs.sciworld.kind import REFUSAL, make_kind, read_action
+from agentgym_envs.sciworld.make_task_table import task_table
+from agentgym_envs.sciworld.simulator import NOTHING_SAID, Simulator, shared_simulator
+from agentgym_envs.sciworld.tasks import TABLE, all_tasks, task_manifest
+
+SOURCE = pathlib.Path(__file__).parents[2] / "envs"
+MANIFEST = "1ffe872ed651ec3f54d57fc3a956b7fa82347eef1f20d8a20aaca4234848bfb5"
+BOIL, FIND_ANIMAL, FIND_PLANT, PAINT = 0, 3836, 3537, 4168
+# Bees come out of an open hive and fly about at random.
+WALK = (
+    "open door to hallway, go to hallway, open door to greenhouse, go to greenhouse, "
+    "open bee hive, look around, wait1, look around, open door to outside, wait, look around, "
+    "wait1, look around, open door, 0, look around"
+).split(", ")
+
+try:
+    find_java(os.environ)
+    JAVA_IS_MISSING = False
+except SetupError:
+    JAVA_IS_MISSING = True
+needs_java = pytest.mark.skipif(JAVA_IS_MISSING, reason="ScienceWorld needs Java")
+
+
+def playing(data_idx, make=make_environment):
+    environment = make()
+    environment.reset(data_idx)
+    return environment
+
+
+def say(environment, *actions):
+    """The answer to the last of the actions."""
+    return [environment.step(action) for action in actions][-1]
+
+
+def objects(environment):
+    """All objects of the world with their numbers; new ones, such as flowers, take the next."""
+    return shared_simulator().object_tree(environment.episode.world)
+
+
+def play_alone(data_idx, actions):
+    """The answers, and the objects at the end."""
+    environment = make_environment()
+    answers = [environment.reset(data_idx), *map(environment.step, actions)]
+    end = objects(environment)
+    environment.close()
+    return answers, end
+
+
+def run_python(program, **changes):
+    """Standard output of a program in another process."""
+    made = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": str(SOURCE), **changes},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert made.returncode == 0, made.stderr
+    return made.stdout
+
+
+# Tasks
+
+
+def test_an_index_means_agentgyms_task():
+    tasks = all_tasks()
+    assert len(tasks) == 4639
+    assert len({task.task for task in tasks}) == 23
+    for data_idx, name, variation in [
+        (0, "boil", 0),
+        (120, "use-thermometer", 0),
+        (1435, "power-component-renewable-vs-nonrenewable-energy", 19),
+        (2936, "find-living-thing", 0),
+        (4629, "identify-life-stages-2", 0),
+        (4638, "identify-life-stages-2", 9),
+    ]:
+        assert (tasks[data_idx].task, tasks[data_idx].variation) == (name, variation)
+
+
+def test_the_tasks_are_the_ones_results_were_measured_with():
+    manifest.check(task_manifest())
+    assert manifest.sha256(task_manifest()) == MANIFEST
+
+
+def test_the_official_sets_divide_every_task_type():
+    splits = collections.Counter(task["split"] for task in task_manifest())
+    assert splits == {"train": 2312, "dev": 1156, "test": 1171}
+    of_type = collections.defaultdict(set)
+    for task in all_tasks():
+        of_type[task.task].add(task.split)
+    assert all(found == {"train", "dev", "test"} for found in of_type.values())
+
+
+def test_a_server_describes_itself_without_java():
+    program = (
+        "from agentgym_envs.sciworld.kind import make_kind\n"
+        "kind = make_kind()\n"
+        "print(kind.spec.manifest_sha256, kind.spec.num_tasks)"
+    )
+    assert run_python(program, PATH="", JAVA_HOME="").split() == [MANIFEST, "4639"]
+
+
+@needs_java
+def test_the_table_of_tasks_is_the_simulators():
+    made = json.loads(json.dumps(task_table(shared_simulator())))
+    assert made == json.loads(TABLE.read_text())
+
+
+# The Java virtual machine
+
+
+def test_without_java_the_error_says_what_to_install(tmp_path):
+    with pytest.raises(SetupError, match="PATH has no java. Install a Java runtime"):
+        find_java({"PATH": str(tmp_path)})
+    with pytest.raises(SetupError, match=f"JAVA_HOME is {tmp_path}, but there is no"):
+        find_java({"PATH": os.environ["PATH"], "JAVA_HOME": str(tmp_path)})
+
+
+def test_a_java_that_is_no_java_is_quoted(tmp_path, monkeypatch):
+    (tmp_path / "bin").mkdir()
+    java = tmp_path / "bin" / "java"
+    java.write_text("#!/bin/sh\necho Unrecognized VM option 'hashCode=2'\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(SetupError, match="found: Unrecognized VM option hashCode=2"):
+        Jvm()
+
+
+@needs_java
+def test_a_killed_machine_is_a_lost_simulator():
+    simulator = Simulator()
+    world = simulator.load("boil", 0)
+    psutil.Process(simulator.process_id).kill()
+    with pytest.raises(SimulatorLost, match="gone"):
+        simulator.step(world, "look around")
+    simulator.close()
+
+
+@needs_java
+def test_the_machine_dies_with_a_killed_process_and_leaves_no_files(tmp_path):
+    program = (
+        "import time\n"
+        "from agentgym_envs.sciworld.simulator import Simulator\n"
+        "print(Simulator().process_id, flush=True)\n"
+        "time.sleep(60)"
+    )
+    python = subprocess.Popen(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": str(SOURCE), "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    machine = psutil.Process(int(python.stdout.readline()))
+    assert not pathlib.Path(f"/tmp/hsperfdata_{machine.username()}/{machine.pid}").exists()
+    python.send_signal(signal.SIGKILL)
+    python.communicate()
+    gone, _ = psutil.wait_procs([machine], timeout=10)
+    assert gone and list(tmp_path.iterdir()) == []
+
+
+# Independence of the episodes of one machine
+
+
+@needs_java
+def test_interleaved_episodes_are_what_they_are_alone():
+    indices = [BOIL, FIND_PLANT, PAINT, FIND_PLANT]
+    alone = [play_alone(i, WALK) for i in indices]
+    environments = [make_environment() for _ in indices]
+    answers = [[environment.reset(i)] for environment, i in zip(environments, indices, strict=True)]
+    turns = [k for k in range(len(indices)) for _ in WALK]
+    random.Random(0).shuffle(turns)
+    for k in turns:
+        answers[k].append(environments[k].step(WALK[len(answers[k]) - 1]))
+    assert list(zip(answers, map(objects, environments), strict=True)) == alone
+
+
+@needs_java
+def test_questions_about_an_episode_change_nothing_in_it():
+    asked = make_environment()
+    answers = [asked.reset(FIND_PLANT)]
+    for action in WALK:
+        asked.state()
+        if action == "wait1":
+            asked.valid_actions()
+            objects(asked)
+        answers.append(asked.step(action))
+    assert (answers, objects(asked)) == play_alone(FIND_PLANT, WALK)
+
+
+@needs_java
+def test_an_episode_continues_in_another_machine():
+    environment = playing(FIND_PLANT)
+    say(environment, *WALK[:8])
+    program = (
+        "import json, sys\n"
+        "from agentgym_envs.sciworld.environment import make_environment\n"
+        "environment = make_environment()\n"
+        "environment.reset(4000)\n"
+        f"environment.restore(json.loads('''{json.dumps(environment.snapshot())}'''))\n"
+        f"texts = [environment.step(action).observation for action in {WALK[8:]!r}]\n"
+        "print(json.dumps([texts, environment.state()]))"
+    )
+    texts, state = json.loads(run_python(program))
+    assert texts == [environment.step(action).observation for action in WALK[8:]]
+    assert state == environment.state()
+
+
+@needs_java
+def test_a_closed_episode_can_be_reset_and_its_memory_is_free():
+    classes = shared_simulator()._jvm.classes
+    runtime = classes.java.lang.Runtime.getRuntime()
+
+    def used_mib():
+        runtime.gc()
+        return (runtime.totalMemory() - runtime.freeMemory()) / 2**20
+
+    environment = playing(BOIL)
+    before = used_mib()
+    for _ in range(12):
+        environment.reset(BOIL)
+    environment.close()
+    assert used_mib() < before + 2
+    assert environment.state() == {}
+    assert environment.reset(BOIL).look.startswith("This room is called the hallway.")
+
+
+# Rules
+
+
+@needs_java
+def test_an_episode_by_hand():
+    environment = make_environment()
+    start = environment.reset(PAINT)
+    assert start.description == (
+        "Your task is to use chemistry to create green paint. When you are done, focus on the "
+        "green paint."
+    )
+    assert start.observation == f"{start.description}\n{start.look}"
+    assert environment.step("open door to art studio").observation == "The door is now open."
+    moved = environment.step("go to art studio")
+    assert (moved.observation, moved.reward, moved.score, moved.done) == (
+        "You move to the art studio.",
+        30,
+        30,
+        False,
+    )
+    failed = environment.step("focus on table")
+    assert (failed.reward, failed.score, failed.done) == (-130, -100, True)
+
+
+@needs_java
+def test_the_first_move_beyond_a_hundred_ends_the_episode():
+    environment = playing(BOIL)
+    assert not say(environment, *["wait"] * 9).done  # ten or eleven moves each
+    results = [environment.step("wait1") for _ in range(4)]
+    done = [result.done for result in results]
+    assert environment.state()["moves"] > 100 and done[-1]
+    assert environment.step("look around").done
+
+
+@needs_java
+@pytest.mark.parametrize("data_idx", [-1, -4639, 4639])
+def test_an_index_outside_the_tasks(data_idx):
+    with pytest.raises(EnvironmentFault, match="tasks 0..4638") as fault:
+        make_environment().reset(data_idx)
+    assert fault.value.kind is ErrorKind.UNKNOWN_TASK
+    compat = make_compat_environment()
+    if data_idx < 0:
+        assert compat.reset(data_idx).task.data_idx == data_idx + 4639
+    else:
+        with pytest.raises(EnvironmentFault) as fault:
+            compat.reset(data_idx)
+        assert fault.value.compat_message == "list index out of range"
+
+
+def test_a_step_before_the_first_reset():
+    with pytest.raises(EnvironmentFault) as fault:
+        make_environment().step("look around")
+    assert fault.value.kind is ErrorKind.NOT_RESET
+
+
+@needs_java
+def test_commands_answer_and_change_nothing():
+    environment = playing(PAINT)
+    say(environment, "open door to art studio", "go to art studio")
+    before = environment.state()
+    task, objects = environment.step("task"), environment.step(" Objects ")
+    assert task.observation.startswith("Task description:\nYour task is to use chemistry")
+    assert (task.reward, task.score) == (0, 30)
+    assert "\n\tjug" in objects.observation and "\n\tpaint cupboard" in objects.observation
+    assert "\n\tfocus on OBJ" in environment.step("help").observation
+    assert environment.state() == before
+
+
+@needs_java
+def test_odd_text_is_refused_and_harms_nothing():
+    environment = playing(BOIL)
+    for action in ("", "(", "\n", "x" * 20000, "\ud800", "öäü\\", "go to moon"):
+        answer = environment.step(action)
+        assert (answer.observation, answer.reward) == ("No known action matches that input.", 0)
+    assert environment.state()["moves"] == 0
+
+
+@needs_java
+def test_refusals_are_told_from_answers():
+    environment = playing(BOIL)
+    refused = (
+        "go to kitchen, jump, open picture, eat picture, pick up air, activate picture, "
+        "mix picture, read picture, pour air in picture, dunk air in air"
+    ).split(", ")
+    for action in refused:
+        assert re.match(REFUSAL, environment.step(action).observation), action
+    done = ["look around", "open door to kitchen", "go to kitchen", "inventory", "look at sink"]
+    done += ["activate stove", "pick up thermometer", "use thermometer on air", "task", "wait1"]
+    for action in done:
+        text = environment.step(action).observation
+        assert not re.match(REFUSAL, text), f"{action}: {text}"
+    choice = environment.step("open door").observation
+    assert choice.startswith(AMBIGUOUS) and not re.match(REFUSAL, choice)
+    assert environment.step("blank").observation == NOTHING_SAID
+    assert re.match(REFUSAL, NOTHING_SAID)
+
+
+# Expert
+
+
+def play_expert(environment, max_actions=100):
+    """(last result, number of actions)."""
+    for n in range(1, max_actions + 1):
+        result = environment.step(environment.expert_action())
+        if result.done:
+            return result, n
+    return result, n
+
+
+@needs_java
+@pytest.mark.parametrize(("data_idx", "actions"), [(FIND_ANIMAL, 10), (PAINT, 20)])
+def test_the_expert_solves_tasks(data_idx, actions):
+    result, n = play_expert(playing(data_idx))
+    assert (result.score, result.done) == (100, True)
+    assert n <= actions
+
+
+@needs_java
+def test_the_expert_comes_back_from_a_detour():
+    environment = playing(PAINT)
+    say(environment, "open door to workshop", "go to workshop")
+    assert environment.expert_action() == "go to hallway"
+    assert play_expert(environment)[0].score == 100
+
+
+def test_the_way_leads_through_closed_doors():
+    look = (
+        "This room is called the hallway. In it, you see: \n\tthe agent\nYou also see:\n"
+        "\tA door to the kitchen (that is closed)\n\tA door to the workshop (that is open)\n"
+    )
+    assert step_towards(look, "outside") == "open door to kitchen"
+    assert step_towards(look, "workshop") == "go to workshop"
+    assert step_towards(look, "hallway") is None
+
+
+@needs_java
+def test_valid_actions_are_understood():
+    environment = playing(FIND_ANIMAL)
+    actions = environment.valid_actions()
+    assert actions == sorted(actions) and "open door to kitchen" in actions
+    for action in random.Random(0).sample([a for a in actions if "focus" not in a], 20):
+        text = environment.step(action).observation
+        assert text != "No known action matches that input.", action
+        if text.startswith(AMBIGUOUS):
+            assert environment.valid_actions()[:2] == ["0", "1"]
+            environment.step("0")
+
+
+# The wire
+
+
+@pytest.mark.parametrize(
+    ("text", "action"),
+    [
+        ("look around", "look around"),
+        ("Thought: x\nAction: look around", "look around"),
+        ("Action: wait</s>", "wait"),
+        ("Action: a Action: b", "a"),
+    ],
+)
+def test_what_step_visual_takes_for_the_action(text, action):
+    assert read_action(text) == action
+
+
+@needs_java
+def test_the_answers_have_agentgyms_keys():
+    server = Replay(make_kind())
+    assert server.created == {"id": 0}
+    assert server.ask("/observation") == {"error": "'observation'"}
+    assert server.ask("/step", "look around") == {
+        "error": "'ScienceWorldEnv' object has no attribute 'variationIdx'"
+    }
+    start = server.ask("/reset", PAINT)
+    assert start["observation"].startswith("This room is called the hallway.")
+    assert (start["task_name"], start["var_num"], start["score"]) == (
+        "chemistry-mix-paint-secondary-color",
+        0,
+        0,
+    )
+    assert server.ask("/step", "open door to art studio") == ("The door is now open.", 0, 0, False)
+    visual = server.ask("/step_visual", "Action: go to art studio")
+    assert (visual["reward"], visual["score"], visual["moves"]) == (30, 30, 2)
+    assert {"look", "inv", "taskDesc", "valid"} < set(visual["info"])
+    assert visual["object_tree"]["name"] == "universe"
+    assert server.ask("/observation") == "You move to the art studio."
+    detail = server.ask("/detail")
+    assert (detail["task_name"], detail["score"], detail["deleted"]) == (
+        "chemistry-mix-paint-secondary-color",
+        30,
+        False,
+    )
+    assert set(server.ask("/action_hint")) == {"possible_actions", "possible_objects"}
+    assert len(server.ask("/state")["possible_actions"]) == 10
+    assert "focus" in server.ask("/goals")["goals"]
+    assert server.ask("/step", "focus on table")[1:] == (-130, -100, True)
+    finished = {"error": "The task with environment 0 has finished."}
+    assert server.ask("/step", "wait") == server.ask("/goals") == finished
+
+
+@needs_java
+def test_a_reset_of_a_warm_machine_is_quick():
+    environment = playing(BOIL)
+    times = []
+    for data_idx in range(0, 4639, 600):
+        before = time.process_time() + sum(_machine_seconds())
+        environment.reset(data_idx)
+        times.append(time.process_time() + sum(_machine_seconds()) - before)
+    assert sorted(times)[len(times) // 2] < 1.0  # 0.05 when warm and alone
+
+
+def _machine_seconds():
+    return psutil.Process(shared_simulator().process_id).cpu_times()[:2]
