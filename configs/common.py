@@ -84,6 +84,7 @@ def environment(**entry):
     """An entry of `environments` that is like any other but for what is given."""
     default = dict(
         url="",
+        module="",
         train={},
         weight=1,
         weights={},

@@ -21,18 +21,20 @@ _LOG_TAIL_BYTES = 4000
 
 
 class _Server:
-    """One child process and its log files."""
+    """One child process and its log files; `target` is what the command line names."""
 
-    def __init__(self, environment: str, folder: pathlib.Path, arguments: Sequence[str]):
+    def __init__(
+        self, environment: str, target: str, folder: pathlib.Path, arguments: Sequence[str]
+    ):
         self.environment = environment
         self.port = 0  # known after the first start; kept for later ones
         self.process: subprocess.Popen[bytes] | None = None
         self.stdout = folder / f"{environment}.stdout.log"
         self.stderr = folder / f"{environment}.stderr.log"
+        self._target = target
         self._arguments = tuple(arguments)
-        self._ready = re.compile(
-            rf"^agentgym_envs {re.escape(environment)} ready on http://\S+:(\d+)\s*$", re.M
-        )
+        # Whether the environment has the right name is for the client to find out, by its spec.
+        self._ready = re.compile(r"^agentgym_envs \S+ ready on http://\S+:(\d+)\s*$", re.M)
 
     @property
     def url(self) -> str:
@@ -43,7 +45,7 @@ class _Server:
 
     def launch(self) -> None:
         """Starts the process. Its output goes to files: no pipe can fill up or break."""
-        command = [sys.executable, "-m", "agentgym_envs", self.environment]
+        command = [sys.executable, "-m", "agentgym_envs", self._target]
         command += ["--port", str(self.port), "--parent-pid", str(os.getpid()), *self._arguments]
         with self.stdout.open("wb") as stdout, self.stderr.open("ab") as stderr:
             # A session of its own: Ctrl-C reaches the trainer, which then ends its servers.
@@ -95,6 +97,7 @@ class EmbeddedServers:
 
     Args:
       environments: names as for `python -m agentgym_envs NAME`.
+      modules: name -> module with `make_kind()`, of environments that are not among ours.
       log_folder: where the servers' output is kept; None is a temporary folder.
       start_timeout_s: limit for all servers to become ready.
       stop_timeout_s: time to end when asked, before being killed.
@@ -105,6 +108,7 @@ class EmbeddedServers:
         self,
         environments: Sequence[str],
         *,
+        modules: Mapping[str, str] | None = None,
         log_folder: str | os.PathLike[str] | None = None,
         start_timeout_s: float = 120.0,
         stop_timeout_s: float = 10.0,
@@ -112,7 +116,8 @@ class EmbeddedServers:
     ):
         if len(set(environments)) != len(environments):
             raise ValueError(f"an environment is listed twice: {list(environments)}")
-        self._environments = tuple(environments)
+        others = {} if modules is None else modules
+        self._targets = {name: others[name] if name in others else name for name in environments}
         self._log_folder = None if log_folder is None else pathlib.Path(log_folder)
         self._start_timeout_s = start_timeout_s
         self._stop_timeout_s = stop_timeout_s
@@ -128,7 +133,8 @@ class EmbeddedServers:
             folder = self._log_folder
             folder.mkdir(parents=True, exist_ok=True)
         self._servers = {
-            name: _Server(name, folder, self._arguments) for name in self._environments
+            name: _Server(name, target, folder, self._arguments)
+            for name, target in self._targets.items()
         }
         try:
             self._start(list(self._servers.values()))

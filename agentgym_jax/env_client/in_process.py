@@ -32,16 +32,20 @@ class InProcessTransport:
 
 
 @contextlib.contextmanager
-def in_process_servers(environments: Sequence[str]) -> Iterator[dict[str, InProcessTransport]]:
+def in_process_servers(
+    environments: Sequence[str], modules: Mapping[str, str] | None = None
+) -> Iterator[dict[str, InProcessTransport]]:
     """Opens environments in this process for the length of the `with` block.
 
     Args:
       environments: names as for `python -m agentgym_envs NAME`.
+      modules: name -> module with `make_kind()`, of environments that are not among ours.
 
     Raises:
       ValueError: there is no such environment, or it cannot run on this machine.
     """
-    unknown = sorted(set(environments) - set(KINDS))
+    known = {name: entry.module for name, entry in KINDS.items()} | dict(modules or {})
+    unknown = sorted(set(environments) - set(known))
     if unknown:
         raise ValueError(
             f"environment {unknown[0]!r} cannot run in this process; these can: {sorted(KINDS)}"
@@ -50,7 +54,7 @@ def in_process_servers(environments: Sequence[str]) -> Iterator[dict[str, InProc
         transports = {}
         for name in environments:
             try:
-                server = InProcessServer(load_kind(KINDS[name].module))
+                server = InProcessServer(load_kind(known[name]))
             except SetupError as error:
                 raise ValueError(f"environment {name!r}: {error}") from error
             stack.callback(server.close)

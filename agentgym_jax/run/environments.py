@@ -51,6 +51,7 @@ class EnvironmentSettings:
 
     Attributes:
       url: of a running server; empty starts one for this run.
+      module: with `make_kind()`, of the environment to start; empty: ours of that name.
       train: which tasks to train on: `kind` and the arguments of data/tasks.py; may be empty
         where nothing is trained.
       eval: which tasks are held out.
@@ -64,6 +65,7 @@ class EnvironmentSettings:
     """
 
     url: str
+    module: str
     train: Mapping[str, Any]
     eval: Mapping[str, Any]
     weight: int
@@ -74,6 +76,11 @@ class EnvironmentSettings:
     action_format: str
 
     def __post_init__(self) -> None:
+        if self.url and self.module:
+            raise ValueError(
+                f"url={self.url!r} and module={self.module!r}: give one of them, a server that "
+                "runs or an environment to start"
+            )
         if not isinstance(self.weight, int) or self.weight < 0:
             raise ValueError(
                 f"weight={self.weight!r}, expected a whole number, 0 or more: write 3 and 1, not "
@@ -158,11 +165,13 @@ def open_environments(
                 "config.rollout.opening is 'none'"
             )
     own = [name for name, entry in settings.items() if not entry.url]
+    modules = {name: settings[name].module for name in own if settings[name].module}
     in_process = own if transport.transport == "inprocess" else []
-    transports = stack.enter_context(_in_process(in_process))
+    transports = stack.enter_context(_in_process(in_process, modules))
     servers = stack.enter_context(
         EmbeddedServers(
             [name for name in own if name not in transports],
+            modules=modules,
             log_folder=folder.logs,
             arguments=[f"--workers={transport.workers}"],
         )
@@ -193,10 +202,12 @@ def open_environments(
 
 
 @contextlib.contextmanager
-def _in_process(names: Sequence[str]) -> Iterator[Mapping[str, InProcessTransport]]:
+def _in_process(
+    names: Sequence[str], modules: Mapping[str, str]
+) -> Iterator[Mapping[str, InProcessTransport]]:
     with contextlib.ExitStack() as stack:
         try:
-            transports = stack.enter_context(in_process_servers(names))
+            transports = stack.enter_context(in_process_servers(names, modules))
         except ValueError as error:
             raise ConfigError(f"config.env.transport='inprocess': {error}") from error
         yield transports

@@ -12,8 +12,14 @@ from typing import Any
 
 import pydantic
 
-from agentgym_envs.base.environment import Environment, StepResult
-from agentgym_envs.base.protocol import EnvironmentSpec
+from agentgym_envs.base import manifest
+from agentgym_envs.base.environment import (
+    Environment,
+    EnvironmentFault,
+    SetupError,
+    StepResult,
+)
+from agentgym_envs.base.protocol import EnvironmentSpec, ErrorKind
 
 
 class IdBody(pydantic.BaseModel):
@@ -146,5 +152,103 @@ class EnvironmentKind:
 
 
 def load_kind(module: str) -> EnvironmentKind:
-    """The environment of a module, which offers `make_kind()`."""
-    return importlib.import_module(module).make_kind()
+    """The environment of a module, which offers `make_kind()`.
+
+    Raises:
+      SetupError: the module cannot be imported or offers no such function.
+    """
+    try:
+        loaded = importlib.import_module(module)
+    except (ImportError, SyntaxError) as error:
+        raise SetupError(f"the module {module} cannot be imported: {error}") from error
+    if not hasattr(loaded, "make_kind"):
+        raise SetupError(
+            f"the module {module} has no function make_kind(), which every environment offers"
+        )
+    return loaded.make_kind()
+
+
+def standard_answers() -> Answers:
+    """Answers of an environment that copies no server of AgentGym's.
+
+    `/create` answers `id`; `/reset` and `/step` answer `observation`, `reward`, `score` and `done`.
+    """
+    return Answers(
+        create=lambda session_id, first: {"id": session_id},
+        reset=lambda session_id, result: _four_fields(result),
+        step=_four_fields,
+        observation=_last_observation,
+    )
+
+
+def standard_kind(
+    factory: Callable[[], Environment],
+    tasks: Sequence[Mapping[str, Any]],
+    *,
+    name: str,
+    version: str,
+    instructions: str,
+    max_turns: int,
+    refusal: str = "",
+    success_score: float = 1.0,
+    max_score: float = 1.0,
+    action_format: str = "react",
+) -> EnvironmentKind:
+    """An environment that copies no server of AgentGym's, ready to be served.
+
+    Args:
+      factory: makes an environment.
+      tasks: the task manifest.
+      name: see EnvironmentSpec, also for all further arguments.
+      version: changes with every change of a world or a text.
+      instructions: what an agent is told first.
+      max_turns: turns of an episode in evaluation.
+      refusal: how an observation begins that says that an action could not be done.
+      success_score: least score of a solved task.
+      max_score: the best score.
+      action_format: `react` or `raw`.
+
+    Raises:
+      ValueError: the manifest is wrong.
+    """
+    manifest.check(tasks)
+    return EnvironmentKind(
+        spec=EnvironmentSpec(
+            name=name,
+            version=version,
+            instructions=instructions,
+            action_format=action_format,
+            num_tasks=len(tasks),
+            manifest_sha256=manifest.sha256(tasks),
+            max_turns=max_turns,
+            refusal=refusal,
+            success_score=success_score,
+            max_score=max_score,
+        ),
+        banner=f"This is environment {name}.",
+        factory=factory,
+        compat_factory=factory,
+        tasks=lambda: tasks,
+        answers=standard_answers(),
+        create_body=None,
+        reset_body=ResetBody,
+        resets_on_create=False,
+        compat_refused_when_done=frozenset({"step"}),
+    )
+
+
+def _four_fields(result: StepResult) -> dict[str, Any]:
+    return {
+        "observation": result.observation,
+        "reward": result.reward,
+        "score": result.score,
+        "done": result.done,
+    }
+
+
+def _last_observation(environment: Environment, last: StepResult | None) -> str:
+    if last is None:
+        raise EnvironmentFault(
+            ErrorKind.NOT_RESET, "this session was never reset. POST /reset first."
+        )
+    return last.observation
