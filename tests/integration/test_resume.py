@@ -149,3 +149,9 @@ def test_another_config_in_the_same_workdir_is_refused_and_nothing_changes(cache
     assert "optimizer.learning_rate" in done.stderr
     assert "Traceback" not in done.stderr
     assert (uninterrupted / "metrics.jsonl").read_bytes() == before
+
+
+def test_environments_in_process_give_the_run_that_servers_give(tmp_path, cache, uninterrupted):
+    workdir = tmp_path / "run"
+    train(workdir, cache, "--config.env.transport=inprocess")
+    assert_same_run(workdir, uninterrupted)
