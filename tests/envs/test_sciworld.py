@@ -150,6 +150,12 @@ def test_a_java_that_is_no_java_is_quoted(tmp_path, monkeypatch):
 
 
 @needs_java
+def test_what_java_says_first_is_skipped(monkeypatch):
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Dsome=option")  # announced on standard error
+    Jvm().close()
+
+
+@needs_java
 def test_a_killed_machine_is_a_lost_simulator():
     simulator = Simulator()
     world = simulator.load("boil", 0)

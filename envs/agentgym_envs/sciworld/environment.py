@@ -14,6 +14,7 @@ FIRST_ACTION = "look around"
 # An episode ends with the first move beyond these. Looking around takes no move, waiting several.
 MAX_MOVES = 100
 FULL_SCORE = 100
+KEPT_SOLUTIONS = 1024  # finding one takes a second
 
 
 @dataclasses.dataclass(frozen=True)
@@ -198,7 +199,7 @@ class SciWorldEnvironment(Environment):
             )
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=KEPT_SOLUTIONS)
 def _solution(simulator: Simulator, task: Task) -> tuple[list[str], list[str]]:
     """The simulator's solution, and the room before each of its actions."""
     actions = simulator.gold_path(task.task, task.variation)

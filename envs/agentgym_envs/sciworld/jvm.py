@@ -91,18 +91,17 @@ class Jvm:
         self._silence()
 
     def _read_greeting(self, java: str) -> tuple[int, str]:
-        """Port and token, which py4j prints first."""
+        """Port and token, which py4j prints after whatever Java has to say."""
         assert self.process.stdout is not None
-        port, token = self.process.stdout.readline().strip(), self.process.stdout.readline().strip()
-        if port.isdigit() and token:
-            return int(port), token
-        self.process.kill()
-        rest = self.process.stdout.read()
+        said = []
+        for line in self.process.stdout:
+            if line.strip().isdigit():
+                return int(line), self.process.stdout.readline().strip()
+            said.append(line.strip())
         self.close()
-        found = " ".join(f"{port} {token} {rest}".split())[:300] or "no output"
         raise SetupError(
             f"sciworld: {java} does not run ScienceWorld; expected a HotSpot Java runtime, version "
-            f"8 or newer, found: {found}. {JAVA_HINT}"
+            f"11 or newer, found: {' '.join(said)[:300] or 'no output'}. {JAVA_HINT}"
         )
 
     def _silence(self) -> None:

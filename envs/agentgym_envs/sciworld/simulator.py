@@ -19,7 +19,6 @@ NOTHING_SAID = (
     "Unknown action.  Type 'help' for a list of actions, and 'objects' for a list of possible "
     "object referents. "
 )
-CACHED_GOLD_PATHS = 1024
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,8 +172,10 @@ class Simulator:
             return self._strings(self._list_through(world).getValidActionObjectCombinations())
 
     def gold_path(self, task: str, variation: int) -> list[str]:
-        """Actions that solve a task, found by playing it; slow (a second), remembered."""
-        return list(self._gold_path(task, variation))
+        """Actions that solve a task, found by playing it; slow (a second)."""
+        with self._jvm.calls():
+            self._jvm.release(self._load(task, variation, gold=True))
+            return self._strings(self._loader.getGoldActionSequence())
 
     def official_sets(self, task: str) -> dict[str, list[int]]:
         """ScienceWorld's `train`, `dev` and `test` variations of a task type."""
@@ -198,13 +199,6 @@ class Simulator:
         with self._jvm.calls():
             self._jvm.release(world.interface)
             self._jvm.release(world.random)
-
-    @functools.lru_cache(maxsize=CACHED_GOLD_PATHS)  # noqa: B019 - as long as the process
-    def _gold_path(self, task: str, variation: int) -> tuple[str, ...]:
-        with self._jvm.calls():
-            self._jvm.release(self._load(task, variation, gold=True))
-            actions = tuple(self._strings(self._loader.getGoldActionSequence()))
-        return actions
 
     def _load(self, task: str, variation: int, *, gold: bool) -> Any:
         """Loads into the loader, with a random generator of its own, which is returned."""
