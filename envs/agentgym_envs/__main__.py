@@ -1,46 +1,52 @@
-"""Command line: serves one environment over HTTP, or records demonstrations of scripted players.
+"""Command line: serves an environment over HTTP, records demonstrations, checks an environment.
 
 python -m agentgym_envs textcraft --port 36001
 python -m agentgym_envs demonstrations babyai --tasks 0,1,2 --player expert --out demos.jsonl
+python -m agentgym_envs check textcraft
+
+Instead of a name, the module of an environment of one's own: python -m agentgym_envs my_envs.guess
 """
 
 import argparse
 import logging
 import pathlib
 import sys
+from collections.abc import Sequence
 
 from agentgym_envs import demonstrations
 from agentgym_envs.base import serve
 from agentgym_envs.base.environment import SetupError
 from agentgym_envs.base.kind import load_kind
 from agentgym_envs.base.server import create_app
-from agentgym_envs.kinds import KINDS
+from agentgym_envs.conformance import suite
+from agentgym_envs.kinds import KINDS, find
 
 LOG_LEVELS = ["debug", "info", "warning", "error"]
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser of a command line, whose first argument may be a module."""
     parser = argparse.ArgumentParser(
         prog="python -m agentgym_envs",
         description="Environment servers that speak AgentGym's HTTP protocol.",
+        epilog="Instead of a name, every command takes the module of another environment, such as "
+        "my_envs.guess: it must be importable and offer make_kind().",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def add(name: str, what: str) -> argparse.ArgumentParser:
+        return commands.add_parser(
+            name, help=what, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+        )
+
     for name, kind in KINDS.items():
-        _add_server_options(
-            commands.add_parser(
-                name,
-                help=f"serve {name}",
-                formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-            ),
-            kind.port,
-        )
+        _add_server_options(add(name, f"serve {name}"), kind.port)
     _add_demonstration_options(
-        commands.add_parser(
-            "demonstrations",
-            help="write episodes of a scripted player as AgentGym trajectory records",
-            formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-        )
+        add("demonstrations", "write episodes of a scripted player as AgentGym trajectory records")
     )
+    _add_check_options(add("check", "test that an environment keeps what all of them promise"))
+    if arguments and not arguments[0].startswith("-") and arguments[0] not in commands.choices:
+        _add_server_options(add(arguments[0], f"serve {arguments[0]}"), find(arguments[0]).port)
     return parser
 
 
@@ -62,7 +68,7 @@ def _add_server_options(parser: argparse.ArgumentParser, port: int) -> None:
 
 def _add_demonstration_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("environment", choices=list(KINDS))
+    _add_environment(parser)
     tasks = parser.add_mutually_exclusive_group(required=True)
     tasks.add_argument("--tasks", help="ids or indices, separated by commas")
     tasks.add_argument(
@@ -82,7 +88,33 @@ def _add_demonstration_options(parser: argparse.ArgumentParser) -> None:
     add("--log-level", default="info", choices=LOG_LEVELS)
 
 
-def _record(args: argparse.Namespace) -> None:
+def _add_check_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    _add_environment(parser)
+    add("--tasks", type=int, default=suite.TASKS, help="how many tasks are played")
+    add("--actions", type=int, default=suite.ACTIONS, help="actions in each of them, at most")
+    add("--compat", action="store_true", help="the behaviour of AgentGym's server")
+    add("--log-level", default="error", choices=LOG_LEVELS)
+
+
+def _add_environment(parser: argparse.ArgumentParser) -> None:
+    known = ", ".join(KINDS)
+    parser.add_argument("environment", help=f"{known}, or a module such as my_envs.guess")
+
+
+def _check(args: argparse.Namespace) -> int:
+    module = find(args.environment).module
+    return suite.run(
+        module, compat=args.compat, tasks=args.tasks, actions=args.actions, write=_write_now
+    )
+
+
+def _write_now(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def _record(args: argparse.Namespace) -> int:
     if not 0 <= args.epsilon <= 1 or args.max_turns < 1:
         raise ValueError(
             f"--epsilon must be in 0..1 and --max-turns at least 1; got {args.epsilon} and "
@@ -92,9 +124,10 @@ def _record(args: argparse.Namespace) -> None:
         listed = args.tasks.replace(",", " ")
     else:
         listed = args.tasks_file.read_text(encoding="utf-8")
-    indices = demonstrations.read_indices(listed, args.environment)
+    kind = load_kind(find(args.environment).module)
+    indices = demonstrations.read_indices(listed, kind.spec.name)
     records = demonstrations.record(
-        load_kind(KINDS[args.environment].module),
+        kind,
         indices,
         player=args.player,
         epsilon=args.epsilon,
@@ -103,13 +136,15 @@ def _record(args: argparse.Namespace) -> None:
         to_text=demonstrations.thoughtful_text if args.thought else demonstrations.plain_text,
     )
     demonstrations.write(records, len(indices), args.out)
+    return 0
 
 
-def _serve(args: argparse.Namespace) -> None:
+def _serve(args: argparse.Namespace) -> int:
     token = None if args.token_file is None else _read_token(args.token_file)
     serve.check_exposure(args.host, token)
+    module = find(args.command).module
     app = create_app(
-        KINDS[args.command].module,
+        module,
         compat=args.compat,
         workers=args.workers,
         capacity=args.capacity,
@@ -119,7 +154,9 @@ def _serve(args: argparse.Namespace) -> None:
         step_seconds=args.step_seconds,
         token=token,
     )
-    serve.run(app, args.command, args.host, args.port, args.parent_pid)
+    name = args.command if args.command in KINDS else load_kind(module).spec.name
+    serve.run(app, name, args.host, args.port, args.parent_pid)
+    return 0
 
 
 def _read_token(path: pathlib.Path) -> str:
@@ -134,18 +171,20 @@ def _read_token(path: pathlib.Path) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs one command; returns the exit status."""
-    args = _parser().parse_args(argv)
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=args.log_level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+    arguments = sys.argv[1:] if argv is None else argv
     try:
-        (_record if args.command == "demonstrations" else _serve)(args)
+        args = _parser(arguments).parse_args(arguments)
+        logging.basicConfig(
+            stream=sys.stderr,
+            level=args.log_level.upper(),
+            format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        )
+        commands = {"demonstrations": _record, "check": _check}
+        run = commands[args.command] if args.command in commands else _serve
+        return run(args)
     except (serve.ServeError, SetupError, ValueError, OSError) as error:
         sys.stderr.write(f"agentgym_envs: {error}\n")
         return 1
-    return 0
 
 
 if __name__ == "__main__":

@@ -1,0 +1,1 @@
+"""What every environment promises, as properties that can be tried on any of them."""

@@ -1,0 +1,87 @@
+"""Plays episodes in another process, which hashes texts in another way.
+
+`python -m agentgym_envs.conformance.elsewhere MODULE JOBS ANSWERS [--compat]`: JOBS is a JSON list of
+`{"data_idx" or "snapshot", "actions"}`, ANSWERS gets a list of `[observation, reward, score, done]`
+lists.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+from agentgym_envs.base.environment import StepResult
+from agentgym_envs.base.kind import load_kind
+from agentgym_envs.conformance.subject import Subject, Violation
+
+_SECONDS = 300.0
+_HASH_SEEDS = ("4711", "8150")
+
+
+def play(subject: Subject, jobs: Sequence[dict[str, Any]]) -> list[list[StepResult]]:
+    """The answers of another process to each of the jobs, that to a reset first.
+
+    Raises:
+      Violation: the process failed.
+    """
+    with tempfile.TemporaryDirectory(prefix="agentgym_envs_") as folder:
+        asked, answered = pathlib.Path(folder, "jobs"), pathlib.Path(folder, "answers")
+        asked.write_text(json.dumps(jobs))
+        command = [sys.executable, "-m", __name__, subject.module, str(asked), str(answered)]
+        done = subprocess.run(
+            command + (["--compat"] if subject.compat else []),
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+                "PYTHONHASHSEED": _other_hash_seed(),
+            },
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_SECONDS,
+        )
+        if done.returncode != 0:
+            last = (done.stderr.strip().splitlines() or ["(nothing)"])[-1]
+            raise Violation(f"another process ended with status {done.returncode}: {last}")
+        answers = json.loads(answered.read_text())
+    return [[StepResult(*fields) for fields in episode] for episode in answers]
+
+
+def _other_hash_seed() -> str:
+    own = os.environ.get("PYTHONHASHSEED")
+    return next(seed for seed in _HASH_SEEDS if seed != own)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Plays the jobs of a file; returns the exit status."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("module")
+    parser.add_argument("jobs", type=pathlib.Path)
+    parser.add_argument("answers", type=pathlib.Path)
+    parser.add_argument("--compat", action="store_true")
+    args = parser.parse_args(argv)
+    kind = load_kind(args.module)
+    kind.prepare()
+    factory = kind.compat_factory if args.compat else kind.factory
+    answers = []
+    for job in json.loads(args.jobs.read_text()):
+        environment = factory()
+        results = []
+        if "snapshot" in job:
+            environment.restore(job["snapshot"])
+        else:
+            results.append(environment.reset(job["data_idx"]))
+        results += [environment.step(action) for action in job["actions"]]
+        environment.close()
+        answers.append([[r.observation, r.reward, r.score, r.done] for r in results])
+    args.answers.write_text(json.dumps(answers))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

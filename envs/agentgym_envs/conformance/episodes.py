@@ -1,0 +1,249 @@
+"""Properties of an environment that is played in this process, without any server."""
+
+import itertools
+import json
+import math
+import re
+
+from agentgym_envs.conformance import elsewhere
+from agentgym_envs.conformance.subject import (
+    NotApplicable,
+    Play,
+    Subject,
+    Transcript,
+    Violation,
+    check_replay,
+    check_same,
+    shorten,
+)
+
+_CLOSE = 1e-6  # of sums of rewards
+
+
+def answers_are_texts_numbers_and_truth_values(subject: Subject) -> str:
+    """Observations are texts with something in them, rewards and scores finite, `done` a bool."""
+    count = 0
+    for transcript in subject.transcripts:
+        for turn, result in enumerate(transcript.results):
+            where = f"task {transcript.data_idx} after {turn} actions"
+            if not isinstance(result.observation, str) or not result.observation.strip():
+                raise Violation(
+                    f"{where}: the observation is {result.observation!r}, expected a text"
+                )
+            for name in ("reward", "score"):
+                value = getattr(result, name)
+                if type(value) not in (int, float) or not math.isfinite(value):
+                    raise Violation(f"{where}: {name} is {value!r}, expected a finite number")
+            if type(result.done) is not bool:
+                raise Violation(f"{where}: done is {result.done!r}, expected True or False")
+            count += 1
+        if transcript.first.done:
+            raise Violation(f"task {transcript.data_idx} is over before the first action")
+    return f"{count} answers in {len(subject.transcripts)} tasks"
+
+
+def the_score_is_the_sum_of_the_rewards(subject: Subject) -> str:
+    """And never above `max_score`. AgentGym's own scores follow other rules."""
+    if subject.compat:
+        raise NotApplicable("AgentGym's scores follow rules of their own")
+    best = subject.kind.spec.max_score
+    for transcript in subject.transcripts:
+        total = 0.0
+        for turn, result in enumerate(transcript.results):
+            total += result.reward
+            where = f"task {transcript.data_idx} after {turn} actions"
+            if not math.isclose(total, result.score, abs_tol=_CLOSE):
+                raise Violation(f"{where}: score {result.score}, the rewards add up to {total}")
+            if result.score > best + _CLOSE:
+                raise Violation(f"{where}: score {result.score}, max_score is {best}")
+    return ""
+
+
+def a_task_is_a_function_of_its_index_alone(subject: Subject) -> str:
+    """A new environment and one that played other episodes before begin a task equally."""
+    used = subject.play()
+    for transcript in (*subject.transcripts, *reversed(subject.transcripts)):
+        check_same(used.reset(transcript.data_idx), transcript.first, _used(used))
+        fresh = subject.play()
+        check_same(fresh.reset(transcript.data_idx), transcript.first, f"{fresh.moment}, anew")
+        fresh.close()
+        for action in transcript.actions[:3]:
+            if not used.step(action).done:
+                continue
+            break
+    used.close()
+    return ""
+
+
+def _used(play: Play) -> str:
+    return f"{play.moment}, in an environment that was used before"
+
+
+def the_same_actions_have_the_same_answers(subject: Subject) -> str:
+    """Whether or not somebody asks for the state, the expert's or the valid actions."""
+    for transcript in subject.transcripts:
+        play = subject.play()
+        check_replay(transcript, play)
+        play.close()
+    return ""
+
+
+def another_process_gives_the_same_answers(subject: Subject) -> str:
+    """With another hash seed, so that the order of a set shows, and tasks in another order."""
+    backwards = subject.transcripts[::-1]
+    jobs = [{"data_idx": t.data_idx, "actions": t.actions} for t in backwards]
+    for transcript, found in zip(backwards, elsewhere.play(subject, jobs), strict=True):
+        _check_elsewhere(transcript, found, start=0)
+    return ""
+
+
+def two_sessions_do_not_influence_each_other(subject: Subject) -> str:
+    """Two episodes side by side, a step here and a step there, are what each is alone."""
+    neighbours = (*subject.transcripts[1:], subject.transcripts[0])
+    for one, other in zip(subject.transcripts, neighbours, strict=True):
+        plays = subject.play(), subject.play()
+        for transcript, play in zip((one, other), plays, strict=True):
+            check_same(play.reset(transcript.data_idx), transcript.first, _beside(play))
+        for turns in itertools.zip_longest(one.turns, other.turns):
+            for turn, play in zip(turns, plays, strict=True):
+                if turn is not None:
+                    check_same(play.step(turn.action), turn.result, _beside(play))
+        for play in plays:
+            play.close()
+    return ""
+
+
+def _beside(play: Play) -> str:
+    return f"{play.moment}, beside another session"
+
+
+def the_scripted_player_solves_tasks(subject: Subject) -> str:
+    """At least one of the sample; how many is told."""
+    attempts = subject.attempts
+    solved = [a for a in attempts if a.is_solved]
+    if not solved:
+        worst = attempts[0]
+        raise Violation(
+            f"none of the tasks {list(subject.indices)} is solved; task {worst.data_idx}: "
+            f"{worst.problem or f'score {worst.score} after {len(worst.actions)} actions'}"
+        )
+    turns = sum(len(a.actions) for a in solved) / len(solved)
+    text = f"{len(solved)} of {len(attempts)}, {turns:.1f} actions on average"
+    missed = [a for a in attempts if not a.is_solved]
+    if missed:
+        text += f"; not {', '.join(str(a.data_idx) for a in missed)}"
+        text += f" ({missed[0].problem})" if missed[0].problem else ""
+    return text
+
+
+def valid_actions_are_not_refused(subject: Subject) -> str:
+    """They are a list of different texts, and none of those that are tried is refused."""
+    for data_idx in subject.indices:
+        play = subject.play()
+        play.reset(data_idx)
+        listed = play.valid_actions()
+        if not isinstance(listed, list) or not listed or not all(map(_is_str, listed)):
+            raise Violation(f"{play.moment}: valid_actions() is {shorten(repr(listed))}")
+        if len(set(listed)) != len(listed):
+            raise Violation(f"{play.moment}: valid_actions() lists an action twice: {listed}")
+        play.close()
+    refusal = subject.kind.spec.refusal
+    if not refusal:
+        raise NotApplicable("the spec names no refusal")
+    count = 0
+    for transcript in subject.transcripts:
+        for turn in transcript.turns:
+            count += turn.is_valid
+            if turn.is_valid and re.match(refusal, turn.result.observation):
+                raise Violation(
+                    f"task {transcript.data_idx}: the valid action {turn.action!r} is refused: "
+                    f"{shorten(turn.result.observation)!r}"
+                )
+    return f"{count} tried"
+
+
+def _is_str(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def no_task_begins_with_a_refusal(subject: Subject) -> str:
+    """The spec's expression for refusals does not fit what an agent is told first."""
+    refusal = subject.kind.spec.refusal
+    if not refusal:
+        raise NotApplicable("the spec names no refusal")
+    for transcript in subject.transcripts:
+        if re.match(refusal, transcript.first.observation):
+            raise Violation(
+                f"task {transcript.data_idx} begins with {shorten(transcript.first.observation)!r},"
+                f" which fits the refusal {refusal!r}"
+            )
+    return ""
+
+
+def the_state_is_json(subject: Subject) -> str:
+    """`state()` is an object of JSON types at the start of every task and later in it."""
+    for transcript in subject.transcripts:
+        play = subject.play()
+        play.reset(transcript.data_idx)
+        for action in (None, *transcript.actions[:2]):
+            if action is not None and play.step(action).done:
+                break
+            state = play.state()
+            try:
+                is_same = json.loads(json.dumps(state, allow_nan=False)) == state
+            except (TypeError, ValueError) as error:
+                raise Violation(f"{play.moment}: the state is no JSON: {error}") from error
+            if not is_same or not isinstance(state, dict):
+                raise Violation(
+                    f"{play.moment}: the state {shorten(repr(state))} is no JSON object"
+                )
+        play.close()
+    return ""
+
+
+def a_restored_episode_goes_on_as_the_saved_one(subject: Subject) -> str:
+    """From its start, its middle and before its last action, here and in another process."""
+    jobs, expected = [], []
+    for transcript in subject.transcripts:
+        total = len(transcript.turns)
+        for start in sorted({0, total // 2, max(0, total - 1)}):
+            saved = subject.play()
+            saved.reset(transcript.data_idx)
+            for action in transcript.actions[:start]:
+                saved.step(action)
+            snapshot = saved.snapshot()
+            restored = subject.play()
+            restored.restore(snapshot, saved)
+            for turn in transcript.turns[start:]:
+                check_same(restored.step(turn.action), turn.result, f"{restored.moment}, restored")
+            check_same_end(saved, transcript, start)
+            restored.close()
+            saved.close()
+            jobs.append({"snapshot": snapshot, "actions": transcript.actions[start:]})
+            expected.append((transcript, start))
+    for (transcript, start), found in zip(expected, elsewhere.play(subject, jobs), strict=True):
+        _check_elsewhere(transcript, found, start + 1)
+    return f"{len(jobs)} snapshots"
+
+
+def check_same_end(saved: Play, transcript: Transcript, start: int) -> None:
+    """A saved episode goes on, untouched by what happened to its copy."""
+    for turn in transcript.turns[start:]:
+        check_same(saved.step(turn.action), turn.result, f"{saved.moment}, after its snapshot")
+
+
+def _check_elsewhere(transcript: Transcript, found: list, start: int) -> None:
+    for turn, (here, there) in enumerate(zip(transcript.results[start:], found, strict=True)):
+        where = f"task {transcript.data_idx} after {start + turn} actions, in another process"
+        check_same(there, here, where)
+
+
+def closing_twice_is_harmless(subject: Subject) -> str:
+    """Also before the first reset."""
+    for data_idx in (None, subject.indices[0]):
+        play = subject.play()
+        if data_idx is not None:
+            play.reset(data_idx)
+        play.close()
+        play.close()
+    return ""

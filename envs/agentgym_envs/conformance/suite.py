@@ -1,0 +1,90 @@
+"""All properties in their order, and the report of a run."""
+
+import time
+from collections.abc import Callable
+
+from agentgym_envs.conformance import about, episodes, sessions
+from agentgym_envs.conformance.subject import NotApplicable, Subject, Violation
+
+TASKS = 6  # played by default
+ACTIONS = 15  # in each of them
+
+# A property raises Violation, or NotApplicable; it answers what it looked at, maybe "".
+Property = Callable[[Subject], str]
+
+PROPERTIES: tuple[Property, ...] = (
+    about.the_spec_is_complete_and_can_be_used,
+    about.the_manifest_lists_the_tasks_in_order,
+    about.the_hash_of_the_manifest_is_the_specs,
+    about.no_task_for_training_is_also_held_out,
+    episodes.answers_are_texts_numbers_and_truth_values,
+    episodes.the_score_is_the_sum_of_the_rewards,
+    episodes.a_task_is_a_function_of_its_index_alone,
+    episodes.the_same_actions_have_the_same_answers,
+    episodes.another_process_gives_the_same_answers,
+    episodes.two_sessions_do_not_influence_each_other,
+    episodes.no_task_begins_with_a_refusal,
+    episodes.valid_actions_are_not_refused,
+    episodes.the_scripted_player_solves_tasks,
+    episodes.the_state_is_json,
+    episodes.a_restored_episode_goes_on_as_the_saved_one,
+    episodes.closing_twice_is_harmless,
+    sessions.nothing_is_played_before_the_first_reset,
+    sessions.nothing_is_played_after_the_end,
+    sessions.an_unknown_task_is_refused_and_ends_nothing,
+    sessions.a_closed_session_is_unknown,
+    sessions.every_route_answers,
+    sessions.the_server_answers_what_the_environment_says,
+    sessions.errors_of_the_server_are_typed,
+    sessions.odd_actions_neither_crash_nor_hang,
+    sessions.a_killed_worker_brings_its_sessions_back,
+)
+
+
+def run(
+    module: str, *, compat: bool, tasks: int, actions: int, write: Callable[[str], None]
+) -> int:
+    """Tries all properties on a module's environment; returns the exit status.
+
+    Args:
+      module: offers `make_kind()`.
+      compat: AgentGym's behaviour.
+      tasks: how many tasks are played.
+      actions: how many in each of them, at most.
+      write: gets the report, a line for each property; its name comes before it is tried.
+
+    Raises:
+      SetupError: the environment cannot run here.
+    """
+    began = time.monotonic()
+    subject = Subject(module, compat=compat, tasks=tasks, actions=actions)
+    failed = 0
+    try:
+        for check in PROPERTIES:
+            write(f"{sentence(check):<52}")
+            failed += _report(check, subject, write)
+    finally:
+        subject.close()
+    result = f"{failed} of {len(PROPERTIES)} FAILED" if failed else f"{len(PROPERTIES)} properties"
+    name = subject.kind.spec.name
+    write(f"{name}: {result}, {time.monotonic() - began:.1f} s\n")
+    return 1 if failed else 0
+
+
+def _report(check: Property, subject: Subject, write: Callable[[str], None]) -> bool:
+    """Tries one property and ends its line; whether it failed."""
+    try:
+        note = check(subject)
+    except Violation as violation:
+        write(f" FAILED\n    {violation}\n")
+        return True
+    except NotApplicable as reason:
+        write(f" -   {reason}\n")
+        return False
+    write(f" ok  {note}".rstrip() + "\n")
+    return False
+
+
+def sentence(check: Property) -> str:
+    """A property in words."""
+    return check.__name__.replace("_", " ")
