@@ -1,0 +1,194 @@
+"""AgentGym's own client classes play on our servers, unchanged.
+
+    AGENTGYM=DIR pytest tests/parity/test_agentgym_clients.py -n 0 --log-cli-level=INFO
+
+DIR is a checkout of AgentGym; the package `agentenv` in its folder of that name is imported, which
+needs requests, torch and transformers. Each case starts our server as a process of its own.
+"""
+
+import dataclasses
+import importlib
+import importlib.machinery
+import importlib.util
+import logging
+import os
+import pathlib
+import sys
+import types
+from typing import Any
+
+import pytest
+import requests
+
+from agentgym_jax.env_client.embedded import EmbeddedServers
+
+CHECKOUT = os.environ.get("AGENTGYM")
+pytestmark = [
+    pytest.mark.skipif(not CHECKOUT, reason="AGENTGYM does not name a checkout of AgentGym"),
+    pytest.mark.timeout(900),
+]
+MAX_TURNS = 100
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One environment as AgentGym's users play it.
+
+    Attributes:
+      client: name of the class.
+      tasks: indices that are played.
+      solved: reward of the client's last step from which on the task is solved.
+      prefix: that AgentGym's addresses of this environment end with.
+      has_close: the class can close its session.
+    """
+
+    client: str
+    tasks: tuple[int, ...]
+    solved: float = 1.0
+    prefix: str = ""
+    has_close: bool = True
+
+
+CASES = {
+    "textcraft": Case("TextCraftEnvClient", (0, 124, 130, 415, 420, 540)),
+    # Its reward is the score, at least 0.1 for a success; a task of every kind of level.
+    "babyai": Case("BabyAIEnvClient", (0, 3, 7, 12, 20, 31, 38, 40, 1999, 3999), solved=0.1),
+    "sciworld": Case("SciworldEnvClient", (2936, 3250, 3600, 4136), solved=100),
+    "maze": Case("MazeEnvClient", (0, 7, 18, 24), prefix="/maze", has_close=False),
+    "wordle": Case("WordleEnvClient", (0, 1, 17, 39), prefix="/wordle", has_close=False),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Served:
+    """A running server of ours and the AgentGym class that plays on it."""
+
+    case: Case
+    url: str
+    compat: bool
+    client_class: Any
+
+    def open(self) -> Any:
+        return self.client_class(env_server_base=self.url, data_len=1000)
+
+
+def client_class(name: str) -> Any:
+    """The class from the checkout."""
+    folder = str(pathlib.Path(CHECKOUT) / "agentenv")
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    if importlib.util.find_spec("openai") is None:
+        # `agentenv.controller` imports it for its agents behind an API, which are not used here.
+        unused = types.ModuleType("openai")
+        unused.__spec__ = importlib.machinery.ModuleSpec("openai", None)
+        unused.OpenAI = None
+        sys.modules["openai"] = unused
+    return getattr(importlib.import_module("agentenv.envs"), name)
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["default", "compat"])
+def compat(request):
+    return request.param
+
+
+@pytest.fixture(scope="module", params=CASES)
+def served(request, compat):
+    case = CASES[request.param]
+    arguments = ("--compat",) if compat else ()
+    with EmbeddedServers([request.param], arguments=arguments) as servers:
+        url = servers.urls[request.param] + case.prefix
+        yield Served(case, url, compat, client_class(case.client))
+
+
+def expert_text(client) -> str:
+    """What a model would write that takes the expert's next action."""
+    answer = requests.get(
+        f"{client.env_server_base}/expert_action", params={"id": client.env_id}, timeout=60
+    )
+    assert answer.status_code == 200, answer.text
+    return f"Thought:\nThe next step.\n\nAction:\n{answer.json()['action']}"
+
+
+def start(client, task) -> None:
+    """Resets; the answer and what the client then shows are texts."""
+    answer = client.reset(task)
+    assert answer["observation"].strip()
+    assert client.observe().strip()
+
+
+def checked_step(client, text):
+    """A step whose result has the types that AgentGym's rollouts count on."""
+    out = client.step(text)
+    assert type(out.state) is str and out.state.strip()
+    assert type(out.reward) in (int, float)
+    assert type(out.done) is bool
+    assert client.observe() == out.state
+    return out
+
+
+def finish(client) -> list:
+    """The results of the expert's steps; the last one ends the episode."""
+    steps = []
+    while len(steps) < MAX_TURNS:
+        steps.append(checked_step(client, expert_text(client)))
+        if steps[-1].done:
+            return steps
+    raise AssertionError(f"not done after {MAX_TURNS} turns; the last answer: {steps[-1]}")
+
+
+def end(served, client) -> None:
+    if served.case.has_close:
+        assert client.close() is True
+    else:
+        assert not hasattr(client, "close")
+
+
+def test_the_expert_solves_whole_episodes_through_the_client(served):
+    turns = 0
+    for task in served.case.tasks:
+        client = served.open()
+        start(client, task)
+        steps = finish(client)
+        assert steps[-1].reward >= served.case.solved, f"task {task}: {steps[-1]}"
+        turns += len(steps)
+        end(served, client)
+    logging.info("%s: %d episodes, %d steps", served.case.client, len(served.case.tasks), turns)
+
+
+def test_one_client_plays_many_tasks_and_the_second_time_is_as_the_first(served):
+    first_task, second_task = served.case.tasks[:2]
+    client = served.open()
+    seen = []
+    for task in (first_task, second_task, first_task):
+        start(client, task)
+        seen.append((client.observe(), finish(client)))
+    assert seen[0] == seen[2]
+    assert seen[0] != seen[1]
+    end(served, client)
+
+
+def test_a_text_without_sense_is_answered_and_earns_nothing(served):
+    client = served.open()
+    start(client, served.case.tasks[0])
+    for text in ("I do not know.", "Thought: hm\n\nAction:\ndance wildly", "Action:"):
+        out = checked_step(client, text)
+        assert (out.reward, out.done) == (0, False)
+    end(served, client)
+
+
+def test_two_clients_at_once_do_not_disturb_each_other(served):
+    tasks = served.case.tasks[:2]
+    alone = []
+    for task in tasks:
+        client = served.open()
+        start(client, task)
+        alone.append(checked_step(client, expert_text(client)).state)
+        end(served, client)
+    clients = [served.open() for _ in tasks]
+    assert clients[0].env_id != clients[1].env_id
+    for client, task in zip(clients, tasks, strict=True):
+        start(client, task)
+    for client, state in zip(reversed(clients), reversed(alone), strict=True):
+        assert checked_step(client, expert_text(client)).state == state
+    for client in clients:
+        end(served, client)
