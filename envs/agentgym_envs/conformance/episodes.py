@@ -18,6 +18,7 @@ from agentgym_envs.conformance.subject import (
 )
 
 _CLOSE = 1e-6  # of sums of rewards
+_REFUSED_SHARE = 0.2  # of the valid actions that are tried
 
 
 def answers_are_texts_numbers_and_truth_values(subject: Subject) -> str:
@@ -137,7 +138,7 @@ def the_scripted_player_solves_tasks(subject: Subject) -> str:
 
 
 def valid_actions_are_not_refused(subject: Subject) -> str:
-    """They are a list of different texts, and none of those that are tried is refused."""
+    """They are a list of different texts; simulators that list their own may err now and then."""
     for data_idx in subject.indices:
         play = subject.play()
         play.reset(data_idx)
@@ -150,16 +151,15 @@ def valid_actions_are_not_refused(subject: Subject) -> str:
     refusal = subject.kind.spec.refusal
     if not refusal:
         raise NotApplicable("the spec names no refusal")
-    count = 0
-    for transcript in subject.transcripts:
-        for turn in transcript.turns:
-            count += turn.is_valid
-            if turn.is_valid and re.match(refusal, turn.result.observation):
-                raise Violation(
-                    f"task {transcript.data_idx}: the valid action {turn.action!r} is refused: "
-                    f"{shorten(turn.result.observation)!r}"
-                )
-    return f"{count} tried"
+    tried = [(t.data_idx, turn) for t in subject.transcripts for turn in t.turns if turn.is_valid]
+    refused = [
+        f"task {data_idx}: {turn.action!r}: {shorten(turn.result.observation)!r}"
+        for data_idx, turn in tried
+        if re.match(refusal, turn.result.observation)
+    ]
+    if len(refused) > _REFUSED_SHARE * len(tried):
+        raise Violation(f"{len(refused)} of {len(tried)} valid actions are refused; {refused[0]}")
+    return f"{len(tried)} tried" + (f", {len(refused)} refused; {refused[0]}" if refused else "")
 
 
 def _is_str(value: object) -> bool:

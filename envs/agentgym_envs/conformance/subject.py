@@ -1,5 +1,6 @@
 """The environment under test: its sample of tasks, and episodes whose failures name the moment."""
 
+import bisect
 import dataclasses
 import functools
 import json
@@ -207,10 +208,31 @@ class Subject:
     def indices(self) -> tuple[int, ...]:
         """One task of each of as many equal stretches of the manifest; always the same ones."""
         total = len(self.kind.tasks())
+        if self.compat:
+            total = self._compat_tasks(total)
         count = min(self._num_tasks, total)
         rng = random.Random(f"conformance/{self.kind.spec.name}")
         bounds = [total * i // count for i in range(count + 1)]
         return tuple(rng.randrange(bounds[i], bounds[i + 1]) for i in range(count))
+
+    def _compat_tasks(self, total: int) -> int:
+        """How many of our tasks AgentGym's rules know: all, or the first ones."""
+        play = self.play()
+
+        def is_unknown(data_idx: int) -> bool:
+            try:
+                play.environment.reset(data_idx)
+            except EnvironmentFault:
+                return True
+            return False
+
+        known = total
+        if is_unknown(total - 1):
+            known = bisect.bisect_left(range(total), True, key=is_unknown)
+        play.close()
+        if known == 0:
+            raise Violation("the compat environment refuses the first task")
+        return known
 
     @functools.cached_property
     def transcripts(self) -> tuple[Transcript, ...]:

@@ -8,6 +8,7 @@ from agentgym_envs.conformance.subject import NotApplicable, Subject, Violation
 
 TASKS = 6  # played by default
 ACTIONS = 15  # in each of them
+_LONG = 2.0  # seconds of a property that the report tells
 
 # A property raises Violation, or NotApplicable; it answers what it looked at, maybe "".
 Property = Callable[[Subject], str]
@@ -73,16 +74,17 @@ def run(
 
 def _report(check: Property, subject: Subject, write: Callable[[str], None]) -> bool:
     """Tries one property and ends its line; whether it failed."""
+    began = time.monotonic()
+    is_failure = False
     try:
-        note = check(subject)
+        line = f" ok  {check(subject)}"
     except Violation as violation:
-        write(f" FAILED\n    {violation}\n")
-        return True
+        is_failure, line = True, f" FAILED\n    {violation}"
     except NotApplicable as reason:
-        write(f" -   {reason}\n")
-        return False
-    write(f" ok  {note}".rstrip() + "\n")
-    return False
+        line = f" -   {reason}"
+    seconds = time.monotonic() - began
+    write(line.rstrip() + (f" ({seconds:.0f} s)" if seconds >= _LONG else "") + "\n")
+    return is_failure
 
 
 def sentence(check: Property) -> str:

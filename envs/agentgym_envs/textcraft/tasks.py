@@ -89,11 +89,17 @@ def task_manifest() -> tuple[dict[str, Any], ...]:
     return tasks
 
 
-def content_sha256() -> str:
-    """Hash of the manifest together with every line that every task shows."""
-    return manifest.sha256(
-        [{**task, "commands": load_task(task["data_idx"]).commands} for task in task_manifest()]
+@functools.cache
+def content_manifest() -> tuple[dict[str, Any], ...]:
+    """The manifest together with every line that every task shows; takes a while to make."""
+    return tuple(
+        {**task, "commands": load_task(task["data_idx"]).commands} for task in task_manifest()
     )
+
+
+def content_sha256() -> str:
+    """Hash of that manifest."""
+    return manifest.sha256(content_manifest())
 
 
 def _depth(world: World, name: str, known: dict[str, int]) -> int:
