@@ -2,18 +2,17 @@
 
 Both are records with `item_id` and `conversations`, a list of turns with `from` (`human`, `gpt`,
 `system`), `value` and `loss` (null for humans, whether to imitate it for `gpt`). Our own hold more
-fields, which are not read here; `trajectory.from_record` reads all of them.
+fields, of which only outcome and score are read here; `trajectory.from_record` reads all of them.
 """
 
 import dataclasses
-import json
 import pathlib
-from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any
 
-from absl import logging
-
+from agentgym_jax.data.rows import Bad, field, number, read_rows
 from agentgym_jax.text.chat import Message, check_roles
+from agentgym_jax.trajectory import Outcome
 
 ROLES = {"human": "user", "gpt": "assistant", "system": "system"}
 
@@ -27,12 +26,16 @@ class Conversation:
       messages: an optional system message, then users and assistants in turn.
       reward: the episode's reward, in units of its environment; None if not recorded.
       success: whether the task was solved; None if not recorded.
+      score: the environment's own score, in a unit in which 1 is the best; None if not recorded.
+      is_valid: False if the environment failed: the episode says nothing about who played it.
     """
 
     item_id: str
     messages: tuple[Message, ...]
     reward: float | None = None
     success: bool | None = None
+    score: float | None = None
+    is_valid: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,35 +51,20 @@ class ReadResult:
     problems: tuple[str, ...]
 
 
-def read_conversations(path: str | pathlib.Path, *, bad: Literal["fatal", "skip"]) -> ReadResult:
-    """Reads a `.json` file (a list), a `.jsonl` file, or all `.jsonl` files of a directory.
+def read_conversations(path: str | pathlib.Path, *, bad: Bad) -> ReadResult:
+    """Reads a file or folder of any format of `data/rows.py`.
 
     Args:
-      path: file, or directory whose `.jsonl` files are read in the order of their names.
+      path: file or folder.
       bad: what a record that breaks the rules does: `fatal` raises, `skip` leaves it out,
         with a warning that counts them.
 
     Raises:
-      FileNotFoundError: there is nothing at the path, or no `.jsonl` file in the directory.
+      FileNotFoundError: there is nothing at the path, or no data file in the folder.
       ValueError: a bad record under `fatal`, naming file, line and field; no good record at all;
-        a `.json` file that is not a JSON list.
+        a file that is not of its format.
     """
-    if bad not in ("fatal", "skip"):
-        raise ValueError(f"bad is {bad!r}; expected 'fatal' or 'skip'")
-    good, problems = [], []
-    for file in _files(pathlib.Path(path)):
-        for place, load in _records(file):
-            try:
-                good.append(parse_conversation(load(), place))
-            except ValueError as error:
-                if bad == "fatal":
-                    raise
-                problems.append(str(error))
-    if problems:
-        logging.warning("%s: %d records left out, the first: %s", path, len(problems), problems[0])
-    if not good:
-        first = f", the first: {problems[0]}" if problems else ""
-        raise ValueError(f"{path} has no usable conversation; {len(problems)} bad ones{first}")
+    good, problems = read_rows(path, parse_conversation, bad=bad, what="conversation")
     return ReadResult(tuple(good), tuple(problems))
 
 
@@ -92,27 +80,34 @@ def parse_conversation(record: Any, place: str) -> Conversation:
     """
     if not isinstance(record, dict):
         raise ValueError(f"{place}: expected an object, found {type(record).__name__}")
-    item_id = _field(record, "item_id", str, place)
-    turns = _field(record, "conversations", list, place)
-    messages = tuple(_message(turn, f"{place}: conversations[{i}]") for i, turn in enumerate(turns))
-    try:
-        check_roles([message.role for message in messages])
-    except ValueError as error:
-        raise ValueError(f"{place}: conversations: {error}") from error
+    item_id = field(record, "item_id", str, place)
     return Conversation(
         item_id=item_id,
-        messages=messages,
-        reward=_number(record, "reward", place),
+        messages=parse_messages(record, "conversations", place),
+        reward=number(record, "reward", place),
         success=_success(record, place),
+        score=_score(record, place),
+        is_valid=_outcome_is_valid(record, place),
     )
 
 
-def _message(turn: Any, place: str) -> Message:
+def parse_messages(record: Mapping[str, Any], name: str, place: str) -> tuple[Message, ...]:
+    """The turns in a field of a row, with roles in the right order."""
+    turns = field(record, name, list, place)
+    messages = tuple(parse_turn(turn, f"{place}: {name}[{i}]") for i, turn in enumerate(turns))
+    try:
+        check_roles([message.role for message in messages])
+    except ValueError as error:
+        raise ValueError(f"{place}: {name}: {error}") from error
+    return messages
+
+
+def parse_turn(turn: Any, place: str) -> Message:
     """One turn, with the loss flag that its speaker may have."""
     if not isinstance(turn, dict):
         raise ValueError(f"{place}: expected an object, found {type(turn).__name__}")
-    speaker = _field(turn, "from", str, place)
-    value = _field(turn, "value", str, place)
+    speaker = field(turn, "from", str, place)
+    value = field(turn, "value", str, place)
     if speaker not in ROLES:
         raise ValueError(f"{place}: 'from' is {speaker!r}; expected one of {list(ROLES)}")
     if "loss" not in turn:
@@ -125,26 +120,6 @@ def _message(turn: Any, place: str) -> Message:
     return Message(ROLES[speaker], value, bool(loss))
 
 
-def _field(record: Mapping[str, Any], name: str, kind: type, place: str) -> Any:
-    """A field that must be there and of one type."""
-    if name not in record:
-        raise ValueError(f"{place}: field {name!r} is missing; there are {sorted(record)}")
-    if not isinstance(record[name], kind):
-        found = type(record[name]).__name__
-        raise ValueError(f"{place}: field {name!r} is {found}, expected {kind.__name__}")
-    return record[name]
-
-
-def _number(record: Mapping[str, Any], name: str, place: str) -> float | None:
-    """An optional number; booleans are none."""
-    if name not in record or record[name] is None:
-        return None
-    value = record[name]
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{place}: field {name!r} is {value!r}, expected a number")
-    return float(value)
-
-
 def _success(record: Mapping[str, Any], place: str) -> bool | None:
     """An optional 0, 1, true or false."""
     if "success" not in record or record["success"] is None:
@@ -154,37 +129,17 @@ def _success(record: Mapping[str, Any], place: str) -> bool | None:
     return bool(record["success"])
 
 
-def _files(path: pathlib.Path) -> list[pathlib.Path]:
-    if not path.exists():
-        raise FileNotFoundError(f"no conversations at {path}")
-    if path.is_file():
-        return [path]
-    files = sorted(path.glob("*.jsonl"))
-    if not files:
-        raise FileNotFoundError(f"no .jsonl file in {path}")
-    return files
+def _score(record: Mapping[str, Any], place: str) -> float | None:
+    """An optional score times its optional scale."""
+    score, scale = number(record, "score", place), number(record, "score_scale", place)
+    return score if score is None or scale is None else score * scale
 
 
-def _records(file: pathlib.Path) -> Iterator[tuple[str, Any]]:
-    """Place and loader of every record; loading raises ValueError on broken JSON."""
-    if file.suffix == ".json":
-        values = _parse(file.read_text(encoding="utf-8"), str(file))
-        if not isinstance(values, list):
-            raise ValueError(f"{file}: expected a JSON list, found {type(values).__name__}")
-        for i, value in enumerate(values):
-            yield f"{file}, record {i}", lambda value=value: value
-    elif file.suffix == ".jsonl":
-        with file.open(encoding="utf-8") as lines:
-            for number, line in enumerate(lines, 1):
-                place = f"{file}, line {number}"
-                if line.strip():
-                    yield place, lambda line=line, place=place: _parse(line, place)
-    else:
-        raise ValueError(f"{file}: expected a .json or .jsonl file")
-
-
-def _parse(text: str, place: str) -> Any:
+def _outcome_is_valid(record: Mapping[str, Any], place: str) -> bool:
+    """What an optional outcome says; trajectory files of AgentGym have none."""
+    if "outcome" not in record or record["outcome"] is None:
+        return True
     try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{place}: not JSON: {error}") from error
+        return Outcome(record["outcome"]).is_valid
+    except ValueError as error:
+        raise ValueError(f"{place}: field 'outcome': {error}") from error

@@ -3,12 +3,12 @@
 import dataclasses
 import fractions
 import functools
-import json
-import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+
+from agentgym_jax.data.rows import Bad, field, read_rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,17 +110,37 @@ def _group_name(fact: str, value: Any) -> str:
     return value if isinstance(value, str) else f"{fact} {value}"
 
 
-def from_file(environment: str, manifest: Sequence[Mapping[str, Any]], *, path: str) -> list[Task]:
-    """Tasks listed in AgentGym's form: a JSON list of objects with an `item_id`."""
-    entries = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
-    tasks = []
-    for number, entry in enumerate(entries):
-        item_id = entry["item_id"] if isinstance(entry, Mapping) else entry
-        name, _, index = str(item_id).rpartition("_")
-        if name != environment or not index.isdigit():
-            raise ValueError(f"{path}, entry {number}: {item_id!r} is not a task of {environment}")
-        tasks.append(Task(environment, int(index), environment))
-    return tasks
+def from_file(
+    environment: str, manifest: Sequence[Mapping[str, Any]], *, path: str, bad: Bad = "fatal"
+) -> list[Task]:
+    """Tasks listed in AgentGym's form: rows with an `item_id`, or, in JSON, the ids alone.
+
+    Other fields are not read, so that a trajectory file or a run folder names tasks as well; a
+    task that comes several times is one.
+
+    Args:
+      environment: its name.
+      manifest: not read.
+      path: a file or folder of any format of `data/rows.py`.
+      bad: what a row that names no task of this environment does: `fatal` or `skip`.
+    """
+
+    def parse(row: Any, place: str) -> Task:
+        item_id = field(row, "item_id", str, place) if isinstance(row, Mapping) else row
+        name, _, index = canonical_item_id(str(item_id)).rpartition("_")
+        if name != environment or not index.isdecimal():
+            raise ValueError(
+                f"{place}: field 'item_id': {item_id!r} is not a task of {environment}"
+            )
+        return Task(environment, int(index), environment)
+
+    tasks, _ = read_rows(path, parse, bad=bad, what="task")
+    return list(dict.fromkeys(tasks))
+
+
+def canonical_item_id(item_id: str) -> str:
+    """AgentGym's id with the environment's own name: its two text games share a prefix."""
+    return item_id.removeprefix("lmrlgym_")
 
 
 SELECTIONS: Mapping[str, Callable[..., list[Task]]] = {
