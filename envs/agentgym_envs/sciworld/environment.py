@@ -7,7 +7,8 @@ from typing import Any
 from agentgym_envs.base.environment import Environment, EnvironmentFault, StepResult
 from agentgym_envs.base.protocol import ErrorKind
 from agentgym_envs.sciworld.expert import GoldPath, room_of
-from agentgym_envs.sciworld.simulator import Answer, Simulator, World, shared_simulator
+from agentgym_envs.sciworld.original import OriginalSimulator
+from agentgym_envs.sciworld.simulator import Answer, Simulator, shared_simulator
 from agentgym_envs.sciworld.tasks import Task, all_tasks
 
 FIRST_ACTION = "look around"
@@ -38,7 +39,7 @@ class Episode:
 
     Attributes:
       task: which task.
-      world: the simulator's part.
+      world: the simulator's part, a `World` or an `OriginalWorld`.
       description: what the agent must do.
       actions: so far, without the look around of the reset.
       last: the last answer.
@@ -47,7 +48,7 @@ class Episode:
     """
 
     task: Task
-    world: World
+    world: Any
     description: str
     actions: list[str]
     last: StepResult
@@ -59,12 +60,19 @@ class SciWorldEnvironment(Environment):
     """A ScienceWorld task. All environments of a process share one Java virtual machine.
 
     Args:
-      is_compat: behave as AgentGym's server where that is odd; README.md lists where.
+      is_compat: behave as AgentGym's server where that is odd; README.md lists where. Every
+        environment then has a machine of its own.
     """
 
     def __init__(self, is_compat: bool = False):
         self._is_compat = is_compat
+        self._own = OriginalSimulator(MAX_MOVES) if is_compat else None
         self._current: Episode | None = None
+
+    @property
+    def simulator(self) -> Simulator | OriginalSimulator:
+        """What plays the episode."""
+        return shared_simulator() if self._own is None else self._own
 
     @property
     def episode(self) -> Episode:
@@ -86,8 +94,8 @@ class SciWorldEnvironment(Environment):
           EnvironmentFault: UNKNOWN_TASK.
         """
         task = self._task(data_idx)
-        self.close()
-        simulator = shared_simulator()
+        self._forget()
+        simulator = self.simulator
         world = simulator.load(task.task, task.variation)
         description = simulator.task_description(world)
         first = self._judge(simulator.step(world, FIRST_ACTION), score_before=0, moves=1)
@@ -109,7 +117,7 @@ class SciWorldEnvironment(Environment):
         Raises:
           EnvironmentFault: NOT_RESET; SIMULATOR if the simulator broke down (by default).
         """
-        episode, simulator = self.episode, shared_simulator()
+        episode, simulator = self.episode, self.simulator
         answer = simulator.step(episode.world, action)
         episode.actions.append(action)
         if episode.gold is not None:
@@ -122,16 +130,16 @@ class SciWorldEnvironment(Environment):
 
     def expert_action(self) -> str:
         """The next action of the simulator's own solution; the first call takes a second."""
-        episode, simulator = self.episode, shared_simulator()
+        episode, simulator = self.episode, self.simulator
         if episode.gold is None:
-            episode.gold = GoldPath(*_solution(simulator, episode.task))
+            episode.gold = GoldPath(*_solution(episode.task))
             for action in episode.actions:
                 episode.gold.saw(action)
         return episode.gold.next_action(episode.last.observation, simulator.look(episode.world))
 
     def valid_actions(self) -> list[str]:
         """Actions that the simulator understands now, or the numbers it asks to choose from."""
-        return shared_simulator().valid_actions(self.episode.world)
+        return self.simulator.valid_actions(self.episode.world)
 
     def snapshot(self) -> dict[str, Any]:
         """Task and actions; everything else follows from them."""
@@ -148,7 +156,7 @@ class SciWorldEnvironment(Environment):
         """Task, goal, place, possessions and moves, for viewers."""
         if self._current is None:
             return {}
-        episode, simulator = self.episode, shared_simulator()
+        episode, simulator = self.episode, self.simulator
         return {
             "data_idx": episode.task.data_idx,
             "task": episode.task.task,
@@ -162,10 +170,15 @@ class SciWorldEnvironment(Environment):
         }
 
     def close(self) -> None:
-        """Gives the world back to the Java virtual machine."""
+        """Gives the world back to the Java virtual machine; an own one is ended."""
+        self._forget()
+        if self._own is not None:
+            self._own.close()
+
+    def _forget(self) -> None:
         if self._current is not None:
             world, self._current = self._current.world, None
-            shared_simulator().forget(world)
+            self.simulator.forget(world)
 
     def _task(self, data_idx: int) -> Task:
         tasks = all_tasks()
@@ -189,7 +202,7 @@ class SciWorldEnvironment(Environment):
             done=answer.is_complete or score < 0 or moves > MAX_MOVES,
         )
 
-    def _refuse_broken(self, simulator: Simulator, episode: Episode) -> None:
+    def _refuse_broken(self, simulator: Simulator | OriginalSimulator, episode: Episode) -> None:
         """A progress below zero is a failure of the agent, or an exception in the simulator."""
         error = simulator.failure(episode.world)
         if error is not None:
@@ -200,8 +213,9 @@ class SciWorldEnvironment(Environment):
 
 
 @functools.lru_cache(maxsize=KEPT_SOLUTIONS)
-def _solution(simulator: Simulator, task: Task) -> tuple[list[str], list[str]]:
+def _solution(task: Task) -> tuple[list[str], list[str]]:
     """The simulator's solution, and the room before each of its actions."""
+    simulator = shared_simulator()
     actions = simulator.gold_path(task.task, task.variation)
     world = simulator.load(task.task, task.variation)
     simulator.step(world, FIRST_ACTION)

@@ -56,7 +56,7 @@ class Jvm:
 
     def __init__(self) -> None:
         java = find_java(os.environ)
-        py4j, scienceworld = _import_packages()
+        py4j, scienceworld = import_packages()
         class_path = os.pathsep.join([py4j.find_jar_path(), scienceworld.JAR_PATH])
         command = [
             java,
@@ -170,7 +170,7 @@ def find_java(environ: Mapping[str, str]) -> str:
     return found
 
 
-def _import_packages() -> tuple[types.ModuleType, types.ModuleType]:
+def import_packages() -> tuple[types.ModuleType, types.ModuleType]:
     """py4j's gateway module and the constants of `scienceworld`."""
     for name in ("scienceworld", "py4j"):
         if importlib.util.find_spec(name) is None:

@@ -185,7 +185,7 @@ def _detail_answer(environment: SciWorldEnvironment, last: StepResult | None) ->
 
 
 def _visual_answer(environment: SciWorldEnvironment, result: StepResult) -> dict[str, Any]:
-    episode, simulator = environment.episode, shared_simulator()
+    episode, simulator = environment.episode, environment.simulator
     inventory = simulator.inventory(episode.world)
     return {
         **_step_answer(result),
@@ -210,13 +210,13 @@ def _visual_answer(environment: SciWorldEnvironment, result: StepResult) -> dict
 def _action_hint(environment: SciWorldEnvironment) -> dict[str, list[str]]:
     world = environment.episode.world
     return {
-        "possible_actions": shared_simulator().action_templates(world),
-        "possible_objects": shared_simulator().objects(world),
+        "possible_actions": environment.simulator.action_templates(world),
+        "possible_objects": environment.simulator.objects(world),
     }
 
 
 def _goals(environment: SciWorldEnvironment) -> str:
-    return shared_simulator().goal_progress(environment.episode.world)
+    return environment.simulator.goal_progress(environment.episode.world)
 
 
 def _task_description(environment: SciWorldEnvironment) -> dict[str, str]:
@@ -224,11 +224,11 @@ def _task_description(environment: SciWorldEnvironment) -> dict[str, str]:
 
 
 def _object_tree(environment: SciWorldEnvironment) -> Any:
-    return shared_simulator().object_tree(environment.episode.world)
+    return environment.simulator.object_tree(environment.episode.world)
 
 
 def _state(environment: SciWorldEnvironment) -> dict[str, Any]:
-    episode, simulator = environment.episode, shared_simulator()
+    episode, simulator = environment.episode, environment.simulator
     hint = _action_hint(environment)
     return {
         "observation": simulator.look(episode.world),
