@@ -1,6 +1,7 @@
 """The server as a process: readiness line, signals, orphans, refusals."""
 
 import contextlib
+import json
 import os
 import pathlib
 import re
@@ -12,6 +13,9 @@ import time
 
 import pytest
 import requests
+
+from agentgym_envs.__main__ import main
+from agentgym_envs.kinds import KINDS
 
 READY = re.compile(r"agentgym_envs textcraft ready on (http://127\.0\.0\.1:\d+)\n")
 PATIENCE = 60  # seconds; imports are slow on a busy machine
@@ -147,7 +151,7 @@ def test_a_token_file_protects_the_server(tmp_path):
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        (["doom"], "invalid choice: 'doom'"),
+        (["--doom"], "COMMAND"),
         (["textcraft", "--port", "x"], "invalid int value: 'x'"),
         (["textcraft", "--port", "0", "--capacity", "0"], "capacity=0"),
     ],
@@ -156,3 +160,83 @@ def test_a_wrong_option_is_named(options, complaint):
     result = refused(*options)
     assert result.returncode != 0
     assert complaint in result.stderr
+
+
+@pytest.fixture
+def modules(tmp_path):
+    """A folder of modules of a user's own, as PYTHONPATH."""
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "silent.py").write_text("KIND = None\n")
+    (tmp_path / "needy.py").write_text("import hinges\n")
+    (tmp_path / "typo.py").write_text("def make_kind(:\n")
+    (tmp_path / "inner" / "needy.py").write_text("import hinges\n")
+    (tmp_path / "inner" / "game.py").write_text(
+        "import dataclasses\nfrom agentgym_envs.maze import kind\n\n"
+        "def make_kind():\n    made = kind.make_kind()\n"
+        "    return dataclasses.replace(made, spec=dataclasses.replace(made.spec, name='cave'))\n"
+    )
+    return {**ENVIRONMENT, "PYTHONPATH": f"{ENVIRONMENT['PYTHONPATH']}{os.pathsep}{tmp_path}"}
+
+
+KNOWN = "is neither an environment (textcraft, babyai, sciworld, maze, wordle) nor a module"
+
+
+@pytest.mark.parametrize("command", [[], ["check"], ["demonstrations"]])
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("textcarft", f"'textcarft' {KNOWN}"),
+        ("inner.textcraft", f"'inner.textcraft' {KNOWN}"),
+        ("outer.game", f"'outer.game' {KNOWN}"),
+        ("inner/game.py", f"'inner/game.py' {KNOWN}"),
+        ("", f"'' {KNOWN}"),
+        ("silent", "the module silent has no function make_kind()"),
+        ("needy", "the module needy cannot be imported: No module named 'hinges'"),
+        ("inner.needy", "the module inner.needy cannot be imported: No module named 'hinges'"),
+        ("typo", "the module typo cannot be imported: "),
+    ],
+)
+def test_what_is_no_environment_is_one_clear_line(
+    modules, monkeypatch, capsys, command, name, complaint
+):
+    for entry in modules["PYTHONPATH"].split(os.pathsep):
+        monkeypatch.syspath_prepend(entry)
+    more = ["--tasks", "1", "--out", "never.jsonl"] if command == ["demonstrations"] else []
+    assert main([*command, name, *more]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == "" and len(shown.err.splitlines()) == 1
+    assert shown.err.startswith(f"agentgym_envs: {complaint}")
+
+
+def test_a_module_is_served_under_the_name_of_its_spec(modules):
+    command = [sys.executable, "-m", "agentgym_envs", "inner.game", "--port", "0"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=modules)
+    try:
+        ready = re.fullmatch(r"agentgym_envs cave ready on (http\S+)\n", process.stdout.readline())
+        spec = requests.get(f"{ready[1]}/spec", timeout=PATIENCE).json()
+        assert (spec["name"], spec["num_tasks"]) == ("cave", 556)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_demonstrations_of_a_module(modules, monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(tmp_path)
+    out = tmp_path / "demos.jsonl"
+    assert main(["demonstrations", "inner.game", "--tasks", "cave_3,40", "--out", str(out)]) == 0
+    records = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [record["item_id"] for record in records] == ["cave_3", "cave_40"]
+
+
+def test_help_names_all_environments_and_commands(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = capsys.readouterr().out
+    assert all(f"serve {name}" in text for name in KINDS)
+    assert "demonstrations" in text and "check" in text and "my_envs.guess" in text
+
+
+@pytest.mark.parametrize("options", [["--tasks", "0"], ["--actions", "0"]])
+def test_a_check_plays_something(options, capsys):
+    assert main(["check", "maze", *options]) == 1
+    assert "must be at least 1" in capsys.readouterr().err

@@ -69,9 +69,8 @@ def a_task_is_a_function_of_its_index_alone(subject: Subject) -> str:
         check_same(fresh.reset(transcript.data_idx), transcript.first, f"{fresh.moment}, anew")
         fresh.close()
         for action in transcript.actions[:3]:
-            if not used.step(action).done:
-                continue
-            break
+            if used.step(action).done:
+                break
     used.close()
     return ""
 

@@ -149,7 +149,8 @@ def errors_of_the_server_are_typed(subject: Subject) -> str:
         method, target, body = _request(subject, route, _UNKNOWN_ID)
         _expect_error(subject, method, target, body, ErrorKind.UNKNOWN_SESSION)
         if method == "POST":
-            _expect_error(subject, method, target, {"id": "a"}, ErrorKind.INVALID_REQUEST)
+            for unfit in ({}, {**(body or {}), "id": "a"}):
+                _expect_error(subject, method, target, unfit, ErrorKind.INVALID_REQUEST)
     return f"{len(routes)} routes"
 
 

@@ -1,0 +1,192 @@
+"""Every environment of ours keeps what all of them promise, and every promise can be broken."""
+
+import re
+
+import broken
+import pytest
+
+from agentgym_envs.base.environment import SetupError
+from agentgym_envs.conformance import about, episodes, sessions, suite
+from agentgym_envs.conformance.subject import NotApplicable, Subject, Violation
+from agentgym_envs.kinds import KINDS
+
+# (tasks, actions) where not (4, 10): a ScienceWorld task takes half a second to begin.
+SAMPLES = {"sciworld": (1, 4)}
+NEED_MORE = {"sciworld"}  # than Python packages
+# What an environment need not have.
+DASHES = {
+    ("textcraft", sessions.nothing_is_played_before_the_first_reset),
+    ("wordle", sessions.nothing_is_played_before_the_first_reset),
+}
+
+
+def by_name(check):
+    return check.__name__
+
+
+EVERY_PROPERTY = pytest.mark.parametrize("check", suite.PROPERTIES, ids=by_name)
+
+
+@pytest.fixture(scope="module", params=list(KINDS))
+def subject(request):
+    name = request.param
+    tasks, actions = SAMPLES[name] if name in SAMPLES else (4, 10)
+    try:
+        made = Subject(KINDS[name].module, compat=False, tasks=tasks, actions=actions)
+    except SetupError as error:
+        if name not in NEED_MORE:
+            raise
+        pytest.skip(str(error))
+    assert made.kind.spec.name == name
+    yield made
+    made.close()
+
+
+@EVERY_PROPERTY
+def test_our_environments(subject, check):
+    try:
+        check(subject)
+    except NotApplicable:
+        assert (subject.kind.spec.name, check) in DASHES
+
+
+@pytest.mark.parametrize("name", ["babyai", "maze", "textcraft", "wordle"])
+def test_agentgyms_behaviour_is_a_function_of_the_actions_too(name):
+    subject = Subject(KINDS[name].module, compat=True, tasks=2, actions=8)
+    episodes.answers_are_texts_numbers_and_truth_values(subject)
+    episodes.a_task_is_a_function_of_its_index_alone(subject)
+    episodes.the_same_actions_have_the_same_answers(subject)
+    episodes.two_sessions_do_not_influence_each_other(subject)
+    episodes.the_scripted_player_solves_tasks(subject)
+
+
+@pytest.fixture
+def make_subject(tmp_path, monkeypatch, request):
+    """From an expression over `broken` to a subject in a module of its own."""
+    monkeypatch.syspath_prepend(tmp_path)
+    made = []
+
+    def make(expression, compat=False):
+        name = f"case_{abs(hash(request.node.name))}_{len(made)}"
+        text = f"from broken import *\n\n\ndef make_kind():\n    return {expression}\n"
+        (tmp_path / f"{name}.py").write_text(text)
+        made.append(Subject(name, compat=compat, tasks=4, actions=8))
+        return made[-1]
+
+    yield make
+    for subject in made:
+        subject.close()
+
+
+@pytest.mark.parametrize("compat", [False, True])
+def test_an_environment_that_keeps_all_promises_passes(make_subject, compat):
+    module = make_subject("kind()").module
+    report = []
+    status = suite.run(module, compat=compat, tasks=4, actions=8, write=report.append)
+    lines = "".join(report).splitlines()
+    assert status == 0 and lines[-1].startswith("counter: 25 properties, ")
+    assert len(lines) == len(suite.PROPERTIES) + 1
+    assert sum(" ok" in line for line in lines) == len(suite.PROPERTIES) - 2 * compat
+
+
+def test_a_broken_promise_is_told_with_its_task_and_makes_the_run_fail(make_subject):
+    module = make_subject("kind(ForgottenReward)").module
+    report = []
+    assert suite.run(module, compat=False, tasks=4, actions=8, write=report.append) == 1
+    text = "".join(report)
+    assert re.search(
+        r"\nthe score is the sum of the rewards +FAILED\n"
+        r"    task \d after \d actions: score 1, the rewards add up to 0.0\n",
+        text,
+    )
+    assert text.count("FAILED") == 2 and "counter: 1 of 25 FAILED" in text
+
+
+BROKEN = [
+    (about.the_spec_is_complete_and_can_be_used, "kind_of_spec(instructions=' ')", "instructions"),
+    (about.the_spec_is_complete_and_can_be_used, "kind_of_spec(refusal='No (')", "refusal"),
+    (about.the_spec_is_complete_and_can_be_used, "kind_of_spec(refusal='No|')", "every text"),
+    (about.the_spec_is_complete_and_can_be_used, "kind_of_spec(action_format='xml')", "'xml'"),
+    (about.the_spec_is_complete_and_can_be_used, "kind_of_spec(max_score=0)", "max_score"),
+    (about.the_spec_is_complete_and_can_be_used, "kind_of_spec(success_score=2)", "success_score"),
+    (about.the_spec_is_complete_and_can_be_used, "kind_of_spec(max_turns=0)", "max_turns"),
+    (about.the_spec_is_complete_and_can_be_used, "kind_of_spec(name='my game')", "white space"),
+    (about.the_manifest_lists_the_tasks_in_order, "kind_of_tasks(TASKS[1:])", "task 0"),
+    (about.the_manifest_lists_the_tasks_in_order, "kind_of_spec(num_tasks=3)", "num_tasks = 3"),
+    (
+        about.the_manifest_lists_the_tasks_in_order,
+        "kind_of_tasks([dict(data_idx=0, split='train', walls=(1, 2))])",
+        "JSON types",
+    ),
+    (
+        about.the_hash_of_the_manifest_is_the_specs,
+        "kind_of_spec(manifest_sha256='0' * 64)",
+        "the spec says 000",
+    ),
+    (
+        about.no_task_for_training_is_also_held_out,
+        "kind_of_tasks([{**task, 'start': 0} for task in TASKS])",
+        r"task 0 \(test\) and task 1 \(train\)",
+    ),
+    (episodes.answers_are_texts_numbers_and_truth_values, "kind(NanReward)", "reward is nan"),
+    (episodes.answers_are_texts_numbers_and_truth_values, "kind(EmptyText)", "observation is"),
+    (episodes.answers_are_texts_numbers_and_truth_values, "kind(NumberForDone)", "done is 0"),
+    (episodes.answers_are_texts_numbers_and_truth_values, "kind(TupleForResult)", "a tuple"),
+    (episodes.the_score_is_the_sum_of_the_rewards, "kind(ForgottenReward)", "add up to 0"),
+    (episodes.the_score_is_the_sum_of_the_rewards, "kind_of_spec(max_score=0.5)", "max_score is"),
+    (episodes.a_task_is_a_function_of_its_index_alone, "kind(LuckyReset)", "used before: line 1"),
+    (episodes.a_task_is_a_function_of_its_index_alone, "kind(StickyReset)", "used before: line 1"),
+    (episodes.the_same_actions_have_the_same_answers, "kind(LuckyStep)", "after 1 actions"),
+    (episodes.the_same_actions_have_the_same_answers, "kind(CostlyAdvice)", "expected"),
+    (episodes.another_process_gives_the_same_answers, "kind(HashOrder)", "in another process"),
+    (episodes.two_sessions_do_not_influence_each_other, "kind(SharedCount)", "beside another"),
+    (episodes.no_task_begins_with_a_refusal, "kind(RefusingStart)", "No such luck"),
+    (episodes.valid_actions_are_not_refused, "kind(RefusedActions)", "'down': 'No such action"),
+    (episodes.valid_actions_are_not_refused, "kind(SameActions)", "twice"),
+    (episodes.valid_actions_are_not_refused, "kind(NoActions)", r"valid_actions\(\) is \[\]"),
+    (episodes.the_scripted_player_solves_tasks, "kind(IdleExpert)", "score 0 after 100 actions"),
+    (episodes.the_scripted_player_solves_tasks, "kind(LostExpert)", "which way is up"),
+    (episodes.the_state_is_json, "kind(SetState)", "no JSON"),
+    (episodes.the_state_is_json, "kind(TupleState)", "no JSON object"),
+    (episodes.a_restored_episode_goes_on_as_the_saved_one, "kind(ForgetfulSnapshot)", "restored: "),
+    (episodes.a_restored_episode_goes_on_as_the_saved_one, "kind(HandleSnapshot)", "IndexError"),
+    (episodes.a_restored_episode_goes_on_as_the_saved_one, "kind(ObjectSnapshot)", "as JSON"),
+    (episodes.closing_twice_is_harmless, "kind(CloseOnce)", "closed already"),
+    (sessions.nothing_is_played_after_the_end, "kind(OneEpisode)", "the abacus is full"),
+    (sessions.every_route_answers, "kind(extra_routes=(ROUTE,))", "/paint.* status 500"),
+    (
+        sessions.the_server_answers_what_the_environment_says,
+        "kind(ProcessTold)",
+        "the server answers",
+    ),
+    (sessions.errors_of_the_server_are_typed, "kind(reset_body=LooseBody)", "invalid_request"),
+    (sessions.odd_actions_neither_crash_nor_hang, "kind(Choosy)", "UnicodeEncodeError"),
+    (sessions.odd_actions_neither_crash_nor_hang, "kind(Fragile)", "status 500"),
+    (sessions.a_killed_worker_brings_its_sessions_back, "kind(ProcessTold)", "led elsewhere"),
+]
+# Promises of the server, which an environment cannot break.
+HOST = [
+    sessions.nothing_is_played_before_the_first_reset,
+    sessions.nothing_is_played_after_the_end,
+    sessions.an_unknown_task_is_refused_and_ends_nothing,
+    sessions.a_closed_session_is_unknown,
+]
+
+
+@pytest.mark.parametrize(
+    ("check", "expression", "told"), BROKEN, ids=[f"{c.__name__}-{e}" for c, e, _ in BROKEN]
+)
+def test_a_broken_promise_is_noticed(make_subject, check, expression, told):
+    with pytest.raises(Violation, match=told):
+        check(make_subject(expression))
+
+
+@pytest.mark.parametrize("check", HOST, ids=by_name)
+def test_a_server_that_plays_anything_is_noticed(make_subject, monkeypatch, check):
+    monkeypatch.setattr(sessions, "SessionHost", broken.LaxHost)
+    with pytest.raises(Violation):
+        check(make_subject("kind()"))
+
+
+def test_every_property_was_seen_to_fail():
+    assert {check for check, _, _ in BROKEN} | set(HOST) == set(suite.PROPERTIES)

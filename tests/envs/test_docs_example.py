@@ -1,0 +1,106 @@
+"""The environment in docs/environments.md works as it stands there."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+from agentgym_jax.env_client.client import EnvClient
+from agentgym_jax.env_client.embedded import EmbeddedServers
+from agentgym_jax.env_client.in_process import in_process_servers
+from agentgym_jax.env_client.upstream import UPSTREAM
+from agentgym_jax.run.environments import EnvironmentSettings
+from configs import common
+
+PAGE = pathlib.Path(__file__).parents[2] / "docs" / "environments.md"
+LIMITS = dict(connect_timeout_s=10.0, step_timeout_s=60.0)
+
+
+def blocks():
+    """Python blocks of the section, the whole environment first."""
+    section = PAGE.read_text(encoding="utf-8").split("## Adding an environment\n")[1]
+    return re.findall(r"```python\n(.*?)```", section.split("\n## ")[0], re.DOTALL)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with the example, which this process and its children import from."""
+    (tmp_path / "guess.py").write_text(blocks()[0], encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    paths = [str(tmp_path), str(PAGE.parents[1] / "envs"), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
+    return tmp_path
+
+
+def play(client):
+    """Guesses by halves what task 7 hides; the last observation and the number of guesses."""
+    session = client.create()
+    first = client.reset(session, 7)
+    assert (first.text, first.done) == ("Guess a number from 0 to 99.", False)
+    assert client.step(session, "a hundred").is_refusal
+    low, high = 0, 99
+    for turn in range(1, 9):
+        number = (low + high) // 2
+        action = client.parse(f"Thought: halve it.\nAction: {number}").action
+        seen = client.step(session, action)
+        assert not seen.is_refusal
+        if seen.done:
+            client.close(session)
+            return seen, turn
+        low, high = (number + 1, high) if seen.text == "Higher." else (low, number - 1)
+    raise AssertionError(f"not found: {seen}")
+
+
+def test_the_example_is_short_and_complete():
+    assert len(blocks()[0].splitlines()) < 80
+
+
+def test_the_example_keeps_every_promise(folder):
+    done = subprocess.run(
+        [sys.executable, "-m", "agentgym_envs", "check", "guess", "--tasks", "3"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=folder,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert all(" ok " in f"{line} " for line in lines[:-1]), done.stdout  # and no dash
+    assert lines[-1].startswith(f"guess: {len(lines) - 1} properties, ")
+
+
+def test_the_example_is_trained_on_like_any_other(folder):
+    assert "guess" not in UPSTREAM
+    with EmbeddedServers(["guess"], modules={"guess": "guess"}) as servers:
+        client = EnvClient(servers.urls["guess"], "guess", **LIMITS)
+        seen, turns = play(client)
+        assert (seen.text, seen.reward, seen.success) == ("Right.", 1.0, True) and turns <= 7
+        assert client.spec().max_turns == 10 and len(client.tasks()) == 100
+        client.disconnect()
+    with in_process_servers(["guess"], {"guess": "guess"}) as here:
+        client = EnvClient("inprocess://guess", "guess", transport=here["guess"], **LIMITS)
+        assert play(client) == (seen, turns)
+
+
+def test_another_name_than_the_modules_own_is_refused(folder):
+    with EmbeddedServers(["riddle"], modules={"riddle": "guess"}) as servers:
+        client = EnvClient(servers.urls["riddle"], "riddle", **LIMITS)
+        with pytest.raises(Exception, match="serves 'guess', expected 'riddle'"):
+            client.spec()
+        client.disconnect()
+
+
+def test_the_configuration_of_the_example_is_a_valid_one():
+    config = common.base()
+    exec(blocks()[1], {"c": config, "common": common})
+    settings = EnvironmentSettings(**config.environments.guess)
+    assert settings.module == "guess"
+
+
+def test_a_module_beside_the_address_of_a_server_is_refused():
+    entry = common.environment(url="http://127.0.0.1:1", module="guess", eval={"kind": "split"})
+    with pytest.raises(ValueError, match="give one of them"):
+        EnvironmentSettings(**entry)
