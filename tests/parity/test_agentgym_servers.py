@@ -1,0 +1,397 @@
+"""Our client plays the same episodes on AgentGym's own servers and on ours with `--compat`.
+
+    AGENTGYM=DIR AGENTGYM_SERVERS=textcraft=http://127.0.0.1:8001,babyai=http://127.0.0.1:8002 \\
+        pytest tests/parity/test_agentgym_servers.py -n 0 --log-cli-level=INFO
+
+AGENTGYM_SERVERS names running servers of a checkout (AGENTGYM says which, for the record); of maze and
+wordle the address with or without their prefix. AgentGym's TextCraft reads its recipe files in the
+order of the disk; to have our tasks it must be started with `os.listdir` sorted. Every answer is
+compared: text, reward, score, end, success, and the words of every error. Exempt are, by design,
+TextCraft's distractor lines, and what the identity hash codes of a Java virtual machine decide in
+ScienceWorld: the order of objects, some degrees of a temperature, and whether a closed circuit works
+at once or an action later.
+"""
+
+import dataclasses
+import functools
+import logging
+import os
+import random
+import re
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from agentgym_envs.textcraft.recipes import load_world, to_name
+from agentgym_jax.env_client.client import EnvClient
+from agentgym_jax.env_client.embedded import EmbeddedServers
+from agentgym_jax.env_client.errors import EnvCause, EnvError
+
+ADDRESSES = dict(
+    entry.split("=", 1) for entry in os.environ.get("AGENTGYM_SERVERS", "").split(",") if entry
+)
+logging.getLogger("httpx").setLevel(logging.WARNING)  # a line for every request
+pytestmark = [
+    pytest.mark.skipif(
+        not (os.environ.get("AGENTGYM") and ADDRESSES),
+        reason="AGENTGYM and AGENTGYM_SERVERS do not name a checkout of AgentGym and its servers",
+    ),
+    pytest.mark.timeout(1200),
+]
+MAX_LOOSE = 0.05  # share of ScienceWorld's answers that differ by what hash codes decide
+AFTER_THE_END = 2  # steps of a finished episode, which must be answered alike, too
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """What is played in one environment.
+
+    Attributes:
+      tasks: indices of tasks that exist.
+      unknown: indices at the edge of what exists, and beyond.
+      turns: steps of an episode at most.
+      nonsense: actions that are wrong in various ways.
+    """
+
+    tasks: tuple[int, ...]
+    unknown: tuple[int, ...]
+    turns: int
+    nonsense: tuple[str, ...]
+
+
+COMMON = (
+    "",
+    "   ",
+    "fly",
+    "Inventory",
+    "größer 火 \U0001f525",
+    "a" * 3000,
+    "check available actions",
+)
+CASES = {
+    "textcraft": Case(
+        tasks=(*range(0, 544, 34), 543),
+        unknown=(544, 1087, -1, 10**12),
+        turns=45,
+        nonsense=(
+            *COMMON,
+            "inventory",
+            "inventory please",
+            " inventory",
+            "get 0 oak log",
+            "get 99999 stick",
+            "get stick",
+            "get 1 oak_logs",
+            "get 2 planks",
+            "craft 4 planks using 1 oak logs",
+            "craft 9 oak planks using 1 oak logs",
+            "craft 1 oak planks using 2 oak logs",
+            "craft oak planks using oak logs",
+            "craft 4 stick using",
+            "craft 4 stick using 2 bamboo, 1 sand",
+        ),
+    ),
+    "babyai": Case(
+        tasks=(*range(40), 57, 400, 1234, 3999),
+        unknown=(4000, 10**6, -1, -41),
+        turns=30,
+        nonsense=(
+            *COMMON,
+            "TURN LEFT",
+            "toggle",
+            "drop",
+            "pick up red ball 1",
+            "pickup red ball 7",
+            "go to purple box 1",
+            "go through red open door 1",
+            "toggle and go through blue closed door 1",
+            "go to",
+            "go to goal",
+            "check",
+        ),
+    ),
+    "sciworld": Case(
+        tasks=(0, 125, 700, 1100, 1400, 1500, 2400, 2936, 3300, 3600, 4136, 4300, 4638),
+        unknown=(4639, 10**9, -1),
+        turns=45,
+        nonsense=(
+            *COMMON,
+            "look around",
+            "task",
+            "wait1",
+            "open door",
+            "go to moon",
+            "focus on moon",
+            "pick up everything",
+            "0",
+            "look in fridge",
+            "open cupboard",
+            "use thermometer on air",
+        ),
+    ),
+    "maze": Case(
+        tasks=tuple(range(25)),
+        unknown=(25, 26, -1, -26, -27),
+        turns=60,
+        nonsense=(*COMMON, "move  up", "MOVE UP", "move up\n", "up", "move north"),
+    ),
+    "wordle": Case(
+        tasks=tuple(range(0, 980, 33)),
+        unknown=(-1, 10**12),
+        turns=9,
+        nonsense=(*COMMON, "p a n i c", "panic", "P A N I C", "p a n i", "z z z z z", "pa n ic"),
+    ),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    """The original and ours, each behind a client of ours."""
+
+    name: str
+    case: Case
+    original: EnvClient
+    ours: EnvClient
+
+    def both(self, ask: Callable[..., Any], sessions: list[int]) -> list[Any]:
+        """Answers or failures of `ask(client, session)`: the original's, ours."""
+        clients = (self.original, self.ours)
+        return [outcome(ask, c, s) for c, s in zip(clients, sessions, strict=True)]
+
+    def create(self) -> list[int]:
+        return [self.original.create(), self.ours.create()]
+
+
+@pytest.fixture(scope="module", params=CASES)
+def pair(request, tmp_path_factory):
+    name = request.param
+    if name not in ADDRESSES:
+        pytest.skip(f"AGENTGYM_SERVERS has no {name}")
+    limits = {"connect_timeout_s": 10, "step_timeout_s": 120}
+    logs = tmp_path_factory.mktemp(name)
+    with EmbeddedServers([name], arguments=("--compat",), log_folder=logs) as servers:
+        clients = [EnvClient(url, name, **limits) for url in (ADDRESSES[name], servers.urls[name])]
+        yield Pair(name, CASES[name], *clients)
+        for client in clients:
+            client.disconnect()
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """An error as a caller sees it, without what differs between any two servers."""
+
+    cause: EnvCause
+    words: str
+    retryable: bool
+
+
+def outcome(ask: Callable[..., Any], client: EnvClient, session: int) -> Any:
+    """What a call answered, or its Failure."""
+    try:
+        return ask(client, session)
+    except EnvError as error:
+        words = error.message.replace(client.base_url, "")
+        words = re.sub(rf"\b(id|environment|error:) {session}\b", r"\1 N", words)
+        return Failure(error.cause, words, error.retryable_from_reset)
+
+
+def same(name: str, original: Any, ours: Any) -> bool:
+    """Equal; ScienceWorld's up to the order of objects and the degrees of a temperature."""
+    if name == "sciworld":
+        return _loose(original) == _loose(ours)
+    return original == ours
+
+
+def _loose(seen: Any) -> Any:
+    """Without what the identity hash codes of the Java virtual machine decide."""
+    if isinstance(seen, Failure):
+        return seen
+    text = re.sub(r"-?\d+ degrees", "some degrees", seen.text)
+    text = re.sub(r"^\d+:", "", text, flags=re.MULTILINE)  # the choices of an ambiguous request
+    return dataclasses.replace(seen, text=sorted(re.split(r"[\s,.()]+", text)))
+
+
+def is_late(pair: "Pair", original: Any, ours: Any, sessions: list[int]) -> bool:
+    """Whether only a circuit of ScienceWorld is behind, on one side, and catches up by waiting."""
+    seen = [original, ours]
+    if pair.name != "sciworld" or any(isinstance(s, Failure) or s.score < 0 for s in seen):
+        return False
+    if original.text != ours.text or original.score == ours.score:
+        return False
+    late = int(ours.score < original.score)
+    client = (pair.original, pair.ours)[late]
+    return client.step(sessions[late], "wait1").score == seen[1 - late].score
+
+
+def is_parting(original: Any, ours: Any) -> bool:
+    """Whether the same actions lead to different worlds from here on.
+
+    The numbers of an ambiguous request mean other things if its list has another order.
+    """
+    if isinstance(original, Failure) or original == ours:
+        return False
+    return original.score != ours.score or original.text.startswith("Ambiguous request")
+
+
+def same_start(name: str, original: Any, ours: Any) -> bool:
+    """Equal first observations; TextCraft's up to the choice of its distractors and the order."""
+    if name != "textcraft" or isinstance(original, Failure) or isinstance(ours, Failure):
+        return same(name, original, ours)
+    texts = original.text.split("\n"), ours.text.split("\n")
+    if texts[0][-1] != texts[1][-1] or len(texts[0]) != len(texts[1]):
+        return False
+    needed = _needed_lines(texts[0][-1].removeprefix("Goal: craft ").removesuffix("."))
+    is_complete = needed <= set(texts[0]) & set(texts[1])
+    return is_complete and dataclasses.replace(original, text="") == dataclasses.replace(
+        ours, text=""
+    )
+
+
+def _needed_lines(goal: str) -> set[str]:
+    """Every recipe on some way to the goal."""
+    world = load_world()
+    todo = [name for name in world.by_item if to_name(name) == goal]
+    needed: set[str] = set()
+    while todo:
+        new = [r for r in world.recipes_for(todo.pop()) if r.text not in needed]
+        needed.update(recipe.text for recipe in new)
+        todo += [ingredient.id for recipe in new for ingredient in recipe.ingredients]
+    return needed
+
+
+class Player:
+    """Chooses actions as our server's facts allow: mostly good, some possible, some nonsense."""
+
+    def __init__(self, pair: Pair, session: int, seed: str):
+        self._pair = pair
+        self._rng = random.Random(seed)
+        prefix = pair.ours.upstream.path_prefix
+        self._http = httpx.Client(
+            base_url=pair.ours.base_url + prefix, params={"id": session}, timeout=120
+        )
+        self._last = "inventory"
+
+    def choose(self) -> str:
+        kind = self._rng.choices(["expert", "valid", "nonsense", "again"], [12, 4, 3, 1])[0]
+        if kind == "nonsense":
+            self._last = self._rng.choice(self._pair.case.nonsense)
+        elif kind != "again":
+            self._last = self._from_server(kind)
+        return self._last
+
+    def _from_server(self, kind: str) -> str:
+        if kind == "expert":
+            body = self._http.get("/expert_action").json()
+            if "action" in body:
+                return body["action"]
+        body = self._http.get("/valid_actions").json()
+        actions = body["actions"] if "actions" in body else []  # none after the end
+        return self._rng.choice(actions or self._pair.case.nonsense)
+
+
+@dataclasses.dataclass
+class Tally:
+    """Counts over the episodes of one environment.
+
+    Attributes:
+      steps: answers to steps that were compared.
+      loose: of them, equal but for what hash codes decide.
+      refusals: in which the environment could not do the action.
+      solved: that solved the task.
+      differences: descriptions of unequal answers.
+    """
+
+    steps: int = 0
+    loose: int = 0
+    refusals: int = 0
+    solved: int = 0
+    differences: list[str] = dataclasses.field(default_factory=list)
+
+    def add(self, original: Any, ours: Any, is_same: bool, where: str) -> None:
+        self.steps += 1
+        self.loose += is_same and original != ours
+        if not isinstance(ours, Failure):
+            self.refusals += ours.is_refusal
+            self.solved += ours.success
+        if not is_same:
+            self.differences.append(f"{where}\n  original {original}\n  ours     {ours}")
+
+
+def play(pair: Pair, sessions: list[int], task: int, tally: Tally) -> None:
+    """One episode; it ends at the first difference, because what follows is another world."""
+    starts = pair.both(lambda client, session: client.reset(session, task), sessions)
+    if not same_start(pair.name, *starts):
+        tally.differences.append(f"reset {task}\n  original {starts[0]}\n  ours     {starts[1]}")
+        return
+    player = Player(pair, sessions[1], f"{pair.name}/{task}")
+    left = AFTER_THE_END
+    for turn in range(pair.case.turns):
+        action = player.choose()
+        original, ours = pair.both(functools.partial(EnvClient.step, action=action), sessions)
+        is_same = same(pair.name, original, ours) or is_late(pair, original, ours, sessions)
+        where = f"task {task}, turn {turn}, {action[:80]!r}"
+        tally.add(original, ours, is_same, where)
+        is_over = isinstance(ours, Failure) or ours.done or left < AFTER_THE_END
+        left -= is_over
+        if not is_same or is_parting(original, ours) or left < 0:
+            return
+
+
+def test_every_answer_of_many_episodes_is_the_same(pair):
+    sessions = pair.create()
+    tally = Tally()
+    for task in pair.case.tasks:
+        play(pair, sessions, task, tally)
+    logging.info("%s: %d episodes, %s", pair.name, len(pair.case.tasks), tally)
+    assert not tally.differences, "\n".join(tally.differences)
+    assert tally.loose <= MAX_LOOSE * tally.steps
+    assert tally.solved, "no episode was solved, so no reward was compared"
+    assert pair.both(EnvClient.close, sessions) == [None, None]
+
+
+def test_a_task_that_does_not_exist_is_answered_alike(pair):
+    sessions = pair.create()
+    differences = []
+    for task in pair.case.unknown:
+        seen = pair.both(functools.partial(EnvClient.reset, data_idx=task), sessions)
+        if not same_start(pair.name, *seen):
+            differences.append(f"reset {task}\n  original {seen[0]}\n  ours     {seen[1]}")
+    pair.both(EnvClient.close, sessions)
+    assert not differences, "\n".join(differences)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [functools.partial(EnvClient.step, action="x"), functools.partial(EnvClient.reset, data_idx=0)],
+    ids=["step", "reset"],
+)
+def test_a_session_that_does_not_exist_is_lost_on_both(pair, ask):
+    original, ours = pair.both(ask, [987654, 987654])
+    assert original == ours
+    assert original.cause is EnvCause.SESSION_LOST
+
+
+def test_a_step_before_the_first_reset_is_answered_alike(pair):
+    sessions = pair.create()
+    original, ours = pair.both(functools.partial(EnvClient.step, action="fly"), sessions)
+    assert original == ours
+    pair.both(EnvClient.close, sessions)
+
+
+def test_a_closed_session_is_lost_on_both(pair):
+    if not pair.original.upstream.has_close:
+        pytest.skip("AgentGym's server cannot close sessions")
+    sessions = pair.create()
+    pair.both(functools.partial(EnvClient.reset, data_idx=0), sessions)
+    assert pair.both(EnvClient.close, sessions) == [None, None]
+    original, ours = pair.both(functools.partial(EnvClient.step, action="fly"), sessions)
+    assert original == ours
+    assert original.cause is EnvCause.SESSION_LOST
+
+
+def test_the_client_knows_an_original_server_from_its_table(pair):
+    spec = pair.original.spec()
+    assert (spec.name, spec.version) == (pair.name, "upstream")
+    assert pair.original.upstream.path_prefix or pair.original.health()["root"]
