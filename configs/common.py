@@ -47,6 +47,8 @@ def base():
         prefetch=16,
         reward="success",
         wasted_turn_penalty=0.0,
+        unreadable_turn_penalty=0.0,
+        overlong=dict(kind="none"),
         truncation="fail",
         opening="system",
     )
@@ -106,6 +108,10 @@ def grpo():
         entropy_coef=1e-3,
         kl_coef=1e-3,
         kl_kind="k3",
+        kl_reward=dict(kind="none"),
+        correction=dict(kind="none"),
+        zero_variance="keep",
+        baseline=dict(kind="none"),
         logprob_chunk=1024,
     )
 
@@ -113,6 +119,107 @@ def grpo():
 def rloo():
     """RLOO (arXiv:2402.14740), regularised as `grpo` is, so that the two differ in the advantage."""
     return grpo() | dict(name="rloo", advantage={})
+
+
+def dr_grpo(length):
+    """Dr. GRPO (arXiv:2503.20783): no deviation, no length in the denominator, no reference.
+
+    `length` is what an action token's weight is divided by: the longest episode, in tokens.
+    """
+    return grpo() | dict(
+        name="dr_grpo",
+        advantage=dict(std_normalize=False, eps=1e-6),
+        aggregation=dict(mode="fixed_length", length=length),
+        entropy_coef=0.0,
+        kl_coef=0.0,
+    )
+
+
+def reinforce():
+    """REINFORCE (Williams 1992) against a moving average of the mean return of earlier steps.
+
+    One update per collection: the loss has no ratio.
+    """
+    return grpo() | dict(
+        name="reinforce",
+        advantage=dict(discount=1.0, turn_discount=1.0),
+        loss={},
+        aggregation=dict(mode="sequence_mean"),
+        entropy_coef=0.0,
+        kl_coef=0.0,
+        baseline=dict(kind="moving_average", decay=0.9),
+    )
+
+
+def reinforce_pp():
+    """REINFORCE++ (arXiv:2501.03262): divergence in the reward, normalised over the step."""
+    return grpo() | dict(
+        name="reinforce_pp",
+        advantage=dict(discount=1.0, turn_discount=1.0, eps=1e-8),
+        entropy_coef=0.0,
+        kl_coef=0.0,
+        kl_reward=dict(kind="fixed", coef=1e-3),
+    )
+
+
+def reinforce_pp_baseline():
+    """REINFORCE++ with baseline (arXiv:2501.03262): mean of the group, deviation of the step."""
+    return grpo() | dict(
+        name="reinforce_pp_baseline",
+        advantage=dict(eps=1e-8),
+        entropy_coef=0.0,
+        kl_coef=1e-3,
+        kl_kind="k2",
+    )
+
+
+def dapo():
+    """DAPO (arXiv:2503.14476): clip-higher, mean over tokens, groups without variance left out.
+
+    Its overlong shaping is `rollout.overlong`, with limits that depend on the environment.
+    """
+    return grpo() | dict(
+        name="dapo",
+        loss=dict(clip_low=0.2, clip_high=0.28),
+        entropy_coef=0.0,
+        kl_coef=0.0,
+        zero_variance="filter",
+    )
+
+
+def gspo():
+    """GSPO (arXiv:2507.18071): one ratio per episode, with its narrow bounds."""
+    return grpo() | dict(
+        name="gspo",
+        loss=dict(clip_low=3e-4, clip_high=4e-4),
+        aggregation=dict(mode="sequence_mean"),
+        entropy_coef=0.0,
+        kl_coef=0.0,
+    )
+
+
+def gspo_token():
+    """GSPO-token (arXiv:2507.18071) with the advantages of `gigpo`, which differ between turns."""
+    return gspo() | dict(name="gspo_token", advantage=gigpo()["advantage"])
+
+
+def cispo():
+    """CISPO (arXiv:2506.13585): the weight is bounded, no token loses its gradient.
+
+    The paper has no lower bound and does not state the upper one; 5 is our choice.
+    """
+    return grpo() | dict(
+        name="cispo", loss=dict(ratio_low=0.0, ratio_high=5.0), entropy_coef=0.0, kl_coef=0.0
+    )
+
+
+def gigpo():
+    """GiGPO (arXiv:2505.10978): turns from equal states are compared as well."""
+    return grpo() | dict(
+        name="gigpo",
+        advantage=dict(step_weight=1.0, turn_discount=0.95, std_normalize=True, eps=1e-6),
+        kl_coef=1e-2,
+    )
 
 
 def evaluation_base():

@@ -11,7 +11,7 @@ environment; one model for all, and the turn limits of Maze and Wordle: AgentGym
 """
 
 from configs import common
-from configs.rl import babyai_scalinginter, textcraft_scalinginter
+from configs.rl import babyai_scalinginter, sciworld_scalinginter, textcraft_scalinginter
 
 
 def alone(config, name):
@@ -38,12 +38,13 @@ def plain(group_by, turns):
 
 
 def get_config(arg=None):
-    """Options: environments=textcraft+babyai+maze+wordle, any of them; size=0p5b|1p5b|3b|7b; smoke."""
+    """Options: environments=textcraft+babyai+sciworld+maze+wordle, any of them; size=0p5b|1p5b|3b|7b; smoke."""
     opt = common.parse(arg, environments="textcraft+babyai", size="7b", smoke=False)
     c = textcraft_scalinginter.get_config(f"size={opt.size}")  # its episodes are the longest
     known = dict(
         textcraft=alone(c, "textcraft"),
         babyai=alone(babyai_scalinginter.get_config(), "babyai"),
+        sciworld=alone(sciworld_scalinginter.get_config(), "sciworld"),
         maze=plain("distance", turns=15),
         wordle=plain("split", turns=8),
     )

@@ -1,0 +1,27 @@
+r"""Scores a model on SciWorld: 200 tasks of ScienceWorld's test set, sampled once and greedy.
+
+  python -m agentgym_jax.evaluate --config=configs/eval/sciworld.py --workdir=DIR --model=M
+
+Needs: the extra [sciworld] and Java; nothing running (it starts its own server); memory for M.
+Result: not run yet.
+Source: 30 turns and 200 items as in AgentGym-RL, arXiv:2509.08755, whose list of items overlaps its
+training tasks; these do not.
+"""
+
+from configs import common
+
+
+def get_config(arg=None):
+    """Options: smoke (two tasks); limit=N tasks."""
+    opt = common.parse(arg, smoke=False, limit=200)
+    c = common.evaluation_base()
+    c.environments = dict(
+        sciworld=common.environment(
+            eval=dict(kind="split", split="test", group_by="topic", where={}, limit=opt.limit),
+        )
+    )
+    c.evaluation = dict(every=0, at_start=False, max_turns=30, samples=1, greedy=True)
+    if opt.smoke:
+        c.environments.sciworld.eval.limit = 2
+        c.evaluation.max_turns = 2
+    return c
