@@ -1,5 +1,6 @@
 """The environment in docs/environments.md works as it stands there."""
 
+import contextlib
 import os
 import pathlib
 import re
@@ -12,7 +13,13 @@ from agentgym_jax.env_client.client import EnvClient
 from agentgym_jax.env_client.embedded import EmbeddedServers
 from agentgym_jax.env_client.in_process import in_process_servers
 from agentgym_jax.env_client.upstream import UPSTREAM
-from agentgym_jax.run.environments import EnvironmentSettings
+from agentgym_jax.run.environments import (
+    EnvironmentSettings,
+    TransportSettings,
+    open_environments,
+    parse_settings,
+)
+from agentgym_jax.run_folder import RunFolder
 from configs import common
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "environments.md"
@@ -93,11 +100,22 @@ def test_another_name_than_the_modules_own_is_refused(folder):
         client.disconnect()
 
 
-def test_the_configuration_of_the_example_is_a_valid_one():
+@pytest.mark.parametrize("transport", ["http", "inprocess"])
+def test_a_run_starts_the_example_by_its_configuration(folder, transport):
     config = common.base()
     exec(blocks()[1], {"c": config, "common": common})
-    settings = EnvironmentSettings(**config.environments.guess)
-    assert settings.module == "guess"
+    with contextlib.ExitStack() as stack:
+        opened = open_environments(
+            stack,
+            parse_settings(config.environments.to_dict()),
+            RunFolder(folder / "run"),
+            transport=TransportSettings(transport, 1),
+            client_options=config.client,
+            pool_options=config.pool,
+            opening="system",
+        )
+        assert (len(opened.train_tasks), len(opened.eval_tasks)) == (80, 20)
+        assert play(opened.clients["guess"])[0].success
 
 
 def test_a_module_beside_the_address_of_a_server_is_refused():

@@ -1,12 +1,13 @@
 """Plays episodes in another process, which hashes texts in another way.
 
 `python -m agentgym_envs.conformance.elsewhere MODULE JOBS ANSWERS [--compat]`: JOBS is a JSON list of
-`{"data_idx" or "snapshot", "actions"}`, ANSWERS gets a list of `[observation, reward, score, done]`
-lists.
+`{"data_idx" or "snapshot", "actions"}`, ANSWERS gets for each the list of the answers, as lists
+`[observation, reward, score, done]`, or the text of an error.
 """
 
 import argparse
 import json
+import logging
 import os
 import pathlib
 import subprocess
@@ -15,16 +16,17 @@ import tempfile
 from collections.abc import Sequence
 from typing import Any
 
-from agentgym_envs.base.environment import StepResult
+from agentgym_envs.base.environment import Environment, StepResult
 from agentgym_envs.base.kind import load_kind
 from agentgym_envs.conformance.subject import Subject, Violation
 
+_LOGGER = logging.getLogger(__name__)
 _SECONDS = 300.0
 _HASH_SEEDS = ("4711", "8150")
 
 
-def play(subject: Subject, jobs: Sequence[dict[str, Any]]) -> list[list[StepResult]]:
-    """The answers of another process to each of the jobs, that to a reset first.
+def play(subject: Subject, jobs: Sequence[dict[str, Any]]) -> list[list[StepResult] | str]:
+    """The answers of another process to each of the jobs, that to a reset first; or its error.
 
     Raises:
       Violation: the process failed.
@@ -49,7 +51,10 @@ def play(subject: Subject, jobs: Sequence[dict[str, Any]]) -> list[list[StepResu
             last = (done.stderr.strip().splitlines() or ["(nothing)"])[-1]
             raise Violation(f"another process ended with status {done.returncode}: {last}")
         answers = json.loads(answered.read_text())
-    return [[StepResult(*fields) for fields in episode] for episode in answers]
+    return [
+        answer if isinstance(answer, str) else [StepResult(*fields) for fields in answer]
+        for answer in answers
+    ]
 
 
 def _other_hash_seed() -> str:
@@ -68,19 +73,24 @@ def main(argv: list[str] | None = None) -> int:
     kind = load_kind(args.module)
     kind.prepare()
     factory = kind.compat_factory if args.compat else kind.factory
-    answers = []
-    for job in json.loads(args.jobs.read_text()):
-        environment = factory()
-        results = []
+    answers = [_answer(factory(), job) for job in json.loads(args.jobs.read_text())]
+    args.answers.write_text(json.dumps(answers))
+    return 0
+
+
+def _answer(environment: Environment, job: dict[str, Any]) -> list[list[Any]] | str:
+    results = []
+    try:
         if "snapshot" in job:
             environment.restore(job["snapshot"])
         else:
             results.append(environment.reset(job["data_idx"]))
         results += [environment.step(action) for action in job["actions"]]
         environment.close()
-        answers.append([[r.observation, r.reward, r.score, r.done] for r in results])
-    args.answers.write_text(json.dumps(answers))
-    return 0
+    except Exception as error:
+        _LOGGER.exception("an environment under test failed")
+        return f"{type(error).__name__}: {error}"
+    return [[r.observation, r.reward, r.score, r.done] for r in results]
 
 
 if __name__ == "__main__":
