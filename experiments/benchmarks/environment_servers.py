@@ -1,7 +1,7 @@
 r"""Speed, CPU and memory of one environment server, optionally beside another that speaks the same protocol.
 
   python experiments/benchmarks/environment_servers.py --env=textcraft --threads=1,8,64 --repeat=3 \
-      --versus-command="agentgym-textcraft --host 127.0.0.1 --port {port}" --out=textcraft.json
+      --versus-command="textcraft --host 127.0.0.1 --port {port}" --out=textcraft.json
 
 Ours is started for the measurement; the other is started by --versus-command, or is already running at
 --versus-url. Only loopback addresses. Both are measured in turns, so that both meet the same state of a

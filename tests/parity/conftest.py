@@ -1,4 +1,8 @@
-"""`pytest tests/parity` needs torch; the real checkpoints are named by environment variables."""
+"""`pytest tests/parity` needs torch.
+
+Environment variables name what else is compared with: the real checkpoints, a checkout of AgentGym
+(AGENTGYM) and running servers of it (AGENTGYM_SERVERS). What is not named is left out.
+"""
 
 import os
 
