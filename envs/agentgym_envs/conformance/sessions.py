@@ -50,7 +50,7 @@ def nothing_is_played_after_the_end(subject: Subject) -> str:
     """A step after the last is refused, whatever it is; a reset starts another episode."""
     if subject.compat and "step" not in subject.kind.compat_refused_when_done:
         raise NotApplicable("AgentGym's server goes on after the end")
-    ended = [attempt for attempt in subject.attempts if attempt.is_done]
+    ended = [a for a in subject.attempts if a.is_done and a.actions]
     if not ended:
         raise NotApplicable("no episode of the scripted player came to an end")
     for attempt in ended:
