@@ -194,7 +194,7 @@ class SessionHost:
             raise EnvironmentFault(
                 ErrorKind.NOT_RESET,
                 f"session {session_id} was never reset. POST /reset first.",
-                compat_message=self._kind.compat_not_reset,
+                compat_message=self._kind.compat_not_reset.format(id=session_id),
             )
         self._check_not_done(session_id, session, route)
         return session

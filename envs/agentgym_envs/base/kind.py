@@ -125,7 +125,8 @@ class EnvironmentKind:
       facts: path -> answer of a GET route about no session, such as a list of all moves.
       path_prefix: put before every route, such as `/maze`.
       task_field: field of the reset body that holds the index of the task.
-      compat_not_reset: AgentGym's text for a step before the first reset.
+      compat_not_reset: AgentGym's text for a step before the first reset; `{id}` is the number
+        of the session (AgentGym's server misses a key by that name).
       compat_closed: AgentGym's text for a session that was closed; `{id}` is its number.
       prepare: called once in each worker process before it serves, to start what its
         environments share. May raise SetupError.
@@ -146,7 +147,7 @@ class EnvironmentKind:
     facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     path_prefix: str = ""
     task_field: str = "data_idx"
-    compat_not_reset: str = "0"
+    compat_not_reset: str = "{id}"
     compat_closed: str = "The id {id} is not valid."
     prepare: Callable[[], None] = _nothing
 
