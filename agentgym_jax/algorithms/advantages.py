@@ -1,9 +1,8 @@
 """Advantages: what an action token was worth, compared with what was to be expected.
 
-Arrays are per episode and unpacked: `[B, T]`, one row an episode, padded on the right.
-Groups are task-major: B = P * R, rows `p * R .. (p + 1) * R - 1` are the R rollouts of task p.
-A row that is not valid (its environment failed) is left out of every statistic of its group
-and gets advantage 0; it is not an episode that was worth 0.
+Each takes `Episodes` and options and returns `advantage_BT`, zero off the action mask. A row that
+is not valid (its environment failed) is left out of every statistic and gets advantage 0; it is
+not an episode that was worth 0. Returns that are all equal give exactly 0.
 """
 
 import dataclasses
@@ -13,6 +12,12 @@ import jax
 import jax.numpy as jnp
 
 from agentgym_jax.algorithms import masked
+from agentgym_jax.algorithms.episodes import (
+    Episodes,
+    episode_returns,
+    returns_to_go,
+    turn_starts,
+)
 
 
 @jax.tree_util.register_dataclass
@@ -33,26 +38,10 @@ class GroupStatistics:
     too_small: jax.Array
 
 
-def episode_returns(reward_BT: jax.Array) -> jax.Array:
-    """Undiscounted return of every episode, `[B]`.
-
-    Sums over all tokens, not only action tokens: a reward that sits on an observation still
-    counts, so no mask can swallow the terminal reward.
-    """
-    chex.assert_rank(reward_BT, 2)
-    return jnp.sum(reward_BT, axis=1)
-
-
-def _groups(return_B: jax.Array, valid_B: jax.Array, group_size: int, who: str):
+def _groups(return_B: jax.Array, episodes: Episodes) -> tuple[jax.Array, jax.Array]:
     """Returns and validity as `[P, R]`; invalid returns become 0, so that NaN stays outside."""
-    B = return_B.shape[0]
-    if group_size < 1 or B % group_size:
-        raise ValueError(
-            f"{who}: {B} rollouts do not split into groups of {group_size}. "
-            "Set config.rollout.group_size to a divisor of the batch."
-        )
-    valid_PR = valid_B.reshape(-1, group_size)
-    return jnp.where(valid_PR, return_B.reshape(-1, group_size), 0.0), valid_PR
+    valid_PR = episodes.valid_B.reshape(-1, episodes.group_size)
+    return jnp.where(valid_PR, return_B.reshape(valid_PR.shape), 0.0), valid_PR
 
 
 def _is_informative(return_PR: jax.Array, valid_PR: jax.Array) -> jax.Array:
@@ -66,11 +55,10 @@ def _is_informative(return_PR: jax.Array, valid_PR: jax.Array) -> jax.Array:
     return high_P1 > low_P1
 
 
-def _check(reward_BT: jax.Array, action_mask_BT: jax.Array, valid_B: jax.Array) -> None:
-    chex.assert_rank([reward_BT, action_mask_BT, valid_B], [2, 2, 1])
-    chex.assert_equal_shape([reward_BT, action_mask_BT])
-    chex.assert_equal_shape_prefix([reward_BT, valid_B], 1)
-    chex.assert_type([reward_BT, action_mask_BT, valid_B], [float, bool, bool])
+def informative_rows(episodes: Episodes) -> jax.Array:
+    """bool [B]: valid rows of groups in which two valid rows differ in their return."""
+    return_PR, valid_PR = _groups(episode_returns(episodes), episodes)
+    return (valid_PR & _is_informative(return_PR, valid_PR)).reshape(-1)
 
 
 def _spread(advantage_PR: jax.Array, action_mask_BT: jax.Array) -> jax.Array:
@@ -79,14 +67,21 @@ def _spread(advantage_PR: jax.Array, action_mask_BT: jax.Array) -> jax.Array:
     return jnp.where(action_mask_BT, advantage_B1, 0.0)
 
 
+def _batch_normalized(value_BT: jax.Array, mask_BT: jax.Array, eps: float) -> jax.Array:
+    """(value - mean) / (std + eps) over the mask; exactly 0 if all values are equal."""
+    mean = masked.masked_mean(value_BT, mask_BT)
+    std = masked.masked_std(value_BT, mask_BT)
+    high = jnp.max(jnp.where(mask_BT, value_BT, -jnp.inf))
+    low = jnp.min(jnp.where(mask_BT, value_BT, jnp.inf))
+    return jnp.where(mask_BT & (high > low), (value_BT - mean) / (std + eps), 0.0)
+
+
 def group_relative(
-    reward_BT: jax.Array,
-    action_mask_BT: jax.Array,
-    valid_B: jax.Array,
+    episodes: Episodes,
     *,
-    group_size: int,
     std_normalize: bool = True,
     eps: float = 1e-6,
+    turn_discount: float = 1.0,
 ) -> jax.Array:
     """GRPO: the return against the mean of its group, in units of the group's deviation.
 
@@ -96,78 +91,194 @@ def group_relative(
     (Dr. GRPO, arXiv:2503.20783).
 
     Args:
-      reward_BT: reward received after token t; zero on padding.
-      action_mask_BT: bool, True on tokens the policy sampled.
-      valid_B: bool, False for rows that say nothing about the policy.
-      group_size: R, rollouts per task.
+      episodes: of one step.
       std_normalize: divide by the deviation of the group.
       eps: added to the deviation.
+      turn_discount: the reward of turn k counts turn_discount ** k.
 
     Returns:
-      advantage_BT, zero off the action mask, on invalid rows, in groups with fewer than two
-      valid rows and, exactly, in groups whose valid returns are all equal.
-
-    Raises:
-      ValueError: the rows do not split into groups.
+      advantage_BT; zero in groups with fewer than two valid rows and, exactly, in groups whose
+      valid returns are all equal.
     """
-    _check(reward_BT, action_mask_BT, valid_B)
-    return_PR, valid_PR = _groups(episode_returns(reward_BT), valid_B, group_size, "group_relative")
+    episodes.check()
+    return_B = episode_returns(episodes, turn_discount=turn_discount)
+    return_PR, valid_PR = _groups(return_B, episodes)
     mean_P1 = masked.masked_mean(return_PR, valid_PR, axis=1, keepdims=True)
     advantage_PR = return_PR - mean_P1
     if std_normalize:
         std_P1 = masked.masked_std(return_PR, valid_PR, axis=1, keepdims=True)
         advantage_PR = advantage_PR / (std_P1 + eps)
     learns_PR = valid_PR & _is_informative(return_PR, valid_PR)
-    return _spread(jnp.where(learns_PR, advantage_PR, 0.0), action_mask_BT)
+    return _spread(jnp.where(learns_PR, advantage_PR, 0.0), episodes.action_mask_BT)
 
 
-def leave_one_out(
-    reward_BT: jax.Array,
-    action_mask_BT: jax.Array,
-    valid_B: jax.Array,
-    *,
-    group_size: int,
-) -> jax.Array:
+def leave_one_out(episodes: Episodes, *, turn_discount: float = 1.0) -> jax.Array:
     """RLOO: the return against the mean of the *other* valid rollouts of its group.
 
     advantage_i = return_i - mean_{j != i} return_j; eq. 8 of arXiv:2402.14740.
 
     Args:
-      reward_BT: reward received after token t; zero on padding.
-      action_mask_BT: bool, True on tokens the policy sampled.
-      valid_B: bool, False for rows that say nothing about the policy.
-      group_size: R, rollouts per task.
+      episodes: of one step.
+      turn_discount: the reward of turn k counts turn_discount ** k.
 
     Returns:
-      advantage_BT, zero off the action mask, on invalid rows, in groups with fewer than two
-      valid rows and, exactly, in groups whose valid returns are all equal.
-
-    Raises:
-      ValueError: the rows do not split into groups.
+      advantage_BT; zero in groups with fewer than two valid rows and, exactly, in groups whose
+      valid returns are all equal.
     """
-    _check(reward_BT, action_mask_BT, valid_B)
-    return_PR, valid_PR = _groups(episode_returns(reward_BT), valid_B, group_size, "leave_one_out")
+    episodes.check()
+    return_B = episode_returns(episodes, turn_discount=turn_discount)
+    return_PR, valid_PR = _groups(return_B, episodes)
     total_P1 = jnp.sum(return_PR, axis=1, keepdims=True)
     others_P1 = jnp.sum(valid_PR, axis=1, keepdims=True) - 1
     advantage_PR = return_PR - (total_P1 - return_PR) / jnp.maximum(others_P1, 1)
     learns_PR = valid_PR & _is_informative(return_PR, valid_PR)
-    return _spread(jnp.where(learns_PR, advantage_PR, 0.0), action_mask_BT)
+    return _spread(jnp.where(learns_PR, advantage_PR, 0.0), episodes.action_mask_BT)
 
 
-def group_statistics(
-    reward_BT: jax.Array, valid_B: jax.Array, *, group_size: int
-) -> GroupStatistics:
-    """Counts the groups that teach something: without variance a group's advantages are all zero.
+def monte_carlo(
+    episodes: Episodes, *, discount: float = 1.0, turn_discount: float = 1.0
+) -> jax.Array:
+    """REINFORCE: the return from a token on against what was expected before it.
+
+    advantage_t = return_t - value_t, where the value is whatever `Episodes` carries: a running
+    mean of earlier steps, a critic, or zero. Of this step's episodes nothing is subtracted, so
+    the baseline does not depend on the action and the gradient is unbiased.
 
     Args:
-      reward_BT: reward received after token t; zero on padding.
-      valid_B: bool, False for rows that say nothing about the policy.
-      group_size: R, rollouts per task.
+      episodes: of one step.
+      discount: per action token.
+      turn_discount: per turn.
     """
-    chex.assert_rank([reward_BT, valid_B], [2, 1])
-    return_PR, valid_PR = _groups(
-        episode_returns(reward_BT), valid_B, group_size, "group_statistics"
+    episodes.check()
+    return_BT = returns_to_go(episodes, discount=discount, turn_discount=turn_discount)
+    return jnp.where(episodes.trained_BT, return_BT - episodes.value_BT, 0.0)
+
+
+def batch_normalized_returns(
+    episodes: Episodes,
+    *,
+    discount: float = 1.0,
+    turn_discount: float = 1.0,
+    eps: float = 1e-8,
+) -> jax.Array:
+    """REINFORCE++: the return from a token on, normalised over all action tokens of the step.
+
+    The rewards may contain a penalty per token for leaving the reference policy. arXiv:2501.03262.
+
+    Args:
+      episodes: of one step.
+      discount: per action token.
+      turn_discount: per turn.
+      eps: added to the deviation, which is the sample one.
+    """
+    episodes.check()
+    return_BT = returns_to_go(episodes, discount=discount, turn_discount=turn_discount)
+    return _batch_normalized(return_BT, episodes.trained_BT, eps)
+
+
+def group_mean_batch_normalized(
+    episodes: Episodes, *, turn_discount: float = 1.0, eps: float = 1e-8
+) -> jax.Array:
+    """REINFORCE++ with baseline: return minus mean of its group, normalised over the step.
+
+    The mean is the group's, so tasks are compared with themselves; the deviation is that of all
+    action tokens of the step, so an easy task does not get large advantages. arXiv:2501.03262.
+    Groups with fewer than two valid rows are left out.
+
+    Args:
+      episodes: of one step.
+      turn_discount: the reward of turn k counts turn_discount ** k.
+      eps: added to the deviation, which is the sample one.
+    """
+    episodes.check()
+    return_B = episode_returns(episodes, turn_discount=turn_discount)
+    return_PR, valid_PR = _groups(return_B, episodes)
+    mean_P1 = masked.masked_mean(return_PR, valid_PR, axis=1, keepdims=True)
+    is_informative_P1 = _is_informative(return_PR, valid_PR)
+    centred_PR = jnp.where(is_informative_P1, return_PR - mean_P1, 0.0)
+    compared_PR = valid_PR & (jnp.sum(valid_PR, axis=1, keepdims=True) > 1)
+    mask_BT = episodes.action_mask_BT & compared_PR.reshape(-1, 1)
+    return _batch_normalized(_spread(centred_PR, mask_BT), mask_BT, eps)
+
+
+def group_in_group(
+    episodes: Episodes,
+    *,
+    step_weight: float = 1.0,
+    turn_discount: float = 0.95,
+    std_normalize: bool = True,
+    eps: float = 1e-6,
+) -> jax.Array:
+    """GiGPO: advantage of the episode in its group plus that of the turn among equal states.
+
+    advantage = episode advantage + step_weight * step advantage (arXiv:2505.10978). The first is
+    `group_relative`. For the second, all turns of a group that started from the same anchor state,
+    in whichever episodes and however often, are compared by their discounted return from there on,
+    each turn once.
+
+    Args:
+      episodes: of one step.
+      step_weight: omega.
+      turn_discount: of the return from a turn on; the return of the episode is not discounted.
+      std_normalize: divide both by the deviation of their group.
+      eps: added to the deviations.
+
+    Returns:
+      advantage_BT; a turn whose state nobody else was in has only the advantage of its episode.
+    """
+    of_episode_BT = group_relative(episodes, std_normalize=std_normalize, eps=eps)
+    return_BT = returns_to_go(episodes, turn_discount=turn_discount)
+    starts_BT = turn_starts(episodes)
+    # The return of a turn is that of its first token, also if tokens have rewards of their own.
+    index_BT = jnp.where(starts_BT, jnp.arange(starts_BT.shape[1])[None, :], 0)
+    index_BT = jax.lax.cummax(index_BT, axis=1)
+    return_BT = jnp.take_along_axis(return_BT, index_BT, axis=1)
+    of_turn_BT = _among_equals(
+        return_BT,
+        episodes.anchor_BT,
+        counted_BT=starts_BT & episodes.valid_B[:, None],
+        std_normalize=std_normalize,
+        eps=eps,
     )
+    trained_BT = episodes.trained_BT
+    return jnp.where(trained_BT, of_episode_BT + step_weight * of_turn_BT, 0.0)
+
+
+def _among_equals(
+    value_BT: jax.Array,
+    key_BT: jax.Array,
+    *,
+    counted_BT: jax.Array,
+    std_normalize: bool,
+    eps: float,
+) -> jax.Array:
+    """(value - mean) / (std + eps) over the counted places of the same key; 0 if they are equal."""
+    none = value_BT.size  # keys are smaller: places that do not count get a group of their own
+    key_N = jnp.where(counted_BT, key_BT, none).reshape(-1)
+    value_N = jnp.where(counted_BT, value_BT, 0.0).reshape(-1)
+
+    def per_key(reduce, values_N):
+        return reduce(values_N, key_N, num_segments=none + 1)
+
+    def at_places(values_K):
+        return values_K[jnp.where(key_BT >= 0, key_BT, none)]
+
+    count_K = per_key(jax.ops.segment_sum, jnp.ones_like(value_N))
+    mean_K = per_key(jax.ops.segment_sum, value_N) / jnp.maximum(count_K, 1.0)
+    high_K = per_key(jax.ops.segment_max, value_N)
+    low_K = per_key(jax.ops.segment_min, value_N)
+    advantage_BT = value_BT - at_places(mean_K)
+    if std_normalize:
+        squares_K = per_key(jax.ops.segment_sum, (value_N - mean_K[key_N]) ** 2)
+        std_K = jnp.sqrt(squares_K / jnp.maximum(count_K - 1.0, 1.0))
+        advantage_BT = advantage_BT / (at_places(std_K) + eps)
+    return jnp.where(at_places(high_K > low_K), advantage_BT, 0.0)
+
+
+def group_statistics(episodes: Episodes) -> GroupStatistics:
+    """Counts the groups that teach something: without variance a group's advantages are all zero."""
+    episodes.check()
+    return_PR, valid_PR = _groups(episode_returns(episodes), episodes)
     is_informative_P = _is_informative(return_PR, valid_PR)[:, 0]
     is_small_P = jnp.sum(valid_PR, axis=1) < 2
     return GroupStatistics(

@@ -1,4 +1,8 @@
-"""Losses per token. All take the same three arrays, so that the update knows none by name."""
+"""Losses per token. All take the same four arrays, so that the update knows none by name.
+
+Arrays are packed rows `[B, T]`. `sequence_BT` tells which trained tokens of a row belong to one
+episode: equal positive numbers do; 0 is everything that is not trained.
+"""
 
 import dataclasses
 
@@ -14,8 +18,8 @@ class TokenLoss:
 
     Attributes:
       loss_BT: to be minimised; not weighted, not masked.
-      ratio_BT: p_policy / p_old of the token.
-      is_clipped_BT: bool, the clip removed the gradient of this token.
+      ratio_BT: p_policy / p_old of the token, or of its episode if the loss compares episodes.
+      is_clipped_BT: bool, the clip removed or bounded the gradient of this token.
     """
 
     loss_BT: jax.Array
@@ -23,10 +27,45 @@ class TokenLoss:
     is_clipped_BT: jax.Array
 
 
+def _check(
+    logprob_BT: jax.Array,
+    old_logprob_BT: jax.Array,
+    advantage_BT: jax.Array,
+    sequence_BT: jax.Array,
+) -> None:
+    chex.assert_rank(logprob_BT, 2)
+    chex.assert_equal_shape([logprob_BT, old_logprob_BT, advantage_BT, sequence_BT])
+    chex.assert_type(
+        [logprob_BT, old_logprob_BT, advantage_BT, sequence_BT], [float, float, float, int]
+    )
+
+
+def _check_clip(who: str, clip_low: float, clip_high: float) -> None:
+    if not 0.0 <= clip_low < 1.0 or clip_high < 0.0:
+        raise ValueError(
+            f"{who} needs 0 <= clip_low < 1 and clip_high >= 0; "
+            f"got clip_low={clip_low}, clip_high={clip_high}"
+        )
+
+
+def _pessimistic(
+    ratio_BT: jax.Array, advantage_BT: jax.Array, clip_low: float, clip_high: float
+) -> TokenLoss:
+    """-min(ratio * A, clip(ratio, 1 - clip_low, 1 + clip_high) * A)."""
+    clipped_BT = jnp.clip(ratio_BT, 1.0 - clip_low, 1.0 + clip_high)
+    is_clipped_BT = jnp.where(
+        advantage_BT > 0, ratio_BT > 1.0 + clip_high, ratio_BT < 1.0 - clip_low
+    ) & (advantage_BT != 0)
+    # Selecting by is_clipped is the min above, with no ambiguous gradient at a tie.
+    surrogate_BT = jnp.where(is_clipped_BT, clipped_BT, ratio_BT) * advantage_BT
+    return TokenLoss(-surrogate_BT, ratio_BT, is_clipped_BT)
+
+
 def clipped_surrogate(
     logprob_BT: jax.Array,
     old_logprob_BT: jax.Array,
     advantage_BT: jax.Array,
+    sequence_BT: jax.Array,
     *,
     clip_low: float,
     clip_high: float,
@@ -40,31 +79,149 @@ def clipped_surrogate(
       logprob_BT: under the policy that is trained.
       old_logprob_BT: under the policy that sampled; a constant.
       advantage_BT: a constant.
+      sequence_BT: not read.
       clip_low: how far below 1 the ratio may fall while A < 0 still has a gradient.
       clip_high: how far above 1 it may rise while A > 0 still has one.
     """
-    chex.assert_rank(logprob_BT, 2)
-    chex.assert_equal_shape([logprob_BT, old_logprob_BT, advantage_BT])
-    chex.assert_type([logprob_BT, old_logprob_BT, advantage_BT], [float] * 3)
-    if not 0.0 <= clip_low < 1.0 or clip_high < 0.0:
-        raise ValueError(
-            "clipped_surrogate needs 0 <= clip_low < 1 and clip_high >= 0; "
-            f"got clip_low={clip_low}, clip_high={clip_high}"
-        )
+    _check(logprob_BT, old_logprob_BT, advantage_BT, sequence_BT)
+    _check_clip("clipped_surrogate", clip_low, clip_high)
     ratio_BT = jnp.exp(logprob_BT - old_logprob_BT)
-    clipped_BT = jnp.clip(ratio_BT, 1.0 - clip_low, 1.0 + clip_high)
-    is_clipped_BT = jnp.where(
-        advantage_BT > 0, ratio_BT > 1.0 + clip_high, ratio_BT < 1.0 - clip_low
-    ) & (advantage_BT != 0)
-    # Selecting by is_clipped is the min above, with no ambiguous gradient at a tie.
-    surrogate_BT = jnp.where(is_clipped_BT, clipped_BT, ratio_BT) * advantage_BT
-    return TokenLoss(-surrogate_BT, ratio_BT, is_clipped_BT)
+    return _pessimistic(ratio_BT, advantage_BT, clip_low, clip_high)
+
+
+def sequence_surrogate(
+    logprob_BT: jax.Array,
+    old_logprob_BT: jax.Array,
+    advantage_BT: jax.Array,
+    sequence_BT: jax.Array,
+    *,
+    clip_low: float,
+    clip_high: float,
+) -> TokenLoss:
+    """GSPO: the pessimistic surrogate of one ratio per episode; eq. 5 to 7 of arXiv:2507.18071.
+
+    ratio = exp(mean over the action tokens of the episode of (logprob - old_logprob)), the
+    geometric mean of the token ratios, so its bounds are some thousand times narrower. Every
+    token of the episode carries the loss of the episode: with weights that add up to 1 / episodes
+    in each episode (`sequence_mean`) the sum is the published objective. Tokens of one episode
+    must have one advantage; `sequence_token_surrogate` takes several.
+
+    Args:
+      logprob_BT: under the policy that is trained.
+      old_logprob_BT: under the policy that sampled; a constant.
+      advantage_BT: a constant, the same on all tokens of an episode.
+      sequence_BT: which tokens are of one episode.
+      clip_low: as in `clipped_surrogate`.
+      clip_high: as in `clipped_surrogate`.
+    """
+    _check(logprob_BT, old_logprob_BT, advantage_BT, sequence_BT)
+    _check_clip("sequence_surrogate", clip_low, clip_high)
+    ratio_BT = jnp.exp(_sequence_mean(logprob_BT - old_logprob_BT, sequence_BT))
+    return _pessimistic(ratio_BT, advantage_BT, clip_low, clip_high)
+
+
+def sequence_token_surrogate(
+    logprob_BT: jax.Array,
+    old_logprob_BT: jax.Array,
+    advantage_BT: jax.Array,
+    sequence_BT: jax.Array,
+    *,
+    clip_low: float,
+    clip_high: float,
+) -> TokenLoss:
+    """GSPO-token: the ratio of the episode, the gradient of the token; arXiv:2507.18071.
+
+    ratio_t = stop(ratio of the episode) * p_policy / stop(p_policy): its value is that of
+    `sequence_surrogate`, its gradient reaches only the token itself, so advantages may differ from
+    turn to turn. Where they do not, both have the same gradient.
+
+    Args:
+      logprob_BT: under the policy that is trained.
+      old_logprob_BT: under the policy that sampled; a constant.
+      advantage_BT: a constant.
+      sequence_BT: which tokens are of one episode.
+      clip_low: as in `clipped_surrogate`.
+      clip_high: as in `clipped_surrogate`.
+    """
+    _check(logprob_BT, old_logprob_BT, advantage_BT, sequence_BT)
+    _check_clip("sequence_token_surrogate", clip_low, clip_high)
+    log_ratio_BT = _sequence_mean(logprob_BT - old_logprob_BT, sequence_BT)
+    log_ratio_BT = jax.lax.stop_gradient(log_ratio_BT - logprob_BT) + logprob_BT
+    return _pessimistic(jnp.exp(log_ratio_BT), advantage_BT, clip_low, clip_high)
+
+
+def _sequence_mean(value_BT: jax.Array, sequence_BT: jax.Array) -> jax.Array:
+    """Mean over the tokens of the same sequence of the row, at each of them; 0 elsewhere."""
+    is_trained_BT = sequence_BT > 0
+    segments = sequence_BT.shape[1] + 1  # a row of T tokens has at most T sequences
+
+    def of_row(value_T, sequence_T):
+        return jax.ops.segment_sum(value_T, sequence_T, num_segments=segments)[sequence_T]
+
+    total_BT = jax.vmap(of_row)(jnp.where(is_trained_BT, value_BT, 0.0), sequence_BT)
+    count_BT = jax.vmap(of_row)(is_trained_BT.astype(value_BT.dtype), sequence_BT)
+    return jnp.where(is_trained_BT, total_BT / jnp.maximum(count_BT, 1.0), 0.0)
+
+
+def clipped_weight(
+    logprob_BT: jax.Array,
+    old_logprob_BT: jax.Array,
+    advantage_BT: jax.Array,
+    sequence_BT: jax.Array,
+    *,
+    ratio_low: float,
+    ratio_high: float,
+) -> TokenLoss:
+    """CISPO: REINFORCE with a bounded importance weight; eq. 4 and 5 of arXiv:2506.13585.
+
+    loss = -stop(clip(ratio, ratio_low, ratio_high)) * A * logprob. The bound never removes a
+    token's gradient, as the pessimistic surrogate does; it only bounds its size.
+
+    Args:
+      logprob_BT: under the policy that is trained.
+      old_logprob_BT: under the policy that sampled; a constant.
+      advantage_BT: a constant.
+      sequence_BT: not read.
+      ratio_low: smallest weight; 0 for none, as published.
+      ratio_high: largest weight.
+    """
+    _check(logprob_BT, old_logprob_BT, advantage_BT, sequence_BT)
+    if not 0.0 <= ratio_low <= 1.0 <= ratio_high:
+        raise ValueError(
+            "clipped_weight needs 0 <= ratio_low <= 1 <= ratio_high; "
+            f"got ratio_low={ratio_low}, ratio_high={ratio_high}"
+        )
+    ratio_BT = jax.lax.stop_gradient(jnp.exp(logprob_BT - old_logprob_BT))
+    weight_BT = jnp.clip(ratio_BT, ratio_low, ratio_high)
+    is_clipped_BT = (weight_BT != ratio_BT) & (advantage_BT != 0)
+    return TokenLoss(-weight_BT * advantage_BT * logprob_BT, ratio_BT, is_clipped_BT)
+
+
+def policy_gradient(
+    logprob_BT: jax.Array,
+    old_logprob_BT: jax.Array,
+    advantage_BT: jax.Array,
+    sequence_BT: jax.Array,
+) -> TokenLoss:
+    """REINFORCE: -A * logprob; no ratio and no bound, for one update per collection.
+
+    Args:
+      logprob_BT: under the policy that is trained.
+      old_logprob_BT: under the policy that sampled; only measured.
+      advantage_BT: a constant.
+      sequence_BT: not read.
+    """
+    _check(logprob_BT, old_logprob_BT, advantage_BT, sequence_BT)
+    ratio_BT = jax.lax.stop_gradient(jnp.exp(logprob_BT - old_logprob_BT))
+    return TokenLoss(-advantage_BT * logprob_BT, ratio_BT, jnp.zeros(ratio_BT.shape, jnp.bool_))
 
 
 def negative_log_likelihood(
-    logprob_BT: jax.Array, old_logprob_BT: jax.Array, advantage_BT: jax.Array
+    logprob_BT: jax.Array,
+    old_logprob_BT: jax.Array,
+    advantage_BT: jax.Array,
+    sequence_BT: jax.Array,
 ) -> TokenLoss:
-    """Supervised loss: -logprob. The other two arrays are not read; weights choose the tokens."""
-    chex.assert_rank(logprob_BT, 2)
-    chex.assert_equal_shape([logprob_BT, old_logprob_BT, advantage_BT])
+    """Supervised loss: -logprob. The other arrays are not read; weights choose the tokens."""
+    _check(logprob_BT, old_logprob_BT, advantage_BT, sequence_BT)
     return TokenLoss(-logprob_BT, jnp.ones_like(logprob_BT), jnp.zeros(logprob_BT.shape, jnp.bool_))

@@ -9,7 +9,8 @@ import jax
 import numpy as np
 
 from agentgym_jax import batch as batching
-from agentgym_jax.algorithms import Algorithm, advantages, aggregation
+from agentgym_jax.algorithms import Algorithm, advantages, aggregation, shaping
+from agentgym_jax.algorithms.episodes import Episodes
 from agentgym_jax.batch import TokenBatch
 from agentgym_jax.trajectory import Trajectory
 
@@ -20,6 +21,7 @@ REWARDS = {
     "score": lambda t: t.score * t.score_scale,
 }
 TRUNCATIONS = ("fail", "mask")
+ZERO_VARIANCE = ("keep", "filter")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,27 +30,67 @@ class Experience:
 
     Attributes:
       trajectories: B episodes, task-major.
-      reward_BT: float32, NumPy.
+      reward_BT: float32, NumPy; with everything that was taken off.
       action_mask_BT: bool.
-      valid_B: bool, False for episodes that are left out.
+      valid_B: bool, False for episodes that are left out of every statistic.
+      counted_B: bool, the valid ones that the loss and its denominator count.
       advantage_BT: float32, zero off the mask and on episodes that are left out.
       statistics: of the groups.
+      reference_logprobs: by episode, if the reward needed them; else the loss asks for its own.
     """
 
     trajectories: Sequence[Trajectory]
     reward_BT: np.ndarray
     action_mask_BT: np.ndarray
     valid_B: np.ndarray
+    counted_B: np.ndarray
     advantage_BT: np.ndarray
     statistics: advantages.GroupStatistics
+    reference_logprobs: Sequence[np.ndarray] | None
+
+    @property
+    def mean_return(self) -> float | None:
+        """Mean over the valid episodes; None if there is none."""
+        returns = self.reward_BT[self.valid_B].sum(axis=1, dtype=np.float64)
+        return float(returns.mean()) if returns.size else None
+
+    @property
+    def reference_divergence(self) -> float | None:
+        """Mean of logprob - reference over the action tokens of the valid episodes, nats; None
+        where it was not measured."""
+        if self.reference_logprobs is None:
+            return None
+        differences = [
+            (t.logprobs - reference)[t.action_mask]
+            for t, reference, is_valid in zip(
+                self.trajectories, self.reference_logprobs, self.valid_B, strict=True
+            )
+            if is_valid
+        ]
+        values = np.concatenate([np.zeros(0, np.float32), *differences])
+        return float(values.mean(dtype=np.float64)) if values.size else None
 
 
-def token_rewards(trajectory: Trajectory, *, reward: str, wasted_turn_penalty: float) -> np.ndarray:
+def token_rewards(
+    trajectory: Trajectory,
+    *,
+    reward: str,
+    wasted_turn_penalty: float,
+    unreadable_turn_penalty: float = 0.0,
+    overlong: Mapping[str, Any] | None = None,
+) -> np.ndarray:
     """float32 [n]: reward of each token by the declared rule.
 
     `turn` is the environment's own reward per step, on the last action token of its turn;
-    the keys of REWARDS put one number at the end. The penalty is taken off at the last action
-    token of every turn that was wasted.
+    the keys of REWARDS put one number at the end. What a turn costs is taken off at the last
+    action token of that turn, what the length costs at the last one of the episode.
+
+    Args:
+      trajectory: a finished episode.
+      reward: `turn`, `success` or `score`.
+      wasted_turn_penalty: of every turn that was wasted: unreadable or refused.
+      unreadable_turn_penalty: of every turn without a readable action, on top of that.
+      overlong: a kind of `shaping.OVERLONG` and its options; None for none.
     """
     if reward == "turn":
         rewards = trajectory.token_rewards()
@@ -59,9 +101,48 @@ def token_rewards(trajectory: Trajectory, *, reward: str, wasted_turn_penalty: f
     else:
         raise ValueError(f"rollout.reward is {reward!r}, expected one of {['turn', *REWARDS]}")
     for turn in trajectory.turns:
-        if turn.is_wasted and turn.action_stop > turn.action_start:
-            rewards[turn.action_stop - 1] -= wasted_turn_penalty
+        if turn.action_stop > turn.action_start:
+            if turn.is_wasted:
+                rewards[turn.action_stop - 1] -= wasted_turn_penalty
+            if turn.action is None:
+                rewards[turn.action_stop - 1] -= unreadable_turn_penalty
+    if overlong is not None and trajectory.turns:
+        rewards[trajectory.turns[-1].action_stop - 1] -= shaping.overlong_penalty(
+            action_tokens=int(trajectory.action_mask.sum()),
+            turns=len(trajectory.turns),
+            **overlong,
+        )
     return rewards
+
+
+def turn_anchors(trajectories: Sequence[Trajectory], group_size: int) -> list[list[int]]:
+    """Number of the state that each turn of each episode started from.
+
+    Two turns of the same task have the same number if the agent had last been shown the same
+    text. A wasted turn changes nothing, so the text before it stays: that an action was refused is
+    no state of the world.
+    """
+    numbers: dict[tuple[int, str], int] = {}
+    anchors = []
+    for i, trajectory in enumerate(trajectories):
+        shown = _opening_text(trajectory)
+        of_turns = []
+        for turn in trajectory.turns:
+            of_turns.append(numbers.setdefault((i // group_size, shown), len(numbers)))
+            if not turn.is_wasted:
+                shown = turn.observation
+        anchors.append(of_turns)
+    return anchors
+
+
+def _opening_text(trajectory: Trajectory) -> str:
+    """The first observation: the last message before the agent spoke."""
+    text = ""
+    for message in trajectory.messages:
+        if message["role"] == "assistant":
+            break
+        text = message["content"]
+    return text
 
 
 def make_experience(
@@ -74,6 +155,12 @@ def make_experience(
     wasted_turn_penalty: float,
     truncation: str,
     advantage_options: Mapping[str, Any],
+    unreadable_turn_penalty: float = 0.0,
+    overlong: Mapping[str, Any] | None = None,
+    zero_variance: str = "keep",
+    expected_return: float = 0.0,
+    kl_coef: float = 0.0,
+    reference_logprobs: Sequence[np.ndarray] | None = None,
 ) -> Experience:
     """Rewards and advantages of the episodes of one step.
 
@@ -87,44 +174,77 @@ def make_experience(
       truncation: `fail` takes the rewards of a cut episode as they are (the paper: not
         solved in time is not solved); `mask` leaves cut episodes out.
       advantage_options: keyword arguments of the algorithm's advantage.
+      unreadable_turn_penalty: taken off for every turn without a readable action.
+      overlong: what the length of an episode costs (`token_rewards`).
+      zero_variance: groups whose returns are all equal: `keep` counts them in the denominator of
+        the loss; `filter` leaves them out, so that the informative ones weigh more.
+      expected_return: baseline known from earlier steps, for advantages that subtract one.
+      kl_coef: taken off the reward of every action token: kl_coef * (logprob - reference).
+      reference_logprobs: by episode, of every token; needed unless kl_coef is 0.
     """
     if truncation not in TRUNCATIONS:
         raise ValueError(f"rollout.truncation is {truncation!r}, expected one of {TRUNCATIONS}")
-    B = len(trajectories)
-    reward_BT = np.zeros((B, max_tokens), np.float32)
-    action_mask_BT = np.zeros((B, max_tokens), bool)
-    valid_B = np.zeros(B, bool)
+    if zero_variance not in ZERO_VARIANCE:
+        raise ValueError(
+            f"algorithm.zero_variance is {zero_variance!r}, expected one of {ZERO_VARIANCE}"
+        )
+    shape = (len(trajectories), max_tokens)
+    reward_BT = np.zeros(shape, np.float32)
+    action_mask_BT = np.zeros(shape, bool)
+    turn_BT, anchor_BT = np.full(shape, -1, np.int32), np.full(shape, -1, np.int32)
+    valid_B = np.zeros(shape[0], bool)
+    anchors = turn_anchors(trajectories, group_size)
     for i, trajectory in enumerate(trajectories):
         n = len(trajectory.tokens)
         reward_BT[i, :n] = token_rewards(
-            trajectory, reward=reward, wasted_turn_penalty=wasted_turn_penalty
+            trajectory,
+            reward=reward,
+            wasted_turn_penalty=wasted_turn_penalty,
+            unreadable_turn_penalty=unreadable_turn_penalty,
+            overlong=overlong,
         )
+        if kl_coef:
+            divergence = trajectory.logprobs - reference_logprobs[i]  # k1, zero off the actions
+            reward_BT[i, :n] -= np.where(trajectory.action_mask, kl_coef * divergence, 0.0)
         action_mask_BT[i, :n] = trajectory.action_mask
+        for k, turn in enumerate(trajectory.turns):
+            turn_BT[i, turn.action_start : turn.action_stop] = k
+            anchor_BT[i, turn.action_start : turn.action_stop] = anchors[i][k]
         is_masked = truncation == "mask" and trajectory.outcome.is_truncated
         valid_B[i] = trajectory.outcome.is_valid and not is_masked and bool(trajectory.turns)
-    advantage_BT, statistics = _advantages(
-        algorithm.advantage, group_size, tuple(sorted(advantage_options.items()))
-    )(reward_BT, action_mask_BT, valid_B)
+    episodes = Episodes(
+        reward_BT=reward_BT,
+        action_mask_BT=action_mask_BT,
+        valid_B=valid_B,
+        turn_BT=turn_BT,
+        anchor_BT=anchor_BT,
+        value_BT=np.full(shape, expected_return, np.float32),
+        group_size=group_size,
+    )
+    compute = _compiled(algorithm.advantage, tuple(sorted(advantage_options.items())))
+    advantage_BT, informative_B, statistics = jax.device_get(compute(episodes))
     return Experience(
         trajectories=trajectories,
         reward_BT=reward_BT,
         action_mask_BT=action_mask_BT,
         valid_B=valid_B,
-        advantage_BT=np.asarray(advantage_BT),
-        statistics=jax.device_get(statistics),
+        counted_B=informative_B if zero_variance == "filter" else valid_B,
+        advantage_BT=advantage_BT,
+        statistics=statistics,
+        reference_logprobs=reference_logprobs,
     )
 
 
 @functools.lru_cache(maxsize=16)
-def _advantages(function, group_size: int, options: tuple[tuple[str, Any], ...]):
+def _compiled(advantage, options: tuple[tuple[str, Any], ...]):
     """Compiled once for a function and its options."""
 
-    def compute(reward_BT, action_mask_BT, valid_B):
-        advantage_BT = function(
-            reward_BT, action_mask_BT, valid_B, group_size=group_size, **dict(options)
+    def compute(episodes: Episodes):
+        return (
+            advantage(episodes, **dict(options)),
+            advantages.informative_rows(episodes),
+            advantages.group_statistics(episodes),
         )
-        statistics = advantages.group_statistics(reward_BT, valid_B, group_size=group_size)
-        return advantage_BT, statistics
 
     return jax.jit(compute)
 
@@ -155,24 +275,25 @@ def pack_experience(
     Returns:
       The batch, or None if no episode has anything to train on.
     """
-    mask_BT, valid_B = experience.action_mask_BT[rows], experience.valid_B[rows]
-    weight_BT = np.asarray(aggregation.token_weights(mask_BT, valid_B, **aggregation_options))
+    mask_BT, counted_B = experience.action_mask_BT[rows], experience.counted_B[rows]
+    weight_BT = np.asarray(aggregation.token_weights(mask_BT, counted_B, **aggregation_options))
     sequences = []
     for i, row in enumerate(rows):
         trajectory = experience.trajectories[row]
         n = len(trajectory.tokens)
         has_signal = keep_zero_advantage or bool(np.any(experience.advantage_BT[row]))
-        if not valid_B[i] or not has_signal:
+        if not counted_B[i] or not has_signal:
             continue
-        sequences.append(
-            {
-                "tokens": trajectory.tokens,
-                "action_mask": trajectory.action_mask,
-                "weights": weight_BT[i, :n],
-                "advantages": experience.advantage_BT[row, :n],
-                "old_logprobs": trajectory.logprobs,
-            }
-        )
+        sequence = {
+            "tokens": trajectory.tokens,
+            "action_mask": trajectory.action_mask,
+            "weights": weight_BT[i, :n],
+            "advantages": experience.advantage_BT[row, :n],
+            "old_logprobs": trajectory.logprobs,
+        }
+        if experience.reference_logprobs is not None:
+            sequence["reference_logprobs"] = experience.reference_logprobs[row]
+        sequences.append(sequence)
     if not sequences:
         return None
     return batching.pack(sequences, row_length=row_length, rows_multiple=rows_multiple)

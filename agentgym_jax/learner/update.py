@@ -84,7 +84,7 @@ def make_score(
 def make_update(
     policy: Policy,
     optimizer: optax.GradientTransformation,
-    token_loss: Callable[[jax.Array, jax.Array, jax.Array], TokenLoss],
+    token_loss: Callable[[jax.Array, jax.Array, jax.Array, jax.Array], TokenLoss],
     *,
     entropy_coef: float,
     kl_coef: float,
@@ -131,7 +131,8 @@ def make_update(
         trained_BT = batch.action_mask & (batch.weights != 0)
         weight_BT = jnp.where(trained_BT, batch.weights, 0.0)
         old_BT = jnp.where(trained_BT, batch.old_logprobs, logprob_BT)
-        loss = token_loss(logprob_BT, jax.lax.stop_gradient(old_BT), batch.advantages)
+        sequence_BT = jnp.where(trained_BT, batch.segment_ids, 0)
+        loss = token_loss(logprob_BT, jax.lax.stop_gradient(old_BT), batch.advantages, sequence_BT)
         total_BT = loss.loss_BT
         if kl_coef:
             divergence_BT = kl.ESTIMATORS[kl_kind](logprob_BT, batch.reference_logprobs)

@@ -6,12 +6,16 @@ import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import optax
 
 from agentgym_jax.algorithms import ALGORITHMS, Algorithm, aggregation
 from agentgym_jax.algorithms.horizon import MixtureHorizon
 from agentgym_jax.data.conversations import Conversation
 from agentgym_jax.data.tasks import MixtureSchedule
+from agentgym_jax.learner.experience import ZERO_VARIANCE
+from agentgym_jax.learner.importance import CORRECTIONS
+from agentgym_jax.learner.memory import Adaptation
 from agentgym_jax.learner.optimizer import learning_rate_at, make_optimizer
 from agentgym_jax.learner.update import Score, Update, make_score, make_update
 from agentgym_jax.rollout.collect import Collector
@@ -60,6 +64,10 @@ class RLSettings:
       loss_options: keyword arguments of its loss.
       regularisation: entropy_coef, kl_coef, kl_kind of the update.
       logprob_chunk: tokens whose logits exist at the same time.
+      correction: factor on the advantages where sampler and learner differ: (learner_logprob,
+        sampler_logprob, sequence) -> factor.
+      zero_variance: what becomes of groups whose returns are all equal.
+      adaptation: what follows from step to step: baseline, divergence in the reward, horizon.
       horizon: turn limit of every environment as a function of the steps done.
       optimizer_options: keyword arguments of `make_optimizer`.
     """
@@ -86,6 +94,9 @@ class RLSettings:
     loss_options: Mapping[str, Any]
     regularisation: Mapping[str, Any]
     logprob_chunk: int
+    correction: functools.partial[np.ndarray]
+    zero_variance: str
+    adaptation: Adaptation
     horizon: MixtureHorizon
     optimizer_options: Mapping[str, Any]
 
@@ -96,8 +107,8 @@ class RLSettings:
 
     @property
     def needs_reference(self) -> bool:
-        """Whether the loss holds the policy near its start."""
-        return bool(self.regularisation["kl_coef"])
+        """Whether the loss or the reward holds the policy near its start."""
+        return bool(self.regularisation["kl_coef"]) or self.adaptation.uses_kl_reward
 
     @property
     def keeps_zero_advantage(self) -> bool:
@@ -122,9 +133,10 @@ def parse(config: Mapping[str, Any]) -> RLSettings:
     if unknown:
         raise ConfigError(f"config.{unknown[0]}: there is no such key. Known: {', '.join(_TOP)}")
     part = functools.partial(section, config)
-    algorithm = _algorithm(part("algorithm"))
     environments = parse_settings(part("environments"))
     mixture.check_trained(environments)
+    horizon = mixture.horizons(part("horizon"), environments)
+    algorithm = _algorithm(part("algorithm"), horizon)
     settings = RLSettings(
         seed=config["seed"],
         total_steps=config["total_steps"],
@@ -142,7 +154,7 @@ def parse(config: Mapping[str, Any]) -> RLSettings:
         evaluation=call(EvaluationSettings, "evaluation", part("evaluation")),
         checkpoint=call(CheckpointSettings, "checkpoint", part("checkpoint")),
         sft=call(SftSettings, "sft", part("sft")) if config["sft"] else None,
-        horizon=mixture.horizons(part("horizon"), environments),
+        horizon=horizon,
         optimizer_options=part("optimizer"),
         **algorithm,
     )
@@ -150,18 +162,24 @@ def parse(config: Mapping[str, Any]) -> RLSettings:
     return settings
 
 
-def _algorithm(options: dict[str, Any]) -> dict[str, Any]:
+_REGULARISATION = ("entropy_coef", "kl_coef", "kl_kind")
+_ADAPTATION = ("baseline", "kl_reward")
+_ALGORITHM = {
+    "name",
+    "advantage",
+    "loss",
+    "aggregation",
+    "logprob_chunk",
+    "correction",
+    "zero_variance",
+    *_REGULARISATION,
+    *_ADAPTATION,
+}
+
+
+def _algorithm(options: dict[str, Any], horizon: MixtureHorizon) -> dict[str, Any]:
     """The section `algorithm`: a name of the table and options of its functions."""
-    known = {
-        "name",
-        "advantage",
-        "loss",
-        "aggregation",
-        "entropy_coef",
-        "kl_coef",
-        "kl_kind",
-        "logprob_chunk",
-    }
+    known = _ALGORITHM
     if set(options) != known:
         odd = sorted(set(options) ^ known)
         raise ConfigError(
@@ -172,20 +190,47 @@ def _algorithm(options: dict[str, Any]) -> dict[str, Any]:
             f"config.algorithm.name={options['name']!r} is none of {', '.join(ALGORITHMS)}"
         )
     row = ALGORITHMS[options["name"]]
-    arrays = dict(reward_BT=None, action_mask_BT=None, valid_B=None, group_size=None)
-    check(row.advantage, "algorithm.advantage", options["advantage"], **arrays)
-    arrays = dict(logprob_BT=None, old_logprob_BT=None, advantage_BT=None)
+    check(row.advantage, "algorithm.advantage", options["advantage"], episodes=None)
+    arrays = dict(logprob_BT=None, old_logprob_BT=None, advantage_BT=None, sequence_BT=None)
     check(row.loss, "algorithm.loss", options["loss"], **arrays)
     arrays = dict(action_mask_BT=None, valid_B=None)
     check(aggregation.token_weights, "algorithm.aggregation", options["aggregation"], **arrays)
+    if options["zero_variance"] not in ZERO_VARIANCE:
+        raise ConfigError(
+            f"config.algorithm.zero_variance={options['zero_variance']!r} is none of "
+            f"{', '.join(ZERO_VARIANCE)}"
+        )
+    adaptation = {name: options[name] for name in _ADAPTATION}
+    if not row.takes_baseline and options["baseline"].get("kind") != "none":
+        raise ConfigError(
+            f"config.algorithm.baseline: {options['name']!r} takes none, it compares the episodes "
+            "of a step; set kind to 'none'"
+        )
     return {
         "algorithm": row,
         "advantage_options": options["advantage"],
         "loss_options": options["loss"],
         "aggregation_options": options["aggregation"],
-        "regularisation": {k: options[k] for k in ("entropy_coef", "kl_coef", "kl_kind")},
+        "regularisation": {k: options[k] for k in _REGULARISATION},
         "logprob_chunk": options["logprob_chunk"],
+        "correction": _correction(options["correction"]),
+        "zero_variance": options["zero_variance"],
+        "adaptation": call(Adaptation, "algorithm", adaptation, horizon=horizon),
     }
+
+
+def _correction(section: Mapping[str, Any]) -> functools.partial[np.ndarray]:
+    options = dict(section)
+    kind = options.pop("kind", None)
+    if kind not in CORRECTIONS:
+        raise ConfigError(
+            f"config.algorithm.correction.kind={kind!r} is none of {', '.join(CORRECTIONS)}"
+        )
+    correction = functools.partial(CORRECTIONS[kind], **options)
+    arrays = dict(learner_logprob=np.zeros(1), sampler_logprob=np.zeros(1))
+    check(CORRECTIONS[kind], "algorithm.correction", options, **arrays, sequence=None)
+    call(correction, "algorithm.correction", {}, **arrays, sequence=np.zeros(1, int))
+    return correction
 
 
 def _check_shapes(s: RLSettings) -> None:
@@ -194,6 +239,16 @@ def _check_shapes(s: RLSettings) -> None:
         raise ConfigError(
             f"config.rollout.group_size={s.rollout.group_size}: this algorithm compares episodes "
             "of one task and needs at least 2"
+        )
+    if s.zero_variance == "filter" and s.rollout.group_size < 2:
+        raise ConfigError(
+            "config.algorithm.zero_variance='filter' would leave out every episode: with "
+            "config.rollout.group_size=1 no group has variance"
+        )
+    if s.correction.func is not CORRECTIONS["none"] and s.learner.ratio_against == "sampler":
+        raise ConfigError(
+            "config.algorithm.correction: with config.learner.ratio_against='sampler' the ratio of "
+            "the loss already corrects; set it to 'learner' or the kind to 'none'"
         )
     if s.rollout.tasks_per_step % s.learner.mini_batches:
         raise ConfigError(

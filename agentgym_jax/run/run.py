@@ -81,6 +81,7 @@ class Run:
       seed: of everything random.
       should_stop: polled at safe points.
       compilations: counted since the start.
+      restored_memory: saved with the checkpoint that was restored; None without one.
     """
 
     folder: RunFolder
@@ -92,6 +93,7 @@ class Run:
     seed: int
     should_stop: StopFlag
     compilations: CompilationCounter
+    restored_memory: dict[str, Any] | None = None
     _checkpoint_s: float = 0.0
 
     def progress(self, name: str) -> Callable[[int, int, int], None]:
@@ -111,17 +113,23 @@ class Run:
         self.console.step(step, self.writer.write(step, line))
 
     def save(
-        self, step: int, state: TrainState, unlogged: Mapping[str, float] | None = None
+        self,
+        step: int,
+        state: TrainState,
+        unlogged: Mapping[str, float] | None = None,
+        *,
+        memory: Mapping[str, Any] | None = None,
     ) -> None:
         """Saves everything a resumed run needs; waits only for the copy off the devices.
 
-        Tasks, keys and the horizon are functions of the seed and the step, so the host's part
-        is these two numbers. The log is on disk before the checkpoint that follows it.
+        Tasks and keys are functions of the seed and the step, so the host's part is these two
+        numbers and the memory. The log is on disk before the checkpoint that follows it.
 
         Args:
           step: steps done.
           state: after them.
           unlogged: metrics of this step, if the run stops before their line could be written.
+          memory: JSON object of what adapts from step to step (learner/memory.py).
         """
         if self.checkpoints.latest_step() == step:
             return
@@ -132,6 +140,7 @@ class Run:
             "step": step,
             "seed": self.seed,
             "unlogged": None if unlogged is None else dict(unlogged),
+            "memory": None if memory is None else dict(memory),
             "versions": {name: importlib.metadata.version(name) for name in ("jax", "flax")},
         }
         self.checkpoints.save(step, state, extra)
@@ -146,7 +155,8 @@ class Run:
     ) -> tuple[TrainState, int, dict[str, float] | None] | None:
         """State of the newest checkpoint, its step, its unlogged metrics; None if there is none.
 
-        Log lines and trajectories of later steps are removed: they will be made again.
+        Log lines and trajectories of later steps are removed: they will be made again. The
+        memory of the step is then in `restored_memory`.
         """
         step = self.checkpoints.latest_step()
         if step is None:
@@ -162,6 +172,7 @@ class Run:
         self.writer.truncate_after(step)
         self.folder.remove_trajectories_after(step)
         self.console.note(f"resumed after step {step}")
+        self.restored_memory = extra["memory"]
         return state, step, extra["unlogged"]
 
     def _machine(self) -> dict[str, float]:

@@ -4,6 +4,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from agentgym_jax.algorithms import shaping
+
 
 def _positive(what: str, **values: int) -> None:
     for name, value in values.items():
@@ -25,6 +27,9 @@ class RolloutSettings:
       reward: `success`, `score` or `turn` (learner/experience.py).
       wasted_turn_penalty: taken off the reward for every turn whose action could not be read or
         was refused by the environment (elsewhere: invalid action penalty).
+      unreadable_turn_penalty: taken off on top of it where the action could not be read.
+      overlong: what the length of an episode costs: kind `none`, or `tokens` or `turns` with
+        limit, margin and penalty (algorithms/shaping.py).
       truncation: what an episode cut by the horizon is worth: `fail` or `mask`.
       opening: where the instructions go: `system`, `none`.
     """
@@ -37,6 +42,8 @@ class RolloutSettings:
     prefetch: int
     reward: str
     wasted_turn_penalty: float
+    unreadable_turn_penalty: float
+    overlong: Mapping[str, Any]
     truncation: str
     opening: str
 
@@ -47,11 +54,13 @@ class RolloutSettings:
             group_size=self.group_size,
             max_attempts=self.max_attempts,
         )
-        if self.wasted_turn_penalty < 0:
-            raise ValueError(
-                f"wasted_turn_penalty={self.wasted_turn_penalty} in rollout must not be negative: "
-                "it is taken off the reward"
-            )
+        for name in ("wasted_turn_penalty", "unreadable_turn_penalty"):
+            if getattr(self, name) < 0:
+                raise ValueError(
+                    f"{name}={getattr(self, name)} in rollout must not be negative: "
+                    "it is taken off the reward"
+                )
+        shaping.check_overlong(**self.overlong)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,6 +20,7 @@ from agentgym_jax.learner.experience import (
     mini_batch_rows,
     pack_experience,
 )
+from agentgym_jax.learner.memory import Memory, horizon_statistics
 from agentgym_jax.learner.train_state import TrainState
 from agentgym_jax.learner.update import put_batch
 from agentgym_jax.metrics import of_environment
@@ -48,15 +49,16 @@ def train(run: Run, parts: RLParts) -> None:
         complete step is saved.
     """
     state, step, reference, unlogged = _start(run, parts)
+    memory = _memory(run, parts)
     try:
         if step == 0 and parts.settings.evaluation.is_due(0, run.total_steps):
             run.log_step(0, _evaluate(run, parts, 0))
         elif unlogged is not None:
             run.log_step(step, unlogged | _evaluate(run, parts, step))
             unlogged = None
-        run.save(step, state)
+        run.save(step, state, memory=memory.to_json())
         while step < run.total_steps:
-            state, metrics = _iterate(run, parts, state, reference, step)
+            state, memory, metrics = _iterate(run, parts, state, memory, reference, step)
             step += 1
             _give_weights(parts, state, step)
             if parts.settings.evaluation.is_due(step, run.total_steps):
@@ -65,11 +67,11 @@ def train(run: Run, parts: RLParts) -> None:
             unlogged = None
             run.log_step(step, metrics)
             if run.is_save_due(step):
-                run.save(step, state)
+                run.save(step, state, memory=memory.to_json())
             if run.should_stop():
                 raise StopRequested(f"stopped after step {step}")
     except (StopRequested, ServerUnavailable):
-        run.save(step, state, unlogged)
+        run.save(step, state, unlogged, memory=memory.to_json())
         raise
 
 
@@ -90,6 +92,13 @@ def _start(run: Run, parts: RLParts) -> tuple[TrainState, int, object, Metrics |
     return state, step, params if parts.settings.needs_reference else None, unlogged
 
 
+def _memory(run: Run, parts: RLParts) -> Memory:
+    """What the run remembers beside its weights, wherever it stands."""
+    if run.restored_memory is None:
+        return parts.settings.adaptation.first()
+    return Memory.from_json(run.restored_memory)
+
+
 def _initial_params(run: Run, parts: RLParts):
     """The policy before RL: the model's weights, after the warm start if there is one."""
     params = parts.model.initial_params(run.seed)
@@ -106,12 +115,12 @@ def _give_weights(parts: RLParts, state: TrainState, step: int) -> None:
 
 
 def _iterate(
-    run: Run, parts: RLParts, state: TrainState, reference, step: int
-) -> tuple[TrainState, Metrics]:
+    run: Run, parts: RLParts, state: TrainState, memory: Memory, reference, step: int
+) -> tuple[TrainState, Memory, Metrics]:
     """One step of the run: `step` steps are done before it."""
     started = time.perf_counter()
     settings = parts.settings
-    turns = settings.horizon(step)
+    turns = settings.horizon(step, memory.horizons)
     environments = tuple(settings.environments)
     tasks = parts.train_schedule.at(step, settings.rollout.tasks_per_step)
     trajectories, statistics = _collect(run, parts, tasks, step, turns)
@@ -120,6 +129,9 @@ def _iterate(
     )
     metrics |= _horizon_metrics(turns)
     run.folder.write_trajectories(step + 1, [to_record(t) for t in trajectories])
+    reference_logprobs = None
+    if settings.adaptation.uses_kl_reward:
+        reference_logprobs = _reference_logprobs(parts, reference, trajectories)
     experience = make_experience(
         trajectories,
         algorithm=settings.algorithm,
@@ -129,10 +141,58 @@ def _iterate(
         wasted_turn_penalty=settings.rollout.wasted_turn_penalty,
         truncation=settings.rollout.truncation,
         advantage_options=settings.advantage_options,
+        unreadable_turn_penalty=settings.rollout.unreadable_turn_penalty,
+        overlong=settings.rollout.overlong,
+        zero_variance=settings.zero_variance,
+        expected_return=memory.expected_return or 0.0,
+        kl_coef=memory.kl_coef,
+        reference_logprobs=reference_logprobs,
     )
     metrics |= rollout_metrics.of_groups(experience, tasks, environments)
     state, learned = _learn(run, parts, state, reference, experience, step)
-    return state, metrics | learned | {"time/iteration_s": time.perf_counter() - started}
+    memory, remembered = _remember(parts, memory, experience, tasks, turns)
+    metrics |= learned | remembered | {"time/iteration_s": time.perf_counter() - started}
+    return state, memory, metrics
+
+
+def _reference_logprobs(
+    parts: RLParts, reference, trajectories: Sequence[Trajectory]
+) -> list[np.ndarray]:
+    """Log-probabilities of every token under the reference, by episode; 0 off the actions."""
+    settings = parts.settings.learner
+    packed = batching.pack(
+        [{"tokens": t.tokens, "action_mask": t.action_mask} for t in trajectories],
+        row_length=settings.row_length,
+        rows_multiple=settings.micro_rows,
+    )
+    batch = batching.micro_batches(packed, settings.micro_rows)
+    logprobs = _scores(parts, reference, _on_device(parts, batch))
+    return batching.unpack(logprobs, batch, len(trajectories))
+
+
+def _remember(
+    parts: RLParts,
+    memory: Memory,
+    experience: Experience,
+    tasks: Sequence[Task],
+    turns: Mapping[str, int],
+) -> tuple[Memory, Metrics]:
+    """The memory after a step, and what of it belongs into the log."""
+    metrics: Metrics = {}
+    divergence = experience.reference_divergence
+    if divergence is not None:
+        metrics = {"policy/kl_reward": divergence, "policy/kl_reward_coef": memory.kl_coef}
+    if parts.settings.algorithm.takes_baseline:
+        metrics["policy/expected_return"] = memory.expected_return or 0.0
+    memory = parts.settings.adaptation.next(
+        memory,
+        mean_return=experience.mean_return,
+        divergence=divergence,
+        horizons=horizon_statistics(
+            experience.trajectories, [task.environment for task in tasks], turns
+        ),
+    )
+    return memory, metrics
 
 
 def _horizon_metrics(turns: Mapping[str, int]) -> Metrics:
@@ -216,7 +276,8 @@ def _learn(
             keep_zero_advantage=settings.keeps_zero_advantage,
         )
         if packed is not None:
-            batches.append(_scored(parts, state, reference, packed, metrics))
+            is_known = experience.reference_logprobs is not None
+            batches.append(_scored(parts, state, None if is_known else reference, packed, metrics))
     metrics["time/score_s"] = time.perf_counter() - started
     rate = parts.learning_rate(int(state.step))
     started = time.perf_counter()
@@ -239,21 +300,16 @@ def _scored(
     """
     learner_settings = parts.settings.learner
     batch = batching.micro_batches(packed, learner_settings.micro_rows)
-    on_device = [
-        put_batch(jax.tree.map(lambda x, m=m: x[m], batch), parts.model.layout)
-        for m in range(batch.tokens.shape[0])
-    ]
-
-    def score(params) -> np.ndarray:
-        return np.stack(jax.device_get([parts.score(params, b)[0] for b in on_device]))
-
-    learner = score(state.params)
+    on_device = _on_device(parts, batch)
+    learner = _scores(parts, state.params, on_device)
     gap = np.abs(learner - batch.old_logprobs)[batch.action_mask]
     _check_gap(gap, learner_settings.max_logprob_gap)
     if learner_settings.ratio_against == "learner":
-        batch = batch.replace(old_logprobs=learner)
+        sequence = np.where(batch.action_mask, batch.sequence_ids, -1)
+        factor = parts.settings.correction(learner, batch.old_logprobs, sequence)
+        batch = batch.replace(old_logprobs=learner, advantages=factor * batch.advantages)
     if reference is not None:
-        batch = batch.replace(reference_logprobs=score(reference))
+        batch = batch.replace(reference_logprobs=_scores(parts, reference, on_device))
     counts = {
         "rows": packed.tokens.shape[0],
         "sequences": packed.sequence_ids.max() + 1,
@@ -266,6 +322,19 @@ def _scored(
     metrics["policy/logprob_gap_mean"] = float(gap.mean())
     metrics["policy/logprob_gap_max"] = float(gap.max())
     return batch
+
+
+def _on_device(parts: RLParts, batch: TokenBatch) -> list[TokenBatch]:
+    """[M, B, T] on the host -> M micro-batches on the devices."""
+    return [
+        put_batch(jax.tree.map(lambda x, m=m: x[m], batch), parts.model.layout)
+        for m in range(batch.tokens.shape[0])
+    ]
+
+
+def _scores(parts: RLParts, params, micro_batches: Sequence[TokenBatch]) -> np.ndarray:
+    """Log-probabilities [M, B, T] of the action tokens; 0 elsewhere."""
+    return np.stack(jax.device_get([parts.score(params, batch)[0] for batch in micro_batches]))
 
 
 def _check_gap(gap: np.ndarray, limit: float) -> None:

@@ -1,146 +1,245 @@
+import dataclasses
+
+import hypothesis
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from episode_parts import (
+    ESTIMATORS,
+    GROUPED,
+    drawn,
+    episodes,
+    random_episodes,
+    with_observations,
+)
+from hypothesis import strategies as st
 
-from agentgym_jax.algorithms import ALGORITHMS, advantages
+from agentgym_jax.algorithms import advantages
 
-GROUPED = {
-    "group_relative": advantages.group_relative,
-    "leave_one_out": advantages.leave_one_out,
-}
-every_grouped = pytest.mark.parametrize("advantage", GROUPED.values(), ids=GROUPED)
-
-
-def episodes(returns, T=5, actions=slice(1, 4)):
-    """One row an episode; the whole return on the last action token."""
-    B = len(returns)
-    mask_BT = np.zeros((B, T), bool)
-    mask_BT[:, actions] = True
-    reward_BT = np.zeros((B, T), np.float32)
-    reward_BT[:, actions.stop - 1] = returns
-    return jnp.asarray(reward_BT), jnp.asarray(mask_BT), jnp.ones(B, bool)
+# Op by op its many small programs take seconds to compile.
+group_in_group = jax.jit(
+    advantages.group_in_group, static_argnames=("step_weight", "turn_discount", "std_normalize")
+)
+every = pytest.mark.parametrize("advantage", ESTIMATORS.values(), ids=ESTIMATORS)
+every_grouped = pytest.mark.parametrize("advantage", [ESTIMATORS[n] for n in GROUPED], ids=GROUPED)
+# monte_carlo compares with what was known before, not with the others of the step
+every_comparing = pytest.mark.parametrize(
+    "advantage",
+    [a for n, a in ESTIMATORS.items() if n != "monte_carlo"],
+    ids=[n for n in ESTIMATORS if n != "monte_carlo"],
+)
 
 
 def test_grpo_by_hand():
     # returns 0 0 0 2: mean 1/2, sample variance (3 * 1/4 + 9/4) / 3 = 1
-    found = advantages.group_relative(*episodes([0.0, 0.0, 0.0, 2.0]), group_size=4, eps=0.0)
+    found = advantages.group_relative(episodes([0.0, 0.0, 0.0, 2.0], group_size=4), eps=0.0)
     expected = np.zeros((4, 5))
     expected[:, 1:4] = [[-0.5], [-0.5], [-0.5], [1.5]]
     np.testing.assert_array_equal(found, expected)
 
 
 def test_grpo_without_normalisation_is_the_centred_return():
-    found = advantages.group_relative(
-        *episodes([0.0, 0.0, 0.0, 4.0]), group_size=4, std_normalize=False
-    )
+    made = episodes([0.0, 0.0, 0.0, 4.0], group_size=4)
+    found = advantages.group_relative(made, std_normalize=False)
     np.testing.assert_array_equal(found[:, 1], [-1.0, -1.0, -1.0, 3.0])
 
 
 def test_rloo_by_hand():
     # the others of return 3 are 0 and 6: 3 - 3 = 0; of 0: 0 - 4.5; of 6: 6 - 1.5
-    found = advantages.leave_one_out(*episodes([0.0, 3.0, 6.0]), group_size=3)
+    found = advantages.leave_one_out(episodes([0.0, 3.0, 6.0], group_size=3))
     np.testing.assert_array_equal(found[:, 2], [-4.5, 0.0, 4.5])
+
+
+def test_a_discount_per_turn_makes_the_shorter_success_better():
+    made = drawn(["0.1.2", "0.1..", "0...."], [{4: 1.0}, {2: 1.0}, {}], group_size=3)
+    found = advantages.group_relative(made, std_normalize=False, turn_discount=0.5)
+    # returns 1/4, 1/2, 0 with mean 1/4
+    np.testing.assert_allclose(found[:, 0], [0.0, 0.25, -0.25], atol=1e-7)
+
+
+def test_reinforce_by_hand():
+    # two turns, a reward for each: the first turn is worth both
+    made = drawn(["00.11.", "00...."], [{1: 0.5, 4: 1.0}, {1: 2.0}], group_size=1)
+    made = dataclasses.replace(made, value_BT=jnp.full((2, 6), 0.25))
+    found = advantages.monte_carlo(made)
+    expected = [[1.25, 1.25, 0, 0.75, 0.75, 0], [1.75, 1.75, 0, 0, 0, 0]]
+    np.testing.assert_allclose(found, expected)
+
+
+def test_reinforce_discounts_tokens_and_turns():
+    made = drawn(["00..11"], [{5: 8.0}], group_size=1)
+    found = advantages.monte_carlo(made, discount=0.5, turn_discount=0.25)
+    np.testing.assert_allclose(found, [[0.5, 1.0, 0, 0, 4.0, 8.0]])
+
+
+def test_reinforce_pp_by_hand():
+    # returns from each token on: 0 0 and 2 2 2 2; mean 8/6, sample variance of 0 0 2 2 2 2: 16/15
+    made = drawn(["00....", "0011.."], [{}, {3: 2.0}], group_size=1)
+    found = advantages.batch_normalized_returns(made, eps=0.0)
+    low, high = (0 - 8 / 6) / np.sqrt(16 / 15), (2 - 8 / 6) / np.sqrt(16 / 15)
+    expected = [[low, low, 0, 0, 0, 0], [high, high, high, high, 0, 0]]
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_reinforce_pp_sees_a_penalty_from_its_token_on_backwards():
+    # a penalty on the second token touches the first two, not the third
+    made = drawn(["000"], [{1: -1.0, 2: 1.0}], group_size=1)
+    found = np.asarray(advantages.batch_normalized_returns(made))[0]
+    assert found[0] == found[1] < found[2]
+
+
+def test_reinforce_pp_with_baseline_by_hand():
+    # group means 1/2 and 10: centred -1/2 1/2 -1 1, one token each; sample variance 2.5 / 3
+    made = drawn(["0", "0", "0", "0"], [{}, {0: 1.0}, {0: 9.0}, {0: 11.0}], group_size=2)
+    found = advantages.group_mean_batch_normalized(made, eps=0.0)
+    expected = np.array([[-0.5], [0.5], [-1.0], [1.0]]) / np.sqrt(2.5 / 3)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_gigpo_by_hand():
+    # Both start in state 7; the first goes on to 5 and 6, the second to 6.
+    made = drawn(
+        ["0.1.2", "0.1.."],
+        [{4: 1.0}, {}],
+        group_size=2,
+        anchors=[[7, 5, 6], [7, 6]],
+    )
+    found = group_in_group(made, step_weight=2.0, turn_discount=0.5, std_normalize=False)
+    # Episodes: returns 1 and 0, so 1/2 and -1/2. Turns: returns 1/4 1/2 1 and 0 0.
+    # State 7: 1/4 and 0, so 1/8 and -1/8. State 5 has one turn: 0. State 6: 1 and 0, so 1/2, -1/2.
+    expected = [
+        [0.5 + 2 / 8, 0, 0.5, 0, 0.5 + 2 / 2],
+        [-0.5 - 2 / 8, 0, -0.5 - 2 / 2, 0, 0],
+    ]
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_gigpo_counts_a_state_visited_twice_in_one_episode_twice():
+    made = drawn(["0.1", "0.."], [{2: 1.0}, {}], group_size=2, anchors=[[3, 3], [3]])
+    found = group_in_group(made, turn_discount=0.5, std_normalize=False)
+    # returns 1/2, 1, 0 in state 3: mean 1/2
+    np.testing.assert_allclose(found, [[0.5, 0, 1.0], [-1.0, 0, 0]], atol=1e-7)
+
+
+def test_gigpo_with_no_state_in_common_is_grpo():
+    made = drawn(["0.1", "0.1"], [{2: 1.0}, {}], group_size=2)
+    np.testing.assert_array_equal(group_in_group(made), advantages.group_relative(made))
+
+
+def test_gigpo_knows_which_turn_lost_in_episodes_of_equal_return():
+    """Both are solved; the one that took the detour learns where."""
+    made = drawn(
+        ["0.1.2", "0.1.."], [{4: 1.0}, {2: 1.0}], group_size=2, anchors=[[1, 1, 2], [1, 2]]
+    )
+    found = np.asarray(group_in_group(made))
+    assert found[0, 0] < 0 < found[1, 0]
+    assert found[0, 4] == found[1, 2] == 0.0
 
 
 @every_grouped
 def test_groups_do_not_see_each_other(advantage):
     first, second = [0.0, 1.0, 1.0], [5.0, 7.0, 9.0]
-    both = advantage(*episodes(first + second), group_size=3)
-    np.testing.assert_array_equal(both[:3], advantage(*episodes(first), group_size=3))
-    np.testing.assert_array_equal(both[3:], advantage(*episodes(second), group_size=3))
+    both = advantage(episodes(first + second, group_size=3))
+    np.testing.assert_array_equal(both[:3], advantage(episodes(first, group_size=3)))
+    np.testing.assert_array_equal(both[3:], advantage(episodes(second, group_size=3)))
 
 
-@every_grouped
+@every
 def test_a_terminal_reward_reaches_the_first_action_token(advantage):
-    reward_BT, mask_BT, valid_B = episodes([1.0, 0.0, 0.0, 0.0], T=9, actions=slice(2, 8))
-    found = np.asarray(advantage(reward_BT, mask_BT, valid_B, group_size=4))
-    assert found[0, 2] > 0 > found[1, 2]
-    assert (found[:, 2:8] == found[:, 2:3]).all()
-
-
-@every_grouped
-def test_a_final_observation_does_not_swallow_the_reward(advantage):
-    reward_BT, mask_BT, valid_B = episodes([1.0, 0.0])
-    on_action = advantage(reward_BT, mask_BT, valid_B, group_size=2)
-    on_observation = advantage(jnp.roll(reward_BT, 1, axis=1), mask_BT, valid_B, group_size=2)
-    assert np.asarray(on_observation)[0, 1] > 0
-    np.testing.assert_array_equal(on_observation, on_action)
-
-
-@every_grouped
-def test_inserting_observation_tokens_leaves_advantages_unchanged(advantage):
-    reward_BT, mask_BT, valid_B = episodes([1.0, 0.0, 0.5, 0.25])
-    before = np.asarray(advantage(reward_BT, mask_BT, valid_B, group_size=4))
-    where = [2, 2, 3]  # two tokens inside the turn, one before its last token
-    longer = advantage(
-        jnp.asarray(np.insert(np.asarray(reward_BT), where, 0.0, axis=1)),
-        jnp.asarray(np.insert(np.asarray(mask_BT), where, False, axis=1)),
-        valid_B,
-        group_size=4,
+    made = drawn(
+        ["..00..11..22.", "..00..11....."],
+        [{11: 1.0}, {}],
+        group_size=2,
+        anchors=[[0, 1, 2], [0, 1]],
     )
-    np.testing.assert_array_equal(np.delete(longer, [2, 3, 5], axis=1), before)
-    assert not np.asarray(longer)[:, [2, 3, 5]].any()
+    found = np.asarray(advantage(made))
+    failed = np.asarray(advantage(dataclasses.replace(made, reward_BT=0 * made.reward_BT)))
+    assert found[0, 2] > max(0.0, found[1, 2]) and not failed.any()
 
 
-@every_grouped
+@every
+def test_a_final_observation_does_not_swallow_the_reward(advantage):
+    made = episodes([1.0, 0.0], group_size=2)
+    late = dataclasses.replace(made, reward_BT=jnp.roll(made.reward_BT, 1, axis=1))
+    found = np.asarray(advantage(late))
+    assert found[0, 1] > 0
+    np.testing.assert_array_equal(found, advantage(made))
+
+
+@every
+@hypothesis.settings(max_examples=8, deadline=None)
+@hypothesis.given(
+    seed=st.integers(0, 20), positions=st.lists(st.integers(0, 24), min_size=1, max_size=3)
+)
+def test_inserting_observation_tokens_changes_no_advantage(advantage, seed, positions):
+    made = random_episodes(seed)
+    positions = sorted(positions + [24] * (3 - len(positions)))  # one shape, one compilation
+    longer = np.asarray(advantage(with_observations(made, positions)))
+    inserted = np.array(positions) + np.arange(3)
+    # sums and products over longer rows may be rounded otherwise
+    np.testing.assert_allclose(
+        np.delete(longer, inserted, axis=1), advantage(made), rtol=1e-5, atol=1e-6
+    )
+    assert not longer[:, inserted].any()
+
+
+@every
 @pytest.mark.parametrize("garbage", [0.0, 1e9, np.nan])
 def test_failed_rows_change_nothing_for_the_others_of_the_group(advantage, garbage):
-    returns = [1.0, 0.0, 0.25]
-    alone = advantage(*episodes(returns), group_size=3)
-    reward_BT, mask_BT, _ = episodes([1.0, garbage, 0.0, 0.25])
-    valid_B = jnp.array([True, False, True, True])
-    found = np.asarray(advantage(reward_BT, mask_BT, valid_B, group_size=4))
+    alone = advantage(episodes([1.0, 0.0, 0.25], group_size=3))
+    made = episodes([1.0, garbage, 0.0, 0.25], group_size=4, valid=[True, False, True, True])
+    found = np.asarray(advantage(made))
     # the sum has one more zero term: equal up to the order of summation
     np.testing.assert_allclose(found[[0, 2, 3]], alone, rtol=1e-6)
     assert not found[1].any()
 
 
-@every_grouped
+@pytest.mark.parametrize("name", [*GROUPED, "group_mean_batch_normalized"])
 @pytest.mark.parametrize("valid", [[False] * 3, [False, True, False]])
-def test_a_group_of_fewer_than_two_valid_rows_teaches_nothing(advantage, valid):
-    reward_BT, mask_BT, _ = episodes([1.0, 0.0, 0.5])
-    found = advantage(reward_BT, mask_BT, jnp.asarray(valid), group_size=3)
+def test_a_group_of_fewer_than_two_valid_rows_teaches_nothing(name, valid):
+    found = ESTIMATORS[name](episodes([1.0, 0.0, 0.5], group_size=3, valid=valid))
     np.testing.assert_array_equal(found, np.zeros((3, 5)))
 
 
-@every_grouped
-@pytest.mark.parametrize("value", [0.0, 0.1, 1 / 3, 1e7, -0.7])
-@pytest.mark.parametrize("group_size", [3, 7])
-def test_equal_returns_give_exactly_zero(advantage, value, group_size):
-    found = advantage(*episodes([value] * group_size), group_size=group_size)
-    np.testing.assert_array_equal(found, np.zeros((group_size, 5)))
-
-
-@every_grouped
-def test_an_empty_action_mask_is_safe(advantage):
-    reward_BT, mask_BT, valid_B = episodes([1.0, 0.0])
-    found = advantage(reward_BT, jnp.zeros_like(mask_BT), valid_B, group_size=2)
+@every
+def test_no_valid_row_gives_zeros(advantage):
+    found = advantage(episodes([1.0, np.nan], group_size=2, valid=[False, False], value=1.0))
     np.testing.assert_array_equal(found, np.zeros((2, 5)))
 
 
-@every_grouped
+@every_comparing
+@pytest.mark.parametrize("value", [0.0, 0.1, 1 / 3, 1e7, -0.7])
+@pytest.mark.parametrize("group_size", [7])
+def test_equal_returns_give_exactly_zero(advantage, value, group_size):
+    found = advantage(episodes([value] * group_size, group_size=group_size))
+    np.testing.assert_array_equal(found, np.zeros((group_size, 5)))
+
+
+@every
+def test_an_empty_action_mask_is_safe(advantage):
+    made = episodes([1.0, 0.0], group_size=2)
+    nothing = dataclasses.replace(
+        made,
+        action_mask_BT=jnp.zeros_like(made.action_mask_BT),
+        turn_BT=jnp.full_like(made.turn_BT, -1),
+        anchor_BT=jnp.full_like(made.anchor_BT, -1),
+    )
+    np.testing.assert_array_equal(advantage(nothing), np.zeros((2, 5)))
+
+
+@every
 def test_a_batch_that_does_not_split_names_the_setting(advantage):
     with pytest.raises(ValueError, match=r"30 rollouts do not split into groups of 8.*group_size"):
-        advantage(*episodes([0.0] * 30), group_size=8)
-
-
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_every_row_of_the_table_runs_with_its_defaults(name):
-    row = ALGORITHMS[name]
-    reward_BT, mask_BT, valid_B = episodes([1.0, 0.0])
-    advantage_BT = row.advantage(
-        reward_BT, mask_BT, valid_B, group_size=2, **row.defaults["advantage"]
-    )
-    loss = row.loss(reward_BT - 1, reward_BT - 1, advantage_BT, **row.defaults["loss"])
-    np.testing.assert_array_equal(loss.loss_BT, -advantage_BT)
+        advantage(episodes([0.0] * 30, group_size=8))
 
 
 def test_statistics_count_every_group_once():
-    reward_BT, _, _ = episodes([0.0, 1.0, 0.1, 0.1, 1.0, 0.0, 3.0, 4.0])
-    valid_B = jnp.array([True, True, True, True, True, False, False, False])
-    found = advantages.group_statistics(reward_BT, valid_B, group_size=2)
+    valid = [True, True, True, True, True, False, False, False]
+    made = episodes([0.0, 1.0, 0.1, 0.1, 1.0, 0.0, 3.0, 4.0], group_size=2, valid=valid)
+    found = advantages.group_statistics(made)
     assert (found.groups, found.informative, found.zero_variance, found.too_small) == (4, 1, 1, 2)
+    np.testing.assert_array_equal(advantages.informative_rows(made), [True] * 2 + [False] * 6)
 
 
 def gae_by_hand(reward, value, discount, gae_lambda):
@@ -189,18 +288,8 @@ def test_gae_passes_over_observations_of_any_length_and_value():
 
 
 def test_gae_gives_a_reward_on_the_final_observation_to_the_last_action():
-    reward_BT, mask_BT, _ = episodes([1.0])
-    value_BT = jnp.zeros_like(reward_BT)
+    made = episodes([1.0], group_size=1)
+    reward_BT, value_BT = jnp.roll(made.reward_BT, 1, axis=1), made.value_BT
     settings = {"discount": 0.5, "gae_lambda": 1.0}
-    late, _ = advantages.gae(jnp.roll(reward_BT, 1, axis=1), value_BT, mask_BT, **settings)
+    late, _ = advantages.gae(reward_BT, value_BT, made.action_mask_BT, **settings)
     np.testing.assert_array_equal(late, [[0.0, 0.25, 0.5, 1.0, 0.0]])
-
-
-def test_advantages_run_under_jit_with_static_options():
-    jitted = jax.jit(advantages.group_relative, static_argnames=("group_size", "std_normalize"))
-    arguments = episodes([1.0, 0.0])
-    np.testing.assert_allclose(
-        jitted(*arguments, group_size=2),
-        advantages.group_relative(*arguments, group_size=2),
-        rtol=1e-6,
-    )

@@ -11,7 +11,12 @@ def surrogate(ratio, advantage, low=0.2, high=0.3):
 
     def value(logprob):
         loss = losses.clipped_surrogate(
-            logprob, jnp.zeros((1, 1)), jnp.full((1, 1), advantage), clip_low=low, clip_high=high
+            logprob,
+            jnp.zeros((1, 1)),
+            jnp.full((1, 1), advantage),
+            jnp.ones((1, 1), int),
+            clip_low=low,
+            clip_high=high,
         )
         return jnp.sum(loss.loss_BT), loss
 
@@ -43,21 +48,136 @@ def test_the_surrogate_by_hand(ratio, advantage, loss, gradient, is_clipped):
 def test_the_surrogate_is_the_pessimistic_minimum():
     rng = np.random.default_rng(0)
     logprob, old, advantage = rng.normal(size=(3, 8, 50)).astype(np.float32)
-    found = losses.clipped_surrogate(logprob, old, advantage, clip_low=0.2, clip_high=0.3)
+    sequence = np.ones((8, 50), np.int32)
+    found = losses.clipped_surrogate(logprob, old, advantage, sequence, clip_low=0.2, clip_high=0.3)
     ratio = np.exp(logprob - old)
     expected = -np.minimum(ratio * advantage, np.clip(ratio, 0.8, 1.3) * advantage)
     np.testing.assert_allclose(found.loss_BT, expected, rtol=1e-5, atol=1e-6)
 
 
+CLIPPED = (
+    losses.clipped_surrogate,
+    losses.sequence_surrogate,
+    losses.sequence_token_surrogate,
+)
+
+
+@pytest.mark.parametrize("loss", CLIPPED)
 @pytest.mark.parametrize("bounds", [(-0.1, 0.2), (1.0, 0.2), (0.2, -0.1)])
-def test_impossible_bounds_are_refused(bounds):
+def test_impossible_bounds_are_refused(loss, bounds):
+    arrays = [jnp.zeros((1, 1))] * 3
     with pytest.raises(ValueError, match="clip_low"):
-        losses.clipped_surrogate(*[jnp.zeros((1, 1))] * 3, clip_low=bounds[0], clip_high=bounds[1])
+        loss(*arrays, jnp.ones((1, 1), int), clip_low=bounds[0], clip_high=bounds[1])
+
+
+@pytest.mark.parametrize("bounds", [(-0.1, 2.0), (1.1, 2.0), (0.0, 0.9)])
+def test_impossible_weights_are_refused(bounds):
+    arrays = [jnp.zeros((1, 1))] * 3
+    with pytest.raises(ValueError, match="ratio_low"):
+        losses.clipped_weight(
+            *arrays, jnp.ones((1, 1), int), ratio_low=bounds[0], ratio_high=bounds[1]
+        )
+
+
+# A row of two episodes of two and three trained tokens, with a token between them that is not.
+SEQUENCE = jnp.array([[1, 1, 0, 2, 2, 2]])
+LOG_RATIO = jnp.log(jnp.array([[1.1, 1.3, 9.0, 0.5, 1.0, 2.0]]))
+# Geometric means: sqrt(1.43) and 1.
+MEANS = np.array([[1.43**0.5] * 2 + [1.0] + [1.0] * 3])
+
+
+def gradient(loss, advantage_BT, **options):
+    """Loss and its gradient with respect to the log-probabilities, summed over trained tokens."""
+
+    def total(logprob_BT):
+        found = loss(logprob_BT, jnp.zeros((1, 6)), advantage_BT, SEQUENCE, **options)
+        return jnp.sum(jnp.where(SEQUENCE > 0, found.loss_BT, 0.0)), found
+
+    (_, found), gradient_BT = jax.value_and_grad(total, has_aux=True)(LOG_RATIO)
+    return found, np.asarray(gradient_BT)
+
+
+def test_gspo_compares_episodes_by_the_geometric_mean_of_their_ratios():
+    advantage_BT = jnp.array([[2.0, 2.0, 0.0, -1.0, -1.0, -1.0]])
+    found, gradient_BT = gradient(
+        losses.sequence_surrogate, advantage_BT, clip_low=0.1, clip_high=0.3
+    )
+    np.testing.assert_allclose(found.ratio_BT, MEANS, rtol=1e-6)
+    np.testing.assert_allclose(found.loss_BT, -MEANS * advantage_BT, rtol=1e-6)
+    # Each of the n tokens carries the loss s * A of the episode, and d s / d logprob = s / n.
+    expected = -MEANS * np.array([[2.0, 2.0, 0.0, -1.0, -1.0, -1.0]])
+    np.testing.assert_allclose(gradient_BT, expected, rtol=1e-6)
+
+
+def test_gspo_clips_whole_episodes():
+    advantage_BT = jnp.array([[2.0, 2.0, 0.0, -1.0, -1.0, -1.0]])
+    found, gradient_BT = gradient(
+        losses.sequence_surrogate, advantage_BT, clip_low=3e-4, clip_high=4e-4
+    )
+    np.testing.assert_array_equal(found.is_clipped_BT, [[True, True] + [False] * 4])
+    np.testing.assert_allclose(found.loss_BT[0, :2], -2.0008, rtol=1e-6)
+    assert not gradient_BT[0, :3].any() and (gradient_BT[0, 3:] > 0).all()
+
+
+@pytest.mark.parametrize("bounds", [(0.1, 0.3), (3e-4, 4e-4)])
+def test_gspo_token_has_the_gradient_of_gspo_where_the_advantage_is_one(bounds):
+    advantage_BT = jnp.array([[2.0, 2.0, 0.0, -1.0, -1.0, -1.0]])
+    options = dict(clip_low=bounds[0], clip_high=bounds[1])
+    whole, of_whole = gradient(losses.sequence_surrogate, advantage_BT, **options)
+    token, of_token = gradient(losses.sequence_token_surrogate, advantage_BT, **options)
+    np.testing.assert_allclose(of_token, of_whole, rtol=1e-6)
+    np.testing.assert_allclose(token.loss_BT, whole.loss_BT, rtol=1e-6)
+
+
+def test_gspo_token_gives_each_turn_its_own_advantage():
+    advantage_BT = jnp.array([[1.0, -3.0, 0.0, 0.0, 2.0, 0.0]])
+    _, gradient_BT = gradient(
+        losses.sequence_token_surrogate, advantage_BT, clip_low=0.9, clip_high=0.9
+    )
+    np.testing.assert_allclose(gradient_BT, -MEANS * advantage_BT, rtol=1e-6)
+
+
+def test_cispo_keeps_the_gradient_of_every_token():
+    advantage_BT = jnp.array([[2.0, 2.0, 0.0, -1.0, 0.0, 1.0]])
+    found, gradient_BT = gradient(
+        losses.clipped_weight, advantage_BT, ratio_low=0.75, ratio_high=1.2
+    )
+    # min(max(ratio, 0.75), 1.2) * A, not through the weight
+    np.testing.assert_allclose(gradient_BT, [[-2.2, -2.4, 0, 0.75, 0, -1.2]], rtol=1e-6)
+    np.testing.assert_allclose(
+        found.loss_BT[0, [0, 1, 3, 5]], (gradient_BT * LOG_RATIO)[0, [0, 1, 3, 5]], rtol=1e-6
+    )
+    np.testing.assert_array_equal(found.is_clipped_BT, [[False, True, False, True, False, True]])
+
+
+def test_reinforce_ignores_the_ratio():
+    advantage_BT = jnp.array([[2.0, 2.0, 0.0, -1.0, 0.0, 1.0]])
+    found, gradient_BT = gradient(losses.policy_gradient, advantage_BT)
+    np.testing.assert_array_equal(gradient_BT, -advantage_BT)
+    np.testing.assert_allclose(found.ratio_BT, jnp.exp(LOG_RATIO), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("loss", "options"),
+    [
+        *[(loss, dict(clip_low=0.2, clip_high=0.2)) for loss in CLIPPED],
+        (losses.clipped_weight, dict(ratio_low=0.0, ratio_high=5.0)),
+        (losses.policy_gradient, {}),
+    ],
+)
+def test_a_factor_on_the_advantage_is_a_factor_on_the_gradient(loss, options):
+    """So a correction between sampler and learner may be multiplied into the advantages."""
+    advantage_BT = jnp.array([[2.0, 2.0, 0.0, -1.0, -1.0, -1.0]])
+    _, plain = gradient(loss, advantage_BT, **options)
+    _, scaled = gradient(loss, 0.25 * advantage_BT, **options)
+    np.testing.assert_allclose(scaled, 0.25 * plain, rtol=1e-6)
 
 
 def test_the_supervised_loss_reads_only_the_log_probability():
     logprob_BT = jnp.array([[-1.0, -2.0]])
-    found = losses.negative_log_likelihood(logprob_BT, logprob_BT * jnp.nan, logprob_BT * jnp.nan)
+    found = losses.negative_log_likelihood(
+        logprob_BT, logprob_BT * jnp.nan, logprob_BT * jnp.nan, jnp.zeros((1, 2), int)
+    )
     np.testing.assert_array_equal(found.loss_BT, [[1.0, 2.0]])
     np.testing.assert_array_equal(found.ratio_BT, [[1.0, 1.0]])
     assert not found.is_clipped_BT.any()

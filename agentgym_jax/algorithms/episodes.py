@@ -1,0 +1,122 @@
+"""What an advantage may know of the episodes of one step, and what it does with turns.
+
+Arrays are per episode and unpacked: `[B, T]`, one row an episode, padded on the right.
+Groups are task-major: B = P * R, rows `p * R .. (p + 1) * R - 1` are the R rollouts of task p.
+"""
+
+import dataclasses
+
+import chex
+import jax
+import jax.numpy as jnp
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Episodes:
+    """Episodes of one step. Every array is data: nothing is read off a pad id.
+
+    Attributes:
+      reward_BT: reward received after token t; zero on padding.
+      action_mask_BT: bool, True on tokens the policy sampled.
+      valid_B: bool, False for rows that say nothing about the policy (a failed environment):
+        they are out of every statistic and get advantage 0.
+      turn_BT: int32, which turn of its episode an action token belongs to; -1 elsewhere.
+      anchor_BT: int32, number of the state that the turn of an action token started from: equal
+        numbers are equal states of the same task; from 0 to B * T - 1, -1 elsewhere.
+      value_BT: return that was expected before token t, by a critic or from earlier steps; zero
+        where nothing is known. Ignored off the action mask.
+      group_size: R, rollouts per task; static.
+    """
+
+    reward_BT: jax.Array
+    action_mask_BT: jax.Array
+    valid_B: jax.Array
+    turn_BT: jax.Array
+    anchor_BT: jax.Array
+    value_BT: jax.Array
+    group_size: int = dataclasses.field(metadata={"static": True})
+
+    def check(self) -> None:
+        """Asserts shapes and types.
+
+        Raises:
+          ValueError: the rows do not split into groups.
+        """
+        B = self.reward_BT.shape[0]
+        of_tokens = [self.reward_BT, self.action_mask_BT, self.turn_BT, self.anchor_BT]
+        chex.assert_rank([*of_tokens, self.value_BT, self.valid_B], [2, 2, 2, 2, 2, 1])
+        chex.assert_equal_shape([*of_tokens, self.value_BT])
+        chex.assert_equal_shape_prefix([self.reward_BT, self.valid_B], 1)
+        chex.assert_type([*of_tokens, self.value_BT], [float, bool, int, int, float])
+        chex.assert_type(self.valid_B, bool)
+        if self.group_size < 1 or B % self.group_size:
+            raise ValueError(
+                f"advantage: {B} rollouts do not split into groups of {self.group_size}. "
+                "Set config.rollout.group_size to a divisor of the batch."
+            )
+
+    @property
+    def trained_BT(self) -> jax.Array:
+        """bool, action tokens of the valid rows."""
+        return self.action_mask_BT & self.valid_B[:, None]
+
+
+def returns_to_go(
+    episodes: Episodes, *, discount: float = 1.0, turn_discount: float = 1.0
+) -> jax.Array:
+    """Return from every action token on, the reward of the token itself included.
+
+    Time passes at action tokens only: `discount` from one to the next of the same turn,
+    `turn_discount` from the last of a turn to the first of the next. Observations take none,
+    however long they are, and a reward on one counts for the action token before it.
+
+    Args:
+      episodes: of one step.
+      discount: per action token.
+      turn_discount: per turn.
+
+    Returns:
+      return_BT, zero off the action mask.
+    """
+
+    def step(carry, token):
+        return_B, turn_B, late_reward_B = carry
+        reward_B, token_turn_B, is_action_B = token
+        reward_B = reward_B + late_reward_B
+        factor_B = jnp.where(token_turn_B == turn_B, discount, turn_discount)
+        return_B = jnp.where(is_action_B, reward_B + factor_B * return_B, return_B)
+        turn_B = jnp.where(is_action_B, token_turn_B, turn_B)
+        return (return_B, turn_B, jnp.where(is_action_B, 0.0, reward_B)), return_B
+
+    zero_B = jnp.zeros_like(episodes.reward_BT[:, 0])
+    nowhere_B = jnp.full(zero_B.shape, -1, episodes.turn_BT.dtype)
+    _, return_TB = jax.lax.scan(
+        step,
+        (zero_B, nowhere_B, zero_B),
+        (episodes.reward_BT.T, episodes.turn_BT.T, episodes.action_mask_BT.T),
+        reverse=True,
+    )
+    return jnp.where(episodes.action_mask_BT, return_TB.T, 0.0)
+
+
+def episode_returns(episodes: Episodes, *, turn_discount: float = 1.0) -> jax.Array:
+    """Return of every episode, `[B]`: the reward of turn k counts turn_discount ** k.
+
+    Sums over all tokens, not only action tokens: a reward that sits on an observation counts
+    for the turn before it, so no mask can swallow the terminal reward.
+    """
+    if turn_discount == 1.0:
+        return jnp.sum(episodes.reward_BT, axis=1)
+    # Observations have no turn of their own: the largest so far is that of the turn before.
+    turn_BT = jax.lax.cummax(episodes.turn_BT, axis=1)
+    weight_BT = turn_discount ** jnp.maximum(turn_BT, 0).astype(episodes.reward_BT.dtype)
+    return jnp.sum(episodes.reward_BT * weight_BT, axis=1)
+
+
+def turn_starts(episodes: Episodes) -> jax.Array:
+    """bool [B, T], True on the first action token of every turn."""
+    before_BT = jnp.pad(episodes.turn_BT[:, :-1], ((0, 0), (1, 0)), constant_values=-1)
+    # A turn may be interrupted by tokens that were not sampled: compare with all before it.
+    seen_BT = jax.lax.cummax(before_BT, axis=1)
+    return episodes.action_mask_BT & (episodes.turn_BT > seen_BT)

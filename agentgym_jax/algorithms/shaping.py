@@ -1,0 +1,57 @@
+"""What the length of an episode costs, whatever it achieved."""
+
+from collections.abc import Mapping
+from typing import Any
+
+OVERLONG: Mapping[str, frozenset[str]] = {
+    "none": frozenset(),
+    "tokens": frozenset({"limit", "margin", "penalty"}),
+    "turns": frozenset({"limit", "margin", "penalty"}),
+}
+
+
+def soft_limit(length: float, *, limit: float, margin: float) -> float:
+    """0 up to `limit - margin`, then rising linearly to 1 at `limit`; 1 beyond.
+
+    The negative of eq. 13 of arXiv:2503.14476 (soft overlong punishment), whose L_max and L_cache
+    are `limit` and `margin`.
+
+    Args:
+      length: of the episode.
+      limit: same unit.
+      margin: same unit; positive, not above `limit`.
+    """
+    return min(1.0, max(0.0, (length - (limit - margin)) / margin))
+
+
+def overlong_penalty(*, action_tokens: int, turns: int, kind: str, **options: Any) -> float:
+    """What is taken off the reward of an episode for its length.
+
+    Args:
+      action_tokens: tokens the policy sampled.
+      turns: turns it took.
+      kind: `none`, `tokens` or `turns`: what is counted.
+      options: `limit`, `margin` and `penalty` (at and beyond the limit), but for `none`.
+
+    Raises:
+      ValueError: an option is unknown, missing or impossible.
+    """
+    check_overlong(kind=kind, **options)
+    if kind == "none":
+        return 0.0
+    length = {"tokens": action_tokens, "turns": turns}[kind]
+    return options["penalty"] * soft_limit(length, limit=options["limit"], margin=options["margin"])
+
+
+def check_overlong(*, kind: str, **options: Any) -> None:
+    """Raises ValueError unless the options go with the kind."""
+    if kind not in OVERLONG:
+        raise ValueError(f"overlong: kind is {kind!r}, expected one of {', '.join(OVERLONG)}")
+    if set(options) != OVERLONG[kind]:
+        raise ValueError(
+            f"overlong: kind={kind!r} takes {sorted(OVERLONG[kind])}, got {sorted(options)}"
+        )
+    if kind != "none" and not (
+        0 < options["margin"] <= options["limit"] and options["penalty"] >= 0
+    ):
+        raise ValueError(f"overlong needs 0 < margin <= limit and penalty >= 0; got {options}")

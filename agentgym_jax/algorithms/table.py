@@ -1,0 +1,237 @@
+"""The algorithms by name: one literal row each (docs/algorithms.md has the equations)."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+
+from agentgym_jax.algorithms import advantages, losses
+
+
+@dataclasses.dataclass(frozen=True)
+class Algorithm:
+    """One row of the table: what makes an algorithm this algorithm.
+
+    Attributes:
+      advantage: (Episodes, **options) -> advantage_BT.
+      loss: (logprob_BT, old_logprob_BT, advantage_BT, sequence_BT, **options) -> TokenLoss.
+      aggregation: mode of `aggregation.token_weights` that goes with it.
+      needs_critic: the advantage reads values of a trained critic.
+      needs_reference: the published objective holds the policy near a reference; a run that
+        sets the coefficients to 0 may leave the reference out.
+      needs_groups: several rollouts of the same task are compared.
+      takes_baseline: the advantage subtracts what was expected from earlier steps.
+      defaults: published values, by section: `advantage` and `loss` are keyword arguments of
+        the two functions, `update` of `learner.update.make_update`, `run` of the section
+        `algorithm`. They document; a config states its own.
+      paper: where it is defined.
+    """
+
+    advantage: Callable[..., jax.Array]
+    loss: Callable[..., losses.TokenLoss]
+    aggregation: str
+    needs_critic: bool
+    needs_reference: bool
+    needs_groups: bool
+    takes_baseline: bool
+    defaults: Mapping[str, Mapping[str, Any]]
+    paper: str
+
+
+# The clip only acts when one batch is used for several steps: at the sampling policy its gradient
+# is REINFORCE's, so estimators that were published without one may have it.
+_CLIP = {"clip_low": 0.2, "clip_high": 0.2}
+# The scripts released with AgentGym-RL (arXiv:2509.08755).
+_RELEASED = {"entropy_coef": 1e-3, "kl_coef": 1e-3, "kl_kind": "k3"}
+_FREE = {"entropy_coef": 0.0, "kl_coef": 0.0, "kl_kind": "k3"}
+_PLAIN = {
+    "kl_reward": {"kind": "none"},
+    "correction": {"kind": "none"},
+    "zero_variance": "keep",
+    "baseline": {"kind": "none"},
+}
+
+ALGORITHMS = {
+    "grpo": Algorithm(
+        advantage=advantages.group_relative,
+        loss=losses.clipped_surrogate,
+        aggregation="token_mean",
+        needs_critic=False,
+        needs_reference=True,
+        needs_groups=True,
+        takes_baseline=False,
+        defaults={
+            "advantage": {"std_normalize": True, "eps": 1e-6},
+            "loss": _CLIP,
+            "update": _RELEASED,
+            "run": _PLAIN,
+        },
+        paper="arXiv:2402.03300",
+    ),
+    "dr_grpo": Algorithm(
+        advantage=advantages.group_relative,
+        loss=losses.clipped_surrogate,
+        aggregation="fixed_length",
+        needs_critic=False,
+        needs_reference=False,
+        needs_groups=True,
+        takes_baseline=False,
+        defaults={
+            "advantage": {"std_normalize": False, "eps": 1e-6},
+            "loss": _CLIP,
+            "update": _FREE,
+            "run": _PLAIN,
+        },
+        paper="arXiv:2503.20783",
+    ),
+    "rloo": Algorithm(
+        advantage=advantages.leave_one_out,
+        loss=losses.clipped_surrogate,
+        aggregation="token_mean",
+        needs_critic=False,
+        needs_reference=True,
+        needs_groups=True,
+        takes_baseline=False,
+        defaults={"advantage": {}, "loss": _CLIP, "update": _RELEASED, "run": _PLAIN},
+        paper="arXiv:2402.14740",
+    ),
+    "reinforce": Algorithm(
+        advantage=advantages.monte_carlo,
+        loss=losses.policy_gradient,
+        aggregation="sequence_mean",
+        needs_critic=False,
+        needs_reference=False,
+        needs_groups=False,
+        takes_baseline=True,
+        defaults={
+            "advantage": {"discount": 1.0, "turn_discount": 1.0},
+            "loss": {},
+            "update": _FREE,
+            "run": _PLAIN | {"baseline": {"kind": "moving_average", "decay": 0.9}},
+        },
+        paper="doi:10.1007/BF00992696",
+    ),
+    "reinforce_pp": Algorithm(
+        advantage=advantages.batch_normalized_returns,
+        loss=losses.clipped_surrogate,
+        aggregation="token_mean",
+        needs_critic=False,
+        needs_reference=True,
+        needs_groups=False,
+        takes_baseline=False,
+        defaults={
+            "advantage": {"discount": 1.0, "turn_discount": 1.0, "eps": 1e-8},
+            "loss": _CLIP,
+            "update": _FREE,
+            "run": _PLAIN | {"kl_reward": {"kind": "fixed", "coef": 1e-3}},
+        },
+        paper="arXiv:2501.03262",
+    ),
+    "reinforce_pp_baseline": Algorithm(
+        advantage=advantages.group_mean_batch_normalized,
+        loss=losses.clipped_surrogate,
+        aggregation="token_mean",
+        needs_critic=False,
+        needs_reference=True,
+        needs_groups=True,
+        takes_baseline=False,
+        defaults={
+            "advantage": {"eps": 1e-8},
+            "loss": _CLIP,
+            "update": {"entropy_coef": 0.0, "kl_coef": 1e-3, "kl_kind": "k2"},
+            "run": _PLAIN,
+        },
+        paper="arXiv:2501.03262",
+    ),
+    "dapo": Algorithm(
+        advantage=advantages.group_relative,
+        loss=losses.clipped_surrogate,
+        aggregation="token_mean",
+        needs_critic=False,
+        needs_reference=False,
+        needs_groups=True,
+        takes_baseline=False,
+        defaults={
+            "advantage": {"std_normalize": True, "eps": 1e-6},
+            "loss": {"clip_low": 0.2, "clip_high": 0.28},
+            "update": _FREE,
+            "run": _PLAIN | {"zero_variance": "filter"},
+        },
+        paper="arXiv:2503.14476",
+    ),
+    "gspo": Algorithm(
+        advantage=advantages.group_relative,
+        loss=losses.sequence_surrogate,
+        aggregation="sequence_mean",
+        needs_critic=False,
+        needs_reference=False,
+        needs_groups=True,
+        takes_baseline=False,
+        defaults={
+            "advantage": {"std_normalize": True, "eps": 1e-6},
+            "loss": {"clip_low": 3e-4, "clip_high": 4e-4},
+            "update": _FREE,
+            "run": _PLAIN,
+        },
+        paper="arXiv:2507.18071",
+    ),
+    "gspo_token": Algorithm(
+        advantage=advantages.group_in_group,
+        loss=losses.sequence_token_surrogate,
+        aggregation="sequence_mean",
+        needs_critic=False,
+        needs_reference=False,
+        needs_groups=True,
+        takes_baseline=False,
+        defaults={
+            "advantage": {
+                "step_weight": 1.0,
+                "turn_discount": 0.95,
+                "std_normalize": True,
+                "eps": 1e-6,
+            },
+            "loss": {"clip_low": 3e-4, "clip_high": 4e-4},
+            "update": _FREE,
+            "run": _PLAIN,
+        },
+        paper="arXiv:2507.18071",
+    ),
+    "cispo": Algorithm(
+        advantage=advantages.group_relative,
+        loss=losses.clipped_weight,
+        aggregation="token_mean",
+        needs_critic=False,
+        needs_reference=False,
+        needs_groups=True,
+        takes_baseline=False,
+        defaults={
+            "advantage": {"std_normalize": True, "eps": 1e-6},
+            "loss": {"ratio_low": 0.0, "ratio_high": 5.0},
+            "update": _FREE,
+            "run": _PLAIN,
+        },
+        paper="arXiv:2506.13585",
+    ),
+    "gigpo": Algorithm(
+        advantage=advantages.group_in_group,
+        loss=losses.clipped_surrogate,
+        aggregation="token_mean",
+        needs_critic=False,
+        needs_reference=True,
+        needs_groups=True,
+        takes_baseline=False,
+        defaults={
+            "advantage": {
+                "step_weight": 1.0,
+                "turn_discount": 0.95,
+                "std_normalize": True,
+                "eps": 1e-6,
+            },
+            "loss": _CLIP,
+            "update": {"entropy_coef": 1e-3, "kl_coef": 1e-2, "kl_kind": "k3"},
+            "run": _PLAIN,
+        },
+        paper="arXiv:2505.10978",
+    ),
+}

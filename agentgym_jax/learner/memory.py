@@ -1,0 +1,140 @@
+"""What a run remembers from step to step beside its weights: a few numbers in every checkpoint.
+
+The next memory is a pure function of the last one and of what a step measured, so a run that
+resumes goes on as if it had never stopped.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentgym_jax.algorithms import controllers
+from agentgym_jax.algorithms.horizon import HorizonState, HorizonStatistics, MixtureHorizon
+from agentgym_jax.trajectory import Trajectory
+
+
+@dataclasses.dataclass(frozen=True)
+class Memory:
+    """State of everything that adapts.
+
+    Attributes:
+      expected_return: baseline of the next step; None before the first one.
+      kl_coef: weight of the divergence in the reward of the next step.
+      horizons: of the environments whose turn limit adapts.
+    """
+
+    expected_return: float | None
+    kl_coef: float
+    horizons: Mapping[str, HorizonState]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain numbers; floats come back the same."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> "Memory":
+        """Inverse of `to_json`."""
+        horizons = {name: HorizonState(**state) for name, state in record["horizons"].items()}
+        return cls(record["expected_return"], record["kl_coef"], horizons)
+
+
+@dataclasses.dataclass(frozen=True)
+class Adaptation:
+    """How a run adapts; nothing of it changes while it goes.
+
+    Attributes:
+      horizon: turn limits.
+      baseline: kind `none`, or `moving_average` with its decay: of the mean return of a step.
+      kl_reward: kind `none`, `fixed` with a coef, or `adaptive` with a first coef, a target in
+        nats per action token and a rate: divergence from the reference in the reward.
+
+    Raises:
+      ValueError: a kind or one of its options is unknown, missing or impossible.
+    """
+
+    horizon: MixtureHorizon
+    baseline: Mapping[str, Any]
+    kl_reward: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        _check("baseline", self.baseline, {"none": (), "moving_average": ("decay",)})
+        kinds = {"none": (), "fixed": ("coef",), "adaptive": ("coef", "target", "rate")}
+        _check("kl_reward", self.kl_reward, kinds)
+        if self.uses_kl_reward and self.kl_reward["coef"] <= 0:
+            raise ValueError(f"kl_reward needs a positive coef; got {self.kl_reward['coef']}")
+        self.next(self.first(), mean_return=0.0, divergence=0.0, horizons={})
+
+    @property
+    def uses_kl_reward(self) -> bool:
+        """Whether the reward contains the divergence from the reference."""
+        return self.kl_reward["kind"] != "none"
+
+    def first(self) -> Memory:
+        """Before the first step."""
+        coef = self.kl_reward["coef"] if self.uses_kl_reward else 0.0
+        return Memory(None, coef, self.horizon.first())
+
+    def next(
+        self,
+        memory: Memory,
+        *,
+        mean_return: float | None,
+        divergence: float | None,
+        horizons: Mapping[str, HorizonStatistics],
+    ) -> Memory:
+        """After a step.
+
+        Args:
+          memory: before it.
+          mean_return: of its valid episodes; None if there was none.
+          divergence: from the reference, nats per action token; None if not measured.
+          horizons: statistics of the environments that had tasks.
+        """
+        expected_return, kl_coef = memory.expected_return, memory.kl_coef
+        if self.baseline["kind"] == "moving_average":
+            decay = self.baseline["decay"]
+            expected_return = controllers.moving_average(expected_return, mean_return, decay=decay)
+        if self.kl_reward["kind"] == "adaptive":
+            target, rate = self.kl_reward["target"], self.kl_reward["rate"]
+            kl_coef = controllers.adaptive_coefficient(
+                kl_coef, divergence, target=target, rate=rate
+            )
+        return Memory(expected_return, kl_coef, self.horizon.next(memory.horizons, horizons))
+
+
+def _check(name: str, section: Mapping[str, Any], kinds: Mapping[str, Sequence[str]]) -> None:
+    options = dict(section)
+    kind = options.pop("kind", None)
+    if kind not in kinds:
+        raise ValueError(f"{name}.kind={kind!r} is none of {', '.join(kinds)}")
+    if set(options) != set(kinds[kind]):
+        raise ValueError(
+            f"{name}: kind={kind!r} takes {sorted(kinds[kind])}, got {sorted(options)}"
+        )
+
+
+def horizon_statistics(
+    trajectories: Sequence[Trajectory], environments: Sequence[str], limits: Mapping[str, int]
+) -> dict[str, HorizonStatistics]:
+    """What the episodes of a step say about the turn limits, for environments that had some.
+
+    Args:
+      trajectories: of one step, task-major; failed ones are left out.
+      environments: of every task; each has the same number of episodes.
+      limits: turns by environment.
+    """
+    group_size = len(trajectories) // len(environments)
+    played: dict[str, list[Trajectory]] = {}
+    for i, trajectory in enumerate(trajectories):
+        played.setdefault(environments[i // group_size], []).append(trajectory)
+    return {name: _statistics(of_one, limits[name]) for name, of_one in played.items()}
+
+
+def _statistics(trajectories: Sequence[Trajectory], limit: int) -> HorizonStatistics:
+    valid = [t for t in trajectories if t.outcome.is_valid]
+    solved = [t for t in valid if t.success]
+    return HorizonStatistics(
+        success=len(solved) / len(valid) if valid else None,
+        truncation=sum(t.outcome.is_truncated for t in valid) / len(valid) if valid else None,
+        turns=sum(len(t.turns) for t in solved) / (len(solved) * limit) if solved else None,
+    )
