@@ -9,15 +9,22 @@ import sys
 from absl import app, flags
 from ml_collections import config_flags
 
+from agentgym_jax.run.agentevol import open_agentevol
+from agentgym_jax.run.dpo import open_dpo
 from agentgym_jax.run.rl import open_rl
 from agentgym_jax.run.run import StopFlag, StopRequested
 from agentgym_jax.run.sections import ConfigError, plain
 from agentgym_jax.run.sft import open_sft
 from agentgym_jax.startup import USER_ERRORS, launch, prepare
-from agentgym_jax.training import rl, sft
+from agentgym_jax.training import agentevol, dpo, rl, sft
 from agentgym_jax.viewer.plots import write_plots
 
-JOBS = {"rl": (open_rl, rl.train), "sft": (open_sft, sft.train)}
+JOBS = {
+    "rl": (open_rl, rl.train),
+    "sft": (open_sft, sft.train),
+    "dpo": (open_dpo, dpo.train),
+    "agentevol": (open_agentevol, agentevol.train),
+}
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "Config file.", lock_config=True)
 _WORKDIR = flags.DEFINE_string("workdir", None, "Run folder; made, or resumed if it exists.")

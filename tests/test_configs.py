@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from agentgym_jax.run import evaluation, rl, sft
+from agentgym_jax.run import agentevol, dpo, evaluation, rl, sft
 from agentgym_jax.run.sections import ConfigError, plain
 from agentgym_jax.train import JOBS
 
@@ -17,6 +17,9 @@ FILES = sorted(
 )
 
 
+PARSERS = {"rl": rl.parse, "sft": sft.parse, "dpo": dpo.parse, "agentevol": agentevol.parse}
+
+
 def load(name, arg=None):
     return plain(importlib.import_module(f"configs.{name}").get_config(arg))
 
@@ -24,7 +27,7 @@ def load(name, arg=None):
 def parse(name, config):
     if name.startswith("eval."):
         return evaluation.parse(config)
-    return {"rl": rl.parse, "sft": sft.parse}[config["job"]](config)
+    return PARSERS[config["job"]](config)
 
 
 @pytest.mark.parametrize("arg", [None, "smoke"])
@@ -43,7 +46,7 @@ def test_every_config_says_how_it_is_run_what_it_needs_and_what_came_of_it(name)
 
 
 def test_every_job_has_a_parser():
-    assert set(JOBS) == {"rl", "sft"}
+    assert set(JOBS) == set(PARSERS)
 
 
 def changed(path, value):

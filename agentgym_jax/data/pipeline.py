@@ -50,6 +50,7 @@ class Batches:
         row_length: int,
         rows: int,
         weighting: str,
+        importance: Sequence[float],
         dropped: Dropped,
     ) -> None:
         """Holds what `batches` worked out."""
@@ -58,6 +59,7 @@ class Batches:
         self._row_length = row_length
         self._rows = rows
         self._weighting = weighting
+        self._importance = importance
         self.dropped = dropped
         self.num_sequences = len(sequences)
 
@@ -76,9 +78,11 @@ class Batches:
         if not 0 <= step < len(self._plan):
             raise IndexError(f"step {step} of a pipeline of {len(self._plan)} batches")
         members = [self._sequences[i] for i in self._plan[step]]
+        importance = [self._importance[i] for i in self._plan[step]]
+        all_weights = _weights(members, importance, self._weighting)
         sequences = [
             {"tokens": member.tokens, "action_mask": member.action_mask, "weights": weights}
-            for member, weights in zip(members, _weights(members, self._weighting), strict=True)
+            for member, weights in zip(members, all_weights, strict=True)
         ]
         return pack(sequences, row_length=self._row_length, rows_multiple=self._rows)
 
@@ -93,6 +97,7 @@ def batches(
     steps: int | None = None,
     weighting: Literal["token_mean", "sequence_mean"] = "token_mean",
     too_long: Literal["error", "skip", "truncate"] = "error",
+    importance: Sequence[float] | None = None,
 ) -> Batches:
     """Plans batches over shuffled epochs. Every epoch has every sequence once.
 
@@ -109,6 +114,7 @@ def batches(
       weighting: `token_mean` weighs all tokens to imitate alike, `sequence_mean` all conversations.
       too_long: what a conversation longer than a row does: `error` raises, `skip` leaves it
         out, `truncate` keeps its first `row_length` tokens. The counts are logged.
+      importance: of every conversation beside the others of its batch, above 0; None is 1 each.
 
     Raises:
       ValueError: a choice is unknown, a conversation too long, or nothing is left to train on.
@@ -117,7 +123,11 @@ def batches(
         raise ValueError(f"give either epochs or steps; got epochs={epochs}, steps={steps}")
     if weighting not in ("token_mean", "sequence_mean"):
         raise ValueError(f"weighting is {weighting!r}; expected 'token_mean' or 'sequence_mean'")
-    sequences, dropped = _fit(encoded, row_length, too_long)
+    importance = [1.0] * len(encoded) if importance is None else importance
+    if len(importance) != len(encoded) or not all(weight > 0 for weight in importance):
+        raise ValueError(f"importance needs {len(encoded)} numbers above 0, got {importance}")
+    kept, dropped = _fit(encoded, row_length, too_long)
+    sequences = list(kept.values())
     if not sequences:
         raise ValueError(f"none of {len(encoded)} conversations can be trained on: {dropped}")
     if any(dataclasses.astuple(dropped)):
@@ -125,17 +135,23 @@ def batches(
     lengths = [len(sequence.tokens) for sequence in sequences]
     plan = _plan(lengths, row_length=row_length, rows=rows, seed=seed, epochs=epochs, steps=steps)
     return Batches(
-        sequences, plan, row_length=row_length, rows=rows, weighting=weighting, dropped=dropped
+        sequences,
+        plan,
+        row_length=row_length,
+        rows=rows,
+        weighting=weighting,
+        importance=[importance[i] for i in kept],
+        dropped=dropped,
     )
 
 
 def _fit(
     encoded: Sequence[EncodedConversation], row_length: int, too_long: str
-) -> tuple[list[EncodedConversation], Dropped]:
-    """The sequences that fit a row and have something to imitate."""
+) -> tuple[dict[int, EncodedConversation], Dropped]:
+    """Index -> sequence of those that fit a row and have something to imitate."""
     if too_long not in ("error", "skip", "truncate"):
         raise ValueError(f"too_long is {too_long!r}; expected 'error', 'skip' or 'truncate'")
-    kept = []
+    kept: dict[int, EncodedConversation] = {}
     count: collections.Counter[str] = collections.Counter()
     for i, sequence in enumerate(encoded):
         if len(sequence.tokens) > row_length:
@@ -148,15 +164,16 @@ def _fit(
                 count["too_long"] += 1
                 continue
             count["truncated"] += 1
-            sequence = _truncate(sequence, row_length)
+            sequence = truncate(sequence, row_length)
         if sequence.action_mask.any():
-            kept.append(sequence)
+            kept[i] = sequence
         else:
             count["without_loss"] += 1
     return kept, Dropped(count["too_long"], count["truncated"], count["without_loss"])
 
 
-def _truncate(sequence: EncodedConversation, length: int) -> EncodedConversation:
+def truncate(sequence: EncodedConversation, length: int) -> EncodedConversation:
+    """The first tokens of a conversation."""
     return EncodedConversation(
         tokens=sequence.tokens[:length],
         action_mask=sequence.action_mask[:length],
@@ -225,13 +242,18 @@ def _fits(lengths: Sequence[int], row_length: int, rows: int) -> bool:
     return len(assign_rows(lengths, row_length)) <= rows
 
 
-def _weights(members: Sequence[EncodedConversation], weighting: str) -> list[np.ndarray]:
+def _weights(
+    members: Sequence[EncodedConversation], importance: Sequence[float], weighting: str
+) -> list[np.ndarray]:
     """Weight of every token of every sequence, 0 where there is nothing to imitate."""
     counts = [int(member.action_mask.sum()) for member in members]
-    total = sum(counts)
+    total = sum(count * weight for count, weight in zip(counts, importance, strict=True))
     per_token = {
-        "token_mean": [1.0 / total] * len(members),
-        "sequence_mean": [1.0 / (len(members) * count) for count in counts],
+        "token_mean": [weight / total for weight in importance],
+        "sequence_mean": [
+            weight / (sum(importance) * count)
+            for count, weight in zip(counts, importance, strict=True)
+        ],
     }
     return [
         member.action_mask.astype(np.float32) * np.float32(weight)

@@ -2,13 +2,15 @@
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
+
+from absl import logging
 
 from agentgym_jax.data import tasks as selection
 from agentgym_jax.data.conversations import Conversation, read_conversations
 from agentgym_jax.data.demonstrations import record, record_sets
+from agentgym_jax.data.rows import Bad
 from agentgym_jax.run.sections import ConfigError, call, check
-from agentgym_jax.run.settings import SftSettings
 from agentgym_jax.run_folder import RunFolder
 from agentgym_jax.text.chat import ChatRenderer, EncodedConversation, Message
 from agentgym_jax.trajectory import TokenSource
@@ -16,10 +18,32 @@ from agentgym_jax.trajectory import TokenSource
 Manifest = Callable[[], Sequence[Mapping[str, Any]]]
 
 
-def check_demonstrations(settings: SftSettings) -> None:
-    """Checks the sets before anything is started."""
+class Sources(Protocol):
+    """The keys of a section that say where conversations come from.
+
+    Attributes:
+      files: conversation files or folders.
+      demonstrations: name -> tasks and player to record.
+      bad: rows that cannot be read: `fatal` or `skip`.
+    """
+
+    @property
+    def files(self) -> Sequence[str]:
+        """See above."""
+
+    @property
+    def demonstrations(self) -> Mapping[str, Any]:
+        """See above."""
+
+    @property
+    def bad(self) -> Bad:
+        """See above."""
+
+
+def check_demonstrations(settings: Sources, section: str = "sft") -> None:
+    """Checks the sets of a section before anything is started."""
     for name, options in settings.demonstrations.items():
-        where = f"sft.demonstrations.{name}"
+        where = f"{section}.demonstrations.{name}"
         options = dict(options)
         try:
             tasks, _ = dict(options.pop("tasks")), options.pop("environment")
@@ -33,22 +57,31 @@ def check_demonstrations(settings: SftSettings) -> None:
 
 
 def load_conversations(
-    settings: SftSettings, folder: RunFolder, manifests: Mapping[str, Manifest]
+    settings: Sources,
+    folder: RunFolder,
+    manifests: Mapping[str, Manifest],
+    section: str = "sft",
 ) -> list[Conversation]:
-    """Conversations to imitate; demonstrations are recorded once and kept in the run folder.
+    """Conversations of the files, then of the demonstrations.
+
+    Demonstrations are recorded once and kept in the run folder. Episodes whose environment failed,
+    which our own run folders hold as well, are left out.
 
     Args:
       settings: the section.
       folder: of the run.
       manifests: environment -> what asks its server for the task list; read only by sets whose
         tasks are chosen by split.
+      section: its name, for messages.
     """
-    if settings.files:
-        return [
-            conversation
-            for path in settings.files
-            for conversation in read_conversations(path, bad=settings.bad).conversations
-        ]
+    read = [c for path in settings.files for c in _read(path, settings.bad, section)]
+    conversations = [conversation for conversation in read if conversation.is_valid]
+    if len(conversations) < len(read):
+        logging.warning(
+            "%d of %d conversations left out: their environment failed",
+            len(read) - len(conversations),
+            len(read),
+        )
     sets = {}
     for name, entry in settings.demonstrations.items():
         options = dict(entry)
@@ -57,19 +90,26 @@ def load_conversations(
         if tasks["kind"] == "split":
             if environment not in manifests:
                 raise ConfigError(
-                    f"config.sft.demonstrations.{name}.tasks: kind 'split' needs the server of "
+                    f"config.{section}.demonstrations.{name}.tasks: kind 'split' needs the server of "
                     f"{environment}, which this job does not start; use 'residues' or 'file'"
                 )
             manifest = manifests[environment]()
         chosen = call(
             selection.select,
-            f"sft.demonstrations.{name}.tasks",
+            f"{section}.demonstrations.{name}.tasks",
             tasks,
             environment=environment,
             manifest=manifest,
         )
         sets[name] = (chosen, options)
-    return record_sets(sets, folder.path / "data")
+    return conversations + record_sets(sets, folder.path / "data")
+
+
+def _read(path: str, bad: Bad, section: str) -> Sequence[Conversation]:
+    try:
+        return read_conversations(path, bad=bad).conversations
+    except (ValueError, OSError) as error:
+        raise ConfigError(f"config.{section}.files: {error}") from error
 
 
 def texts(conversations: Sequence[Conversation]) -> Iterator[str]:
@@ -101,9 +141,13 @@ def encode(
         before = [Message(m["role"], m["content"]) for m in preambles.get(environment, ())]
         sequence = renderer.encode_conversation([*before, *conversation.messages])
         if train_on == "text":
-            # Everything but the answers that are marked as not to be imitated.
-            is_text = sequence.action_mask | (sequence.sources != TokenSource.ACTION)
-            is_text[0] = False  # predicted from nothing
-            sequence = dataclasses.replace(sequence, action_mask=is_text)
+            sequence = on_text(sequence)
         encoded.append(sequence)
     return encoded
+
+
+def on_text(sequence: EncodedConversation) -> EncodedConversation:
+    """Trains on everything but the answers that are marked as not to be imitated."""
+    is_text = sequence.action_mask | (sequence.sources != TokenSource.ACTION)
+    is_text[0] = False  # predicted from nothing
+    return dataclasses.replace(sequence, action_mask=is_text)

@@ -1,7 +1,7 @@
 """Supervised training on conversations: as a job of its own, and as the warm start of RL."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -15,7 +15,7 @@ from agentgym_jax.learner import train_state
 from agentgym_jax.learner.checkpoint import Checkpoints
 from agentgym_jax.learner.optimizer import make_optimizer
 from agentgym_jax.learner.train_state import TrainState
-from agentgym_jax.learner.update import make_update, put_batch
+from agentgym_jax.learner.update import Update, make_update, put_batch
 from agentgym_jax.metrics import MetricWriter
 from agentgym_jax.run import conversations as supervised
 from agentgym_jax.run.model import Model, abstract_params
@@ -36,12 +36,12 @@ def train(run: Run, parts: SFTParts) -> None:
         state, step = train_state.create(model.policy, optimizer, params, model.layout), 0
     else:
         state, step, _ = restored
-    update = _update(model, optimizer, parts.logprob_chunk)
+    update = supervised_update(model, optimizer, parts.logprob_chunk)
     while step < run.total_steps:
         if run.should_stop():
             run.save(step, state)
             raise StopRequested(f"stopped after step {step}")
-        state, metrics = _step(model, update, state, data, step, parts.settings)
+        state, metrics = supervised_step(model, update, state, data, step, parts.settings)
         step += 1
         run.log_step(step, metrics)
         if run.is_save_due(step):
@@ -68,14 +68,14 @@ def warm_start(run: Run, parts: RLParts, params: Any) -> Any:
         preambles = {name: text.preamble for name, text in parts.environments.texts.items()}
         data = _batches(model, parts.conversations, settings, run.seed, preambles)
         state = train_state.create(model.policy, optimizer, params, model.layout)
-        update = _update(model, optimizer, parts.settings.logprob_chunk)
+        update = supervised_update(model, optimizer, parts.settings.logprob_chunk)
         # A second step line of the same number would be an error: a stopped start begins anew.
         (folder / "metrics.jsonl").unlink(missing_ok=True)
         with MetricWriter(folder / "metrics.jsonl") as writer:
             for step in range(settings.steps):
                 if run.should_stop():
                     raise StopRequested("stopped during the warm start; it will be done again")
-                state, metrics = _step(model, update, state, data, step, settings)
+                state, metrics = supervised_step(model, update, state, data, step, settings)
                 values = writer.write(step + 1, metrics)
                 run.console.phase(
                     "warm start (SFT)", step + 1, settings.steps, f"loss {values['sft/loss']:.3f}"
@@ -111,7 +111,10 @@ def _batches(
     )
 
 
-def _update(model: Model, optimizer: optax.GradientTransformation, logprob_chunk: int) -> Callable:
+def supervised_update(
+    model: Model, optimizer: optax.GradientTransformation, logprob_chunk: int
+) -> Update:
+    """Compiles the optimiser step that minimises the negative log-likelihood."""
     return make_update(
         model.policy,
         optimizer,
@@ -125,14 +128,15 @@ def _update(model: Model, optimizer: optax.GradientTransformation, logprob_chunk
     )
 
 
-def _step(
+def supervised_step(
     model: Model,
-    update: Callable,
+    update: Update,
     state: TrainState,
     data: Batches,
     step: int,
     settings: SftSettings,
 ) -> tuple[TrainState, dict[str, float]]:
+    """One optimiser step on the batch of a step; its metrics."""
     started = time.perf_counter()
     packed = data.batch_at(step)
     batch = batching.micro_batches(packed, settings.micro_rows)

@@ -1,0 +1,115 @@
+"""Pairs of conversations as packed micro-batches that hold whole pairs.
+
+A preference loss needs the log-probability of both conversations of a pair at once, so the two may
+lie in different rows but never in different micro-batches. How many pairs share a micro-batch
+depends on their lengths; the shape does not.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+import chex
+import flax.struct
+import jax
+import numpy as np
+
+from agentgym_jax.batch import TokenBatch, assign_rows, pack, pad_micro_batches
+
+
+@dataclasses.dataclass(frozen=True)
+class Member:
+    """One conversation of a pair; n is its number of tokens.
+
+    Attributes:
+      tokens: int32 [n].
+      action_mask: bool [n], True on the tokens that are compared; at least one.
+      reference_logprobs: float32 [n], under the reference policy; 0 off the mask.
+    """
+
+    tokens: np.ndarray
+    action_mask: np.ndarray
+    reference_logprobs: np.ndarray
+
+
+Pair = tuple[Member, Member]  # chosen, rejected
+
+
+@flax.struct.dataclass
+class PreferenceBatch:
+    """M micro-batches of at most P whole pairs.
+
+    In each of them sequence 2p of `tokens.sequence_ids` is the chosen conversation of its pair p,
+    and 2p + 1 the rejected one. `tokens.weights` is what a token's log-probability counts in that
+    of its conversation: 1, or 1 / n if it is a mean. The weights of all pairs sum to 1.
+    """
+
+    tokens: TokenBatch  # [M, B, T]
+    pair_weights: jax.Array  # float32 [M, P], 0 where there is no pair
+
+    def check(self) -> None:
+        """Asserts shapes and types; also of one micro-batch, without M."""
+        self.tokens.check()
+        chex.assert_rank(self.pair_weights, self.tokens.tokens.ndim - 1)
+        chex.assert_type(self.pair_weights, float)
+
+
+def most_micro_batches(pairs: int, micro_rows: int) -> int:
+    """Micro-batches that hold so many pairs even if every conversation fills a row."""
+    return -(-pairs // (micro_rows // 2))
+
+
+def pack_pairs(
+    pairs: Sequence[Pair], *, row_length: int, micro_rows: int, length_normalised: bool
+) -> PreferenceBatch:
+    """One optimiser step's pairs, each in one micro-batch, first fit.
+
+    The shape depends on the number of pairs alone; micro-batches that are not needed are empty and
+    come last.
+
+    Args:
+      pairs: whose conversations all fit a row.
+      row_length: T, in tokens.
+      micro_rows: B, at least 2, so that any pair fits.
+      length_normalised: a conversation's log-probability is the mean over its tokens instead of
+        the sum.
+    """
+    if micro_rows < 2:
+        raise ValueError(f"micro_rows={micro_rows}: a micro-batch needs 2 rows to hold any pair")
+    bins = _bins(
+        [[len(member.tokens) for member in pair] for pair in pairs], row_length, micro_rows
+    )
+    capacity = most_micro_batches(len(pairs), micro_rows)
+    pair_weights = np.zeros((capacity, len(pairs)), np.float32)
+    packed = []
+    for m, members in enumerate(bins):
+        sequences = [_sequence(s, length_normalised) for i in members for s in pairs[i]]
+        packed.append(pack(sequences, row_length=row_length, rows_multiple=micro_rows))
+        pair_weights[m, : len(members)] = 1.0 / len(pairs)
+    stacked = jax.tree.map(lambda *x: np.stack(x), *packed)
+    return PreferenceBatch(pad_micro_batches(stacked, capacity), pair_weights)
+
+
+def _bins(lengths: Sequence[Sequence[int]], row_length: int, micro_rows: int) -> list[list[int]]:
+    """Indices of the pairs of each micro-batch: the first one that has room."""
+    bins: list[list[int]] = []
+    held: list[list[int]] = []  # lengths of the conversations in each
+    for i, pair in enumerate(lengths):
+        for members, inside in zip(bins, held, strict=True):
+            if len(assign_rows([*inside, *pair], row_length)) <= micro_rows:
+                members.append(i)
+                inside += pair
+                break
+        else:
+            bins.append([i])
+            held.append(list(pair))
+    return bins
+
+
+def _sequence(member: Member, length_normalised: bool) -> dict[str, np.ndarray]:
+    scale = 1.0 / member.action_mask.sum() if length_normalised else 1.0
+    return {
+        "tokens": member.tokens,
+        "action_mask": member.action_mask,
+        "weights": member.action_mask.astype(np.float32) * np.float32(scale),
+        "reference_logprobs": member.reference_logprobs,
+    }

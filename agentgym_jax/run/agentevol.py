@@ -1,0 +1,294 @@
+"""The parts of an AgentEvol job."""
+
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from agentgym_jax.data.conversations import Conversation
+from agentgym_jax.data.tasks import MixtureSchedule, Task
+from agentgym_jax.learner.optimizer import make_optimizer
+from agentgym_jax.learner.rewarded import WEIGHTINGS, Rule
+from agentgym_jax.rollout.collect import Collector
+from agentgym_jax.run import conversations as supervised
+from agentgym_jax.run import mixture
+from agentgym_jax.run.environments import (
+    Environments,
+    EnvironmentSettings,
+    TransportSettings,
+    evaluation_turns,
+    open_environments,
+    parse_settings,
+)
+from agentgym_jax.run.model import (
+    Model,
+    ModelSettings,
+    TokenizerSettings,
+    build_layouts,
+    build_model,
+    build_tokenizer,
+    resolve_source,
+)
+from agentgym_jax.run.run import Run, StopFlag, open_run
+from agentgym_jax.run.sampling import build_collector
+from agentgym_jax.run.sections import ConfigError, call, section
+from agentgym_jax.run.settings import CheckpointSettings, EvaluationSettings, SftSettings
+from agentgym_jax.sampling.sampler import Sampler, SamplingOptions
+
+_TOP = (
+    "job seed total_steps model tokenizer mesh env environments client pool sampler sampling "
+    "rollout evaluation checkpoint sft agentevol logprob_chunk"
+).split()
+
+
+@dataclasses.dataclass(frozen=True)
+class PlaySettings:
+    """The section `rollout` of this job: how episodes are played.
+
+    Attributes:
+      max_invalid_actions: unreadable actions after which an episode ends.
+      max_attempts: starts of an episode whose environment fails, the first included.
+      max_replacements: other samples tried after that.
+      prefetch: episodes reset ahead of a free row.
+      opening: where the instructions go: `system`, `none`.
+    """
+
+    max_invalid_actions: int
+    max_attempts: int
+    max_replacements: int
+    prefetch: int
+    opening: str
+
+
+@dataclasses.dataclass(frozen=True)
+class AgentEvolSettings:
+    """The section `agentevol`.
+
+    Attributes:
+      rounds: explorations; the policy is fitted once before the first, and after each of them.
+      tasks_per_round: training tasks of an exploration; 0 plays all of them.
+      samples: episodes per task.
+      tasks_per_file: tasks between two files of episodes: what a killed run may have to play again.
+      explore: environment -> `max_turns` of an episode, `measure` and `threshold` of what is kept.
+      keep_per_task: the best so many episodes of a task; 0 keeps all that pass.
+      weighting: `equal`, `reward` or `importance` (learner/rewarded.py).
+    """
+
+    rounds: int
+    tasks_per_round: int
+    samples: int
+    tasks_per_file: int
+    explore: Mapping[str, Mapping[str, Any]]
+    keep_per_task: int
+    weighting: str
+
+    def __post_init__(self) -> None:
+        least = dict(rounds=1, tasks_per_round=0, samples=1, tasks_per_file=1, keep_per_task=0)
+        for name, value in least.items():
+            if getattr(self, name) < value:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least {value}")
+        if self.weighting not in WEIGHTINGS:
+            raise ValueError(f"weighting={self.weighting!r} is none of {', '.join(WEIGHTINGS)}")
+        for name, entry in self.explore.items():
+            if set(entry) != {"max_turns", "measure", "threshold"} or entry["max_turns"] < 1:
+                raise ValueError(
+                    f"explore.{name}={dict(entry)} needs max_turns (at least 1), measure, threshold"
+                )
+            Rule(entry["measure"], entry["threshold"])
+
+    @property
+    def rules(self) -> dict[str, Rule]:
+        """What is kept, by environment."""
+        return {n: Rule(e["measure"], e["threshold"]) for n, e in self.explore.items()}
+
+    @property
+    def max_turns(self) -> dict[str, int]:
+        """Turns of an explored episode, by environment."""
+        return {name: entry["max_turns"] for name, entry in self.explore.items()}
+
+
+@dataclasses.dataclass(frozen=True)
+class JobSettings:
+    """A checked config of job `agentevol`; nothing is started, loaded or compiled yet."""
+
+    model: ModelSettings
+    tokenizer: TokenizerSettings
+    mesh: Mapping[str, Any]
+    env: TransportSettings
+    environments: Mapping[str, EnvironmentSettings]
+    client: Mapping[str, Any]
+    pool: Mapping[str, Any]
+    sampler: Mapping[str, Any]
+    sampling: SamplingOptions
+    rollout: PlaySettings
+    evaluation: EvaluationSettings
+    checkpoint: CheckpointSettings
+    sft: SftSettings
+    agentevol: AgentEvolSettings
+    logprob_chunk: int
+
+    @property
+    def evaluation_turns(self) -> dict[str, int]:
+        """Turn limit of a held-out episode by environment."""
+        return evaluation_turns(self.environments, self.evaluation.max_turns)
+
+
+@dataclasses.dataclass(frozen=True)
+class AgentEvolParts:
+    """Everything that an AgentEvol job computes with.
+
+    Attributes:
+      settings: the checked config.
+      model: policies, tokenizer, renderer.
+      environments: servers, clients, pool, tasks.
+      sampler: decode rows; gets its weights from the learner.
+      collector: runs episodes.
+      schedule: training tasks in a fixed order.
+      decode_shardings: where the sampler's weights live.
+      demonstrations: the original conversations.
+    """
+
+    settings: JobSettings
+    model: Model
+    environments: Environments
+    sampler: Sampler
+    collector: Collector
+    schedule: MixtureSchedule
+    decode_shardings: Any
+    demonstrations: tuple[Conversation, ...]
+
+    def tasks_of_round(self, number: int) -> list[Task]:
+        """Tasks of an exploration; they count from 1."""
+        count = self.settings.agentevol.tasks_per_round
+        if not count:
+            weights = {n: e.weight for n, e in self.settings.environments.items()}
+            return [task for task in self.environments.train_tasks if weights[task.environment]]
+        return self.schedule.at(number - 1, count)
+
+
+def parse(config: Mapping[str, Any]) -> JobSettings:
+    """Checks every section of a plain config.
+
+    Raises:
+      ConfigError: a key is unknown, missing or impossible; the message names it.
+    """
+    unknown = sorted(set(config) - set(_TOP))
+    if unknown:
+        raise ConfigError(f"config.{unknown[0]}: there is no such key. Known: {', '.join(_TOP)}")
+    part = functools.partial(section, config)
+    environments = parse_settings(part("environments"))
+    mixture.check_trained(environments)
+    at_fit_ends = dict(every=0, at_start=False)
+    settings = JobSettings(
+        model=call(ModelSettings, "model", part("model")),
+        tokenizer=call(TokenizerSettings, "tokenizer", part("tokenizer")),
+        mesh=part("mesh"),
+        env=call(TransportSettings, "env", part("env")),
+        environments=environments,
+        client=part("client"),
+        pool=part("pool"),
+        sampler=part("sampler"),
+        sampling=call(SamplingOptions, "sampling", part("sampling")),
+        rollout=call(PlaySettings, "rollout", part("rollout")),
+        evaluation=call(EvaluationSettings, "evaluation", part("evaluation"), **at_fit_ends),
+        checkpoint=call(CheckpointSettings, "checkpoint", part("checkpoint")),
+        sft=call(SftSettings, "sft", part("sft")),
+        agentevol=call(AgentEvolSettings, "agentevol", part("agentevol")),
+        logprob_chunk=config["logprob_chunk"],
+    )
+    supervised.check_demonstrations(settings.sft)
+    call(make_optimizer, "sft.optimizer", settings.sft.optimizer, total_steps=settings.sft.steps)
+    _check(settings, config["total_steps"])
+    return settings
+
+
+def _check(s: JobSettings, total_steps: int) -> None:
+    """What no section can know alone."""
+    steps = (s.agentevol.rounds + 1) * s.sft.steps
+    if total_steps != steps:
+        raise ConfigError(
+            f"config.total_steps={total_steps} must be {steps}: config.sft.steps={s.sft.steps} for "
+            f"the demonstrations and again after each of {s.agentevol.rounds} rounds"
+        )
+    trained = {name for name, entry in s.environments.items() if entry.weight}
+    if trained != set(s.agentevol.explore):
+        raise ConfigError(
+            f"config.agentevol.explore names {sorted(s.agentevol.explore)}, but the environments "
+            f"to train on are {sorted(trained)}"
+        )
+    for name, limit in (
+        ("sft.row_length", s.sft.row_length),
+        ("sampler.cache_length", s.sampler["cache_length"]),
+    ):
+        if s.sampling.max_tokens > limit:
+            raise ConfigError(
+                f"config.sampling.max_tokens={s.sampling.max_tokens} exceeds config.{name}={limit}: "
+                "an explored episode must fit"
+            )
+    if s.sampling.temperature <= 0:
+        raise ConfigError("config.sampling.temperature must be positive: exploring is sampling")
+
+
+@contextlib.contextmanager
+def open_agentevol(
+    config: Mapping[str, Any], workdir: str, stop: StopFlag
+) -> Iterator[tuple[Run, AgentEvolParts]]:
+    """Builds a job from a plain config; closes servers, threads and files at the end."""
+    settings = parse(config)
+    source = resolve_source(settings.model)
+    layouts = build_layouts(settings.mesh)
+    names = ", ".join(settings.environments)
+    with contextlib.ExitStack() as stack:
+        run = stack.enter_context(
+            open_run(
+                config,
+                workdir,
+                checkpoint_settings=settings.checkpoint,
+                total_steps=config["total_steps"],
+                title=f"agentevol on {names}",
+                facts={"model": settings.model.source, "environments": names},
+                stop=stop,
+            )
+        )
+        run.console.phase("starting environments", 0, 1)
+        environments = open_environments(
+            stack,
+            settings.environments,
+            run.folder,
+            transport=settings.env,
+            client_options=settings.client,
+            pool_options=settings.pool,
+            opening=settings.rollout.opening,
+        )
+        yield run, _build(settings, source, layouts, environments, run)
+
+
+def _build(
+    settings: JobSettings, source, layouts, environments: Environments, run: Run
+) -> AgentEvolParts:
+    run.console.phase("loading demonstrations", 0, 1)
+    demonstrations = supervised.load_conversations(
+        settings.sft, run.folder, {n: c.tasks for n, c in environments.clients.items()}
+    )
+    texts = supervised.texts(demonstrations)
+    tokenizer = build_tokenizer(settings.tokenizer, source, run.folder, texts)
+    model = build_model(settings.model, source, tokenizer, layouts, run.folder)
+    options = settings.agentevol
+    most_episodes = max(
+        options.tasks_per_file * options.samples,
+        settings.evaluation.episodes(len(environments.eval_tasks)),
+    )
+    sampler, collector = build_collector(
+        settings.sampler, settings.rollout, model, environments, most_episodes
+    )
+    return AgentEvolParts(
+        settings=settings,
+        model=model,
+        environments=environments,
+        sampler=sampler,
+        collector=collector,
+        schedule=mixture.schedule(settings.environments, environments.train_tasks, seed=run.seed),
+        decode_shardings=model.decode_policy.param_shardings(model.decode_layout),
+        demonstrations=tuple(demonstrations),
+    )

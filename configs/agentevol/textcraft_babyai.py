@@ -1,0 +1,120 @@
+r"""AgentEvol on TextCraft and BabyAI: four rounds of exploring, filtering and fitting from the base.
+
+  python -m agentgym_jax.train --workdir=runs/agentevol \
+      --config=configs/agentevol/textcraft_babyai.py
+
+Needs: nothing running (starts its own servers); about 16 bytes per weight of accelerator memory
+and room for the sampler's cache.
+Result: not run yet.
+Source: four rounds, one sample per task at temperature 1.2, learning rate 1e-5, rewards above 0 in
+BabyAI and solved tasks elsewhere: AgentGym, arXiv:2406.04151, and its released scripts.
+"""
+
+from configs import common
+
+
+def tasks(start, stop, name):
+    """Tasks by index."""
+    return dict(kind="residues", start=start, stop=stop, modulus=1, groups={name: 0})
+
+
+def get_config(arg=None):
+    """Options: smoke (two rounds of one step with a tiny random policy)."""
+    opt = common.parse(arg, smoke=False)
+    full = common.base()
+    c = full.copy_and_resolve_references()
+    with c.unlocked():
+        for name in ("algorithm", "horizon", "optimizer", "learner", "sft"):
+            del c[name]
+        c.rollout = dict(
+            max_invalid_actions=3, max_attempts=3, max_replacements=1, prefetch=16, opening="system"
+        )
+        c.evaluation = dict(max_turns=20, samples=1, greedy=True)
+    c.job = "agentevol"
+    c.total_steps = 5 * 300
+    c.logprob_chunk = 1024
+    c.model.source = "Qwen/Qwen2.5-7B-Instruct"
+    c.mesh.fsdp = -1
+    c.sampling.temperature = 1.2
+    c.environments = dict(
+        textcraft=common.environment(
+            train=dict(kind="split", split="train", group_by="depth", where={}, limit=0),
+            eval=dict(kind="split", split="test", group_by="depth", where={}, limit=0),
+            eval_max_turns=30,
+        ),
+        babyai=common.environment(
+            train=tasks(40 * 100, 40 * 121, "babyai"), eval=tasks(0, 90, "babyai")
+        ),
+    )
+    c.agentevol = dict(
+        rounds=4,
+        tasks_per_round=0,
+        samples=1,
+        tasks_per_file=64,
+        explore=dict(
+            textcraft=dict(max_turns=30, measure="success", threshold=1.0),
+            # BabyAI's reward falls with the turns that a solution takes.
+            babyai=dict(max_turns=20, measure="reward", threshold=0.0),
+        ),
+        keep_per_task=1,
+        weighting="equal",
+    )
+    play = dict(player="expert", epsilon=0.0, seed=0)
+    c.sft = dict(
+        steps=300,
+        rows=16,
+        micro_rows=1,
+        row_length=4096,
+        weighting="token_mean",
+        train_on="actions",
+        too_long="truncate",
+        bad="fatal",
+        files=(),
+        demonstrations=dict(
+            textcraft=dict(
+                environment="textcraft",
+                max_turns=30,
+                tasks=dict(kind="split", split="train", group_by="depth", where={}, limit=200),
+                **play,
+            ),
+            babyai=dict(
+                environment="babyai",
+                max_turns=20,
+                tasks=tasks(40 * 121, 40 * 131, "babyai"),
+                **play,
+            ),
+        ),
+        optimizer=dict(full.optimizer) | dict(learning_rate=1e-5, warmup_steps=10),
+    )
+    if opt.smoke:
+        smoke(c)
+    return c
+
+
+def smoke(c):
+    """Two rounds in about a minute on a CPU: a tiny random policy that learns next to nothing."""
+    c.model = common.tiny_model()
+    c.tokenizer.source = "bytes"
+    c.mesh = dict(data=1, fsdp=1, tensor=1)
+    c.total_steps = 3 * 2
+    c.env.transport = "inprocess"
+    c.environments.textcraft.instructions = "Craft."
+    c.environments.babyai.instructions = "Walk."
+    c.environments.textcraft.train.limit = c.environments.textcraft.eval.limit = 2
+    c.environments.babyai.train = tasks(4000, 4004, "babyai")
+    c.environments.babyai.eval = tasks(0, 2, "babyai")
+    c.environments.textcraft.eval_max_turns = 0
+    c.evaluation = dict(max_turns=1, samples=1, greedy=False)
+    c.sampler = dict(rows=8, cache_length=2048, buckets=((256, 8),), decode_steps=8, wake_rows=4)
+    c.sampling.max_turn_tokens = 8
+    c.sampling.max_tokens = 2048
+    c.agentevol.rounds = 2
+    c.agentevol.tasks_per_file = 4
+    c.agentevol.explore.textcraft.max_turns = 2
+    c.agentevol.explore.babyai.max_turns = 2
+    c.sft.steps = 2
+    c.sft.rows = 2
+    c.sft.row_length = 2048
+    c.sft.optimizer.warmup_steps = 0
+    c.sft.demonstrations.textcraft.tasks.limit = 4
+    c.sft.demonstrations.babyai.tasks = tasks(4840, 4844, "babyai")

@@ -1,0 +1,70 @@
+r"""Multi-turn DPO: whole episodes of a policy against better and worse ones of the same tasks.
+
+  python -m agentgym_jax.train --config=configs/dpo/trajectories.py --workdir=runs/dpo \
+      --config.model.source=runs/sft --config.dpo.files="('runs/rl',)"
+
+Needs: a policy to start from and episodes of it with rewards (the folder of an RL run or of AgentEvol,
+or AgentGym's trajectory files); about 16 bytes per weight of accelerator memory.
+Result: not run yet.
+Source: beta 0.5, learning rate 5e-7, warm-up and decay of AgentGym's DPO script, arXiv:2406.04151.
+"""
+
+from configs import common
+
+
+def get_config(arg=None):
+    """Options: smoke (a tiny random policy: the expert's episodes against random ones)."""
+    opt = common.parse(arg, smoke=False)
+    full = common.base()
+    c = full.copy_and_resolve_references()
+    with c.unlocked():
+        for name in ("env", "environments", "client", "pool", "sampler", "sampling", "rollout"):
+            del c[name]
+        for name in ("algorithm", "horizon", "optimizer", "learner", "evaluation", "sft"):
+            del c[name]
+    c.job = "dpo"
+    c.total_steps = 100
+    c.logprob_chunk = 1024
+    c.model.source = "runs/sft"
+    c.mesh.fsdp = -1
+    c.dpo = dict(
+        steps=100,
+        pairs=64,
+        micro_rows=2,
+        row_length=4096,
+        loss="sigmoid",
+        beta=0.5,
+        length_normalised=False,
+        too_long="truncate",
+        bad="fatal",
+        preferences=(),
+        files=("runs/rl",),
+        demonstrations={},
+        pairing=dict(measure="reward", threshold=0.9, gap=0.1, unrated=1.0, pairs_per_task=1),
+        optimizer=dict(full.optimizer)
+        | dict(learning_rate=5e-7, warmup_steps=10, schedule="linear", weight_decay=0.1)
+        | dict(final_fraction=0.0),
+    )
+    if opt.smoke:
+        smoke(c)
+    return c
+
+
+def smoke(c):
+    """Two steps of a tiny policy on pairs that the run records itself."""
+    c.mesh.fsdp = 1
+    c.total_steps = c.dpo.steps = 2
+    c.model = common.tiny_model()
+    c.tokenizer.source = "bytes"
+    c.checkpoint.every = 1
+    c.dpo.pairs = 4
+    c.dpo.files = ()
+    c.dpo.row_length = 4096
+    c.dpo.optimizer.warmup_steps = 0
+    c.dpo.optimizer.learning_rate = 1e-3
+    tasks = dict(kind="residues", start=0, stop=6, modulus=1, groups={"textcraft": 0})
+    play = dict(environment="textcraft", tasks=tasks, epsilon=0.0, max_turns=8, seed=0)
+    with c.unlocked():
+        c.dpo.demonstrations = dict(
+            expert=dict(player="expert", **play), chance=dict(player="random", **play)
+        )
