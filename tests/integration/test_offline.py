@@ -1,0 +1,264 @@
+"""DPO and AgentEvol from end to end, in this process, and after a crash at any point."""
+
+import json
+import pathlib
+
+import jax
+import numpy as np
+import pytest
+
+from agentgym_jax.learner.checkpoint import Checkpoints
+from agentgym_jax.models.policy import Policy
+from agentgym_jax.models.sources import resolve
+from agentgym_jax.run import agentevol as run_agentevol_module
+from agentgym_jax.run import dpo as run_dpo_module
+from agentgym_jax.run.agentevol import open_agentevol
+from agentgym_jax.run.dpo import open_dpo
+from agentgym_jax.run.run import Run, StopFlag
+from agentgym_jax.run.sections import ConfigError, plain
+from agentgym_jax.run_folder import RunFolder
+from agentgym_jax.training import agentevol, dpo
+from configs import common
+from configs.agentevol import textcraft_babyai
+from configs.dpo import trajectories
+
+HERE = pathlib.Path(__file__).parent
+
+
+class Crash(Exception):
+    """Nothing in the program catches it."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fast(tmp_path_factory):
+    """Programs are compiled once for all runs, and fast rather than to be fast."""
+    options = {
+        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("xla")),
+        "jax_persistent_cache_min_compile_time_secs": 0.0,
+        "jax_disable_most_optimizations": True,
+    }
+    before = {name: jax.config.values[name] for name in options}
+    for name, value in options.items():
+        jax.config.update(name, value)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(HERE))  # of the process that records demonstrations
+        patch.syspath_prepend(str(HERE))
+        for module in (run_agentevol_module, run_dpo_module):
+            # One of the eight devices that the tests have.
+            patch.setattr(module, "build_layouts", lambda mesh: (None, None))
+        yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+
+
+def run_agentevol(config, workdir):
+    with open_agentevol(config, str(workdir), StopFlag()) as (run, parts):
+        agentevol.train(run, parts)
+
+
+def run_dpo(config, workdir):
+    with open_dpo(config, str(workdir), StopFlag()) as (run, parts):
+        dpo.train(run, parts)
+
+
+def params(workdir):
+    source = resolve(str(workdir))
+    with Checkpoints(workdir / "checkpoints", max_to_keep=1, read_only=True) as checkpoints:
+        step = checkpoints.latest_step()
+        return step, checkpoints.restore_params(step, Policy(source.config).abstract_params())
+
+
+def lines(workdir):
+    """What was logged, without what the clock says."""
+    read = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+    clock = ("time", "rate", "jax")
+    return [{k: v for k, v in x.items() if k.split("/")[0] not in clock} for x in read]
+
+
+def episodes(workdir):
+    """Every file of explored episodes: name -> records."""
+    found = {}
+    for path in sorted((workdir / "trajectories").glob("explore*")):
+        records = [json.loads(line) for line in path.read_text().splitlines()]
+        for record in records:
+            del record["seconds"]
+        found[path.name] = records
+    return found
+
+
+def assert_same(workdir, reference):
+    (step, found), (last, expected) = params(workdir), params(reference)
+    assert step == last
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+    assert lines(workdir) == lines(reference)
+    assert episodes(workdir) == episodes(reference)
+
+
+def tosses(start, stop, name):
+    return dict(kind="residues", start=start, stop=stop, modulus=1, groups={name: 0})
+
+
+@pytest.fixture(scope="module")
+def evolving():
+    c = textcraft_babyai.get_config("smoke")
+    c.model.architecture.num_layers = 1
+    with c.unlocked():
+        c.environments = {
+            name: common.environment(
+                module=name, train=tosses(0, 6, name), eval=tosses(40, 42, name)
+            )
+            for name in ("coin", "penny")
+        }
+        c.agentevol.explore = dict(
+            coin=dict(max_turns=1, measure="success", threshold=1.0),
+            penny=dict(max_turns=1, measure="reward", threshold=0.5),
+        )
+        c.sft.demonstrations = {
+            name: dict(
+                environment=name,
+                player="expert",
+                epsilon=0.0,
+                max_turns=1,
+                seed=0,
+                tasks=tosses(20, 23, name),
+            )
+            for name in ("coin", "penny")
+        }
+    c.agentevol.tasks_per_file = 5
+    c.agentevol.samples = 2
+    c.agentevol.weighting = "importance"
+    c.agentevol.keep_per_task = 0
+    c.sampler = dict(rows=8, cache_length=256, buckets=((64, 8),), decode_steps=4, wake_rows=4)
+    c.sampling.max_turn_tokens = 3
+    c.sampling.max_tokens = c.sft.row_length = 256
+    c.checkpoint.every = 1
+    return plain(c)
+
+
+@pytest.fixture(scope="module")
+def evolved(evolving, tmp_path_factory):
+    workdir = tmp_path_factory.mktemp("evolved") / "run"
+    run_agentevol(evolving, workdir)
+    return workdir
+
+
+def test_two_rounds_explore_keep_and_refit(evolved):
+    logged = lines(evolved)
+    assert [x["step"] for x in logged] == [1, 2, 3, 4, 5, 6]
+    assert [x["agentevol/round"] for x in logged] == [0, 0, 1, 1, 2, 2]
+    for x in logged[2:]:
+        assert x["agentevol/explored"] == 24 and x["agentevol/demonstrations"] == 6
+        assert 0 < x["agentevol/kept"] < 24
+    assert all("eval/success" in logged[i] for i in (1, 3, 5))
+    # Every fit begins at the base model, whose loss does not depend on the round.
+    assert logged[2]["sft/loss"] == pytest.approx(logged[0]["sft/loss"], abs=0.05)
+
+
+def test_explored_episodes_bear_the_id_of_their_own_task(evolved):
+    """AgentGym writes `webshop_N` for every task, whatever the environment."""
+    for step in (2, 4):
+        folder = RunFolder(evolved)
+        records = [r for p in range(3) for r in folder.read_trajectories(step, f"explore{p:05d}")]
+        ids = [record["item_id"] for record in records]
+        assert sorted(ids) == sorted(
+            f"{name}_{i}" for name in ("coin", "penny") for i in range(6) for _ in range(2)
+        )
+        for record in records:
+            said = [turn["value"] for turn in record["conversations"] if turn["from"] == "human"]
+            assert said[0] == f"toss {record['item_id'].rpartition('_')[2]}"
+
+
+def crash_at(monkeypatch, where, number):
+    """The next run dies at a point, as if killed: nothing is saved on the way out."""
+    original = getattr(*where)
+    calls = []
+
+    def dying(*args, **kwargs):
+        calls.append(args)
+        if len(calls) == number:
+            raise Crash
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(*where, dying)
+
+
+@pytest.mark.parametrize(
+    ("where", "number"),
+    [
+        # Files of round 1 are 1 to 3; between them come the evaluations.
+        pytest.param((RunFolder, "write_trajectories"), 3, id="in the middle of exploring"),
+        pytest.param((Run, "log_step"), 4, id="in the middle of a fit"),
+    ],
+)
+def test_a_crashed_run_goes_on_to_the_same_end(
+    evolving, evolved, tmp_path, monkeypatch, where, number
+):
+    workdir = tmp_path / "run"
+    with monkeypatch.context() as patch, pytest.raises(Crash):
+        crash_at(patch, where, number)
+        run_agentevol(evolving, workdir)
+    assert len(lines(workdir)) < 6
+    run_agentevol(evolving, workdir)
+    assert_same(workdir, evolved)
+
+
+def test_an_exploration_whose_files_are_lost_is_not_played_by_another_policy(
+    evolving, tmp_path, monkeypatch
+):
+    workdir = tmp_path / "run"
+    with monkeypatch.context() as patch, pytest.raises(Crash):
+        crash_at(patch, (Run, "log_step"), 4)
+        run_agentevol(evolving, workdir)
+    (workdir / "trajectories" / "explore00001_000002.jsonl").unlink()
+    with pytest.raises(Exception, match="explore00001_000002.jsonl is missing"):
+        run_agentevol(evolving, workdir)
+
+
+@pytest.fixture(scope="module")
+def preferring(tmp_path_factory):
+    turns = lambda *said: [  # noqa: E731
+        {"from": speaker, "value": value, "loss": speaker == "gpt" or None}
+        for speaker, value in said
+    ]
+    rows = [
+        {
+            "item_id": f"coin_{i}",
+            "prompt": turns(("human", f"toss {i}")),
+            "chosen": turns(("gpt", "a" * (i + 1))),
+            "rejected": turns(("gpt", "c"), ("human", "no"), ("gpt", "d" * i)),
+        }
+        for i in range(5)
+    ]
+    path = tmp_path_factory.mktemp("pairs") / "pairs.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    c = trajectories.get_config("smoke")
+    c.model.architecture.num_layers = 1
+    c.total_steps = c.dpo.steps = 4
+    c.dpo.pairs = 3
+    c.dpo.row_length = 64
+    c.dpo.optimizer.learning_rate = 1e-2
+    with c.unlocked():
+        c.dpo.demonstrations = {}
+    c.dpo.preferences = (str(path),)
+    return plain(c)
+
+
+def test_dpo_learns_the_pairs_and_resumes_to_the_same_end(preferring, tmp_path, monkeypatch):
+    run_dpo(preferring, tmp_path / "whole")
+    logged = lines(tmp_path / "whole")
+    assert logged[0]["dpo/loss"] == pytest.approx(np.log(2), rel=1e-4)
+    assert logged[-1]["dpo/loss"] < 0.5 and logged[-1]["dpo/accuracy"] == 1.0
+    workdir = tmp_path / "crashed"
+    with monkeypatch.context() as patch, pytest.raises(Crash):
+        crash_at(patch, (Run, "log_step"), 3)
+        run_dpo(preferring, workdir)
+    # The reference is not computed again: from here on it could not be.
+    monkeypatch.setattr(dpo, "make_score", None)
+    run_dpo(preferring, workdir)
+    assert_same(workdir, tmp_path / "whole")
+
+
+def test_no_pair_at_all_is_an_error_of_the_config(preferring, tmp_path):
+    with pytest.raises(ConfigError, match="config.dpo.preferences: no preferences at .*none.jsonl"):
+        config = preferring | {"dpo": preferring["dpo"] | {"preferences": ("none.jsonl",)}}
+        run_dpo(config, tmp_path / "run")
