@@ -74,7 +74,8 @@ class LearnerSettings:
       mini_batches: optimiser steps per pass.
       ratio_against: `sampler` (log-probabilities as sampled) or `learner` (recomputed).
       max_logprob_gap: training stops if sampler and learner differ by more on average, nats.
-      min_informative_groups: with fewer groups of different returns a step is skipped.
+      min_informative_groups: with fewer groups of different returns a step is skipped; only for
+        algorithms that compare the episodes of a group.
     """
 
     row_length: int

@@ -251,7 +251,8 @@ def _learn(
     """All optimiser steps that one collection gives."""
     settings = parts.settings
     informative = int(experience.statistics.informative)
-    if informative < settings.learner.min_informative_groups:
+    needed = settings.learner.min_informative_groups if settings.algorithm.needs_groups else 0
+    if informative < needed:
         run.console.note(
             f"step {step + 1}: no update, {informative} of {int(experience.statistics.groups)} "
             "groups have variance (learner.min_informative_groups="
@@ -278,6 +279,9 @@ def _learn(
         if packed is not None:
             is_known = experience.reference_logprobs is not None
             batches.append(_scored(parts, state, None if is_known else reference, packed, metrics))
+    if not batches:
+        run.console.note(f"step {step + 1}: no update, no episode has anything to train on")
+        return state, {"policy/updates": 0.0, "policy/skipped": 1.0}
     metrics["time/score_s"] = time.perf_counter() - started
     rate = parts.learning_rate(int(state.step))
     started = time.perf_counter()

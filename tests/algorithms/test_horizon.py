@@ -58,3 +58,96 @@ def test_other_impossible_schedules_are_refused():
         horizon.periodic((5, 10), 0)
     with pytest.raises(ValueError, match="at least one environment"):
         horizon.mixture({})
+
+
+def test_linear_reaches_every_limit_evenly_and_stays():
+    schedule = horizon.linear(5, 10, 10)
+    assert [schedule(step) for step in range(13)] == [5, 5, 6, 6, 7, 7, 8, 8, 9, 9, 10, 10, 10]
+
+
+@pytest.mark.parametrize("arguments", [(0, 5, 3), (5, 4, 3), (5, 6, 0)])
+def test_an_impossible_line_is_refused(arguments):
+    with pytest.raises(ValueError, match="linear horizon needs"):
+        horizon.linear(*arguments)
+
+
+def stages(schedule, statistics, state=None):
+    """Stage after each step, and the last state."""
+    state = state or horizon.HorizonState()
+    found = []
+    for one in statistics:
+        state = schedule.next(state, one)
+        found.append(state.stage)
+    return found, state
+
+
+def measured(success=None, truncation=None, turns=None):
+    return horizon.HorizonStatistics(success=success, truncation=truncation, turns=turns)
+
+
+def test_success_brings_the_next_limit_when_its_average_is_high():
+    schedule = horizon.adaptive_success((5, 10, 15), 0.5, decay=0.5, min_steps=1, max_steps=0)
+    # averages: 0.2, 0.5 -> next; then 0.4, None keeps it, 0.7 -> next
+    found, state = stages(schedule, [measured(success=s) for s in (0.2, 0.8, 0.4, None, 1.0)])
+    assert found == [0, 1, 1, 1, 2]
+    assert schedule.limit(state) == 15 and schedule.limit(horizon.HorizonState()) == 5
+
+
+def test_truncation_brings_the_next_limit_when_its_average_is_low():
+    schedule = horizon.adaptive_truncation((5, 10), 0.25, decay=0.0, min_steps=1, max_steps=0)
+    assert stages(schedule, [measured(truncation=t) for t in (1.0, 0.3, 0.25)])[0] == [0, 0, 1]
+
+
+def test_turns_bring_the_next_limit_when_solved_episodes_need_nearly_all():
+    schedule = horizon.adaptive_turns((5, 10), 0.8, decay=0.0, min_steps=1, max_steps=0)
+    assert stages(schedule, [measured(turns=t) for t in (None, 0.5, 0.9)])[0] == [0, 0, 1]
+
+
+def test_a_limit_stays_for_its_least_and_at_most_its_most_steps():
+    ready, never = measured(success=1.0), measured(success=0.0)
+    schedule = horizon.adaptive_success((5, 10, 15), 0.5, decay=0.0, min_steps=2, max_steps=3)
+    assert stages(schedule, [ready] * 4)[0] == [0, 1, 1, 2]
+    assert stages(schedule, [never] * 7)[0] == [0, 0, 1, 1, 1, 2, 2]
+
+
+def test_an_average_does_not_outlive_its_limit():
+    schedule = horizon.adaptive_success((5, 10, 15), 0.5, decay=0.9, min_steps=1, max_steps=0)
+    _, state = stages(schedule, [measured(success=1.0)])
+    assert state == horizon.HorizonState(stage=1, steps=0, average=None)
+
+
+@pytest.mark.parametrize("resume_at", range(6))
+def test_an_adaptive_horizon_resumes_from_its_state(resume_at):
+    schedule = horizon.adaptive_success((5, 10, 15), 0.4, decay=0.7, min_steps=2, max_steps=4)
+    statistics = [measured(success=s) for s in (0.1, 0.9, 0.3, 0.2, 0.8, 0.7)]
+    through = stages(schedule, statistics)
+    before, state = stages(schedule, statistics[:resume_at])
+    after, last = stages(schedule, statistics[resume_at:], state)
+    assert (before + after, last) == through
+    assert through[0][-1] == 2
+
+
+def test_a_mixture_adapts_each_environment_by_itself():
+    adaptive = horizon.adaptive_success((5, 10), 0.5, decay=0.0, min_steps=1, max_steps=0)
+    mixture = horizon.mixture({"a": adaptive, "b": adaptive, "c": horizon.stepwise((1, 2), (1,))})
+    states = mixture.next(mixture.first(), {"a": measured(success=1.0)})
+    assert mixture(0) == {"a": 5, "b": 5, "c": 1}
+    assert mixture(1, states) == {"a": 10, "b": 5, "c": 2}
+    assert set(states) == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        dict(turns=()),
+        dict(turns=(5, 4)),
+        dict(threshold=1.5),
+        dict(decay=1.0),
+        dict(min_steps=0),
+        dict(min_steps=5, max_steps=4),
+    ],
+)
+def test_an_adaptive_horizon_that_cannot_be_meant_is_refused(changes):
+    options = dict(turns=(5, 10), threshold=0.5, decay=0.5, min_steps=1, max_steps=0)
+    with pytest.raises(ValueError, match="adaptive horizon needs"):
+        horizon.adaptive_success(**(options | changes))

@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 from agentgym_jax.algorithms import ALGORITHMS
-from agentgym_jax.learner.experience import make_experience, token_rewards
+from agentgym_jax.learner.experience import (
+    make_experience,
+    pack_experience,
+    token_rewards,
+    turn_anchors,
+)
 from agentgym_jax.trajectory import Outcome, Trajectory, Turn
 
 
@@ -100,3 +105,134 @@ def test_a_group_that_only_failed_learns_from_its_refusals():
 def test_a_success_with_a_refusal_beats_a_clean_failure():
     found, _ = advantages([episode("rrd", success=True), episode("ddd")], 0.1)
     assert found[0] > found[1]
+
+
+def make(episodes, name="grpo", group_size=None, **changes):
+    options = dict(
+        algorithm=ALGORITHMS[name],
+        group_size=group_size or len(episodes),
+        max_tokens=16,
+        reward="success",
+        wasted_turn_penalty=0.0,
+        truncation="fail",
+        advantage_options=ALGORITHMS[name].defaults["advantage"],
+    )
+    return make_experience(episodes, **(options | changes))
+
+
+def shown(turns, *texts, **options):
+    """An episode that was shown these texts, the first before its first turn."""
+    made = episode(turns, **options)
+    seen = tuple(
+        dataclasses.replace(turn, observation=text)
+        for turn, text in zip(made.turns, texts[1:], strict=True)
+    )
+    messages = ({"role": "system", "content": "rules"}, {"role": "user", "content": texts[0]})
+    return dataclasses.replace(made, turns=seen, messages=messages)
+
+
+def test_an_unreadable_turn_costs_more_than_a_refused_one():
+    found = token_rewards(
+        episode("rud"),
+        reward="success",
+        wasted_turn_penalty=0.25,
+        unreadable_turn_penalty=0.5,
+    )
+    np.testing.assert_allclose(found[[2, 5, 8]], [-0.25, -0.75, 0.0])
+
+
+def test_what_the_length_costs_is_taken_off_at_the_end():
+    overlong = dict(kind="turns", limit=4, margin=2, penalty=0.5)
+    found = token_rewards(
+        episode("ddd", success=True), reward="success", wasted_turn_penalty=0.0, overlong=overlong
+    )
+    np.testing.assert_allclose(found[[2, 5, 8]], [0.0, 0.0, 0.75])
+
+
+def test_equal_texts_of_one_task_are_one_state():
+    episodes = [
+        shown("dd", "hall", "kitchen", "end"),
+        shown("ddd", "hall", "hall", "kitchen", "end"),
+        shown("d", "hall", "end"),
+        shown("d", "hall", "end"),
+    ]
+    (hall, kitchen), second, (other,), again = turn_anchors(episodes, group_size=2)
+    assert second == [hall, hall, kitchen] and again == [other]
+    assert len({hall, kitchen, other}) == 3
+
+
+def test_a_wasted_turn_stays_in_its_state():
+    episodes = [shown("rud", "hall", "No.", "", "kitchen"), shown("d", "hall", "kitchen")]
+    assert turn_anchors(episodes, group_size=2) == [[0, 0, 0], [0]]
+
+
+def test_gigpo_gets_the_states_of_the_episodes():
+    """Both solve it; the first wasted a turn in the hall, so its first action is the worse one."""
+    found = make(
+        [
+            shown("rd", "hall", "No.", "end", success=True),
+            shown("d", "hall", "end", success=True),
+        ],
+        "gigpo",
+    )
+    first, second = found.advantage_BT[:, 1]
+    assert first < 0 < second
+    np.testing.assert_array_equal(found.advantage_BT[0, 4:6], found.advantage_BT[1, 1:3])
+
+
+def test_filtered_groups_do_not_count_in_the_denominator():
+    episodes = [episode("d", success=True), episode("d"), episode("dd"), episode("dd")]
+    kept = make(episodes, group_size=2)
+    filtered = make(episodes, group_size=2, zero_variance="filter")
+    np.testing.assert_array_equal(kept.advantage_BT, filtered.advantage_BT)
+    np.testing.assert_array_equal(kept.counted_B, [True] * 4)
+    np.testing.assert_array_equal(filtered.counted_B, [True, True, False, False])
+
+    def weights(experience, keep_zero_advantage):
+        batch = pack_experience(
+            experience,
+            np.arange(4),
+            aggregation_options=dict(mode="token_mean"),
+            row_length=16,
+            rows_multiple=1,
+            keep_zero_advantage=keep_zero_advantage,
+        )
+        return np.unique(batch.weights[batch.action_mask])
+
+    # 2 + 2 + 4 + 4 action tokens; the second group has no gradient but is part of the mean
+    np.testing.assert_allclose(weights(kept, False), [1 / 12])
+    np.testing.assert_allclose(weights(filtered, False), [1 / 4])
+    np.testing.assert_allclose(weights(filtered, True), [1 / 4])
+
+
+def test_a_divergence_in_the_reward_is_charged_token_by_token():
+    episodes = [
+        dataclasses.replace(e, logprobs=np.where(e.sources == 2, -1.0, 0.0).astype(np.float32))
+        for e in (episode("d", success=True), episode("d"))
+    ]
+    reference = [np.array([0, -1.5, -1.0, 0]), np.array([0, -1.0, -0.5, 0])]
+    found = make(episodes, kl_coef=0.1, reference_logprobs=reference)
+    expected = [[0, -0.05, 1.0, 0], [0, 0, 0.05, 0]]
+    np.testing.assert_allclose(found.reward_BT[:, :4], expected, atol=1e-7)
+    assert found.reference_divergence == pytest.approx((0.5 - 0.5) / 4)
+    assert found.mean_return == pytest.approx((0.95 + 0.05) / 2)
+
+
+def test_reinforce_subtracts_what_was_expected():
+    found = make([episode("d", success=True), episode("d")], "reinforce", expected_return=0.25)
+    np.testing.assert_allclose(found.advantage_BT[:, 1], [0.75, -0.25])
+    assert found.statistics.informative == 1
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_success_is_worth_more_than_a_failure_under_every_algorithm(name):
+    if ALGORITHMS[name].needs_critic:
+        pytest.skip("waits for its values")
+    found = make([episode("ddd", success=True), episode("ddd")], name)
+    assert found.advantage_BT[0, 1] > max(0.0, found.advantage_BT[1, 1])
+
+
+@pytest.mark.parametrize("zero_variance", ["drop", ""])
+def test_an_unknown_choice_names_the_known_ones(zero_variance):
+    with pytest.raises(ValueError, match="zero_variance.*keep.*filter"):
+        make([episode("d")], zero_variance=zero_variance)
