@@ -195,6 +195,8 @@ def make_experience(
     valid_B = np.zeros(shape[0], bool)
     anchors = turn_anchors(trajectories, group_size)
     for i, trajectory in enumerate(trajectories):
+        if not trajectory.turns:
+            continue  # nothing was sampled: its prompt may even be longer than T
         n = len(trajectory.tokens)
         reward_BT[i, :n] = token_rewards(
             trajectory,
@@ -211,7 +213,7 @@ def make_experience(
             turn_BT[i, turn.action_start : turn.action_stop] = k
             anchor_BT[i, turn.action_start : turn.action_stop] = anchors[i][k]
         is_masked = truncation == "mask" and trajectory.outcome.is_truncated
-        valid_B[i] = trajectory.outcome.is_valid and not is_masked and bool(trajectory.turns)
+        valid_B[i] = trajectory.outcome.is_valid and not is_masked
     episodes = Episodes(
         reward_BT=reward_BT,
         action_mask_BT=action_mask_BT,

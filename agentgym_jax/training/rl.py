@@ -160,8 +160,13 @@ def _reference_logprobs(
 ) -> list[np.ndarray]:
     """Log-probabilities of every token under the reference, by episode; 0 off the actions."""
     settings = parts.settings.learner
+    # An episode without a turn has no such number, and its prompt may be longer than a row.
+    ends = [len(t.tokens) if t.turns else 1 for t in trajectories]
     packed = batching.pack(
-        [{"tokens": t.tokens, "action_mask": t.action_mask} for t in trajectories],
+        [
+            {"tokens": t.tokens[:end], "action_mask": t.action_mask[:end]}
+            for t, end in zip(trajectories, ends, strict=True)
+        ],
         row_length=settings.row_length,
         rows_multiple=settings.micro_rows,
     )

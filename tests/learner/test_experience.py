@@ -236,3 +236,19 @@ def test_a_success_is_worth_more_than_a_failure_under_every_algorithm(name):
 def test_an_unknown_choice_names_the_known_ones(zero_variance):
     with pytest.raises(ValueError, match="zero_variance.*keep.*filter"):
         make([episode("d")], zero_variance=zero_variance)
+
+
+def test_a_prompt_longer_than_the_batch_is_left_out_and_harms_nobody():
+    endless = dataclasses.replace(
+        episode(""),
+        outcome=Outcome.CONTEXT_FULL,
+        tokens=np.arange(40, dtype=np.int32),
+        sources=np.zeros(40, np.int8),
+        logprobs=np.zeros(40, np.float32),
+        policy_versions=np.full(40, -1, np.int32),
+    )
+    solved, failed = episode("d", success=True), episode("d")
+    with_it = make([endless, solved, failed])
+    without = make([solved, failed])
+    assert not with_it.valid_B[0]
+    np.testing.assert_array_equal(with_it.advantage_BT[1:], without.advantage_BT)
