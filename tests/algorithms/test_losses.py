@@ -181,3 +181,36 @@ def test_the_supervised_loss_reads_only_the_log_probability():
     np.testing.assert_array_equal(found.loss_BT, [[1.0, 2.0]])
     np.testing.assert_array_equal(found.ratio_BT, [[1.0, 1.0]])
     assert not found.is_clipped_BT.any()
+
+
+@pytest.mark.parametrize(
+    ("loss", "options"),
+    [
+        *[(loss, dict(clip_low=0.2, clip_high=0.2)) for loss in CLIPPED],
+        (losses.clipped_weight, dict(ratio_low=0.0, ratio_high=1.2)),
+        (losses.policy_gradient, {}),
+    ],
+)
+def test_packing_leaves_the_gradient_of_every_loss_unchanged(loss, options):
+    """Two episodes in one row, or in a row each, the second behind padding."""
+    rng = np.random.default_rng(0)
+    logprob, old = rng.normal(-2.0, 0.3, (2, 7)).astype(np.float32)
+    sequence = np.array([1, 1, 0, 1, 2, 0, 2], np.int32)
+    advantage = np.where(sequence == 1, 1.5, -0.5).astype(np.float32)
+
+    def apart(values):
+        first = np.where(np.arange(7) < 4, values, 0)
+        second = np.roll(np.where(np.arange(7) >= 4, values, 0), -2)
+        return np.stack([first, second])
+
+    def gradient_of(rows, sequence_BT):
+        def total(logprob_BT):
+            found = loss(logprob_BT, rows[1], rows[2], sequence_BT, **options)
+            return jnp.sum(jnp.where(sequence_BT > 0, found.loss_BT, 0.0))
+
+        return np.asarray(jax.grad(total)(rows[0]))
+
+    together = gradient_of([x[None] for x in (logprob, old, advantage)], sequence[None])
+    alone = gradient_of([apart(x) for x in (logprob, old, advantage)], apart(sequence))
+    assert together.any()
+    np.testing.assert_allclose(alone, apart(together[0]), rtol=1e-6)

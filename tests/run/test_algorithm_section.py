@@ -1,0 +1,63 @@
+"""The sections `algorithm` and `horizon` of a config, before anything compiles."""
+
+import pytest
+
+from agentgym_jax.algorithms import ALGORITHMS
+from agentgym_jax.run import rl, sections
+from configs import common, quickstart
+
+
+def parsed(name="grpo", **changes):
+    """Settings of the quickstart with another algorithm; `a__b=value` changes config.a.b."""
+    c = quickstart.get_config("smoke")
+    c.algorithm = getattr(common, name)(**({"length": 1024} if name == "dr_grpo" else {}))
+    config = sections.plain(c)
+    for key, value in changes.items():
+        section, _, rest = key.partition("__")
+        config[section] = config[section] | {rest: value} if rest else value
+    return rl.parse(config)
+
+
+@pytest.mark.parametrize("name", [n for n, row in ALGORITHMS.items() if not row.needs_critic])
+def test_every_algorithm_can_be_chosen_by_name(name):
+    settings = parsed(name)
+    assert settings.algorithm is ALGORITHMS[name]
+    assert settings.needs_reference == ALGORITHMS[name].needs_reference
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (dict(algorithm__name="grop"), "name='grop' is none of grpo"),
+        (dict(algorithm__zero_variance="resample"), "zero_variance='resample' is none of keep"),
+        (dict(algorithm__advantage=dict(std_normalise=True)), "did you mean 'std_normalize'"),
+        (dict(algorithm__baseline=dict(kind="moving_average", decay=0.9)), "'grpo' takes none"),
+        (dict(algorithm__kl_reward=dict(kind="fixed")), "kl_reward.*takes .'coef'"),
+        (dict(algorithm__correction=dict(kind="tis")), "kind='tis' is none of none, truncated"),
+        (dict(algorithm__correction=dict(kind="truncated")), "correction lacks cap"),
+        (dict(algorithm__correction=dict(kind="truncated", cap=0.5)), "cap of at least 1"),
+        (dict(algorithm__correction=dict(kind="truncated", cap=2.0)), "ratio_against='sampler'"),
+        (dict(rollout__overlong=dict(kind="turns", limit=3)), "overlong: kind='turns' takes"),
+        (dict(rollout__unreadable_turn_penalty=-1.0), "unreadable_turn_penalty=-1.0.*negative"),
+        (dict(horizon=dict(kind="linear", first=5, last=3, steps=9)), "linear horizon needs"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_before_anything_starts(changes, message):
+    with pytest.raises(sections.ConfigError, match=message):
+        parsed(**changes)
+
+
+def test_filtering_needs_groups():
+    with pytest.raises(sections.ConfigError, match="zero_variance='filter' would leave out every"):
+        parsed("reinforce_pp", algorithm__zero_variance="filter", rollout__group_size=1)
+
+
+def test_an_algorithm_without_groups_takes_one_episode_per_task():
+    assert parsed("reinforce_pp", rollout__group_size=1).rollout.group_size == 1
+
+
+def test_an_adaptive_horizon_starts_at_its_first_limit():
+    options = dict(turns=(3, 6), threshold=0.5, decay=0.9, min_steps=2, max_steps=0)
+    settings = parsed(horizon=dict(kind="adaptive_success", **options))
+    first = settings.adaptation.first()
+    assert settings.horizon(0, first.horizons) == {"babyai": 3}
