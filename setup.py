@@ -75,6 +75,9 @@ setup(
         "cuda": ["jax[cuda12]>=0.10.0"],
         "tpu": ["jax[tpu]>=0.10.0"],
         "dev": DEV + SCIWORLD,
+        # Both without tensorflow: some 55 MB of pyarrow, and 30 MB more for tfds.
+        "parquet": ["pyarrow>=17"],
+        "tfds": ["tensorflow-datasets>=4.9.8", "pyarrow>=17"],
         # torch serves only as the independent reference of tests/parity.
         "parity": ["torch>=2.6", "accelerate"],
     },

@@ -1,11 +1,14 @@
 """Rows of data files, whatever the format, each with the place where it stands.
 
 Formats: `.json` (a list), `.jsonl`, `.parquet` (with the extra `[parquet]`), or a folder: that of a
-run, whose trajectories are read, or any folder of `.jsonl` or `.parquet` files. What a row must
-hold is for its reader to say; every message begins with file, line or row, and field.
+run, whose trajectories are read, any folder of `.jsonl` or `.parquet` files, or one that a builder
+of `data/tfds_builders.py` has prepared (with the extra `[tfds]`). What a row must hold is for its
+reader to say; every message begins with file, line or row, and field.
 """
 
+import importlib
 import json
+import math
 import pathlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, TypeVar
@@ -63,7 +66,7 @@ def data_files(path: pathlib.Path, what: str) -> list[pathlib.Path]:
     """The files behind a path, in the order of their names."""
     if not path.exists():
         raise FileNotFoundError(f"no {what}s at {path}")
-    if path.is_file():
+    if path.is_file() or _is_tfds(path):
         return [path]
     if (path / "config.json").exists() and (path / "trajectories").is_dir():
         return _of_run(path / "trajectories")
@@ -121,6 +124,8 @@ def _rows(file: pathlib.Path) -> Iterator[tuple[str, Callable[[], Any]]]:
                     yield place, lambda line=line, place=place: _parse(line, place)
     elif file.suffix == ".parquet":
         yield from _parquet_rows(file)
+    elif _is_tfds(file):
+        yield from _tfds_rows(file)
     else:
         raise ValueError(f"{file}: expected a .json or .jsonl file, or .parquet")
 
@@ -138,6 +143,48 @@ def _parquet_rows(file: pathlib.Path) -> Iterator[tuple[str, Callable[[], Any]]]
             for value in batch.to_pylist():
                 yield f"{file}, row {row}", lambda value=value: _unwrapped(value)
                 row += 1
+
+
+def _is_tfds(path: pathlib.Path) -> bool:
+    """Whether a builder of TensorFlow Datasets has prepared this folder."""
+    return path.is_dir() and (path / "dataset_info.json").exists()
+
+
+def _tfds_rows(folder: pathlib.Path) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Rows of the split `train`, by `tfds.data_source`, which does not need TensorFlow."""
+    try:
+        tfds = importlib.import_module("tensorflow_datasets")
+    except ImportError as error:
+        raise ValueError(
+            f"{folder}: a dataset of TensorFlow Datasets needs its package. Install "
+            "agentgym-jax[tfds], or give the file it was made from"
+        ) from error
+    source = tfds.builder_from_directory(str(folder)).as_data_source(split="train")
+    for row in range(len(source)):
+        yield f"{folder}, row {row}", lambda row=row: _from_tfds(source[row])
+
+
+def _from_tfds(value: Any) -> Any:
+    """Arrays and bytes as what JSON has: text, lists of turns, null where a number is missing."""
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, Mapping):
+        fields = {name: _from_tfds(entry) for name, entry in value.items()}
+        return _turns(fields) if set(fields) == {"from", "value", "loss"} else fields
+    if hasattr(value, "tolist"):
+        return _from_tfds(value.tolist())
+    if isinstance(value, list):
+        return [_from_tfds(entry) for entry in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _turns(columns: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
+    """A sequence of turns is stored as one array per field; -1 is the loss that is null."""
+    loss = [None if flag < 0 else bool(flag) for flag in columns["loss"]]
+    return [
+        {"from": speaker, "value": text, "loss": flag}
+        for speaker, text, flag in zip(columns["from"], columns["value"], loss, strict=True)
+    ]
 
 
 def _unwrapped(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -78,6 +78,15 @@ class Learner:
         return jax.tree.map(lambda m: 10.0 * np.asarray(m), adam.mu), metrics
 
 
+@pytest.fixture(scope="module", autouse=True)
+def fast():
+    """Programs are compiled fast rather than to be fast."""
+    before = jax.config.values["jax_disable_most_optimizations"]
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
 @pytest.fixture(scope="module")
 def learner():
     return Learner()

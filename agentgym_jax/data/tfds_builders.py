@@ -1,0 +1,110 @@
+"""TensorFlow Datasets builders of trajectories and preference pairs, read without TensorFlow.
+
+Needs the extra `[tfds]` (tensorflow-datasets with ArrayRecord and pyarrow; not tensorflow):
+
+    builder = AgentTrajectories(source="agenttraj.json", data_dir="data")
+    builder.download_and_prepare()
+    tfds.data_source("agent_trajectories", split="train", data_dir="data")
+
+A prepared folder (`data/agent_trajectories/1.0.0`) is a data source of every job as well:
+`config.sft.files=("data/agent_trajectories/1.0.0",)`. `data/rows.py` reads it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow_datasets as tfds
+
+from agentgym_jax.data.conversations import Conversation, read_conversations
+from agentgym_jax.data.preferences import Preference, opening, read_preferences
+from agentgym_jax.text.chat import Message
+
+_FROM = {"user": "human", "assistant": "gpt", "system": "system"}
+
+
+def turns_feature() -> tfds.features.Sequence:
+    """Turns of a conversation; `loss` is 1, 0, or -1 where AgentGym's files have null."""
+    return tfds.features.Sequence(
+        {"from": tfds.features.Text(), "value": tfds.features.Text(), "loss": np.int32}
+    )
+
+
+class _FromRows(tfds.core.GeneratorBasedBuilder):
+    """Rows of a local file or folder, as ArrayRecord."""
+
+    VERSION = tfds.core.Version("1.0.0")
+
+    def __init__(self, *, source: str, bad: str = "fatal", **options: Any):
+        """See `tfds.core.DatasetBuilder` for `options`, such as data_dir.
+
+        Args:
+          source: anything that `data/rows.py` reads.
+          bad: rows that cannot be read: `fatal` or `skip`.
+          options: of the builder.
+        """
+        self._source, self._bad = source, bad
+        super().__init__(file_format="array_record", **options)
+
+    def _split_generators(self, dl_manager: Any) -> Mapping[str, Any]:
+        return {"train": self._generate_examples()}
+
+
+class AgentTrajectories(_FromRows):
+    """Conversations with `item_id` and, if known, `reward`."""
+
+    def _info(self) -> tfds.core.DatasetInfo:
+        features = tfds.features.FeaturesDict(
+            {
+                "item_id": tfds.features.Text(),
+                "conversations": turns_feature(),
+                "reward": np.float64,  # not a number if unknown
+            }
+        )
+        return self.dataset_info_from_configs(features=features)
+
+    def _generate_examples(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        found = read_conversations(self._source, bad=self._bad).conversations
+        for i, conversation in enumerate(c for c in found if c.is_valid):
+            yield i, _trajectory(conversation)
+
+
+class AgentPreferences(_FromRows):
+    """Preference pairs: `item_id`, `prompt`, `chosen`, `rejected`."""
+
+    def _info(self) -> tfds.core.DatasetInfo:
+        turns = {name: turns_feature() for name in ("prompt", "chosen", "rejected")}
+        features = tfds.features.FeaturesDict({"item_id": tfds.features.Text(), **turns})
+        return self.dataset_info_from_configs(features=features)
+
+    def _generate_examples(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        yield from enumerate(map(_preference, read_preferences(self._source, bad=self._bad)[0]))
+
+
+def _trajectory(conversation: Conversation) -> dict[str, Any]:
+    return {
+        "item_id": conversation.item_id,
+        "conversations": _turns(conversation.messages),
+        "reward": float("nan") if conversation.reward is None else conversation.reward,
+    }
+
+
+def _preference(pair: Preference) -> dict[str, Any]:
+    prompt = opening(pair.chosen.messages)
+    return {
+        "item_id": pair.chosen.item_id,
+        "prompt": _turns(prompt),
+        "chosen": _turns(pair.chosen.messages[len(prompt) :]),
+        "rejected": _turns(pair.rejected.messages[len(prompt) :]),
+    }
+
+
+def _turns(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    return [
+        {
+            "from": _FROM[message.role],
+            "value": message.content,
+            "loss": int(message.loss) if message.role == "assistant" else -1,
+        }
+        for message in messages
+    ]

@@ -1,0 +1,133 @@
+"""The same rows from every format; those that need an extra are skipped without it."""
+
+import json
+import sys
+
+import pytest
+
+from agentgym_jax.data import rows, tasks
+from agentgym_jax.data.conversations import read_conversations
+from agentgym_jax.data.preferences import read_preferences
+
+TURNS = [
+    {"from": "human", "value": "rules [1, 2]", "loss": None},
+    {"from": "gpt", "value": "ok", "loss": False},
+    {"from": "human", "value": "a door", "loss": None},
+    {"from": "gpt", "value": "Action:\ngo", "loss": True},
+]
+RECORDS = [
+    {"item_id": "babyai_17", "conversations": TURNS, "reward": 0.5},
+    {"item_id": "babyai_3", "conversations": TURNS, "reward": None},
+]
+PAIRS = [
+    {
+        "item_id": "babyai_3",
+        "prompt": TURNS[:3],
+        "chosen": TURNS[3:],
+        "rejected": [{"from": "gpt", "value": "stay", "loss": True}],
+    }
+]
+
+
+def as_json(path, records):
+    path = path.with_suffix(".json")
+    path.write_text(json.dumps(records))
+    return path
+
+
+def as_lines(path, records):
+    path = path.with_suffix(".jsonl")
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+def as_parquet(path, records):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = path.with_suffix(".parquet")
+    parquet.write_table(pyarrow.Table.from_pylist(records), path)
+    return path
+
+
+def as_parquet_of_text(path, records):
+    """Turns as JSON in a column of text, as many tables have them."""
+    lists = lambda record: {  # noqa: E731
+        k: json.dumps(v) if isinstance(v, list) else v for k, v in record.items()
+    }
+    return as_parquet(path, [lists(record) for record in records])
+
+
+def as_tfds(path, records):
+    pytest.importorskip("tensorflow_datasets")
+    from agentgym_jax.data import tfds_builders  # noqa: PLC0415
+
+    kind = "AgentPreferences" if "chosen" in records[0] else "AgentTrajectories"
+    source = as_lines(path, records)
+    builder = getattr(tfds_builders, kind)(source=str(source), data_dir=str(path.parent))
+    builder.download_and_prepare()
+    assert "tensorflow" not in sys.modules
+    return builder.data_path
+
+
+FORMATS = [as_json, as_lines, as_parquet, as_parquet_of_text, as_tfds]
+
+
+@pytest.mark.parametrize("write", FORMATS)
+def test_conversations_read_alike_from_every_format(write, tmp_path):
+    expected = read_conversations(as_json(tmp_path / "expected", RECORDS), bad="fatal")
+    found = read_conversations(write(tmp_path / "data", RECORDS), bad="fatal")
+    # A dataset of TFDS is shuffled when it is made.
+    by_id = lambda read: sorted(read.conversations, key=lambda c: c.item_id)  # noqa: E731
+    assert by_id(found) == by_id(expected)
+    assert len(found.conversations[0].messages) == 4
+
+
+@pytest.mark.parametrize("write", FORMATS)
+def test_pairs_read_alike_from_every_format(write, tmp_path):
+    expected = read_preferences(as_json(tmp_path / "expected", PAIRS), bad="fatal")
+    assert read_preferences(write(tmp_path / "data", PAIRS), bad="fatal") == expected
+
+
+@pytest.mark.parametrize("write", FORMATS)
+def test_tasks_read_alike_from_every_format(write, tmp_path):
+    path = str(write(tmp_path / "data", RECORDS))
+    found = tasks.from_file("babyai", (), path=path)
+    assert sorted(task.data_idx for task in found) == [3, 17]
+
+
+def test_ids_alone_are_tasks_and_copies_are_one(tmp_path):
+    path = as_json(tmp_path / "ids", ["maze_4", {"item_id": "lmrlgym_maze_2"}, "maze_4"])
+    assert [task.data_idx for task in tasks.from_file("maze", (), path=str(path))] == [4, 2]
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ({"item_id": "webshop_4"}, "field 'item_id': 'webshop_4' is not a task of babyai"),
+        ({"item_id": "babyai_x"}, "field 'item_id': 'babyai_x'"),
+        ({"id": 4}, "field 'item_id' is missing"),
+    ],
+)
+def test_a_row_that_is_no_task_is_named_or_left_out(row, reason, tmp_path):
+    path = str(as_lines(tmp_path / "ids", [{"item_id": "babyai_1"}, row]))
+    with pytest.raises(ValueError, match=f"ids.jsonl, line 2: {reason}"):
+        tasks.from_file("babyai", (), path=path)
+    assert len(tasks.from_file("babyai", (), path=path, bad="skip")) == 1
+
+
+def test_a_bad_row_of_a_table_is_named(tmp_path):
+    path = as_parquet(tmp_path / "data", [RECORDS[0], RECORDS[1] | {"item_id": None}])
+    with pytest.raises(ValueError, match="data.parquet, row 1: field 'item_id' is NoneType"):
+        read_conversations(path, bad="fatal")
+
+
+def test_without_the_extra_the_message_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setattr(rows, "parquet", None)
+    (tmp_path / "data.parquet").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"Install agentgym-jax\[parquet\]"):
+        read_conversations(tmp_path / "data.parquet", bad="skip")
+    monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
+    (tmp_path / "made").mkdir()
+    (tmp_path / "made" / "dataset_info.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"Install agentgym-jax\[tfds\]"):
+        read_conversations(tmp_path / "made", bad="skip")
