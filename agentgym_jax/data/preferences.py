@@ -168,7 +168,7 @@ def _of_task(
         and better[0] - worse[0] >= gap - _ROUNDING
     ]
     uses = [0] * len(episodes)
-    pairs = []
+    pairs: list[Preference] = []
     while candidates and len(pairs) < most:
         best = min(candidates, key=lambda c: (uses[c[1]] + uses[c[2]], -c[0], c[1], c[2]))
         candidates.remove(best)

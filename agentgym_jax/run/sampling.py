@@ -1,19 +1,34 @@
 """Sampler and collector from the sections sampler and rollout."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from agentgym_jax.rollout.collect import Collector
 from agentgym_jax.run.environments import Environments
 from agentgym_jax.run.model import Model
 from agentgym_jax.run.sections import call
-from agentgym_jax.run.settings import RolloutSettings
 from agentgym_jax.sampling.sampler import Sampler
+
+
+class Attempts(Protocol):
+    """What a collector is told by the section rollout of any job; see RolloutSettings."""
+
+    @property
+    def prefetch(self) -> int:
+        """Episodes reset ahead of a free row."""
+
+    @property
+    def max_attempts(self) -> int:
+        """Starts of an episode whose environment fails, the first included."""
+
+    @property
+    def max_replacements(self) -> int:
+        """Other samples tried after that."""
 
 
 def build_collector(
     sampler_options: Mapping[str, Any],
-    rollout: RolloutSettings,
+    rollout: Attempts,
     model: Model,
     environments: Environments,
     most_episodes: int,

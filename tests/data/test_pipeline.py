@@ -109,6 +109,31 @@ def test_sequence_mean_weighs_all_conversations_alike():
         np.testing.assert_allclose(batch.weights[here], [0.5 / count] * count, rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("weighting", "expected"),
+    # One token of importance 2 beside three of importance 1: shares 2/5 and 1/5, or 2/3 and 1/9.
+    [("token_mean", (2 / 5, 1 / 5)), ("sequence_mean", (2 / 3, 1 / 9))],
+)
+def test_importance_weighs_whole_conversations(weighting, expected):
+    encoded = [conversation(20, 9), conversation(4, 1, token=0), conversation(8, 3, token=1)]
+    made = batches(
+        encoded,
+        row_length=12,
+        rows=1,
+        seed=0,
+        epochs=1,
+        weighting=weighting,
+        too_long="skip",
+        importance=[9.0, 2.0, 1.0],
+    )
+    batch = made.batch_at(0)
+    for token, weight in enumerate(expected):
+        here = (batch.tokens == token) & batch.action_mask
+        np.testing.assert_allclose(batch.weights[here], weight, rtol=1e-6)
+    with pytest.raises(ValueError, match="importance needs 3 numbers above 0"):
+        batches(encoded, row_length=32, rows=1, seed=0, epochs=1, importance=[1.0, 0.0, 1.0])
+
+
 @pytest.mark.parametrize("weighting", ["token_mean", "sequence_mean"])
 def test_the_weights_of_every_batch_sum_to_one(weighting):
     made = batches(data(range(1, 17)), row_length=16, rows=3, seed=0, steps=9, weighting=weighting)
