@@ -11,8 +11,6 @@ from agentgym_jax import batch as batching
 from agentgym_jax.batch import TokenBatch
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.env_client.errors import ServerUnavailable
-from agentgym_jax.evaluation import scores
-from agentgym_jax.evaluation.evaluate import evaluate
 from agentgym_jax.learner import train_state
 from agentgym_jax.learner.experience import (
     Experience,
@@ -29,7 +27,7 @@ from agentgym_jax.rollout.episode import EpisodeLimits
 from agentgym_jax.run.rl import RLParts
 from agentgym_jax.run.run import Run, StopRequested
 from agentgym_jax.sharding import reshard
-from agentgym_jax.training import rollout_metrics, sft
+from agentgym_jax.training import held_out, rollout_metrics, sft
 from agentgym_jax.trajectory import Trajectory, to_record
 
 Metrics = dict[str, float]
@@ -382,42 +380,14 @@ def _update(
 
 def _evaluate(run: Run, parts: RLParts, step: int) -> Metrics:
     """Held-out success, sampled and greedy; none of it depends on the draws of training."""
-    started = time.perf_counter()
     settings = parts.settings
-    result = evaluate(
+    return held_out.evaluate_step(
+        run,
         parts.collector,
-        parts.environments.eval_tasks,
+        parts.environments,
         settings.evaluation,
-        seed=run.seed,
         step=step,
         max_turns=settings.evaluation_turns,
         sampling=settings.sampling,
         max_invalid_actions=settings.rollout.max_invalid_actions,
-        on_progress=run.progress("evaluation"),
-        should_stop=run.should_stop,
     )
-    if run.should_stop():
-        raise StopRequested(f"stopped while evaluating after step {step}")
-    metrics: Metrics = {}
-    for is_greedy, episodes in ((False, result.sampled), (True, result.greedy)):
-        if episodes:
-            metrics |= scores.eval_metrics(scores.summarise(episodes), greedy=is_greedy)
-    metrics["time/eval_s"] = time.perf_counter() - started
-    records = [to_record(t) for t in result.trajectories]
-    run.folder.write_trajectories(step, records, kind="eval")
-    decoding = {
-        "temperature": settings.sampling.temperature,
-        "max_turns": settings.evaluation_turns,
-        "max_tokens": settings.sampling.max_tokens,
-        "seed": run.seed,
-        "step": step,
-    }
-    scores.write_scores(
-        run.folder.scores_path,
-        result.sampled or result.greedy,
-        model=str(run.folder.path.name),
-        decoding=decoding | {"mode": "sampled" if result.sampled else "greedy"},
-        manifests=parts.environments.manifests,
-    )
-    run.console.evaluation(step, metrics)
-    return metrics

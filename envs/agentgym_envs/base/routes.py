@@ -1,6 +1,7 @@
 """The routes of a server as data: where a request about a session stands, and what it means."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -98,7 +99,7 @@ def facts(kind: EnvironmentKind) -> dict[str, Callable[[], Any]]:
         "/": lambda: kind.banner,
         "/spec": lambda: dataclasses.asdict(kind.spec),
         "/tasks": lambda: list(kind.tasks()),
-        **{path: lambda answer=answer: answer for path, answer in kind.facts.items()},
+        **{path: functools.partial(kind.facts.__getitem__, path) for path in kind.facts},
     }
 
 

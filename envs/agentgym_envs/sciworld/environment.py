@@ -96,7 +96,7 @@ class SciWorldEnvironment(Environment):
         task = self._task(data_idx)
         self._forget()
         simulator = self.simulator
-        world = simulator.load(task.task, task.variation)
+        world: Any = simulator.load(task.task, task.variation)
         description = simulator.task_description(world)
         first = self._judge(simulator.step(world, FIRST_ACTION), score_before=0, moves=1)
         moves = simulator.moves(world)
