@@ -297,6 +297,23 @@ def test_every_pair_is_whole_in_one_micro_batch(count, micro_rows, seed):
     assert sorted(found) == sorted(tuple(one.tokens.tobytes() for one in pair) for pair in pairs)
 
 
+def test_length_normalised_a_conversation_weighs_one_whatever_its_length():
+    for normalised in (True, False):
+        tokens = packed(some_pairs(), length_normalised=normalised).tokens
+        for m in range(tokens.tokens.shape[0]):
+            for i in range(tokens.sequence_ids[m].max() + 1):
+                here = tokens.sequence_ids[m] == i
+                count = tokens.action_mask[m][here].sum()
+                expected = 1.0 if normalised else float(count)
+                np.testing.assert_allclose(tokens.weights[m][here].sum(), expected, rtol=1e-6)
+
+
+def test_padding_is_in_no_conversation():
+    ids = jnp.array([[0, 0, 1, -1], [1, 2, -1, -1]])
+    sums = conversation_sums(jnp.arange(1.0, 9.0).reshape(2, 4), ids, 4)
+    np.testing.assert_array_equal(sums, [3.0, 8.0, 6.0, 0.0])
+
+
 def test_what_cannot_be_packed_or_minimised_is_refused(learner):
     with pytest.raises(ValueError, match="micro_rows=1"):
         packed(some_pairs(), micro_rows=1)
