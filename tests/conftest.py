@@ -9,5 +9,15 @@ os.environ["XLA_FLAGS"] = " ".join(
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 import jax  # noqa: E402
+import pytest  # noqa: E402
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+@pytest.fixture(scope="module")
+def compiled_fast():
+    """Programs of the module are compiled fast rather than to be fast: most run only once."""
+    before = jax.config.values["jax_disable_most_optimizations"]
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)

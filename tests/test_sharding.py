@@ -12,6 +12,8 @@ from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.token_logprobs import token_logprobs
 from agentgym_jax.sharding import DECODE_RULES, TRAIN_RULES, Layout, make_mesh, reshard
 
+pytestmark = pytest.mark.usefixtures("compiled_fast")
+
 CONFIG = DecoderConfig(104, 32, 48, 2, 4, 2, 8)
 # 2 key/value heads on tensor=4 stay whole; 4 query heads on tensor=8 too.
 MESHES = [dict(data=8), dict(fsdp=2, tensor=4), dict(data=2, fsdp=2, tensor=2), dict(tensor=8)]

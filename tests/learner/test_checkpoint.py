@@ -17,6 +17,8 @@ from agentgym_jax.models.config import DecoderConfig
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.sharding import TRAIN_RULES, Layout, make_mesh
 
+pytestmark = pytest.mark.usefixtures("compiled_fast")
+
 EXTRA = {"seed": 2**63 + 1, "position": [3, 17], "rate": 0.1, "nested": {"horizon": None}}
 
 

@@ -21,6 +21,8 @@ from agentgym_jax.learner.preference import (
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.sharding import TRAIN_RULES, Layout, make_mesh
 
+pytestmark = pytest.mark.usefixtures("compiled_fast")
+
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "preference" / "golden.json"
 BETA = 0.3
 ROW = 32
@@ -76,15 +78,6 @@ class Learner:
         found = jax.tree.leaves(state.opt_state, is_leaf=lambda x: hasattr(x, "mu"))
         (adam,) = [x for x in found if hasattr(x, "mu")]
         return jax.tree.map(lambda m: 10.0 * np.asarray(m), adam.mu), metrics
-
-
-@pytest.fixture(scope="module", autouse=True)
-def fast():
-    """Programs are compiled fast rather than to be fast."""
-    before = jax.config.values["jax_disable_most_optimizations"]
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,8 @@ from agentgym_jax.algorithms import aggregation, losses
 from agentgym_jax.learner import update
 from agentgym_jax.sharding import TRAIN_RULES, Layout, make_mesh
 
+pytestmark = pytest.mark.usefixtures("compiled_fast")
+
 # float32 sums in another order: relative to the largest entry of each array.
 TOLERANCE = 2e-5
 

@@ -10,6 +10,8 @@ from learner_parts import make_learner, packed, sequences
 from agentgym_jax.algorithms import losses
 from agentgym_jax.learner import update
 
+pytestmark = pytest.mark.usefixtures("compiled_fast")
+
 
 @pytest.fixture(scope="module")
 def gspo():
