@@ -16,7 +16,7 @@ ENVIRONMENTS = [
     "minigrid==2.3.1",
     "gymnasium==0.29.1",
 ]
-# ScienceWorld ids depend on its version, too; it also needs Java 8 or newer.
+# ScienceWorld ids depend on its version, too; it also needs Java 11 or newer.
 SCIWORLD = ["scienceworld==1.2.3"]
 # gymnasium.make("agentgym/TextCraft-v0") works as soon as the package is installed.
 ENTRY_POINTS = {"gymnasium.envs": ["agentgym = agentgym_envs.gym_names:register"]}
