@@ -44,6 +44,8 @@ class Door(Environment):
             raise SimulatorLost("the house burnt down")
         elif word == "dice":
             return StepResult(os.urandom(8).hex(), 0, 0, False)
+        elif word == "nan":
+            return StepResult("an odd door", float("nan"), 0, False)
         elif word == "print":
             print("a simulator that talks to stdout")  # noqa: T201
         opened = int(action == "open")

@@ -49,6 +49,14 @@ def test_an_exception_of_the_simulator_is_reported_and_its_session_is_gone(serve
     assert restarts(server) == before  # the process goes on
 
 
+def test_a_reward_that_is_no_number_is_reported_and_harms_no_other_session(server):
+    session_id, other, before = started(server), started(server), restarts(server)
+    assert error_of(step(server, session_id, "nan")) is ErrorKind.SIMULATOR
+    assert error_of(step(server, session_id, "open")) is ErrorKind.UNKNOWN_SESSION
+    assert step(server, other, "knock").status_code == 200
+    assert restarts(server) == before
+
+
 @pytest.mark.parametrize(
     ("trouble", "kind"),
     [

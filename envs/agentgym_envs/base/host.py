@@ -84,7 +84,10 @@ class SessionHost:
           EnvironmentFault: the request cannot be served. After SIMULATOR the session is gone.
           SimulatorLost: none of the sessions can be served any more.
         """
-        return to_json(self._operations[operation](session_id, argument))
+        # Guarded as a whole: an answer that is no JSON (a NaN reward) is a crash like any other.
+        return self._run(
+            session_id, lambda: to_json(self._operations[operation](session_id, argument))
+        )
 
     def close_all(self) -> None:
         """Releases everything."""
@@ -92,11 +95,10 @@ class SessionHost:
             self._close(session_id, None)
 
     def _create(self, session_id: int, argument: Any) -> Any:
-        session = self._run(session_id, lambda: _Session(self._factory()))
-        self._sessions[session_id] = session
+        session = self._sessions[session_id] = _Session(self._factory())
         if self._kind.resets_on_create:
             first_task = session_id % self._kind.spec.num_tasks
-            session.last = self._run(session_id, lambda: session.environment.reset(first_task))
+            session.last = session.environment.reset(first_task)
         return self._kind.answers.create(session_id, session.last)
 
     def _reset(self, session_id: int, data_idx: int | None) -> Any:
@@ -114,7 +116,7 @@ class SessionHost:
                 f"{self._kind.spec.name} has tasks 0 .. {self._kind.spec.num_tasks - 1}, "
                 f"{self._kind.task_field} was {data_idx}",
             )
-        session.last = self._run(session_id, lambda: session.environment.reset(data_idx))
+        session.last = session.environment.reset(data_idx)
         return self._kind.answers.reset(session_id, session.last)
 
     def _step(self, session_id: int, action: str) -> Any:
@@ -124,7 +126,7 @@ class SessionHost:
         def step(session_id: int, text: str) -> Any:
             result = self._play(session_id, route.read_action(text))
             environment = self._sessions[session_id].environment
-            return self._run(session_id, lambda: route.answer(environment, result))
+            return route.answer(environment, result)
 
         return step
 
@@ -136,7 +138,7 @@ class SessionHost:
                 "accepted. Send the action alone, not the whole reply of the model.",
             )
         session = self._playing(session_id, "step")
-        session.last = self._run(session_id, lambda: session.environment.step(action))
+        session.last = session.environment.step(action)
         return session.last
 
     def _observation(self, session_id: int, argument: Any) -> Any:
@@ -152,20 +154,19 @@ class SessionHost:
 
     def _expert_action(self, session_id: int, argument: Any) -> Any:
         session = self._playing(session_id, "step")
-        return {"action": self._run(session_id, session.environment.expert_action)}
+        return {"action": session.environment.expert_action()}
 
     def _valid_actions(self, session_id: int, argument: Any) -> Any:
         session = self._playing(session_id, "step")
-        return {"actions": self._run(session_id, session.environment.valid_actions)}
+        return {"actions": session.environment.valid_actions()}
 
     def _state(self, session_id: int, argument: Any) -> Any:
         session = self._playing(session_id, "state")
-        return self._run(session_id, session.environment.state)
+        return session.environment.state()
 
     def _extra_route(self, name: str, answer: Callable[[Any], Any]) -> Callable[[int, Any], Any]:
         def extra(session_id: int, argument: Any) -> Any:
-            environment = self._playing(session_id, name).environment
-            return self._run(session_id, lambda: answer(environment))
+            return answer(self._playing(session_id, name).environment)
 
         return extra
 
@@ -207,7 +208,7 @@ class SessionHost:
                 compat_message=f"The task with environment {session_id} has finished.",
             )
 
-    def _run(self, session_id: int, function: Callable[[], Any]) -> Any:
+    def _run(self, session_id: int, function: Callable[[], bytes]) -> bytes:
         """Calls the simulator; a crash becomes a typed error and the session is given up."""
         try:
             return function()

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import json
 import math
 import time
@@ -141,8 +142,11 @@ def _routes(
         return endpoint
 
     def fact(make: Callable[[], Any]) -> Handler:
+        # Only the health changes; a manifest of thousands of tasks would hold up the steps.
+        rendered = functools.cache(lambda: to_json(make()))
+
         async def endpoint(request: Request) -> bytes:
-            return to_json(make())
+            return to_json(make()) if make is health else rendered()
 
         return endpoint
 
