@@ -6,7 +6,7 @@ import broken
 import pytest
 
 from agentgym_envs.base.environment import SetupError
-from agentgym_envs.conformance import about, episodes, sessions, suite
+from agentgym_envs.conformance import episodes, self_description, sessions, suite
 from agentgym_envs.conformance.subject import NotApplicable, Subject, Violation
 from agentgym_envs.kinds import KINDS
 
@@ -103,28 +103,64 @@ def test_a_broken_promise_is_told_with_its_task_and_makes_the_run_fail(make_subj
 
 
 BROKEN = [
-    (about.the_spec_is_complete_and_can_be_used, "kind_of_spec(instructions=' ')", "instructions"),
-    (about.the_spec_is_complete_and_can_be_used, "kind_of_spec(refusal='No (')", "refusal"),
-    (about.the_spec_is_complete_and_can_be_used, "kind_of_spec(refusal='No|')", "every text"),
-    (about.the_spec_is_complete_and_can_be_used, "kind_of_spec(action_format='xml')", "'xml'"),
-    (about.the_spec_is_complete_and_can_be_used, "kind_of_spec(max_score=0)", "max_score"),
-    (about.the_spec_is_complete_and_can_be_used, "kind_of_spec(success_score=2)", "success_score"),
-    (about.the_spec_is_complete_and_can_be_used, "kind_of_spec(max_turns=0)", "max_turns"),
-    (about.the_spec_is_complete_and_can_be_used, "kind_of_spec(name='my game')", "white space"),
-    (about.the_manifest_lists_the_tasks_in_order, "kind_of_tasks(TASKS[1:])", "task 0"),
-    (about.the_manifest_lists_the_tasks_in_order, "kind_of_spec(num_tasks=3)", "num_tasks = 3"),
     (
-        about.the_manifest_lists_the_tasks_in_order,
+        self_description.the_spec_is_complete_and_can_be_used,
+        "kind_of_spec(instructions=' ')",
+        "instructions",
+    ),
+    (
+        self_description.the_spec_is_complete_and_can_be_used,
+        "kind_of_spec(refusal='No (')",
+        "refusal",
+    ),
+    (
+        self_description.the_spec_is_complete_and_can_be_used,
+        "kind_of_spec(refusal='No|')",
+        "every text",
+    ),
+    (
+        self_description.the_spec_is_complete_and_can_be_used,
+        "kind_of_spec(action_format='xml')",
+        "'xml'",
+    ),
+    (
+        self_description.the_spec_is_complete_and_can_be_used,
+        "kind_of_spec(max_score=0)",
+        "max_score",
+    ),
+    (
+        self_description.the_spec_is_complete_and_can_be_used,
+        "kind_of_spec(success_score=2)",
+        "success_score",
+    ),
+    (
+        self_description.the_spec_is_complete_and_can_be_used,
+        "kind_of_spec(max_turns=0)",
+        "max_turns",
+    ),
+    (
+        self_description.the_spec_is_complete_and_can_be_used,
+        "kind_of_spec(name='my game')",
+        "white space",
+    ),
+    (self_description.the_manifest_lists_the_tasks_in_order, "kind_of_tasks(TASKS[1:])", "task 0"),
+    (
+        self_description.the_manifest_lists_the_tasks_in_order,
+        "kind_of_spec(num_tasks=3)",
+        "num_tasks = 3",
+    ),
+    (
+        self_description.the_manifest_lists_the_tasks_in_order,
         "kind_of_tasks([dict(data_idx=0, split='train', walls=(1, 2))])",
         "JSON types",
     ),
     (
-        about.the_hash_of_the_manifest_is_the_specs,
+        self_description.the_hash_of_the_manifest_is_the_specs,
         "kind_of_spec(manifest_sha256='0' * 64)",
         "the spec says 000",
     ),
     (
-        about.no_task_for_training_is_also_held_out,
+        self_description.no_task_for_training_is_also_held_out,
         "kind_of_tasks([{**task, 'start': 0} for task in TASKS])",
         r"task 0 \(test\) and task 1 \(train\)",
     ),

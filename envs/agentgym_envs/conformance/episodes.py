@@ -8,7 +8,7 @@ import math
 import re
 from typing import Any
 
-from agentgym_envs.conformance import elsewhere
+from agentgym_envs.conformance import other_process
 from agentgym_envs.conformance.subject import (
     NotApplicable,
     Play,
@@ -109,7 +109,7 @@ def _elsewhere(subject: Subject) -> tuple[list, list]:
             saved = _play_until(subject, transcript, half)
             jobs.append({"snapshot": saved.snapshot(), "actions": transcript.actions[half:]})
             saved.close()
-    answers = elsewhere.play(subject, jobs)
+    answers = other_process.play(subject, jobs)
     count = len(backwards)
     return answers[:count][::-1], answers[count:][::-1]
 

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from agentgym_envs.conformance import about, episodes, sessions
+from agentgym_envs.conformance import episodes, self_description, sessions
 from agentgym_envs.conformance.subject import NotApplicable, Subject, Violation
 
 TASKS = 6  # played by default
@@ -14,10 +14,10 @@ _LONG = 2.0  # seconds of a property that the report tells
 Property = Callable[[Subject], str]
 
 PROPERTIES: tuple[Property, ...] = (
-    about.the_spec_is_complete_and_can_be_used,
-    about.the_manifest_lists_the_tasks_in_order,
-    about.the_hash_of_the_manifest_is_the_specs,
-    about.no_task_for_training_is_also_held_out,
+    self_description.the_spec_is_complete_and_can_be_used,
+    self_description.the_manifest_lists_the_tasks_in_order,
+    self_description.the_hash_of_the_manifest_is_the_specs,
+    self_description.no_task_for_training_is_also_held_out,
     episodes.answers_are_texts_numbers_and_truth_values,
     episodes.the_score_is_the_sum_of_the_rewards,
     episodes.a_task_is_a_function_of_its_index_alone,

@@ -1,6 +1,6 @@
 """Plays episodes in another process, which hashes texts in another way.
 
-`python -m agentgym_envs.conformance.elsewhere MODULE JOBS ANSWERS [--compat]`: JOBS is a JSON list of
+`python -m agentgym_envs.conformance.other_process MODULE JOBS ANSWERS [--compat]`: JOBS is a JSON list of
 `{"data_idx" or "snapshot", "actions"}`, ANSWERS gets for each the list of the answers, as lists
 `[observation, reward, score, done]`, or the text of an error.
 """
