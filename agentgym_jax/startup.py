@@ -13,7 +13,7 @@ from agentgym_jax.learner.checkpoint import CheckpointError
 from agentgym_jax.rollout.collect import ContextTooSmallError
 from agentgym_jax.run.sections import ConfigError
 from agentgym_jax.run_folder import RunFolderError
-from agentgym_jax.training.rl import LogprobGapError
+from agentgym_jax.training.learning import LogprobGapError
 
 # One line on stderr and exit status 1; anything else is a defect and keeps its traceback.
 USER_ERRORS = (

@@ -1,0 +1,173 @@
+"""What one collection teaches: scores under the present policy, then optimiser steps."""
+
+import time
+from collections.abc import Mapping, Sequence
+
+import jax
+import numpy as np
+from absl import logging
+
+from agentgym_jax import batch as batching
+from agentgym_jax.batch import TokenBatch
+from agentgym_jax.learner.experience import Experience, mini_batch_rows, pack_experience
+from agentgym_jax.learner.train_state import TrainState
+from agentgym_jax.learner.update import put_batch
+from agentgym_jax.run.rl import RLParts
+from agentgym_jax.run.run import Run
+from agentgym_jax.trajectory import Trajectory
+
+Metrics = dict[str, float]
+
+
+class LogprobGapError(RuntimeError):
+    """Sampling and training do not compute the same policy."""
+
+
+def learn(
+    run: Run, parts: RLParts, state: TrainState, reference, experience: Experience, step: int
+) -> tuple[TrainState, Metrics]:
+    """All optimiser steps that one collection gives."""
+    settings = parts.settings
+    informative = int(experience.statistics.informative)
+    needed = settings.learner.min_informative_groups if settings.algorithm.needs_groups else 0
+    if informative < needed:
+        run.console.note(
+            f"step {step + 1}: no update, {informative} of {int(experience.statistics.groups)} "
+            "groups have variance (learner.min_informative_groups="
+            f"{settings.learner.min_informative_groups})"
+        )
+        return state, {"policy/updates": 0.0, "policy/skipped": 1.0}
+    metrics: Metrics = {}
+    started = time.perf_counter()
+    batches = []
+    for rows in mini_batch_rows(
+        settings.rollout.tasks_per_step,
+        settings.rollout.group_size,
+        settings.learner.mini_batches,
+        step,
+    ):
+        packed = pack_experience(
+            experience,
+            rows,
+            aggregation_options=settings.aggregation_options,
+            row_length=settings.learner.row_length,
+            rows_multiple=settings.learner.micro_rows,
+            keep_zero_advantage=settings.keeps_zero_advantage,
+        )
+        if packed is not None:
+            is_known = experience.reference_logprobs is not None
+            batches.append(_scored(parts, state, None if is_known else reference, packed, metrics))
+    if not batches:
+        run.console.note(f"step {step + 1}: no update, no episode has anything to train on")
+        return state, {"policy/updates": 0.0, "policy/skipped": 1.0}
+    metrics["time/score_s"] = time.perf_counter() - started
+    rate = parts.learning_rate(int(state.step))
+    started = time.perf_counter()
+    state, updated = _update(run, parts, state, batches)
+    seconds = time.perf_counter() - started
+    metrics |= updated
+    metrics["time/update_s"] = seconds
+    metrics["rate/train_tokens_per_s"] = metrics["batch/tokens"] * settings.learner.epochs / seconds
+    metrics["policy/learning_rate"] = rate
+    return state, metrics
+
+
+def reference_logprobs(
+    parts: RLParts, reference, trajectories: Sequence[Trajectory]
+) -> list[np.ndarray]:
+    """Log-probabilities of every token under the reference, by episode; 0 off the actions."""
+    settings = parts.settings.learner
+    # An episode without a turn has no such number, and its prompt may be longer than a row.
+    ends = [len(t.tokens) if t.turns else 1 for t in trajectories]
+    packed = batching.pack(
+        [
+            {"tokens": t.tokens[:end], "action_mask": t.action_mask[:end]}
+            for t, end in zip(trajectories, ends, strict=True)
+        ],
+        row_length=settings.row_length,
+        rows_multiple=settings.micro_rows,
+    )
+    batch = batching.micro_batches(packed, settings.micro_rows)
+    logprobs = _scores(parts, reference, _on_device(parts, batch))
+    return batching.unpack(logprobs, batch, len(trajectories))
+
+
+def _scored(
+    parts: RLParts, state: TrainState, reference, packed: TokenBatch, metrics: Metrics
+) -> TokenBatch:
+    """Micro-batches with old and reference log-probabilities; adds to `metrics`.
+
+    Raises:
+      LogprobGapError: sampler and learner disagree by more than learner.max_logprob_gap.
+    """
+    learner_settings = parts.settings.learner
+    batch = batching.micro_batches(packed, learner_settings.micro_rows)
+    on_device = _on_device(parts, batch)
+    learner = _scores(parts, state.params, on_device)
+    gap = np.abs(learner - batch.old_logprobs)[batch.action_mask]
+    _check_gap(gap, learner_settings.max_logprob_gap)
+    if learner_settings.ratio_against == "learner":
+        sequence = np.where(batch.action_mask, batch.sequence_ids, -1)
+        factor = parts.settings.correction(learner, batch.old_logprobs, sequence)
+        batch = batch.replace(old_logprobs=learner, advantages=factor * batch.advantages)
+    if reference is not None:
+        batch = batch.replace(reference_logprobs=_scores(parts, reference, on_device))
+    counts = {
+        "rows": packed.tokens.shape[0],
+        "sequences": packed.sequence_ids.max() + 1,
+        "tokens": np.sum(packed.segment_ids > 0),
+        "action_tokens": packed.action_mask.sum(),
+    }
+    for name, count in counts.items():
+        metrics[f"batch/{name}"] = metrics.get(f"batch/{name}", 0.0) + float(count)
+    metrics["batch/padding_share"] = batching.padding_share(packed)
+    metrics["policy/logprob_gap_mean"] = float(gap.mean())
+    metrics["policy/logprob_gap_max"] = float(gap.max())
+    return batch
+
+
+def _on_device(parts: RLParts, batch: TokenBatch) -> list[TokenBatch]:
+    """[M, B, T] on the host -> M micro-batches on the devices."""
+    return [
+        put_batch(jax.tree.map(lambda x, m=m: x[m], batch), parts.model.layout)
+        for m in range(batch.tokens.shape[0])
+    ]
+
+
+def _scores(parts: RLParts, params, micro_batches: Sequence[TokenBatch]) -> np.ndarray:
+    """Log-probabilities [M, B, T] of the action tokens; 0 elsewhere."""
+    return np.stack(jax.device_get([parts.score(params, batch)[0] for batch in micro_batches]))
+
+
+def _check_gap(gap: np.ndarray, limit: float) -> None:
+    if gap.mean() > limit:
+        raise LogprobGapError(
+            "the sampler's and the learner's log-probabilities of the same tokens differ by "
+            f"{gap.mean():.5f} nats on average (largest {gap.max():.5f}, {gap.size} tokens), more "
+            f"than learner.max_logprob_gap={limit}. Sampling and training do not see the same "
+            "policy: check dtypes and temperature, or raise the limit."
+        )
+
+
+def _update(
+    run: Run, parts: RLParts, state: TrainState, batches: Sequence[TokenBatch]
+) -> tuple[TrainState, Metrics]:
+    """`epochs` passes over the mini-batches, one optimiser step each; means of their metrics."""
+    logged: list[Mapping[str, jax.Array]] = []
+    total = parts.settings.learner.epochs * len(batches)
+    for _ in range(parts.settings.learner.epochs):
+        for batch in batches:
+            run.console.phase("update", len(logged), total)
+            padded = batching.pad_micro_batches(batch, parts.max_micro_batches)
+            state, metrics = parts.update(state, put_batch(padded, parts.model.layout))
+            logged.append(metrics)
+    host = jax.device_get(logged)
+    means = {f"policy/{k}": float(np.mean([m[k] for m in host])) for k in host[0]}
+    if not parts.settings.needs_reference:
+        del means["policy/kl_k3"]  # there is nothing it could be measured from
+    means["policy/ratio_max"] = float(max(m["ratio_max"] for m in host))
+    means["policy/skipped"] = float(sum(m["skipped"] for m in host))
+    means["policy/updates"] = len(host) - means["policy/skipped"]
+    if means["policy/skipped"]:
+        logging.warning("an update was skipped: its loss or gradient was not finite")
+    return state, means
