@@ -142,7 +142,7 @@ def from_verl(inputs):
         ),
         "gspo": loss("gspo", (3e-4, 4e-4), by_episode, "seq-mean-token-mean"),
         "gspo_by_token": loss("gspo", (0.1, 0.1), x["token_advantages"], "seq-mean-token-mean"),
-        "cispo": loss("cispo", (0.8, 0.5), x["token_advantages"], "token-mean", clip_ratio_c=1.3),
+        "cispo": loss("cispo", (0.2, 0.5), x["token_advantages"], "token-mean", clip_ratio_c=1.3),
         "clip_sequence_mean": loss(
             "vanilla", (0.2, 0.2), x["token_advantages"], "seq-mean-token-mean", **no_dual_clip
         ),
