@@ -138,7 +138,7 @@ def dr_grpo(length):
 def reinforce():
     """REINFORCE (Williams 1992) against a moving average of the mean return of earlier steps.
 
-    One update per collection: the loss has no ratio.
+    One update per collection: the loss has no ratio. The decay is our choice.
     """
     return grpo() | dict(
         name="reinforce",
@@ -152,7 +152,10 @@ def reinforce():
 
 
 def reinforce_pp():
-    """REINFORCE++ (arXiv:2501.03262): divergence in the reward, normalised over the step."""
+    """REINFORCE++ (arXiv:2501.03262): divergence in the reward, normalised over the step.
+
+    Clip, coefficient and no discount are those of its section 4.2.3 (version 2).
+    """
     return grpo() | dict(
         name="reinforce_pp",
         advantage=dict(discount=1.0, turn_discount=1.0, eps=1e-8),
@@ -163,7 +166,10 @@ def reinforce_pp():
 
 
 def reinforce_pp_baseline():
-    """REINFORCE++ with baseline (arXiv:2501.03262): mean of the group, deviation of the step."""
+    """REINFORCE++ with baseline (arXiv:2501.03262): mean of the group, deviation of the step.
+
+    The k2 loss is its own, the coefficient ours.
+    """
     return grpo() | dict(
         name="reinforce_pp_baseline",
         advantage=dict(eps=1e-8),
@@ -188,7 +194,7 @@ def dapo():
 
 
 def gspo():
-    """GSPO (arXiv:2507.18071): one ratio per episode, with its narrow bounds."""
+    """GSPO (arXiv:2507.18071): one ratio per episode, with the narrow bounds of section 5.1."""
     return grpo() | dict(
         name="gspo",
         loss=dict(clip_low=3e-4, clip_high=4e-4),
@@ -206,7 +212,8 @@ def gspo_token():
 def cispo():
     """CISPO (arXiv:2506.13585): the weight is bounded, no token loses its gradient.
 
-    The paper has no lower bound and does not state the upper one; 5 is our choice.
+    The paper has no lower bound and does not state the upper one; 5 is what trl recommends, after
+    ScaleRL (arXiv:2510.13786).
     """
     return grpo() | dict(
         name="cispo", loss=dict(ratio_low=0.0, ratio_high=5.0), entropy_coef=0.0, kl_coef=0.0
@@ -214,7 +221,11 @@ def cispo():
 
 
 def gigpo():
-    """GiGPO (arXiv:2505.10978): turns from equal states are compared as well."""
+    """GiGPO (arXiv:2505.10978): turns from equal states are compared as well.
+
+    Weight 1, discount 0.95 and divergence 1e-2 are those of its appendix E.1 for ALFWorld and
+    WebShop; clip and entropy are those of `grpo`.
+    """
     return grpo() | dict(
         name="gigpo",
         advantage=dict(step_weight=1.0, turn_discount=0.95, std_normalize=True, eps=1e-6),
