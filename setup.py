@@ -77,7 +77,8 @@ setup(
         "dev": DEV + SCIWORLD,
         # Both without tensorflow: some 55 MB of pyarrow, and 30 MB more for tfds.
         "parquet": ["pyarrow>=17"],
-        "tfds": ["tensorflow-datasets>=4.9.8", "pyarrow>=17"],
+        # etils, which tfds reads its files with, needs importlib_resources and does not say so.
+        "tfds": ["tensorflow-datasets>=4.9.8", "pyarrow>=17", "importlib_resources>=6"],
         # torch serves only as the independent reference of tests/parity.
         "parity": ["torch>=2.6", "accelerate"],
     },

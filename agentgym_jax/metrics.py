@@ -93,7 +93,10 @@ METRICS: dict[str, Metric] = {
     "critic/explained_variance": Metric("variance of returns explained by the critic", "fraction"),
     "critic/grad_norm": Metric("critic's gradient norm before clipping", "1"),
     # What the step was given.
-    "horizon/turns": Metric("turn limit of an episode", "turns"),
+    "horizon/turns": Metric("turn limit of an episode, the largest of the step", "turns"),
+    "horizon/turns_mean": Metric("turn limit of a task, where tasks differ", "turns"),
+    "horizon/turns_min": Metric("smallest turn limit of the step, where tasks differ", "turns"),
+    "horizon/turns/<group>": Metric("turn limit of one group, the largest of the step", "turns"),
     "batch/padding_share": Metric("positions of the packed batch without a token", "fraction"),
     "batch/rows": Metric("rows of the packed batch", "rows"),
     "batch/sequences": Metric("episodes or conversations in the batch", "sequences"),
@@ -153,7 +156,7 @@ METRICS: dict[str, Metric] = {
     # Training on recorded data.
     "sft/loss": Metric("loss per trained token", "nats"),
     "sft/accuracy": Metric("trained tokens that were the most likely one", "fraction"),
-    "sft/tokens": Metric("trained tokens so far", "tokens"),
+    "sft/tokens": Metric("trained tokens of this step", "tokens"),
     "sft/epoch": Metric("passes over the data so far", "epochs"),
     "dpo/loss": Metric("preference loss", "nats"),
     "dpo/accuracy": Metric("pairs whose chosen side has the larger implicit reward", "fraction"),
@@ -162,6 +165,7 @@ METRICS: dict[str, Metric] = {
     "dpo/rejected_reward": Metric("implicit reward of the rejected conversation", "nats"),
     "dpo/chosen_logprob": Metric("log-probability of the chosen conversation", "nats"),
     "dpo/rejected_logprob": Metric("log-probability of the rejected conversation", "nats"),
+    "dpo/epoch": Metric("passes over the pairs so far", "epochs"),
     "dpo/pairs": Metric("preference pairs of this step", "pairs"),
     # Rounds of exploring and fitting.
     "agentevol/round": Metric("explorations that the data of this fit includes", "rounds"),

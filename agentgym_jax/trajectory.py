@@ -147,6 +147,16 @@ class Trajectory:
 _ROLE_TO_FROM = {"system": "system", "user": "human", "assistant": "gpt"}
 
 
+def _losses(t: Trajectory) -> list[bool | None]:
+    """Per message whether it is one of the episode's answers; None for what others said.
+
+    An answer before the first turn belongs to the opening.
+    """
+    answers = [i for i, m in enumerate(t.messages) if m["role"] == "assistant"]
+    own = set(answers[len(answers) - len(t.turns) :])
+    return [i in own if i in answers else None for i in range(len(t.messages))]
+
+
 def to_record(trajectory: Trajectory) -> dict[str, Any]:
     """JSON object of a trajectory; `item_id`, `conversations`, `reward` are AgentGym's fields."""
     t = trajectory
@@ -156,9 +166,9 @@ def to_record(trajectory: Trajectory) -> dict[str, Any]:
             {
                 "from": _ROLE_TO_FROM[m["role"]],
                 "value": m["content"],
-                "loss": True if m["role"] == "assistant" else None,
+                "loss": loss,
             }
-            for m in t.messages
+            for m, loss in zip(t.messages, _losses(t), strict=True)
         ],
         "reward": t.reward,
         "success": int(t.success),

@@ -62,6 +62,7 @@ class Batches:
         self._importance = importance
         self.dropped = dropped
         self.num_sequences = len(sequences)
+        self._taken = np.cumsum([len(members) for members in plan])
 
     def __len__(self) -> int:
         return len(self._plan)
@@ -85,6 +86,10 @@ class Batches:
             for member, weights in zip(members, all_weights, strict=True)
         ]
         return pack(sequences, row_length=self._row_length, rows_multiple=self._rows)
+
+    def epochs_until(self, step: int) -> float:
+        """Passes over the data that the batches up to that of a step make together."""
+        return float(self._taken[step]) / self.num_sequences
 
 
 def batches(

@@ -10,17 +10,9 @@ from agentgym_jax.data.conversations import Conversation
 from agentgym_jax.data.tasks import MixtureSchedule, Task
 from agentgym_jax.learner.optimizer import make_optimizer
 from agentgym_jax.learner.rewarded import WEIGHTINGS, Rule
-from agentgym_jax.rollout.collect import Collector
 from agentgym_jax.run import conversations as supervised
-from agentgym_jax.run import mixture
-from agentgym_jax.run.environments import (
-    Environments,
-    EnvironmentSettings,
-    TransportSettings,
-    evaluation_turns,
-    open_environments,
-    parse_settings,
-)
+from agentgym_jax.run import mixture, playing
+from agentgym_jax.run.environments import Environments
 from agentgym_jax.run.model import (
     Model,
     ModelSettings,
@@ -30,35 +22,13 @@ from agentgym_jax.run.model import (
     build_tokenizer,
     resolve_source,
 )
+from agentgym_jax.run.playing import Players, PlayingSettings
 from agentgym_jax.run.run import Run, StopFlag, open_run
-from agentgym_jax.run.sampling import build_collector
 from agentgym_jax.run.sections import ConfigError, call, section
-from agentgym_jax.run.settings import CheckpointSettings, EvaluationSettings, SftSettings
-from agentgym_jax.sampling.sampler import Sampler, SamplingOptions
+from agentgym_jax.run.settings import CheckpointSettings, SftSettings
 
-_TOP = (
-    "job seed total_steps model tokenizer mesh env environments client pool sampler sampling "
-    "rollout evaluation checkpoint sft agentevol logprob_chunk"
-).split()
-
-
-@dataclasses.dataclass(frozen=True)
-class PlaySettings:
-    """The section `rollout` of this job: how episodes are played.
-
-    Attributes:
-      max_invalid_actions: unreadable actions after which an episode ends.
-      max_attempts: starts of an episode whose environment fails, the first included.
-      max_replacements: other samples tried after that.
-      prefetch: episodes reset ahead of a free row.
-      opening: where the instructions go: `system`, `none`.
-    """
-
-    max_invalid_actions: int
-    max_attempts: int
-    max_replacements: int
-    prefetch: int
-    opening: str
+_OWN = "job seed total_steps model tokenizer mesh checkpoint sft agentevol logprob_chunk".split()
+_TOP = (*_OWN, *playing.SECTIONS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,23 +85,11 @@ class JobSettings:
     model: ModelSettings
     tokenizer: TokenizerSettings
     mesh: Mapping[str, Any]
-    env: TransportSettings
-    environments: Mapping[str, EnvironmentSettings]
-    client: Mapping[str, Any]
-    pool: Mapping[str, Any]
-    sampler: Mapping[str, Any]
-    sampling: SamplingOptions
-    rollout: PlaySettings
-    evaluation: EvaluationSettings
+    playing: PlayingSettings
     checkpoint: CheckpointSettings
     sft: SftSettings
     agentevol: AgentEvolSettings
     logprob_chunk: int
-
-    @property
-    def evaluation_turns(self) -> dict[str, int]:
-        """Turn limit of a held-out episode by environment."""
-        return evaluation_turns(self.environments, self.evaluation.max_turns)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,29 +99,24 @@ class AgentEvolParts:
     Attributes:
       settings: the checked config.
       model: policies, tokenizer, renderer.
-      environments: servers, clients, pool, tasks.
-      sampler: decode rows; gets its weights from the learner.
-      collector: runs episodes.
+      players: play the tasks to explore and those held out.
       schedule: training tasks in a fixed order.
-      decode_shardings: where the sampler's weights live.
       demonstrations: the original conversations.
     """
 
     settings: JobSettings
     model: Model
-    environments: Environments
-    sampler: Sampler
-    collector: Collector
+    players: Players
     schedule: MixtureSchedule
-    decode_shardings: Any
     demonstrations: tuple[Conversation, ...]
 
     def tasks_of_round(self, number: int) -> list[Task]:
         """Tasks of an exploration; they count from 1."""
         count = self.settings.agentevol.tasks_per_round
         if not count:
-            weights = {n: e.weight for n, e in self.settings.environments.items()}
-            return [task for task in self.environments.train_tasks if weights[task.environment]]
+            weights = {n: e.weight for n, e in self.settings.playing.environments.items()}
+            tasks = self.players.environments.train_tasks
+            return [task for task in tasks if weights[task.environment]]
         return self.schedule.at(number - 1, count)
 
 
@@ -177,26 +130,17 @@ def parse(config: Mapping[str, Any]) -> JobSettings:
     if unknown:
         raise ConfigError(f"config.{unknown[0]}: there is no such key. Known: {', '.join(_TOP)}")
     part = functools.partial(section, config)
-    environments = parse_settings(part("environments"))
-    mixture.check_trained(environments)
-    at_fit_ends = dict(every=0, at_start=False)
     settings = JobSettings(
         model=call(ModelSettings, "model", part("model")),
         tokenizer=call(TokenizerSettings, "tokenizer", part("tokenizer")),
         mesh=part("mesh"),
-        env=call(TransportSettings, "env", part("env")),
-        environments=environments,
-        client=part("client"),
-        pool=part("pool"),
-        sampler=part("sampler"),
-        sampling=call(SamplingOptions, "sampling", part("sampling")),
-        rollout=call(PlaySettings, "rollout", part("rollout")),
-        evaluation=call(EvaluationSettings, "evaluation", part("evaluation"), **at_fit_ends),
+        playing=playing.parse(config, every=0, at_start=False),  # evaluates at the end of a fit
         checkpoint=call(CheckpointSettings, "checkpoint", part("checkpoint")),
         sft=call(SftSettings, "sft", part("sft")),
         agentevol=call(AgentEvolSettings, "agentevol", part("agentevol")),
         logprob_chunk=config["logprob_chunk"],
     )
+    mixture.check_trained(settings.playing.environments)
     supervised.check_demonstrations(settings.sft)
     call(make_optimizer, "sft.optimizer", settings.sft.optimizer, total_steps=settings.sft.steps)
     _check(settings, config["total_steps"])
@@ -211,22 +155,19 @@ def _check(s: JobSettings, total_steps: int) -> None:
             f"config.total_steps={total_steps} must be {steps}: config.sft.steps={s.sft.steps} for "
             f"the demonstrations and again after each of {s.agentevol.rounds} rounds"
         )
-    trained = {name for name, entry in s.environments.items() if entry.weight}
+    trained = {name for name, entry in s.playing.environments.items() if entry.weight}
     if trained != set(s.agentevol.explore):
         raise ConfigError(
             f"config.agentevol.explore names {sorted(s.agentevol.explore)}, but the environments "
             f"to train on are {sorted(trained)}"
         )
-    for name, limit in (
-        ("sft.row_length", s.sft.row_length),
-        ("sampler.cache_length", s.sampler["cache_length"]),
-    ):
-        if s.sampling.max_tokens > limit:
-            raise ConfigError(
-                f"config.sampling.max_tokens={s.sampling.max_tokens} exceeds config.{name}={limit}: "
-                "an explored episode must fit"
-            )
-    if s.sampling.temperature <= 0:
+    sampling = s.playing.sampling
+    if sampling.max_tokens > s.sft.row_length:
+        raise ConfigError(
+            f"config.sampling.max_tokens={sampling.max_tokens} exceeds "
+            f"config.sft.row_length={s.sft.row_length}: an explored episode must fit"
+        )
+    if sampling.temperature <= 0:
         raise ConfigError("config.sampling.temperature must be positive: exploring is sampling")
 
 
@@ -238,7 +179,7 @@ def open_agentevol(
     settings = parse(config)
     source = resolve_source(settings.model)
     layouts = build_layouts(settings.mesh)
-    names = ", ".join(settings.environments)
+    names = ", ".join(settings.playing.environments)
     with contextlib.ExitStack() as stack:
         run = stack.enter_context(
             open_run(
@@ -252,15 +193,7 @@ def open_agentevol(
             )
         )
         run.console.phase("starting environments", 0, 1)
-        environments = open_environments(
-            stack,
-            settings.environments,
-            run.folder,
-            transport=settings.env,
-            client_options=settings.client,
-            pool_options=settings.pool,
-            opening=settings.rollout.opening,
-        )
+        environments = playing.open_playing(stack, settings.playing, run.folder)
         yield run, _build(settings, source, layouts, environments, run)
 
 
@@ -271,24 +204,18 @@ def _build(
     demonstrations = supervised.load_conversations(
         settings.sft, run.folder, {n: c.tasks for n, c in environments.clients.items()}
     )
+    playing.check_held_out(environments, demonstrations)
     texts = supervised.texts(demonstrations)
     tokenizer = build_tokenizer(settings.tokenizer, source, run.folder, texts)
     model = build_model(settings.model, source, tokenizer, layouts, run.folder)
-    options = settings.agentevol
-    most_episodes = max(
-        options.tasks_per_file * options.samples,
-        settings.evaluation.episodes(len(environments.eval_tasks)),
-    )
-    sampler, collector = build_collector(
-        settings.sampler, settings.rollout, model, environments, most_episodes
-    )
+    explored = settings.agentevol.tasks_per_file * settings.agentevol.samples
+    environments = playing.open_as(environments, settings.playing, demonstrations)
     return AgentEvolParts(
         settings=settings,
         model=model,
-        environments=environments,
-        sampler=sampler,
-        collector=collector,
-        schedule=mixture.schedule(settings.environments, environments.train_tasks, seed=run.seed),
-        decode_shardings=model.decode_policy.param_shardings(model.decode_layout),
+        players=playing.build_players(settings.playing, model, environments, explored),
+        schedule=mixture.schedule(
+            settings.playing.environments, environments.train_tasks, seed=run.seed
+        ),
         demonstrations=tuple(demonstrations),
     )

@@ -1,11 +1,13 @@
 """Supervised data of a run: conversations from files or recorded demonstrations, as token ids."""
 
+import collections
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from absl import logging
 
+from agentgym_jax.data import preferences
 from agentgym_jax.data import tasks as selection
 from agentgym_jax.data.conversations import Conversation, read_conversations
 from agentgym_jax.data.demonstrations import record, record_sets
@@ -132,18 +134,50 @@ def encode(
       conversations: to imitate.
       renderer: of the run's tokenizer.
       preambles: environment -> messages that precede the first observation in this run; an
-        environment that is not named gets none (its files bring their own).
+        environment that is not named gets none (its files bring their own), nor does a
+        conversation that has a system message already.
       train_on: `actions` or `text`, see SftSettings.
     """
     encoded = []
     for conversation in conversations:
-        environment = conversation.item_id.rpartition("_")[0]
+        environment = environment_of(conversation)
         before = [Message(m["role"], m["content"]) for m in preambles.get(environment, ())]
+        if conversation.messages[0].role == "system":
+            before = []
         sequence = renderer.encode_conversation([*before, *conversation.messages])
         if train_on == "text":
             sequence = on_text(sequence)
         encoded.append(sequence)
     return encoded
+
+
+def environment_of(conversation: Conversation) -> str:
+    """Name of the environment that a conversation was held with."""
+    return selection.canonical_item_id(conversation.item_id).rpartition("_")[0]
+
+
+def openings(
+    conversations: Sequence[Conversation],
+) -> dict[str, tuple[Mapping[str, str], ...]]:
+    """Environment -> messages before the first observation, as most of its conversations have them."""
+    counts: dict[str, collections.Counter[tuple[Message, ...]]] = {}
+    for conversation in conversations:
+        prompt = preferences.opening(conversation.messages)
+        if len(prompt) < len(conversation.messages):  # has an answer to imitate
+            count = counts.setdefault(environment_of(conversation), collections.Counter())
+            count[prompt[:-1]] += 1
+    found = {}
+    for name, count in counts.items():
+        ((most, times),) = count.most_common(1)
+        if times < count.total():
+            logging.warning(
+                "%d of %d conversations on %s open in another way than its episodes will",
+                count.total() - times,
+                count.total(),
+                name,
+            )
+        found[name] = tuple({"role": m.role, "content": m.content} for m in most)
+    return found
 
 
 def on_text(sequence: EncodedConversation) -> EncodedConversation:

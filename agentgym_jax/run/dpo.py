@@ -2,42 +2,21 @@
 
 import contextlib
 import dataclasses
-import functools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from absl import logging
 
 from agentgym_jax.data.conversations import Conversation
 from agentgym_jax.data.preferences import Preference, pair_up, read_preferences
 from agentgym_jax.data.rows import Bad
-from agentgym_jax.learner.optimizer import make_optimizer
 from agentgym_jax.learner.preference import LOSSES
 from agentgym_jax.run import conversations as supervised
-from agentgym_jax.run.model import (
-    Model,
-    ModelSettings,
-    TokenizerSettings,
-    build_layouts,
-    build_model,
-    build_tokenizer,
-    resolve_source,
-)
-from agentgym_jax.run.run import Run, StopFlag, open_run
-from agentgym_jax.run.sections import ConfigError, call, check, section
-from agentgym_jax.run.settings import CheckpointSettings
-
-_TOP = (
-    "job",
-    "seed",
-    "total_steps",
-    "model",
-    "tokenizer",
-    "mesh",
-    "dpo",
-    "checkpoint",
-    "logprob_chunk",
-)
+from agentgym_jax.run import offline
+from agentgym_jax.run.conversations import Manifest
+from agentgym_jax.run.offline import Loaded, OfflineParts, OfflineSettings
+from agentgym_jax.run.run import Run, StopFlag
+from agentgym_jax.run.sections import ConfigError, call
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,45 +69,13 @@ class DpoSettings:
             raise ValueError("give preferences, files or demonstrations: there is nothing to pair")
 
 
-@dataclasses.dataclass(frozen=True)
-class DPOParts:
-    """Everything that a DPO job computes with.
-
-    Attributes:
-      settings: the section `dpo`.
-      model: policy, tokenizer, renderer.
-      preferences: all pairs, in an order that does not depend on the run.
-      logprob_chunk: tokens whose logits exist at the same time.
-    """
-
-    settings: DpoSettings
-    model: Model
-    preferences: tuple[Preference, ...]
-    logprob_chunk: int
+DPOParts: TypeAlias = OfflineParts[DpoSettings, tuple[Preference, ...]]
 
 
-def parse(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Checks every section of a plain config; returns the settings by section."""
-    unknown = sorted(set(config) - set(_TOP))
-    if unknown:
-        raise ConfigError(f"config.{unknown[0]}: there is no such key. Known: {', '.join(_TOP)}")
-    part = functools.partial(section, config)
-    settings: dict[str, Any] = {
-        "model": call(ModelSettings, "model", part("model")),
-        "tokenizer": call(TokenizerSettings, "tokenizer", part("tokenizer")),
-        "dpo": call(DpoSettings, "dpo", part("dpo")),
-        "checkpoint": call(CheckpointSettings, "checkpoint", part("checkpoint")),
-    }
-    dpo: DpoSettings = settings["dpo"]
-    if dpo.steps != config["total_steps"]:
-        raise ConfigError(
-            f"config.dpo.steps={dpo.steps} and config.total_steps={config['total_steps']} must be "
-            "the same number in job 'dpo'"
-        )
-    supervised.check_demonstrations(dpo, "dpo")
-    check(pair_up, "dpo.pairing", dpo.pairing, conversations=(), seed=0)
-    call(pair_up, "dpo.pairing", dpo.pairing, conversations=(), seed=0)
-    call(make_optimizer, "dpo.optimizer", dpo.optimizer, total_steps=dpo.steps)
+def parse(config: Mapping[str, Any]) -> OfflineSettings[DpoSettings]:
+    """Checks every section of a plain config."""
+    settings = offline.parse(config, "dpo", DpoSettings)
+    call(pair_up, "dpo.pairing", settings.learning.pairing, conversations=(), seed=0)
     return settings
 
 
@@ -136,29 +83,18 @@ def parse(config: Mapping[str, Any]) -> dict[str, Any]:
 def open_dpo(
     config: Mapping[str, Any], workdir: str, stop: StopFlag
 ) -> Iterator[tuple[Run, DPOParts]]:
-    """Builds the job from a plain config; closes its files at the end."""
+    """Builds the job from a plain config; closes servers, threads and files at the end."""
     settings = parse(config)
-    dpo: DpoSettings = settings["dpo"]
-    source = resolve_source(settings["model"])
-    layouts = build_layouts(config["mesh"])
-    with open_run(
-        config,
-        workdir,
-        checkpoint_settings=settings["checkpoint"],
-        total_steps=config["total_steps"],
-        title="dpo",
-        facts={"model": settings["model"].source},
-        stop=stop,
-    ) as run:
-        run.console.phase("loading pairs", 0, 1)
-        episodes = supervised.load_conversations(dpo, run.folder, {}, "dpo")
-        preferences = load_preferences(dpo, episodes, seed=config["seed"])
+
+    def load(run: Run, manifests: Mapping[str, Manifest]) -> Loaded[tuple[Preference, ...]]:
+        episodes = supervised.load_conversations(settings.learning, run.folder, manifests, "dpo")
+        preferences = load_preferences(settings.learning, episodes, seed=run.seed)
         run.console.note(f"{len(preferences)} preference pairs")
         members = [side for pair in preferences for side in (pair.chosen, pair.rejected)]
-        texts = supervised.texts(members)
-        tokenizer = build_tokenizer(settings["tokenizer"], source, run.folder, texts)
-        model = build_model(settings["model"], source, tokenizer, layouts, run.folder)
-        yield run, DPOParts(dpo, model, tuple(preferences), config["logprob_chunk"])
+        return Loaded(tuple(preferences), members)
+
+    with offline.open_offline(config, workdir, stop, settings, load) as opened:
+        yield opened
 
 
 def load_preferences(

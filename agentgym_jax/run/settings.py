@@ -192,3 +192,28 @@ class SftSettings:
             raise ValueError(f"train_on={self.train_on!r}, expected 'actions' or 'text'")
         if bool(self.files) == bool(self.demonstrations):
             raise ValueError("give either files or demonstrations")
+
+
+@dataclasses.dataclass(frozen=True)
+class PlaySettings:
+    """The section `rollout` of jobs that learn offline: how episodes are played.
+
+    Attributes:
+      max_invalid_actions: unreadable actions after which an episode ends.
+      max_attempts: starts of an episode whose environment fails, the first included.
+      max_replacements: other samples tried after that.
+      prefetch: episodes reset ahead of a free row.
+      opening: where the instructions go: `system`, `none`, or `data`: episodes open as the
+        conversations of their environment do that the policy learns from.
+    """
+
+    max_invalid_actions: int
+    max_attempts: int
+    max_replacements: int
+    prefetch: int
+    opening: str
+
+    def __post_init__(self) -> None:
+        _positive("rollout", max_attempts=self.max_attempts)
+        if self.opening not in ("system", "none", "data"):
+            raise ValueError(f"opening={self.opening!r}, expected 'system', 'none' or 'data'")

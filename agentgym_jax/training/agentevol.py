@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from agentgym_jax.data.pipeline import Batches, batches
+from agentgym_jax.data.pipeline import Batches
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.env_client.errors import ServerUnavailable
 from agentgym_jax.learner import train_state
@@ -20,10 +20,10 @@ from agentgym_jax.metrics import of_environment
 from agentgym_jax.rollout.collect import EpisodeRequest
 from agentgym_jax.rollout.episode import EpisodeLimits
 from agentgym_jax.run import conversations as supervised
+from agentgym_jax.run import playing
 from agentgym_jax.run.agentevol import AgentEvolParts
 from agentgym_jax.run.run import Run, StopRequested
 from agentgym_jax.run_folder import RunFolderError
-from agentgym_jax.sharding import reshard
 from agentgym_jax.text.chat import EncodedConversation
 from agentgym_jax.training import held_out, sft
 from agentgym_jax.trajectory import Trajectory, from_record, to_record
@@ -88,9 +88,9 @@ def _data(
     are therefore on disk.
     """
     settings = parts.settings
-    preambles = {name: text.preamble for name, text in parts.environments.texts.items()}
+    before = playing.preambles(parts.players.environments, settings.playing)
     encoded = supervised.encode(
-        parts.demonstrations, parts.model.renderer, preambles, train_on=settings.sft.train_on
+        parts.demonstrations, parts.model.renderer, before, train_on=settings.sft.train_on
     )
     importance = [1.0] * len(encoded)
     metrics = {"agentevol/round": float(fit), "agentevol/demonstrations": float(len(encoded))}
@@ -105,16 +105,8 @@ def _data(
         metrics |= _of_exploration(explored, [explored[i] for i, _ in kept])
         encoded += [_as_conversation(explored[i], settings.sft.train_on) for i, _ in kept]
         importance += [weight for _, weight in kept]
-    data = batches(
-        encoded,
-        row_length=settings.sft.row_length,
-        rows=settings.sft.rows,
-        seed=int(np.random.SeedSequence([run.seed, fit]).generate_state(1)[0]),
-        steps=settings.sft.steps,
-        weighting=settings.sft.weighting,
-        too_long=settings.sft.too_long,
-        importance=importance,
-    )
+    seed = int(np.random.SeedSequence([run.seed, fit]).generate_state(1)[0])
+    data = sft.batches_of(encoded, settings.sft, seed, importance)
     return data, metrics
 
 
@@ -146,7 +138,7 @@ def _explored(
                     "Restore the file or start anew with another --workdir."
                 )
             if not is_ready:
-                _give_weights(parts, explorer, step)
+                held_out.give_weights(parts.players, explorer.params, step)
                 is_ready = True
             some = tasks[start : start + settings.tasks_per_file]
             episodes = _play(run, parts, some, step, f"exploring, round {number}")
@@ -155,23 +147,18 @@ def _explored(
     return explored
 
 
-def _give_weights(parts: AgentEvolParts, state: TrainState, step: int) -> None:
-    policy = parts.model.decode_policy
-    params = reshard(state.params, parts.decode_shardings, policy.dtype)
-    parts.sampler.set_params(params, version=step)
-
-
 def _play(
     run: Run, parts: AgentEvolParts, tasks: Sequence[Task], step: int, name: str
 ) -> list[Trajectory]:
-    settings = parts.settings
+    settings = parts.settings.agentevol
+    sampling = parts.settings.playing.sampling
     limits = {
         environment: EpisodeLimits(
             max_turns=turns,
-            max_tokens=settings.sampling.max_tokens,
-            max_invalid_actions=settings.rollout.max_invalid_actions,
+            max_tokens=sampling.max_tokens,
+            max_invalid_actions=parts.settings.playing.rollout.max_invalid_actions,
         )
-        for environment, turns in settings.agentevol.max_turns.items()
+        for environment, turns in settings.max_turns.items()
     }
     requests = [
         EpisodeRequest(
@@ -180,14 +167,14 @@ def _play(
             seed=run.seed,
             step=step,
             limits=limits[task.environment],
-            sampling=settings.sampling,
+            sampling=sampling,
         )
         for task in tasks
-        for sample in range(settings.agentevol.samples)
+        for sample in range(settings.samples)
     ]
-    episodes, _ = parts.collector.collect(
+    episodes, _ = parts.players.collector.collect(
         requests,
-        replacement_stride=settings.agentevol.samples,
+        replacement_stride=settings.samples,
         on_progress=run.progress(name),
         should_stop=run.should_stop,
     )
@@ -198,22 +185,12 @@ def _play(
 
 def _evaluate(run: Run, parts: AgentEvolParts, state: TrainState, step: int) -> Metrics:
     """Held-out success at the end of a fit; nothing without held-out tasks."""
-    if not parts.environments.eval_tasks:
-        return {}
-    _give_weights(parts, state, step)
-    settings = parts.settings
-    return held_out.evaluate_step(
-        run,
-        parts.collector,
-        parts.environments,
-        settings.evaluation,
-        step=step,
-        max_turns=settings.evaluation_turns,
-        # The policy itself is scored, at temperature 1 and of the whole distribution, however wide
-        # it explores.
-        sampling=dataclasses.replace(settings.sampling, temperature=1.0, top_k=0, top_p=1.0),
-        max_invalid_actions=settings.rollout.max_invalid_actions,
+    # The policy itself is scored, at temperature 1 and of the whole distribution, however wide it
+    # explores.
+    sampling = dataclasses.replace(
+        parts.settings.playing.sampling, temperature=1.0, top_k=0, top_p=1.0
     )
+    return held_out.evaluate_offline(run, parts.players, state.params, step, sampling=sampling)
 
 
 def _of_exploration(explored: Sequence[Trajectory], kept: Sequence[Trajectory]) -> Metrics:

@@ -13,7 +13,6 @@ from absl import logging
 from agentgym_jax import batch as batching
 from agentgym_jax.data.pipeline import truncate
 from agentgym_jax.data.preferences import Preference
-from agentgym_jax.learner import train_state
 from agentgym_jax.learner.optimizer import make_optimizer
 from agentgym_jax.learner.pairs import Member, Pair, PreferenceBatch, pack_pairs
 from agentgym_jax.learner.preference import (
@@ -29,40 +28,35 @@ from agentgym_jax.run.dpo import DPOParts, DpoSettings
 from agentgym_jax.run.run import Run, StopRequested
 from agentgym_jax.run.sections import ConfigError
 from agentgym_jax.text.chat import ChatRenderer, EncodedConversation
+from agentgym_jax.training import fitting
 
 _SCORED_AT_ONCE = 256  # conversations that are packed together to be scored
 
 
 def train(run: Run, parts: DPOParts) -> None:
-    """The job `dpo`: trains until `run.total_steps`, resumes from the run folder."""
-    settings, model = parts.settings, parts.model
+    """The job `dpo`: trains until `run.total_steps`, resumes from the run folder.
+
+    Raises:
+      StopRequested: the run was asked to stop.
+      ServerUnavailable: see `fitting.fit`.
+    """
+    settings, model = parts.settings.learning, parts.model
     optimizer = make_optimizer(**settings.optimizer, total_steps=settings.steps)
-    encoded = encode_pairs(parts.preferences, model.renderer, settings)
-    restored = run.restore(train_state.abstract_state(model.policy, optimizer, model.layout))
-    reference = _reference(run, parts, encoded)
-    pairs = _with_reference(encoded, reference)
-    if restored is None:
-        params = model.initial_params(run.seed)
-        state, step = train_state.create(model.policy, optimizer, params, model.layout), 0
-    else:
-        state, step, _ = restored
+    encoded = encode_pairs(parts.data, model.renderer, settings)
+    pairs = _with_reference(encoded, _reference(run, parts, encoded))
     update = make_preference_update(
         model.policy,
         optimizer,
         LOSSES[settings.loss],
         beta=settings.beta,
-        logprob_chunk=parts.logprob_chunk,
+        logprob_chunk=parts.settings.logprob_chunk,
         layout=model.layout,
     )
-    while step < run.total_steps:
-        if run.should_stop():
-            run.save(step, state)
-            raise StopRequested(f"stopped after step {step}")
-        state, metrics = _step(parts, update, state, pairs, step, run.seed)
-        step += 1
-        run.log_step(step, metrics)
-        if run.is_save_due(step):
-            run.save(step, state)
+
+    def take_step(state: TrainState, step: int) -> tuple[TrainState, dict[str, float]]:
+        return _step(parts, update, state, pairs, step, run.seed)
+
+    fitting.fit(run, model, optimizer, take_step, parts.players)
 
 
 EncodedPair = tuple[EncodedConversation, EncodedConversation]
@@ -134,10 +128,9 @@ def _reference(run: Run, parts: DPOParts, encoded: Sequence[EncodedPair]) -> lis
     lengths = [len(member.tokens) for member in members]
     if path.exists():
         return np.split(np.load(path), np.cumsum(lengths)[:-1])
-    settings, model = parts.settings, parts.model
-    score = make_score(
-        model.policy, temperature=1.0, logprob_chunk=parts.logprob_chunk, layout=model.layout
-    )
+    settings, model = parts.settings.learning, parts.model
+    chunk = parts.settings.logprob_chunk
+    score = make_score(model.policy, temperature=1.0, logprob_chunk=chunk, layout=model.layout)
     params = model.initial_params(run.seed)
     found: list[np.ndarray] = []
     for start in range(0, len(members), _SCORED_AT_ONCE):
@@ -200,7 +193,7 @@ def _step(
     seed: int,
 ) -> tuple[TrainState, dict[str, float]]:
     started = time.perf_counter()
-    settings = parts.settings
+    settings = parts.settings.learning
     chosen = pairs_of_step(len(pairs), step, per_step=settings.pairs, seed=seed)
     batch = pack_pairs(
         [pairs[i] for i in chosen],
@@ -208,16 +201,22 @@ def _step(
         micro_rows=settings.micro_rows,
         length_normalised=settings.length_normalised,
     )
+    packed = time.perf_counter()
+    rate = fitting.learning_rate(settings.optimizer, int(state.step), settings.steps)
     state, device_metrics = update(state, put_pairs(batch, parts.model.layout))
     metrics = jax.device_get(device_metrics)
-    seconds = time.perf_counter() - started
-    return state, _logged(metrics, batch, seconds)
+    ended = time.perf_counter()
+    return state, _logged(metrics, batch) | {
+        "dpo/epoch": (step + 1) * settings.pairs / len(pairs),
+        "policy/learning_rate": rate,
+        "rate/train_tokens_per_s": float((batch.tokens.segment_ids > 0).sum()) / (ended - packed),
+        "time/data_s": packed - started,
+        "time/update_s": ended - packed,
+        "time/iteration_s": ended - started,
+    }
 
 
-def _logged(
-    metrics: dict[str, np.ndarray], batch: PreferenceBatch, seconds: float
-) -> dict[str, float]:
-    tokens = float((batch.tokens.segment_ids > 0).sum())
+def _logged(metrics: dict[str, np.ndarray], batch: PreferenceBatch) -> dict[str, float]:
     used = int((batch.pair_weights != 0).any(axis=1).sum())
     policy = ("grad_norm", "skipped")
     return {
@@ -227,8 +226,6 @@ def _logged(
         "batch/padding_share": batching.padding_share(
             jax.tree.map(lambda x: x[:used], batch.tokens)
         ),
-        "batch/tokens": tokens,
+        "batch/tokens": float((batch.tokens.segment_ids > 0).sum()),
         "batch/action_tokens": float(batch.tokens.action_mask.sum()),
-        "rate/train_tokens_per_s": tokens / seconds,
-        "time/iteration_s": seconds,
     }

@@ -2,14 +2,17 @@
 
 import time
 from collections.abc import Mapping
+from typing import Any
 
 from agentgym_jax.evaluation import scores
 from agentgym_jax.evaluation.evaluate import evaluate
 from agentgym_jax.rollout.collect import Collector
 from agentgym_jax.run.environments import Environments
+from agentgym_jax.run.playing import Players
 from agentgym_jax.run.run import Run, StopRequested
 from agentgym_jax.run.settings import EvaluationSettings
 from agentgym_jax.sampling.sampler import SamplingOptions
+from agentgym_jax.sharding import reshard
 from agentgym_jax.trajectory import to_record
 
 
@@ -76,3 +79,42 @@ def evaluate_step(
     )
     run.console.evaluation(step, metrics)
     return metrics
+
+
+def give_weights(players: Players, params: Any, step: int) -> None:
+    """Reshards the learner's weights for decoding, without a host copy."""
+    weights = reshard(params, players.shardings, players.policy.dtype)
+    players.sampler.set_params(weights, version=step)
+
+
+def evaluate_offline(
+    run: Run,
+    players: Players,
+    params: Any,
+    step: int,
+    *,
+    sampling: SamplingOptions | None = None,
+) -> dict[str, float]:
+    """Held-out success of weights, for jobs that play only to explore and to evaluate.
+
+    Args:
+      run: whose folder and console are used.
+      players: play the held-out tasks; without any there are no metrics.
+      params: to be scored.
+      step: optimiser steps done.
+      sampling: of the sampled episodes, if not that of the config.
+    """
+    if not players.environments.eval_tasks:
+        return {}
+    give_weights(players, params, step)
+    settings = players.settings
+    return evaluate_step(
+        run,
+        players.collector,
+        players.environments,
+        settings.evaluation,
+        step=step,
+        max_turns=settings.evaluation_turns,
+        sampling=settings.sampling if sampling is None else sampling,
+        max_invalid_actions=settings.rollout.max_invalid_actions,
+    )

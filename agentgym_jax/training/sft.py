@@ -21,31 +21,29 @@ from agentgym_jax.run import conversations as supervised
 from agentgym_jax.run.model import Model, abstract_params
 from agentgym_jax.run.rl import RLParts
 from agentgym_jax.run.run import Run, StopRequested
+from agentgym_jax.run.sections import ConfigError
 from agentgym_jax.run.settings import SftSettings
 from agentgym_jax.run.sft import SFTParts
+from agentgym_jax.text.chat import EncodedConversation
+from agentgym_jax.training import fitting
 
 
 def train(run: Run, parts: SFTParts) -> None:
-    """The job `sft`: trains until `run.total_steps`, resumes from the run folder."""
-    optimizer = optimizer_of(parts.settings)
-    model = parts.model
-    data = _batches(model, parts.conversations, parts.settings, run.seed, {})
-    restored = run.restore(train_state.abstract_state(model.policy, optimizer, model.layout))
-    if restored is None:
-        params = model.initial_params(run.seed)
-        state, step = train_state.create(model.policy, optimizer, params, model.layout), 0
-    else:
-        state, step, _ = restored
-    update = supervised_update(model, optimizer, parts.logprob_chunk)
-    while step < run.total_steps:
-        if run.should_stop():
-            run.save(step, state)
-            raise StopRequested(f"stopped after step {step}")
-        state, metrics = supervised_step(model, update, state, data, step, parts.settings)
-        step += 1
-        run.log_step(step, metrics)
-        if run.is_save_due(step):
-            run.save(step, state)
+    """The job `sft`: trains until `run.total_steps`, resumes from the run folder.
+
+    Raises:
+      StopRequested: the run was asked to stop.
+      ServerUnavailable: see `fitting.fit`.
+    """
+    settings, model = parts.settings.learning, parts.model
+    optimizer = optimizer_of(settings)
+    data = _batches(model, parts.data, settings, run.seed, {})
+    update = supervised_update(model, optimizer, parts.settings.logprob_chunk)
+
+    def take_step(state: TrainState, step: int) -> tuple[TrainState, dict[str, float]]:
+        return supervised_step(model, update, state, data, step, settings)
+
+    fitting.fit(run, model, optimizer, take_step, parts.players)
 
 
 def warm_start(run: Run, parts: RLParts, params: Any) -> Any:
@@ -100,15 +98,39 @@ def _batches(
     encoded = supervised.encode(
         conversations, model.renderer, preambles, train_on=settings.train_on
     )
-    return batches(
-        encoded,
-        row_length=settings.row_length,
-        rows=settings.rows,
-        seed=seed,
-        steps=settings.steps,
-        weighting=settings.weighting,
-        too_long=settings.too_long,
-    )
+    return batches_of(encoded, settings, seed)
+
+
+def batches_of(
+    encoded: Sequence[EncodedConversation],
+    settings: SftSettings,
+    seed: int,
+    importance: Sequence[float] | None = None,
+) -> Batches:
+    """Batches of a supervised section.
+
+    Args:
+      encoded: the conversations.
+      settings: the section.
+      seed: of their order.
+      importance: of each; None is 1 each.
+
+    Raises:
+      ConfigError: a conversation is too long under `error`, or nothing can be trained on.
+    """
+    try:
+        return batches(
+            encoded,
+            row_length=settings.row_length,
+            rows=settings.rows,
+            seed=seed,
+            steps=settings.steps,
+            weighting=settings.weighting,
+            too_long=settings.too_long,
+            importance=importance,
+        )
+    except ValueError as error:
+        raise ConfigError(f"config.sft: {error}") from error
 
 
 def supervised_update(
@@ -140,18 +162,24 @@ def supervised_step(
     started = time.perf_counter()
     packed = data.batch_at(step)
     batch = batching.micro_batches(packed, settings.micro_rows)
+    ready = time.perf_counter()
+    rate = fitting.learning_rate(settings.optimizer, int(state.step), settings.steps)
     state, device_metrics = update(state, put_batch(batch, model.layout))
     metrics = jax.device_get(device_metrics)
-    seconds = time.perf_counter() - started
-    tokens = int((packed.segment_ids > 0).sum())
+    ended = time.perf_counter()
+    tokens = float((packed.segment_ids > 0).sum())
     return state, {
-        "sft/loss": metrics["loss"],
+        "sft/loss": float(metrics["loss"]),
         "sft/tokens": float(packed.action_mask.sum()),
-        "policy/grad_norm": metrics["grad_norm"],
-        "policy/entropy": metrics["entropy"],
-        "policy/skipped": metrics["skipped"],
+        "sft/epoch": data.epochs_until(step),
+        "policy/grad_norm": float(metrics["grad_norm"]),
+        "policy/entropy": float(metrics["entropy"]),
+        "policy/skipped": float(metrics["skipped"]),
+        "policy/learning_rate": rate,
         "batch/padding_share": batching.padding_share(packed),
-        "batch/tokens": float(tokens),
-        "rate/train_tokens_per_s": tokens / seconds,
-        "time/iteration_s": seconds,
+        "batch/tokens": tokens,
+        "rate/train_tokens_per_s": tokens / (ended - ready),
+        "time/data_s": ready - started,
+        "time/update_s": ended - ready,
+        "time/iteration_s": ended - started,
     }

@@ -3,6 +3,9 @@ r"""Multi-turn DPO: whole episodes of a policy against better and worse ones of 
   python -m agentgym_jax.train --config=configs/dpo/trajectories.py --workdir=runs/dpo \
       --config.model.source=runs/sft --config.dpo.files="('runs/rl',)"
 
+With the tasks of configs/eval/textcraft.py played at the start, every 20 steps and at the end:
+--config=configs/dpo/trajectories.py:evaluate=textcraft
+
 Needs: a policy to start from and episodes of it with rewards (the folder of an RL run or of AgentEvol,
 or AgentGym's trajectory files); about 16 bytes per weight of accelerator memory.
 Result: not run yet.
@@ -10,17 +13,18 @@ Source: beta 0.5, learning rate 5e-7, warm-up and decay of AgentGym's DPO script
 """
 
 from configs import common
+from configs.eval import common as held_out
 
 
 def get_config(arg=None):
-    """Options: smoke (a tiny random policy: the expert's episodes against random ones)."""
-    opt = common.parse(arg, smoke=False)
+    """Options: smoke (a tiny random policy: the expert's episodes against random ones);
+    evaluate=textcraft+babyai (files of configs/eval whose tasks are played at the start, every 20
+    steps and at the end)."""
+    opt = common.parse(arg, smoke=False, evaluate="")
     full = common.base()
     c = full.copy_and_resolve_references()
     with c.unlocked():
-        for name in ("env", "environments", "client", "pool", "sampler", "sampling", "rollout"):
-            del c[name]
-        for name in ("algorithm", "horizon", "optimizer", "learner", "evaluation", "sft"):
+        for name in (*held_out.SECTIONS, "algorithm", "horizon", "optimizer", "learner", "sft"):
             del c[name]
     c.job = "dpo"
     c.total_steps = 100
@@ -45,6 +49,8 @@ def get_config(arg=None):
         | dict(learning_rate=5e-7, warmup_steps=10, schedule="linear", weight_decay=0.1)
         | dict(final_fraction=0.0),
     )
+    if opt.evaluate:
+        held_out.add(c, opt.evaluate, opt.smoke, every=1 if opt.smoke else 20)
     if opt.smoke:
         smoke(c)
     return c
@@ -62,7 +68,7 @@ def smoke(c):
     c.dpo.row_length = 4096
     c.dpo.optimizer.warmup_steps = 0
     c.dpo.optimizer.learning_rate = 1e-3
-    tasks = dict(kind="residues", start=0, stop=6, modulus=1, groups={"textcraft": 0})
+    tasks = dict(kind="residues", start=16, stop=22, modulus=1, groups={"textcraft": 0})
     play = dict(environment="textcraft", tasks=tasks, epsilon=0.0, max_turns=8, seed=0)
     with c.unlocked():
         c.dpo.demonstrations = dict(

@@ -3,23 +3,27 @@ r"""Supervised training of Qwen2.5 on AgentGym's trajectory files (AgentTraj-L a
   python -m agentgym_jax.train --config=configs/sft/trajectories.py --workdir=runs/sft \
       --config.sft.files="('textcraft_train.json',)"
 
+With the tasks of configs/eval/textcraft.py played at the start, every 50 steps and at the end:
+--config=configs/sft/trajectories.py:evaluate=textcraft
+
 Needs: the files; about 16 bytes per weight of accelerator memory.
 Result: not run yet.
 Source: learning rate 1e-5 of AgentGym's behavioural cloning, arXiv:2406.04151.
 """
 
 from configs import common
+from configs.eval import common as held_out
 
 
 def get_config(arg=None):
-    """Options: smoke (a tiny random policy on demonstrations that it records itself)."""
-    opt = common.parse(arg, smoke=False)
+    """Options: smoke (a tiny random policy on demonstrations that it records itself);
+    evaluate=textcraft+babyai (files of configs/eval whose tasks are played at the start, every 50
+    steps and at the end)."""
+    opt = common.parse(arg, smoke=False, evaluate="")
     full = common.base()
     c = full.copy_and_resolve_references()
     with c.unlocked():
-        for name in ("env", "environments", "client", "pool", "sampler", "sampling", "rollout"):
-            del c[name]
-        for name in ("algorithm", "horizon", "optimizer", "learner", "evaluation"):
+        for name in (*held_out.SECTIONS, "algorithm", "horizon", "optimizer", "learner"):
             del c[name]
     c.job = "sft"
     c.total_steps = 300
@@ -39,6 +43,8 @@ def get_config(arg=None):
         demonstrations={},
         optimizer=dict(full.optimizer) | dict(learning_rate=1e-5, warmup_steps=10),
     )
+    if opt.evaluate:
+        held_out.add(c, opt.evaluate, opt.smoke, every=1 if opt.smoke else 50)
     if opt.smoke:
         c.mesh.fsdp = 1
         c.total_steps = c.sft.steps = 2
@@ -53,7 +59,7 @@ def get_config(arg=None):
                     environment="textcraft",
                     player="expert",
                     tasks=dict(
-                        kind="residues", start=0, stop=8, modulus=1, groups={"textcraft": 0}
+                        kind="residues", start=16, stop=24, modulus=1, groups={"textcraft": 0}
                     ),
                     epsilon=0.0,
                     max_turns=8,

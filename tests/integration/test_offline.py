@@ -11,7 +11,7 @@ from agentgym_jax.learner.checkpoint import Checkpoints
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.sources import resolve
 from agentgym_jax.run import agentevol as run_agentevol_module
-from agentgym_jax.run import dpo as run_dpo_module
+from agentgym_jax.run import offline as run_offline_module
 from agentgym_jax.run.agentevol import open_agentevol
 from agentgym_jax.run.dpo import open_dpo
 from agentgym_jax.run.run import Run, StopFlag
@@ -43,7 +43,7 @@ def fast(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(HERE))  # of the process that records demonstrations
         patch.syspath_prepend(str(HERE))
-        for module in (run_agentevol_module, run_dpo_module):
+        for module in (run_agentevol_module, run_offline_module):
             # One of the eight devices that the tests have.
             patch.setattr(module, "build_layouts", lambda mesh: (None, None))
         yield

@@ -17,7 +17,7 @@ def settings(path, **changes):
     with config.unlocked():
         config.dpo.demonstrations = {}
     config.dpo.update(changes)
-    return parse(plain(config))["dpo"]
+    return parse(plain(config)).learning
 
 
 def write(path, outcomes):
