@@ -4,6 +4,7 @@ from matplotlib.figure import Figure
 
 from agentgym_jax.metrics import METRICS, MetricWriter
 from agentgym_jax.viewer import plots
+from agentgym_jax.viewer.panels import PANELS, TIME_COLORS
 from agentgym_jax.viewer.plots import write_plots
 from agentgym_jax.viewer.series import Run, time_shares
 
@@ -38,7 +39,7 @@ def write(folder, lines):
 
 def drawn(name, lines):
     """The axes of one panel."""
-    (panel,) = [panel for panel in plots._PANELS if panel.file == name]
+    (panel,) = [panel for panel in PANELS if panel.file == name]
     ax = Figure().add_subplot()
     plots._draw(panel, ax, Run([{"step": i, **line} for i, line in enumerate(lines, 1)]))
     return ax
@@ -87,7 +88,7 @@ def test_a_folder_without_metrics_is_named(tmp_path):
 
 
 def test_every_metric_a_panel_needs_is_in_the_table():
-    for panel in plots._PANELS:
+    for panel in PANELS:
         for name in panel.needs:
             assert name in METRICS, (panel.file, name)
 
@@ -156,11 +157,87 @@ def test_a_run_of_one_environment_has_no_figure_of_environments(tmp_path):
 
 def test_every_part_of_a_step_has_a_colour_of_its_own():
     _, shares = time_shares(Run([{"step": 1, "time/iteration_s": 1.0}]))
-    assert set(shares) == set(plots._TIME_COLORS)
-    assert len(set(plots._TIME_COLORS.values())) == len(shares)
+    assert set(shares) == set(TIME_COLORS)
+    assert len(set(TIME_COLORS.values())) == len(shares)
 
 
 def test_a_fine_tuning_run_has_its_own_summary(tmp_path):
     write(tmp_path, [{"sft/loss": 2.0, "sft/accuracy": 0.5, "time/iteration_s": 1.0}] * 2)
     names = [path.name for path in write_plots(tmp_path)]
     assert names == ["sft_loss.png", "sft_accuracy.png", "time.png", "summary.png"]
+
+
+DPO = {
+    "dpo/loss": 0.6,
+    "dpo/accuracy": 0.75,
+    "dpo/margin": 0.3,
+    "dpo/chosen_reward": 0.1,
+    "dpo/rejected_reward": -0.2,
+    "dpo/chosen_logprob": -40.0,
+    "dpo/rejected_logprob": -60.0,
+    "policy/grad_norm": 1.0,
+    "policy/learning_rate": 1e-6,
+    "batch/padding_share": 0.1,
+    "rate/train_tokens_per_s": 100.0,
+    "time/iteration_s": 2.0,
+    "time/data_s": 0.1,
+    "time/update_s": 1.8,
+}
+
+
+def summary(monkeypatch, folder, lines):
+    """Titles of the panels in summary.png."""
+    saved = {}
+    original = plots._save
+    monkeypatch.setattr(
+        plots,
+        "_save",
+        lambda figure, path: (saved.update({path.name: figure}), original(figure, path)),
+    )
+    write(folder, lines)
+    write_plots(folder)
+    return [ax.get_title(loc="left") for ax in saved["summary.png"].axes]
+
+
+def test_a_preference_run_shows_loss_order_rewards_and_logprobs_first(tmp_path, monkeypatch):
+    assert summary(monkeypatch, tmp_path, [DPO, DPO]) == [
+        "Preference loss",
+        "Pairs in the right order",
+        "Implicit rewards",
+        "Log-probability of an episode",
+        "Where the time goes",
+        "Gradient norm",
+    ]
+
+
+def test_an_evaluated_preference_run_begins_with_what_it_solves(tmp_path, monkeypatch):
+    evaluated = EVALUATION | {"eval/turns_mean": 3.0}
+    titles = summary(monkeypatch, tmp_path, [evaluated, DPO, DPO | evaluated])
+    assert titles[:3] == ["Solved tasks", "Turns and horizon", "Preference loss"]
+
+
+def test_chosen_rejected_and_margin_are_three_curves_of_one_figure():
+    ax = drawn("dpo_rewards", [DPO, DPO])
+    assert labels(ax) == ["chosen", "rejected", "margin"]
+    curves = {curve.get_label(): list(curve.get_ydata()) for curve in ax.lines}
+    assert curves["rejected"] == [-0.2, -0.2] and curves["margin"] == [0.3, 0.3]
+    assert labels(drawn("dpo_logprobs", [DPO, DPO])) == ["chosen", "rejected"]
+
+
+def test_accuracy_is_drawn_beside_what_chance_gives():
+    chance = drawn("dpo_accuracy", [DPO, DPO]).lines[0]
+    assert set(chance.get_ydata()) == {0.5}
+
+
+def test_the_rounds_of_agentevol_show_what_was_explored_and_kept(tmp_path, monkeypatch):
+    fit = {"sft/loss": 1.0, "agentevol/round": 1.0, "agentevol/demonstrations": 6.0}
+    fit |= {"agentevol/explored": 24.0, "agentevol/kept": 9.0, "rollout/success": 0.4}
+    fit |= {"rollout/turns_mean": 2.0}
+    titles = summary(monkeypatch, tmp_path, [fit, fit | EVALUATION])
+    assert titles == ["Solved tasks", "Turns and horizon", "Episodes that are imitated", "Loss"]
+    assert labels(drawn("rounds", [fit, fit])) == ["explored", "kept", "demonstrations"]
+
+
+def test_turns_without_a_limit_have_no_limit_in_the_legend():
+    assert labels(drawn("turns", [{"eval/turns_mean": 3.0}])) == ["evaluation, sampled"]
+    assert "turn limit" in labels(drawn("turns", [RL]))
