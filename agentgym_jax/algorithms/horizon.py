@@ -193,63 +193,6 @@ def adaptive_turns(
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class MixtureHorizon:
-    """One schedule per environment.
-
-    Attributes:
-      schedules: by environment.
-    """
-
-    schedules: Mapping[str, HorizonSchedule]
-
-    def __call__(
-        self, step: int, states: Mapping[str, HorizonState] | None = None
-    ) -> dict[str, int]:
-        """Turn limit of every environment.
-
-        Args:
-          step: optimiser steps done.
-          states: of the adaptive ones; None before the first step.
-        """
-        states = self.first() if states is None else states
-        return {
-            name: schedule.limit(states[name])
-            if isinstance(schedule, AdaptiveHorizon)
-            else schedule(step)
-            for name, schedule in self.schedules.items()
-        }
-
-    @property
-    def adaptive(self) -> dict[str, AdaptiveHorizon]:
-        """The schedules that remember something."""
-        return {n: s for n, s in self.schedules.items() if isinstance(s, AdaptiveHorizon)}
-
-    def first(self) -> dict[str, HorizonState]:
-        """States of the adaptive ones before the first step."""
-        return {name: HorizonState() for name in self.adaptive}
-
-    def next(
-        self,
-        states: Mapping[str, HorizonState],
-        statistics: Mapping[str, HorizonStatistics],
-    ) -> dict[str, HorizonState]:
-        """States of the adaptive ones after a step; an environment that had no task keeps its own."""
-        return {
-            name: schedule.next(states[name], statistics[name])
-            if name in statistics
-            else states[name]
-            for name, schedule in self.adaptive.items()
-        }
-
-
-def mixture(schedules: Mapping[str, HorizonSchedule]) -> MixtureHorizon:
-    """One schedule per environment: (step, states) -> {environment: turns}."""
-    if not schedules:
-        raise ValueError("a mixture of horizons needs at least one environment; got none")
-    return MixtureHorizon(dict(schedules))
-
-
 SCHEDULES: Mapping[str, Callable[..., HorizonSchedule]] = {
     "fixed": fixed,
     "stepwise": stepwise,

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentgym_jax.algorithms import controllers
-from agentgym_jax.algorithms.horizon import HorizonState, HorizonStatistics, MixtureHorizon
+from agentgym_jax.algorithms.horizon import HorizonState, HorizonStatistics
+from agentgym_jax.algorithms.mixture_horizon import MixtureHorizon, Place, TurnLimit
 from agentgym_jax.trajectory import Trajectory
 
 
@@ -20,21 +21,33 @@ class Memory:
     Attributes:
       expected_return: baseline of the next step; None before the first one.
       kl_coef: weight of the divergence in the reward of the next step.
-      horizons: of the environments whose turn limit adapts.
+      horizons: of the adaptive schedules that have begun, by their place.
     """
 
     expected_return: float | None
     kl_coef: float
-    horizons: Mapping[str, HorizonState]
+    horizons: Mapping[Place, HorizonState]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers; floats come back the same."""
-        return dataclasses.asdict(self)
+        """Plain numbers; floats come back the same. A row of `horizons` is a place and its state."""
+        rows = [
+            dataclasses.asdict(place) | dataclasses.asdict(state)
+            for place, state in sorted(self.horizons.items())
+        ]
+        return {
+            "expected_return": self.expected_return,
+            "kl_coef": self.kl_coef,
+            "horizons": rows,
+        }
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> "Memory":
         """Inverse of `to_json`."""
-        horizons = {name: HorizonState(**state) for name, state in record["horizons"].items()}
+        fields = [field.name for field in dataclasses.fields(Place)]
+        horizons = {}
+        for row in record["horizons"]:
+            state = {name: value for name, value in row.items() if name not in fields}
+            horizons[Place(*(row[name] for name in fields))] = HorizonState(**state)
         return cls(record["expected_return"], record["kl_coef"], horizons)
 
 
@@ -72,7 +85,7 @@ class Adaptation:
     def first(self) -> Memory:
         """Before the first step."""
         coef = self.kl_reward["coef"] if self.uses_kl_reward else 0.0
-        return Memory(None, coef, self.horizon.first())
+        return Memory(None, coef, {})
 
     def next(
         self,
@@ -80,7 +93,7 @@ class Adaptation:
         *,
         mean_return: float | None,
         divergence: float | None,
-        horizons: Mapping[str, HorizonStatistics],
+        horizons: Mapping[Place, HorizonStatistics],
     ) -> Memory:
         """After a step.
 
@@ -88,7 +101,7 @@ class Adaptation:
           memory: before it.
           mean_return: of its valid episodes; None if there was none.
           divergence: from the reference, nats per action token; None if not measured.
-          horizons: statistics of the environments that had tasks.
+          horizons: statistics of the places of schedules that had tasks.
         """
         expected_return, kl_coef = memory.expected_return, memory.kl_coef
         if self.baseline["kind"] == "moving_average":
@@ -114,20 +127,20 @@ def _check(name: str, section: Mapping[str, Any], kinds: Mapping[str, Sequence[s
 
 
 def horizon_statistics(
-    trajectories: Sequence[Trajectory], environments: Sequence[str], limits: Mapping[str, int]
-) -> dict[str, HorizonStatistics]:
-    """What the episodes of a step say about the turn limits, for environments that had some.
+    trajectories: Sequence[Trajectory], limits: Sequence[TurnLimit]
+) -> dict[Place, HorizonStatistics]:
+    """What the episodes of a step say about the schedules that their turn limits came from.
 
     Args:
       trajectories: of one step, task-major; failed ones are left out.
-      environments: of every task; each has the same number of episodes.
-      limits: turns by environment.
+      limits: of every task; each has the same number of episodes.
     """
-    group_size = len(trajectories) // len(environments)
-    played: dict[str, list[Trajectory]] = {}
+    group_size = len(trajectories) // len(limits)
+    played: dict[Place, list[Trajectory]] = {}
     for i, trajectory in enumerate(trajectories):
-        played.setdefault(environments[i // group_size], []).append(trajectory)
-    return {name: _statistics(of_one, limits[name]) for name, of_one in played.items()}
+        played.setdefault(limits[i // group_size].place, []).append(trajectory)
+    turns = {limit.place: limit.turns for limit in limits}
+    return {place: _statistics(of_one, turns[place]) for place, of_one in played.items()}
 
 
 def _statistics(trajectories: Sequence[Trajectory], limit: int) -> HorizonStatistics:

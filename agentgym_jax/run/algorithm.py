@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from agentgym_jax.algorithms import ALGORITHMS, aggregation
-from agentgym_jax.algorithms.horizon import MixtureHorizon
+from agentgym_jax.algorithms.mixture_horizon import MixtureHorizon
 from agentgym_jax.learner.experience import ZERO_VARIANCE
 from agentgym_jax.learner.importance import CORRECTIONS
 from agentgym_jax.learner.memory import Adaptation

@@ -1,13 +1,20 @@
 """What each environment of a run has to itself: its horizon and its place among the tasks."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from agentgym_jax.algorithms import horizon
-from agentgym_jax.algorithms.horizon import HorizonSchedule, MixtureHorizon
+from agentgym_jax.algorithms.horizon import HorizonSchedule
+from agentgym_jax.algorithms.mixture_horizon import (
+    DrawnHorizon,
+    EnvironmentHorizon,
+    GroupHorizon,
+    GroupHorizons,
+    MixtureHorizon,
+)
 from agentgym_jax.data.tasks import MixtureSchedule, Task, TaskSchedule
 from agentgym_jax.run.environments import EnvironmentSettings
-from agentgym_jax.run.sections import ConfigError, call
+from agentgym_jax.run.sections import ConfigError, call, check
 
 
 def check_trained(environments: Mapping[str, EnvironmentSettings]) -> None:
@@ -31,7 +38,7 @@ def horizons(
       environments: the section environments.
     """
     common = _horizon("horizon", shared)
-    return horizon.mixture(
+    return MixtureHorizon(
         {
             name: _horizon(f"environments.{name}.horizon", entry.horizon)
             if entry.horizon
@@ -42,13 +49,70 @@ def horizons(
     )
 
 
-def _horizon(where: str, section: Mapping[str, Any]) -> HorizonSchedule:
-    options = dict(section)
-    kind = options.pop("kind", None)
-    if kind not in horizon.SCHEDULES:
-        raise ConfigError(f"config.{where}.kind={kind!r} is none of {', '.join(horizon.SCHEDULES)}")
+def check_groups(horizons: MixtureHorizon, tasks: Sequence[Task]) -> None:
+    """A group that has a horizon of its own has tasks.
+
+    Args:
+      horizons: of the environments.
+      tasks: to train on, of all of them.
+
+    Raises:
+      ConfigError: it has none; the message names those that have.
+    """
+    for name, schedule in horizons.schedules.items():
+        if isinstance(schedule, GroupHorizons):
+            known = {task.group: None for task in tasks if task.environment == name}
+            for group in schedule.groups:
+                if group not in known:
+                    raise ConfigError(
+                        f"the horizon of {name} names the group {group!r}, of which there are no "
+                        f"tasks to train on. Known: {', '.join(map(repr, known))}. Change groups "
+                        f"in config.environments.{name}.horizon, or in config.horizon if that is {{}}"
+                    )
+
+
+def _horizon(where: str, section: Mapping[str, Any]) -> EnvironmentHorizon:
+    """The schedule of an environment."""
+    kind, options = _kind(where, section, (*horizon.SCHEDULES, "mixed", "by_group"))
+    if kind != "by_group":
+        return _of_group(where, section)
+    check(GroupHorizons, where, options)
+    groups = {
+        name: _of_group(f"{where}.groups.{name}", own) for name, own in options["groups"].items()
+    }
+    return GroupHorizons(each=_of_group(f"{where}.each", options["each"]), groups=groups)
+
+
+def _of_group(where: str, section: Mapping[str, Any]) -> GroupHorizon:
+    """The schedule of a group of tasks, or of all of them."""
+    kind, options = _kind(where, section, (*horizon.SCHEDULES, "mixed"))
+    if kind != "mixed":
+        return _single(where, section)
+    check(DrawnHorizon, where, options)
+    schedules = {
+        name: _single(f"{where}.schedules.{name}", own)
+        for name, own in options["schedules"].items()
+    }
+    return call(DrawnHorizon, where, {"weights": options["weights"]}, schedules=schedules)
+
+
+def _single(where: str, section: Mapping[str, Any]) -> HorizonSchedule:
+    kind, options = _kind(where, section, horizon.SCHEDULES)
     schedule: Callable[..., HorizonSchedule] = horizon.SCHEDULES[kind]
     return call(schedule, where, options)
+
+
+def _kind(
+    where: str, section: Mapping[str, Any], kinds: Collection[str]
+) -> tuple[str, dict[str, Any]]:
+    """The kind of a schedule and its options."""
+    if not isinstance(section, Mapping):
+        raise ConfigError(f"config.{where} is {section!r}, expected a section with a kind")
+    options = dict(section)
+    kind = options.pop("kind", None)
+    if kind not in kinds:
+        raise ConfigError(f"config.{where}.kind={kind!r} is none of {', '.join(kinds)}")
+    return kind, options
 
 
 def schedule(

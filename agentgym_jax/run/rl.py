@@ -10,7 +10,7 @@ import numpy as np
 import optax
 
 from agentgym_jax.algorithms import Algorithm
-from agentgym_jax.algorithms.horizon import MixtureHorizon
+from agentgym_jax.algorithms.mixture_horizon import MixtureHorizon
 from agentgym_jax.data.conversations import Conversation
 from agentgym_jax.data.tasks import MixtureSchedule
 from agentgym_jax.learner.importance import CORRECTIONS
@@ -68,7 +68,7 @@ class RLSettings:
         sampler_logprob, sequence) -> factor.
       zero_variance: what becomes of groups whose returns are all equal.
       adaptation: what follows from step to step: baseline, divergence in the reward, horizon.
-      horizon: turn limit of every environment as a function of the steps done.
+      horizon: turn limit of every task.
       optimizer_options: keyword arguments of `make_optimizer`.
     """
 
@@ -303,6 +303,7 @@ def open_rl(
 
 
 def _build(settings: RLSettings, source, layouts, environments: Environments, run: Run) -> RLParts:
+    mixture.check_groups(settings.horizon, environments.train_tasks)
     conversations: list[Conversation] = []
     if settings.sft is not None:
         run.console.phase("loading demonstrations", 0, 1)

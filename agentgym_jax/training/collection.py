@@ -3,9 +3,9 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+from agentgym_jax.algorithms.mixture_horizon import TurnLimit
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.learner.memory import Memory
-from agentgym_jax.metrics import of_environment
 from agentgym_jax.rollout.collect import CollectStatistics, EpisodeRequest
 from agentgym_jax.rollout.episode import EpisodeLimits
 from agentgym_jax.run.rl import RLParts
@@ -20,13 +20,13 @@ class Collected:
 
     Attributes:
       tasks: P of them.
-      turns: turn limit by environment.
+      limits: turn limit of each.
       trajectories: P * R, task-major.
       metrics: of the episodes and of what they cost, by name.
     """
 
     tasks: Sequence[Task]
-    turns: Mapping[str, int]
+    limits: Sequence[TurnLimit]
     trajectories: Sequence[Trajectory]
     metrics: Mapping[str, float]
 
@@ -45,44 +45,41 @@ def collect(run: Run, parts: RLParts, memory: Memory, step: int) -> Collected:
       ServerUnavailable: an environment failed all calls for long.
     """
     settings = parts.settings
-    turns = settings.horizon(step, memory.horizons)
     tasks = parts.train_schedule.at(step, settings.rollout.tasks_per_step)
-    trajectories, statistics = _played(run, parts, tasks, step, turns)
+    limits = settings.horizon.limits(tasks, step, memory.horizons, seed=run.seed)
+    trajectories, statistics = _played(run, parts, tasks, step, limits)
     metrics = rollout_metrics.of(
         trajectories, statistics, parts.sampler.statistics, tasks, tuple(settings.environments)
     )
-    return Collected(tasks, turns, trajectories, metrics | _horizon_metrics(turns))
+    metrics |= rollout_metrics.of_limits(limits, tuple(settings.environments))
+    return Collected(tasks, limits, trajectories, metrics)
 
 
 def _played(
-    run: Run, parts: RLParts, tasks: Sequence[Task], step: int, turns: Mapping[str, int]
+    run: Run, parts: RLParts, tasks: Sequence[Task], step: int, limits: Sequence[TurnLimit]
 ) -> tuple[list[Trajectory], CollectStatistics]:
     settings = parts.settings
-    limits = {
-        name: EpisodeLimits(
-            max_turns=limit,
-            max_tokens=settings.sampling.max_tokens,
-            max_invalid_actions=settings.rollout.max_invalid_actions,
-        )
-        for name, limit in turns.items()
-    }
     requests = [
         EpisodeRequest(
             task=task,
             sample=sample,
             seed=run.seed,
             step=step,
-            limits=limits[task.environment],
+            limits=EpisodeLimits(
+                max_turns=limit.turns,
+                max_tokens=settings.sampling.max_tokens,
+                max_invalid_actions=settings.rollout.max_invalid_actions,
+            ),
             sampling=settings.sampling,
         )
-        for task in tasks
+        for task, limit in zip(tasks, limits, strict=True)
         for sample in range(settings.rollout.group_size)
     ]
     parts.sampler.reset_statistics()
     collected = parts.collector.collect(
         requests,
         replacement_stride=settings.rollout.group_size,
-        on_progress=run.progress(f"rollout, horizon {_shown(turns)}"),
+        on_progress=run.progress(f"rollout, horizon {_shown(limits)}"),
         should_stop=run.should_stop,
     )
     if run.should_stop():
@@ -90,15 +87,7 @@ def _played(
     return collected
 
 
-def _shown(turns: Mapping[str, int]) -> str:
-    """`10`, or `6 to 10` where environments differ."""
-    low, high = min(turns.values()), max(turns.values())
-    return str(low) if low == high else f"{low} to {high}"
-
-
-def _horizon_metrics(turns: Mapping[str, int]) -> dict[str, float]:
-    """The largest turn limit and, if there are several environments, that of each."""
-    metrics = {"horizon/turns": float(max(turns.values()))}
-    if len(turns) > 1:
-        metrics |= {of_environment("horizon/turns", name): float(n) for name, n in turns.items()}
-    return metrics
+def _shown(limits: Sequence[TurnLimit]) -> str:
+    """`10`, or `6 to 10` where tasks differ."""
+    turns = sorted({limit.turns for limit in limits})
+    return str(turns[0]) if len(turns) == 1 else f"{turns[0]} to {turns[-1]}"

@@ -145,11 +145,7 @@ def _remember(
         memory,
         mean_return=experience.mean_return,
         divergence=divergence,
-        horizons=horizon_statistics(
-            experience.trajectories,
-            [task.environment for task in collected.tasks],
-            collected.turns,
-        ),
+        horizons=horizon_statistics(experience.trajectories, collected.limits),
     )
     return memory, metrics
 

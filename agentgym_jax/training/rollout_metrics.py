@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from agentgym_jax.algorithms.mixture_horizon import TurnLimit
 from agentgym_jax.data.tasks import Task, group_label
 from agentgym_jax.learner.experience import Experience
 from agentgym_jax.metrics import of_environment
@@ -113,6 +114,30 @@ def _of_labels(
             label = group_label(task.environment, task.group, is_mixture=is_mixture)
             successes[label].append(trajectory.success)
     return {f"rollout/success/{label}": float(np.mean(x)) for label, x in successes.items()}
+
+
+def of_limits(limits: Sequence[TurnLimit], environments: Sequence[str]) -> dict[str, float]:
+    """The turn limits of a step: the largest, and what tells them apart.
+
+    Args:
+      limits: of every task of the step.
+      environments: of the run; if there are several, each that had a task has its own largest.
+    """
+    turns = [limit.turns for limit in limits]
+    metrics = {"horizon/turns": float(max(turns))}
+    if any(limit.place.group or limit.place.drawn for limit in limits):
+        metrics["horizon/turns_mean"] = float(np.mean(turns))
+        metrics["horizon/turns_min"] = float(min(turns))
+    largest: dict[str, int] = collections.defaultdict(int)
+    for limit in limits:
+        place, is_mixture = limit.place, len(environments) > 1
+        names = [of_environment("horizon/turns", place.environment)] if is_mixture else []
+        if place.group:
+            label = group_label(place.environment, place.group, is_mixture=is_mixture)
+            names.append(f"horizon/turns/{label}")
+        for name in names:
+            largest[name] = max(largest[name], limit.turns)
+    return metrics | {name: float(most) for name, most in largest.items()}
 
 
 def of_groups(

@@ -27,14 +27,6 @@ def test_a_single_limit_needs_no_boundary():
     assert horizon.stepwise([7], [])(10**6) == horizon.fixed(7)(10**6) == 7
 
 
-def test_a_mixture_answers_for_every_environment():
-    mixture = horizon.mixture(
-        {"babyai": horizon.stepwise((6, 13), (2,)), "textcraft": horizon.fixed(30)}
-    )
-    assert mixture(1) == {"babyai": 6, "textcraft": 30}
-    assert mixture(2) == {"babyai": 13, "textcraft": 30}
-
-
 @pytest.mark.parametrize(
     ("turns", "boundaries"),
     [
@@ -56,8 +48,6 @@ def test_other_impossible_schedules_are_refused():
         horizon.fixed(0)
     with pytest.raises(ValueError, match="period"):
         horizon.periodic((5, 10), 0)
-    with pytest.raises(ValueError, match="at least one environment"):
-        horizon.mixture({})
 
 
 def test_linear_reaches_every_limit_evenly_and_stays():
@@ -125,15 +115,6 @@ def test_an_adaptive_horizon_resumes_from_its_state(resume_at):
     after, last = stages(schedule, statistics[resume_at:], state)
     assert (before + after, last) == through
     assert through[0][-1] == 2
-
-
-def test_a_mixture_adapts_each_environment_by_itself():
-    adaptive = horizon.adaptive_success((5, 10), 0.5, decay=0.0, min_steps=1, max_steps=0)
-    mixture = horizon.mixture({"a": adaptive, "b": adaptive, "c": horizon.stepwise((1, 2), (1,))})
-    states = mixture.next(mixture.first(), {"a": measured(success=1.0)})
-    assert mixture(0) == {"a": 5, "b": 5, "c": 1}
-    assert mixture(1, states) == {"a": 10, "b": 5, "c": 2}
-    assert set(states) == {"a", "b"}
 
 
 @pytest.mark.parametrize(

@@ -5,18 +5,37 @@ import pytest
 
 from agentgym_jax.algorithms import horizon
 from agentgym_jax.algorithms.horizon import HorizonState, HorizonStatistics
+from agentgym_jax.algorithms.mixture_horizon import (
+    DrawnHorizon,
+    GroupHorizons,
+    MixtureHorizon,
+    Place,
+    TurnLimit,
+)
+from agentgym_jax.data.tasks import Task
 from agentgym_jax.learner.memory import Adaptation, Memory, horizon_statistics
 from agentgym_jax.trajectory import Outcome
 
 AVERAGE = dict(kind="moving_average", decay=0.5)
 ADAPTIVE = dict(kind="adaptive", coef=0.1, target=0.01, rate=0.1)
 NONE = dict(kind="none")
-SCHEDULES = horizon.mixture(
+ADAPTIVE_HORIZON = horizon.adaptive_success((3, 6), 0.5, decay=0.3, min_steps=2, max_steps=0)
+SCHEDULES = MixtureHorizon(
     {
-        "babyai": horizon.adaptive_success((3, 6), 0.5, decay=0.3, min_steps=2, max_steps=0),
+        "babyai": GroupHorizons(
+            each=ADAPTIVE_HORIZON,
+            groups={
+                "GoTo": DrawnHorizon(
+                    {"short": ADAPTIVE_HORIZON, "long": horizon.fixed(6)}, {"short": 1, "long": 1}
+                )
+            },
+        ),
+        "textcraft": ADAPTIVE_HORIZON,
         "maze": horizon.fixed(4),
     }
 )
+OPEN, SHORT = Place("babyai", "Open"), Place("babyai", "GoTo", "short")
+PLACES = [OPEN, SHORT, Place("babyai", "GoTo", "long"), Place("textcraft"), Place("maze")]
 
 
 def adaptation(baseline=AVERAGE, kl_reward=ADAPTIVE):
@@ -24,19 +43,29 @@ def adaptation(baseline=AVERAGE, kl_reward=ADAPTIVE):
 
 
 def step(rules, memory, mean_return, divergence, success):
-    statistics = {"babyai": HorizonStatistics(success=success, truncation=None, turns=None)}
+    """All places have tasks; what the first measures of success, the others measure less of."""
+    statistics = {
+        place: HorizonStatistics(
+            success=None if success is None else success / (1 + i), truncation=None, turns=None
+        )
+        for i, place in enumerate(PLACES)
+    }
     return rules.next(memory, mean_return=mean_return, divergence=divergence, horizons=statistics)
 
 
 def test_a_memory_by_hand():
     rules = adaptation()
     memory = rules.first()
-    assert memory == Memory(None, 0.1, {"babyai": HorizonState()})
+    assert memory == Memory(None, 0.1, {})
     memory = step(rules, memory, mean_return=1.0, divergence=0.5, success=0.6)
     assert memory.expected_return == 1.0 and memory.kl_coef == pytest.approx(0.102)
     memory = step(rules, memory, mean_return=0.0, divergence=0.0, success=0.6)
     assert memory.expected_return == 0.5 and memory.kl_coef == pytest.approx(0.102 * 0.98)
-    assert SCHEDULES(2, memory.horizons) == {"babyai": 6, "maze": 4}
+    tasks = [Task("babyai", 0, "Open"), Task("textcraft", 0, "depth 1"), Task("maze", 0, "")]
+    limits = SCHEDULES.limits(tasks, 2, memory.horizons, seed=0)
+    assert [limit.turns for limit in limits] == [6, 3, 4]
+    assert set(memory.horizons) == {OPEN, SHORT, Place("textcraft")}  # the others do not adapt
+    assert memory.horizons[SHORT] == HorizonState(stage=0, steps=2, average=0.3)
 
 
 @pytest.mark.parametrize("resume_at", range(5))
@@ -49,6 +78,9 @@ def test_resuming_through_json_anywhere_equals_running_through(resume_at):
             resumed = Memory.from_json(json.loads(json.dumps(resumed.to_json())))
         through, resumed = step(rules, through, *measured), step(rules, resumed, *measured)
     assert resumed == through
+    tasks = [Task("babyai", i, group) for i in range(9) for group in ("Open", "GoTo")]
+    limits = [SCHEDULES.limits(tasks, 4, memory.horizons, seed=3) for memory in (resumed, through)]
+    assert limits[0] == limits[1] and {limit.turns for limit in limits[0]} == {3, 6}
 
 
 def test_what_does_not_adapt_stays():
@@ -89,10 +121,19 @@ class Played:
 def test_statistics_of_horizons_leave_failed_environments_out():
     solved, cut = Played(Outcome.SUCCESS, (0, 0)), Played(Outcome.HORIZON, (0, 0, 0, 0))
     failed, lost = Played(Outcome.ENV_ERROR), Played(Outcome.FAILURE, (0,))
+    a, b = Place("a"), Place("b")
     found = horizon_statistics(
         [solved, cut, failed, failed, lost, failed],
-        ["a", "b", "a"],
-        {"a": 4, "b": 8},
+        [TurnLimit(a, 4), TurnLimit(b, 8), TurnLimit(a, 4)],
     )
-    assert found["a"] == HorizonStatistics(success=1 / 3, truncation=1 / 3, turns=0.5)
-    assert found["b"] == HorizonStatistics(success=None, truncation=None, turns=None)
+    assert found[a] == HorizonStatistics(success=1 / 3, truncation=1 / 3, turns=0.5)
+    assert found[b] == HorizonStatistics(success=None, truncation=None, turns=None)
+
+
+def test_statistics_of_horizons_keep_groups_and_draws_apart():
+    solved, cut = Played(Outcome.SUCCESS, (0, 0)), Played(Outcome.HORIZON, (0, 0, 0, 0))
+    found = horizon_statistics(
+        [solved, solved, cut, solved], [TurnLimit(OPEN, 4), TurnLimit(SHORT, 8)]
+    )
+    assert found[OPEN] == HorizonStatistics(success=1.0, truncation=0.0, turns=0.5)
+    assert found[SHORT] == HorizonStatistics(success=0.5, truncation=0.5, turns=0.25)

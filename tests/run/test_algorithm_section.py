@@ -3,6 +3,7 @@
 import pytest
 
 from agentgym_jax.algorithms import ALGORITHMS
+from agentgym_jax.data.tasks import Task
 from agentgym_jax.run import rl, sections
 from configs import common, quickstart
 
@@ -60,4 +61,6 @@ def test_an_adaptive_horizon_starts_at_its_first_limit():
     options = dict(turns=(3, 6), threshold=0.5, decay=0.9, min_steps=2, max_steps=0)
     settings = parsed(horizon=dict(kind="adaptive_success", **options))
     first = settings.adaptation.first()
-    assert settings.horizon(0, first.horizons) == {"babyai": 3}
+    tasks = [Task("babyai", 0, "GoTo")]
+    limits = settings.horizon.limits(tasks, 0, first.horizons, seed=0)
+    assert [limit.turns for limit in limits] == [3]

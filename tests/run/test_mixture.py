@@ -27,10 +27,17 @@ def settings(**entries):
     return parse_settings(entries)
 
 
+def turns(horizons, step, *groups):
+    """Turn limit by environment and group, one task each; `x.GoTo` is the group GoTo of x."""
+    tasks = [Task(x.split(".")[0], i, x.partition(".")[2]) for i, x in enumerate(groups)]
+    limits = horizons.limits(tasks, step, {}, seed=0)
+    return {group: limit.turns for group, limit in zip(groups, limits, strict=True)}
+
+
 def test_each_environment_has_its_own_horizon_or_the_shared_one():
     own = dict(kind="periodic", turns=(6, 13), period=2)
     horizons = mixture.horizons(FIXED, settings(babyai=entry(horizon=own), textcraft=entry()))
-    assert [horizons(step) for step in (1, 2)] == [
+    assert [turns(horizons, step, "babyai", "textcraft") for step in (1, 2)] == [
         {"babyai": 6, "textcraft": 7},
         {"babyai": 13, "textcraft": 7},
     ]
@@ -39,7 +46,36 @@ def test_each_environment_has_its_own_horizon_or_the_shared_one():
 def test_an_environment_that_only_evaluates_has_no_horizon():
     parsed = settings(babyai=entry(), maze=entry(weight=0, train={}))
     mixture.check_trained(parsed)
-    assert mixture.horizons(FIXED, parsed)(0) == {"babyai": 7}
+    assert list(mixture.horizons(FIXED, parsed).schedules) == ["babyai"]
+
+
+BY_GROUP = dict(
+    kind="by_group",
+    each=dict(kind="periodic", turns=(6, 13), period=2),
+    groups={
+        "GoTo": dict(kind="fixed", turns=4),
+        "Open": dict(
+            kind="mixed",
+            schedules=dict(short=dict(kind="fixed", turns=5), long=dict(kind="fixed", turns=9)),
+            weights=dict(short=1, long=2),
+        ),
+    },
+)
+
+
+def test_groups_have_the_horizon_they_are_given_and_the_others_that_of_each():
+    horizons = mixture.horizons(BY_GROUP, settings(babyai=entry()))
+    found = turns(horizons, 2, "babyai.GoTo", "babyai.Pickup", "babyai.Open")
+    assert found["babyai.GoTo"] == 4 and found["babyai.Pickup"] == 13
+    assert found["babyai.Open"] in (5, 9)
+
+
+def test_a_horizon_of_a_group_without_tasks_is_an_error_that_lists_the_others():
+    horizons = mixture.horizons(BY_GROUP, settings(babyai=entry()))
+    tasks = [Task("babyai", i, group) for i, group in enumerate(("GoTo", "Open", "Pickup"))]
+    mixture.check_groups(horizons, tasks)
+    with pytest.raises(ConfigError, match=r"horizon of babyai .*'Open'.* Known: 'GoTo', 'Pickup'"):
+        mixture.check_groups(horizons, [*tasks[::2], Task("maze", 0, "Open")])
 
 
 def test_turns_of_an_evaluation_by_environment():
@@ -82,6 +118,22 @@ def test_a_group_without_tasks_is_an_error_of_its_environment():
             dict(horizon=dict(kind="periodic", turns=(9, 3), period=5)),
             "config.environments.babyai.horizon: stepwise horizon needs",
         ),
+        (
+            dict(horizon=dict(kind="by_group", each=FIXED)),
+            "config.environments.babyai.horizon lacks groups",
+        ),
+        (
+            dict(horizon=dict(kind="by_group", each=FIXED, groups={"GoTo": dict(kind="odd")})),
+            "config.environments.babyai.horizon.groups.GoTo.kind='odd'",
+        ),
+        (
+            dict(horizon=dict(kind="by_group", each=BY_GROUP, groups={})),
+            "config.environments.babyai.horizon.each.kind='by_group' is none of fixed",
+        ),
+        (
+            dict(horizon=dict(kind="mixed", schedules=dict(a=FIXED), weights=dict(b=1))),
+            "config.environments.babyai.horizon: a drawn horizon needs",
+        ),
     ],
 )
 def test_a_wrong_value_of_an_environment_is_refused_by_name(changes, message):
@@ -109,7 +161,8 @@ def test_instructions_that_nobody_would_see_are_refused_before_a_server_starts(t
 def test_the_mixture_config_takes_the_environments_it_is_asked_for():
     config = plain(mixture_config.get_config("environments=wordle+maze+babyai"))
     parsed = rl.parse(config)
-    assert parsed.horizon(100) == {"babyai": 13, "maze": 15, "wordle": 8}
+    limits = turns(parsed.horizon, 100, "babyai", "maze", "wordle")
+    assert limits == {"babyai": 13, "maze": 15, "wordle": 8}
     assert parsed.evaluation_turns == {"babyai": 20, "maze": 15, "wordle": 8}
     with pytest.raises(ValueError, match="unknown environment 'webshop'"):
         mixture_config.get_config("environments=webshop")
