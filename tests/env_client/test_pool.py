@@ -83,6 +83,30 @@ def test_slow_and_failing_calls_change_no_observation(server, world, drop):
     assert world.sessions == {}
 
 
+def test_an_episode_goes_on_while_another_one_waits(server, world):
+    with make_pool(server.url, workers=2) as pool:
+        for ticket in ("slow", "quick"):
+            pool.start(ticket, "textcraft", 0)
+        collect(pool, 2)
+        world.faults = {"/step": [1.0]}
+        pool.step("slow", "a")
+        until(lambda: world.count("/step") == 1)
+        for _ in range(5):
+            pool.step("quick", "b")
+            assert one(pool).ticket == "quick"
+        assert one(pool).ticket == "slow"
+
+
+def test_sessions_are_started_at_the_same_time(server, world):
+    world.faults = {"/create": [0.3] * 4, "/reset": [0.3] * 4}
+    with make_pool(server.url, workers=4) as pool:
+        begin = time.monotonic()
+        for ticket in range(4):
+            pool.start(ticket, "textcraft", ticket)
+        collect(pool, 4)
+        assert time.monotonic() - begin < 1.8  # one after another they take 2.4 s
+
+
 def test_the_caller_is_never_held_up(server, world):
     world.faults = {"/create": [0.5, 0.5]}
     with make_pool(server.url, workers=1) as pool:

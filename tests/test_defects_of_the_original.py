@@ -1,0 +1,245 @@
+"""What the code released with AgentGym-RL gets wrong, and the tests that this project does not.
+
+DEFECTS names the tests of each; the short ones below stand for those that fit into a few lines.
+"""
+
+import ast
+import functools
+import pathlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from agentgym_envs.sciworld.tasks import task_manifest
+from agentgym_jax import batch as batching
+from agentgym_jax.algorithms import advantages, aggregation, horizon, losses
+from agentgym_jax.algorithms.episodes import Episodes
+from agentgym_jax.data.tasks import Task
+from agentgym_jax.evaluation import scores
+from agentgym_jax.rollout.episode import Episode, EpisodeLimits
+from agentgym_jax.run.sections import plain
+from agentgym_jax.text.tokenizer import byte_tokenizer
+from agentgym_jax.trajectory import Outcome
+from configs.rl import sciworld_scalinginter
+
+pytestmark = pytest.mark.usefixtures("compiled_fast")
+
+TESTS = pathlib.Path(__file__).parent
+HERE = pathlib.Path(__file__).name
+
+DEFECTS = {
+    "1 the terminal reward lands on an observation and the action mask swallows it": (
+        f"{HERE}::test_a_terminal_reward_on_an_observation_reaches_every_action",
+        "test_trajectory.py::test_a_final_observation_does_not_swallow_the_reward",
+        "algorithms/test_advantages.py::test_a_terminal_reward_reaches_the_first_action_token",
+        "algorithms/test_advantages.py::test_a_final_observation_does_not_swallow_the_reward",
+        "algorithms/test_golden_peers.py::test_a_reward_on_an_observation_differs",
+    ),
+    "2 the critic's values are not those of the response; turns bootstrap from observations": (
+        "algorithms/test_advantages.py::test_gae_passes_over_observations_of_any_length_and_value",
+    ),
+    "3 resuming at a stage boundary skips a horizon stage": (
+        f"{HERE}::test_resuming_at_step_100_plays_the_second_stage",
+        "algorithms/test_horizon.py::test_resuming_anywhere_a_boundary_included_skips_no_stage",
+        "algorithms/test_horizon.py::test_an_adaptive_horizon_resumes_from_its_state",
+    ),
+    "4 an empty action mask gives a NaN loss": (
+        f"{HERE}::test_an_empty_action_mask_gives_loss_and_gradient_zero",
+        "algorithms/test_advantages.py::test_an_empty_action_mask_is_safe",
+        "algorithms/test_masked.py::test_an_empty_mask_gives_zero",
+        "learner/test_update.py::test_an_unusable_batch_changes_nothing_and_says_so",
+    ),
+    "5 sampled ids are decoded and encoded again for training": (
+        f"{HERE}::test_ids_that_text_cannot_carry_are_trained_on_as_sampled",
+        "rollout/test_episode.py::test_a_solved_episode_has_every_token_once_with_its_source",
+        "sampling/test_sampler.py::test_log_probabilities_as_sampled_are_those_of_teacher_forcing",
+    ),
+    "6 a failing environment becomes reward 0 and is trained on": (
+        "env_client/test_client.py::test_a_broken_answer_to_a_step_is_an_error_and_never_a_reward",
+        "env_client/test_upstream_servers.py::"
+        "test_alfworld_tells_a_lost_session_and_a_bad_request_in_bodies_of_status_200",
+        "rollout/test_collect.py::"
+        "test_a_task_that_always_fails_is_never_a_reward_and_leaves_the_others_alone",
+        "algorithms/test_advantages.py::"
+        "test_failed_rows_change_nothing_for_the_others_of_the_group",
+        "learner/test_update.py::test_failed_rows_leave_the_gradient_of_the_others_alone",
+    ),
+    "7 micro-batches change the objective; epochs, RLOO and the timeout do not work": (
+        "learner/test_update.py::test_micro_batch_split_leaves_the_gradient_unchanged",
+        "learner/test_update_losses.py::"
+        "test_micro_batch_split_and_order_leave_the_gradient_of_episode_ratios_unchanged",
+        "integration/test_mixture.py::test_every_epoch_is_an_update_for_each_mini_batch",
+        "algorithms/test_gradients.py::test_rloo_is_unbiased",
+        "run/test_algorithm_section.py::test_every_algorithm_can_be_chosen_by_name",
+        "env_client/test_client.py::test_a_slow_answer_is_a_timeout_in_time",
+        "rollout/test_collect.py::test_a_hanging_answer_is_bounded_by_the_timeout",
+        "test_configs.py::test_every_section_of_every_config_binds",
+    ),
+    "8 every episode waits for the slowest; histories are read again; sessions start in turn": (
+        "env_client/test_pool.py::test_an_episode_goes_on_while_another_one_waits",
+        "env_client/test_pool.py::test_sessions_are_started_at_the_same_time",
+        "rollout/test_collect.py::test_slow_answers_in_any_order_change_nothing",
+        "sampling/test_sampler.py::test_every_token_goes_through_the_model_once",
+    ),
+    "9 task ids depend on the machine; evaluation tasks are trained on": (
+        f"{HERE}::test_no_task_of_scienceworld_is_both_trained_on_and_evaluated",
+        "envs/test_textcraft.py::test_an_index_means_agentgyms_goal_under_ascending_file_order",
+        "envs/test_textcraft.py::test_another_hash_seed_and_a_used_random_module_change_no_task",
+    ),
+    "10 any score counts for pass@k; no evaluation in training, no results, no error bars": (
+        f"{HERE}::test_an_unsolved_task_with_a_score_does_not_pass",
+        "evaluation/test_scores.py::test_pass_at_k_is_the_share_of_subsets_with_a_correct_sample",
+        "evaluation/test_scores.py::test_scores_json_holds_everything_and_comes_back",
+        "evaluation/test_scores.py::test_wilson_interval_by_hand",
+        "integration/test_mixture.py::test_each_environment_has_its_own_evaluation",
+    ),
+    "11 data order, random state and environments are not in the checkpoint": (
+        "integration/test_resume.py::test_killed_and_resumed_equals_uninterrupted",
+        "learner/test_memory.py::test_resuming_through_json_anywhere_equals_running_through",
+        "rollout/test_collect.py::test_a_failed_step_starts_the_episode_again_to_the_same_result",
+    ),
+}
+
+
+@functools.cache
+def functions_of(file):
+    tree = ast.parse((TESTS / file).read_text(encoding="utf-8"))
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_the_project_exists_without(defect):
+    for name in DEFECTS[defect]:
+        file, _, test = name.partition("::")
+        assert test in functions_of(file), f"{name} is gone; where is it tested now?"
+
+
+def test_all_eleven_are_there():
+    assert [int(name.split()[0]) for name in DEFECTS] == list(range(1, 12))
+
+
+def one_turn_and_an_observation(rewards, mask=(True, True, True, False)):
+    """Episodes of one task; the last token of each is what the environment said last."""
+    shape = (len(rewards), len(mask))
+    mask_BT = jnp.asarray(np.tile(mask, (len(rewards), 1)))
+    turn_BT = jnp.where(mask_BT, 0, -1)
+    return Episodes(
+        reward_BT=jnp.zeros(shape).at[:, -1].set(jnp.asarray(rewards)),
+        action_mask_BT=mask_BT,
+        valid_B=jnp.ones(len(rewards), bool),
+        turn_BT=turn_BT,
+        anchor_BT=turn_BT,
+        value_BT=jnp.zeros(shape),
+        group_size=len(rewards),
+    )
+
+
+@pytest.mark.parametrize(
+    "advantage",
+    [
+        advantages.group_relative,
+        advantages.leave_one_out,
+        advantages.monte_carlo,
+        advantages.batch_normalized_returns,
+        advantages.group_in_group,
+    ],
+)
+def test_a_terminal_reward_on_an_observation_reaches_every_action(advantage):
+    solved, failed = np.asarray(jax.jit(advantage)(one_turn_and_an_observation([1.0, 0.0])))
+    assert (solved[:3] > np.maximum(failed[:3], 0)).all() and solved[3] == failed[3] == 0
+
+
+def test_resuming_at_step_100_plays_the_second_stage():
+    """The release plays 20 turns at step 101 and then 30, as if 200 steps were done."""
+    resumed = horizon.stepwise((10, 20, 30), (100, 200))
+    assert [resumed(steps_done) for steps_done in (99, 100, 101, 199, 200)] == [10, 20, 20, 20, 30]
+
+
+def test_an_empty_action_mask_gives_loss_and_gradient_zero():
+    made = one_turn_and_an_observation([1.0, 0.0], mask=(False,) * 4)
+    advantage_BT = advantages.group_relative(made)
+    weight_BT = aggregation.token_weights(made.action_mask_BT, made.valid_B, mode="token_mean")
+
+    def loss(logprob_BT):
+        sequence_BT = made.action_mask_BT.astype(jnp.int32)
+        found = losses.clipped_surrogate(
+            logprob_BT, logprob_BT, advantage_BT, sequence_BT, clip_low=0.2, clip_high=0.2
+        )
+        return jnp.sum(weight_BT * found.loss_BT)
+
+    value, gradient_BT = jax.jit(jax.value_and_grad(loss))(jnp.full((2, 4), -1.0))
+    assert value == 0.0 and not np.asarray(gradient_BT).any()
+
+
+class Nothing:
+    """A renderer of conversations in which only the policy speaks."""
+
+    def opening(self, messages):
+        return [[1], [2]]
+
+    def close_turn(self, ended_by_stop):
+        return []
+
+
+def test_ids_that_text_cannot_carry_are_trained_on_as_sampled():
+    tokenizer = byte_tokenizer()
+    # Half a character: its text has a replacement mark, which is three other bytes.
+    sampled = [*tokenizer.encode("go ")[:3], tokenizer.encode("é")[0]]
+    text = tokenizer.decode(sampled)
+    assert tokenizer.encode(text) != sampled
+    episode = Episode(
+        Task("textcraft", 7, "depth 1"),
+        sample=0,
+        step=0,
+        renderer=Nothing(),
+        preamble=({"role": "system", "content": "rules"},),
+        limits=EpisodeLimits(1, 100, 1),
+    )
+    episode.begin("start")
+    logprobs = np.array([-0.1, -0.2, -0.3, -0.4], np.float32)
+    episode.act(
+        np.array(sampled, np.int32),
+        logprobs,
+        is_stopped=True,
+        version=0,
+        text=text,
+        action=text,
+        problem="",
+    )
+    episode.observe("", reward=1.0, score=1.0, done=True, success=True, is_refusal=False)
+    trajectory = episode.trajectory(attempts=1, seconds=0.0)
+    packed = batching.pack(
+        [
+            {
+                "tokens": trajectory.tokens,
+                "action_mask": trajectory.action_mask,
+                "old_logprobs": trajectory.logprobs,
+            }
+        ],
+        row_length=8,
+        rows_multiple=1,
+    )
+    assert packed.tokens[packed.action_mask].tolist() == sampled
+    np.testing.assert_array_equal(packed.old_logprobs[packed.action_mask], logprobs)
+
+
+def test_no_task_of_scienceworld_is_both_trained_on_and_evaluated():
+    entry = plain(sciworld_scalinginter.get_config())["environments"]["sciworld"]
+    assert entry["train"]["kind"] == entry["eval"]["kind"] == "split"
+    of = {"train": set(), "dev": set(), "test": set()}
+    for task in task_manifest():
+        of[task["split"]].add((task["task"], task["variation"]))
+    trained, evaluated = of[entry["train"]["split"]], of[entry["eval"]["split"]]
+    assert trained and evaluated and not trained & evaluated
+
+
+def test_an_unsolved_task_with_a_score_does_not_pass():
+    episodes = [
+        scores.EpisodeScore("sciworld_0", "", sample, False, 0.9, 5, Outcome.HORIZON)
+        for sample in range(4)
+    ]
+    overall = scores.summarise(episodes)["overall"]
+    assert overall["score_mean"] == pytest.approx(0.9) and overall["success"] == 0.0
+    assert set(overall["pass_at_k"].values()) == {0.0}
