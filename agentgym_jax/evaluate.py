@@ -84,6 +84,7 @@ def write(parts: EvaluationParts, result: Evaluation) -> None:
                 "mode": mode,
                 "temperature": parts.sampling.temperature if mode == "sampled" else 0.0,
                 "max_turns": parts.max_turns,
+                "tell_budget": parts.collector.tell_budget,
                 "max_tokens": parts.sampling.max_tokens,
                 "seed": parts.seed,
             },

@@ -89,6 +89,7 @@ class Trajectory:
       attempts: how often the episode was started, 1 if nothing failed.
       seconds: wall time from admission to end.
       score_scale: times `score` it is in a unit in which 1 is the best (SciWorld: 0.01).
+      first_observation: the environment's text at the start; its message may say more.
     """
 
     item_id: str
@@ -107,6 +108,7 @@ class Trajectory:
     attempts: int = 1
     seconds: float = 0.0
     score_scale: float = 1.0  # records of older runs do not say it
+    first_observation: str | None = None  # nor this
 
     def __post_init__(self) -> None:
         n = len(self.tokens)
@@ -174,6 +176,7 @@ def to_record(trajectory: Trajectory) -> dict[str, Any]:
         "success": int(t.success),
         "score": t.score,
         "score_scale": t.score_scale,
+        "first_observation": t.first_observation,
         "outcome": str(t.outcome),
         "sample": t.sample,
         "step": t.step,
@@ -210,6 +213,7 @@ def from_record(record: Mapping[str, Any]) -> Trajectory:
         attempts=record["attempts"],
         seconds=record["seconds"],
         score_scale=record["score_scale"] if "score_scale" in record else 1.0,
+        first_observation=record["first_observation"] if "first_observation" in record else None,
     )
 
 

@@ -51,6 +51,7 @@ def base():
         overlong=dict(kind="none"),
         truncation="fail",
         opening="system",
+        tell_budget="none",
     )
     c.algorithm = grpo()
     c.horizon = dict(kind="fixed", turns=20)

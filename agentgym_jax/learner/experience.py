@@ -136,7 +136,9 @@ def turn_anchors(trajectories: Sequence[Trajectory], group_size: int) -> list[li
 
 
 def _opening_text(trajectory: Trajectory) -> str:
-    """The first observation: the last message before the agent spoke."""
+    """The first observation; of older records the last message before the agent spoke."""
+    if trajectory.first_observation is not None:
+        return trajectory.first_observation
     text = ""
     for message in trajectory.messages:
         if message["role"] == "assistant":

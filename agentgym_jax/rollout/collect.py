@@ -108,7 +108,11 @@ _Ticket = tuple[int, int]
 
 
 class Collector:
-    """Runs episodes of a sampler against the environments of a pool."""
+    """Runs episodes of a sampler against the environments of a pool.
+
+    Attributes:
+      tell_budget: what the agent is told of its turns (budget.py).
+    """
 
     def __init__(
         self,
@@ -121,6 +125,7 @@ class Collector:
         prefetch: int,
         max_attempts: int,
         max_replacements: int,
+        tell_budget: str,
         revive: Callable[[], None],
     ):
         """Binds the parts; nothing is started.
@@ -134,6 +139,7 @@ class Collector:
           prefetch: episodes reset ahead of a free row.
           max_attempts: starts of one sample, the first included.
           max_replacements: other samples tried for an episode whose environment keeps failing.
+          tell_budget: what the agent is told of its turns (budget.py).
           revive: called when a server may be gone (at the start, after a lost connection, after
             waiting in vain); starts again what died.
         """
@@ -145,6 +151,7 @@ class Collector:
         self._prefetch = prefetch
         self._max_attempts = max_attempts
         self._max_replacements = max_replacements
+        self.tell_budget = tell_budget
         self._revive = revive
 
     def collect(
@@ -234,6 +241,7 @@ class _Collection:
             renderer=self._c._renderer,
             preamble=self._c._environments[request.task.environment].preamble,
             limits=request.limits,
+            tell_budget=self._c.tell_budget,
         )
 
     def _ticket(self, index: int) -> _Ticket:

@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from agentgym_jax.data.tasks import Task
+from agentgym_jax.rollout import budget
 from agentgym_jax.trajectory import Outcome, TokenSource, Trajectory, Turn
 
 
@@ -78,6 +79,7 @@ class Episode:
         renderer: Renderer,
         preamble: Sequence[Mapping[str, str]],
         limits: EpisodeLimits,
+        tell_budget: str = "none",
     ):
         """Starts before the first observation.
 
@@ -88,12 +90,15 @@ class Episode:
           renderer: text to token ids.
           preamble: messages before the first observation (instructions).
           limits: when to stop.
+          tell_budget: what the agent is told of its turns (budget.py).
         """
         self.task = task
         self._sample = sample
         self._step = step
         self._renderer = renderer
         self._limits = limits
+        self._tell_budget = tell_budget
+        self._first_observation = ""
         self._messages: list[Mapping[str, str]] = list(preamble)
         self._tokens: list[int] = []
         self._sources: list[int] = []
@@ -115,7 +120,8 @@ class Episode:
 
     def begin(self, observation: str) -> Command:
         """The environment was reset and shows `observation`."""
-        self._messages.append({"role": "user", "content": observation})
+        self._first_observation = observation
+        self._messages.append({"role": "user", "content": self._shown(observation)})
         chunks = self._renderer.opening(self._messages)
         for chunk in chunks:
             self._extend(chunk, TokenSource.PROMPT)
@@ -215,6 +221,7 @@ class Episode:
             attempts=attempts,
             seconds=seconds,
             score_scale=self._score_scale,
+            first_observation=self._first_observation,
         )
 
     def _continue(self, observation: str) -> Command:
@@ -225,12 +232,17 @@ class Episode:
         if len(self._turns) >= self._limits.max_turns:
             return self._finish(Outcome.HORIZON)
         closing = self._renderer.close_turn(self._ended_by_stop)
-        chunk = [*closing, *self._renderer.observation(observation)]
+        shown = self._shown(observation)
+        chunk = [*closing, *self._renderer.observation(shown)]
         if len(self._tokens) + len(chunk) >= self._limits.max_tokens:
             return self._finish(Outcome.CONTEXT_FULL)
-        self._messages.append({"role": "user", "content": observation})
+        self._messages.append({"role": "user", "content": shown})
         self._extend(chunk, TokenSource.OBSERVATION)
         return Append([chunk])
+
+    def _shown(self, observation: str) -> str:
+        turns, max_turns = len(self._turns), self._limits.max_turns
+        return budget.shown(observation, self._tell_budget, turns=turns, max_turns=max_turns)
 
     def _finish(self, outcome: Outcome) -> Finish:
         self._outcome = outcome

@@ -25,6 +25,10 @@ class Attempts(Protocol):
     def max_replacements(self) -> int:
         """Other samples tried after that."""
 
+    @property
+    def tell_budget(self) -> str:
+        """What the agent is told of its turns."""
+
 
 def build_collector(
     sampler_options: Mapping[str, Any],
@@ -64,6 +68,7 @@ def build_collector(
         prefetch=rollout.prefetch,
         max_attempts=rollout.max_attempts,
         max_replacements=rollout.max_replacements,
+        tell_budget=rollout.tell_budget,
         revive=environments.revive,
     )
     return sampler, collector

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from agentgym_jax.algorithms import shaping
+from agentgym_jax.rollout import budget
 
 
 def _positive(what: str, **values: int) -> None:
@@ -32,6 +33,8 @@ class RolloutSettings:
         limit, margin and penalty (algorithms/shaping.py).
       truncation: what an episode cut by the horizon is worth: `fail` or `mask`.
       opening: where the instructions go: `system`, `none`.
+      tell_budget: what the agent is told of its turns: `none`, its limit at the `start`, or at
+        `every_turn` how many are left (rollout/budget.py).
     """
 
     tasks_per_step: int
@@ -46,6 +49,7 @@ class RolloutSettings:
     overlong: Mapping[str, Any]
     truncation: str
     opening: str
+    tell_budget: str
 
     def __post_init__(self) -> None:
         _positive(
@@ -61,6 +65,7 @@ class RolloutSettings:
                     "it is taken off the reward"
                 )
         shaping.check_overlong(**self.overlong)
+        budget.check_telling(self.tell_budget)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,6 +210,7 @@ class PlaySettings:
       prefetch: episodes reset ahead of a free row.
       opening: where the instructions go: `system`, `none`, or `data`: episodes open as the
         conversations of their environment do that the policy learns from.
+      tell_budget: what the agent is told of its turns: `none`, `start` or `every_turn`.
     """
 
     max_invalid_actions: int
@@ -212,8 +218,10 @@ class PlaySettings:
     max_replacements: int
     prefetch: int
     opening: str
+    tell_budget: str
 
     def __post_init__(self) -> None:
         _positive("rollout", max_attempts=self.max_attempts)
+        budget.check_telling(self.tell_budget)
         if self.opening not in ("system", "none", "data"):
             raise ValueError(f"opening={self.opening!r}, expected 'system', 'none' or 'data'")

@@ -71,6 +71,7 @@ def evaluate_step(
             "mode": "sampled" if result.sampled else "greedy",
             "temperature": sampling.temperature,
             "max_turns": dict(max_turns),
+            "tell_budget": collector.tell_budget,
             "max_tokens": sampling.max_tokens,
             "seed": run.seed,
             "step": step,

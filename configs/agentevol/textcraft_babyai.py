@@ -27,7 +27,12 @@ def get_config(arg=None):
         for name in ("algorithm", "horizon", "optimizer", "learner", "sft"):
             del c[name]
         c.rollout = dict(
-            max_invalid_actions=3, max_attempts=3, max_replacements=1, prefetch=16, opening="system"
+            max_invalid_actions=3,
+            max_attempts=3,
+            max_replacements=1,
+            prefetch=16,
+            opening="system",
+            tell_budget="none",
         )
         c.evaluation = dict(max_turns=20, samples=1, greedy=True)
     c.job = "agentevol"

@@ -22,7 +22,12 @@ def add(c, names, smoke, every):
         for name in SECTIONS:
             c[name] = configs[0][name]
         c.rollout = dict(
-            max_invalid_actions=3, max_attempts=3, max_replacements=1, prefetch=16, opening="data"
+            max_invalid_actions=3,
+            max_attempts=3,
+            max_replacements=1,
+            prefetch=16,
+            opening="data",
+            tell_budget="none",
         )
         for name, other in zip(names.split("+"), configs, strict=True):
             c.environments[name] = other.environments[name]

@@ -134,6 +134,7 @@ def collect(
     max_replacements=0,
     limits=LIMITS,
     upstream=None,
+    tell_budget="none",
     revive=lambda: None,
     **options,
 ):
@@ -168,6 +169,7 @@ def collect(
             prefetch=2,
             max_attempts=max_attempts,
             max_replacements=max_replacements,
+            tell_budget=tell_budget,
             revive=revive,
         )
         requests = [
@@ -210,6 +212,18 @@ def test_episodes_come_back_in_the_order_of_the_requests(calm):
     ]
     assert all(t.outcome in (Outcome.SUCCESS, Outcome.FAILURE, Outcome.HORIZON) for t in calm)
     assert len({t.outcome for t in calm}) > 1
+
+
+def test_an_agent_is_told_of_the_limit_of_its_episode(policy, calm):
+    limits = dataclasses.replace(LIMITS, max_turns=2)
+    told, _ = collect(policy, World(), range(2), limits=limits, tell_budget="every_turn")
+    for i, trajectory in enumerate(told):
+        shown = [m["content"] for m in trajectory.messages if m["role"] == "user"]
+        assert shown[0] == f"task {i // 2}\nTurns left: 2."
+        assert [text[-2:] for text in shown] == ["2.", "1."][: len(shown)]
+        assert trajectory.first_observation == f"task {i // 2}"
+    assert {len(t.turns) for t in told} >= {2}
+    assert not any("urns" in m["content"] for t in calm for m in t.messages if m["role"] == "user")
 
 
 def test_rewards_and_the_unit_of_the_score_are_those_of_the_environment(policy):
@@ -342,6 +356,7 @@ def test_a_stop_ends_what_runs_as_aborted_and_frees_everything(policy):
             prefetch=1,
             max_attempts=1,
             max_replacements=0,
+            tell_budget="none",
             revive=lambda: None,
         )
         requests = [
