@@ -23,6 +23,7 @@ from configs.agentevol import textcraft_babyai
 from configs.dpo import trajectories
 
 HERE = pathlib.Path(__file__).parent
+SAMPLER = dict(rows=8, cache_length=256, buckets=((64, 8),), decode_steps=4, wake_rows=4)
 
 
 class Crash(Exception):
@@ -128,7 +129,7 @@ def evolving():
     c.agentevol.samples = 2
     c.agentevol.weighting = "importance"
     c.agentevol.keep_per_task = 0
-    c.sampler = dict(rows=8, cache_length=256, buckets=((64, 8),), decode_steps=4, wake_rows=4)
+    c.sampler = SAMPLER
     c.sampling.max_turn_tokens = 3
     c.sampling.max_tokens = c.sft.row_length = 256
     c.checkpoint.every = 1
@@ -231,8 +232,12 @@ def preferring(tmp_path_factory):
     ]
     path = tmp_path_factory.mktemp("pairs") / "pairs.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    c = trajectories.get_config("smoke")
+    c = trajectories.get_config("smoke,evaluate=textcraft")
     c.model.architecture.num_layers = 1
+    with c.unlocked():
+        c.environments = {"coin": common.environment(module="coin", eval=tosses(40, 43, "coin"))}
+    c.sampler, c.sampling.max_tokens, c.sampling.max_turn_tokens = SAMPLER, 256, 3
+    c.evaluation = dict(every=2, at_start=True, max_turns=1, samples=2, greedy=False)
     c.total_steps = c.dpo.steps = 4
     c.dpo.pairs = 3
     c.dpo.row_length = 64
@@ -245,12 +250,15 @@ def preferring(tmp_path_factory):
 
 def test_dpo_learns_the_pairs_and_resumes_to_the_same_end(preferring, tmp_path, monkeypatch):
     run_dpo(preferring, tmp_path / "whole")
-    logged = lines(tmp_path / "whole")
+    evaluated, *logged = lines(tmp_path / "whole")
+    assert [x["step"] for x in logged] == [1, 2, 3, 4]
+    assert ["eval/success" in x for x in (evaluated, *logged)] == [True, False, True, False, True]
+    assert evaluated["eval/episodes"] == 6
     assert logged[0]["dpo/loss"] == pytest.approx(np.log(2), rel=1e-4)
     assert logged[-1]["dpo/loss"] < 0.5 and logged[-1]["dpo/accuracy"] == 1.0
     workdir = tmp_path / "crashed"
     with monkeypatch.context() as patch, pytest.raises(Crash):
-        crash_at(patch, (Run, "log_step"), 3)
+        crash_at(patch, (Run, "log_step"), 4)
         run_dpo(preferring, workdir)
     # The reference is not computed again: from here on it could not be.
     monkeypatch.setattr(dpo, "make_score", None)

@@ -1,0 +1,168 @@
+"""Steps and evaluations of a job on recorded data, stopped and killed wherever that can happen."""
+
+import json
+import types
+
+import pytest
+
+from agentgym_jax.env_client.errors import ServerUnavailable
+from agentgym_jax.metrics import MetricWriter
+from agentgym_jax.run.run import StopRequested
+from agentgym_jax.run.settings import EvaluationSettings
+from agentgym_jax.training import fitting, held_out
+
+EVERY = EvaluationSettings(every=2, at_start=True, max_turns=1, samples=1, greedy=False)
+
+
+class Killed(Exception):
+    """Nothing in the program catches it."""
+
+
+class FakeRun:
+    """The parts of a Run that `fit` uses; checkpoints are a list beside the log."""
+
+    def __init__(self, folder, checkpoints, *, total_steps=4, every=3):
+        self.total_steps, self._every = total_steps, every
+        self.seed = 0
+        self.checkpoints = checkpoints
+        self.writer = MetricWriter(folder / "metrics.jsonl")
+        self.stops = iter(())  # what should_stop answers; then False
+
+    def should_stop(self):
+        return next(self.stops, False)
+
+    def restore(self, abstract):
+        if not self.checkpoints:
+            self.writer.truncate_after(-1)
+            return None
+        step, state, unlogged = self.checkpoints[-1]
+        self.writer.truncate_after(step)
+        return state, step, unlogged
+
+    def save(self, step, state, unlogged=None):
+        if not self.checkpoints or self.checkpoints[-1][0] != step:
+            self.checkpoints.append((step, state, unlogged))
+
+    def log_step(self, step, metrics):
+        self.writer.write(step, metrics)
+
+    def is_save_due(self, step):
+        return step % self._every == 0 or step == self.total_steps
+
+
+class World:
+    """A state is the number it counted to; every call is recorded, and may be fatal."""
+
+    def __init__(self, folder, monkeypatch, players=EVERY):
+        self.folder, self.checkpoints, self.calls = folder, [], []
+        self.fatal = {}  # call -> what it raises, once
+        folder.mkdir()
+        state = types.SimpleNamespace(
+            abstract_state=lambda *a: None,
+            create=lambda policy, optimizer, params, layout: types.SimpleNamespace(params=params),
+        )
+        monkeypatch.setattr(fitting, "train_state", state)
+        self._players = players and types.SimpleNamespace(
+            settings=types.SimpleNamespace(evaluation=players)
+        )
+        self._patch = monkeypatch
+
+    def call(self, *what):
+        self.calls.append(what)
+        if what in self.fatal:
+            raise self.fatal.pop(what)
+
+    def evaluate(self, run, players, params, step):
+        self.call("evaluate", step)
+        return {"eval/success": params / 100}
+
+    def take_step(self, state, step):
+        self.call("step", step)
+        state = types.SimpleNamespace(params=10 * state.params + step)
+        return state, {"sft/loss": float(state.params)}
+
+    def fit(self, stops=()):
+        self._patch.setattr(held_out, "evaluate_offline", self.evaluate)
+        run = FakeRun(self.folder, self.checkpoints)
+        run.stops = iter(stops)
+        model = types.SimpleNamespace(policy=None, layout=None, initial_params=lambda seed: 1)
+        fitting.fit(run, model, None, self.take_step, self._players)
+
+    def lines(self):
+        text = (self.folder / "metrics.jsonl").read_text().splitlines()
+        return [{k: v for k, v in json.loads(line).items() if k != "time"} for line in text]
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    return World(tmp_path / "run", monkeypatch)
+
+
+@pytest.fixture
+def whole(tmp_path, monkeypatch):
+    world = World(tmp_path / "whole", monkeypatch)
+    world.fit()
+    return world
+
+
+def test_a_run_evaluates_at_the_start_every_n_steps_and_at_the_end(whole):
+    evaluated = {line["step"]: "eval/success" in line for line in whole.lines()}
+    assert evaluated == {0: True, 1: False, 2: True, 3: False, 4: True}
+    assert whole.lines()[2] == {"step": 2, "sft/loss": 101.0, "eval/success": 1.01}
+
+
+def test_a_run_without_players_has_no_step_zero_and_never_evaluates(tmp_path, monkeypatch):
+    world = World(tmp_path / "run", monkeypatch, players=None)
+    world.fit()
+    assert [line["step"] for line in world.lines()] == [1, 2, 3, 4]
+    assert world.calls == [("step", n) for n in range(4)]
+
+
+@pytest.mark.parametrize(
+    "point", [("evaluate", n) for n in (0, 2, 4)] + [("step", n) for n in range(4)]
+)
+@pytest.mark.parametrize(
+    "end",
+    [Killed(), StopRequested(), ServerUnavailable("coin", "down")],
+    ids=lambda e: type(e).__name__,
+)
+def test_a_run_that_ends_anywhere_goes_on_to_the_same_log_and_state(world, whole, point, end):
+    world.fatal[point] = end
+    with pytest.raises(type(end)):
+        world.fit()
+    world.fit()
+    assert world.lines() == whole.lines()
+    assert world.checkpoints[-1][1] == whole.checkpoints[-1][1]
+
+
+@pytest.mark.parametrize("end", [StopRequested(), ServerUnavailable("coin", "down")])
+def test_a_step_whose_evaluation_is_stopped_is_not_taken_again(world, end):
+    world.fatal["evaluate", 2] = end
+    with pytest.raises(type(end)):
+        world.fit()
+    world.calls.clear()
+    world.fit()
+    assert world.calls == [("evaluate", 2), ("step", 2), ("step", 3), ("evaluate", 4)]
+
+
+def test_a_run_killed_after_a_repeated_evaluation_does_not_log_it_twice(world, whole):
+    for point, end in ((("evaluate", 2), StopRequested), (("step", 2), Killed)):
+        world.fatal[point] = end("here")
+        with pytest.raises(end):
+            world.fit()
+    world.fit()
+    assert world.lines() == whole.lines()
+
+
+def test_a_stop_between_two_steps_saves_the_last_one(world, whole):
+    with pytest.raises(StopRequested, match="stopped after step 1"):
+        world.fit(stops=[False, True])
+    assert world.checkpoints[-1][0] == 1
+    world.fit()
+    assert world.lines() == whole.lines()
+
+
+def test_the_learning_rate_of_a_step_follows_the_schedule():
+    options = dict(learning_rate=1.0, schedule="linear", warmup_steps=2, final_fraction=0.0)
+    rates = [fitting.learning_rate(options, n, 4) for n in range(4)]
+    assert rates == pytest.approx([0.5, 1.0, 1.0, 0.5])
