@@ -41,6 +41,8 @@ def base():
     c.rollout = dict(
         tasks_per_step=16,
         group_size=8,
+        max_rounds=10,
+        lag=0,
         max_invalid_actions=3,
         max_attempts=3,
         max_replacements=1,
@@ -181,8 +183,10 @@ def reinforce_pp_baseline():
 
 
 def dapo():
-    """DAPO (arXiv:2503.14476): clip-higher, mean over tokens, groups without variance left out.
+    """DAPO (arXiv:2503.14476): clip-higher, mean over tokens, groups without variance replaced.
 
+    Episodes are collected until `rollout.tasks_per_step` groups have variance, in at most
+    `rollout.max_rounds` rounds; `zero_variance="filter"` takes one round and trains on what is left.
     Its overlong shaping is `rollout.overlong`, with limits that depend on the environment.
     """
     return grpo() | dict(
@@ -190,7 +194,7 @@ def dapo():
         loss=dict(clip_low=0.2, clip_high=0.28),
         entropy_coef=0.0,
         kl_coef=0.0,
-        zero_variance="filter",
+        zero_variance="resample",
     )
 
 

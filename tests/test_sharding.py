@@ -108,6 +108,14 @@ def test_reshard_changes_placement_and_type_with_one_program():
         np.testing.assert_array_equal(old.astype(jnp.bfloat16), new)
 
 
+def test_weights_for_decoding_outlive_an_update_of_the_state_that_they_are_from():
+    params = {"w": jnp.arange(4096.0)}
+    moved = reshard(params, None, "float32")
+    jax.jit(lambda tree: jax.tree.map(lambda x: x + 1, tree), donate_argnums=0)(params)
+    assert params["w"].is_deleted()
+    np.testing.assert_array_equal(moved["w"], np.arange(4096.0))
+
+
 class _no_compilation:
     """Fails when JAX compiles inside the block."""
 

@@ -259,7 +259,11 @@ class MixtureSchedule:
 
     def at(self, step: int, count: int) -> list[Task]:
         """The `count` tasks of a step; steps count from 0."""
-        return [self._task(step * count + i) for i in range(count)]
+        return self.drawn(step * count, count)
+
+    def drawn(self, position: int, count: int) -> list[Task]:
+        """The `count` tasks from a position on; positions count from 0."""
+        return [self._task(i) for i in range(position, position + count)]
 
     def _task(self, position: int) -> Task:
         name, draw = self._cycle.draw(position)

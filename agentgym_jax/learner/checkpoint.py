@@ -25,6 +25,7 @@ from agentgym_jax.learner.train_state import TrainState
 
 _DIGESTS = "digests.json"
 _TEMPORARY = ".orbax-checkpoint-tmp"
+_BEHAVIOUR = "behaviour"
 # Written after the seal or rewritten by the rename; nothing is restored from them.
 _UNSEALED = ("_CHECKPOINT_METADATA", "commit_success.txt", _DIGESTS)
 
@@ -89,7 +90,9 @@ class Checkpoints:
                 ),
             )
 
-    def save(self, step: int, state: TrainState, extra: Mapping[str, Any]) -> None:
+    def save(
+        self, step: int, state: TrainState, extra: Mapping[str, Any], behaviour: Any = None
+    ) -> None:
         """Copies the state off the devices, then writes in the background.
 
         The state may be donated as soon as this returns. An error of the writing thread is
@@ -100,8 +103,10 @@ class Checkpoints:
           step: name of the checkpoint, larger than that of every complete one.
           state: all of it is saved.
           extra: JSON object of everything that lives on the host. Tuples come back as lists.
+          behaviour: weights that play the next step, if they are not those of the state.
         """
-        record = {"arrays": _described(state), "extra": dict(extra)}
+        items = {} if behaviour is None else {_BEHAVIOUR: behaviour}
+        record = {"arrays": _described(state) | _described(items), "extra": dict(extra)}
         json.dumps(record, allow_nan=False)  # fails here rather than in the writing thread
         if step == self._newest_started:
             return
@@ -119,6 +124,7 @@ class Checkpoints:
                 params=ocp.args.StandardSave(state.params),
                 optimizer=ocp.args.StandardSave(optimizer),
                 record=ocp.args.JsonSave(record),
+                **{name: ocp.args.StandardSave(tree) for name, tree in items.items()},
             ),
         )
         if not is_started:
@@ -148,7 +154,8 @@ class Checkpoints:
         """
         self._verify(step)
         record = self._record(step)
-        self._check_arrays(step, record["arrays"], _described(abstract_state))
+        arrays = {k: v for k, v in record["arrays"].items() if not _is_of(_BEHAVIOUR, k)}
+        self._check_arrays(step, arrays, _described(abstract_state))
         optimizer = {"step": abstract_state.step, "opt_state": abstract_state.opt_state}
         found = self._manager.restore(
             step,
@@ -173,17 +180,28 @@ class Checkpoints:
             first device.
         """
         self._verify(step)
+        return self._restore_item(step, "params", abstract_params)
+
+    def restore_behaviour(self, step: int, abstract_params: Any) -> Any:
+        """The weights that play the step after this one, saved with a state that is newer.
+
+        Args:
+          step: of a checkpoint that `restore` has read, and so found complete.
+          abstract_params: tree of ShapeDtypeStruct, as for `restore_params`.
+        """
+        return self._restore_item(step, _BEHAVIOUR, abstract_params)
+
+    def _restore_item(self, step: int, name: str, abstract: Any) -> Any:
         here = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
         placed = jax.tree.map(
             lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding or here),
-            abstract_params,
+            abstract,
         )
-        wanted = {f"params/{k}": v for k, v in _described(placed).items()}
         saved = self._record(step)["arrays"]
-        saved = {k: v for k, v in saved.items() if k.startswith("params/")}
-        self._check_arrays(step, saved, wanted)
-        args = ocp.args.Composite(params=ocp.args.StandardRestore(placed))
-        return self._manager.restore(step, args=args)["params"]
+        saved = {k: v for k, v in saved.items() if _is_of(name, k)}
+        self._check_arrays(step, saved, _described({name: placed}))
+        args = ocp.args.Composite(**{name: ocp.args.StandardRestore(placed)})
+        return self._manager.restore(step, args=args)[name]
 
     def restore_extra(self, step: int) -> dict[str, Any]:
         """Only the JSON object of a step."""
@@ -239,6 +257,11 @@ class Checkpoints:
             f"checkpoint {step} in {self._directory} is of another model or optimiser, "
             f"{len(names)} arrays differ ({'; '.join(lines)}). Use the config it was made with."
         )
+
+
+def _is_of(item: str, name: str) -> bool:
+    """Whether an array belongs to an item, by its path."""
+    return name.startswith(f"{item}/")
 
 
 def _described(tree: Any) -> dict[str, str]:

@@ -21,7 +21,7 @@ REWARDS = {
     "score": lambda t: t.score * t.score_scale,
 }
 TRUNCATIONS = ("fail", "mask")
-ZERO_VARIANCE = ("keep", "filter")
+ZERO_VARIANCE = ("keep", "filter", "resample")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +33,7 @@ class Experience:
       reward_BT: float32, NumPy; with everything that was taken off.
       action_mask_BT: bool.
       valid_B: bool, False for episodes that are left out of every statistic.
+      informative_B: bool, the valid ones of groups whose returns differ.
       counted_B: bool, the valid ones that the loss and its denominator count.
       advantage_BT: float32, zero off the mask and on episodes that are left out.
       statistics: of the groups.
@@ -43,6 +44,7 @@ class Experience:
     reward_BT: np.ndarray
     action_mask_BT: np.ndarray
     valid_B: np.ndarray
+    informative_B: np.ndarray
     counted_B: np.ndarray
     advantage_BT: np.ndarray
     statistics: advantages.GroupStatistics
@@ -179,7 +181,8 @@ def make_experience(
       unreadable_turn_penalty: taken off for every turn without a readable action.
       overlong: what the length of an episode costs (`token_rewards`).
       zero_variance: groups whose returns are all equal: `keep` counts them in the denominator of
-        the loss; `filter` leaves them out, so that the informative ones weigh more.
+        the loss; `filter` leaves them out, so that the informative ones weigh more; `resample`
+        does so with those that remain after others were collected in their place.
       expected_return: baseline known from earlier steps, for advantages that subtract one.
       kl_coef: taken off the reward of every action token: kl_coef * (logprob - reference).
       reference_logprobs: by episode, of every token; needed unless kl_coef is 0.
@@ -232,7 +235,8 @@ def make_experience(
         reward_BT=reward_BT,
         action_mask_BT=action_mask_BT,
         valid_B=valid_B,
-        counted_B=informative_B if zero_variance == "filter" else valid_B,
+        informative_B=informative_B,
+        counted_B=valid_B if zero_variance == "keep" else informative_B,
         advantage_BT=advantage_BT,
         statistics=statistics,
         reference_logprobs=reference_logprobs,

@@ -22,11 +22,13 @@ class Memory:
       expected_return: baseline of the next step; None before the first one.
       kl_coef: weight of the divergence in the reward of the next step.
       horizons: of the adaptive schedules that have begun, by their place.
+      tasks_taken: where the next step begins in the order of the tasks.
     """
 
     expected_return: float | None
     kl_coef: float
     horizons: Mapping[Place, HorizonState]
+    tasks_taken: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Plain numbers; floats come back the same. A row of `horizons` is a place and its state."""
@@ -38,6 +40,7 @@ class Memory:
             "expected_return": self.expected_return,
             "kl_coef": self.kl_coef,
             "horizons": rows,
+            "tasks_taken": self.tasks_taken,
         }
 
     @classmethod
@@ -48,7 +51,7 @@ class Memory:
         for row in record["horizons"]:
             state = {name: value for name, value in row.items() if name not in fields}
             horizons[Place(*(row[name] for name in fields))] = HorizonState(**state)
-        return cls(record["expected_return"], record["kl_coef"], horizons)
+        return cls(record["expected_return"], record["kl_coef"], horizons, record["tasks_taken"])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +78,7 @@ class Adaptation:
         _check("kl_reward", self.kl_reward, kinds)
         if self.uses_kl_reward and self.kl_reward["coef"] <= 0:
             raise ValueError(f"kl_reward needs a positive coef; got {self.kl_reward['coef']}")
-        self.next(self.first(), mean_return=0.0, divergence=0.0, horizons={})
+        self.next(self.first(), mean_return=0.0, divergence=0.0, horizons={}, tasks=0)
 
     @property
     def uses_kl_reward(self) -> bool:
@@ -94,6 +97,7 @@ class Adaptation:
         mean_return: float | None,
         divergence: float | None,
         horizons: Mapping[Place, HorizonStatistics],
+        tasks: int,
     ) -> Memory:
         """After a step.
 
@@ -102,6 +106,7 @@ class Adaptation:
           mean_return: of its valid episodes; None if there was none.
           divergence: from the reference, nats per action token; None if not measured.
           horizons: statistics of the places of schedules that had tasks.
+          tasks: how many it took from the order of the tasks.
         """
         expected_return, kl_coef = memory.expected_return, memory.kl_coef
         if self.baseline["kind"] == "moving_average":
@@ -112,7 +117,12 @@ class Adaptation:
             kl_coef = controllers.adaptive_coefficient(
                 kl_coef, divergence, target=target, rate=rate
             )
-        return Memory(expected_return, kl_coef, self.horizon.next(memory.horizons, horizons))
+        return Memory(
+            expected_return,
+            kl_coef,
+            self.horizon.next(memory.horizons, horizons),
+            memory.tasks_taken + tasks,
+        )
 
 
 def _check(name: str, section: Mapping[str, Any], kinds: Mapping[str, Sequence[str]]) -> None:

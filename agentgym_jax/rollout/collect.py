@@ -89,6 +89,11 @@ class CollectStatistics:
     seconds: float = 0.0
     seconds_env_wait: float = 0.0
 
+    def __add__(self, other: "CollectStatistics") -> "CollectStatistics":
+        """Of two calls, one after the other."""
+        names = [field.name for field in dataclasses.fields(self)]
+        return CollectStatistics(**{n: getattr(self, n) + getattr(other, n) for n in names})
+
 
 @dataclasses.dataclass
 class _Slot:

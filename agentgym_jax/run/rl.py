@@ -111,6 +111,27 @@ class RLSettings:
         return bool(self.regularisation["kl_coef"]) or self.adaptation.uses_kl_reward
 
     @property
+    def resamples(self) -> bool:
+        """Whether a step goes on collecting until enough groups are informative."""
+        return self.zero_variance == "resample"
+
+    @property
+    def experience_options(self) -> dict[str, Any]:
+        """What `make_experience` makes of any episodes of this run."""
+        return dict(
+            algorithm=self.algorithm,
+            group_size=self.rollout.group_size,
+            max_tokens=self.sampling.max_tokens,
+            reward=self.rollout.reward,
+            wasted_turn_penalty=self.rollout.wasted_turn_penalty,
+            truncation=self.rollout.truncation,
+            advantage_options=self.advantage_options,
+            unreadable_turn_penalty=self.rollout.unreadable_turn_penalty,
+            overlong=self.rollout.overlong,
+            zero_variance=self.zero_variance,
+        )
+
+    @property
     def keeps_zero_advantage(self) -> bool:
         """Whether an episode without advantage still has a gradient."""
         return bool(self.regularisation["kl_coef"] or self.regularisation["entropy_coef"])
@@ -169,10 +190,15 @@ def _check_shapes(s: RLSettings) -> None:
             f"config.rollout.group_size={s.rollout.group_size}: this algorithm compares episodes "
             "of one task and needs at least 2"
         )
-    if s.zero_variance == "filter" and s.rollout.group_size < 2:
+    if s.zero_variance != "keep" and s.rollout.group_size < 2:
         raise ConfigError(
-            "config.algorithm.zero_variance='filter' would leave out every episode: with "
-            "config.rollout.group_size=1 no group has variance"
+            f"config.algorithm.zero_variance={s.zero_variance!r} would leave out every episode: "
+            "with config.rollout.group_size=1 no group has variance"
+        )
+    if s.resamples and (not s.algorithm.needs_groups or s.adaptation.uses_kl_reward):
+        raise ConfigError(
+            "config.algorithm.zero_variance='resample' needs an algorithm that compares the "
+            "episodes of a group, and no kl_reward: with it the returns of a group always differ"
         )
     if s.correction.func is not CORRECTIONS["none"] and s.learner.ratio_against == "sampler":
         raise ConfigError(
@@ -272,6 +298,11 @@ def open_rl(
     settings = parse(config)
     source = resolve_source(settings.model)
     layouts = build_layouts(settings.mesh)
+    if settings.rollout.lag and layouts != (None, None):
+        raise ConfigError(
+            "config.rollout.lag=1 needs a mesh of one device: learner and players would start "
+            "programs on several devices in different orders, which may wait for each other"
+        )
     facts = {
         "model": settings.model.source,
         "environments": ", ".join(settings.environments),

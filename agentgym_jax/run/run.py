@@ -119,6 +119,7 @@ class Run:
         unlogged: Mapping[str, float] | None = None,
         *,
         memory: Mapping[str, Any] | None = None,
+        behaviour: Any = None,
     ) -> None:
         """Saves everything a resumed run needs; waits only for the copy off the devices.
 
@@ -130,6 +131,7 @@ class Run:
           state: after them.
           unlogged: metrics of this step, if the run stops before their line could be written.
           memory: JSON object of what adapts from step to step (learner/memory.py).
+          behaviour: weights that play the next step, if they are not those of the state.
         """
         if self.checkpoints.latest_step() == step:
             return
@@ -143,7 +145,7 @@ class Run:
             "memory": None if memory is None else dict(memory),
             "versions": {name: importlib.metadata.version(name) for name in ("jax", "flax")},
         }
-        self.checkpoints.save(step, state, extra)
+        self.checkpoints.save(step, state, extra, behaviour)
         self._checkpoint_s += time.perf_counter() - started
 
     def is_save_due(self, step: int) -> bool:

@@ -21,6 +21,9 @@ class RolloutSettings:
     Attributes:
       tasks_per_step: P.
       group_size: R, episodes per task; P * R episodes a step.
+      max_rounds: with algorithm.zero_variance="resample" the most collections of P tasks a step.
+      lag: updates that the weights of the players are behind those of the learner: 0, or 1 to
+        collect the episodes of the next step while the learner is at those of the present one.
       max_invalid_actions: unreadable actions after which an episode ends.
       max_attempts: starts of an episode whose environment fails, the first included.
       max_replacements: other samples tried after that.
@@ -39,6 +42,8 @@ class RolloutSettings:
 
     tasks_per_step: int
     group_size: int
+    max_rounds: int
+    lag: int
     max_invalid_actions: int
     max_attempts: int
     max_replacements: int
@@ -56,8 +61,13 @@ class RolloutSettings:
             "rollout",
             tasks_per_step=self.tasks_per_step,
             group_size=self.group_size,
+            max_rounds=self.max_rounds,
             max_attempts=self.max_attempts,
         )
+        if self.lag not in (0, 1):
+            raise ValueError(
+                f"lag={self.lag} in rollout must be 0 or 1: players are one step ahead"
+            )
         for name in ("wasted_turn_penalty", "unreadable_turn_penalty"):
             if getattr(self, name) < 0:
                 raise ValueError(

@@ -190,6 +190,11 @@ class Sampler:
         """Compiled programs used so far; bounded by `len(bucket_shapes) + 2`."""
         return len(self._programs)
 
+    @property
+    def params(self):
+        """The weights that it has; None before the first."""
+        return self._params
+
     def reset_statistics(self) -> None:
         """Starts counting anew."""
         self.statistics = SamplerStatistics()

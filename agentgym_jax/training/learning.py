@@ -28,6 +28,7 @@ def learn(
 ) -> tuple[TrainState, Metrics]:
     """All optimiser steps that one collection gives."""
     settings = parts.settings
+    lag = mean_lag(experience.trajectories, step)
     informative = int(experience.statistics.informative)
     needed = settings.learner.min_informative_groups if settings.algorithm.needs_groups else 0
     if informative < needed:
@@ -36,8 +37,8 @@ def learn(
             "groups have variance (learner.min_informative_groups="
             f"{settings.learner.min_informative_groups})"
         )
-        return state, {"policy/updates": 0.0, "policy/skipped": 1.0}
-    metrics: Metrics = {}
+        return state, {"policy/lag": lag, "policy/updates": 0.0, "policy/skipped": 1.0}
+    metrics = {"policy/lag": lag}
     started = time.perf_counter()
     batches = []
     for rows in mini_batch_rows(
@@ -56,10 +57,11 @@ def learn(
         )
         if packed is not None:
             is_known = experience.reference_logprobs is not None
-            batches.append(_scored(parts, state, None if is_known else reference, packed, metrics))
+            absent = None if is_known else reference
+            batches.append(_scored(parts, state, absent, packed, metrics, is_stale=lag > 0))
     if not batches:
         run.console.note(f"step {step + 1}: no update, no episode has anything to train on")
-        return state, {"policy/updates": 0.0, "policy/skipped": 1.0}
+        return state, {"policy/lag": lag, "policy/updates": 0.0, "policy/skipped": 1.0}
     metrics["time/score_s"] = time.perf_counter() - started
     rate = parts.learning_rate(int(state.step))
     started = time.perf_counter()
@@ -70,6 +72,12 @@ def learn(
     metrics["rate/train_tokens_per_s"] = metrics["batch/tokens"] * settings.learner.epochs / seconds
     metrics["policy/learning_rate"] = rate
     return state, metrics
+
+
+def mean_lag(trajectories: Sequence[Trajectory], step: int) -> float:
+    """Steps by which the weights that sampled an action token are older than those after `step`."""
+    versions = [t.policy_versions[t.action_mask] for t in trajectories]
+    return float(step - np.concatenate(versions).mean()) if any(map(len, versions)) else 0.0
 
 
 def reference_logprobs(
@@ -93,9 +101,18 @@ def reference_logprobs(
 
 
 def _scored(
-    parts: RLParts, state: TrainState, reference, packed: TokenBatch, metrics: Metrics
+    parts: RLParts,
+    state: TrainState,
+    reference,
+    packed: TokenBatch,
+    metrics: Metrics,
+    *,
+    is_stale: bool,
 ) -> TokenBatch:
     """Micro-batches with old and reference log-probabilities; adds to `metrics`.
+
+    If the tokens were sampled by older weights (`is_stale`) the difference to the learner is also
+    what it learned since: it is measured, but says nothing about the sampler.
 
     Raises:
       LogprobGapError: sampler and learner disagree by more than learner.max_logprob_gap.
@@ -105,7 +122,8 @@ def _scored(
     on_device = _on_device(parts, batch)
     learner = _scores(parts, state.params, on_device)
     gap = np.abs(learner - batch.old_logprobs)[batch.action_mask]
-    _check_gap(gap, learner_settings.max_logprob_gap)
+    if not is_stale:
+        _check_gap(gap, learner_settings.max_logprob_gap)
     if learner_settings.ratio_against == "learner":
         sequence = np.where(batch.action_mask, batch.sequence_ids, -1)
         factor = parts.settings.correction(learner, batch.old_logprobs, sequence)
@@ -121,8 +139,9 @@ def _scored(
     for name, count in counts.items():
         metrics[f"batch/{name}"] = metrics.get(f"batch/{name}", 0.0) + float(count)
     metrics["batch/padding_share"] = batching.padding_share(packed)
-    metrics["policy/logprob_gap_mean"] = float(gap.mean())
-    metrics["policy/logprob_gap_max"] = float(gap.max())
+    kind = "stale_gap" if is_stale else "logprob_gap"
+    metrics[f"policy/{kind}_mean"] = float(gap.mean())
+    metrics[f"policy/{kind}_max"] = float(gap.max())
     return batch
 
 

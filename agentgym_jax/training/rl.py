@@ -1,6 +1,10 @@
 """Online RL: collect, compare, score, update, hand over the weights; only the order of things."""
 
+import dataclasses
 import time
+from typing import Any
+
+import jax
 
 from agentgym_jax.env_client.errors import ServerUnavailable
 from agentgym_jax.learner import train_state
@@ -10,15 +14,52 @@ from agentgym_jax.learner.train_state import TrainState
 from agentgym_jax.run.rl import RLParts
 from agentgym_jax.run.run import Run, StopRequested
 from agentgym_jax.sharding import reshard
-from agentgym_jax.training import collection, held_out, learning, rollout_metrics, sft
+from agentgym_jax.training import held_out, learning, rollout_metrics, sft
+from agentgym_jax.training.ahead import Collections
 from agentgym_jax.training.collection import Collected
 from agentgym_jax.trajectory import to_record
 
 Metrics = dict[str, float]
 
 
+@dataclasses.dataclass(frozen=True)
+class _Standing:
+    """Where a run stands: what a checkpoint holds.
+
+    Attributes:
+      step: steps done.
+      state: after them.
+      memory: after them.
+      unlogged: metrics of the last step while its line is not written.
+      behaviour: weights that play the next step, where they are older than those of the state.
+    """
+
+    step: int
+    state: TrainState
+    memory: Memory
+    unlogged: Metrics | None = None
+    behaviour: Any = None
+
+    def measured(self, metrics: Metrics) -> "_Standing":
+        """With more metrics of the last step."""
+        return dataclasses.replace(self, unlogged=(self.unlogged or {}) | metrics)
+
+    def save(self, run: Run) -> None:
+        """Makes the newest checkpoint of it, unless it is that already."""
+        run.save(
+            self.step,
+            self.state,
+            self.unlogged,
+            memory=self.memory.to_json(),
+            behaviour=self.behaviour,
+        )
+
+
 def train(run: Run, parts: RLParts) -> None:
     """Trains until `run.total_steps` steps are done, from wherever the run folder stands.
+
+    With `rollout.lag=1` the episodes of a step are played by the weights before the last update,
+    in the background of that update. Evaluations and checkpoints wait for them.
 
     Raises:
       StopRequested: the run was asked to stop.
@@ -26,55 +67,64 @@ def train(run: Run, parts: RLParts) -> None:
         alone: which tasks come would then depend on when it failed. In both cases the newest
         complete step is saved.
     """
-    state, step, reference, unlogged = _start(run, parts)
-    memory = _memory(run, parts)
-    try:
-        if step == 0 and parts.settings.evaluation.is_due(0, run.total_steps):
-            run.log_step(0, _evaluate(run, parts, 0))
-        elif unlogged is not None:
-            run.log_step(step, unlogged | _evaluate(run, parts, step))
-            unlogged = None
-        run.save(step, state, memory=memory.to_json())
-        while step < run.total_steps:
-            state, memory, metrics = _iterate(run, parts, state, memory, reference, step)
-            step += 1
-            _give_weights(parts, state, step)
-            if parts.settings.evaluation.is_due(step, run.total_steps):
-                unlogged = metrics
-                metrics |= _evaluate(run, parts, step)
-            unlogged = None
-            run.log_step(step, metrics)
-            if run.is_save_due(step):
-                run.save(step, state, memory=memory.to_json())
-            if run.should_stop():
-                raise StopRequested(f"stopped after step {step}")
-    except (StopRequested, ServerUnavailable):
-        run.save(step, state, unlogged, memory=memory.to_json())
-        raise
+    now, reference = _start(run, parts)
+    with Collections(run, parts) as collections:
+        try:
+            if now.behaviour is not None and now.step < run.total_steps:
+                collections.begin(now.memory, now.step)
+                collections.wait()
+            _give_weights(parts, now)
+            if now.unlogged is not None:
+                now = _log(run, parts, now)
+            elif now.step == 0 and parts.settings.evaluation.is_due(0, run.total_steps):
+                run.log_step(0, _evaluate(run, parts, 0))
+            now.save(run)
+            while now.step < run.total_steps:
+                started = time.perf_counter()
+                now = _learned(run, parts, collections, now, reference)
+                if parts.settings.rollout.lag:
+                    now = now.measured({"time/collect_wait_s": collections.wait()})
+                now = now.measured({"time/iteration_s": time.perf_counter() - started})
+                _give_weights(parts, now)
+                now = _log(run, parts, now)
+                if run.is_save_due(now.step):
+                    now.save(run)
+                if run.should_stop():
+                    raise StopRequested(f"stopped after step {now.step}")
+                now = dataclasses.replace(now, behaviour=None)  # sampler and learner have their own
+        except (StopRequested, ServerUnavailable):
+            now.save(run)
+            raise
 
 
-def _start(run: Run, parts: RLParts) -> tuple[TrainState, int, object, Metrics | None]:
-    """State, steps done, reference weights if the loss needs them, and metrics of the last step
-    if the run was stopped during its evaluation, before they could be logged."""
+def _start(run: Run, parts: RLParts) -> tuple[_Standing, Any]:
+    """Where the run stands, and the reference weights if the loss needs them.
+
+    The sampler gets the weights that play the next step, if they are not those of the state.
+    """
     model = parts.model
     restored = run.restore(train_state.abstract_state(model.policy, parts.optimizer, model.layout))
     params = None
     if restored is None or parts.settings.needs_reference:
         params = _initial_params(run, parts)
+    reference = params if parts.settings.needs_reference else None
     if restored is None:
         state = train_state.create(model.policy, parts.optimizer, params, model.layout)
-        step, unlogged = 0, None
-    else:
-        state, step, unlogged = restored
-    _give_weights(parts, state, step)
-    return state, step, params if parts.settings.needs_reference else None, unlogged
+        return _Standing(0, state, parts.settings.adaptation.first()), reference
+    state, step, unlogged = restored
+    behaviour = None
+    if parts.settings.rollout.lag and step:
+        behaviour = run.checkpoints.restore_behaviour(step, _abstract_behaviour(parts))
+        parts.sampler.set_params(behaviour, version=step - 1)
+    memory = Memory.from_json(run.restored_memory)
+    return _Standing(step, state, memory, unlogged, behaviour), reference
 
 
-def _memory(run: Run, parts: RLParts) -> Memory:
-    """What the run remembers beside its weights, wherever it stands."""
-    if run.restored_memory is None:
-        return parts.settings.adaptation.first()
-    return Memory.from_json(run.restored_memory)
+def _abstract_behaviour(parts: RLParts):
+    policy = parts.model.decode_policy
+    return jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, policy.dtype), policy.abstract_params()
+    )
 
 
 def _initial_params(run: Run, parts: RLParts):
@@ -85,47 +135,60 @@ def _initial_params(run: Run, parts: RLParts):
     return sft.warm_start(run, parts, params)
 
 
-def _give_weights(parts: RLParts, state: TrainState, step: int) -> None:
+def _give_weights(parts: RLParts, now: _Standing) -> None:
     """Reshards the learner's weights for decoding, without a host copy."""
     policy = parts.model.decode_policy
-    params = reshard(state.params, parts.decode_shardings, policy.dtype)
-    parts.sampler.set_params(params, version=step)
+    params = reshard(now.state.params, parts.decode_shardings, policy.dtype)
+    parts.sampler.set_params(params, version=now.step)
 
 
-def _iterate(
-    run: Run, parts: RLParts, state: TrainState, memory: Memory, reference, step: int
-) -> tuple[TrainState, Memory, Metrics]:
-    """One step of the run: `step` steps are done before it."""
-    started = time.perf_counter()
-    settings = parts.settings
-    collected = collection.collect(run, parts, memory, step)
-    trajectories = collected.trajectories
+def _learned(
+    run: Run, parts: RLParts, collections: Collections, now: _Standing, reference
+) -> _Standing:
+    """After one more step; with a lag the collection of the next one is going on."""
+    settings, step, memory = parts.settings, now.step, now.memory
+    collected = collections.take(memory, step)
+    groups = collected.groups
+    trajectories = groups.trajectories
     metrics = dict(collected.metrics)
-    run.folder.write_trajectories(step + 1, [to_record(t) for t in trajectories])
+    run.folder.write_trajectories(step + 1, records(collected))
     reference_logprobs = None
     if settings.adaptation.uses_kl_reward:
         reference_logprobs = learning.reference_logprobs(parts, reference, trajectories)
     experience = make_experience(
         trajectories,
-        algorithm=settings.algorithm,
-        group_size=settings.rollout.group_size,
-        max_tokens=settings.sampling.max_tokens,
-        reward=settings.rollout.reward,
-        wasted_turn_penalty=settings.rollout.wasted_turn_penalty,
-        truncation=settings.rollout.truncation,
-        advantage_options=settings.advantage_options,
-        unreadable_turn_penalty=settings.rollout.unreadable_turn_penalty,
-        overlong=settings.rollout.overlong,
-        zero_variance=settings.zero_variance,
+        **settings.experience_options,
         expected_return=memory.expected_return or 0.0,
         kl_coef=memory.kl_coef,
         reference_logprobs=reference_logprobs,
     )
-    metrics |= rollout_metrics.of_groups(experience, collected.tasks, tuple(settings.environments))
-    state, learned = learning.learn(run, parts, state, reference, experience, step)
+    metrics |= rollout_metrics.of_groups(experience, groups.tasks, tuple(settings.environments))
+    # Nothing in it depends on the update, so a collection that does not wait for that has it all.
     memory, remembered = _remember(parts, memory, experience, collected)
-    metrics |= learned | remembered | {"time/iteration_s": time.perf_counter() - started}
-    return state, memory, metrics
+    behaviour = parts.sampler.params if settings.rollout.lag else None
+    if settings.rollout.lag and step + 1 < run.total_steps:
+        collections.begin(memory, step + 1)
+    state, learned = learning.learn(run, parts, now.state, reference, experience, step)
+    return _Standing(step + 1, state, memory, metrics | learned | remembered, behaviour)
+
+
+def records(collected: Collected) -> list[dict[str, Any]]:
+    """Of all episodes of a step, with whether the step learned from them."""
+    played, kept = collected.played, set(collected.kept)
+    size = len(played.trajectories) // len(played.tasks)
+    return [
+        to_record(t) | {"discarded": i // size not in kept}
+        for i, t in enumerate(played.trajectories)
+    ]
+
+
+def _log(run: Run, parts: RLParts, now: _Standing) -> _Standing:
+    """Writes the line of the last step, with an evaluation if one is due."""
+    metrics = dict(now.unlogged or {})
+    if parts.settings.evaluation.is_due(now.step, run.total_steps):
+        metrics |= _evaluate(run, parts, now.step)
+    run.log_step(now.step, metrics)
+    return dataclasses.replace(now, unlogged=None)
 
 
 def _remember(
@@ -145,7 +208,8 @@ def _remember(
         memory,
         mean_return=experience.mean_return,
         divergence=divergence,
-        horizons=horizon_statistics(experience.trajectories, collected.limits),
+        horizons=horizon_statistics(collected.played.trajectories, collected.played.limits),
+        tasks=len(collected.played.tasks),
     )
     return memory, metrics
 

@@ -34,6 +34,7 @@ def of(
         "rollout/retries": float(statistics.restarts + statistics.replaced),
         "rollout/env_errors": float(sum(statistics.env_errors.values())),
         "rollout/malformed_actions": float(statistics.malformed_actions),
+        "rollout/sampled_tokens": float(sampler.sampled),
         "rollout/occupancy": sampler.occupancy,
         "rollout/ingest_occupancy": sampler.ingest_occupancy,
     }
@@ -138,6 +139,30 @@ def of_limits(limits: Sequence[TurnLimit], environments: Sequence[str]) -> dict[
         for name in names:
             largest[name] = max(largest[name], limit.turns)
     return metrics | {name: float(most) for name, most in largest.items()}
+
+
+def of_rounds(
+    is_informative: np.ndarray,
+    kept: Sequence[Trajectory],
+    played: Sequence[Trajectory],
+    tasks_per_round: int,
+) -> dict[str, float]:
+    """What it cost to fill a step with informative groups.
+
+    Args:
+      is_informative: bool, of every group played.
+      kept: episodes that the step learns from.
+      played: all of them.
+      tasks_per_round: P; as many groups are kept.
+    """
+    sampled = [sum(int(t.action_mask.sum()) for t in episodes) for episodes in (played, kept)]
+    return {
+        "rollout/rounds": len(is_informative) / tasks_per_round,
+        "rollout/played_groups": float(len(is_informative)),
+        "rollout/played_informative_groups": float(is_informative.sum()),
+        "rollout/discarded_groups": float(len(is_informative) - tasks_per_round),
+        "rollout/discarded_tokens": float(sampled[0] - sampled[1]),
+    }
 
 
 def of_groups(

@@ -62,6 +62,11 @@ def test_the_quickstart_keeps_its_tasks():
     # fmt: on
 
 
+def test_whoever_takes_more_at_a_step_goes_on_in_the_same_order():
+    schedule = mixture({"x": 1, "y": 2})
+    assert schedule.drawn(8, 12) == schedule.at(2, 4) + schedule.at(3, 4) + schedule.at(4, 4)
+
+
 def test_a_mixture_by_hand():
     def order(weights, count):
         return "".join(task.environment for task in mixture(weights).at(0, count))

@@ -281,6 +281,22 @@ def test_killed_in_the_middle_of_a_save_the_previous_step_is_restored(tmp_path):
         assert checkpoints.steps() == [1, 2]
 
 
+def test_older_weights_that_play_the_next_step_are_saved_beside_the_state(learner, tmp_path):
+    state = learner.state()
+    older = jax.tree.map(lambda x: (x + 1).astype(np.float16), state.params)
+    shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), older)
+    with Checkpoints(tmp_path, max_to_keep=2) as checkpoints:
+        checkpoints.save(1, state, {})
+        checkpoints.save(2, state, {}, older)
+        checkpoints.wait()
+        for step in (1, 2):
+            found, _ = checkpoints.restore(step, abstract(learner))
+            assert_equal(on_host(found.params), on_host(state.params))
+        assert_equal(on_host(checkpoints.restore_behaviour(2, shapes)), on_host(older))
+        with pytest.raises(CheckpointError, match="saved None"):
+            checkpoints.restore_behaviour(1, shapes)
+
+
 def test_digests_cover_every_array_file(saved):
     directory, _ = saved
     listed = set(json.loads((directory / "2" / "digests.json").read_text()))

@@ -187,6 +187,8 @@ def test_filtered_groups_do_not_count_in_the_denominator():
     np.testing.assert_array_equal(kept.advantage_BT, filtered.advantage_BT)
     np.testing.assert_array_equal(kept.counted_B, [True] * 4)
     np.testing.assert_array_equal(filtered.counted_B, [True, True, False, False])
+    resampled = make(episodes, group_size=2, zero_variance="resample")
+    np.testing.assert_array_equal(resampled.counted_B, filtered.counted_B)
 
     def weights(experience, keep_zero_advantage):
         batch = pack_experience(
@@ -203,6 +205,13 @@ def test_filtered_groups_do_not_count_in_the_denominator():
     np.testing.assert_allclose(weights(kept, False), [1 / 12])
     np.testing.assert_allclose(weights(filtered, False), [1 / 4])
     np.testing.assert_allclose(weights(filtered, True), [1 / 4])
+
+
+def test_groups_are_informative_by_the_reward_that_is_trained_on():
+    episodes = [episode("d"), episode("u"), episode("d", success=True), episode("r", success=True)]
+    for wasted, expected in ((0.0, [False] * 4), (0.1, [True] * 4)):
+        found = make(episodes, group_size=2, wasted_turn_penalty=wasted)
+        np.testing.assert_array_equal(found.informative_B, expected)
 
 
 def test_a_divergence_in_the_reward_is_charged_token_by_token():

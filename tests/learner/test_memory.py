@@ -50,7 +50,9 @@ def step(rules, memory, mean_return, divergence, success):
         )
         for i, place in enumerate(PLACES)
     }
-    return rules.next(memory, mean_return=mean_return, divergence=divergence, horizons=statistics)
+    return rules.next(
+        memory, mean_return=mean_return, divergence=divergence, horizons=statistics, tasks=3
+    )
 
 
 def test_a_memory_by_hand():
@@ -58,6 +60,7 @@ def test_a_memory_by_hand():
     memory = rules.first()
     assert memory == Memory(None, 0.1, {})
     memory = step(rules, memory, mean_return=1.0, divergence=0.5, success=0.6)
+    assert memory.tasks_taken == 3
     assert memory.expected_return == 1.0 and memory.kl_coef == pytest.approx(0.102)
     memory = step(rules, memory, mean_return=0.0, divergence=0.0, success=0.6)
     assert memory.expected_return == 0.5 and memory.kl_coef == pytest.approx(0.102 * 0.98)

@@ -30,7 +30,9 @@ def test_every_algorithm_can_be_chosen_by_name(name):
     ("changes", "message"),
     [
         (dict(algorithm__name="grop"), "name='grop' is none of grpo"),
-        (dict(algorithm__zero_variance="resample"), "zero_variance='resample' is none of keep"),
+        (dict(algorithm__zero_variance="drop"), "zero_variance='drop' is none of keep, filter, re"),
+        (dict(rollout__max_rounds=0), "max_rounds=0 in rollout must be at least 1"),
+        (dict(rollout__lag=2), "lag=2 in rollout must be 0 or 1"),
         (dict(algorithm__advantage=dict(std_normalise=True)), "did you mean 'std_normalize'"),
         (dict(algorithm__baseline=dict(kind="moving_average", decay=0.9)), "'grpo' takes none"),
         (dict(algorithm__kl_reward=dict(kind="fixed")), "kl_reward.*takes .'coef'"),
@@ -51,6 +53,21 @@ def test_what_cannot_be_meant_is_refused_before_anything_starts(changes, message
 def test_filtering_needs_groups():
     with pytest.raises(sections.ConfigError, match="zero_variance='filter' would leave out every"):
         parsed("reinforce_pp", algorithm__zero_variance="filter", rollout__group_size=1)
+
+
+def test_what_is_published_as_dapo_resamples():
+    assert (
+        parsed("dapo").resamples and not parsed("dapo", algorithm__zero_variance="filter").resamples
+    )
+
+
+def test_resampling_needs_returns_that_can_be_equal_and_an_algorithm_that_minds():
+    for name, changes in (
+        ("reinforce_pp", dict(algorithm__kl_reward=dict(kind="none"))),
+        ("grpo", dict(algorithm__kl_reward=dict(kind="fixed", coef=0.1))),
+    ):
+        with pytest.raises(sections.ConfigError, match="zero_variance='resample' needs"):
+            parsed(name, algorithm__zero_variance="resample", **changes)
 
 
 def test_an_algorithm_without_groups_takes_one_episode_per_task():

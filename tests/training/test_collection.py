@@ -1,0 +1,89 @@
+"""What of a collection a step learns from, and what the rest cost."""
+
+import collections
+
+import numpy as np
+
+from agentgym_jax.algorithms.mixture_horizon import Place, TurnLimit
+from agentgym_jax.data.tasks import Task
+from agentgym_jax.metrics import lookup
+from agentgym_jax.rollout.collect import CollectStatistics
+from agentgym_jax.training import rollout_metrics
+from agentgym_jax.training.collection import Collected, Groups, informative_first
+from agentgym_jax.training.learning import mean_lag
+from agentgym_jax.training.rl import records
+from agentgym_jax.trajectory import Outcome, TokenSource, Trajectory, Turn
+
+
+def episode(data_idx, sample, actions=1, version=0):
+    """A prompt token and a turn of some action tokens."""
+    sources = np.array([TokenSource.PROMPT] + [TokenSource.ACTION] * actions, np.int8)
+    return Trajectory(
+        item_id=f"babyai_{data_idx}",
+        sample=sample,
+        step=0,
+        outcome=Outcome.FAILURE,
+        score=0.0,
+        success=False,
+        tokens=np.zeros(actions + 1, np.int32),
+        sources=sources,
+        logprobs=np.zeros(actions + 1, np.float32),
+        policy_versions=np.where(sources == TokenSource.ACTION, version, -1).astype(np.int32),
+        turns=(Turn(1, actions + 1, "", "x", "", 0.0, False),),
+        messages=(),
+    )
+
+
+def groups(*numbers):
+    """Two episodes of as many action tokens as the task's number plus one."""
+    return Groups(
+        tasks=tuple(Task("babyai", i, "GoTo") for i in numbers),
+        limits=tuple(TurnLimit(Place("babyai"), i) for i in numbers),
+        trajectories=tuple(episode(i, k, actions=i + 1) for i in numbers for k in range(2)),
+    )
+
+
+def test_informative_groups_come_first_and_both_kinds_in_the_order_drawn():
+    assert informative_first([False, True, False, True, True]) == (1, 3, 4, 0, 2)
+    assert informative_first([True] * 20) == tuple(range(20)) == informative_first([False] * 20)
+
+
+def test_what_is_kept_of_two_rounds_stays_whole_and_in_the_order_asked_for():
+    collected = Collected(groups(4, 5) + groups(6, 4), kept=(2, 1), metrics={})
+    assert collected.groups.tasks == (Task("babyai", 6, "GoTo"), Task("babyai", 5, "GoTo"))
+    assert [limit.turns for limit in collected.groups.limits] == [6, 5]
+    found = [(t.item_id, t.sample) for t in collected.groups.trajectories]
+    assert found == [("babyai_6", 0), ("babyai_6", 1), ("babyai_5", 0), ("babyai_5", 1)]
+    assert [r["discarded"] for r in records(collected)] == [True, True] + [False] * 4 + [True] * 2
+
+
+def test_the_price_of_a_full_step_by_hand():
+    played = groups(0, 1, 2, 3)
+    metrics = rollout_metrics.of_rounds(
+        np.array([False, True, False, False]),
+        played.of([1, 0]).trajectories,
+        played.trajectories,
+        2,
+    )
+    assert metrics == {
+        "rollout/rounds": 2,
+        "rollout/played_groups": 4,
+        "rollout/played_informative_groups": 1,
+        "rollout/discarded_groups": 2,
+        "rollout/discarded_tokens": 2 * 3 + 2 * 4,
+    }
+    assert all(lookup(name) for name in metrics)
+
+
+def test_counts_of_two_rounds_add_up():
+    first = CollectStatistics(collections.Counter({"timeout": 1}), restarts=1, seconds=2.0)
+    second = CollectStatistics(collections.Counter({"timeout": 2, "gone": 1}), seconds_env_wait=0.5)
+    both = first + second
+    assert both.env_errors == {"timeout": 3, "gone": 1}
+    assert (both.restarts, both.seconds, both.seconds_env_wait) == (1, 2.0, 0.5)
+
+
+def test_the_lag_is_a_mean_over_action_tokens():
+    present, older = episode(0, 0, actions=3, version=7), episode(0, 1, actions=1, version=5)
+    assert mean_lag([present, older], step=7) == 0.5
+    assert mean_lag([present], step=7) == 0.0 == mean_lag([episode(0, 0, actions=0)], step=7)
