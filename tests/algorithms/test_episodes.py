@@ -7,6 +7,8 @@ from episode_parts import drawn, random_episodes
 
 from agentgym_jax.algorithms.episodes import episode_returns, returns_to_go, turn_starts
 
+pytestmark = pytest.mark.usefixtures("compiled_fast")
+
 
 def test_the_return_from_a_token_on_contains_its_own_reward_and_all_later_ones():
     made = drawn([".00..11."], [{2: 1.0, 6: 10.0}], group_size=1)

@@ -1,14 +1,18 @@
 """Agreement with a plain NumPy transcription of the papers (tests/golden/algorithms/make.py)."""
 
+import functools
 import json
 import pathlib
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from agentgym_jax.algorithms import advantages, kl, losses
 from agentgym_jax.algorithms.episodes import Episodes
+
+pytestmark = pytest.mark.usefixtures("compiled_fast")
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "algorithms" / "golden.json"
 
@@ -42,7 +46,7 @@ def episodes(golden):
     ],
 )
 def test_advantages_agree_with_the_transcription(golden, episodes, name, options):
-    found = getattr(advantages, name)(episodes, **options)
+    found = jax.jit(functools.partial(getattr(advantages, name), **options))(episodes)
     # float32 against float64; the deviation of a group divides by about 0.2
     np.testing.assert_allclose(found, golden[name], rtol=2e-5, atol=1e-6)
 
@@ -66,5 +70,6 @@ def test_losses_agree_with_the_transcription(golden, name, options):
     arrays = [
         jnp.asarray(golden[k], jnp.float32) for k in ("logprob", "reference", "group_relative")
     ]
-    found = getattr(losses, name)(*arrays, jnp.asarray(golden["mask"], jnp.int32), **options)
+    loss = jax.jit(functools.partial(getattr(losses, name), **options))
+    found = loss(*arrays, jnp.asarray(golden["mask"], jnp.int32))
     np.testing.assert_allclose(found.loss_BT, golden[name], rtol=2e-5, atol=1e-6)

@@ -16,6 +16,8 @@ from episode_parts import drawn
 
 from agentgym_jax.algorithms import advantages, losses
 
+pytestmark = pytest.mark.usefixtures("compiled_fast")
+
 LOGITS = jnp.array([[0.3, -0.5], [1.0, 0.2]])
 REWARDS = np.array([[0.0, 0.4], [1.0, -0.7]])  # [state, action]
 EPISODES = np.array(list(itertools.product((0, 1), repeat=2)))  # [4, 2] actions

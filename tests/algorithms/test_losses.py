@@ -1,3 +1,5 @@
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -5,23 +7,32 @@ import pytest
 
 from agentgym_jax.algorithms import losses
 
+pytestmark = pytest.mark.usefixtures("compiled_fast")
 
-def surrogate(ratio, advantage, low=0.2, high=0.3):
-    """Loss and gradient with respect to the log-probability, of one token."""
 
+@functools.partial(jax.jit, static_argnames=("low", "high"))
+def surrogate_with_gradient(logprob, advantage, *, low, high):
     def value(logprob):
         loss = losses.clipped_surrogate(
             logprob,
             jnp.zeros((1, 1)),
-            jnp.full((1, 1), advantage),
+            advantage,
             jnp.ones((1, 1), int),
             clip_low=low,
             clip_high=high,
         )
         return jnp.sum(loss.loss_BT), loss
 
-    (total, loss), gradient = jax.value_and_grad(value, has_aux=True)(
-        jnp.full((1, 1), np.log(ratio), jnp.float32)
+    return jax.value_and_grad(value, has_aux=True)(logprob)
+
+
+def surrogate(ratio, advantage, low=0.2, high=0.3):
+    """Loss and gradient with respect to the log-probability, of one token."""
+    (total, loss), gradient = surrogate_with_gradient(
+        np.full((1, 1), np.log(ratio), np.float32),
+        np.full((1, 1), advantage, np.float32),
+        low=low,
+        high=high,
     )
     return float(total), float(gradient[0, 0]), bool(loss.is_clipped_BT[0, 0])
 
@@ -86,14 +97,19 @@ LOG_RATIO = jnp.log(jnp.array([[1.1, 1.3, 9.0, 0.5, 1.0, 2.0]]))
 MEANS = np.array([[1.43**0.5] * 2 + [1.0] + [1.0] * 3])
 
 
-def gradient(loss, advantage_BT, **options):
-    """Loss and its gradient with respect to the log-probabilities, summed over trained tokens."""
-
-    def total(logprob_BT):
-        found = loss(logprob_BT, jnp.zeros((1, 6)), advantage_BT, SEQUENCE, **options)
+@functools.cache
+def with_gradient(loss, options):
+    def total(logprob_BT, advantage_BT):
+        found = loss(logprob_BT, jnp.zeros((1, 6)), advantage_BT, SEQUENCE, **dict(options))
         return jnp.sum(jnp.where(SEQUENCE > 0, found.loss_BT, 0.0)), found
 
-    (_, found), gradient_BT = jax.value_and_grad(total, has_aux=True)(LOG_RATIO)
+    return jax.jit(jax.value_and_grad(total, has_aux=True))
+
+
+def gradient(loss, advantage_BT, **options):
+    """Loss and its gradient with respect to the log-probabilities, summed over trained tokens."""
+    compiled = with_gradient(loss, tuple(options.items()))
+    (_, found), gradient_BT = compiled(LOG_RATIO, advantage_BT)
     return found, np.asarray(gradient_BT)
 
 
@@ -208,7 +224,7 @@ def test_packing_leaves_the_gradient_of_every_loss_unchanged(loss, options):
             found = loss(logprob_BT, rows[1], rows[2], sequence_BT, **options)
             return jnp.sum(jnp.where(sequence_BT > 0, found.loss_BT, 0.0))
 
-        return np.asarray(jax.grad(total)(rows[0]))
+        return np.asarray(jax.jit(jax.grad(total))(rows[0]))
 
     together = gradient_of([x[None] for x in (logprob, old, advantage)], sequence[None])
     alone = gradient_of([apart(x) for x in (logprob, old, advantage)], apart(sequence))

@@ -1,3 +1,6 @@
+import functools
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -5,6 +8,8 @@ from episode_parts import episodes
 
 from agentgym_jax.algorithms import ALGORITHMS, aggregation
 from configs import common
+
+pytestmark = pytest.mark.usefixtures("compiled_fast")
 
 # One that waits for a critic would be no config of its own yet.
 CONFIGS = {
@@ -18,10 +23,12 @@ CONFIGS = {
 def test_every_row_runs_with_its_defaults(name):
     row = ALGORITHMS[name]
     made = episodes([1.0, 0.0], group_size=2)
-    advantage_BT = row.advantage(made, **row.defaults["advantage"])
+    advantage_BT = jax.jit(functools.partial(row.advantage, **row.defaults["advantage"]))(made)
     logprob_BT = made.reward_BT - 1
     sequence_BT = jnp.where(made.action_mask_BT, 1, 0)
-    loss = row.loss(logprob_BT, logprob_BT, advantage_BT, sequence_BT, **row.defaults["loss"])
+    loss = jax.jit(functools.partial(row.loss, **row.defaults["loss"]))(
+        logprob_BT, logprob_BT, advantage_BT, sequence_BT
+    )
     # at the sampling policy the ratio is one; REINFORCE's loss has the log-probability instead
     factor = np.asarray(logprob_BT) if name in ("cispo", "reinforce") else 1.0
     np.testing.assert_allclose(loss.loss_BT, -advantage_BT * factor, rtol=1e-6)
