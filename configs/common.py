@@ -101,6 +101,15 @@ def environment(**entry):
     return default | entry
 
 
+def mixed_turns(weights):
+    """A horizon under which every task draws one of some turn limits: turns -> how often."""
+    return dict(
+        kind="mixed",
+        schedules={f"{turns} turns": dict(kind="fixed", turns=turns) for turns in weights},
+        weights={f"{turns} turns": weight for turns, weight in weights.items()},
+    )
+
+
 def grpo():
     """GRPO with the numbers of AgentGym-RL's released scripts: clip 0.2, k3 1e-3, entropy 1e-3."""
     return dict(

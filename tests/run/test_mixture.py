@@ -1,3 +1,4 @@
+import collections
 import contextlib
 
 import pytest
@@ -14,6 +15,7 @@ from agentgym_jax.run.sections import ConfigError, plain
 from agentgym_jax.run_folder import RunFolder
 from configs import common, quickstart
 from configs.rl import mixture as mixture_config
+from configs.rl import textcraft_scalinginter
 
 FIXED = dict(kind="fixed", turns=7)
 
@@ -68,6 +70,26 @@ def test_groups_have_the_horizon_they_are_given_and_the_others_that_of_each():
     found = turns(horizons, 2, "babyai.GoTo", "babyai.Pickup", "babyai.Open")
     assert found["babyai.GoTo"] == 4 and found["babyai.Pickup"] == 13
     assert found["babyai.Open"] in (5, 9)
+
+
+def test_a_mix_of_fixed_limits_has_the_shares_it_is_given():
+    horizons = mixture.horizons(common.mixed_turns({5: 2, 10: 1, 20: 1}), settings(babyai=entry()))
+    found = turns(horizons, 0, *(f"babyai.{i}" for i in range(200)))
+    shares = collections.Counter(found.values())
+    assert set(shares) == {5, 10, 20} and 80 <= shares[5] <= 120  # 100 expected, deviation 7
+
+
+@pytest.mark.parametrize(
+    ("option", "at_start", "at_the_end"),
+    [("paper", {10}, {30}), ("by_depth", {10}, {10}), ("mixed", {10, 30}, {30})],
+)
+def test_the_horizons_of_the_textcraft_config(option, at_start, at_the_end):
+    arg = f"horizon={option},tell=every_turn"
+    parsed = rl.parse(plain(textcraft_scalinginter.get_config(arg)))
+    groups = [f"textcraft.depth {i % 4}" for i in range(99)]
+    limits = [set(turns(parsed.horizon, step, *groups).values()) for step in (0, 299)]
+    assert limits == [at_start, at_the_end]  # without results depths stay where they are
+    assert parsed.rollout.tell_budget == "every_turn"
 
 
 def test_a_horizon_of_a_group_without_tasks_is_an_error_that_lists_the_others():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from agentgym_jax.algorithms import ALGORITHMS
+from agentgym_jax.algorithms.mixture_horizon import Place, TurnLimit
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.learner.experience import make_experience
 from agentgym_jax.metrics import lookup
@@ -91,6 +92,35 @@ def test_an_environment_without_episodes_in_a_step_has_no_numbers():
     assert m["rollout/babyai/episodes"] == 6
     assert not [name for name in m if "textcraft" in name]
     assert "rollout/success/babyai GoTo" in m  # its name does not depend on who else came
+
+
+def test_one_limit_for_all_is_one_number():
+    assert rollout_metrics.of_limits([TurnLimit(Place("babyai"), 6)] * 3, ("babyai",)) == {
+        "horizon/turns": 6.0
+    }
+
+
+def test_limits_of_environments_and_groups_have_names_of_their_own():
+    limits = [
+        TurnLimit(Place("babyai", "GoTo"), 6),
+        TurnLimit(Place("babyai", "Open", "long"), 9),
+        TurnLimit(Place("babyai", "Open", "short"), 3),
+        TurnLimit(Place("textcraft"), 30),
+    ]
+    m = rollout_metrics.of_limits(limits, (*BOTH, "maze"))
+    assert m == {
+        "horizon/turns": 30.0,
+        "horizon/turns_mean": 12.0,
+        "horizon/turns_min": 3.0,
+        "horizon/babyai/turns": 9.0,
+        "horizon/textcraft/turns": 30.0,
+        "horizon/turns/babyai GoTo": 6.0,
+        "horizon/turns/babyai Open": 9.0,
+    }
+    for name in m:
+        lookup(name)
+    alone = rollout_metrics.of_limits(limits[:3], ("babyai",))
+    assert alone["horizon/turns/GoTo"] == 6.0 and "horizon/babyai/turns" not in alone
 
 
 def test_what_the_groups_of_each_environment_have_to_teach():
