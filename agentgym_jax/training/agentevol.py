@@ -25,7 +25,7 @@ from agentgym_jax.run.agentevol import AgentEvolParts
 from agentgym_jax.run.run import Run, StopRequested
 from agentgym_jax.run_folder import RunFolderError
 from agentgym_jax.text.chat import EncodedConversation
-from agentgym_jax.training import held_out, sft
+from agentgym_jax.training import fitting, held_out, sft
 from agentgym_jax.trajectory import Trajectory, from_record, to_record
 
 Metrics = dict[str, float]
@@ -57,9 +57,7 @@ def train(run: Run, parts: AgentEvolParts) -> None:
                 data, about = _data(run, parts, state if done == 0 else None, fit)
             if done == 0:
                 state = None  # frees the policy that explored before the next one exists
-                params = model.initial_params(run.seed)
-                state = train_state.create(model.policy, optimizer, params, model.layout)
-                del params
+                state = fitting.first_state(model, optimizer, run.seed)
             state, metrics = sft.supervised_step(
                 model, update, state, data, done, parts.settings.sft
             )

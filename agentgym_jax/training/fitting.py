@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import jax
 import optax
 
 from agentgym_jax.env_client.errors import ServerUnavailable
@@ -41,9 +42,7 @@ def fit(
     """
     restored = run.restore(train_state.abstract_state(model.policy, optimizer, model.layout))
     if restored is None:
-        params = model.initial_params(run.seed)
-        state = train_state.create(model.policy, optimizer, params, model.layout)
-        del params
+        state = first_state(model, optimizer, run.seed)
         step, unlogged = 0, {} if _is_due(run, players, 0) else None
     else:
         state, step, unlogged = restored
@@ -69,6 +68,13 @@ def fit(
     except (StopRequested, ServerUnavailable):
         run.save(step, state, unlogged)
         raise
+
+
+def first_state(model: Model, optimizer: optax.GradientTransformation, seed: int) -> TrainState:
+    """The state before the first step, placed as a restored one is: both run the same programs."""
+    params = model.initial_params(seed)
+    state = train_state.create(model.policy, optimizer, params, model.layout)
+    return state if model.layout is not None else jax.device_put(state, jax.local_devices()[0])
 
 
 def _is_due(run: Run, players: Players | None, step: int) -> bool:

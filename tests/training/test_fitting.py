@@ -57,11 +57,10 @@ class World:
         self.folder, self.checkpoints, self.calls = folder, [], []
         self.fatal = {}  # call -> what it raises, once
         folder.mkdir()
-        state = types.SimpleNamespace(
-            abstract_state=lambda *a: None,
-            create=lambda policy, optimizer, params, layout: types.SimpleNamespace(params=params),
-        )
-        monkeypatch.setattr(fitting, "train_state", state)
+        states = types.SimpleNamespace(abstract_state=lambda *a: None)
+        monkeypatch.setattr(fitting, "train_state", states)
+        first = types.SimpleNamespace(params=1)
+        monkeypatch.setattr(fitting, "first_state", lambda *a: first)
         self._players = players and types.SimpleNamespace(
             settings=types.SimpleNamespace(evaluation=players)
         )
@@ -85,7 +84,7 @@ class World:
         self._patch.setattr(held_out, "evaluate_offline", self.evaluate)
         run = FakeRun(self.folder, self.checkpoints)
         run.stops = iter(stops)
-        model = types.SimpleNamespace(policy=None, layout=None, initial_params=lambda seed: 1)
+        model = types.SimpleNamespace(policy=None, layout=None)
         fitting.fit(run, model, None, self.take_step, self._players)
 
     def lines(self):
