@@ -58,6 +58,12 @@ def params(workdir):
         return checkpoints.restore_params(STEPS, Policy(source.config).abstract_params())
 
 
+def memory(workdir):
+    """What adapts beside the weights, in the last checkpoint."""
+    with Checkpoints(workdir / "checkpoints", max_to_keep=1, read_only=True) as checkpoints:
+        return checkpoints.restore_extra(STEPS)["memory"]
+
+
 def episodes(workdir, step):
     records = RunFolder(workdir).read_trajectories(step)
     for record in records:
@@ -79,7 +85,10 @@ def assert_same_run(workdir, reference):
     assert [x["step"] for x in lines[workdir]] == [x["step"] for x in lines[reference]]
     for key in ("policy/loss", "policy/kl_k3", "policy/grad_norm", "horizon/turns"):
         assert [x.get(key) for x in lines[workdir]] == [x.get(key) for x in lines[reference]]
-    assert [x["horizon/turns"] for x in lines[workdir]] == [1.0, 1.0, 2.0, 2.0]
+    for key in ("horizon/turns", "horizon/turns/OpenDoorLoc", "horizon/turns/PickupAbove"):
+        assert [x[key] for x in lines[workdir]] == [1.0, 1.0, 2.0, 2.0]
+    assert len(memory(workdir)["horizons"]) == 3  # groups that adapt, one of them PickupAbove
+    assert memory(workdir) == memory(reference)
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,10 @@ from configs import quickstart
 
 
 def get_config(arg=None):
-    """Horizon 1 for two steps, then 2: a stage boundary in the middle."""
+    """Horizon 1 for two steps, then 2: a stage boundary in the middle.
+
+    One group of tasks is told so by a schedule, the others find it by what they measured.
+    """
     c = quickstart.get_config("smoke")
     c.total_steps = 4
     c.model.architecture = dict(
@@ -33,7 +36,13 @@ def get_config(arg=None):
     c.algorithm.entropy_coef = 0.01
     c.optimizer.schedule = "constant"
     c.optimizer.learning_rate = 3e-3
-    c.horizon = dict(kind="stepwise", turns=(1, 2), boundaries=(2,))
+    # Any share of cut episodes lets the next limit come, once there were two steps.
+    measured = dict(threshold=1.0, decay=0.5, min_steps=2, max_steps=0)
+    c.horizon = dict(
+        kind="by_group",
+        each=dict(kind="adaptive_truncation", turns=(1, 2), **measured),
+        groups=dict(OpenDoorLoc=dict(kind="stepwise", turns=(1, 2), boundaries=(2,))),
+    )
     c.evaluation = dict(every=0, at_start=False, max_turns=1, samples=1, greedy=False)
     c.environments.babyai.eval = quickstart.tasks(0, 1, {"GoToDoor": 9})
     c.checkpoint = dict(every=1, max_to_keep=2, keep_every=0)
