@@ -75,7 +75,7 @@ class Trajectory:
     Attributes:
       item_id: environment and task index, such as `babyai_17`.
       sample: which of the samples of this task; 0 .. group_size - 1.
-      step: optimiser step whose weights started the episode.
+      step: steps done before the one that it was played for.
       outcome: how it ended.
       score: the environment's own score (unit depends on the environment).
       success: whether the task is solved.

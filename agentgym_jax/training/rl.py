@@ -81,6 +81,7 @@ def train(run: Run, parts: RLParts) -> None:
             now.save(run)
             while now.step < run.total_steps:
                 started = time.perf_counter()
+                now = dataclasses.replace(now, behaviour=None)  # what it played is taken or begun
                 now = _learned(run, parts, collections, now, reference)
                 if parts.settings.rollout.lag:
                     now = now.measured({"time/collect_wait_s": collections.wait()})
@@ -91,7 +92,6 @@ def train(run: Run, parts: RLParts) -> None:
                     now.save(run)
                 if run.should_stop():
                     raise StopRequested(f"stopped after step {now.step}")
-                now = dataclasses.replace(now, behaviour=None)  # sampler and learner have their own
         except (StopRequested, ServerUnavailable):
             now.save(run)
             raise

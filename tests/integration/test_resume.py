@@ -119,12 +119,10 @@ def test_killed_and_resumed_equals_uninterrupted(tmp_path, cache, uninterrupted,
     assert_same_run(workdir, uninterrupted)
 
 
-def test_stopped_by_sigterm_it_saves_exits_cleanly_and_resumes_to_the_same(
-    tmp_path, cache, uninterrupted
-):
-    workdir = tmp_path / "run"
+def stop_after(step, workdir, cache, *overrides):
+    """Starts a run and asks it to stop when the line of a step is written."""
     process = subprocess.Popen(
-        command(workdir, cache, "--config.checkpoint.every=100"),
+        command(workdir, cache, *overrides),
         env=environment(),
         cwd=ROOT,
         stdout=subprocess.DEVNULL,
@@ -133,15 +131,52 @@ def test_stopped_by_sigterm_it_saves_exits_cleanly_and_resumes_to_the_same(
     )
     metrics = workdir / "metrics.jsonl"
     deadline = time.monotonic() + 200
-    while not (metrics.exists() and len(metrics.read_text().splitlines()) >= BOUNDARY):
+    while not (metrics.exists() and len(metrics.read_text().splitlines()) >= step):
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.005)
     process.send_signal(signal.SIGTERM)
     _, stderr = process.communicate(timeout=120)
     assert process.returncode == 0, stderr[-3000:]
     assert "the same command goes on from there" in stderr
+
+
+def test_stopped_by_sigterm_it_saves_exits_cleanly_and_resumes_to_the_same(
+    tmp_path, cache, uninterrupted
+):
+    workdir = tmp_path / "run"
+    stop_after(BOUNDARY, workdir, cache, "--config.checkpoint.every=100")
     train(workdir, cache, "--config.checkpoint.every=100")
     assert_same_run(workdir, uninterrupted)
+
+
+# The next step is collected during the update, in rounds until enough groups differ: here in their
+# length, which costs something.
+AHEAD = (
+    "--config.rollout.lag=1",
+    "--config.algorithm.zero_variance=resample",
+    "--config.rollout.max_rounds=3",
+    "--config.rollout.overlong={'kind': 'tokens', 'limit': 128, 'margin': 127, 'penalty': 1.0}",
+    "--config.sampling.max_turn_tokens=64",
+    "--config.env.transport=inprocess",
+)
+
+
+def test_a_stop_while_the_next_step_is_collected_changes_nothing(tmp_path, cache):
+    reference, workdir = tmp_path / "reference", tmp_path / "run"
+    train(reference, cache, *AHEAD)
+    lines = [json.loads(x) for x in (reference / "metrics.jsonl").read_text().splitlines()]
+    assert [x["policy/lag"] for x in lines] == [0, 1, 1, 1]
+    for step in range(1, STEPS + 1):
+        records = episodes(reference, step)
+        versions = {v for r in records for v in r["policy_versions"] if v >= 0}
+        assert versions == {max(0, step - 2)}  # the weights before the last update
+        assert sum(not r["discarded"] for r in records) == 16
+        assert len(records) == 16 * lines[step - 1]["rollout/rounds"]
+    assert max(x["rollout/rounds"] for x in lines) > 1
+    assert max(x["policy/stale_gap_mean"] for x in lines[1:]) > lines[0]["policy/logprob_gap_mean"]
+    stop_after(1, workdir, cache, *AHEAD, "--config.checkpoint.every=100")
+    train(workdir, cache, *AHEAD, "--config.checkpoint.every=100")
+    assert_same_run(workdir, reference)
 
 
 def test_another_config_in_the_same_workdir_is_refused_and_nothing_changes(cache, uninterrupted):

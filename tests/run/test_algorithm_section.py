@@ -5,6 +5,7 @@ import pytest
 from agentgym_jax.algorithms import ALGORITHMS
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.run import rl, sections
+from agentgym_jax.run.run import StopFlag
 from configs import common, quickstart
 
 
@@ -68,6 +69,15 @@ def test_resampling_needs_returns_that_can_be_equal_and_an_algorithm_that_minds(
     ):
         with pytest.raises(sections.ConfigError, match="zero_variance='resample' needs"):
             parsed(name, algorithm__zero_variance="resample", **changes)
+
+
+def test_players_that_are_a_step_ahead_need_a_mesh_of_one_device(tmp_path):
+    c = quickstart.get_config("smoke")
+    c.mesh.data, c.rollout.lag = -1, 1
+    opened = rl.open_rl(sections.plain(c), str(tmp_path / "run"), StopFlag())
+    with pytest.raises(sections.ConfigError, match="rollout.lag=1 needs a mesh of one"), opened:
+        pass
+    assert not (tmp_path / "run").exists()
 
 
 def test_an_algorithm_without_groups_takes_one_episode_per_task():

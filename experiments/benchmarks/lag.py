@@ -1,0 +1,94 @@
+r"""Seconds per step of an RL run whose players wait for the update (rollout.lag=0) or do not (1).
+
+  PYTHONPATH=. python experiments/benchmarks/lag.py --latency_s=0.5 --order=0,1,1,0
+
+Environments play in this process, and every call takes `latency_s` longer, as a slow or distant
+server would. The policy is small and hardly trained. Runs of both kinds alternate. The
+first steps of a run compile and are left out; the median of the others counts.
+"""
+
+import json
+import pathlib
+import tempfile
+import time
+
+import numpy as np
+from absl import app, flags
+
+from agentgym_jax.run.rl import open_rl
+from agentgym_jax.run.run import StopFlag
+from agentgym_jax.run.sections import plain
+from agentgym_jax.startup import prepare
+from agentgym_jax.training import rl
+from configs import quickstart
+
+_LATENCY = flags.DEFINE_float("latency_s", 0.5, "Added to every reset and step of an environment.")
+_ORDER = flags.DEFINE_list("order", ["0", "1", "1", "0"], "Lags of the runs, in order.")
+_STEPS = flags.DEFINE_integer("steps", 16, "Steps of a run.")
+_SKIPPED = flags.DEFINE_integer("skipped", 4, "First steps that do not count.")
+_EPISODES = flags.DEFINE_integer("episodes", 32, "Episodes of a step.")
+_WIDTH = flags.DEFINE_integer("width", 32, "Width of the policy, which has one layer.")
+_EPOCHS = flags.DEFINE_integer("epochs", 2, "Passes over the episodes.")
+_TURNS = flags.DEFINE_integer("turns", 4, "Turns of an episode.")
+
+
+def config(lag: int) -> dict:
+    """The quickstart with short episodes that end by their turn limit alone."""
+    c = quickstart.get_config("smoke")
+    c.total_steps = _STEPS.value
+    c.model.architecture.update(
+        hidden_size=_WIDTH.value, intermediate_size=2 * _WIDTH.value, num_layers=1
+    )
+    c.sampling.max_tokens = c.sampler.cache_length = c.learner.row_length = 512
+    c.sampling.max_turn_tokens = 8
+    c.learner.epochs = _EPOCHS.value
+    c.env.transport = "inprocess"
+    c.rollout.lag = lag
+    c.rollout.group_size = 4
+    c.rollout.tasks_per_step = _EPISODES.value // 4
+    c.rollout.max_invalid_actions = 99
+    c.horizon = dict(kind="fixed", turns=_TURNS.value)
+    c.algorithm.entropy_coef = 1e-3  # an untrained policy never succeeds: something to learn from
+    c.learner.min_informative_groups = 0
+    c.evaluation.at_start = False
+    c.checkpoint.every = 10**6
+    return plain(c)
+
+
+def slowed(call):
+    """The same call, later."""
+
+    def wait_and_call(*args, **kwargs):
+        time.sleep(_LATENCY.value)
+        return call(*args, **kwargs)
+
+    return wait_and_call
+
+
+def steps_of_run(lag: int, workdir: str) -> list[dict]:
+    """Metrics of the steps that count."""
+    with open_rl(config(lag), workdir, StopFlag()) as (run, parts):
+        for client in parts.environments.clients.values():
+            client.reset, client.step = slowed(client.reset), slowed(client.step)
+        rl.train(run, parts)
+    lines = (pathlib.Path(workdir) / "metrics.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines[_SKIPPED.value :]]
+
+
+def main(_: list[str]) -> None:
+    """Runs in the order given; a line for each, then the medians of both kinds."""
+    prepare()
+    seconds: dict[str, list[float]] = {lag: [] for lag in _ORDER.value}
+    for lag in _ORDER.value:
+        with tempfile.TemporaryDirectory() as workdir:
+            steps = steps_of_run(int(lag), workdir)
+        seconds[lag] += [step["time/iteration_s"] for step in steps]
+        names = ("time/iteration_s", "time/rollout_s", "time/env_wait_s", "time/update_s")
+        medians = {name: round(float(np.median([s[name] for s in steps])), 3) for name in names}
+        print(json.dumps({"lag": int(lag), "steps": len(steps), **medians}), flush=True)
+    for lag, values in seconds.items():
+        print(json.dumps({"lag": int(lag), "median_s": float(np.median(values)), "n": len(values)}))
+
+
+if __name__ == "__main__":
+    app.run(main)
