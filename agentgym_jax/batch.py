@@ -29,6 +29,8 @@ class TokenBatch:
     old_logprobs: jax.Array  # float32 [B, T], under the policy that the ratio is against
     reference_logprobs: jax.Array  # float32 [B, T], 0 where no reference is used
     sequence_ids: jax.Array  # int32 [B, T], index of the packed sequence; -1 on padding
+    returns: jax.Array  # float32 [B, T], what a critic learns; 0 without one
+    old_values: jax.Array  # float32 [B, T], of the critic at the start of the step; 0 without one
 
     def check(self) -> None:
         """Asserts shapes and types."""
@@ -37,10 +39,18 @@ class TokenBatch:
             [self.tokens, self.positions, self.segment_ids, self.sequence_ids], [int] * 4
         )
         chex.assert_type(self.action_mask, bool)
-        chex.assert_type(
-            [self.weights, self.advantages, self.old_logprobs, self.reference_logprobs],
-            [float] * 4,
-        )
+        floats = [self.weights, self.advantages, self.old_logprobs, self.reference_logprobs]
+        chex.assert_type([*floats, self.returns, self.old_values], float)
+
+
+_FLOATS = (
+    "weights",
+    "advantages",
+    "old_logprobs",
+    "reference_logprobs",
+    "returns",
+    "old_values",
+)
 
 
 def assign_rows(lengths: Sequence[int], row_length: int) -> list[list[int]]:
@@ -81,7 +91,7 @@ def pack(
 
     Args:
       sequences: per sequence a mapping with `tokens`, `action_mask` and, optionally,
-        `weights`, `advantages`, `old_logprobs`, `reference_logprobs` (missing: zeros).
+        the float arrays of TokenBatch (missing: zeros).
       row_length: T, in tokens.
       rows_multiple: B is rounded up to a multiple of this with empty rows.
     """
@@ -91,8 +101,7 @@ def pack(
     ints = {k: np.zeros(shape, np.int32) for k in ("tokens", "positions", "segment_ids")}
     sequence_ids = np.full(shape, -1, np.int32)
     action_mask = np.zeros(shape, bool)
-    names = ("weights", "advantages", "old_logprobs", "reference_logprobs")
-    floats = {k: np.zeros(shape, np.float32) for k in names}
+    floats = {k: np.zeros(shape, np.float32) for k in _FLOATS}
     for r, members in enumerate(rows):
         start = 0
         for segment, i in enumerate(members, 1):
@@ -104,7 +113,7 @@ def pack(
             ints["segment_ids"][span] = segment
             sequence_ids[span] = i
             action_mask[span] = sequence["action_mask"]
-            for name in names:
+            for name in _FLOATS:
                 if name in sequence:
                     floats[name][span] = sequence[name]
             start += n

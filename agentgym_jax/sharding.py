@@ -153,6 +153,11 @@ class Layout:
         return _as_tuple(self.rules[axis])
 
 
+def constrain_rows(layout: Layout | None, batch: Any) -> Any:
+    """`constrain` for every array [B, T] of a packed batch."""
+    return jax.tree.map(lambda x: constrain(layout, x, ("batch", "length")), batch)
+
+
 def constrain(layout: Layout | None, x: jax.Array, axes: Sequence[str | None]) -> jax.Array:
     """`layout.constrain`, or `x` itself where there is no layout (one device)."""
     return x if layout is None else layout.constrain(x, axes)

@@ -124,8 +124,30 @@ def grpo():
         correction=dict(kind="none"),
         zero_variance="keep",
         baseline=dict(kind="none"),
+        critic=dict(kind="none"),
         logprob_chunk=1024,
     )
+
+
+def ppo(critic="separate"):
+    """PPO (arXiv:1707.06347) with a token as action; lambda 1 because an episode is paid at its end.
+
+    `critic` is `separate` (a network of its own that starts as the policy) or `shared` (a head on
+    the policy's hidden states). Learning rates are those of a large model.
+    """
+    rate = dict(base()["optimizer"], learning_rate=1e-5)
+    kinds = dict(
+        separate=dict(kind="separate", clip=0.2, warmup_steps=0, optimizer=rate),
+        shared=dict(kind="shared", clip=0.2, coef=0.1, optimizer=rate),
+    )
+    advantage = dict(discount=1.0, turn_discount=1.0, gae_lambda=1.0, normalize=True, eps=1e-8)
+    return grpo() | dict(name="ppo", advantage=advantage, critic=kinds[critic])
+
+
+def ppo_turn(critic="separate"):
+    """PPO with a turn as action: advantages and returns from turn to turn, lambda 0.95."""
+    advantage = dict(turn_discount=1.0, gae_lambda=0.95, normalize=True, eps=1e-8)
+    return ppo(critic) | dict(name="ppo_turn", advantage=advantage)
 
 
 def rloo():

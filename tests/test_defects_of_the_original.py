@@ -38,7 +38,8 @@ DEFECTS = {
         "algorithms/test_golden_peers.py::test_a_reward_on_an_observation_differs",
     ),
     "2 the critic's values are not those of the response; turns bootstrap from observations": (
-        "algorithms/test_advantages.py::test_gae_passes_over_observations_of_any_length_and_value",
+        "algorithms/test_gae.py::test_observations_of_any_length_and_value_change_nothing",
+        "algorithms/test_gae.py::test_a_reward_on_the_final_observation_is_that_of_the_last_action",
     ),
     "3 resuming at a stage boundary skips a horizon stage": (
         f"{HERE}::test_resuming_at_step_100_plays_the_second_stage",

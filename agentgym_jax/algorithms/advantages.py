@@ -7,13 +7,13 @@ not an episode that was worth 0. Returns that are all equal give exactly 0.
 
 import dataclasses
 
-import chex
 import jax
 import jax.numpy as jnp
 
 from agentgym_jax.algorithms import masked
 from agentgym_jax.algorithms.episodes import (
     Episodes,
+    at_turn_start,
     episode_returns,
     returns_to_go,
     turn_starts,
@@ -67,15 +67,6 @@ def _spread(advantage_PR: jax.Array, action_mask_BT: jax.Array) -> jax.Array:
     return jnp.where(action_mask_BT, advantage_B1, 0.0)
 
 
-def _batch_normalized(value_BT: jax.Array, mask_BT: jax.Array, eps: float) -> jax.Array:
-    """(value - mean) / (std + eps) over the mask; exactly 0 if all values are equal."""
-    mean = masked.masked_mean(value_BT, mask_BT)
-    std = masked.masked_std(value_BT, mask_BT)
-    high = jnp.max(jnp.where(mask_BT, value_BT, -jnp.inf))
-    low = jnp.min(jnp.where(mask_BT, value_BT, jnp.inf))
-    return jnp.where(mask_BT & (high > low), (value_BT - mean) / (std + eps), 0.0)
-
-
 def group_relative(
     episodes: Episodes,
     *,
@@ -115,7 +106,8 @@ def group_relative(
 def leave_one_out(episodes: Episodes, *, turn_discount: float = 1.0) -> jax.Array:
     """RLOO: the return against the mean of the *other* valid rollouts of its group.
 
-    advantage_i = return_i - mean_{j != i} return_j; eq. 8 of arXiv:2402.14740.
+    advantage_i = return_i - mean_{j != i} return_j; arXiv:2402.14740, where an episode is one
+    action.
 
     Args:
       episodes: of one step.
@@ -163,7 +155,8 @@ def batch_normalized_returns(
 ) -> jax.Array:
     """REINFORCE++: the return from a token on, normalised over all action tokens of the step.
 
-    The rewards may contain a penalty per token for leaving the reference policy. arXiv:2501.03262.
+    The rewards may contain a penalty per token for leaving the reference policy: eq. 4 and 5 of
+    arXiv:2501.03262 (version 9; 8 to 10 in version 2).
 
     Args:
       episodes: of one step.
@@ -173,7 +166,7 @@ def batch_normalized_returns(
     """
     episodes.check()
     return_BT = returns_to_go(episodes, discount=discount, turn_discount=turn_discount)
-    return _batch_normalized(return_BT, episodes.trained_BT, eps)
+    return masked.masked_standardised(return_BT, episodes.trained_BT, eps)
 
 
 def group_mean_batch_normalized(
@@ -198,7 +191,7 @@ def group_mean_batch_normalized(
     centred_PR = jnp.where(is_informative_P1, return_PR - mean_P1, 0.0)
     compared_PR = valid_PR & (jnp.sum(valid_PR, axis=1, keepdims=True) > 1)
     mask_BT = episodes.action_mask_BT & compared_PR.reshape(-1, 1)
-    return _batch_normalized(_spread(centred_PR, mask_BT), mask_BT, eps)
+    return masked.masked_standardised(_spread(centred_PR, mask_BT), mask_BT, eps)
 
 
 def group_in_group(
@@ -211,10 +204,10 @@ def group_in_group(
 ) -> jax.Array:
     """GiGPO: advantage of the episode in its group plus that of the turn among equal states.
 
-    advantage = episode advantage + step_weight * step advantage (arXiv:2505.10978). The first is
-    `group_relative`. For the second, all turns of a group that started from the same anchor state,
-    in whichever episodes and however often, are compared by their discounted return from there on,
-    each turn once.
+    advantage = episode advantage + step_weight * step advantage: eq. 8 of arXiv:2505.10978. The
+    first is `group_relative`. For the second (eq. 7), all turns of a group that started from the
+    same anchor state, in whichever episodes and however often, are compared by their discounted
+    return from there on, each turn once.
 
     Args:
       episodes: of one step.
@@ -230,9 +223,7 @@ def group_in_group(
     return_BT = returns_to_go(episodes, turn_discount=turn_discount)
     starts_BT = turn_starts(episodes)
     # The return of a turn is that of its first token, also if tokens have rewards of their own.
-    index_BT = jnp.where(starts_BT, jnp.arange(starts_BT.shape[1])[None, :], 0)
-    index_BT = jax.lax.cummax(index_BT, axis=1)
-    return_BT = jnp.take_along_axis(return_BT, index_BT, axis=1)
+    return_BT = at_turn_start(return_BT, episodes)
     of_turn_BT = _among_equals(
         return_BT,
         episodes.anchor_BT,
@@ -287,56 +278,3 @@ def group_statistics(episodes: Episodes) -> GroupStatistics:
         zero_variance=jnp.sum(~is_informative_P & ~is_small_P, dtype=jnp.int32),
         too_small=jnp.sum(is_small_P, dtype=jnp.int32),
     )
-
-
-def gae(
-    reward_BT: jax.Array,
-    value_BT: jax.Array,
-    action_mask_BT: jax.Array,
-    *,
-    discount: float,
-    gae_lambda: float,
-) -> tuple[jax.Array, jax.Array]:
-    """Generalised advantage estimation that steps from action token to action token.
-
-    Observation tokens between two turns take no time: the last token of a turn bootstraps from
-    the first token of the next one, so a longer observation changes neither the discount nor the
-    trace. A reward on a token that is no action counts for the last action token before it.
-    With no observation tokens this is eq. 16 of Schulman et al. 2016 (arXiv:1506.02438).
-
-    Args:
-      reward_BT: reward received after token t; zero on padding.
-      value_BT: critic estimate before token t. Ignored off the action mask.
-      action_mask_BT: bool, True on tokens the policy sampled.
-      discount: gamma, per action token.
-      gae_lambda: lambda; 0 is one-step TD, 1 is Monte Carlo.
-
-    Returns:
-      advantage_BT and return_BT (advantage + value), both zero off the mask. The episode ends
-      with the row: nothing is bootstrapped after it.
-    """
-    chex.assert_rank(reward_BT, 2)
-    chex.assert_equal_shape([reward_BT, value_BT, action_mask_BT])
-    chex.assert_type([reward_BT, value_BT, action_mask_BT], [float, float, bool])
-
-    def step(carry, token):
-        advantage_B, next_value_B, late_reward_B = carry
-        reward_B, value_B, is_action_B = token
-        reward_B = reward_B + late_reward_B
-        delta_B = reward_B + discount * next_value_B - value_B
-        advantage_B = jnp.where(
-            is_action_B, delta_B + discount * gae_lambda * advantage_B, advantage_B
-        )
-        next_value_B = jnp.where(is_action_B, value_B, next_value_B)
-        late_reward_B = jnp.where(is_action_B, 0.0, reward_B)
-        return (advantage_B, next_value_B, late_reward_B), advantage_B
-
-    zero_B = jnp.zeros_like(reward_BT[:, 0])
-    _, advantage_TB = jax.lax.scan(
-        step,
-        (zero_B, zero_B, zero_B),
-        (reward_BT.T, value_BT.T, action_mask_BT.T),
-        reverse=True,
-    )
-    advantage_BT = jnp.where(action_mask_BT, advantage_TB.T, 0.0)
-    return advantage_BT, jnp.where(action_mask_BT, advantage_BT + value_BT, 0.0)

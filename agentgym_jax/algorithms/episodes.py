@@ -27,6 +27,8 @@ class Episodes:
       value_BT: return that was expected before token t, by a critic or from earlier steps; zero
         where nothing is known. Ignored off the action mask.
       group_size: R, rollouts per task; static.
+      bootstrap_B: return that is expected after the last action token of an episode that was cut;
+        zero where the episode has ended. None is zero everywhere.
     """
 
     reward_BT: jax.Array
@@ -36,6 +38,7 @@ class Episodes:
     anchor_BT: jax.Array
     value_BT: jax.Array
     group_size: int = dataclasses.field(metadata={"static": True})
+    bootstrap_B: jax.Array | None = None
 
     def check(self) -> None:
         """Asserts shapes and types.
@@ -50,6 +53,8 @@ class Episodes:
         chex.assert_equal_shape_prefix([self.reward_BT, self.valid_B], 1)
         chex.assert_type([*of_tokens, self.value_BT], [float, bool, int, int, float])
         chex.assert_type(self.valid_B, bool)
+        if self.bootstrap_B is not None:
+            chex.assert_equal_shape([self.bootstrap_B, self.valid_B])
         if self.group_size < 1 or B % self.group_size:
             raise ValueError(
                 f"advantage: {B} rollouts do not split into groups of {self.group_size}. "
@@ -120,3 +125,9 @@ def turn_starts(episodes: Episodes) -> jax.Array:
     # A turn may be interrupted by tokens that were not sampled: compare with all before it.
     seen_BT = jax.lax.cummax(before_BT, axis=1)
     return episodes.action_mask_BT & (episodes.turn_BT > seen_BT)
+
+
+def at_turn_start(value_BT: jax.Array, episodes: Episodes) -> jax.Array:
+    """Every token gets the value of the first action token of its turn; meaningless before that."""
+    index_BT = jnp.where(turn_starts(episodes), jnp.arange(value_BT.shape[1])[None, :], 0)
+    return jnp.take_along_axis(value_BT, jax.lax.cummax(index_BT, axis=1), axis=1)

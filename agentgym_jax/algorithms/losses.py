@@ -73,7 +73,7 @@ def clipped_surrogate(
     """PPO's pessimistic surrogate with separate bounds: eq. 7 of arXiv:1707.06347.
 
     loss = -min(ratio * A, clip(ratio, 1 - clip_low, 1 + clip_high) * A). A larger `clip_high`
-    is "clip-higher" of arXiv:2503.14476.
+    is "clip-higher": eq. 8 of arXiv:2503.14476.
 
     Args:
       logprob_BT: under the policy that is trained.
@@ -129,7 +129,7 @@ def sequence_token_surrogate(
     clip_low: float,
     clip_high: float,
 ) -> TokenLoss:
-    """GSPO-token: the ratio of the episode, the gradient of the token; arXiv:2507.18071.
+    """GSPO-token: ratio of the episode, gradient of the token; eq. 13, 14 of arXiv:2507.18071.
 
     ratio_t = stop(ratio of the episode) * p_policy / stop(p_policy): its value is that of
     `sequence_surrogate`, its gradient reaches only the token itself, so advantages may differ from
@@ -225,3 +225,32 @@ def negative_log_likelihood(
     """Supervised loss: -logprob. The other arrays are not read; weights choose the tokens."""
     _check(logprob_BT, old_logprob_BT, advantage_BT, sequence_BT)
     return TokenLoss(-logprob_BT, jnp.ones_like(logprob_BT), jnp.zeros(logprob_BT.shape, jnp.bool_))
+
+
+def clipped_value_loss(
+    value_BT: jax.Array, old_value_BT: jax.Array, return_BT: jax.Array, *, clip: float
+) -> tuple[jax.Array, jax.Array]:
+    """Half the squared error of a critic, pessimistic about moves of more than `clip`.
+
+    loss = max((V - R)^2, (V_old + clamp(V - V_old, -clip, clip) - R)^2) / 2: PPO's clip applied to
+    values, as in the code that was released with arXiv:1707.06347; the paper has the square alone.
+
+    Args:
+      value_BT: of the critic that is trained.
+      old_value_BT: of the critic at the start of the step; a constant.
+      return_BT: what the value should be; a constant.
+      clip: in the unit of the return; 0 for none.
+
+    Returns:
+      loss_BT, and is_clipped_BT: the clip removed the gradient of this token.
+    """
+    chex.assert_rank(value_BT, 2)
+    chex.assert_equal_shape([value_BT, old_value_BT, return_BT])
+    if clip < 0:
+        raise ValueError(f"clipped_value_loss needs clip >= 0; got clip={clip}")
+    square_BT = (value_BT - return_BT) ** 2
+    if not clip:
+        return 0.5 * square_BT, jnp.zeros(square_BT.shape, bool)
+    near_BT = jnp.clip(value_BT, old_value_BT - clip, old_value_BT + clip)
+    clipped_BT = (near_BT - return_BT) ** 2
+    return 0.5 * jnp.maximum(square_BT, clipped_BT), clipped_BT > square_BT

@@ -44,3 +44,11 @@ def masked_max(value: jax.Array, mask: jax.Array) -> jax.Array:
     chex.assert_equal_shape([value, mask])
     largest = jnp.max(jnp.where(mask, value, -jnp.inf))
     return jnp.where(jnp.any(mask), largest, 0.0)
+
+
+def masked_standardised(value: jax.Array, mask: jax.Array, eps: float) -> jax.Array:
+    """(value - mean) / (std + eps) over the mask; exactly 0 if all values are equal, and off it."""
+    mean, std = masked_mean(value, mask), masked_std(value, mask)
+    high = jnp.max(jnp.where(mask, value, -jnp.inf))
+    low = jnp.min(jnp.where(mask, value, jnp.inf))
+    return jnp.where(mask & (high > low), (value - mean) / (std + eps), 0.0)

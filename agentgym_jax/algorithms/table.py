@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from agentgym_jax.algorithms import advantages, losses
+from agentgym_jax.algorithms import advantages, gae, losses
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,26 +17,33 @@ class Algorithm:
       advantage: (Episodes, **options) -> advantage_BT.
       loss: (logprob_BT, old_logprob_BT, advantage_BT, sequence_BT, **options) -> TokenLoss.
       aggregation: mode of `aggregation.token_weights` that goes with it.
-      needs_critic: the advantage reads values of a trained critic.
       needs_reference: the published objective holds the policy near a reference; a run that
         sets the coefficients to 0 may leave the reference out.
       needs_groups: several rollouts of the same task are compared.
       takes_baseline: the advantage subtracts what was expected from earlier steps.
-      defaults: published values, by section: `advantage` and `loss` are keyword arguments of
-        the two functions, `update` of `learner.update.make_update`, `run` of the section
-        `algorithm`. They document; a config states its own.
+      defaults: published values, or ours where docs/algorithms.md says so, by section:
+        `advantage` and `loss` are keyword arguments of the two functions, `update` of
+        `learner.update.make_update`, `run` of the section `algorithm`. They document; a config
+        states its own.
       paper: where it is defined.
+      value_target: (Episodes, **the options of advantage) -> return_BT that a critic learns; None
+        for algorithms without a critic.
     """
 
     advantage: Callable[..., jax.Array]
     loss: Callable[..., losses.TokenLoss]
     aggregation: str
-    needs_critic: bool
     needs_reference: bool
     needs_groups: bool
     takes_baseline: bool
     defaults: Mapping[str, Mapping[str, Any]]
     paper: str
+    value_target: Callable[..., jax.Array] | None = None
+
+    @property
+    def needs_critic(self) -> bool:
+        """Whether the advantage reads values of a trained critic."""
+        return self.value_target is not None
 
 
 # The clip only acts when one batch is used for several steps: at the sampling policy its gradient
@@ -50,14 +57,58 @@ _PLAIN = {
     "correction": {"kind": "none"},
     "zero_variance": "keep",
     "baseline": {"kind": "none"},
+    "critic": {"kind": "none"},
 }
+_CRITIC = {"critic": {"kind": "separate", "clip": 0.2, "warmup_steps": 0}}
 
 ALGORITHMS = {
+    "ppo": Algorithm(
+        advantage=gae.token_gae,
+        loss=losses.clipped_surrogate,
+        aggregation="token_mean",
+        needs_reference=True,
+        needs_groups=False,
+        takes_baseline=False,
+        defaults={
+            "advantage": {
+                "discount": 1.0,
+                "turn_discount": 1.0,
+                "gae_lambda": 1.0,
+                "normalize": True,
+                "eps": 1e-8,
+            },
+            "loss": _CLIP,
+            "update": _RELEASED,
+            "run": _PLAIN | _CRITIC,
+        },
+        paper="arXiv:1707.06347",
+        value_target=gae.token_gae_returns,
+    ),
+    "ppo_turn": Algorithm(
+        advantage=gae.turn_gae,
+        loss=losses.clipped_surrogate,
+        aggregation="token_mean",
+        needs_reference=True,
+        needs_groups=False,
+        takes_baseline=False,
+        defaults={
+            "advantage": {
+                "turn_discount": 1.0,
+                "gae_lambda": 0.95,
+                "normalize": True,
+                "eps": 1e-8,
+            },
+            "loss": _CLIP,
+            "update": _RELEASED,
+            "run": _PLAIN | _CRITIC,
+        },
+        paper="arXiv:1506.02438",
+        value_target=gae.turn_gae_returns,
+    ),
     "grpo": Algorithm(
         advantage=advantages.group_relative,
         loss=losses.clipped_surrogate,
         aggregation="token_mean",
-        needs_critic=False,
         needs_reference=True,
         needs_groups=True,
         takes_baseline=False,
@@ -73,7 +124,6 @@ ALGORITHMS = {
         advantage=advantages.group_relative,
         loss=losses.clipped_surrogate,
         aggregation="fixed_length",
-        needs_critic=False,
         needs_reference=False,
         needs_groups=True,
         takes_baseline=False,
@@ -89,7 +139,6 @@ ALGORITHMS = {
         advantage=advantages.leave_one_out,
         loss=losses.clipped_surrogate,
         aggregation="token_mean",
-        needs_critic=False,
         needs_reference=True,
         needs_groups=True,
         takes_baseline=False,
@@ -100,7 +149,6 @@ ALGORITHMS = {
         advantage=advantages.monte_carlo,
         loss=losses.policy_gradient,
         aggregation="sequence_mean",
-        needs_critic=False,
         needs_reference=False,
         needs_groups=False,
         takes_baseline=True,
@@ -116,7 +164,6 @@ ALGORITHMS = {
         advantage=advantages.batch_normalized_returns,
         loss=losses.clipped_surrogate,
         aggregation="token_mean",
-        needs_critic=False,
         needs_reference=True,
         needs_groups=False,
         takes_baseline=False,
@@ -132,7 +179,6 @@ ALGORITHMS = {
         advantage=advantages.group_mean_batch_normalized,
         loss=losses.clipped_surrogate,
         aggregation="token_mean",
-        needs_critic=False,
         needs_reference=True,
         needs_groups=True,
         takes_baseline=False,
@@ -148,7 +194,6 @@ ALGORITHMS = {
         advantage=advantages.group_relative,
         loss=losses.clipped_surrogate,
         aggregation="token_mean",
-        needs_critic=False,
         needs_reference=False,
         needs_groups=True,
         takes_baseline=False,
@@ -156,7 +201,7 @@ ALGORITHMS = {
             "advantage": {"std_normalize": True, "eps": 1e-6},
             "loss": {"clip_low": 0.2, "clip_high": 0.28},
             "update": _FREE,
-            "run": _PLAIN | {"zero_variance": "filter"},
+            "run": _PLAIN | {"zero_variance": "resample"},
         },
         paper="arXiv:2503.14476",
     ),
@@ -164,7 +209,6 @@ ALGORITHMS = {
         advantage=advantages.group_relative,
         loss=losses.sequence_surrogate,
         aggregation="sequence_mean",
-        needs_critic=False,
         needs_reference=False,
         needs_groups=True,
         takes_baseline=False,
@@ -180,7 +224,6 @@ ALGORITHMS = {
         advantage=advantages.group_in_group,
         loss=losses.sequence_token_surrogate,
         aggregation="sequence_mean",
-        needs_critic=False,
         needs_reference=False,
         needs_groups=True,
         takes_baseline=False,
@@ -201,7 +244,6 @@ ALGORITHMS = {
         advantage=advantages.group_relative,
         loss=losses.clipped_weight,
         aggregation="token_mean",
-        needs_critic=False,
         needs_reference=False,
         needs_groups=True,
         takes_baseline=False,
@@ -217,7 +259,6 @@ ALGORITHMS = {
         advantage=advantages.group_in_group,
         loss=losses.clipped_surrogate,
         aggregation="token_mean",
-        needs_critic=False,
         needs_reference=True,
         needs_groups=True,
         takes_baseline=False,

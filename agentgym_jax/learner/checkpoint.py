@@ -1,7 +1,7 @@
 """Checkpoints: everything a run needs to go on, saved in the background, complete or absent.
 
-A checkpoint is a folder named by its step with three items: `params`, `optimizer` (optimiser state
-and step counter) and `extra` (JSON: random seed, data position, versions). Orbax writes it under a
+A checkpoint is a folder named by its step with three items: `params`, `optimizer` (optimiser state,
+step counter and the whole critic, if there is one) and `extra` (JSON: random seed, data position, versions). Orbax writes it under a
 temporary name and renames it when all is on the disk. Just before that, the digest of every file
 is added, because the array format notices a lost file but not a flipped bit.
 """
@@ -117,12 +117,11 @@ class Checkpoints:
                 f"checkpoint {step} would not be the newest: {self._directory} has step {newest}. "
                 "Resume from it, or use a new workdir."
             )
-        optimizer = {"step": state.step, "opt_state": state.opt_state}
         is_started = self._manager.save(
             step,
             args=ocp.args.Composite(
                 params=ocp.args.StandardSave(state.params),
-                optimizer=ocp.args.StandardSave(optimizer),
+                optimizer=ocp.args.StandardSave(_optimizer_item(state)),
                 record=ocp.args.JsonSave(record),
                 **{name: ocp.args.StandardSave(tree) for name, tree in items.items()},
             ),
@@ -156,18 +155,18 @@ class Checkpoints:
         record = self._record(step)
         arrays = {k: v for k, v in record["arrays"].items() if not _is_of(_BEHAVIOUR, k)}
         self._check_arrays(step, arrays, _described(abstract_state))
-        optimizer = {"step": abstract_state.step, "opt_state": abstract_state.opt_state}
         found = self._manager.restore(
             step,
             args=ocp.args.Composite(
                 params=ocp.args.StandardRestore(abstract_state.params),
-                optimizer=ocp.args.StandardRestore(optimizer),
+                optimizer=ocp.args.StandardRestore(_optimizer_item(abstract_state)),
             ),
         )
+        critic = found.optimizer.pop("critic", None)
         state = TrainState(
-            step=found.optimizer["step"],
+            **found.optimizer,
             params=found.params,
-            opt_state=found.optimizer["opt_state"],
+            critic=None if critic is None else TrainState(**critic),
         )
         return state, record["extra"]
 
@@ -257,6 +256,19 @@ class Checkpoints:
             f"checkpoint {step} in {self._directory} is of another model or optimiser, "
             f"{len(names)} arrays differ ({'; '.join(lines)}). Use the config it was made with."
         )
+
+
+def _optimizer_item(state: TrainState) -> dict[str, Any]:
+    """Everything but the parameters of the policy, which others read without the rest."""
+    item = {"step": state.step, "opt_state": state.opt_state}
+    critic = state.critic
+    if critic is not None:
+        item["critic"] = {
+            "step": critic.step,
+            "params": critic.params,
+            "opt_state": critic.opt_state,
+        }
+    return item
 
 
 def _is_of(item: str, name: str) -> bool:

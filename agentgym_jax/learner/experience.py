@@ -12,7 +12,7 @@ from agentgym_jax import batch as batching
 from agentgym_jax.algorithms import Algorithm, advantages, aggregation, shaping
 from agentgym_jax.algorithms.episodes import Episodes
 from agentgym_jax.batch import TokenBatch
-from agentgym_jax.trajectory import Trajectory
+from agentgym_jax.trajectory import Outcome, TokenSource, Trajectory
 
 REWARDS = {
     # What an episode is worth for training, on the last action token of its last turn.
@@ -20,7 +20,7 @@ REWARDS = {
     # The environment's own score, brought to a unit in which 1 is the best.
     "score": lambda t: t.score * t.score_scale,
 }
-TRUNCATIONS = ("fail", "mask")
+TRUNCATIONS = ("fail", "mask", "bootstrap")
 ZERO_VARIANCE = ("keep", "filter", "resample")
 
 
@@ -38,6 +38,8 @@ class Experience:
       advantage_BT: float32, zero off the mask and on episodes that are left out.
       statistics: of the groups.
       reference_logprobs: by episode, if the reward needed them; else the loss asks for its own.
+      value_BT: float32, what the critic expected before token t; None without a critic.
+      return_BT: float32, what it should have expected, zero off the mask; None without a critic.
     """
 
     trajectories: Sequence[Trajectory]
@@ -49,6 +51,8 @@ class Experience:
     advantage_BT: np.ndarray
     statistics: advantages.GroupStatistics
     reference_logprobs: Sequence[np.ndarray] | None
+    value_BT: np.ndarray | None = None
+    return_BT: np.ndarray | None = None
 
     @property
     def mean_return(self) -> float | None:
@@ -165,6 +169,7 @@ def make_experience(
     expected_return: float = 0.0,
     kl_coef: float = 0.0,
     reference_logprobs: Sequence[np.ndarray] | None = None,
+    values_after: Sequence[np.ndarray] | None = None,
 ) -> Experience:
     """Rewards and advantages of the episodes of one step.
 
@@ -176,7 +181,8 @@ def make_experience(
       reward: `turn`, `success` or `score`.
       wasted_turn_penalty: taken off the reward for every turn without an effect.
       truncation: `fail` takes the rewards of a cut episode as they are (the paper: not
-        solved in time is not solved); `mask` leaves cut episodes out.
+        solved in time is not solved); `mask` leaves cut episodes out; `bootstrap` goes on with what
+        the critic expects after the last observation of an episode cut by its horizon.
       advantage_options: keyword arguments of the algorithm's advantage.
       unreadable_turn_penalty: taken off for every turn without a readable action.
       overlong: what the length of an episode costs (`token_rewards`).
@@ -186,6 +192,8 @@ def make_experience(
       expected_return: baseline known from earlier steps, for advantages that subtract one.
       kl_coef: taken off the reward of every action token: kl_coef * (logprob - reference).
       reference_logprobs: by episode, of every token; needed unless kl_coef is 0.
+      values_after: by episode, what the critic expects after every token; needed by algorithms
+        with a critic.
     """
     if truncation not in TRUNCATIONS:
         raise ValueError(f"rollout.truncation is {truncation!r}, expected one of {TRUNCATIONS}")
@@ -197,6 +205,10 @@ def make_experience(
     reward_BT = np.zeros(shape, np.float32)
     action_mask_BT = np.zeros(shape, bool)
     turn_BT, anchor_BT = np.full(shape, -1, np.int32), np.full(shape, -1, np.int32)
+    value_BT, bootstrap_B = (
+        np.full(shape, expected_return, np.float32),
+        np.zeros(shape[0], np.float32),
+    )
     valid_B = np.zeros(shape[0], bool)
     anchors = turn_anchors(trajectories, group_size)
     for i, trajectory in enumerate(trajectories):
@@ -217,6 +229,10 @@ def make_experience(
         for k, turn in enumerate(trajectory.turns):
             turn_BT[i, turn.action_start : turn.action_stop] = k
             anchor_BT[i, turn.action_start : turn.action_stop] = anchors[i][k]
+        if values_after is not None:
+            value_BT[i, 1:n] = values_after[i][:-1]
+            if truncation == "bootstrap" and _shows_what_is_next(trajectory):
+                bootstrap_B[i] = values_after[i][-1]
         is_masked = truncation == "mask" and trajectory.outcome.is_truncated
         valid_B[i] = trajectory.outcome.is_valid and not is_masked
     episodes = Episodes(
@@ -225,11 +241,14 @@ def make_experience(
         valid_B=valid_B,
         turn_BT=turn_BT,
         anchor_BT=anchor_BT,
-        value_BT=np.full(shape, expected_return, np.float32),
+        value_BT=value_BT,
         group_size=group_size,
+        bootstrap_B=bootstrap_B,
     )
-    compute = _compiled(algorithm.advantage, tuple(sorted(advantage_options.items())))
-    advantage_BT, informative_B, statistics = jax.device_get(compute(episodes))
+    compute = _compiled(
+        algorithm.advantage, algorithm.value_target, tuple(sorted(advantage_options.items()))
+    )
+    advantage_BT, return_BT, informative_B, statistics = jax.device_get(compute(episodes))
     return Experience(
         trajectories=trajectories,
         reward_BT=reward_BT,
@@ -240,16 +259,28 @@ def make_experience(
         advantage_BT=advantage_BT,
         statistics=statistics,
         reference_logprobs=reference_logprobs,
+        value_BT=value_BT if algorithm.needs_critic else None,
+        return_BT=return_BT,
     )
 
 
+def _shows_what_is_next(trajectory: Trajectory) -> bool:
+    """Whether an episode that was cut by its horizon holds the observation after its last action.
+
+    One that has no room left for it is worth what it got: the context is at its end.
+    """
+    is_cut = trajectory.outcome is Outcome.HORIZON
+    return is_cut and trajectory.sources[-1] == TokenSource.OBSERVATION
+
+
 @functools.lru_cache(maxsize=16)
-def _compiled(advantage, options: tuple[tuple[str, Any], ...]):
-    """Compiled once for a function and its options."""
+def _compiled(advantage, value_target, options: tuple[tuple[str, Any], ...]):
+    """Compiled once for the functions of an algorithm and their options."""
 
     def compute(episodes: Episodes):
         return (
             advantage(episodes, **dict(options)),
+            None if value_target is None else value_target(episodes, **dict(options)),
             advantages.informative_rows(episodes),
             advantages.group_statistics(episodes),
         )
@@ -278,7 +309,7 @@ def pack_experience(
       row_length: T of the packed rows.
       rows_multiple: rows are filled up to a multiple of this.
       keep_zero_advantage: keep episodes whose advantages are all zero; needed if an entropy
-        bonus or a divergence in the loss gives them a gradient.
+        bonus, a divergence in the loss or a critic gives them a gradient.
 
     Returns:
       The batch, or None if no episode has anything to train on.
@@ -301,6 +332,9 @@ def pack_experience(
         }
         if experience.reference_logprobs is not None:
             sequence["reference_logprobs"] = experience.reference_logprobs[row]
+        if experience.value_BT is not None and experience.return_BT is not None:
+            sequence["returns"] = experience.return_BT[row, :n]
+            sequence["old_values"] = experience.value_BT[row, :n]
         sequences.append(sequence)
     if not sequences:
         return None

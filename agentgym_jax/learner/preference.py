@@ -1,18 +1,18 @@
 """Preference losses on pairs of whole conversations, and the update that minimises them."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import chex
 import jax
 import jax.numpy as jnp
 import optax
 
+from agentgym_jax.learner import accumulation
 from agentgym_jax.learner.pairs import PreferenceBatch
 from agentgym_jax.learner.train_state import TrainState, state_shardings
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.token_logprobs import token_logprobs
-from agentgym_jax.sharding import Layout
+from agentgym_jax.sharding import Layout, constrain_rows
 
 Metrics = dict[str, jax.Array]
 PairLoss = Callable[[jax.Array, float], jax.Array]
@@ -92,9 +92,7 @@ def make_preference_update(
 
     def loss_of(params, batch):
         batch.check()
-        tokens = batch.tokens
-        if layout is not None:
-            tokens = jax.tree.map(lambda x: layout.constrain(x, ("batch", "length")), tokens)
+        tokens = constrain_rows(layout, batch.tokens)
         hidden_BTD = policy.hidden(params, tokens.tokens, tokens.positions, tokens.segment_ids)
         logprob_BT = token_logprobs(
             policy,
@@ -129,32 +127,21 @@ def make_preference_update(
             "rejected_logprob": mean(logprob_P2[:, 1]),
             "pair_weight": jnp.sum(batch.pair_weights),
         }
-        return loss, jax.lax.stop_gradient(means)
-
-    def accumulate(params, batch):
-        grad_of = jax.value_and_grad(loss_of, has_aux=True)
-
-        def step(m, carry):
-            grads, sums = carry
-            one = jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, m, 0, False), batch)
-            (_, new), grad = grad_of(params, one)
-            grads = jax.tree.map(lambda a, g: a + g.astype(jnp.float32), grads, grad)
-            return grads, jax.tree.map(jnp.add, sums, new)
-
-        grads = jax.tree.map(lambda p: jnp.zeros(p.shape, jnp.float32), params)
-        used = jnp.sum(jnp.any(batch.pair_weights != 0, axis=1))
-        sums = dict.fromkeys(_SUMS, jnp.zeros((), jnp.float32))
-        return jax.lax.fori_loop(0, used, step, (grads, sums))
+        return loss, (jax.lax.stop_gradient(means), {})
 
     def update(state, batch):
         chex.assert_rank(batch.tokens.tokens, 3)
-        grads, metrics = accumulate(state.params, batch)
+        used = jnp.sum(jnp.any(batch.pair_weights != 0, axis=1))
+        _, grads, metrics = accumulation.accumulated(loss_of, state.params, batch, used, sums=_SUMS)
         grad_norm = optax.tree.norm(grads)
         has_pairs = metrics.pop("pair_weight") > 0
         is_sound = jnp.isfinite(metrics["loss"]) & jnp.isfinite(grad_norm) & has_pairs
-        new_state = jax.lax.cond(is_sound, lambda: _applied(optimizer, state, grads), lambda: state)
-        metrics |= {"grad_norm": grad_norm}
-        metrics = {k: jnp.where(jnp.isfinite(v), v, 0.0) for k, v in metrics.items()}
+        new_state = jax.lax.cond(
+            is_sound,
+            lambda: accumulation.applied(optimizer, state, grads)[0],
+            lambda: state,
+        )
+        metrics = accumulation.finite(metrics | {"grad_norm": grad_norm})
         return new_state, metrics | {"skipped": 1.0 - is_sound.astype(jnp.float32)}
 
     if layout is None:
@@ -186,8 +173,3 @@ def put_pairs(batch: PreferenceBatch, layout: Layout | None = None) -> Preferenc
         jax.tree.map(lambda x: jax.device_put(x, layout.sharding(axes, x.shape)), batch.tokens),
         jax.device_put(batch.pair_weights, weights),
     )
-
-
-def _applied(optimizer: optax.GradientTransformation, state: TrainState, grads: Any) -> TrainState:
-    updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
-    return TrainState(state.step + 1, optax.apply_updates(state.params, updates), opt_state)

@@ -1,7 +1,7 @@
 """What an optimiser step reads and writes, created and described with its shardings."""
 
 import functools
-from typing import Any
+from typing import Any, Protocol
 
 import flax.struct
 import jax
@@ -21,11 +21,23 @@ class TrainState:
       step: int32 scalar, optimiser updates applied (skipped ones do not count).
       params: tree of float32 arrays.
       opt_state: of the optimiser.
+      critic: the same of a critic, with its own count and optimiser; None without one.
     """
 
     step: jax.Array
     params: Any
     opt_state: Any
+    critic: "TrainState | None" = None
+
+
+class Network(Protocol):
+    """Whose parameters a state holds: `models.policy.Policy` or `models.critic.Critic`."""
+
+    def abstract_params(self) -> Any:
+        """Shapes and types of the parameters."""
+
+    def logical_axes(self) -> Any:
+        """Logical axis names of the parameters."""
 
 
 def _new(optimizer: optax.GradientTransformation, params: Any) -> TrainState:
@@ -55,26 +67,26 @@ def _like_parameters(tree: Any, params: Any, shardings: Any, replicated: Any) ->
 
 
 def state_shardings(
-    policy: Policy, optimizer: optax.GradientTransformation, layout: Layout
+    network: Network, optimizer: optax.GradientTransformation, layout: Layout
 ) -> TrainState:
     """TrainState of shardings: moments lie where their parameter lies."""
-    params = policy.abstract_params()
-    shardings = layout.tree_shardings(policy.logical_axes(), params)
+    params = network.abstract_params()
+    shardings = layout.tree_shardings(network.logical_axes(), params)
     replicated = jax.NamedSharding(layout.mesh, PartitionSpec())
     abstract = jax.eval_shape(functools.partial(_new, optimizer), params)
     return _like_parameters(abstract, params, shardings, replicated)
 
 
 def abstract_state(
-    policy: Policy, optimizer: optax.GradientTransformation, layout: Layout | None = None
+    network: Network, optimizer: optax.GradientTransformation, layout: Layout | None = None
 ) -> TrainState:
     """ShapeDtypeStruct of every array of the state, with shardings: what a restore asks for."""
-    abstract = jax.eval_shape(functools.partial(_new, optimizer), policy.abstract_params())
+    abstract = jax.eval_shape(functools.partial(_new, optimizer), network.abstract_params())
     if layout is None:
         here = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
         shardings = jax.tree.map(lambda _: here, abstract)
     else:
-        shardings = state_shardings(policy, optimizer, layout)
+        shardings = state_shardings(network, optimizer, layout)
     return jax.tree.map(
         lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
         abstract,
@@ -83,7 +95,7 @@ def abstract_state(
 
 
 def create(
-    policy: Policy,
+    network: Network,
     optimizer: optax.GradientTransformation,
     params: Any,
     layout: Layout | None = None,
@@ -94,20 +106,20 @@ def create(
     the state and a caller may keep the same weights as the reference policy.
 
     Args:
-      policy: whose parameters these are.
+      network: whose parameters these are.
       optimizer: from `make_optimizer`.
       params: float32 parameters, on the host or on devices in any layout.
       layout: where the state goes; None is one device.
     """
-    expected = jax.tree.map(lambda x: (x.shape, x.dtype), policy.abstract_params())
+    expected = jax.tree.map(lambda x: (x.shape, x.dtype), network.abstract_params())
     found = jax.tree.map(lambda x: (x.shape, jnp.dtype(x.dtype)), params)
     if expected != found:
-        raise ValueError(_mismatch(policy.abstract_params(), params))
+        raise ValueError(_mismatch(network.abstract_params(), params))
     if layout is None:
         shardings = None
         params = jax.tree.map(jnp.array, params)  # a copy; the state must not alias the input
         return jax.jit(functools.partial(_new, optimizer), donate_argnums=0)(params)
-    shardings = state_shardings(policy, optimizer, layout)
+    shardings = state_shardings(network, optimizer, layout)
     params = jax.tree.map(
         lambda x, s: jax.device_put(x, s, may_alias=False), params, shardings.params
     )

@@ -11,10 +11,17 @@ import optax
 from agentgym_jax.algorithms import kl, masked
 from agentgym_jax.algorithms.losses import TokenLoss
 from agentgym_jax.batch import TokenBatch
+from agentgym_jax.learner import accumulation
 from agentgym_jax.learner.train_state import TrainState, state_shardings
+from agentgym_jax.learner.value_update import (
+    VALUE_SUMS,
+    SharedCritic,
+    value_means,
+    value_sums,
+)
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.token_logprobs import token_logprobs
-from agentgym_jax.sharding import Layout
+from agentgym_jax.sharding import Layout, constrain_rows
 
 Metrics = dict[str, jax.Array]
 Update = Callable[[TrainState, TokenBatch], tuple[TrainState, Metrics]]
@@ -32,15 +39,8 @@ def put_batch(batch: TokenBatch, layout: Layout | None = None) -> TokenBatch:
     return jax.tree.map(lambda x: jax.device_put(x, layout.sharding(axes, x.shape)), batch)
 
 
-def _constrained(batch: TokenBatch, layout: Layout | None) -> TokenBatch:
-    if layout is None:
-        return batch
-    return jax.tree.map(lambda x: layout.constrain(x, ("batch", "length")), batch)
-
-
-def _scored(policy, params, batch, temperature, logprob_chunk):
+def _scored(policy, params, hidden_BTD, batch, temperature, logprob_chunk):
     """Log-probabilities and entropies [B, T], zero off the action mask."""
-    hidden_BTD = policy.hidden(params, batch.tokens, batch.positions, batch.segment_ids)
     scored = token_logprobs(
         policy,
         params,
@@ -74,9 +74,10 @@ def make_score(
     """
 
     def score(params, batch):
-        batch = _constrained(batch, layout)
+        batch = constrain_rows(layout, batch)
         batch.check()
-        return _scored(policy, params, batch, temperature, logprob_chunk)
+        hidden_BTD = policy.hidden(params, batch.tokens, batch.positions, batch.segment_ids)
+        return _scored(policy, params, hidden_BTD, batch, temperature, logprob_chunk)
 
     return jax.jit(score)
 
@@ -92,6 +93,7 @@ def make_update(
     temperature: float,
     logprob_chunk: int,
     layout: Layout | None = None,
+    critic: SharedCritic | None = None,
 ) -> Update:
     """Compiles one optimiser step: (TrainState, TokenBatch [M, B, T]) -> (TrainState, metrics).
 
@@ -113,21 +115,28 @@ def make_update(
       temperature: at which the tokens were sampled.
       logprob_chunk: tokens whose logits exist at the same time.
       layout: of the state; None is one device.
+      critic: a head on the policy's hidden states that learns in the same step: its loss times its
+        coefficient is added, and the state has its part.
 
     Returns:
       A function whose metrics are float32 scalars on the device, unweighted means over the tokens
       with a weight unless said otherwise: `loss` (what is minimised), `surrogate_loss` (its
       part from token_loss), `kl_k3` (from the reference), `approx_kl` (old to new, k3),
       `ratio_mean`, `ratio_max`, `clip_fraction`, `entropy`, `grad_norm` (before clipping),
-      `update_norm`, `param_norm` (before the update), `skipped`.
+      `update_norm`, `param_norm` (before the update), `skipped`; with a critic `value_loss` and
+      `value_clip_fraction` (learner/value_update.py).
     """
     if kl_kind not in kl.ESTIMATORS:
         raise ValueError(f"kl_kind is {kl_kind!r}, expected one of {', '.join(kl.ESTIMATORS)}")
 
-    def loss_of(params, batch):
-        batch = _constrained(batch, layout)
+    def loss_of(trees, batch):
+        params = trees["policy"]
+        batch = constrain_rows(layout, batch)
         batch.check()
-        logprob_BT, entropy_BT = _scored(policy, params, batch, temperature, logprob_chunk)
+        hidden_BTD = policy.hidden(params, batch.tokens, batch.positions, batch.segment_ids)
+        logprob_BT, entropy_BT = _scored(
+            policy, params, hidden_BTD, batch, temperature, logprob_chunk
+        )
         trained_BT = batch.action_mask & (batch.weights != 0)
         weight_BT = jnp.where(trained_BT, batch.weights, 0.0)
         old_BT = jnp.where(trained_BT, batch.old_logprobs, logprob_BT)
@@ -140,59 +149,65 @@ def make_update(
         if entropy_coef:
             total_BT = total_BT - entropy_coef * entropy_BT
         total = masked.masked_sum(weight_BT * total_BT, trained_BT)
-        sums = _token_sums(loss, logprob_BT, entropy_BT, batch, weight_BT, trained_BT)
-        return total, sums
-
-    def accumulate(params, batch_MBT):
-        grad_of = jax.value_and_grad(loss_of, has_aux=True)
-
-        def step(m, carry):
-            total, grads, sums, ratio_max = carry
-            batch = jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, m, 0, False), batch_MBT)
-            (value, new), grad = grad_of(params, batch)
-            new_max = new.pop("ratio_max")
-            grads = jax.tree.map(lambda a, g: a + g.astype(jnp.float32), grads, grad)
-            sums = jax.tree.map(jnp.add, sums, new)
-            return total + value, grads, sums, jnp.maximum(ratio_max, new_max)
-
-        zero = jnp.zeros((), jnp.float32)
-        grads = jax.tree.map(lambda p: jnp.zeros(p.shape, jnp.float32), params)
-        # M is a capacity: one program serves every step, and empty micro-batches cost nothing.
-        is_used_M = jnp.any(batch_MBT.segment_ids > 0, axis=(1, 2))
-        used = jnp.max(jnp.where(is_used_M, jnp.arange(is_used_M.shape[0]) + 1, 0))
-        return jax.lax.fori_loop(0, used, step, (zero, grads, dict.fromkeys(_SUMS, zero), zero))
+        sums, maxima = _token_sums(loss, logprob_BT, entropy_BT, batch, weight_BT, trained_BT)
+        if critic is not None:
+            after_BT = critic.network.values_after(trees["critic"], hidden_BTD)
+            value_loss, of_values = value_sums(after_BT, batch, clip=critic.clip)
+            total = total + critic.coef * value_loss
+            sums |= of_values
+        return total, (sums, maxima)
 
     def update(state, batch):
         chex.assert_rank(batch.tokens, 3)
-        total, grads, sums, ratio_max = accumulate(state.params, batch)
-        grad_norm = optax.tree.norm(grads)
-        is_sound = jnp.isfinite(total) & jnp.isfinite(grad_norm) & (sums["weight"] > 0)
-        new_state, update_norm = jax.lax.cond(
-            is_sound,
-            lambda: _applied(optimizer, state, grads),
-            lambda: (state, jnp.zeros((), jnp.float32)),
+        trees = {"policy": state.params}
+        if critic is not None:
+            trees["critic"] = state.critic.params
+        total, grads, found = accumulation.accumulated(
+            loss_of,
+            trees,
+            batch,
+            accumulation.used_micro_batches(batch.segment_ids),
+            sums=_SUMS if critic is None else (*_SUMS, *VALUE_SUMS),
+            maxima=("ratio_max",),
         )
-        tokens = jnp.maximum(sums["tokens"], 1.0)
+        grad_norm = optax.tree.norm(grads)
+        is_sound = jnp.isfinite(total) & jnp.isfinite(grad_norm) & (found["weight"] > 0)
+
+        def applied():
+            new, update_norm = accumulation.applied(optimizer, state, grads["policy"])
+            if critic is not None:
+                of_critic = accumulation.applied(critic.optimizer, state.critic, grads["critic"])
+                new = new.replace(critic=of_critic[0])
+            return new, update_norm
+
+        nothing = jnp.zeros((), jnp.float32)
+        new_state, update_norm = jax.lax.cond(is_sound, applied, lambda: (state, nothing))
+        tokens = jnp.maximum(found["tokens"], 1.0)
         metrics = {
             "loss": total,
-            "surrogate_loss": sums["surrogate_loss"],
-            "kl_k3": sums["kl_k3"] / tokens,
-            "approx_kl": sums["approx_kl"] / tokens,
-            "ratio_mean": sums["ratio"] / tokens,
-            "ratio_max": ratio_max,
-            "clip_fraction": sums["clipped"] / tokens,
-            "entropy": sums["entropy"] / tokens,
+            "surrogate_loss": found["surrogate_loss"],
+            "kl_k3": found["kl_k3"] / tokens,
+            "approx_kl": found["approx_kl"] / tokens,
+            "ratio_mean": found["ratio"] / tokens,
+            "ratio_max": found["ratio_max"],
+            "clip_fraction": found["clipped"] / tokens,
+            "entropy": found["entropy"] / tokens,
             "grad_norm": grad_norm,
             "update_norm": update_norm,
             "param_norm": optax.tree.norm(state.params),
         }
-        metrics = {k: jnp.where(jnp.isfinite(v), v, 0.0) for k, v in metrics.items()}
+        if critic is not None:
+            metrics |= value_means(found)
+        metrics = accumulation.finite(metrics)
         return new_state, metrics | {"skipped": 1.0 - is_sound.astype(jnp.float32)}
 
     if layout is None:
         return jax.jit(update, donate_argnums=0)
     # Pinned: the second step must find the state where the first one did.
     shardings = state_shardings(policy, optimizer, layout)
+    if critic is not None:
+        of_critic = state_shardings(critic.network, critic.optimizer, layout)
+        shardings = shardings.replace(critic=of_critic)
     return jax.jit(update, donate_argnums=0, out_shardings=(shardings, None))
 
 
@@ -206,28 +221,21 @@ def _token_sums(
     batch: TokenBatch,
     weight_BT: jax.Array,
     trained_BT: jax.Array,
-) -> Metrics:
-    """Sums over the trained tokens of one micro-batch; the keys of _SUMS and `ratio_max`."""
+) -> tuple[Metrics, Metrics]:
+    """Of the trained tokens of one micro-batch: sums with the keys of _SUMS, and `ratio_max`."""
 
     def total(value_BT):
         return masked.masked_sum(jax.lax.stop_gradient(value_BT), trained_BT)
 
-    return {
+    sums = {
         "weight": total(jnp.abs(weight_BT)),
         "tokens": jnp.sum(trained_BT, dtype=jnp.float32),
         "surrogate_loss": total(weight_BT * loss.loss_BT),
         "kl_k3": total(kl.k3(logprob_BT, batch.reference_logprobs)),
         "approx_kl": total(kl.k3(batch.old_logprobs, logprob_BT)),
         "ratio": total(loss.ratio_BT),
-        "ratio_max": masked.masked_max(jax.lax.stop_gradient(loss.ratio_BT), trained_BT),
         "clipped": total(loss.is_clipped_BT.astype(jnp.float32)),
         "entropy": total(entropy_BT),
     }
-
-
-def _applied(
-    optimizer: optax.GradientTransformation, state: TrainState, grads: Any
-) -> tuple[TrainState, jax.Array]:
-    updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
-    params = optax.apply_updates(state.params, updates)
-    return TrainState(state.step + 1, params, opt_state), optax.tree.norm(updates)
+    largest = masked.masked_max(jax.lax.stop_gradient(loss.ratio_BT), trained_BT)
+    return sums, {"ratio_max": largest}

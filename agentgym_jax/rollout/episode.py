@@ -36,11 +36,14 @@ class EpisodeLimits:
       max_turns: the horizon, in turns.
       max_tokens: tokens of the whole episode.
       max_invalid_actions: unreadable actions after which it ends; 0 ends at the first.
+      keep_last_observation: at the horizon what the model would see next is recorded, so that a
+        critic can say what the cut episode was still worth. Nobody answers it.
     """
 
     max_turns: int
     max_tokens: int
     max_invalid_actions: int
+    keep_last_observation: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -227,18 +230,19 @@ class Episode:
     def _continue(self, observation: str) -> Command:
         """Goes on with what the model sees next, unless a limit is reached.
 
-        At the horizon the last observation is not appended: nobody would answer it.
+        At the horizon the last observation is appended only if it is asked for: nobody answers it.
         """
-        if len(self._turns) >= self._limits.max_turns:
+        is_last = len(self._turns) >= self._limits.max_turns
+        if is_last and not self._limits.keep_last_observation:
             return self._finish(Outcome.HORIZON)
         closing = self._renderer.close_turn(self._ended_by_stop)
         shown = self._shown(observation)
         chunk = [*closing, *self._renderer.observation(shown)]
         if len(self._tokens) + len(chunk) >= self._limits.max_tokens:
-            return self._finish(Outcome.CONTEXT_FULL)
+            return self._finish(Outcome.HORIZON if is_last else Outcome.CONTEXT_FULL)
         self._messages.append({"role": "user", "content": shown})
         self._extend(chunk, TokenSource.OBSERVATION)
-        return Append([chunk])
+        return self._finish(Outcome.HORIZON) if is_last else Append([chunk])
 
     def _shown(self, observation: str) -> str:
         turns, max_turns = len(self._turns), self._limits.max_turns

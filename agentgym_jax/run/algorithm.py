@@ -11,6 +11,7 @@ from agentgym_jax.algorithms.mixture_horizon import MixtureHorizon
 from agentgym_jax.learner.experience import ZERO_VARIANCE
 from agentgym_jax.learner.importance import CORRECTIONS
 from agentgym_jax.learner.memory import Adaptation
+from agentgym_jax.run.critic import parse_critic
 from agentgym_jax.run.sections import ConfigError, call, check
 
 _REGULARISATION = ("entropy_coef", "kl_coef", "kl_kind")
@@ -23,6 +24,7 @@ _ALGORITHM = {
     "logprob_chunk",
     "correction",
     "zero_variance",
+    "critic",
     *_REGULARISATION,
     *_ADAPTATION,
 }
@@ -70,6 +72,7 @@ def parse_algorithm(options: dict[str, Any], horizon: MixtureHorizon) -> dict[st
         "logprob_chunk": options["logprob_chunk"],
         "correction": _correction(options["correction"]),
         "zero_variance": options["zero_variance"],
+        "critic": parse_critic(options["critic"], is_needed=row.needs_critic),
         "adaptation": call(Adaptation, "algorithm", adaptation, horizon=horizon),
     }
 

@@ -13,6 +13,7 @@ from agentgym_jax.algorithms import Algorithm
 from agentgym_jax.algorithms.mixture_horizon import MixtureHorizon
 from agentgym_jax.data.conversations import Conversation
 from agentgym_jax.data.tasks import MixtureSchedule
+from agentgym_jax.learner.experience import REWARDS, TRUNCATIONS
 from agentgym_jax.learner.importance import CORRECTIONS
 from agentgym_jax.learner.memory import Adaptation
 from agentgym_jax.learner.optimizer import learning_rate_at, make_optimizer
@@ -21,6 +22,7 @@ from agentgym_jax.rollout.collect import Collector
 from agentgym_jax.run import conversations as supervised
 from agentgym_jax.run import mixture
 from agentgym_jax.run.algorithm import parse_algorithm
+from agentgym_jax.run.critic import CriticParts, CriticSettings, build_critic
 from agentgym_jax.run.environments import (
     Environments,
     EnvironmentSettings,
@@ -67,6 +69,7 @@ class RLSettings:
       correction: factor on the advantages where sampler and learner differ: (learner_logprob,
         sampler_logprob, sequence) -> factor.
       zero_variance: what becomes of groups whose returns are all equal.
+      critic: of algorithms that learn one; None for the others.
       adaptation: what follows from step to step: baseline, divergence in the reward, horizon.
       horizon: turn limit of every task.
       optimizer_options: keyword arguments of `make_optimizer`.
@@ -96,6 +99,7 @@ class RLSettings:
     logprob_chunk: int
     correction: functools.partial[np.ndarray]
     zero_variance: str
+    critic: CriticSettings | None
     adaptation: Adaptation
     horizon: MixtureHorizon
     optimizer_options: Mapping[str, Any]
@@ -134,7 +138,9 @@ class RLSettings:
     @property
     def keeps_zero_advantage(self) -> bool:
         """Whether an episode without advantage still has a gradient."""
-        return bool(self.regularisation["kl_coef"] or self.regularisation["entropy_coef"])
+        return bool(
+            self.regularisation["kl_coef"] or self.regularisation["entropy_coef"] or self.critic
+        )
 
 
 SECTIONS = (
@@ -205,6 +211,16 @@ def _check_shapes(s: RLSettings) -> None:
             "config.algorithm.correction: with config.learner.ratio_against='sampler' the ratio of "
             "the loss already corrects; set it to 'learner' or the kind to 'none'"
         )
+    for name, known in (("truncation", TRUNCATIONS), ("reward", ("turn", *REWARDS))):
+        if getattr(s.rollout, name) not in known:
+            raise ConfigError(
+                f"config.rollout.{name} is {getattr(s.rollout, name)!r}, expected one of {known}"
+            )
+    if s.rollout.truncation == "bootstrap" and s.critic is None:
+        raise ConfigError(
+            "config.rollout.truncation='bootstrap' asks a critic what a cut episode was still "
+            "worth, and this algorithm has none; use 'fail' or 'mask', or ppo"
+        )
     if s.rollout.tasks_per_step % s.learner.mini_batches:
         raise ConfigError(
             f"config.learner.mini_batches={s.learner.mini_batches} does not divide "
@@ -232,6 +248,9 @@ def _check_shapes(s: RLSettings) -> None:
             "learner's log-probabilities are those of the whole distribution"
         )
     call(make_optimizer, "optimizer", s.optimizer_options, total_steps=total_updates(s))
+    if s.critic is not None:
+        options = s.critic.optimizer
+        call(make_optimizer, "algorithm.critic.optimizer", options, total_steps=total_updates(s))
     if s.sft is not None:
         supervised.check_demonstrations(s.sft)
     if s.tokenizer.source == "train" and (s.sft is None or not s.sft.demonstrations):
@@ -252,6 +271,7 @@ class RLParts:
       optimizer: of the update.
       update: compiled optimiser step.
       score: compiled log-probabilities.
+      critic: of algorithms that learn one; None for the others.
       decode_shardings: where the sampler's weights live; None on a single device.
       conversations: of the warm start; empty without one.
     """
@@ -265,6 +285,7 @@ class RLParts:
     optimizer: optax.GradientTransformation
     update: Update
     score: Score
+    critic: CriticParts | None
     decode_shardings: Any
     conversations: tuple[Conversation, ...]
 
@@ -357,6 +378,9 @@ def _build(settings: RLSettings, source, layouts, environments: Environments, ru
         logprob_chunk=settings.logprob_chunk,
         layout=model.layout,
     )
+    critic = None
+    if settings.critic is not None:
+        critic = build_critic(settings.critic, model, total_updates=total_updates(settings))
     return RLParts(
         settings=settings,
         model=model,
@@ -373,8 +397,10 @@ def _build(settings: RLSettings, source, layouts, environments: Environments, ru
             functools.partial(settings.algorithm.loss, **settings.loss_options),
             **settings.regularisation,
             **numerics,
+            critic=None if critic is None else critic.shared,
         ),
         score=make_score(model.policy, **numerics),
+        critic=critic,
         decode_shardings=model.decode_policy.param_shardings(model.decode_layout),
         conversations=tuple(conversations),
     )

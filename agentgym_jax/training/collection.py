@@ -149,6 +149,7 @@ def _played(
                 max_turns=limit.turns,
                 max_tokens=settings.sampling.max_tokens,
                 max_invalid_actions=settings.rollout.max_invalid_actions,
+                keep_last_observation=settings.rollout.truncation == "bootstrap",
             ),
             sampling=settings.sampling,
         )

@@ -65,7 +65,7 @@ def learn(
     metrics["time/score_s"] = time.perf_counter() - started
     rate = parts.learning_rate(int(state.step))
     started = time.perf_counter()
-    state, updated = _update(run, parts, state, batches)
+    state, updated = _update(run, parts, state, batches, step)
     seconds = time.perf_counter() - started
     metrics |= updated
     metrics["time/update_s"] = seconds
@@ -80,10 +80,8 @@ def mean_lag(trajectories: Sequence[Trajectory], step: int) -> float:
     return float(step - np.concatenate(versions).mean()) if any(map(len, versions)) else 0.0
 
 
-def reference_logprobs(
-    parts: RLParts, reference, trajectories: Sequence[Trajectory]
-) -> list[np.ndarray]:
-    """Log-probabilities of every token under the reference, by episode; 0 off the actions."""
+def whole_episodes(parts: RLParts, trajectories: Sequence[Trajectory]) -> TokenBatch:
+    """Micro-batches of all tokens of some episodes, to be scored; no weights."""
     settings = parts.settings.learner
     # An episode without a turn has no such number, and its prompt may be longer than a row.
     ends = [len(t.tokens) if t.turns else 1 for t in trajectories]
@@ -95,8 +93,15 @@ def reference_logprobs(
         row_length=settings.row_length,
         rows_multiple=settings.micro_rows,
     )
-    batch = batching.micro_batches(packed, settings.micro_rows)
-    logprobs = _scores(parts, reference, _on_device(parts, batch))
+    return batching.micro_batches(packed, settings.micro_rows)
+
+
+def reference_logprobs(
+    parts: RLParts, reference, trajectories: Sequence[Trajectory]
+) -> list[np.ndarray]:
+    """Log-probabilities of every token under the reference, by episode; 0 off the actions."""
+    batch = whole_episodes(parts, trajectories)
+    logprobs = _scores(parts, reference, on_device(parts, batch))
     return batching.unpack(logprobs, batch, len(trajectories))
 
 
@@ -119,8 +124,8 @@ def _scored(
     """
     learner_settings = parts.settings.learner
     batch = batching.micro_batches(packed, learner_settings.micro_rows)
-    on_device = _on_device(parts, batch)
-    learner = _scores(parts, state.params, on_device)
+    placed = on_device(parts, batch)
+    learner = _scores(parts, state.params, placed)
     gap = np.abs(learner - batch.old_logprobs)[batch.action_mask]
     if not is_stale:
         _check_gap(gap, learner_settings.max_logprob_gap)
@@ -129,7 +134,7 @@ def _scored(
         factor = parts.settings.correction(learner, batch.old_logprobs, sequence)
         batch = batch.replace(old_logprobs=learner, advantages=factor * batch.advantages)
     if reference is not None:
-        batch = batch.replace(reference_logprobs=_scores(parts, reference, on_device))
+        batch = batch.replace(reference_logprobs=_scores(parts, reference, placed))
     counts = {
         "rows": packed.tokens.shape[0],
         "sequences": packed.sequence_ids.max() + 1,
@@ -145,7 +150,7 @@ def _scored(
     return batch
 
 
-def _on_device(parts: RLParts, batch: TokenBatch) -> list[TokenBatch]:
+def on_device(parts: RLParts, batch: TokenBatch) -> list[TokenBatch]:
     """[M, B, T] on the host -> M micro-batches on the devices."""
     return [
         put_batch(jax.tree.map(lambda x, m=m: x[m], batch), parts.model.layout)
@@ -169,7 +174,7 @@ def _check_gap(gap: np.ndarray, limit: float) -> None:
 
 
 def _update(
-    run: Run, parts: RLParts, state: TrainState, batches: Sequence[TokenBatch]
+    run: Run, parts: RLParts, state: TrainState, batches: Sequence[TokenBatch], step: int
 ) -> tuple[TrainState, Metrics]:
     """`epochs` passes over the mini-batches, one optimiser step each; means of their metrics."""
     logged: list[Mapping[str, jax.Array]] = []
@@ -178,15 +183,42 @@ def _update(
         for batch in batches:
             run.console.phase("update", len(logged), total)
             padded = batching.pad_micro_batches(batch, parts.max_micro_batches)
-            state, metrics = parts.update(state, put_batch(padded, parts.model.layout))
+            state, metrics = _one_update(
+                parts, state, put_batch(padded, parts.model.layout), step=step
+            )
             logged.append(metrics)
     host = jax.device_get(logged)
-    means = {f"policy/{k}": float(np.mean([m[k] for m in host])) for k in host[0]}
+    means = {_metric_name(k): float(np.mean([m[k] for m in host])) for k in host[0]}
     if not parts.settings.needs_reference:
-        del means["policy/kl_k3"]  # there is nothing it could be measured from
-    means["policy/ratio_max"] = float(max(m["ratio_max"] for m in host))
-    means["policy/skipped"] = float(sum(m["skipped"] for m in host))
-    means["policy/updates"] = len(host) - means["policy/skipped"]
-    if means["policy/skipped"]:
-        logging.warning("an update was skipped: its loss or gradient was not finite")
+        means.pop("policy/kl_k3", None)  # there is nothing it could be measured from
+    for key in ("skipped", "value_skipped"):
+        if key in host[0]:
+            means[_metric_name(key)] = skipped = float(sum(m[key] for m in host))
+            if skipped:
+                logging.warning(
+                    "%d %s: loss or gradient was not finite", skipped, _metric_name(key)
+                )
+    if "policy/skipped" in means:
+        means["policy/ratio_max"] = float(max(m["ratio_max"] for m in host))
+    means["policy/updates"] = len(host) - means.get("policy/skipped", len(host))
     return state, means
+
+
+def _one_update(
+    parts: RLParts, state: TrainState, batch: TokenBatch, *, step: int
+) -> tuple[TrainState, Mapping[str, jax.Array]]:
+    """One optimiser step of the policy and of its critic, if it has one."""
+    critic = parts.critic
+    if critic is None or critic.update is None:
+        return parts.update(state, batch)
+    of_critic, learned = critic.update(state.critic, batch)
+    if step < critic.settings.warmup_steps:
+        return state.replace(critic=of_critic), learned
+    state, metrics = parts.update(state.replace(critic=None), batch)
+    return state.replace(critic=of_critic), metrics | learned
+
+
+def _metric_name(key: str) -> str:
+    """`value_loss` is `critic/loss`; everything else is the policy's."""
+    name = key.removeprefix("value_")
+    return f"critic/{name}" if name != key else f"policy/{name}"

@@ -7,14 +7,13 @@ from typing import Any
 import jax
 
 from agentgym_jax.env_client.errors import ServerUnavailable
-from agentgym_jax.learner import train_state
 from agentgym_jax.learner.experience import Experience, make_experience
 from agentgym_jax.learner.memory import Memory, horizon_statistics
 from agentgym_jax.learner.train_state import TrainState
 from agentgym_jax.run.rl import RLParts
 from agentgym_jax.run.run import Run, StopRequested
 from agentgym_jax.sharding import reshard
-from agentgym_jax.training import held_out, learning, rollout_metrics, sft
+from agentgym_jax.training import critic, held_out, learning, rollout_metrics, sft
 from agentgym_jax.training.ahead import Collections
 from agentgym_jax.training.collection import Collected
 from agentgym_jax.trajectory import to_record
@@ -102,14 +101,13 @@ def _start(run: Run, parts: RLParts) -> tuple[_Standing, Any]:
 
     The sampler gets the weights that play the next step, if they are not those of the state.
     """
-    model = parts.model
-    restored = run.restore(train_state.abstract_state(model.policy, parts.optimizer, model.layout))
+    restored = run.restore(critic.abstract_state(parts))
     params = None
     if restored is None or parts.settings.needs_reference:
         params = _initial_params(run, parts)
     reference = params if parts.settings.needs_reference else None
     if restored is None:
-        state = train_state.create(model.policy, parts.optimizer, params, model.layout)
+        state = critic.create_state(parts, params)
         return _Standing(0, state, parts.settings.adaptation.first()), reference
     state, step, unlogged = restored
     behaviour = None
@@ -161,7 +159,9 @@ def _learned(
         expected_return=memory.expected_return or 0.0,
         kl_coef=memory.kl_coef,
         reference_logprobs=reference_logprobs,
+        values_after=critic.values_after(parts, now.state, trajectories),
     )
+    metrics |= critic.metrics_of(experience)
     metrics |= rollout_metrics.of_groups(experience, groups.tasks, tuple(settings.environments))
     # Nothing in it depends on the update, so a collection that does not wait for that has it all.
     memory, remembered = _remember(parts, memory, experience, collected)

@@ -323,6 +323,20 @@ PANELS = (
         _lines(("policy/clip_fraction", "ratio clipped")),
     ),
     Panel(
+        "critic",
+        "Critic",
+        "reward",
+        ("critic/value_mean", "critic/return_mean"),
+        _lines(("critic/value_mean", "expected"), ("critic/return_mean", "came")),
+    ),
+    Panel(
+        "explained",
+        "What the critic knows",
+        "share of the variance of returns",
+        ("critic/explained_variance",),
+        _lines(("critic/explained_variance", "explained")),
+    ),
+    Panel(
         "throughput",
         "Throughput",
         "tokens per second",

@@ -6,9 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from agentgym_jax.algorithms import advantages
+from agentgym_jax.algorithms import advantages, gae
 from agentgym_jax.algorithms.episodes import Episodes
 
+_TRACE = {"turn_discount": 1.0, "gae_lambda": 0.9}
 _FUNCTIONS = {
     "group_relative": advantages.group_relative,
     "centred": functools.partial(advantages.group_relative, std_normalize=False),
@@ -18,9 +19,27 @@ _FUNCTIONS = {
     "group_mean_batch_normalized": advantages.group_mean_batch_normalized,
     "group_in_group": advantages.group_in_group,
     "group_in_group_centred": functools.partial(advantages.group_in_group, std_normalize=False),
+    "token_gae": functools.partial(gae.token_gae, discount=1.0, normalize=False, **_TRACE),
+    "token_gae_normalised": functools.partial(
+        gae.token_gae, discount=1.0, normalize=True, **_TRACE
+    ),
+    "turn_gae": functools.partial(gae.turn_gae, normalize=False, **_TRACE),
+    "turn_gae_normalised": functools.partial(gae.turn_gae, normalize=True, **_TRACE),
 }
 # Compiled once a shape; without it every call would compile its scan again.
 ESTIMATORS = {name: jax.jit(function) for name, function in _FUNCTIONS.items()}
+
+
+@functools.cache
+def _compiled(name, options):
+    return jax.jit(getattr(advantages, name), static_argnames=options)
+
+
+def estimate(name, made, **options):
+    """advantages.NAME(made, **options), compiled once a shape."""
+    return _compiled(name, tuple(options))(made, **options)
+
+
 # Statistics within a group only: rows of other groups do not matter.
 GROUPED = (
     "group_relative",

@@ -1,7 +1,6 @@
 import dataclasses
 
 import hypothesis
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -10,6 +9,7 @@ from episode_parts import (
     GROUPED,
     drawn,
     episodes,
+    estimate,
     random_episodes,
     with_observations,
 )
@@ -17,23 +17,18 @@ from hypothesis import strategies as st
 
 from agentgym_jax.algorithms import advantages
 
-# Op by op its many small programs take seconds to compile.
-group_in_group = jax.jit(
-    advantages.group_in_group, static_argnames=("step_weight", "turn_discount", "std_normalize")
-)
+pytestmark = pytest.mark.usefixtures("compiled_fast")
+
 every = pytest.mark.parametrize("advantage", ESTIMATORS.values(), ids=ESTIMATORS)
 every_grouped = pytest.mark.parametrize("advantage", [ESTIMATORS[n] for n in GROUPED], ids=GROUPED)
-# monte_carlo compares with what was known before, not with the others of the step
-every_comparing = pytest.mark.parametrize(
-    "advantage",
-    [a for n, a in ESTIMATORS.items() if n != "monte_carlo"],
-    ids=[n for n in ESTIMATORS if n != "monte_carlo"],
-)
+# The others compare with what was expected before, not with the other episodes of the step.
+COMPARING = {n: a for n, a in ESTIMATORS.items() if n != "monte_carlo" and "gae" not in n}
+every_comparing = pytest.mark.parametrize("advantage", COMPARING.values(), ids=COMPARING)
 
 
 def test_grpo_by_hand():
     # returns 0 0 0 2: mean 1/2, sample variance (3 * 1/4 + 9/4) / 3 = 1
-    found = advantages.group_relative(episodes([0.0, 0.0, 0.0, 2.0], group_size=4), eps=0.0)
+    found = estimate("group_relative", episodes([0.0, 0.0, 0.0, 2.0], group_size=4), eps=0.0)
     expected = np.zeros((4, 5))
     expected[:, 1:4] = [[-0.5], [-0.5], [-0.5], [1.5]]
     np.testing.assert_array_equal(found, expected)
@@ -41,19 +36,19 @@ def test_grpo_by_hand():
 
 def test_grpo_without_normalisation_is_the_centred_return():
     made = episodes([0.0, 0.0, 0.0, 4.0], group_size=4)
-    found = advantages.group_relative(made, std_normalize=False)
+    found = estimate("group_relative", made, std_normalize=False)
     np.testing.assert_array_equal(found[:, 1], [-1.0, -1.0, -1.0, 3.0])
 
 
 def test_rloo_by_hand():
     # the others of return 3 are 0 and 6: 3 - 3 = 0; of 0: 0 - 4.5; of 6: 6 - 1.5
-    found = advantages.leave_one_out(episodes([0.0, 3.0, 6.0], group_size=3))
+    found = estimate("leave_one_out", episodes([0.0, 3.0, 6.0], group_size=3))
     np.testing.assert_array_equal(found[:, 2], [-4.5, 0.0, 4.5])
 
 
 def test_a_discount_per_turn_makes_the_shorter_success_better():
     made = drawn(["0.1.2", "0.1..", "0...."], [{4: 1.0}, {2: 1.0}, {}], group_size=3)
-    found = advantages.group_relative(made, std_normalize=False, turn_discount=0.5)
+    found = estimate("group_relative", made, std_normalize=False, turn_discount=0.5)
     # returns 1/4, 1/2, 0 with mean 1/4
     np.testing.assert_allclose(found[:, 0], [0.0, 0.25, -0.25], atol=1e-7)
 
@@ -62,21 +57,21 @@ def test_reinforce_by_hand():
     # two turns, a reward for each: the first turn is worth both
     made = drawn(["00.11.", "00...."], [{1: 0.5, 4: 1.0}, {1: 2.0}], group_size=1)
     made = dataclasses.replace(made, value_BT=jnp.full((2, 6), 0.25))
-    found = advantages.monte_carlo(made)
+    found = estimate("monte_carlo", made)
     expected = [[1.25, 1.25, 0, 0.75, 0.75, 0], [1.75, 1.75, 0, 0, 0, 0]]
     np.testing.assert_allclose(found, expected)
 
 
 def test_reinforce_discounts_tokens_and_turns():
     made = drawn(["00..11"], [{5: 8.0}], group_size=1)
-    found = advantages.monte_carlo(made, discount=0.5, turn_discount=0.25)
+    found = estimate("monte_carlo", made, discount=0.5, turn_discount=0.25)
     np.testing.assert_allclose(found, [[0.5, 1.0, 0, 0, 4.0, 8.0]])
 
 
 def test_reinforce_pp_by_hand():
     # returns from each token on: 0 0 and 2 2 2 2; mean 8/6, sample variance of 0 0 2 2 2 2: 16/15
     made = drawn(["00....", "0011.."], [{}, {3: 2.0}], group_size=1)
-    found = advantages.batch_normalized_returns(made, eps=0.0)
+    found = estimate("batch_normalized_returns", made, eps=0.0)
     low, high = (0 - 8 / 6) / np.sqrt(16 / 15), (2 - 8 / 6) / np.sqrt(16 / 15)
     expected = [[low, low, 0, 0, 0, 0], [high, high, high, high, 0, 0]]
     np.testing.assert_allclose(found, expected, rtol=1e-6)
@@ -85,14 +80,14 @@ def test_reinforce_pp_by_hand():
 def test_reinforce_pp_sees_a_penalty_from_its_token_on_backwards():
     # a penalty on the second token touches the first two, not the third
     made = drawn(["000"], [{1: -1.0, 2: 1.0}], group_size=1)
-    found = np.asarray(advantages.batch_normalized_returns(made))[0]
+    found = np.asarray(estimate("batch_normalized_returns", made))[0]
     assert found[0] == found[1] < found[2]
 
 
 def test_reinforce_pp_with_baseline_by_hand():
     # group means 1/2 and 10: centred -1/2 1/2 -1 1, one token each; sample variance 2.5 / 3
     made = drawn(["0", "0", "0", "0"], [{}, {0: 1.0}, {0: 9.0}, {0: 11.0}], group_size=2)
-    found = advantages.group_mean_batch_normalized(made, eps=0.0)
+    found = estimate("group_mean_batch_normalized", made, eps=0.0)
     expected = np.array([[-0.5], [0.5], [-1.0], [1.0]]) / np.sqrt(2.5 / 3)
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
@@ -105,7 +100,9 @@ def test_gigpo_by_hand():
         group_size=2,
         anchors=[[7, 5, 6], [7, 6]],
     )
-    found = group_in_group(made, step_weight=2.0, turn_discount=0.5, std_normalize=False)
+    found = estimate(
+        "group_in_group", made, step_weight=2.0, turn_discount=0.5, std_normalize=False
+    )
     # Episodes: returns 1 and 0, so 1/2 and -1/2. Turns: returns 1/4 1/2 1 and 0 0.
     # State 7: 1/4 and 0, so 1/8 and -1/8. State 5 has one turn: 0. State 6: 1 and 0, so 1/2, -1/2.
     expected = [
@@ -117,14 +114,16 @@ def test_gigpo_by_hand():
 
 def test_gigpo_counts_a_state_visited_twice_in_one_episode_twice():
     made = drawn(["0.1", "0.."], [{2: 1.0}, {}], group_size=2, anchors=[[3, 3], [3]])
-    found = group_in_group(made, turn_discount=0.5, std_normalize=False)
+    found = estimate("group_in_group", made, turn_discount=0.5, std_normalize=False)
     # returns 1/2, 1, 0 in state 3: mean 1/2
     np.testing.assert_allclose(found, [[0.5, 0, 1.0], [-1.0, 0, 0]], atol=1e-7)
 
 
 def test_gigpo_with_no_state_in_common_is_grpo():
     made = drawn(["0.1", "0.1"], [{2: 1.0}, {}], group_size=2)
-    np.testing.assert_array_equal(group_in_group(made), advantages.group_relative(made))
+    np.testing.assert_array_equal(
+        estimate("group_in_group", made), estimate("group_relative", made)
+    )
 
 
 def test_gigpo_knows_which_turn_lost_in_episodes_of_equal_return():
@@ -132,7 +131,7 @@ def test_gigpo_knows_which_turn_lost_in_episodes_of_equal_return():
     made = drawn(
         ["0.1.2", "0.1.."], [{4: 1.0}, {2: 1.0}], group_size=2, anchors=[[1, 1, 2], [1, 2]]
     )
-    found = np.asarray(group_in_group(made))
+    found = np.asarray(estimate("group_in_group", made))
     assert found[0, 0] < 0 < found[1, 0]
     assert found[0, 4] == found[1, 2] == 0.0
 
@@ -240,56 +239,3 @@ def test_statistics_count_every_group_once():
     found = advantages.group_statistics(made)
     assert (found.groups, found.informative, found.zero_variance, found.too_small) == (4, 1, 1, 2)
     np.testing.assert_array_equal(advantages.informative_rows(made), [True] * 2 + [False] * 6)
-
-
-def gae_by_hand(reward, value, discount, gae_lambda):
-    """Schulman et al. 2016, eq. 11 and 16, as a sum over the future: no recursion shared."""
-    n = len(reward)
-    after = np.append(value[1:], 0.0)
-    delta = reward + discount * after - value
-    return [
-        sum((discount * gae_lambda) ** k * delta[t + k] for k in range(n - t)) for t in range(n)
-    ]
-
-
-def test_gae_without_observations_is_the_papers():
-    rng = np.random.default_rng(0)
-    reward, value = rng.normal(size=(2, 7)).astype(np.float32)
-    found, returns = advantages.gae(
-        jnp.asarray(reward[None]),
-        jnp.asarray(value[None]),
-        jnp.ones((1, 7), bool),
-        discount=0.9,
-        gae_lambda=0.8,
-    )
-    np.testing.assert_allclose(found[0], gae_by_hand(reward, value, 0.9, 0.8), rtol=1e-5)
-    np.testing.assert_allclose(returns, np.asarray(found) + value, rtol=1e-6)
-
-
-def test_gae_passes_over_observations_of_any_length_and_value():
-    rng = np.random.default_rng(1)
-    reward, value = rng.normal(size=(2, 4)).astype(np.float32)
-    expected = gae_by_hand(reward, value, 0.9, 0.8)
-    at = np.array([0, 1, 5, 9])  # action tokens of the longer episode
-    mask_BT = np.zeros((1, 12), bool)
-    mask_BT[0, at] = True
-    reward_BT, value_BT = np.zeros((2, 1, 12), np.float32)
-    value_BT[:] = 100.0  # an untrained critic on observations
-    reward_BT[0, at], value_BT[0, at] = reward, value
-    found, _ = advantages.gae(
-        jnp.asarray(reward_BT),
-        jnp.asarray(value_BT),
-        jnp.asarray(mask_BT),
-        discount=0.9,
-        gae_lambda=0.8,
-    )
-    np.testing.assert_allclose(np.asarray(found)[0, at], expected, rtol=1e-5)
-    assert not np.asarray(found)[~mask_BT].any()
-
-
-def test_gae_gives_a_reward_on_the_final_observation_to_the_last_action():
-    made = episodes([1.0], group_size=1)
-    reward_BT, value_BT = jnp.roll(made.reward_BT, 1, axis=1), made.value_BT
-    settings = {"discount": 0.5, "gae_lambda": 1.0}
-    late, _ = advantages.gae(reward_BT, value_BT, made.action_mask_BT, **settings)
-    np.testing.assert_array_equal(late, [[0.0, 0.25, 0.5, 1.0, 0.0]])

@@ -235,10 +235,51 @@ def test_reinforce_subtracts_what_was_expected():
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_a_success_is_worth_more_than_a_failure_under_every_algorithm(name):
-    if ALGORITHMS[name].needs_critic:
-        pytest.skip("waits for its values")
-    found = make([episode("ddd", success=True), episode("ddd")], name)
+    episodes = [episode("ddd", success=True), episode("ddd")]
+    values = [np.zeros(len(e.tokens), np.float32) for e in episodes]
+    found = make(episodes, name, values_after=values)
     assert found.advantage_BT[0, 1] > max(0.0, found.advantage_BT[1, 1])
+
+
+def test_a_critic_is_asked_before_the_token_that_is_judged():
+    made = episode("dd", success=True)
+    values = np.arange(len(made.tokens), dtype=np.float32)
+    found = make([made], "ppo", values_after=[values])
+    np.testing.assert_array_equal(found.value_BT[0, 1 : len(values)], values[:-1])
+    # lambda 1: the target is the return, whatever the critic says.
+    np.testing.assert_allclose(found.return_BT[0][made.action_mask.nonzero()[0]], 1.0, rtol=1e-6)
+
+
+def cut(turns, *, shows_next):
+    """An episode that its horizon cut; its last token is the last action's unless it shows more."""
+    made = dataclasses.replace(episode(turns), outcome=Outcome.HORIZON)
+    if shows_next:
+        return made
+    end = made.turns[-1].action_stop
+    arrays = ("tokens", "sources", "logprobs", "policy_versions")
+    return dataclasses.replace(made, **{name: getattr(made, name)[:end] for name in arrays})
+
+
+@pytest.mark.parametrize(
+    ("truncation", "shows_next", "expected"),
+    [("bootstrap", True, 5.0), ("bootstrap", False, 0.0), ("fail", True, 0.0)],
+)
+def test_an_episode_cut_by_its_horizon_may_go_on_with_what_is_expected(
+    truncation, shows_next, expected
+):
+    made = cut("dd", shows_next=shows_next)
+    values = np.zeros(len(made.tokens), np.float32)
+    values[-1] = 5.0
+    found = make([made], "ppo", truncation=truncation, values_after=[values])
+    last = made.turns[-1].action_stop - 1
+    assert found.return_BT[0, last] == pytest.approx(expected)
+
+
+def test_an_episode_that_has_ended_is_worth_nothing_after_its_end():
+    made = dataclasses.replace(episode("dd"), outcome=Outcome.FAILURE)
+    values = np.full(len(made.tokens), 5.0, np.float32)
+    found = make([made], "ppo", truncation="bootstrap", values_after=[values])
+    assert found.return_BT[0, made.turns[-1].action_stop - 1] == 0.0
 
 
 @pytest.mark.parametrize("zero_variance", ["drop", ""])

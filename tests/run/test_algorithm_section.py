@@ -20,7 +20,7 @@ def parsed(name="grpo", **changes):
     return rl.parse(config)
 
 
-@pytest.mark.parametrize("name", [n for n, row in ALGORITHMS.items() if not row.needs_critic])
+@pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_algorithm_can_be_chosen_by_name(name):
     settings = parsed(name)
     assert settings.algorithm is ALGORITHMS[name]
@@ -30,7 +30,7 @@ def test_every_algorithm_can_be_chosen_by_name(name):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (dict(algorithm__name="grop"), "name='grop' is none of grpo"),
+        (dict(algorithm__name="grop"), "name='grop' is none of ppo"),
         (dict(algorithm__zero_variance="drop"), "zero_variance='drop' is none of keep, filter, re"),
         (dict(rollout__max_rounds=0), "max_rounds=0 in rollout must be at least 1"),
         (dict(rollout__lag=2), "lag=2 in rollout must be 0 or 1"),
@@ -49,6 +49,35 @@ def test_every_algorithm_can_be_chosen_by_name(name):
 def test_what_cannot_be_meant_is_refused_before_anything_starts(changes, message):
     with pytest.raises(sections.ConfigError, match=message):
         parsed(**changes)
+
+
+CRITIC = dict(common.ppo()["critic"])
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("ppo", dict(algorithm__critic=dict(kind="none")), "kind='none'.*learns one"),
+        ("grpo", dict(algorithm__critic=CRITIC), "kind='separate'.*has none"),
+        ("ppo", dict(algorithm__critic=dict(kind="frozen")), "'frozen' is none of none, separate"),
+        ("ppo", dict(algorithm__critic=CRITIC | dict(coef=1.0)), "kind='separate' takes .'clip'"),
+        ("ppo", dict(algorithm__critic=CRITIC | dict(clip=-1.0)), "clip=-1.0 must not be negative"),
+        ("ppo", dict(algorithm__critic=CRITIC | dict(optimizer={})), "critic.optimizer lacks"),
+        ("grpo", dict(rollout__truncation="bootstrap"), "truncation='bootstrap' asks a critic"),
+        ("grpo", dict(rollout__truncation="forget"), "truncation is 'forget'.*bootstrap"),
+        ("grpo", dict(rollout__reward="sucess"), "reward is 'sucess'.*success"),
+    ],
+)
+def test_a_critic_is_where_it_is_needed_and_nowhere_else(name, changes, message):
+    with pytest.raises(sections.ConfigError, match=message):
+        parsed(name, **changes)
+
+
+def test_a_critic_shares_the_trunk_or_has_its_own():
+    assert not parsed("ppo").critic.is_shared
+    shared = parsed("ppo_turn", algorithm__critic=common.ppo_turn("shared")["critic"]).critic
+    assert shared.is_shared and shared.warmup_steps == 0
+    assert parsed("grpo").critic is None
 
 
 def test_filtering_needs_groups():
