@@ -98,7 +98,12 @@ def environments(eval_tasks=()):
 
 def settings(opening):
     rollout = PlaySettings(
-        max_invalid_actions=1, max_attempts=1, max_replacements=0, prefetch=0, opening=opening
+        max_invalid_actions=1,
+        max_attempts=1,
+        max_replacements=0,
+        prefetch=0,
+        opening=opening,
+        tell_budget="none",
     )
     return types.SimpleNamespace(rollout=rollout)
 
