@@ -86,6 +86,11 @@ def test_what_is_left_is_told_before_every_turn_after_wasted_ones_too(renderer):
     ]
 
 
+def test_an_observation_kept_at_the_horizon_says_that_none_is_left(renderer):
+    last = play(renderer, EPISODES[2], "every_turn", keep_last_observation=True)
+    assert read(last)[-1].endswith("\nTurns left: 0.")
+
+
 @pytest.mark.parametrize("tell_budget", budget.TELLINGS)
 def test_the_tokens_are_those_of_the_messages_rendered_at_once(renderer, tell_budget):
     trajectory = play(renderer, EPISODES[0], tell_budget)
