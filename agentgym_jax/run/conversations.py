@@ -166,7 +166,7 @@ def openings(
         if len(prompt) < len(conversation.messages):  # has an answer to imitate
             count = counts.setdefault(environment_of(conversation), collections.Counter())
             count[prompt[:-1]] += 1
-    found = {}
+    found: dict[str, tuple[Mapping[str, str], ...]] = {}
     for name, count in counts.items():
         ((most, times),) = count.most_common(1)
         if times < count.total():
