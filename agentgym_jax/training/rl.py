@@ -73,10 +73,9 @@ def train(run: Run, parts: RLParts) -> None:
                 collections.begin(now.memory, now.step)
                 collections.wait()
             _give_weights(parts, now)
-            if now.unlogged is not None:
+            # A line that was written after that state was saved is there already.
+            if run.writer.last_step != now.step:
                 now = _log(run, parts, now)
-            elif now.step == 0 and parts.settings.evaluation.is_due(0, run.total_steps):
-                run.log_step(0, _evaluate(run, parts, 0))
             now.save(run)
             while now.step < run.total_steps:
                 started = time.perf_counter()
@@ -183,11 +182,12 @@ def records(collected: Collected) -> list[dict[str, Any]]:
 
 
 def _log(run: Run, parts: RLParts, now: _Standing) -> _Standing:
-    """Writes the line of the last step, with an evaluation if one is due."""
+    """Writes the line of the last step, with an evaluation if one is due; step 0 may have none."""
     metrics = dict(now.unlogged or {})
     if parts.settings.evaluation.is_due(now.step, run.total_steps):
         metrics |= _evaluate(run, parts, now.step)
-    run.log_step(now.step, metrics)
+    if metrics:
+        run.log_step(now.step, metrics)
     return dataclasses.replace(now, unlogged=None)
 
 

@@ -81,7 +81,7 @@ def assert_same_run(workdir, reference):
     lines = {}
     for folder in (workdir, reference):
         text = (folder / "metrics.jsonl").read_text().splitlines()
-        lines[folder] = [json.loads(line) for line in text]
+        lines[folder] = [x for x in map(json.loads, text) if x["step"]]
     assert [x["step"] for x in lines[workdir]] == [x["step"] for x in lines[reference]]
     for key in ("policy/loss", "policy/kl_k3", "policy/grad_norm", "horizon/turns"):
         assert [x.get(key) for x in lines[workdir]] == [x.get(key) for x in lines[reference]]
@@ -144,8 +144,10 @@ def test_stopped_by_sigterm_it_saves_exits_cleanly_and_resumes_to_the_same(
     tmp_path, cache, uninterrupted
 ):
     workdir = tmp_path / "run"
-    stop_after(BOUNDARY, workdir, cache, "--config.checkpoint.every=100")
-    train(workdir, cache, "--config.checkpoint.every=100")
+    overrides = ("--config.checkpoint.every=100", "--config.evaluation.at_start=True")
+    stop_after(1, workdir, cache, *overrides)  # step 0 is evaluated and nothing is learned yet
+    stop_after(1 + BOUNDARY, workdir, cache, *overrides)
+    train(workdir, cache, *overrides)
     assert_same_run(workdir, uninterrupted)
 
 
