@@ -43,7 +43,7 @@ class _Column:
 _STEP_COLUMNS = (
     _Column("success", ("rollout/success",), ".1f", 100.0),
     _Column("loss", ("sft/loss", "dpo/loss"), ".4f"),
-    _Column("accuracy", ("sft/accuracy", "dpo/accuracy"), ".1f", 100.0),
+    _Column("accuracy", ("dpo/accuracy",), ".1f", 100.0),
     _Column("margin", ("dpo/margin",), ".4f"),
     _Column("round", ("agentevol/round",), ".0f"),
     _Column("kept", ("agentevol/kept",), ",.0f"),

@@ -21,6 +21,7 @@ LEVELS = {
     "sharding": 1,
     "algorithms": 1,
     "metrics": 1,
+    "metrics_file": 1,
     "run_folder": 1,
     "console": 1,
     "compilations": 1,

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from agentgym_jax import metrics
-from agentgym_jax.metrics import MetricWriter, lookup, read_metrics
+from agentgym_jax.metrics import lookup
+from agentgym_jax.metrics_file import MetricWriter, read_metrics
 
 
 def lines(path):

@@ -1,6 +1,7 @@
 """Optimisers over the stacked parameter tree of `models.decoder`, and their learning rate."""
 
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 import chex
@@ -64,6 +65,19 @@ def learning_rate_at(
     done = jnp.clip((step - warmup_steps) / (total_steps - warmup_steps), 0.0, 1.0)
     falling = 1.0 - done if schedule == "linear" else 0.5 * (1.0 + jnp.cos(jnp.pi * done))
     return learning_rate * warmup * (final_fraction + (1.0 - final_fraction) * falling)
+
+
+def rate_of(options: Mapping[str, Any], updates: int, *, total_steps: int) -> float:
+    """Learning rate of the update that follows `updates` of them.
+
+    Args:
+      options: keyword arguments of `make_optimizer`, without total_steps.
+      updates: done before.
+      total_steps: optimiser steps of the run.
+    """
+    keys = ("learning_rate", "schedule", "warmup_steps", "final_fraction")
+    given = {key: options[key] for key in keys}
+    return float(learning_rate_at(updates, total_steps=total_steps, **given))
 
 
 def _name(path: tuple[Any, ...]) -> str:

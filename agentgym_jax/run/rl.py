@@ -16,7 +16,7 @@ from agentgym_jax.data.tasks import MixtureSchedule
 from agentgym_jax.learner.experience import REWARDS, TRUNCATIONS
 from agentgym_jax.learner.importance import CORRECTIONS
 from agentgym_jax.learner.memory import Adaptation
-from agentgym_jax.learner.optimizer import learning_rate_at, make_optimizer
+from agentgym_jax.learner.optimizer import make_optimizer, rate_of
 from agentgym_jax.learner.update import Score, Update, make_score, make_update
 from agentgym_jax.rollout.collect import Collector
 from agentgym_jax.run import conversations as supervised
@@ -298,12 +298,8 @@ class RLParts:
 
     def learning_rate(self, updates: int) -> float:
         """Learning rate of the next update after `updates` of them."""
-        o = self.settings.optimizer_options
-        keys = ("learning_rate", "schedule", "warmup_steps", "final_fraction")
-        rate = learning_rate_at(
-            updates, total_steps=total_updates(self.settings), **{k: o[k] for k in keys}
-        )
-        return float(rate)
+        total = total_updates(self.settings)
+        return rate_of(self.settings.optimizer_options, updates, total_steps=total)
 
 
 def total_updates(s: RLSettings) -> int:

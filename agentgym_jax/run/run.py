@@ -16,7 +16,7 @@ from agentgym_jax.compilations import CompilationCounter
 from agentgym_jax.console import RunConsole
 from agentgym_jax.learner.checkpoint import Checkpoints
 from agentgym_jax.learner.train_state import TrainState
-from agentgym_jax.metrics import MetricWriter
+from agentgym_jax.metrics_file import MetricWriter
 from agentgym_jax.run.sections import ConfigError
 from agentgym_jax.run.settings import CheckpointSettings
 from agentgym_jax.run_folder import RunFolder

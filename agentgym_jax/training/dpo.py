@@ -13,7 +13,7 @@ from absl import logging
 from agentgym_jax import batch as batching
 from agentgym_jax.data.pipeline import truncate
 from agentgym_jax.data.preferences import Preference
-from agentgym_jax.learner.optimizer import make_optimizer
+from agentgym_jax.learner.optimizer import make_optimizer, rate_of
 from agentgym_jax.learner.pairs import Member, Pair, PreferenceBatch, pack_pairs
 from agentgym_jax.learner.preference import (
     LOSSES,
@@ -202,7 +202,7 @@ def _step(
         length_normalised=settings.length_normalised,
     )
     packed = time.perf_counter()
-    rate = fitting.learning_rate(settings.optimizer, int(state.step), settings.steps)
+    rate = rate_of(settings.optimizer, int(state.step), total_steps=settings.steps)
     state, device_metrics = update(state, put_pairs(batch, parts.model.layout))
     metrics = jax.device_get(device_metrics)
     ended = time.perf_counter()

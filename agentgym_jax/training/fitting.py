@@ -1,14 +1,12 @@
 """Optimiser steps on recorded data, with evaluations in between; only the order of things."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import jax
 import optax
 
 from agentgym_jax.env_client.errors import ServerUnavailable
 from agentgym_jax.learner import train_state
-from agentgym_jax.learner.optimizer import learning_rate_at
 from agentgym_jax.learner.train_state import TrainState
 from agentgym_jax.run.model import Model
 from agentgym_jax.run.playing import Players
@@ -85,17 +83,3 @@ def _evaluate(run: Run, players: Players | None, state: TrainState, step: int) -
     if players is None:
         return {}
     return held_out.evaluate_offline(run, players, state.params, step)
-
-
-def learning_rate(options: Mapping[str, Any], updates: int, total_steps: int) -> float:
-    """Learning rate of the update after `updates` of them.
-
-    Args:
-      options: keyword arguments of `make_optimizer`, without total_steps.
-      updates: done before.
-      total_steps: length of the schedule.
-    """
-    keys = ("learning_rate", "schedule", "warmup_steps", "final_fraction")
-    return float(
-        learning_rate_at(updates, total_steps=total_steps, **{key: options[key] for key in keys})
-    )

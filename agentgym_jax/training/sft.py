@@ -13,10 +13,10 @@ from agentgym_jax.data.conversations import Conversation
 from agentgym_jax.data.pipeline import Batches, batches
 from agentgym_jax.learner import train_state
 from agentgym_jax.learner.checkpoint import Checkpoints
-from agentgym_jax.learner.optimizer import make_optimizer
+from agentgym_jax.learner.optimizer import make_optimizer, rate_of
 from agentgym_jax.learner.train_state import TrainState
 from agentgym_jax.learner.update import Update, make_update, put_batch
-from agentgym_jax.metrics import MetricWriter
+from agentgym_jax.metrics_file import MetricWriter
 from agentgym_jax.run import conversations as supervised
 from agentgym_jax.run.model import Model, abstract_params
 from agentgym_jax.run.rl import RLParts
@@ -163,7 +163,7 @@ def supervised_step(
     packed = data.batch_at(step)
     batch = batching.micro_batches(packed, settings.micro_rows)
     ready = time.perf_counter()
-    rate = fitting.learning_rate(settings.optimizer, int(state.step), settings.steps)
+    rate = rate_of(settings.optimizer, int(state.step), total_steps=settings.steps)
     state, device_metrics = update(state, put_batch(batch, model.layout))
     metrics = jax.device_get(device_metrics)
     ended = time.perf_counter()

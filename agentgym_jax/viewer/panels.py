@@ -232,13 +232,6 @@ PANELS = (
         _lines(("sft/loss", "training"), ("eval/loss", "held out")),
     ),
     Panel(
-        "sft_accuracy",
-        "Token accuracy",
-        "share of tokens",
-        ("sft/accuracy",),
-        _lines(("sft/accuracy", "most likely token is right")),
-    ),
-    Panel(
         "dpo_loss",
         "Preference loss",
         "nats",

@@ -16,7 +16,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from agentgym_jax.metrics import read_metrics
+from agentgym_jax.metrics_file import read_metrics
 from agentgym_jax.run_folder import RunFolder
 from agentgym_jax.viewer.panels import PANELS, Panel, draw_groups
 from agentgym_jax.viewer.series import Run

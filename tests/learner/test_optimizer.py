@@ -10,6 +10,7 @@ from agentgym_jax.learner.optimizer import (
     is_layer_matrix,
     learning_rate_at,
     make_optimizer,
+    rate_of,
 )
 
 RATE = {"learning_rate": 1.0, "warmup_steps": 4, "total_steps": 14, "final_fraction": 0.2}
@@ -163,3 +164,9 @@ def test_muon_leaves_the_rest_to_adam_at_its_own_rate(params):
             # the first step of Adam with Nesterov: lr * (b1 * m_hat + (1 - b1) g / (1 - b1)) = O(lr)
             assert (np.abs(moved) < 2.1e-3).all(), path
             assert (moved < 0).all(), path
+
+
+def test_the_learning_rate_of_a_step_follows_the_schedule():
+    options = dict(learning_rate=1.0, schedule="linear", warmup_steps=2, final_fraction=0.0)
+    rates = [rate_of(options, n, total_steps=4) for n in range(4)]
+    assert rates == pytest.approx([0.5, 1.0, 1.0, 0.5])

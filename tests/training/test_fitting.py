@@ -6,7 +6,7 @@ import types
 import pytest
 
 from agentgym_jax.env_client.errors import ServerUnavailable
-from agentgym_jax.metrics import MetricWriter
+from agentgym_jax.metrics_file import MetricWriter
 from agentgym_jax.run.run import StopRequested
 from agentgym_jax.run.settings import EvaluationSettings
 from agentgym_jax.training import fitting, held_out
@@ -159,9 +159,3 @@ def test_a_stop_between_two_steps_saves_the_last_one(world, whole):
     assert world.checkpoints[-1][0] == 1
     world.fit()
     assert world.lines() == whole.lines()
-
-
-def test_the_learning_rate_of_a_step_follows_the_schedule():
-    options = dict(learning_rate=1.0, schedule="linear", warmup_steps=2, final_fraction=0.0)
-    rates = [fitting.learning_rate(options, n, 4) for n in range(4)]
-    assert rates == pytest.approx([0.5, 1.0, 1.0, 0.5])
