@@ -22,6 +22,7 @@ from agentgym_jax.learner import optimizer, train_state, update, value_update
 from agentgym_jax.learner.checkpoint import Checkpoints
 from agentgym_jax.models.critic import Critic, values_before
 from agentgym_jax.models.policy import Policy
+from agentgym_jax.sharding import TRAIN_RULES, Layout, make_mesh
 
 pytestmark = pytest.mark.usefixtures("compiled_fast")
 
@@ -194,6 +195,38 @@ def test_a_shared_critic_teaches_the_trunk_what_it_needs():
     first, second = (shared_update()(policy_state(SHARED), b)[0].params for b in (batch, other))
     moved = jax.tree.map(lambda a, b: float(jnp.abs(a - b).max()), first, second)
     assert max(jax.tree.leaves(moved)) > 1e-4
+
+
+def test_eight_devices_learn_a_critic_like_one():
+    """A trunk of its own, split over data, weights and heads."""
+    batch = packed(judged())
+    expected, metrics = separate_update()(state_of(SEPARATE), batch)
+    layout = Layout(make_mesh(data=2, fsdp=2, tensor=2), TRAIN_RULES)
+    critic = Critic(Policy(CONFIG, layout=layout), is_shared=False)
+    step = value_update.make_value_update(critic, adam(), clip=0.2, layout=layout)
+    state = train_state.create(critic, adam(), critic_params(critic), layout)
+    found, sharded = step(state, update.put_batch(packed(judged()), layout))
+    assert_trees_close(found.params, expected.params)
+    assert_trees_close(sharded, metrics)
+    kernel = found.params["trunk"]["layers"]["mlp"]["gate_kernel"]
+    assert kernel.sharding.shard_shape(kernel.shape) != kernel.shape
+
+
+def test_eight_devices_learn_a_shared_critic_like_one():
+    batch = packed(judged())
+    expected, metrics = shared_update()(policy_state(SHARED), batch)
+    layout = Layout(make_mesh(data=2, fsdp=2, tensor=2), TRAIN_RULES)
+    policy = Policy(CONFIG, layout=layout)
+    critic = Critic(policy, is_shared=True)
+    shared = value_update.SharedCritic(critic, adam(), coef=1.0, clip=0.2)
+    step = update.make_update(policy, adam(), SURROGATE, **UPDATE, critic=shared, layout=layout)
+    state = train_state.create(policy, adam(), first_params(), layout).replace(
+        critic=train_state.create(critic, adam(), critic_params(critic), layout)
+    )
+    found, sharded = step(state, update.put_batch(batch, layout))
+    assert_trees_close(found.params, expected.params)
+    assert_trees_close(found.critic.params, expected.critic.params)
+    assert_trees_close(sharded, metrics, rtol=1e-3)
 
 
 def test_a_checkpoint_keeps_the_critic(tmp_path):
