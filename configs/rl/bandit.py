@@ -1,0 +1,237 @@
+r"""Does an algorithm learn at all? A text bandit of two pulls, whose optimum is known, in half a minute.
+
+  PYTHONPATH=.:configs/rl python -m agentgym_jax.train --config=configs/rl/bandit.py:algorithm=rloo --workdir=runs/bandit
+
+Needs: nothing running (it starts a server for the environment below); two CPU cores; this folder on
+PYTHONPATH, because demonstrations are recorded by the name of the environment, `bandit`.
+Result: every algorithm of docs/algorithms.md, three seeds, from the same warm start:
+experiments/2026-11-22_every_algorithm.
+Source: environment and sizes are our own; the numbers of an algorithm are those of configs/common.py.
+
+This file is the environment as well: `python -m agentgym_envs check configs.rl.bandit`.
+"""
+
+from typing import Any
+
+from agentgym_envs.base.environment import Environment, StepResult
+from agentgym_envs.base.kind import EnvironmentKind, standard_kind
+from configs import common
+
+# Which lever pays under which lamp: what the policy has to find out.
+PAYS = {
+    "red": "north",
+    "green": "east",
+    "blue": "south",
+    "white": "west",
+    "yellow": "east",
+    "purple": "north",
+}
+LAMPS = tuple(PAYS)
+LEVERS = ("north", "east", "south", "west")
+PULLS = 2
+NUM_TASKS = 16 * len(LAMPS) ** PULLS  # every pair of lamps on sixteen machines
+HELD_OUT = 5  # pairs of lamps whose number is 0 modulo this are only played in evaluation
+MODULE = "configs.rl.bandit"
+
+INSTRUCTIONS = f"""\
+A machine has {len(LEVERS)} levers ({", ".join(LEVERS)}) and a lamp. Under each colour of the lamp one lever pays, on \
+every machine the same one. You have {PULLS} pulls; the lamp may change after each.
+
+Reply in this form:
+Thought: which lever pays under this lamp.
+Action: the colour of the lamp and the lever to pull, such as: {LAMPS[0]} {LEVERS[1]}"""
+
+
+def lamps(data_idx: int) -> list[str]:
+    """Colours of the lamp, one for each pull."""
+    second, first = divmod(data_idx % len(LAMPS) ** PULLS, len(LAMPS))
+    return [LAMPS[first], LAMPS[second]]
+
+
+class Bandit(Environment):
+    """A task is a machine with a pair of lamps. The best player is paid 1, any other lever 0."""
+
+    def reset(self, data_idx: int) -> StepResult:
+        self._lamps = lamps(data_idx)
+        self._paid: list[bool] = []
+        return StepResult(f"Machine {data_idx}. {self._shown()}", reward=0, score=0, done=False)
+
+    def step(self, action: str) -> StepResult:
+        is_known = action in self.valid_actions()
+        self._paid.append(action == self.expert_action())
+        text = "It pays." if self._paid[-1] else "Nothing comes."
+        if not is_known:
+            text = f"No such lever: {action[:20]!r}. Nothing comes."
+        is_over = len(self._paid) == PULLS
+        return StepResult(
+            text if is_over else f"{text} {self._shown()}",
+            reward=self._paid[-1] / PULLS,
+            score=sum(self._paid) / PULLS,
+            done=is_over,
+        )
+
+    def _lamp(self) -> str:
+        return self._lamps[min(len(self._paid), PULLS - 1)]
+
+    def _shown(self) -> str:
+        return f"The lamp is {self._lamp()}."
+
+    def expert_action(self) -> str:
+        return f"{self._lamp()} {PAYS[self._lamp()]}"
+
+    def valid_actions(self) -> list[str]:
+        return [f"{self._lamp()} {lever}" for lever in LEVERS]
+
+    def snapshot(self) -> Any:
+        return [self._lamps, self._paid]
+
+    def restore(self, snapshot: Any) -> None:
+        self._lamps, self._paid = (list(part) for part in snapshot)
+
+
+def make_kind() -> EnvironmentKind:
+    """What a server needs to know."""
+    pairs = len(LAMPS) ** PULLS
+    splits = ["train" if i % pairs % HELD_OUT else "test" for i in range(NUM_TASKS)]
+    tasks = [
+        dict(data_idx=i, split=split, first=lamps(i)[0], second=lamps(i)[1])
+        for i, split in enumerate(splits)
+    ]
+    return standard_kind(
+        Bandit,
+        tasks,
+        name="bandit",
+        version="1",
+        instructions=INSTRUCTIONS,
+        max_turns=PULLS,
+        refusal="No such lever",
+    )
+
+
+def tiny_policy():
+    """A policy of some hundred thousand weights, and a tokenizer of words for it."""
+    architecture = dict(
+        hidden_size=64,
+        intermediate_size=192,
+        num_layers=2,
+        num_heads=2,
+        num_kv_heads=1,
+        head_size=32,
+        rope_theta=10000.0,
+        max_position=1024,
+    )
+    return dict(
+        source="random",
+        architecture=architecture,
+        dtype="float32",
+        decode_dtype="float32",
+        remat="none",
+    )
+
+
+def warm_start(environment, tasks, steps, row_length, max_turns, train_on):
+    """Imitates a player that takes any valid action: what can be done, not what pays."""
+    show = dict(player="random", epsilon=0.0, max_turns=max_turns, seed=0)
+    return dict(
+        steps=steps,
+        rows=8,
+        micro_rows=8,
+        row_length=row_length,
+        weighting="token_mean",
+        train_on=train_on,
+        too_long="truncate",
+        bad="fatal",
+        files=(),
+        demonstrations=dict(play=dict(environment=environment, tasks=tasks, **show)),
+        optimizer=dict(
+            name="muon",
+            learning_rate=0.02,
+            adam_learning_rate=3e-3,
+            schedule="cosine",
+            warmup_steps=5,
+            final_fraction=0.05,
+            b1=0.9,
+            b2=0.95,
+            eps=1e-8,
+            weight_decay=0.0,
+            max_grad_norm=1.0,
+        ),
+    )
+
+
+def algorithm(name, length, critic_rate):
+    """The algorithm of that name in configs/common.py, with `_shared` at the end: its critic on the trunk.
+
+    `length` is that of the longest episode in action tokens, `critic_rate` the learning rate of a critic.
+    """
+    plain_name = name.removesuffix("_shared")
+    make = getattr(common, plain_name)
+    if name != plain_name:
+        section = make(critic="shared")
+    else:
+        section = make(length) if name == "dr_grpo" else make()
+    section["logprob_chunk"] = 512
+    if section["critic"]["kind"] != "none":
+        section["critic"]["optimizer"]["learning_rate"] = critic_rate
+    return section
+
+
+def start_from(c, folder):
+    """Starts from the weights and the tokenizer of a run folder instead of a warm start."""
+    c.model.source = folder
+    c.model.architecture = {}
+    c.tokenizer.source = "model"
+    c.tokenizer.vocab_size = 0
+    c.tokenizer.isolate = ""
+    c.sft = {}
+
+
+def get_config(arg=None):
+    """Options: algorithm=grpo, or any other of configs/common.py; start=a run folder; smoke."""
+    opt = common.parse(arg, algorithm="grpo", start="", smoke=False)
+    c = common.base()
+    c.total_steps = 45
+    c.model = tiny_policy()
+    c.tokenizer = dict(
+        source="train",
+        vocab_size=384,
+        isolate="|".join([*LAMPS, *LEVERS, "[0-9]", "[.]", "\n"]),
+        template="compact",
+    )
+    tasks = dict(kind="split", group_by="first", where={}, limit=0)
+    c.environments = dict(
+        bandit=common.environment(
+            module=MODULE,
+            train=tasks | dict(split="train"),
+            eval=tasks | dict(split="test", limit=104),
+        )
+    )
+    c.pool.workers = 16
+    c.sampler = dict(rows=64, cache_length=128, buckets=((16, 32),), decode_steps=4, wake_rows=32)
+    c.sampling = dict(temperature=1.0, top_k=0, top_p=1.0, max_turn_tokens=12, max_tokens=128)
+    c.rollout.tasks_per_step = 8
+    c.rollout.reward = "turn"
+    c.rollout.opening = "none"
+    c.algorithm = algorithm(opt.algorithm, length=16, critic_rate=1.5e-3)
+    c.horizon = dict(kind="fixed", turns=PULLS)
+    c.optimizer.learning_rate = 1.5e-3
+    c.optimizer.warmup_steps = 6
+    c.optimizer.b2 = 0.95
+    c.learner = dict(
+        row_length=128,
+        micro_rows=12,
+        epochs=1,
+        mini_batches=2,
+        ratio_against="sampler",
+        max_logprob_gap=0.01,
+        min_informative_groups=1,
+    )
+    c.evaluation = dict(every=0, at_start=True, max_turns=PULLS, samples=1, greedy=True)
+    c.checkpoint.every = c.total_steps
+    shown = dict(kind="residues", start=0, stop=NUM_TASKS, modulus=1, groups={"bandit": 0})
+    c.sft = warm_start("bandit", shown, steps=250, row_length=512, max_turns=PULLS, train_on="text")
+    if opt.start:
+        start_from(c, opt.start)
+    if opt.smoke:
+        c.total_steps = 3
+    return c

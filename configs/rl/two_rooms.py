@@ -1,0 +1,66 @@
+r"""Does an algorithm learn in BabyAI? One level of two rooms that its scripted player always solves, in a minute or two.
+
+  python -m agentgym_jax.train --config=configs/rl/two_rooms.py:algorithm=rloo --workdir=runs/two_rooms
+
+Needs: nothing running (it starts its own BabyAI server); two CPU cores; the task lists of the experiment.
+Result: every algorithm of docs/algorithms.md, three seeds, from the same warm start:
+experiments/2026-11-22_every_algorithm.
+Source: level and sizes are our own; the numbers of an algorithm are those of configs/common.py.
+"""
+
+from configs import common
+from configs.rl import bandit
+
+# The 105 distinct worlds of OpenRedDoor, half of them held out: the seeds of this level repeat them.
+WORLDS = "experiments/2026-11-22_every_algorithm/two_rooms_{}.json"
+TURNS = 3  # enough for the scripted player in each of these worlds
+WORDS = (
+    "turn left|turn right|move forward|toggle and go through|go to|red closed door|red|[0-9]|\n|, "
+)
+
+
+def get_config(arg=None):
+    """Options: algorithm=grpo, or any other of configs/common.py; start=a run folder; smoke."""
+    opt = common.parse(arg, algorithm="grpo", start="", smoke=False)
+    c = common.base()
+    c.total_steps = 36
+    c.model = bandit.tiny_policy()
+    c.tokenizer = dict(source="train", vocab_size=512, isolate=WORDS, template="compact")
+    c.environments = dict(
+        babyai=common.environment(
+            train=dict(kind="file", path=WORLDS.format("train")),
+            eval=dict(kind="file", path=WORLDS.format("held_out")),
+        )
+    )
+    c.pool.workers = 16
+    c.sampler = dict(rows=48, cache_length=512, buckets=((32, 32),), decode_steps=8, wake_rows=32)
+    c.sampling = dict(temperature=1.0, top_k=0, top_p=1.0, max_turn_tokens=16, max_tokens=512)
+    c.rollout.tasks_per_step = 6
+    c.rollout.opening = "none"
+    c.algorithm = bandit.algorithm(opt.algorithm, length=48, critic_rate=2.5e-3)
+    c.horizon = dict(kind="fixed", turns=TURNS)
+    c.optimizer.learning_rate = 2.5e-3
+    c.optimizer.schedule = "linear"
+    c.optimizer.warmup_steps = 6
+    c.optimizer.final_fraction = 0.1
+    c.optimizer.b2 = 0.95
+    c.learner = dict(
+        row_length=512,
+        micro_rows=4,
+        epochs=1,
+        mini_batches=2,
+        ratio_against="sampler",
+        max_logprob_gap=0.01,
+        min_informative_groups=1,
+    )
+    c.evaluation = dict(every=0, at_start=True, max_turns=TURNS, samples=2, greedy=True)
+    c.checkpoint.every = c.total_steps
+    shown = dict(kind="file", path=WORLDS.format("shown"))
+    c.sft = bandit.warm_start(
+        "babyai", shown, steps=200, row_length=512, max_turns=TURNS, train_on="actions"
+    )
+    if opt.start:
+        bandit.start_from(c, opt.start)
+    if opt.smoke:
+        c.total_steps = 3
+    return c

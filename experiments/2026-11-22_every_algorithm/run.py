@@ -1,0 +1,115 @@
+r"""Every algorithm on both environments, three seeds, from the same warm start; a second call goes on.
+
+  PYTHONPATH=.:configs/rl python experiments/2026-11-22_every_algorithm/run.py --out=runs/every_algorithm \
+      --of=bandit,two_rooms --algorithms=grpo,rloo --seeds=0,1,2
+
+Several of these may run side by side on the same folder: a run belongs to the process that makes its `.claim`. A finished
+run leaves `results/<config>/<algorithm>_<seed>.jsonl`, its metrics without those of time and machine, and is never run again.
+"""
+
+import argparse
+import importlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+import jax
+
+from agentgym_jax.run.rl import open_rl
+from agentgym_jax.run.run import StopFlag
+from agentgym_jax.run.sections import plain
+from agentgym_jax.training import rl
+
+HERE = pathlib.Path(__file__).parent
+CACHE = pathlib.Path("~/.cache/agentgym_jax/xla").expanduser()
+KEPT = ("eval/", "rollout/", "policy/", "critic/", "horizon/", "batch/", "step", "time/iteration_s")
+# What the nature of an algorithm asks for; everything else is the same for all.
+OWN: dict[str, dict] = {
+    # Its loss has no ratio: one update per collection, so twice the collections for as many updates.
+    "reinforce": {"learner.mini_batches": 1, "total_steps": 2},
+}
+
+
+def set_path(config, path: str, value) -> None:
+    """Sets `learner.mini_batches` and its like in a plain config."""
+    *parents, last = path.split(".")
+    for parent in parents:
+        config = config[parent]
+    config[last] = value
+
+
+def config_of(of: str, algorithm: str, seed: int, start: pathlib.Path) -> dict:
+    """The config of one run."""
+    module = importlib.import_module(f"configs.rl.{of}")
+    c = plain(module.get_config(f"algorithm={algorithm},start={start}"))
+    c["seed"] = seed
+    for path, value in OWN.get(algorithm, {}).items():
+        set_path(c, path, value * c["total_steps"] if path == "total_steps" else value)
+    return c
+
+
+def warm_start(of: str, folder: pathlib.Path) -> None:
+    """Trains what all runs of a config start from, once."""
+    if folder.exists():
+        return
+    config = f"{HERE.relative_to(pathlib.Path.cwd())}/warm_start.py:of={of}"
+    command = [sys.executable, "-m", "agentgym_jax.train", f"--config={config}"]
+    subprocess.run([*command, f"--workdir={folder}"], check=True, stdout=subprocess.DEVNULL)
+
+
+def keep(metrics: pathlib.Path, target: pathlib.Path) -> None:
+    """Copies what the tables and figures are made from."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.open("w") as out:
+        for line in metrics.read_text().splitlines():
+            kept = {k: v for k, v in json.loads(line).items() if k.startswith(KEPT)}
+            rounded = {k: round(v, 5) if isinstance(v, float) else v for k, v in kept.items()}
+            out.write(json.dumps(rounded) + "\n")
+
+
+def run(config: dict, folder: pathlib.Path) -> None:
+    """One run without figures of its own."""
+    with StopFlag().installed() as stop, open_rl(config, str(folder), stop) as (opened, parts):
+        rl.train(opened, parts)
+
+
+def main() -> None:
+    """Works off the queue."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--of", required=True)
+    parser.add_argument("--algorithms", required=True)
+    parser.add_argument("--seeds", default="0,1,2")
+    args = parser.parse_args()
+    jax.config.update("jax_compilation_cache_dir", str(CACHE))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+    out = pathlib.Path(args.out).resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    queue = [
+        (of, algorithm, int(seed))
+        for seed in args.seeds.split(",")
+        for algorithm in args.algorithms.split(",")
+        for of in args.of.split(",")
+    ]
+    for of, algorithm, seed in queue:
+        name = f"{algorithm}_{seed}"
+        target = HERE / "results" / of / f"{name}.jsonl"
+        folder = out / of / name
+        folder.parent.mkdir(exist_ok=True)
+        try:
+            os.close(os.open(f"{folder}.claim", os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            continue
+        start = out / f"start_{of}"
+        warm_start(of, start)
+        started = time.time()
+        run(config_of(of, algorithm, seed, start), folder)
+        keep(folder / "metrics.jsonl", target)
+        sys.stderr.write(f"{of} {name}: {time.time() - started:.0f} s\n")
+
+
+if __name__ == "__main__":
+    main()

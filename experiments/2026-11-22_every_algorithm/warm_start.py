@@ -1,0 +1,24 @@
+r"""The warm start of a config of job `rl`, alone: what every run of this experiment starts from.
+
+python -m agentgym_jax.train --config=experiments/2026-11-22_every_algorithm/warm_start.py:of=bandit --workdir=runs/start_bandit
+"""
+
+import importlib
+
+from configs import common
+
+
+def get_config(arg=None):
+    """Options: of=bandit|two_rooms, a config of configs/rl."""
+    opt = common.parse(arg, of="bandit")
+    module = opt.of if "." in opt.of or opt.of == "config" else f"configs.rl.{opt.of}"
+    whole = importlib.import_module(module).get_config()
+    c = whole.copy_and_resolve_references()
+    with c.unlocked():
+        for name in set(c) - {"seed", "model", "tokenizer", "mesh", "checkpoint", "sft"}:
+            del c[name]
+        c.job = "sft"
+        c.total_steps = whole.sft.steps
+        c.logprob_chunk = whole.algorithm.logprob_chunk
+    c.checkpoint.every = c.total_steps
+    return c

@@ -1,0 +1,79 @@
+"""Distinct worlds of OpenRedDoor, half of them for training and half held out.
+
+  PYTHONPATH=. python experiments/2026-11-22_every_algorithm/worlds.py
+
+The level has two rooms (one row, two columns) and few worlds, so seeds alone would repeat the trained ones in the
+evaluation. A world is the whole grid, the agent's place and direction, and the goal. Writes `two_rooms_train.json` and
+`two_rooms_held_out.json` (one seed a world) and `two_rooms_shown.json` (all seeds of the training worlds, for the warm
+start), and prints what the players reach on them.
+"""
+
+import hashlib
+import json
+import pathlib
+import random
+
+from agentgym_envs.babyai import levels
+from agentgym_envs.babyai.environment import goal_text
+from agentgym_envs.babyai.kind import make_kind
+from agentgym_envs.babyai.world import make_world
+
+HERE = pathlib.Path(__file__).parent
+LEVEL, LEVELS, SEEDS, TURNS = 12, 40, 1200, 3
+
+
+def fingerprint(data_idx: int) -> str:
+    """Hash of a world."""
+    world, _ = make_world(levels.task(data_idx))
+    assert (world.num_rows, world.num_cols) == (1, 2)
+    parts = (
+        world.grid.encode().tobytes(),
+        bytes(int(x) for x in world.agent_pos),
+        bytes([int(world.agent_dir)]),
+        goal_text(world.mission).encode(),
+    )
+    return hashlib.sha256(b"|".join(parts)).hexdigest()
+
+
+def solved(data_idx: int, choose) -> bool:
+    """Whether a player solves a world in TURNS turns."""
+    world = make_kind().factory()
+    world.reset(data_idx)
+    for _ in range(TURNS):
+        result = world.step(choose(world))
+        if result.done:
+            return result.score > 0
+    return False
+
+
+def main() -> None:
+    """Writes the files and prints the numbers."""
+    seeds: dict[str, list[int]] = {}
+    for seed in range(SEEDS):
+        data_idx = LEVELS * seed + LEVEL
+        seeds.setdefault(fingerprint(data_idx), []).append(data_idx)
+    worlds = list(seeds.values())
+    random.Random(0).shuffle(worlds)
+    half = len(worlds) // 2
+    shown = [i for world in worlds[:half] for i in world]
+    for name, chosen in (
+        ("shown", shown),
+        ("train", [world[0] for world in worlds[:half]]),
+        ("held_out", [world[0] for world in worlds[half:]]),
+    ):
+        ids = [f"babyai_{i}" for i in sorted(chosen)]
+        (HERE / f"two_rooms_{name}.json").write_text(json.dumps(ids, indent=0) + "\n")
+        if name == "shown":
+            continue
+        expert = sum(solved(i, lambda world: world.expert_action()) for i in chosen)
+        rng = random.Random(1)
+        chance = sum(
+            solved(i, lambda world, rng=rng: rng.choice(world.valid_actions()))
+            for i in chosen
+            for _ in range(20)
+        )
+        print(f"{name}: {len(chosen)} worlds, expert {expert}, random {chance / 20:.1f}")
+
+
+if __name__ == "__main__":
+    main()
