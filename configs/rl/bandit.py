@@ -1,4 +1,4 @@
-r"""Does an algorithm learn at all? A text bandit of two pulls, whose optimum is known, in half a minute.
+r"""Does an algorithm learn at all? A text bandit of two pulls, whose optimum is known, in a minute.
 
   PYTHONPATH=.:configs/rl python -m agentgym_jax.train --config=configs/rl/bandit.py:algorithm=rloo --workdir=runs/bandit
 
@@ -18,19 +18,12 @@ from agentgym_envs.base.kind import EnvironmentKind, standard_kind
 from configs import common
 
 # Which lever pays under which lamp: what the policy has to find out.
-PAYS = {
-    "red": "north",
-    "green": "east",
-    "blue": "south",
-    "white": "west",
-    "yellow": "east",
-    "purple": "north",
-}
+PAYS = {"red": "north", "green": "east", "blue": "south", "white": "west"}
 LAMPS = tuple(PAYS)
 LEVERS = ("north", "east", "south", "west")
 PULLS = 2
 NUM_TASKS = 16 * len(LAMPS) ** PULLS  # every pair of lamps on sixteen machines
-HELD_OUT = 5  # pairs of lamps whose number is 0 modulo this are only played in evaluation
+HELD_OUT = 3  # pairs of lamps whose number is 0 modulo this are only played in evaluation
 MODULE = "configs.rl.bandit"
 
 INSTRUCTIONS = f"""\
@@ -215,8 +208,9 @@ def get_config(arg=None):
     c.algorithm = algorithm(opt.algorithm, length=16, critic_rate=1.5e-3)
     c.horizon = dict(kind="fixed", turns=PULLS)
     c.optimizer.learning_rate = 1.5e-3
+    c.optimizer.schedule = "linear"
     c.optimizer.warmup_steps = 6
-    c.optimizer.b2 = 0.95
+    c.optimizer.final_fraction = 0.2
     c.learner = dict(
         row_length=128,
         micro_rows=12,
@@ -229,7 +223,7 @@ def get_config(arg=None):
     c.evaluation = dict(every=0, at_start=True, max_turns=PULLS, samples=1, greedy=True)
     c.checkpoint.every = c.total_steps
     shown = dict(kind="residues", start=0, stop=NUM_TASKS, modulus=1, groups={"bandit": 0})
-    c.sft = warm_start("bandit", shown, steps=250, row_length=512, max_turns=PULLS, train_on="text")
+    c.sft = warm_start("bandit", shown, steps=200, row_length=512, max_turns=PULLS, train_on="text")
     if opt.start:
         start_from(c, opt.start)
     if opt.smoke:

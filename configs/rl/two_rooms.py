@@ -13,7 +13,7 @@ from configs.rl import bandit
 
 # The 105 distinct worlds of OpenRedDoor, half of them held out: the seeds of this level repeat them.
 WORLDS = "experiments/2026-11-22_every_algorithm/two_rooms_{}.json"
-TURNS = 3  # enough for the scripted player in each of these worlds
+TURNS = 4  # three to look in every direction, one to open the door
 WORDS = (
     "turn left|turn right|move forward|toggle and go through|go to|red closed door|red|[0-9]|\n|, "
 )
@@ -23,7 +23,7 @@ def get_config(arg=None):
     """Options: algorithm=grpo, or any other of configs/common.py; start=a run folder; smoke."""
     opt = common.parse(arg, algorithm="grpo", start="", smoke=False)
     c = common.base()
-    c.total_steps = 36
+    c.total_steps = 45
     c.model = bandit.tiny_policy()
     c.tokenizer = dict(source="train", vocab_size=512, isolate=WORDS, template="compact")
     c.environments = dict(
@@ -33,19 +33,18 @@ def get_config(arg=None):
         )
     )
     c.pool.workers = 16
-    c.sampler = dict(rows=48, cache_length=512, buckets=((32, 32),), decode_steps=8, wake_rows=32)
-    c.sampling = dict(temperature=1.0, top_k=0, top_p=1.0, max_turn_tokens=16, max_tokens=512)
+    c.sampler = dict(rows=48, cache_length=640, buckets=((32, 32),), decode_steps=8, wake_rows=32)
+    c.sampling = dict(temperature=1.0, top_k=0, top_p=1.0, max_turn_tokens=16, max_tokens=640)
     c.rollout.tasks_per_step = 6
     c.rollout.opening = "none"
-    c.algorithm = bandit.algorithm(opt.algorithm, length=48, critic_rate=2.5e-3)
+    c.algorithm = bandit.algorithm(opt.algorithm, length=48, critic_rate=1.5e-3)
     c.horizon = dict(kind="fixed", turns=TURNS)
-    c.optimizer.learning_rate = 2.5e-3
+    c.optimizer.learning_rate = 1.5e-3
     c.optimizer.schedule = "linear"
     c.optimizer.warmup_steps = 6
-    c.optimizer.final_fraction = 0.1
-    c.optimizer.b2 = 0.95
+    c.optimizer.final_fraction = 0.2
     c.learner = dict(
-        row_length=512,
+        row_length=640,
         micro_rows=4,
         epochs=1,
         mini_batches=2,
@@ -53,11 +52,11 @@ def get_config(arg=None):
         max_logprob_gap=0.01,
         min_informative_groups=1,
     )
-    c.evaluation = dict(every=0, at_start=True, max_turns=TURNS, samples=2, greedy=True)
+    c.evaluation = dict(every=0, at_start=True, max_turns=TURNS, samples=4, greedy=True)
     c.checkpoint.every = c.total_steps
     shown = dict(kind="file", path=WORLDS.format("shown"))
     c.sft = bandit.warm_start(
-        "babyai", shown, steps=200, row_length=512, max_turns=TURNS, train_on="actions"
+        "babyai", shown, steps=200, row_length=512, max_turns=3, train_on="actions"
     )
     if opt.start:
         bandit.start_from(c, opt.start)

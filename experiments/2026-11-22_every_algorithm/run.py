@@ -25,7 +25,15 @@ from agentgym_jax.training import rl
 
 HERE = pathlib.Path(__file__).parent
 CACHE = pathlib.Path("~/.cache/agentgym_jax/xla").expanduser()
-KEPT = ("eval/", "rollout/", "policy/", "critic/", "horizon/", "batch/", "step", "time/iteration_s")
+# What the tables and figures are made from; the rest of metrics.jsonl is left out.
+KEPT = set(
+    """step eval/score eval/score_greedy eval/success eval/success_greedy eval/success_low eval/success_high
+    eval/episodes eval/turns_mean rollout/score_mean rollout/success rollout/reward_mean rollout/episodes
+    rollout/tokens_mean rollout/turns_mean rollout/informative_groups rollout/sampled_entropy
+    rollout/env_errors policy/entropy policy/approx_kl policy/clip_fraction policy/grad_norm policy/updates
+    policy/kl_k3 policy/learning_rate policy/expected_return critic/loss critic/explained_variance
+    horizon/turns batch/tokens time/iteration_s""".split()
+)
 # What the nature of an algorithm asks for; everything else is the same for all.
 OWN: dict[str, dict] = {
     # Its loss has no ratio: one update per collection, so twice the collections for as many updates.
@@ -41,11 +49,14 @@ def set_path(config, path: str, value) -> None:
     config[last] = value
 
 
-def config_of(of: str, algorithm: str, seed: int, start: pathlib.Path) -> dict:
-    """The config of one run."""
+def config_of(of: str, algorithm: str, seed: int, start: pathlib.Path, url: str = "") -> dict:
+    """The config of one run; `url` of a server that several runs share, or empty."""
     module = importlib.import_module(f"configs.rl.{of}")
     c = plain(module.get_config(f"algorithm={algorithm},start={start}"))
     c["seed"] = seed
+    c["evaluation"]["at_start"] = seed == 0  # the same weights for all seeds
+    for entry in c["environments"].values():
+        entry |= dict(url=url, module="") if url else {}
     for path, value in OWN.get(algorithm, {}).items():
         set_path(c, path, value * c["total_steps"] if path == "total_steps" else value)
     return c
@@ -65,7 +76,7 @@ def keep(metrics: pathlib.Path, target: pathlib.Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.open("w") as out:
         for line in metrics.read_text().splitlines():
-            kept = {k: v for k, v in json.loads(line).items() if k.startswith(KEPT)}
+            kept = {k: v for k, v in json.loads(line).items() if k in KEPT}
             rounded = {k: round(v, 5) if isinstance(v, float) else v for k, v in kept.items()}
             out.write(json.dumps(rounded) + "\n")
 
@@ -83,6 +94,7 @@ def main() -> None:
     parser.add_argument("--of", required=True)
     parser.add_argument("--algorithms", required=True)
     parser.add_argument("--seeds", default="0,1,2")
+    parser.add_argument("--url", default="", help="of a server for all runs; empty: one each")
     args = parser.parse_args()
     jax.config.update("jax_compilation_cache_dir", str(CACHE))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
@@ -106,7 +118,7 @@ def main() -> None:
         start = out / f"start_{of}"
         warm_start(of, start)
         started = time.time()
-        run(config_of(of, algorithm, seed, start), folder)
+        run(config_of(of, algorithm, seed, start, args.url), folder)
         keep(folder / "metrics.jsonl", target)
         sys.stderr.write(f"{of} {name}: {time.time() - started:.0f} s\n")
 

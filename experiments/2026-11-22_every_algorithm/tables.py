@@ -86,10 +86,9 @@ def figure(runs, title: str, sampled: str, training: str, unit: str, out: pathli
         mean = np.mean([smooth(values)[:shortest] for _, values in curves], axis=0)
         at = np.mean([episodes[:shortest] for episodes, _ in curves], axis=0)
         ax.plot(at, mean, color=BLUE, lw=1.8)
+        start = seeds[0][0][sampled]
         for lines, (episodes, _) in zip(seeds.values(), curves, strict=True):
-            ax.plot(
-                [0, episodes[-1]], [lines[0][sampled], lines[-1][sampled]], "o", ms=3, color=RED
-            )
+            ax.plot([0, episodes[-1]], [start, lines[-1][sampled]], "o", ms=3, color=RED)
         ax.axhline(TARGET, color="#999999", lw=0.8, ls="--")
         ax.set_title(name, fontsize=9, loc="left", fontweight="bold")
         ax.set_ylim(0, 1.02)
@@ -109,9 +108,7 @@ def main() -> None:
         runs = read(HERE / "results" / of)
         if not runs:
             continue
-        starts = {
-            round(lines[0][sampled], 3) for seeds in runs.values() for lines in seeds.values()
-        }
+        starts = {round(seeds[0][0][sampled], 3) for seeds in runs.values()}
         print(f"\n## {of}: warm start {sorted(starts)}\n")
         print(table(runs, sampled, greedy, training))
         title = f"{of}: seeds (thin) and their mean in training, held-out evaluation (dots), 90 % of optimum (dashed)"

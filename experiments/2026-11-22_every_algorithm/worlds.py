@@ -19,7 +19,7 @@ from agentgym_envs.babyai.kind import make_kind
 from agentgym_envs.babyai.world import make_world
 
 HERE = pathlib.Path(__file__).parent
-LEVEL, LEVELS, SEEDS, TURNS = 12, 40, 1200, 3
+LEVEL, LEVELS, SEEDS, TURNS = 12, 40, 1200, 4
 
 
 def fingerprint(data_idx: int) -> str:
