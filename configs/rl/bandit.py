@@ -228,4 +228,5 @@ def get_config(arg=None):
         start_from(c, opt.start)
     if opt.smoke:
         c.total_steps = 3
+        c.optimizer.warmup_steps = 0
     return c

@@ -62,4 +62,5 @@ def get_config(arg=None):
         bandit.start_from(c, opt.start)
     if opt.smoke:
         c.total_steps = 3
+        c.optimizer.warmup_steps = 0
     return c
