@@ -23,6 +23,7 @@ def record(
     epsilon: float,
     max_turns: int,
     seed: int,
+    module: str = "",
 ) -> None:
     """Plays every task once and writes AgentGym's conversation records, one a line.
 
@@ -33,6 +34,7 @@ def record(
       epsilon: with `mixed`, probability of a random action.
       max_turns: turns per episode.
       seed: of the random actions.
+      module: of the environment, if it is not one of ours.
 
     Raises:
       RuntimeError: the command failed; its own words are in the message.
@@ -44,7 +46,13 @@ def record(
     listed = path.with_suffix(".tasks.json")
     listed.write_text(json.dumps([{"item_id": task.item_id} for task in tasks]))
     partial = path.with_suffix(".partial")
-    command = [sys.executable, "-m", "agentgym_envs", "demonstrations", environments.pop()]
+    command = [
+        sys.executable,
+        "-m",
+        "agentgym_envs",
+        "demonstrations",
+        module or environments.pop(),
+    ]
     command += ["--tasks-file", str(listed), "--player", player, "--epsilon", str(epsilon)]
     command += ["--max-turns", str(max_turns), "--seed", str(seed), "--out", str(partial)]
     result = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)

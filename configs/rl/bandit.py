@@ -1,9 +1,8 @@
 r"""Does an algorithm learn at all? A text bandit of two pulls, whose optimum is known, in a minute.
 
-  PYTHONPATH=.:configs/rl python -m agentgym_jax.train --config=configs/rl/bandit.py:algorithm=rloo --workdir=runs/bandit
+  python -m agentgym_jax.train --config=configs/rl/bandit.py:algorithm=rloo --workdir=runs/bandit
 
-Needs: nothing running (it starts a server for the environment below); two CPU cores; this folder on
-PYTHONPATH, because demonstrations are recorded by the name of the environment, `bandit`.
+Needs: nothing running (it starts a server for the environment below); two CPU cores.
 Result: every algorithm of docs/algorithms.md, three seeds, from the same warm start:
 experiments/2026-11-22_every_algorithm.
 Source: environment and sizes are our own; the numbers of an algorithm are those of configs/common.py.
@@ -122,9 +121,9 @@ def tiny_policy():
     )
 
 
-def warm_start(environment, tasks, steps, row_length, max_turns, train_on):
+def warm_start(environment, tasks, steps, row_length, max_turns, train_on, module=""):
     """Imitates a player that takes any valid action: what can be done, not what pays."""
-    show = dict(player="random", epsilon=0.0, max_turns=max_turns, seed=0)
+    show = dict(player="random", epsilon=0.0, max_turns=max_turns, seed=0, module=module)
     return dict(
         steps=steps,
         rows=8,
@@ -223,7 +222,15 @@ def get_config(arg=None):
     c.evaluation = dict(every=0, at_start=True, max_turns=PULLS, samples=1, greedy=True)
     c.checkpoint.every = c.total_steps
     shown = dict(kind="residues", start=0, stop=NUM_TASKS, modulus=1, groups={"bandit": 0})
-    c.sft = warm_start("bandit", shown, steps=200, row_length=512, max_turns=PULLS, train_on="text")
+    c.sft = warm_start(
+        "bandit",
+        shown,
+        steps=200,
+        row_length=512,
+        max_turns=PULLS,
+        train_on="text",
+        module=MODULE,
+    )
     if opt.start:
         start_from(c, opt.start)
     if opt.smoke:

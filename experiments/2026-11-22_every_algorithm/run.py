@@ -1,6 +1,6 @@
 r"""Every algorithm on both environments, three seeds, from the same warm start; a second call goes on.
 
-  PYTHONPATH=.:configs/rl python experiments/2026-11-22_every_algorithm/run.py --out=runs/every_algorithm \
+  PYTHONPATH=. python experiments/2026-11-22_every_algorithm/run.py --out=runs/every_algorithm \
       --of=bandit,two_rooms --algorithms=grpo,rloo --seeds=0,1,2
 
 Several of these may run side by side on the same folder: a run belongs to the process that makes its `.claim`. A finished

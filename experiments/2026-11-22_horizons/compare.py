@@ -1,6 +1,6 @@
 r"""Four schedules of the turn limit at equal tokens, three seeds, from the same warm start; a second call goes on.
 
-  PYTHONPATH=.:configs/rl:experiments/2026-11-22_horizons python experiments/2026-11-22_horizons/compare.py --out=runs/horizons
+  PYTHONPATH=.:experiments/2026-11-22_horizons python experiments/2026-11-22_horizons/compare.py --out=runs/horizons
 
 A run stops after the step in which its training episodes, sampled and observed tokens together, have reached the budget; then
 all held-out tasks are played at the long turn limit. Evaluations take no part in the budget.

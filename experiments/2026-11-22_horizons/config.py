@@ -1,6 +1,6 @@
 r"""Chains of one to six pulls under one schedule of the turn limit; compare.py runs all of them.
 
-PYTHONPATH=.:configs/rl:experiments/2026-11-22_horizons python experiments/2026-11-22_horizons/compare.py --out=runs/horizons
+PYTHONPATH=.:experiments/2026-11-22_horizons python experiments/2026-11-22_horizons/compare.py --out=runs/horizons
 """
 
 import chain

@@ -1,9 +1,13 @@
 """What a job is given to learn from."""
 
 import json
+import pathlib
 
 import pytest
 
+from agentgym_jax.data.conversations import read_conversations
+from agentgym_jax.data.demonstrations import record
+from agentgym_jax.data.tasks import Task
 from agentgym_jax.run.conversations import load_conversations
 from agentgym_jax.run.dpo import load_preferences, parse
 from agentgym_jax.run.sections import ConfigError, plain
@@ -67,3 +71,15 @@ def test_no_pair_to_learn_from_says_what_became_of_the_episodes(tmp_path):
 def test_a_wrong_value_is_refused_before_anything_starts(change, message):
     with pytest.raises(ConfigError, match=message):
         settings("nowhere", **change)
+
+
+def test_demonstrations_of_an_environment_of_ones_own_are_recorded(tmp_path, monkeypatch):
+    monkeypatch.chdir(pathlib.Path(__file__).parents[2])
+    path = tmp_path / "play.jsonl"
+    tasks = [Task("bandit", 3, "red"), Task("bandit", 4, "green")]
+    options = dict(player="random", epsilon=0.0, max_turns=2, seed=0)
+    record(tasks, path, **options, module="configs.rl.bandit")
+    found = read_conversations(path, bad="fatal").conversations
+    assert [c.item_id for c in found] == ["bandit_3", "bandit_4"]
+    with pytest.raises(RuntimeError, match="bandit"):
+        record(tasks, path, **options)
