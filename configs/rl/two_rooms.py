@@ -1,9 +1,9 @@
-r"""Does an algorithm learn in BabyAI? One level of two rooms that its scripted player always solves, in a minute or two.
+r"""Does an algorithm learn in BabyAI? One level of two rooms that its scripted player always solves.
 
   python -m agentgym_jax.train --config=configs/rl/two_rooms.py:algorithm=rloo --workdir=runs/two_rooms
 
 Needs: nothing running (it starts its own BabyAI server); two CPU cores; the task lists of the experiment.
-Result: every algorithm of docs/algorithms.md, three seeds, from the same warm start:
+Result: the algorithms of docs/algorithms.md from the same warm start, as far as they were run:
 experiments/2026-11-22_every_algorithm.
 Source: level and sizes are our own; the numbers of an algorithm are those of configs/common.py.
 """
