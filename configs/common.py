@@ -129,6 +129,23 @@ def grpo():
     )
 
 
+def warm_start_optimizer():
+    """Muon for some hundred steps of imitation by a policy of less than a million weights."""
+    return dict(
+        name="muon",
+        learning_rate=0.02,
+        adam_learning_rate=3e-3,
+        schedule="cosine",
+        warmup_steps=5,
+        final_fraction=0.05,
+        b1=0.9,
+        b2=0.95,
+        eps=1e-8,
+        weight_decay=0.0,
+        max_grad_norm=1.0,
+    )
+
+
 def ppo(critic="separate"):
     """PPO (arXiv:1707.06347) with a token as action; lambda 1 because an episode is paid at its end.
 

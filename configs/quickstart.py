@@ -106,19 +106,7 @@ def get_config(arg=None):
             # The expert: what it means to go to the thing that the goal names.
             expert=dict(player="mixed", epsilon=0.3, tasks=tasks(2300, 2700, EXPERT), **show),
         ),
-        optimizer=dict(
-            name="muon",
-            learning_rate=0.02,
-            adam_learning_rate=3e-3,
-            schedule="cosine",
-            warmup_steps=5,
-            final_fraction=0.05,
-            b1=0.9,
-            b2=0.95,
-            eps=1e-8,
-            weight_decay=0.0,
-            max_grad_norm=1.0,
-        ),
+        optimizer=common.warm_start_optimizer(),
     )
     if opt.smoke:
         smoke(c)

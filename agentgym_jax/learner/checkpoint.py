@@ -1,9 +1,11 @@
 """Checkpoints: everything a run needs to go on, saved in the background, complete or absent.
 
 A checkpoint is a folder named by its step with three items: `params`, `optimizer` (optimiser state,
-step counter and the whole critic, if there is one) and `extra` (JSON: random seed, data position, versions). Orbax writes it under a
-temporary name and renames it when all is on the disk. Just before that, the digest of every file
-is added, because the array format notices a lost file but not a flipped bit.
+step counter and the whole critic, if there is one) and `record` (JSON: the caller's `extra`, and what
+the arrays are). A run that collects ahead has a fourth, `behaviour`: the weights that play the next
+step. Orbax writes the folder under a temporary name and renames it when all is on the disk. Just
+before that, the digest of every file is added, because the array format notices a lost file but not
+a flipped bit.
 """
 
 import concurrent.futures

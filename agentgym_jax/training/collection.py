@@ -112,11 +112,11 @@ def collect(
     metrics |= rollout_metrics.of_limits(played.limits, environments)
     if not settings.resamples:
         return Collected(played, range(count), metrics)
-    collected = Collected(played, informative_first(is_informative)[:count], metrics)
+    kept = informative_first(is_informative)[:count]
     metrics |= rollout_metrics.of_rounds(
-        is_informative, collected.groups.trajectories, played.trajectories, count
+        is_informative, played.of(kept).trajectories, played.trajectories, count
     )
-    return collected
+    return Collected(played, kept, metrics)
 
 
 def informative_first(is_informative: Sequence[bool] | np.ndarray) -> tuple[int, ...]:

@@ -24,6 +24,7 @@ PULLS = 2
 NUM_TASKS = 16 * len(LAMPS) ** PULLS  # every pair of lamps on sixteen machines
 HELD_OUT = 3  # pairs of lamps whose number is 0 modulo this are only played in evaluation
 MODULE = "configs.rl.bandit"
+RATE = 1.5e-3
 
 INSTRUCTIONS = f"""\
 A machine has {len(LEVERS)} levers ({", ".join(LEVERS)}) and a lamp. Under each colour of the lamp one lever pays, on \
@@ -135,19 +136,7 @@ def warm_start(environment, tasks, steps, row_length, max_turns, train_on, modul
         bad="fatal",
         files=(),
         demonstrations=dict(play=dict(environment=environment, tasks=tasks, **show)),
-        optimizer=dict(
-            name="muon",
-            learning_rate=0.02,
-            adam_learning_rate=3e-3,
-            schedule="cosine",
-            warmup_steps=5,
-            final_fraction=0.05,
-            b1=0.9,
-            b2=0.95,
-            eps=1e-8,
-            weight_decay=0.0,
-            max_grad_norm=1.0,
-        ),
+        optimizer=common.warm_start_optimizer(),
     )
 
 
@@ -166,6 +155,23 @@ def algorithm(name, length, critic_rate):
     if section["critic"]["kind"] != "none":
         section["critic"]["optimizer"]["learning_rate"] = critic_rate
     return section
+
+
+def learn(c, row_length, micro_rows):
+    """Two updates a step of a tiny policy, at a rate that falls."""
+    c.optimizer.learning_rate = RATE
+    c.optimizer.schedule = "linear"
+    c.optimizer.warmup_steps = 6
+    c.optimizer.final_fraction = 0.2
+    c.learner = dict(
+        row_length=row_length,
+        micro_rows=micro_rows,
+        epochs=1,
+        mini_batches=2,
+        ratio_against="sampler",
+        max_logprob_gap=0.01,
+        min_informative_groups=1,
+    )
 
 
 def start_from(c, folder):
@@ -204,21 +210,9 @@ def get_config(arg=None):
     c.rollout.tasks_per_step = 8
     c.rollout.reward = "turn"
     c.rollout.opening = "none"
-    c.algorithm = algorithm(opt.algorithm, length=16, critic_rate=1.5e-3)
+    c.algorithm = algorithm(opt.algorithm, length=16, critic_rate=RATE)
     c.horizon = dict(kind="fixed", turns=PULLS)
-    c.optimizer.learning_rate = 1.5e-3
-    c.optimizer.schedule = "linear"
-    c.optimizer.warmup_steps = 6
-    c.optimizer.final_fraction = 0.2
-    c.learner = dict(
-        row_length=128,
-        micro_rows=12,
-        epochs=1,
-        mini_batches=2,
-        ratio_against="sampler",
-        max_logprob_gap=0.01,
-        min_informative_groups=1,
-    )
+    learn(c, row_length=128, micro_rows=12)
     c.evaluation = dict(every=0, at_start=True, max_turns=PULLS, samples=1, greedy=True)
     c.checkpoint.every = c.total_steps
     shown = dict(kind="residues", start=0, stop=NUM_TASKS, modulus=1, groups={"bandit": 0})

@@ -37,21 +37,9 @@ def get_config(arg=None):
     c.sampling = dict(temperature=1.0, top_k=0, top_p=1.0, max_turn_tokens=16, max_tokens=640)
     c.rollout.tasks_per_step = 6
     c.rollout.opening = "none"
-    c.algorithm = bandit.algorithm(opt.algorithm, length=48, critic_rate=1.5e-3)
+    c.algorithm = bandit.algorithm(opt.algorithm, length=48, critic_rate=bandit.RATE)
     c.horizon = dict(kind="fixed", turns=TURNS)
-    c.optimizer.learning_rate = 1.5e-3
-    c.optimizer.schedule = "linear"
-    c.optimizer.warmup_steps = 6
-    c.optimizer.final_fraction = 0.2
-    c.learner = dict(
-        row_length=640,
-        micro_rows=4,
-        epochs=1,
-        mini_batches=2,
-        ratio_against="sampler",
-        max_logprob_gap=0.01,
-        min_informative_groups=1,
-    )
+    bandit.learn(c, row_length=640, micro_rows=4)
     c.evaluation = dict(every=0, at_start=True, max_turns=TURNS, samples=4, greedy=True)
     c.checkpoint.every = c.total_steps
     shown = dict(kind="file", path=WORLDS.format("shown"))

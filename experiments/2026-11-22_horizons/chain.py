@@ -8,9 +8,9 @@ meets it. Reward 1 at the end of the chain, 0 before.
 import random
 from typing import Any
 
-from agentgym_envs.base.environment import Environment, StepResult
+from agentgym_envs.base.environment import StepResult
 from agentgym_envs.base.kind import EnvironmentKind, standard_kind
-from configs.rl.bandit import LAMPS, LEVERS, PAYS
+from configs.rl.bandit import LAMPS, Bandit
 
 DEPTHS = (1, 2, 3, 4, 5, 6)
 MAX_TURNS = 8
@@ -26,7 +26,7 @@ def chain(data_idx: int) -> list[str]:
     return [rng.choice(EARLY if place < 3 else LATE) for place in range(depth)]
 
 
-class Chain(Environment):
+class Chain(Bandit):
     """A task is a list of lamps, and how far down it one has come."""
 
     def reset(self, data_idx: int) -> StepResult:
@@ -46,15 +46,6 @@ class Chain(Environment):
 
     def _lamp(self) -> str:
         return self._lamps[min(self._place, len(self._lamps) - 1)]
-
-    def _shown(self) -> str:
-        return f"The lamp is {self._lamp()}."
-
-    def expert_action(self) -> str:
-        return f"{self._lamp()} {PAYS[self._lamp()]}"
-
-    def valid_actions(self) -> list[str]:
-        return [f"{self._lamp()} {lever}" for lever in LEVERS]
 
     def snapshot(self) -> Any:
         return [self._lamps, self._place]
