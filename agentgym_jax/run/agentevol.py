@@ -209,7 +209,7 @@ def _build(
     tokenizer = build_tokenizer(settings.tokenizer, source, run.folder, texts)
     model = build_model(settings.model, source, tokenizer, layouts, run.folder)
     explored = settings.agentevol.tasks_per_file * settings.agentevol.samples
-    environments = playing.open_as(environments, settings.playing, demonstrations)
+    environments = playing.with_openings(environments, settings.playing, demonstrations)
     return AgentEvolParts(
         settings=settings,
         model=model,

@@ -173,6 +173,8 @@ def open_offline(
         players = None
         if settings.playing is not None and environments is not None:
             playing.check_held_out(environments, loaded.conversations)
-            environments = playing.open_as(environments, settings.playing, loaded.conversations)
+            environments = playing.with_openings(
+                environments, settings.playing, loaded.conversations
+            )
             players = playing.build_players(settings.playing, model, environments)
         yield run, OfflineParts(settings, model, loaded.data, players)

@@ -125,7 +125,7 @@ def open_playing(
     )
 
 
-def open_as(
+def with_openings(
     environments: Environments,
     settings: PlayingSettings,
     conversations: Sequence[Conversation],

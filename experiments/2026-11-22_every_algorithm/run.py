@@ -110,6 +110,8 @@ def main() -> None:
         name = f"{algorithm}_{seed}"
         target = HERE / "results" / of / f"{name}.jsonl"
         folder = out / of / name
+        if target.exists():
+            continue
         folder.parent.mkdir(exist_ok=True)
         try:
             os.close(os.open(f"{folder}.claim", os.O_CREAT | os.O_EXCL))

@@ -93,6 +93,8 @@ def main() -> None:
     for seed in args.seeds.split(","):
         for name in args.horizons.split(","):
             folder = out / f"{name}_{seed}"
+            if (HERE / "results" / f"{name}_{seed}.final.json").exists():
+                continue
             try:
                 os.close(os.open(f"{folder}.claim", os.O_CREAT | os.O_EXCL))
             except FileExistsError:

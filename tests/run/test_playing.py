@@ -109,7 +109,7 @@ def settings(opening):
 
 
 def test_episodes_open_as_the_data_and_without_data_with_the_instructions():
-    opened = playing.open_as(environments(), settings("data"), [DOOR])
+    opened = playing.with_openings(environments(), settings("data"), [DOOR])
     contents = {n: [m["content"] for m in t.preamble] for n, t in opened.texts.items()}
     assert contents == {"door": ["u1", "a2"], "hut": ["hut"]}
     assert playing.preambles(opened, settings("data")) == {}
@@ -117,7 +117,7 @@ def test_episodes_open_as_the_data_and_without_data_with_the_instructions():
 
 def test_another_opening_leaves_the_episodes_as_the_config_says():
     before = environments()
-    assert playing.open_as(before, settings("system"), [DOOR]) is before
+    assert playing.with_openings(before, settings("system"), [DOOR]) is before
     assert set(playing.preambles(before, settings("system"))) == {"door", "hut"}
 
 
