@@ -6,7 +6,7 @@ what is traced and compiled does not grow with depth. Weights say their logical 
 `sharding.py` says where these live.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -264,8 +264,12 @@ class Decoder(nnx.Module):
         positions_nT: jax.Array,
         cache: KVCache,
         row_n: jax.Array | None = None,
+        layers: Sequence[Any] | None = None,
     ) -> tuple[jax.Array, KVCache]:
-        """Hidden states of new tokens, and the cache that holds them too."""
+        """Hidden states of new tokens, and the cache that holds them too.
+
+        With the weights of the `layers` one by one there is no scan over stacked ones.
+        """
         written_n = jnp.arange(cache.rows) if row_n is None else row_n
 
         def attend(layer, q_nTNH, k_nTKH, v_nTKH, cache):
@@ -273,7 +277,7 @@ class Decoder(nnx.Module):
             keys, values = cache.k_LBKSH, cache.v_LBKSH
             return attend_cache(q_nTNH, keys, values, layer, row_n, positions_nT), cache
 
-        return self._run(tokens_nT, positions_nT, attend, cache)
+        return self._run(tokens_nT, positions_nT, attend, cache, layers)
 
     def logits(self, hidden: jax.Array) -> jax.Array:
         """Float32 logits [..., V] of hidden states [..., D]."""
@@ -288,8 +292,8 @@ class Decoder(nnx.Module):
             preferred_element_type=jnp.float32,
         )
 
-    def _run(self, tokens_BT, positions_BT, attend, memory):
-        """Embedding, scan over the layers, final norm; `memory` goes from layer to layer."""
+    def _run(self, tokens_BT, positions_BT, attend, memory, layers=None):
+        """Embedding, all layers, final norm; `memory` goes from layer to layer."""
         x_BTD = self.embed.embedding[...][tokens_BT].astype(self.dtype)
         x_BTD = constrain(self.layout, x_BTD, ("batch", "length", "act_embed"))
         rope = rope_tables(self.config, positions_BT)
@@ -312,6 +316,10 @@ class Decoder(nnx.Module):
         if self.remat != "none":
             policy = REMAT_POLICIES[self.remat]
             step = jax.checkpoint(step, policy=policy, prevent_cse=False)
-        layers = jnp.arange(self.config.num_layers)
-        (x_BTD, memory), _ = jax.lax.scan(step, (x_BTD, memory), (layers, stacked))
+        if layers is None:
+            numbers = jnp.arange(self.config.num_layers)
+            (x_BTD, memory), _ = jax.lax.scan(step, (x_BTD, memory), (numbers, stacked))
+        else:
+            for number_and_weights in enumerate(layers):
+                (x_BTD, memory), _ = step((x_BTD, memory), number_and_weights)
         return self.final_norm(x_BTD), memory

@@ -5,6 +5,7 @@ import functools
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from flax import nnx
 
 from agentgym_jax.models.config import DecoderConfig
@@ -111,10 +112,30 @@ class Policy:
           row_n: cache row of each line of tokens; several lines may continue the same row. None:
             line b belongs to row b, and n = B.
 
+        The weights may also be those of `split_layers`.
+
         Returns:
           hidden_nTD after the final norm, and the cache with the new tokens.
         """
-        return self._decoder(params).hidden_cached(tokens_nT, positions_nT, cache, row_n)
+        layers = params["layers"] if isinstance(params["layers"], tuple) else None
+        decoder = self._decoder(params)
+        return decoder.hidden_cached(tokens_nT, positions_nT, cache, row_n, layers)
+
+    def split_layers(self, params: Params) -> Params:
+        """The weights with each layer's in arrays of their own: `layers` becomes a tuple of trees.
+
+        A scan over stacked weights copies those of a layer before it computes with them, where the
+        compiler does not read them in place: on CPU, where a decode step does little else.
+        """
+        layers = params["layers"]
+        numbers = range(self.config.num_layers)
+        return params | {
+            "layers": tuple(jax.tree.map(lambda x, i=i: x[i], layers) for i in numbers)
+        }
+
+    def stack_layers(self, params: Params) -> Params:
+        """Undoes `split_layers`."""
+        return params | {"layers": jax.tree.map(lambda *x: jnp.stack(x), *params["layers"])}
 
     def logits(self, params: Params, hidden: jax.Array) -> jax.Array:
         """Float32 next-token logits [..., V] of hidden states [..., D]."""
@@ -135,6 +156,8 @@ class Policy:
         return nnx.split(nnx.eval_shape(lambda: self._build(jax.random.key(0))))
 
     def _decoder(self, params: Params) -> Decoder:
+        if isinstance(params["layers"], tuple):  # the others have the structure of the first
+            params = params | {"layers": params["layers"][0]}
         expected = jax.tree.structure(self.abstract_params())
         found = jax.tree.structure(params)
         if found != expected:

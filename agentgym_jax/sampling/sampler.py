@@ -103,6 +103,10 @@ def episode_key(seed: int, step: int, item_id: str, sample: int) -> np.ndarray:
     return np.frombuffer(hashlib.sha256(text).digest()[:8], np.uint32).copy()
 
 
+_split_layers = jax.jit(Policy.split_layers, static_argnums=0)
+_stack_layers = jax.jit(Policy.stack_layers, static_argnums=0)
+
+
 class Sampler:
     """A fixed number of decode rows over one key/value cache."""
 
@@ -150,6 +154,8 @@ class Sampler:
         self._cache = KVCache.create(
             policy.config, rows, cache_length, policy.dtype, layout=policy.layout
         )
+        # Where a scan over stacked layers would copy the weights of each before it reads them.
+        self._is_split = jax.default_backend() == "cpu" and policy.layout is None
         self._params = None
         self._version = -1
         self._open: dict[int, _Row] = {}
@@ -192,8 +198,10 @@ class Sampler:
 
     @property
     def params(self):
-        """The weights that it has; None before the first."""
-        return self._params
+        """The weights that it has, layers stacked; None before the first."""
+        if self._params is None or not self._is_split:
+            return self._params
+        return _stack_layers(self.policy, self._params)
 
     def reset_statistics(self) -> None:
         """Starts counting anew."""
@@ -201,7 +209,7 @@ class Sampler:
 
     def set_params(self, params, version: int) -> None:
         """Gives the sampler new weights. Open rows go on with them; prefixes are no longer shared."""
-        self._params = params
+        self._params = _split_layers(self.policy, params) if self._is_split else params
         self._version = version
         self._holders.clear()
         self._held = {row: [] for row in range(self.rows)}

@@ -37,7 +37,9 @@ KEPT = set(
 # What the nature of an algorithm asks for; everything else is the same for all.
 OWN: dict[str, dict] = {
     # Its loss has no ratio: one update per collection, so twice the collections for as many updates.
-    "reinforce": {"learner.mini_batches": 1, "total_steps": 2},
+    "reinforce": {"learner.mini_batches": 1, "total_steps": 90},
+    # No token loses its gradient when the ratio has left the clip range: smaller steps, more of them.
+    "cispo": {"optimizer.learning_rate": 1e-3, "total_steps": 68},
 }
 
 
@@ -58,7 +60,7 @@ def config_of(of: str, algorithm: str, seed: int, start: pathlib.Path, url: str 
     for entry in c["environments"].values():
         entry |= dict(url=url, module="") if url else {}
     for path, value in OWN.get(algorithm, {}).items():
-        set_path(c, path, value * c["total_steps"] if path == "total_steps" else value)
+        set_path(c, path, value)
     return c
 
 

@@ -1,5 +1,6 @@
 import dataclasses
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -279,3 +280,13 @@ def test_weights_of_another_config_are_refused():
 def test_a_misspelled_setting_is_named_at_once(wrong):
     with pytest.raises(ValueError, match="must be one of"):
         Policy(SMALL, **wrong)
+
+
+def test_layers_in_arrays_of_their_own_decode_to_the_same_and_stack_back(policy):
+    params = _random_params(policy)
+    split = policy.split_layers(params)
+    expected, of_stacked = _fill(policy, params, *_tokens(), [LENGTH - 1, 1])
+    found, of_split = _fill(policy, split, *_tokens(), [LENGTH - 1, 1])
+    np.testing.assert_allclose(found, expected, **TOLERANCE)
+    chex.assert_trees_all_close(of_split, of_stacked, **TOLERANCE)
+    chex.assert_trees_all_equal(policy.stack_layers(split), params)

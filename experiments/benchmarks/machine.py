@@ -1,0 +1,18 @@
+"""What this machine can do at most, for the fractions that the benchmarks report."""
+
+import side_by_side
+
+
+def limits(python: str, torch_python: str) -> dict:
+    """`read_gbs` and `matmul_gflops` by dtype, the best that was seen; and what each library did."""
+    options = {"task": "roofline"}
+    contenders = [side_by_side.Contender("jax", "worker_ours.py", python, options)]
+    if torch_python:
+        contenders.append(side_by_side.Contender("torch", "worker_torch.py", torch_python, options))
+    found = side_by_side.compare(contenders, rounds=1, keep_alive=False)
+    runs = {name: record["runs"][0] for name, record in found.items()}
+    best = {
+        dtype: max(run["matmul_gflops"][dtype] for run in runs.values())
+        for dtype in ("float32", "bfloat16")
+    }
+    return dict(read_gbs=runs["jax"]["read_gbs"], matmul_gflops=best, by_library=runs)

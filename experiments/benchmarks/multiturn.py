@@ -1,0 +1,99 @@
+r"""Episodes a minute of a multi-turn rollout whose environments answer late.
+
+  PYTHONPATH=. python experiments/benchmarks/multiturn.py --shape=30m --rows=8 \
+      --tunix_python=tunix-env/bin/python
+
+Ours: the collector, the pool of threads and the sampler as in training. Beside it the same sampler in
+lock step (every turn begins with the whole history, all wait for the slowest), and tunix's
+engine driven as its agentic learner drives it. Random weights; episodes of number_episodes.py.
+"""
+
+import sys
+
+import side_by_side
+from absl import app, flags
+from shapes import SHAPES
+from side_by_side import Contender
+
+_SHAPE = flags.DEFINE_enum("shape", "30m", sorted(SHAPES), "Network.")
+_ROWS = flags.DEFINE_integer("rows", 8, "Episodes under way together.")
+_LANES = flags.DEFINE_integer("lanes", 0, "Of these, rows that decode together; 0: all.")
+_EPISODES = flags.DEFINE_integer("episodes", 32, "Episodes of a measurement.")
+_TURNS = flags.DEFINE_list("turns", ["5", "20"], "Fewest and most turns of an episode.")
+_TURN_TOKENS = flags.DEFINE_integer("turn_tokens", 32, "Sampled in a turn, on the average.")
+_PROMPT = flags.DEFINE_integer("prompt", 64, "Tokens of a prompt.")
+_OBSERVATION = flags.DEFINE_integer("observation", 48, "Tokens of an observation.")
+_BUDGET = flags.DEFINE_integer("budget", 1984, "Tokens of an episode after its prompt, at most.")
+_DELAY = flags.DEFINE_float("delay_s", 0.05, "Shortest answer of an environment; Pareto, 1.5.")
+_MAX_DELAY = flags.DEFINE_float("max_delay_s", 3.0, "Longest answer.")
+_STEPS = flags.DEFINE_integer("decode_steps", 32, "Tokens of a decode call, at most.")
+_WAKE = flags.DEFINE_integer("wake_rows", 1, "Finished turns that end a decode call.")
+_ROUNDS = flags.DEFINE_integer("rounds", 2, "Measurements of each.")
+_TUNIX = flags.DEFINE_string("tunix_python", "", "Interpreter with google-tunix; empty: left out.")
+_TUNIX_EPISODES = flags.DEFINE_integer("tunix_episodes", 8, "Episodes of its measurement.")
+_OUT = flags.DEFINE_string("out", "", "File that the JSON line is appended to.")
+
+
+def contenders() -> list[Contender]:
+    """Ours first."""
+    turns = [int(n) for n in _TURNS.value]
+    options = dict(
+        shape=_SHAPE.value,
+        dtype="float32",
+        rows=_ROWS.value,
+        lanes=_LANES.value,
+        episodes=_EPISODES.value,
+        turns=turns,
+        turn_tokens=_TURN_TOKENS.value,
+        prompt=_PROMPT.value,
+        observation=_OBSERVATION.value,
+        budget=_BUDGET.value,
+        cache_length=_PROMPT.value + _BUDGET.value,
+        delay_s=_DELAY.value,
+        max_delay_s=_MAX_DELAY.value,
+        decode_steps=_STEPS.value,
+        wake_rows=_WAKE.value,
+    )
+    found = [
+        Contender("ours", "worker_ours.py", sys.executable, options | {"task": "multiturn"}),
+        Contender("lock step", "worker_ours.py", sys.executable, options | {"task": "lock_step"}),
+    ]
+    if _TUNIX.value:
+        of_tunix = options | dict(
+            task="multiturn",
+            episodes=_TUNIX_EPISODES.value,
+            # Its cache must hold the next power of two of a history and the rest of the budget.
+            cache_length=4 * (_PROMPT.value + _BUDGET.value),
+            concurrency=_ROWS.value,
+        )
+        found.append(Contender("tunix", "worker_tunix.py", _TUNIX.value, of_tunix))
+    return found
+
+
+def main(_: list[str]) -> None:
+    """One JSON line and a table."""
+    found = side_by_side.compare(contenders(), rounds=_ROUNDS.value, keep_alive=True)
+    table = {}
+    for name, record in found.items():
+        episodes = _TUNIX_EPISODES.value if name == "tunix" else _EPISODES.value
+        for run in record["runs"]:
+            run["episodes_per_min"] = 60 * episodes / run["wall_s"]
+            run["sampled_per_s"] = run["sampled"] / run["wall_s"]
+            run["computed_over_kept"] = run["computed"] / run["kept"]
+        fields = ["episodes_per_min", "sampled_per_s", "computed_over_kept"]
+        fields += [f for f in ("occupancy", "env_wait_s") if f in record["runs"][0]]
+        table[name] = {field: side_by_side.median(found, name, field) for field in fields}
+        table[name]["ours_over_it"] = side_by_side.ratio_text(
+            side_by_side.ratios(found, "ours", name, "sampled_per_s")
+        )
+    options = {name: flags.FLAGS[name].value for name in ("shape", "rows", "lanes", "turns")}
+    side_by_side.write(
+        dict(benchmark="multiturn", options=options, table=table, found=found), _OUT.value
+    )
+    for name, line in table.items():
+        told = "  ".join(f"{k} {v:.2f}" for k, v in line.items() if isinstance(v, float))
+        sys.stderr.write(f"{name:10} {told}  ours over it (sampled/s) {line['ours_over_it']}\n")
+
+
+if __name__ == "__main__":
+    app.run(main)

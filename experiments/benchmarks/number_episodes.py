@@ -1,0 +1,187 @@
+"""Episodes of random numbers for measuring a rollout engine: lengths as of agents, no meaning.
+
+An action ends at any of vocab / turn_tokens ids, so random weights speak about `turn_tokens`
+tokens a turn; an observation is `observation` random ids, after which an environment that
+answers late (a heavy-tailed delay) goes on until the episode has its number of turns. The texts
+that go through the real collector and the real pool of threads are these ids, written out.
+"""
+
+import random
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from shapes import SHAPES
+
+from agentgym_jax.data.tasks import Task
+from agentgym_jax.env_client.actions import ParsedAction
+from agentgym_jax.env_client.answers import Observation
+from agentgym_jax.env_client.pool import EnvPool
+from agentgym_jax.rollout.collect import Collector, EnvironmentText, EpisodeRequest
+from agentgym_jax.rollout.episode import EpisodeLimits
+from agentgym_jax.sampling.sampler import Sampler, SamplingOptions, episode_key
+from agentgym_jax.trajectory import Trajectory
+
+NAME = "numbers"
+
+
+class NumberEpisodes:
+    """The episodes of one measurement.
+
+    Options: `shape`, `episodes`, `rows`, `prompt`, `observation`, `turns` (lowest and highest),
+    `turn_tokens`, `budget` (tokens after the prompt), `delay_s` (shortest), `max_delay_s`.
+    """
+
+    def __init__(self, options: Mapping):
+        self._options = options
+        self._vocab = SHAPES[options["shape"]].vocab
+        self.stop_ids = list(range(1, self._vocab // options["turn_tokens"]))
+        self._round = 0
+
+    def prompt(self, episode: int) -> list[int]:
+        """Ids that the episode begins with."""
+        return self._ids(f"prompt {self._round} {episode}", self._options["prompt"])
+
+    def observation(self, episode: int, turn: int) -> list[int]:
+        """Ids that follow a turn."""
+        return self._ids(f"observation {episode} {turn}", self._options["observation"])
+
+    def turns(self, episode: int) -> int:
+        """After how many turns the environment ends the episode."""
+        return random.Random(f"turns {episode}").randint(*self._options["turns"])
+
+    def delay_s(self, episode: int, turn: int) -> float:
+        """Pareto with exponent 1.5, cut."""
+        drawn = random.Random(f"delay {episode} {turn}").paretovariate(1.5)
+        return min(self._options["max_delay_s"], self._options["delay_s"] * drawn)
+
+    def play(self, sampler: Sampler) -> tuple[list[Trajectory], float]:
+        """All episodes through the collector; also the seconds in which no row could decode."""
+        self._round += 1
+        rows = self._options["rows"]
+        limits = EpisodeLimits(
+            max_turns=10**6, max_tokens=self._max_tokens, max_invalid_actions=10**6
+        )
+        requests = [
+            EpisodeRequest(Task(NAME, i, ""), 0, 0, self._round, limits, self._sampling)
+            for i in range(self._options["episodes"])
+        ]
+        with EnvPool({NAME: _LateClient(self)}, workers=rows, max_idle_sessions=rows) as pool:
+            collector = Collector(
+                sampler,
+                pool,
+                _Numbers(),
+                lambda tokens: f"{len(tokens)} numbers",
+                {NAME: EnvironmentText((), lambda text: ParsedAction(text, None, None))},
+                prefetch=rows,
+                max_attempts=1,
+                max_replacements=0,
+                tell_budget="none",
+                revive=lambda: None,
+            )
+            trajectories, statistics = collector.collect(
+                requests,
+                replacement_stride=1,
+                on_progress=lambda done, total, tokens: None,
+                should_stop=lambda: False,
+            )
+        return trajectories, statistics.seconds_env_wait
+
+    def play_lock_step(self, sampler: Sampler, pool: ThreadPoolExecutor, first: int) -> int:
+        """One batch of rows, turn by turn, every turn from the start; returns the tokens kept."""
+        if not first:
+            self._round += 1
+        last = min(first + self._options["rows"], self._options["episodes"])
+        histories = {i: self.prompt(i) for i in range(first, last)}
+        live, turn = set(histories), 0
+        while live:
+            spoken = self._speak(sampler, {i: histories[i] for i in sorted(live)}, turn)
+            for i, tokens in spoken.items():
+                histories[i] += tokens
+            turn += 1
+            list(pool.map(time.sleep, [self.delay_s(i, turn) for i in spoken]))
+            live = {i for i in spoken if turn < self.turns(i)}
+            for i in sorted(live):
+                histories[i] += self.observation(i, turn)
+            live = {i for i in live if len(histories[i]) < self._max_tokens}
+        return sum(len(tokens) - 1 for tokens in histories.values())
+
+    def _speak(self, sampler: Sampler, histories: dict[int, list[int]], turn: int) -> dict:
+        """One turn of every episode, on rows of its own."""
+        episodes = {}
+        for i, history in histories.items():
+            row = sampler.open(episode_key(0, self._round, f"{NAME} {turn}", i), self._sampling)
+            sampler.append(row, [history])
+            episodes[row] = i
+        turns = []
+        while len(turns) < len(episodes):
+            turns += sampler.step()
+        for row in episodes:
+            sampler.close(row)
+        return {episodes[turn.row]: turn.tokens.tolist() for turn in turns}
+
+    @property
+    def _max_tokens(self) -> int:
+        return self._options["prompt"] + self._options["budget"]
+
+    @property
+    def _sampling(self) -> SamplingOptions:
+        most = self._options["budget"]
+        return SamplingOptions(max_turn_tokens=most, max_tokens=self._max_tokens)
+
+    def _ids(self, name: str, count: int) -> list[int]:
+        rng = random.Random(name)
+        return [rng.randrange(len(self.stop_ids) + 1, self._vocab) for _ in range(count)]
+
+
+class _Numbers:
+    """The renderer: a text of ids is these ids."""
+
+    def opening(self, messages: Sequence[Mapping[str, str]]) -> list[list[int]]:
+        return [self.observation(message["content"]) for message in messages]
+
+    def observation(self, text: str) -> list[int]:
+        return np.fromstring(text, dtype=np.int64, sep=" ").tolist()
+
+    def close_turn(self, ended_by_stop: bool) -> list[int]:
+        del ended_by_stop
+        return []
+
+
+class _LateClient:
+    """What the pool asks of a client; sessions are lists of (episode, turns taken)."""
+
+    environment = NAME
+    base_url = "inprocess://numbers"
+
+    def __init__(self, episodes: NumberEpisodes):
+        self._episodes = episodes
+        self._sessions: dict[int, list[int]] = {}
+
+    def create(self) -> int:
+        self._sessions[len(self._sessions)] = [0, 0]
+        return len(self._sessions) - 1
+
+    def reset(self, number: int, data_idx: int) -> Observation:
+        self._sessions[number] = [data_idx, 0]
+        time.sleep(self._episodes.delay_s(data_idx, 0))
+        return self._answer(self._episodes.prompt(data_idx), done=False)
+
+    def step(self, number: int, action: str) -> Observation:
+        del action
+        episode, turn = self._sessions[number]
+        self._sessions[number] = [episode, turn + 1]
+        time.sleep(self._episodes.delay_s(episode, turn + 1))
+        ids = self._episodes.observation(episode, turn + 1)
+        return self._answer(ids, done=turn + 1 >= self._episodes.turns(episode))
+
+    def close(self, number: int, timeout_s: float | None = None) -> None:
+        del timeout_s
+        self._sessions[number] = [0, 0]
+
+    def disconnect(self) -> None:
+        return None
+
+    def _answer(self, ids: list[int], done: bool) -> Observation:
+        return Observation(" ".join(map(str, ids)), 0.0, 0.0, done=done, success=False)

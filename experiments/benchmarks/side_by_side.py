@@ -1,0 +1,144 @@
+"""The parent's side of a comparison: contenders measured in turn, ratios within each round.
+
+A contender is a worker (worker.py) of one library. Those that fit into memory together stay
+alive for all rounds; the others are started anew in each. Only one works at any time.
+"""
+
+import dataclasses
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+from typing import Any
+
+HERE = pathlib.Path(__file__).parent
+# Torch's library for products takes its slow path on processors that are not Intel's.
+_MKL = "int mkl_serv_intel_cpu_true(void) { return 1; }"
+
+
+@dataclasses.dataclass(frozen=True)
+class Contender:
+    """One worker and its options.
+
+    Attributes:
+      name: in tables.
+      script: worker_*.py of this folder.
+      python: interpreter of an environment that has the library.
+      options: of the task.
+    """
+
+    name: str
+    script: str
+    python: str
+    options: dict[str, Any]
+
+
+class Worker:
+    """A running contender."""
+
+    def __init__(self, contender: Contender, environment: dict[str, str]):
+        self.name = contender.name
+        self._process = subprocess.Popen(
+            [contender.python, str(HERE / contender.script)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | environment,
+        )
+        self.facts = self._ask(contender.options)
+
+    def measure(self) -> dict:
+        """One run."""
+        return self._ask({})
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._process.communicate()
+
+    def _ask(self, request: dict) -> dict:
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None and stdout is not None
+        stdin.write(json.dumps(request) + "\n")
+        stdin.flush()
+        line = stdout.readline()
+        if not line:
+            code = self._process.wait()
+            raise RuntimeError(f"{self.name}: the worker ended with status {code}; see above")
+        return json.loads(line)
+
+
+def torch_environment() -> dict[str, str]:
+    """What torch needs to be at its best on this machine; builds a one-line library."""
+    folder = pathlib.Path("~/.cache/agentgym_jax/benchmarks").expanduser()
+    folder.mkdir(parents=True, exist_ok=True)
+    library = folder / "mkl_fast_path.so"
+    if not library.exists():
+        command = ["gcc", "-shared", "-fPIC", "-O2", "-x", "c", "-", "-o", str(library)]
+        subprocess.run(command, input=_MKL, text=True, check=True)
+    return {"LD_PRELOAD": str(library), "OMP_WAIT_POLICY": "passive"}
+
+
+def compare(
+    contenders: list[Contender], *, rounds: int, keep_alive: bool
+) -> dict[str, dict[str, Any]]:
+    """Measures all contenders `rounds` times, in turn.
+
+    Args:
+      contenders: the first one is what the others are compared with.
+      rounds: measurements of each.
+      keep_alive: all workers stay in memory together.
+
+    Returns:
+      By name: `facts` of the last preparation and `runs`, one record a round.
+    """
+    found: dict[str, dict[str, Any]] = {c.name: dict(facts={}, runs=[]) for c in contenders}
+    alive: dict[str, Worker] = {}
+    try:
+        for i in range(rounds):
+            for contender in contenders:
+                worker = alive.pop(contender.name, None)
+                if worker is None:
+                    is_torch = contender.script == "worker_torch.py"
+                    worker = Worker(contender, torch_environment() if is_torch else {})
+                record = worker.measure()
+                found[contender.name]["facts"] = worker.facts
+                found[contender.name]["runs"].append(record)
+                told = {k: round(v, 3) for k, v in record.items() if isinstance(v, float)}
+                sys.stderr.write(f"round {i + 1} of {rounds}, {contender.name}: {told}\n")
+                if keep_alive:
+                    alive[contender.name] = worker
+                else:
+                    worker.close()
+    finally:
+        for worker in alive.values():
+            worker.close()
+    return found
+
+
+def median(found: dict[str, dict], name: str, field: str) -> float:
+    """Of a field over the rounds."""
+    return statistics.median(run[field] for run in found[name]["runs"])
+
+
+def ratios(found: dict[str, dict], name: str, other: str, field: str) -> list[float]:
+    """field of `name` over field of `other`, round by round."""
+    pairs = zip(found[name]["runs"], found[other]["runs"], strict=True)
+    return [mine[field] / theirs[field] for mine, theirs in pairs]
+
+
+def ratio_text(values: list[float]) -> str:
+    """Median and range."""
+    return f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
+
+
+def write(record: dict, out: str) -> None:
+    """One JSON line on standard output, and appended to a file if one is named."""
+    record["load_average"] = os.getloadavg()
+    record["cores"] = os.cpu_count()
+    line = json.dumps(record)
+    sys.stdout.write(line + "\n")
+    if out:
+        with open(out, "a") as f:
+            f.write(line + "\n")

@@ -1,0 +1,254 @@
+"""agentgym_jax: tasks `roofline`, `decode`, `multiturn`, `lock_step`, `train` (worker.py).
+
+Run with the repository on PYTHONPATH.
+"""
+
+import functools
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import worker
+from number_episodes import NumberEpisodes
+from shapes import SHAPES
+
+from agentgym_jax import batch as batching
+from agentgym_jax.algorithms import losses
+from agentgym_jax.learner import train_state
+from agentgym_jax.learner.optimizer import make_optimizer
+from agentgym_jax.learner.update import make_update, put_batch
+from agentgym_jax.models.config import DecoderConfig
+from agentgym_jax.models.policy import Policy
+from agentgym_jax.sampling.sampler import Sampler, SamplingOptions, episode_key
+
+
+def roofline(options: dict) -> worker.Run:
+    """Bandwidth of memory and rate of large products, on JAX's default device."""
+    del options
+    on_cpu = jax.default_backend() == "cpu"
+    n, count = (2048, 1 << 27) if on_cpu else (8192, 1 << 30)
+    product = jax.jit(jnp.matmul)
+
+    def read_s() -> float:
+        """Of `count` float32 numbers, by all cores of a host or by the device."""
+        if not on_cpu:
+            x, total = jnp.ones(count, jnp.float32), jax.jit(jnp.sum)
+            return worker.fastest(lambda: jax.block_until_ready(total(x)))
+        parts = np.split(np.ones(count, np.float32), os.cpu_count() or 1)
+        with ThreadPoolExecutor(len(parts)) as pool:
+            return worker.fastest(lambda: list(pool.map(np.max, parts)))
+
+    def run() -> dict:
+        rates = {}
+        for dtype in ("float32", "bfloat16"):
+            x = jax.random.normal(jax.random.key(0), (n, n)).astype(dtype)
+            seconds = worker.fastest(lambda x=x: jax.block_until_ready(product(x, x)))
+            rates[dtype] = 2 * n**3 / seconds / 1e9
+        device = str(jax.devices()[0])
+        return dict(device=device, matmul_gflops=rates, read_gbs=4 * count / read_s() / 1e9)
+
+    return run
+
+
+def network(options: dict) -> tuple[Policy, dict]:
+    """Random weights in the asked type."""
+    shape = SHAPES[options["shape"]]
+    config = DecoderConfig(
+        vocab_size=shape.vocab,
+        hidden_size=shape.hidden,
+        intermediate_size=shape.mlp,
+        num_layers=shape.layers,
+        num_heads=shape.heads,
+        num_kv_heads=shape.kv_heads,
+        head_size=shape.head,
+        rope_theta=1e6,
+        norm_eps=1e-6,
+        qkv_bias=True,
+        tie_embeddings=True,
+    )
+    policy = Policy(config, dtype=options["dtype"])
+    params = policy.init(jax.random.key(0))
+    found = sum(x.size for x in jax.tree.leaves(params))
+    if found != shape.parameters:
+        raise ValueError(f"the network has {found} weights, the shape {shape.parameters}")
+    return policy, params
+
+
+def engine(options: dict, *, cache_length: int, buckets, **sampler) -> Sampler:
+    """The sampler with random weights."""
+    policy, params = network(options)
+    made = Sampler(policy, cache_length=cache_length, buckets=buckets, **sampler)
+    made.set_params(jax.tree.map(lambda x: x.astype(policy.dtype), params), version=0)
+    return made
+
+
+def decode(options: dict) -> worker.Run:
+    """Prompts of equal length, then tokens at temperature 1 with their log-probabilities."""
+    rows, prompt, new = options["rows"], options["prompt"], options["new"]
+    sampler = engine(
+        options,
+        rows=rows,
+        cache_length=prompt + new,
+        buckets=[(prompt, min(rows, 8))],
+        decode_steps=new,
+        wake_rows=rows,
+        stop_ids=[-1],
+    )
+    shape = SHAPES[options["shape"]]
+    prompts = np.random.default_rng(0).integers(0, shape.vocab, (rows, prompt))
+
+    def generate(count: int) -> float:
+        started = time.perf_counter()
+        sampling = SamplingOptions(max_turn_tokens=count, max_tokens=prompt + count)
+        taken = [sampler.open(episode_key(0, 0, "decode", i), sampling) for i in range(rows)]
+        # New ones in every call: what a cache still holds must not be found again.
+        for row, tokens in zip(taken, prompts, strict=True):
+            sampler.append(row, [np.roll(tokens, generate.calls).tolist()])
+        generate.calls += 1
+        turns = []
+        while len(turns) < rows:
+            turns += sampler.step()
+        if any(len(turn.tokens) != count for turn in turns):
+            raise ValueError(f"rows of {[len(turn.tokens) for turn in turns]} tokens")
+        for row in taken:
+            sampler.close(row)
+        return time.perf_counter() - started
+
+    generate.calls = 0
+
+    def run() -> dict:
+        whole, first = generate(new), generate(1)
+        return dict(whole_s=whole, first_s=first)
+
+    return run
+
+
+def multiturn_engine(options: dict) -> Sampler:
+    """The sampler for episodes of NumberEpisodes."""
+    return engine(
+        options,
+        rows=options["rows"],
+        cache_length=options["cache_length"],
+        buckets=[(options["observation"] + 16, 4), (options["prompt"] + 16, 4)],
+        decode_steps=options["decode_steps"],
+        wake_rows=options["wake_rows"],
+        stop_ids=NumberEpisodes(options).stop_ids,
+        **({"lanes": options["lanes"]} if options.get("lanes") else {}),
+    )
+
+
+def multiturn(options: dict) -> worker.Run:
+    """Episodes through the rollout engine as it trains: rows keep their caches, nothing waits."""
+    episodes = NumberEpisodes(options)
+    sampler = multiturn_engine(options)
+
+    def run() -> dict:
+        sampler.reset_statistics()
+        trajectories, waited = episodes.play(sampler)
+        found = sampler.statistics
+        kept = sum(len(t.tokens) for t in trajectories)
+        unfed = len(trajectories)  # the last token of an episode is not fed
+        return dict(
+            sampled=found.sampled,
+            computed=found.ingested + found.sampled,
+            kept=kept - unfed,
+            turns=sum(len(t.turns) for t in trajectories) / len(trajectories),
+            occupancy=found.occupancy,
+            ingest_occupancy=found.ingest_occupancy,
+            decode_s=found.seconds_decode,
+            ingest_s=found.seconds_ingest,
+            env_wait_s=waited,
+        )
+
+    return run
+
+
+def lock_step(options: dict) -> worker.Run:
+    """The same engine without what it is made for: all rows take a turn, then all environments.
+
+    Every turn begins with the whole history, as an engine without memory of a conversation does.
+    """
+    episodes = NumberEpisodes(options)
+    lengths = [
+        options["cache_length"] // 2**k for k in range(5) if options["cache_length"] >> k >= 64
+    ]
+    sampler = engine(
+        options,
+        rows=options["rows"],
+        cache_length=options["cache_length"],
+        buckets=[(n, 4) for n in lengths],
+        decode_steps=options["decode_steps"],
+        wake_rows=options["rows"],
+        stop_ids=episodes.stop_ids,
+    )
+
+    def run() -> dict:
+        sampler.reset_statistics()
+        with ThreadPoolExecutor(options["rows"]) as pool:
+            kept = sum(
+                episodes.play_lock_step(sampler, pool, first)
+                for first in range(0, options["episodes"], options["rows"])
+            )
+        found = sampler.statistics
+        return dict(
+            sampled=found.sampled,
+            computed=found.ingested + found.sampled,
+            kept=kept,
+            occupancy=found.occupancy,
+        )
+
+    return run
+
+
+def train(options: dict) -> worker.Run:
+    """One AdamW step on full rows, all tokens weighted; `vocab_chunk` tokens have logits at a time."""
+    policy, params = network(options)
+    rows, tokens = options["rows"], options["tokens"]
+    micro_rows = options["micro_rows"]
+    rng = np.random.default_rng(0)
+    drawn = rng.integers(0, policy.config.vocab_size, (rows, tokens)).astype(np.int32)
+    sequences = [
+        dict(
+            tokens=row,
+            action_mask=np.arange(tokens) > 0,
+            weights=np.full(tokens, 1 / (rows * (tokens - 1)), np.float32),
+            advantages=np.ones(tokens, np.float32),
+            old_logprobs=np.zeros(tokens, np.float32),
+        )
+        for row in drawn
+    ]
+    packed = batching.pack(sequences, row_length=tokens, rows_multiple=micro_rows)
+    batch = put_batch(batching.micro_batches(packed, micro_rows))
+    optimizer = make_optimizer(learning_rate=1e-5, total_steps=1000, **options["optimizer"])
+    update = make_update(
+        policy,
+        optimizer,
+        functools.partial(losses.negative_log_likelihood),
+        entropy_coef=0.0,
+        kl_coef=0.0,
+        kl_kind="k3",
+        temperature=1.0,
+        logprob_chunk=options["vocab_chunk"],
+    )
+    states = [train_state.create(policy, optimizer, params)]
+    del params
+
+    def run() -> dict:
+        state, metrics = update(states.pop(), batch)
+        jax.block_until_ready(metrics)
+        states.append(state)
+        return {}
+
+    return run
+
+
+if __name__ == "__main__":
+    worker.serve(
+        dict(
+            roofline=roofline, decode=decode, multiturn=multiturn, lock_step=lock_step, train=train
+        ),
+        {"jax": jax.__version__},
+    )

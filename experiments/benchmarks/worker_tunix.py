@@ -1,0 +1,199 @@
+"""tunix: tasks `decode`, `multiturn`, `train` (worker.py).
+
+Wants google-tunix; nothing of this project but shapes.py and worker.py.
+"""
+
+import random
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import worker
+from flax import nnx
+from shapes import SHAPES
+from tunix.generate import sampler as tunix_sampler
+from tunix.models.qwen2 import model as qwen2
+from tunix.sft import peft_trainer
+from tunix.sft import utils as sft_utils
+
+
+class Numbers:
+    """A tokenizer whose text is the token ids, so that nothing in it is special."""
+
+    def __init__(self, vocab: int):
+        self._vocab = vocab
+
+    def encode(self, text: str, **_) -> list[int]:
+        """Ids of a text of ids."""
+        return [int(word) for word in text.split()]
+
+    def decode(self, ids, **_) -> str:
+        """A text of ids."""
+        return " ".join(str(i) for i in ids)
+
+    def bos_id(self) -> int:
+        """Zero: none is added."""
+        return 0
+
+    def eos_id(self) -> int:
+        """One that is never drawn."""
+        return self._vocab + 1
+
+    def pad_id(self) -> int:
+        """The last of the vocabulary."""
+        return self._vocab - 1
+
+
+def network(options: dict):
+    """Random weights, matrices at 0.02 (tunix's own start has zeros in the MLP)."""
+    shape, dtype = SHAPES[options["shape"]], jnp.dtype(options["dtype"])
+    config = qwen2.ModelConfig(
+        num_layers=shape.layers,
+        vocab_size=shape.vocab,
+        embed_dim=shape.hidden,
+        hidden_dim=shape.mlp,
+        num_heads=shape.heads,
+        head_dim=shape.head,
+        num_kv_heads=shape.kv_heads,
+        rope_theta=1_000_000,
+        norm_eps=1e-6,
+        use_tied_embedding=True,
+        remat_config=qwen2.RematConfig.NONE,
+        dtype=dtype,
+        param_dtype=dtype,
+    )
+    model = qwen2.Qwen2(config, rngs=nnx.Rngs(0))
+    leaves, tree = jax.tree.flatten(nnx.state(model, nnx.Param))
+    keys = jax.random.split(jax.random.key(0), len(leaves))
+    drawn = [
+        (0.02 * jax.random.normal(key, x.shape)).astype(x.dtype) if x.ndim > 1 else x
+        for key, x in zip(keys, leaves, strict=True)
+    ]
+    nnx.update(model, jax.tree.unflatten(tree, drawn))
+    found = sum(x.size for x in drawn)
+    if found != shape.parameters:
+        raise ValueError(f"the network has {found} weights, the shape {shape.parameters}")
+    return model, config, shape
+
+
+def engine(model, config, shape, cache_length: int):
+    """tunix's in-process sampler."""
+    cache = tunix_sampler.CacheConfig(
+        cache_size=cache_length,
+        num_layers=config.num_layers,
+        num_kv_heads=config.num_kv_heads,
+        head_dim=config.head_dim,
+    )
+    return tunix_sampler.Sampler(model, Numbers(shape.vocab), cache)
+
+
+def decode(options: dict) -> worker.Run:
+    """Prompts of equal length, then tokens at temperature 1 with their log-probabilities."""
+    model, config, shape = network(options)
+    sampler = engine(model, config, shape, options["prompt"] + options["new"])
+    size = (options["rows"], options["prompt"])
+    prompts = np.random.default_rng(0).integers(1, shape.vocab - 10, size)
+    texts = [" ".join(map(str, row)) for row in prompts]
+
+    def generate(count: int) -> float:
+        started = time.perf_counter()
+        out = sampler(
+            texts,
+            max_generation_steps=count,
+            max_prompt_length=options["prompt"],
+            eos_tokens=[shape.vocab + 1],
+            temperature=1.0,
+            top_p=1.0,
+            return_logprobs=True,
+            seed=1,
+        )
+        if any(len(tokens) != count for tokens in out.tokens):
+            raise ValueError(f"tunix gave rows of {[len(t) for t in out.tokens]} tokens")
+        return time.perf_counter() - started
+
+    def run() -> dict:
+        whole, first = generate(options["new"]), generate(1)
+        return dict(whole_s=whole, first_s=first)
+
+    return run
+
+
+def multiturn(options: dict) -> worker.Run:
+    """Episodes as tunix's agentic learner plays them: threads, one conversation a call.
+
+    Every turn prefills the whole history and asks for the rest of the episode's tokens.
+    """
+    model, config, shape = network(options)
+    sampler = engine(model, config, shape, options["cache_length"])
+    last_stop = shape.vocab // options["turn_tokens"]
+    stops = list(range(1, last_stop))
+
+    def episode(seed: int) -> tuple[int, int]:
+        rng, delays = np.random.default_rng(seed), random.Random(seed)
+        history = rng.integers(last_stop + 1, shape.vocab - 10, options["prompt"]).tolist()
+        sampled = computed = 0
+        for turn in range(options["turns"]):
+            room = options["budget"] - (len(history) - options["prompt"])
+            if room <= 0:
+                break
+            out = sampler(
+                [" ".join(map(str, history))],
+                max_generation_steps=room,
+                max_prompt_length=options["prompt"],
+                eos_tokens=stops,
+                temperature=1.0,
+                top_p=1.0,
+                return_logprobs=True,
+                seed=1000 * seed + turn,
+            )
+            action = out.tokens[0].tolist()
+            time.sleep(min(options["max_delay_s"], options["delay_s"] * delays.paretovariate(1.5)))
+            sampled += len(action) + 1
+            computed += len(history) + len(action)
+            history += (
+                action
+                + rng.integers(last_stop + 1, shape.vocab - 10, options["observation"]).tolist()
+            )
+        return sampled, computed, len(history)
+
+    first = iter(range(0, 10**9, options["episodes"]))
+
+    def run() -> dict:
+        start = next(first)
+        with ThreadPoolExecutor(options["concurrency"]) as pool:
+            counts = list(pool.map(episode, range(start, start + options["episodes"])))
+        sampled, computed, kept = (sum(column) for column in zip(*counts, strict=True))
+        return dict(sampled=sampled, computed=computed, kept=kept)
+
+    return run
+
+
+def train(options: dict) -> worker.Run:
+    """One AdamW step of tunix's trainer on full rows, loss over all tokens."""
+    model, _, shape = network(options)
+    settings = peft_trainer.TrainingConfig(eval_every_n_steps=10**9, max_steps=10**9)
+    trainer = peft_trainer.PeftTrainer(model, optax.adamw(1e-5), settings)
+    size = (options["rows"], options["tokens"])
+    ids = np.random.default_rng(0).integers(1, shape.vocab - 10, size).astype(np.int32)
+    mask = jnp.ones(size, bool)
+    batch = dict(
+        input_tokens=jnp.asarray(ids),
+        input_mask=mask,
+        positions=sft_utils.build_positions_from_mask(mask),
+        attention_mask=sft_utils.make_causal_attn_mask(mask),
+    )
+    step, _ = trainer.jit_train_and_eval_step(cache_nnx_graph=True)
+
+    def run() -> dict:
+        _, _, norm = step(batch, jnp.asarray(True))
+        jax.block_until_ready(norm)
+        return {}
+
+    return run
+
+
+if __name__ == "__main__":
+    worker.serve(dict(decode=decode, multiturn=multiturn, train=train), {"jax": jax.__version__})
