@@ -59,6 +59,7 @@ def decode_chunk(
     cache: kv_cache.KVCache,
     rows: RowState,
     wake: jax.Array,
+    row_B: jax.Array | None = None,
     *,
     steps: int,
 ) -> tuple[kv_cache.KVCache, DecodedChunk]:
@@ -66,6 +67,15 @@ def decode_chunk(
 
     Ends early when no row is active, or when `wake` rows have finished their turn since the
     call began: they have work for the host, and the others lose nothing by the pause.
+
+    Args:
+      policy: the network (static).
+      params: its weights.
+      cache: donated.
+      rows: what decodes.
+      wake: finished turns that end the call.
+      row_B: cache row of each of `rows`, where these are not all rows of the cache in order.
+      steps: tokens a row, at most (static).
     """
     B = rows.token.shape[0]
     S = cache.length
@@ -79,7 +89,7 @@ def decode_chunk(
         step, cache, row, out = carry
         position_B = jnp.where(row.is_active, row.length, S)
         hidden_B1D, cache = policy.hidden_cached(
-            params, row.token[:, None], position_B[:, None], cache
+            params, row.token[:, None], position_B[:, None], cache, row_B
         )
         logits_BV = policy.logits(params, hidden_B1D[:, 0])
         uniform_B = token_uniform(row.key, row.length + 1)

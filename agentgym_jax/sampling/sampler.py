@@ -17,6 +17,8 @@ from agentgym_jax.models.kv_cache import KVCache
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.sampling import decode
 from agentgym_jax.sampling.pieces import Lane, Piece, cut, opening_pieces
+from agentgym_jax.sampling.prefixes import Prefixes
+from agentgym_jax.sampling.statistics import SamplerStatistics
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,32 +60,6 @@ class SampledTurn:
 
 
 @dataclasses.dataclass
-class SamplerStatistics:
-    """Counts since the last `reset_statistics`; unit tokens unless said."""
-
-    sampled: int = 0
-    ingested: int = 0
-    copied: int = 0  # taken from another row's cache instead of computed
-    decode_row_steps: int = 0  # rows x decode steps that were run
-    active_row_steps: int = 0  # of these, with an active row
-    ingest_places: int = 0  # n x T of the ingest calls, filling included
-    decode_calls: int = 0
-    ingest_calls: int = 0
-    seconds_decode: float = 0.0
-    seconds_ingest: float = 0.0
-
-    @property
-    def occupancy(self) -> float:
-        """Share of the decode row-steps that sampled a token."""
-        return self.active_row_steps / max(1, self.decode_row_steps)
-
-    @property
-    def ingest_occupancy(self) -> float:
-        """Share of the places of the ingest calls that held a token."""
-        return self.ingested / max(1, self.ingest_places)
-
-
-@dataclasses.dataclass
 class _Row:
     """Host's view of an open row."""
 
@@ -117,6 +93,7 @@ class Sampler:
         rows: int,
         cache_length: int,
         buckets: Sequence[tuple[int, int]],
+        decode_rows: int = 0,
         decode_steps: int,
         wake_rows: int,
         stop_ids: Sequence[int],
@@ -125,11 +102,13 @@ class Sampler:
 
         Args:
           policy: the network that decodes, with its decode layout.
-          rows: decode slots.
+          rows: episodes under way together, each with a row of the cache.
           cache_length: tokens an episode may have.
           buckets: `(tokens, lanes)` shapes of the ingest programs. What is appended is cut into
             lanes of the longest bucket, and the rest goes into the shortest that holds it: this
             depends on its own length only. A call takes lanes of any rows, also several of one.
+          decode_rows: rows that decode together; 0 is all. With fewer than `rows` of them, the rows
+            whose environments have answered take the places of those that wait.
           decode_steps: tokens per decode call, at most.
           wake_rows: a decode call returns early once this many rows finished their turn.
           stop_ids: tokens that end a turn.
@@ -144,8 +123,13 @@ class Sampler:
                 f"sampler.buckets: the largest, {buckets[-1][0]} tokens, exceeds "
                 f"sampler.cache_length={cache_length}"
             )
+        if not 0 <= decode_rows <= rows:
+            raise ValueError(
+                f"sampler.decode_rows={decode_rows} must be between 0 (all) and sampler.rows={rows}"
+            )
         self.policy = policy
         self.rows = rows
+        self.decode_rows = decode_rows or rows
         self.cache_length = cache_length
         self.statistics = SamplerStatistics()
         self._buckets = buckets
@@ -160,9 +144,9 @@ class Sampler:
         self._version = -1
         self._open: dict[int, _Row] = {}
         self._appended: list[int] = []  # rows that got tokens since the last step
+        self._speaking: list[int] = []  # active rows, in the order in which they became active
         self._free = list(range(rows))
-        self._holders: dict[bytes, set[int]] = {}  # digest -> rows whose cache begins with it
-        self._held: dict[int, list[bytes]] = {row: [] for row in range(rows)}
+        self._prefixes = Prefixes()
         self._programs: set[tuple] = set()
         self._state = decode.RowState(
             token=np.zeros(rows, np.int32),
@@ -211,8 +195,7 @@ class Sampler:
         """Gives the sampler new weights. Open rows go on with them; prefixes are no longer shared."""
         self._params = _split_layers(self.policy, params) if self._is_split else params
         self._version = version
-        self._holders.clear()
-        self._held = {row: [] for row in range(self.rows)}
+        self._prefixes.clear()
 
     def open(self, key: np.ndarray, options: SamplingOptions) -> int:
         """Takes a free row for an episode with random key `key`, uint32 [2]."""
@@ -222,9 +205,7 @@ class Sampler:
                 f"sampler.cache_length={self.cache_length}"
             )
         row = self._free.pop(0)
-        for digest in self._held[row]:
-            self._holders[digest].discard(row)
-        self._held[row] = []
+        self._prefixes.forget_row(row)
         self._open[row] = _Row(options=options, queue=[], sampled=[], logprobs=[])
         state = self._state
         state.key[row] = key
@@ -239,6 +220,7 @@ class Sampler:
         """Ends an episode. Its cache may still be copied from until the row is opened again."""
         del self._open[row]
         self._appended = [r for r in self._appended if r != row]
+        self._speaking = [r for r in self._speaking if r != row]
         self._state.is_active[row] = False
         self._free.append(row)
         self._free.sort()
@@ -308,6 +290,7 @@ class Sampler:
         options = self._open[row].options
         self._state.budget[row] = min(options.max_turn_tokens, self.room(row))
         self._state.is_active[row] = True
+        self._speaking.append(row)
 
     def _copy_prefixes(self, waiting: Sequence[int]) -> None:
         """Takes from other rows whatever beginning of a queue is already computed there."""
@@ -315,9 +298,9 @@ class Sampler:
         for row in waiting:
             queue = self._open[row].queue
             for last in range(len(queue) - 1, -1, -1):
-                holders = self._holders.get(queue[last].digest or b"", ())
-                if holders:
-                    copies.append((min(holders), row, last + 1))
+                holder = self._prefixes.holder(queue[last].digest)
+                if holder is not None:
+                    copies.append((holder, row, last + 1))
                     break
         # Registered after all sources are chosen: a row that is itself a target of this pass does
         # not hold the prefix yet.
@@ -386,14 +369,12 @@ class Sampler:
             else:
                 self.statistics.ingested += n
             if piece.digest is not None:
-                self._holders.setdefault(piece.digest, set()).add(row)
-                self._held[row].append(piece.digest)
+                self._prefixes.add(row, piece.digest)
         del queue[:pieces]
 
     def _decode(self) -> list[SampledTurn]:
         started = time.perf_counter()
-        state = self._state
-        was_active = state.is_active.copy()
+        state, places, row_B = self._to_decode()
         self._programs.add(("decode", self._decode_steps))
         self._cache, device_chunk = decode.decode_chunk(
             self.policy,
@@ -401,35 +382,51 @@ class Sampler:
             self._cache,
             state,
             np.int32(self._wake_rows),
+            row_B,
             steps=self._decode_steps,
         )
         chunk = jax.device_get(device_chunk)
         turns = []
-        for row in np.flatnonzero(was_active):
-            turn = self._take(int(row), chunk)
+        for row, place in places:
+            turn = self._take(row, place, chunk)
             if turn is not None:
                 turns.append(turn)
         stats = self.statistics
         stats.decode_calls += 1
         stats.sampled += int(chunk.count.sum())
         stats.active_row_steps += int(chunk.count.sum())
-        stats.decode_row_steps += self.rows * int(chunk.steps)
+        stats.decode_row_steps += self.decode_rows * int(chunk.steps)
         stats.seconds_decode += time.perf_counter() - started
         return turns
 
-    def _take(self, row: int, chunk) -> SampledTurn | None:
+    def _to_decode(self) -> tuple[decode.RowState, list[tuple[int, int]], np.ndarray | None]:
+        """What a decode call gets: states, (row, place in the call) of each, cache rows.
+
+        Rows that speak the longest come first, and keep their turn until it ends.
+        """
+        if self.decode_rows == self.rows:
+            return self._state, [(row, row) for row in sorted(self._speaking)], None
+        chosen = self._speaking[: self.decode_rows]
+        row_B = np.full(self.decode_rows, self.rows, np.int32)
+        row_B[: len(chosen)] = chosen
+        state = jax.tree.map(lambda x: x[np.minimum(row_B, self.rows - 1)], self._state)
+        state.is_active[len(chosen) :] = False
+        return state, [(row, place) for place, row in enumerate(chosen)], row_B
+
+    def _take(self, row: int, place: int, chunk) -> SampledTurn | None:
         """Books the tokens of one row; returns its turn if it ended."""
-        record, state, n = self._open[row], self._state, int(chunk.count[row])
-        record.sampled.append(chunk.tokens[row, :n])
-        record.logprobs.append(chunk.logprobs[row, :n])
+        record, state, n = self._open[row], self._state, int(chunk.count[place])
+        record.sampled.append(chunk.tokens[place, :n])
+        record.logprobs.append(chunk.logprobs[place, :n])
         record.total += n
-        state.token[row] = chunk.tokens[row, n - 1]
+        state.token[row] = chunk.tokens[place, n - 1]
         state.length[row] += n
         state.budget[row] -= n
-        is_stopped = bool(chunk.is_stopped[row])
+        is_stopped = bool(chunk.is_stopped[place])
         if not is_stopped and state.budget[row] > 0:
             return None
         state.is_active[row] = False
+        self._speaking.remove(row)
         return SampledTurn(
             row=row,
             tokens=np.concatenate(record.sampled),

@@ -60,8 +60,9 @@ def metrics_of(experience: Experience) -> dict[str, float]:
     values = experience.value_BT[mask_BT].astype(np.float64)
     if not returns.size:
         return {}
-    variance = returns.var()
-    explained = 1.0 - (returns - values).var() / variance if variance > 0 else 0.0
+    # Returns that differ by rounding alone are equal: their variance would blow up the fraction.
+    is_equal = np.ptp(returns) <= 1e-5 * np.abs(returns).max()
+    explained = 0.0 if is_equal else 1.0 - (returns - values).var() / returns.var()
     return {
         "critic/value_mean": float(values.mean()),
         "critic/return_mean": float(returns.mean()),

@@ -10,7 +10,7 @@ from agentgym_jax.data.tasks import Task, group_label
 from agentgym_jax.learner.experience import Experience
 from agentgym_jax.metrics import of_environment
 from agentgym_jax.rollout.collect import CollectStatistics
-from agentgym_jax.sampling.sampler import SamplerStatistics
+from agentgym_jax.sampling.statistics import SamplerStatistics
 from agentgym_jax.trajectory import Trajectory, outcome_counts
 
 

@@ -17,7 +17,7 @@ from side_by_side import Contender
 
 _SHAPE = flags.DEFINE_enum("shape", "30m", sorted(SHAPES), "Network.")
 _ROWS = flags.DEFINE_integer("rows", 8, "Episodes under way together.")
-_LANES = flags.DEFINE_integer("lanes", 0, "Of these, rows that decode together; 0: all.")
+_DECODE_ROWS = flags.DEFINE_integer("decode_rows", 0, "Of these, how many decode together; 0: all.")
 _EPISODES = flags.DEFINE_integer("episodes", 32, "Episodes of a measurement.")
 _TURNS = flags.DEFINE_list("turns", ["5", "20"], "Fewest and most turns of an episode.")
 _TURN_TOKENS = flags.DEFINE_integer("turn_tokens", 32, "Sampled in a turn, on the average.")
@@ -41,7 +41,7 @@ def contenders() -> list[Contender]:
         shape=_SHAPE.value,
         dtype="float32",
         rows=_ROWS.value,
-        lanes=_LANES.value,
+        decode_rows=_DECODE_ROWS.value,
         episodes=_EPISODES.value,
         turns=turns,
         turn_tokens=_TURN_TOKENS.value,
@@ -86,7 +86,10 @@ def main(_: list[str]) -> None:
         table[name]["ours_over_it"] = side_by_side.ratio_text(
             side_by_side.ratios(found, "ours", name, "sampled_per_s")
         )
-    options = {name: flags.FLAGS[name].value for name in ("shape", "rows", "lanes", "turns")}
+    options = {
+        name: flags.FLAGS[name].value
+        for name in ("shape", "rows", "decode_rows", "episodes", "turns")
+    }
     side_by_side.write(
         dict(benchmark="multiturn", options=options, table=table, found=found), _OUT.value
     )

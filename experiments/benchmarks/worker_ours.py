@@ -136,7 +136,7 @@ def multiturn_engine(options: dict) -> Sampler:
         decode_steps=options["decode_steps"],
         wake_rows=options["wake_rows"],
         stop_ids=NumberEpisodes(options).stop_ids,
-        **({"lanes": options["lanes"]} if options.get("lanes") else {}),
+        decode_rows=options["decode_rows"],
     )
 
 

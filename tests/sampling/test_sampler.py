@@ -40,15 +40,10 @@ def params(policy):
     return jax.tree.map(lambda x: 3.0 * x, policy.init(jax.random.key(0)))
 
 
-def make_sampler(policy, params, *, rows=6, buckets=((8, 4), (32, 2)), decode_steps=4, wake_rows=2):
+def make_sampler(policy, params, *, rows=6, buckets=((8, 4), (32, 2)), **options):
+    options = dict(decode_steps=4, wake_rows=2) | options
     sampler = Sampler(
-        policy,
-        rows=rows,
-        cache_length=256,
-        buckets=buckets,
-        decode_steps=decode_steps,
-        wake_rows=wake_rows,
-        stop_ids=[STOP],
+        policy, rows=rows, cache_length=256, buckets=buckets, stop_ids=[STOP], **options
     )
     sampler.set_params(params, version=3)
     return sampler
@@ -170,6 +165,34 @@ def test_rows_arrival_order_delays_and_neighbours_change_nothing_bitwise(policy,
 def test_the_length_of_a_decode_call_changes_nothing(policy, params):
     base = play(make_sampler(policy, params), EPISODES)
     assert base == play(make_sampler(policy, params, decode_steps=3, wake_rows=1), EPISODES)
+
+
+def test_with_fewer_places_than_rows_the_order_still_changes_nothing_bitwise(policy, params):
+    def sampler():
+        return make_sampler(policy, params, decode_rows=2, wake_rows=1)
+
+    base = play(sampler(), EPISODES)
+    slow = play(sampler(), EPISODES[::-1], delay=lambda episode: sum(episode) % 5)
+    assert base == slow
+    assert base[EPISODES[0]] == play(sampler(), EPISODES[:1])[EPISODES[0]]
+    for episode, record in play(make_sampler(policy, params), EPISODES).items():
+        assert base[episode].tokens == record.tokens
+
+
+def test_rows_that_speak_take_the_places_of_rows_that_wait(policy, params):
+    delay = dict(delay=lambda episode: 3)
+    narrow = make_sampler(policy, params, decode_rows=2, wake_rows=1)
+    wide = make_sampler(policy, params, wake_rows=1)
+    play(narrow, EPISODES, **delay)
+    play(wide, EPISODES, **delay)
+    assert narrow.statistics.sampled == wide.statistics.sampled
+    assert narrow.statistics.occupancy > 0.9 > wide.statistics.occupancy
+
+
+@pytest.mark.parametrize("decode_rows", [-1, 7])
+def test_places_that_no_row_could_take_are_refused(policy, params, decode_rows):
+    with pytest.raises(ValueError, match="sampler.decode_rows"):
+        make_sampler(policy, params, decode_rows=decode_rows)
 
 
 def test_samples_of_a_task_differ_and_another_seed_gives_other_tokens(policy, params):

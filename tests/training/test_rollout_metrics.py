@@ -9,7 +9,7 @@ from agentgym_jax.data.tasks import Task
 from agentgym_jax.learner.experience import make_experience
 from agentgym_jax.metrics import lookup
 from agentgym_jax.rollout.collect import CollectStatistics
-from agentgym_jax.sampling.sampler import SamplerStatistics
+from agentgym_jax.sampling.statistics import SamplerStatistics
 from agentgym_jax.training import rollout_metrics
 from agentgym_jax.trajectory import Outcome, TokenSource, Trajectory, Turn
 
