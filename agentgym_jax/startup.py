@@ -39,7 +39,8 @@ def prepare() -> None:
     if CACHE.value:
         cache = pathlib.Path(CACHE.value).expanduser()
         jax.config.update("jax_compilation_cache_dir", str(cache))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+        # Small programs too: a start compiles dozens of them.
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 
 def launch(main: Callable[[list[str]], object], *required: str) -> None:

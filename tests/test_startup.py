@@ -36,3 +36,14 @@ def test_a_defect_of_the_config_file_keeps_its_traceback(tmp_path):
     done = run(f"--workdir={tmp_path / 'run'}", "--config.seed=3", config=config)
     assert done.returncode == 1
     assert "NoneType" in done.stderr and "broken.py" in done.stderr
+
+
+def test_the_smallest_program_is_kept_for_the_next_start(tmp_path):
+    """A start makes dozens of them: together they compile for seconds."""
+    program = (
+        "import sys; from absl import flags; from agentgym_jax import startup; import jax.numpy;"
+        "flags.FLAGS(sys.argv); startup.prepare(); jax.numpy.ones(3) + 1"
+    )
+    command = [sys.executable, "-c", program, f"--compilation_cache={tmp_path}"]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=120)
+    assert [path.name for path in tmp_path.glob("jit_add-*")]
