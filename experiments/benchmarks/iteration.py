@@ -1,0 +1,229 @@
+r"""One whole RL step, time by phase, and the share of it in which the device waits for the host.
+
+  PYTHONPATH=. python experiments/benchmarks/iteration.py
+  PYTHONPATH=. python experiments/benchmarks/iteration.py --model=/path/of/qwen --steps=2 --skipped=1
+
+Without --model: configs/quickstart.py at its first horizon after a short warm start, so that episodes
+are about as long as there. With --model a Hugging Face directory plays BabyAI with
+configs/rl/babyai_scalinginter.py, 8 episodes of 2 turns. Both over HTTP, with the servers they start.
+
+Phases, in seconds, medians over the steps after the first ones, from metrics.jsonl:
+
+  step        from one line of the log to the next, so with logging and checkpoint
+  decode, ingest        time/decode_s, time/extend_s: the sampler's calls until their results are there
+  score, update         time/score_s, time/update_s: with packing and transfers
+  environments          time/env_wait_s: no row could decode
+  rollout, rest         time/rollout_s less decode, ingest and environments: text, tokens, queues
+  between               time/iteration_s less rollout, score and update: advantages, episodes to disk
+  checkpoint            time/checkpoint_s: until the copy is off the device; mean over the steps
+  around                what is left of the step: weights to the sampler, the line of the log
+
+  host share = 1 - (decode + ingest + score + update) / step
+
+as a median over the steps (without the rare checkpoint, with one in every step) and over the sum of all
+steps, checkpoints included. The four phases do some host work too. So one more step at the end is
+recorded by JAX's profiler:
+
+  device idle = 1 - (time in which at least one operation ran) / step
+
+of that step: on an accelerator the events of its planes, on CPU those of XLA's own threads (what
+it runs in the caller's thread, if anything, counts as idle). The profiler costs time itself: an
+upper bound. Target: under 5 % on the quickstart. --profile adds a step under cProfile and lists what
+the main thread did; its seconds are too long by the cost of cProfile, its order is what counts.
+"""
+
+import contextlib
+import cProfile
+import io
+import json
+import pathlib
+import pstats
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator
+
+import jax
+import side_by_side
+from absl import app, flags
+
+from agentgym_jax.run.rl import open_rl
+from agentgym_jax.run.run import Run, StopFlag
+from agentgym_jax.run.sections import plain
+from agentgym_jax.startup import prepare
+from agentgym_jax.training import rl
+from configs import quickstart
+from configs.rl import babyai_scalinginter
+
+_MODEL = flags.DEFINE_string("model", "", "Hugging Face directory; empty: the quickstart's policy.")
+_DTYPE = flags.DEFINE_enum("dtype", "float32", ["float32", "bfloat16"], "Of --model.")
+_STEPS = flags.DEFINE_integer("steps", 8, "Steps that count.")
+_SKIPPED = flags.DEFINE_integer("skipped", 3, "First steps, which compile and do not count.")
+_WARM_START = flags.DEFINE_integer("warm_start", 60, "Supervised steps before, of the quickstart.")
+_PROFILE = flags.DEFINE_bool("profile", False, "One more step under cProfile.")
+_OUT = flags.DEFINE_string("out", "", "File that the JSON line is appended to.")
+
+_DEVICE = {
+    "decode": "time/decode_s",
+    "ingest": "time/extend_s",
+    "score": "time/score_s",
+    "update": "time/update_s",
+}
+
+
+def of_quickstart():
+    """The quickstart with a shorter warm start."""
+    c = quickstart.get_config()
+    c.horizon = dict(kind="fixed", turns=6)
+    c.sft.steps = _WARM_START.value
+    c.sft.demonstrations.play.tasks.stop = c.sft.demonstrations.play.tasks.start + 40 * 40
+    c.sft.demonstrations.expert.tasks.stop = c.sft.demonstrations.expert.tasks.start + 40 * 40
+    return c
+
+
+def of_model(path: str):
+    """Few and short episodes of a real network."""
+    c = babyai_scalinginter.get_config("size=0p5b")
+    c.model.update(source=path, dtype=_DTYPE.value, decode_dtype=_DTYPE.value)
+    c.mesh = dict(data=1, fsdp=1, tensor=1)
+    c.rollout.tasks_per_step, c.rollout.group_size, c.learner.mini_batches = 2, 4, 1
+    c.sampler.update(rows=8, buckets=((64, 8),), decode_steps=16, wake_rows=2)
+    c.sampling.update(max_turn_tokens=32, max_tokens=1024)
+    c.sampler.cache_length = c.learner.row_length = 1024
+    c.horizon = dict(kind="fixed", turns=2)
+    c.algorithm.kl_coef = 0.0
+    c.checkpoint.every = 10**6
+    return c
+
+
+def config() -> dict:
+    """Of the run: all steps learn, none evaluates."""
+    c = of_model(_MODEL.value) if _MODEL.value else of_quickstart()
+    c.total_steps = _SKIPPED.value + _STEPS.value + 1 + _PROFILE.value
+    c.algorithm.entropy_coef = 1e-3  # something to learn from also where all episodes fail
+    c.learner.min_informative_groups = 0
+    c.evaluation.update(every=0, at_start=False)
+    return plain(c)
+
+
+@contextlib.contextmanager
+def observed(run: Run, folder: str, profile: cProfile.Profile) -> Iterator[None]:
+    """Has the step after the counted ones traced, and the one after that profiled."""
+    traced = _SKIPPED.value + _STEPS.value + 1
+    log_step = run.log_step
+
+    def logged(step: int, metrics) -> None:
+        log_step(step, metrics)
+        if step == traced - 1:
+            options = jax.profiler.ProfileOptions()
+            options.python_tracer_level = 0
+            jax.profiler.start_trace(folder, profiler_options=options)
+        elif step == traced:
+            jax.profiler.stop_trace()
+            if _PROFILE.value:
+                profile.enable()
+        elif step == traced + 1:
+            profile.disable()
+
+    run.log_step = logged
+    yield
+
+
+def busy_s(folder: str) -> float:
+    """Seconds of a trace in which an operation ran on a device."""
+    path = next(pathlib.Path(folder).rglob("*.xplane.pb"))
+    planes = list(jax.profiler.ProfileData.from_file(str(path)).planes)
+    devices = [plane for plane in planes if plane.name.startswith("/device:")]
+    lines = [line for plane in devices or planes for line in plane.lines]
+    if not devices:
+        lines = [line for line in lines if line.name.startswith("tf_XLA")]
+    spans = sorted((e.start_ns, e.start_ns + e.duration_ns) for line in lines for e in line.events)
+    total, last = 0.0, 0.0
+    for start, end in spans:
+        total += max(0.0, end - max(start, last))
+        last = max(last, end)
+    return total / 1e9
+
+
+def phases(line: dict, before: dict) -> dict[str, float]:
+    """Seconds of one step, as the docstring of this file has them."""
+    found = {"step": line["time"] - before["time"]}
+    found |= {name: line.get(metric, 0.0) for name, metric in _DEVICE.items()}
+    found["environments"] = line["time/env_wait_s"]
+    of_rollout = found["decode"] + found["ingest"] + found["environments"]
+    found["rollout, rest"] = line["time/rollout_s"] - of_rollout
+    of_iteration = line["time/rollout_s"] + found["score"] + found["update"]
+    found["between"] = line["time/iteration_s"] - of_iteration
+    found["checkpoint"] = line["time/checkpoint_s"]
+    found["around"] = found["step"] - line["time/iteration_s"] - found["checkpoint"]
+    return found
+
+
+def host_share(found: dict[str, float]) -> float:
+    """Of one step or of the sums of several."""
+    return 1 - sum(found[name] for name in _DEVICE) / found["step"]
+
+
+def table_of(lines: list[dict], trace: str) -> dict:
+    """Of the lines of metrics.jsonl, the first of which is that of step 1."""
+    counted = range(_SKIPPED.value, _SKIPPED.value + _STEPS.value)
+    steps = [phases(lines[i], lines[i - 1]) for i in counted]
+    table = {name: statistics.median(step[name] for step in steps) for name in steps[0]}
+    sums = {name: sum(step[name] for step in steps) for name in steps[0]}
+    table["checkpoint"] = sums["checkpoint"] / len(steps)
+    traced = phases(lines[counted.stop], lines[counted.stop - 1])
+    names = ("rollout/episodes", "rollout/turns_mean", "rollout/sampled_tokens", "batch/tokens")
+    return dict(
+        phases=table,
+        host_share=statistics.median(map(host_share, steps)),
+        host_share_of_all=host_share(sums),
+        traced_step_s=traced["step"],
+        traced_host_share=host_share(traced),
+        device_idle=1 - busy_s(trace) / traced["step"],
+        work={name: statistics.median(lines[i][name] for i in counted) for name in names},
+        env_errors=sum(lines[i]["rollout/env_errors"] for i in counted),
+        compilations=[line["jax/compilations"] for line in lines],
+        steps=steps,
+    )
+
+
+def show(record: dict) -> None:
+    """A line a phase, with its share of the step."""
+    for name, seconds in record["phases"].items():
+        share = seconds / record["phases"]["step"]
+        sys.stderr.write(f"{name:14} {seconds:9.3f} s  {100 * share:5.1f} %\n")
+    sys.stderr.write(
+        f"host share {100 * record['host_share']:.1f} %, with checkpoints "
+        f"{100 * record['host_share_of_all']:.1f} %; traced step {record['traced_step_s']:.2f} s: "
+        f"host share {100 * record['traced_host_share']:.1f} %, device idle "
+        f"{100 * record['device_idle']:.1f} %\n{record['work']}\n"
+    )
+
+
+def main(_: list[str]) -> None:
+    """One JSON line and a table."""
+    prepare()
+    profile = cProfile.Profile()
+    with tempfile.TemporaryDirectory() as workdir, tempfile.TemporaryDirectory() as trace:
+        with (
+            contextlib.redirect_stdout(sys.stderr),  # the console
+            open_rl(config(), workdir, StopFlag()) as (run, parts),
+            observed(run, trace, profile),
+        ):
+            rl.train(run, parts)
+        lines = (pathlib.Path(workdir) / "metrics.jsonl").read_text().splitlines()
+        # A run that warms up first has a line before step 1.
+        logged = [line for line in map(json.loads, lines) if line["step"]]
+        record = table_of(logged, trace)
+    side_by_side.write(
+        dict(benchmark="iteration", model=_MODEL.value or "quickstart", **record), _OUT.value
+    )
+    show(record)
+    if _PROFILE.value:
+        text = io.StringIO()
+        pstats.Stats(profile, stream=text).sort_stats("tottime").print_stats(45)
+        sys.stderr.write(text.getvalue())
+
+
+if __name__ == "__main__":
+    app.run(main)
