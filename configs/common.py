@@ -32,6 +32,7 @@ def base():
     c.pool = dict(workers=32, max_idle_sessions=256)
     c.sampler = dict(
         rows=64,
+        decode_rows=0,
         cache_length=4096,
         buckets=((64, 16), (256, 8), (1024, 2)),
         decode_steps=16,

@@ -40,7 +40,7 @@ def get_config(arg=None):
     c.sampler.cache_length = 256
     c.sampling.max_tokens = 256
     c.rollout.reward = "success"
-    c.optimizer.learning_rate = 3e-3
+    c.optimizer.learning_rate = 1.5e-3
     c.algorithm = bandit.algorithm("dr_grpo", length=64, critic_rate=0.0)
     c.horizon = HORIZONS[opt.horizon]
     c.learner.row_length = 256

@@ -3,7 +3,6 @@
 Run with the repository on PYTHONPATH.
 """
 
-import functools
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -69,7 +68,7 @@ def network(options: dict) -> tuple[Policy, dict]:
         qkv_bias=True,
         tie_embeddings=True,
     )
-    policy = Policy(config, dtype=options["dtype"])
+    policy = Policy(config, dtype=options["dtype"], remat=options.get("remat", "none"))
     params = policy.init(jax.random.key(0))
     found = sum(x.size for x in jax.tree.leaves(params))
     if found != shape.parameters:
@@ -204,7 +203,7 @@ def lock_step(options: dict) -> worker.Run:
 
 
 def train(options: dict) -> worker.Run:
-    """One AdamW step on full rows, all tokens weighted; `vocab_chunk` tokens have logits at a time."""
+    """One AdamW step on full rows, `vocab_chunk` tokens have logits at a time."""
     policy, params = network(options)
     rows, tokens = options["rows"], options["tokens"]
     micro_rows = options["micro_rows"]
@@ -222,11 +221,23 @@ def train(options: dict) -> worker.Run:
     ]
     packed = batching.pack(sequences, row_length=tokens, rows_multiple=micro_rows)
     batch = put_batch(batching.micro_batches(packed, micro_rows))
-    optimizer = make_optimizer(learning_rate=1e-5, total_steps=1000, **options["optimizer"])
+    optimizer = make_optimizer(
+        name="adamw",
+        learning_rate=1e-5,
+        schedule="constant",
+        warmup_steps=0,
+        total_steps=1,
+        final_fraction=1.0,
+        b1=0.9,
+        b2=0.999,
+        eps=1e-8,
+        weight_decay=1e-4,
+        max_grad_norm=None,
+    )
     update = make_update(
         policy,
         optimizer,
-        functools.partial(losses.negative_log_likelihood),
+        losses.negative_log_likelihood,
         entropy_coef=0.0,
         kl_coef=0.0,
         kl_kind="k3",

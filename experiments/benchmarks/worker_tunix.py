@@ -1,6 +1,6 @@
 """tunix: tasks `decode`, `multiturn`, `train` (worker.py).
 
-Wants google-tunix; nothing of this project but shapes.py and worker.py.
+Wants google-tunix (written for 0.1.7); nothing of this project but shapes.py and worker.py.
 """
 
 import random
@@ -188,7 +188,7 @@ def train(options: dict) -> worker.Run:
     step, _ = trainer.jit_train_and_eval_step(cache_nnx_graph=True)
 
     def run() -> dict:
-        _, _, norm = step(batch, jnp.asarray(True))
+        _, _, norm = step(batch)
         jax.block_until_ready(norm)
         return {}
 

@@ -1,0 +1,87 @@
+r"""Training tokens a second of one optimiser step, beside tunix and transformers on torch.
+
+  PYTHONPATH=. python experiments/benchmarks/train_step.py --shape=30m --rows=8 --tokens=512 \
+      --tunix_python=tunix-env/bin/python --torch_python=torch-env/bin/python
+
+Full rows of random tokens, loss over all of them, AdamW with float32 moments. The fraction is that
+of the machine's rate of large products, forward and backward pass counted as three forward
+ones. `peak_gib` is of the process: weights, gradients and two moments are 16 bytes a weight.
+"""
+
+import sys
+
+import machine
+import side_by_side
+from absl import app, flags
+from shapes import SHAPES, train_flops
+from side_by_side import Contender
+
+_SHAPE = flags.DEFINE_enum("shape", "30m", sorted(SHAPES), "Network.")
+_ROWS = flags.DEFINE_integer("rows", 8, "Rows of a step.")
+_TOKENS = flags.DEFINE_integer("tokens", 512, "Tokens of a row.")
+_MICRO_ROWS = flags.DEFINE_integer("micro_rows", 0, "Ours: rows computed together; 0: all.")
+_VOCAB_CHUNK = flags.DEFINE_integer("vocab_chunk", 512, "Ours: tokens whose logits exist together.")
+_DTYPE = flags.DEFINE_enum("dtype", "float32", ["float32", "bfloat16"], "Of the products.")
+_REMAT = flags.DEFINE_string("remat", "none", "Ours: none, block or dots.")
+_ROUNDS = flags.DEFINE_integer("rounds", 3, "Measurements of each.")
+_KEEP = flags.DEFINE_bool("keep_alive", True, "All workers stay in memory together.")
+_TUNIX = flags.DEFINE_string("tunix_python", "", "Interpreter with google-tunix; empty: left out.")
+_TORCH = flags.DEFINE_string("torch_python", "", "Interpreter with torch; empty: left out.")
+_OUT = flags.DEFINE_string("out", "", "File that the JSON line is appended to.")
+
+
+def contenders() -> list[Contender]:
+    """Ours first."""
+    options = dict(
+        task="train",
+        shape=_SHAPE.value,
+        dtype=_DTYPE.value,
+        rows=_ROWS.value,
+        tokens=_TOKENS.value,
+    )
+    of_ours = options | dict(
+        micro_rows=_MICRO_ROWS.value or _ROWS.value,
+        vocab_chunk=_VOCAB_CHUNK.value,
+        remat=_REMAT.value,
+    )
+    found = [Contender("ours", "worker_ours.py", sys.executable, of_ours)]
+    if _TUNIX.value:
+        found.append(Contender("tunix", "worker_tunix.py", _TUNIX.value, options))
+    if _TORCH.value:
+        found.append(Contender("transformers", "worker_torch.py", _TORCH.value, options))
+    return found
+
+
+def main(_: list[str]) -> None:
+    """One JSON line and a table."""
+    limits = machine.limits(sys.executable, _TORCH.value)
+    found = side_by_side.compare(contenders(), rounds=_ROUNDS.value, keep_alive=_KEEP.value)
+    tokens = _ROWS.value * _TOKENS.value
+    least_s = train_flops(SHAPES[_SHAPE.value], _ROWS.value, _TOKENS.value) / (
+        1e9 * limits["matmul_gflops"][_DTYPE.value]
+    )
+    table = {}
+    for name, record in found.items():
+        for run in record["runs"]:
+            run["tokens_per_s"] = tokens / run["wall_s"]
+        table[name] = dict(
+            tokens_per_s=side_by_side.median(found, name, "tokens_per_s"),
+            share_of_limit=least_s / side_by_side.median(found, name, "wall_s"),
+            peak_gib=side_by_side.median(found, name, "peak_gib"),
+            ours_over_it=side_by_side.ratio_text(
+                side_by_side.ratios(found, "ours", name, "tokens_per_s")
+            ),
+        )
+    names = ("shape", "rows", "tokens", "dtype", "micro_rows", "vocab_chunk", "remat")
+    options = {name: flags.FLAGS[name].value for name in names}
+    record = dict(benchmark="train_step", options=options, machine=limits, table=table, found=found)
+    side_by_side.write(record, _OUT.value)
+    for name, line in table.items():
+        sys.stderr.write(
+            f"{name:14} {line['tokens_per_s']:8.1f} tokens/s  {100 * line['share_of_limit']:3.0f} % "
+            f"of the limit  {line['peak_gib']:.2f} GiB  ours over it {line['ours_over_it']}\n"
+        )
+
+
+if __name__ == "__main__":
+    app.run(main)
