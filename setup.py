@@ -67,7 +67,8 @@ setup(
     python_requires=">=3.11",
     packages=find_packages(include=["agentgym_jax", "agentgym_jax.*"]) + find_packages("envs"),
     package_dir={"agentgym_envs": "envs/agentgym_envs"},
-    package_data={"agentgym_envs": ["*/*.json", "*/*.json.gz"]},
+    package_data={"agentgym_envs": ["*/*.json", "*/*.json.gz"]}
+    | {"agentgym_jax.native": ["*.cc"]},  # compiled at first use
     install_requires=TRAINING + ENVIRONMENTS,
     entry_points=ENTRY_POINTS,
     extras_require={

@@ -25,6 +25,7 @@ LEVELS = {
     "run_folder": 1,
     "console": 1,
     "compilations": 1,
+    "native": 1,
     "models": 2,
     "env_client": 2,
     "viewer": 2,

@@ -1,0 +1,83 @@
+"""Compiles a C++ source of this package at its first use and loads it."""
+
+import ctypes
+import functools
+import hashlib
+import os
+import pathlib
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+
+import jax
+import jaxlib
+from absl import logging
+
+SOURCE = pathlib.Path(__file__).parent / "skinny_matmul.cc"
+TARGETS = {
+    "agentgym_skinny_matmul": "SkinnyMatmul",
+    "agentgym_skinny_matmul_transposed": "SkinnyMatmulTransposed",
+}
+COMPILERS = ("c++", "g++", "clang++")
+FLAGS = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-shared", "-fPIC", "-w")
+
+
+def cache_folder() -> pathlib.Path:
+    """Where compiled sources are kept."""
+    base = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    return pathlib.Path(base) / "agentgym_jax" / "native"
+
+
+def processor() -> str:
+    """What `-march=native` depends on: a home folder may be shared by different machines."""
+    info = pathlib.Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
+    flags = [line for line in lines if line.startswith(("flags", "Features", "model name"))]
+    return "\n".join([platform.platform(), platform.machine(), *sorted(set(flags))])
+
+
+def compiled(
+    source: pathlib.Path, compilers: Sequence[str], flags: Sequence[str], folder: pathlib.Path
+) -> pathlib.Path:
+    """The shared library of a source, compiled unless the folder has it.
+
+    Processes may race for it: each writes a file of its own and renames it.
+
+    Raises:
+      FileNotFoundError: none of the compilers exists.
+      subprocess.CalledProcessError: the compiler failed; `stderr` says why.
+      OSError: the folder cannot be written.
+    """
+    compiler = next((path for name in compilers if (path := shutil.which(name))), None)
+    if compiler is None:
+        raise FileNotFoundError(f"no C++ compiler, tried {', '.join(compilers)}")
+    facts = (source.read_text(encoding="utf-8"), compiler, *flags, jaxlib.__version__, processor())
+    target = folder / f"{hashlib.sha256(repr(facts).encode()).hexdigest()[:32]}.so"
+    if target.exists():
+        return target
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as workspace:
+        built = pathlib.Path(workspace) / target.name
+        command = [compiler, *flags, str(source), "-o", str(built)]
+        subprocess.run(command, check=True, capture_output=True, text=True)
+        os.replace(built, target)
+    return target
+
+
+@functools.cache
+def is_registered() -> bool:
+    """Makes the functions of SOURCE known to XLA; False, and one line in the log, if impossible."""
+    try:
+        flags = (*FLAGS, f"-I{jax.ffi.include_dir()}")
+        library = ctypes.CDLL(str(compiled(SOURCE, COMPILERS, flags, cache_folder())))
+    except (OSError, subprocess.CalledProcessError) as error:
+        told = getattr(error, "stderr", None) or str(error)
+        reason = told.strip().splitlines()[0]
+        logging.warning("decoding on CPU without %s, slower: %s", SOURCE.name, reason)
+        return False
+    for target, function in TARGETS.items():
+        capsule = jax.ffi.pycapsule(getattr(library, function))
+        jax.ffi.register_ffi_target(target, capsule, platform="cpu")
+    return True
