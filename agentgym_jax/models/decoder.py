@@ -6,6 +6,7 @@ what is traced and compiled does not grow with depth. Weights say their logical 
 `sharding.py` says where these live.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from flax import nnx
 from agentgym_jax.models.attention import attend_cache, attend_segments
 from agentgym_jax.models.config import DecoderConfig, RopeScaling
 from agentgym_jax.models.kv_cache import KVCache
+from agentgym_jax.native import products
 from agentgym_jax.sharding import Layout, constrain
 
 INIT_STDDEV = 0.02
@@ -132,19 +134,19 @@ class Attention(nnx.Module):
             self.q_norm = constant((L, H), ("layers", "head"), 1.0)
             self.k_norm = constant((L, H), ("layers", "head"), 1.0)
 
-    def __call__(self, x_BTD: jax.Array, rope, attend) -> jax.Array:
+    def __call__(self, x_BTD: jax.Array, rope, attend, einsum) -> jax.Array:
         """Attention of one layer; `attend(q, k, v)` mixes the tokens."""
-        q_BTNH, k_BTKH, v_BTKH = self._project(x_BTD)
+        q_BTNH, k_BTKH, v_BTKH = self._project(x_BTD, einsum)
         if self.config.qk_norm:
             q_BTNH = rms_norm(q_BTNH, self.q_norm[...], self.config.norm_eps)
             k_BTKH = rms_norm(k_BTKH, self.k_norm[...], self.config.norm_eps)
         out_BTNH = attend(rotate(q_BTNH, rope), rotate(k_BTKH, rope), v_BTKH)
         out_BTNH = constrain(self.layout, out_BTNH, ("batch", "length", "act_heads", "act_head"))
-        return jnp.einsum("btnh,nhd->btd", out_BTNH, self.o_kernel[...].astype(x_BTD.dtype))
+        return einsum("btnh,nhd->btd", out_BTNH, self.o_kernel[...].astype(x_BTD.dtype))
 
-    def _project(self, x_BTD: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    def _project(self, x_BTD: jax.Array, einsum) -> tuple[jax.Array, jax.Array, jax.Array]:
         def project(kernel, bias, heads):
-            y = jnp.einsum("btd,dnh->btnh", x_BTD, kernel[...].astype(x_BTD.dtype))
+            y = einsum("btd,dnh->btnh", x_BTD, kernel[...].astype(x_BTD.dtype))
             if bias is not None:
                 y += bias[...].astype(x_BTD.dtype)[None, None]
             return constrain(self.layout, y, ("batch", "length", heads, "act_head"))
@@ -157,21 +159,21 @@ class Attention(nnx.Module):
         )
 
 
-@jax.custom_vjp
-def _widen(x_BTD: jax.Array, kernel_DF: jax.Array) -> jax.Array:
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _widen(einsum, x_BTD: jax.Array, kernel_DF: jax.Array) -> jax.Array:
     """x @ kernel, whose kernel gradient is x.T @ d_y and not (d_y.T @ x).T as by default.
 
     On CPU the left side is transposed in memory: here the narrow array, once for both kernels
     that read it. 20 % of an update of configs/quickstart.py on 2 cores.
     """
-    return jnp.einsum("btd,df->btf", x_BTD, kernel_DF)
+    return einsum("btd,df->btf", x_BTD, kernel_DF)
 
 
-def _widen_forward(x_BTD, kernel_DF):
-    return _widen(x_BTD, kernel_DF), (x_BTD, kernel_DF)
+def _widen_forward(einsum, x_BTD, kernel_DF):
+    return _widen(einsum, x_BTD, kernel_DF), (x_BTD, kernel_DF)
 
 
-def _widen_backward(saved, d_y_BTF):
+def _widen_backward(einsum, saved, d_y_BTF):
     x_BTD, kernel_DF = saved
     d_x_BTD = jnp.einsum("btf,df->btd", d_y_BTF, kernel_DF)
     return d_x_BTD, jnp.einsum("btd,btf->df", x_BTD, d_y_BTF)
@@ -191,14 +193,14 @@ class MLP(nnx.Module):
         stddev = INIT_STDDEV / (2 * L) ** 0.5
         self.down_kernel = weight((L, F, D), ("layers", "mlp", "embed"), rngs, stddev)
 
-    def __call__(self, x_BTD: jax.Array) -> jax.Array:
+    def __call__(self, x_BTD: jax.Array, einsum) -> jax.Array:
         """The block of one layer."""
         dtype = x_BTD.dtype
-        gate_BTF = _widen(x_BTD, self.gate_kernel[...].astype(dtype))
-        up_BTF = _widen(x_BTD, self.up_kernel[...].astype(dtype))
+        gate_BTF = _widen(einsum, x_BTD, self.gate_kernel[...].astype(dtype))
+        up_BTF = _widen(einsum, x_BTD, self.up_kernel[...].astype(dtype))
         inner_BTF = jax.nn.silu(gate_BTF) * up_BTF
         inner_BTF = constrain(self.layout, inner_BTF, ("batch", "length", "act_mlp"))
-        return jnp.einsum("btf,fd->btd", inner_BTF, self.down_kernel[...].astype(dtype))
+        return einsum("btf,fd->btd", inner_BTF, self.down_kernel[...].astype(dtype))
 
 
 class Block(nnx.Module):
@@ -211,10 +213,10 @@ class Block(nnx.Module):
         self.mlp_norm = Norm(config, config.num_layers)
         self.mlp = MLP(config, layout, rngs)
 
-    def __call__(self, x_BTD: jax.Array, rope, attend) -> jax.Array:
+    def __call__(self, x_BTD: jax.Array, rope, attend, einsum) -> jax.Array:
         """Residual block of one layer."""
-        x_BTD = x_BTD + self.attention(self.attention_norm(x_BTD), rope, attend)
-        x_BTD = x_BTD + self.mlp(self.mlp_norm(x_BTD))
+        x_BTD = x_BTD + self.attention(self.attention_norm(x_BTD), rope, attend, einsum)
+        x_BTD = x_BTD + self.mlp(self.mlp_norm(x_BTD), einsum)
         return constrain(self.layout, x_BTD, ("batch", "length", "act_embed"))
 
 
@@ -268,8 +270,11 @@ class Decoder(nnx.Module):
     ) -> tuple[jax.Array, KVCache]:
         """Hidden states of new tokens, and the cache that holds them too.
 
-        With the weights of the `layers` one by one there is no scan over stacked ones.
+        With the weights of the `layers` one by one there is no scan over stacked ones, and single
+        tokens are multiplied by `native.products`.
         """
+        is_step = layers is not None and tokens_nT.shape[1] == 1
+        einsum = products.einsum if is_step else jnp.einsum
         written_n = jnp.arange(cache.rows) if row_n is None else row_n
 
         def attend(layer, q_nTNH, k_nTKH, v_nTKH, cache):
@@ -277,22 +282,23 @@ class Decoder(nnx.Module):
             keys, values = cache.k_LBKSH, cache.v_LBKSH
             return attend_cache(q_nTNH, keys, values, layer, row_n, positions_nT), cache
 
-        return self._run(tokens_nT, positions_nT, attend, cache, layers)
+        return self._run(tokens_nT, positions_nT, attend, cache, layers, einsum)
 
-    def logits(self, hidden: jax.Array) -> jax.Array:
+    def logits(self, hidden: jax.Array, einsum=jnp.einsum) -> jax.Array:
         """Float32 logits [..., V] of hidden states [..., D]."""
         if self.config.tie_embeddings:
             kernel, axes = self.embed.embedding[...], "vd"
         else:
             kernel, axes = self.unembed.kernel[...], "dv"
-        return jnp.einsum(
-            f"...d,{axes}->...v",
+        rows = "abc"[: hidden.ndim - 1]
+        return einsum(
+            f"{rows}d,{axes}->{rows}v",
             hidden,
             kernel.astype(hidden.dtype),
             preferred_element_type=jnp.float32,
         )
 
-    def _run(self, tokens_BT, positions_BT, attend, memory, layers=None):
+    def _run(self, tokens_BT, positions_BT, attend, memory, layers=None, einsum=jnp.einsum):
         """Embedding, all layers, final norm; `memory` goes from layer to layer."""
         x_BTD = self.embed.embedding[...][tokens_BT].astype(self.dtype)
         x_BTD = constrain(self.layout, x_BTD, ("batch", "length", "act_embed"))
@@ -310,7 +316,7 @@ class Decoder(nnx.Module):
                 memories.append(new_memory)
                 return out_BTNH
 
-            x_BTD = block(x_BTD, rope, mix)
+            x_BTD = block(x_BTD, rope, mix, einsum)
             return (x_BTD, memories[0]), None
 
         if self.remat != "none":

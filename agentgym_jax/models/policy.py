@@ -11,6 +11,7 @@ from flax import nnx
 from agentgym_jax.models.config import DecoderConfig
 from agentgym_jax.models.decoder import REMAT_POLICIES, Decoder
 from agentgym_jax.models.kv_cache import KVCache
+from agentgym_jax.native import products
 from agentgym_jax.sharding import Layout
 
 Params = dict[str, Any]  # nested dicts of arrays, shapes as in `Policy.abstract_params()`
@@ -138,8 +139,13 @@ class Policy:
         return params | {"layers": jax.tree.map(lambda *x: jnp.stack(x), *params["layers"])}
 
     def logits(self, params: Params, hidden: jax.Array) -> jax.Array:
-        """Float32 next-token logits [..., V] of hidden states [..., D]."""
-        return self._decoder(params).logits(hidden)
+        """Float32 next-token logits [..., V] of hidden states [..., D].
+
+        The weights may also be those of `split_layers`, then without gradient.
+        """
+        is_split = isinstance(params["layers"], tuple)
+        einsum = products.einsum if is_split else jnp.einsum
+        return self._decoder(params).logits(hidden, einsum)
 
     def _build(self, key: jax.Array) -> Decoder:
         return Decoder(

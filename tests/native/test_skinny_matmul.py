@@ -15,6 +15,7 @@ from agentgym_jax.models.kv_cache import KVCache
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.native import library, products
 
+pytestmark = pytest.mark.usefixtures("compiled_fast")
 HAS_COMPILER = any(map(shutil.which, library.COMPILERS))
 needs_compiler = pytest.mark.skipif(not HAS_COMPILER, reason="no C++ compiler")
 # A tile is 24 or 48 columns, 64 or 2048 deep; 4 rows, or 3 of a transposed matrix, at a time.
@@ -177,7 +178,7 @@ def test_a_changed_source_or_flag_is_compiled_anew_and_an_error_is_told(tmp_path
 @needs_compiler
 @pytest.mark.parametrize("is_tied", [True, False])
 def test_a_decode_step_of_split_weights_is_that_of_stacked_ones(is_tied):
-    config = DecoderConfig(700, 256, 512, 2, 4, 2, 64, tie_embeddings=is_tied)
+    config = DecoderConfig(700, 256, 512, 1, 4, 2, 64, tie_embeddings=is_tied)
     policy = Policy(config)
     params = jax.jit(policy.init)(jax.random.key(0))
     tokens = jax.random.randint(jax.random.key(1), (6, 1), 0, 700)
