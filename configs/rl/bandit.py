@@ -3,7 +3,7 @@ r"""Does an algorithm learn at all? A text bandit of two pulls, whose optimum is
   python -m agentgym_jax.train --config=configs/rl/bandit.py:algorithm=rloo --workdir=runs/bandit
 
 Needs: nothing running (it starts a server for the environment below); two CPU cores.
-Result: the algorithms of docs/algorithms.md from the same warm start, as far as they were run:
+Result: the algorithms of docs/algorithms.md from the same warm start, three seeds each:
 experiments/2026-11-22_every_algorithm.
 Source: environment and sizes are our own; the numbers of an algorithm are those of configs/common.py.
 

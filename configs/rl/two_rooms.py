@@ -3,7 +3,7 @@ r"""Does an algorithm learn in BabyAI? One level of two rooms that its scripted 
   python -m agentgym_jax.train --config=configs/rl/two_rooms.py:algorithm=rloo --workdir=runs/two_rooms
 
 Needs: nothing running (it starts its own BabyAI server); two CPU cores; the task lists of the experiment.
-Result: the algorithms of docs/algorithms.md from the same warm start, as far as they were run:
+Result: the algorithms of docs/algorithms.md from the same warm start, three seeds each:
 experiments/2026-11-22_every_algorithm.
 Source: level and sizes are our own; the numbers of an algorithm are those of configs/common.py.
 """
