@@ -59,7 +59,7 @@ _MODEL = flags.DEFINE_string("model", "", "Hugging Face directory; empty: the qu
 _DTYPE = flags.DEFINE_enum("dtype", "float32", ["float32", "bfloat16"], "Of --model.")
 _STEPS = flags.DEFINE_integer("steps", 8, "Steps that count.")
 _SKIPPED = flags.DEFINE_integer("skipped", 3, "First steps, which compile and do not count.")
-_WARM_START = flags.DEFINE_integer("warm_start", 60, "Supervised steps before, of the quickstart.")
+_WARM_START = flags.DEFINE_integer("warm_start", 150, "Supervised steps before, of the quickstart.")
 _PROFILE = flags.DEFINE_bool("profile", False, "One more step under cProfile.")
 _OUT = flags.DEFINE_string("out", "", "File that the JSON line is appended to.")
 
@@ -92,15 +92,15 @@ def of_model(path: str):
     c.sampler.cache_length = c.learner.row_length = 1024
     c.horizon = dict(kind="fixed", turns=2)
     c.algorithm.kl_coef = 0.0
+    c.algorithm.entropy_coef = 1e-3  # something to learn from where all episodes fail
     c.checkpoint.every = 10**6
     return c
 
 
 def config() -> dict:
-    """Of the run: all steps learn, none evaluates."""
+    """Of the run, without evaluations."""
     c = of_model(_MODEL.value) if _MODEL.value else of_quickstart()
     c.total_steps = _SKIPPED.value + _STEPS.value + 1 + _PROFILE.value
-    c.algorithm.entropy_coef = 1e-3  # something to learn from also where all episodes fail
     c.learner.min_informative_groups = 0
     c.evaluation.update(every=0, at_start=False)
     return plain(c)
@@ -172,7 +172,8 @@ def table_of(lines: list[dict], trace: str) -> dict:
     sums = {name: sum(step[name] for step in steps) for name in steps[0]}
     table["checkpoint"] = sums["checkpoint"] / len(steps)
     traced = phases(lines[counted.stop], lines[counted.stop - 1])
-    names = ("rollout/episodes", "rollout/turns_mean", "rollout/sampled_tokens", "batch/tokens")
+    names = ("rollout/episodes", "rollout/turns_mean", "rollout/success", "rollout/sampled_tokens")
+    names += ("rollout/occupancy", "batch/tokens", "policy/updates")
     return dict(
         phases=table,
         host_share=statistics.median(map(host_share, steps)),
@@ -180,7 +181,7 @@ def table_of(lines: list[dict], trace: str) -> dict:
         traced_step_s=traced["step"],
         traced_host_share=host_share(traced),
         device_idle=1 - busy_s(trace) / traced["step"],
-        work={name: statistics.median(lines[i][name] for i in counted) for name in names},
+        work={name: statistics.median(lines[i].get(name, 0.0) for i in counted) for name in names},
         env_errors=sum(lines[i]["rollout/env_errors"] for i in counted),
         compilations=[line["jax/compilations"] for line in lines],
         steps=steps,
