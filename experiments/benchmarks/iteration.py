@@ -48,7 +48,7 @@ import side_by_side
 from absl import app, flags
 
 from agentgym_jax.run.rl import open_rl
-from agentgym_jax.run.run import Run, StopFlag
+from agentgym_jax.run.run import Run, StopFlag, StopRequested
 from agentgym_jax.run.sections import plain
 from agentgym_jax.startup import prepare
 from agentgym_jax.training import rl
@@ -100,7 +100,8 @@ def of_model(path: str):
 def config() -> dict:
     """Of the run, without evaluations."""
     c = of_model(_MODEL.value) if _MODEL.value else of_quickstart()
-    c.total_steps = _SKIPPED.value + _STEPS.value + 1 + _PROFILE.value
+    # One more than are played: the last step of a run is evaluated.
+    c.total_steps = _SKIPPED.value + _STEPS.value + 1 + _PROFILE.value + 1
     c.learner.min_informative_groups = 0
     c.evaluation.update(every=0, at_start=False)
     return plain(c)
@@ -108,7 +109,7 @@ def config() -> dict:
 
 @contextlib.contextmanager
 def observed(run: Run, folder: str, profile: cProfile.Profile) -> Iterator[None]:
-    """Has the step after the counted ones traced, and the one after that profiled."""
+    """Has the step after the counted ones traced, and the one after that profiled; then stops."""
     traced = _SKIPPED.value + _STEPS.value + 1
     log_step = run.log_step
 
@@ -124,6 +125,8 @@ def observed(run: Run, folder: str, profile: cProfile.Profile) -> Iterator[None]
                 profile.enable()
         elif step == traced + 1:
             profile.disable()
+        if step == traced + _PROFILE.value:
+            raise StopRequested("all steps are measured")
 
     run.log_step = logged
     yield
@@ -211,7 +214,8 @@ def main(_: list[str]) -> None:
             open_rl(config(), workdir, StopFlag()) as (run, parts),
             observed(run, trace, profile),
         ):
-            rl.train(run, parts)
+            with contextlib.suppress(StopRequested):
+                rl.train(run, parts)
         lines = (pathlib.Path(workdir) / "metrics.jsonl").read_text().splitlines()
         # A run that warms up first has a line before step 1.
         logged = [line for line in map(json.loads, lines) if line["step"]]
