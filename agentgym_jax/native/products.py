@@ -10,7 +10,7 @@ from agentgym_jax.native.library import is_registered
 # Smaller weights stay in a cache, where XLA's product is as fast.
 MIN_WEIGHTS = 1 << 16
 # One row is a product of its own to XLA, and fast; for many the copy of the weights is little.
-MIN_ROWS, MAX_ROWS = 2, 64
+MIN_ROWS, MAX_ROWS = 2, 32
 
 
 def einsum(spec: str, x: jax.Array, weights: jax.Array, **options) -> jax.Array:
