@@ -127,6 +127,11 @@ class Sampler:
             raise ValueError(
                 f"sampler.decode_rows={decode_rows} must be between 0 (all) and sampler.rows={rows}"
             )
+        if policy.layout is not None and decode_rows not in (0, rows):
+            raise ValueError(
+                f"sampler.decode_rows={decode_rows} of {rows} rows: on several devices rows stay on "
+                "theirs; set 0"
+            )
         self.policy = policy
         self.rows = rows
         self.decode_rows = decode_rows or rows

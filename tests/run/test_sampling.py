@@ -14,7 +14,7 @@ from configs import common
 SAMPLER = dict(rows=16, cache_length=32, buckets=((16, 2),), decode_steps=4, wake_rows=2)
 
 
-def _rows(most_episodes, *, data=1, **changes):
+def _sampler(most_episodes, *, data=1, **changes):
     layout = None
     if data > 1:
         mesh = make_mesh(data=data, devices=jax.devices()[:data])
@@ -30,14 +30,32 @@ def _rows(most_episodes, *, data=1, **changes):
     sampler, _ = build_collector(
         {**SAMPLER, **changes}, rollout, model, environments, most_episodes
     )
-    return sampler.rows
+    return sampler
 
 
 @pytest.mark.parametrize(("most_episodes", "data", "rows"), [(99, 1, 16), (4, 1, 4), (5, 4, 8)])
 def test_no_more_rows_than_episodes_can_use(most_episodes, data, rows):
-    assert _rows(most_episodes, data=data) == rows
+    assert _sampler(most_episodes, data=data).rows == rows
 
 
 def test_a_mistyped_key_is_named():
     with pytest.raises(ConfigError, match="row"):
-        _rows(4, row=3)
+        _sampler(4, row=3)
+
+
+@pytest.mark.parametrize(
+    ("most_episodes", "decode_rows", "places"), [(99, 6, 6), (4, 6, 4), (4, 3, 3), (4, 0, 4)]
+)
+def test_decode_places_shrink_with_the_rows(most_episodes, decode_rows, places):
+    assert _sampler(most_episodes, decode_rows=decode_rows).decode_rows == places
+
+
+@pytest.mark.parametrize("most_episodes", [4, 99])
+def test_more_decode_places_than_rows_are_refused_whatever_is_played(most_episodes):
+    with pytest.raises(ConfigError, match="decode_rows=17"):
+        _sampler(most_episodes, decode_rows=17)
+
+
+def test_on_several_devices_all_rows_decode_together():
+    with pytest.raises(ConfigError, match="several devices"):
+        _sampler(99, data=4, decode_rows=8)
