@@ -41,7 +41,7 @@ OWN: dict[str, dict] = {
     "reinforce": {"learner.mini_batches": 1, "total_steps": 90},
     # No token loses its gradient when the ratio has left the clip range: smaller steps, more of them.
     "cispo": SMALLER_STEPS,
-    # At the shared rate seeds broke the speech of the policy here (README.md).
+    # At the shared rate seeds of these failed here (README.md).
     "two_rooms gspo_token": SMALLER_STEPS,
     "two_rooms ppo_shared": SMALLER_STEPS,
 }
