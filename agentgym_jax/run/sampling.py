@@ -50,11 +50,8 @@ def build_collector(
     shards = layout.shards("batch") if layout is not None else 1
     useful_rows = -(-most_episodes // shards) * shards
     options = dict(sampler_options)
-    # A missing key is for `call` to name, and too many decode places are for the sampler.
-    if options.get("rows", 0) > useful_rows:
-        if options.get("decode_rows", 0) <= options["rows"]:
-            options["decode_rows"] = min(options.get("decode_rows", 0), useful_rows)
-        options["rows"] = useful_rows
+    if "rows" in options:  # a missing key is for `call` to name
+        options["rows"] = min(options["rows"], useful_rows)
     sampler = call(
         Sampler,
         "sampler",

@@ -107,7 +107,7 @@ class Sampler:
           buckets: `(tokens, lanes)` shapes of the ingest programs. What is appended is cut into
             lanes of the longest bucket, and the rest goes into the shortest that holds it: this
             depends on its own length only. A call takes lanes of any rows, also several of one.
-          decode_rows: rows that decode together; 0 is all. With fewer than `rows` of them, the rows
+          decode_rows: rows that decode together, at most; 0 is all. With fewer than `rows` of them, the rows
             whose environments have answered take the places of those that wait.
           decode_steps: tokens per decode call, at most.
           wake_rows: a decode call returns early once this many rows finished their turn.
@@ -123,18 +123,16 @@ class Sampler:
                 f"sampler.buckets: the largest, {buckets[-1][0]} tokens, exceeds "
                 f"sampler.cache_length={cache_length}"
             )
-        if not 0 <= decode_rows <= rows:
-            raise ValueError(
-                f"sampler.decode_rows={decode_rows} must be between 0 (all) and sampler.rows={rows}"
-            )
-        if policy.layout is not None and decode_rows not in (0, rows):
+        if decode_rows < 0:
+            raise ValueError(f"sampler.decode_rows={decode_rows} must be 0 (all) or more")
+        if policy.layout is not None and 0 < decode_rows < rows:
             raise ValueError(
                 f"sampler.decode_rows={decode_rows} of {rows} rows: on several devices rows stay on "
                 "theirs; set 0"
             )
         self.policy = policy
         self.rows = rows
-        self.decode_rows = decode_rows or rows
+        self.decode_rows = min(decode_rows or rows, rows)
         self.cache_length = cache_length
         self.statistics = SamplerStatistics()
         self._buckets = buckets

@@ -6,6 +6,7 @@ answers late (a heavy-tailed delay) goes on until the episode has its number of 
 that go through the real collector and the real pool of threads are these ids, written out.
 """
 
+import itertools
 import random
 import time
 from collections.abc import Mapping, Sequence
@@ -157,11 +158,11 @@ class _LateClient:
 
     def __init__(self, episodes: NumberEpisodes):
         self._episodes = episodes
+        self._numbers = itertools.count()  # several threads create at once
         self._sessions: dict[int, list[int]] = {}
 
     def create(self) -> int:
-        self._sessions[len(self._sessions)] = [0, 0]
-        return len(self._sessions) - 1
+        return next(self._numbers)
 
     def reset(self, number: int, data_idx: int) -> Observation:
         self._sessions[number] = [data_idx, 0]

@@ -189,10 +189,9 @@ def test_rows_that_speak_take_the_places_of_rows_that_wait(policy, params):
     assert narrow.statistics.occupancy > 0.9 > wide.statistics.occupancy
 
 
-@pytest.mark.parametrize("decode_rows", [-1, 7])
-def test_places_that_no_row_could_take_are_refused(policy, params, decode_rows):
+def test_a_negative_number_of_places_is_refused(policy, params):
     with pytest.raises(ValueError, match="sampler.decode_rows"):
-        make_sampler(policy, params, decode_rows=decode_rows)
+        make_sampler(policy, params, decode_rows=-1)
 
 
 def test_samples_of_a_task_differ_and_another_seed_gives_other_tokens(policy, params):
