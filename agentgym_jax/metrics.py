@@ -124,8 +124,13 @@ METRICS: dict[str, Metric] = {
     # The machine.
     "jax/compilations": Metric("programs compiled since the start", "programs"),
     "jax/compile_s": Metric("time spent compiling since the start", "seconds"),
-    "jax/live_bytes": Metric("bytes in use on one device", "bytes"),
-    "jax/peak_bytes": Metric("peak bytes in use on one device", "bytes"),
+    "system/host_memory_gib": Metric("resident memory of the training process", "GiB"),
+    "system/child_memory_gib": Metric("resident memory of the servers it started", "GiB"),
+    "system/device_memory_gib": Metric("memory in use on the fullest device", "GiB"),
+    "system/device_memory_peak_gib": Metric("largest of it since the start", "GiB"),
+    "system/open_sessions": Metric("sessions held on environment servers", "sessions"),
+    "system/threads": Metric("threads of the training process", "threads"),
+    "system/open_files": Metric("open files and sockets of the training process", "files"),
     # Evaluation on held-out tasks.
     "eval/success": Metric("solved evaluation episodes, sampled", "fraction"),
     "eval/success/<group>": Metric("solved, one group, sampled", "fraction"),

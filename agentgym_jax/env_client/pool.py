@@ -220,6 +220,13 @@ class EnvPool:
         with self._changed:
             return {**counts, "retries": self._retries, "tickets": len(self._episodes)}
 
+    @property
+    def open_sessions(self) -> int:
+        """Sessions held now: those of tickets, and idle ones kept for reuse."""
+        idle = sum(server.statistics()["sessions_idle"] for server in self._servers.values())
+        with self._changed:
+            return idle + sum(e.session is not None for e in self._episodes.values())
+
     def close(self) -> None:
         """Closes every session and joins the threads; returns within `close_timeout_s`."""
         with self._changed:

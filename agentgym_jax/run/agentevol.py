@@ -194,6 +194,7 @@ def open_agentevol(
         )
         run.console.phase("starting environments", 0, 1)
         environments = playing.open_playing(stack, settings.playing, run.folder)
+        run.watch(environments)
         yield run, _build(settings, source, layouts, environments, run)
 
 

@@ -164,6 +164,7 @@ def open_offline(
         if settings.playing is not None:
             run.console.phase("starting environments", 0, 1)
             environments = playing.open_playing(stack, settings.playing, run.folder)
+            run.watch(environments)
         run.console.phase("loading data", 0, 1)
         clients = {} if environments is None else environments.clients
         loaded = load(run, {name: client.tasks for name, client in clients.items()})

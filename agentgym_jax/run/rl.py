@@ -347,6 +347,7 @@ def open_rl(
             pool_options=settings.pool,
             opening=settings.rollout.opening,
         )
+        run.watch(environments)
         yield run, _build(settings, source, layouts, environments, run)
 
 

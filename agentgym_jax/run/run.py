@@ -17,6 +17,8 @@ from agentgym_jax.console import RunConsole
 from agentgym_jax.learner.checkpoint import Checkpoints
 from agentgym_jax.learner.train_state import TrainState
 from agentgym_jax.metrics_file import MetricWriter
+from agentgym_jax.run import monitor
+from agentgym_jax.run.environments import Environments
 from agentgym_jax.run.sections import ConfigError
 from agentgym_jax.run.settings import CheckpointSettings
 from agentgym_jax.run_folder import RunFolder
@@ -82,6 +84,7 @@ class Run:
       should_stop: polled at safe points.
       compilations: counted since the start.
       restored_memory: saved with the checkpoint that was restored; None without one.
+      open_sessions: counts those on environment servers; None without environments.
     """
 
     folder: RunFolder
@@ -94,7 +97,12 @@ class Run:
     should_stop: StopFlag
     compilations: CompilationCounter
     restored_memory: dict[str, Any] | None = None
+    open_sessions: Callable[[], int] | None = None
     _checkpoint_s: float = 0.0
+
+    def watch(self, environments: Environments) -> None:
+        """From now on the sessions on these servers are counted."""
+        self.open_sessions = lambda: environments.pool.open_sessions
 
     def progress(self, name: str) -> Callable[[int, int, int], None]:
         """A progress callback (done, total, tokens) that shows phase `name` on the console."""
@@ -178,15 +186,11 @@ class Run:
         return state, step, extra["unlogged"]
 
     def _machine(self) -> dict[str, float]:
-        metrics = {
+        return {
             "jax/compilations": float(self.compilations.count),
             "jax/compile_s": self.compilations.seconds,
+            **monitor.measure(self.open_sessions),
         }
-        memory = jax.local_devices()[0].memory_stats()
-        if memory and "bytes_in_use" in memory:
-            metrics["jax/live_bytes"] = float(memory["bytes_in_use"])
-            metrics["jax/peak_bytes"] = float(memory["peak_bytes_in_use"])
-        return metrics
 
 
 @contextlib.contextmanager

@@ -1,0 +1,44 @@
+r"""The smallest run that still plays and learns in every step, and often saves and evaluates.
+
+  python -m agentgym_jax.train --config=experiments/2026-11-22_soak/config.py --workdir=runs/soak
+
+Needs: nothing running (it starts a server for the bandit of configs/rl/bandit.py); one CPU core.
+Result: README.md beside this file.
+Source: our own; sizes as small as the shapes of a run allow.
+"""
+
+from configs import common
+from configs.rl import bandit
+
+
+def get_config(arg=None):
+    """Options: steps=2000, transport=http (a server, hence sockets and sessions) or inprocess."""
+    opt = common.parse(arg, steps=2000, transport="http")
+    c = bandit.get_config("smoke")
+    c.total_steps = opt.steps
+    c.env.transport = opt.transport
+    c.model.architecture = dict(
+        hidden_size=16,
+        intermediate_size=32,
+        num_layers=1,
+        num_heads=2,
+        num_kv_heads=1,
+        head_size=8,
+        rope_theta=10000.0,
+        max_position=1024,
+    )
+    c.pool.workers = 4
+    c.sampler = dict(rows=16, cache_length=128, buckets=((16, 8),), decode_steps=4, wake_rows=8)
+    c.rollout.tasks_per_step = 4
+    c.rollout.group_size = 4
+    c.learner.micro_rows = 4
+    c.learner.mini_batches = 1
+    c.learner.min_informative_groups = 0
+    c.optimizer.schedule = "constant"
+    c.optimizer.learning_rate = 3e-4
+    c.evaluation = dict(every=100, at_start=True, max_turns=bandit.PULLS, samples=1, greedy=False)
+    c.environments.bandit.eval.limit = 16
+    c.checkpoint = dict(every=50, max_to_keep=2, keep_every=0)
+    c.algorithm.entropy_coef = 0.0  # a tiny policy would only learn to be random
+    c.sft.steps = 100
+    return c
