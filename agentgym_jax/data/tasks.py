@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from agentgym_jax.data import suite
 from agentgym_jax.data.rows import Bad, field, read_rows
 
 
@@ -99,10 +100,15 @@ def from_split(
         raise ValueError(
             f"tasks of {environment}: the manifest has none of split {split!r} where {dict(where)}"
         )
-    if 0 < limit < len(chosen):
-        keep = np.linspace(0, len(chosen) - 1, limit).round().astype(int)
-        chosen = [chosen[i] for i in keep]
+    chosen = _evenly(chosen, limit)
     return [Task(environment, t["data_idx"], _group_name(group_by, t[group_by])) for t in chosen]
+
+
+def _evenly(items: list[Any], limit: int) -> list[Any]:
+    """At most `limit` of the items, evenly spread; all of them if it is 0."""
+    if not 0 < limit < len(items):
+        return items
+    return [items[i] for i in np.linspace(0, len(items) - 1, limit).round().astype(int)]
 
 
 def _group_name(fact: str, value: Any) -> str:
@@ -138,6 +144,37 @@ def from_file(
     return list(dict.fromkeys(tasks))
 
 
+def from_suite(
+    environment: str,
+    manifest: Sequence[Mapping[str, Any]],
+    *,
+    subtasks: Sequence[str],
+    limit: int,
+) -> list[Task]:
+    """The test items of the suite of 27 tasks (data/suite.py), grouped by sub-task.
+
+    Args:
+      environment: its name.
+      manifest: the server's task list; must have the tasks that the suite is pinned to.
+      subtasks: names of those that are kept; empty keeps all.
+      limit: at most so many of each sub-task, evenly spread; 0 for all.
+    """
+    suite.check_pinned(environment, manifest)
+    pinned = suite.pinned(environment)
+    unknown = sorted(set(subtasks) - set(pinned))
+    if unknown:
+        raise ValueError(
+            f"tasks of {environment}: the suite has no sub-task {unknown[0]!r}; it has "
+            f"{', '.join(pinned)}"
+        )
+    return [
+        Task(environment, index, name)
+        for name in pinned
+        if not subtasks or name in subtasks
+        for index in _evenly(list(pinned[name]), limit)
+    ]
+
+
 def canonical_item_id(item_id: str) -> str:
     """AgentGym's id with the environment's own name: its two text games share a prefix."""
     return item_id.removeprefix("lmrlgym_")
@@ -146,6 +183,7 @@ def canonical_item_id(item_id: str) -> str:
 SELECTIONS: Mapping[str, Callable[..., list[Task]]] = {
     "residues": from_residues,
     "split": from_split,
+    "suite": from_suite,
     "file": from_file,
 }
 

@@ -134,12 +134,18 @@ class EnvClient:
             self._vocabulary = self._read_vocabulary(session)
         return session
 
-    def reset(self, session: int, data_idx: int) -> Observation:
-        """Starts task `data_idx`."""
+    def reset(self, session: int, data_idx: int, turn: str = "") -> Observation:
+        """Starts task `data_idx`.
+
+        Args:
+          session: id from `create`.
+          data_idx: the task.
+          turn: place of the request in its episode (TURN_HEADER); empty to tell none.
+        """
         row = self.upstream
         request = {str(row.dialect): session, **row.reset_extra, row.reset_key: data_idx}
         route = "/reset"
-        body = self._call("POST", route, request, resend=True)
+        body = self._call("POST", route, request, resend=True, turn=turn)
         answers.check_reset(self._where(route), row, body)
         if not row.reset_fields:
             route = f"/observation?{row.dialect}={session}"
@@ -149,12 +155,28 @@ class EnvClient:
             text = f"{text}\nWords of the game: {', '.join(self._vocabulary or ())}."
         return Observation(text, 0.0, 0.0, False, False, score_scale=row.reward_scale)
 
-    def step(self, session: int, action: str) -> Observation:
-        """Sends one action. Never sent twice, because a step changes the world."""
+    def step(self, session: int, action: str, turn: str = "") -> Observation:
+        """Sends one action. Never sent twice, because a step changes the world.
+
+        Args:
+          session: id from `create`.
+          action: what to do.
+          turn: place of the request in its episode (TURN_HEADER), which keeps one of our servers
+            from taking a step twice that the network delivered twice; empty to tell none.
+        """
         row = self.upstream
         request = {str(row.dialect): session, "action": action}
-        body = self._call("POST", "/step", request, resend=False)
+        body = self._call("POST", "/step", request, resend=False, turn=turn)
         return answers.step(self._where("/step"), row, body)
+
+    def ask(self, session: int, route: str) -> Mapping[str, Any]:
+        """The object that a GET route about a session answers, such as `/valid_actions`.
+
+        Raises:
+          EnvError: the call failed; AgentGym's own servers do not have our routes.
+        """
+        body = self._call("GET", f"{route}?{self.upstream.dialect}={session}", None, resend=True)
+        return answers.fields(self._where(route), body)
 
     def close(self, session: int, *, timeout_s: float | None = None) -> None:
         """Ends a session. A session that the server no longer knows is closed already.
@@ -202,10 +224,11 @@ class EnvClient:
         request: Mapping[str, Any] | None,
         *,
         resend: bool,
-        timeout_s: float | None = None,
+        turn: str = "",
     ) -> Any:
         """Sends a request and returns its checked JSON body."""
-        return self._read(route, *self._send(method, route, request, resend, timeout_s))
+        answer = self._send(method, route, request, resend=resend, timeout_s=None, turn=turn)
+        return self._read(route, *answer)
 
     def _send(
         self,
@@ -214,24 +237,17 @@ class EnvClient:
         request: Mapping[str, Any] | None,
         resend: bool,
         timeout_s: float | None,
+        turn: str = "",
     ) -> tuple[int, bytes]:
         """Status and body. With `resend`, a connection that broke is tried once more."""
+        target = self._prefix + route
         try:
-            return self._exchange(method, route, request, timeout_s)
+            return self._transport.exchange(method, target, request, timeout_s, turn)
         except EnvError as error:
             # A kept-alive connection may be closed by the server just as it is used again.
             if not resend or error.cause is not EnvCause.CONNECTION:
                 raise
-        return self._exchange(method, route, request, timeout_s)
-
-    def _exchange(
-        self,
-        method: str,
-        route: str,
-        request: Mapping[str, Any] | None,
-        timeout_s: float | None,
-    ) -> tuple[int, bytes]:
-        return self._transport.exchange(method, self._prefix + route, request, timeout_s)
+        return self._transport.exchange(method, target, request, timeout_s, turn)
 
     def _read(self, route: str, status: int, data: bytes) -> Any:
         """The JSON body of a good answer; anything else as EnvError."""

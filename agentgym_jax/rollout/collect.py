@@ -166,6 +166,7 @@ class Collector:
         replacement_stride: int,
         on_progress: Callable[[int, int, int], None],
         should_stop: Callable[[], bool],
+        on_episode: Callable[[int, Trajectory], None] | None = None,
     ) -> tuple[list[Trajectory], CollectStatistics]:
         """Collects all requested episodes.
 
@@ -174,17 +175,22 @@ class Collector:
           replacement_stride: a replacement's sample number is the old one plus this.
           on_progress: called with (episodes done, episodes in all, tokens sampled).
           should_stop: polled; if True the episodes still running end as ABORTED.
+          on_episode: called with the index of a request and its episode as soon as it has ended.
 
         Returns:
           One trajectory per request, in the order of the requests, and counts.
         """
-        return _Collection(self, requests, replacement_stride, on_progress, should_stop).run()
+        return _Collection(
+            self, requests, replacement_stride, on_progress, should_stop, on_episode
+        ).run()
 
 
 class _Collection:
     """State of one call of `Collector.collect`."""
 
-    def __init__(self, collector: Collector, requests, replacement_stride, on_progress, stop):
+    def __init__(
+        self, collector: Collector, requests, replacement_stride, on_progress, stop, on_episode
+    ):
         self._c = collector
         self._sampler = collector._sampler
         self._pool = collector._pool
@@ -192,6 +198,7 @@ class _Collection:
         self._stride = replacement_stride
         self._on_progress = on_progress
         self._should_stop = stop
+        self._on_episode = on_episode
         self._unstarted = collections.deque(range(len(requests)))
         self._in_reset: set[int] = set()
         self._ready: collections.deque[tuple[int, str]] = collections.deque()
@@ -335,6 +342,8 @@ class _Collection:
         self._done[index] = slot.episode.trajectory(
             attempts=slot.attempts, seconds=time.perf_counter() - slot.started
         )
+        if self._on_episode is not None:
+            self._on_episode(index, self._done[index])
         sampled = self._sampler.statistics.sampled - self._sampled_before
         self._on_progress(len(self._done), len(self._slots), sampled)
 

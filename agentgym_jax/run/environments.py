@@ -151,10 +151,12 @@ def open_environments(
     client_options: Mapping[str, Any],
     pool_options: Mapping[str, Any],
     opening: str,
+    client_class: type[EnvClient] = EnvClient,
 ) -> Environments:
     """Starts the servers that have no URL, connects, and selects the tasks.
 
-    Everything opened is closed by `stack`, also when a later step fails.
+    Everything opened is closed by `stack`, also when a later step fails. `client_class` is what
+    talks to the servers: a scripted player's asks them more than an agent's.
     """
     if opening not in OPENINGS:
         raise ConfigError(f"config.rollout.opening={opening!r}, expected one of {OPENINGS}")
@@ -181,7 +183,7 @@ def open_environments(
     clients = {}
     for name, entry in settings.items():
         clients[name] = call(
-            EnvClient,
+            client_class,
             "client",
             client_options,
             base_url=urls[name],
@@ -257,7 +259,7 @@ def _select(
 ) -> list[Task]:
     if not options:
         return []
-    needs_manifest = options["kind"] == "split"
+    needs_manifest = options["kind"] in ("split", "suite")
     return call(
         selection.select,
         f"environments.{name}.{what}",
