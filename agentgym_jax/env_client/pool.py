@@ -12,6 +12,7 @@ import enum
 import random
 import threading
 import time
+import uuid
 from collections.abc import Callable, Hashable, Mapping
 
 from absl import logging
@@ -57,6 +58,8 @@ class _Episode:
     ticket: Hashable
     server: ServerSessions
     session: Session | None = None
+    mark: str = ""  # tells the server which episode a request belongs to
+    steps: int = 0  # answered since the reset
     waiting: bool = False  # a request was made and its reply was not collected
     abandoned: bool = False  # finished while a call was under way: nobody wants the reply
 
@@ -365,7 +368,9 @@ class EnvPool:
                 session = server.create()
             episode.session = session
             try:
-                return server.call(server.client.reset, session.number, data_idx)
+                episode.mark, episode.steps = uuid.uuid4().hex, 0
+                turn = f"{episode.mark}/0"
+                return server.call(server.client.reset, session.number, data_idx, turn)
             except EnvError as error:
                 self._lose(episode, error)
                 # A kept session may have expired on the server: that is no failure of this start.
@@ -380,12 +385,15 @@ class EnvPool:
                 f"{server.client.environment}: ticket {episode.ticket!r} has no session on the "
                 "present server (its last call failed or the server was restarted); start it again",
             )
+        turn = f"{episode.mark}/{episode.steps + 1}"
         try:
-            return server.call(server.client.step, session.number, action)
+            observation = server.call(server.client.step, session.number, action, turn)
         except EnvError as error:
             if error.kind not in RETRYABLE:
                 self._lose(episode, error)
             raise
+        episode.steps += 1
+        return observation
 
     def _lose(self, episode: _Episode, error: EnvError) -> None:
         """After a failure the state of a session is unknown: it is never used again."""

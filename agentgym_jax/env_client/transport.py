@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import urllib3
 
+from agentgym_envs.base.protocol import TURN_HEADER
 from agentgym_jax.env_client.errors import EnvCause, EnvError
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
@@ -22,7 +23,12 @@ class Transport(Protocol):
     """Carries one request and its answer. Safe to use from many threads."""
 
     def exchange(
-        self, method: str, target: str, request: Mapping[str, Any] | None, timeout_s: float | None
+        self,
+        method: str,
+        target: str,
+        request: Mapping[str, Any] | None,
+        timeout_s: float | None,
+        turn: str = "",
     ) -> tuple[int, bytes]:
         """Status and body of the answer.
 
@@ -31,6 +37,7 @@ class Transport(Protocol):
           target: path and query.
           request: JSON body; None for none.
           timeout_s: limit for the answer; None is the transport's own.
+          turn: value of TURN_HEADER; empty for none.
 
         Raises:
           EnvError: there is no complete answer (SERVER_GONE, TIMEOUT, CONNECTION, BAD_BODY).
@@ -76,7 +83,12 @@ class HttpTransport:
         self._http = self._connection_pool()
 
     def exchange(
-        self, method: str, target: str, request: Mapping[str, Any] | None, timeout_s: float | None
+        self,
+        method: str,
+        target: str,
+        request: Mapping[str, Any] | None,
+        timeout_s: float | None,
+        turn: str = "",
     ) -> tuple[int, bytes]:
         """See `Transport.exchange`."""
         where = self._address + target
@@ -87,7 +99,7 @@ class HttpTransport:
                 method,
                 target,
                 body=None if request is None else json.dumps(request).encode(),
-                headers=self._headers,
+                headers=self._headers | {TURN_HEADER: turn} if turn else self._headers,
                 retries=False,
                 redirect=False,
                 timeout=urllib3.Timeout(connect=self._connect_timeout_s, read=limit_s),

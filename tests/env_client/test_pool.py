@@ -181,6 +181,22 @@ def test_a_failed_step_is_reported_once_and_the_ticket_can_start_again(server, w
         until(lambda: 0 not in world.sessions)  # the session that failed was closed
 
 
+def test_the_server_is_told_the_place_of_every_request_in_its_episode(server, world):
+    with make_pool(server.url) as pool:
+        pool.start("t", "textcraft", 5)
+        collect(pool, 1)
+        world.faults = {"/step": [BUSY, 0]}  # a refused step was not taken
+        for _ in range(2):
+            pool.step("t", "x")
+            one(pool)
+        pool.start("t", "textcraft", 5)
+        one(pool)
+    turns = [h["x-agentgym-turn"] for h in server.headers_seen if "x-agentgym-turn" in h]
+    episodes, numbers = zip(*(turn.split("/") for turn in turns), strict=True)
+    assert numbers == ("0", "1", "1", "2", "0")
+    assert len(set(episodes[:4])) == 1 and episodes[4] != episodes[0]
+
+
 def test_a_busy_session_is_asked_again(server, world):
     with make_pool(server.url) as pool:
         pool.start("t", "textcraft", 5)

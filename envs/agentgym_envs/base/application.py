@@ -21,12 +21,14 @@ class Request:
       path: without the query.
       query: as sent, such as `b"id=3"`.
       content_type: value of the header, lower case; empty if it was not sent.
+      turn: value of TURN_HEADER; empty if it was not sent.
       body: all of it.
     """
 
     path: str
     query: bytes
     content_type: bytes
+    turn: bytes
     body: bytes
 
 

@@ -14,7 +14,7 @@ from typing import cast
 import httptools
 
 from agentgym_envs.base.application import Answer, Application, Endpoint, Request, typed_error
-from agentgym_envs.base.protocol import ErrorKind
+from agentgym_envs.base.protocol import TURN_HEADER, ErrorKind
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -24,6 +24,7 @@ _STATUS_LINE = {
     for status in http.HTTPStatus
 }
 _HEADERS = b"content-type: application/json\r\ncontent-length: %d\r\n%s\r\n"
+_TURN = TURN_HEADER.encode()
 _CLOSE = b"connection: close\r\n"
 _BUG = Answer(
     b'{"error":"the server failed on this request; its log says why","type":"simulator"}', 500, True
@@ -99,6 +100,7 @@ class HttpProtocol(asyncio.Protocol):
         self._url = b""
         self._content_type = b""
         self._authorization = b""
+        self._turn = b""
         self._expects_continue = False
         self._declared = 0
         self._chunks: list[bytes] = []
@@ -117,6 +119,8 @@ class HttpProtocol(asyncio.Protocol):
             self._content_type = value.lower()
         elif name == b"authorization":
             self._authorization = value
+        elif name == _TURN:
+            self._turn = value
         elif name == b"content-length" and value.isdigit():
             self._declared = int(value[:20])
         elif name == b"expect":
@@ -154,7 +158,9 @@ class HttpProtocol(asyncio.Protocol):
         path = (url.path or b"/").decode("latin-1")
         if "%" in path:
             path = urllib.parse.unquote(path)
-        request = Request(path, url.query or b"", self._content_type, b"".join(self._chunks))
+        request = Request(
+            path, url.query or b"", self._content_type, self._turn, b"".join(self._chunks)
+        )
         found = self._application.find(method, path, self._authorization)
         self._waiting.append((request, found, self._parser.should_keep_alive(), method == "HEAD"))
         if self._task is None:

@@ -16,6 +16,7 @@ class ErrorKind(enum.StrEnum):
     UNKNOWN_SESSION = "unknown_session"  # 404: no such id, or it was closed or expired
     NOT_RESET = "not_reset"  # 409: step or observe before the first reset
     FINISHED = "finished"  # 409: step after the episode was done
+    OUT_OF_TURN = "out_of_turn"  # 409: not the next request of its episode (TURN_HEADER)
     UNKNOWN_TASK = "unknown_task"  # 422: data_idx outside the manifest
     CAPACITY = "capacity"  # 503: all sessions are in use; try again later
     BUSY = "busy"  # 503: the session did not become free in time
@@ -30,6 +31,7 @@ STATUS = {
     ErrorKind.UNKNOWN_SESSION: 404,
     ErrorKind.NOT_RESET: 409,
     ErrorKind.FINISHED: 409,
+    ErrorKind.OUT_OF_TURN: 409,
     ErrorKind.UNKNOWN_TASK: 422,
     ErrorKind.CAPACITY: 503,
     ErrorKind.BUSY: 503,
@@ -38,6 +40,12 @@ STATUS = {
     ErrorKind.TIMEOUT: 504,
     ErrorKind.SIMULATOR: 500,
 }
+
+# Optional header of a reset or a step, `<episode>/<number>`: a word that the client makes up for each
+# reset, and 0 for the reset, 1 for the first step, and so on. A request that comes again is then
+# answered from memory, and one that comes late is refused: a step is never taken twice. AgentGym's
+# servers, as any other, ignore it.
+TURN_HEADER = "x-agentgym-turn"
 
 # Kinds after which the same request may succeed a little later without side effects.
 RETRYABLE = frozenset({ErrorKind.CAPACITY, ErrorKind.BUSY})

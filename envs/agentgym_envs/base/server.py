@@ -30,6 +30,7 @@ from agentgym_envs.base.routes import (
     session_routes,
 )
 from agentgym_envs.base.sessions import SessionStore
+from agentgym_envs.base.turns import read_turn
 from agentgym_envs.base.workers import Worker
 
 _LONGEST_SWEEP_PERIOD = 30.0  # seconds
@@ -137,7 +138,8 @@ def _routes(
 
         async def endpoint(request: Request) -> bytes:
             body = read(route.body, values(request), where)
-            return await store.call(body.id, route.operation, route.argument(body))
+            turn = read_turn(request.turn)
+            return await store.call(body.id, route.operation, route.argument(body), turn)
 
         return endpoint
 

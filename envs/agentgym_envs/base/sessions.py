@@ -13,6 +13,7 @@ from agentgym_envs.base.environment import EnvironmentFault, SetupError
 from agentgym_envs.base.host import unknown_session
 from agentgym_envs.base.messages import Fault
 from agentgym_envs.base.protocol import ErrorKind
+from agentgym_envs.base.turns import Turn, is_repeated
 from agentgym_envs.base.workers import Worker, WorkerDied, WorkerHung
 
 _LOGGER = logging.getLogger(__name__)
@@ -31,6 +32,7 @@ class Session:
       history: operations since the last reset that changed the state, to repeat them in another
         process; None if there were too many.
       last_body: answer to the latest of them: repeating must lead to the same.
+      last_turn: place of the latest of them in its episode, if the client told it.
       requests: under way or waiting.
       last_used: clock reading (seconds) at the end of the latest request.
       is_closed: a request that waited for its turn must give up.
@@ -42,13 +44,15 @@ class Session:
         self.generation = worker.generation
         self.history: list[tuple[str, Any]] | None = []
         self.last_body = b""
+        self.last_turn: Turn | None = None
         self.requests = 0
         self.last_used = now
         self.is_closed = False
 
-    def record(self, operation: str, argument: Any, body: bytes) -> None:
+    def record(self, operation: str, argument: Any, body: bytes, turn: Turn | None) -> None:
         """Remembers an operation that changed the state."""
         self.last_body = body
+        self.last_turn = turn
         if operation == "reset":
             self.history = [(operation, argument)]
         elif self.history is not None:
@@ -139,12 +143,21 @@ class SessionStore:
         self._sessions[session.id] = session
         return body
 
-    async def call(self, session_id: int, operation: str, argument: Any) -> bytes:
+    async def call(
+        self, session_id: int, operation: str, argument: Any, turn: Turn | None = None
+    ) -> bytes:
         """The answer of a session's environment to one request.
 
+        Args:
+          session_id: from `create`.
+          operation: what `SessionHost.answer` is asked.
+          argument: of the operation.
+          turn: of a reset or step, if the client told it: the same request is answered once.
+
         Raises:
-          EnvironmentFault: the host's, or UNKNOWN_SESSION, BUSY, TIMEOUT, SIMULATOR.
+          EnvironmentFault: the host's, or UNKNOWN_SESSION, BUSY, TIMEOUT, SIMULATOR, OUT_OF_TURN.
         """
+        is_stateful = operation in self._stateful
         session = self._sessions.get(session_id)
         if session is None:
             raise self._unknown(session_id)
@@ -154,14 +167,16 @@ class SessionStore:
             try:
                 if session.is_closed:
                     raise self._unknown(session_id)
+                if is_stateful and is_repeated(turn, session.last_turn):
+                    return session.last_body
                 body = await self._perform(session, operation, argument)
             finally:
                 session.worker.lock.release()
         finally:
             session.requests -= 1
             session.last_used = self._clock()
-        if operation in self._stateful:
-            session.record(operation, argument, body)
+        if is_stateful:
+            session.record(operation, argument, body, turn)
         return body
 
     async def close(self, session_id: int) -> bool:

@@ -1,0 +1,101 @@
+"""A numbered request is served once, however often and however late it arrives."""
+
+import concurrent.futures
+
+import pytest
+from serving import serving
+from test_server import assert_error
+
+from agentgym_envs.base.protocol import TURN_HEADER, ErrorKind
+
+
+@pytest.fixture(scope="module")
+def server():
+    with serving("door", capacity=500) as client:
+        yield client
+
+
+class Numbered:
+    """A session whose requests carry their place in the episode."""
+
+    def __init__(self, client):
+        self.client = client
+        self.id = client.post("/create").json()["id"]
+
+    def ask(self, route, turn, **body):
+        headers = {TURN_HEADER: turn} if turn else {}
+        return self.client.post(route, json={"id": self.id, **body}, headers=headers)
+
+    def reset(self, turn, data_idx=0):
+        return self.ask("/reset", turn, data_idx=data_idx)
+
+    def step(self, turn):
+        return self.ask("/step", turn, action="dig")
+
+
+@pytest.fixture
+def session(server):
+    return Numbered(server)
+
+
+def test_a_step_that_comes_twice_is_taken_once(session):
+    session.reset("a/0")
+    first = session.step("a/1").json()
+    assert session.step("a/1").json() == first
+    assert session.step("a/2").json() != first
+
+
+def test_two_copies_at_the_same_time_are_one_step(session):
+    session.reset("a/0")
+    with concurrent.futures.ThreadPoolExecutor(8) as threads:
+        copies = list(threads.map(lambda _: session.step("a/1").json(), range(8)))
+    assert all(copy == copies[0] for copy in copies)
+    plain = Numbered(session.client)
+    plain.reset("")
+    assert copies[0] == plain.step("").json()
+
+
+def test_a_reset_that_comes_twice_begins_one_episode(session):
+    first = session.reset("a/0").json()
+    assert session.reset("a/0").json() == first
+    assert session.step("a/1").status_code == 200
+
+
+@pytest.mark.parametrize("late", ["a/1", "a/0", "a/4"])
+def test_a_request_that_is_not_the_next_one_is_refused_and_changes_nothing(session, late):
+    session.reset("a/0")
+    session.step("a/1")
+    second = session.step("a/2").json()
+    answer = session.reset(late) if late == "a/0" else session.step(late)
+    assert_error(answer, ErrorKind.OUT_OF_TURN)
+    assert session.step("a/2").json() == second
+    assert session.step("a/3").status_code == 200
+
+
+def test_a_step_of_an_earlier_episode_is_refused(session):
+    for turn in ("a/0", "b/0"):
+        session.reset(turn)
+    assert_error(session.step("a/1"), ErrorKind.OUT_OF_TURN)
+    assert session.step("b/1").status_code == 200
+
+
+def test_a_late_reset_of_an_earlier_episode_is_noticed_by_the_present_one(session):
+    for turn in ("a/0", "b/0", "a/0"):
+        session.reset(turn)
+    assert_error(session.step("b/1"), ErrorKind.OUT_OF_TURN)
+
+
+def test_a_client_that_does_not_number_its_requests_takes_every_step(session):
+    session.reset("")
+    assert session.step("").json() != session.step("").json()
+
+
+def test_a_step_by_somebody_else_in_between_is_noticed(session):
+    session.reset("a/0")
+    session.step("")
+    assert_error(session.step("a/1"), ErrorKind.OUT_OF_TURN)
+
+
+@pytest.mark.parametrize("value", ["a", "a/x", "/1", "a/1/1", "ä/1"])
+def test_a_place_in_another_form_is_a_bad_request(session, value):
+    assert_error(session.reset(value.encode()), ErrorKind.INVALID_REQUEST)
