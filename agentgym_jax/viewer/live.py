@@ -1,0 +1,170 @@
+"""The page of a run while it goes on: a small HTTP server for one reader on the same machine."""
+
+import http.server
+import ipaddress
+import threading
+import urllib.parse
+from collections.abc import Mapping
+from typing import Any
+
+from absl import logging
+
+from agentgym_jax.run_folder import RunFolder
+from agentgym_jax.viewer.pieces import token_pieces
+from agentgym_jax.viewer.records import read_records, row_of, trajectory_files
+from agentgym_jax.viewer.report import make_bundle, packed, page, read_run, worlds_of
+from agentgym_jax.viewer.summary import Document
+from agentgym_jax.viewer.worlds import Transport
+
+
+class LiveRun:
+    """What the page may ask for; a file is read again only when it changed.
+
+    Args:
+      folder: of the run.
+      transports: servers of environments for replays, by name.
+    """
+
+    def __init__(self, folder: RunFolder, transports: Mapping[str, Transport]):
+        self._folder = folder
+        self._transports = transports
+        self._rows: dict[str, tuple[str, list[dict[str, Any]]]] = {}
+        self._lock = threading.Lock()  # requests come in threads, replays and rows are shared
+
+    def version(self) -> str:
+        """Changes whenever the page would."""
+        paths = [self._folder.metrics_path]
+        paths += [file.path for file in trajectory_files(self._folder.trajectories)]
+        stamps = [_stamp(path) for path in paths if path.exists()]
+        return f"{len(stamps)}-{hash(tuple(stamps)) & 0xFFFFFFFF:x}"
+
+    def index(self) -> bytes:
+        """The run without its episodes."""
+        with self._lock:
+            version = self.version()
+            files = trajectory_files(self._folder.trajectories)
+            rows = [self._rows_of(file.path) for file in files]
+        config, provenance, run = read_run(self._folder)
+        name = self._folder.path.name
+        document = Document(name, config, provenance, run, files, rows).to_json()
+        return packed(document | {"pieces": {}, "replayed": [], "version": version})
+
+    def bundle(self, name: str) -> bytes:
+        """The episodes of a file, with the text of their tokens.
+
+        Raises:
+          KeyError: there is no such file.
+        """
+        bundle, _ = make_bundle(self._file(name), set(), {})
+        pieces = token_pieces(self._folder.tokenizer, sorted(bundle.token_ids))
+        return packed(bundle.document() | {"pieces": pieces})
+
+    def worlds(self, name: str, row: int) -> bytes:
+        """The states along one episode, or null.
+
+        Raises:
+          KeyError: there is no such file or row.
+        """
+        for number, record in enumerate(read_records(self._file(name).path)):
+            if number == row:
+                with self._lock:
+                    return packed(worlds_of(record, self._transports))
+        raise KeyError(row)
+
+    def _file(self, name: str) -> Any:
+        """Looked up among the files that exist: a name from outside never becomes a path."""
+        return {file.name: file for file in trajectory_files(self._folder.trajectories)}[name]
+
+    def _rows_of(self, path: Any) -> list[dict[str, Any]]:
+        stamp = _stamp(path)
+        if path.name not in self._rows or self._rows[path.name][0] != stamp:
+            self._rows[path.name] = (stamp, [row_of(record) for record in read_records(path)])
+        return self._rows[path.name][1]
+
+
+def _stamp(path: Any) -> str:
+    status = path.stat()
+    return f"{path.name} {status.st_size} {status.st_mtime_ns}"
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    """GET /, /version, /data/NAME and /worlds/NAME/ROW."""
+
+    server: "LiveServer"
+    server_version = "agentgym_view"
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:  # the name is the standard library's
+        """Answers; a page of another site that points its name at this machine gets nothing."""
+        if not self.server.is_own_name(self.headers.get("Host", "")):
+            self._answer(403, "text/plain", b"this server answers only by its own name\n")
+            return
+        path = urllib.parse.urlsplit(self.path).path
+        try:
+            kind, body = self._body([urllib.parse.unquote(p) for p in path.split("/")[1:]])
+        except (KeyError, ValueError) as error:
+            self._answer(404, "text/plain", f"{path}: not found ({error})\n".encode())
+            return
+        self._answer(200, kind, body)
+
+    def _body(self, parts: list[str]) -> tuple[str, bytes]:
+        live = self.server.live
+        match parts:
+            case [""]:
+                before, after = page(live._folder.path.name, is_live=True)
+                return "text/html; charset=utf-8", (before + after).encode()
+            case ["version"]:
+                return "text/plain", live.version().encode()
+            case ["data", "index"]:
+                return "application/octet-stream", live.index()
+            case ["data", name]:
+                return "application/octet-stream", live.bundle(name)
+            case ["worlds", name, row]:
+                return "application/octet-stream", live.worlds(name, int(row))
+        raise KeyError("no such page")
+
+    def _answer(self, status: int, kind: str, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Requests are of interest only with --verbosity=1."""
+        logging.debug(format, *args)
+
+
+class LiveServer(http.server.ThreadingHTTPServer):
+    """Serves one run.
+
+    Args:
+      live: the run.
+      host: address to listen on.
+      port: 0 picks a free one.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, live: LiveRun, host: str, port: int):
+        super().__init__((host, port), _Handler)
+        self.live = live
+        self._host = host
+
+    @property
+    def url(self) -> str:
+        """Where the page is."""
+        return f"http://{self._host}:{self.server_address[1]}/"
+
+    def is_own_name(self, host_header: str) -> bool:
+        """Whether a request asked for this machine by address, as `localhost`, or as told."""
+        name = urllib.parse.urlsplit(f"//{host_header}").hostname or ""
+        if name in ("localhost", self._host):
+            return True
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return True

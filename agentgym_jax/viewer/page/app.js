@@ -1,0 +1,212 @@
+// Views, links, keys, colours, and following a run.
+
+const VIEWS = ["overview", "episodes", "compare"];
+const POLL_MS = 2000;
+const KEYS = [
+  ["j / k, ↓ / ↑", "next and previous episode"], ["n / p, → / ←", "next and previous turn"],
+  ["/", "search"], ["s", "next shading of the tokens"], ["o, e, c", "overview, episodes, compare"],
+  ["t", "light, dark, or as the system"], ["Esc", "out of a field"], ["?", "these keys"],
+];
+
+/** `#episode=step_000001/3&turn=2` -> {episode: "step_000001/3", turn: "2"}; `#overview` -> {overview: ""}. */
+function readHash() {
+  const parts = location.hash.slice(1).split("&").filter(Boolean);
+  return Object.fromEntries(parts.map((part) => {
+    const [key, ...value] = part.split("=");
+    return [key, decoded(value.join("="))];
+  }));
+}
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text; // a half-typed % in a link
+  }
+}
+
+class App {
+  constructor(index) {
+    this.filters = { ...NO_FILTERS };
+    this.use(new Store(index));
+    addEventListener("hashchange", () => this.route());
+    addEventListener("keydown", (event) => this.onKey(event));
+    this.route();
+    byId("loading").hidden = true;
+    if (isLive) this.followRun();
+  }
+
+  /** Takes a (newer) state of the run; what the reader was looking at stays. */
+  use(store) {
+    this.store = store;
+    const go = (target) => this.go(target);
+    const shade = this.episode ? this.episode.shade : null;
+    this.episode = new EpisodeView(store, go);
+    if (shade) this.episode.shade = shade;
+    this.list = new EpisodeList(store, (i) => this.go({ episode: this.store.row(i).link }));
+    this.compare = new CompareView(store, go);
+    this.count = el("p", { class: "count", role: "status" });
+    byId("episodes").replaceChildren(
+      el("h2", { id: "episodes-title", class: "unseen" }, "Episodes"),
+      filterForm(store, this.filters, (filters) => this.setFilters(filters)),
+      el("div", { class: "panes" }, el("div", { class: "side" }, this.count, this.list.element), this.episode.element));
+    showOverview(store, go);
+    this.setFilters(this.filters);
+    document.documentElement.dataset.ready = String(store.count);
+  }
+
+  setFilters(filters) {
+    this.filters = { ...NO_FILTERS, ...filters };
+    const found = filtered(this.store, this.filters);
+    const chosen = this.episode.episode ? this.episode.episode.row.i : -1;
+    this.list.show(found, chosen);
+    this.count.textContent = `${found.length.toLocaleString("en")} of ${plural(this.store.count, "episode")}`;
+  }
+
+  /** Follows a link within the page: {view, filters}, {episode}, {compare: [a, b]}. */
+  go(target) {
+    if (target.filters) {
+      setForm(byId("episodes").querySelector("form"), target.filters);
+      this.setFilters(target.filters);
+    }
+    if (target.episode) location.hash = `episode=${target.episode}`;
+    else if (target.compare) location.hash = `compare=${target.compare.join(",")}`;
+    else location.hash = target.view;
+  }
+
+  route() {
+    const hash = readHash();
+    const view = "episode" in hash || "episodes" in hash ? "episodes" : "compare" in hash ? "compare" : "overview";
+    for (const name of VIEWS) byId(name).hidden = name !== view;
+    document.querySelectorAll("nav a").forEach((link) => {
+      if (link.dataset.view === view) link.setAttribute("aria-current", "page");
+      else link.removeAttribute("aria-current");
+    });
+    document.body.dataset.view = view;
+    if (view === "compare") this.shown(this.compare.show((hash.compare || "").split(",").filter(Boolean)));
+    if (view === "episodes") this.showEpisode(hash);
+  }
+
+  showEpisode(hash) {
+    let i = this.store.find(hash.episode);
+    if (i < 0 && hash.episode) announce(`This run has no episode ${hash.episode}`);
+    if (i < 0) i = this.episode.episode ? this.episode.episode.row.i : this.list.items.length ? this.list.items[0] : -1;
+    if (i < 0) return;
+    this.list.mark(i);
+    this.shown(this.episode.show(i, Number(hash.turn) || 0));
+  }
+
+  /** A failure to read data is shown, not swallowed. */
+  shown(promise) {
+    promise.catch((error) => {
+      byId("loading").hidden = false;
+      byId("loading").textContent = `Could not show this: ${error.message}`;
+    });
+  }
+
+  onKey(event) {
+    const field = event.target.closest("input, select, textarea");
+    if (event.key === "Escape" && field) return field.blur();
+    if (field || event.ctrlKey || event.metaKey || event.altKey || byId("help-dialog").open) return undefined;
+    const isEpisodes = !byId("episodes").hidden;
+    const action = {
+      j: () => isEpisodes && this.list.move(1), ArrowDown: () => isEpisodes && this.list.move(1),
+      k: () => isEpisodes && this.list.move(-1), ArrowUp: () => isEpisodes && this.list.move(-1),
+      n: () => isEpisodes && this.episode.move(1), ArrowRight: () => isEpisodes && this.episode.move(1),
+      p: () => isEpisodes && this.episode.move(-1), ArrowLeft: () => isEpisodes && this.episode.move(-1),
+      s: () => isEpisodes && this.nextShade(),
+      "/": () => this.search(),
+      "?": () => byId("help-dialog").showModal(),
+      o: () => this.go({ view: "overview" }),
+      e: () => this.go({ view: "episodes" }),
+      c: () => this.go({ view: "compare" }),
+      t: nextTheme,
+    }[event.key];
+    if (!action || event.target.closest("pre.page") && event.key.startsWith("Arrow")) return undefined;
+    if (action() !== false) event.preventDefault();
+    return undefined;
+  }
+
+  nextShade() {
+    if (!this.episode.episode) return;
+    const all = Object.keys(SHADES).filter((shade) => !this.episode.values.missing(shade));
+    this.episode.setShade(all[(all.indexOf(this.episode.shade) + 1) % all.length]);
+    byId("shade").blur();
+    announce(`Shaded by ${SHADES[this.episode.shade].title}`);
+  }
+
+  search() {
+    if (byId("episodes").hidden) this.go({ view: "episodes" });
+    setTimeout(() => byId("filter-text").focus()); // after the view is shown
+  }
+
+  /** Asks whether the run went on; the page changes only if it did. */
+  async followRun() {
+    const sign = byId("live");
+    sign.hidden = false;
+    for (;;) {
+      sign.textContent = "live";
+      try {
+        const version = await (await fetch("version", { cache: "no-store" })).text();
+        if (version !== this.store.index.version) {
+          this.use(new Store(await loadDocument("index")));
+          this.route();
+        }
+        sign.classList.remove("lost");
+      } catch {
+        sign.textContent = "server gone";
+        sign.classList.add("lost");
+      }
+      await new Promise((done) => setTimeout(done, POLL_MS));
+    }
+  }
+}
+
+const THEMES = { auto: "Auto", light: "Light", dark: "Dark" };
+
+function setTheme(theme) {
+  document.documentElement.dataset.theme = theme;
+  const button = byId("theme");
+  button.textContent = THEMES[theme];
+  button.setAttribute("aria-label", `Colours: ${theme === "auto" ? "as the system" : theme}`);
+  try {
+    localStorage.setItem("agentgym-theme", theme);
+  } catch {
+    // Some browsers keep nothing for files; the choice then lasts as long as the page.
+  }
+}
+
+function nextTheme() {
+  const names = Object.keys(THEMES);
+  setTheme(names[(names.indexOf(document.documentElement.dataset.theme) + 1) % names.length]);
+}
+
+function savedTheme() {
+  try {
+    const saved = localStorage.getItem("agentgym-theme");
+    return saved in THEMES ? saved : "auto";
+  } catch {
+    return "auto";
+  }
+}
+
+function fillHelp() {
+  const dialog = byId("help-dialog");
+  dialog.append(
+    el("h2", { id: "help-title" }, "Keys"),
+    el("dl", {}, KEYS.map(([keys, words]) => el("div", {}, el("dt", {}, el("kbd", {}, keys)), el("dd", {}, words)))),
+    el("p", { class: "quiet" }, "The address of the page always names the episode and turn in sight: copy it to share them."),
+    el("button", { type: "button", on: { click: () => dialog.close() } }, "Close"));
+  byId("help").addEventListener("click", () => dialog.showModal());
+  byId("theme").addEventListener("click", nextTheme);
+  byId("skip").addEventListener("click", (event) => {
+    event.preventDefault(); // the hash names the view
+    byId("main").focus();
+  });
+}
+
+setTheme(savedTheme());
+fillHelp();
+loadDocument("index").then((index) => new App(index)).catch((error) => {
+  byId("loading").textContent = `This run cannot be shown: ${error.message}`;
+});

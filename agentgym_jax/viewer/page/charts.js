@@ -1,0 +1,187 @@
+// Curves as small SVG figures.
+
+const CHART = { width: 420, height: 220, left: 52, right: 12, top: 10, bottom: 28 };
+
+/** Round numbers that divide a range into about `count` parts. */
+function ticks(low, high, count) {
+  const rough = (high - low) / count || 1;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= rough * 0.999);
+  const found = [];
+  for (let t = Math.ceil(low / step - 1e-9) * step; t <= high + step * 1e-9; t += step) {
+    found.push(Number(t.toPrecision(12)));
+  }
+  return found;
+}
+
+/** From values to pixels. `isLog` for values that are all positive and span many sizes. */
+function scale(low, high, from, to, isLog) {
+  const f = isLog ? Math.log10 : (x) => x;
+  const [a, b] = [f(low), f(high)];
+  return (x) => from + ((f(x) - a) / (b - a || 1)) * (to - from);
+}
+
+function extent(values) {
+  let [low, high] = [Infinity, -Infinity];
+  for (const v of values) {
+    if (v < low) low = v;
+    if (v > high) high = v;
+  }
+  return [low, high];
+}
+
+function verticalRange(series, unit) {
+  const values = series.flatMap((s) => s.values);
+  let [low, high] = extent(values);
+  const isLog = low > 0 && high / low > 500;
+  if (isLog) return { low, high, isLog };
+  if (low > 0 && low < high * 0.7) low = 0;
+  if (unit && unit.startsWith("share")) [low, high] = [0, Math.max(1, high)];
+  if (low === high) [low, high] = [low - Math.abs(low || 1) * 0.5, high + Math.abs(high || 1) * 0.5];
+  return { low, high, isLog };
+}
+
+/** Sums of the series so far, for areas on top of each other. */
+function stacked(series) {
+  const sums = new Array(series[0].values.length).fill(0);
+  return series.map((s) => {
+    const base = sums.slice();
+    s.values.forEach((v, i) => (sums[i] += v));
+    return { ...s, base, values: sums.slice() };
+  });
+}
+
+function path(steps, values, x, y) {
+  return steps.map((s, i) => `${i ? "L" : "M"}${x(s).toFixed(1)} ${y(values[i]).toFixed(1)}`).join("");
+}
+
+function areaPath(s, x, y) {
+  const back = s.steps.map((_, i) => s.steps.length - 1 - i);
+  const lower = back.map((i) => `L${x(s.steps[i]).toFixed(1)} ${y(s.base[i]).toFixed(1)}`).join("");
+  return `${path(s.steps, s.values, x, y)}${lower}Z`;
+}
+
+/**
+ * A figure with axes, legend and values under the pointer.
+ * series: [{label, steps, values}]; onStep is called with the step that was clicked.
+ */
+function chart({ title, unit, series, isStacked, onStep }) {
+  const shown = isStacked ? stacked(series) : series;
+  const { width, height, left, right, top, bottom } = CHART;
+  const [first, last] = extent(series.flatMap((s) => s.steps));
+  const range = verticalRange(shown, isStacked ? "share" : unit);
+  const x = scale(first, last === first ? first + 1 : last, left, width - right);
+  const y = scale(range.low, range.high, height - bottom, top, range.isLog);
+  const cursor = svg("line", { class: "cursor", y1: top, y2: height - bottom, visibility: "hidden" });
+  const drawing = svg(
+    "svg",
+    { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": spoken(title, unit, series) },
+    axes(range, [first, last], x, y, unit, isStacked),
+    isStacked
+      ? shown.map((s, i) => svg("path", { class: `area c${i % 8}`, d: areaPath(s, x, y) })).reverse()
+      : shown.map((s, i) => curve(s, i, x, y)),
+    cursor,
+  );
+  const readout = el("p", { class: "readout", "aria-hidden": "true" });
+  const figure = el(
+    "figure",
+    { class: "chart" },
+    el("figcaption", {}, title, el("span", { class: "unit" }, unit)),
+    drawing,
+    legend(series),
+    readout,
+  );
+  follow({ drawing, readout, cursor, series, x, unit: isStacked ? "share" : unit, onStep });
+  return figure;
+}
+
+function curve(s, i, x, y) {
+  const line = svg("path", { class: `line c${i % 8}`, d: path(s.steps, s.values, x, y) });
+  if (s.steps.length > 30) return line;
+  const dots = s.steps.map((t, k) => svg("circle", { class: `dot c${i % 8}`, cx: x(t), cy: y(s.values[k]), r: 2.5 }));
+  return [line, dots];
+}
+
+function axes(range, [first, last], x, y, unit, isStacked) {
+  const { width, height, left, right, bottom } = CHART;
+  const vertical = range.isLog ? logTicks(range) : ticks(range.low, range.high, 4);
+  const lines = vertical.map((t) => [
+    svg("line", { class: "grid", x1: left, x2: width - right, y1: y(t), y2: y(t) }),
+    svg("text", { class: "tick", x: left - 6, y: y(t) + 3.5, "text-anchor": "end" },
+      inUnit(t, isStacked ? "share" : unit)),
+  ]);
+  const steps = ticks(first, Math.max(last, first + 1), 6).filter((t) => Number.isInteger(t) && t <= last);
+  const labels = steps.map((t) =>
+    svg("text", { class: "tick", x: x(t), y: height - bottom + 16, "text-anchor": "middle" }, String(t)));
+  return svg("g", { "aria-hidden": "true" }, lines, labels);
+}
+
+function logTicks({ low, high }) {
+  const found = [];
+  for (let p = Math.ceil(Math.log10(low)); p <= Math.log10(high); p++) found.push(10 ** p);
+  return found.length > 6 ? found.filter((_, i) => i % 2 === 0) : found;
+}
+
+function legend(series) {
+  return el("ul", { class: "legend" }, series.map((s, i) =>
+    el("li", {}, el("span", { class: `swatch c${i % 8}`, "aria-hidden": "true" }), s.label)));
+}
+
+/** What a screen reader says in place of the drawing. */
+function spoken(title, unit, series) {
+  const parts = series.map((s) => {
+    const end = s.values.length - 1;
+    return `${s.label}: ${inUnit(s.values[0], unit)} at step ${s.steps[0]}, ` +
+      `${inUnit(s.values[end], unit)} at step ${s.steps[end]}`;
+  });
+  return `${title}. ${parts.join("; ")}.`;
+}
+
+function nearest(steps, wanted) {
+  let best = 0;
+  steps.forEach((s, i) => {
+    if (Math.abs(s - wanted) < Math.abs(steps[best] - wanted)) best = i;
+  });
+  return best;
+}
+
+function follow({ drawing, readout, cursor, series, x, unit, onStep }) {
+  const all = [...new Set(series.flatMap((s) => s.steps))].sort((a, b) => a - b);
+  const stepAt = (event) => {
+    const box = drawing.getBoundingClientRect();
+    const place = ((event.clientX - box.left) / box.width) * CHART.width;
+    return all[nearest(all.map(x), place)];
+  };
+  drawing.addEventListener("pointermove", (event) => {
+    const step = stepAt(event);
+    cursor.setAttribute("x1", x(step));
+    cursor.setAttribute("x2", x(step));
+    cursor.setAttribute("visibility", "visible");
+    const values = series
+      .filter((s) => s.steps.includes(step))
+      .map((s) => `${s.label} ${inUnit(s.values[s.steps.indexOf(step)], unit)}`);
+    readout.textContent = `step ${step}: ${values.join(" · ")}`;
+  });
+  drawing.addEventListener("pointerleave", () => {
+    cursor.setAttribute("visibility", "hidden");
+    readout.textContent = "";
+  });
+  if (onStep) drawing.addEventListener("click", (event) => onStep(stepAt(event)));
+}
+
+/** A curve without axes, for the panel of warnings. */
+function sparkline(points) {
+  const [width, height] = [250, 40];
+  const drawing = svg("svg", { viewBox: `0 0 ${width} ${height}`, class: "spark", "aria-hidden": "true" });
+  if (points.length < 2) return drawing;
+  const steps = points.map((p) => p[0]);
+  const [low, high] = extent(points.map((p) => p[1]));
+  const x = scale(steps[0], steps[steps.length - 1], 2, width - 3);
+  const y = scale(Math.min(0, low), high || 1, height - 3, 3);
+  const end = points[points.length - 1];
+  drawing.append(
+    svg("path", { class: "line c0", d: path(steps, points.map((p) => p[1]), x, y) }),
+    svg("circle", { class: "dot c0", cx: x(end[0]), cy: y(end[1]), r: 2.5 }),
+  );
+  return drawing;
+}

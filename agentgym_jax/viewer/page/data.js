@@ -1,0 +1,149 @@
+// Where the data comes from: elements of this file, or the server that follows the run.
+
+const isLive = document.body.dataset.live === "true";
+const KEPT_BUNDLES = 12; // files of episodes that stay decoded
+
+async function inflated(bytes) {
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return JSON.parse(await new Response(stream).text());
+}
+
+function fromBase64(text) {
+  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
+  return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+}
+
+async function fetched(path) {
+  const answer = await fetch(path, { cache: "no-store" });
+  if (!answer.ok) throw new Error(`${path}: ${answer.status} ${await answer.text()}`);
+  return inflated(await answer.arrayBuffer());
+}
+
+async function loadDocument(name) {
+  if (isLive) return fetched(`data/${encodeURIComponent(name)}`);
+  const element = byId(`data-${name}`);
+  if (!element) throw new Error(`this page has no episodes of ${name}`);
+  return inflated(fromBase64(element.textContent));
+}
+
+/** The run: its index, and the episodes of a file as they are asked for. */
+class Store {
+  constructor(index) {
+    this.index = index;
+    this.bundles = new Map();
+    this.pieces = new Map(Object.entries(index.pieces).map(([id, text]) => [Number(id), text]));
+    this.worldsOf = new Map();
+    this.replayed = new Set(index.replayed);
+    this.files = [];
+    let first = 0;
+    for (const file of index.files) {
+      this.files.push({ ...file, first });
+      first += file.episodes;
+    }
+    this.count = first;
+    this.fileOf = new Int32Array(first);
+    this.files.forEach((file, i) => this.fileOf.fill(i, file.first, file.first + file.episodes));
+    this.columns = index.episodes;
+    this.group = this.taskGroups();
+  }
+
+  /** One value of the list; a text of a table is looked up. */
+  value(key, i) {
+    const column = this.columns[key];
+    return Array.isArray(column) ? column[i] : column.table[column.index[i]];
+  }
+
+  /** One line of the list. */
+  row(i) {
+    const file = this.files[this.fileOf[i]];
+    const row = { i, file: file.name, kind: file.kind, step: file.step, number: i - file.first };
+    for (const key of Object.keys(this.columns)) {
+      if (key !== "number") row[key] = this.value(key, i);
+    }
+    row.link = `${file.name}/${row.number}`;
+    row.group = this.group[i];
+    return row;
+  }
+
+  /** Number of the episode that a link such as `step_000029/12` names; -1 if there is none. */
+  find(link) {
+    const [name, number] = (link || "").split("/");
+    const file = this.files.find((f) => f.name === name);
+    const n = Number(number);
+    return file && Number.isInteger(n) && n >= 0 && n < file.episodes ? file.first + n : -1;
+  }
+
+  /** Name of each episode's kind of task, where the config tells it. */
+  taskGroups() {
+    return Array.from({ length: this.count }, (_, i) => {
+      const environment = this.value("environment", i);
+      const known = this.index.groups[environment];
+      const name = known && known.names[String(this.columns.number[i] % known.modulus)];
+      return name || environment;
+    });
+  }
+
+  /** Numbers of the episodes of the same task, in the order of the steps. */
+  sameTask(i) {
+    const { index } = this.columns.item;
+    const found = [];
+    for (let k = 0; k < index.length; k++) if (index[k] === index[i]) found.push(k);
+    return found;
+  }
+
+  /** Numbers of the samples that were compared with this one. */
+  siblings(i) {
+    const file = this.files[this.fileOf[i]];
+    const { index } = this.columns.item;
+    const found = [];
+    for (let k = file.first; k < file.first + file.episodes; k++) {
+      if (index[k] === index[i]) found.push(k);
+    }
+    return found;
+  }
+
+  async bundle(name) {
+    if (!this.bundles.has(name)) {
+      this.bundles.set(name, loadDocument(name));
+      if (this.bundles.size > KEPT_BUNDLES) this.bundles.delete(this.bundles.keys().next().value);
+    }
+    const bundle = await this.bundles.get(name);
+    for (const [id, text] of Object.entries(bundle.pieces || {})) this.pieces.set(Number(id), text);
+    return bundle;
+  }
+
+  /** An episode with its texts in place of their numbers. */
+  async episode(i) {
+    const row = this.row(i);
+    const bundle = await this.bundle(row.file);
+    const packed = bundle.episodes[row.number];
+    const turns = packed.turns.map(([text, action, observation, reward, flags]) => ({
+      text: bundle.texts[text],
+      action: action < 0 ? null : bundle.texts[action],
+      observation: bundle.texts[observation],
+      reward,
+      isCut: (flags & 1) > 0,
+      isRefused: (flags & 2) > 0,
+    }));
+    return {
+      ...packed,
+      row,
+      turns,
+      opening: packed.opening.map(([from, text]) => ({ from, text: bundle.texts[text] })),
+      runs: packed.runs.map((run) => bundle.runs[run]),
+      worlds: await this.worlds(row, packed, bundle),
+    };
+  }
+
+  /** States of the world; the server is asked for those of environments it can replay. */
+  async worlds(row, packed, bundle) {
+    if (packed.worlds) return packed.worlds.map((world) => bundle.worlds[world]);
+    if (!isLive || !REPLAYED_LIVE.includes(row.environment)) return null;
+    if (!this.worldsOf.has(row.link)) {
+      this.worldsOf.set(row.link, fetched(`worlds/${row.file}/${row.number}`));
+    }
+    return this.worldsOf.get(row.link);
+  }
+}
+
+const REPLAYED_LIVE = ["babyai", "maze"];

@@ -1,0 +1,77 @@
+// Making elements. Texts of models and environments are untrusted: they become text nodes, and
+// nothing in these files parses HTML.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** An element. `properties`: `on` (event -> listener), `vars` (CSS variables), else attributes. */
+function el(tag, properties, ...children) {
+  return filled(document.createElement(tag), properties, children);
+}
+
+/** The same for a part of a drawing. */
+function svg(tag, properties, ...children) {
+  return filled(document.createElementNS(SVG, tag), properties, children);
+}
+
+function filled(element, properties, children) {
+  for (const [name, value] of Object.entries(properties || {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name === "on") {
+      for (const [event, listener] of Object.entries(value)) element.addEventListener(event, listener);
+    } else if (name === "vars") {
+      for (const [key, v] of Object.entries(value)) element.style.setProperty(key, v);
+    } else {
+      element.setAttribute(name, value === true ? "" : String(value));
+    }
+  }
+  element.append(...children.flat(Infinity).filter((c) => c !== null && c !== undefined && c !== false));
+  return element;
+}
+
+function byId(id) {
+  return document.getElementById(id);
+}
+
+/** Tells a screen reader what changed. */
+function announce(text) {
+  byId("announcer").textContent = text;
+}
+
+/** A number for people: three digits, no more zeros than needed. */
+function short(value) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  if (size >= 1e6 || size < 1e-3) return value.toExponential(1).replace("e+", "e");
+  if (size >= 1000) return Math.round(value).toLocaleString("en");
+  return String(Number(value.toPrecision(3)));
+}
+
+function percent(value) {
+  return value === null || value === undefined ? "–" : `${short(100 * value)} %`;
+}
+
+/** A number in the unit of a metric. */
+function inUnit(value, unit) {
+  return unit && (unit.startsWith("share") || unit === "fraction") ? percent(value) : short(value);
+}
+
+function plural(count, one, many) {
+  return `${count.toLocaleString("en")} ${count === 1 ? one : many || one + "s"}`;
+}
+
+const OUTCOMES = {
+  success: ["solved", "good"],
+  failure: ["failed", "bad"],
+  horizon: ["out of turns", "cut"],
+  context_full: ["out of tokens", "cut"],
+  invalid_action: ["unreadable", "bad"],
+  env_error: ["environment error", "broken"],
+  aborted: ["stopped", "broken"],
+};
+
+/** How an episode ended, in words and by shape, not by colour alone. */
+function outcomeBadge(outcome) {
+  const [words, kind] = OUTCOMES[outcome] || [outcome, "cut"];
+  return el("span", { class: `badge ${kind}` }, words);
+}

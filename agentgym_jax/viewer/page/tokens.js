@@ -1,0 +1,139 @@
+// Tokens as they were sampled and trained on, shaded by what is known of them.
+
+const SHADES = {
+  none: { title: "no shading" },
+  mask: { title: "mask", words: "trained on (sampled by the policy) · prompt · observation" },
+  logprob: { title: "log-probability", words: "the darker, the less likely it was as sampled" },
+  advantage: { title: "advantage", words: "blue: made more likely · orange: made less likely" },
+  kl: { title: "KL from the reference", words: "blue: more likely than under the reference · orange: less" },
+  gap: { title: "sampler-learner gap", words: "the darker, the more the two disagree about it" },
+};
+
+/** Texts of a run of tokens: a character may be spread over several, the last of them shows it. */
+function tokenTexts(ids, pieces) {
+  const decoder = new TextDecoder("utf-8");
+  return ids.map((id, i) => {
+    const piece = pieces.get(id);
+    if (piece === undefined) return `⟨${id}⟩`;
+    const bytes = Uint8Array.from(piece, (character) => character.charCodeAt(0));
+    return decoder.decode(bytes, { stream: i + 1 < ids.length });
+  });
+}
+
+/** Reward minus the mean of its group: what there is of an advantage if none was recorded. */
+function groupAdvantage(store, i) {
+  const rewards = store.siblings(i).map((k) => store.columns.reward[k]);
+  const mean = rewards.reduce((a, b) => a + b, 0) / rewards.length;
+  return { value: store.columns.reward[i] - mean, samples: rewards.length, mean };
+}
+
+/** Everything known of the episode's sampled tokens, a value each, in nats or as recorded. */
+class TokenValues {
+  constructor(store, episode) {
+    const nats = (values) => values && values.map((v) => v / 1000);
+    this.logprob = nats(episode.logprobs);
+    this.group = groupAdvantage(store, episode.row.i);
+    this.isRecorded = Boolean(episode.advantages);
+    this.advantage = nats(episode.advantages) || this.logprob.map(() => this.group.value);
+    const difference = (key) =>
+      episode[key] && this.logprob.map((v, i) => v - episode[key][i] / 1000);
+    this.kl = difference("reference_logprobs") || null;
+    this.gap = difference("learner_logprobs") || null;
+    this.largest = Object.fromEntries(["advantage", "kl", "gap"].map((key) => [
+      key, Math.max(1e-9, ...(this[key] || [0]).map(Math.abs)),
+    ]));
+  }
+
+  /** Why a shading has nothing to show; empty if it has. */
+  missing(shade) {
+    if (shade === "kl" && !this.kl) return "This run's records hold no reference log-probabilities.";
+    if (shade === "gap" && !this.gap) return "This run's records hold no learner log-probabilities.";
+    return "";
+  }
+
+  /** A remark that belongs under the legend. */
+  note(shade) {
+    if (shade !== "advantage" || this.isRecorded) return "";
+    const { value, samples, mean } = this.group;
+    return `No advantages were recorded. Shown is the reward minus the mean of its ${plural(samples, "sample")} ` +
+      `(${short(mean)}): ${short(value)} for every token.`;
+  }
+
+  /** Class and strength (0 to 1) of one token's background. */
+  shade(shade, k) {
+    if (shade === "logprob") return ["warm", 1 - Math.exp(this.logprob[k])];
+    if (!["advantage", "kl", "gap"].includes(shade) || !this[shade]) return ["", 0];
+    const value = this[shade][k];
+    const strength = Math.abs(value) / (shade === "advantage" ? Math.max(1, this.largest.advantage) : this.largest[shade]);
+    return [shade === "gap" ? "warm" : value >= 0 ? "more" : "less", Math.sqrt(strength)];
+  }
+
+  /** One token in words. */
+  words(k) {
+    const parts = [`p ${short(Math.exp(this.logprob[k]))}`, `log-prob ${short(this.logprob[k])}`];
+    if (this.isRecorded) parts.push(`advantage ${short(this.advantage[k])}`);
+    if (this.kl) parts.push(`KL ${short(this.kl[k])}`);
+    if (this.gap) parts.push(`gap ${short(this.gap[k])}`);
+    return parts.join(" · ");
+  }
+}
+
+/** Sampled tokens as shaded text. `first`: which of the episode's sampled tokens is the first. */
+function actionTokens(ids, first, values, shade, pieces) {
+  const texts = tokenTexts(ids, pieces);
+  return el("div", { class: "tokens action" }, ids.map((id, i) => {
+    const [kind, strength] = values.shade(shade, first + i);
+    return el("span", {
+      class: shade === "mask" ? "token sampled" : `token ${kind}`,
+      title: `token ${id} · ${values.words(first + i)}`,
+      vars: { "--strength": `${Math.round(strength * 70)}%` },
+    }, texts[i]);
+  }));
+}
+
+/** Tokens that the policy only read. */
+function readTokens(ids, kind, pieces) {
+  const texts = tokenTexts(ids, pieces);
+  return el("div", { class: "tokens" }, ids.map((id, i) =>
+    el("span", { class: `token ${kind}`, title: `token ${id} · ${kind}, not trained on` }, texts[i])));
+}
+
+/** The same as a table, for those who do not see shades. */
+function tokenTable(ids, first, values, pieces) {
+  const texts = tokenTexts(ids, pieces);
+  const heads = ["Token", "Id", "Log-probability", values.isRecorded ? "Advantage" : null,
+    values.kl ? "KL" : null, values.gap ? "Gap" : null].filter(Boolean);
+  const line = (id, i) => el("tr", {},
+    el("th", { scope: "row" }, texts[i]), el("td", {}, String(id)), el("td", {}, short(values.logprob[first + i])),
+    values.isRecorded ? el("td", {}, short(values.advantage[first + i])) : null,
+    values.kl ? el("td", {}, short(values.kl[first + i])) : null,
+    values.gap ? el("td", {}, short(values.gap[first + i])) : null);
+  const details = el("details", { class: "table" }, el("summary", {}, `${plural(ids.length, "token")} as a table`));
+  // Filled when it is opened: hundreds of rows that few want.
+  details.addEventListener("toggle", () => {
+    if (!details.open || details.querySelector("table")) return;
+    details.append(el("table", {},
+      el("thead", {}, el("tr", {}, heads.map((h) => el("th", { scope: "col" }, h)))),
+      el("tbody", {}, ids.map(line))));
+  });
+  return details;
+}
+
+/** The choice of shading. */
+function shadePicker(values, shade, onChange) {
+  const options = Object.entries(SHADES).map(([key, { title }]) =>
+    el("option", { value: key, selected: key === shade }, title + (values.missing(key) ? " (not recorded)" : "")));
+  return el("label", { class: "shade" }, el("span", {}, "Shade tokens by "),
+    el("select", { id: "shade", on: { change: (event) => onChange(event.target.value) } }, options));
+}
+
+function shadeLegend(values, shade) {
+  const missing = values.missing(shade);
+  const words = missing || SHADES[shade].words || "";
+  const bars = { logprob: ["warm"], gap: ["warm"], advantage: ["less", "more"], kl: ["less", "more"] }[shade] || [];
+  return el("p", { class: "shade-legend" },
+    missing ? null : bars.map((kind) => el("span", { class: `ramp ${kind}`, "aria-hidden": "true" })),
+    shade === "mask" ? ["sampled", "prompt", "observation"].map((kind) =>
+      el("span", { class: `token ${kind}` }, kind === "sampled" ? "trained on" : kind)) : words,
+    values.note(shade) ? el("span", { class: "quiet" }, ` ${values.note(shade)}`) : null);
+}

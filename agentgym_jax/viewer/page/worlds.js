@@ -1,0 +1,52 @@
+// Chooses how to draw the world of an episode.
+
+const IMAGE = /^data:image\/(png|jpeg|webp);base64,[A-Za-z0-9+/=]+$/;
+
+/** A function from the number of turns done to what is drawn; null if nothing is known. */
+function worldDrawing(episode) {
+  const { worlds, turns } = episode;
+  const first = openingText(episode);
+  const textAt = (at) => (at === 0 ? first : turns[at - 1].observation);
+  if (worlds && worlds[0].grid && worlds[0].facing) return (at) => babyaiGrid(worlds, at);
+  if (worlds) return (at) => plainWorld(worlds[at]);
+  if (/Available actions: \[/.test(first) && /steps|wall|objects/.test(first)) {
+    return (at) => babyaiView(lastTold(episode, at, textAt));
+  }
+  const task = textcraftTask(first);
+  if (task) return (at) => textcraftWorld(task, turns, at);
+  if (/This (room|outside location) is called/.test(first)) {
+    const texts = [first, ...turns.map((t) => `${t.action || ""}\n${t.observation}`)];
+    const walk = roomWalk(texts);
+    return (at) => sciworldWorld(walk[at]);
+  }
+  return null;
+}
+
+/** The last text that described the view: a refusal does not. */
+function lastTold(episode, at, textAt) {
+  for (let i = at; i > 0; i--) if (/The room has walls|You cannot see any/.test(textAt(i))) return textAt(i);
+  return textAt(0);
+}
+
+/** What the environment said first: the last message of the task before the first own answer. */
+function openingText(episode) {
+  const told = episode.opening.filter((message) => message.from === "human");
+  return told.length ? told[told.length - 1].text : "";
+}
+
+/** Any other state: its picture or page if it has one, its drawing in characters, and facts. */
+function plainWorld(state) {
+  const parts = [];
+  if (typeof state.screenshot === "string" && IMAGE.test(state.screenshot)) {
+    parts.push(el("img", { class: "screenshot", src: state.screenshot, alt: `Screenshot of ${state.url || "the page"}` }));
+  }
+  if (state.url) parts.push(el("p", { class: "url" }, state.title ? `${state.title} · ${state.url}` : state.url));
+  if (state.page) parts.push(el("pre", { class: "page", tabindex: "0", "aria-label": "Text of the page" }, state.page));
+  if (Array.isArray(state.grid)) parts.push(el("pre", { class: "drawing" }, state.grid.join("\n")));
+  else if (typeof state.grid === "string") parts.push(el("pre", { class: "drawing" }, state.grid));
+  const known = ["screenshot", "url", "title", "page", "grid"];
+  const facts = Object.entries(state).filter(([key]) => !known.includes(key));
+  parts.push(el("dl", { class: "facts small" }, facts.map(([key, value]) =>
+    el("div", {}, el("dt", {}, key.replaceAll("_", " ")), el("dd", {}, typeof value === "string" ? value : JSON.stringify(value))))));
+  return parts;
+}
