@@ -23,13 +23,13 @@ class GuidedObservation(Observation):
 class ExpertClient(EnvClient):
     """Asks our servers' `/expert_action` after every answer."""
 
-    def reset(self, session: int, data_idx: int) -> Observation:
+    def reset(self, session: int, data_idx: int, turn: str = "") -> Observation:
         """See `EnvClient.reset`."""
-        return self._guided(session, super().reset(session, data_idx))
+        return self._guided(session, super().reset(session, data_idx, turn))
 
-    def step(self, session: int, action: str) -> Observation:
+    def step(self, session: int, action: str, turn: str = "") -> Observation:
         """See `EnvClient.step`."""
-        return self._guided(session, super().step(session, action))
+        return self._guided(session, super().step(session, action, turn))
 
     def _guided(self, session: int, seen: Observation) -> GuidedObservation:
         facts = {f.name: getattr(seen, f.name) for f in dataclasses.fields(Observation)}
