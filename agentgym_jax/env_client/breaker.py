@@ -5,6 +5,11 @@ import time
 
 from agentgym_jax.env_client.errors import EnvCause, EnvError, ServerUnavailable
 
+REMEDY = (
+    "Look at the server's log, start it again at the same address, then run the same command to "
+    "resume."
+)
+
 
 class Breaker:
     """Opens after at least `failures` failed calls in a row that span at least `patience_s`.
@@ -46,6 +51,5 @@ class Breaker:
         return ServerUnavailable(
             EnvCause.SERVER_GONE,
             f"the {self._environment} server at {self._url} failed {count} calls in a row over "
-            f"{span_s:.0f} s ({causes}); last: {self._last_message}. Look at the server's log, "
-            "start it again at the same address, then run the same command to resume.",
+            f"{span_s:.0f} s ({causes}); last: {self._last_message}. {REMEDY}",
         )

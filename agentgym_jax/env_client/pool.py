@@ -92,6 +92,9 @@ class EnvPool:
       breaker_failures: failed calls in a row after which a server may count as unavailable.
       breaker_patience_s: ... if they also span this time; `poll` then raises.
       close_timeout_s: how long `close` waits for calls under way and for sessions to close.
+
+    Attributes:
+      patience_s: how long a server may fail everybody.
     """
 
     def __init__(
@@ -109,6 +112,7 @@ class EnvPool:
     ):
         if workers < 1:
             raise ValueError(f"an environment pool needs at least one worker, got {workers}")
+        self.patience_s = breaker_patience_s
         self._retry_patience_s = retry_patience_s
         self._backoff_s = backoff_s
         self._backoff_max_s = backoff_max_s
@@ -149,8 +153,15 @@ class EnvPool:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def start(self, ticket: Hashable, environment: str, data_idx: int) -> None:
-        """Begins an episode, also again for a ticket whose last reply was collected."""
+    def start(self, ticket: Hashable, environment: str, data_idx: int, pauses: int = 0) -> None:
+        """Begins an episode, also again for a ticket whose last reply was collected.
+
+        Args:
+          ticket: names the episode.
+          environment: where it is played.
+          data_idx: its task.
+          pauses: how often it failed because its server was sick; it waits before the next time.
+        """
         if environment not in self._servers:
             raise ValueError(
                 f"environment {environment!r} has no client in this pool; it has "
@@ -165,7 +176,8 @@ class EnvPool:
                     self._release(episode)
                 episode = _Episode(ticket, server)
                 self._episodes[ticket] = episode
-            self._submit(episode, ReplyKind.START, lambda: self._reset(episode, data_idx))
+            delay_s = self._pause_s(pauses) if pauses else 0.0
+            self._submit(episode, ReplyKind.START, lambda: self._reset(episode, data_idx), delay_s)
 
     def step(self, ticket: Hashable, action: str) -> None:
         """Sends an action to the ticket's environment."""
@@ -287,10 +299,16 @@ class EnvPool:
                 f"ticket {episode.ticket!r} still waits for a reply; collect it with poll first"
             )
 
-    def _submit(self, episode: _Episode, kind: ReplyKind, run: Callable[[], Observation]) -> None:
+    def _submit(
+        self,
+        episode: _Episode,
+        kind: ReplyKind,
+        run: Callable[[], Observation],
+        delay_s: float = 0.0,
+    ) -> None:
         self._must_be_free(episode)
         episode.waiting = True
-        self._jobs.put(_Job(run, episode, kind, time.monotonic()))
+        self._jobs.put(_Job(run, episode, kind, time.monotonic()), delay_s=delay_s)
 
     def _raise_trouble(self) -> None:
         if self._crash is not None:

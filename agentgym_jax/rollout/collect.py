@@ -16,8 +16,10 @@ from absl import logging
 
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.env_client.actions import ParsedAction
-from agentgym_jax.env_client.errors import EnvCause
-from agentgym_jax.env_client.pool import EnvPool, Reply
+from agentgym_jax.env_client.breaker import REMEDY
+from agentgym_jax.env_client.errors import EnvCause, EnvError, ServerUnavailable
+from agentgym_jax.env_client.outages import Outages
+from agentgym_jax.env_client.pool import EnvPool, Reply, ReplyKind
 from agentgym_jax.rollout.episode import (
     Append,
     Command,
@@ -103,6 +105,7 @@ class _Slot:
     episode: Episode
     attempt: int = 0  # of the present sample
     attempts: int = 0  # of all samples
+    pauses: int = 0  # attempts in a row that failed with everybody's
     replacements: int = 0
     row: int | None = None
     started: float = 0.0
@@ -204,6 +207,7 @@ class _Collection:
         self._ready: collections.deque[tuple[int, str]] = collections.deque()
         self._row_slot: dict[int, int] = {}
         self._done: dict[int, Trajectory] = {}
+        self._outages = Outages(self._pool.patience_s)
         self._sampled_before = self._sampler.statistics.sampled
         self.statistics = CollectStatistics(env_errors=collections.Counter())
 
@@ -227,6 +231,7 @@ class _Collection:
         self.statistics.seconds = time.perf_counter() - started
         trajectories = [self._done[i] for i in range(len(self._slots))]
         _check_prompts_fit(trajectories)
+        _check_some_played([slot.request.task for slot in self._slots], trajectories)
         return trajectories, self.statistics
 
     def _start_resets(self) -> None:
@@ -243,7 +248,7 @@ class _Collection:
         slot.started = time.perf_counter()
         slot.episode = self._new_episode(slot.request)
         self._in_reset.add(index)
-        self._pool.start(self._ticket(index), task.environment, task.data_idx)
+        self._pool.start(self._ticket(index), task.environment, task.data_idx, slot.pauses)
 
     def _new_episode(self, request: EpisodeRequest) -> Episode:
         return Episode(
@@ -278,8 +283,12 @@ class _Collection:
         if reply.error is not None:
             if reply.error.cause in (EnvCause.SERVER_GONE, EnvCause.CONNECTION):
                 self._c._revive()
-            self._env_failed(index, str(reply.error.cause), str(reply.error))
+            self._env_failed(index, reply.kind, reply.error)
             return
+        task = slot.request.task
+        self._outages.answered(task.environment, reply.kind, task)
+        if reply.kind is ReplyKind.STEP:
+            slot.pauses = 0
         o = reply.observation
         if o is None:
             raise ValueError(f"{reply}: the pool gave neither an observation nor an error")
@@ -357,20 +366,25 @@ class _Collection:
             del self._row_slot[slot.row]
             slot.row = None
 
-    def _env_failed(self, index: int, cause: str, error: str) -> None:
+    def _env_failed(self, index: int, kind: str, error: EnvError) -> None:
         """Restarts the episode from its reset, then tries another sample, then gives it up."""
         slot = self._slots[index]
-        self.statistics.env_errors[cause] += 1
+        task = slot.request.task
+        self.statistics.env_errors[str(error.cause)] += 1
         self._in_reset.discard(index)
         logging.warning(
             "%s: environment failed (%s), attempt %d of %d: %s",
-            slot.request.task.item_id,
-            cause,
+            task.item_id,
+            error.cause,
             slot.attempt,
             self._c._max_attempts,
             error,
         )
-        if slot.attempt < self._c._max_attempts:
+        if self._outages.failed(task.environment, kind, task, error):
+            slot.attempt -= 1  # not the fault of this episode
+            slot.pauses += 1
+            self.statistics.restarts += 1
+        elif slot.attempt < self._c._max_attempts:
             self.statistics.restarts += 1
         elif slot.replacements < self._c._max_replacements:
             slot.replacements += 1
@@ -380,7 +394,7 @@ class _Collection:
                 slot.request, sample=slot.request.sample + self._stride
             )
         else:
-            slot.episode.fail(Outcome.ENV_ERROR, error)
+            slot.episode.fail(Outcome.ENV_ERROR, str(error))
             self._finish(index)
             return
         self._release(index)
@@ -393,6 +407,23 @@ class _Collection:
                 continue
             slot.episode.fail(Outcome.ABORTED, reason)
             self._finish(index)
+
+
+def _check_some_played(tasks: Sequence[Task], trajectories: Sequence[Trajectory]) -> None:
+    """A step whose every episode the environment failed has nothing to teach.
+
+    Raises:
+      ServerUnavailable: so it was with all tasks of an environment, two at least.
+    """
+    for name in sorted({task.environment for task in tasks}):
+        own = [t for t, task in zip(trajectories, tasks, strict=True) if task.environment == name]
+        failed = [t for t in own if t.outcome is Outcome.ENV_ERROR]
+        if len(failed) == len(own) and len({t.item_id for t in own}) > 1:
+            raise ServerUnavailable(
+                EnvCause.SERVER_GONE,
+                f"the {name} server let none of {len(own)} episodes be played, each was tried "
+                f"{min(t.attempts for t in own)} times or more; last: {own[-1].error}. {REMEDY}",
+            )
 
 
 def _check_prompts_fit(trajectories: Sequence[Trajectory]) -> None:

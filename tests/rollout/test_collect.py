@@ -14,6 +14,7 @@ import pytest
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.env_client.actions import ParsedAction
 from agentgym_jax.env_client.client import EnvClient
+from agentgym_jax.env_client.errors import ServerUnavailable
 from agentgym_jax.env_client.pool import EnvPool
 from agentgym_jax.env_client.upstream import UPSTREAM
 from agentgym_jax.models.config import DecoderConfig
@@ -283,6 +284,45 @@ def test_a_group_is_completed_by_another_sample(policy):
     assert all(t.outcome.is_valid for t in again)
     assert sorted(t.sample for t in again) == [2, 3]
     assert statistics.replaced == 2
+
+
+SICK = {
+    "every step": lambda step: step > 0,
+    "every reset": lambda step: step == 0,
+}
+
+
+@pytest.mark.parametrize("calls", SICK)
+def test_a_server_that_is_sick_for_a_while_costs_time_and_no_episode(policy, calm, calls):
+    """Longer than all attempts last: without patience every episode would be given up."""
+    well = time.monotonic() + 1.5
+
+    def fault(task, step, attempt):
+        is_sick = SICK[calls](step) and time.monotonic() < well
+        return BROKEN["status 500"] if is_sick else None
+
+    again, statistics = collect(policy, World(fault), range(6), max_attempts=2)
+    assert [essence(t) for t in again] == [essence(t) for t in calm]
+    assert statistics.restarts == sum(statistics.env_errors.values()) >= 2
+
+
+@pytest.mark.parametrize("calls", SICK)
+def test_a_server_that_stays_sick_ends_the_collection_with_its_words(policy, calls):
+    def fault(task, step, attempt):
+        return (500, {"error": "out of memory"}) if SICK[calls](step) else None
+
+    with pytest.raises(ServerUnavailable, match="textcraft server failed every .*out of memory"):
+        collect(policy, World(fault), range(6), breaker_patience_s=1.0)
+
+
+def test_a_collection_without_any_episode_is_an_error(policy):
+    """Every episode begins well and fails later, so that the server never fails everybody."""
+
+    def fault(task, step, attempt):
+        return BROKEN["status 500"] if step == 2 - task % 2 else None
+
+    with pytest.raises(ServerUnavailable, match="let none of 1 episodes|let none of 4 episodes"):
+        collect(policy, World(fault), [0, 2], max_attempts=1, breaker_patience_s=1e9)
 
 
 def test_a_hanging_answer_is_bounded_by_the_timeout(policy, calm):
