@@ -1,7 +1,10 @@
-"""Scores a model: python -m agentgym_jax.evaluate --config=configs/eval/babyai.py --workdir=DIR --model=M
+"""Scores whoever plays: python -m agentgym_jax.evaluate --config=configs/eval/suite.py --workdir=DIR --model=M
 
-M is a Hugging Face directory or hub id, a .gguf file, a run folder (its latest checkpoint) or a
-preset. Writes scores.json and trajectories/ to the workdir.
+M is a Hugging Face directory or hub id, a .gguf file, a run folder (its latest checkpoint), a preset;
+`expert` (each environment's scripted player), `random` (any valid action), or the address of an
+OpenAI-compatible chat endpoint such as http://127.0.0.1:8000/v1, whose key is read from an environment
+variable (config.endpoint.key_variable). Writes scores.json, trajectories/ and a table; the same command goes on
+where it was interrupted. Compare results with python -m agentgym_jax.results.
 """
 
 import contextlib
@@ -10,112 +13,207 @@ import sys
 from absl import app, flags, logging
 from ml_collections import config_flags
 from rich.console import Console
-from rich.table import Table
 
-from agentgym_jax.evaluation import scores
-from agentgym_jax.evaluation.evaluate import Evaluation, evaluate
-from agentgym_jax.run.evaluation import EvaluationParts, open_evaluation
+from agentgym_jax.evaluation import contents, endpoint, leakage, report
+from agentgym_jax.evaluation.endpoint import EndpointPlayer
+from agentgym_jax.evaluation.evaluate import Evaluation, Plays, evaluate
+from agentgym_jax.evaluation.journal import Journal
+from agentgym_jax.evaluation.play import TextCollector
+from agentgym_jax.evaluation.players import Player, PlayerError, ScriptedPlayer
+from agentgym_jax.evaluation.scores import read_scores
+from agentgym_jax.run import evaluation as opening
+from agentgym_jax.run.evaluation import Contestant, EvaluationParts
 from agentgym_jax.run.run import StopFlag
-from agentgym_jax.run.sections import plain
+from agentgym_jax.run.sections import ConfigError, plain
 from agentgym_jax.sharding import reshard
 from agentgym_jax.startup import USER_ERRORS, launch, prepare
-from agentgym_jax.trajectory import to_record
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "Config file.", lock_config=True)
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder for scores.json and trajectories/.")
-_MODEL = flags.DEFINE_string("model", None, "What is scored; see above.")
+_MODEL = flags.DEFINE_string("model", None, "Who is scored; see above.")
+_ENVIRONMENTS = flags.DEFINE_list(
+    "environments",
+    [],
+    "Which of the config's environments, such as textcraft,babyai; all if empty.",
+)
+_SAME_TASKS_AS = flags.DEFINE_string(
+    "same_tasks_as", None, "A scores.json; refuse to play if its task manifests are other ones."
+)
 
 
 def main(argv: list[str]) -> int:
-    """Plays the config's tasks with the model; returns the exit status."""
+    """Plays the config's tasks; returns the exit status."""
     if len(argv) > 1:
         raise app.UsageError(f"unexpected argument {argv[1]!r}; flags start with --")
     prepare()
     config = plain(_CONFIG.value)
     config["model"] |= {"source": _MODEL.value, "architecture": {}}
     try:
+        config = opening.only(config, _ENVIRONMENTS.value)
+        if opening.contestant(_MODEL.value) is Contestant.ENDPOINT:
+            endpoint.split_url(_MODEL.value)  # before an address with a password is written
         with StopFlag().installed() as stop, contextlib.ExitStack() as stack:
-            parts = stack.enter_context(open_evaluation(config, _WORKDIR.value, stop))
-            return run(parts, stop)
-    except USER_ERRORS as error:
+            parts = stack.enter_context(opening.open_evaluation(config, _WORKDIR.value))
+            return run(config, parts, stop)
+    except (*USER_ERRORS, PlayerError) as error:
         sys.stderr.write(f"\nagentgym_jax.evaluate: {error}\n")
         return 1
 
 
-def run(parts: EvaluationParts, stop: StopFlag) -> int:
-    """Gives the sampler its weights, plays, writes and shows the scores."""
-    policy = parts.model.decode_policy
-    params = parts.model.initial_params(parts.seed)
-    parts.sampler.set_params(reshard(params, parts.decode_shardings, policy.dtype), version=0)
-    del params
+def run(config: dict, parts: EvaluationParts, stop: StopFlag) -> int:
+    """Plays what is not on disk yet, writes and shows the scores."""
+    items = contents.item_facts(parts.environments.eval_tasks, parts.task_lists)
+    journal = Journal(
+        parts.folder,
+        {
+            "contestant": dict(parts.identity),
+            "manifests": dict(parts.environments.manifests),
+            "items": {item: row["digest"] for item, row in items.items()},
+        },
+    )
+    stride = parts.evaluation.samples + parts.evaluation.greedy
+    try:
+        _check_same_tasks(parts, items)
+        journal.open(report.changed_identity)
+        finished = journal.finished(stride)
+    except (ValueError, OSError) as error:
+        raise ConfigError(str(error)) from error
+    tasks = parts.environments.eval_tasks
+    if finished:
+        logging.warning("%d of %d episodes are on disk", len(finished), len(tasks) * stride)
+    everything = len(finished) == len(tasks) * stride
     result = evaluate(
-        parts.collector,
-        parts.environments.eval_tasks,
+        _Nobody() if everything else collector(config, parts),
+        tasks,
         parts.evaluation,
         seed=parts.seed,
         step=0,
         max_turns=parts.max_turns,
         sampling=parts.sampling,
-        max_invalid_actions=parts.max_invalid_actions,
+        max_invalid_actions=parts.rollout.max_invalid_actions,
         on_progress=lambda done, total, tokens: parts.console.phase(
-            "evaluation", done, total, f"{tokens:,} tokens"
+            "evaluation", done, total, f"{tokens:,} tokens" if tokens else ""
         ),
         should_stop=stop,
+        finished=finished,
+        on_episode=journal.append,
     )
     if stop():
-        logging.warning("stopped; nothing was written")
+        logging.warning("stopped; the same command goes on from here")
         return 1
-    write(parts, result)
+    journal.finish(result.trajectories)
+    write(parts, result, items)
     return 0
 
 
-def write(parts: EvaluationParts, result: Evaluation) -> None:
-    """scores.json, trajectories/ and a table; sampled and greedy episodes apart."""
-    parts.folder.write_trajectories(0, [to_record(t) for t in result.trajectories], kind="eval")
+class _Nobody:
+    """Plays where everything was played already, so that no model need be loaded."""
+
+    def collect(self, requests, **options):
+        """Never called: `evaluate` asks for nothing."""
+        raise AssertionError(f"{len(requests)} episodes are asked for")
+
+
+def collector(config: dict, parts: EvaluationParts) -> Plays:
+    """What plays the episodes, with its weights if it has any."""
+    if parts.contestant is Contestant.MODEL:
+        players = opening.build_players(config, parts)
+        policy = players.model.decode_policy
+        params = players.model.initial_params(parts.seed)
+        players.sampler.set_params(
+            reshard(params, players.decode_shardings, policy.dtype), version=0
+        )
+        return players.collector
+    return TextCollector(
+        text_player(parts),
+        parts.environments.pool,
+        parts.environments.texts,
+        max_attempts=parts.rollout.max_attempts,
+        tell_budget=parts.rollout.tell_budget,
+        revive=parts.environments.revive,
+    )
+
+
+def text_player(parts: EvaluationParts) -> Player:
+    """The scripted player or the endpoint."""
+    if parts.contestant is Contestant.ENDPOINT:
+        if parts.sampling.top_k:
+            raise ConfigError(
+                "config.sampling.top_k: chat endpoints have no such field; set it to 0"
+            )
+        return EndpointPlayer(parts.name, parts.endpoint)
+    clients = parts.environments.clients
+    formats = {name: client.upstream.actions.format for name, client in clients.items()}
+    try:
+        return ScriptedPlayer(formats)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+def write(parts: EvaluationParts, result: Evaluation, items: contents.Items) -> None:
+    """scores.json and a table; sampled and greedy episodes apart."""
+    trained = None
+    if parts.run_folder is not None:
+        trained = leakage.read_trained_on(parts.run_folder)
+    console = Console()
     for mode, episodes in (("sampled", result.sampled), ("greedy", result.greedy)):
         if not episodes:
             continue
         name = "scores.json" if mode == "sampled" or not result.sampled else f"scores_{mode}.json"
-        document = scores.write_scores(
+        facts = report.facts(
+            episodes,
+            items,
+            max_turns=parts.max_turns,
+            tell_budget=parts.rollout.tell_budget,
+            is_sampled=mode == "sampled",
+            leaks=leakage.report(items, result.trajectories, episodes, trained),
+        )
+        document = report.write(
             parts.folder.path / name,
             episodes,
             model=parts.name,
-            decoding={
-                "mode": mode,
-                "temperature": parts.sampling.temperature if mode == "sampled" else 0.0,
-                "max_turns": parts.max_turns,
-                "tell_budget": parts.collector.tell_budget,
-                "max_tokens": parts.sampling.max_tokens,
-                "seed": parts.seed,
-            },
+            decoding=_decoding(parts, mode),
             manifests=parts.environments.manifests,
+            facts={"contestant": dict(parts.identity), **facts},
         )
-        Console().print(table(mode, document))
+        console.print(report.table(mode, document))
+        for sentence in report.sentences(document):
+            console.print(sentence, highlight=False, soft_wrap=True)
 
 
-def table(mode: str, document: dict) -> Table:
-    """Scores by group, and by environment if there are several, as a person reads them."""
-    result = Table(title=f"{document['model']}, {mode}")
-    for heading in ("group", "tasks", "success %", "95% interval", "score", "turns", "invalid"):
-        result.add_column(heading, justify="left" if heading == "group" else "right")
-    rows = [*document["groups"].items()]
-    if len(document["environments"]) > 1:
-        rows += document["environments"].items()
-    for group, numbers in (*rows, ("all", document["overall"])):
-        if numbers["success"] is None:
-            result.add_row(group, "0", "-", "-", "-", "-", str(numbers["invalid"]))
-            continue
-        low, high = numbers["success_interval"]
-        result.add_row(
-            group,
-            str(numbers["tasks"]),
-            f"{100 * numbers['success']:.1f}",
-            f"{100 * low:.1f} - {100 * high:.1f}",
-            f"{numbers['score_mean']:.3f}",
-            f"{numbers['turns_mean']:.1f}",
-            str(numbers["invalid"]),
+def _decoding(parts: EvaluationParts, mode: str) -> dict:
+    """What the numbers depend on beside the tasks."""
+    facts = {
+        "mode": mode,
+        "temperature": parts.sampling.temperature if mode == "sampled" else 0.0,
+        "max_turns": dict(parts.max_turns),
+        "tell_budget": parts.rollout.tell_budget,
+        "max_tokens": parts.sampling.max_tokens,
+        "seed": parts.seed,
+    }
+    if parts.contestant in (Contestant.EXPERT, Contestant.RANDOM):
+        facts |= {"mode": str(parts.contestant), "temperature": None, "max_tokens": None}
+    return facts
+
+
+def _check_same_tasks(parts: EvaluationParts, items: contents.Items) -> None:
+    """Refuses to play what could not be compared with an older result.
+
+    Raises:
+      ValueError: its task manifests are other ones.
+    """
+    if _SAME_TASKS_AS.value is None:
+        return
+    document, _ = read_scores(_SAME_TASKS_AS.value)
+    here = {"manifests": parts.environments.manifests, "items": items}
+    different = contents.manifest_differences(
+        document, here, names=(_SAME_TASKS_AS.value, "this evaluation")
+    )
+    if different:
+        raise ValueError(
+            f"the tasks are not those of {_SAME_TASKS_AS.value}:\n{different}\nEvaluate on the "
+            "environment version of that result, or leave --same_tasks_as out"
         )
-    return result
 
 
 if __name__ == "__main__":

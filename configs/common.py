@@ -82,8 +82,28 @@ def base():
     )
     c.evaluation = dict(every=10, at_start=True, max_turns=20, samples=1, greedy=False)
     c.checkpoint = dict(every=10, max_to_keep=2, keep_every=0)
+    c.guards = guards()
     c.sft = {}
     return c
+
+
+def guards():
+    """What is done about numbers that go wrong: off, warn, skip (the update) or stop (docs/runs.md).
+
+    The thresholds are our choice: far outside what the runs in experiments/ that learned have shown.
+    """
+    return dict(
+        window=10,
+        nonfinite="skip",
+        nonfinite_steps=3,
+        grad_spike="warn",
+        grad_spike_factor=10.0,
+        logprob_gap="stop",  # beyond learner.max_logprob_gap
+        entropy_collapse="warn",
+        entropy_floor=0.01,
+        reward_collapse="warn",
+        reward_drop=0.5,
+    )
 
 
 def environment(**entry):
@@ -298,9 +318,20 @@ def evaluation_base():
         "optimizer",
         "learner",
         "checkpoint",
+        "guards",
         "sft",
     ):
         del c[name]
+    c.endpoint = dict(
+        model="",
+        key_variable="OPENAI_API_KEY",
+        workers=16,
+        connect_timeout_s=10.0,
+        timeout_s=300.0,
+        patience_s=600.0,
+        send_seed=True,
+        max_tokens_field="max_tokens",
+    )
     return c
 
 

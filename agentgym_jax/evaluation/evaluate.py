@@ -2,10 +2,12 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from agentgym_jax.data.tasks import Task
+from agentgym_jax.evaluation.journal import Key, key_of
 from agentgym_jax.evaluation.scores import EpisodeScore, from_trajectory
-from agentgym_jax.rollout.collect import Collector, EpisodeRequest
+from agentgym_jax.rollout.collect import CollectStatistics, EpisodeRequest
 from agentgym_jax.rollout.episode import EpisodeLimits
 from agentgym_jax.run.settings import EvaluationSettings
 from agentgym_jax.sampling.sampler import SamplingOptions
@@ -14,6 +16,21 @@ from agentgym_jax.trajectory import Trajectory
 # Evaluation draws from keys of its own, the same at every step of a run: two evaluations differ
 # by the policy, not by luck. Training steps count from 0, so no training key is this one.
 _KEY_STEP = -1
+
+
+class Plays(Protocol):
+    """What plays episodes: our sampler's `Collector`, or `TextCollector` for everybody else."""
+
+    def collect(
+        self,
+        requests: Sequence[EpisodeRequest],
+        *,
+        replacement_stride: int,
+        on_progress: Callable[[int, int, int], None],
+        should_stop: Callable[[], bool],
+        on_episode: Callable[[int, Trajectory], None] | None = None,
+    ) -> tuple[list[Trajectory], CollectStatistics]:
+        """See `Collector.collect`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +43,7 @@ class Evaluation:
 
 
 def evaluate(
-    collector: Collector,
+    collector: Plays,
     tasks: Sequence[Task],
     settings: EvaluationSettings,
     *,
@@ -37,8 +54,13 @@ def evaluate(
     max_invalid_actions: int,
     on_progress: Callable[[int, int, int], None],
     should_stop: Callable[[], bool],
+    finished: Mapping[Key, Trajectory] | None = None,
+    on_episode: Callable[[Trajectory], None] | None = None,
 ) -> Evaluation:
     """Plays all tasks, sampled and greedy in one collection, so that no row stays empty.
+
+    What an episode draws depends on its key alone, so that leaving out those that are finished
+    changes nothing in the others.
 
     Args:
       collector: with the weights to be evaluated in its sampler.
@@ -51,6 +73,8 @@ def evaluate(
       max_invalid_actions: as in training.
       on_progress: see `Collector.collect`.
       should_stop: see `Collector.collect`.
+      finished: episodes that need not be played again, by what was asked for.
+      on_episode: called with every episode as soon as it has ended.
     """
     limits = {
         name: EpisodeLimits(
@@ -75,13 +99,24 @@ def evaluate(
         for task in tasks
         for sample, options in modes
     ]
-    trajectories, _ = collector.collect(
-        requests,
-        replacement_stride=len(modes),
-        on_progress=on_progress,
-        should_stop=should_stop,
-    )
-    trajectories = [dataclasses.replace(t, step=step) for t in trajectories]
+    done = dict(finished or {})
+    left = [request for request in requests if key_of(request) not in done]
+    kept = len(requests) - len(left)
+
+    def keep(index: int, trajectory: Trajectory) -> None:
+        if on_episode is not None:
+            on_episode(dataclasses.replace(trajectory, step=step))
+
+    if left:
+        played, _ = collector.collect(
+            left,
+            replacement_stride=len(modes),
+            on_progress=lambda n, total, tokens: on_progress(kept + n, kept + total, tokens),
+            should_stop=should_stop,
+            on_episode=keep,
+        )
+        done |= {key_of(request): t for request, t in zip(left, played, strict=True)}
+    trajectories = [dataclasses.replace(done[key_of(r)], step=step) for r in requests]
     scores = [
         (request.sampling.temperature == 0.0, from_trajectory(trajectory, request.task.group))
         for request, trajectory in zip(requests, trajectories, strict=True)

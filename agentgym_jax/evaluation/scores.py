@@ -1,4 +1,4 @@
-"""Scores of a set of evaluation episodes: intervals, pass@k, paired comparison, scores.json.
+"""Scores of a set of evaluation episodes, and scores.json.
 
 An episode that the environment failed says nothing about the policy: it is left out of every
 mean and counted in `outcomes` and `invalid`.
@@ -7,7 +7,6 @@ mean and counted in `outcomes` and `invalid`.
 import collections
 import dataclasses
 import json
-import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from agentgym_jax.data.tasks import group_label
+from agentgym_jax.evaluation.intervals import bootstrap_interval, cluster_interval
+from agentgym_jax.evaluation.samples import at_k
 from agentgym_jax.metrics import of_environment
 from agentgym_jax.run_folder import write_atomic
 from agentgym_jax.trajectory import Outcome, Trajectory
@@ -61,67 +62,13 @@ def from_trajectory(trajectory: Trajectory, group: str) -> EpisodeScore:
     )
 
 
-def normal_quantile(probability: float) -> float:
-    """Inverse of the standard normal distribution function, by bisection of `math.erf`."""
-    if not 0.0 < probability < 1.0:
-        raise ValueError(f"normal_quantile: probability {probability} is not between 0 and 1")
-    low, high = -40.0, 40.0
-    for _ in range(100):
-        middle = (low + high) / 2
-        if 0.5 * (1.0 + math.erf(middle / math.sqrt(2.0))) < probability:
-            low = middle
-        else:
-            high = middle
-    return (low + high) / 2
-
-
-def wilson_interval(successes: float, n: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Wilson score interval of a success rate (Wilson 1927, JASA 22:209).
-
-    Unlike the textbook normal interval it stays in [0, 1] and is not empty at 0 or n successes.
-
-    Args:
-      successes: how many of the n trials succeeded.
-      n: independent trials; with none the interval is (0, 1).
-      confidence: two-sided coverage, such as 0.95.
-    """
-    if not 0 <= successes <= n:
-        raise ValueError(f"wilson_interval: {successes} successes of {n} trials is impossible")
-    if n == 0:
-        return 0.0, 1.0
-    z = normal_quantile(0.5 + confidence / 2)
-    rate = successes / n
-    centre = (rate + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * math.sqrt(rate * (1 - rate) / n + z * z / (4 * n * n))
-    # The exact ends at 0 and n successes, which rounding misses by an ulp.
-    low = 0.0 if successes == 0 else max(0.0, centre - half)
-    high = 1.0 if successes == n else min(1.0, centre + half)
-    return low, high
-
-
-def pass_at_k(n: int, c: int, k: int) -> float:
-    """Probability that one of k samples, drawn without replacement from n, is correct.
-
-    Unbiased: 1 - C(n - c, k) / C(n, k), eq. 1 of Chen et al. 2021 (arXiv:2107.03374).
-
-    Args:
-      n: samples of the task.
-      c: correct ones among them.
-      k: samples allowed; at most n.
-    """
-    if not (0 <= c <= n and 1 <= k <= n):
-        raise ValueError(
-            f"pass_at_k: needs 0 <= c <= n and 1 <= k <= n, got n={n}, c={c}, k={k}. "
-            "Draw at least k samples of every task."
-        )
-    return 1.0 - math.comb(n - c, k) / math.comb(n, k)
-
-
-def _valid(results: Sequence[EpisodeScore]) -> list[EpisodeScore]:
+def valid(results: Sequence[EpisodeScore]) -> list[EpisodeScore]:
+    """The episodes that say something about the policy."""
     return [result for result in results if result.outcome.is_valid]
 
 
-def _by_task(results: Sequence[EpisodeScore]) -> dict[str, list[EpisodeScore]]:
+def by_task(results: Sequence[EpisodeScore]) -> dict[str, list[EpisodeScore]]:
+    """Item id -> its episodes."""
     tasks: dict[str, list[EpisodeScore]] = {}
     for result in results:
         tasks.setdefault(result.item_id, []).append(result)
@@ -132,67 +79,38 @@ def _mean(values: Sequence[float]) -> float | None:
     return float(np.mean(values)) if values else None
 
 
-def cluster_interval(
-    per_task: Sequence[float], samples: int, confidence: float = 0.95
-) -> tuple[float, float]:
-    """Interval of a mean success rate when tasks were sampled several times.
-
-    Samples of one task are not independent, so the Wilson interval over all episodes would
-    be too narrow. The effective number of trials is the one whose binomial variance
-    equals the variance of the mean over tasks; it lies between the number of tasks and
-    the number of episodes.
-
-    Args:
-      per_task: success rate of each task.
-      samples: episodes in all.
-      confidence: two-sided coverage.
-    """
-    tasks = len(per_task)
-    if tasks < 2 or samples == tasks:
-        return wilson_interval(sum(per_task), tasks, confidence)
-    rate = float(np.mean(per_task))
-    variance = float(np.var(per_task, ddof=1)) / tasks
-    binomial = rate * (1 - rate)
-    if binomial == 0:  # all tasks agree: nothing shows that samples of a task are independent
-        effective = tasks
-    elif variance == 0:
-        effective = samples
-    else:
-        effective = min(samples, max(tasks, round(binomial / variance)))
-    return wilson_interval(rate * effective, effective, confidence)
-
-
 def summarise_group(results: Sequence[EpisodeScore], confidence: float = 0.95) -> dict[str, Any]:
     """Numbers of one set of episodes, over its valid ones; None where there are none.
 
     Returns:
       `tasks`, `episodes` (valid), `invalid`, `success` (mean over tasks of the task's rate),
-      `success_interval`, `score_mean`, `turns_mean`, `outcomes`, and `pass_at_k` for powers of
-      two up to the samples that every task has.
+      `success_interval`, `score_mean` and its `score_interval` (a bootstrap over tasks),
+      `turns_mean`, `outcomes`, and `pass_at_k` and `majority_at_k` for powers of two up to the
+      samples that every task has.
     """
-    valid = _valid(results)
-    tasks = _by_task(valid)
+    usable = valid(results)
+    tasks = by_task(usable)
     rates = [float(np.mean([r.success for r in task])) for task in tasks.values()]
+    scores = [float(np.mean([r.score for r in task])) for task in tasks.values()]
+    counts = [(len(task), sum(r.success for r in task)) for task in tasks.values()]
     samples = min((len(task) for task in tasks.values()), default=0)
     outcomes = collections.Counter(str(result.outcome) for result in results)
+    powers = [2**i for i in range(samples.bit_length())]
     return {
         "tasks": len(tasks),
-        "episodes": len(valid),
-        "invalid": len(results) - len(valid),
+        "episodes": len(usable),
+        "invalid": len(results) - len(usable),
         "success": _mean(rates),
-        "success_interval": list(cluster_interval(rates, len(valid), confidence))
+        "success_interval": list(cluster_interval(rates, len(usable), confidence))
         if rates
         else None,
         "confidence": confidence,
-        "score_mean": _mean([result.score for result in valid]),
-        "turns_mean": _mean([result.turns for result in valid]),
+        "score_mean": _mean(scores),
+        "score_interval": list(bootstrap_interval(scores, confidence)) if scores else None,
+        "turns_mean": _mean([result.turns for result in usable]),
         "outcomes": dict(sorted(outcomes.items())),
-        "pass_at_k": {
-            str(k): float(
-                np.mean([pass_at_k(len(t), sum(r.success for r in t), k) for t in tasks.values()])
-            )
-            for k in (2**i for i in range(samples.bit_length()))
-        },
+        "pass_at_k": {str(k): at_k("pass_at_k", counts, k) for k in powers},
+        "majority_at_k": {str(k): at_k("majority_at_k", counts, k) for k in powers},
     }
 
 
@@ -267,69 +185,6 @@ def _mean_metrics(numbers: Mapping[str, Any], suffix: str) -> dict[str, float]:
     }
 
 
-def mcnemar_p(only_a: int, only_b: int) -> float:
-    """Exact two-sided McNemar test: a fair coin decided every task on which a and b differ."""
-    discordant = only_a + only_b
-    tail = sum(math.comb(discordant, i) for i in range(min(only_a, only_b) + 1))
-    return min(1.0, 2 * tail / 2**discordant)
-
-
-def paired_difference(
-    a: Sequence[EpisodeScore],
-    b: Sequence[EpisodeScore],
-    *,
-    confidence: float = 0.95,
-    resamples: int = 10_000,
-    seed: int = 0,
-) -> dict[str, Any]:
-    """Success of `b` minus success of `a` on the tasks that both finished.
-
-    The interval is a percentile bootstrap over tasks. The p-value is McNemar's exact test if
-    every task was played once on each side, else a sign-flip test over tasks (the share of
-    random swaps of a and b that differ at least as much).
-
-    Returns:
-      `tasks`, `success_a`, `success_b`, `difference`, `interval`, `p_value`, `test`.
-      The same seed gives the same numbers.
-    """
-    tasks_a, tasks_b = _by_task(_valid(a)), _by_task(_valid(b))
-    common = sorted(tasks_a.keys() & tasks_b.keys())
-    if not common:
-        raise ValueError(
-            f"paired_difference: none of {len(tasks_a)} and {len(tasks_b)} tasks is in both; "
-            "compare two evaluations of the same task set"
-        )
-
-    def rates(tasks: Mapping[str, Sequence[EpisodeScore]]) -> np.ndarray:
-        return np.array([np.mean([r.success for r in tasks[item]]) for item in common])
-
-    rate_a, rate_b = rates(tasks_a), rates(tasks_b)
-    difference = rate_b - rate_a
-    rng = np.random.default_rng(seed)
-    means = np.empty(resamples)
-    flips = np.empty(resamples)
-    for i in range(resamples):  # one resample at a time: tasks x resamples may not fit
-        means[i] = difference[rng.integers(len(common), size=len(common))].mean()
-        flips[i] = (difference * rng.choice((-1.0, 1.0), size=len(common))).mean()
-    once = all(len(tasks_a[item]) == len(tasks_b[item]) == 1 for item in common)
-    if once:
-        p_value = mcnemar_p(int(np.sum(difference < 0)), int(np.sum(difference > 0)))
-    else:
-        extreme = np.sum(np.abs(flips) >= abs(difference.mean()) - 1e-12)
-        p_value = float((extreme + 1) / (resamples + 1))
-    tail = (1 - confidence) / 2
-    return {
-        "tasks": len(common),
-        "success_a": float(rate_a.mean()),
-        "success_b": float(rate_b.mean()),
-        "difference": float(difference.mean()),
-        "interval": [float(x) for x in np.quantile(means, [tail, 1 - tail])],
-        "confidence": confidence,
-        "p_value": p_value,
-        "test": "mcnemar" if once else "sign_flip",
-    }
-
-
 def write_scores(
     path: str | os.PathLike,
     results: Sequence[EpisodeScore],
@@ -337,6 +192,7 @@ def write_scores(
     model: str,
     decoding: Mapping[str, Any],
     manifests: Mapping[str, str],
+    facts: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Writes scores.json and returns its content.
 
@@ -347,12 +203,14 @@ def write_scores(
       decoding: temperature, turn and token limits, seed: what the numbers depend on.
       manifests: per environment the sha256 of its task manifest. Scores are comparable only
         where these are equal.
+      facts: further entries of the document, before the episodes.
     """
     document = {
         "model": model,
         "decoding": dict(decoding),
         "manifests": dict(sorted(manifests.items())),
         **summarise(results),
+        **(facts or {}),
         "episodes": [
             dataclasses.asdict(r)
             for r in sorted(results, key=lambda r: (r.environment, r.group, r.item_id, r.sample))
@@ -363,11 +221,22 @@ def write_scores(
 
 
 def read_scores(path: str | os.PathLike) -> tuple[dict[str, Any], list[EpisodeScore]]:
-    """Inverse of `write_scores`: the document and its episodes."""
-    with open(path, encoding="utf-8") as file:
-        document = json.load(file)
-    episodes = [
-        EpisodeScore(**{**record, "outcome": Outcome(record["outcome"])})
-        for record in document["episodes"]
-    ]
+    """Inverse of `write_scores`: the document and its episodes.
+
+    Raises:
+      ValueError: the file is another one.
+      OSError: it cannot be read.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            document = json.load(file)
+        episodes = [
+            EpisodeScore(**{**record, "outcome": Outcome(record["outcome"])})
+            for record in document["episodes"]
+        ]
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{path} is no scores.json of this program ({type(error).__name__}: {error}); give one "
+            "that `python -m agentgym_jax.evaluate` wrote"
+        ) from error
     return document, episodes

@@ -1,14 +1,21 @@
-"""The parts of an evaluation of one model."""
+"""The parts of an evaluation: of a model of ours, a scripted player, or a chat endpoint."""
 
 import contextlib
 import dataclasses
+import enum
 import functools
-from collections.abc import Iterator, Mapping
+import hashlib
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
 
 from agentgym_jax.console import RunConsole
+from agentgym_jax.env_client.client import EnvClient
+from agentgym_jax.env_client.guided import ExpertClient, ValidActionsClient
+from agentgym_jax.learner.checkpoint import Checkpoints
+from agentgym_jax.models.sources import ModelSource
 from agentgym_jax.rollout.collect import Collector
 from agentgym_jax.run.environments import (
     Environments,
@@ -27,10 +34,9 @@ from agentgym_jax.run.model import (
     build_tokenizer,
     resolve_source,
 )
-from agentgym_jax.run.run import StopFlag
 from agentgym_jax.run.sampling import build_collector
 from agentgym_jax.run.sections import ConfigError, call, section
-from agentgym_jax.run.settings import EvaluationSettings, RolloutSettings
+from agentgym_jax.run.settings import EndpointSettings, EvaluationSettings, RolloutSettings
 from agentgym_jax.run_folder import RunFolder
 from agentgym_jax.sampling.sampler import Sampler, SamplingOptions
 
@@ -47,41 +53,95 @@ _TOP = (
     "sampling",
     "rollout",
     "evaluation",
+    "endpoint",
 )
+# What may change when an evaluation goes on: nothing that an episode depends on.
+_ADJUSTABLE = (
+    "env.*",
+    "environments.*.url",
+    "client.*",
+    "pool.*",
+    "endpoint.workers",
+    "endpoint.*_s",
+)
+_FINGERPRINT_BYTES = 1024 * 1024  # of the start and of the end of every file
+
+
+class Contestant(enum.StrEnum):
+    """What `--model` names."""
+
+    MODEL = "model"  # weights, played by our sampler
+    EXPERT = "expert"  # the scripted player of each environment
+    RANDOM = "random"  # any valid action
+    ENDPOINT = "endpoint"  # an OpenAI-compatible chat endpoint
+
+
+_CLIENTS: Mapping[Contestant, type[EnvClient]] = {
+    Contestant.MODEL: EnvClient,
+    Contestant.EXPERT: ExpertClient,
+    Contestant.RANDOM: ValidActionsClient,
+    Contestant.ENDPOINT: EnvClient,
+}
+
+
+def contestant(model: str) -> Contestant:
+    """`expert`, `random`, an http(s) address, or anything that `models.sources` finds."""
+    if model in (Contestant.EXPERT, Contestant.RANDOM):
+        return Contestant(model)
+    return Contestant.ENDPOINT if "://" in model else Contestant.MODEL
 
 
 @dataclasses.dataclass(frozen=True)
 class EvaluationParts:
-    """Everything that an evaluation computes with.
+    """Everything that an evaluation computes with, whoever plays.
 
     Attributes:
-      name: of the model, as the user gave it.
+      name: of the contestant, as the user gave it.
+      contestant: which kind it is.
       seed: of the draws.
       folder: where the results go.
       console: shows progress.
-      model: policy, tokenizer, renderer.
       environments: servers, pool, tasks.
-      sampler: without weights yet.
-      collector: runs episodes.
+      task_lists: environment -> the server's task list.
       sampling: of the sampled episodes.
       evaluation: samples, greedy.
+      rollout: attempts, what the agent is told.
+      endpoint: the section endpoint.
       max_turns: of an episode, by environment.
-      max_invalid_actions: see RolloutSettings.
-      decode_shardings: where the sampler's weights live; None on a single device.
+      identity: of the weights or of the script, as JSON.
+      run_folder: of the training run that is evaluated; None if it is none.
     """
 
     name: str
+    contestant: Contestant
     seed: int
     folder: RunFolder
     console: RunConsole
-    model: Model
     environments: Environments
-    sampler: Sampler
-    collector: Collector
+    task_lists: Mapping[str, Sequence[Mapping[str, Any]]]
     sampling: SamplingOptions
     evaluation: EvaluationSettings
+    rollout: RolloutSettings
+    endpoint: EndpointSettings
     max_turns: Mapping[str, int]
-    max_invalid_actions: int
+    identity: Mapping[str, Any]
+    run_folder: pathlib.Path | None
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelParts:
+    """A model of ours and what it plays with.
+
+    Attributes:
+      model: policy, tokenizer, renderer.
+      sampler: without weights yet.
+      collector: runs episodes.
+      decode_shardings: where the sampler's weights live; None on a single device.
+    """
+
+    model: Model
+    sampler: Sampler
+    collector: Collector
     decode_shardings: Any
 
 
@@ -94,6 +154,7 @@ class _Settings:
     rollout: RolloutSettings
     sampling: SamplingOptions
     evaluation: EvaluationSettings
+    endpoint: EndpointSettings
 
 
 def parse(config: Mapping[str, Any]) -> _Settings:
@@ -110,6 +171,7 @@ def parse(config: Mapping[str, Any]) -> _Settings:
         rollout=call(RolloutSettings, "rollout", part("rollout")),
         sampling=call(SamplingOptions, "sampling", part("sampling")),
         evaluation=call(EvaluationSettings, "evaluation", part("evaluation")),
+        endpoint=call(EndpointSettings, "endpoint", part("endpoint")),
     )
     if settings.sampling.max_tokens > config["sampler"]["cache_length"]:
         raise ConfigError(
@@ -119,21 +181,50 @@ def parse(config: Mapping[str, Any]) -> _Settings:
     return settings
 
 
+def only(config: Mapping[str, Any], environments: Sequence[str]) -> dict[str, Any]:
+    """The config with some of its environments; with all of them if none is named.
+
+    Raises:
+      ConfigError: it does not have one of them.
+    """
+    known = config["environments"]
+    unknown = sorted(set(environments) - set(known))
+    if unknown:
+        raise ConfigError(
+            f"--environments: the config has no {unknown[0]!r}; it has {', '.join(known)}"
+        )
+    kept = {name: known[name] for name in known if not environments or name in environments}
+    return {**config, "environments": kept}
+
+
+def scripted(settings: EvaluationSettings, who: Contestant) -> EvaluationSettings:
+    """How often a player without a temperature plays: the expert does the same every time."""
+    if who is Contestant.EXPERT:
+        return dataclasses.replace(settings, samples=1, greedy=False)
+    if who is Contestant.RANDOM:
+        return dataclasses.replace(settings, samples=max(1, settings.samples), greedy=False)
+    return settings
+
+
 @contextlib.contextmanager
-def open_evaluation(
-    config: Mapping[str, Any], workdir: str, stop: StopFlag
-) -> Iterator[EvaluationParts]:
-    """Builds an evaluation from a plain config; closes servers, threads and files at the end."""
+def open_evaluation(config: Mapping[str, Any], workdir: str) -> Iterator[EvaluationParts]:
+    """Takes the folder and starts the servers; closes servers, threads and files at the end."""
     settings = parse(config)
-    source = resolve_source(settings.model)
-    layouts = build_layouts(config["mesh"])
+    name = settings.model.source
+    who = contestant(name)
+    source = resolve_source(settings.model) if who is Contestant.MODEL else None
     devices = [f"{d.platform} {d.device_kind}" for d in jax.devices()]
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(RunFolder(workdir))
-        folder.start(
-            config, devices=devices, adjustable=("environments.*.url", "client.*", "pool.*")
-        )
-        facts = {"model": settings.model.source, "environments": ", ".join(config["environments"])}
+        try:
+            folder.start(
+                config,
+                devices=devices,
+                adjustable=_ADJUSTABLE,
+            )
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
+        facts = {"model": name, "environments": ", ".join(config["environments"])}
         console = stack.enter_context(RunConsole("evaluation", facts, 1))
         environments = open_environments(
             stack,
@@ -143,28 +234,76 @@ def open_evaluation(
             client_options=config["client"],
             pool_options=config["pool"],
             opening=settings.rollout.opening,
+            client_class=_CLIENTS[who],
         )
-        tokenizer = build_tokenizer(settings.tokenizer, source, folder, ())
-        model = build_model(settings.model, source, tokenizer, layouts, folder)
-        sampler, collector = build_collector(
-            config["sampler"],
-            settings.rollout,
-            model,
-            environments,
-            settings.evaluation.episodes(len(environments.eval_tasks)),
-        )
+        if who in (Contestant.EXPERT, Contestant.RANDOM):
+            _check_ours(environments.manifests, who)
         yield EvaluationParts(
-            name=settings.model.source,
+            name=name,
+            contestant=who,
             seed=config["seed"],
             folder=folder,
             console=console,
-            model=model,
             environments=environments,
-            sampler=sampler,
-            collector=collector,
+            task_lists={name: client.tasks() for name, client in environments.clients.items()},
             sampling=settings.sampling,
-            evaluation=settings.evaluation,
+            evaluation=scripted(settings.evaluation, who),
+            rollout=settings.rollout,
+            endpoint=settings.endpoint,
             max_turns=evaluation_turns(settings.environments, settings.evaluation.max_turns),
-            max_invalid_actions=settings.rollout.max_invalid_actions,
-            decode_shardings=model.decode_policy.param_shardings(model.decode_layout),
+            identity={"name": name} if source is None else _fingerprint(source),
+            run_folder=source.path if source is not None and source.kind == "workdir" else None,
         )
+
+
+def build_players(config: Mapping[str, Any], parts: EvaluationParts) -> ModelParts:
+    """The model that `--model` names, with decode rows for the whole evaluation."""
+    settings = parse(config)
+    source = resolve_source(settings.model)
+    tokenizer = build_tokenizer(settings.tokenizer, source, parts.folder, ())
+    layouts = build_layouts(config["mesh"])
+    model = build_model(settings.model, source, tokenizer, layouts, parts.folder)
+    sampler, collector = build_collector(
+        config["sampler"],
+        settings.rollout,
+        model,
+        parts.environments,
+        # All episodes, also when some are done: the shape of a call decides the last digits.
+        settings.evaluation.episodes(len(parts.environments.eval_tasks)),
+    )
+    return ModelParts(
+        model=model,
+        sampler=sampler,
+        collector=collector,
+        decode_shardings=model.decode_policy.param_shardings(model.decode_layout),
+    )
+
+
+def _check_ours(manifests: Mapping[str, str], who: Contestant) -> None:
+    """AgentGym's own servers have neither an expert nor a list of valid actions."""
+    foreign = [name for name, sha256 in manifests.items() if not sha256]
+    if foreign:
+        raise ConfigError(
+            f"--model={who} asks the server what to do, and the server of {foreign[0]} is not one of "
+            f"agentgym_envs; set config.environments.{foreign[0]}.url='' to start ours"
+        )
+
+
+def _fingerprint(source: ModelSource) -> dict[str, Any]:
+    """Which weights these are: the checkpoint of a run, or sizes and both ends of the files."""
+    facts: dict[str, Any] = {"name": source.model, "kind": source.kind}
+    if source.path is None:
+        return facts
+    if source.kind == "workdir":
+        with Checkpoints(source.path / "checkpoints", max_to_keep=1, read_only=True) as found:
+            return facts | {"step": found.latest_step()}
+    paths = [source.path] if source.path.is_file() else sorted(source.path.glob("*.safetensors"))
+    hashed = hashlib.sha256()
+    for path in paths:
+        size = path.stat().st_size
+        hashed.update(f"{path.name} {size}\n".encode())
+        with open(path, "rb") as file:
+            hashed.update(file.read(_FINGERPRINT_BYTES))
+            file.seek(max(0, size - _FINGERPRINT_BYTES))
+            hashed.update(file.read())
+    return facts | {"weights": hashed.hexdigest()[:16]}

@@ -88,7 +88,8 @@ class LearnerSettings:
       epochs: passes over a collection.
       mini_batches: optimiser steps per pass.
       ratio_against: `sampler` (log-probabilities as sampled) or `learner` (recomputed).
-      max_logprob_gap: training stops if sampler and learner differ by more on average, nats.
+      max_logprob_gap: by which sampler and learner may differ on average, nats; beyond it
+        `guards.logprob_gap` says what is done.
       min_informative_groups: with fewer groups of different returns a step is skipped; only for
         algorithms that compare the episodes of a group.
     """
@@ -112,6 +113,59 @@ class LearnerSettings:
         if self.ratio_against not in ("sampler", "learner"):
             raise ValueError(
                 f"ratio_against={self.ratio_against!r}, expected 'sampler' or 'learner'"
+            )
+
+
+GUARD_ACTIONS = ("off", "warn", "skip", "stop")
+
+
+@dataclasses.dataclass(frozen=True)
+class GuardSettings:
+    """What is done about numbers that go wrong (training/guards.py).
+
+    An action is `off`, `warn`, `skip` (the update is withheld) or `stop` (it is withheld, the step
+    is logged and saved, and the run ends with an error).
+
+    Attributes:
+      window: steps that guards with a history look back on; before that they say nothing.
+      nonfinite: loss or gradient that is no number: `skip` or `stop`; it is never applied.
+      nonfinite_steps: so many such steps in a row stop the run in any case.
+      grad_spike: gradient norm of more than `grad_spike_factor` times the median of the window.
+      grad_spike_factor: greater than 1.
+      logprob_gap: sampler and learner differ by more than `learner.max_logprob_gap`.
+      entropy_collapse: entropy below `entropy_floor` on average over the window.
+      entropy_floor: nats per sampled token.
+      reward_collapse: mean reward of the window `reward_drop` below the best such mean so far.
+      reward_drop: fraction of that best.
+    """
+
+    window: int
+    nonfinite: str
+    nonfinite_steps: int
+    grad_spike: str
+    grad_spike_factor: float
+    logprob_gap: str
+    entropy_collapse: str
+    entropy_floor: float
+    reward_collapse: str
+    reward_drop: float
+
+    def __post_init__(self) -> None:
+        _positive("guards", window=self.window, nonfinite_steps=self.nonfinite_steps)
+        for name in ("grad_spike", "logprob_gap", "entropy_collapse", "reward_collapse"):
+            if getattr(self, name) not in GUARD_ACTIONS:
+                raise ValueError(f"{name}={getattr(self, name)!r} is none of {GUARD_ACTIONS}")
+        if self.nonfinite not in ("skip", "stop"):
+            raise ValueError(
+                f"nonfinite={self.nonfinite!r}, expected 'skip' or 'stop': an update that is no "
+                "number would end the policy"
+            )
+        if self.grad_spike_factor <= 1:
+            raise ValueError(f"grad_spike_factor={self.grad_spike_factor} must be greater than 1")
+        if self.entropy_floor < 0 or self.reward_drop <= 0:
+            raise ValueError(
+                f"entropy_floor={self.entropy_floor} must not be negative and "
+                f"reward_drop={self.reward_drop} must be positive"
             )
 
 
@@ -235,3 +289,33 @@ class PlaySettings:
         budget.check_telling(self.tell_budget)
         if self.opening not in ("system", "none", "data"):
             raise ValueError(f"opening={self.opening!r}, expected 'system', 'none' or 'data'")
+
+
+@dataclasses.dataclass(frozen=True)
+class EndpointSettings:
+    """The section `endpoint`: how an OpenAI-compatible model is asked.
+
+    Attributes:
+      model: name sent with every request; empty takes the only one that the endpoint lists.
+      key_variable: environment variable that holds the key; it may be unset.
+      workers: requests, and so episodes, under way at the same time.
+      connect_timeout_s: limit for opening a connection.
+      timeout_s: limit for one answer.
+      patience_s: how long a turn that the endpoint refuses for now is asked again.
+      send_seed: send a `seed` that follows from what is sampled; some servers refuse the field.
+      max_tokens_field: name of the field with the turn's token limit.
+    """
+
+    model: str
+    key_variable: str
+    workers: int
+    connect_timeout_s: float
+    timeout_s: float
+    patience_s: float
+    send_seed: bool
+    max_tokens_field: str
+
+    def __post_init__(self) -> None:
+        _positive("endpoint", workers=self.workers)
+        if not self.key_variable:
+            raise ValueError("key_variable='' names no environment variable")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentgym_jax.evaluation import scores
+from agentgym_jax.evaluation import intervals, paired, samples, scores
 from agentgym_jax.evaluation.scores import EpisodeScore
 from agentgym_jax.metrics import lookup
 from agentgym_jax.trajectory import Outcome, Trajectory
@@ -20,32 +20,32 @@ def episode(task, success, sample=0, group="textcraft", turns=4, outcome=None):
 
 def test_wilson_interval_by_hand():
     # z = 1.959964: centre (0.8 + z2/20) / (1 + z2/10) = 0.71674, half width 0.22658
-    assert scores.wilson_interval(8, 10) == pytest.approx((0.49016, 0.94332), abs=1e-5)
+    assert intervals.wilson_interval(8, 10) == pytest.approx((0.49016, 0.94332), abs=1e-5)
 
 
 def test_wilson_interval_of_nothing_says_nothing():
-    assert scores.wilson_interval(0, 0) == (0.0, 1.0)
+    assert intervals.wilson_interval(0, 0) == (0.0, 1.0)
 
 
 @given(st.integers(1, 500).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
 def test_wilson_interval_holds_the_rate_and_stays_between_0_and_1(pair):
     successes, n = pair
-    low, high = scores.wilson_interval(successes, n)
+    low, high = intervals.wilson_interval(successes, n)
     assert 0 <= low <= successes / n <= high <= 1
-    mirrored = scores.wilson_interval(n - successes, n)
+    mirrored = intervals.wilson_interval(n - successes, n)
     assert (1 - mirrored[1], 1 - mirrored[0]) == pytest.approx((low, high), abs=1e-12)
-    wider = scores.wilson_interval(successes, n, 0.99)
+    wider = intervals.wilson_interval(successes, n, 0.99)
     assert wider[0] <= low and high <= wider[1]
 
 
 def test_wilson_interval_refuses_more_successes_than_trials():
     with pytest.raises(ValueError, match="11 successes of 10"):
-        scores.wilson_interval(11, 10)
+        intervals.wilson_interval(11, 10)
 
 
 @pytest.mark.parametrize("p, z", [(0.5, 0.0), (0.975, 1.959963985), (0.01, -2.326347874)])
 def test_normal_quantiles_of_the_tables(p, z):
-    assert scores.normal_quantile(p) == pytest.approx(z, abs=1e-8)
+    assert intervals.normal_quantile(p) == pytest.approx(z, abs=1e-8)
 
 
 @pytest.mark.parametrize("n, c, k", [(4, 2, 2), (5, 1, 3), (6, 6, 1), (6, 0, 6), (6, 4, 3)])
@@ -53,12 +53,12 @@ def test_pass_at_k_is_the_share_of_subsets_with_a_correct_sample(n, c, k):
     correct = [True] * c + [False] * (n - c)
     subsets = list(itertools.combinations(correct, k))
     share = sum(any(subset) for subset in subsets) / len(subsets)
-    assert scores.pass_at_k(n, c, k) == pytest.approx(share)
+    assert samples.pass_at_k(n, c, k) == pytest.approx(share)
 
 
 def test_pass_at_k_needs_k_samples():
     with pytest.raises(ValueError, match="at least k samples"):
-        scores.pass_at_k(3, 1, 4)
+        samples.pass_at_k(3, 1, 4)
 
 
 def test_summary_of_two_groups_by_hand():
@@ -75,7 +75,7 @@ def test_summary_of_two_groups_by_hand():
         pytest.approx(2 / 3),
     )
     assert overall["turns_mean"] == 6
-    assert overall["success_interval"] == pytest.approx(list(scores.wilson_interval(2, 3)))
+    assert overall["success_interval"] == pytest.approx(list(intervals.wilson_interval(2, 3)))
     assert overall["outcomes"] == {"failure": 1, "success": 2}
     assert list(summary["groups"]) == ["deep", "textcraft"]
     assert summary["groups"]["textcraft"]["success"] == 0.5
@@ -128,7 +128,7 @@ def test_independent_samples_narrow_the_interval():
     rng = np.random.default_rng(0)
     many = [episode(t, bool(rng.random() < 0.5), s) for t in range(200) for s in range(4)]
     low, high = scores.summarise(many)["overall"]["success_interval"]
-    one_low, one_high = scores.wilson_interval(100, 200)
+    one_low, one_high = intervals.wilson_interval(100, 200)
     assert high - low < 0.6 * (one_high - one_low)
 
 
@@ -146,7 +146,7 @@ def test_eval_metrics_have_names_of_the_table(greedy):
     suffix = "_greedy" if greedy else ""
     assert metrics[f"eval/success{suffix}"] == 0.5
     interval = (metrics[f"eval/success{suffix}_low"], metrics[f"eval/success{suffix}_high"])
-    assert interval == scores.wilson_interval(1, 2)
+    assert interval == intervals.wilson_interval(1, 2)
     assert metrics[f"eval/success{suffix}/babyai GoTo"] == 0.0
 
 
@@ -171,7 +171,7 @@ def test_eval_metrics_of_environments_have_names_of_the_table(greedy):
         lookup(name)
     suffix = "_greedy" if greedy else ""
     assert metrics[f"eval/textcraft/success{suffix}"] == 0.5
-    assert metrics[f"eval/textcraft/success{suffix}_low"] == scores.wilson_interval(1, 2)[0]
+    assert metrics[f"eval/textcraft/success{suffix}_low"] == intervals.wilson_interval(1, 2)[0]
     assert metrics[f"eval/babyai/episodes{suffix}"] == 1
     assert metrics[f"eval/success{suffix}/textcraft depth 1"] == 1.0
 
@@ -183,27 +183,27 @@ def test_one_environment_has_no_metrics_of_its_own():
 
 def test_mcnemar_by_hand():
     # 10 tasks differ, one in favour of a: 2 * (1 + 10) / 2**10
-    assert scores.mcnemar_p(1, 9) == pytest.approx(22 / 1024)
-    assert scores.mcnemar_p(5, 5) == 1.0
-    assert scores.mcnemar_p(0, 0) == 1.0
+    assert paired.mcnemar_p(1, 9) == pytest.approx(22 / 1024)
+    assert paired.mcnemar_p(5, 5) == 1.0
+    assert paired.mcnemar_p(0, 0) == 1.0
 
 
 def test_a_clear_improvement_is_significant_and_an_equal_policy_is_not():
     a = [episode(t, t % 4 == 0) for t in range(80)]
     b = [episode(t, t % 4 != 1) for t in range(80)]
-    better = scores.paired_difference(a, b, resamples=500)
+    better = paired.paired_difference(a, b, resamples=500)
     assert better["difference"] == pytest.approx(0.5)
     assert better["test"] == "mcnemar" and better["p_value"] < 1e-6
     assert 0.3 < better["interval"][0] < 0.5 < better["interval"][1] < 0.7
-    same = scores.paired_difference(a, a, resamples=500)
+    same = paired.paired_difference(a, a, resamples=500)
     assert (same["difference"], same["p_value"], same["interval"]) == (0.0, 1.0, [0.0, 0.0])
 
 
 def test_the_difference_of_swapped_sides_is_its_negative():
     a = [episode(t, t % 3 == 0, s) for t in range(30) for s in range(2)]
     b = [episode(t, (t + s) % 2 == 0, s) for t in range(30) for s in range(2)]
-    forward = scores.paired_difference(a, b, resamples=400)
-    backward = scores.paired_difference(b, a, resamples=400)
+    forward = paired.paired_difference(a, b, resamples=400)
+    backward = paired.paired_difference(b, a, resamples=400)
     assert forward["test"] == "sign_flip"
     assert forward["difference"] == -backward["difference"]
     assert forward["p_value"] == backward["p_value"]
@@ -212,13 +212,13 @@ def test_the_difference_of_swapped_sides_is_its_negative():
 def test_only_tasks_that_both_finished_are_compared():
     a = [episode(0, True), episode(1, True), episode(2, True)]
     b = [episode(0, True), episode(1, False, outcome=Outcome.ENV_ERROR), episode(3, False)]
-    result = scores.paired_difference(a, b, resamples=10)
+    result = paired.paired_difference(a, b, resamples=10)
     assert result["tasks"] == 1 and result["difference"] == 0
 
 
 def test_evaluations_of_different_tasks_cannot_be_compared():
     with pytest.raises(ValueError, match="same task set"):
-        scores.paired_difference([episode(0, True)], [episode(1, True)])
+        paired.paired_difference([episode(0, True)], [episode(1, True)])
 
 
 def test_scores_json_holds_everything_and_comes_back(tmp_path):

@@ -1,0 +1,129 @@
+"""Whether tasks that are evaluated were trained on, as far as that can be found out."""
+
+import dataclasses
+import json
+import pathlib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentgym_jax.data.tasks import canonical_item_id
+from agentgym_jax.evaluation.scores import EpisodeScore, by_task, summarise_group, valid
+from agentgym_jax.trajectory import Trajectory
+
+# Both stand near the start of a line, long before the token ids, which need not be parsed.
+_ITEM = re.compile(r'"item_id": ?"((?:[^"\\]|\\.)*)"')
+_OBSERVATION = re.compile(r'"first_observation": ?("(?:[^"\\]|\\.)*")')
+_FIRST_TEXT = re.compile(r'"from": ?"human", ?"value": ?("(?:[^"\\]|\\.)*")')
+_SHOWN = 20  # items that a report names
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainedOn:
+    """What a policy has seen in training.
+
+    Attributes:
+      source: where this was read.
+      episodes: records.
+      items: item ids.
+      observations: first observations, where the records have them.
+    """
+
+    source: str
+    episodes: int
+    items: frozenset[str]
+    observations: frozenset[str]
+
+
+def read_trained_on(folder: pathlib.Path) -> TrainedOn:
+    """The records of a run folder: its training episodes and the conversations it recorded.
+
+    Evaluation episodes are not training. Data files outside the folder are not read.
+    """
+    paths = sorted((folder / "trajectories").glob("step_*.jsonl"))
+    paths += sorted(folder.glob("data/**/*.jsonl"))
+    items, observations, episodes = set(), set(), 0
+    for path in paths:
+        with open(path, encoding="utf-8") as file:
+            for line in file:
+                found = _ITEM.search(line)
+                if found is None:
+                    continue
+                episodes += 1
+                items.add(canonical_item_id(found[1]))
+                seen = _OBSERVATION.search(line) or _FIRST_TEXT.search(line)
+                if seen is not None:
+                    observations.add(json.loads(seen[1]))
+    return TrainedOn(str(folder), episodes, frozenset(items), frozenset(observations))
+
+
+def report(
+    items: Mapping[str, Mapping[str, Any]],
+    trajectories: Sequence[Trajectory],
+    episodes: Sequence[EpisodeScore],
+    trained: TrainedOn | None,
+) -> dict[str, Any]:
+    """Which of the evaluated tasks were or may have been trained on.
+
+    Args:
+      items: of `contents.item_facts`.
+      trajectories: of the evaluation.
+      episodes: its scores.
+      trained: what the policy was trained on; None if nothing is known.
+
+    Returns:
+      `unlisted` (items of which the manifest says no split), `train_split` (items that the
+      manifest has for training), `trained` (items in the training records), `same_observation`
+      (other items that begin with a text which training has seen: perhaps the same world, perhaps
+      one that looks so), each as a number and the first names; `source` of the records;
+      `success_without`, over the items of none of these lists, None if nothing leaks or is left.
+    """
+    train_split = {i for i, row in items.items() if _split(row) == "train"}
+    unlisted = {i for i, row in items.items() if row["digest"] is None}
+    known = trained is not None
+    in_training = {i for i in items if known and i in trained.items}
+    same = {
+        t.item_id
+        for t in trajectories
+        if known and t.first_observation and t.first_observation in trained.observations
+    }
+    leaked = train_split | in_training | same
+    clean = [e for e in valid(episodes) if e.item_id not in leaked]
+    return {
+        "source": trained.source if known else None,
+        "training_episodes": trained.episodes if known else None,
+        "unlisted": _named(unlisted),
+        "train_split": _named(train_split),
+        "trained": _named(in_training),
+        "same_observation": _named(same - in_training),
+        "tasks_without": len(by_task(clean)),
+        "success_without": summarise_group(clean)["success"] if leaked and clean else None,
+    }
+
+
+def _split(row: Mapping[str, Any]) -> str | None:
+    return row["facts"]["split"] if "split" in row["facts"] else None
+
+
+def _named(items: set[str]) -> dict[str, Any]:
+    return {"count": len(items), "items": sorted(items)[:_SHOWN]}
+
+
+def sentences(leakage: Mapping[str, Any]) -> list[str]:
+    """The report for people; empty if nothing was found."""
+    texts = {
+        "train_split": "are training tasks of the manifest",
+        "trained": f"were trained on ({leakage['source']})",
+        "same_observation": "begin with a text that training has seen under another id",
+    }
+    found = [
+        f"{leakage[key]['count']} evaluated tasks {text}, such as {leakage[key]['items'][0]}"
+        for key, text in texts.items()
+        if leakage[key]["count"]
+    ]
+    if found and leakage["success_without"] is not None:
+        found.append(
+            f"success without all of these: {100 * leakage['success_without']:.1f} % of "
+            f"{leakage['tasks_without']} tasks"
+        )
+    return found

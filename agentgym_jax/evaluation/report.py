@@ -1,0 +1,107 @@
+"""What an evaluation says beside its means: scaling curves, suite, leakage; and its table."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from agentgym_jax.evaluation import curves, leakage, scores, suite_scores
+from agentgym_jax.evaluation.scores import EpisodeScore
+
+
+def facts(
+    episodes: Sequence[EpisodeScore],
+    items: Mapping[str, Mapping[str, Any]],
+    *,
+    max_turns: Mapping[str, int],
+    tell_budget: str,
+    is_sampled: bool,
+    leaks: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Further entries of scores.json.
+
+    Args:
+      episodes: one decoding's.
+      items: of `contents.item_facts`.
+      max_turns: of an episode, by environment.
+      tell_budget: what the agent was told of it.
+      is_sampled: whether the samples of a task are independent draws.
+      leaks: of `leakage.report`.
+
+    Returns:
+      `items`, `suite` (None if no item of it was played), `leakage`, `turn_budgets` (environment ->
+      curve; None if the agent was told its budget), `sample_counts` (environment -> curve, and
+      `all` of them; empty unless sampled).
+    """
+    environments: dict[str, list[EpisodeScore]] = {}
+    for episode in episodes:
+        environments.setdefault(episode.environment, []).append(episode)
+    budgets = {
+        name: curves.turn_budgets(part, max_turns=max_turns[name], tell_budget=tell_budget)
+        for name, part in environments.items()
+        if tell_budget == "none"
+    }
+    sets = {**environments, "all": episodes} if len(environments) > 1 else environments
+    return {
+        "suite": suite_scores.suite_scores(episodes, items),
+        "leakage": leaks,
+        "turn_budgets": budgets or None,
+        "sample_counts": {name: curves.sample_counts(part) for name, part in sets.items()}
+        if is_sampled
+        else {},
+        "items": dict(sorted(items.items())),
+    }
+
+
+def write(path: str | os.PathLike, episodes: Sequence[EpisodeScore], **entries: Any) -> dict:
+    """scores.json; see `scores.write_scores`."""
+    return scores.write_scores(path, episodes, **entries)
+
+
+def changed_identity(key: str, old: Any, new: Any) -> str:
+    """One line about what the folder was begun with and what it would go on with."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        changed = [k for k in sorted(old.keys() | new.keys()) if _value(old, k) != _value(new, k)]
+        first = changed[0]
+        more = f", and {len(changed) - 1} more" if len(changed) > 1 else ""
+        return f"{key}.{first}: {_value(old, first)} in the folder, {_value(new, first)} now{more}"
+    return f"{key}: {old} in the folder, {new} now"
+
+
+def _value(mapping: Mapping[str, Any], key: str) -> Any:
+    return mapping[key] if key in mapping else "absent"
+
+
+def table(mode: str, document: Mapping[str, Any]) -> Table:
+    """Scores by group, by environment if there are several, and of the suite."""
+    result = Table(title=f"{document['model']}, {document['decoding']['mode'] or mode}")
+    for heading in ("group", "tasks", "success %", "95% interval", "score", "turns", "invalid"):
+        result.add_column(heading, justify="left" if heading == "group" else "right", no_wrap=True)
+    rows = [*document["groups"].items()]
+    if len(document["environments"]) > 1:
+        rows += document["environments"].items()
+    for name, numbers in (*rows, ("all", document["overall"])):
+        result.add_row(name, *_cells(numbers))
+    return result
+
+
+def _cells(numbers: Mapping[str, Any]) -> tuple[str, ...]:
+    if numbers["success"] is None:
+        return ("0", "-", "-", "-", "-", str(numbers["invalid"]))
+    low, high = numbers["success_interval"]
+    return (
+        str(numbers["tasks"]),
+        f"{100 * numbers['success']:.1f}",
+        f"{100 * low:.1f} - {100 * high:.1f}",
+        f"{numbers['score_mean']:.3f}",
+        f"{numbers['turns_mean']:.1f}",
+        str(numbers["invalid"]),
+    )
+
+
+def sentences(document: Mapping[str, Any]) -> list[str]:
+    """What a reader must know beside the table."""
+    told = suite_scores.sentences(document["suite"]) if document["suite"] else []
+    leaks = leakage.sentences(document["leakage"])
+    return told + [f"leakage: {text}" for text in leaks]

@@ -1,0 +1,116 @@
+"""Results on the suite of 27 tasks: every sub-task by name, and what was not played left out.
+
+Only the pinned items count, by content: an episode of another task of the same sub-task is no part of
+the suite, and a sub-task that was not played is missing, never zero.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from agentgym_jax.data import suite
+from agentgym_jax.evaluation.scores import EpisodeScore, summarise_group
+
+NOT_INSTALLED = "not available in this version"
+NOT_PLAYED = "not part of this evaluation"
+
+
+def suite_scores(
+    episodes: Sequence[EpisodeScore], items: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any] | None:
+    """The suite's part of `scores.json`; None if no item of the suite was played.
+
+    Args:
+      episodes: one decoding's.
+      items: of `contents.item_facts`; says what was played under an item id.
+
+    Returns:
+      `subtasks`: all 27, each with `environment`, `subtask`, `test_items` (of the paper), `items`
+        (pinned here), `played`, and the numbers of `summarise_group` or a `missing` reason.
+      `environments`: over their items, those that were played.
+      `overall`: over all items played, `environment_mean` over the environments.
+      `played_subtasks`, `of_subtasks`: how many have all their items; 27.
+      `is_complete`: whether `overall` is that of the whole suite.
+    """
+    parts: dict[tuple[str, str], list[EpisodeScore]] = {}
+    pinned = {name: suite.pinned(name) for name in suite.SUITE if name in suite.PINNED}
+    for episode in episodes:
+        name = _subtask(episode, items, pinned)
+        if name is not None:
+            parts.setdefault((episode.environment, name), []).append(episode)
+    if not parts:
+        return None
+    rows = [
+        _row(environment, subtask, parts, pinned)
+        for environment, part in suite.SUITE.items()
+        for subtask in part.subtasks
+    ]
+    environments = {
+        environment: summarise_group(
+            [e for key in parts if key[0] == environment for e in parts[key]]
+        )
+        for environment in suite.SUITE
+        if any(key[0] == environment for key in parts)
+    }
+    means = [row["success"] for row in environments.values() if row["success"] is not None]
+    complete = sum(row["played"] == row["items"] and row["played"] > 0 for row in rows)
+    return {
+        "played_subtasks": complete,
+        "of_subtasks": suite.NUM_SUBTASKS,
+        "is_complete": complete == suite.NUM_SUBTASKS,
+        "overall": {
+            **summarise_group([e for part in parts.values() for e in part]),
+            "environment_mean": float(np.mean(means)) if means else None,
+        },
+        "environments": environments,
+        "subtasks": rows,
+    }
+
+
+def _subtask(episode: EpisodeScore, items: Mapping[str, Any], pinned: Mapping[str, Any]):
+    """The sub-task whose pinned item the episode played."""
+    if episode.environment not in pinned or episode.item_id not in items:
+        return None
+    index = int(episode.item_id.rpartition("_")[2])
+    for name, entries in pinned[episode.environment].items():
+        if index in entries and entries[index] == items[episode.item_id]["digest"]:
+            return name
+    return None
+
+
+def _row(
+    environment: str, subtask: suite.SubTask, parts: Mapping[Any, Any], pinned: Mapping[str, Any]
+) -> dict[str, Any]:
+    here = pinned[environment] if environment in pinned else {}
+    row = {
+        "environment": environment,
+        "subtask": subtask.name,
+        "test_items": subtask.test_items,
+        "items": len(here[subtask.name]) if subtask.name in here else 0,
+        "played": 0,
+    }
+    if (environment, subtask.name) not in parts:
+        return row | {"missing": NOT_PLAYED if environment in pinned else NOT_INSTALLED}
+    episodes = parts[environment, subtask.name]
+    return row | {"played": len({e.item_id for e in episodes})} | summarise_group(episodes)
+
+
+def sentences(scores: Mapping[str, Any]) -> list[str]:
+    """What the suite's overall figure is over, and what is missing, for people."""
+    told = [
+        f"{scores['played_subtasks']} of the {scores['of_subtasks']} sub-tasks of the suite were "
+        "played in full; the overall figure is over the items that were played"
+    ]
+    for reason in (NOT_INSTALLED, NOT_PLAYED):
+        missing: dict[str, list[str]] = {}
+        for row in scores["subtasks"]:
+            if "missing" in row and row["missing"] == reason:
+                missing.setdefault(row["environment"], []).append(row["subtask"])
+        told += [f"{reason}: {name} ({', '.join(rows)})" for name, rows in missing.items()]
+    partly = [r for r in scores["subtasks"] if 0 < r["played"] < r["items"]]
+    told += [
+        f"played in part: {r['environment']} {r['subtask']}, {r['played']} of {r['items']} items"
+        for r in partly
+    ]
+    return told

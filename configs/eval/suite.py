@@ -1,0 +1,52 @@
+r"""Scores a player on the suite of 27 tasks of AgentGym-RL, as far as its environments are installed.
+
+  python -m agentgym_jax.evaluate --config=configs/eval/suite.py --workdir=DIR --model=M
+  python -m agentgym_jax.evaluate --config=configs/eval/suite.py --workdir=DIR --model=expert --environments=textcraft,babyai
+
+Needs: nothing running (it starts its own servers); for sciworld the extra [sciworld] and Java; memory for M.
+Result: expert and random player, see docs/evaluation.md; no model yet.
+Source: items per sub-task and turns of arXiv:2509.08755 and its evaluation scripts (agentgym_jax/data/suite.py).
+"""
+
+import importlib.util
+import os
+import shutil
+
+from agentgym_jax.data.suite import SUITE
+from configs import common
+
+# Environment -> what it needs beside the package itself.
+PLAYABLE = dict(
+    textcraft=lambda: True,
+    babyai=lambda: True,
+    sciworld=lambda: (
+        importlib.util.find_spec("scienceworld") is not None
+        and ("JAVA_HOME" in os.environ or shutil.which("java") is not None)
+    ),
+)
+
+
+def get_config(arg=None):
+    """Options: smoke (an item a sub-task, two turns); limit=N items a sub-task; samples=N; greedy=false;
+    environments=textcraft+babyai in place of all that are installed.
+    """
+    opt = common.parse(arg, smoke=False, limit=0, samples=1, greedy=True, environments="installed")
+    if opt.environments == "installed":
+        names = [name for name, is_there in PLAYABLE.items() if is_there()]
+    else:
+        names = opt.environments.split("+")
+    c = common.evaluation_base()
+    c.environments = {
+        name: common.environment(
+            eval=dict(kind="suite", subtasks=(), limit=1 if opt.smoke else opt.limit),
+            eval_max_turns=2 if opt.smoke else SUITE[name].max_turns,
+        )
+        for name in names
+    }
+    c.evaluation = dict(
+        every=0, at_start=False, max_turns=30, samples=opt.samples, greedy=opt.greedy
+    )
+    # A turn of at most 512 tokens and 10240 of the episode: the longest of its training scripts.
+    c.sampling.max_turn_tokens = 512
+    c.sampling.max_tokens = c.sampler.cache_length = 10240
+    return c
