@@ -1,5 +1,6 @@
 """metrics.jsonl: written a line a step, read while a run writes, cut back when it resumes."""
 
+import contextlib
 import json
 import math
 import os
@@ -11,7 +12,7 @@ from typing import IO, Any
 import numpy as np
 
 from agentgym_jax.metrics import lookup
-from agentgym_jax.run_folder import write_atomic
+from agentgym_jax.run_folder import disk_errors, write_atomic
 
 
 def to_float(name: str, value: Any) -> float:
@@ -82,6 +83,8 @@ class MetricWriter:
         Raises:
           ValueError: a name is not in the table, the step was written before, or a value is
             not a scalar. Nothing is written then.
+          RunFolderError: the disk is full. A part of the line may be in the file, which readers
+            skip and the next MetricWriter removes; this one is closed.
         """
         if self._file is None:
             raise ValueError(f"{self.path} is closed; make a new MetricWriter to go on")
@@ -99,15 +102,22 @@ class MetricWriter:
             values["run/nonfinite_metrics"] = float(len(bad))
         line: dict[str, float | None] = {"step": int(step), "time": round(time.time(), 3)}
         line |= {k: v if math.isfinite(v) else None for k, v in values.items()}
-        self._file.write(json.dumps(line, allow_nan=False) + "\n")
-        self._file.flush()
+        text = json.dumps(line, allow_nan=False) + "\n"
+        with disk_errors(self.path):
+            try:
+                self._file.write(text)
+                self._file.flush()
+            except OSError:
+                self._abandon()
+                raise
         self._last_step = step
         return values
 
     def sync(self) -> None:
         """Forces the lines to the disk; before a checkpoint, so that it never runs ahead of them."""
         if self._file is not None:
-            os.fsync(self._file.fileno())
+            with disk_errors(self.path):
+                os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """Closes the file; further writes raise."""
@@ -115,6 +125,13 @@ class MetricWriter:
             self.sync()
             self._file.close()
             self._file = None
+
+    def _abandon(self) -> None:
+        """Closes a file that cannot be written, with what did not get into it."""
+        file, self._file = self._file, None
+        if file is not None:
+            with contextlib.suppress(OSError):  # closing tries to write once more
+                file.close()
 
     def __enter__(self) -> "MetricWriter":
         return self

@@ -49,20 +49,36 @@ class RunFolderError(RuntimeError):
     """The folder cannot be used: locked by another process, unwritable, or the disk is full."""
 
 
+def disk_advice(number: int | None) -> str:
+    """What to do about an error of the operating system, by its number."""
+    if number in (errno.ENOSPC, errno.EDQUOT):
+        return (
+            "The disk or quota is full: free space and run the same command to resume, or choose "
+            "another --workdir."
+        )
+    if number == errno.EFBIG:
+        return "The limit on the size of a file is too small: raise it (ulimit -f), then resume."
+    if number in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return "No permission to write there: choose another --workdir or fix its owner."
+    if number in (errno.ENOTDIR, errno.EEXIST):
+        return "A file stands where a folder is needed: choose another --workdir."
+    return "Check the path and its file system."
+
+
 @contextlib.contextmanager
-def _disk_errors(path: pathlib.Path) -> Iterator[None]:
-    """Turns the operating system's refusal into a message that says what to change."""
+def disk_errors(path: pathlib.Path) -> Iterator[None]:
+    """Turns the operating system's refusal into a message that says what to change.
+
+    Args:
+      path: what is being written.
+
+    Raises:
+      RunFolderError: in place of an OSError.
+    """
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            advice = "The disk or quota is full: free space, or start again with another --workdir."
-        elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            advice = "No permission to write there: choose another --workdir or fix its owner."
-        elif error.errno in (errno.ENOTDIR, errno.EEXIST):
-            advice = "A file stands where a folder is needed: choose another --workdir."
-        else:
-            advice = "Check the path and its file system."
+        advice = disk_advice(error.errno)
         raise RunFolderError(f"cannot write {path}: {error.strerror}. {advice}") from error
 
 
@@ -87,7 +103,7 @@ def write_atomic(path: str | os.PathLike, write: str | Callable[[IO[str]], None]
     """
     path = pathlib.Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with _disk_errors(path):
+    with disk_errors(path):
         try:
             with open(temporary, "w", encoding="utf-8", newline="\n") as file:
                 if callable(write):
@@ -224,7 +240,7 @@ class RunFolder:
           RunFolderError: another process has it, or it cannot be written.
         """
         plain = json.loads(json.dumps(config))
-        with _disk_errors(self.path):
+        with disk_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
         self._acquire()
         try:
@@ -237,7 +253,7 @@ class RunFolder:
                 self.tokenizer,
                 self.logs,
             ):
-                with _disk_errors(folder):
+                with disk_errors(folder):
                     folder.mkdir(exist_ok=True)
             write_atomic(self.config_path, json.dumps(plain, indent=2) + "\n")
             self._record_start(provenance(devices, sys.argv if command is None else command))
@@ -250,7 +266,7 @@ class RunFolder:
         if self._lock is not None:
             raise RunFolderError(f"{self.path} was already started by this object")
         path = self.path / ".lock"
-        with _disk_errors(path):
+        with disk_errors(path):
             lock = open(path, "a+", encoding="utf-8")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -268,7 +284,7 @@ class RunFolder:
                 self.path,
                 error.strerror,
             )
-        with _disk_errors(path):
+        with disk_errors(path):
             lock.truncate(0)
             lock.write(f"pid {os.getpid()} on {socket.gethostname()}\n")
             lock.flush()
@@ -337,7 +353,7 @@ class RunFolder:
             for record in records:
                 file.write(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n")
 
-        with _disk_errors(self.trajectories):
+        with disk_errors(self.trajectories):
             self.trajectories.mkdir(parents=True, exist_ok=True)
         path = self.trajectories_path(step, kind)
         write_atomic(path, write)
@@ -372,7 +388,7 @@ class RunFolder:
     def remove_trajectories_after(self, step: int) -> list[pathlib.Path]:
         """Deletes the files of steps that a resumed run will do again; returns what was deleted."""
         paths = self.trajectories_after(step)
-        with _disk_errors(self.trajectories):
+        with disk_errors(self.trajectories):
             for path in paths:
                 path.unlink()
         return paths

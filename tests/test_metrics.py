@@ -1,5 +1,7 @@
 import json
 import math
+import os
+import resource
 
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 from agentgym_jax import metrics
 from agentgym_jax.metrics import lookup
 from agentgym_jax.metrics_file import MetricWriter, read_metrics
+from agentgym_jax.run_folder import RunFolderError
 
 
 def lines(path):
@@ -127,6 +130,27 @@ def test_a_line_torn_anywhere_is_repaired_when_the_file_is_opened(tmp_path, cut)
         assert writer.last_step == 1
         writer.write(2, {})
     assert [line["step"] for line in lines(path)] == [1, 2]
+
+
+def test_a_line_that_does_not_fit_on_the_disk_is_told_and_does_no_harm(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with MetricWriter(path) as writer:
+        writer.write(1, {"policy/loss": 0.5})
+        try:
+            limit = os.path.getsize(path) + 20  # the next line fits only in part
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+            with pytest.raises(RunFolderError, match="metrics.jsonl: File too large.*ulimit"):
+                writer.write(2, {"policy/loss": 0.25})
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        with pytest.raises(ValueError, match="closed"):
+            writer.write(2, {"policy/loss": 0.25})
+    assert os.path.getsize(path) == limit  # nothing came later
+    assert [line["step"] for line in read_metrics(path)] == [1]
+    with MetricWriter(path) as writer:
+        writer.write(2, {"policy/loss": 0.25})
+    assert [line["policy/loss"] for line in read_metrics(path)] == [0.5, 0.25]
 
 
 def test_a_damaged_line_in_the_middle_is_named_and_the_file_left_alone(tmp_path):

@@ -130,6 +130,7 @@ def test_a_file_in_place_of_the_folder_is_explained(tmp_path):
     "number, advice",
     [
         (errno.ENOSPC, "disk or quota is full"),
+        (errno.EFBIG, "ulimit -f"),
         (errno.EROFS, "No permission to write there"),
         (errno.EIO, "Check the path and its file system"),
     ],

@@ -13,7 +13,9 @@ import contextlib
 import functools
 import hashlib
 import json
+import os
 import pathlib
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -24,10 +26,13 @@ from absl import logging
 from orbax.checkpoint import checkpoint_managers
 
 from agentgym_jax.learner.train_state import TrainState
+from agentgym_jax.run_folder import disk_advice
 
 _DIGESTS = "digests.json"
 _TEMPORARY = ".orbax-checkpoint-tmp"
 _BEHAVIOUR = "behaviour"
+# How the writer of arrays tells the operating system's error.
+_OS_ERROR = re.compile(r"\[os_error_code='(\d+)'\]")
 # Written after the seal or rewritten by the rename; nothing is restored from them.
 _UNSEALED = ("_CHECKPOINT_METADATA", "commit_success.txt", _DIGESTS)
 
@@ -119,18 +124,19 @@ class Checkpoints:
                 f"checkpoint {step} would not be the newest: {self._directory} has step {newest}. "
                 "Resume from it, or use a new workdir."
             )
-        is_started = self._manager.save(
-            step,
-            args=ocp.args.Composite(
-                params=ocp.args.StandardSave(state.params),
-                optimizer=ocp.args.StandardSave(_optimizer_item(state)),
-                record=ocp.args.JsonSave(record),
-                **{name: ocp.args.StandardSave(tree) for name, tree in items.items()},
-            ),
-        )
+        self._newest_started = step
+        with self._write_errors():
+            is_started = self._manager.save(
+                step,
+                args=ocp.args.Composite(
+                    params=ocp.args.StandardSave(state.params),
+                    optimizer=ocp.args.StandardSave(_optimizer_item(state)),
+                    record=ocp.args.JsonSave(record),
+                    **{name: ocp.args.StandardSave(tree) for name, tree in items.items()},
+                ),
+            )
         if not is_started:
             raise CheckpointError(f"checkpoint {step} in {self._directory} was not started")
-        self._newest_started = step
 
     def steps(self) -> list[int]:
         """Steps of all complete checkpoints, oldest first."""
@@ -211,17 +217,40 @@ class Checkpoints:
 
     def wait(self) -> None:
         """Returns when everything saved so far is complete on the disk."""
-        self._manager.wait_until_finished()
+        with self._write_errors():
+            self._manager.wait_until_finished()
 
     def close(self) -> None:
         """Waits, then ends the background threads."""
-        self._manager.close()
+        with self._write_errors():
+            self._manager.close()
 
     def __enter__(self) -> "Checkpoints":
         return self
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
+
+    @contextlib.contextmanager
+    def _write_errors(self) -> Iterator[None]:
+        """Says what became of a checkpoint that the disk did not take.
+
+        Raises:
+          CheckpointError: in place of the operating system's error, in whatever form it comes.
+        """
+        try:
+            yield
+        except (OSError, ValueError) as error:
+            told = _OS_ERROR.search(str(error))
+            number = int(told[1]) if told else getattr(error, "errno", None)
+            if number is None:
+                raise
+            newest = self.latest_step()
+            kept = f"Step {newest} is complete" if newest is not None else "There is none before it"
+            raise CheckpointError(
+                f"checkpoint {self._newest_started} could not be written to {self._directory}: "
+                f"{os.strerror(number)}. {kept}. {disk_advice(number)}"
+            ) from error
 
     def _verify(self, step: int) -> None:
         folder = self._directory / str(step)
@@ -309,7 +338,10 @@ def _seal(directory: pathlib.Path) -> None:
     for folder in directory.glob(f"*{_TEMPORARY}*"):
         sealed = folder / _DIGESTS
         if folder.is_dir() and not sealed.exists():
-            sealed.write_text(json.dumps(_digests(folder), indent=1))
+            # In one rename: a full disk must not leave a seal that looks like one.
+            half = folder / f"{_DIGESTS}.half"
+            half.write_text(json.dumps(_digests(folder), indent=1))
+            half.replace(sealed)
             logging.vlog(1, "sealed %s", folder)
 
 

@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import pathlib
@@ -312,3 +313,75 @@ def test_a_reader_is_not_warned_that_it_only_reads(tmp_path, caplog):
     with Checkpoints(tmp_path / "checkpoints", max_to_keep=1, read_only=True) as checkpoints:
         assert checkpoints.latest_step() is None
     assert not caplog.records
+
+
+FILLER = """
+import resource
+import sys
+import jax, numpy as np
+from agentgym_jax.learner.checkpoint import CheckpointError, Checkpoints
+from agentgym_jax.learner.train_state import TrainState
+
+def state(step, size):
+    weights = np.random.default_rng(step).random(size, np.float32)
+    state = TrainState(np.int32(step), {"w": weights}, {"m": np.zeros(3)})
+    return jax.tree.map(jax.numpy.asarray, state)
+
+checkpoints = Checkpoints(sys.argv[1], max_to_keep=3)
+checkpoints.save(1, state(1, 1000), {"step": 1})
+checkpoints.wait()
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
+checkpoints.save(2, state(2, 1_000_000), {"step": 2})
+try:
+    checkpoints.wait()
+except CheckpointError as error:
+    print(error)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+with Checkpoints(sys.argv[1], max_to_keep=3) as checkpoints:
+    checkpoints.save(2, state(2, 1_000_000), {"step": 2})
+    checkpoints.wait()
+    print(checkpoints.steps(), checkpoints.restore_extra(2))
+"""
+
+
+def test_a_checkpoint_that_does_not_fit_on_the_disk_is_told_and_the_one_before_stays(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", FILLER, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "JAX_PLATFORMS": "cpu"},
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    message, after = done.stdout.splitlines()
+    assert "checkpoint 2 could not be written" in message and "Step 1 is complete" in message
+    assert "File too large" in message and "ulimit" in message
+    assert after == "[1, 2] {'step': 2}"
+
+
+def test_a_seal_that_could_not_be_written_is_no_seal(learner, tmp_path, monkeypatch):
+    """The disk becomes full at the very last file of a checkpoint."""
+    write = pathlib.Path.write_text
+
+    def full(path, text, *args, **kwargs):
+        if path.name.startswith("digests"):
+            write(path, text[: len(text) // 2])
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(path, text, *args, **kwargs)
+
+    with Checkpoints(tmp_path, max_to_keep=3) as checkpoints:
+        checkpoints.save(1, learner.state(), {})
+        checkpoints.wait()
+    with (
+        monkeypatch.context() as patch,
+        pytest.raises(CheckpointError, match="1 is complete.*full"),
+    ):
+        patch.setattr(pathlib.Path, "write_text", full)
+        checkpoints = Checkpoints(tmp_path, max_to_keep=3)
+        checkpoints.save(2, learner.state(), {})
+        checkpoints.wait()
+    with Checkpoints(tmp_path, max_to_keep=3) as checkpoints:
+        assert checkpoints.steps() == [1]
+        checkpoints.save(2, learner.state(), {})
+        checkpoints.wait()
+        checkpoints.restore(2, abstract(learner))
