@@ -41,6 +41,7 @@ LEVELS = {
     "evaluate": 7,
     "serve": 7,
     "export": 7,
+    "results": 7,
     "plan": 7,
     "view": 7,
 }

@@ -44,7 +44,7 @@ def turn_budgets(
       confidence: of the intervals.
 
     Returns:
-      For each limit `turns`, `success`, `success_interval` and `at_k` (the estimators of samples.py
+      For each limit `turns`, `success`, `success_interval` and the estimators of samples.py (each
       for powers of two). The last is the evaluation itself.
 
     Raises:

@@ -8,6 +8,8 @@ import numpy as np
 
 from agentgym_jax.evaluation.scores import EpisodeScore, by_task, valid
 
+_CHUNK = 1_000_000  # numbers drawn at once
+
 
 def mcnemar_p(only_a: int, only_b: int) -> float:
     """Exact two-sided McNemar test: a fair coin decided every task on which a and b differ."""
@@ -48,11 +50,13 @@ def paired_difference(
     rate_a, rate_b = rates(tasks_a), rates(tasks_b)
     difference = rate_b - rate_a
     rng = np.random.default_rng(seed)
-    means = np.empty(resamples)
-    flips = np.empty(resamples)
-    for i in range(resamples):  # one resample at a time: tasks x resamples may not fit
-        means[i] = difference[rng.integers(len(common), size=len(common))].mean()
-        flips[i] = (difference * rng.choice((-1.0, 1.0), size=len(common))).mean()
+    means, flips = np.empty(resamples), np.empty(resamples)
+    rows = max(1, _CHUNK // len(common))  # all resamples at once may not fit into memory
+    for start in range(0, resamples, rows):
+        shape = (min(rows, resamples - start), len(common))
+        part = slice(start, start + shape[0])
+        means[part] = difference[rng.integers(len(common), size=shape)].mean(axis=1)
+        flips[part] = (difference * rng.choice((-1.0, 1.0), size=shape)).mean(axis=1)
     once = all(len(tasks_a[item]) == len(tasks_b[item]) == 1 for item in common)
     if once:
         p_value = mcnemar_p(int(np.sum(difference < 0)), int(np.sum(difference > 0)))

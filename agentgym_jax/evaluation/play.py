@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from absl import logging
 
-from agentgym_jax.env_client.errors import EnvCause
+from agentgym_jax.env_client.errors import EnvCause, EnvError
+from agentgym_jax.env_client.outages import Outages
 from agentgym_jax.env_client.pool import EnvPool, Reply
 from agentgym_jax.evaluation.players import Answer, Moment, Player, PromptTooLongError
 from agentgym_jax.rollout.collect import CollectStatistics, EnvironmentText, EpisodeRequest
@@ -50,7 +51,9 @@ class _Slot:
     """One requested episode on its way."""
 
     request: EpisodeRequest
-    attempts: int = 0
+    attempt: int = 0  # that counts against max_attempts
+    attempts: int = 0  # in all
+    pauses: int = 0  # attempts in a row that failed with everybody's
     transcript: _Transcript = dataclasses.field(default_factory=_Transcript)
     episode: Episode | None = None
     started: float = 0.0
@@ -124,6 +127,7 @@ class _Playing:
         self._speaking: set[int] = set()
         self._spoken: queue.SimpleQueue = queue.SimpleQueue()
         self._done: dict[int, Trajectory] = {}
+        self._outages = Outages(collector.pool.patience_s)
         self._threads = concurrent.futures.ThreadPoolExecutor(collector.player.concurrency)
         self.statistics = CollectStatistics(env_errors=collections.Counter())
 
@@ -157,12 +161,14 @@ class _Playing:
     def _start(self, index: int) -> None:
         slot = self._slots[index]
         request = slot.request
+        slot.attempt += 1
         slot.attempts += 1
         slot.started = time.perf_counter()
         slot.transcript = _Transcript()
         slot.episode = None
         self._at_environment.add(index)
-        self._c.pool.start((index, slot.attempts), request.task.environment, request.task.data_idx)
+        task = request.task
+        self._c.pool.start((index, slot.attempts), task.environment, task.data_idx, slot.pauses)
 
     def _new_episode(self, slot: _Slot) -> Episode:
         request = slot.request
@@ -195,8 +201,10 @@ class _Playing:
         if reply.error is not None:
             if reply.error.cause in (EnvCause.SERVER_GONE, EnvCause.CONNECTION):
                 self._c.revive()
-            self._env_failed(index, str(reply.error.cause), str(reply.error))
+            self._env_failed(index, reply.kind, reply.error)
             return
+        self._outages.answered(slot.request.task.environment, reply.kind, slot.request.task)
+        slot.pauses = 0
         if seen is None:
             raise ValueError(f"{reply}: the pool gave neither an observation nor an error")
         if slot.episode is None:
@@ -289,24 +297,27 @@ class _Playing:
             self._on_episode(index, self._done[index])
         self._on_progress(len(self._done), len(self._slots), 0)
 
-    def _env_failed(self, index: int, cause: str, error: str) -> None:
+    def _env_failed(self, index: int, kind: str, error: EnvError) -> None:
         """Restarts the episode from its reset, then gives it up."""
         slot = self._slots[index]
-        self.statistics.env_errors[cause] += 1
+        task = slot.request.task
+        self.statistics.env_errors[str(error.cause)] += 1
         logging.warning(
-            "%s: environment failed (%s), attempt %d of %d: %s",
-            slot.request.task.item_id,
-            cause,
-            slot.attempts,
+            "%s: environment failed, attempt %d of %d: %s",
+            task.item_id,
+            slot.attempt,
             self._c.max_attempts,
             error,
         )
-        if slot.attempts < self._c.max_attempts:
-            self.statistics.restarts += 1
-            self._c.pool.finish((index, slot.attempts))
-            self._unstarted.appendleft(index)
+        if self._outages.failed(task.environment, kind, task, error):
+            slot.attempt -= 1  # not the fault of this episode
+            slot.pauses += 1
+        elif slot.attempt >= self._c.max_attempts:
+            self._give_up(index, Outcome.ENV_ERROR, str(error))
             return
-        self._give_up(index, Outcome.ENV_ERROR, error)
+        self.statistics.restarts += 1
+        self._c.pool.finish((index, slot.attempts))
+        self._unstarted.appendleft(index)
 
     def _give_up(self, index: int, outcome: Outcome, reason: str) -> None:
         slot = self._slots[index]

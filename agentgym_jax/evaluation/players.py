@@ -91,7 +91,7 @@ class ScriptedPlayer:
       ValueError: an environment wants its actions in a form that scripted players do not write.
     """
 
-    concurrency = 32
+    concurrency = 8  # the environment does the work, often in one process
     may_wait = False
 
     def __init__(self, formats: Mapping[str, ActionFormat]):

@@ -147,7 +147,7 @@ class ModelParts:
 
 @dataclasses.dataclass(frozen=True)
 class _Settings:
-    model: ModelSettings
+    model: ModelSettings | None  # None if no weights are played with
     tokenizer: TokenizerSettings
     env: TransportSettings
     environments: Mapping[str, EnvironmentSettings]
@@ -163,8 +163,9 @@ def parse(config: Mapping[str, Any]) -> _Settings:
     if unknown:
         raise ConfigError(f"config.{unknown[0]}: there is no such key. Known: {', '.join(_TOP)}")
     part = functools.partial(section, config)
+    has_weights = contestant(part("model")["source"]) is Contestant.MODEL
     settings = _Settings(
-        model=call(ModelSettings, "model", part("model")),
+        model=call(ModelSettings, "model", part("model")) if has_weights else None,
         tokenizer=call(TokenizerSettings, "tokenizer", part("tokenizer")),
         env=call(TransportSettings, "env", part("env")),
         environments=parse_settings(part("environments")),
@@ -210,9 +211,9 @@ def scripted(settings: EvaluationSettings, who: Contestant) -> EvaluationSetting
 def open_evaluation(config: Mapping[str, Any], workdir: str) -> Iterator[EvaluationParts]:
     """Takes the folder and starts the servers; closes servers, threads and files at the end."""
     settings = parse(config)
-    name = settings.model.source
+    name = config["model"]["source"]
     who = contestant(name)
-    source = resolve_source(settings.model) if who is Contestant.MODEL else None
+    source = None if settings.model is None else resolve_source(settings.model)
     devices = [f"{d.platform} {d.device_kind}" for d in jax.devices()]
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(RunFolder(workdir))
@@ -259,6 +260,8 @@ def open_evaluation(config: Mapping[str, Any], workdir: str) -> Iterator[Evaluat
 def build_players(config: Mapping[str, Any], parts: EvaluationParts) -> ModelParts:
     """The model that `--model` names, with decode rows for the whole evaluation."""
     settings = parse(config)
+    if settings.model is None:
+        raise ValueError(f"{parts.name} has no weights")
     source = resolve_source(settings.model)
     tokenizer = build_tokenizer(settings.tokenizer, source, parts.folder, ())
     layouts = build_layouts(config["mesh"])

@@ -1,0 +1,70 @@
+"""Compares results: python -m agentgym_jax.results A/scores.json B/scores.json --out=results.md
+
+Every argument is a scores.json or a folder that holds one. Writes a leaderboard with intervals, the
+sub-tasks of the suite, a paired comparison of every result with the baseline, and figures beside the page.
+Results of other task manifests are refused with the difference named.
+"""
+
+import pathlib
+import sys
+
+from absl import app, flags
+from rich.console import Console
+from rich.markdown import Markdown
+
+from agentgym_jax.evaluation import compare, leaderboard, plots
+from agentgym_jax.run_folder import RunFolderError, write_atomic
+
+_OUT = flags.DEFINE_string("out", "results.md", "The page; figures go to a folder beside it.")
+_BASELINE = flags.DEFINE_integer(
+    "baseline", 1, "Which of the arguments, counted from 1, the others are compared with; 0: none."
+)
+_PLOTS = flags.DEFINE_bool("plots", True, "Draw figures.")
+
+
+def main(argv: list[str]) -> int:
+    """Reads, compares and writes; returns the exit status."""
+    paths = argv[1:]
+    if not paths:
+        raise app.UsageError("give at least one scores.json, or a folder that holds one")
+    if not 0 <= _BASELINE.value <= len(paths):
+        raise app.UsageError(f"--baseline={_BASELINE.value}, but there are {len(paths)} results")
+    try:
+        text = write(paths, pathlib.Path(_OUT.value), _BASELINE.value, with_plots=_PLOTS.value)
+    except (ValueError, OSError, RunFolderError) as error:
+        sys.stderr.write(f"\nagentgym_jax.results: {error}\n")
+        return 1
+    Console().print(Markdown(text))
+    return 0
+
+
+def write(paths: list[str], out: pathlib.Path, baseline: int, *, with_plots: bool) -> str:
+    """Writes the page and its figures.
+
+    Args:
+      paths: result files or folders.
+      out: the page.
+      baseline: argument that the others are compared with, from 1; 0 for none.
+      with_plots: draw figures into `<out without suffix>_plots/`.
+
+    Returns:
+      The page.
+    """
+    results = compare.load(paths)
+    compare.check_comparable(results)
+    comparisons = []
+    if baseline:
+        first = results[baseline - 1]
+        comparisons = [compare.compare(first, r) for r in results if r is not first]
+    out = out.absolute()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    figures = []
+    if with_plots:
+        figures = plots.write_plots(results, out.with_name(f"{out.stem}_plots"))
+    text = leaderboard.document(results, comparisons, figures, out.parent)
+    write_atomic(out, text)
+    return text
+
+
+if __name__ == "__main__":
+    app.run(main)

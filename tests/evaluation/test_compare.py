@@ -1,0 +1,238 @@
+"""Which results may be compared, what leaks, and the page that is made of several results."""
+
+import json
+
+import pytest
+
+from agentgym_jax import results
+from agentgym_jax.data import suite
+from agentgym_jax.data.tasks import Task
+from agentgym_jax.evaluation import compare, contents, leakage, report, scores, suite_scores
+from agentgym_jax.evaluation.scores import EpisodeScore
+from agentgym_jax.trajectory import Outcome
+
+HASH = {"textcraft": "a" * 64, "maze": "b" * 64}
+MANIFESTS = {
+    "textcraft": [{"data_idx": i, "split": "test", "goal": f"g{i}", "depth": 1} for i in range(9)],
+    "maze": [{"data_idx": i, "split": "test", "start": [1, i]} for i in range(4)],
+}
+TASKS = [Task(name, row["data_idx"], "all") for name, rows in MANIFESTS.items() for row in rows]
+
+
+def episode(item, success, sample=0, outcome=None, turns=3):
+    if outcome is None:
+        outcome = Outcome.SUCCESS if success else Outcome.FAILURE
+    return EpisodeScore(item, "all", sample, success, float(success), turns, outcome)
+
+
+def write(
+    path, solved, *, samples=1, model="tiny", manifests=HASH, lists=MANIFESTS, mode="sampled"
+):
+    """A result file in which the items of `solved` are solved by every sample."""
+    items = contents.item_facts(TASKS, lists)
+    episodes = [episode(i, i in solved, s) for i in items for s in range(samples)]
+    facts = report.facts(
+        episodes,
+        items,
+        max_turns={"textcraft": 5, "maze": 5},
+        tell_budget="none",
+        is_sampled=True,
+        leaks=leakage.report(items, [], episodes, None),
+    )
+    path.mkdir(parents=True, exist_ok=True)
+    return scores.write_scores(
+        path / "scores.json",
+        episodes,
+        model=model,
+        decoding={"mode": mode, "max_turns": {"textcraft": 5, "maze": 5}, "temperature": 1.0},
+        manifests=manifests,
+        facts=facts,
+    )
+
+
+GOOD = {t.item_id for t in TASKS if t.data_idx != 0}
+BAD = {t.item_id for t in TASKS if t.data_idx == 1}
+
+
+def test_a_page_of_two_results_by_command(tmp_path):
+    write(tmp_path / "a", BAD, samples=2)
+    write(tmp_path / "b", GOOD, samples=2, model="better")
+    out = tmp_path / "page" / "results.md"
+    text = results.write(
+        [str(tmp_path / "a"), str(tmp_path / "b/scores.json")], out, 1, with_plots=True
+    )
+    assert out.read_text() == text
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    places = [i for i, row in enumerate(rows) if row.startswith(("| better |", "| tiny |"))]
+    assert rows[places[0]].startswith("| better |")  # the better one is first
+    assert "84.6 (" in rows[places[0]] and "15.4 (" in rows[places[1]]  # 11 and 2 of 13
+    assert "## better against tiny" in text and "+69.2" in text
+    assert "pass@2" in text and "majority of 2" in text
+    for figure in ("success", "turn_budgets", "samples"):
+        assert f"(results_plots/{figure}.png)" in text
+        assert (out.parent / "results_plots" / f"{figure}.png").stat().st_size > 5000
+
+
+def test_the_comparison_is_paired_by_task_and_says_what_else_differs(tmp_path):
+    write(tmp_path / "a", BAD)
+    write(tmp_path / "b", GOOD, mode="greedy")
+    result = compare.compare(*compare.load([tmp_path / "a", tmp_path / "b"]))
+    assert result["overall"]["difference"] == pytest.approx(9 / 13)
+    assert result["overall"]["test"] == "mcnemar"
+    assert result["overall"]["p_value"] == pytest.approx(2 / 2**9)
+    assert set(result["environments"]) == {"maze", "textcraft"}
+    assert result["decoding"] == {"mode": ("sampled", "greedy")}
+    assert (result["a"], result["b"]) == ("tiny", "tiny (greedy)")
+
+
+def test_results_of_another_manifest_are_refused_and_the_difference_named(tmp_path, capsys):
+    changed = {**MANIFESTS, "textcraft": [dict(r) for r in MANIFESTS["textcraft"]]}
+    changed["textcraft"][4]["goal"] = "a castle"
+    write(tmp_path / "a", BAD)
+    write(tmp_path / "b", BAD, manifests=HASH | {"textcraft": "c" * 64}, lists=changed)
+    with pytest.raises(compare.NotComparableError) as error:
+        compare.compare(*compare.load([tmp_path / "a", tmp_path / "b"]))
+    message = str(error.value)
+    for words in (
+        "textcraft",
+        "aaaaaaaaaaaa",
+        "cccccccccccc",
+        "textcraft_4",
+        "'g4' and 'a castle'",
+    ):
+        assert words in message
+    assert "maze:" not in message and "1 of 9 common items" in message
+    with pytest.raises(compare.NotComparableError):
+        results.write([tmp_path / "a", tmp_path / "b"], tmp_path / "r.md", 0, with_plots=False)
+    assert not (tmp_path / "r.md").exists()
+
+
+def test_equal_items_of_different_manifests_are_still_refused(tmp_path):
+    write(tmp_path / "a", BAD)
+    write(tmp_path / "b", BAD, manifests=HASH | {"maze": "d" * 64})
+    with pytest.raises(compare.NotComparableError, match="4 items played in both are the same"):
+        compare.compare(*compare.load([tmp_path / "a", tmp_path / "b"]))
+
+
+def test_two_results_of_one_model_are_told_apart(tmp_path):
+    write(tmp_path / "a", BAD)
+    write(tmp_path / "b", GOOD)
+    names = [r.name for r in compare.load([tmp_path / "a", tmp_path / "b"])]
+    assert names == [f"tiny, {tmp_path / 'a'}", f"tiny, {tmp_path / 'b'}"]
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"episodes": [{"item_id": 1}]}'])
+def test_a_file_that_is_no_result_is_refused_by_name(tmp_path, text):
+    path = tmp_path / "scores.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"scores.json is no scores.json of this program"):
+        compare.load([path])
+
+
+# The suite.
+
+
+def suite_items(environment, n=None):
+    """Item id -> row, of pinned items as they are served."""
+    return {
+        f"{environment}_{index}": {"subtask": name, "digest": value, "facts": {"split": "test"}}
+        for name, items in suite.pinned(environment).items()
+        for index, value in list(items.items())[:n]
+    }
+
+
+def test_what_was_not_played_is_missing_and_never_zero():
+    items = suite_items("textcraft")
+    played = suite_scores.suite_scores([episode(i, True) for i in items], items)
+    assert (played["played_subtasks"], played["of_subtasks"]) == (4, 27)
+    assert played["overall"]["success"] == 1.0 and played["overall"]["environment_mean"] == 1.0
+    assert not played["is_complete"] and list(played["environments"]) == ["textcraft"]
+    reasons = {(r["environment"], r.get("missing")) for r in played["subtasks"]}
+    assert reasons == {
+        ("textcraft", None),
+        ("babyai", suite_scores.NOT_PLAYED),
+        ("sciworld", suite_scores.NOT_PLAYED),
+        ("webarena", suite_scores.NOT_INSTALLED),
+        ("searchqa", suite_scores.NOT_INSTALLED),
+    }
+    told = " ".join(suite_scores.sentences(played))
+    assert "4 of the 27" in told and "webarena (Shopping, CMS, Maps, GitLab, Reddit)" in told
+
+
+def test_an_environment_counts_by_its_items_and_once_in_the_mean_of_environments():
+    items = suite_items("textcraft") | suite_items("babyai")
+    episodes = [episode(i, i.startswith("babyai")) for i in items]
+    played = suite_scores.suite_scores(episodes, items)
+    assert played["overall"]["success"] == pytest.approx(90 / 190)
+    assert played["overall"]["environment_mean"] == pytest.approx(0.5)
+    assert played["played_subtasks"] == 10
+
+
+def test_an_item_with_other_facts_is_no_part_of_the_suite():
+    items = suite_items("babyai", 2)
+    changed = {i: row | {"digest": "00000000"} for i, row in items.items()}
+    assert suite_scores.suite_scores([episode(i, True) for i in items], changed) is None
+    part = suite_scores.suite_scores([episode(i, True) for i in items], items)
+    goto = next(r for r in part["subtasks"] if r["subtask"] == "GoTo")
+    assert (goto["played"], goto["items"], goto["test_items"]) == (2, 55, 55)
+    assert part["played_subtasks"] == 0
+    assert any("babyai GoTo, 2 of 55" in text for text in suite_scores.sentences(part))
+
+
+# Leakage.
+
+
+def trained_on(tmp_path):
+    records = [
+        {"item_id": "maze_1", "conversations": [], "first_observation": 'say "hi"\n', "tokens": []},
+        {"item_id": "lmrlgym_maze_9", "conversations": [], "first_observation": "other"},
+    ]
+    (tmp_path / "trajectories").mkdir(parents=True)
+    (tmp_path / "data").mkdir()
+    lines = [json.dumps(r) + "\n" for r in records]
+    (tmp_path / "trajectories" / "step_000001.jsonl").write_text("".join(lines))
+    (tmp_path / "trajectories" / "eval_000001.jsonl").write_text('{"item_id": "maze_3"}\n')
+    turn = {"from": "human", "value": "shown"}
+    demo = {"item_id": "maze_8", "conversations": [turn]}
+    (tmp_path / "data" / "expert.jsonl").write_text(json.dumps(demo) + "\n")
+    return leakage.read_trained_on(tmp_path)
+
+
+def test_what_a_run_has_seen_is_read_from_its_records_not_from_its_evaluations(tmp_path):
+    trained = trained_on(tmp_path)
+    assert trained.items == {"maze_1", "maze_9", "maze_8"} and trained.episodes == 3
+    assert trained.observations == {'say "hi"\n', "other", "shown"}
+
+
+class Seen:
+    """A trajectory, as far as leakage reads it."""
+
+    def __init__(self, item_id, text):
+        self.item_id, self.first_observation = item_id, text
+
+
+def test_leaks_are_counted_by_kind_and_success_without_them_is_given(tmp_path):
+    lists = {"maze": [{"data_idx": i, "split": "train" if i == 0 else "test"} for i in range(5)]}
+    tasks = [Task("maze", i, "all") for i in range(7)]  # two that the manifest does not list
+    items = contents.item_facts(tasks, lists)
+    seen = [Seen("maze_1", 'say "hi"\n'), Seen("maze_2", "other"), Seen("maze_3", "new")]
+    episodes = [episode(f"maze_{i}", i in (0, 1, 2, 3)) for i in range(7)]
+    found = leakage.report(items, seen, episodes, trained_on(tmp_path))
+    assert found["train_split"] == {"count": 1, "items": ["maze_0"]}
+    assert found["trained"] == {"count": 1, "items": ["maze_1"]}
+    assert found["same_observation"] == {"count": 1, "items": ["maze_2"]}
+    assert found["unlisted"]["count"] == 2
+    assert found["success_without"] == pytest.approx(1 / 4) and found["tasks_without"] == 4
+    assert len(leakage.sentences(found)) == 4
+    clean = leakage.report(items, [], episodes[3:5], None)
+    assert clean["trained"]["count"] == 0 and clean["source"] is None
+
+
+def test_items_carry_their_short_facts_and_a_digest_of_all():
+    rows = [{"data_idx": 3, "split": "test", "goal": "x", "commands": "c" * 100}]
+    items = contents.item_facts([Task("textcraft", 3, "g")], {"textcraft": rows})
+    row = items["textcraft_3"]
+    assert row["facts"] == {"split": "test", "goal": "x"} and row["subtask"] is None
+    longer = [{**rows[0], "commands": "d" * 100}]
+    other = contents.item_facts([Task("textcraft", 3, "g")], {"textcraft": longer})
+    assert other["textcraft_3"]["digest"] != row["digest"]

@@ -1,0 +1,166 @@
+"""An interrupted evaluation goes on where it was, to the same result."""
+
+import json
+
+import pytest
+from playing_parts import ALL_TASKS, maze, play
+
+from agentgym_jax.evaluation import contents, report, scores
+from agentgym_jax.evaluation.journal import Journal
+from agentgym_jax.run_folder import RunFolder
+from agentgym_jax.trajectory import Outcome, from_record
+
+IDENTITY = {
+    "contestant": {"name": "random"},
+    "manifests": {"maze": "ab"},
+    "items": {"maze_1": "cd"},
+}
+
+
+class Stop:
+    """Says stop as soon as so many episodes are kept."""
+
+    def __init__(self, journal, after):
+        self.journal, self.left = journal, after
+
+    def append(self, trajectory):
+        self.left -= trajectory.outcome.is_valid
+        self.journal.append(trajectory)
+
+    def __call__(self):
+        return self.left <= 0
+
+
+def evaluation(folder, samples=2, stop_after=10**9):
+    """Plays what is left; None if it was stopped, else the bytes of its scores.json."""
+    folder.trajectories.mkdir(parents=True, exist_ok=True)
+    journal = Journal(folder, IDENTITY)
+    journal.open(report.changed_identity)
+    finished = journal.finished(samples)
+    stop = Stop(journal, stop_after)
+    with maze("random") as collector:
+        result = play(
+            collector, samples=samples, finished=finished, on_episode=stop.append, stop=stop
+        )
+    if stop():
+        return None
+    journal.finish(result.trajectories)
+    facts = report.facts(
+        result.sampled,
+        contents.item_facts(ALL_TASKS, {"maze": []}),
+        max_turns={"maze": 15},
+        tell_budget="none",
+        is_sampled=True,
+        leaks={},
+    )
+    path = folder.path / "scores.json"
+    scores.write_scores(
+        path, result.sampled, model="random", decoding={}, manifests={"maze": "ab"}, facts=facts
+    )
+    return path.read_bytes()
+
+
+def test_interrupted_and_resumed_equals_uninterrupted(tmp_path):
+    whole = evaluation(RunFolder(tmp_path / "whole"))
+    parts = RunFolder(tmp_path / "parts")
+    assert evaluation(parts, stop_after=3) is None
+    assert evaluation(parts, stop_after=4) is None
+    kept = (parts.trajectories / "eval_000000.jsonl.partial").read_text().splitlines()
+    assert len(kept) >= 7 and len(
+        {(json.loads(x)["item_id"], json.loads(x)["sample"]) for x in kept}
+    ) == len(kept)
+    assert evaluation(parts) == whole
+    both = [RunFolder(tmp_path / f).read_trajectories(0, "eval") for f in ("whole", "parts")]
+    episodes = [[from_record(r) for r in records] for records in both]
+    for a, b in zip(*episodes, strict=True):
+        assert (a.item_id, a.sample, a.turns, a.messages) == (
+            b.item_id,
+            b.sample,
+            b.turns,
+            b.messages,
+        )
+    assert not list(parts.trajectories.glob("*.partial"))
+
+
+def test_a_finished_evaluation_is_not_played_again(tmp_path):
+    folder = RunFolder(tmp_path)
+    before = evaluation(folder)
+    stop = tmp_path / "trajectories" / "eval_000000.jsonl"
+    written = stop.stat().st_mtime_ns
+    journal = Journal(folder, IDENTITY)
+    journal.open(report.changed_identity)
+    assert len(journal.finished(2)) == 12
+    assert stop.stat().st_mtime_ns == written
+    assert evaluation(folder) == before
+
+
+@pytest.fixture
+def begun(tmp_path):
+    folder = RunFolder(tmp_path)
+    assert evaluation(folder, stop_after=3) is None
+    return folder
+
+
+def partial(folder):
+    return folder.trajectories / "eval_000000.jsonl.partial"
+
+
+def test_half_a_line_of_a_killed_process_is_played_again(begun):
+    path = partial(begun)
+    data = path.read_bytes()
+    lines = data.count(b"\n")
+    path.write_bytes(data[: len(data) - 40])
+    journal = Journal(begun, IDENTITY)
+    assert len(journal.finished(2)) == lines - 1
+    assert path.read_bytes().endswith(b"\n")
+
+
+def test_a_damaged_line_is_named(begun):
+    path = partial(begun)
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text(lines[0] + '{"item_id": 3}\n' + "".join(lines[1:]))
+    with pytest.raises(ValueError, match=r"partial, line 2, is no episode .*Delete the line"):
+        Journal(begun, IDENTITY).finished(2)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("contestant", {"name": "gpt"}, "contestant.name: random in the folder, gpt now"),
+        ("manifests", {"maze": "xy"}, "manifests.maze: ab in the folder, xy now"),
+        ("items", {"maze_1": "cd", "maze_2": "ef"}, "items.maze_2: absent in the folder, ef now"),
+    ],
+)
+def test_a_folder_of_another_evaluation_is_refused_and_the_difference_named(
+    begun, key, value, message
+):
+    with pytest.raises(ValueError, match=message) as error:
+        Journal(begun, IDENTITY | {key: value}).open(report.changed_identity)
+    assert "--workdir" in str(error.value)
+
+
+def test_an_unreadable_state_is_refused(begun):
+    (begun.path / "evaluation.json").write_text("{")
+    with pytest.raises(ValueError, match=r"evaluation.json is not JSON.*--workdir"):
+        Journal(begun, IDENTITY).open(report.changed_identity)
+    (begun.path / "evaluation.json").write_text('{"format": 99}')
+    with pytest.raises(ValueError, match="another version"):
+        Journal(begun, IDENTITY).open(report.changed_identity)
+    (begun.path / "evaluation.json").unlink()
+    with pytest.raises(ValueError, match=r"evaluation.json is missing"):
+        Journal(begun, IDENTITY).open(report.changed_identity)
+
+
+def test_an_episode_that_the_environment_failed_is_not_kept(tmp_path, begun):
+    line = partial(begun).read_text().splitlines()[0]
+    for outcome in (Outcome.ENV_ERROR, Outcome.ABORTED):
+        bad = from_record(json.loads(line) | {"outcome": str(outcome), "item_id": "maze_77"})
+        Journal(begun, IDENTITY).append(bad)
+    assert "maze_77" not in partial(begun).read_text()
+
+
+def test_a_replacement_stands_for_the_sample_that_was_asked_for(begun):
+    record = json.loads(partial(begun).read_text().splitlines()[0])
+    record |= {"item_id": "maze_77", "sample": 2 * 3 + 1}
+    Journal(begun, IDENTITY).append(from_record(record))
+    assert ("maze_77", 1) in Journal(begun, IDENTITY).finished(2)

@@ -1,0 +1,149 @@
+"""Players that speak text, in a real environment."""
+
+import pytest
+from playing_parts import ALL_TASKS, actions, maze, play
+
+from agentgym_jax.env_client.actions import ActionFormat
+from agentgym_jax.env_client.errors import EnvCause, EnvError
+from agentgym_jax.env_client.guided import ExpertClient
+from agentgym_jax.evaluation.players import (
+    Answer,
+    PlayerError,
+    PromptTooLongError,
+    ScriptedPlayer,
+)
+from agentgym_jax.trajectory import Outcome, from_record, to_record
+
+
+class Talker:
+    """Answers by a function of the moment, in threads."""
+
+    concurrency = 3
+    may_wait = True
+
+    def __init__(self, say):
+        self.say = say
+        self.seen = []
+        self.is_closed = False
+
+    def answer(self, moment):
+        self.seen.append(moment)
+        return self.say(moment)
+
+    def close(self):
+        self.is_closed = True
+
+
+def test_the_expert_solves_every_maze_and_its_record_comes_back():
+    with maze("expert") as collector:
+        result = play(collector)
+    assert all(e.outcome is Outcome.SUCCESS and e.score == 1 for e in result.sampled)
+    for trajectory in result.trajectories:
+        again = from_record(to_record(trajectory))
+        assert again.turns == trajectory.turns and again.messages == trajectory.messages
+        roles = [m["role"] for m in trajectory.messages]
+        assert roles == ["system"] + ["user", "assistant"] * len(trajectory.turns)
+
+
+def test_the_random_player_is_a_function_of_seed_item_and_sample_not_of_its_company():
+    with maze("random") as collector:
+        together = play(collector, samples=2).trajectories
+        alone = play(collector, ALL_TASKS[3:4], samples=2).trajectories
+        other = play(collector, ALL_TASKS[3:4], samples=2, seed=1).trajectories
+    assert [actions(t) for t in together[6:8]] == [actions(t) for t in alone]
+    assert actions(alone[0]) != actions(alone[1])
+    assert actions(alone[0]) != actions(other[0])
+
+
+def test_the_random_player_draws_uniformly():
+    with maze("random") as collector:
+        moves = [a for t in play(collector, samples=12).trajectories for a in actions(t)]
+    assert len(moves) > 500  # some 900 draws among about two open sides
+    counts = [moves.count(move) for move in ("move up", "move down", "move left", "move right")]
+    assert min(counts) > 0 and sum(counts) == len(moves)
+
+
+def test_a_player_in_threads_sees_the_conversation_and_its_unreadable_answer_is_told():
+    talker = Talker(lambda moment: Answer("hm" if moment.turn == 0 else "Action: move left"))
+    with maze(None, talker) as collector:
+        result = play(collector, max_turns=3)
+    for trajectory in result.trajectories:
+        assert trajectory.outcome is Outcome.HORIZON
+        assert trajectory.turns[0].action is None and not trajectory.turns[0].observation
+        assert actions(trajectory)[1:] == ["move left"] * 2
+        problem = trajectory.messages[3]["content"]
+        assert problem.startswith("No action was found")
+    last = [m for m in talker.seen if m.turn == 2]
+    assert len(last) == len(ALL_TASKS)
+    assert all(len(m.messages) == 6 and m.messages[-1]["role"] == "user" for m in last)
+
+
+def test_too_many_unreadable_answers_end_an_episode():
+    with maze(None, Talker(lambda moment: Answer("hm"))) as collector:
+        result = play(collector)
+    assert {(e.outcome, e.turns) for e in result.sampled} == {(Outcome.INVALID_ACTION, 2)}
+
+
+def test_a_conversation_that_does_not_fit_ends_as_context_full():
+    def say(moment):
+        if moment.turn == 1:
+            raise PromptTooLongError("too long")
+        return Answer("Action: move up", is_stopped=False)
+
+    with maze(None, Talker(say)) as collector:
+        result = play(collector)
+    assert {e.outcome for e in result.sampled} == {Outcome.CONTEXT_FULL}
+    assert all(t.turns[0].is_cut for t in result.trajectories)
+
+
+def test_a_player_that_gives_up_stops_the_evaluation_and_keeps_what_was_finished():
+    def say(moment):
+        if moment.request.task.data_idx == 5:
+            raise PlayerError("the quota is spent")
+        return Answer("Action: move up")
+
+    talker, kept = Talker(say), []
+    with maze(None, talker) as collector:
+        with pytest.raises(PlayerError, match="quota"):
+            play(collector, max_turns=2, on_episode=kept.append)
+    assert talker.is_closed
+    finished = [t for t in kept if t.outcome.is_valid]
+    assert {t.item_id for t in finished} <= {f"maze_{i}" for i in range(5)}
+
+
+class Stumbling(ExpertClient):
+    """Task 2 always fails, task 1 at its first step."""
+
+    failed = False
+
+    def reset(self, session, data_idx, turn=""):
+        if data_idx == 2:
+            raise EnvError(EnvCause.TIMEOUT, "no answer")
+        if data_idx == 1 and not Stumbling.failed:
+            Stumbling.failed = True
+            raise EnvError(EnvCause.TIMEOUT, "no answer")
+        return super().reset(session, data_idx, turn)
+
+
+def test_a_failing_environment_is_tried_again_and_never_counted_as_a_failure():
+    with maze("expert", client_class=Stumbling) as collector:
+        result = play(collector)
+    by_item = {t.item_id: t for t in result.trajectories}
+    assert by_item["maze_2"].outcome is Outcome.ENV_ERROR and by_item["maze_2"].attempts >= 3
+    assert by_item["maze_1"].outcome is Outcome.SUCCESS and by_item["maze_1"].attempts == 2
+    assert by_item["maze_0"].attempts == 1
+
+
+def test_a_scripted_player_refuses_a_format_that_it_does_not_write():
+    with pytest.raises(ValueError, match="environments.sciworld.action_format"):
+        ScriptedPlayer({"sciworld": ActionFormat.FUNCTION_CALLING})
+
+
+def test_an_agent_that_is_told_its_budget_sees_it():
+    talker = Talker(lambda moment: Answer("Action: move left"))
+    with maze(None, talker, tell_budget="every_turn") as collector:
+        play(collector, ALL_TASKS[:1], max_turns=2)
+    assert [m.messages[-1]["content"].splitlines()[-1] for m in talker.seen] == [
+        "Turns left: 2.",
+        "Turns left: 1.",
+    ]
