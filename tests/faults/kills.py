@@ -1,0 +1,121 @@
+"""Kills a training process again and again until it comes to its end: python -m tests.faults.kills
+
+One process imports everything once and forks each start of the run, so that a start costs little.
+The last line of the output is JSON: what was done, and where it hit.
+"""
+
+import argparse
+import collections
+import json
+import os
+import pathlib
+import random
+import signal
+import sys
+import time
+
+import jax
+from absl import logging
+
+from agentgym_jax.run import rl as run_rl
+from agentgym_jax.run.run import StopFlag
+from tests.faults import runs
+
+LIMIT_S = 240.0  # for one start
+KINDS = ("SIGKILL", "SIGTERM", "SIGKILL in a checkpoint")
+
+
+def main(argv):
+    """Returns 0 if the run came to its end."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("url")
+    parser.add_argument("workdir", type=pathlib.Path)
+    parser.add_argument("cache")
+    parser.add_argument("kinds", help="of the kills, comma-separated numbers into KINDS")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--steps", type=int, default=runs.STEPS)
+    args = parser.parse_args(argv)
+    draw = random.Random(args.seed)
+    figures = collections.Counter()
+    for number in args.kinds.split(","):
+        kind = KINDS[int(number)]
+        child = _start(args)
+        hit = _disturb(child, kind, args.workdir, draw)
+        _, status = os.waitpid(child, 0)
+        figures[f"{kind}: {hit}"] += 1
+        if os.WIFEXITED(status) and os.WEXITSTATUS(status):
+            raise RuntimeError(f"{kind}: status {os.WEXITSTATUS(status)}")
+        if hit == "after the end":
+            break
+    _, status = os.waitpid(_start(args), 0)
+    sys.stdout.write(json.dumps(figures) + "\n")
+    return os.waitstatus_to_exitcode(status)
+
+
+def _start(args):
+    """A training process of its own."""
+    child = os.fork()
+    if child:
+        return child
+    jax.config.update("jax_compilation_cache_dir", args.cache)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.config.update("jax_disable_most_optimizations", True)
+    run_rl.build_layouts = lambda mesh: (None, None)
+    logging.set_verbosity(logging.ERROR)
+    status = 1
+    try:
+        with open(f"{args.workdir}.log", "a") as log, StopFlag().installed() as stop:
+            os.dup2(log.fileno(), 1)
+            os.dup2(log.fileno(), 2)
+            runs.train(runs.config(args.url, steps=args.steps), args.workdir, stop)
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _disturb(child, kind, workdir, draw):
+    """Sends the signal at a random point of the part of the run that is ahead; where it hit."""
+    first = _logged(workdir)
+    deadline = time.monotonic() + LIMIT_S
+    skipped = draw.randrange(2)
+    seen = set()
+
+    def is_time():
+        if kind != KINDS[2]:
+            # The first line of this start, and then some of the time that a step takes.
+            return _logged(workdir) > first
+        folders = {path.parent.name for path in (workdir / "checkpoints").glob("*tmp*/*")}
+        seen.update(folders)
+        return bool(folders) and len(seen) > skipped
+
+    while not is_time():
+        if _has_ended(child):
+            return "after the end"
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"{kind}: nothing to kill within {LIMIT_S} s")
+        time.sleep(0.0005)
+    if kind != KINDS[2]:
+        time.sleep(draw.uniform(0.0, 1.0))
+    if _has_ended(child):
+        return "after the end"
+    os.kill(child, signal.SIGTERM if kind == "SIGTERM" else signal.SIGKILL)
+    if kind == "SIGTERM":
+        return "sent"
+    while not _has_ended(child):
+        time.sleep(0.001)
+    is_inside = any((workdir / "checkpoints").glob("*tmp*"))
+    return "inside a checkpoint" if is_inside else "elsewhere"
+
+
+def _has_ended(child):
+    return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def _logged(workdir):
+    """Bytes of the log; also grows by the last step of a resumed run."""
+    path = workdir / "metrics.jsonl"
+    return path.stat().st_size if path.exists() else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

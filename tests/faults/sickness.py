@@ -1,0 +1,26 @@
+"""Ways in which a server is sick and does not get well."""
+
+from tests.faults import runs
+from tests.faults.proxy import Fault
+
+SICK = {
+    "500 to everything": lambda route: Fault.STATUS_500,
+    "garbage to everything": lambda route: Fault.NO_JSON,
+    "no answer in time": lambda route: Fault.STALL,
+    "every step an error": lambda route: Fault.ERROR_200 if route == "/step" else None,
+}
+# A patience that a test can wait for.
+SICK_OPTIONS = {
+    "client": {"step_timeout_s": 1.0},
+    "pool": {"breaker_patience_s": 2.0, "close_timeout_s": 1.0},
+}
+
+
+def after_the_first_step(workdir, sickness):
+    """A schedule for a proxy: well until the line of step 1 is written; a start can still connect."""
+
+    def schedule(route):
+        is_later = (workdir / "metrics.jsonl").exists() and len(runs.lines(workdir)) == 1
+        return sickness(route) if is_later and route != "/spec" else None
+
+    return schedule

@@ -1,0 +1,84 @@
+"""A run behind a proxy that misbehaves ends as one without it, and counts every fault."""
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from agentgym_jax.env_client.errors import ServerUnavailable
+from agentgym_jax.learner.checkpoint import Checkpoints
+from tests.faults import runs
+from tests.faults.proxy import Fault, FaultProxy, Schedule
+from tests.faults.sickness import SICK, SICK_OPTIONS, after_the_first_step
+
+LAST_COLLECTED = f"trajectories/step_{runs.STEPS:06d}.jsonl"
+
+
+def train_behind(proxy, workdir, **changes):
+    config = runs.config(proxy.url)
+    for section, options in changes.items():
+        config[section] |= options
+    runs.train(config, workdir)
+
+
+def test_every_fault_at_once_changes_nothing_and_is_counted_by_its_cause(
+    url, undisturbed, tmp_path
+):
+    workdir = tmp_path / "run"
+    deal = Schedule(1, set(Fault) - {Fault.STALL}, calm=20)
+    stall = iter([None] * 9 + [Fault.STALL])
+
+    def schedule(route):
+        if (workdir / LAST_COLLECTED).exists():  # the evaluation at the end has other counts
+            return None
+        return (next(stall, None) if route == "/step" else None) or deal(route)
+
+    with FaultProxy(url, schedule) as proxy:
+        train_behind(proxy, workdir, client={"step_timeout_s": 3.0})
+    runs.assert_same(workdir, undisturbed)
+    assert runs.env_errors(workdir) == runs.expected_errors(proxy.delivered)
+    assert set(proxy.injected) == set(Fault)
+    assert runs.lost_episodes(workdir) == 0
+
+
+def test_a_server_that_is_killed_and_started_again_changes_nothing(
+    servers, url, undisturbed, tmp_path
+):
+    """Its successor counts sessions from 0: old numbers are then those of other episodes."""
+    kills = []
+
+    def kill():
+        os.kill(servers.pids["tally"], signal.SIGKILL)
+        kills.append(proxy.requests["/step"])
+        threading.Timer(0.1, servers.ensure_alive).start()
+
+    def schedule(route):
+        if route == "/step" and proxy.requests["/step"] in (15, 40):
+            kill()
+        return None
+
+    proxy = FaultProxy(url, schedule)
+    with proxy:
+        train_behind(proxy, tmp_path / "run")
+    assert kills == [15, 40]
+    runs.assert_same(tmp_path / "run", undisturbed)
+    assert sum(runs.env_errors(tmp_path / "run").values()) >= 2
+
+
+def test_a_server_that_stays_sick_stops_the_run_with_its_state_saved(url, undisturbed, tmp_path):
+    """Not with steps that learn from nothing; and well again, it goes on as if nothing had been."""
+    workdir = tmp_path / "run"
+    for sickness in SICK.values():
+        began = time.monotonic()
+        schedule = after_the_first_step(workdir, sickness)
+        with FaultProxy(url, schedule) as proxy:
+            with pytest.raises(ServerUnavailable, match="tally server.*resume"):
+                train_behind(proxy, workdir, **SICK_OPTIONS)
+        assert [line["step"] for line in runs.lines(workdir)] == [1]
+        with Checkpoints(workdir / "checkpoints", max_to_keep=1, read_only=True) as checkpoints:
+            assert checkpoints.latest_step() == 1
+        assert time.monotonic() - began < 60
+    runs.train(runs.config(url), workdir)
+    runs.assert_same(workdir, undisturbed)
