@@ -68,7 +68,7 @@ setup(
     packages=find_packages(include=["agentgym_jax", "agentgym_jax.*"]) + find_packages("envs"),
     package_dir={"agentgym_envs": "envs/agentgym_envs"},
     package_data={"agentgym_envs": ["*/*.json", "*/*.json.gz"]}
-    | {"agentgym_jax.native": ["*.cc"]},  # compiled at first use
+    | {"agentgym_jax.native": ["*.cc", "*.h"]},  # compiled at first use
     install_requires=TRAINING + ENVIRONMENTS,
     entry_points=ENTRY_POINTS,
     extras_require={
@@ -82,5 +82,10 @@ setup(
         "tfds": ["tensorflow-datasets>=4.9.8", "pyarrow>=17", "importlib_resources>=6"],
         # torch serves only as the independent reference of tests/parity.
         "parity": ["torch>=2.6", "accelerate"],
+        # config.loggers; tensorboardX because it needs numpy and protobuf alone.
+        "tensorboard": ["tensorboardX>=2.6.2"],
+        "wandb": ["wandb>=0.19"],
+        "mlflow": ["mlflow-skinny>=3.1"],
+        "trackio": ["trackio>=0.5"],
     },
 )

@@ -72,6 +72,7 @@ METRICS: dict[str, Metric] = {
     "policy/ratio_max": Metric("largest probability ratio new/old", "1"),
     "policy/entropy": Metric("entropy of the next-token distribution", "nats"),
     "policy/grad_norm": Metric("gradient norm before clipping", "1"),
+    "policy/grad_norm_max": Metric("largest of it among the updates of the step", "1"),
     "policy/update_norm": Metric("norm of the parameter change", "1"),
     "policy/param_norm": Metric("norm of the parameters", "1"),
     "policy/logprob_gap_mean": Metric("mean sampler-learner log-probability gap", "nats"),
@@ -92,7 +93,11 @@ METRICS: dict[str, Metric] = {
     "critic/return_mean": Metric("what that value should have been", "reward"),
     "critic/explained_variance": Metric("variance of the return that values explain", "fraction"),
     "policy/updates": Metric("optimiser updates in this step", "updates"),
-    "policy/skipped": Metric("updates skipped: no trainable token or not finite", "updates"),
+    "policy/skipped": Metric("updates not applied: nothing to train on, or a guard", "updates"),
+    "policy/nonfinite": Metric("updates whose loss or gradient was not finite", "updates"),
+    # What was wrong with the step (training/guards.py).
+    "guards/tripped": Metric("guards that found something", "guards"),
+    "guards/<guard>": Metric("1 if this guard did; else absent", "1"),
     # What the step was given.
     "horizon/turns": Metric("turn limit of an episode, the largest of the step", "turns"),
     "horizon/turns_mean": Metric("turn limit of a task, where tasks differ", "turns"),

@@ -1,12 +1,13 @@
 """The run folder: its layout, the lock on it, the config it belongs to, atomic files.
 
-    config.json           the resolved config that every start of this run must repeat
+    config.json           the resolved config that every start of this run must repeat, without secrets
     provenance.json       versions, commit, devices and command line of every start
     metrics.jsonl         one object per step (`metrics.py`)
     trajectories/         step_000042.jsonl, one record per episode
     checkpoints/          Orbax
     model/  tokenizer/    what is needed to load the policy without the config
     plots/                figures made from metrics.jsonl
+    loggers/              what other dashboards read, if config.loggers names any
 
 With several processes only process 0 owns the folder; the others only read paths.
 """
@@ -29,6 +30,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 from absl import logging
+
+from agentgym_jax import redact
 
 _PACKAGES = (
     "agentgym-jax",
@@ -183,7 +186,7 @@ def provenance(devices: Sequence[str], command: Sequence[str]) -> dict[str, Any]
             versions[package] = None
     return {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "command": list(command),
+        "command": redact.command(command),
         "git": git_state(pathlib.Path(__file__).parent),
         "versions": versions,
         "python": sys.version.split()[0],
@@ -213,6 +216,7 @@ class RunFolder:
         self.model = self.path / "model"
         self.tokenizer = self.path / "tokenizer"
         self.logs = self.path / "logs"
+        self.loggers = self.path / "loggers"
         self._lock: IO[str] | None = None
 
     def start(
@@ -239,7 +243,8 @@ class RunFolder:
           ValueError: the folder holds a run with another config.
           RunFolderError: another process has it, or it cannot be written.
         """
-        plain = json.loads(json.dumps(config))
+        # Both sides of the comparison are without secrets: a new password is not another run.
+        plain = redact.config(json.loads(json.dumps(config)))
         with disk_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
         self._acquire()

@@ -10,10 +10,11 @@ from absl import app, flags, logging
 
 from agentgym_jax.env_client.errors import EnvError
 from agentgym_jax.learner.checkpoint import CheckpointError
+from agentgym_jax.redact import LogFilter
 from agentgym_jax.rollout.collect import ContextTooSmallError
 from agentgym_jax.run.sections import ConfigError
 from agentgym_jax.run_folder import RunFolderError
-from agentgym_jax.training.learning import LogprobGapError
+from agentgym_jax.training.guards import GuardStop
 
 # One line on stderr and exit status 1; anything else is a defect and keeps its traceback.
 USER_ERRORS = (
@@ -22,7 +23,7 @@ USER_ERRORS = (
     RunFolderError,
     CheckpointError,
     EnvError,
-    LogprobGapError,
+    GuardStop,
 )
 
 CACHE = flags.DEFINE_string(
@@ -33,9 +34,10 @@ CACHE = flags.DEFINE_string(
 
 
 def prepare() -> None:
-    """Quiet logging unless --verbosity is given, and the cache of compiled programs."""
+    """Logging without secrets, quiet unless --verbosity is given, and the cache of compiled programs."""
     if not flags.FLAGS["verbosity"].present:
         logging.set_verbosity(logging.WARNING)
+    logging.get_absl_handler().addFilter(LogFilter())
     if CACHE.value:
         cache = pathlib.Path(CACHE.value).expanduser()
         jax.config.update("jax_compilation_cache_dir", str(cache))

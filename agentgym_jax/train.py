@@ -9,6 +9,7 @@ import sys
 from absl import app, flags
 from ml_collections import config_flags
 
+from agentgym_jax import redact
 from agentgym_jax.run.agentevol import open_agentevol
 from agentgym_jax.run.dpo import open_dpo
 from agentgym_jax.run.rl import open_rl
@@ -38,7 +39,7 @@ def main(argv: list[str]) -> int:
     try:
         return run_job(plain(_CONFIG.value), _WORKDIR.value)
     except USER_ERRORS as error:
-        sys.stderr.write(f"\nagentgym_jax.train: {error}\n")
+        sys.stderr.write(f"\nagentgym_jax.train: {redact.text(str(error))}\n")
         return 1
 
 

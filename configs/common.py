@@ -21,6 +21,7 @@ def base():
     c.job = "rl"
     c.seed = 0
     c.total_steps = 100
+    c.loggers = "none"  # or tensorboard, wandb, mlflow, trackio, several joined by +
     c.model = dict(
         source="", architecture={}, dtype="bfloat16", decode_dtype="bfloat16", remat="block"
     )
@@ -313,6 +314,7 @@ def evaluation_base():
     for name in (
         "job",
         "total_steps",
+        "loggers",
         "algorithm",
         "horizon",
         "optimizer",

@@ -16,7 +16,7 @@ from agentgym_jax.sharding import Layout, constrain_rows
 
 Metrics = dict[str, jax.Array]
 PairLoss = Callable[[jax.Array, float], jax.Array]
-PreferenceUpdate = Callable[[TrainState, PreferenceBatch], tuple[TrainState, Metrics]]
+PreferenceUpdate = Callable[..., tuple[TrainState, Metrics]]
 
 
 def sigmoid(log_ratio_P: jax.Array, beta: float) -> jax.Array:
@@ -85,7 +85,8 @@ def make_preference_update(
       A function whose metrics are float32 scalars on the device, means over the pairs: `loss`,
       `accuracy` (h is positive), `margin` (beta * h), `chosen_reward` and `rejected_reward` (beta
       times the log-ratio of one conversation), `chosen_logprob` and `rejected_logprob` (of the
-      conversation, weighted as in the loss), and `grad_norm` (before clipping), `skipped`.
+      conversation, weighted as in the loss), and `grad_norm` (before clipping), `skipped`,
+      `nonfinite`. A third argument, `grad_limit`, withholds an update with a larger gradient norm.
     """
     if not beta > 0:
         raise ValueError(f"beta={beta} must be positive")
@@ -129,20 +130,24 @@ def make_preference_update(
         }
         return loss, (jax.lax.stop_gradient(means), {})
 
-    def update(state, batch):
+    def update(state, batch, grad_limit=jnp.inf):
         chex.assert_rank(batch.tokens.tokens, 3)
         used = jnp.sum(jnp.any(batch.pair_weights != 0, axis=1))
         _, grads, metrics = accumulation.accumulated(loss_of, state.params, batch, used, sums=_SUMS)
         grad_norm = optax.tree.norm(grads)
         has_pairs = metrics.pop("pair_weight") > 0
-        is_sound = jnp.isfinite(metrics["loss"]) & jnp.isfinite(grad_norm) & has_pairs
+        is_finite = jnp.isfinite(metrics["loss"]) & jnp.isfinite(grad_norm)
+        is_sound = is_finite & (grad_norm <= grad_limit) & has_pairs
         new_state = jax.lax.cond(
             is_sound,
             lambda: accumulation.applied(optimizer, state, grads)[0],
             lambda: state,
         )
         metrics = accumulation.finite(metrics | {"grad_norm": grad_norm})
-        return new_state, metrics | {"skipped": 1.0 - is_sound.astype(jnp.float32)}
+        return new_state, metrics | {
+            "skipped": 1.0 - is_sound.astype(jnp.float32),
+            "nonfinite": 1.0 - is_finite.astype(jnp.float32),
+        }
 
     if layout is None:
         return jax.jit(update, donate_argnums=0)

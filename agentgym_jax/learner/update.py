@@ -6,6 +6,7 @@ from typing import Any
 import chex
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from agentgym_jax.algorithms import kl, masked
@@ -24,7 +25,7 @@ from agentgym_jax.models.token_logprobs import token_logprobs
 from agentgym_jax.sharding import Layout, constrain_rows
 
 Metrics = dict[str, jax.Array]
-Update = Callable[[TrainState, TokenBatch], tuple[TrainState, Metrics]]
+Update = Callable[..., tuple[TrainState, Metrics]]
 Score = Callable[[Any, TokenBatch], tuple[jax.Array, jax.Array]]
 
 
@@ -37,6 +38,12 @@ def put_batch(batch: TokenBatch, layout: Layout | None = None) -> TokenBatch:
         return jax.tree.map(jax.device_put, batch)
     axes = (None,) * (batch.tokens.ndim - 2) + ("batch", "length")
     return jax.tree.map(lambda x: jax.device_put(x, layout.sharding(axes, x.shape)), batch)
+
+
+def put_limit(limit: float, layout: Layout | None = None) -> jax.Array:
+    """A `grad_limit` onto the devices, where every update finds it like the batch."""
+    value = np.float32(limit)
+    return jax.device_put(value, None if layout is None else layout.sharding((), ()))
 
 
 def _scored(policy, params, hidden_BTD, batch, temperature, logprob_chunk):
@@ -97,13 +104,17 @@ def make_update(
 ) -> Update:
     """Compiles one optimiser step: (TrainState, TokenBatch [M, B, T]) -> (TrainState, metrics).
 
+    A third argument, `grad_limit`, withholds an update whose gradient norm before clipping is
+    larger; without it there is no limit.
+
     Minimises sum(weight * (token_loss + kl_coef * kl - entropy_coef * entropy)) over all M
     micro-batches. Weights come with the batch, so M only decides how much memory a step takes;
     empty micro-batches at the end are not computed.
     The state is donated.
 
     A step whose weights are all zero, or whose loss or gradient is not finite, changes nothing,
-    not even the counter, and says so: `skipped` is 1 and metrics that are not finite read 0.
+    not even the counter, and says so: `skipped` is 1 and metrics that are not finite read 0. The
+    same holds above the limit; `nonfinite` tells which of the two it was.
 
     Args:
       policy: the network.
@@ -123,7 +134,7 @@ def make_update(
       with a weight unless said otherwise: `loss` (what is minimised), `surrogate_loss` (its
       part from token_loss), `kl_k3` (from the reference), `approx_kl` (old to new, k3),
       `ratio_mean`, `ratio_max`, `clip_fraction`, `entropy`, `grad_norm` (before clipping),
-      `update_norm`, `param_norm` (before the update), `skipped`; with a critic `value_loss` and
+      `update_norm`, `param_norm` (before the update), `skipped`, `nonfinite`; with a critic `value_loss` and
       `value_clip_fraction` (learner/value_update.py).
     """
     if kl_kind not in kl.ESTIMATORS:
@@ -157,7 +168,7 @@ def make_update(
             sums |= of_values
         return total, (sums, maxima)
 
-    def update(state, batch):
+    def update(state, batch, grad_limit=jnp.inf):
         chex.assert_rank(batch.tokens, 3)
         trees = {"policy": state.params}
         if critic is not None:
@@ -171,7 +182,8 @@ def make_update(
             maxima=("ratio_max",),
         )
         grad_norm = optax.tree.norm(grads)
-        is_sound = jnp.isfinite(total) & jnp.isfinite(grad_norm) & (found["weight"] > 0)
+        is_finite = jnp.isfinite(total) & jnp.isfinite(grad_norm)
+        is_sound = is_finite & (grad_norm <= grad_limit) & (found["weight"] > 0)
 
         def applied():
             new, update_norm = accumulation.applied(optimizer, state, grads["policy"])
@@ -199,7 +211,10 @@ def make_update(
         if critic is not None:
             metrics |= value_means(found)
         metrics = accumulation.finite(metrics)
-        return new_state, metrics | {"skipped": 1.0 - is_sound.astype(jnp.float32)}
+        return new_state, metrics | {
+            "skipped": 1.0 - is_sound.astype(jnp.float32),
+            "nonfinite": 1.0 - is_finite.astype(jnp.float32),
+        }
 
     if layout is None:
         return jax.jit(update, donate_argnums=0)

@@ -25,9 +25,9 @@ from agentgym_jax.run.model import (
 from agentgym_jax.run.playing import Players, PlayingSettings
 from agentgym_jax.run.run import Run, StopFlag, open_run
 from agentgym_jax.run.sections import ConfigError, call, section
-from agentgym_jax.run.settings import CheckpointSettings, SftSettings
+from agentgym_jax.run.settings import CheckpointSettings, GuardSettings, SftSettings
 
-_OWN = "job seed total_steps model tokenizer mesh checkpoint sft agentevol logprob_chunk".split()
+_OWN = "job seed total_steps loggers model tokenizer mesh checkpoint guards sft agentevol logprob_chunk".split()
 _TOP = (*_OWN, *playing.SECTIONS)
 
 
@@ -87,6 +87,7 @@ class JobSettings:
     mesh: Mapping[str, Any]
     playing: PlayingSettings
     checkpoint: CheckpointSettings
+    guards: GuardSettings
     sft: SftSettings
     agentevol: AgentEvolSettings
     logprob_chunk: int
@@ -136,6 +137,7 @@ def parse(config: Mapping[str, Any]) -> JobSettings:
         mesh=part("mesh"),
         playing=playing.parse(config, every=0, at_start=False),  # evaluates at the end of a fit
         checkpoint=call(CheckpointSettings, "checkpoint", part("checkpoint")),
+        guards=call(GuardSettings, "guards", part("guards")),
         sft=call(SftSettings, "sft", part("sft")),
         agentevol=call(AgentEvolSettings, "agentevol", part("agentevol")),
         logprob_chunk=config["logprob_chunk"],

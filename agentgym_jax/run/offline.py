@@ -23,9 +23,20 @@ from agentgym_jax.run.model import (
 from agentgym_jax.run.playing import Players, PlayingSettings
 from agentgym_jax.run.run import Run, StopFlag, open_run
 from agentgym_jax.run.sections import ConfigError, call, section
-from agentgym_jax.run.settings import CheckpointSettings
+from agentgym_jax.run.settings import CheckpointSettings, GuardSettings
 
-_TOP = ("job", "seed", "total_steps", "model", "tokenizer", "mesh", "checkpoint", "logprob_chunk")
+_TOP = (
+    "job",
+    "seed",
+    "total_steps",
+    "loggers",
+    "model",
+    "tokenizer",
+    "mesh",
+    "checkpoint",
+    "guards",
+    "logprob_chunk",
+)
 
 
 class Learning(supervised.Sources, Protocol):
@@ -59,6 +70,7 @@ class OfflineSettings(Generic[S]):
     tokenizer: TokenizerSettings
     mesh: Mapping[str, Any]
     checkpoint: CheckpointSettings
+    guards: GuardSettings
     logprob_chunk: int
     learning: S
     playing: PlayingSettings | None
@@ -120,6 +132,7 @@ def parse(config: Mapping[str, Any], job: str, kind: Callable[..., S]) -> Offlin
         tokenizer=call(TokenizerSettings, "tokenizer", part("tokenizer")),
         mesh=part("mesh"),
         checkpoint=call(CheckpointSettings, "checkpoint", part("checkpoint")),
+        guards=call(GuardSettings, "guards", part("guards")),
         logprob_chunk=config["logprob_chunk"],
         learning=learning,
         playing=playing.parse(config) if plays else None,

@@ -46,6 +46,7 @@ from agentgym_jax.run.sections import ConfigError, call, section
 from agentgym_jax.run.settings import (
     CheckpointSettings,
     EvaluationSettings,
+    GuardSettings,
     LearnerSettings,
     RolloutSettings,
     SftSettings,
@@ -90,6 +91,7 @@ class RLSettings:
     learner: LearnerSettings
     evaluation: EvaluationSettings
     checkpoint: CheckpointSettings
+    guards: GuardSettings
     sft: SftSettings | None
     algorithm: Algorithm
     advantage_options: Mapping[str, Any]
@@ -145,9 +147,9 @@ class RLSettings:
 
 SECTIONS = (
     "model tokenizer mesh env environments client pool sampler sampling rollout learner evaluation "
-    "checkpoint sft algorithm horizon optimizer"
+    "checkpoint guards sft algorithm horizon optimizer"
 ).split()
-_TOP = ("job", "seed", "total_steps", *SECTIONS)
+_TOP = ("job", "seed", "total_steps", "loggers", *SECTIONS)
 
 
 def parse(config: Mapping[str, Any]) -> RLSettings:
@@ -180,6 +182,7 @@ def parse(config: Mapping[str, Any]) -> RLSettings:
         learner=call(LearnerSettings, "learner", part("learner")),
         evaluation=call(EvaluationSettings, "evaluation", part("evaluation")),
         checkpoint=call(CheckpointSettings, "checkpoint", part("checkpoint")),
+        guards=call(GuardSettings, "guards", part("guards")),
         sft=call(SftSettings, "sft", part("sft")) if config["sft"] else None,
         horizon=horizon,
         optimizer_options=part("optimizer"),

@@ -6,7 +6,7 @@ import importlib.metadata
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -16,6 +16,8 @@ from agentgym_jax.compilations import CompilationCounter
 from agentgym_jax.console import RunConsole
 from agentgym_jax.learner.checkpoint import Checkpoints
 from agentgym_jax.learner.train_state import TrainState
+from agentgym_jax.loggers.table import Loggers, open_loggers
+from agentgym_jax.loggers.table import parse as parse_loggers
 from agentgym_jax.metrics_file import MetricWriter
 from agentgym_jax.run import monitor
 from agentgym_jax.run.environments import Environments
@@ -28,6 +30,9 @@ ADJUSTABLE = (
     "total_steps",
     "checkpoint.*",
     "evaluation.every",
+    "guards.*",
+    "loggers",
+    "learner.max_logprob_gap",
     "environments.*.url",
     "client.*",
     "pool.*",
@@ -77,6 +82,7 @@ class Run:
       folder: the run folder, locked.
       console: what a person sees.
       writer: metrics.jsonl.
+      loggers: where metrics go beside it.
       checkpoints: complete states.
       checkpoint_settings: when to save.
       total_steps: of the job.
@@ -84,12 +90,14 @@ class Run:
       should_stop: polled at safe points.
       compilations: counted since the start.
       restored_memory: saved with the checkpoint that was restored; None without one.
+      restored_guards: the same, of the guards.
       open_sessions: counts those on environment servers; None without environments.
     """
 
     folder: RunFolder
     console: RunConsole
     writer: MetricWriter
+    loggers: Loggers
     checkpoints: Checkpoints
     checkpoint_settings: CheckpointSettings
     total_steps: int
@@ -97,6 +105,7 @@ class Run:
     should_stop: StopFlag
     compilations: CompilationCounter
     restored_memory: dict[str, Any] | None = None
+    restored_guards: dict[str, Any] | None = None
     open_sessions: Callable[[], int] | None = None
     _checkpoint_s: float = 0.0
 
@@ -114,11 +123,19 @@ class Run:
 
         return report
 
+    def warn(self, step: int, texts: Sequence[str]) -> None:
+        """Tells whoever watches, and whoever reads the log, what is wrong with a step."""
+        for text in texts:
+            self.console.note(f"step {step}: {text}")
+            logging.warning("step %d: %s", step, text)
+
     def log_step(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Writes the line of a step and shows it; `step` steps are done."""
         line = {**metrics, **self._machine(), "time/checkpoint_s": self._checkpoint_s}
         self._checkpoint_s = 0.0
-        self.console.step(step, self.writer.write(step, line))
+        values = self.writer.write(step, line)
+        self.console.step(step, values)
+        self.loggers.log(step, values)
 
     def save(
         self,
@@ -127,6 +144,7 @@ class Run:
         unlogged: Mapping[str, float] | None = None,
         *,
         memory: Mapping[str, Any] | None = None,
+        guards: Mapping[str, Any] | None = None,
         behaviour: Any = None,
     ) -> None:
         """Saves everything a resumed run needs; waits only for the copy off the devices.
@@ -139,6 +157,7 @@ class Run:
           state: after them.
           unlogged: metrics of this step, if the run stops before their line could be written.
           memory: JSON object of what adapts from step to step (learner/memory.py).
+          guards: JSON object of what they remember (training/guards.py).
           behaviour: weights that play the next step, if they are not those of the state.
         """
         if self.checkpoints.latest_step() == step:
@@ -151,6 +170,7 @@ class Run:
             "seed": self.seed,
             "unlogged": None if unlogged is None else dict(unlogged),
             "memory": None if memory is None else dict(memory),
+            "guards": None if guards is None else dict(guards),
             "versions": {name: importlib.metadata.version(name) for name in ("jax", "flax")},
         }
         self.checkpoints.save(step, state, extra, behaviour)
@@ -166,7 +186,7 @@ class Run:
         """State of the newest checkpoint, its step, its unlogged metrics; None if there is none.
 
         Log lines and trajectories of later steps are removed: they will be made again. The
-        memory of the step is then in `restored_memory`.
+        memory of the step is then in `restored_memory`, that of its guards in `restored_guards`.
         """
         step = self.checkpoints.latest_step()
         if step is None:
@@ -182,7 +202,7 @@ class Run:
         self.writer.truncate_after(step)
         self.folder.remove_trajectories_after(step)
         self.console.note(f"resumed after step {step}")
-        self.restored_memory = extra["memory"]
+        self.restored_memory, self.restored_guards = extra["memory"], extra["guards"]
         return state, step, extra["unlogged"]
 
     def _machine(self) -> dict[str, float]:
@@ -206,6 +226,10 @@ def open_run(
 ) -> Iterator[Run]:
     """Takes the run folder, checks that it is the same run, opens its parts, closes them at the end."""
     devices = [f"{d.platform} {d.device_kind}" for d in jax.devices()]
+    try:
+        names = parse_loggers(config["loggers"])
+    except ValueError as error:
+        raise ConfigError(f"config.{error}") from error
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(RunFolder(workdir))
         try:
@@ -229,10 +253,12 @@ def open_run(
             )
         )
         writer = stack.enter_context(MetricWriter(folder.metrics_path))
+        loggers = stack.enter_context(open_loggers(names, folder, config))
         yield Run(
             folder=folder,
             console=console,
             writer=writer,
+            loggers=loggers,
             checkpoints=checkpoints,
             checkpoint_settings=checkpoint_settings,
             total_steps=total_steps,

@@ -25,7 +25,8 @@ from agentgym_jax.run.agentevol import AgentEvolParts
 from agentgym_jax.run.run import Run, StopRequested
 from agentgym_jax.run_folder import RunFolderError
 from agentgym_jax.text.chat import EncodedConversation
-from agentgym_jax.training import fitting, held_out, sft
+from agentgym_jax.training import fitting, guards, held_out, sft
+from agentgym_jax.training.guards import GuardStop, History
 from agentgym_jax.trajectory import Trajectory, from_record, to_record
 
 Metrics = dict[str, float]
@@ -36,8 +37,9 @@ def train(run: Run, parts: AgentEvolParts) -> None:
 
     Raises:
       StopRequested: the run was asked to stop.
-      ServerUnavailable: an environment failed all calls for long. In both cases the newest
-        complete step is saved, and the episodes that were explored are on disk.
+      ServerUnavailable: an environment failed all calls for long.
+      GuardStop: a guard ends the run. In all cases the newest complete step is saved, and the
+        episodes that were explored are on disk.
     """
     model, steps = parts.model, parts.settings.sft.steps
     optimizer = sft.optimizer_of(parts.settings.sft)
@@ -45,6 +47,7 @@ def train(run: Run, parts: AgentEvolParts) -> None:
     restored = run.restore(train_state.abstract_state(model.policy, optimizer, model.layout))
     state, step, unlogged = (None, 0, None) if restored is None else restored
     data = None
+    guarding, history = parts.settings.guards, History.from_json(run.restored_guards)
     try:
         if unlogged is not None and run.writer.last_step != step:
             run.log_step(step, unlogged | _evaluate(run, parts, state, step))
@@ -58,22 +61,26 @@ def train(run: Run, parts: AgentEvolParts) -> None:
             if done == 0:
                 state = None  # frees the policy that explored before the next one exists
                 state = fitting.first_state(model, optimizer, run.seed)
+                history = History()  # gradients of another fit say nothing about these
+            limit = guards.withheld_above(guarding, history)
             state, metrics = sft.supervised_step(
-                model, update, state, data, done, parts.settings.sft
+                model, update, state, data, done, parts.settings.sft, limit
             )
             step += 1
-            metrics |= about
+            metrics, history, stop = fitting.judged(run, step, guarding, history, metrics | about)
             is_fitted = step % steps == 0
             if is_fitted:
                 unlogged = metrics
                 metrics = metrics | _evaluate(run, parts, state, step)
                 unlogged = None
             run.log_step(step, metrics)
-            if run.is_save_due(step) or is_fitted:
-                run.save(step, state)
+            if run.is_save_due(step) or is_fitted or stop is not None:
+                run.save(step, state, guards=history.to_json())
+            if stop is not None:
+                raise GuardStop(f"stopped after step {step}, which is saved: {stop}")
     except (StopRequested, ServerUnavailable):
         if state is not None:
-            run.save(step, state, unlogged)
+            run.save(step, state, unlogged, guards=history.to_json())
         raise
 
 

@@ -22,7 +22,7 @@ from agentgym_jax.learner.preference import (
     put_pairs,
 )
 from agentgym_jax.learner.train_state import TrainState
-from agentgym_jax.learner.update import make_score, put_batch
+from agentgym_jax.learner.update import make_score, put_batch, put_limit
 from agentgym_jax.run import conversations as supervised
 from agentgym_jax.run.dpo import DPOParts, DpoSettings
 from agentgym_jax.run.run import Run, StopRequested
@@ -38,7 +38,7 @@ def train(run: Run, parts: DPOParts) -> None:
 
     Raises:
       StopRequested: the run was asked to stop.
-      ServerUnavailable: see `fitting.fit`.
+      ServerUnavailable, GuardStop: see `fitting.fit`.
     """
     settings, model = parts.settings.learning, parts.model
     optimizer = make_optimizer(**settings.optimizer, total_steps=settings.steps)
@@ -53,10 +53,12 @@ def train(run: Run, parts: DPOParts) -> None:
         layout=model.layout,
     )
 
-    def take_step(state: TrainState, step: int) -> tuple[TrainState, dict[str, float]]:
-        return _step(parts, update, state, pairs, step, run.seed)
+    def take_step(
+        state: TrainState, step: int, grad_limit: float
+    ) -> tuple[TrainState, dict[str, float]]:
+        return _step(parts, update, state, pairs, step, run.seed, grad_limit)
 
-    fitting.fit(run, model, optimizer, take_step, parts.players)
+    fitting.fit(run, model, optimizer, take_step, parts.players, parts.settings.guards)
 
 
 EncodedPair = tuple[EncodedConversation, EncodedConversation]
@@ -191,6 +193,7 @@ def _step(
     pairs: Sequence[Pair],
     step: int,
     seed: int,
+    grad_limit: float,
 ) -> tuple[TrainState, dict[str, float]]:
     started = time.perf_counter()
     settings = parts.settings.learning
@@ -203,7 +206,8 @@ def _step(
     )
     packed = time.perf_counter()
     rate = rate_of(settings.optimizer, int(state.step), total_steps=settings.steps)
-    state, device_metrics = update(state, put_pairs(batch, parts.model.layout))
+    layout = parts.model.layout
+    state, device_metrics = update(state, put_pairs(batch, layout), put_limit(grad_limit, layout))
     metrics = jax.device_get(device_metrics)
     ended = time.perf_counter()
     return state, _logged(metrics, batch) | {
@@ -218,10 +222,11 @@ def _step(
 
 def _logged(metrics: dict[str, np.ndarray], batch: PreferenceBatch) -> dict[str, float]:
     used = int((batch.pair_weights != 0).any(axis=1).sum())
-    policy = ("grad_norm", "skipped")
+    policy = ("grad_norm", "skipped", "nonfinite")
     return {
         **{f"dpo/{k}": float(v) for k, v in metrics.items() if k not in policy},
         **{f"policy/{k}": float(metrics[k]) for k in policy},
+        "policy/grad_norm_max": float(metrics["grad_norm"]),
         "dpo/pairs": float((batch.pair_weights != 0).sum()),
         "batch/padding_share": batching.padding_share(
             jax.tree.map(lambda x: x[:used], batch.tokens)

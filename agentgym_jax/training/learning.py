@@ -5,29 +5,48 @@ from collections.abc import Mapping, Sequence
 
 import jax
 import numpy as np
-from absl import logging
 
 from agentgym_jax import batch as batching
 from agentgym_jax.batch import TokenBatch
 from agentgym_jax.learner.experience import Experience, mini_batch_rows, pack_experience
 from agentgym_jax.learner.train_state import TrainState
-from agentgym_jax.learner.update import put_batch
+from agentgym_jax.learner.update import put_batch, put_limit
 from agentgym_jax.run.rl import RLParts
 from agentgym_jax.run.run import Run
+from agentgym_jax.training import guards
+from agentgym_jax.training.guards import Finding, History
 from agentgym_jax.trajectory import Trajectory
 
 Metrics = dict[str, float]
 
 
-class LogprobGapError(RuntimeError):
-    """Sampling and training do not compute the same policy."""
-
-
 def learn(
-    run: Run, parts: RLParts, state: TrainState, reference, experience: Experience, step: int
-) -> tuple[TrainState, Metrics]:
-    """All optimiser steps that one collection gives."""
+    run: Run,
+    parts: RLParts,
+    state: TrainState,
+    reference,
+    experience: Experience,
+    step: int,
+    history: History,
+    findings: Sequence[Finding],
+) -> tuple[TrainState, Metrics, list[Finding]]:
+    """All optimiser steps that one collection gives, as far as the guards let them.
+
+    Args:
+      run: shows the progress.
+      parts: of the job.
+      state: before the step.
+      reference: weights the loss holds the policy near; None without.
+      experience: of the step.
+      step: steps done before it.
+      history: what the guards remember of those.
+      findings: of the guards on the episodes.
+
+    Returns:
+      The state, what is to be logged, and all findings on the step.
+    """
     settings = parts.settings
+    found = list(findings)
     lag = mean_lag(experience.trajectories, step)
     informative = int(experience.statistics.informative)
     needed = settings.learner.min_informative_groups if settings.algorithm.needs_groups else 0
@@ -37,8 +56,9 @@ def learn(
             "groups have variance (learner.min_informative_groups="
             f"{settings.learner.min_informative_groups})"
         )
-        return state, {"policy/lag": lag, "policy/updates": 0.0, "policy/skipped": 1.0}
+        return state, {"policy/lag": lag} | _NO_UPDATE, found
     metrics = {"policy/lag": lag}
+    gaps: list[np.ndarray] = []
     started = time.perf_counter()
     batches = []
     for rows in mini_batch_rows(
@@ -58,20 +78,28 @@ def learn(
         if packed is not None:
             is_known = experience.reference_logprobs is not None
             absent = None if is_known else reference
-            batches.append(_scored(parts, state, absent, packed, metrics, is_stale=lag > 0))
+            batches.append(_scored(parts, state, absent, packed, metrics, gaps))
     if not batches:
         run.console.note(f"step {step + 1}: no update, no episode has anything to train on")
-        return state, {"policy/lag": lag, "policy/updates": 0.0, "policy/skipped": 1.0}
+        return state, {"policy/lag": lag} | _NO_UPDATE, found
+    metrics |= _of_gaps(gaps, is_stale=lag > 0)
     metrics["time/score_s"] = time.perf_counter() - started
+    found += guards.of_scores(settings.guards, metrics, settings.learner.max_logprob_gap)
+    if guards.withholds(found):
+        return state, metrics | _NO_UPDATE, found
     rate = parts.learning_rate(int(state.step))
     started = time.perf_counter()
-    state, updated = _update(run, parts, state, batches, step)
+    limit = guards.withheld_above(settings.guards, history)
+    state, updated = _update(run, parts, state, batches, step, limit)
     seconds = time.perf_counter() - started
     metrics |= updated
     metrics["time/update_s"] = seconds
     metrics["rate/train_tokens_per_s"] = metrics["batch/tokens"] * settings.learner.epochs / seconds
     metrics["policy/learning_rate"] = rate
-    return state, metrics
+    return state, metrics, found + guards.of_update(settings.guards, history, metrics)
+
+
+_NO_UPDATE = {"policy/updates": 0.0, "policy/skipped": 1.0}
 
 
 def mean_lag(trajectories: Sequence[Trajectory], step: int) -> float:
@@ -111,24 +139,14 @@ def _scored(
     reference,
     packed: TokenBatch,
     metrics: Metrics,
-    *,
-    is_stale: bool,
+    gaps: list[np.ndarray],
 ) -> TokenBatch:
-    """Micro-batches with old and reference log-probabilities; adds to `metrics`.
-
-    If the tokens were sampled by older weights (`is_stale`) the difference to the learner is also
-    what it learned since: it is measured, but says nothing about the sampler.
-
-    Raises:
-      LogprobGapError: sampler and learner disagree by more than learner.max_logprob_gap.
-    """
+    """Micro-batches with old and reference log-probabilities; adds to `metrics` and `gaps`."""
     learner_settings = parts.settings.learner
     batch = batching.micro_batches(packed, learner_settings.micro_rows)
     placed = on_device(parts, batch)
     learner = _scores(parts, state.params, placed)
-    gap = np.abs(learner - batch.old_logprobs)[batch.action_mask]
-    if not is_stale:
-        _check_gap(gap, learner_settings.max_logprob_gap)
+    gaps.append(np.abs(learner - batch.old_logprobs)[batch.action_mask])
     if learner_settings.ratio_against == "learner":
         sequence = np.where(batch.action_mask, batch.sequence_ids, -1)
         factor = parts.settings.correction(learner, batch.old_logprobs, sequence)
@@ -144,10 +162,18 @@ def _scored(
     for name, count in counts.items():
         metrics[f"batch/{name}"] = metrics.get(f"batch/{name}", 0.0) + float(count)
     metrics["batch/padding_share"] = batching.padding_share(packed)
-    kind = "stale_gap" if is_stale else "logprob_gap"
-    metrics[f"policy/{kind}_mean"] = float(gap.mean())
-    metrics[f"policy/{kind}_max"] = float(gap.max())
     return batch
+
+
+def _of_gaps(gaps: Sequence[np.ndarray], *, is_stale: bool) -> Metrics:
+    """How far sampler and learner differ on the action tokens of a step.
+
+    If the tokens were sampled by older weights (`is_stale`) the difference is also what the learner
+    learned since: it is measured, but says nothing about the sampler.
+    """
+    gap = np.concatenate(gaps)
+    kind = "stale_gap" if is_stale else "logprob_gap"
+    return {f"policy/{kind}_mean": float(gap.mean()), f"policy/{kind}_max": float(gap.max())}
 
 
 def on_device(parts: RLParts, batch: TokenBatch) -> list[TokenBatch]:
@@ -163,58 +189,51 @@ def _scores(parts: RLParts, params, micro_batches: Sequence[TokenBatch]) -> np.n
     return np.stack(jax.device_get([parts.score(params, batch)[0] for batch in micro_batches]))
 
 
-def _check_gap(gap: np.ndarray, limit: float) -> None:
-    if gap.mean() > limit:
-        raise LogprobGapError(
-            "the sampler's and the learner's log-probabilities of the same tokens differ by "
-            f"{gap.mean():.5f} nats on average (largest {gap.max():.5f}, {gap.size} tokens), more "
-            f"than learner.max_logprob_gap={limit}. Sampling and training do not see the same "
-            "policy: check dtypes and temperature, or raise the limit."
-        )
-
-
 def _update(
-    run: Run, parts: RLParts, state: TrainState, batches: Sequence[TokenBatch], step: int
+    run: Run,
+    parts: RLParts,
+    state: TrainState,
+    batches: Sequence[TokenBatch],
+    step: int,
+    grad_limit: float,
 ) -> tuple[TrainState, Metrics]:
     """`epochs` passes over the mini-batches, one optimiser step each; means of their metrics."""
     logged: list[Mapping[str, jax.Array]] = []
+    limit = put_limit(grad_limit, parts.model.layout)
     total = parts.settings.learner.epochs * len(batches)
     for _ in range(parts.settings.learner.epochs):
         for batch in batches:
             run.console.phase("update", len(logged), total)
             padded = batching.pad_micro_batches(batch, parts.max_micro_batches)
             state, metrics = _one_update(
-                parts, state, put_batch(padded, parts.model.layout), step=step
+                parts, state, put_batch(padded, parts.model.layout), limit, step=step
             )
             logged.append(metrics)
     host = jax.device_get(logged)
     means = {_metric_name(k): float(np.mean([m[k] for m in host])) for k in host[0]}
     if not parts.settings.needs_reference:
         means.pop("policy/kl_k3", None)  # there is nothing it could be measured from
-    for key in ("skipped", "value_skipped"):
+    for key in ("skipped", "nonfinite", "value_skipped"):
         if key in host[0]:
-            means[_metric_name(key)] = skipped = float(sum(m[key] for m in host))
-            if skipped:
-                logging.warning(
-                    "%d %s: loss or gradient was not finite", skipped, _metric_name(key)
-                )
+            means[_metric_name(key)] = float(sum(m[key] for m in host))
     if "policy/skipped" in means:
         means["policy/ratio_max"] = float(max(m["ratio_max"] for m in host))
+        means["policy/grad_norm_max"] = float(max(m["grad_norm"] for m in host))
     means["policy/updates"] = len(host) - means.get("policy/skipped", len(host))
     return state, means
 
 
 def _one_update(
-    parts: RLParts, state: TrainState, batch: TokenBatch, *, step: int
+    parts: RLParts, state: TrainState, batch: TokenBatch, grad_limit: jax.Array, *, step: int
 ) -> tuple[TrainState, Mapping[str, jax.Array]]:
     """One optimiser step of the policy and of its critic, if it has one."""
     critic = parts.critic
     if critic is None or critic.update is None:
-        return parts.update(state, batch)
+        return parts.update(state, batch, grad_limit)
     of_critic, learned = critic.update(state.critic, batch)
     if step < critic.settings.warmup_steps:
         return state.replace(critic=of_critic), learned
-    state, metrics = parts.update(state.replace(critic=None), batch)
+    state, metrics = parts.update(state.replace(critic=None), batch, grad_limit)
     return state.replace(critic=of_critic), metrics | learned
 
 

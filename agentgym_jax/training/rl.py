@@ -13,9 +13,10 @@ from agentgym_jax.learner.train_state import TrainState
 from agentgym_jax.run.rl import RLParts
 from agentgym_jax.run.run import Run, StopRequested
 from agentgym_jax.sharding import reshard
-from agentgym_jax.training import critic, held_out, learning, rollout_metrics, sft
+from agentgym_jax.training import critic, guards, held_out, learning, rollout_metrics, sft
 from agentgym_jax.training.ahead import Collections
 from agentgym_jax.training.collection import Collected
+from agentgym_jax.training.guards import GuardStop, History
 from agentgym_jax.trajectory import to_record
 
 Metrics = dict[str, float]
@@ -31,6 +32,8 @@ class _Standing:
       memory: after them.
       unlogged: metrics of the last step while its line is not written.
       behaviour: weights that play the next step, where they are older than those of the state.
+      guarded: what the guards remember of the steps so far.
+      stop: why a guard ends the run after the last step; None if it goes on.
     """
 
     step: int
@@ -38,6 +41,8 @@ class _Standing:
     memory: Memory
     unlogged: Metrics | None = None
     behaviour: Any = None
+    guarded: History = History()
+    stop: str | None = None
 
     def measured(self, metrics: Metrics) -> "_Standing":
         """With more metrics of the last step."""
@@ -50,6 +55,7 @@ class _Standing:
             self.state,
             self.unlogged,
             memory=self.memory.to_json(),
+            guards=self.guarded.to_json(),
             behaviour=self.behaviour,
         )
 
@@ -63,8 +69,8 @@ def train(run: Run, parts: RLParts) -> None:
     Raises:
       StopRequested: the run was asked to stop.
       ServerUnavailable: an environment failed all calls for long. The others are not trained on
-        alone: which tasks come would then depend on when it failed. In both cases the newest
-        complete step is saved.
+        alone: which tasks come would then depend on when it failed.
+      GuardStop: a guard ends the run. In all cases the newest complete step is saved.
     """
     now, reference = _start(run, parts)
     with Collections(run, parts) as collections:
@@ -86,8 +92,10 @@ def train(run: Run, parts: RLParts) -> None:
                 now = now.measured({"time/iteration_s": time.perf_counter() - started})
                 _give_weights(parts, now)
                 now = _log(run, parts, now)
-                if run.is_save_due(now.step):
+                if run.is_save_due(now.step) or now.stop is not None:
                     now.save(run)
+                if now.stop is not None:
+                    raise GuardStop(f"stopped after step {now.step}, which is saved: {now.stop}")
                 if run.should_stop():
                     raise StopRequested(f"stopped after step {now.step}")
         except (StopRequested, ServerUnavailable):
@@ -114,7 +122,8 @@ def _start(run: Run, parts: RLParts) -> tuple[_Standing, Any]:
         behaviour = run.checkpoints.restore_behaviour(step, _abstract_behaviour(parts))
         parts.sampler.set_params(behaviour, version=step - 1)
     memory = Memory.from_json(run.restored_memory)
-    return _Standing(step, state, memory, unlogged, behaviour), reference
+    history = History.from_json(run.restored_guards)
+    return _Standing(step, state, memory, unlogged, behaviour, history), reference
 
 
 def _abstract_behaviour(parts: RLParts):
@@ -167,8 +176,21 @@ def _learned(
     behaviour = parts.sampler.params if settings.rollout.lag else None
     if settings.rollout.lag and step + 1 < run.total_steps:
         collections.begin(memory, step + 1)
-    state, learned = learning.learn(run, parts, now.state, reference, experience, step)
-    return _Standing(step + 1, state, memory, metrics | learned | remembered, behaviour)
+    found = guards.of_episodes(settings.guards, now.guarded, metrics)
+    state, learned, found = learning.learn(
+        run, parts, now.state, reference, experience, step, now.guarded, found
+    )
+    metrics |= learned | remembered | guards.metrics_of(found)
+    run.warn(step + 1, guards.unspoken(found, now.guarded))
+    return _Standing(
+        step + 1,
+        state,
+        memory,
+        metrics,
+        behaviour,
+        guards.remembered(settings.guards, now.guarded, metrics, found),
+        guards.stop_of(found),
+    )
 
 
 def records(collected: Collected) -> list[dict[str, Any]]:

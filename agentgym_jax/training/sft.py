@@ -1,5 +1,6 @@
 """Supervised training on conversations: as a job of its own, and as the warm start of RL."""
 
+import math
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +16,7 @@ from agentgym_jax.learner import train_state
 from agentgym_jax.learner.checkpoint import Checkpoints
 from agentgym_jax.learner.optimizer import make_optimizer, rate_of
 from agentgym_jax.learner.train_state import TrainState
-from agentgym_jax.learner.update import Update, make_update, put_batch
+from agentgym_jax.learner.update import Update, make_update, put_batch, put_limit
 from agentgym_jax.metrics_file import MetricWriter
 from agentgym_jax.run import conversations as supervised
 from agentgym_jax.run.model import Model, abstract_params
@@ -33,17 +34,19 @@ def train(run: Run, parts: SFTParts) -> None:
 
     Raises:
       StopRequested: the run was asked to stop.
-      ServerUnavailable: see `fitting.fit`.
+      ServerUnavailable, GuardStop: see `fitting.fit`.
     """
     settings, model = parts.settings.learning, parts.model
     optimizer = optimizer_of(settings)
     data = _batches(model, parts.data, settings, run.seed, {})
     update = supervised_update(model, optimizer, parts.settings.logprob_chunk)
 
-    def take_step(state: TrainState, step: int) -> tuple[TrainState, dict[str, float]]:
-        return supervised_step(model, update, state, data, step, settings)
+    def take_step(
+        state: TrainState, step: int, grad_limit: float
+    ) -> tuple[TrainState, dict[str, float]]:
+        return supervised_step(model, update, state, data, step, settings, grad_limit)
 
-    fitting.fit(run, model, optimizer, take_step, parts.players)
+    fitting.fit(run, model, optimizer, take_step, parts.players, parts.settings.guards)
 
 
 def warm_start(run: Run, parts: RLParts, params: Any) -> Any:
@@ -157,14 +160,16 @@ def supervised_step(
     data: Batches,
     step: int,
     settings: SftSettings,
+    grad_limit: float = math.inf,
 ) -> tuple[TrainState, dict[str, float]]:
-    """One optimiser step on the batch of a step; its metrics."""
+    """One optimiser step on the batch of a step, if its gradient is within the limit; its metrics."""
     started = time.perf_counter()
     packed = data.batch_at(step)
     batch = batching.micro_batches(packed, settings.micro_rows)
     ready = time.perf_counter()
     rate = rate_of(settings.optimizer, int(state.step), total_steps=settings.steps)
-    state, device_metrics = update(state, put_batch(batch, model.layout))
+    limit = put_limit(grad_limit, model.layout)
+    state, device_metrics = update(state, put_batch(batch, model.layout), limit)
     metrics = jax.device_get(device_metrics)
     ended = time.perf_counter()
     tokens = float((packed.segment_ids > 0).sum())
@@ -174,7 +179,9 @@ def supervised_step(
         "sft/epoch": data.epochs_until(step),
         "policy/grad_norm": float(metrics["grad_norm"]),
         "policy/entropy": float(metrics["entropy"]),
+        "policy/grad_norm_max": float(metrics["grad_norm"]),
         "policy/skipped": float(metrics["skipped"]),
+        "policy/nonfinite": float(metrics["nonfinite"]),
         "policy/learning_rate": rate,
         "batch/padding_share": batching.padding_share(packed),
         "batch/tokens": tokens,

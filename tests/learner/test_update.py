@@ -178,6 +178,23 @@ def test_training_goes_on_after_an_unusable_batch(learner):
     assert metrics["skipped"] == 0
 
 
+def test_a_gradient_above_the_limit_changes_nothing_and_one_below_changes_the_same_as_without(
+    learner,
+):
+    batch = packed(sequences())
+    expected, metrics = learner.update(learner.state(), update.put_batch(batch))
+    expected, norm = on_host(expected), float(metrics["grad_norm"])
+    state = learner.state()
+    before = on_host(state)
+    state, metrics = learner.update(state, update.put_batch(batch), update.put_limit(0.99 * norm))
+    assert_equal(on_host(state), before)
+    assert (metrics["skipped"], metrics["nonfinite"]) == (1, 0)
+    assert metrics["grad_norm"] == norm
+    state, metrics = learner.update(state, update.put_batch(batch), update.put_limit(1.01 * norm))
+    assert_equal(on_host(state), expected)
+    assert (metrics["skipped"], metrics["nonfinite"]) == (0, 0)
+
+
 def test_steps_lower_the_supervised_loss():
     learner = make_learner(
         token_loss=losses.negative_log_likelihood, kl_coef=0.0, entropy_coef=0.0, temperature=1.0

@@ -8,8 +8,10 @@ import pytest
 from agentgym_jax.env_client.errors import ServerUnavailable
 from agentgym_jax.metrics_file import MetricWriter
 from agentgym_jax.run.run import StopRequested
-from agentgym_jax.run.settings import EvaluationSettings
+from agentgym_jax.run.settings import EvaluationSettings, GuardSettings
 from agentgym_jax.training import fitting, held_out
+from agentgym_jax.training.guards import GuardStop
+from configs import common
 
 EVERY = EvaluationSettings(every=2, at_start=True, max_turns=1, samples=1, greedy=False)
 
@@ -27,6 +29,8 @@ class FakeRun:
         self.checkpoints = checkpoints
         self.writer = MetricWriter(folder / "metrics.jsonl")
         self.stops = iter(())  # what should_stop answers; then False
+        self.restored_guards = None
+        self.warnings = []
 
     def should_stop(self):
         return next(self.stops, False)
@@ -35,13 +39,16 @@ class FakeRun:
         if not self.checkpoints:
             self.writer.truncate_after(-1)
             return None
-        step, state, unlogged = self.checkpoints[-1]
+        step, state, unlogged, self.restored_guards = self.checkpoints[-1]
         self.writer.truncate_after(step)
         return state, step, unlogged
 
-    def save(self, step, state, unlogged=None):
+    def save(self, step, state, unlogged=None, *, guards):
         if not self.checkpoints or self.checkpoints[-1][0] != step:
-            self.checkpoints.append((step, state, unlogged))
+            self.checkpoints.append((step, state, unlogged, json.loads(json.dumps(guards))))
+
+    def warn(self, step, texts):
+        self.warnings += [(step, text) for text in texts]
 
     def log_step(self, step, metrics):
         self.writer.write(step, metrics)
@@ -56,6 +63,8 @@ class World:
     def __init__(self, folder, monkeypatch, players=EVERY):
         self.folder, self.checkpoints, self.calls = folder, [], []
         self.fatal = {}  # call -> what it raises, once
+        self.norms = {}  # step -> gradient norm; 1 for the others
+        self.limits = []  # what the steps were told
         folder.mkdir()
         states = types.SimpleNamespace(abstract_state=lambda *a: None)
         monkeypatch.setattr(fitting, "train_state", states)
@@ -75,21 +84,29 @@ class World:
         self.call("evaluate", step)
         return {"eval/success": params / 100}
 
-    def take_step(self, state, step):
+    def take_step(self, state, step, grad_limit):
         self.call("step", step)
-        state = types.SimpleNamespace(params=10 * state.params + step)
-        return state, {"sft/loss": float(state.params)}
+        self.limits.append(grad_limit)
+        norm = self.norms[step] if step in self.norms else 1.0
+        if norm <= grad_limit:
+            state = types.SimpleNamespace(params=10 * state.params + step)
+        measured = {"policy/grad_norm": norm, "policy/grad_norm_max": norm}
+        return state, {"sft/loss": float(state.params)} | measured
 
-    def fit(self, stops=()):
+    def fit(self, stops=(), **guards):
         self._patch.setattr(held_out, "evaluate_offline", self.evaluate)
-        run = FakeRun(self.folder, self.checkpoints)
+        self.run = run = FakeRun(self.folder, self.checkpoints)
         run.stops = iter(stops)
+        guarding = GuardSettings(**common.guards() | dict(window=2) | guards)
         model = types.SimpleNamespace(policy=None, layout=None)
-        fitting.fit(run, model, None, self.take_step, self._players)
+        fitting.fit(run, model, None, self.take_step, self._players, guarding)
 
     def lines(self):
         text = (self.folder / "metrics.jsonl").read_text().splitlines()
         return [{k: v for k, v in json.loads(line).items() if k != "time"} for line in text]
+
+    def losses(self):
+        return [line["sft/loss"] for line in self.lines() if line["step"]]
 
 
 @pytest.fixture
@@ -107,7 +124,7 @@ def whole(tmp_path, monkeypatch):
 def test_a_run_evaluates_at_the_start_every_n_steps_and_at_the_end(whole):
     evaluated = {line["step"]: "eval/success" in line for line in whole.lines()}
     assert evaluated == {0: True, 1: False, 2: True, 3: False, 4: True}
-    assert whole.lines()[2] == {"step": 2, "sft/loss": 101.0, "eval/success": 1.01}
+    assert whole.lines()[2].items() >= {"step": 2, "sft/loss": 101.0, "eval/success": 1.01}.items()
 
 
 def test_a_run_without_players_has_no_step_zero_and_never_evaluates(tmp_path, monkeypatch):
@@ -159,3 +176,48 @@ def test_a_stop_between_two_steps_saves_the_last_one(world, whole):
     assert world.checkpoints[-1][0] == 1
     world.fit()
     assert world.lines() == whole.lines()
+
+
+SPIKE = {2: 50.0}  # the third step; two steps before it make a window
+
+
+@pytest.mark.parametrize(
+    ("action", "losses"),
+    [
+        ("off", [10, 101, 1012, 10123]),
+        ("warn", [10, 101, 1012, 10123]),
+        ("skip", [10, 101, 101, 1013]),
+    ],
+)
+def test_a_gradient_spike_is_learned_from_or_withheld_as_declared(
+    tmp_path, monkeypatch, action, losses
+):
+    world = World(tmp_path / "run", monkeypatch)
+    world.norms = SPIKE
+    world.fit(grad_spike=action)
+    assert world.losses() == losses
+    assert len(world.run.warnings) == (action != "off")
+
+
+def test_a_guard_that_stops_a_run_saves_the_step_it_saw_and_the_run_can_go_on(world):
+    world.norms = SPIKE
+    with pytest.raises(GuardStop, match="stopped after step 3.*a gradient norm of 50.*lower"):
+        world.fit(grad_spike="stop")
+    assert world.lines()[-1].items() >= {"step": 3, "guards/grad_spike": 1.0}.items()
+    assert world.checkpoints[-1][0] == 3
+    world.fit(grad_spike="stop")
+    assert world.losses() == [10, 101, 101, 1013]
+
+
+def test_a_resumed_run_is_told_the_same_limits(world, tmp_path, monkeypatch):
+    whole = World(tmp_path / "whole", monkeypatch)
+    for one in (world, whole):
+        one.norms = {0: 3.0, 1: 5.0, 2: 7.0, 3: 600.0}
+    with pytest.raises(GuardStop):
+        whole.fit(grad_spike="stop", window=1)
+    world.fatal["step", 3] = Killed()  # step 3 was saved
+    with pytest.raises(Killed):
+        world.fit(grad_spike="stop", window=1)
+    with pytest.raises(GuardStop):
+        world.fit(grad_spike="stop", window=1)
+    assert world.limits[-1] == whole.limits[-1] == 70.0
