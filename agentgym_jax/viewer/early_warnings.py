@@ -1,6 +1,7 @@
 """Signs that a run goes wrong before its success shows it: a value per step and a verdict each."""
 
 import dataclasses
+import functools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -50,8 +51,7 @@ def early_warnings(
       run: its metrics.
       max_logprob_gap: the limit at which training stops; None if the config has none.
     """
-    turns = _per_step(rows_of_step, lambda rows: sum(row["turns"] for row in rows))
-    share = _turn_share(rows_of_step, turns)
+    share = functools.partial(_turn_share, rows_of_step)
     return [
         _above(
             "saturation",
@@ -109,20 +109,15 @@ def _per_step(
     return [(step, float(value(rows))) for step, rows in sorted(rows_of_step.items()) if rows]
 
 
-def _turn_share(
-    rows_of_step: Mapping[int, Sequence[Row]], turns: Points
-) -> Callable[[str], Points]:
-    """Turns of a kind among all turns of the step."""
-
-    def share(key: str) -> Points:
-        counts = _per_step(rows_of_step, lambda rows: sum(row[key] for row in rows))
-        return [
-            (step, count / total)
-            for (step, count), (_, total) in zip(counts, turns, strict=True)
-            if total
-        ]
-
-    return share
+def _turn_share(rows_of_step: Mapping[int, Sequence[Row]], key: str) -> Points:
+    """Turns of a kind among all turns of the step, of the episodes whose record tells them."""
+    points = []
+    for step, rows in sorted(rows_of_step.items()):
+        known = [row for row in rows if row[key] is not None]
+        turns = sum(row["turns"] for row in known)
+        if turns:
+            points.append((step, sum(row[key] for row in known) / turns))
+    return points
 
 
 def _zero_variance(rows_of_step: Mapping[int, Sequence[Row]]) -> Points:

@@ -84,6 +84,13 @@ def _refused(turn: Record) -> bool:
     return "is_refused" in turn and bool(turn["is_refused"])
 
 
+def _refusals(turns: Sequence[Record]) -> int | None:
+    """How many turns were refused; None if the record does not say it."""
+    if not all("is_refused" in turn for turn in turns):
+        return None
+    return sum(_refused(turn) for turn in turns)
+
+
 def row_of(record: Record) -> dict[str, Any]:
     """What the list says about an episode; numbers are rounded, `entropy` is nats per token."""
     turns, sampled = record["turns"], _of_actions(record, record["logprobs"])
@@ -100,7 +107,7 @@ def row_of(record: Record) -> dict[str, Any]:
         "turns": len(turns),
         "tokens": len(sampled),
         "malformed": sum(turn["action"] is None for turn in turns),
-        "refused": sum(_refused(turn) for turn in turns),
+        "refused": _refusals(turns),
         "repeated": repeated_turns(turns),
         "cut": sum(turn["is_cut"] for turn in turns),
         "entropy": round(-sum(sampled) / len(sampled), 3) if sampled else 0.0,

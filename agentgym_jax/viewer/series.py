@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from agentgym_jax.metrics import of_environment
+from agentgym_jax.metrics import METRICS, of_environment
 
 _ROLLOUT_PARTS = (
     ("time/prefill_s", "prefill"),
@@ -24,6 +24,8 @@ _STEP_PARTS = (
     ("time/data_s", "data"),
 )
 _AROUND_PARTS = (("time/eval_s", "evaluation"), ("time/checkpoint_s", "checkpoint"))
+# Second parts of names that have a third one, such as `rollout/outcome/<outcome>`.
+_NOT_ENVIRONMENTS = {name.split("/")[1] for name in METRICS if name.count("/") == 2}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +55,8 @@ class Run:
     def environments(self, name: str) -> list[str]:
         """Environments that have values of a metric of their own; none if there is only one."""
         before, after = of_environment(name, "*").split("*")
-        return self._between(before, after)
+        # `rollout/outcome/success` counts outcomes: it is not about an environment `outcome`.
+        return [part for part in self._between(before, after) if part not in _NOT_ENVIRONMENTS]
 
     def _between(self, before: str, after: str) -> list[str]:
         """What stands, without a slash, between two parts of a metric's name; in natural order."""

@@ -172,7 +172,10 @@ def read_png(data: bytes) -> np.ndarray:
 
 
 def chosen_for_replay(files: Sequence[Sequence[Record]], limit: int) -> set[tuple[int, int]]:
-    """Which episodes to replay when not all can be: spread evenly, one of each group first.
+    """Which episodes to replay when not all can be.
+
+    About half are all episodes of some tasks that were played at several steps, so that these can
+    be compared; the others are spread evenly over the run, one of each group first.
 
     Args:
       files: for every trajectory file, its rows (`records.row_of`) in order.
@@ -181,16 +184,34 @@ def chosen_for_replay(files: Sequence[Sequence[Record]], limit: int) -> set[tupl
     Returns:
       (file, row) numbers.
     """
+    of_task: dict[str, list[tuple[int, int]]] = {}
     first, others = [], []
     for file, rows in enumerate(files):
         for number, row in enumerate(rows):
             if row["environment"] in REPLAYED and row["number"] is not None:
+                of_task.setdefault(row["item"], []).append((file, number))
                 (first if row["sample"] == 0 else others).append((file, number))
-    chosen = set(_spread(first, limit))
-    return chosen | set(_spread(others, limit - len(chosen)))
+    chosen = _of_repeated_tasks(list(of_task.values()), limit // 2)
+    for places in (first, others):
+        left = [place for place in places if place not in chosen]
+        chosen |= set(_spread(left, limit - len(chosen)))
+    return chosen
 
 
-def _spread(places: Sequence[tuple[int, int]], limit: int) -> list[tuple[int, int]]:
+def _of_repeated_tasks(
+    places_of_tasks: Sequence[list[tuple[int, int]]], limit: int
+) -> set[tuple[int, int]]:
+    """All episodes of as many tasks that occur in several files as `limit` allows."""
+    repeated = [places for places in places_of_tasks if len({file for file, _ in places}) > 1]
+    total = sum(map(len, repeated))
+    chosen: set[tuple[int, int]] = set()
+    for places in _spread(repeated, limit * len(repeated) // max(1, total)):
+        if len(chosen) + len(places) <= limit:
+            chosen |= set(places)
+    return chosen
+
+
+def _spread(places: Sequence[Any], limit: int) -> list[Any]:
     """At most `limit` of them at even distances."""
     if limit >= len(places):
         return list(places)

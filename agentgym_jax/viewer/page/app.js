@@ -112,8 +112,7 @@ class App {
     const action = {
       j: () => isEpisodes && this.list.move(1), ArrowDown: () => isEpisodes && this.list.move(1),
       k: () => isEpisodes && this.list.move(-1), ArrowUp: () => isEpisodes && this.list.move(-1),
-      n: () => isEpisodes && this.episode.move(1), ArrowRight: () => isEpisodes && this.episode.move(1),
-      p: () => isEpisodes && this.episode.move(-1), ArrowLeft: () => isEpisodes && this.episode.move(-1),
+      n: () => this.turns(1), ArrowRight: () => this.turns(1), p: () => this.turns(-1), ArrowLeft: () => this.turns(-1),
       s: () => isEpisodes && this.nextShade(),
       "/": () => this.search(),
       "?": () => byId("help-dialog").showModal(),
@@ -125,6 +124,12 @@ class App {
     if (!action || event.target.closest("pre.page") && event.key.startsWith("Arrow")) return undefined;
     if (action() !== false) event.preventDefault();
     return undefined;
+  }
+
+  /** Steps through the turns of what is in sight; false where there are none. */
+  turns(by) {
+    if (!byId("episodes").hidden) return this.episode.move(by);
+    return byId("compare").hidden ? false : this.compare.move(by);
   }
 
   nextShade() {

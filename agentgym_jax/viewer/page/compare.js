@@ -31,7 +31,31 @@ class CompareView {
     const token = (this.token = {});
     const episodes = await Promise.all([this.store.episode(a), this.store.episode(b)]);
     if (this.token !== token) return;
-    this.section.replaceChildren(title, this.form(tasks, a, b), this.table(episodes));
+    this.episodes = episodes;
+    this.drawings = episodes.map(worldDrawing);
+    this.longest = Math.max(...episodes.map((e) => e.turns.length));
+    put(this.section, title, this.form(tasks, a, b), this.table());
+    this.select(this.longest);
+  }
+
+  /** Draws both worlds as they were after a turn; an episode that was over stays at its end. */
+  select(turn) {
+    this.turn = Math.max(0, Math.min(this.longest, turn));
+    this.episodes.forEach((episode, i) => {
+      const at = Math.min(this.turn, episode.turns.length);
+      if (this.drawings[i]) put(this.worlds[i], this.drawings[i](at));
+    });
+    this.caption.textContent = this.turn ? `After ${this.turn}` : "Start";
+    this.lines.forEach((line, k) => line.classList.toggle("current", k + 1 === this.turn));
+  }
+
+  move(by) {
+    if (!this.episodes) return;
+    this.select(this.turn + by);
+    const line = this.lines[this.turn - 1];
+    if (line) line.scrollIntoView({ block: "nearest" });
+    const said = this.episodes.map((e) => (e.turns[this.turn - 1] || {}).action || "over");
+    announce(this.turn ? `Turn ${this.turn}: left ${said[0]}, right ${said[1]}` : "Start");
   }
 
   /** The linked episodes, else the first and last of the first task whose outcome changed. */
@@ -43,11 +67,10 @@ class CompareView {
       const all = item.index.map((t, i) => (t === task ? i : -1)).filter((i) => i >= 0);
       return [all[0], all[all.length - 1]];
     };
-    for (const task of tasks.slice(0, 200)) {
-      const [a, b] = ends(task);
-      if (!success[a] && success[b]) return [a, b];
-    }
-    return ends(tasks[0]);
+    const pairs = tasks.slice(0, 200).map(ends);
+    const learned = pairs.filter(([x, y]) => !success[x] && success[y]);
+    const isDrawn = (pair) => pair.every((i) => this.store.replayed.has(i));
+    return learned.find(isDrawn) || learned[0] || pairs.find(isDrawn) || pairs[0];
   }
 
   form(tasks, a, b) {
@@ -75,21 +98,21 @@ class CompareView {
       `${(OUTCOMES[row.outcome] || [row.outcome])[0]}, ${plural(row.turns, "turn")}`;
   }
 
-  table(episodes) {
-    const drawings = episodes.map(worldDrawing);
-    const longest = Math.max(...episodes.map((e) => e.turns.length));
-    const lines = Array.from({ length: longest }, (_, k) => el("tr", {},
+  table() {
+    const { episodes } = this;
+    this.lines = Array.from({ length: this.longest }, (_, k) => el("tr", { on: { click: () => this.select(k + 1) } },
       el("th", { scope: "row" }, String(k + 1)),
       episodes.map((episode) => this.cell(episode.turns[k]))));
+    this.caption = el("th", { scope: "row" });
+    this.worlds = episodes.map(() => el("td", { class: "world" }, "–"));
     return el("table", { class: "compare" },
         el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Turn"), episodes.map((e) =>
           el("th", { scope: "col" },
             el("a", { href: `#episode=${e.row.link}` }, `${e.row.kind === "eval" ? "Evaluation" : "Step"} ${e.row.step}`),
             " ", outcomeBadge(e.row.outcome), el("span", { class: "quiet" }, ` reward ${short(e.row.reward)}`))))),
         el("tbody", {},
-          el("tr", {}, el("th", { scope: "row" }, "End"), episodes.map((e, i) =>
-            el("td", { class: "world" }, drawings[i] ? drawings[i](e.turns.length) : "–"))),
-          lines));
+          this.drawings.some(Boolean) ? el("tr", { class: "worlds" }, this.caption, this.worlds) : null,
+          this.lines));
   }
 
   cell(turn) {

@@ -28,6 +28,12 @@ function filled(element, properties, children) {
   return element;
 }
 
+/** Replaces what is in an element; lists are flattened and gaps left out, as in `el`. */
+function put(element, ...children) {
+  element.replaceChildren();
+  return filled(element, null, children);
+}
+
 function byId(id) {
   return document.getElementById(id);
 }

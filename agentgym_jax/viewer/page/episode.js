@@ -180,9 +180,9 @@ class EpisodeView {
       else card.removeAttribute("aria-current");
     });
     if (!this.draw) return;
-    this.world.replaceChildren(
-      el("h4", {}, this.turn ? `World after turn ${this.turn}` : "World at the start"), ...this.draw(this.turn),
-      this.episode.worlds || this.episode.row.environment !== "babyai" ? "" : el("p", { class: "quiet" }, WORLD_NOTE));
+    put(this.world,
+      el("h4", {}, this.turn ? `World after turn ${this.turn}` : "World at the start"), this.draw(this.turn),
+      this.episode.worlds || this.episode.row.environment !== "babyai" ? null : el("p", { class: "quiet" }, WORLD_NOTE));
   }
 
   move(by) {
@@ -190,5 +190,5 @@ class EpisodeView {
   }
 }
 
-const WORLD_NOTE = "The whole grid is drawn for some episodes only (filter: with the whole world drawn; " +
+const WORLD_NOTE = "The whole grid is drawn for some episodes only (filter: whole world drawn; " +
   "--max_replays sets how many), and for every one with --serve.";

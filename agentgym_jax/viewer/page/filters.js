@@ -4,12 +4,12 @@ const NO_FILTERS = {
   kind: "", from: "", to: "", group: "", outcome: "", low: "", high: "", flag: "", text: "", sort: "step",
 };
 const FLAGS = {
-  repeated: "with a repeated action",
-  malformed: "with a malformed action",
-  refused: "with a refused action",
-  cut: "with a turn cut off",
-  replayed: "with the whole world drawn",
-  discarded: "played but not learned from",
+  repeated: "repeated actions",
+  malformed: "malformed actions",
+  refused: "refused actions",
+  cut: "turns cut off",
+  replayed: "whole world drawn",
+  discarded: "not learned from",
 };
 const SORTS = {
   step: ["step", null],

@@ -6,7 +6,8 @@ function showOverview(store, go) {
   const { index } = store;
   const section = byId("overview");
   const onStep = (step) => go({ view: "episodes", filters: { from: step, to: step, kind: "training" } });
-  section.replaceChildren(
+  put(
+    section,
     el("h2", { id: "overview-title", class: "unseen" }, "Overview"),
     headline(store),
     warningPanel(index.warnings, go),

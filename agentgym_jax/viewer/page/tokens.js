@@ -32,6 +32,7 @@ class TokenValues {
   constructor(store, episode) {
     const nats = (values) => values && values.map((v) => v / 1000);
     this.logprob = nats(episode.logprobs);
+    this.isHeldOut = episode.row.kind === "eval";
     this.group = groupAdvantage(store, episode.row.i);
     this.isRecorded = Boolean(episode.advantages);
     this.advantage = nats(episode.advantages) || this.logprob.map(() => this.group.value);
@@ -48,6 +49,7 @@ class TokenValues {
   missing(shade) {
     if (shade === "kl" && !this.kl) return "This run's records hold no reference log-probabilities.";
     if (shade === "gap" && !this.gap) return "This run's records hold no learner log-probabilities.";
+    if (shade === "advantage" && this.isHeldOut) return "Nothing is learned from an evaluation: it has no advantages.";
     return "";
   }
 
@@ -122,7 +124,7 @@ function tokenTable(ids, first, values, pieces) {
 /** The choice of shading. */
 function shadePicker(values, shade, onChange) {
   const options = Object.entries(SHADES).map(([key, { title }]) =>
-    el("option", { value: key, selected: key === shade }, title + (values.missing(key) ? " (not recorded)" : "")));
+    el("option", { value: key, selected: key === shade }, title + (values.missing(key) ? " (none)" : "")));
   return el("label", { class: "shade" }, el("span", {}, "Shade tokens by "),
     el("select", { id: "shade", on: { change: (event) => onChange(event.target.value) } }, options));
 }

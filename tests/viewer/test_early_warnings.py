@@ -1,0 +1,74 @@
+import pytest
+
+from agentgym_jax.viewer.early_warnings import early_warnings
+from agentgym_jax.viewer.series import Run
+
+ROW = {
+    "item": "a_1",
+    "outcome": "failure",
+    "reward": 0.0,
+    "turns": 4,
+    "tokens": 10,
+    "malformed": 0,
+    "refused": 0,
+    "repeated": 0,
+    "entropy": 1.0,
+}
+
+
+def warning(key, rows_of_step, metrics=(), limit=0.01):
+    found = early_warnings(rows_of_step, Run(list(metrics)), limit)
+    return {one.key: one for one in found}[key]
+
+
+@pytest.mark.parametrize(("horizon", "level"), [(4, "ok"), (6, "watch"), (9, "alarm")])
+def test_episodes_that_use_up_their_turns(horizon, level):
+    rows = [ROW | {"outcome": "horizon"}] * horizon + [ROW] * (10 - horizon)
+    found = warning("saturation", {1: rows})
+    assert found.points == [(1, horizon / 10)] and found.level == level
+
+
+def test_shares_of_turns_weigh_long_episodes_more():
+    rows = [ROW | {"turns": 9, "malformed": 3}, ROW | {"turns": 1}]
+    assert warning("malformed", {1: rows}).recent == pytest.approx(0.3)
+
+
+def test_episodes_that_do_not_tell_refusals_are_left_out():
+    rows = [ROW | {"refused": 2}, ROW | {"refused": None, "turns": 100}]
+    assert warning("refused", {1: rows}).recent == pytest.approx(0.5)
+    assert warning("refused", {1: rows[1:]}).level == "unknown"
+
+
+def test_only_the_last_steps_are_judged():
+    bad, good = [ROW | {"repeated": 4}], [ROW]
+    steps = {step: bad if step < 10 else good for step in range(1, 15)}
+    assert warning("repeated", steps).level == "ok"
+
+
+def test_a_group_of_equal_rewards_has_no_variance_and_a_single_episode_is_no_group():
+    rows = [ROW, ROW, ROW | {"item": "b_1"}, ROW | {"item": "b_1", "reward": 1.0}]
+    assert warning("zero_variance", {1: [*rows, ROW | {"item": "c_1"}]}).recent == 0.5
+
+
+@pytest.mark.parametrize(("last", "level"), [(0.9, "ok"), (0.2, "watch"), (0.05, "alarm")])
+def test_entropy_is_compared_with_its_start(last, level):
+    lines = [{"step": s, "policy/entropy": 1.0 if s <= 5 else last} for s in range(1, 11)]
+    assert warning("entropy", {}, lines).level == level
+
+
+def test_without_the_metric_entropy_is_that_of_the_sampled_tokens():
+    rows = [ROW | {"entropy": 1.0, "tokens": 30}, ROW | {"entropy": 3.0, "tokens": 10}]
+    assert warning("entropy", {1: rows}).points == [(1, 1.5)]
+
+
+@pytest.mark.parametrize(
+    ("gap", "limit", "level"),
+    [(1e-6, 0.01, "ok"), (2e-3, 0.01, "watch"), (6e-3, 0.01, "alarm"), (6e-3, None, "unknown")],
+)
+def test_the_log_probability_gap_is_compared_with_the_limit_of_the_run(gap, limit, level):
+    lines = [{"step": 1, "policy/logprob_gap_mean": gap}]
+    assert warning("logprob_gap", {}, lines, limit).level == level
+
+
+def test_a_run_without_episodes_or_metrics_has_no_verdict():
+    assert {one.level for one in early_warnings({}, Run([]), 0.01)} == {"unknown"}

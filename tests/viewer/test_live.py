@@ -1,0 +1,82 @@
+import http.client
+import json
+import threading
+import zlib
+
+import pytest
+
+from agentgym_jax.metrics_file import MetricWriter
+from agentgym_jax.run_folder import RunFolder
+from agentgym_jax.viewer.live import LiveRun, LiveServer
+
+
+@pytest.fixture
+def server(learning_run):
+    with LiveServer(LiveRun(RunFolder(learning_run), {}), "127.0.0.1", 0) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def get(server, path, host=None):
+    connection = http.client.HTTPConnection(*server.server_address[:2], timeout=10)
+    connection.request("GET", path, headers={"Host": host} if host else {})
+    answer = connection.getresponse()
+    body = answer.read()
+    connection.close()
+    return answer.status, body
+
+
+def document(server, path):
+    status, body = get(server, path)
+    assert status == 200, body
+    return json.loads(zlib.decompress(body))
+
+
+def test_the_page_may_ask_only_its_own_server(server):
+    status, body = get(server, "/")
+    assert status == 200 and b"connect-src &#x27;self&#x27;" in body and b'data-live="true"' in body
+
+
+def test_a_new_step_is_seen(server, learning_run, make_record):
+    before = get(server, "/version")[1]
+    assert get(server, "/version")[1] == before
+    path = learning_run / "trajectories" / "step_000003.jsonl"
+    path.write_text(json.dumps(make_record()) + "\n")
+    assert get(server, "/version")[1] != before
+    index = document(server, "/data/index")
+    assert index["files"][-1]["name"] == "step_000003"
+    assert index["version"].encode() == get(server, "/version")[1]
+    with MetricWriter(learning_run / "metrics.jsonl") as writer:
+        writer.write(3, {"rollout/success": 1.0})
+    assert document(server, "/data/index")["metrics"]["rollout/success"]["steps"] == [1, 2, 3]
+
+
+def test_episodes_come_with_the_text_of_their_tokens(server):
+    found = document(server, "/data/step_000001")
+    assert len(found["episodes"]) == 2 and found["pieces"][str(ord("A"))] == "A"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/data/step_000009",
+        "/data/..%2f..%2fconfig.json",
+        "/data/config",
+        "/other",
+        "/worlds/step_000001/9",
+    ],
+)
+def test_what_is_not_of_the_run_is_not_found(server, path):
+    assert get(server, path)[0] == 404
+
+
+def test_a_world_that_cannot_be_replayed_is_null(server):
+    assert document(server, "/worlds/step_000001/0") is None
+
+
+def test_another_name_for_this_machine_gets_nothing(server):
+    assert get(server, "/data/index", host="attacker.example")[0] == 403
+    assert get(server, "/version", host="localhost:1")[0] == 200

@@ -1,0 +1,126 @@
+import pytest
+
+from agentgym_jax.viewer.records import (
+    Bundle,
+    environment_of,
+    goal_of,
+    read_records,
+    repeated_turns,
+    row_of,
+    trajectory_files,
+)
+
+
+def restored(document, number):
+    """Texts of an episode's turns and its token runs, from the tables of a bundle."""
+    episode = document["episodes"][number]
+    texts = document["texts"]
+    turns = [(texts[t], texts[a] if a >= 0 else None, texts[o]) for t, a, o, *_ in episode["turns"]]
+    return turns, [document["runs"][run] for run in episode["runs"]]
+
+
+def test_a_bundle_gives_back_texts_and_every_token_in_order(make_record):
+    record = make_record(turns=[("left", "wall", 0.0), (None, "", 0.0), ("open", "done", 0.9)])
+    bundle = Bundle()
+    bundle.add(record)
+    turns, runs = restored(bundle.document(), 0)
+    assert turns == [
+        ("Action:\nleft", "left", "wall"),
+        ("Action:\nNone", None, ""),
+        ("Action:\nopen", "open", "done"),
+    ]
+    assert [token for run in runs for token in run] == record["tokens"]
+    assert len(runs) == 1 + 2 * 3  # the prompt, then action and observation of each turn
+    assert bytes(runs[1]).decode() == "Action:\nleft"
+    assert bundle.token_ids == set(record["tokens"])
+
+
+def test_samples_of_a_group_share_their_prompt(make_record):
+    bundle = Bundle()
+    for sample in range(8):
+        bundle.add(make_record(sample=sample))
+    document = bundle.document()
+    assert len(document["runs"]) == 3 and len(document["texts"]) == 4
+    assert len({tuple(episode["runs"]) for episode in document["episodes"]}) == 1
+
+
+def test_values_of_the_learner_are_kept_for_sampled_tokens_only(make_record):
+    record = make_record()
+    n = len(record["tokens"])
+    (turn,) = record["turns"]
+    advantages = [0.0] * n
+    advantages[turn["action_start"]] = 1.2345
+    bundle = Bundle()
+    bundle.add(record | {"advantages": advantages, "reference_logprobs": None})
+    (episode,) = bundle.document()["episodes"]
+    count = turn["action_stop"] - turn["action_start"]
+    assert episode["advantages"] == [1234] + [0] * (count - 1)
+    assert episode["logprobs"] == [-500] * count
+    assert "reference_logprobs" not in episode
+
+
+def test_equal_worlds_are_stored_once(make_record):
+    bundle = Bundle()
+    bundle.add(make_record(), worlds=[{"grid": ["a"]}, {"grid": ["a"]}])
+    bundle.add(make_record() | {"worlds": [{"grid": ["a"]}, {"grid": ["b"]}]})
+    document = bundle.document()
+    assert document["worlds"] == [{"grid": ["a"]}, {"grid": ["b"]}]
+    assert [episode["worlds"] for episode in document["episodes"]] == [[0, 0], [0, 1]]
+
+
+def test_a_repeat_is_the_same_action_with_the_same_answer():
+    def turn(action, observation):
+        return {"action": action, "observation": observation}
+
+    assert repeated_turns([turn("left", "a"), turn("left", "b")]) == 0
+    assert repeated_turns([turn("left", "a"), turn("go", "b"), turn("left", "a")]) == 1
+    assert repeated_turns([turn(None, ""), turn(None, "")]) == 0
+
+
+def test_a_row_counts_what_went_wrong(make_record):
+    record = make_record(turns=[("left", "wall", 0.0), ("left", "wall", 0.0), (None, "", 0.25)])
+    record["turns"][1]["is_refused"] = True
+    row = row_of(record)
+    assert (row["turns"], row["malformed"], row["refused"], row["repeated"]) == (3, 1, 1, 1)
+    assert (row["environment"], row["number"], row["reward"]) == ("babyai", 24, 0.25)
+    assert row["entropy"] == 0.5 and row["tokens"] == sum(map(len, ["Action:\nleft"] * 2)) + 12
+
+
+def test_records_that_do_not_say_refusals_say_none(make_record):
+    record = make_record()
+    del record["turns"][0]["is_refused"]
+    assert row_of(record)["refused"] is None
+    Bundle().add(record)
+
+
+@pytest.mark.parametrize(
+    ("opening", "goal"),
+    [
+        ("Your goal: open the red door\nIn front of you", "open the red door"),
+        ("Crafting commands:\ncraft 1 a using 1 b\n\nGoal: craft a.", "craft a."),
+        ("Your task is to boil lead. For compounds", "boil lead. For compounds"),
+        ("What is 1 + 1?\nAnswer.", "What is 1 + 1?"),
+    ],
+)
+def test_the_goal_is_found_in_what_the_environment_says_first(make_record, opening, goal):
+    assert goal_of(make_record(opening=opening)) == goal
+
+
+def test_the_environment_is_all_before_the_last_number():
+    assert environment_of("my_env_17") == ("my_env", 17)
+    assert environment_of("oddly-named") == ("oddly-named", None)
+
+
+def test_files_come_by_step_with_the_evaluation_that_came_after_it_last(make_run, make_record):
+    names = ("step_000010", "eval_000010", "step_000002", "explore_000002")
+    folder = make_run({name: [make_record()] for name in names})
+    (folder / "trajectories" / "notes.jsonl").write_text("")
+    found = [file.name for file in trajectory_files(folder / "trajectories")]
+    assert found == ["explore_000002", "step_000002", "step_000010", "eval_000010"]
+
+
+def test_a_damaged_line_is_named(tmp_path):
+    path = tmp_path / "step_000001.jsonl"
+    path.write_text('{"a": 1}\n{"a":\n')
+    with pytest.raises(ValueError, match="line 2 is not JSON"):
+        list(read_records(path))

@@ -1,0 +1,128 @@
+import base64
+import html
+import json
+import re
+import zlib
+
+import pytest
+
+from agentgym_jax.metrics_file import MetricWriter
+from agentgym_jax.viewer import report
+from agentgym_jax.viewer.records import trajectory_files
+from agentgym_jax.viewer.report import SCRIPTS, write_report
+from agentgym_jax.viewer.series import Run
+from agentgym_jax.viewer.summary import episode_columns, metric_columns, panels
+
+
+def write(run, **options):
+    return write_report(run, transports={}, max_replays=0, **options).read_text(encoding="utf-8")
+
+
+def data(page):
+    """The data elements of a page by name."""
+    elements = re.findall(
+        r'<script type="application/octet-stream" id="data-([^"]+)">([^<]*)</script>', page
+    )
+    return {name: json.loads(zlib.decompress(base64.b64decode(text))) for name, text in elements}
+
+
+def test_the_page_holds_every_episode_and_the_index(learning_run):
+    found = data(write(learning_run))
+    files = [file.name for file in trajectory_files(learning_run / "trajectories")]
+    assert set(found) == {"index", *files}
+    assert [file["name"] for file in found["index"]["files"]] == files
+    assert sum(len(found[name]["episodes"]) for name in files) == 6
+    assert len(found["index"]["episodes"]["reward"]) == 6
+    assert ["Algorithm", "grpo"] in found["index"]["facts"]
+    assert found["index"]["groups"]["babyai"] == {"modulus": 40, "names": {"24": "Unlock"}}
+
+
+def test_text_of_a_model_cannot_become_part_of_the_page(learning_run, hostile):
+    page = write(learning_run)
+    assert "hacked" not in page
+    texts = data(page)["step_000002"]["texts"]
+    assert hostile in texts  # it is there, as data
+    assert page.count("<script") == page.count("</script>") == 1 + len(data(page))
+
+
+def test_a_folder_with_a_hostile_name_is_only_a_name(make_run, make_record):
+    run = make_run({"step_000001": [make_record()]}, name="<img src=x onerror=alert(1)>&")
+    page = write(run)
+    assert "<img" not in page and html.escape("<img src=x onerror=alert(1)>&") in page
+
+
+def test_only_the_pages_own_script_may_run(learning_run):
+    page = write(learning_run)
+    policy = html.unescape(re.search(r'Content-Security-Policy" content="([^"]+)"', page)[1])
+    script = page[page.rindex("<script>") + len("<script>") : page.rindex("</script>")]
+    assert f"script-src '{report._hash(script)}'" in policy
+    assert "connect-src 'none'" in policy and "unsafe" not in policy
+
+
+def test_the_page_asks_for_nothing_from_elsewhere(learning_run):
+    page = write(learning_run)
+    addresses = set(re.findall(r"https?://[^\s\"'<>)]+", page))
+    assert addresses == {"http://www.w3.org/2000/svg"}  # a name, not a place
+
+
+def test_the_scripts_never_read_html_and_all_are_part_of_the_page():
+    folder = report.importlib.resources.files("agentgym_jax.viewer") / "page"
+    assert {path.name for path in folder.iterdir() if path.name.endswith(".js")} == set(SCRIPTS)
+    for name in SCRIPTS:
+        text = report._part(name)
+        for banned in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("):
+            assert banned not in text, f"{name} has {banned}"
+
+
+def test_the_report_goes_where_it_is_told_and_into_the_folder_otherwise(learning_run, tmp_path):
+    assert write_report(learning_run, transports={}, max_replays=0) == learning_run / "report.html"
+    out = tmp_path / "elsewhere.html"
+    assert write_report(learning_run, out, transports={}, max_replays=0) == out
+    assert out.read_bytes() == (learning_run / "report.html").read_bytes()
+
+
+def test_a_run_with_metrics_alone_or_episodes_alone_has_a_page(make_run, make_record, tmp_path):
+    assert data(write(make_run({"step_000001": [make_record()]})))["index"]["panels"] == []
+    (tmp_path / "only").mkdir()
+    with MetricWriter(tmp_path / "only" / "metrics.jsonl") as writer:
+        writer.write(1, {"rollout/success": 0.5})
+    index = data(write(tmp_path / "only"))["index"]
+    assert [panel["title"] for panel in index["panels"]] == ["Solved tasks"]
+    assert index["files"] == [] and index["episodes"] == {}
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path):
+    with pytest.raises(FileNotFoundError, match="is not a run folder"):
+        write(tmp_path)
+
+
+def test_what_a_damaged_file_says_is_named_and_no_page_is_left(learning_run):
+    (learning_run / "trajectories" / "step_000003.jsonl").write_text("{")
+    with pytest.raises(ValueError, match="step_000003.jsonl, line 1"):
+        write(learning_run)
+    assert not (learning_run / "report.html").exists()
+
+
+def test_columns_hold_repeated_texts_once():
+    rows = [
+        {"item": "a_1", "reward": 0.5},
+        {"item": "b_2", "reward": 1.0},
+        {"item": "a_1", "reward": 0.0},
+    ]
+    columns = episode_columns(rows)
+    assert columns["item"] == {"table": ["a_1", "b_2"], "index": [0, 1, 0]}
+    assert columns["reward"] == [0.5, 1.0, 0.0]
+
+
+def test_metrics_keep_six_digits_and_their_meaning():
+    columns = metric_columns(Run([{"step": 1, "time": 9.0, "policy/approx_kl": 1.23456789e-7}]))
+    assert list(columns) == ["policy/approx_kl"]
+    assert columns["policy/approx_kl"]["values"] == [1.23457e-07]
+    assert columns["policy/approx_kl"]["unit"] == "nats"
+
+
+def test_panels_name_groups_and_environments_and_an_outcome_is_none_of_them():
+    line = {"eval/success/Pick": 0.5, "rollout/outcome/success": 7.0, "rollout/babyai/success": 0.2}
+    found = {panel["title"]: panel for panel in panels(Run([{"step": 1} | line]))}
+    assert found["Solved tasks per group, evaluation"]["metrics"] == ["eval/success/Pick"]
+    assert found["Solved tasks per environment"]["metrics"] == ["rollout/babyai/success"]

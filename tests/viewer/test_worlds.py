@@ -1,0 +1,139 @@
+import json
+
+import numpy as np
+import pytest
+
+from agentgym_jax.env_client.in_process import in_process_servers
+from agentgym_jax.viewer import worlds
+from agentgym_jax.viewer.worlds import ReplayError, can_replay, chosen_for_replay, read_png, replay
+
+TASK = 13  # OpenDoorLoc
+
+
+@pytest.fixture(scope="module")
+def transport():
+    with in_process_servers(["babyai"]) as transports:
+        yield transports["babyai"]
+
+
+def call(transport, method, target, body=None):
+    return json.loads(transport.exchange(method, target, body, None)[1])
+
+
+@pytest.fixture
+def played(transport, make_record):
+    """Actions of the environment's own player and what was answered; one turn was unreadable."""
+    session = call(transport, "POST", "/create", {})["id"]
+    call(transport, "POST", "/reset", {"id": session, "data_idx": TASK})
+    turns = []
+    for action in ("turn left", None, "turn left", "turn right"):
+        answer = {"observation": "", "reward": 0.0}
+        if action:
+            answer = call(transport, "POST", "/step", {"id": session, "action": action})
+        turns.append((action, answer["observation"], answer["reward"]))
+    return make_record(item=f"babyai_{TASK}", turns=turns)
+
+
+def test_a_replay_has_the_state_before_and_after_every_turn(transport, played):
+    states = replay(transport, played)
+    facing = [state["facing"] for state in states]
+    assert len(states) == 5 and facing[1] == facing[2] and facing[2] != facing[3]
+    assert facing[4] == facing[1]
+    assert all(len(state["grid"]) == len(states[0]["grid"]) for state in states)
+
+
+def test_a_world_that_answers_otherwise_is_not_shown(transport, played):
+    played["turns"][2]["observation"] = "something else"
+    with pytest.raises(ReplayError, match="otherwise"):
+        replay(transport, played)
+
+
+def test_a_replay_leaves_no_session_behind(transport, played):
+    played["turns"][2]["observation"] = "something else"
+    before = call(transport, "GET", "/health")["sessions"]
+    with pytest.raises(ReplayError):
+        replay(transport, played)
+    assert call(transport, "GET", "/health")["sessions"] == before
+
+
+def test_only_environments_whose_texts_do_not_say_all_are_replayed(make_record):
+    assert can_replay(make_record(item="babyai_3"))
+    assert not can_replay(make_record(item="textcraft_3"))
+    assert not can_replay(make_record(item="babyai_x"))
+
+
+def test_green_things_are_told_from_grey_ones_by_the_picture():
+    picture = np.zeros((8, 16, 3), np.uint8)
+    picture[:, 4:12] = (100, 100, 100)
+    picture[2:6, 5:7] = (0, 255, 0)
+    start = {"grid": ["DGKG    ", "        "], "carrying": None}
+    # Four columns and two rows of 4 pixels: the door is in the first, the key in the second.
+    greens = worlds._Greens(start, lambda: picture)
+    greens.mark(start)
+    assert start["greens"] == [[1, 0]]
+
+
+def test_a_green_thing_that_was_carried_stays_green():
+    picture = np.zeros((4, 8, 3), np.uint8)
+    picture[:, :4] = (0, 255, 0)
+    states = [
+        {"grid": ["KG  "], "carrying": None},
+        {"grid": ["    "], "carrying": "green key"},
+        {"grid": ["  KG"], "carrying": None},
+    ]
+    greens = worlds._Greens(states[0], lambda: picture)
+    for state in states:
+        greens.mark(state)
+    assert [state["greens"] for state in states] == [[[0, 0]], [], [[1, 0]]]
+
+
+def test_no_picture_is_taken_where_no_colour_is_in_doubt():
+    def refuse():
+        raise AssertionError("not needed")
+
+    worlds._Greens({"grid": ["WGKR  "], "carrying": None}, refuse)
+
+
+def test_pictures_are_read_as_the_environment_writes_them(transport):
+    session = call(transport, "POST", "/create", {})["id"]
+    call(transport, "POST", "/reset", {"id": session, "data_idx": TASK})
+    pixels = worlds._picture(transport, session)
+    state = call(transport, "GET", f"/state?id={session}")
+    assert pixels.shape == (32 * len(state["grid"]), 16 * len(state["grid"][0]), 3)
+    assert tuple(pixels[4, 4]) == (100, 100, 100)  # a corner is wall
+    with pytest.raises(ValueError, match="not a PNG"):
+        read_png(b"GIF89a")
+
+
+def rows(count, item="babyai_{}", samples=1):
+    return [
+        {
+            "item": item.format(i // samples),
+            "environment": "babyai",
+            "number": i,
+            "sample": i % samples,
+        }
+        for i in range(count)
+    ]
+
+
+def test_the_chosen_are_spread_over_the_run_and_over_groups():
+    files = [rows(8, f"babyai_{step}{{}}", samples=4) for step in range(10)]
+    chosen = chosen_for_replay(files, 10)
+    assert len(chosen) == 10 and {file for file, _ in chosen} == set(range(10))
+    assert all(files[file][row]["sample"] == 0 for file, row in chosen)
+
+
+def test_half_of_them_are_whole_tasks_that_were_played_at_several_steps():
+    files = [rows(20), rows(20), rows(400, "babyai_1000{}")]
+    chosen = chosen_for_replay(files, 20)
+    repeated = {row for file, row in chosen if file == 0} & {
+        row for file, row in chosen if file == 1
+    }
+    assert len(chosen) == 20 and len(repeated) >= 5
+
+
+def test_all_are_chosen_where_there_are_few_and_none_of_other_environments():
+    other = [{"item": "chess_1", "environment": "chess", "number": 1, "sample": 0}]
+    assert chosen_for_replay([rows(3), other], 100) == {(0, 0), (0, 1), (0, 2)}
+    assert chosen_for_replay([rows(3)], 0) == set()
