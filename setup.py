@@ -68,7 +68,8 @@ setup(
     packages=find_packages(include=["agentgym_jax", "agentgym_jax.*"]) + find_packages("envs"),
     package_dir={"agentgym_envs": "envs/agentgym_envs"},
     package_data={"agentgym_envs": ["*/*.json", "*/*.json.gz"]}
-    | {"agentgym_jax.native": ["*.cc", "*.h"]},  # compiled at first use
+    | {"agentgym_jax.native": ["*.cc", "*.h"]}  # compiled at first use
+    | {"agentgym_jax.viewer": ["page/*"]},
     install_requires=TRAINING + ENVIRONMENTS,
     entry_points=ENTRY_POINTS,
     extras_require={
@@ -80,6 +81,8 @@ setup(
         "parquet": ["pyarrow>=17"],
         # etils, which tfds reads its files with, needs importlib_resources and does not say so.
         "tfds": ["tensorflow-datasets>=4.9.8", "pyarrow>=17", "importlib_resources>=6"],
+        # A browser is needed beside it: Debian's chromium, not playwright's own.
+        "viewer_test": ["playwright>=1.49"],
         # torch serves only as the independent reference of tests/parity.
         "parity": ["torch>=2.6", "accelerate"],
         # config.loggers; tensorboardX because it needs numpy and protobuf alone.
