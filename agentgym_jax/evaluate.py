@@ -14,13 +14,12 @@ from absl import app, flags, logging
 from ml_collections import config_flags
 from rich.console import Console
 
-from agentgym_jax.evaluation import contents, endpoint, leakage, report
+from agentgym_jax.evaluation import compare, contents, endpoint, leakage, report
 from agentgym_jax.evaluation.endpoint import EndpointPlayer
 from agentgym_jax.evaluation.evaluate import Evaluation, Plays, evaluate
 from agentgym_jax.evaluation.journal import Journal
 from agentgym_jax.evaluation.play import TextCollector
 from agentgym_jax.evaluation.players import Player, PlayerError, ScriptedPlayer
-from agentgym_jax.evaluation.scores import read_scores
 from agentgym_jax.run import evaluation as opening
 from agentgym_jax.run.evaluation import Contestant, EvaluationParts
 from agentgym_jax.run.run import StopFlag
@@ -73,7 +72,9 @@ def run(config: dict, parts: EvaluationParts, stop: StopFlag) -> int:
     )
     stride = parts.evaluation.samples + parts.evaluation.greedy
     try:
-        _check_same_tasks(parts, items)
+        if _SAME_TASKS_AS.value is not None:
+            manifests = parts.environments.manifests
+            compare.check_same_tasks(_SAME_TASKS_AS.value, manifests, items)
         journal.open(report.changed_identity)
         finished = journal.finished(stride)
     except (ValueError, OSError) as error:
@@ -194,26 +195,6 @@ def _decoding(parts: EvaluationParts, mode: str) -> dict:
     if parts.contestant in (Contestant.EXPERT, Contestant.RANDOM):
         facts |= {"mode": str(parts.contestant), "temperature": None, "max_tokens": None}
     return facts
-
-
-def _check_same_tasks(parts: EvaluationParts, items: contents.Items) -> None:
-    """Refuses to play what could not be compared with an older result.
-
-    Raises:
-      ValueError: its task manifests are other ones.
-    """
-    if _SAME_TASKS_AS.value is None:
-        return
-    document, _ = read_scores(_SAME_TASKS_AS.value)
-    here = {"manifests": parts.environments.manifests, "items": items}
-    different = contents.manifest_differences(
-        document, here, names=(_SAME_TASKS_AS.value, "this evaluation")
-    )
-    if different:
-        raise ValueError(
-            f"the tasks are not those of {_SAME_TASKS_AS.value}:\n{different}\nEvaluate on the "
-            "environment version of that result, or leave --same_tasks_as out"
-        )
 
 
 if __name__ == "__main__":

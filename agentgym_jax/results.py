@@ -30,11 +30,15 @@ def main(argv: list[str]) -> int:
     if not 0 <= _BASELINE.value <= len(paths):
         raise app.UsageError(f"--baseline={_BASELINE.value}, but there are {len(paths)} results")
     try:
-        text = write(paths, pathlib.Path(_OUT.value), _BASELINE.value, with_plots=_PLOTS.value)
+        out = pathlib.Path(_OUT.value)
+        write(paths, out, _BASELINE.value, with_plots=_PLOTS.value)
+        overview = leaderboard.overview(compare.load(paths))
     except (ValueError, OSError, RunFolderError) as error:
         sys.stderr.write(f"\nagentgym_jax.results: {error}\n")
         return 1
-    Console().print(Markdown(text))
+    console = Console()
+    console.print(Markdown(overview))
+    console.print(f"the page: {out}", highlight=False, soft_wrap=True)
     return 0
 
 

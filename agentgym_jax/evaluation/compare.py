@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym_jax.evaluation.contents import manifest_differences
+from agentgym_jax.evaluation.contents import Items, manifest_differences
 from agentgym_jax.evaluation.paired import paired_difference
 from agentgym_jax.evaluation.scores import EpisodeScore, read_scores
 
@@ -76,6 +76,29 @@ def check_comparable(results: Sequence[Result]) -> None:
                     f"{a.path} and {b.path} are not about the same tasks:\n{different}\nEvaluate one "
                     "of them again on the environment version of the other"
                 )
+
+
+def check_same_tasks(path: str, manifests: Mapping[str, str], items: Items) -> None:
+    """Refuses to play what could not be compared with an older result.
+
+    Args:
+      path: of its scores.json.
+      manifests: of the evaluation that is about to begin, environment -> hash.
+      items: of `contents.item_facts`.
+
+    Raises:
+      NotComparableError: its task manifests are other ones.
+      ValueError: the file is none of ours.
+      OSError: it cannot be read.
+    """
+    document, _ = read_scores(path)
+    here = {"manifests": manifests, "items": items}
+    different = manifest_differences(document, here, names=(path, "this evaluation"))
+    if different:
+        raise NotComparableError(
+            f"the tasks are not those of {path}:\n{different}\nEvaluate on the environment version "
+            "of that result, or leave --same_tasks_as out"
+        )
 
 
 def decoding_differences(a: Result, b: Result) -> dict[str, tuple[Any, Any]]:

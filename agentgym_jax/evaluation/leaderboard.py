@@ -9,6 +9,11 @@ from agentgym_jax.evaluation import suite_scores
 from agentgym_jax.evaluation.compare import Result
 
 _NONE = "-"
+_NOTE = (
+    "Success in percent with 95% intervals; `success %` is over the tasks that were played, so "
+    "players with other sub-tasks do not compare by it. A score has the unit of its environment. "
+    "Invalid: episodes that the environment failed; they count nowhere."
+)
 
 
 def document(
@@ -26,7 +31,7 @@ def document(
       folder: where the page will lie; paths are relative to it.
     """
     ranked = sorted(results, key=_rank, reverse=True)
-    parts = ["# Results", _overall(ranked), *_coverage(ranked)]
+    parts = ["# Results", _overall(ranked), _NOTE, *_coverage(ranked)]
     if any(r.suite for r in ranked):
         parts += ["## The suite, by sub-task", _subtasks(ranked)]
     else:
@@ -39,6 +44,11 @@ def document(
         parts.append("## Figures")
         parts += [f"![{p.stem}]({p.relative_to(folder).as_posix()})" for p in plots]
     return "\n\n".join([*parts, "## Files", _files(ranked)]) + "\n"
+
+
+def overview(results: Sequence[Result]) -> str:
+    """The first table of the page alone, in Markdown."""
+    return _overall(sorted(results, key=_rank, reverse=True))
 
 
 def _rank(result: Result) -> tuple[int, float]:
@@ -88,12 +98,7 @@ def _overall(results: Sequence[Result]) -> str:
                 for c in cells
             ]
         )
-    note = (
-        "Success in percent with 95% intervals; `success %` is over the tasks that were played, so "
-        "players with other sub-tasks do not compare by it. A score has the unit of its environment. "
-        "Invalid: episodes that the environment failed; they count nowhere."
-    )
-    return _table(heading, rows) + "\n\n" + note
+    return _table(heading, rows)
 
 
 def _coverage(results: Sequence[Result]) -> list[str]:

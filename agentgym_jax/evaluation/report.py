@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rich import box
 from rich.table import Table
 
 from agentgym_jax.evaluation import curves, leakage, scores, suite_scores
@@ -74,10 +75,13 @@ def _value(mapping: Mapping[str, Any], key: str) -> Any:
 
 
 def table(mode: str, document: Mapping[str, Any]) -> Table:
-    """Scores by group, by environment if there are several, and of the suite."""
-    result = Table(title=f"{document['model']}, {document['decoding']['mode'] or mode}")
-    for heading in ("group", "tasks", "success %", "95% interval", "score", "turns", "invalid"):
-        result.add_column(heading, justify="left" if heading == "group" else "right", no_wrap=True)
+    """Scores by group, and by environment if there are several, as a person reads them."""
+    # Narrow enough for 80 columns, which is what a file or a pipe is taken to have.
+    title = f"{document['model']}, {document['decoding']['mode'] or mode}"
+    result = Table(title=title, box=box.SIMPLE, pad_edge=False)
+    result.add_column("group", no_wrap=True)
+    for heading in ("tasks", "success", "95%", "score", "turns", "invalid"):
+        result.add_column(heading, justify="right")
     rows = [*document["groups"].items()]
     if len(document["environments"]) > 1:
         rows += document["environments"].items()
@@ -92,8 +96,8 @@ def _cells(numbers: Mapping[str, Any]) -> tuple[str, ...]:
     low, high = numbers["success_interval"]
     return (
         str(numbers["tasks"]),
-        f"{100 * numbers['success']:.1f}",
-        f"{100 * low:.1f} - {100 * high:.1f}",
+        f"{100 * numbers['success']:.1f} %",
+        f"{100 * low:.0f}-{100 * high:.0f}",
         f"{numbers['score_mean']:.3f}",
         f"{numbers['turns_mean']:.1f}",
         str(numbers["invalid"]),

@@ -107,7 +107,8 @@ def sentences(scores: Mapping[str, Any]) -> list[str]:
         for row in scores["subtasks"]:
             if "missing" in row and row["missing"] == reason:
                 missing.setdefault(row["environment"], []).append(row["subtask"])
-        told += [f"{reason}: {name} ({', '.join(rows)})" for name, rows in missing.items()]
+        parts = [f"{name} ({', '.join(rows)})" for name, rows in missing.items()]
+        told += [f"{reason}: {', '.join(parts)}"] if parts else []
     partly = [r for r in scores["subtasks"] if 0 < r["played"] < r["items"]]
     told += [
         f"played in part: {r['environment']} {r['subtask']}, {r['played']} of {r['items']} items"

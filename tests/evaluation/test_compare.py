@@ -114,6 +114,16 @@ def test_equal_items_of_different_manifests_are_still_refused(tmp_path):
         compare.compare(*compare.load([tmp_path / "a", tmp_path / "b"]))
 
 
+def test_an_evaluation_of_other_tasks_than_an_older_result_is_refused_before_it_begins(tmp_path):
+    write(tmp_path / "a", BAD)
+    path = str(tmp_path / "a" / "scores.json")
+    items = contents.item_facts(TASKS, MANIFESTS)
+    compare.check_same_tasks(path, HASH, items)
+    compare.check_same_tasks(path, {"maze": HASH["maze"], "wordle": "e" * 64}, items)
+    with pytest.raises(compare.NotComparableError, match="maze: the task manifest is bbbbbbbbbbbb"):
+        compare.check_same_tasks(path, {"maze": "e" * 64}, items)
+
+
 def test_two_results_of_one_model_are_told_apart(tmp_path):
     write(tmp_path / "a", BAD)
     write(tmp_path / "b", GOOD)
