@@ -26,7 +26,7 @@ KINDS = ("SIGKILL", "SIGTERM", "SIGKILL in a checkpoint")
 
 
 def main(argv):
-    """Returns 0 if the run came to its end."""
+    """Returns 0 if the last start ended well."""
     parser = argparse.ArgumentParser()
     parser.add_argument("url")
     parser.add_argument("workdir", type=pathlib.Path)
@@ -34,20 +34,22 @@ def main(argv):
     parser.add_argument("kinds", help="of the kills, comma-separated numbers into KINDS")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=runs.STEPS)
+    parser.add_argument("--window", type=float, default=0.25, help="seconds in which a kill falls")
+    parser.add_argument("--unfinished", action="store_true", help="leave the end to the caller")
     args = parser.parse_args(argv)
     draw = random.Random(args.seed)
     figures = collections.Counter()
     for number in args.kinds.split(","):
         kind = KINDS[int(number)]
         child = _start(args)
-        hit = _disturb(child, kind, args.workdir, draw)
+        hit = _disturb(child, kind, args, draw)
         _, status = os.waitpid(child, 0)
         figures[f"{kind}: {hit}"] += 1
         if os.WIFEXITED(status) and os.WEXITSTATUS(status):
             raise RuntimeError(f"{kind}: status {os.WEXITSTATUS(status)}")
         if hit == "after the end":
             break
-    _, status = os.waitpid(_start(args), 0)
+    status = 0 if args.unfinished else os.waitpid(_start(args), 0)[1]
     sys.stdout.write(json.dumps(figures) + "\n")
     return os.waitstatus_to_exitcode(status)
 
@@ -73,8 +75,9 @@ def _start(args):
         os._exit(status)
 
 
-def _disturb(child, kind, workdir, draw):
+def _disturb(child, kind, args, draw):
     """Sends the signal at a random point of the part of the run that is ahead; where it hit."""
+    workdir = args.workdir
     first = _logged(workdir)
     deadline = time.monotonic() + LIMIT_S
     skipped = draw.randrange(2)
@@ -95,7 +98,7 @@ def _disturb(child, kind, workdir, draw):
             raise RuntimeError(f"{kind}: nothing to kill within {LIMIT_S} s")
         time.sleep(0.0005)
     if kind != KINDS[2]:
-        time.sleep(draw.uniform(0.0, 1.0))
+        time.sleep(draw.uniform(0.0, args.window))
     if _has_ended(child):
         return "after the end"
     os.kill(child, signal.SIGTERM if kind == "SIGTERM" else signal.SIGKILL)
