@@ -17,10 +17,22 @@ from flax import nnx
 from agentgym_jax.models.attention import attend_cache, attend_segments
 from agentgym_jax.models.config import DecoderConfig, RopeScaling
 from agentgym_jax.models.kv_cache import KVCache
+from agentgym_jax.native import attention as native_attention
 from agentgym_jax.native import products
 from agentgym_jax.sharding import Layout, constrain
 
 INIT_STDDEV = 0.02
+
+# The product of each kernel with the tokens.
+PRODUCTS = {
+    "q_kernel": "btd,dnh->btnh",
+    "k_kernel": "btd,dnh->btnh",
+    "v_kernel": "btd,dnh->btnh",
+    "o_kernel": "btnh,nhd->btd",
+    "gate_kernel": "btd,df->btf",
+    "up_kernel": "btd,df->btf",
+    "down_kernel": "btf,fd->btd",
+}
 
 # What the backward pass of a block finds stored; the rest is computed again.
 REMAT_POLICIES: dict[str, Callable[..., Any] | None] = {
@@ -142,11 +154,11 @@ class Attention(nnx.Module):
             k_BTKH = rms_norm(k_BTKH, self.k_norm[...], self.config.norm_eps)
         out_BTNH = attend(rotate(q_BTNH, rope), rotate(k_BTKH, rope), v_BTKH)
         out_BTNH = constrain(self.layout, out_BTNH, ("batch", "length", "act_heads", "act_head"))
-        return einsum("btnh,nhd->btd", out_BTNH, self.o_kernel[...].astype(x_BTD.dtype))
+        return einsum(PRODUCTS["o_kernel"], out_BTNH, self.o_kernel[...].astype(x_BTD.dtype))
 
     def _project(self, x_BTD: jax.Array, einsum) -> tuple[jax.Array, jax.Array, jax.Array]:
         def project(kernel, bias, heads):
-            y = einsum("btd,dnh->btnh", x_BTD, kernel[...].astype(x_BTD.dtype))
+            y = einsum(PRODUCTS["q_kernel"], x_BTD, kernel[...].astype(x_BTD.dtype))
             if bias is not None:
                 y += bias[...].astype(x_BTD.dtype)[None, None]
             return constrain(self.layout, y, ("batch", "length", heads, "act_head"))
@@ -166,7 +178,7 @@ def _widen(einsum, x_BTD: jax.Array, kernel_DF: jax.Array) -> jax.Array:
     On CPU the left side is transposed in memory: here the narrow array, once for both kernels
     that read it. 20 % of an update of configs/quickstart.py on 2 cores.
     """
-    return einsum("btd,df->btf", x_BTD, kernel_DF)
+    return einsum(PRODUCTS["up_kernel"], x_BTD, kernel_DF)
 
 
 def _widen_forward(einsum, x_BTD, kernel_DF):
@@ -200,7 +212,7 @@ class MLP(nnx.Module):
         up_BTF = _widen(einsum, x_BTD, self.up_kernel[...].astype(dtype))
         inner_BTF = jax.nn.silu(gate_BTF) * up_BTF
         inner_BTF = constrain(self.layout, inner_BTF, ("batch", "length", "act_mlp"))
-        return einsum("btf,fd->btd", inner_BTF, self.down_kernel[...].astype(dtype))
+        return einsum(PRODUCTS["down_kernel"], inner_BTF, self.down_kernel[...].astype(dtype))
 
 
 class Block(nnx.Module):
@@ -270,27 +282,33 @@ class Decoder(nnx.Module):
     ) -> tuple[jax.Array, KVCache]:
         """Hidden states of new tokens, and the cache that holds them too.
 
-        With the weights of the `layers` one by one there is no scan over stacked ones, and single
-        tokens are multiplied by `native.products`.
+        With `layers`, those of `Policy.split_layers`, there is no scan over stacked ones, and a decode
+        step is computed by `native` where that is faster.
         """
-        is_step = layers is not None and tokens_nT.shape[1] == 1
-        einsum = products.einsum if is_step else jnp.einsum
         written_n = jnp.arange(cache.rows) if row_n is None else row_n
 
         def attend(layer, q_nTNH, k_nTKH, v_nTKH, cache):
             cache = cache.write(layer, k_nTKH, v_nTKH, written_n, positions_nT)
             keys, values = cache.k_LBKSH, cache.v_LBKSH
+            if layers is not None and native_attention.is_fast(q_nTNH, keys):
+                out_nNH = native_attention.attend_step(
+                    q_nTNH[:, 0], keys, values, layer, written_n, positions_nT[:, 0]
+                )
+                return out_nNH[:, None], cache
             return attend_cache(q_nTNH, keys, values, layer, row_n, positions_nT), cache
 
+        einsum = jnp.einsum if layers is None else products.einsum_transposed
         return self._run(tokens_nT, positions_nT, attend, cache, layers, einsum)
 
-    def logits(self, hidden: jax.Array, einsum=jnp.einsum) -> jax.Array:
-        """Float32 logits [..., V] of hidden states [..., D]."""
-        if self.config.tie_embeddings:
-            kernel, axes = self.embed.embedding[...], "vd"
-        else:
-            kernel, axes = self.unembed.kernel[...], "dv"
+    def logits(self, hidden: jax.Array, *, is_split: bool = False) -> jax.Array:
+        """Float32 logits [..., V] of hidden states [..., D]; `is_split`: see `Policy.split_layers`."""
         rows = "abc"[: hidden.ndim - 1]
+        is_tied = self.config.tie_embeddings
+        kernel = (self.embed.embedding if is_tied else self.unembed.kernel)[...]
+        if is_split:
+            einsum, axes = products.einsum_transposed, "dv"
+        else:
+            einsum, axes = jnp.einsum, "vd" if is_tied else "dv"
         return einsum(
             f"{rows}d,{axes}->{rows}v",
             hidden,

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from agentgym_jax.models.config import DecoderConfig
-from agentgym_jax.models.decoder import REMAT_POLICIES, Decoder
+from agentgym_jax.models.decoder import PRODUCTS, REMAT_POLICIES, Decoder
 from agentgym_jax.models.kv_cache import KVCache
 from agentgym_jax.native import products
 from agentgym_jax.sharding import Layout
@@ -17,6 +17,12 @@ from agentgym_jax.sharding import Layout
 Params = dict[str, Any]  # nested dicts of arrays, shapes as in `Policy.abstract_params()`
 
 _DTYPES = ("float32", "bfloat16")
+
+
+def _turned(turn, path, x: jax.Array) -> jax.Array:
+    """`turn` of a kernel of one layer; other weights as they are."""
+    spec = PRODUCTS.get(path[-1].key)
+    return x if spec is None else turn(spec, x)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,20 +129,33 @@ class Policy:
         return decoder.hidden_cached(tokens_nT, positions_nT, cache, row_n, layers)
 
     def split_layers(self, params: Params) -> Params:
-        """The weights with each layer's in arrays of their own: `layers` becomes a tuple of trees.
+        """The weights as a decode step on CPU reads them best.
 
-        A scan over stacked weights copies those of a layer before it computes with them, where the
-        compiler does not read them in place: on CPU, where a decode step does little else.
+        `layers` becomes a tuple of trees, for a scan over stacked weights copies those of a layer
+        before it computes with them; all kernels are `products.transposed`.
         """
-        layers = params["layers"]
-        numbers = range(self.config.num_layers)
-        return params | {
-            "layers": tuple(jax.tree.map(lambda x, i=i: x[i], layers) for i in numbers)
-        }
+
+        def of_layer(i):
+            return jax.tree.map_with_path(
+                lambda path, x: _turned(products.transposed, path, x[i]), params["layers"]
+            )
+
+        layers = tuple(of_layer(i) for i in range(self.config.num_layers))
+        return self._turn_unembed(products.transposed, params) | {"layers": layers}
 
     def stack_layers(self, params: Params) -> Params:
         """Undoes `split_layers`."""
-        return params | {"layers": jax.tree.map(lambda *x: jnp.stack(x), *params["layers"])}
+        layers = jax.tree.map_with_path(
+            lambda path, *x: jnp.stack([_turned(products.untransposed, path, y) for y in x]),
+            *params["layers"],
+        )
+        return self._turn_unembed(products.untransposed, params) | {"layers": layers}
+
+    def _turn_unembed(self, turn, params: Params) -> Params:
+        if self.config.tie_embeddings:
+            return params
+        kernel = turn("bd,dv->bv", params["unembed"]["kernel"])
+        return params | {"unembed": params["unembed"] | {"kernel": kernel}}
 
     def logits(self, params: Params, hidden: jax.Array) -> jax.Array:
         """Float32 next-token logits [..., V] of hidden states [..., D].
@@ -144,8 +163,7 @@ class Policy:
         The weights may also be those of `split_layers`, then without gradient.
         """
         is_split = isinstance(params["layers"], tuple)
-        einsum = products.einsum if is_split else jnp.einsum
-        return self._decoder(params).logits(hidden, einsum)
+        return self._decoder(params).logits(hidden, is_split=is_split)
 
     def _build(self, key: jax.Array) -> Decoder:
         return Decoder(

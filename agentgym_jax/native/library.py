@@ -1,4 +1,4 @@
-"""Compiles a C++ source of this package at its first use and loads it."""
+"""Compiles the C++ sources of this package at their first use and loads them."""
 
 import ctypes
 import functools
@@ -15,10 +15,10 @@ import jax
 import jaxlib
 from absl import logging
 
-SOURCE = pathlib.Path(__file__).parent / "skinny_matmul.cc"
+FOLDER = pathlib.Path(__file__).parent
 TARGETS = {
     "agentgym_skinny_matmul": "SkinnyMatmul",
-    "agentgym_skinny_matmul_transposed": "SkinnyMatmulTransposed",
+    "agentgym_decode_attention": "DecodeAttention",
 }
 COMPILERS = ("c++", "g++", "clang++")
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-shared", "-fPIC", "-w")
@@ -39,9 +39,9 @@ def processor() -> str:
 
 
 def compiled(
-    source: pathlib.Path, compilers: Sequence[str], flags: Sequence[str], folder: pathlib.Path
+    sources: pathlib.Path, compilers: Sequence[str], flags: Sequence[str], folder: pathlib.Path
 ) -> pathlib.Path:
-    """The shared library of a source, compiled unless the folder has it.
+    """The shared library of all `*.cc` in `sources`, compiled unless the folder has it.
 
     Processes may race for it: each writes a file of its own and renames it.
 
@@ -53,14 +53,17 @@ def compiled(
     compiler = next((path for name in compilers if (path := shutil.which(name))), None)
     if compiler is None:
         raise FileNotFoundError(f"no C++ compiler, tried {', '.join(compilers)}")
-    facts = (source.read_text(encoding="utf-8"), compiler, *flags, jaxlib.__version__, processor())
+    files = sorted([*sources.glob("*.cc"), *sources.glob("*.h")])
+    texts = [file.read_text(encoding="utf-8") for file in files]
+    facts = (texts, compiler, *flags, jaxlib.__version__, processor())
     target = folder / f"{hashlib.sha256(repr(facts).encode()).hexdigest()[:32]}.so"
     if target.exists():
         return target
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as workspace:
         built = pathlib.Path(workspace) / target.name
-        command = [compiler, *flags, str(source), "-o", str(built)]
+        units = [str(file) for file in files if file.suffix == ".cc"]
+        command = [compiler, *flags, *units, "-o", str(built)]
         subprocess.run(command, check=True, capture_output=True, text=True)
         os.replace(built, target)
     return target
@@ -68,14 +71,14 @@ def compiled(
 
 @functools.cache
 def is_registered() -> bool:
-    """Makes the functions of SOURCE known to XLA; False, and one line in the log, if impossible."""
+    """Makes the functions of TARGETS known to XLA; False, and one line in the log, if impossible."""
     try:
         flags = (*FLAGS, f"-I{jax.ffi.include_dir()}")
-        library = ctypes.CDLL(str(compiled(SOURCE, COMPILERS, flags, cache_folder())))
+        library = ctypes.CDLL(str(compiled(FOLDER, COMPILERS, flags, cache_folder())))
     except (OSError, subprocess.CalledProcessError) as error:
         told = getattr(error, "stderr", None) or str(error)
         reason = told.strip().splitlines()[0]
-        logging.warning("decoding on CPU without %s, slower: %s", SOURCE.name, reason)
+        logging.warning("decoding on CPU without native functions, slower: %s", reason)
         return False
     for target, function in TARGETS.items():
         capsule = jax.ffi.pycapsule(getattr(library, function))

@@ -9,47 +9,61 @@ from agentgym_jax.native.library import is_registered
 
 # Smaller weights stay in a cache, where XLA's product is as fast.
 MIN_WEIGHTS = 1 << 16
-# One row is a product of its own to XLA, and fast; for many the copy of the weights is little.
-MIN_ROWS, MAX_ROWS = 2, 32
+# With more rows the copy that XLA makes of the weights is little.
+MAX_ROWS = 32
 
 
-def einsum(spec: str, x: jax.Array, weights: jax.Array, **options) -> jax.Array:
-    """`jnp.einsum` of rows and weights, faster on CPU in float32; no gradient.
+def transposed(spec: str, weights: jax.Array) -> jax.Array:
+    """The weights as `einsum_transposed` wants them: axes of the result first, then summed ones."""
+    return jnp.einsum(f"{_weight_axes(spec)}->{''.join(_transposed_axes(spec))}", weights)
 
-    There a row of the result has the same bits whatever the other rows are, and how many they
-    are within MIN_ROWS and MAX_ROWS.
+
+def untransposed(spec: str, weights: jax.Array) -> jax.Array:
+    """Undoes `transposed`."""
+    return jnp.einsum(f"{''.join(_transposed_axes(spec))}->{_weight_axes(spec)}", weights)
+
+
+def einsum_transposed(spec: str, x: jax.Array, weights: jax.Array, **options) -> jax.Array:
+    """`jnp.einsum(spec, x, w)` of rows and weights, given `transposed(spec, w)`; no gradient.
+
+    On CPU faster for up to MAX_ROWS rows in float32. There a row of the result has the same bits
+    whatever the other rows are, and how many they are within MAX_ROWS.
 
     Args:
-      spec: such as "btd,dnh->btnh" or "bd,vd->bv": the last axes of x are summed, with the first
-        of the weights or with the last, and what remains is in the order of the operands.
+      spec: such as "btd,dnh->btnh": the axes that both operands have are summed.
       x: [rows.., summed..].
-      weights: [summed.., new..] or [new.., summed..].
+      weights: [new.., summed..].
       **options: of `jnp.einsum`.
     """
+    x_axes = spec.split(",")[0]
+    new, summed = _transposed_axes(spec)
+    rows = x_axes.removesuffix(summed)
+    if not is_fast(math.prod(x.shape[: len(rows)]), x, weights):
+        return jnp.einsum(f"{x_axes},{new + summed}->{rows + new}", x, weights, **options)
+    sizes = x.shape[: len(rows)] + weights.shape[: len(new)]
+    K = math.prod(x.shape[len(rows) :])
+    x_MK, weights_NK = x.reshape(-1, K), weights.reshape(-1, K)
+    result = jax.ShapeDtypeStruct((x_MK.shape[0], weights_NK.shape[0]), x.dtype)
+    return jax.ffi.ffi_call("agentgym_skinny_matmul", result)(x_MK, weights_NK).reshape(sizes)
+
+
+def is_fast(num_rows: int, x: jax.Array, weights: jax.Array) -> bool:
+    """If the product is one for our kernel, and it could be compiled."""
+    is_float32 = x.dtype == weights.dtype == jnp.float32
+    is_in_size = num_rows <= MAX_ROWS and weights.size >= MIN_WEIGHTS
+    return is_float32 and is_in_size and jax.default_backend() == "cpu" and is_registered()
+
+
+def _weight_axes(spec: str) -> str:
+    return spec.split("->")[0].split(",")[1]
+
+
+def _transposed_axes(spec: str) -> tuple[str, str]:
+    """Axes of the weights that the result has, and those that are summed over."""
     operands, out_axes = spec.split("->")
     x_axes, weight_axes = operands.split(",")
     summed = "".join(axis for axis in x_axes if axis in weight_axes)
-    rows, new = x_axes.removesuffix(summed), weight_axes.replace(summed, "")
-    is_transposed = weight_axes == new + summed
-    if not (is_transposed or weight_axes == summed + new) or out_axes != rows + new:
+    rows, new = x_axes.removesuffix(summed), "".join(a for a in weight_axes if a not in summed)
+    if not x_axes.endswith(summed) or out_axes != rows + new:
         raise ValueError(f"native.products: {spec!r} is no product of rows and weights")
-    sizes = dict(zip(x_axes + weight_axes, x.shape + weights.shape, strict=True))
-    M, K = (math.prod(sizes[axis] for axis in axes) for axes in (rows, summed))
-    if not _is_worth_it(M, x, weights) or not is_registered():
-        return jnp.einsum(spec, x, weights, **options)
-    weights = weights.reshape((-1, K) if is_transposed else (K, -1))
-    y_MN = _multiply(x.reshape(M, K), weights, is_transposed)
-    return y_MN.reshape([sizes[axis] for axis in out_axes])
-
-
-def _is_worth_it(M: int, x: jax.Array, weights: jax.Array) -> bool:
-    is_float32 = x.dtype == weights.dtype == jnp.float32
-    is_in_size = MIN_ROWS <= M <= MAX_ROWS and weights.size >= MIN_WEIGHTS
-    return jax.default_backend() == "cpu" and is_float32 and is_in_size
-
-
-def _multiply(x_MK: jax.Array, weights: jax.Array, is_transposed: bool) -> jax.Array:
-    N = weights.shape[0 if is_transposed else 1]
-    target = "agentgym_skinny_matmul" + ("_transposed" if is_transposed else "")
-    result = jax.ShapeDtypeStruct((x_MK.shape[0], N), x_MK.dtype)
-    return jax.ffi.ffi_call(target, result)(x_MK, weights)
+    return new, summed

@@ -1,0 +1,46 @@
+"""Attention of one decode step on CPU."""
+
+import jax
+import jax.numpy as jnp
+
+from agentgym_jax.native.library import is_registered
+from agentgym_jax.native.products import MAX_ROWS
+
+
+def is_fast(q_nTNH: jax.Array, k_LBKSH: jax.Array) -> bool:
+    """If `attend_step` may be called, and has been compiled."""
+    n, T = q_nTNH.shape[:2]
+    is_float32 = q_nTNH.dtype == k_LBKSH.dtype == jnp.float32
+    is_step = T == 1 and n <= MAX_ROWS
+    return is_step and is_float32 and jax.default_backend() == "cpu" and is_registered()
+
+
+def attend_step(
+    q_nNH: jax.Array,
+    k_LBKSH: jax.Array,
+    v_LBKSH: jax.Array,
+    layer: jax.Array | int,
+    row_n: jax.Array,
+    position_n: jax.Array,
+) -> jax.Array:
+    """Attention of one new token of each row to the slots of its row, up to its own position.
+
+    It reads what a row has in the cache and no more, and a row has the same bits whatever is beside it.
+
+    Args:
+      q_nNH: queries, rotated; float32.
+      k_LBKSH: key cache that already holds the new tokens.
+      v_LBKSH: value cache.
+      layer: which layer of the cache.
+      row_n: cache row of each query.
+      position_n: slot of each query; one outside [0, S) marks padding, whose result is 0.
+
+    Returns:
+      [n, N, H].
+    """
+    H = q_nNH.shape[-1]
+    call = jax.ffi.ffi_call(
+        "agentgym_decode_attention", jax.ShapeDtypeStruct(q_nNH.shape, q_nNH.dtype)
+    )
+    numbers = (jnp.asarray(x, jnp.int32) for x in (layer, row_n, position_n))
+    return call(q_nNH * H**-0.5, k_LBKSH, v_LBKSH, *numbers)
