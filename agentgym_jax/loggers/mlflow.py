@@ -45,7 +45,6 @@ class MLflow:
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """All metrics of the step in one call."""
         now = int(1000 * time.time())
-        # Names may have letters, digits and `_-. /`; groups of tasks are named freely.
         metrics = [Metric(_allowed(name), value, now, step) for name, value in values.items()]
         self._client.log_batch(self._run_id, metrics=metrics)
 
@@ -55,4 +54,10 @@ class MLflow:
 
 
 def _allowed(name: str) -> str:
+    """Letters, digits and `_-. /` are allowed: `rollout/success/a+b` is `rollout/success.a_b`.
+
+    A file is named like its metric, so that `rollout/success` cannot be a folder as well.
+    """
+    area, slash, rest = name.partition("/")
+    name = area + slash + rest.replace("/", ".")
     return "".join(c if c.isascii() and (c.isalnum() or c in "_-. /") else "_" for c in name)

@@ -3,6 +3,7 @@
 import contextlib
 import importlib
 import importlib.util
+import os
 import pathlib
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +21,8 @@ LOGGERS = {
     "mlflow": ("mlflow", "agentgym_jax.loggers.mlflow", "MLflow"),
     "trackio": ("trackio", "agentgym_jax.loggers.trackio", "Trackio"),
 }
+# What a package reads once, when it is imported: where it keeps its files.
+_FOLDERS = {"trackio": "TRACKIO_DIR"}
 _CLOSE_S = 20.0  # for all of them together
 
 
@@ -108,5 +111,9 @@ def _run_id(folder: pathlib.Path) -> str:
 
 
 def _maker(name: str, about: About) -> Callable[[], Any]:
+    """Imports here, because large packages that are imported in several threads at once may fail."""
     _, module, kind = LOGGERS[name]
-    return lambda: getattr(importlib.import_module(module), kind)(about)
+    if name in _FOLDERS:
+        os.environ.setdefault(_FOLDERS[name], str(about.folder))
+    made = getattr(importlib.import_module(module), kind)
+    return lambda: made(about)

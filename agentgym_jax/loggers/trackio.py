@@ -3,9 +3,9 @@
 `TRACKIO_DIR=RUN/loggers/trackio trackio show` shows it.
 """
 
-import importlib
-import os
 from collections.abc import Mapping
+
+import trackio
 
 from agentgym_jax.loggers.about import PROJECT, About
 
@@ -14,9 +14,7 @@ class Trackio:
     """One run, found again by its name, which has the run's id in it."""
 
     def __init__(self, about: About):
-        # The package reads this variable once, when it is imported; hence not at the top.
-        os.environ.setdefault("TRACKIO_DIR", str(about.folder))
-        self._run = importlib.import_module("trackio").init(
+        self._run = trackio.init(
             project=PROJECT,
             name=f"{about.name}-{about.run_id}",
             config=dict(about.config),

@@ -42,4 +42,4 @@ class WeightsAndBiases:
 
     def close(self) -> None:
         """Writes what is left."""
-        self._run.finish(quiet=True)
+        self._run.finish()

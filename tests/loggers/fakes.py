@@ -51,7 +51,7 @@ def wandb():
         def log(self, metrics, step):
             _rows("wandb", self._id, metrics, step)
 
-        def finish(self, quiet):
+        def finish(self):
             pass
 
     module = types.ModuleType("wandb")
@@ -93,6 +93,8 @@ def mlflow():
         def log_batch(self, run_id, metrics=(), params=()):
             assert len(params) <= 100
             self.params.extend(params)
+            names = {metric.key for metric in metrics}
+            assert not any(f"{a}/" in b for a in names for b in names)  # each is a file
             for metric in metrics:
                 _rows("mlflow", run_id, {metric.key: metric.value}, metric.step)
 

@@ -17,6 +17,7 @@ from agentgym_jax.run_folder import RunFolder
 from tests.loggers import fakes
 
 NAMES = tuple(table.LOGGERS)
+SUCCESS = {"rollout/success": 1.0, "rollout/success/a b": 1.0}
 CONFIG = {"seed": 0, "client": {"token": "hunter2"}, "many": {f"k{i}": i for i in range(150)}}
 
 
@@ -38,7 +39,7 @@ def train(folder, steps, names=NAMES, value=lambda step: step / 10):
     ):
         writer.truncate_after(min(steps) - 1)
         for step in steps:
-            values = writer.write(step, {"policy/loss": value(step), "rollout/success/a b": 1.0})
+            values = writer.write(step, {"policy/loss": value(step)} | SUCCESS)
             loggers.log(step, values)
 
 
@@ -69,7 +70,7 @@ def test_a_logger_that_is_added_later_gets_the_steps_before(folder):
     train(folder, range(4, 6), names=("wandb",))
     assert list(sent("wandb").values()) == [[1, 2, 3, 4, 5]]
     rows = next(iter(fakes.SENT.values()))
-    assert {name for _, name, _ in rows} == {"policy/loss", "rollout/success/a b"}
+    assert {name for _, name, _ in rows} == {"policy/loss", *SUCCESS}
 
 
 def test_a_value_that_is_not_finite_is_left_out(folder):
