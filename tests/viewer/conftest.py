@@ -100,7 +100,7 @@ def learning_run(make_run):
     files["eval_000000"] = [record(item="babyai_64", turns=lost, outcome=Outcome.HORIZON)]
     files["eval_000002"] = [record(item="babyai_64", turns=won, outcome=Outcome.SUCCESS)]
     metrics = {
-        step: {"rollout/success": (step - 1) / 2, "policy/entropy": 0.5, "horizon/turns": 3}
+        step: {"rollout/success": (step - 1) / 2, "policy/entropy": 0.5, "rollout/turns_mean": 3}
         for step in steps
     }
     config = {

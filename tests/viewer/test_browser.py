@@ -1,0 +1,307 @@
+"""The page in a real browser; skipped where there is none.
+
+pip install -e ".[viewer_test]" && apt-get install chromium
+"""
+
+import json
+import os
+import shutil
+import threading
+
+import pytest
+
+from agentgym_jax.run_folder import RunFolder
+from agentgym_jax.viewer.live import LiveRun, LiveServer
+from agentgym_jax.viewer.report import write_report
+
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
+sync_api = pytest.importorskip(
+    "playwright.sync_api", reason='needs playwright: pip install -e ".[viewer_test]"'
+)
+expect = sync_api.expect  # waits without `eval`, which the page forbids
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="needs a browser: apt-get install chromium, or set CHROMIUM"
+)
+RECIPES = """Crafting commands:
+craft 4 oak planks using 1 oak log
+craft 1 crafting table using 4 planks
+craft 4 stick using 2 planks
+
+Goal: craft crafting table."""
+ROOM = """Your task is to boil water. First, focus on it.
+This room is called the kitchen. In it, you see:\x20
+\tthe agent
+\ta stove, which is turned off.
+You also see:
+\tA door to the hallway (that is closed)"""
+GRID = ["WGWGWGWG", "WG>>  WG", "WG  KGWG", "WGWGWGWG"]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def tab(browser):
+    """A tab that fails the test at its end if anything was complained about."""
+    context = browser.new_context(viewport={"width": 1300, "height": 800})
+    page, complaints = context.new_page(), []
+    page.on("console", lambda m: complaints.append(m.text) if m.type != "log" else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    yield page
+    context.close()
+    assert complaints == []
+
+
+@pytest.fixture
+def open_page(tab):
+    def open_page(run, link="#overview"):
+        page = write_report(run, transports={}, max_replays=0)
+        tab.goto(f"file://{page}{link}")
+        tab.wait_for_selector("html[data-ready]")
+        return tab
+
+    return open_page
+
+
+def lines(tab):
+    return tab.locator("#episode-list .line .about").all_inner_texts()
+
+
+def test_the_overview_shows_warnings_and_curves(open_page, learning_run):
+    tab = open_page(learning_run)
+    assert "6" in tab.inner_text(".numbers") and "grpo" in tab.inner_text(".facts")
+    assert tab.locator(".warnings .card").count() == 7
+    assert tab.locator(".chart svg[role=img]").count() >= 3
+    tab.get_by_role("button", name="Malformed actions").click()
+    tab.wait_for_selector("#episodes:not([hidden])")
+    assert tab.inner_text(".count") == "2 of 6 episodes"
+
+
+def test_filters_narrow_the_list(open_page, learning_run):
+    tab = open_page(learning_run, "#episodes")
+    assert tab.inner_text(".count") == "6 of 6 episodes"
+    tab.select_option("[name=outcome]", "success")
+    assert tab.inner_text(".count") == "2 of 6 episodes"
+    tab.select_option("[name=kind]", "eval")
+    assert tab.inner_text(".count") == "1 of 6 episodes" and "evaluation 2" in lines(tab)[0]
+    tab.get_by_role("button", name="Clear").click()
+    tab.fill("[name=from]", "2")
+    tab.fill("[name=low]", "0.5")
+    expect(tab.locator(".count")).to_have_text("2 of 6 episodes")
+    tab.fill("[name=text]", "babyai_64")
+    expect(tab.locator(".count")).to_have_text("1 of 6 episodes")
+    tab.fill("[name=text]", "nothing like it")
+    expect(tab.locator(".count")).to_have_text("0 of 6 episodes")
+
+
+def test_keys_step_through_episodes_and_turns_and_the_address_follows(open_page, learning_run):
+    tab = open_page(learning_run, "#episode=step_000001/0")
+    tab.wait_for_selector(".turn")
+    tab.keyboard.press("n")
+    tab.keyboard.press("ArrowRight")
+    assert tab.url.endswith("#episode=step_000001/0&turn=2")
+    assert tab.locator(".turn.current h4").inner_text().startswith("Turn 2")
+    assert "repeat" in tab.locator(".turn.current").inner_text()
+    assert "Turn 2 of 3: turn left" in tab.inner_text("#announcer")
+    tab.keyboard.press("j")
+    tab.wait_for_url("**#episode=step_000001/1")
+    tab.keyboard.press("k")
+    tab.wait_for_url("**#episode=step_000001/0")
+    tab.keyboard.press("/")
+    expect(tab.locator("#filter-text")).to_be_focused()
+    tab.keyboard.type("jn?")  # a letter in a field is a letter
+    assert tab.input_value("#filter-text") == "jn?"
+    tab.keyboard.press("Escape")
+    tab.keyboard.press("?")
+    assert tab.locator("#help-dialog").is_visible()
+    tab.keyboard.press("Escape")
+    assert not tab.locator("#help-dialog").is_visible()
+
+
+def test_a_link_opens_the_episode_at_its_turn(open_page, learning_run):
+    tab = open_page(learning_run, "#episode=step_000001/1&turn=3")
+    tab.wait_for_selector("#turn-3.current")
+    assert "unreadable" in tab.inner_text("#turn-3")
+    assert tab.locator(".line.chosen").get_attribute("aria-selected") == "true"
+
+
+def test_tokens_have_what_was_recorded_of_them(open_page, make_run, make_record):
+    record = make_record(turns=[("é漢", "ok", 1.0)])
+    turn, n = record["turns"][0], len(record["tokens"])
+    for key, value in (("advantages", -0.25), ("reference_logprobs", -1.5)):
+        record[key] = [0.0] * n
+        record[key][turn["action_start"]] = value
+    tab = open_page(make_run({"step_000001": [record]}), "#episode=step_000001/0")
+    tab.wait_for_selector(".tokens.action")
+    assert tab.inner_text(".tokens.action") == "Action:\né漢"  # characters of several tokens
+    title = tab.locator(".tokens.action .token").first.get_attribute("title")
+    assert "log-prob -0.5" in title and "advantage -0.25" in title and "KL 1" in title
+    tab.select_option("#shade", "advantage")
+    assert tab.locator(".tokens.action .token").first.get_attribute("class") == "token less"
+    tab.select_option("#shade", "gap")
+    assert "no learner log-probabilities" in tab.inner_text(".shade-legend")
+    tab.select_option("#shade", "mask")
+    assert (
+        tab.locator(".tokens .token.sampled").count() == turn["action_stop"] - turn["action_start"]
+    )
+    assert tab.locator(".tokens .token.prompt").count() > 0
+    tab.get_by_text("as a table").click()
+    assert tab.locator(".table tbody tr").count() == turn["action_stop"] - turn["action_start"]
+
+
+def test_text_of_a_model_is_shown_and_not_run(open_page, learning_run, hostile):
+    tab = open_page(learning_run, "#episode=step_000002/1&turn=1")
+    tab.wait_for_selector("#turn-1.current")
+    assert hostile in tab.inner_text("#turn-1")
+    for view in ("compare", "overview", "episodes"):
+        tab.goto(f"{tab.url.partition('#')[0]}#{view}")
+    assert tab.evaluate("window.hacked") is None
+    assert tab.locator("main img, main script").count() == 0
+
+
+def test_the_same_task_stands_side_by_side(open_page, learning_run):
+    tab = open_page(learning_run, "#compare")
+    tab.wait_for_selector("table.compare")
+    heads = tab.locator("table.compare thead th").all_inner_texts()
+    assert "Evaluation 0" in heads[1] and "Evaluation 2" in heads[2]
+    rows = tab.locator("table.compare tbody tr:not(.worlds)").all_inner_texts()
+    assert "turn left" in rows[0] and "open the door" in rows[0] and "over" in rows[1]
+
+
+def test_the_grid_of_a_replayed_episode_is_drawn(open_page, make_run, make_record):
+    state = {"level": "Level", "grid": GRID, "position": [1, 1], "facing": "right", "moves": 0}
+    state |= {"max_moves": 9, "carrying": None, "greens": [[2, 2]]}
+    moved = state | {"grid": [GRID[0], "WG  >>WG", *GRID[2:]], "position": [2, 1], "moves": 1}
+    run = make_run({"step_000001": [make_record() | {"worlds": [state, moved]}]})
+    tab = open_page(run, "#episode=step_000001/0")
+    label = tab.locator(".grid-world").get_attribute("aria-label")
+    assert "column 1, row 1, facing right" in label and "green key" in label
+    tab.keyboard.press("n")
+    assert "column 2, row 1" in tab.locator(".grid-world").get_attribute("aria-label")
+    assert tab.locator(".grid-world .wall").count() == 12
+
+
+def test_what_the_agent_sees_is_drawn_where_the_grid_is_unknown(open_page, make_run, make_record):
+    opening = (
+        "Your goal: open the red door\nIn front of you in this room, you can see several objects: "
+        "There is a red closed door 1 3 steps in front of you and 2 steps to your left.  "
+        "There is a grey key 1 right in front of you 2 steps away.  The room has walls around you. "
+        'You are not carrying anything.\nAvailable actions: ["turn left"]'
+    )
+    run = make_run({"step_000001": [make_record(opening=opening)]})
+    label = open_page(run, "#episode=step_000001/0").locator(".grid-world")
+    assert "red closed door, 3 ahead, 2 to the left; grey key, 2 ahead" in label.get_attribute(
+        "aria-label"
+    )
+
+
+def test_inventory_and_recipe_tree_follow_the_actions(open_page, make_run, make_record):
+    turns = [
+        ("get 1 oak log", "Got 1 oak log", 0.0),
+        ("craft 4 oak planks using 1 oak log", "Crafted 4 minecraft:oak_planks", 0.0),
+        ("get 1 stick", "Could not find stick", 0.0),
+        ("craft 1 crafting table using 4 oak planks", "Crafted 1 minecraft:crafting_table", 1.0),
+    ]
+    record = make_record(item="textcraft_7", turns=turns, opening=RECIPES)
+    tab = open_page(make_run({"step_000001": [record]}), "#episode=step_000001/0")
+    held = []
+    for _ in range(5):
+        found = tab.locator(".inventory")
+        held.append(found.inner_text() if found.count() else "")
+        tab.keyboard.press("n")
+    assert held == ["", "1× oak log", "4× oak planks", "4× oak planks", "1× crafting table"]
+    needs = tab.locator(".tree .need").all_inner_texts()
+    assert "1 crafting table held" in needs[0]
+    assert "4 planks (such as oak planks) had" in needs[1] and "1 oak log had" in needs[2]
+
+
+def test_rooms_are_known_once_they_were_seen(open_page, make_run, make_record):
+    turns = [
+        ("open door to hallway", "The door is now open.", 0.0),
+        ("go to hallway", "You move to the hallway.", 0.0),
+    ]
+    record = make_record(item="sciworld_3", turns=turns, opening=ROOM)
+    tab = open_page(make_run({"step_000001": [record]}), "#episode=step_000001/0")
+    rooms = tab.locator(".rooms")
+    assert "agent is in the kitchen. Visited: kitchen." in rooms.get_attribute("aria-label")
+    assert "a stove" in tab.inner_text(".things")
+    assert tab.locator(".passage.open").count() == 0
+    tab.keyboard.press("n")
+    assert tab.locator(".passage.open").count() == 1
+    tab.keyboard.press("n")
+    assert "agent is in the hallway. Visited: kitchen, hallway." in rooms.get_attribute(
+        "aria-label"
+    )
+
+
+def test_a_page_of_the_web_is_shown_with_its_picture_and_no_other_address(
+    open_page, make_run, make_record
+):
+    pixel = "data:image/gif;base64,R0lGODlhAQABAAAAACw="
+    png = (
+        "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk"
+        "+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    )
+    worlds = [
+        {"url": "http://shop.test/", "title": "Shop", "page": "<b>Basket</b>", "screenshot": png},
+        {"url": "javascript:alert(1)", "screenshot": "http://elsewhere.test/x.png", "other": pixel},
+    ]
+    run = make_run({"step_000001": [make_record(item="webshop_1") | {"worlds": worlds}]})
+    tab = open_page(run, "#episode=step_000001/0")
+    assert tab.locator(".screenshot").get_attribute("src") == png
+    assert "<b>Basket</b>" in tab.inner_text("pre.page") and "Shop" in tab.inner_text(".url")
+    tab.keyboard.press("n")
+    assert tab.locator(".screenshot").count() == 0 and tab.locator(".world a").count() == 0
+
+
+def test_the_colours_can_be_chosen(open_page, learning_run):
+    tab = open_page(learning_run)
+    background = "getComputedStyle(document.body).backgroundColor"
+    tab.emulate_media(color_scheme="dark")
+    dark = tab.evaluate(background)
+    tab.emulate_media(color_scheme="light")
+    light = tab.evaluate(background)
+    assert dark != light
+    tab.keyboard.press("t")
+    assert tab.get_by_role("button", name="Colours: light").is_visible()
+    tab.keyboard.press("t")
+    assert tab.evaluate(background) == dark
+
+
+def test_without_a_mouse_everything_can_be_reached(open_page, learning_run):
+    tab = open_page(learning_run, "#episode=step_000001/0")
+    tab.wait_for_selector(".turn")
+    reached = set()
+    for _ in range(40):
+        tab.keyboard.press("Tab")
+        reached.add(
+            tab.evaluate(
+                "document.activeElement.id || document.activeElement.name || document.activeElement.tagName"
+            )
+        )
+    assert {"skip", "theme", "help", "filter-text", "outcome", "episode-list", "shade"} <= reached
+    unnamed = tab.evaluate(
+        "[...document.querySelectorAll('button, select, input, a, [role=img]')].filter(e => !(e.innerText || "
+        "e.getAttribute('aria-label') || e.title || (e.labels && e.labels.length))).length"
+    )
+    assert unnamed == 0
+
+
+def test_a_run_that_goes_on_is_followed(tab, learning_run, make_record):
+    with LiveServer(LiveRun(RunFolder(learning_run), {}), "127.0.0.1", 0) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        tab.goto(f"{server.url}#episode=step_000001/0&turn=1")
+        tab.wait_for_selector("#turn-1.current")
+        path = learning_run / "trajectories" / "step_000003.jsonl"
+        path.write_text(json.dumps(make_record()) + "\n")
+        expect(tab.locator(".count")).to_have_text("7 of 7 episodes")
+        tab.wait_for_selector("#turn-1.current")  # what was looked at stays
+        server.shutdown()
+        thread.join()
+        tab.goto("about:blank")
