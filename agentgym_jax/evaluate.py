@@ -17,7 +17,7 @@ from rich.console import Console
 from agentgym_jax.evaluation import compare, contents, endpoint, leakage, report
 from agentgym_jax.evaluation.endpoint import EndpointPlayer
 from agentgym_jax.evaluation.evaluate import Evaluation, Plays, evaluate
-from agentgym_jax.evaluation.journal import Journal
+from agentgym_jax.evaluation.journal import Journal, Key
 from agentgym_jax.evaluation.play import TextCollector
 from agentgym_jax.evaluation.players import Player, PlayerError, ScriptedPlayer
 from agentgym_jax.run import evaluation as opening
@@ -26,6 +26,7 @@ from agentgym_jax.run.run import StopFlag
 from agentgym_jax.run.sections import ConfigError, plain
 from agentgym_jax.sharding import reshard
 from agentgym_jax.startup import USER_ERRORS, launch, prepare
+from agentgym_jax.trajectory import Trajectory
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "Config file.", lock_config=True)
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder for scores.json and trajectories/.")
@@ -44,6 +45,8 @@ def main(argv: list[str]) -> int:
     """Plays the config's tasks; returns the exit status."""
     if len(argv) > 1:
         raise app.UsageError(f"unexpected argument {argv[1]!r}; flags start with --")
+    if not _MODEL.value:
+        raise app.UsageError("--model= is empty; name a model, `expert`, `random` or an address")
     prepare()
     config = plain(_CONFIG.value)
     config["model"] |= {"source": _MODEL.value, "architecture": {}}
@@ -62,29 +65,18 @@ def main(argv: list[str]) -> int:
 def run(config: dict, parts: EvaluationParts, stop: StopFlag) -> int:
     """Plays what is not on disk yet, writes and shows the scores."""
     items = contents.item_facts(parts.environments.eval_tasks, parts.task_lists)
-    journal = Journal(
-        parts.folder,
-        {
-            "contestant": dict(parts.identity),
-            "manifests": dict(parts.environments.manifests),
-            "items": {item: row["digest"] for item, row in items.items()},
-        },
-    )
+    player = None if parts.contestant is Contestant.MODEL else text_player(parts)
+    identity = dict(parts.identity)
+    if isinstance(player, EndpointPlayer):
+        identity["model"] = player.model
     stride = parts.evaluation.samples + parts.evaluation.greedy
-    try:
-        if _SAME_TASKS_AS.value is not None:
-            manifests = parts.environments.manifests
-            compare.check_same_tasks(_SAME_TASKS_AS.value, manifests, items)
-        journal.open(report.changed_identity)
-        finished = journal.finished(stride)
-    except (ValueError, OSError) as error:
-        raise ConfigError(str(error)) from error
+    journal, finished = resume(parts, items, identity, stride)
     tasks = parts.environments.eval_tasks
     if finished:
         logging.warning("%d of %d episodes are on disk", len(finished), len(tasks) * stride)
     everything = len(finished) == len(tasks) * stride
     result = evaluate(
-        _Nobody() if everything else collector(config, parts),
+        _Nobody() if everything else collector(config, parts, player),
         tasks,
         parts.evaluation,
         seed=parts.seed,
@@ -103,8 +95,30 @@ def run(config: dict, parts: EvaluationParts, stop: StopFlag) -> int:
         logging.warning("stopped; the same command goes on from here")
         return 1
     journal.finish(result.trajectories)
-    write(parts, result, items)
+    write(parts, result, items, identity)
     return 0
+
+
+def resume(
+    parts: EvaluationParts, items: contents.Items, identity: dict, stride: int
+) -> tuple[Journal, dict[Key, Trajectory]]:
+    """The episodes that are on disk already, and where further ones are kept.
+
+    Raises:
+      ConfigError: the folder, or the result of --same_tasks_as, is about something else.
+    """
+    manifests = dict(parts.environments.manifests)
+    digests = {item: row["digest"] for item, row in items.items()}
+    journal = Journal(
+        parts.folder, {"contestant": identity, "manifests": manifests, "items": digests}
+    )
+    try:
+        if _SAME_TASKS_AS.value is not None:
+            compare.check_same_tasks(_SAME_TASKS_AS.value, manifests, items)
+        journal.open(report.changed_identity)
+        return journal, journal.finished(stride)
+    except (ValueError, OSError) as error:
+        raise ConfigError(str(error)) from error
 
 
 class _Nobody:
@@ -115,9 +129,9 @@ class _Nobody:
         raise AssertionError(f"{len(requests)} episodes are asked for")
 
 
-def collector(config: dict, parts: EvaluationParts) -> Plays:
-    """What plays the episodes, with its weights if it has any."""
-    if parts.contestant is Contestant.MODEL:
+def collector(config: dict, parts: EvaluationParts, player: Player | None) -> Plays:
+    """What plays the episodes: the player, or without one the model with its weights."""
+    if player is None:
         players = opening.build_players(config, parts)
         policy = players.model.decode_policy
         params = players.model.initial_params(parts.seed)
@@ -126,7 +140,7 @@ def collector(config: dict, parts: EvaluationParts) -> Plays:
         )
         return players.collector
     return TextCollector(
-        text_player(parts),
+        player,
         parts.environments.pool,
         parts.environments.texts,
         max_attempts=parts.rollout.max_attempts,
@@ -151,7 +165,9 @@ def text_player(parts: EvaluationParts) -> Player:
         raise ConfigError(str(error)) from error
 
 
-def write(parts: EvaluationParts, result: Evaluation, items: contents.Items) -> None:
+def write(
+    parts: EvaluationParts, result: Evaluation, items: contents.Items, identity: dict
+) -> None:
     """scores.json and a table; sampled and greedy episodes apart."""
     trained = None
     if parts.run_folder is not None:
@@ -175,7 +191,7 @@ def write(parts: EvaluationParts, result: Evaluation, items: contents.Items) -> 
             model=parts.name,
             decoding=_decoding(parts, mode),
             manifests=parts.environments.manifests,
-            facts={"contestant": dict(parts.identity), **facts},
+            facts={"contestant": identity, **facts},
         )
         console.print(report.table(mode, document))
         for sentence in report.sentences(document):

@@ -76,7 +76,9 @@ def report(
       manifest has for training), `trained` (items in the training records), `same_observation`
       (other items that begin with a text which training has seen: perhaps the same world, perhaps
       one that looks so), each as a number and the first names; `source` of the records;
-      `success_without`, over the items of none of these lists, None if nothing leaks or is left.
+      `success_without`, over what has not leaked, None if nothing has or nothing is left. Where the
+      records are known, an item has leaked if they show it; a run may have a split of its own, and
+      the manifest's then says nothing. Without records, the items of the training split have.
     """
     train_split = {i for i, row in items.items() if _split(row) == "train"}
     unlisted = {i for i, row in items.items() if row["digest"] is None}
@@ -87,7 +89,7 @@ def report(
         for t in trajectories
         if known and t.first_observation and t.first_observation in trained.observations
     }
-    leaked = train_split | in_training | same
+    leaked = in_training | same if known else train_split
     clean = [e for e in valid(episodes) if e.item_id not in leaked]
     return {
         "source": trained.source if known else None,
@@ -112,7 +114,7 @@ def _named(items: set[str]) -> dict[str, Any]:
 def sentences(leakage: Mapping[str, Any]) -> list[str]:
     """The report for people; empty if nothing was found."""
     texts = {
-        "train_split": "are training tasks of the manifest",
+        "train_split": "are of the training split of the manifest",
         "trained": f"were trained on ({leakage['source']})",
         "same_observation": "begin with a text that training has seen under another id",
     }
@@ -123,7 +125,7 @@ def sentences(leakage: Mapping[str, Any]) -> list[str]:
     ]
     if found and leakage["success_without"] is not None:
         found.append(
-            f"success without all of these: {100 * leakage['success_without']:.1f} % of "
+            f"success without what has leaked: {100 * leakage['success_without']:.1f} % of "
             f"{leakage['tasks_without']} tasks"
         )
     return found

@@ -19,7 +19,10 @@ NOT_PLAYED = "not part of this evaluation"
 def suite_scores(
     episodes: Sequence[EpisodeScore], items: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any] | None:
-    """The suite's part of `scores.json`; None if no item of the suite was played.
+    """The suite's part of `scores.json`; None if anything else than its items was played.
+
+    An evaluation of other tasks may meet some of the suite's items by chance: that is no result on
+    the suite.
 
     Args:
       episodes: one decoding's.
@@ -37,8 +40,9 @@ def suite_scores(
     pinned = {name: suite.pinned(name) for name in suite.SUITE if name in suite.PINNED}
     for episode in episodes:
         name = _subtask(episode, items, pinned)
-        if name is not None:
-            parts.setdefault((episode.environment, name), []).append(episode)
+        if name is None:
+            return None
+        parts.setdefault((episode.environment, name), []).append(episode)
     if not parts:
         return None
     rows = [

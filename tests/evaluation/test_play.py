@@ -147,3 +147,12 @@ def test_an_agent_that_is_told_its_budget_sees_it():
         "Turns left: 2.",
         "Turns left: 1.",
     ]
+
+
+def test_stopping_while_an_episode_waits_for_another_attempt_ends_cleanly(caplog):
+    Stumbling.failed = True
+    with maze("expert", client_class=Stumbling) as collector:
+        # The failure is logged, and the next thing that is asked is whether to stop.
+        result = play(collector, ALL_TASKS[2:3], stop=lambda: bool(caplog.records))
+        assert not collector.pool.statistics()["tickets"]
+    assert [e.outcome for e in result.sampled] == [Outcome.ABORTED]
