@@ -198,6 +198,12 @@ class EnvPool:
                 self._replies = collections.deque(kept)
             self._release(episode)
 
+    @property
+    def is_waiting(self) -> bool:
+        """If some environment has still to answer, or its answer to be polled."""
+        with self._changed:
+            return any(episode.waiting for episode in self._episodes.values())
+
     def poll(self, timeout_s: float) -> list[Reply]:
         """All replies that are there, after waiting at most `timeout_s` seconds for the first.
 

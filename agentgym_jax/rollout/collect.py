@@ -111,6 +111,9 @@ class _Slot:
     started: float = 0.0
 
 
+# How long replies are waited for: with nothing to decode, and while the device decodes.
+_IDLE_S, _RUNNING_S = 0.25, 0.001
+
 # A ticket names one attempt, so that a late answer to an abandoned one is recognised.
 _Ticket = tuple[int, int]
 
@@ -219,20 +222,29 @@ class _Collection:
                 if self._should_stop():
                     self._abort("the run is stopping")
                     break
-                self._start_resets()
-                self._take_replies()
-                self._admit()
+                self._meet_environments()
                 if not self._sampler.is_idle:
-                    for turn in self._sampler.step():
+                    self._sampler.begin()
+                    # What environments say in the meantime is made ready for the next call.
+                    while self._pool.is_waiting and self._sampler.is_running:
+                        self._meet_environments()
+                    for turn in self._sampler.finish():
                         self._take_turn(turn)
         except BaseException:
             self._abort("the collection failed")
+            self._sampler.finish()
             raise
         self.statistics.seconds = time.perf_counter() - started
         trajectories = [self._done[i] for i in range(len(self._slots))]
         _check_prompts_fit(trajectories)
         _check_some_played([slot.request.task for slot in self._slots], trajectories)
         return trajectories, self.statistics
+
+    def _meet_environments(self) -> None:
+        """Starts the next episodes, and gives the rows what environments have answered."""
+        self._start_resets()
+        self._take_replies()
+        self._admit()
 
     def _start_resets(self) -> None:
         """Keeps the environments of the next episodes being created and reset."""
@@ -265,9 +277,11 @@ class _Collection:
         return (index, self._slots[index].attempts)
 
     def _take_replies(self) -> None:
-        is_idle = self._sampler.is_idle and not (self._ready and self._sampler.free_rows)
+        is_running = self._sampler.is_running
+        is_idle = not is_running and self._sampler.is_idle
+        is_idle &= not (self._ready and self._sampler.free_rows)
         started = time.perf_counter()
-        replies = self._pool.poll(0.25 if is_idle else 0.0)
+        replies = self._pool.poll(_IDLE_S if is_idle else _RUNNING_S if is_running else 0.0)
         if is_idle:
             self.statistics.seconds_env_wait += time.perf_counter() - started
             if not replies:  # the pool may be trying to start episodes on a dead server

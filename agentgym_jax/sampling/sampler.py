@@ -60,6 +60,15 @@ class SampledTurn:
 
 
 @dataclasses.dataclass
+class _Call:
+    """A decode call that the device works on."""
+
+    places: list[tuple[int, int]]  # (row, place in the call) of those that take part
+    chunk: decode.DecodedChunk
+    started: float
+
+
+@dataclasses.dataclass
 class _Row:
     """Host's view of an open row."""
 
@@ -150,6 +159,7 @@ class Sampler:
         self._speaking: list[int] = []  # active rows, in the order in which they became active
         self._free = list(range(rows))
         self._prefixes = Prefixes()
+        self._running: _Call | None = None
         self._programs: set[tuple] = set()
         self._state = decode.RowState(
             token=np.zeros(rows, np.int32),
@@ -169,8 +179,13 @@ class Sampler:
         return len(self._free)
 
     @property
+    def is_running(self) -> bool:
+        """True between `begin` and the moment at which `finish` need not wait."""
+        return self._running is not None and not self._running.chunk.steps.is_ready()
+
+    @property
     def is_idle(self) -> bool:
-        """True if `step` has nothing to do."""
+        """True if `begin` has nothing to do."""
         return not self._appended and not self._state.is_active.any()
 
     @property
@@ -195,7 +210,13 @@ class Sampler:
         self.statistics = SamplerStatistics()
 
     def set_params(self, params, version: int) -> None:
-        """Gives the sampler new weights. Open rows go on with them; prefixes are no longer shared."""
+        """Gives the sampler new weights. Open rows go on with them; prefixes are no longer shared.
+
+        Raises:
+          ValueError: a call is running, whose tokens would say the new version.
+        """
+        if self._running is not None:
+            raise ValueError("Sampler.set_params while a call is running: finish it first")
         self._params = _split_layers(self.policy, params) if self._is_split else params
         self._version = version
         self._prefixes.clear()
@@ -224,6 +245,8 @@ class Sampler:
         del self._open[row]
         self._appended = [r for r in self._appended if r != row]
         self._speaking = [r for r in self._speaking if r != row]
+        if self._running is not None:
+            self._running.places = [place for place in self._running.places if place[0] != row]
         self._state.is_active[row] = False
         self._free.append(row)
         self._free.sort()
@@ -263,14 +286,41 @@ class Sampler:
         record.sampled, record.logprobs = [], []
         self._appended.append(row)
 
-    def step(self) -> list[SampledTurn]:
-        """Ingests everything appended, then decodes one chunk; returns the turns that ended."""
+    def begin(self) -> None:
+        """Ingests everything appended, then lets the device decode a chunk; `finish` must follow.
+
+        In between rows may be opened, appended to and closed: what is appended waits for the next call.
+
+        Raises:
+          ValueError: the call before is not finished, or there are no weights yet.
+        """
         if self._params is None:
-            raise ValueError("Sampler.step before Sampler.set_params: there are no weights yet")
+            raise ValueError("Sampler.begin before Sampler.set_params: there are no weights yet")
+        if self._running is not None:
+            raise ValueError("Sampler.begin while a call is running: finish it first")
         self._ingest_queues()
-        if not self._state.is_active.any():
+        if self._state.is_active.any():
+            self._running = self._decode()
+
+    def finish(self) -> list[SampledTurn]:
+        """Waits for the call that is running, if any; returns the turns that ended in it."""
+        if self._running is None:
             return []
-        return self._decode()
+        call, self._running = self._running, None
+        chunk = jax.device_get(call.chunk)
+        turns = [self._take(row, place, chunk) for row, place in call.places]
+        stats = self.statistics
+        stats.decode_calls += 1
+        stats.sampled += int(chunk.count.sum())
+        stats.active_row_steps += int(chunk.count.sum())
+        stats.decode_row_steps += self.decode_rows * int(chunk.steps)
+        stats.seconds_decode += time.perf_counter() - call.started
+        return [turn for turn in turns if turn is not None]
+
+    def step(self) -> list[SampledTurn]:
+        """`begin` and `finish`."""
+        self.begin()
+        return self.finish()
 
     def _ingest_queues(self) -> None:
         if not self._appended:
@@ -375,11 +425,11 @@ class Sampler:
                 self._prefixes.add(row, piece.digest)
         del queue[:pieces]
 
-    def _decode(self) -> list[SampledTurn]:
+    def _decode(self) -> _Call:
         started = time.perf_counter()
         state, places, row_B = self._to_decode()
         self._programs.add(("decode", self._decode_steps))
-        self._cache, device_chunk = decode.decode_chunk(
+        self._cache, chunk = decode.decode_chunk(
             self.policy,
             self._params,
             self._cache,
@@ -388,19 +438,7 @@ class Sampler:
             row_B,
             steps=self._decode_steps,
         )
-        chunk = jax.device_get(device_chunk)
-        turns = []
-        for row, place in places:
-            turn = self._take(row, place, chunk)
-            if turn is not None:
-                turns.append(turn)
-        stats = self.statistics
-        stats.decode_calls += 1
-        stats.sampled += int(chunk.count.sum())
-        stats.active_row_steps += int(chunk.count.sum())
-        stats.decode_row_steps += self.decode_rows * int(chunk.steps)
-        stats.seconds_decode += time.perf_counter() - started
-        return turns
+        return _Call(places, chunk, started)
 
     def _to_decode(self) -> tuple[decode.RowState, list[tuple[int, int]], np.ndarray | None]:
         """What a decode call gets: states, (row, place in the call) of each, cache rows.
@@ -408,7 +446,9 @@ class Sampler:
         Rows that speak the longest come first, and keep their turn until it ends.
         """
         if self.decode_rows == self.rows:
-            return self._state, [(row, row) for row in sorted(self._speaking)], None
+            # A copy, for the device may read it while the host changes it.
+            state = jax.tree.map(np.copy, self._state)
+            return state, [(row, row) for row in sorted(self._speaking)], None
         chosen = self._speaking[: self.decode_rows]
         row_B = np.full(self.decode_rows, self.rows, np.int32)
         row_B[: len(chosen)] = chosen

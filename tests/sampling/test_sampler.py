@@ -66,8 +66,11 @@ class Played:
     is_action: list
 
 
-def play(sampler, episodes, turns=3, *, options=OPTIONS, delay=None):
-    """Runs episodes (task, sample) as rows get free; `delay(turn)` says how many steps an answer takes."""
+def play(sampler, episodes, turns=3, *, options=OPTIONS, delay=None, is_overlapped=False):
+    """Runs episodes (task, sample) as rows get free; `delay(turn)` says how many steps an answer takes.
+
+    `is_overlapped`: answers are appended and rows opened while the device decodes.
+    """
     played = {e: Played([], [], []) for e in episodes}
     waiting, row_of, left = list(episodes), {}, {e: turns for e in episodes}
     answers = []  # (steps to wait, episode, chunks)
@@ -78,7 +81,7 @@ def play(sampler, episodes, turns=3, *, options=OPTIONS, delay=None):
         record.logprobs += list(logprobs) if logprobs is not None else [0.0] * len(tokens)
         record.is_action += [logprobs is not None] * len(tokens)
 
-    while left:
+    def admit():
         while waiting and sampler.free_rows:
             episode = waiting.pop(0)
             row = sampler.open(episode_key(0, 0, f"t_{episode[0]}", episode[1]), options)
@@ -86,7 +89,22 @@ def play(sampler, episodes, turns=3, *, options=OPTIONS, delay=None):
             chunks = prompt(episode[0])
             sampler.append(row, chunks)
             know(episode, sum(chunks, []))
-        for turn in sampler.step():
+
+    def answer():
+        for waiting_answer in answers:
+            waiting_answer[0] -= 1
+        for due in [a for a in answers if a[0] < 0]:
+            _, row, episode, chunks = due
+            sampler.append(row, chunks)
+            know(episode, sum(chunks, []))
+            answers.remove(due)
+
+    while left:
+        if is_overlapped:
+            sampler.begin()
+        admit()
+        answer()
+        for turn in sampler.finish() if is_overlapped else sampler.step():
             episode = row_of[turn.row]
             know(episode, turn.tokens.tolist(), turn.logprobs.tolist())
             assert turn.version == 3
@@ -98,12 +116,6 @@ def play(sampler, episodes, turns=3, *, options=OPTIONS, delay=None):
                 continue
             chunks = observation(*episode, left[episode])
             answers.append([delay(episode) if delay else 0, turn.row, episode, chunks])
-        for answer in answers:
-            answer[0] -= 1
-        for _, row, episode, chunks in [a for a in answers if a[0] < 0]:
-            sampler.append(row, chunks)
-            know(episode, sum(chunks, []))
-        answers = [a for a in answers if a[0] >= 0]
     return played
 
 
@@ -187,6 +199,43 @@ def test_rows_that_speak_take_the_places_of_rows_that_wait(policy, params):
     play(wide, EPISODES, **delay)
     assert narrow.statistics.sampled == wide.statistics.sampled
     assert narrow.statistics.occupancy > 0.9 > wide.statistics.occupancy
+
+
+@pytest.mark.parametrize("options", [{}, dict(decode_rows=2, wake_rows=1)], ids=["all", "places"])
+def test_rows_opened_and_appended_to_while_the_device_decodes_sample_the_same(
+    policy, params, options
+):
+    base = play(make_sampler(policy, params, **options), EPISODES)
+    overlapped = play(make_sampler(policy, params, **options), EPISODES, is_overlapped=True)
+    assert base == overlapped
+
+
+def test_a_row_closed_while_the_device_decodes_is_dropped_and_may_be_opened_again(policy, params):
+    sampler = make_sampler(policy, params, decode_steps=16, wake_rows=6)
+    first = sampler.open(KEYS[0], OPTIONS)
+    sampler.append(first, prompt(0))
+    sampler.begin()
+    sampler.close(first)
+    assert sampler.open(KEYS[1], OPTIONS) == first
+    sampler.append(first, prompt(1))
+    assert not sampler.finish()
+    (turn,) = sampler.step()
+    fresh = make_sampler(policy, params, decode_steps=16, wake_rows=6)
+    fresh.append(fresh.open(KEYS[1], OPTIONS), prompt(1))
+    np.testing.assert_array_equal(turn.tokens, fresh.step()[0].tokens)
+
+
+def test_a_call_that_runs_is_finished_before_the_next_and_before_new_weights(policy, params):
+    sampler = make_sampler(policy, params)
+    assert not sampler.finish()
+    sampler.append(sampler.open(KEYS[0], OPTIONS), prompt(0))
+    sampler.begin()
+    with pytest.raises(ValueError, match="finish it first"):
+        sampler.begin()
+    with pytest.raises(ValueError, match="finish it first"):
+        sampler.set_params(params, version=4)
+    sampler.finish()
+    assert not sampler.is_running
 
 
 def test_a_negative_number_of_places_is_refused(policy, params):
