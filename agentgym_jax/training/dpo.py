@@ -129,7 +129,7 @@ def _reference(run: Run, parts: DPOParts, encoded: Sequence[EncodedPair]) -> lis
     path = run.folder.path / "reference" / f"{_digest(members)}.npy"
     lengths = [len(member.tokens) for member in members]
     if path.exists():
-        return np.split(np.load(path), np.cumsum(lengths)[:-1])
+        return np.split(np.load(path, allow_pickle=False), np.cumsum(lengths)[:-1])
     settings, model = parts.settings.learning, parts.model
     chunk = parts.settings.logprob_chunk
     score = make_score(model.policy, temperature=1.0, logprob_chunk=chunk, layout=model.layout)

@@ -1,0 +1,259 @@
+"""Files, servers and models are strangers: what they send is data and never a path, a program or markup."""
+
+import ast
+import html.parser
+import json
+import logging
+import os
+import pathlib
+import pickle
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from agentgym_jax.data.tasks import Task
+from agentgym_jax.learner.checkpoint import Checkpoints
+from agentgym_jax.learner.train_state import TrainState
+from agentgym_jax.redact import HIDDEN, LogFilter
+from agentgym_jax.run_folder import RunFolder
+from agentgym_jax.trajectory import Outcome, TokenSource, Trajectory, Turn, from_record, to_record
+
+ROOT = pathlib.Path(__file__).parents[1]
+SECRET = "hunter2-abc"
+SOURCES = sorted(
+    [*(ROOT / "agentgym_jax").rglob("*.py"), *(ROOT / "envs").rglob("agentgym_envs/**/*.py")]
+)
+
+# A server and its own worker processes speak pickle over a pipe that nobody else has an end of.
+PRIVATE_PIPES = {"envs/agentgym_envs/base/worker.py", "envs/agentgym_envs/base/workers.py"}
+LOADERS = {
+    "pickle",
+    "cPickle",
+    "dill",
+    "cloudpickle",
+    "joblib",
+    "marshal",
+    "shelve",
+    "yaml",
+    "torch",
+}
+EXECUTORS = {"eval", "exec", "compile", "__import__", "system", "popen", "getoutput"}
+
+HOSTILE = (
+    "</script><script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "../../../../etc/passwd",
+    "$(touch /tmp/owned); `id`",
+    "\0\x1b[2J\u202e\ud7ff",
+    "<!--<script>",
+)
+
+
+def calls(tree):
+    """(name of what is called, its keywords) all over a module."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            function = node.func
+            name = (
+                function.attr
+                if isinstance(function, ast.Attribute)
+                else getattr(function, "id", "")
+            )
+            is_plain = isinstance(function, ast.Name)
+            yield name, is_plain, {k.arg: ast.unparse(k.value) for k in node.keywords}
+
+
+def imported(tree):
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module.partition(".")[0]
+
+
+def faults(source):
+    """What of a module could turn data into a program."""
+    tree = ast.parse(source)
+    found = [f"import {name}" for name in imported(tree) if name in LOADERS]
+    for name, is_plain, keywords in calls(tree):
+        is_method = name in ("compile", "eval", "exec") and not is_plain  # re.compile and its like
+        if name in EXECUTORS and not is_method:
+            found.append(f"{name}()")
+        if "shell" in keywords and keywords["shell"] != "False":
+            found.append(f"{name}(shell=...)")
+        if "allow_pickle" in keywords and keywords["allow_pickle"] != "False":
+            found.append(f"{name}(allow_pickle=...)")
+    return found
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import pickle",
+        "from torch import load",
+        "eval(text)",
+        "os.system(text)",
+        "subprocess.run(text, shell=True)",
+        "np.load(path, allow_pickle=True)",
+    ],
+)
+def test_the_search_finds_what_it_looks_for(source):
+    assert faults(source)
+    assert not faults("import re\nre.compile(text)\nsubprocess.run([text], shell=False)")
+
+
+def test_no_module_loads_pickles_or_gives_text_to_a_shell_or_an_interpreter():
+    assert len(SOURCES) > 100
+    found = {str(path.relative_to(ROOT)): faults(path.read_text()) for path in SOURCES}
+    assert {name for name, what in found.items() if what} == PRIVATE_PIPES
+    assert {what for name in PRIVATE_PIPES for what in found[name]} == {"import pickle"}
+
+
+class Bomb:
+    """Unpickling it makes a folder."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+def test_an_array_file_that_is_a_pickle_is_refused(tmp_path):
+    np.save(tmp_path / "a.npy", np.array([Bomb(tmp_path / "owned")], object), allow_pickle=True)
+    with pytest.raises(ValueError, match="allow_pickle"):
+        np.load(tmp_path / "a.npy")  # the default that every call in the package keeps
+    assert not (tmp_path / "owned").exists()
+
+
+def test_a_checkpoint_is_saved_and_restored_without_any_pickle(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise AssertionError("a pickle was read")
+
+    for name in ("load", "loads", "Unpickler"):
+        monkeypatch.setattr(pickle, name, refuse)
+    state = TrainState(jnp.zeros((), jnp.int32), {"w": jnp.arange(6.0)}, {"m": jnp.ones((2,))})
+    with Checkpoints(tmp_path / "c", max_to_keep=1) as checkpoints:
+        checkpoints.save(1, state, {"note": HOSTILE[0]})
+        checkpoints.wait()
+        shapes = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), state
+        )
+        restored, extra = checkpoints.restore(1, shapes)
+    np.testing.assert_array_equal(restored.params["w"], state.params["w"])
+    assert extra == {"note": HOSTILE[0]}
+    for path in (tmp_path / "c").rglob("*"):
+        assert not path.is_file() or not path.read_bytes().startswith(b"\x80\x04")
+
+
+def episode(text, item_id="textcraft_1"):
+    """One turn in which model and environment say the same."""
+    return Trajectory(
+        item_id=item_id,
+        sample=0,
+        step=1,
+        outcome=Outcome.FAILURE,
+        score=0.0,
+        success=False,
+        tokens=np.array([1, 2, 3], np.int32),
+        sources=np.array([TokenSource.PROMPT, TokenSource.ACTION, TokenSource.ACTION], np.int8),
+        logprobs=np.array([0.0, -0.5, -0.5], np.float32),
+        policy_versions=np.array([-1, 0, 0], np.int32),
+        turns=(Turn(1, 3, text, text, text, 0.0, False),),
+        messages=({"role": "user", "content": text}, {"role": "assistant", "content": text}),
+    )
+
+
+def tree_of(folder):
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_what_a_model_says_comes_back_from_a_file_and_names_none(tmp_path, text):
+    folder = RunFolder(tmp_path / "run")
+    folder.start({"seed": 0}, devices=[], adjustable=(), command=["train"])
+    folder.write_trajectories(1, [to_record(episode(text))])
+    assert "trajectories/step_000001.jsonl" in tree_of(folder.path)
+    assert len(tree_of(folder.path / "trajectories")) == 1
+    (record,) = folder.read_trajectories(1)
+    folder.close()
+    found = from_record(record)
+    assert found.messages[1]["content"] == text
+    assert to_record(found) == json.loads(json.dumps(record))
+
+
+@pytest.mark.parametrize("item_id", ["../../etc/cron.d/x_1", "a\0b_1", "/etc/passwd_2", "..\\x_3"])
+def test_an_item_id_is_text_in_a_record_and_never_part_of_a_path(tmp_path, item_id):
+    folder = RunFolder(tmp_path / "deep" / "er" / "run")
+    folder.start({"seed": 0}, devices=[], adjustable=(), command=["train"])
+    before = tree_of(tmp_path)
+    folder.write_trajectories(1, [to_record(episode("look", item_id))])
+    folder.write_trajectories(1, [to_record(episode("look", item_id))], kind="eval")
+    folder.close()
+    assert tree_of(tmp_path) - before == {
+        f"deep/er/run/trajectories/{kind}_000001.jsonl" for kind in ("step", "eval")
+    }
+    assert Task("../x", 1, "g").item_id == "../x_1"
+
+
+class Elements(html.parser.HTMLParser):
+    """Elements and attributes of a page, as a browser would find them."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, tuple(sorted(name for name, _ in attrs))))
+
+
+def report_of(folder, text):
+    """The page of a run whose model and environment said this."""
+    report = pytest.importorskip("agentgym_jax.viewer.report")
+    run = RunFolder(folder)
+    run.start({"seed": 0}, devices=[], adjustable=(), command=["train"])
+    run.metrics_path.write_text(json.dumps({"step": 1, "time": 1.0, "rollout/success": 0.0}) + "\n")
+    run.write_trajectories(1, [to_record(episode(text))])
+    run.close()
+    report.write_report(folder, transports={}, max_replays=0)
+    return run.report_path.read_text()
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_what_a_model_says_is_no_markup_in_the_report(tmp_path, text):
+    pages = []
+    for name, said in (("harmless", "x"), ("hostile", text)):
+        parser = Elements()
+        page = report_of(tmp_path / name / "run", said)
+        parser.feed(page)
+        pages.append(parser.found)
+        assert len(text) < 9 or text not in page
+    assert pages[0] == pages[1]
+
+
+def test_no_secret_is_in_a_run_folder_or_in_what_is_logged(tmp_path, caplog):
+    config = {
+        "seed": 0,
+        "client": {"token": SECRET},
+        "environments": {"a": {"url": f"https://me:{SECRET}@host:1/x?api_key={SECRET}"}},
+    }
+    command = ["train", f"--config.client.token={SECRET}", "--api_key", SECRET]
+    with RunFolder(tmp_path / "run") as folder:
+        folder.start(config, devices=["cpu"], adjustable=(), command=command)
+        texts = [p.read_text() for p in folder.path.rglob("*") if p.is_file()]
+        assert HIDDEN in folder.config_path.read_text()
+        assert HIDDEN in folder.provenance_path.read_text()
+    assert not any(SECRET in text for text in texts)
+    with RunFolder(tmp_path / "run") as folder:  # the same run, with another password
+        changed = json.loads(json.dumps(config).replace(SECRET, "another"))
+        assert folder.start(changed, devices=["cpu"], adjustable=(), command=command)
+    lines = []
+    handler = logging.Handler()
+    handler.addFilter(LogFilter())
+    handler.emit = lambda record: lines.append(record.getMessage())
+    logging.getLogger("absl").addHandler(handler)
+    logging.getLogger("absl").error("%s refused us", config["environments"]["a"]["url"])
+    logging.getLogger("absl").removeHandler(handler)
+    assert len(lines) == 1 and SECRET not in lines[0]
