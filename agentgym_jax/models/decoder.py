@@ -7,7 +7,7 @@ what is traced and compiled does not grow with depth. Weights say their logical 
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -17,22 +17,12 @@ from flax import nnx
 from agentgym_jax.models.attention import attend_cache, attend_segments
 from agentgym_jax.models.config import DecoderConfig, RopeScaling
 from agentgym_jax.models.kv_cache import KVCache
+from agentgym_jax.models.split_layers import PRODUCTS, SplitLayers
 from agentgym_jax.native import attention as native_attention
 from agentgym_jax.native import products
 from agentgym_jax.sharding import Layout, constrain
 
 INIT_STDDEV = 0.02
-
-# The product of each kernel with the tokens.
-PRODUCTS = {
-    "q_kernel": "btd,dnh->btnh",
-    "k_kernel": "btd,dnh->btnh",
-    "v_kernel": "btd,dnh->btnh",
-    "o_kernel": "btnh,nhd->btd",
-    "gate_kernel": "btd,df->btf",
-    "up_kernel": "btd,df->btf",
-    "down_kernel": "btf,fd->btd",
-}
 
 # What the backward pass of a block finds stored; the rest is computed again.
 REMAT_POLICIES: dict[str, Callable[..., Any] | None] = {
@@ -278,34 +268,34 @@ class Decoder(nnx.Module):
         positions_nT: jax.Array,
         cache: KVCache,
         row_n: jax.Array | None = None,
-        layers: Sequence[Any] | None = None,
+        layers: SplitLayers | None = None,
     ) -> tuple[jax.Array, KVCache]:
         """Hidden states of new tokens, and the cache that holds them too.
 
-        With `layers`, those of `Policy.split_layers`, there is no scan over stacked ones, and a decode
-        step is computed by `native` where that is faster.
+        With `layers` there is no scan over stacked ones.
         """
+        is_native = layers is not None and layers.is_native
         written_n = jnp.arange(cache.rows) if row_n is None else row_n
 
         def attend(layer, q_nTNH, k_nTKH, v_nTKH, cache):
             cache = cache.write(layer, k_nTKH, v_nTKH, written_n, positions_nT)
             keys, values = cache.k_LBKSH, cache.v_LBKSH
-            if layers is not None and native_attention.is_fast(q_nTNH, keys):
+            if is_native and native_attention.is_fast(q_nTNH, keys):
                 out_nNH = native_attention.attend_step(
                     q_nTNH[:, 0], keys, values, layer, written_n, positions_nT[:, 0]
                 )
                 return out_nNH[:, None], cache
             return attend_cache(q_nTNH, keys, values, layer, row_n, positions_nT), cache
 
-        einsum = jnp.einsum if layers is None else products.einsum_transposed
+        einsum = products.einsum_transposed if is_native else jnp.einsum
         return self._run(tokens_nT, positions_nT, attend, cache, layers, einsum)
 
-    def logits(self, hidden: jax.Array, *, is_split: bool = False) -> jax.Array:
-        """Float32 logits [..., V] of hidden states [..., D]; `is_split`: see `Policy.split_layers`."""
+    def logits(self, hidden: jax.Array, *, is_native: bool = False) -> jax.Array:
+        """Float32 logits [..., V] of hidden states [..., D]; `is_native`: see SplitLayers."""
         rows = "abc"[: hidden.ndim - 1]
         is_tied = self.config.tie_embeddings
         kernel = (self.embed.embedding if is_tied else self.unembed.kernel)[...]
-        if is_split:
+        if is_native:
             einsum, axes = products.einsum_transposed, "dv"
         else:
             einsum, axes = jnp.einsum, "vd" if is_tied else "dv"
@@ -344,6 +334,6 @@ class Decoder(nnx.Module):
             numbers = jnp.arange(self.config.num_layers)
             (x_BTD, memory), _ = jax.lax.scan(step, (x_BTD, memory), (numbers, stacked))
         else:
-            for number_and_weights in enumerate(layers):
+            for number_and_weights in enumerate(layers.of):
                 (x_BTD, memory), _ = step((x_BTD, memory), number_and_weights)
         return self.final_norm(x_BTD), memory

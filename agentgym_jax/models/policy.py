@@ -5,13 +5,13 @@ import functools
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from flax import nnx
 
+from agentgym_jax.models import split_layers
 from agentgym_jax.models.config import DecoderConfig
-from agentgym_jax.models.decoder import PRODUCTS, REMAT_POLICIES, Decoder
+from agentgym_jax.models.decoder import REMAT_POLICIES, Decoder
 from agentgym_jax.models.kv_cache import KVCache
-from agentgym_jax.native import products
+from agentgym_jax.models.split_layers import SplitLayers
 from agentgym_jax.sharding import Layout
 
 Params = dict[str, Any]  # nested dicts of arrays, shapes as in `Policy.abstract_params()`
@@ -19,10 +19,9 @@ Params = dict[str, Any]  # nested dicts of arrays, shapes as in `Policy.abstract
 _DTYPES = ("float32", "bfloat16")
 
 
-def _turned(turn, path, x: jax.Array) -> jax.Array:
-    """`turn` of a kernel of one layer; other weights as they are."""
-    spec = PRODUCTS.get(path[-1].key)
-    return x if spec is None else turn(spec, x)
+def _split(params: Params) -> SplitLayers | None:
+    """Layers that are split; None where they are stacked."""
+    return params["layers"] if isinstance(params["layers"], SplitLayers) else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,46 +123,25 @@ class Policy:
         Returns:
           hidden_nTD after the final norm, and the cache with the new tokens.
         """
-        layers = params["layers"] if isinstance(params["layers"], tuple) else None
         decoder = self._decoder(params)
-        return decoder.hidden_cached(tokens_nT, positions_nT, cache, row_n, layers)
+        return decoder.hidden_cached(tokens_nT, positions_nT, cache, row_n, _split(params))
 
-    def split_layers(self, params: Params) -> Params:
-        """The weights as a decode step on CPU reads them best.
-
-        `layers` becomes a tuple of trees, for a scan over stacked weights copies those of a layer
-        before it computes with them; all kernels are `products.transposed`.
-        """
-
-        def of_layer(i):
-            return jax.tree.map_with_path(
-                lambda path, x: _turned(products.transposed, path, x[i]), params["layers"]
-            )
-
-        layers = tuple(of_layer(i) for i in range(self.config.num_layers))
-        return self._turn_unembed(products.transposed, params) | {"layers": layers}
+    def split_layers(self, params: Params, *, is_native: bool) -> Params:
+        """The weights with `layers` in the form of models/split_layers.py."""
+        return split_layers.split(params, self.config.num_layers, is_native=is_native)
 
     def stack_layers(self, params: Params) -> Params:
         """Undoes `split_layers`."""
-        layers = jax.tree.map_with_path(
-            lambda path, *x: jnp.stack([_turned(products.untransposed, path, y) for y in x]),
-            *params["layers"],
-        )
-        return self._turn_unembed(products.untransposed, params) | {"layers": layers}
-
-    def _turn_unembed(self, turn, params: Params) -> Params:
-        if self.config.tie_embeddings:
-            return params
-        kernel = turn("bd,dv->bv", params["unembed"]["kernel"])
-        return params | {"unembed": params["unembed"] | {"kernel": kernel}}
+        return split_layers.stack(params)
 
     def logits(self, params: Params, hidden: jax.Array) -> jax.Array:
         """Float32 next-token logits [..., V] of hidden states [..., D].
 
         The weights may also be those of `split_layers`, then without gradient.
         """
-        is_split = isinstance(params["layers"], tuple)
-        return self._decoder(params).logits(hidden, is_split=is_split)
+        layers = _split(params)
+        is_native = layers is not None and layers.is_native
+        return self._decoder(params).logits(hidden, is_native=is_native)
 
     def _build(self, key: jax.Array) -> Decoder:
         return Decoder(
@@ -180,8 +158,9 @@ class Policy:
         return nnx.split(nnx.eval_shape(lambda: self._build(jax.random.key(0))))
 
     def _decoder(self, params: Params) -> Decoder:
-        if isinstance(params["layers"], tuple):  # the others have the structure of the first
-            params = params | {"layers": params["layers"][0]}
+        layers = _split(params)
+        if layers is not None:  # the others have the structure of the first
+            params = params | {"layers": layers.of[0]}
         expected = jax.tree.structure(self.abstract_params())
         found = jax.tree.structure(params)
         if found != expected:

@@ -3,16 +3,13 @@
 import jax
 import jax.numpy as jnp
 
-from agentgym_jax.native.library import is_registered
-from agentgym_jax.native.products import MAX_ROWS
+from agentgym_jax.native import products
 
 
 def is_fast(q_nTNH: jax.Array, k_LBKSH: jax.Array) -> bool:
     """If `attend_step` may be called, and has been compiled."""
     n, T = q_nTNH.shape[:2]
-    is_float32 = q_nTNH.dtype == k_LBKSH.dtype == jnp.float32
-    is_step = T == 1 and n <= MAX_ROWS
-    return is_step and is_float32 and jax.default_backend() == "cpu" and is_registered()
+    return T == 1 and q_nTNH.dtype == k_LBKSH.dtype and products.is_for(n, k_LBKSH.dtype)
 
 
 def attend_step(

@@ -38,7 +38,7 @@ def einsum_transposed(spec: str, x: jax.Array, weights: jax.Array, **options) ->
     x_axes = spec.split(",")[0]
     new, summed = _transposed_axes(spec)
     rows = x_axes.removesuffix(summed)
-    if not is_fast(math.prod(x.shape[: len(rows)]), x, weights):
+    if not _is_ours(math.prod(x.shape[: len(rows)]), x, weights):
         return jnp.einsum(f"{x_axes},{new + summed}->{rows + new}", x, weights, **options)
     sizes = x.shape[: len(rows)] + weights.shape[: len(new)]
     K = math.prod(x.shape[len(rows) :])
@@ -47,11 +47,16 @@ def einsum_transposed(spec: str, x: jax.Array, weights: jax.Array, **options) ->
     return jax.ffi.ffi_call("agentgym_skinny_matmul", result)(x_MK, weights_NK).reshape(sizes)
 
 
-def is_fast(num_rows: int, x: jax.Array, weights: jax.Array) -> bool:
-    """If the product is one for our kernel, and it could be compiled."""
+def is_for(num_rows: int, dtype: jax.typing.DTypeLike) -> bool:
+    """If decode steps of so many rows in this type gain by `einsum_transposed`."""
+    is_float32 = jnp.dtype(dtype) == jnp.float32
+    is_cpu = jax.default_backend() == "cpu"
+    return num_rows <= MAX_ROWS and is_float32 and is_cpu and is_registered()
+
+
+def _is_ours(num_rows: int, x: jax.Array, weights: jax.Array) -> bool:
     is_float32 = x.dtype == weights.dtype == jnp.float32
-    is_in_size = num_rows <= MAX_ROWS and weights.size >= MIN_WEIGHTS
-    return is_float32 and is_in_size and jax.default_backend() == "cpu" and is_registered()
+    return is_float32 and weights.size >= MIN_WEIGHTS and is_for(num_rows, x.dtype)
 
 
 def _weight_axes(spec: str) -> str:

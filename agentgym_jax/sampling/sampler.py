@@ -15,6 +15,7 @@ import numpy as np
 
 from agentgym_jax.models.kv_cache import KVCache
 from agentgym_jax.models.policy import Policy
+from agentgym_jax.native import products
 from agentgym_jax.sampling import decode
 from agentgym_jax.sampling.pieces import Lane, Piece, cut, opening_pieces
 from agentgym_jax.sampling.prefixes import Prefixes
@@ -88,7 +89,7 @@ def episode_key(seed: int, step: int, item_id: str, sample: int) -> np.ndarray:
     return np.frombuffer(hashlib.sha256(text).digest()[:8], np.uint32).copy()
 
 
-_split_layers = jax.jit(Policy.split_layers, static_argnums=0)
+_split_layers = jax.jit(Policy.split_layers, static_argnums=0, static_argnames="is_native")
 _stack_layers = jax.jit(Policy.stack_layers, static_argnums=0)
 
 
@@ -152,6 +153,7 @@ class Sampler:
         )
         # Where a scan over stacked layers would copy the weights of each before it reads them.
         self._is_split = jax.default_backend() == "cpu" and policy.layout is None
+        self._is_native = self._is_split and products.is_for(self.decode_rows, policy.dtype)
         self._params = None
         self._version = -1
         self._open: dict[int, _Row] = {}
@@ -217,7 +219,9 @@ class Sampler:
         """
         if self._running is not None:
             raise ValueError("Sampler.set_params while a call is running: finish it first")
-        self._params = _split_layers(self.policy, params) if self._is_split else params
+        if self._is_split:
+            params = _split_layers(self.policy, params, is_native=self._is_native)
+        self._params = params
         self._version = version
         self._prefixes.clear()
 

@@ -284,7 +284,7 @@ def test_a_misspelled_setting_is_named_at_once(wrong):
 
 def test_layers_in_arrays_of_their_own_decode_to_the_same_and_stack_back(policy):
     params = _random_params(policy)
-    split = policy.split_layers(params)
+    split = policy.split_layers(params, is_native=False)
     expected, of_stacked = _fill(policy, params, *_tokens(), [LENGTH - 1, 1])
     found, of_split = _fill(policy, split, *_tokens(), [LENGTH - 1, 1])
     np.testing.assert_allclose(found, expected, **TOLERANCE)

@@ -200,11 +200,13 @@ def test_a_decode_step_of_split_weights_is_that_of_stacked_ones(is_tied):
         hidden, _ = policy.hidden_cached(params, tokens, jnp.zeros((rows, 1), jnp.int32), cache)
         return policy.logits(params, hidden[:, 0])
 
-    split = policy.split_layers(params)
+    split = policy.split_layers(params, is_native=True)
     for target in library.TARGETS:
         assert target in step.lower(split, tokens).as_text()
         assert target not in step.lower(params, tokens).as_text()
     whole = step(split, tokens)
     np.testing.assert_allclose(whole, step(params, tokens), rtol=2e-5, atol=2e-5)
     np.testing.assert_array_equal(step(split, tokens[2:5]), whole[2:5])
-    chex.assert_trees_all_equal(policy.stack_layers(split), params)
+    for is_native in (True, False):
+        split = policy.split_layers(params, is_native=is_native)
+        chex.assert_trees_all_equal(policy.stack_layers(split), params)
