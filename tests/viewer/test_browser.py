@@ -268,7 +268,7 @@ def test_the_colours_can_be_chosen(open_page, learning_run):
     light = tab.evaluate(background)
     assert dark != light
     tab.keyboard.press("t")
-    assert tab.get_by_role("button", name="Colours: light").is_visible()
+    assert tab.get_by_role("button", name="Light colours").is_visible()
     tab.keyboard.press("t")
     assert tab.evaluate(background) == dark
 

@@ -173,7 +173,7 @@ function setTheme(theme) {
   document.documentElement.dataset.theme = theme;
   const button = byId("theme");
   button.textContent = THEMES[theme];
-  button.setAttribute("aria-label", `Colours: ${theme === "auto" ? "as the system" : theme}`);
+  button.setAttribute("aria-label", `${THEMES[theme]} colours`);
   try {
     localStorage.setItem("agentgym-theme", theme);
   } catch {

@@ -50,13 +50,15 @@ function recipesFor(name, recipes) {
   return exact.length ? exact : recipes.filter((r) => r.output.endsWith(` ${name}`));
 }
 
-/** The tree of what a goal needs: {item, count, family, others, from: [...]}. */
-function recipeTree(item, count, recipes, above = []) {
-  const ways = above.includes(item) ? [] : recipesFor(item, recipes);
+/** The tree of what a goal needs: {item, count, family, others, from: [...]}; of several ways the
+ * one whose ingredients the agent has had. */
+function recipeTree(item, count, recipes, made, above = []) {
+  const had = (way) => way.uses.filter((u) => made.has(u.item)).length;
+  const ways = (above.includes(item) ? [] : recipesFor(item, recipes)).sort((a, b) => had(b) - had(a));
   const family = ways.length > 0 && ways[0].output !== item ? ways.map((w) => w.output) : [];
   const batches = ways.length ? Math.ceil(count / ways[0].count) : 0;
   const from = ways.length
-    ? ways[0].uses.map((u) => recipeTree(u.item, u.count * batches, recipes, [...above, item])) : [];
+    ? ways[0].uses.map((u) => recipeTree(u.item, u.count * batches, recipes, made, [...above, item])) : [];
   return { item, count, family, others: family.length ? 0 : Math.max(0, ways.length - 1), from };
 }
 
@@ -69,19 +71,22 @@ function heldOf(node, inventory) {
   return sum;
 }
 
-function treeItem(node, inventory, made) {
+/** One line of the tree and what is below it; `isSettled`: what it is for is there already. */
+function treeItem(node, inventory, made, isSettled) {
   const held = heldOf(node, inventory);
   const isMade = [node.item, ...node.family].some((item) => made.has(item));
-  const state = held >= node.count ? "enough" : isMade ? "used" : held > 0 ? "some" : "none";
-  const sign = { enough: "✓", used: "✓", some: "◐", none: "○" }[state];
-  const words = { enough: "held", used: "had", some: `${held} held`, none: "missing" }[state];
+  const found = held >= node.count ? "enough" : isMade ? "used" : held > 0 ? "some" : "none";
+  const state = isSettled && found === "none" ? "idle" : found;
+  const sign = { enough: "✓", used: "✓", some: "◐", none: "○", idle: "·" }[state];
+  const words = { enough: "held", used: "had", some: `${held} held`, none: "missing", idle: "not needed" }[state];
   return el("li", { class: `need ${state}` },
     el("span", { class: "sign", "aria-hidden": "true" }, sign), ` ${node.count} `,
     el("strong", {}, node.item),
     node.family.length ? el("span", { class: "quiet" }, ` (such as ${node.family[0]})`) : null,
-    el("span", { class: "quiet" }, ` ${words}${node.from.length ? "" : ", fetched"}`),
+    el("span", { class: "quiet" }, ` ${words}${node.from.length ? "" : ", to fetch"}`),
     node.others ? el("span", { class: "quiet" }, `, ${plural(node.others, "other way", "other ways")}`) : null,
-    node.from.length ? el("ul", {}, node.from.map((n) => treeItem(n, inventory, made))) : null);
+    node.from.length ? el("ul", {}, node.from.map((n) =>
+      treeItem(n, inventory, made, isSettled || found === "enough" || found === "used"))) : null);
 }
 
 /** Inventory and tree after `at` turns. */
@@ -95,6 +100,6 @@ function textcraftWorld(task, turns, at) {
     el("h4", {}, "Inventory"),
     items.length ? el("ul", { class: "inventory" }, items) : el("p", { class: "quiet" }, "empty"),
     el("h4", {}, "What the goal needs"),
-    el("ul", { class: "tree" }, treeItem(recipeTree(task.goal, 1, task.recipes), inventory, made)),
+    el("ul", { class: "tree" }, treeItem(recipeTree(task.goal, 1, task.recipes, made), inventory, made, false)),
   ];
 }
