@@ -59,7 +59,8 @@ def write(paths: list[str], out: pathlib.Path, baseline: int, *, with_plots: boo
     comparisons = []
     if baseline:
         first = results[baseline - 1]
-        comparisons = [compare.compare(first, r) for r in results if r is not first]
+        others = [r for r in results if r is not first and compare.share_tasks(first, r)]
+        comparisons = [compare.compare(first, r) for r in others]
     out = out.absolute()
     out.parent.mkdir(parents=True, exist_ok=True)
     figures = []

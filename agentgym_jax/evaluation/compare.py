@@ -108,6 +108,11 @@ def decoding_differences(a: Result, b: Result) -> dict[str, tuple[Any, Any]]:
     return {key: (old[key], new[key]) for key in keys if old[key] != new[key]}
 
 
+def share_tasks(a: Result, b: Result) -> bool:
+    """Whether any task was played in both."""
+    return bool({e.item_id for e in a.episodes} & {e.item_id for e in b.episodes})
+
+
 def compare(a: Result, b: Result) -> dict[str, Any]:
     """Success of `b` minus success of `a`, overall, by environment and by group.
 

@@ -73,6 +73,23 @@ def test_a_page_of_two_results_by_command(tmp_path):
         assert (out.parent / "results_plots" / f"{figure}.png").stat().st_size > 5000
 
 
+def test_results_without_a_common_task_share_a_page_and_no_comparison(tmp_path):
+    write(tmp_path / "a", BAD)
+    only_maze = [
+        e for e in scores.read_scores(tmp_path / "a/scores.json")[1] if "maze" in e.item_id
+    ]
+    (tmp_path / "b").mkdir()
+    decoding = {"mode": "sampled", "max_turns": {"maze": 5}}
+    for name, part in (("b", only_maze), ("c", [episode("wordle_1", True)])):
+        (tmp_path / name).mkdir(exist_ok=True)
+        scores.write_scores(
+            tmp_path / name / "scores.json", part, model=name, decoding=decoding, manifests={}
+        )
+    paths = [str(tmp_path / name) for name in ("a", "b", "c")]
+    text = results.write(paths, tmp_path / "r.md", 1, with_plots=False)
+    assert "## b against tiny" in text and "## c against" not in text and "| c |" in text
+
+
 def test_the_comparison_is_paired_by_task_and_says_what_else_differs(tmp_path):
     write(tmp_path / "a", BAD)
     write(tmp_path / "b", GOOD, mode="greedy")
