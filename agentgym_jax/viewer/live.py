@@ -27,6 +27,7 @@ class LiveRun:
 
     def __init__(self, folder: RunFolder, transports: Mapping[str, Transport]):
         self._folder = folder
+        self.name = folder.path.name
         self._transports = transports
         self._rows: dict[str, tuple[str, list[dict[str, Any]]]] = {}
         self._lock = threading.Lock()  # requests come in threads, replays and rows are shared
@@ -45,8 +46,7 @@ class LiveRun:
             files = trajectory_files(self._folder.trajectories)
             rows = [self._rows_of(file.path) for file in files]
         config, provenance, run = read_run(self._folder)
-        name = self._folder.path.name
-        document = Document(name, config, provenance, run, files, rows).to_json()
+        document = Document(self.name, config, provenance, run, files, rows).to_json()
         return packed(document | {"pieces": {}, "replayed": [], "version": version})
 
     def bundle(self, name: str) -> bytes:
@@ -111,7 +111,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         live = self.server.live
         match parts:
             case [""]:
-                before, after = page(live._folder.path.name, is_live=True)
+                before, after = page(live.name, is_live=True)
                 return "text/html; charset=utf-8", (before + after).encode()
             case ["version"]:
                 return "text/plain", live.version().encode()
