@@ -84,6 +84,7 @@ def test_a_server_that_stays_sick_stops_the_run_with_its_state_saved(url, undist
                 run.checkpoints.wait()
                 assert [line["step"] for line in runs.lines(workdir)] == [1]
                 assert run.checkpoints.latest_step() == 1
+                parts.environments.pool.invalidate("tally")  # as the next start would find it
             proxy.schedule = lambda route: None
             rl.train(run, parts)
     runs.assert_same(workdir, undisturbed)
