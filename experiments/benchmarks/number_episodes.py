@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+import late_answers
 import numpy as np
 from shapes import SHAPES
 
@@ -48,15 +49,6 @@ class NumberEpisodes:
         """Ids that follow a turn."""
         return self._ids(f"observation {episode} {turn}", self._options["observation"])
 
-    def turns(self, episode: int) -> int:
-        """After how many turns the environment ends the episode."""
-        return random.Random(f"turns {episode}").randint(*self._options["turns"])
-
-    def delay_s(self, episode: int, turn: int) -> float:
-        """Pareto with exponent 1.5, cut."""
-        drawn = random.Random(f"delay {episode} {turn}").paretovariate(1.5)
-        return min(self._options["max_delay_s"], self._options["delay_s"] * drawn)
-
     def play(self, sampler: Sampler) -> tuple[list[Trajectory], float]:
         """All episodes through the collector; also the seconds in which no row could decode."""
         self._round += 1
@@ -68,7 +60,9 @@ class NumberEpisodes:
             EpisodeRequest(Task(NAME, i, ""), 0, 0, self._round, limits, self._sampling)
             for i in range(self._options["episodes"])
         ]
-        with EnvPool({NAME: _LateClient(self)}, workers=rows, max_idle_sessions=rows) as pool:
+        with EnvPool(
+            {NAME: _LateClient(self, self._options)}, workers=rows, max_idle_sessions=rows
+        ) as pool:
             collector = Collector(
                 sampler,
                 pool,
@@ -101,8 +95,10 @@ class NumberEpisodes:
             for i, tokens in spoken.items():
                 histories[i] += tokens
             turn += 1
-            list(pool.map(time.sleep, [self.delay_s(i, turn) for i in spoken]))
-            live = {i for i in spoken if turn < self.turns(i)}
+            list(
+                pool.map(time.sleep, [late_answers.delay_s(self._options, i, turn) for i in spoken])
+            )
+            live = {i for i in spoken if turn < late_answers.turns(self._options, i)}
             for i in sorted(live):
                 histories[i] += self.observation(i, turn)
             live = {i for i in live if len(histories[i]) < self._max_tokens}
@@ -156,26 +152,27 @@ class _LateClient:
     environment = NAME
     base_url = "inprocess://numbers"
 
-    def __init__(self, episodes: NumberEpisodes):
-        self._episodes = episodes
+    def __init__(self, episodes: NumberEpisodes, options: Mapping):
+        self._episodes, self._options = episodes, options
         self._numbers = itertools.count()  # several threads create at once
         self._sessions: dict[int, list[int]] = {}
 
     def create(self) -> int:
         return next(self._numbers)
 
-    def reset(self, number: int, data_idx: int) -> Observation:
+    def reset(self, number: int, data_idx: int, turn: str = "") -> Observation:
+        del turn
         self._sessions[number] = [data_idx, 0]
-        time.sleep(self._episodes.delay_s(data_idx, 0))
+        time.sleep(late_answers.delay_s(self._options, data_idx, 0))
         return self._answer(self._episodes.prompt(data_idx), done=False)
 
-    def step(self, number: int, action: str) -> Observation:
-        del action
-        episode, turn = self._sessions[number]
-        self._sessions[number] = [episode, turn + 1]
-        time.sleep(self._episodes.delay_s(episode, turn + 1))
-        ids = self._episodes.observation(episode, turn + 1)
-        return self._answer(ids, done=turn + 1 >= self._episodes.turns(episode))
+    def step(self, number: int, action: str, turn: str = "") -> Observation:
+        del action, turn
+        episode, taken = self._sessions[number]
+        self._sessions[number] = [episode, taken + 1]
+        time.sleep(late_answers.delay_s(self._options, episode, taken + 1))
+        ids = self._episodes.observation(episode, taken + 1)
+        return self._answer(ids, done=taken + 1 >= late_answers.turns(self._options, episode))
 
     def close(self, number: int, timeout_s: float | None = None) -> None:
         del timeout_s

@@ -1,14 +1,14 @@
 """tunix: tasks `decode`, `multiturn`, `train` (worker.py).
 
-Wants google-tunix (written for 0.1.7); nothing of this project but shapes.py and worker.py.
+Wants google-tunix (written for 0.1.7); nothing of this project but the pure files beside it.
 """
 
-import random
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import jax.numpy as jnp
+import late_answers
 import numpy as np
 import optax
 import worker
@@ -131,11 +131,11 @@ def multiturn(options: dict) -> worker.Run:
     last_stop = shape.vocab // options["turn_tokens"]
     stops = list(range(1, last_stop))
 
-    def episode(seed: int) -> tuple[int, int]:
-        rng, delays = np.random.default_rng(seed), random.Random(seed)
+    def episode(seed: int) -> tuple[int, int, int]:
+        rng, number = np.random.default_rng(seed), seed % options["episodes"]
         history = rng.integers(last_stop + 1, shape.vocab - 10, options["prompt"]).tolist()
         sampled = computed = 0
-        for turn in range(options["turns"]):
+        for turn in range(late_answers.turns(options, number)):
             room = options["budget"] - (len(history) - options["prompt"])
             if room <= 0:
                 break
@@ -150,7 +150,7 @@ def multiturn(options: dict) -> worker.Run:
                 seed=1000 * seed + turn,
             )
             action = out.tokens[0].tolist()
-            time.sleep(min(options["max_delay_s"], options["delay_s"] * delays.paretovariate(1.5)))
+            time.sleep(late_answers.delay_s(options, number, turn + 1))
             sampled += len(action) + 1
             computed += len(history) + len(action)
             history += (
