@@ -135,7 +135,8 @@ def _whole_lines(path: pathlib.Path) -> list[str]:
     whole = data.rfind(b"\n") + 1
     if whole < len(data):
         os.truncate(path, whole)
-    return data[:whole].decode("utf-8", errors="replace").splitlines()
+    # Not splitlines(): text of a model may hold other separators, which JSON keeps as they are.
+    return data[:whole].decode("utf-8", errors="replace").split("\n")[:-1]
 
 
 def _read(path: pathlib.Path, number: int, line: str) -> Trajectory:

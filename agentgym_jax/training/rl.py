@@ -5,6 +5,7 @@ import time
 from typing import Any
 
 import jax
+import numpy as np
 
 from agentgym_jax.env_client.errors import ServerUnavailable
 from agentgym_jax.learner.experience import Experience, make_experience
@@ -157,7 +158,6 @@ def _learned(
     groups = collected.groups
     trajectories = groups.trajectories
     metrics = dict(collected.metrics)
-    run.folder.write_trajectories(step + 1, records(collected))
     reference_logprobs = None
     if settings.adaptation.uses_kl_reward:
         reference_logprobs = learning.reference_logprobs(parts, reference, trajectories)
@@ -169,6 +169,7 @@ def _learned(
         reference_logprobs=reference_logprobs,
         values_after=critic.values_after(parts, now.state, trajectories),
     )
+    run.folder.write_trajectories(step + 1, records(collected, experience))
     metrics |= critic.metrics_of(experience)
     metrics |= rollout_metrics.of_groups(experience, groups.tasks, tuple(settings.environments))
     # Nothing in it depends on the update, so a collection that does not wait for that has it all.
@@ -193,14 +194,31 @@ def _learned(
     )
 
 
-def records(collected: Collected) -> list[dict[str, Any]]:
-    """Of all episodes of a step, with whether the step learned from them."""
-    played, kept = collected.played, set(collected.kept)
+def records(collected: Collected, experience: Experience) -> list[dict[str, Any]]:
+    """Of all episodes of a step, with whether the step learned from them and with what advantages.
+
+    Args:
+      collected: the episodes.
+      experience: of those that are kept, in the order of `collected.groups`.
+    """
+    played = collected.played
     size = len(played.trajectories) // len(played.tasks)
-    return [
-        to_record(t) | {"discarded": i // size not in kept}
-        for i, t in enumerate(played.trajectories)
-    ]
+    rows = {i * size + k: n * size + k for n, i in enumerate(collected.kept) for k in range(size)}
+    found = []
+    for i, trajectory in enumerate(played.trajectories):
+        record = to_record(trajectory) | {"discarded": i not in rows}
+        if i in rows and trajectory.turns:  # one without a turn has no row that is as long as it
+            record |= _shading(experience, rows[i], len(trajectory.tokens))
+        found.append(record)
+    return found
+
+
+def _shading(experience: Experience, row: int, length: int) -> dict[str, list[float]]:
+    """What the learner makes of each token of an episode, for whoever reads it."""
+    values = {"advantages": experience.advantage_BT[row, :length]}
+    if experience.reference_logprobs is not None:
+        values["reference_logprobs"] = experience.reference_logprobs[row]
+    return {name: np.round(x.astype(float), 6).tolist() for name, x in values.items()}
 
 
 def _log(run: Run, parts: RLParts, now: _Standing) -> _Standing:

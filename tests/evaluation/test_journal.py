@@ -164,3 +164,12 @@ def test_a_replacement_stands_for_the_sample_that_was_asked_for(begun):
     record |= {"item_id": "maze_77", "sample": 2 * 3 + 1}
     Journal(begun, IDENTITY).append(from_record(record))
     assert ("maze_77", 1) in Journal(begun, IDENTITY).finished(2)
+
+
+def test_other_separators_of_lines_in_a_text_end_no_line(begun):
+    record = json.loads(partial(begun).read_text().splitlines()[0])
+    record |= {"item_id": "maze_77", "sample": 0}
+    said = record["conversations"][-1]["value"] = "one\u2028two\x85three\x0bfour"
+    Journal(begun, IDENTITY).append(from_record(record))
+    kept = Journal(begun, IDENTITY).finished(2)["maze_77", 0]
+    assert kept.messages[-1]["content"] == said

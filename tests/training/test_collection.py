@@ -1,6 +1,7 @@
 """What of a collection a step learns from, and what the rest cost."""
 
 import collections
+import types
 
 import numpy as np
 
@@ -54,7 +55,24 @@ def test_what_is_kept_of_two_rounds_stays_whole_and_in_the_order_asked_for():
     assert [limit.turns for limit in collected.groups.limits] == [6, 5]
     found = [(t.item_id, t.sample) for t in collected.groups.trajectories]
     assert found == [("babyai_6", 0), ("babyai_6", 1), ("babyai_5", 0), ("babyai_5", 1)]
-    assert [r["discarded"] for r in records(collected)] == [True, True] + [False] * 4 + [True] * 2
+
+
+def test_a_record_has_the_advantages_of_its_own_episode_and_says_if_it_was_discarded():
+    collected = Collected(groups(4, 5) + groups(6, 4), kept=(2, 1), metrics={})
+    trajectories = collected.groups.trajectories
+    experience = types.SimpleNamespace(
+        advantage_BT=np.arange(4)[:, None] + np.zeros((4, 9), np.float32),
+        reference_logprobs=[t.logprobs - 10 * i for i, t in enumerate(trajectories)],
+    )
+    found = records(collected, experience)
+    assert [r["discarded"] for r in found] == [True, True] + [False] * 4 + [True] * 2
+    # Task 6 is the first that was kept, task 5 the second.
+    rows = {(6, 0): 0, (6, 1): 1, (5, 0): 2, (5, 1): 3}
+    for r in found[2:6]:
+        row = rows[int(r["item_id"].removeprefix("babyai_")), r["sample"]]
+        assert r["advantages"] == [row] * len(r["tokens"])
+        assert r["reference_logprobs"] == [-10 * row] * len(r["tokens"])
+    assert not any("advantages" in r for r in (*found[:2], *found[6:]))
 
 
 def test_the_price_of_a_full_step_by_hand():
