@@ -72,7 +72,7 @@ def params(workdir):
 def lines(workdir):
     """What was logged, without what the clock says."""
     read = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
-    clock = ("time", "rate", "jax")
+    clock = ("time", "rate", "jax", "system")
     return [{k: v for k, v in x.items() if k.split("/")[0] not in clock} for x in read]
 
 
