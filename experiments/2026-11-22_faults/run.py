@@ -1,6 +1,6 @@
 r"""Disturbs small runs for as long as asked, and writes what was injected, survived and lost.
 
-  JAX_PLATFORMS=cpu python experiments/2026-11-22_faults/run.py --repeat=5 --folder=/tmp/faults
+  JAX_PLATFORMS=cpu python experiments/2026-11-22_faults/run.py --repeat=5 --folder=runs/faults
   python -m tests.faults.report
 
 The runs, the proxy and the kills are those of tests/faults, which does each once.

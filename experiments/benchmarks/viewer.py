@@ -1,8 +1,8 @@
 r"""How long a browser takes until the list of a large run can be used.
 
-  python experiments/benchmarks/viewer.py --run=runs/quickstart --out=/tmp/large
-  python -m agentgym_jax.view /tmp/large
-  python experiments/benchmarks/viewer.py --measure=/tmp/large/report.html
+  python experiments/benchmarks/viewer.py --run=runs/quickstart --out=runs/large
+  python -m agentgym_jax.view runs/large
+  python experiments/benchmarks/viewer.py --measure=runs/large/report.html
 
 The first command makes a run of 200 steps and 20,000 episodes out of the episodes of a real one,
 each with a task number, sample and step of its own; the last one needs `pip install playwright` and
