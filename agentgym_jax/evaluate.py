@@ -14,7 +14,7 @@ from absl import app, flags, logging
 from ml_collections import config_flags
 from rich.console import Console
 
-from agentgym_jax.evaluation import compare, contents, endpoint, leakage, report
+from agentgym_jax.evaluation import compare, contents, endpoint, leakage, report, scores
 from agentgym_jax.evaluation.endpoint import EndpointPlayer
 from agentgym_jax.evaluation.evaluate import Evaluation, Plays, evaluate
 from agentgym_jax.evaluation.journal import Journal, Key
@@ -185,7 +185,7 @@ def write(
             is_sampled=mode == "sampled",
             leaks=leakage.report(items, result.trajectories, episodes, trained),
         )
-        document = report.write(
+        document = scores.write_scores(
             parts.folder.path / name,
             episodes,
             model=parts.name,

@@ -1,13 +1,12 @@
 """What an evaluation says beside its means: scaling curves, suite, leakage; and its table."""
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich import box
 from rich.table import Table
 
-from agentgym_jax.evaluation import curves, leakage, scores, suite_scores
+from agentgym_jax.evaluation import curves, leakage, suite_scores
 from agentgym_jax.evaluation.scores import EpisodeScore
 
 
@@ -53,11 +52,6 @@ def facts(
         else {},
         "items": dict(sorted(items.items())),
     }
-
-
-def write(path: str | os.PathLike, episodes: Sequence[EpisodeScore], **entries: Any) -> dict:
-    """scores.json; see `scores.write_scores`."""
-    return scores.write_scores(path, episodes, **entries)
 
 
 def changed_identity(key: str, old: Any, new: Any) -> str:
