@@ -1,0 +1,100 @@
+"""One SQLite file per episode, copied from a template on its first use."""
+
+import contextlib
+import os
+import pathlib
+import shutil
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+
+from agentgym_envs.webarena.sites.site import check_episode
+
+SUFFIX = ".sqlite3"
+OLD_SECONDS = 24 * 3600.0  # episodes that nobody removed
+
+
+class EpisodeDatabases:
+    """The databases of a site's episodes.
+
+    Requests of one episode are served one after another, as with one visitor at a time; so SQLite
+    is never locked, and two requests of a page cannot change places in what they write.
+    """
+
+    def __init__(self, template: pathlib.Path, folder: pathlib.Path):
+        """Removes what is older than a day.
+
+        Args:
+          template: SQLite file to copy; has the table of `add_clock`.
+          folder: of the copies.
+        """
+        self._template = template
+        self._folder = folder
+        self._guard = threading.Lock()
+        self._locks: dict[str, threading.Lock] = {}
+        folder.mkdir(parents=True, exist_ok=True)
+        self._remove_old(time.time() - OLD_SECONDS)
+
+    @contextlib.contextmanager
+    def opened(self, episode: str) -> Iterator[pathlib.Path]:
+        """The database of an episode, for one request at a time.
+
+        Args:
+          episode: its id; a new one gets a copy of the template.
+
+        Raises:
+          ValueError: that is no id.
+        """
+        check_episode(episode)
+        with self._guard:
+            lock = self._locks.setdefault(episode, threading.Lock())
+        with lock:
+            path = self._folder / (episode + SUFFIX)
+            if not path.exists():
+                self._copy(path)
+            yield path
+
+    def remove(self, episode: str) -> None:
+        """Forgets an episode; no trouble if there is none.
+
+        Args:
+          episode: its id.
+
+        Raises:
+          ValueError: that is no id.
+        """
+        check_episode(episode)
+        with self._guard:
+            lock = self._locks.pop(episode, None) or threading.Lock()
+        with lock:  # a request under way still reads its database
+            (self._folder / (episode + SUFFIX)).unlink(missing_ok=True)
+
+    def _copy(self, path: pathlib.Path) -> None:
+        unfinished = path.with_suffix(".copying")
+        shutil.copyfile(self._template, unfinished)
+        os.replace(unfinished, path)
+
+    def _remove_old(self, before: float) -> None:
+        for path in self._folder.iterdir():
+            if path.stat().st_mtime < before:
+                path.unlink(missing_ok=True)
+
+
+def add_clock(database: pathlib.Path) -> None:
+    """Adds the table from which `next_second` counts to a template."""
+    with contextlib.closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("CREATE TABLE episode_clock (seconds INTEGER NOT NULL)")
+        connection.execute("INSERT INTO episode_clock VALUES (0)")
+
+
+def next_second(database: pathlib.Path) -> int:
+    """How many requests came before in this episode; the next call answers one more."""
+    with contextlib.closing(sqlite3.connect(database, timeout=20)) as connection:
+        connection.execute("PRAGMA synchronous = OFF")
+        connection.execute("PRAGMA journal_mode = MEMORY")
+        with connection:
+            row = connection.execute(
+                "UPDATE episode_clock SET seconds = seconds + 1 RETURNING seconds - 1"
+            ).fetchone()
+    return row[0]
