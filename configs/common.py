@@ -112,6 +112,7 @@ def environment(**entry):
     default = dict(
         url="",
         module="",
+        options={},
         train={},
         weight=1,
         weights={},

@@ -13,6 +13,7 @@ from typing import Any
 
 from agentgym_jax.data.conversations import Conversation, read_conversations
 from agentgym_jax.data.tasks import Task
+from agentgym_jax.env_client.embedded import option_arguments
 
 
 def record(
@@ -24,6 +25,7 @@ def record(
     max_turns: int,
     seed: int,
     module: str = "",
+    options: Mapping[str, Any] | None = None,
 ) -> None:
     """Plays every task once and writes AgentGym's conversation records, one a line.
 
@@ -35,6 +37,7 @@ def record(
       max_turns: turns per episode.
       seed: of the random actions.
       module: of the environment, if it is not one of ours.
+      options: of the environment, if it needs any.
 
     Raises:
       RuntimeError: the command failed; its own words are in the message.
@@ -55,6 +58,7 @@ def record(
     ]
     command += ["--tasks-file", str(listed), "--player", player, "--epsilon", str(epsilon)]
     command += ["--max-turns", str(max_turns), "--seed", str(seed), "--out", str(partial)]
+    command += option_arguments(options or {})
     result = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if result.returncode:
         raise RuntimeError(

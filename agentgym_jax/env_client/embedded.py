@@ -5,6 +5,7 @@ an environment machine runs. It ends with `EmbeddedServers`, and, because it wat
 parent, also after a `kill -9` of the trainer.
 """
 
+import json
 import os
 import pathlib
 import re
@@ -13,11 +14,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from absl import logging
 
 _POLL_S = 0.05
 _LOG_TAIL_BYTES = 4000
+
+
+def option_arguments(options: Mapping[str, Any]) -> list[str]:
+    """Options of an environment as arguments of a command of agentgym_envs."""
+    texts = {k: v if isinstance(v, str) else json.dumps(v) for k, v in options.items()}
+    return [f"--option={name}={text}" for name, text in texts.items()]
 
 
 class _Server:
@@ -98,6 +106,7 @@ class EmbeddedServers:
     Args:
       environments: names as for `python -m agentgym_envs NAME`.
       modules: name -> module with `make_kind()`, of environments that are not among ours.
+      options: name -> options of its `make_kind()`, of environments that need any.
       log_folder: where the servers' output is kept; None is a temporary folder.
       start_timeout_s: limit for all servers to become ready.
       stop_timeout_s: time to end when asked, before being killed.
@@ -109,6 +118,7 @@ class EmbeddedServers:
         environments: Sequence[str],
         *,
         modules: Mapping[str, str] | None = None,
+        options: Mapping[str, Mapping[str, Any]] | None = None,
         log_folder: str | os.PathLike[str] | None = None,
         start_timeout_s: float = 120.0,
         stop_timeout_s: float = 10.0,
@@ -121,7 +131,9 @@ class EmbeddedServers:
         self._log_folder = None if log_folder is None else pathlib.Path(log_folder)
         self._start_timeout_s = start_timeout_s
         self._stop_timeout_s = stop_timeout_s
-        self._arguments = tuple(arguments)
+        self._arguments = {name: list(arguments) for name in environments}
+        for name, chosen in (options or {}).items():
+            self._arguments[name] += option_arguments(chosen)
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._servers: dict[str, _Server] = {}
 
@@ -133,7 +145,7 @@ class EmbeddedServers:
             folder = self._log_folder
             folder.mkdir(parents=True, exist_ok=True)
         self._servers = {
-            name: _Server(name, target, folder, self._arguments)
+            name: _Server(name, target, folder, self._arguments[name])
             for name, target in self._targets.items()
         }
         try:

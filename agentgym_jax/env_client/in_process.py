@@ -38,13 +38,16 @@ class InProcessTransport:
 
 @contextlib.contextmanager
 def in_process_servers(
-    environments: Sequence[str], modules: Mapping[str, str] | None = None
+    environments: Sequence[str],
+    modules: Mapping[str, str] | None = None,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Iterator[dict[str, InProcessTransport]]:
     """Opens environments in this process for the length of the `with` block.
 
     Args:
       environments: names as for `python -m agentgym_envs NAME`.
       modules: name -> module with `make_kind()`, of environments that are not among ours.
+      options: name -> options of its `make_kind()`, of environments that need any.
 
     Raises:
       ValueError: there is no such environment, or it cannot run on this machine.
@@ -55,11 +58,14 @@ def in_process_servers(
         raise ValueError(
             f"environment {unknown[0]!r} cannot run in this process; these can: {sorted(KINDS)}"
         )
+    chosen = dict(options or {})
     with contextlib.ExitStack() as stack:
         transports = {}
         for name in environments:
             try:
-                server = InProcessServer(load_kind(known[name]))
+                server = InProcessServer(
+                    load_kind(known[name], chosen[name] if name in chosen else None)
+                )
             except SetupError as error:
                 raise ValueError(f"environment {name!r}: {error}") from error
             stack.callback(server.close)

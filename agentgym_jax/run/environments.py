@@ -52,6 +52,7 @@ class EnvironmentSettings:
     Attributes:
       url: of a running server; empty starts one for this run.
       module: with `make_kind()`, of the environment to start; empty: ours of that name.
+      options: of the environment to start, as of `--option`; it says which it has.
       train: which tasks to train on: `kind` and the arguments of data/tasks.py; may be empty
         where nothing is trained.
       eval: which tasks are held out.
@@ -66,6 +67,7 @@ class EnvironmentSettings:
 
     url: str
     module: str
+    options: Mapping[str, Any]
     train: Mapping[str, Any]
     eval: Mapping[str, Any]
     weight: int
@@ -80,6 +82,11 @@ class EnvironmentSettings:
             raise ValueError(
                 f"url={self.url!r} and module={self.module!r}: give one of them, a server that "
                 "runs or an environment to start"
+            )
+        if self.url and self.options:
+            raise ValueError(
+                f"url={self.url!r} and options={dict(self.options)}: a server that runs has its "
+                "own. Give them on its command line, --option NAME=VALUE"
             )
         if not isinstance(self.weight, int) or self.weight < 0:
             raise ValueError(
@@ -168,12 +175,14 @@ def open_environments(
             )
     own = [name for name, entry in settings.items() if not entry.url]
     modules = {name: settings[name].module for name in own if settings[name].module}
+    options = {name: settings[name].options for name in own if settings[name].options}
     in_process = own if transport.transport == "inprocess" else []
-    transports = stack.enter_context(_in_process(in_process, modules))
+    transports = stack.enter_context(_in_process(in_process, modules, options))
     servers = stack.enter_context(
         EmbeddedServers(
             [name for name in own if name not in transports],
             modules=modules,
+            options=options,
             log_folder=folder.logs,
             arguments=[f"--workers={transport.workers}"],
         )
@@ -205,11 +214,13 @@ def open_environments(
 
 @contextlib.contextmanager
 def _in_process(
-    names: Sequence[str], modules: Mapping[str, str]
+    names: Sequence[str],
+    modules: Mapping[str, str],
+    options: Mapping[str, Mapping[str, Any]],
 ) -> Iterator[Mapping[str, InProcessTransport]]:
     with contextlib.ExitStack() as stack:
         try:
-            transports = stack.enter_context(in_process_servers(names, modules))
+            transports = stack.enter_context(in_process_servers(names, modules, options))
         except ValueError as error:
             raise ConfigError(f"config.env.transport='inprocess': {error}") from error
         yield transports

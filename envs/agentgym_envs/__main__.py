@@ -3,6 +3,7 @@
 python -m agentgym_envs textcraft --port 36001
 python -m agentgym_envs demonstrations babyai --tasks 0,1,2 --player expert --out demos.jsonl
 python -m agentgym_envs check textcraft
+python -m agentgym_envs prepare searchqa
 
 Instead of a name, the module of an environment of one's own: python -m agentgym_envs my_envs.guess
 """
@@ -14,7 +15,7 @@ import sys
 from collections.abc import Sequence
 
 from agentgym_envs import demonstrations
-from agentgym_envs.base import serve
+from agentgym_envs.base import options, serve
 from agentgym_envs.base.environment import SetupError
 from agentgym_envs.base.kind import load_kind
 from agentgym_envs.base.server import create_app
@@ -45,6 +46,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         add("demonstrations", "write episodes of a scripted player as AgentGym trajectory records")
     )
     _add_check_options(add("check", "test that an environment keeps what all of them promise"))
+    _add_prepare_options(add("prepare", "build what an environment needs on this machine, once"))
     if arguments and not arguments[0].startswith("-") and arguments[0] not in commands.choices:
         _add_server_options(add(arguments[0], f"serve {arguments[0]}"), find(arguments[0]).port)
     return parser
@@ -63,6 +65,7 @@ def _add_server_options(parser: argparse.ArgumentParser, port: int) -> None:
     add("--busy-seconds", type=float, default=60, help="how long a request waits for its turn")
     add("--token-file", type=pathlib.Path, help="file with the bearer token clients must send")
     add("--parent-pid", type=int, help="stop when this process is gone")
+    _add_option(parser)
     add("--log-level", default="warning", choices=LOG_LEVELS)
 
 
@@ -85,6 +88,7 @@ def _add_demonstration_options(parser: argparse.ArgumentParser) -> None:
     add("--max-turns", type=int, default=20, help="actions after which an episode is cut")
     add("--thought", action="store_true", help="write a short Thought before each Action")
     add("--out", type=pathlib.Path, required=True, help="JSONL file to write")
+    _add_option(parser)
     add("--log-level", default="info", choices=LOG_LEVELS)
 
 
@@ -94,7 +98,24 @@ def _add_check_options(parser: argparse.ArgumentParser) -> None:
     add("--tasks", type=int, default=suite.TASKS, help="how many tasks are played")
     add("--actions", type=int, default=suite.ACTIONS, help="actions in each of them, at most")
     add("--compat", action="store_true", help="the behaviour of AgentGym's server")
+    _add_option(parser)
     add("--log-level", default="error", choices=LOG_LEVELS)
+
+
+def _add_prepare_options(parser: argparse.ArgumentParser) -> None:
+    _add_environment(parser)
+    _add_option(parser)
+    parser.add_argument("--log-level", default="warning", choices=LOG_LEVELS)
+
+
+def _add_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--option",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="an option of this environment; may be given several times",
+    )
 
 
 def _add_environment(parser: argparse.ArgumentParser) -> None:
@@ -105,8 +126,21 @@ def _add_environment(parser: argparse.ArgumentParser) -> None:
 def _check(args: argparse.Namespace) -> int:
     module = find(args.environment).module
     return suite.run(
-        module, compat=args.compat, tasks=args.tasks, actions=args.actions, write=_write_now
+        module,
+        compat=args.compat,
+        tasks=args.tasks,
+        actions=args.actions,
+        write=_write_now,
+        options=options.parse(args.option),
     )
+
+
+def _prepare(args: argparse.Namespace) -> int:
+    """Making the kind builds its data, preparing it starts what its environments share."""
+    kind = load_kind(find(args.environment).module, options.parse(args.option))
+    kind.prepare()
+    _write_now(f"{kind.spec.name} is ready: version {kind.spec.version}\n")
+    return 0
 
 
 def _write_now(text: str) -> None:
@@ -124,7 +158,8 @@ def _record(args: argparse.Namespace) -> int:
         listed = args.tasks.replace(",", " ")
     else:
         listed = args.tasks_file.read_text(encoding="utf-8")
-    kind = load_kind(find(args.environment).module)
+    kind = load_kind(find(args.environment).module, options.parse(args.option))
+    kind.prepare()
     indices = demonstrations.read_indices(listed, kind.spec.name)
     records = demonstrations.record(
         kind,
@@ -143,6 +178,7 @@ def _serve(args: argparse.Namespace) -> int:
     token = None if args.token_file is None else _read_token(args.token_file)
     serve.check_exposure(args.host, token)
     module = find(args.command).module
+    chosen = options.parse(args.option)
     app = create_app(
         module,
         compat=args.compat,
@@ -153,8 +189,9 @@ def _serve(args: argparse.Namespace) -> int:
         busy_seconds=args.busy_seconds,
         step_seconds=args.step_seconds,
         token=token,
+        options=chosen,
     )
-    name = args.command if args.command in KINDS else load_kind(module).spec.name
+    name = args.command if args.command in KINDS else load_kind(module, chosen).spec.name
     serve.run(app, name, args.host, args.port, args.parent_pid)
     return 0
 
@@ -179,7 +216,7 @@ def main(argv: list[str] | None = None) -> int:
             level=args.log_level.upper(),
             format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         )
-        commands = {"demonstrations": _record, "check": _check}
+        commands = {"demonstrations": _record, "check": _check, "prepare": _prepare}
         run = commands[args.command] if args.command in commands else _serve
         return run(args)
     except (serve.ServeError, SetupError, ValueError, OSError) as error:

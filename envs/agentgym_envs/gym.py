@@ -4,6 +4,7 @@ Actions and observations are text; the world runs in the calling process. The na
 registered by gym_names.py.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
@@ -45,6 +46,7 @@ class TextEnv(gymnasium.Env[str, str]):
       max_turns: actions after which an episode is truncated; None takes AgentGym's limit.
       compat: AgentGym's behaviour, oddities included.
       render_mode: None or `ansi`, for which `render` is the last observation.
+      settings: options of the environment, as of `--option`.
 
     Raises:
       SetupError: the environment cannot run on this machine.
@@ -61,8 +63,9 @@ class TextEnv(gymnasium.Env[str, str]):
         max_turns: int | None = None,
         compat: bool = False,
         render_mode: str | None = None,
+        settings: Mapping[str, Any] | None = None,
     ):
-        kind = load_kind(KINDS[environment].module)
+        kind = load_kind(KINDS[environment].module, settings)
         kind.prepare()
         self.render_mode = render_mode
         self.instructions = kind.spec.instructions

@@ -12,7 +12,7 @@ from typing import Any
 
 from agentgym_envs.base.environment import EnvironmentFault, SimulatorLost
 from agentgym_envs.base.host import SessionHost, to_json, unknown_session
-from agentgym_envs.base.kind import EnvironmentKind, IdBody
+from agentgym_envs.base.kind import EnvironmentKind
 from agentgym_envs.base.protocol import STATUS, ErrorKind
 from agentgym_envs.base.routes import RequestProblem, facts, read, session_routes
 
@@ -41,7 +41,7 @@ class InProcessServer:
         self._started = time.monotonic()
         prefix = kind.path_prefix
         self._facts: dict[str, Callable[[], Any]] = {
-            prefix + path: make for path, make in facts(kind).items()
+            prefix + path: make for path, make in facts(kind, compat).items()
         } | {f"{prefix}/health": self._health}
         self._routes = {(route.method, route.path): route for route in session_routes(kind)}
 
@@ -78,7 +78,7 @@ class InProcessServer:
         if (method, path) == ("POST", f"{self._kind.path_prefix}/create"):
             return 200, self._create()
         if (method, path) == ("POST", f"{self._kind.path_prefix}/close"):
-            session_id = read(IdBody, body, "body").id
+            session_id = read(self._kind.session_body, body, "body").session
             self._open.discard(session_id)
             return 200, self._host.answer("close", session_id, None)
         if (method, path) not in self._routes:
@@ -88,13 +88,14 @@ class InProcessServer:
             request = read(route.body, dict(urllib.parse.parse_qsl(query)), "query")
         else:
             request = read(route.body, body, "body")
-        if request.id not in self._open:
-            raise unknown_session(request.id)
+        session = request.session
+        if session not in self._open:
+            raise unknown_session(session)
         try:
-            return 200, self._host.answer(route.operation, request.id, route.argument(request))
+            return 200, self._host.answer(route.operation, session, route.argument(request))
         except EnvironmentFault as fault:
             if fault.kind is ErrorKind.SIMULATOR:
-                self._open.discard(request.id)
+                self._open.discard(session)
             raise
 
     def _create(self) -> bytes:

@@ -13,6 +13,7 @@ from typing import Any
 import pydantic
 
 from agentgym_envs.base import manifest
+from agentgym_envs.base import options as environment_options
 from agentgym_envs.base.environment import (
     Environment,
     EnvironmentFault,
@@ -22,14 +23,45 @@ from agentgym_envs.base.environment import (
 from agentgym_envs.base.protocol import EnvironmentSpec, ErrorKind
 
 
-class IdBody(pydantic.BaseModel):
-    """Body of a request about one session."""
+class SessionBody(pydantic.BaseModel):
+    """Body of a request about one session; a subclass has the field that names it."""
+
+    @property
+    def session(self) -> int:
+        """Number of the session."""
+        raise NotImplementedError
+
+
+class IdBody(SessionBody):
+    """A session by the field `id`, as most of AgentGym's servers name it."""
 
     id: int
+
+    @property
+    def session(self) -> int:
+        """Number of the session."""
+        return self.id
 
 
 class StepBody(IdBody):
     """Body of `POST /step`."""
+
+    action: str
+
+
+class EnvIdxBody(SessionBody):
+    """A session by the field `env_idx`, as AgentGym's other servers name it."""
+
+    env_idx: int
+
+    @property
+    def session(self) -> int:
+        """Number of the session."""
+        return self.env_idx
+
+
+class EnvIdxStepBody(EnvIdxBody):
+    """Body of `POST /step` in that dialect."""
 
     action: str
 
@@ -125,6 +157,10 @@ class EnvironmentKind:
       facts: path -> answer of a GET route about no session, such as a list of all moves.
       path_prefix: put before every route, such as `/maze`.
       task_field: field of the reset body that holds the index of the task.
+      session_body: IdBody or EnvIdxBody: its one field names the session in all requests.
+      step_body: StepBody or EnvIdxStepBody, to fit.
+      compat_error_status: of AgentGym's answers to what cannot be served: 200, or 500 where its
+        server lets the exception through.
       compat_not_reset: AgentGym's text for a step before the first reset; `{id}` is the number
         of the session (AgentGym's server misses a key by that name).
       compat_closed: AgentGym's text for a session that was closed; `{id}` is its number.
@@ -139,7 +175,7 @@ class EnvironmentKind:
     tasks: Callable[[], Sequence[Mapping[str, Any]]]
     answers: Answers
     create_body: type[pydantic.BaseModel] | None
-    reset_body: type[IdBody]
+    reset_body: type[SessionBody]
     resets_on_create: bool
     compat_refused_when_done: frozenset[str]
     extra_routes: tuple[ExtraRoute, ...] = ()
@@ -147,16 +183,30 @@ class EnvironmentKind:
     facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     path_prefix: str = ""
     task_field: str = "data_idx"
+    session_body: type[SessionBody] = IdBody
+    step_body: type[SessionBody] = StepBody
+    compat_error_status: int = 200
     compat_not_reset: str = "{id}"
     compat_closed: str = "The id {id} is not valid."
     prepare: Callable[[], None] = _nothing
 
+    @property
+    def session_field(self) -> str:
+        """Name of the field that names the session."""
+        return next(iter(self.session_body.model_fields))
 
-def load_kind(module: str) -> EnvironmentKind:
+
+def load_kind(
+    module: str, options: Mapping[str, environment_options.Value] | None = None
+) -> EnvironmentKind:
     """The environment of a module, which offers `make_kind()`.
 
+    Args:
+      module: name, as for import.
+      options: keyword arguments of `make_kind`; texts are read by the type of its defaults.
+
     Raises:
-      SetupError: the module cannot be imported or offers no such function.
+      SetupError: the module cannot be imported, offers no such function, or has no such option.
     """
     try:
         loaded = importlib.import_module(module)
@@ -166,7 +216,8 @@ def load_kind(module: str) -> EnvironmentKind:
         raise SetupError(
             f"the module {module} has no function make_kind(), which every environment offers"
         )
-    return loaded.make_kind()
+    make_kind = loaded.make_kind
+    return make_kind(**environment_options.bind(make_kind, options or {}, module))
 
 
 def standard_answers() -> Answers:

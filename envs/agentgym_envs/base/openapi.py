@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from agentgym_envs.base.kind import EmptyBody, EnvironmentKind, IdBody
+from agentgym_envs.base.kind import EmptyBody, EnvironmentKind
 from agentgym_envs.base.protocol import STATUS, ErrorKind
 from agentgym_envs.base.routes import SessionRoute
 
@@ -34,13 +34,18 @@ def describe(
         create["requestBody"] = _body(EmptyBody)
     paths[f"{prefix}/create"] = {"post": create}
     paths[f"{prefix}/close"] = {
-        "post": _operation("Ends a session.") | {"requestBody": _body(IdBody)}
+        "post": _operation("Ends a session.") | {"requestBody": _body(kind.session_body)}
     }
     for route in routes:
         operation = _operation(route.summary)
         if route.method == "GET":
             operation["parameters"] = [
-                {"name": "id", "in": "query", "required": True, "schema": {"type": "integer"}}
+                {
+                    "name": kind.session_field,
+                    "in": "query",
+                    "required": True,
+                    "schema": {"type": "integer"},
+                }
             ]
         else:
             operation["requestBody"] = _body(route.body)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pydantic
 
-from agentgym_envs.base.kind import EnvironmentKind, IdBody, StepBody
+from agentgym_envs.base.kind import EnvironmentKind, SessionBody
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,9 +16,9 @@ class SessionRoute:
 
     Attributes:
       path: with the prefix of its kind.
-      method: `GET` (id in the query) or `POST` (JSON body).
+      method: `GET` (session in the query) or `POST` (JSON body).
       operation: what `SessionHost.answer` is asked.
-      body: what the request must contain; its `id` names the session.
+      body: what the request must contain; its `session` is the session.
       argument: from the body to the argument of the operation.
       is_stateful: the operation changes the session.
       summary: one line for the description of the server.
@@ -27,7 +27,7 @@ class SessionRoute:
     path: str
     method: str
     operation: str
-    body: type[IdBody]
+    body: type[SessionBody]
     argument: Callable[[Any], Any]
     is_stateful: bool
     summary: str
@@ -38,7 +38,7 @@ def session_routes(kind: EnvironmentKind) -> list[SessionRoute]:
     prefix = kind.path_prefix
     routes = [
         SessionRoute(
-            f"{prefix}/step", "POST", "step", StepBody, _action, True, "Applies one action."
+            f"{prefix}/step", "POST", "step", kind.step_body, _action, True, "Applies one action."
         ),
         SessionRoute(
             f"{prefix}/reset",
@@ -56,7 +56,7 @@ def session_routes(kind: EnvironmentKind) -> list[SessionRoute]:
                 prefix + step.path,
                 "POST",
                 step.path,
-                StepBody,
+                kind.step_body,
                 _action,
                 True,
                 "Applies one action; another answer than /step.",
@@ -68,11 +68,11 @@ def session_routes(kind: EnvironmentKind) -> list[SessionRoute]:
                 f"extra route {extra.path}: method must be GET or POST, not {extra.method}"
             )
         summary = f"Only {kind.spec.name} has this."
-        routes.append(_reader(prefix + extra.path, extra.method, extra.path, summary))
+        routes.append(_reader(kind, extra.method, extra.path, extra.path, summary))
     known = {route.path for route in routes}
     for name, summary in _READERS.items():
         if prefix + name not in known and (name != "/detail" or kind.answers.detail is not None):
-            routes.append(_reader(prefix + name, "GET", name.removeprefix("/"), summary))
+            routes.append(_reader(kind, "GET", name, name.removeprefix("/"), summary))
     return routes
 
 
@@ -85,19 +85,26 @@ _READERS = {
 }
 
 
-def _reader(path: str, method: str, operation: str, summary: str) -> SessionRoute:
-    return SessionRoute(path, method, operation, IdBody, lambda body: None, False, summary)
+def _reader(
+    kind: EnvironmentKind, method: str, path: str, operation: str, summary: str
+) -> SessionRoute:
+    path = kind.path_prefix + path
+    return SessionRoute(
+        path, method, operation, kind.session_body, lambda body: None, False, summary
+    )
 
 
 def _action(body: Any) -> str:
     return body.action
 
 
-def facts(kind: EnvironmentKind) -> dict[str, Callable[[], Any]]:
+def facts(kind: EnvironmentKind, compat: bool) -> dict[str, Callable[[], Any]]:
     """Path -> body of the answer, for the GET routes that are about no session."""
+    # Results of AgentGym's rules must not pass for results of ours.
+    version = f"{kind.spec.version}-compat" if compat else kind.spec.version
     return {
         "/": lambda: kind.banner,
-        "/spec": lambda: dataclasses.asdict(kind.spec),
+        "/spec": lambda: dataclasses.asdict(kind.spec) | {"version": version},
         "/tasks": lambda: list(kind.tasks()),
         **{path: functools.partial(kind.facts.__getitem__, path) for path in kind.facts},
     }

@@ -7,7 +7,7 @@ import json
 import math
 import time
 import urllib.parse
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 from agentgym_envs.base import openapi
@@ -20,7 +20,7 @@ from agentgym_envs.base.application import (
 )
 from agentgym_envs.base.environment import EnvironmentFault
 from agentgym_envs.base.host import to_json
-from agentgym_envs.base.kind import EnvironmentKind, IdBody, load_kind
+from agentgym_envs.base.kind import EnvironmentKind, load_kind
 from agentgym_envs.base.protocol import ErrorKind
 from agentgym_envs.base.routes import (
     RequestProblem,
@@ -50,6 +50,7 @@ def create_app(
     busy_seconds: float,
     step_seconds: float,
     token: str | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> Application:
     """What a server of one environment answers; its lifespan starts the worker processes.
 
@@ -64,12 +65,13 @@ def create_app(
       busy_seconds: how long a request waits for its turn.
       step_seconds: how long a simulator may take for one request.
       token: if given, every request must carry it as bearer token.
+      options: of `make_kind()`.
     """
     if workers < 1:
         raise ValueError(f"a server needs at least one worker, got {workers}")
-    kind = load_kind(kind_module)
+    kind = load_kind(kind_module, options)
     routes = session_routes(kind)
-    processes = [Worker(kind_module, compat, _START_SECONDS) for _ in range(workers)]
+    processes = [Worker(kind_module, compat, _START_SECONDS, options) for _ in range(workers)]
     store = SessionStore(
         processes,
         stateful=frozenset(route.operation for route in routes if route.is_stateful),
@@ -107,7 +109,7 @@ def _routes(
     compat: bool,
 ) -> dict[str, dict[str, Endpoint]]:
     """Paths and methods, and what answers them."""
-    answer_errors = _compat_errors if compat else _typed_errors
+    answer_errors = _compat_errors(kind.compat_error_status) if compat else _typed_errors
     started = time.monotonic()
     prefix = kind.path_prefix
 
@@ -121,7 +123,7 @@ def _routes(
             "uptime_s": round(time.monotonic() - started, 3),
         }
 
-    plain = {**facts(kind), "/health": health}
+    plain = {**facts(kind, compat), "/health": health}
 
     async def create(request: Request) -> bytes:
         if kind.create_body is not None:
@@ -129,8 +131,8 @@ def _routes(
         return await store.create()
 
     async def close(request: Request) -> bytes:
-        body = read(IdBody, _json_body(request), "body")
-        return to_json(await store.close(body.id))
+        body = read(kind.session_body, _json_body(request), "body")
+        return to_json(await store.close(body.session))
 
     def of_session(route: SessionRoute) -> Handler:
         where = "query" if route.method == "GET" else "body"
@@ -139,7 +141,7 @@ def _routes(
         async def endpoint(request: Request) -> bytes:
             body = read(route.body, values(request), where)
             turn = read_turn(request.turn)
-            return await store.call(body.id, route.operation, route.argument(body), turn)
+            return await store.call(body.session, route.operation, route.argument(body), turn)
 
         return endpoint
 
@@ -220,18 +222,21 @@ def _typed_errors(handler: Handler) -> Endpoint:
     return endpoint
 
 
-def _compat_errors(handler: Handler) -> Endpoint:
-    """AgentGym's form: status 200 `{"error": text}`; FastAPI's own body for status 422."""
+def _compat_errors(status: int) -> Callable[[Handler], Endpoint]:
+    """AgentGym's form: its status and `{"error": text}`; FastAPI's own body for status 422."""
 
-    async def endpoint(request: Request) -> Answer:
-        try:
-            return Answer(await handler(request))
-        except EnvironmentFault as fault:
-            return Answer(to_json({"error": fault.compat_message}))
-        except RequestProblem as error:
-            return Answer(to_json({"detail": _plain(error.problems)}), 422)
+    def answer_errors(handler: Handler) -> Endpoint:
+        async def endpoint(request: Request) -> Answer:
+            try:
+                return Answer(await handler(request))
+            except EnvironmentFault as fault:
+                return Answer(to_json({"error": fault.compat_message}), status)
+            except RequestProblem as error:
+                return Answer(to_json({"detail": _plain(error.problems)}), 422)
 
-    return endpoint
+        return endpoint
+
+    return answer_errors
 
 
 def _plain(value: Any) -> Any:

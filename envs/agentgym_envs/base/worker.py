@@ -1,10 +1,11 @@
 """A worker process: holds environments and answers one request after the other over a socket.
 
-Started by `workers.py` as `python -m agentgym_envs.base.worker MODULE FD [--compat]`. It ends when
-the server closes the socket, when the server is gone, or when its simulator is lost.
+Started by `workers.py` as `python -m agentgym_envs.base.worker MODULE FD [--compat] [--options JSON]`.
+It ends when the server closes the socket, when the server is gone, or when its simulator is lost.
 """
 
 import argparse
+import json
 import logging
 import multiprocessing.connection
 import os
@@ -31,6 +32,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("module", help="module with make_kind()")
     parser.add_argument("fd", type=int, help="inherited socket")
     parser.add_argument("--compat", action="store_true")
+    parser.add_argument("--options", type=json.loads, default={}, help="of make_kind, as JSON")
     parser.add_argument("--log-level", default="WARNING")
     args = parser.parse_args(argv)
     logging.basicConfig(
@@ -43,7 +45,7 @@ def main(argv: list[str] | None = None) -> int:
     threading.Thread(target=_end_with_server, args=(os.getppid(),), daemon=True).start()
     with multiprocessing.connection.Connection(args.fd) as connection:
         try:
-            kind = load_kind(args.module)
+            kind = load_kind(args.module, args.options)
             kind.prepare()
         except SetupError as error:
             connection.send(Refusal(str(error)))

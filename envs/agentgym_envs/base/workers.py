@@ -1,6 +1,7 @@
 """The server's side of its worker processes: start, ask, time out, kill, replace."""
 
 import asyncio
+import json
 import logging
 import os
 import pickle
@@ -9,6 +10,7 @@ import socket
 import struct
 import subprocess
 import sys
+from collections.abc import Mapping
 from typing import Any, cast
 
 from agentgym_envs.base.environment import SetupError
@@ -97,6 +99,7 @@ class Worker:
       kind_module: name of the module whose `make_kind()` it serves.
       compat: AgentGym's behaviour.
       start_seconds: limit for a process to become ready.
+      options: of its `make_kind()`.
 
     Attributes:
       lock: held during a request, because a worker serves one at a time.
@@ -104,10 +107,17 @@ class Worker:
       sessions: pinned to this worker.
     """
 
-    def __init__(self, kind_module: str, compat: bool, start_seconds: float):
+    def __init__(
+        self,
+        kind_module: str,
+        compat: bool,
+        start_seconds: float,
+        options: Mapping[str, Any] | None = None,
+    ):
         self._kind_module = kind_module
         self._compat = compat
         self._start_seconds = start_seconds
+        self._options = dict(options or {})
         self._process: subprocess.Popen[bytes] | None = None
         self._channel = _Channel()
         self.lock = asyncio.Lock()
@@ -193,6 +203,7 @@ class Worker:
         command = [sys.executable, "-m", "agentgym_envs.base.worker", self._kind_module, str(fd)]
         command += ["--log-level", logging.getLevelName(logging.getLogger().getEffectiveLevel())]
         command += ["--compat"] if self._compat else []
+        command += ["--options", json.dumps(self._options)] if self._options else []
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

@@ -1,7 +1,7 @@
 """Plays episodes in another process, which hashes texts in another way.
 
-`python -m agentgym_envs.conformance.other_process MODULE JOBS ANSWERS [--compat]`: JOBS is a JSON list of
-`{"data_idx" or "snapshot", "actions"}`, ANSWERS gets for each the list of the answers, as lists
+`python -m agentgym_envs.conformance.other_process MODULE JOBS ANSWERS [--compat] [--options JSON]`:
+JOBS is a JSON list of `{"data_idx" or "snapshot", "actions"}`, ANSWERS gets for each the list of the answers, as lists
 `[observation, reward, score, done]`, or the text of an error.
 """
 
@@ -36,7 +36,9 @@ def play(subject: Subject, jobs: Sequence[dict[str, Any]]) -> list[list[StepResu
         asked.write_text(json.dumps(jobs))
         command = [sys.executable, "-m", __name__, subject.module, str(asked), str(answered)]
         done = subprocess.run(
-            command + (["--compat"] if subject.compat else []),
+            command
+            + (["--compat"] if subject.compat else [])
+            + ["--options", json.dumps(subject.options)],
             env={
                 **os.environ,
                 "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
@@ -69,8 +71,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("jobs", type=pathlib.Path)
     parser.add_argument("answers", type=pathlib.Path)
     parser.add_argument("--compat", action="store_true")
+    parser.add_argument("--options", type=json.loads, default={}, help="of make_kind, as JSON")
     args = parser.parse_args(argv)
-    kind = load_kind(args.module)
+    kind = load_kind(args.module, args.options)
     kind.prepare()
     factory = kind.compat_factory if args.compat else kind.factory
     answers = [_answer(factory(), job) for job in json.loads(args.jobs.read_text())]

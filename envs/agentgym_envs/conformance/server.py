@@ -5,6 +5,7 @@ import http.client
 import json
 import pathlib
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 from agentgym_envs.base import serve
@@ -21,12 +22,13 @@ class Server:
     Args:
       module: offers `make_kind()`.
       compat: AgentGym's behaviour.
+      options: of `make_kind()`.
 
     Raises:
       SetupError: its worker process does not become ready.
     """
 
-    def __init__(self, module: str, *, compat: bool):
+    def __init__(self, module: str, *, compat: bool, options: Mapping[str, Any]):
         application = create_app(
             module,
             compat=compat,
@@ -36,6 +38,7 @@ class Server:
             max_body_bytes=1 << 20,
             busy_seconds=_STEP_SECONDS,
             step_seconds=_STEP_SECONDS,
+            options=options,
         )
         self._module = module
         listener = serve.bind("127.0.0.1", 0)

@@ -120,7 +120,8 @@ def every_route_answers(subject: Subject) -> str:
     for route in routes:
         if route.operation not in ("reset", "step"):
             _ask(subject, *_request(subject, route, session))
-    if server.exchange("POST", f"{kind.path_prefix}/close", {"id": session}) != (200, True):
+    closed = {kind.session_field: session}
+    if server.exchange("POST", f"{kind.path_prefix}/close", closed) != (200, True):
         raise Violation("POST /close did not answer true")
     return f"{len(routes)} of sessions"
 
@@ -149,7 +150,7 @@ def errors_of_the_server_are_typed(subject: Subject) -> str:
         method, target, body = _request(subject, route, _UNKNOWN_ID)
         _expect_error(subject, method, target, body, ErrorKind.UNKNOWN_SESSION)
         if method == "POST":
-            for unfit in ({}, {**(body or {}), "id": "a"}):
+            for unfit in ({}, {**(body or {}), subject.kind.session_field: "a"}):
                 _expect_error(subject, method, target, unfit, ErrorKind.INVALID_REQUEST)
     return f"{len(routes)} routes"
 
@@ -162,7 +163,9 @@ def odd_actions_neither_crash_nor_hang(subject: Subject) -> str:
     step = f"{subject.kind.path_prefix}/step"
     for action in ODD_ACTIONS:
         where = f"task {data_idx}: the action {shorten(ascii(action))}"
-        status, body = _exchange(subject, "POST", step, {"id": session, "action": action}, where)
+        status, body = _exchange(
+            subject, "POST", step, {subject.kind.session_field: session, "action": action}, where
+        )
         is_answer = status == 200 and not (isinstance(body, dict) and "error" in body)
         # Half a character is no text; the server may say so.
         if not is_answer and status != STATUS[ErrorKind.INVALID_REQUEST]:
@@ -229,28 +232,30 @@ def _request(
     subject: Subject, route: SessionRoute, session: int
 ) -> tuple[str, str, dict[str, Any] | None]:
     """Method, target and body of a request to a route."""
+    field = subject.kind.session_field
     if route.method == "GET":
-        return "GET", f"{route.path}?{urllib.parse.urlencode({'id': session})}", None
-    return "POST", route.path, {"id": session, "action": "look", subject.kind.task_field: 0}
+        return "GET", f"{route.path}?{urllib.parse.urlencode({field: session})}", None
+    return "POST", route.path, {field: session, "action": "look", subject.kind.task_field: 0}
 
 
 def _start(subject: Subject, data_idx: int) -> int:
     """A session in which a task has begun."""
-    prefix = subject.kind.path_prefix
+    prefix, field = subject.kind.path_prefix, subject.kind.session_field
     # Bodies of `/create` with fields contain the id of AgentGym's tool servers, if anything.
     created = _ask(subject, "POST", f"{prefix}/create", {"id": 0})
-    session = created if isinstance(created, int) else created["id"]
-    _ask(subject, "POST", f"{prefix}/reset", {"id": session, subject.kind.task_field: data_idx})
+    session = created if isinstance(created, int) else created[field]
+    _ask(subject, "POST", f"{prefix}/reset", {field: session, subject.kind.task_field: data_idx})
     return session
 
 
 def _step(subject: Subject, session: int, action: str) -> Any:
     target = f"{subject.kind.path_prefix}/step"
-    return _ask(subject, "POST", target, {"id": session, "action": action})
+    return _ask(subject, "POST", target, {subject.kind.session_field: session, "action": action})
 
 
 def _end(subject: Subject, session: int) -> None:
-    _ask(subject, "POST", f"{subject.kind.path_prefix}/close", {"id": session})
+    body = {subject.kind.session_field: session}
+    _ask(subject, "POST", f"{subject.kind.path_prefix}/close", body)
 
 
 def _restarts(subject: Subject) -> int:

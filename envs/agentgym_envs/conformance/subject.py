@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from agentgym_envs.base.environment import Environment, EnvironmentFault, StepResult
@@ -184,18 +184,28 @@ class Subject:
       compat: AgentGym's behaviour.
       tasks: how many tasks are played.
       actions: how many in each of them, at most.
+      options: of `make_kind()`.
 
     Raises:
       SetupError: the environment cannot run here.
     """
 
-    def __init__(self, module: str, *, compat: bool, tasks: int, actions: int):
+    def __init__(
+        self,
+        module: str,
+        *,
+        compat: bool,
+        tasks: int,
+        actions: int,
+        options: Mapping[str, Any] | None = None,
+    ):
         if tasks < 1 or actions < 1:
             raise ValueError(f"tasks={tasks} and actions={actions} must be at least 1")
         self.module = module
         self.compat = compat
+        self.options = dict(options or {})
         self.num_actions = actions
-        self.kind: EnvironmentKind = load_kind(module)
+        self.kind: EnvironmentKind = load_kind(module, options)
         self.kind.prepare()
         self._num_tasks = tasks
 
@@ -247,7 +257,7 @@ class Subject:
     @functools.cached_property
     def server(self) -> Server:
         """A server of this environment; it lives until `close`."""
-        return Server(self.module, compat=self.compat)
+        return Server(self.module, compat=self.compat, options=self.options)
 
     def close(self) -> None:
         """Ends the server if there is one."""

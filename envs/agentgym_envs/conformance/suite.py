@@ -1,7 +1,8 @@
 """All properties in their order, and the report of a run."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from agentgym_envs.conformance import episodes, self_description, sessions
 from agentgym_envs.conformance.subject import NotApplicable, Subject, Violation
@@ -43,7 +44,13 @@ PROPERTIES: tuple[Property, ...] = (
 
 
 def run(
-    module: str, *, compat: bool, tasks: int, actions: int, write: Callable[[str], None]
+    module: str,
+    *,
+    compat: bool,
+    tasks: int,
+    actions: int,
+    write: Callable[[str], None],
+    options: Mapping[str, Any] | None = None,
 ) -> int:
     """Tries all properties on a module's environment; returns the exit status.
 
@@ -53,12 +60,13 @@ def run(
       tasks: how many tasks are played.
       actions: how many in each of them, at most.
       write: gets the report, a line for each property; its name comes before it is tried.
+      options: of `make_kind()`.
 
     Raises:
       SetupError: the environment cannot run here.
     """
     began = time.monotonic()
-    subject = Subject(module, compat=compat, tasks=tasks, actions=actions)
+    subject = Subject(module, compat=compat, tasks=tasks, actions=actions, options=options)
     failed = 0
     try:
         for check in PROPERTIES:

@@ -1,0 +1,34 @@
+"""A small environment with options for the tests: it says a word some times."""
+
+from agentgym_envs.base.environment import Environment, StepResult
+from agentgym_envs.base.kind import standard_kind
+
+
+class Parrot(Environment):
+    """Says the same whatever it hears."""
+
+    def __init__(self, word, times):
+        self.text = " ".join([word] * times)
+
+    def reset(self, data_idx):
+        return StepResult(self.text, 0, 0, False)
+
+    def step(self, action):
+        return StepResult(self.text, 1, 1, True)
+
+    def expert_action(self):
+        return "talk"
+
+    def valid_actions(self):
+        return ["talk"]
+
+
+def make_kind(*, word: str = "polly", times: int = 3):
+    return standard_kind(
+        lambda: Parrot(word, times),
+        [{"data_idx": 0, "split": "train"}],
+        name="parrot",
+        version=word,
+        instructions="Make it talk.",
+        max_turns=1,
+    )

@@ -1,0 +1,119 @@
+"""Options of an environment reach `make_kind` wherever an environment is named."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from serving import serving
+
+from agentgym_envs.__main__ import main
+from agentgym_envs.base import options
+from agentgym_envs.base.environment import SetupError
+from agentgym_envs.base.in_process import InProcessServer
+from agentgym_envs.base.kind import load_kind
+from agentgym_envs.conformance.subject import Subject
+from agentgym_jax.env_client.embedded import option_arguments
+from agentgym_jax.env_client.in_process import in_process_servers
+
+MODULE = "parrot"  # answers with its options
+
+
+def make_kind(*, word: str = "hello", times: int = 3, pause: float = 0.5, loud: bool = False):
+    return (word, times, pause, loud)
+
+
+def bound(**given_options):
+    return options.bind(make_kind, given_options, "here")
+
+
+def test_the_options_of_a_command_line_are_read_by_the_types_of_the_defaults():
+    texts = options.parse(["word=a=b", "times=5", "pause=2", "loud=True"])
+    assert bound(**texts) == {"word": "a=b", "times": 5, "pause": 2.0, "loud": True}
+    assert bound(times=7, loud=False, pause=1) == {"times": 7, "loud": False, "pause": 1.0}
+    assert bound(word="12") == {"word": "12"}
+    assert bound() == {}
+
+
+@pytest.mark.parametrize(
+    ("given_options", "told"),
+    [
+        ({"wrod": "x"}, "no option 'wrod'; its options and defaults: word='hello', times=3"),
+        ({"times": "many"}, "times='many' is not a value of type int"),
+        ({"times": "1.5"}, "is not a value of type int"),
+        ({"times": True}, "is not a value of type int"),
+        ({"loud": "1"}, "loud='1' is not a value of type bool"),
+        ({"word": 3}, "word=3 is not a value of type str"),
+    ],
+)
+def test_what_does_not_fit_is_told_with_what_there_is(given_options, told):
+    with pytest.raises(SetupError, match=told):
+        bound(**given_options)
+
+
+@pytest.mark.parametrize("text", ["times", "=3", "a b=3"])
+def test_an_option_without_a_name_is_refused(text):
+    with pytest.raises(SetupError, match="expected NAME=VALUE"):
+        options.parse([text])
+
+
+VALUES = {
+    "word": st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])),
+    "times": st.integers(-1000, 10**12),
+    "pause": st.floats(allow_nan=False),
+    "loud": st.booleans(),
+}
+
+
+@given(st.fixed_dictionaries({}, optional=VALUES))
+def test_options_of_a_config_arrive_through_a_command_line_as_they_were(chosen):
+    arguments = [a.removeprefix("--option=") for a in option_arguments(chosen)]
+    assert bound(**options.parse(arguments)) == chosen
+
+
+def test_an_environment_without_options_has_none():
+    with pytest.raises(SetupError, match="its options and defaults: none at all"):
+        load_kind("door", {"engine": "x"})
+
+
+def test_a_server_hands_its_options_to_its_workers():
+    with serving(MODULE, options={"word": "lora", "times": "2"}) as client:
+        session = client.post("/create").json()["id"]
+        first = client.post("/reset", json={"id": session, "data_idx": 0}).json()
+        assert first["observation"] == "lora lora"
+        assert client.get("/spec").json()["version"] == "lora"
+
+
+def test_a_server_under_compat_says_so_in_its_version():
+    with serving(MODULE, compat=True) as client:
+        assert client.get("/spec").json()["version"] == "polly-compat"
+    assert json.loads(
+        InProcessServer(load_kind(MODULE), compat=True).exchange("GET", "/spec", None)[1]
+    )["version"].endswith("-compat")
+
+
+def test_an_environment_in_the_training_process_has_options_too():
+    chosen = {"bird": {"word": "koko", "times": 1}}
+    with in_process_servers(["bird"], {"bird": MODULE}, chosen) as transports:
+        status, body = transports["bird"].exchange("GET", "/spec", None, None)
+    assert status == 200 and json.loads(body)["version"] == "koko"
+
+
+def test_the_check_of_an_environment_takes_options():
+    subject = Subject(MODULE, compat=False, tasks=1, actions=2, options={"word": "jako"})
+    try:
+        assert subject.play().reset(0).observation == "jako jako jako"
+        assert subject.server.exchange("GET", "/spec")[1]["version"] == "jako"
+    finally:
+        subject.close()
+
+
+def test_an_option_that_is_not_there_is_one_line(capsys):
+    assert main(["prepare", MODULE, "--option", "colour=red"]) == 1
+    errors = capsys.readouterr().err
+    assert errors.count("\n") == 1 and "parrot has no option 'colour'" in errors
+
+
+def test_preparing_says_what_is_ready(capsys):
+    assert main(["prepare", MODULE, "--option", "word=ara"]) == 0
+    assert capsys.readouterr().out == "parrot is ready: version ara\n"
