@@ -14,6 +14,7 @@ from absl import app, flags, logging
 from ml_collections import config_flags
 from rich.console import Console
 
+from agentgym_jax import redact
 from agentgym_jax.evaluation import compare, contents, endpoint, leakage, report, scores
 from agentgym_jax.evaluation.endpoint import EndpointPlayer
 from agentgym_jax.evaluation.evaluate import Evaluation, Plays, evaluate
@@ -58,7 +59,7 @@ def main(argv: list[str]) -> int:
             parts = stack.enter_context(opening.open_evaluation(config, _WORKDIR.value))
             return run(config, parts, stop)
     except (*USER_ERRORS, PlayerError) as error:
-        sys.stderr.write(f"\nagentgym_jax.evaluate: {error}\n")
+        sys.stderr.write(f"\nagentgym_jax.evaluate: {redact.text(str(error))}\n")
         return 1
 
 
@@ -144,6 +145,7 @@ def collector(config: dict, parts: EvaluationParts, player: Player | None) -> Pl
         parts.environments.pool,
         parts.environments.texts,
         max_attempts=parts.rollout.max_attempts,
+        max_replacements=parts.rollout.max_replacements,
         tell_budget=parts.rollout.tell_budget,
         revive=parts.environments.revive,
     )

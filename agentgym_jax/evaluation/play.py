@@ -12,12 +12,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-from absl import logging
 
 from agentgym_jax.env_client.errors import EnvCause, EnvError
-from agentgym_jax.env_client.outages import Outages
-from agentgym_jax.env_client.pool import EnvPool, Reply
+from agentgym_jax.env_client.pool import EnvPool, Reply, ReplyKind
 from agentgym_jax.evaluation.players import Answer, Moment, Player, PromptTooLongError
+from agentgym_jax.rollout.attempts import AttemptPolicy, Attempts, Fate, check_some_played
 from agentgym_jax.rollout.collect import CollectStatistics, EnvironmentText, EpisodeRequest
 from agentgym_jax.rollout.episode import Command, Episode, Finish, Send
 from agentgym_jax.trajectory import Outcome, Trajectory
@@ -51,9 +50,7 @@ class _Slot:
     """One requested episode on its way."""
 
     request: EpisodeRequest
-    attempt: int = 0  # that counts against max_attempts
-    attempts: int = 0  # in all
-    pauses: int = 0  # attempts in a row that failed with everybody's
+    attempts: Attempts = dataclasses.field(default_factory=Attempts)
     transcript: _Transcript = dataclasses.field(default_factory=_Transcript)
     episode: Episode | None = None
     started: float = 0.0
@@ -73,6 +70,7 @@ class TextCollector:
         environments: Mapping[str, EnvironmentText],
         *,
         max_attempts: int,
+        max_replacements: int,
         tell_budget: str,
         revive: Callable[[], None],
     ):
@@ -82,7 +80,8 @@ class TextCollector:
           player: answers.
           pool: talks to the environment servers.
           environments: texts by environment name.
-          max_attempts: starts of an episode whose environment fails, the first included.
+          max_attempts: starts of one sample, the first included.
+          max_replacements: other samples tried for an episode whose environment keeps failing.
           tell_budget: what the agent is told of its turns (budget.py).
           revive: called when a server may be gone; starts again what died.
         """
@@ -90,6 +89,7 @@ class TextCollector:
         self.pool = pool
         self.environments = environments
         self.max_attempts = max_attempts
+        self.max_replacements = max_replacements
         self.tell_budget = tell_budget
         self.revive = revive
 
@@ -102,23 +102,25 @@ class TextCollector:
         should_stop: Callable[[], bool],
         on_episode: Callable[[int, Trajectory], None] | None = None,
     ) -> tuple[list[Trajectory], CollectStatistics]:
-        """As `Collector.collect`; an episode whose environment keeps failing is not replaced.
-
-        Another sample of a scripted player would meet the same failure, so that
-        `replacement_stride` is not used.
+        """As `Collector.collect`.
 
         Raises:
           PlayerError: the player cannot go on; `on_episode` has had what was finished.
         """
-        return _Playing(self, requests, on_progress, should_stop, on_episode).run()
+        return _Playing(
+            self, requests, replacement_stride, on_progress, should_stop, on_episode
+        ).run()
 
 
 class _Playing:
     """State of one call of `TextCollector.collect`."""
 
-    def __init__(self, collector: TextCollector, requests, on_progress, should_stop, on_episode):
+    def __init__(
+        self, collector: TextCollector, requests, stride, on_progress, should_stop, on_episode
+    ):
         self._c = collector
         self._slots = [_Slot(request) for request in requests]
+        self._stride = stride
         self._on_progress = on_progress
         self._should_stop = should_stop
         self._on_episode = on_episode
@@ -127,7 +129,9 @@ class _Playing:
         self._speaking: set[int] = set()
         self._spoken: queue.SimpleQueue = queue.SimpleQueue()
         self._done: dict[int, Trajectory] = {}
-        self._outages = Outages(collector.pool.patience_s)
+        self._policy = AttemptPolicy(
+            collector.max_attempts, collector.max_replacements, collector.pool.patience_s
+        )
         self._threads = concurrent.futures.ThreadPoolExecutor(collector.player.concurrency)
         self.statistics = CollectStatistics(env_errors=collections.Counter())
 
@@ -148,7 +152,9 @@ class _Playing:
         finally:
             self._threads.shutdown(wait=False, cancel_futures=True)
         self.statistics.seconds = time.perf_counter() - started
-        return [self._done[i] for i in range(len(self._slots))], self.statistics
+        trajectories = [self._done[i] for i in range(len(self._slots))]
+        check_some_played([slot.request.task for slot in self._slots], trajectories)
+        return trajectories, self.statistics
 
     def _start_episodes(self) -> None:
         while self._unstarted and self._under_way < self._c.player.concurrency:
@@ -160,15 +166,17 @@ class _Playing:
 
     def _start(self, index: int) -> None:
         slot = self._slots[index]
-        request = slot.request
-        slot.attempt += 1
-        slot.attempts += 1
+        slot.attempts.begin()
         slot.started = time.perf_counter()
         slot.transcript = _Transcript()
         slot.episode = None
         self._at_environment.add(index)
-        task = request.task
-        self._c.pool.start((index, slot.attempts), task.environment, task.data_idx, slot.pauses)
+        task = slot.request.task
+        ticket = self._ticket(index)
+        self._c.pool.start(ticket, task.environment, task.data_idx, slot.attempts.pauses)
+
+    def _ticket(self, index: int) -> tuple[int, int]:
+        return (index, self._slots[index].attempts.in_all)
 
     def _new_episode(self, slot: _Slot) -> Episode:
         request = slot.request
@@ -194,7 +202,7 @@ class _Playing:
     def _take_reply(self, reply: Reply) -> None:
         index, attempts = reply.ticket  # type: ignore[misc]  # tickets of this collection are pairs
         slot = self._slots[index]
-        if attempts != slot.attempts or index in self._done:
+        if attempts != slot.attempts.in_all or index in self._done:
             return
         self._at_environment.discard(index)
         seen = reply.observation
@@ -203,8 +211,7 @@ class _Playing:
                 self._c.revive()
             self._env_failed(index, reply.kind, reply.error)
             return
-        self._outages.answered(slot.request.task.environment, reply.kind, slot.request.task)
-        slot.pauses = 0
+        self._policy.answered(slot.attempts, slot.request.task, reply.kind)
         if seen is None:
             raise ValueError(f"{reply}: the pool gave neither an observation nor an error")
         if slot.episode is None:
@@ -228,7 +235,7 @@ class _Playing:
             self._finish(index)
         elif isinstance(command, Send):
             self._at_environment.add(index)
-            self._c.pool.step((index, slot.attempts), command.action)
+            self._c.pool.step(self._ticket(index), command.action)
         else:
             turn = slot.episode.num_turns if slot.episode is not None else 0
             moment = Moment(slot.request, turn, tuple(slot.transcript.messages), seen)
@@ -286,37 +293,29 @@ class _Playing:
 
     def _finish(self, index: int) -> None:
         slot = self._slots[index]
-        if slot.attempts:
-            self._c.pool.finish((index, slot.attempts))
+        if slot.attempts.in_all:
+            self._c.pool.finish(self._ticket(index))
         self._at_environment.discard(index)
         episode = self._new_episode(slot) if slot.episode is None else slot.episode
         self._done[index] = episode.trajectory(
-            attempts=slot.attempts, seconds=time.perf_counter() - slot.started
+            attempts=slot.attempts.in_all, seconds=time.perf_counter() - slot.started
         )
         if self._on_episode is not None:
             self._on_episode(index, self._done[index])
         self._on_progress(len(self._done), len(self._slots), 0)
 
-    def _env_failed(self, index: int, kind: str, error: EnvError) -> None:
-        """Restarts the episode from its reset, then gives it up."""
+    def _env_failed(self, index: int, kind: ReplyKind, error: EnvError) -> None:
+        """Restarts the episode from its reset, or another sample of it, or gives it up."""
         slot = self._slots[index]
-        task = slot.request.task
-        self.statistics.env_errors[str(error.cause)] += 1
-        logging.warning(
-            "%s: environment failed, attempt %d of %d: %s",
-            task.item_id,
-            slot.attempt,
-            self._c.max_attempts,
-            error,
-        )
-        if self._outages.failed(task.environment, kind, task, error):
-            slot.attempt -= 1  # not the fault of this episode
-            slot.pauses += 1
-        elif slot.attempt >= self._c.max_attempts:
+        fate = self._policy.failed(slot.attempts, slot.request.task, kind, error)
+        self.statistics.count_failure(error.cause, fate)
+        if fate is Fate.GIVEN_UP:
             self._give_up(index, Outcome.ENV_ERROR, str(error))
             return
-        self.statistics.restarts += 1
-        self._c.pool.finish((index, slot.attempts))
+        if fate is Fate.OTHER_SAMPLE:
+            sample = slot.request.sample + self._stride
+            slot.request = dataclasses.replace(slot.request, sample=sample)
+        self._c.pool.finish(self._ticket(index))
         self._unstarted.appendleft(index)
 
     def _give_up(self, index: int, outcome: Outcome, reason: str) -> None:
@@ -333,5 +332,5 @@ class _Playing:
             if index not in self._done:
                 started = index not in self._unstarted
                 if not started:
-                    self._slots[index].attempts = 0
+                    self._slots[index].attempts.in_all = 0
                 self._give_up(index, Outcome.ABORTED, reason)

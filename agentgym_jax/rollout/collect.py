@@ -12,14 +12,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
-from absl import logging
-
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.env_client.actions import ParsedAction
-from agentgym_jax.env_client.breaker import REMEDY
-from agentgym_jax.env_client.errors import EnvCause, EnvError, ServerUnavailable
-from agentgym_jax.env_client.outages import Outages
+from agentgym_jax.env_client.errors import EnvCause, EnvError
 from agentgym_jax.env_client.pool import EnvPool, Reply, ReplyKind
+from agentgym_jax.rollout.attempts import AttemptPolicy, Attempts, Fate, check_some_played
 from agentgym_jax.rollout.episode import (
     Append,
     Command,
@@ -96,6 +93,12 @@ class CollectStatistics:
         names = [field.name for field in dataclasses.fields(self)]
         return CollectStatistics(**{n: getattr(self, n) + getattr(other, n) for n in names})
 
+    def count_failure(self, cause: EnvCause, fate: Fate) -> None:
+        """An environment failed, and that became of its episode."""
+        self.env_errors[str(cause)] += 1
+        self.restarts += fate is Fate.AGAIN
+        self.replaced += fate is Fate.OTHER_SAMPLE
+
 
 @dataclasses.dataclass
 class _Slot:
@@ -103,10 +106,7 @@ class _Slot:
 
     request: EpisodeRequest
     episode: Episode
-    attempt: int = 0  # of the present sample
-    attempts: int = 0  # of all samples
-    pauses: int = 0  # attempts in a row that failed with everybody's
-    replacements: int = 0
+    attempts: Attempts = dataclasses.field(default_factory=Attempts)
     row: int | None = None
     started: float = 0.0
 
@@ -210,7 +210,9 @@ class _Collection:
         self._ready: collections.deque[tuple[int, str]] = collections.deque()
         self._row_slot: dict[int, int] = {}
         self._done: dict[int, Trajectory] = {}
-        self._outages = Outages(self._pool.patience_s)
+        self._policy = AttemptPolicy(
+            collector._max_attempts, collector._max_replacements, self._pool.patience_s
+        )
         self._sampled_before = self._sampler.statistics.sampled
         self.statistics = CollectStatistics(env_errors=collections.Counter())
 
@@ -237,7 +239,7 @@ class _Collection:
         self.statistics.seconds = time.perf_counter() - started
         trajectories = [self._done[i] for i in range(len(self._slots))]
         _check_prompts_fit(trajectories)
-        _check_some_played([slot.request.task for slot in self._slots], trajectories)
+        check_some_played([slot.request.task for slot in self._slots], trajectories)
         return trajectories, self.statistics
 
     def _meet_environments(self) -> None:
@@ -254,13 +256,12 @@ class _Collection:
 
     def _start(self, index: int) -> None:
         slot = self._slots[index]
-        slot.attempt += 1
-        slot.attempts += 1
+        slot.attempts.begin()
         task = slot.request.task
         slot.started = time.perf_counter()
         slot.episode = self._new_episode(slot.request)
         self._in_reset.add(index)
-        self._pool.start(self._ticket(index), task.environment, task.data_idx, slot.pauses)
+        self._pool.start(self._ticket(index), task.environment, task.data_idx, slot.attempts.pauses)
 
     def _new_episode(self, request: EpisodeRequest) -> Episode:
         return Episode(
@@ -274,7 +275,7 @@ class _Collection:
         )
 
     def _ticket(self, index: int) -> _Ticket:
-        return (index, self._slots[index].attempts)
+        return (index, self._slots[index].attempts.in_all)
 
     def _take_replies(self) -> None:
         is_running = self._sampler.is_running
@@ -292,17 +293,14 @@ class _Collection:
     def _take_reply(self, reply: Reply) -> None:
         index, attempts = cast(_Ticket, reply.ticket)
         slot = self._slots[index]
-        if attempts != slot.attempts or index in self._done:
+        if attempts != slot.attempts.in_all or index in self._done:
             return
         if reply.error is not None:
             if reply.error.cause in (EnvCause.SERVER_GONE, EnvCause.CONNECTION):
                 self._c._revive()
             self._env_failed(index, reply.kind, reply.error)
             return
-        task = slot.request.task
-        self._outages.answered(task.environment, reply.kind, task)
-        if reply.kind is ReplyKind.STEP:
-            slot.pauses = 0
+        self._policy.answered(slot.attempts, slot.request.task, reply.kind)
         o = reply.observation
         if o is None:
             raise ValueError(f"{reply}: the pool gave neither an observation nor an error")
@@ -363,7 +361,7 @@ class _Collection:
         slot = self._slots[index]
         self._release(index)
         self._done[index] = slot.episode.trajectory(
-            attempts=slot.attempts, seconds=time.perf_counter() - slot.started
+            attempts=slot.attempts.in_all, seconds=time.perf_counter() - slot.started
         )
         if self._on_episode is not None:
             self._on_episode(index, self._done[index])
@@ -373,44 +371,26 @@ class _Collection:
     def _release(self, index: int) -> None:
         """Gives back the row and the session of an episode."""
         slot = self._slots[index]
-        if slot.attempts:
+        if slot.attempts.in_all:
             self._pool.finish(self._ticket(index))
         if slot.row is not None:
             self._sampler.close(slot.row)
             del self._row_slot[slot.row]
             slot.row = None
 
-    def _env_failed(self, index: int, kind: str, error: EnvError) -> None:
-        """Restarts the episode from its reset, then tries another sample, then gives it up."""
+    def _env_failed(self, index: int, kind: ReplyKind, error: EnvError) -> None:
+        """Restarts the episode from its reset, or another sample of it, or gives it up."""
         slot = self._slots[index]
-        task = slot.request.task
-        self.statistics.env_errors[str(error.cause)] += 1
         self._in_reset.discard(index)
-        logging.warning(
-            "%s: environment failed (%s), attempt %d of %d: %s",
-            task.item_id,
-            error.cause,
-            slot.attempt,
-            self._c._max_attempts,
-            error,
-        )
-        if self._outages.failed(task.environment, kind, task, error):
-            slot.attempt -= 1  # not the fault of this episode
-            slot.pauses += 1
-            self.statistics.restarts += 1
-        elif slot.attempt < self._c._max_attempts:
-            self.statistics.restarts += 1
-        elif slot.replacements < self._c._max_replacements:
-            slot.replacements += 1
-            slot.attempt = 0
-            self.statistics.replaced += 1
-            slot.request = dataclasses.replace(
-                slot.request, sample=slot.request.sample + self._stride
-            )
-        else:
+        fate = self._policy.failed(slot.attempts, slot.request.task, kind, error)
+        self.statistics.count_failure(error.cause, fate)
+        if fate is Fate.GIVEN_UP:
             slot.episode.fail(Outcome.ENV_ERROR, str(error))
             self._finish(index)
             return
+        if fate is Fate.OTHER_SAMPLE:
+            sample = slot.request.sample + self._stride
+            slot.request = dataclasses.replace(slot.request, sample=sample)
         self._release(index)
         self._unstarted.appendleft(index)
 
@@ -421,23 +401,6 @@ class _Collection:
                 continue
             slot.episode.fail(Outcome.ABORTED, reason)
             self._finish(index)
-
-
-def _check_some_played(tasks: Sequence[Task], trajectories: Sequence[Trajectory]) -> None:
-    """A step whose every episode the environment failed has nothing to teach.
-
-    Raises:
-      ServerUnavailable: so it was with all tasks of an environment, two at least.
-    """
-    for name in sorted({task.environment for task in tasks}):
-        own = [t for t, task in zip(trajectories, tasks, strict=True) if task.environment == name]
-        failed = [t for t in own if t.outcome is Outcome.ENV_ERROR]
-        if len(failed) == len(own) and len({t.item_id for t in own}) > 1:
-            raise ServerUnavailable(
-                EnvCause.SERVER_GONE,
-                f"the {name} server let none of {len(own)} episodes be played, each was tried "
-                f"{min(t.attempts for t in own)} times or more; last: {own[-1].error}. {REMEDY}",
-            )
 
 
 def _check_prompts_fit(trajectories: Sequence[Trajectory]) -> None:

@@ -20,7 +20,16 @@ ALL_TASKS = [Task("maze", i, "maze") for i in range(6)]
 
 
 @contextlib.contextmanager
-def maze(kind, player=None, *, tell_budget="none", max_attempts=3, client_class=None):
+def maze(
+    kind,
+    player=None,
+    *,
+    tell_budget="none",
+    max_attempts=3,
+    max_replacements=1,
+    client_class=None,
+    patience_s=60.0,
+):
     """A collector of a scripted player, or of `player`, on the maze."""
     with in_process_servers(["maze"]) as transports:
         client = (client_class or CLIENTS[kind])(
@@ -30,13 +39,16 @@ def maze(kind, player=None, *, tell_budget="none", max_attempts=3, client_class=
             step_timeout_s=10.0,
             transport=transports["maze"],
         )
-        with EnvPool({"maze": client}, workers=4, max_idle_sessions=8) as pool:
+        with EnvPool(
+            {"maze": client}, workers=4, max_idle_sessions=8, breaker_patience_s=patience_s
+        ) as pool:
             preamble = ({"role": "system", "content": "Walk."},)
             yield TextCollector(
                 player or ScriptedPlayer({"maze": ActionFormat.REACT}),
                 pool,
                 {"maze": EnvironmentText(preamble=preamble, parse=client.parse)},
                 max_attempts=max_attempts,
+                max_replacements=max_replacements,
                 tell_budget=tell_budget,
                 revive=lambda: None,
             )

@@ -1,11 +1,11 @@
 """Players that speak text, in a real environment."""
 
 import pytest
-from playing_parts import ALL_TASKS, actions, maze, play
+from playing_parts import ALL_TASKS, CLIENTS, actions, maze, play
 
 from agentgym_jax.env_client.actions import ActionFormat
-from agentgym_jax.env_client.errors import EnvCause, EnvError
-from agentgym_jax.env_client.guided import ExpertClient
+from agentgym_jax.env_client.errors import EnvCause, EnvError, ServerUnavailable
+from agentgym_jax.env_client.guided import ExpertClient, ValidActionsClient
 from agentgym_jax.evaluation.players import (
     Answer,
     PlayerError,
@@ -111,27 +111,48 @@ def test_a_player_that_gives_up_stops_the_evaluation_and_keeps_what_was_finished
     assert {t.item_id for t in finished} <= {f"maze_{i}" for i in range(5)}
 
 
-class Stumbling(ExpertClient):
-    """Task 2 always fails, task 1 at its first step."""
+def stumbling(faults, kind=ExpertClient):
+    """A client whose reset of a task fails so many times."""
+    left = dict(faults)
 
-    failed = False
+    class Stumbling(kind):
+        def reset(self, session, data_idx, turn=""):
+            if data_idx in left and left[data_idx] > 0:
+                left[data_idx] -= 1
+                raise EnvError(EnvCause.HTTP_STATUS, "no answer", retryable_from_reset=False)
+            return super().reset(session, data_idx, turn)
 
-    def reset(self, session, data_idx, turn=""):
-        if data_idx == 2:
-            raise EnvError(EnvCause.TIMEOUT, "no answer")
-        if data_idx == 1 and not Stumbling.failed:
-            Stumbling.failed = True
-            raise EnvError(EnvCause.TIMEOUT, "no answer")
-        return super().reset(session, data_idx, turn)
+    return Stumbling
 
 
 def test_a_failing_environment_is_tried_again_and_never_counted_as_a_failure():
-    with maze("expert", client_class=Stumbling) as collector:
-        result = play(collector)
-    by_item = {t.item_id: t for t in result.trajectories}
-    assert by_item["maze_2"].outcome is Outcome.ENV_ERROR and by_item["maze_2"].attempts >= 3
-    assert by_item["maze_1"].outcome is Outcome.SUCCESS and by_item["maze_1"].attempts == 2
-    assert by_item["maze_0"].attempts == 1
+    with maze("expert", client_class=stumbling({1: 1, 2: 10**6})) as collector:
+        # One after the other: a server that fails two at the same time is sick, which is another
+        # thing.
+        results = [play(collector, ALL_TASKS[i : i + 1]) for i in range(3)]
+    fine, again, lost = (result.trajectories[0] for result in results)
+    assert (fine.outcome, fine.attempts) == (Outcome.SUCCESS, 1)
+    assert (again.outcome, again.attempts, again.sample) == (Outcome.SUCCESS, 2, 0)
+    assert (lost.outcome, lost.attempts) == (Outcome.ENV_ERROR, 6)  # 3 starts of 2 samples
+    assert not results[2].sampled[0].outcome.is_valid
+
+
+def test_another_sample_takes_the_place_of_one_that_the_environment_keeps_failing():
+    faulty = stumbling({3: 3}, ValidActionsClient)
+    with maze("random", client_class=faulty) as collector:
+        (replaced,) = play(collector, ALL_TASKS[3:4]).trajectories
+    assert replaced.outcome.is_valid and (replaced.sample, replaced.attempts) == (1, 4)
+    with maze("random") as collector:
+        second = play(collector, ALL_TASKS[3:4], samples=2).trajectories[1]
+    assert actions(replaced) == actions(second)
+
+
+@pytest.mark.parametrize("kind", ["expert", "random"])
+def test_an_environment_that_lets_nobody_play_ends_the_evaluation(kind):
+    faulty = stumbling({i: 10**6 for i in range(6)}, CLIENTS[kind])
+    with maze(kind, client_class=faulty, patience_s=0.5) as collector:
+        with pytest.raises(ServerUnavailable, match="no answer"):
+            play(collector)
 
 
 def test_a_scripted_player_refuses_a_format_that_it_does_not_write():
@@ -150,8 +171,7 @@ def test_an_agent_that_is_told_its_budget_sees_it():
 
 
 def test_stopping_while_an_episode_waits_for_another_attempt_ends_cleanly(caplog):
-    Stumbling.failed = True
-    with maze("expert", client_class=Stumbling) as collector:
+    with maze("expert", client_class=stumbling({2: 10**6})) as collector:
         # The failure is logged, and the next thing that is asked is whether to stop.
         result = play(collector, ALL_TASKS[2:3], stop=lambda: bool(caplog.records))
         assert not collector.pool.statistics()["tickets"]
