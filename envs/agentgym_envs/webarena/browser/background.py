@@ -1,0 +1,46 @@
+"""An event loop in a thread of its own, for callers that are not asynchronous."""
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+_Result = TypeVar("_Result")
+
+
+class Background:
+    """Runs coroutines from any thread. The thread does not keep the process alive."""
+
+    def __init__(self, name: str):
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, _Result], seconds: float) -> _Result:
+        """The result of a coroutine.
+
+        Args:
+          work: awaited in the loop.
+          seconds: after which it is cancelled.
+
+        Raises:
+          TimeoutError: it took longer.
+        """
+        future = asyncio.run_coroutine_threadsafe(_limited(work, seconds), self._loop)
+        try:
+            # A coroutine that resists its cancellation must not hold up the caller either.
+            return future.result(seconds + 2.0)
+        except concurrent.futures.TimeoutError:
+            future.cancel()
+            raise TimeoutError(f"no answer within {seconds:g} s") from None
+
+    def stop(self) -> None:
+        """Ends the thread; what still runs is dropped."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(5.0)
+
+
+async def _limited(work: Coroutine[Any, Any, _Result], seconds: float) -> _Result:
+    async with asyncio.timeout(seconds):
+        return await work

@@ -1,0 +1,155 @@
+"""Chromium as a child of this process: found, started, noticed when it is gone."""
+
+import contextlib
+import importlib.util
+import os
+import shutil
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from agentgym_envs.base.environment import SetupError
+from agentgym_envs.webarena.browser.errors import BrowserLost
+from agentgym_envs.webarena.browser.reach import Reach
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser, Playwright
+
+CHROMIUM_VARIABLE = "AGENTGYM_CHROMIUM"
+# The first starts in a fifth of the time and takes half of the memory of the others.
+COMMANDS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+PLAYWRIGHT_HINT = "Install it with: pip install 'agentgym-jax[web]'"
+CHROMIUM_HINT = (
+    "Install it (Debian: apt-get install chromium-headless-shell, elsewhere chromium) or name the "
+    f"program in {CHROMIUM_VARIABLE}."
+)
+
+_FLAGS = (
+    "--no-sandbox",  # containers rarely allow it; the sites are our own
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-smooth-scrolling",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-domain-reliability",
+    "--disable-extensions",
+    "--disable-sync",
+    "--hide-scrollbars",
+    "--mute-audio",
+    "--no-first-run",
+    "--no-pings",
+    # Cannot be blocked by name: peer-to-peer connections go to numbers.
+    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
+)
+_START_SECONDS = 30.0
+
+
+def find_chromium(environ: Mapping[str, str]) -> str:
+    """Path of the browser: of AGENTGYM_CHROMIUM if that is set, else the first on PATH.
+
+    Raises:
+      SetupError: there is none.
+    """
+    named = environ.get(CHROMIUM_VARIABLE, "")
+    path = environ.get("PATH", "")
+    if named:
+        found = shutil.which(named, path=path)
+        if found is None:
+            raise SetupError(
+                f"webarena: {CHROMIUM_VARIABLE} is {named}, which is no program. {CHROMIUM_HINT}"
+            )
+        return found
+    for command in COMMANDS:
+        found = shutil.which(command, path=path)
+        if found is not None:
+            return found
+    raise SetupError(f"webarena: needs Chromium, but PATH has none. {CHROMIUM_HINT}")
+
+
+def require_browser(environ: Mapping[str, str] = os.environ) -> str:
+    """Path of the browser, once Playwright is known to be installed as well.
+
+    Raises:
+      SetupError: one of them is missing; the message says what to install.
+    """
+    if importlib.util.find_spec("playwright") is None:
+        raise SetupError(f"webarena: the Python package playwright is missing. {PLAYWRIGHT_HINT}")
+    return find_chromium(environ)
+
+
+class Chromium:
+    """A running browser.
+
+    Attributes:
+      browser: Playwright's.
+    """
+
+    def __init__(self, playwright: "Playwright", browser: "Browser"):
+        self._playwright = playwright
+        self.browser = browser
+
+    @classmethod
+    async def start(cls, executable: str, reach: Reach) -> "Chromium":
+        """Starts a browser that can open what `reach` has.
+
+        Raises:
+          SetupError: it does not start.
+        """
+        # Imported here, because the kind of this environment is also looked at where nothing of
+        # the extra is installed.
+        from playwright.async_api import Error, async_playwright
+
+        playwright = await async_playwright().start()
+        try:
+            browser = await playwright.chromium.launch(
+                executable_path=executable,
+                headless=True,
+                args=[*_FLAGS, f"--host-resolver-rules={reach.resolver_rules()}"],
+                # The process that owns it decides when it ends.
+                handle_sigint=False,
+                handle_sigterm=False,
+                handle_sighup=False,
+                timeout=_START_SECONDS * 1000,
+            )
+        except Error as error:
+            await playwright.stop()
+            raise SetupError(
+                f"webarena: {executable} does not start: {str(error).strip()[:500]}. "
+                f"{CHROMIUM_HINT}"
+            ) from error
+        return cls(playwright, browser)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process is there."""
+        return self.browser.is_connected()
+
+    def check_running(self, cause: Exception | None = None) -> None:
+        """Tells a browser that is gone from a page that is.
+
+        Raises:
+          BrowserLost: it is gone.
+        """
+        if not self.is_running:
+            raise BrowserLost("the browser process is gone") from cause
+
+    async def new_context(self, **options: Any) -> Any:
+        """A context of its own: cookies, cache and tabs of one episode.
+
+        Raises:
+          BrowserLost: the browser is gone.
+        """
+        from playwright.async_api import Error
+
+        try:
+            return await self.browser.new_context(**options)
+        except Error as error:
+            self.check_running(error)
+            raise
+
+    async def stop(self) -> None:
+        """Ends the browser and its driver."""
+        from playwright.async_api import Error
+
+        with contextlib.suppress(Error):  # it may be gone already
+            await self.browser.close()
+        await self._playwright.stop()

@@ -1,0 +1,291 @@
+"""One tab: when its page has come to rest, what is on it, and where an element can be clicked."""
+
+import asyncio
+import dataclasses
+import time
+from typing import Any
+
+from playwright.async_api import CDPSession, Error, Page
+
+from agentgym_envs.webarena.browser import scripts, tree
+from agentgym_envs.webarena.browser.errors import ActionRefused, PageLost
+
+WIDTH, HEIGHT = 1280, 720  # of the window, in CSS pixels; WebArena's
+LOAD_SECONDS = 15.0  # for a page to load
+_QUIET_SECONDS = 3.0  # for a loaded page to come to rest; then it is looked at as it is
+_ANSWER_SECONDS = 5.0  # for Chromium to answer one question
+_REQUEST_SECONDS = 1.0  # after which a navigation that was asked for and never began is no more
+_BEAT = 0.01  # seconds
+_ATTEMPTS = 4  # to look at a page that is being replaced
+
+
+@dataclasses.dataclass(frozen=True)
+class View:
+    """What a tab shows.
+
+    Attributes:
+      document: names the document; element keys are its own.
+      nodes: lines of its tree.
+    """
+
+    document: str
+    nodes: tuple[tree.Node, ...]
+
+
+class Tab:
+    """A page with a session of Chromium's own protocol beside Playwright's.
+
+    Attributes:
+      page: Playwright's.
+      title: as it was when the tab was looked at last.
+      opened: pages that this one has opened so far.
+    """
+
+    def __init__(self, page: Page, client: CDPSession, frame: str, document: str):
+        self.page = page
+        self.title = ""
+        self.opened = 0
+        self._client = client
+        self._frame = frame
+        self._document = document
+        self._is_loading = False
+        self._requested = 0.0  # when a navigation was asked for; 0 if none is
+        self._has_crashed = False
+        self._status = 0  # of the last answer with a document
+        self._failure = ""  # of the last request for a document
+        page.on("crash", self._on_crash)
+        for event, react in {
+            "Page.frameRequestedNavigation": self._on_requested,
+            "Page.frameStartedLoading": self._on_started,
+            "Page.frameStartedNavigating": self._on_requested,
+            "Page.frameStoppedLoading": self._on_stopped,
+            "Page.navigatedWithinDocument": self._on_within,
+            "Page.frameNavigated": self._on_navigated,
+            "Page.windowOpen": self._on_window,
+        }.items():
+            client.on(event, react)
+        page.on("response", self._on_response)
+        page.on("requestfailed", self._on_failed)
+
+    @classmethod
+    async def of(cls, page: Page) -> "Tab":
+        """Begins to watch a page."""
+        client = await page.context.new_cdp_session(page)
+        _, _, frames = await asyncio.gather(
+            client.send("Accessibility.enable"),
+            client.send("Page.enable"),
+            client.send("Page.getFrameTree"),
+        )
+        frame = frames["frameTree"]["frame"]
+        return cls(page, client, frame["id"], frame["loaderId"])
+
+    @property
+    def failure(self) -> str:
+        """Why the site did not answer the last request for a document; empty if it did."""
+        if self._failure:
+            return self._failure
+        return f"status {self._status}" if self._status in (502, 503, 504) else ""
+
+    async def goto(self, url: str) -> None:
+        """Opens an address; the page may not be loaded yet.
+
+        Raises:
+          ActionRefused: it brings no page.
+        """
+        self._failure, self._status = "", 0
+        try:
+            await self.page.goto(url, wait_until="commit", timeout=LOAD_SECONDS * 1000)
+        except Error as error:
+            self._check_alive(error)
+            if "ERR_ABORTED" in error.message or "Download is starting" in error.message:
+                raise ActionRefused("the address is no page, but a file to download") from error
+            if "ERR_" not in error.message and "interrupted" not in error.message:
+                raise PageLost(f"{url} does not load: {error.message}") from error
+
+    async def settle(self) -> None:
+        """Waits until the page is loaded and nothing moves in it, for a limited time.
+
+        Raises:
+          PageLost: the page crashed.
+        """
+        deadline = time.monotonic() + LOAD_SECONDS
+        while time.monotonic() < deadline:
+            # Whatever the last action began has been announced after one answer of the page.
+            is_quiet = await self._wait_for_quiet()
+            if is_quiet and not self._is_busy():
+                return
+            while self._is_busy() and time.monotonic() < deadline:
+                await asyncio.sleep(_BEAT)
+            if is_quiet is False:  # loaded, but it never rests
+                return
+
+    async def look(self, *, tells_values: bool) -> View:
+        """The tree of what the window shows.
+
+        Args:
+          tells_values: see `tree.read_nodes`.
+
+        Raises:
+          PageLost: the page does not answer.
+        """
+        for _ in range(_ATTEMPTS):
+            document = self._document
+            try:
+                async with asyncio.timeout(_ANSWER_SECONDS):
+                    found, snapshot = await asyncio.gather(
+                        self._client.send("Accessibility.getFullAXTree"),
+                        self._client.send("DOMSnapshot.captureSnapshot", tree.SNAPSHOT),
+                    )
+            except (Error, TimeoutError) as error:
+                self._check_alive(error)
+                await self.settle()
+                continue
+            if document == self._document:  # else the page was replaced between the two answers
+                nodes = tree.read_nodes(
+                    found["nodes"], snapshot, (WIDTH, HEIGHT), tells_values=tells_values
+                )
+                self.title = tree.title(nodes)
+                return View(document, tuple(nodes))
+            await self.settle()
+        raise PageLost(f"{self.page.url} cannot be looked at")
+
+    async def point_of(self, node: tree.Node) -> tuple[float, float]:
+        """Where an element can be clicked, after it was scrolled into the window.
+
+        Raises:
+          ActionRefused: nowhere.
+        """
+        target = {"backendNodeId": node.backend_id}
+        try:
+            await self._ask("DOM.scrollIntoViewIfNeeded", target)
+            quads = (await self._ask("DOM.getContentQuads", target))["quads"]
+        except Error as error:
+            self._check_alive(error)
+            raise ActionRefused(_NOT_THERE) from error
+        for quad in quads:
+            xs, ys = quad[0::2], quad[1::2]
+            # The part that is in the window: a table may be larger.
+            left, right = max(0, min(xs)), min(WIDTH, max(xs))
+            top, bottom = max(0, min(ys)), min(HEIGHT, max(ys))
+            if right > left and bottom > top:
+                return (left + right) / 2, (top + bottom) / 2
+        raise ActionRefused(_NOT_THERE)
+
+    async def call(self, node: tree.Node, function: str, *arguments: Any) -> Any:
+        """The answer of a JavaScript function whose `this` is an element.
+
+        Raises:
+          ActionRefused: the element is gone.
+        """
+        try:
+            found = await self._ask("DOM.resolveNode", {"backendNodeId": node.backend_id})
+            answer = await self._ask(
+                "Runtime.callFunctionOn",
+                {
+                    "functionDeclaration": function,
+                    "objectId": found["object"]["objectId"],
+                    "arguments": [{"value": argument} for argument in arguments],
+                    "returnByValue": True,
+                },
+            )
+        except Error as error:
+            self._check_alive(error)
+            raise ActionRefused(_NOT_THERE) from error
+        if "exceptionDetails" in answer:
+            raise ActionRefused(_NOT_THERE)
+        return answer["result"].get("value")
+
+    async def picture(self, *, scale: float, quality: int) -> str:
+        """The window as JPEG, in base64.
+
+        Args:
+          scale: of 1280 x 720.
+          quality: of JPEG, in percent.
+
+        Raises:
+          PageLost: the page does not answer.
+        """
+        try:
+            metrics = await self._ask("Page.getLayoutMetrics", {})
+            seen = metrics["cssVisualViewport"]
+            clip = {
+                "x": seen["pageX"],
+                "y": seen["pageY"],
+                "width": WIDTH,
+                "height": HEIGHT,
+                "scale": scale,
+            }
+            asked = {"format": "jpeg", "quality": quality, "clip": clip}
+            return str((await self._ask("Page.captureScreenshot", asked))["data"])
+        except (Error, TimeoutError) as error:
+            self._check_alive(error)
+            raise PageLost(f"{self.page.url} cannot be pictured") from error
+
+    async def _ask(self, method: str, parameters: dict[str, Any]) -> Any:
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            return await self._client.send(method, parameters)
+
+    async def _wait_for_quiet(self) -> bool | None:
+        """Whether the page rests; None if it was replaced meanwhile."""
+        try:
+            async with asyncio.timeout(_QUIET_SECONDS + 1.0):
+                return bool(await self.page.evaluate(scripts.QUIET, _QUIET_SECONDS * 1000))
+        except TimeoutError:
+            return False
+        except Error as error:
+            self._check_alive(error)
+            await asyncio.sleep(_BEAT)
+            return None
+
+    def _check_alive(self, error: BaseException) -> None:
+        if self._has_crashed:
+            raise PageLost(f"the page {self.page.url} crashed") from error
+
+    def _is_busy(self) -> bool:
+        is_asked = self._requested and time.monotonic() - self._requested < _REQUEST_SECONDS
+        return self._is_loading or bool(is_asked)
+
+    def _is_ours(self, event: dict[str, Any]) -> bool:
+        return event.get("frameId") == self._frame
+
+    def _on_requested(self, event: dict[str, Any]) -> None:
+        if self._is_ours(event):
+            self._requested = time.monotonic()
+
+    def _on_started(self, event: dict[str, Any]) -> None:
+        if self._is_ours(event):
+            self._is_loading = True
+
+    def _on_stopped(self, event: dict[str, Any]) -> None:
+        if self._is_ours(event):
+            self._is_loading, self._requested = False, 0.0
+
+    def _on_within(self, event: dict[str, Any]) -> None:
+        if self._is_ours(event):
+            self._requested = 0.0
+
+    def _on_navigated(self, event: dict[str, Any]) -> None:
+        if event["frame"]["id"] == self._frame:
+            self._document = event["frame"]["loaderId"]
+            self._requested = 0.0
+
+    def _on_window(self, event: dict[str, Any]) -> None:
+        self.opened += 1
+
+    def _on_crash(self, page: Page) -> None:
+        self._has_crashed = True
+
+    def _on_response(self, response: Any) -> None:
+        if response.request.is_navigation_request() and response.frame == self.page.main_frame:
+            self._status, self._failure = response.status, ""
+
+    def _on_failed(self, request: Any) -> None:
+        # The frame of a request in a new page may not exist yet; then it is the main one.
+        if request.is_navigation_request() and request.frame == self.page.main_frame:
+            failure = request.failure or ""
+            # Names that do not exist for this browser, and what a newer navigation replaced.
+            if not any(word in failure for word in ("NAME_NOT_RESOLVED", "ABORTED", "BLOCKED")):
+                self._failure = failure
+
+
+_NOT_THERE = "the element is not there any more, or is hidden"

@@ -1,0 +1,253 @@
+r"""A page as WebArena's accessibility tree, made of one pair of answers of Chromium.
+
+`Accessibility.getFullAXTree` tells what the elements are, `DOMSnapshot.captureSnapshot` where they are.
+WebArena asks two questions per element instead. A line is a tab per level, then
+
+    [number] role 'name' property: value ...
+
+Only what touches the window is listed, and texts that one of the three lines before has are left out.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+SNAPSHOT = {"computedStyles": []}
+# Chromium adds `url` since WebArena was made.
+_IGNORED_PROPERTIES = frozenset(
+    {"focusable", "editable", "readonly", "level", "settable", "multiline", "invalid", "url"}
+)
+_NAMELESS = frozenset(
+    {
+        "generic",
+        "img",
+        "list",
+        "strong",
+        "paragraph",
+        "banner",
+        "navigation",
+        "Section",
+        "LabelText",
+        "Legend",
+        "listitem",
+    }
+)
+# Their texts lie in parts of the browser's own, which have no place of their own.
+_TEXT_FIELDS = frozenset({"textbox", "searchbox", "combobox", "spinbutton"})
+# Fields whose value is told as a property, because nothing below them tells it.
+_VALUE_FIELDS = frozenset({"Date", "DateTime", "InputTime", "ColorWell"})
+_LINES_BACK = 3  # in which a text is looked for before it is repeated
+
+Box = tuple[float, float, float, float]  # x, y, width, height in CSS pixels
+
+
+@dataclasses.dataclass(frozen=True)
+class Node:
+    """One line of a tree.
+
+    Attributes:
+      key: of the element within its document.
+      backend_id: of the element in Chromium's DOM; 0 if it has none.
+      depth: levels above.
+      role: such as `link`.
+      name: its text.
+      properties: `name: value` texts.
+      box: where it is in the window.
+    """
+
+    key: str
+    backend_id: int
+    depth: int
+    role: str
+    name: str
+    properties: tuple[str, ...]
+    box: Box
+
+    @property
+    def text(self) -> str:
+        """The line without number."""
+        return " ".join((self.role, repr(self.name), *self.properties))
+
+
+def read_nodes(
+    tree: Sequence[Mapping[str, Any]],
+    snapshot: Mapping[str, Any],
+    window: tuple[int, int],
+    *,
+    tells_values: bool,
+) -> list[Node]:
+    """The lines of the main document.
+
+    Args:
+      tree: `nodes` of `Accessibility.getFullAXTree`.
+      snapshot: of `DOMSnapshot.captureSnapshot`.
+      window: its width and height.
+      tells_values: of dates and of closed boxes to choose from, which WebArena's trees do not.
+    """
+    by_id: dict[str, Mapping[str, Any]] = {}
+    for node in tree:
+        by_id.setdefault(node["nodeId"], node)
+    boxes = _boxes(snapshot)
+    lines: list[Node] = []
+    if tree:
+        for node in _walk(by_id, tree[0], boxes, window, tells_values):
+            if not _is_repeated(node, lines):
+                lines.append(node)
+    return lines
+
+
+def title(nodes: Sequence[Node]) -> str:
+    """Of the document."""
+    return nodes[0].name if nodes and nodes[0].role == "RootWebArea" else ""
+
+
+def _boxes(snapshot: Mapping[str, Any]) -> dict[int, Box]:
+    """Backend id -> place in the window, for the main document."""
+    document = snapshot["documents"][0]
+    ids = document["nodes"]["backendNodeId"]
+    left, top = document.get("scrollOffsetX", 0), document.get("scrollOffsetY", 0)
+    boxes: dict[int, Box] = {}
+    layout = document["layout"]
+    for index, (x, y, width, height) in zip(layout["nodeIndex"], layout["bounds"], strict=True):
+        box = (x - left, y - top, width, height)
+        known = boxes.get(ids[index])
+        boxes[ids[index]] = box if known is None else _union(known, box)
+    return boxes
+
+
+def _union(a: Box, b: Box) -> Box:
+    x, y = min(a[0], b[0]), min(a[1], b[1])
+    return x, y, max(a[0] + a[2], b[0] + b[2]) - x, max(a[1] + a[3], b[1] + b[3]) - y
+
+
+def _is_visible(box: Box, window: tuple[int, int]) -> bool:
+    """WebArena means six tenths of the element; by a slip in its formula any overlap counts."""
+    x, y, width, height = box
+    if width == 0 or height == 0:
+        return False
+    shown_width = max(0.0, min(x + width, window[0]) - max(x, 0))
+    shown_height = max(0.0, min(y + height, window[1]) - max(y, 0))
+    return shown_width * shown_height / width * height >= 0.6
+
+
+@dataclasses.dataclass(frozen=True)
+class _Above:
+    """What the lines above a node mean for it.
+
+    Attributes:
+      depth: of the node.
+      box: of the text field that it is in; None if it is in none.
+      is_choice: it is in a closed box to choose from that has the focus.
+    """
+
+    depth: int = 0
+    box: Box | None = None
+    is_choice: bool = False
+
+
+def _walk(
+    by_id: Mapping[str, Mapping[str, Any]],
+    root: Mapping[str, Any],
+    boxes: Mapping[int, Box],
+    window: tuple[int, int],
+    tells_values: bool,
+) -> Iterator[Node]:
+    """The lines in the order of the document, without recursion: pages may be deep."""
+    seen: set[str] = set()
+    waiting = [(root, _Above())]
+    while waiting:
+        node, above = waiting.pop()
+        if node["nodeId"] in seen:
+            continue
+        seen.add(node["nodeId"])
+        children = [by_id[child] for child in node.get("childIds", ()) if child in by_id]
+        is_select = any(_role(child) == "MenuListPopup" for child in children)
+        value = _value(node) if tells_values and (is_select or _role(node) in _VALUE_FIELDS) else ""
+        line = _line(node, above, boxes, window, value)
+        below = above
+        if line is not None:
+            yield line
+            is_focused = "focused: True" in line.properties
+            below = _Above(
+                depth=above.depth + 1,
+                box=line.box if line.role in _TEXT_FIELDS and not is_select else above.box,
+                is_choice=above.is_choice or (is_select and is_focused),
+            )
+        waiting.extend((child, below) for child in reversed(children))
+
+
+def _role(node: Mapping[str, Any]) -> str:
+    return str(node["role"]["value"]) if "role" in node else ""
+
+
+def _value(node: Mapping[str, Any]) -> str:
+    return str(node["value"].get("value", "")) if "value" in node else ""
+
+
+def _line(
+    node: Mapping[str, Any],
+    above: _Above,
+    boxes: Mapping[int, Box],
+    window: tuple[int, int],
+    value: str,
+) -> Node | None:
+    if "role" not in node or "name" not in node or "value" not in node["name"]:
+        return None
+    role, name = _role(node), str(node["name"]["value"])
+    box = _place(role, node.get("backendDOMNodeId", 0), above, boxes, window)
+    if box is None:
+        return None
+    properties = tuple(
+        f"{item['name']}: {item['value']['value']}"
+        for item in node.get("properties", ())
+        if item["name"] not in _IGNORED_PROPERTIES and "value" in item.get("value", {})
+    )
+    if value:
+        properties += (f"value: {value}",)
+    if not name.strip() and (role == "listitem" or (not properties and role in _NAMELESS)):
+        return None
+    if role == "ListMarker" and not any(map(str.isalnum, name)):
+        return None
+    return Node(
+        node["nodeId"], node.get("backendDOMNodeId", 0), above.depth, role, name, properties, box
+    )
+
+
+def _place(
+    role: str,
+    backend_id: int,
+    above: _Above,
+    boxes: Mapping[int, Box],
+    window: tuple[int, int],
+) -> Box | None:
+    """Where an element is; None if it cannot be seen."""
+    if role == "RootWebArea":
+        return (0.0, 0.0, float(window[0]), float(window[1]))
+    box = boxes.get(backend_id)
+    if box is not None:
+        return box if _is_visible(box, window) else None
+    if above.is_choice and role == "option":
+        return (0.0, 0.0, 0.0, 0.0)
+    return above.box if role == "StaticText" else None
+
+
+def _is_repeated(node: Node, lines: Sequence[Node]) -> bool:
+    """Whether a text says nothing that the lines before did not."""
+    if node.role != "StaticText":
+        return False
+    text = repr(node.name)[1:-1]
+    return not text or any(text in f"[] {line.text}" for line in lines[-_LINES_BACK:])
+
+
+class Numbering:
+    """Numbers of elements, in the order of their first appearance in an episode.
+
+    Chromium's own differ between processes; these are the same whenever an episode is repeated.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[str, str], int] = {}
+
+    def number(self, document: str, key: str) -> int:
+        """Of an element: always the same for the same one."""
+        return self._numbers.setdefault((document, key), len(self._numbers) + 1)
