@@ -1,9 +1,11 @@
 """Serves a Django application on loopback, with a database and a clock for each episode.
 
-A module that serves a site calls `clock.install()` first, then `django.setup()`, then `serve`.
+A module that serves a site calls `clock.install()` and `chance.install()` first, then imports this
+module, then calls `django.setup()` and `serve`.
 """
 
 import argparse
+import io
 import mimetypes
 import pathlib
 import signal
@@ -17,7 +19,7 @@ from django.core.servers.basehttp import ThreadedWSGIServer, WSGIRequestHandler
 from django.core.wsgi import get_wsgi_application
 from django.db import connections
 
-from agentgym_envs.webarena.sites import clock
+from agentgym_envs.webarena.sites import chance, clock
 from agentgym_envs.webarena.sites.episode_database import EpisodeDatabases, next_second
 from agentgym_envs.webarena.sites.parent import end_with
 from agentgym_envs.webarena.sites.site import EPISODE_HEADER, EPISODE_PATH, HEALTH_PATH
@@ -98,7 +100,8 @@ class EpisodeApplication:
             )
         with self._databases.opened(environ[_EPISODE_KEY]) as database:
             use_database(database)
-            with clock.at(clock.episode_time(next_second(database))):
+            seconds = next_second(database)
+            with clock.at(clock.episode_time(seconds)), chance.of_request(seconds):
                 return self._complete(environ, start_response)
 
     def _complete(self, environ: dict[str, Any], start_response: StartResponse) -> list[bytes]:
@@ -120,16 +123,11 @@ class EpisodeApplication:
                 "SERVER_NAME": "127.0.0.1",
                 "SERVER_PORT": "80",
                 "wsgi.url_scheme": "http",
-                "wsgi.input": _NoBody(),
+                "wsgi.input": io.BytesIO(),
                 _EPISODE_KEY: _WARM_UP,
             }
             list(self(environ, lambda *_: None))
         self._databases.remove(_WARM_UP)
-
-
-class _NoBody:
-    def read(self, size: int = -1) -> bytes:
-        return b""
 
 
 class StaticFiles:

@@ -1,0 +1,24 @@
+"""Serves the prepared shop: `python -m agentgym_envs.webarena.sites.shop.server --help`."""
+
+import os
+
+from agentgym_envs.webarena.sites import chance, clock
+
+
+def main() -> None:
+    """Runs until it is stopped."""
+    clock.install()  # before anything of Django
+    chance.install()
+    import django
+
+    from agentgym_envs.webarena.sites import django_server
+
+    arguments = django_server.parse_arguments("Serves the embedded shop.")
+    os.environ["SHOP_PREPARED"] = str(arguments.prepared)
+    os.environ["DJANGO_SETTINGS_MODULE"] = "agentgym_envs.webarena.sites.shop.settings"
+    django.setup()
+    django_server.serve(arguments, warm_up=("/", "/dashboard/login/"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""Django settings of the shop. The folder of the prepared site is in $SHOP_PREPARED."""
+
+import os
+import pathlib
+
+from oscar.defaults import *  # noqa: F403
+
+from agentgym_envs.webarena.sites.django_server import database_settings
+
+HERE = pathlib.Path(__file__).parent
+PREPARED = pathlib.Path(os.environ["SHOP_PREPARED"])
+
+SECRET_KEY = "reachable from loopback only, with invented data"
+DEBUG = False
+ALLOWED_HOSTS = ["127.0.0.1", "localhost"]
+ROOT_URLCONF = "agentgym_envs.webarena.sites.shop.urls"
+SITE_ID = 1
+DEFAULT_AUTO_FIELD = "django.db.models.AutoField"
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django.contrib.sites",
+    "django.contrib.flatpages",
+    "oscar.config.Shop",
+    "oscar.apps.analytics.apps.AnalyticsConfig",
+    "oscar.apps.checkout.apps.CheckoutConfig",
+    "oscar.apps.address.apps.AddressConfig",
+    "oscar.apps.shipping.apps.ShippingConfig",
+    "oscar.apps.catalogue.apps.CatalogueConfig",
+    "oscar.apps.catalogue.reviews.apps.CatalogueReviewsConfig",
+    "oscar.apps.communication.apps.CommunicationConfig",
+    "oscar.apps.partner.apps.PartnerConfig",
+    "oscar.apps.basket.apps.BasketConfig",
+    "oscar.apps.payment.apps.PaymentConfig",
+    "oscar.apps.offer.apps.OfferConfig",
+    "oscar.apps.order.apps.OrderConfig",
+    "oscar.apps.customer.apps.CustomerConfig",
+    "oscar.apps.search.apps.SearchConfig",
+    "oscar.apps.voucher.apps.VoucherConfig",
+    "oscar.apps.wishlists.apps.WishlistsConfig",
+    "oscar.apps.dashboard.apps.DashboardConfig",
+    "oscar.apps.dashboard.reports.apps.ReportsDashboardConfig",
+    "oscar.apps.dashboard.users.apps.UsersDashboardConfig",
+    "oscar.apps.dashboard.orders.apps.OrdersDashboardConfig",
+    "oscar.apps.dashboard.catalogue.apps.CatalogueDashboardConfig",
+    "oscar.apps.dashboard.offers.apps.OffersDashboardConfig",
+    "oscar.apps.dashboard.partners.apps.PartnersDashboardConfig",
+    "oscar.apps.dashboard.pages.apps.PagesDashboardConfig",
+    "oscar.apps.dashboard.ranges.apps.RangesDashboardConfig",
+    "oscar.apps.dashboard.reviews.apps.ReviewsDashboardConfig",
+    "oscar.apps.dashboard.vouchers.apps.VouchersDashboardConfig",
+    "oscar.apps.dashboard.communications.apps.CommunicationsDashboardConfig",
+    "oscar.apps.dashboard.shipping.apps.ShippingDashboardConfig",
+    "widget_tweaks",
+    "haystack",
+    "treebeard",
+    "django_tables2",
+]
+MIDDLEWARE = [
+    "agentgym_envs.webarena.sites.shop.sessions.TwoSessions",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "oscar.apps.basket.middleware.BasketMiddleware",
+    "django.contrib.flatpages.middleware.FlatpageFallbackMiddleware",
+]
+AUTHENTICATION_BACKENDS = (
+    "oscar.apps.customer.auth_backends.EmailBackend",
+    "django.contrib.auth.backends.ModelBackend",
+)
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # quick; nothing to protect
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [HERE / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "oscar.apps.search.context_processors.search_form",
+                "oscar.apps.checkout.context_processors.checkout",
+                "oscar.apps.communication.notifications.context_processors.notifications",
+                "oscar.core.context_processors.metadata",
+            ]
+        },
+    }
+]
+
+# Nothing of an episode outside its database: no cache, no mail, no uploads, messages with sessions.
+DATABASES = {"default": database_settings()}
+CACHES = {"default": {"BACKEND": "django.core.cache.backends.dummy.DummyCache"}}
+EMAIL_BACKEND = "django.core.mail.backends.dummy.EmailBackend"
+MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
+SESSION_EXPIRE_AT_BROWSER_CLOSE = True
+CSRF_COOKIE_NAME = "shop_csrf"
+CSRF_COOKIE_AGE = None
+STORAGES = {
+    "default": {"BACKEND": "agentgym_envs.webarena.sites.shop.images.ReadOnlyImages"},
+    "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
+}
+STATIC_URL = "/static/"
+MEDIA_ROOT = PREPARED / "media"
+MEDIA_URL = "/static/media/"  # pictures never change, so they are served like static files
+STATICFILES_DIRS = [("media", MEDIA_ROOT)]
+
+HAYSTACK_CONNECTIONS = {
+    "default": {"ENGINE": "agentgym_envs.webarena.sites.shop.search.DatabaseEngine"}
+}
+HAYSTACK_SIGNAL_PROCESSOR = "haystack.signals.BaseSignalProcessor"
+
+USE_TZ = True
+TIME_ZONE = "UTC"
+USE_I18N = False
+LANGUAGE_CODE = "en"
+LANGUAGES = [("en", "English")]
+
+OSCAR_SHOP_NAME = "Northgate Market"
+OSCAR_SHOP_TAGLINE = "Things that last"
+OSCAR_DEFAULT_CURRENCY = "USD"
+OSCAR_THUMBNAILER = "agentgym_envs.webarena.sites.shop.images.WholeImage"
+OSCAR_MISSING_IMAGE_URL = "none.svg"
+OSCAR_INITIAL_ORDER_STATUS = "Pending"
+OSCAR_INITIAL_LINE_STATUS = "Pending"
+OSCAR_ORDER_STATUS_PIPELINE = {
+    "Pending": ("Being processed", "Cancelled"),
+    "Being processed": ("Complete", "Cancelled"),
+    "Cancelled": (),
+    "Complete": (),
+}
+OSCAR_EAGER_ALERTS = False
+OSCAR_SEND_REGISTRATION_EMAIL = False
+OSCAR_COOKIES_DELETE_ON_LOGOUT = []
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "handlers": {"stderr": {"class": "logging.StreamHandler"}},
+    "loggers": {"django.request": {"handlers": ["stderr"], "level": "ERROR", "propagate": False}},
+}

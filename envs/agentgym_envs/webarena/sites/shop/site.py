@@ -1,0 +1,52 @@
+"""The shop as a site: its storefront is WebArena's `shopping`, its dashboard `shopping_admin`."""
+
+import importlib.util
+import pathlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+from agentgym_envs.webarena.sites import preparation
+from agentgym_envs.webarena.sites.shop import tables
+from agentgym_envs.webarena.sites.site import Account
+
+_HERE = pathlib.Path(__file__).parent
+_PACKAGE = "agentgym_envs.webarena.sites.shop"
+
+
+class ShopSite:
+    """django-oscar with a catalogue of its own."""
+
+    name = "shop"
+    paths: Mapping[str, str] = {"shopping": "", "shopping_admin": "/dashboard"}
+    accounts: Mapping[str, Account] = {
+        "shopping": Account(tables.tables().customer.email, tables.CUSTOMER_PASSWORD),
+        "shopping_admin": Account(tables.ADMIN[1], tables.ADMIN[2]),
+    }
+
+    def missing(self) -> str | None:
+        """A sentence if django-oscar is not installed."""
+        if importlib.util.find_spec("oscar") is None:
+            return "the embedded shop needs django-oscar: pip install 'agentgym-jax[web]'"
+        return None
+
+    def version(self) -> str:
+        """Changes with the tables, the settings and the releases of oscar and Django."""
+        files = [*_HERE.rglob("*.py"), *_HERE.parent.glob("*.py")]
+        return preparation.fingerprint(files, ("django-oscar", "Django"))
+
+    def build(self, folder: pathlib.Path, say: Callable[[str], None]) -> None:
+        """Makes the template database, the pictures and the storage states."""
+        preparation.run_builder(f"{_PACKAGE}.build", folder, say)
+
+    def command(
+        self, prepared: pathlib.Path, episodes: pathlib.Path, port: int, parent_pid: int
+    ) -> Sequence[str]:
+        """Of `shop/server.py`."""
+        options = ("--prepared", prepared, "--episodes", episodes, "--port", port)
+        command = [sys.executable, "-m", f"{_PACKAGE}.server", *map(str, options)]
+        return [*command, "--parent-pid", str(parent_pid)]
+
+
+def make_site() -> ShopSite:
+    """The site."""
+    return ShopSite()
