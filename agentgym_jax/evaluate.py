@@ -15,7 +15,7 @@ from ml_collections import config_flags
 from rich.console import Console
 
 from agentgym_jax import redact
-from agentgym_jax.evaluation import compare, contents, endpoint, leakage, report, scores
+from agentgym_jax.evaluation import compare, contents, endpoint, leakage, report, scores, trained_on
 from agentgym_jax.evaluation.endpoint import EndpointPlayer
 from agentgym_jax.evaluation.evaluate import Evaluation, Plays, evaluate
 from agentgym_jax.evaluation.journal import Journal, Key
@@ -171,9 +171,9 @@ def write(
     parts: EvaluationParts, result: Evaluation, items: contents.Items, identity: dict
 ) -> None:
     """scores.json and a table; sampled and greedy episodes apart."""
-    trained = None
+    training = None
     if parts.run_folder is not None:
-        trained = leakage.read_trained_on(parts.run_folder)
+        training = trained_on.read_trained_on(parts.run_folder)
     console = Console()
     for mode, episodes in (("sampled", result.sampled), ("greedy", result.greedy)):
         if not episodes:
@@ -185,7 +185,7 @@ def write(
             max_turns=parts.max_turns,
             tell_budget=parts.rollout.tell_budget,
             is_sampled=mode == "sampled",
-            leaks=leakage.report(items, result.trajectories, episodes, trained),
+            leaks=leakage.report(items, result.trajectories, episodes, training),
         )
         document = scores.write_scores(
             parts.folder.path / name,

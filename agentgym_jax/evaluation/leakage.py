@@ -1,60 +1,13 @@
 """Whether tasks that are evaluated were trained on, as far as that can be found out."""
 
-import dataclasses
-import json
-import pathlib
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym_jax.data.tasks import canonical_item_id
 from agentgym_jax.evaluation.scores import EpisodeScore, by_task, summarise_group, valid
+from agentgym_jax.evaluation.trained_on import TrainedOn
 from agentgym_jax.trajectory import Trajectory
 
-# Both stand near the start of a line, long before the token ids, which need not be parsed.
-_ITEM = re.compile(r'"item_id": ?"((?:[^"\\]|\\.)*)"')
-_OBSERVATION = re.compile(r'"first_observation": ?("(?:[^"\\]|\\.)*")')
-_FIRST_TEXT = re.compile(r'"from": ?"human", ?"value": ?("(?:[^"\\]|\\.)*")')
 _SHOWN = 20  # items that a report names
-
-
-@dataclasses.dataclass(frozen=True)
-class TrainedOn:
-    """What a policy has seen in training.
-
-    Attributes:
-      source: where this was read.
-      episodes: records.
-      items: item ids.
-      observations: first observations, where the records have them.
-    """
-
-    source: str
-    episodes: int
-    items: frozenset[str]
-    observations: frozenset[str]
-
-
-def read_trained_on(folder: pathlib.Path) -> TrainedOn:
-    """The records of a run folder: its training episodes and the conversations it recorded.
-
-    Evaluation episodes are not training. Data files outside the folder are not read.
-    """
-    paths = sorted((folder / "trajectories").glob("step_*.jsonl"))
-    paths += sorted(folder.glob("data/**/*.jsonl"))
-    items, observations, episodes = set(), set(), 0
-    for path in paths:
-        with open(path, encoding="utf-8") as file:
-            for line in file:
-                found = _ITEM.search(line)
-                if found is None:
-                    continue
-                episodes += 1
-                items.add(canonical_item_id(found[1]))
-                seen = _OBSERVATION.search(line) or _FIRST_TEXT.search(line)
-                if seen is not None:
-                    observations.add(json.loads(seen[1]))
-    return TrainedOn(str(folder), episodes, frozenset(items), frozenset(observations))
 
 
 def report(
@@ -75,10 +28,11 @@ def report(
       `unlisted` (items of which the manifest says no split), `train_split` (items that the
       manifest has for training), `trained` (items in the training records), `same_observation`
       (other items that begin with a text which training has seen: perhaps the same world, perhaps
-      one that looks so), each as a number and the first names; `source` of the records;
-      `success_without`, over what has not leaked, None if nothing has or nothing is left. Where the
-      records are known, an item has leaked if they show it; a run may have a split of its own, and
-      the manifest's then says nothing. Without records, the items of the training split have.
+      one that looks so), each as a number and the first names; `source`, what was `read` and what
+      could not be (`unread`), of TrainedOn; `success_without`, over what has not leaked, None if
+      nothing has or nothing is left. Where the records are known, an item has leaked if they show
+      it; a run may have a split of its own, and the manifest's then says nothing. Without records,
+      the items of the training split have.
     """
     train_split = {i for i, row in items.items() if _split(row) == "train"}
     unlisted = {i for i, row in items.items() if row["digest"] is None}
@@ -93,6 +47,8 @@ def report(
     clean = [e for e in valid(episodes) if e.item_id not in leaked]
     return {
         "source": trained.source if known else None,
+        "read": list(trained.read) if known else [],
+        "unread": list(trained.unread) if known else [],
         "training_episodes": trained.episodes if known else None,
         "unlisted": _named(unlisted),
         "train_split": _named(train_split),
@@ -128,4 +84,6 @@ def sentences(leakage: Mapping[str, Any]) -> list[str]:
             f"success without what has leaked: {100 * leakage['success_without']:.1f} % of "
             f"{leakage['tasks_without']} tasks"
         )
+    unread = leakage["unread"] if "unread" in leakage else []  # results of older versions have none
+    found += [f"training data that could not be read may hold more: {path}" for path in unread]
     return found

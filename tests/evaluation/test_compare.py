@@ -9,6 +9,7 @@ from agentgym_jax.data import suite
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.evaluation import compare, contents, leakage, report, scores, suite_scores
 from agentgym_jax.evaluation.scores import EpisodeScore
+from agentgym_jax.evaluation.trained_on import read_trained_on
 from agentgym_jax.trajectory import Outcome
 
 HASH = {"textcraft": "a" * 64, "maze": "b" * 64}
@@ -227,7 +228,7 @@ def trained_on(tmp_path):
     turn = {"from": "human", "value": "shown"}
     demo = {"item_id": "maze_8", "conversations": [turn]}
     (tmp_path / "data" / "expert.jsonl").write_text(json.dumps(demo) + "\n")
-    return leakage.read_trained_on(tmp_path)
+    return read_trained_on(tmp_path)
 
 
 def test_what_a_run_has_seen_is_read_from_its_records_not_from_its_evaluations(tmp_path):
@@ -241,6 +242,59 @@ class Seen:
 
     def __init__(self, item_id, text):
         self.item_id, self.first_observation = item_id, text
+
+
+def conversation(text):
+    spoken = ("human", "Rules.", None), ("gpt", "OK.", False), ("human", text, None)
+    turns = [*spoken, ("gpt", "Action: up", True)]
+    return [{"from": a, "value": b, "loss": c} for a, b, c in turns]
+
+
+def run_with(folder, **config):
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def test_data_files_that_a_config_names_are_training_too(tmp_path):
+    rows = [{"item_id": f"maze_{i}", "conversations": conversation(f"text {i}")} for i in (3, 4)]
+    (tmp_path / "expert.json").write_text(json.dumps(rows))
+    prompt = conversation("text 5")
+    sides = {"chosen": prompt[3:], "rejected": [prompt[3] | {"value": "Action: down"}]}
+    pair = {"item_id": "maze_5", "prompt": prompt[:3], **sides}
+    (tmp_path / "pairs.jsonl").write_text(json.dumps(pair) + "\n")
+    run = run_with(
+        tmp_path / "run",
+        sft={"files": [str(tmp_path / "expert.json")]},
+        dpo={"preferences": [str(tmp_path / "pairs.jsonl")], "files": ["gone.json"]},
+        rollout={"files": ["not data"]},
+    )
+    trained = read_trained_on(run)
+    assert trained.items == {"maze_3", "maze_4", "maze_5"} and trained.episodes == 3
+    assert trained.observations == {"text 3", "text 4", "text 5"}
+    assert len(trained.read) == 2
+    (unread,) = trained.unread
+    assert unread.startswith("gone.json (no conversations at")
+    said = leakage.sentences(leakage.report({}, [], [], trained))
+    assert said == [f"training data that could not be read may hold more: {unread}"]
+
+
+def test_what_the_run_before_was_trained_on_counts_once(tmp_path):
+    before, after = tmp_path / "before", tmp_path / "after"
+    (before / "checkpoints").mkdir(parents=True)
+    trained_on(before)
+    (before / "config.json").write_text(json.dumps({"model": {"source": str(before)}}))
+    run_with(after, model={"source": str(before)})
+    trained = read_trained_on(after)
+    assert trained.items == {"maze_1", "maze_9", "maze_8"} and trained.episodes == 3
+    assert trained.read == (str(before),) and trained.source == str(after)
+
+
+def test_a_run_whose_config_is_damaged_says_so(tmp_path):
+    trained_on(tmp_path)
+    (tmp_path / "config.json").write_text("{")
+    trained = read_trained_on(tmp_path)
+    assert trained.episodes == 3 and "config.json" in trained.unread[0]
 
 
 def test_leaks_are_counted_by_kind_and_success_without_them_is_given(tmp_path):

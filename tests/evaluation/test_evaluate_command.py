@@ -40,3 +40,10 @@ def test_the_expert_by_command_and_the_same_again(tmp_path):
     again = evaluate(tmp_path / "e", "expert", SUITE, "--environments=textcraft")
     assert again.returncode == 0 and "8 of 8 episodes are on disk" in again.stderr
     assert (tmp_path / "e" / "scores.json").read_bytes() == written
+
+
+def test_the_error_line_hides_secrets(tmp_path):
+    refused = evaluate(tmp_path, "expert", SUITE, "--environments=http://me:hunter2@host")
+    assert refused.returncode == 1
+    assert "the config has no 'http://<hidden>@host'" in refused.stderr
+    assert "hunter2" not in refused.stderr
