@@ -43,6 +43,8 @@ class InProcessServer:
         self._facts: dict[str, Callable[[], Any]] = {
             prefix + path: make for path, make in facts(kind, compat).items()
         } | {f"{prefix}/health": self._health}
+        if kind.sessions_path:
+            self._facts[prefix + kind.sessions_path] = lambda: sorted(self._open)
         self._routes = {(route.method, route.path): route for route in session_routes(kind)}
 
     def exchange(

@@ -5,6 +5,7 @@ what is served after the end). Those differences are values here, one record per
 package, and the server has no branch that names an environment.
 """
 
+import contextlib
 import dataclasses
 import importlib
 from collections.abc import Callable, Mapping, Sequence
@@ -166,6 +167,10 @@ class EnvironmentKind:
       compat_closed: AgentGym's text for a session that was closed; `{id}` is its number.
       prepare: called once in each worker process before it serves, to start what its
         environments share. May raise SetupError.
+      shared: makes a context that the server enters before its workers start and leaves after they
+        have ended, for what all of them share, such as web sites. They find it by environment
+        variables that it sets; without a server, `prepare` does without. May raise SetupError.
+      sessions_path: of a GET route that lists the open sessions; empty for none.
     """
 
     spec: EnvironmentSpec
@@ -189,6 +194,8 @@ class EnvironmentKind:
     compat_not_reset: str = "{id}"
     compat_closed: str = "The id {id} is not valid."
     prepare: Callable[[], None] = _nothing
+    shared: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
+    sessions_path: str = ""
 
     @property
     def session_field(self) -> str:

@@ -84,7 +84,10 @@ def create_app(
 
     @contextlib.asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
+        shared = contextlib.ExitStack()
         try:
+            # In a thread, as starting programs takes its time.
+            await asyncio.to_thread(shared.enter_context, kind.shared())
             await asyncio.gather(*(worker.ensure_running() for worker in processes))
             period = min(idle_seconds / 4, _LONGEST_SWEEP_PERIOD)
             sweeper = asyncio.create_task(store.sweep(period))
@@ -92,6 +95,7 @@ def create_app(
             sweeper.cancel()
         finally:
             await asyncio.gather(*(worker.stop() for worker in processes))
+            await asyncio.to_thread(shared.close)
 
     return Application(
         _routes(kind, routes, store, processes, compat),
@@ -123,7 +127,12 @@ def _routes(
             "uptime_s": round(time.monotonic() - started, 3),
         }
 
+    def open_sessions() -> Any:
+        return store.ids()
+
     plain = {**facts(kind, compat), "/health": health}
+    if kind.sessions_path:
+        plain[kind.sessions_path] = open_sessions
 
     async def create(request: Request) -> bytes:
         if kind.create_body is not None:
@@ -146,11 +155,12 @@ def _routes(
         return endpoint
 
     def fact(make: Callable[[], Any]) -> Handler:
-        # Only the health changes; a manifest of thousands of tasks would hold up the steps.
+        # Most never change; a manifest of thousands of tasks would hold up the steps.
         rendered = functools.cache(lambda: to_json(make()))
+        changes = make in (health, open_sessions)
 
         async def endpoint(request: Request) -> bytes:
-            return to_json(make()) if make is health else rendered()
+            return to_json(make()) if changes else rendered()
 
         return endpoint
 

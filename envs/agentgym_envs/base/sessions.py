@@ -108,6 +108,10 @@ class SessionStore:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def ids(self) -> list[int]:
+        """Of the open sessions."""
+        return list(self._sessions)
+
     async def create(self) -> bytes:
         """Makes a session on the worker that has the fewest; the body of the answer.
 
