@@ -47,6 +47,22 @@ SHAPES = {
     "1.5b": Shape(hidden=1536, layers=28, heads=12, kv_heads=2, head=128, mlp=8960, vocab=151936),
 }
 
+
+TURN = 128  # tokens of an agent's turn, observation and action
+
+
+def shape_of(options: dict) -> Shape:
+    """The shape of a worker's options: `shape`, and `vocab` words if that is there and not 0."""
+    shape = SHAPES[options["shape"]]
+    return dataclasses.replace(shape, vocab=options.get("vocab") or shape.vocab)
+
+
+def is_action(options: dict) -> list[bool]:
+    """Which tokens of a row have a loss: `action_share` of them, at the end of every turn of 128."""
+    observed = round(TURN * (1 - options["action_share"]))
+    return [t % TURN >= observed for t in range(options["tokens"])]
+
+
 ITEM_BYTES = {"float32": 4, "bfloat16": 2}
 
 

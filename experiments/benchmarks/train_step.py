@@ -3,9 +3,13 @@ r"""Training tokens a second of one optimiser step, beside tunix and transformer
   PYTHONPATH=. python experiments/benchmarks/train_step.py --shape=30m --rows=8 --tokens=512 \
       --tunix_python=tunix-env/bin/python --torch_python=torch-env/bin/python
 
-Full rows of random tokens, loss over all of them, AdamW with float32 moments. The fraction is that
-of the machine's rate of large products, forward and backward pass counted as three forward
-ones. `peak_gib` is of the process: weights, gradients and two moments are 16 bytes a weight.
+Full rows of random tokens, AdamW with float32 moments. The fraction is that of the machine's rate
+of large products, forward and backward pass counted as three forward ones, all logits included.
+`peak_gib` is of the process: weights, gradients and two moments are 16 bytes a weight.
+
+--action_share=0.25 is an agent's batch: of every 128 tokens the last 32 were sampled and have a
+loss, the others are observations. --vocab changes the shape's number of words: what memory does
+as the vocabulary grows.
 """
 
 import sys
@@ -13,12 +17,14 @@ import sys
 import machine
 import side_by_side
 from absl import app, flags
-from shapes import SHAPES, train_flops
+from shapes import SHAPES, shape_of, train_flops
 from side_by_side import Contender
 
 _SHAPE = flags.DEFINE_enum("shape", "30m", sorted(SHAPES), "Network.")
 _ROWS = flags.DEFINE_integer("rows", 8, "Rows of a step.")
 _TOKENS = flags.DEFINE_integer("tokens", 512, "Tokens of a row.")
+_ACTIONS = flags.DEFINE_float("action_share", 1.0, "Of the tokens, those with a loss.", 0.0, 1.0)
+_VOCAB = flags.DEFINE_integer("vocab", 0, "Words; 0: as many as the shape has.", 0)
 _MICRO_ROWS = flags.DEFINE_integer("micro_rows", 0, "Ours: rows computed together; 0: all.")
 _VOCAB_CHUNK = flags.DEFINE_integer("vocab_chunk", 512, "Ours: tokens whose logits exist together.")
 _DTYPE = flags.DEFINE_enum("dtype", "float32", ["float32", "bfloat16"], "Of the products.")
@@ -38,6 +44,8 @@ def contenders() -> list[Contender]:
         dtype=_DTYPE.value,
         rows=_ROWS.value,
         tokens=_TOKENS.value,
+        action_share=_ACTIONS.value,
+        vocab=_VOCAB.value,
     )
     of_ours = options | dict(
         micro_rows=_MICRO_ROWS.value or _ROWS.value,
@@ -57,7 +65,8 @@ def main(_: list[str]) -> None:
     limits = machine.limits(sys.executable, _TORCH.value)
     found = side_by_side.compare(contenders(), rounds=_ROUNDS.value, keep_alive=_KEEP.value)
     tokens = _ROWS.value * _TOKENS.value
-    least_s = train_flops(SHAPES[_SHAPE.value], _ROWS.value, _TOKENS.value) / (
+    shape = shape_of(dict(shape=_SHAPE.value, vocab=_VOCAB.value))
+    least_s = train_flops(shape, _ROWS.value, _TOKENS.value) / (
         1e9 * limits["matmul_gflops"][_DTYPE.value]
     )
     table = {}
@@ -72,7 +81,8 @@ def main(_: list[str]) -> None:
                 side_by_side.ratios(found, "ours", name, "tokens_per_s")
             ),
         )
-    names = ("shape", "rows", "tokens", "dtype", "micro_rows", "vocab_chunk", "remat")
+    names = ("shape", "vocab", "rows", "tokens", "action_share", "dtype")
+    names += ("micro_rows", "vocab_chunk", "remat")
     options = {name: flags.FLAGS[name].value for name in names}
     record = dict(benchmark="train_step", options=options, machine=limits, table=table, found=found)
     side_by_side.write(record, _OUT.value)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import worker
 from number_episodes import NumberEpisodes
-from shapes import SHAPES
+from shapes import SHAPES, is_action, shape_of
 
 from agentgym_jax import batch as batching
 from agentgym_jax.algorithms import losses
@@ -54,7 +54,7 @@ def roofline(options: dict) -> worker.Run:
 
 def network(options: dict) -> tuple[Policy, dict]:
     """Random weights in the asked type."""
-    shape = SHAPES[options["shape"]]
+    shape = shape_of(options)
     config = DecoderConfig(
         vocab_size=shape.vocab,
         hidden_size=shape.hidden,
@@ -203,17 +203,18 @@ def lock_step(options: dict) -> worker.Run:
 
 
 def train(options: dict) -> worker.Run:
-    """One AdamW step on full rows, `vocab_chunk` tokens have logits at a time."""
+    """One AdamW step on full rows; `vocab_chunk` tokens with a loss have logits at a time."""
     policy, params = network(options)
     rows, tokens = options["rows"], options["tokens"]
     micro_rows = options["micro_rows"]
     rng = np.random.default_rng(0)
     drawn = rng.integers(0, policy.config.vocab_size, (rows, tokens)).astype(np.int32)
+    has_loss = np.asarray(is_action(options)) & (np.arange(tokens) > 0)
     sequences = [
         dict(
             tokens=row,
-            action_mask=np.arange(tokens) > 0,
-            weights=np.full(tokens, 1 / (rows * (tokens - 1)), np.float32),
+            action_mask=has_loss,
+            weights=np.full(tokens, 1 / (rows * has_loss.sum()), np.float32),
             advantages=np.ones(tokens, np.float32),
             old_logprobs=np.zeros(tokens, np.float32),
         )

@@ -8,7 +8,7 @@ import time
 import torch
 import transformers
 import worker
-from shapes import SHAPES
+from shapes import is_action, shape_of
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -41,7 +41,7 @@ def roofline(options: dict) -> worker.Run:
 
 def network(options: dict):
     """Random weights in the asked type."""
-    shape = SHAPES[options["shape"]]
+    shape = shape_of(options)
     config = transformers.Qwen2Config(
         vocab_size=shape.vocab,
         hidden_size=shape.hidden,
@@ -99,15 +99,17 @@ def decode(options: dict) -> worker.Run:
 
 
 def train(options: dict) -> worker.Run:
-    """One AdamW step on full rows, loss over all tokens."""
+    """One AdamW step on full rows."""
     model, shape = network(options)
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
     size = (options["rows"], options["tokens"])
     ids = torch.randint(0, shape.vocab, size, device=DEVICE)
+    has_loss = torch.tensor(is_action(options), device=DEVICE)
+    labels = torch.where(has_loss, ids, -100)  # transformers' word for "no loss"
 
     def run() -> dict:
-        model(input_ids=ids, labels=ids, use_cache=False).loss.backward()
+        model(input_ids=ids, labels=labels, use_cache=False).loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         wait()

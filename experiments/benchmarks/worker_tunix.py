@@ -13,7 +13,7 @@ import numpy as np
 import optax
 import worker
 from flax import nnx
-from shapes import SHAPES
+from shapes import is_action, shape_of
 from tunix.generate import sampler as tunix_sampler
 from tunix.models.qwen2 import model as qwen2
 from tunix.sft import peft_trainer
@@ -49,7 +49,7 @@ class Numbers:
 
 def network(options: dict):
     """Random weights, matrices at 0.02 (tunix's own start has zeros in the MLP)."""
-    shape, dtype = SHAPES[options["shape"]], jnp.dtype(options["dtype"])
+    shape, dtype = shape_of(options), jnp.dtype(options["dtype"])
     config = qwen2.ModelConfig(
         num_layers=shape.layers,
         vocab_size=shape.vocab,
@@ -172,7 +172,7 @@ def multiturn(options: dict) -> worker.Run:
 
 
 def train(options: dict) -> worker.Run:
-    """One AdamW step of tunix's trainer on full rows, loss over all tokens."""
+    """One AdamW step of tunix's trainer on full rows."""
     model, _, shape = network(options)
     settings = peft_trainer.TrainingConfig(eval_every_n_steps=10**9, max_steps=10**9)
     trainer = peft_trainer.PeftTrainer(model, optax.adamw(1e-5), settings)
@@ -181,7 +181,8 @@ def train(options: dict) -> worker.Run:
     mask = jnp.ones(size, bool)
     batch = dict(
         input_tokens=jnp.asarray(ids),
-        input_mask=mask,
+        # What tunix's loss weighs tokens by.
+        input_mask=mask & jnp.asarray(is_action(options))[None],
         positions=sft_utils.build_positions_from_mask(mask),
         attention_mask=sft_utils.make_causal_attn_mask(mask),
     )
