@@ -11,14 +11,16 @@ REDMINE = '/usr/share/redmine'
 ENV['TZ'] = 'UTC'
 ENV['RAILS_ENV'] = 'production'
 ENV.delete('RUBYOPT')
-ENV.delete('REDMINE_INSTANCE')
 ENV.delete('X_DEBIAN_SITEID')
+ENV['REDMINE_INSTANCE'] = 'none' # the default one has a key that only www-data may read
 
 require_relative 'episode_clock'
 
 # gems: folder of Gemfile and Gemfile.lock (of our own: Debian's names an adapter only to those who may
 # read its database.yml); state: folder for what Redmine writes beside its database.
+# All three must be absolute: Rails takes others for names below its own folder.
 def boot_redmine(gems:, state:, database:)
+  [gems, state, database].each { |path| raise ArgumentError, path unless path.start_with?('/') }
   ENV['BUNDLE_GEMFILE'] = File.join(gems, 'Gemfile')
   ENV['BUNDLE_USER_HOME'] = state
   ENV['BUNDLE_APP_CONFIG'] = state

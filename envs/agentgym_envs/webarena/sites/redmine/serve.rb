@@ -3,18 +3,23 @@ PREPARED, EPISODES, PORT, PARENT = ARGV
 ENV['BUNDLE_FROZEN'] = 'true' # what was prepared is only read
 require 'puma/cli'
 
+# Ends this process at once when another is gone. An own parent that died is recognised by adoption: its
+# id may still exist as a zombie.
 def end_with(pid)
+  is_own_parent = Process.ppid == pid
   Thread.new do
-    loop do
-      Process.kill(0, pid)
-      sleep 1
-    end
-  rescue Errno::ESRCH
-    Process.kill('TERM', Process.pid)
-  rescue Errno::EPERM
-    sleep 1
-    retry
+    sleep 1 while exists(pid) && (!is_own_parent || Process.ppid == pid)
+    exit!(0)
   end
+end
+
+def exists(pid)
+  Process.kill(0, pid)
+  true
+rescue Errno::EPERM
+  true
+rescue Errno::ESRCH
+  false
 end
 
 end_with(Integer(PARENT))

@@ -1,0 +1,1 @@
+"""Redmine of Debian's package as the collaborative development site (WebArena's `gitlab`)."""
