@@ -12,7 +12,7 @@ PREPARED = pathlib.Path(os.environ["SHOP_PREPARED"])
 
 SECRET_KEY = "reachable from loopback only, with invented data"
 DEBUG = False
-ALLOWED_HOSTS = ["127.0.0.1", "localhost"]
+ALLOWED_HOSTS = ["*"]  # only loopback reaches this server, under names that the browser may make up
 ROOT_URLCONF = "agentgym_envs.webarena.sites.shop.urls"
 SITE_ID = 1
 DEFAULT_AUTO_FIELD = "django.db.models.AutoField"
