@@ -142,3 +142,29 @@ def test_a_picture_holds_the_pixels_of_the_grid():
 def test_a_picture_needs_rgb_bytes():
     with pytest.raises(ValueError, match=r"got float64 \(2, 2, 3\)"):
         png(np.zeros((2, 2, 3)))
+
+
+LETTERS = {"ball": "A", "box": "B", "key": "K", "closed door": "D", "locked door": "L"}
+
+
+@pytest.mark.parametrize("index", [93, 103, 114])  # doors, locked doors, several rooms
+def test_the_state_names_everything_that_minigrid_draws(index):
+    environment = BabyAIEnvironment()
+    done = environment.reset(index).done
+    kinds = set()
+    for _ in range(12):
+        state = environment.state()
+        drawn = {}
+        for x, y, name in state["things"]:
+            colour, _, kind = name.partition(" ")
+            kinds.add(kind)
+            drawn[x, y] = "__" if kind == "open door" else LETTERS[kind] + colour[0].upper()
+        for y, line in enumerate(state["grid"]):
+            for x in range(len(line) // 2):
+                letters = line[2 * x : 2 * x + 2]
+                if [x, y] != state["position"]:  # the agent hides an open door
+                    assert drawn.get((x, y), "  ") == ("  " if letters == "WG" else letters)
+        if done:
+            break
+        done = environment.step(environment.expert_action()).done
+    assert {93: "open door", 103: "locked door", 114: "box"}[index] in kinds

@@ -175,7 +175,7 @@ def test_the_same_task_stands_side_by_side(open_page, learning_run):
 
 def test_the_grid_of_a_replayed_episode_is_drawn(open_page, make_run, make_record):
     state = {"level": "Level", "grid": GRID, "position": [1, 1], "facing": "right", "moves": 0}
-    state |= {"max_moves": 9, "carrying": None, "greens": [[2, 2]]}
+    state |= {"max_moves": 9, "carrying": None, "things": [[2, 2, "green key"]]}
     moved = state | {"grid": [GRID[0], "WG  >>WG", *GRID[2:]], "position": [2, 1], "moves": 1}
     run = make_run({"step_000001": [make_record() | {"worlds": [state, moved]}]})
     tab = open_page(run, "#episode=step_000001/0")
@@ -184,6 +184,18 @@ def test_the_grid_of_a_replayed_episode_is_drawn(open_page, make_run, make_recor
     tab.keyboard.press("n")
     assert "column 2, row 1" in tab.locator(".grid-world").get_attribute("aria-label")
     assert tab.locator(".grid-world .wall").count() == 12
+    assert tab.locator(".grid-world .thing.green").count() == 1
+
+
+def test_a_state_of_an_older_run_is_drawn_from_its_letters(open_page, make_run, make_record):
+    grid = ["WGWGWGWG", "WG>>__WG", "WGLRKGWG", "WGWGWGWG"]
+    state = {"level": "Level", "grid": grid, "position": [1, 1], "facing": "right", "moves": 0}
+    state |= {"max_moves": 9, "carrying": None}
+    run = make_run({"step_000001": [make_record() | {"worlds": [state, state]}]})
+    label = open_page(run, "#episode=step_000001/0").locator(".grid-world")
+    assert "There are: grey open door, red locked door, green or grey key." in label.get_attribute(
+        "aria-label"
+    )
 
 
 def test_what_the_agent_sees_is_drawn_where_the_grid_is_unknown(open_page, make_run, make_record):

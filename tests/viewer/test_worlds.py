@@ -1,11 +1,9 @@
 import json
 
-import numpy as np
 import pytest
 
 from agentgym_jax.env_client.in_process import in_process_servers
-from agentgym_jax.viewer import worlds
-from agentgym_jax.viewer.worlds import ReplayError, can_replay, chosen_for_replay, read_png, replay
+from agentgym_jax.viewer.worlds import ReplayError, can_replay, chosen_for_replay, replay
 
 TASK = 13  # OpenDoorLoc
 
@@ -62,47 +60,11 @@ def test_only_environments_whose_texts_do_not_say_all_are_replayed(make_record):
     assert not can_replay(make_record(item="babyai_x"))
 
 
-def test_green_things_are_told_from_grey_ones_by_the_picture():
-    picture = np.zeros((8, 16, 3), np.uint8)
-    picture[:, 4:12] = (100, 100, 100)
-    picture[2:6, 5:7] = (0, 255, 0)
-    start = {"grid": ["DGKG    ", "        "], "carrying": None}
-    # Four columns and two rows of 4 pixels: the door is in the first, the key in the second.
-    greens = worlds._Greens(start, lambda: picture)
-    greens.mark(start)
-    assert start["greens"] == [[1, 0]]
-
-
-def test_a_green_thing_that_was_carried_stays_green():
-    picture = np.zeros((4, 8, 3), np.uint8)
-    picture[:, :4] = (0, 255, 0)
-    states = [
-        {"grid": ["KG  "], "carrying": None},
-        {"grid": ["    "], "carrying": "green key"},
-        {"grid": ["  KG"], "carrying": None},
-    ]
-    greens = worlds._Greens(states[0], lambda: picture)
-    for state in states:
-        greens.mark(state)
-    assert [state["greens"] for state in states] == [[[0, 0]], [], [[1, 0]]]
-
-
-def test_no_picture_is_taken_where_no_colour_is_in_doubt():
-    def refuse():
-        raise AssertionError("not needed")
-
-    worlds._Greens({"grid": ["WGKR  "], "carrying": None}, refuse)
-
-
-def test_pictures_are_read_as_the_environment_writes_them(transport):
-    session = call(transport, "POST", "/create", {})["id"]
-    call(transport, "POST", "/reset", {"id": session, "data_idx": TASK})
-    pixels = worlds._picture(transport, session)
-    state = call(transport, "GET", f"/state?id={session}")
-    assert pixels.shape == (32 * len(state["grid"]), 16 * len(state["grid"][0]), 3)
-    assert tuple(pixels[4, 4]) == (100, 100, 100)  # a corner is wall
-    with pytest.raises(ValueError, match="not a PNG"):
-        read_png(b"GIF89a")
+def test_a_replay_names_what_its_drawing_cannot_tell_apart(transport, make_record):
+    (state,) = replay(transport, make_record(item="babyai_109", turns=[]))
+    assert state["grid"][7][24:26] == state["grid"][12][16:18] == "DG"
+    assert [12, 7, "green closed door"] in state["things"]
+    assert [8, 12, "grey closed door"] in state["things"]
 
 
 def rows(count, item="babyai_{}", samples=1):

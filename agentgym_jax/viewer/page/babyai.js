@@ -1,33 +1,35 @@
 // BabyAI: the whole grid where the episode was replayed, else what the agent was told it sees.
 
 const FACING = { right: [1, 0], down: [0, 1], left: [-1, 0], up: [0, -1] };
-const COLOUR_LETTERS = { R: "red", B: "blue", P: "purple", Y: "yellow", G: "grey" };
-const KINDS = { A: "ball", B: "box", D: "closed door", K: "key", L: "locked door", G: "goal", V: "lava" };
+// As minigrid draws a cell, where a state has no `things`: a letter for the kind, one for the colour.
+const COLOUR_LETTERS = { R: "red", B: "blue", P: "purple", Y: "yellow", G: "green or grey" };
+const KIND_LETTERS = { A: "ball", B: "box", D: "closed door", G: "goal", K: "key", L: "locked door", V: "lava" };
 const VIEW = 7; // cells that the agent sees, ahead and across
 
 /** Things of a state: [{x, y, colour, kind}]; walls have the kind `wall`. */
-function gridThings(state, start) {
-  const greens = new Set((state.greens || []).map(([x, y]) => `${x},${y}`));
-  const startGreens = new Set((start.greens || []).map(([x, y]) => `${x},${y}`));
-  const colourOf = (letter, x, y, set) =>
-    letter === "G" && set.has(`${x},${y}`) ? "green" : COLOUR_LETTERS[letter] || "grey";
-  const things = [];
-  state.grid.forEach((line, y) => {
-    for (let x = 0; 2 * x < line.length; x++) {
-      const [kind, letter] = [line[2 * x], line[2 * x + 1]];
-      if (kind === "W") things.push({ x, y, kind: "wall", colour: "grey" });
-      else if (kind === "_") {
-        // An open door has no colour in this drawing; doors do not move, so the start tells it.
-        const before = start.grid[y].slice(2 * x, 2 * x + 2);
-        things.push({ x, y, kind: "open door", colour: colourOf(before[1], x, y, startGreens) });
-      } else if (KINDS[kind] && letter !== kind || "AK".includes(kind)) {
-        things.push({ x, y, kind: KINDS[kind], colour: colourOf(letter, x, y, greens) });
-      } else if (kind === "B" || kind === "G" && letter === "G") {
-        things.push({ x, y, kind: KINDS[kind], colour: colourOf(letter, x, y, greens) });
-      }
-    }
-  });
-  return things;
+function gridThings(state) {
+  const walls = cellsOf(state.grid).filter((cell) => cell.letters === "WG")
+    .map(({ x, y }) => ({ x, y, kind: "wall", colour: "grey" }));
+  if (!state.things) return walls.concat(cellsOf(state.grid).map(letteredThing).filter(Boolean));
+  return walls.concat(state.things.map(([x, y, name]) => ({ x, y, ...namedThing(name) })));
+}
+
+/** The drawing in characters as [{x, y, letters}]. */
+function cellsOf(grid) {
+  return grid.flatMap((line, y) =>
+    Array.from({ length: line.length / 2 }, (_, x) => ({ x, y, letters: line.slice(2 * x, 2 * x + 2) })));
+}
+
+/** `red closed door` -> its colour and kind. */
+function namedThing(name) {
+  const [colour, ...kind] = name.split(" ");
+  return { colour, kind: kind.join(" ") };
+}
+
+function letteredThing({ x, y, letters }) {
+  if (letters === "__") return { x, y, kind: "open door", colour: "grey" };
+  const [kind, colour] = [KIND_LETTERS[letters[0]], COLOUR_LETTERS[letters[1]]];
+  return kind && colour ? { x, y, kind, colour } : null;
 }
 
 /** The cells in sight, as a rectangle. */
@@ -40,7 +42,7 @@ function sightOf([x, y], facing) {
 
 /** One thing, in a cell of size 1. */
 function drawnThing({ x, y, kind, colour }) {
-  const group = svg("g", { class: `thing ${colour}`, transform: `translate(${x} ${y})` });
+  const group = svg("g", { class: `thing ${colour.split(" ").pop()}`, transform: `translate(${x} ${y})` });
   group.append(svg("title", {}, kind === "wall" ? "wall" : `${colour} ${kind}`));
   const add = (tag, attributes) => group.append(svg(tag, attributes));
   if (kind === "wall") add("rect", { class: "wall", width: 1, height: 1 });
@@ -71,7 +73,7 @@ function babyaiGrid(worlds, at) {
   const state = worlds[at];
   const [width, height] = [state.grid[0].length / 2, state.grid.length];
   const way = worlds.slice(0, at + 1).map((w) => w.position);
-  const things = gridThings(state, worlds[0]);
+  const things = gridThings(state);
   const described = things.filter((t) => t.kind !== "wall").map((t) => `${t.colour} ${t.kind}`);
   const label = `Grid of ${width} by ${height} cells. The agent is at column ${state.position[0]}, row ` +
     `${state.position[1]}, facing ${state.facing}` +
@@ -94,9 +96,8 @@ const SEEN = /There is a ([a-z]+ (?:(?:open|closed|locked) )?[a-z]+) \d+ (?:righ
 /** What an observation says is in sight: [{kind, colour, ahead, right}]. */
 function toldThings(text) {
   return [...text.matchAll(SEEN)].map(([, name, straight, ahead, aside, side]) => {
-    const [colour, ...kind] = name.split(" ");
     const right = straight === undefined ? Number(aside) * (side === "left" ? -1 : 1) : 0;
-    return { colour, kind: kind.join(" "), ahead: Number(straight === undefined ? ahead : straight), right };
+    return { ...namedThing(name), ahead: Number(straight === undefined ? ahead : straight), right };
   });
 }
 

@@ -112,7 +112,11 @@ class BabyAIEnvironment(Environment):
         return [action for action, moves in self._playing().scene.actions.items() if moves]
 
     def state(self) -> dict[str, Any]:
-        """Task, goal, position and moves; position counts cells from the top left."""
+        """Task, goal, moves, and the whole world: column and row count cells from the top left.
+
+        `grid` is minigrid's own drawing, in which some colours look the same; `things` are all but
+        the walls, as [column, row, name].
+        """
         if self._episode is None:
             return {}
         task, world = self._episode.task, self._episode.world
@@ -126,6 +130,7 @@ class BabyAIEnvironment(Environment):
             "facing": ("right", "down", "left", "up")[world.agent_dir],
             "carrying": None if world.carrying is None else object_name(world.carrying),
             "grid": str(world).split("\n"),
+            "things": _things(world),
         }
 
     def snapshot(self) -> dict[str, Any]:
@@ -203,3 +208,13 @@ def _action_list(scene: Scene) -> str:
 def _result(episode: Episode, observation: str) -> StepResult:
     verdict = episode.verdict
     return StepResult(observation, verdict.reward, verdict.score, verdict.done)
+
+
+def _things(world: World) -> list[list[Any]]:
+    """Column, row and name of everything in the grid that is no wall."""
+    grid = world.grid
+    return [
+        [number % grid.width, number // grid.width, object_name(thing)]
+        for number, thing in enumerate(grid.grid)
+        if thing is not None and thing.type != "wall"
+    ]
