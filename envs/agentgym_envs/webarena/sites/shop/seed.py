@@ -16,6 +16,7 @@ from agentgym_envs.webarena.sites.django_template import save_login
 from agentgym_envs.webarena.sites.shop import images, sessions, words
 from agentgym_envs.webarena.sites.shop.tables import (
     ADMIN,
+    BASKET_ID,
     CUSTOMER_PASSWORD,
     FIRST_DAY,
     PAGES,
@@ -339,7 +340,7 @@ def _write_pages() -> None:
 
 
 def _write_customers_things(shop: Tables, user) -> None:
-    basket = get_model("basket", "Basket").objects.create(owner=user)
+    basket = get_model("basket", "Basket").objects.create(id=BASKET_ID, owner=user)
     products = get_model("catalogue", "Product").objects
     for product, quantity in shop.basket:
         row = products.get(id=product.id)
@@ -353,7 +354,7 @@ def _write_customers_things(shop: Tables, user) -> None:
             price_excl_tax=stock.price,
             price_incl_tax=stock.price,
         )
-    for name, chosen in shop.wishlists:
-        wishlist = user.wishlists.create(name=name)
-        for product in chosen:
-            wishlist.lines.create(product_id=product.id, title=product.title)
+    for wishlist in shop.wishlists:
+        row = user.wishlists.create(name=wishlist.name, key=wishlist.key)
+        for product in wishlist.products:
+            row.lines.create(product_id=product.id, title=product.title)

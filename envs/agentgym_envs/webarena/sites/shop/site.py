@@ -10,6 +10,17 @@ from agentgym_envs.webarena.sites.shop import tables
 from agentgym_envs.webarena.sites.site import Account
 
 _HERE = pathlib.Path(__file__).parent
+# What the template depends on; the rest is read when the site runs.
+_OWN_SOURCES = (
+    "build.py",
+    "images.py",
+    "seed.py",
+    "sessions.py",
+    "settings.py",
+    "tables.py",
+    "words.py",
+)
+_SHARED_SOURCES = ("chance.py", "clock.py", "dice.py", "django_template.py", "episode_database.py")
 _PACKAGE = "agentgym_envs.webarena.sites.shop"
 
 
@@ -31,7 +42,8 @@ class ShopSite:
 
     def version(self) -> str:
         """Changes with the tables, the settings and the releases of oscar and Django."""
-        files = [*_HERE.rglob("*.py"), *_HERE.parent.glob("*.py")]
+        files = [_HERE / name for name in _OWN_SOURCES]
+        files += [_HERE.parent / name for name in _SHARED_SOURCES]
         return preparation.fingerprint(files, ("django-oscar", "Django"))
 
     def build(self, folder: pathlib.Path, say: Callable[[str], None]) -> None:

@@ -17,6 +17,9 @@ ORDERS = 360
 FIRST_DAY = datetime.datetime(2023, 1, 4, 9, 0, tzinfo=datetime.UTC)
 LAST_DAY = datetime.datetime(2024, 2, 28, 18, 0, tzinfo=datetime.UTC)
 FIRST_ORDER_NUMBER = 100001
+# Oscar numbers a new order 100000 + basket; a basket from here on is no order that exists.
+BASKET_ID = 1001
+NEXT_ORDER_NUMBER = str(100000 + BASKET_ID)
 STATUSES = ("Pending", "Being processed", "Complete", "Cancelled")
 PARTNERS = ("Northgate Warehouse", "Riverside Depot", "Hillcrest Storehouse")
 CUSTOMER_PASSWORD = "Maple.Street.7"
@@ -127,6 +130,15 @@ class Voucher:
 
 
 @dataclasses.dataclass(frozen=True)
+class Wishlist:
+    """Of the logged-in customer; the key is the last part of its address."""
+
+    name: str
+    key: str
+    products: tuple[Product, ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class Page:
     """A page of text that the administrator can change."""
 
@@ -144,7 +156,7 @@ class Tables:
     orders: tuple[Order, ...]
     reviews: tuple[Review, ...]
     basket: tuple[tuple[Product, int], ...]
-    wishlists: tuple[tuple[str, tuple[Product, ...]], ...]
+    wishlists: tuple[Wishlist, ...]
     more_addresses: tuple[Address, ...]  # of customers[0], besides her own
 
     @property
@@ -203,14 +215,27 @@ def tables() -> Tables:
         reviews=_reviews(products, customers),
         basket=((chosen[0], 1), (chosen[1], 2)),
         wishlists=(
-            ("Birthday ideas", tuple(chosen[2:5])),
-            ("New flat", tuple(chosen[5:8])),
+            Wishlist("Birthday ideas", "BDAY24", tuple(chosen[2:5])),
+            Wishlist("New flat", "FLAT24", tuple(chosen[5:8])),
         ),
         more_addresses=(
             Address("48 Ferry Road", "Bellingham", "WA", "98225"),
             Address("5 Ivy Lane", "Savannah", "GA", "31401"),
         ),
     )
+
+
+def category_path(shelf: words.Shelf) -> str:
+    """The address of a category's page; numbers are those of the order of writing."""
+    number = 0
+    for department in words.DEPARTMENT_TEXTS:
+        number += 1
+        for other in words.SHELVES:
+            if other.department == department:
+                number += 1
+                if other is shelf:
+                    return f"/catalogue/category/{slug(department)}/{slug(shelf.name)}_{number}/"
+    raise ValueError(f"{shelf.name} has no department")
 
 
 def slug(text: str) -> str:

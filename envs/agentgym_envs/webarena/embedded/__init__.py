@@ -1,0 +1,1 @@
+"""Tasks on the embedded sites, in WebArena's format, each with a scripted solution."""

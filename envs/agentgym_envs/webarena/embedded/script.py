@@ -1,0 +1,176 @@
+"""The small language of scripted solutions.
+
+A solution is a generator that is sent observations and yields actions, such as `click [12]`; it sees
+nothing but the text that a model sees. The helpers here are generators, too: used with `yield
+from`, they yield actions and return the observation after the last one.
+"""
+
+import ast
+import dataclasses
+import re
+from collections.abc import Callable, Generator
+from typing import TypeAlias
+
+Script: TypeAlias = Generator[str, str, str]
+Solution: TypeAlias = Callable[[str], Generator[str, str, object]]
+
+MAX_SCROLLS = 12
+_LINE = re.compile(
+    r"^\t*\[(\d+)\] (\w+) ('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")(.*)$", re.MULTILINE
+)
+_ICONS = re.compile("[\ue000-\uf8ff\xa0]")  # letters that fonts draw as pictures
+
+
+class ScriptError(Exception):
+    """A solution did not find what it looked for; the message has the page."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Node:
+    """One line of an observation.
+
+    Attributes:
+      id: its number.
+      role: such as "link".
+      name: without icons and outer blanks.
+      properties: the rest of the line, such as "checked: false".
+    """
+
+    id: int
+    role: str
+    name: str
+    properties: str
+
+
+def nodes(observation: str) -> list[Node]:
+    """The elements of an observation in order."""
+    return [
+        Node(int(number), role, _clean(ast.literal_eval(name)), properties.strip())
+        for number, role, name, properties in _LINE.findall(observation)
+    ]
+
+
+def _clean(name: str) -> str:
+    return " ".join(_ICONS.sub(" ", name).split())
+
+
+def find(observation: str, role: str, name: str, *, after: str = "", nth: int = 0) -> Node | None:
+    """An element of some role; one that has exactly this name, else one whose name contains it.
+
+    Args:
+      observation: to look in.
+      role: one role, or several with | between them.
+      name: clean, as in Node.
+      after: the element must come after one whose name contains this.
+      nth: 0 for the first.
+    """
+    found = nodes(observation)
+    if after:
+        places = [index for index, node in enumerate(found) if after in node.name]
+        if not places:
+            return None
+        found = found[places[0] + 1 :]
+    of_role = [node for node in found if node.role in role.split("|")]
+    exact = [node for node in of_role if node.name == name]
+    matching = exact or [node for node in of_role if name in node.name]
+    return matching[nth] if nth < len(matching) else None
+
+
+def look_for(
+    observation: str, role: str, name: str, *, after: str = "", nth: int = 0
+) -> Generator[str, str, tuple[str, Node]]:
+    """Scrolls down until an element is in sight; the observation and the element.
+
+    Raises:
+      ScriptError: it is nowhere below.
+    """
+    for _ in range(MAX_SCROLLS):
+        node = find(observation, role, name, after=after, nth=nth)
+        if node is not None:
+            return observation, node
+        below = yield "scroll [down]"
+        if tree(below) == tree(observation):
+            break
+        observation = below
+    raise ScriptError(f"no {role} {name!r} {f'after {after!r}' if after else ''} in\n{observation}")
+
+
+def click(observation: str, role: str, name: str, *, after: str = "", nth: int = 0) -> Script:
+    """Clicks an element, scrolling down to it if it is not in sight."""
+    _, node = yield from look_for(observation, role, name, after=after, nth=nth)
+    return (yield f"click [{node.id}]")
+
+
+def fill(
+    observation: str,
+    name: str,
+    text: str,
+    *,
+    after: str = "",
+    nth: int = 0,
+    enter: bool = False,
+    role: str = "textbox|searchbox|spinbutton",
+) -> Script:
+    """Types into an empty field."""
+    _, node = yield from look_for(observation, role, name, after=after, nth=nth)
+    return (yield f"type [{node.id}] [{text}] [{int(enter)}]")
+
+
+def refill(
+    observation: str,
+    name: str,
+    text: str,
+    *,
+    after: str = "",
+    nth: int = 0,
+    enter: bool = False,
+    role: str = "textbox|searchbox|spinbutton",
+) -> Script:
+    """Types into a field in place of what it holds."""
+    observation, node = yield from look_for(observation, role, name, after=after, nth=nth)
+    yield f"click [{node.id}]"
+    yield "press [Control+a]"
+    yield "press [Backspace]"
+    return (yield f"type [{node.id}] [{text}] [{int(enter)}]")
+
+
+def choose(observation: str, name: str, option: str, *, after: str = "", nth: int = 0) -> Script:
+    """Picks an option of a box."""
+    _, node = yield from look_for(observation, "combobox|listbox", name, after=after, nth=nth)
+    return (yield f"type [{node.id}] [{option}] [0]")
+
+
+def read_page(observation: str) -> Generator[str, str, list[Node]]:
+    """Every element of the page from here to its end, each once."""
+    seen: dict[int, Node] = {node.id: node for node in nodes(observation)}
+    for _ in range(MAX_SCROLLS):
+        below = yield "scroll [down]"
+        if tree(below) == tree(observation):
+            break
+        observation = below
+        seen |= {node.id: node for node in nodes(observation) if node.id not in seen}
+    return [seen[number] for number in sorted(seen)]
+
+
+def tree(observation: str) -> str:
+    """The elements alone, to see whether a page changed."""
+    return "\n".join(match[0] for match in _LINE.finditer(observation))
+
+
+def value_after(found: list[Node], label: str, role: str = "cell|StaticText|textbox") -> str:
+    """The name of the first element of a role behind the one with this name.
+
+    Raises:
+      ScriptError: there is none.
+    """
+    for index, node in enumerate(found):
+        if node.name == label:
+            for later in found[index + 1 :]:
+                if later.role in role.split("|") and later.name != label:
+                    return later.name
+    raise ScriptError(f"nothing behind {label!r} in {[node.name for node in found]}")
+
+
+def stop(answer: str = "") -> str:
+    """The last action."""
+    return f"stop [{answer}]"
