@@ -1,8 +1,11 @@
 """The small language of scripted solutions.
 
-A solution is a generator that is sent observations and yields actions, such as `click [12]`; it sees
-nothing but the text that a model sees. The helpers here are generators, too: used with `yield
-from`, they yield actions and return the observation after the last one.
+A solution makes a generator that yields None, is sent the first observation, and from then on yields
+actions, such as `click [12]`, and is sent what came of them; it sees nothing but the text that a
+model sees. It is made of a `Play`, which begins with the first observation as its argument.
+
+The helpers here are generators, too: used with `yield from`, they yield actions and return the
+observation after the last one.
 """
 
 import ast
@@ -12,7 +15,8 @@ from collections.abc import Callable, Generator
 from typing import TypeAlias
 
 Script: TypeAlias = Generator[str, str, str]
-Solution: TypeAlias = Callable[[str], Generator[str, str, object]]
+Play: TypeAlias = Callable[[str], Generator[str, str, object]]
+Solution: TypeAlias = Callable[[], Generator[str | None, str, None]]
 
 MAX_SCROLLS = 12
 _LINE = re.compile(
@@ -23,6 +27,16 @@ _ICONS = re.compile("[\ue000-\uf8ff\xa0]")  # letters that fonts draw as picture
 
 class ScriptError(Exception):
     """A solution did not find what it looked for; the message has the page."""
+
+
+def solution_of(play: Play) -> Solution:
+    """A solution that plays this."""
+
+    def solution() -> Generator[str | None, str, None]:
+        observation = yield None
+        yield from play(observation)
+
+    return solution
 
 
 @dataclasses.dataclass(frozen=True)

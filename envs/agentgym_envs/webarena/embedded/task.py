@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
-from agentgym_envs.webarena.embedded.script import Solution
+from agentgym_envs.webarena.embedded.script import Play, Solution, solution_of
 from agentgym_envs.webarena.tasks import (
     PROGRAM_HTML,
     STRING_MATCH,
@@ -31,7 +31,7 @@ class EmbeddedTask:
 
     Attributes:
       task: in WebArena's format, with placeholders for addresses.
-      solution: called with the first observation; yields the actions of a perfect episode.
+      solution: makes the generator of a perfect episode.
       split: "train" or "test".
     """
 
@@ -42,11 +42,11 @@ class EmbeddedTask:
 
 @dataclasses.dataclass(frozen=True)
 class Instance:
-    """Values of a template, how they are scored and solved."""
+    """Values of a template, how they are scored and played."""
 
     values: Mapping[str, object]
     evaluation: Evaluation
-    solution: Solution
+    play: Play
 
 
 def from_template(
@@ -85,7 +85,7 @@ def from_template(
             storage_state=f"./.auth/{'.'.join(sites)}_state.json",
         )
         split = "test" if index % _TEST_EVERY == _TEST_EVERY - 1 else "train"
-        tasks.append(EmbeddedTask(task, instance.solution, split))
+        tasks.append(EmbeddedTask(task, solution_of(instance.play), split))
     return tasks
 
 
