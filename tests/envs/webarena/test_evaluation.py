@@ -1,0 +1,364 @@
+"""WebArena's evaluators, checked by hand on small tasks; tests/parity compares all 812."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from agentgym_envs.webarena.evaluation.evaluate import evaluate
+from agentgym_envs.webarena.evaluation.functions import (
+    WITHOUT_A_SITE,
+    FunctionError,
+    parse,
+    reddit_get_post_url,
+)
+from agentgym_envs.webarena.evaluation.judge import JudgeError, JudgeMissing
+from agentgym_envs.webarena.evaluation.page import PageError
+from agentgym_envs.webarena.evaluation.verdict import Verdict
+from agentgym_envs.webarena.tasks import (
+    Answers,
+    Evaluation,
+    HtmlTarget,
+    WebTask,
+)
+
+
+class Site:
+    """Pages in a table: (url, script) -> result; "" as the script is the document."""
+
+    def __init__(self, url: str, pages: dict[tuple[str, str], Any] | None = None):
+        self.url = url
+        self.pages = pages or {}
+        self.visited: list[str] = []
+        self.ran: list[str] = []
+
+    async def content(self) -> str:
+        return self.pages[self.url, ""]
+
+    async def evaluate(self, script: str) -> Any:
+        self.ran.append(script)
+        try:
+            return self.pages[self.url, script.removeprefix("() => ")]
+        except KeyError:
+            raise PageError(f"{script} raised") from None
+
+    async def goto(self, url: str) -> None:
+        if url.startswith("broken:"):
+            raise PageError(f"no page {url}")
+        self.visited.append(url)
+        self.url = url
+
+
+class Teacher:
+    """A judge that knows one right answer and remembers what it was asked."""
+
+    def __init__(self, right: str):
+        self.right = right
+        self.asked: list[tuple[str, str, str, str]] = []
+
+    async def same_answer(self, question: str, reference: str, answer: str) -> bool:
+        self.asked.append(("answer", question, reference, answer))
+        return answer == self.right
+
+    async def same_reason(self, question: str, reference: str, answer: str) -> bool:
+        self.asked.append(("reason", question, reference, answer))
+        return answer == self.right
+
+
+def task(*eval_types: str, **evaluation: Any) -> WebTask:
+    return WebTask(
+        task_id=1,
+        sites=("reddit",),
+        intent="Which tea?",
+        start_urls=("http://site",),
+        evaluation=Evaluation(eval_types, **evaluation),
+    )
+
+
+def verdict(
+    of: WebTask, answer: str | None = "", page: Site | None = None, **arguments: Any
+) -> Verdict:
+    return asyncio.run(evaluate(of, answer, page or Site("http://site"), **arguments))
+
+
+def score(of: WebTask, answer: str | None = "", page: Site | None = None, **rest: Any) -> float:
+    return verdict(of, answer, page, **rest).score
+
+
+@pytest.mark.parametrize(
+    "answer, expected",
+    [
+        ("Green Tea", 1.0),
+        ("  'green tea' ", 1.0),
+        ("\"'green tea'\"", 1.0),  # WebArena cleans an answer twice
+        ('"green tea', 0.0),
+        ("green tea.", 0.0),
+        (None, 0.0),
+    ],
+)
+def test_an_exact_answer_is_equal_but_for_case_blanks_and_quotes(
+    answer: str | None, expected: float
+):
+    exact = task("string_match", answers=Answers(exact_match="Green tea"))
+    assert score(exact, answer) == expected
+
+
+def test_every_part_of_an_answer_must_be_included():
+    both = task("string_match", answers=Answers(must_include=("Green", "black")))
+    assert score(both, "greenish and blackest") == 1.0  # also within words
+    assert score(both, "green and red") == 0.0
+
+
+@pytest.mark.parametrize(
+    "answer, expected",
+    [
+        ("3", 1.0),
+        ("There are 3 of them.", 1.0),
+        ("there are 3.", 1.0),
+        ("I found 3. 10 are new.", 1.0),  # the end of a sentence
+        ("I found 3. Some are new.", 0.0),  # lower-cased before, so no end of one: "3." is a word
+        ("(3)", 1.0),
+        ("it's 3's", 1.0),
+        ("13", 0.0),
+        ("3.5", 0.0),
+        ("1,3", 0.0),
+        ("v3", 0.0),
+    ],
+)
+def test_a_single_character_must_be_a_word_of_its_own(answer: str, expected: float):
+    pytest.importorskip("nltk", reason='pip install "agentgym-jax[web]"')
+    pytest.importorskip("punkt", reason='pip install "agentgym-jax[web]"')
+    assert score(task("string_match", answers=Answers(must_include=("3",))), answer) == expected
+
+
+def test_among_several_references_a_single_character_may_be_part_of_a_word():
+    assert score(task("string_match", answers=Answers(must_include=("3", "5"))), "13 and 25") == 1.0
+
+
+def test_a_judge_compares_free_answers_with_every_reference():
+    free = task("string_match", answers=Answers(fuzzy_match=("calming", "green")))
+    judge = Teacher("green stuff")
+    assert score(free, "Green stuff", judge=judge) == 1.0
+    assert judge.asked == [
+        ("answer", "Which tea?", "calming", "green stuff"),
+        ("answer", "Which tea?", "green", "green stuff"),
+    ]
+    assert score(free, "coffee", judge=judge) == 0.0
+
+
+def test_a_free_answer_without_a_judge_is_never_guessed():
+    free = task("string_match", answers=Answers(fuzzy_match=("calming",)))
+    with pytest.raises(JudgeMissing, match="task 1"):
+        verdict(free, "calming")
+
+
+def test_a_judge_without_a_verdict_leaves_no_score():
+    class Silent(Teacher):
+        async def same_answer(self, question: str, reference: str, answer: str) -> bool:
+            raise JudgeError("no answer")
+
+    with pytest.raises(JudgeError):
+        verdict(task("string_match", answers=Answers(fuzzy_match=("x",))), "x", judge=Silent("x"))
+
+
+def test_a_judge_is_not_asked_about_an_answer_that_is_wrong_already():
+    judge = Teacher("coffee")
+    mixed = task("string_match", answers=Answers(must_include=("green",), fuzzy_match=("calm",)))
+    assert score(mixed, "coffee", judge=judge) == 0.0
+    assert judge.asked == []
+
+
+def test_what_cannot_be_done_is_answered_by_the_literal_or_by_its_reason():
+    impossible = task("string_match", answers=Answers(not_possible=True), reason="sold out")
+    judge = Teacher("there is none left")
+    assert score(impossible, " n/a ", judge=judge) == 1.0
+    assert judge.asked == []
+    assert score(impossible, "There is none left", judge=judge) == 1.0
+    assert judge.asked == [("reason", "Which tea?", "sold out", "there is none left")]
+
+
+def test_without_a_judge_only_the_literal_counts_and_the_verdict_says_so():
+    impossible = task("string_match", answers=Answers(not_possible=True), reason="sold out")
+    assert score(impossible, "N/A") == 1.0
+    found = verdict(impossible, "sold out")
+    assert found.score == 0.0
+    assert found.parts[0].note == "no judge: only the literal N/A counts"
+
+
+@pytest.mark.parametrize(
+    "url, expected",
+    [
+        ("http://site/tea/1", 1.0),
+        ("http://site/tea/1/", 1.0),
+        ("https://site/tea/1/more?page=2#end", 1.0),  # the reference is part of it
+        ("http://site/tea/2?sort=price", 0.0),  # a key of any reference must fit
+        ("http://site/tea/1?sort=name", 1.0),
+        ("http://site/cart?next=http://site/tea/1", 0.0),
+        ("http://site/tea", 0.0),
+    ],
+)
+def test_the_last_address_must_contain_a_reference(url: str, expected: float):
+    references = ("http://site/tea/1",)
+    if "sort" in url:
+        references = ("http://site/tea/1?sort=name", "http://site/tea/2/")
+    assert score(task("url_match", reference_urls=references), page=Site(url)) == expected
+
+
+def test_query_values_of_all_alternatives_count_for_each():
+    either = task("url_match", reference_urls=("http://s/a?x=1", "http://s/b?x=2"))
+    assert score(either, page=Site("http://s/a?x=2&y=3")) == 1.0
+    assert score(either, page=Site("http://s/a?x=3")) == 0.0
+    assert score(either, page=Site("http://s/a")) == 0.0
+
+
+def html(*targets: HtmlTarget) -> WebTask:
+    return task("program_html", targets=targets)
+
+
+def test_a_document_must_hold_one_of_the_alternatives_of_each_part():
+    wants = html(HtmlTarget("last", "", must_include=("green |OR| black", "tea")))
+    assert score(wants, page=Site("http://s", {("http://s", ""): "<b>Black</b> TEA"})) == 1.0
+    assert score(wants, page=Site("http://s", {("http://s", ""): "<b>Green</b> pot"})) == 0.0
+
+
+def test_a_located_text_may_have_to_be_equal():
+    wants = html(HtmlTarget("last", "document.title", exact_match="tea & pots"))
+    page = Site("http://s", {("http://s", "document.title"): "Tea &amp; pots"})
+    assert score(wants, page=page) == 1.0
+    page = Site("http://s", {("http://s", "document.title"): "Tea & pots!"})
+    assert score(wants, page=page) == 0.0
+
+
+def test_a_script_that_raises_finds_nothing():
+    assert score(html(HtmlTarget("last", "document.x.y", must_include=("a",)))) == 0.0
+    assert score(html(HtmlTarget("last", "document.x.y", exact_match=""))) == 1.0
+
+
+def test_what_is_no_text_is_compared_as_python_writes_it():
+    page = Site("http://s", {("http://s", "document.x"): None, ("http://s", "document.y"): 3})
+    assert score(html(HtmlTarget("last", "document.x", exact_match="none")), page=page) == 1.0
+    assert score(html(HtmlTarget("last", "document.y", exact_match="3")), page=page) == 1.0
+
+
+def test_scripts_that_prepare_a_page_run_first_and_may_fail():
+    target = HtmlTarget(
+        "last", "document.title", exact_match="tea", prep_actions=("open()", "more()")
+    )
+    page = Site("http://s", {("http://s", "document.title"): "tea"})
+    assert score(html(target), page=page) == 1.0
+    assert page.ran == ["() => open()", "() => document.title"]
+
+
+def test_the_page_that_the_agent_left_is_looked_at_before_others_are_opened():
+    here = HtmlTarget("last", "", must_include=("here",))
+    there = HtmlTarget("http://s/there", "", must_include=("there",))
+    page = Site("http://s", {("http://s", ""): "here", ("http://s/there", ""): "there"})
+    assert score(html(there, here), page=page) == 1.0
+    assert page.visited == ["http://s/there"]
+
+
+def test_the_address_is_that_of_the_agent_although_pages_were_opened_before():
+    both = task(
+        "program_html",
+        "url_match",
+        targets=(HtmlTarget("http://s/there", "", must_include=("there",)),),
+        reference_urls=("http://s/here",),
+    )
+    page = Site("http://s/here", {("http://s/there", ""): "there"})
+    assert score(both, page=page) == 1.0
+
+
+def test_the_score_is_a_product_and_stops_at_the_first_part_that_fails():
+    all_three = task(
+        "string_match",
+        "url_match",
+        "program_html",
+        answers=Answers(exact_match="tea"),
+        reference_urls=("http://s",),
+        targets=(HtmlTarget("http://s/cart", "", must_include=("green", "red")),),
+    )
+    page = Site("http://s", {("http://s/cart", ""): "green"})
+    found = verdict(all_three, "tea", page)
+    assert found.score == 0.0
+    assert [(part.check, part.wanted, part.score) for part in found.parts] == [
+        ("string_match exact_match", "tea", 1.0),
+        ("url_match path", "s", 1.0),
+        ("program_html must_include", "green", 1.0),
+        ("program_html must_include", "red", 0.0),
+    ]
+    page = Site("http://s", {("http://s/cart", ""): "green"})
+    assert len(verdict(all_three, "coffee", page).parts) == 1
+    assert page.visited == []
+
+
+def test_an_address_of_the_task_that_cannot_be_opened_is_no_score():
+    with pytest.raises(PageError):
+        verdict(html(HtmlTarget("broken:", "", must_include=("a",))))
+
+
+def test_a_last_page_that_is_none_fails_the_agent():
+    target = HtmlTarget("func:reddit_get_post_url('__last_url__')", "", must_include=("a",))
+    assert score(html(target), page=Site("broken:")) == 0.0
+
+
+def test_a_page_that_is_still_being_built_is_looked_at_again():
+    class Slow(Site):
+        looks = 0
+
+        async def content(self) -> str:
+            self.looks += 1
+            return "done" if self.looks > 1 else "wait"
+
+    wants = html(HtmlTarget("http://s/x", "", must_include=("done",)))
+    assert score(wants, page=Slow("http://s")) == 0.0
+    assert score(wants, page=Slow("http://s"), patience_seconds=5.0) == 1.0
+
+
+def test_functions_get_the_last_address_and_the_page():
+    async def shout(page: Site, word: str, url: str) -> str:
+        return f"{word.upper()} {url} {page.url}"
+
+    page = Site("http://s/it's")
+    target = HtmlTarget(
+        "http://s/x",
+        "func:shout(__page__, 'tea', '__last_url__')",
+        must_include=("TEA http://s/it's http://s/x",),
+    )
+    assert score(html(target), page=page, functions={"shout": shout}) == 1.0
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "func:__import__('os').system('x')",
+        "func:a.b()",
+        "func:a",
+        "func:a(b)",
+        "func:a(1)",
+        "func:a(x='1')",
+        "func:a('1', *b)",
+        "func:a(",
+    ],
+)
+def test_nothing_but_a_plain_call_is_understood(expression: str):
+    with pytest.raises(FunctionError):
+        parse(expression)
+
+
+def test_a_function_that_is_not_in_the_table_is_named():
+    target = HtmlTarget("func:shopping_get_latest_order_url()", "", must_include=("a",))
+    with pytest.raises(FunctionError, match="no function 'shopping_get_latest_order_url'"):
+        verdict(html(target), functions=WITHOUT_A_SITE)
+
+
+@pytest.mark.parametrize(
+    "url, post",
+    [
+        ("http://r/f/tea/12/a-title/-/comment/3?x=1", "http://r/f/tea/12/"),
+        ("http://r/f/tea/12", "http://r/f/tea/12/"),
+        ("http://r/f/tea", "http://r/f/tea"),
+        ("http://r/user/tea/12/x", "http://r/user/tea/12/x"),
+    ],
+)
+def test_the_address_of_a_post_is_cut_from_a_longer_one(url: str, post: str):
+    assert asyncio.run(reddit_get_post_url(url)) == post
