@@ -1,0 +1,1 @@
+"""django-spirit as the forum (WebArena's `reddit`)."""

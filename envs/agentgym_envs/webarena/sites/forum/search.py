@@ -1,0 +1,100 @@
+"""Search in topics and their comments with the database alone: no index, so nothing outlives an episode.
+
+All words of a query must occur in a topic's title, category or comments; haystack's own simple
+engine keeps the last word of a query only.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from haystack.backends import BaseEngine, BaseSearchBackend, BaseSearchQuery, SearchNode
+from haystack.models import SearchResult
+from spirit.comment.models import Comment
+from spirit.core.conf import settings
+from spirit.topic.models import Topic
+
+
+class DatabaseQuery(BaseSearchQuery):
+    """A query as JSON: words, and categories or null."""
+
+    def build_query(self) -> str:
+        """Words from the search field, categories from the boxes; other filters always hold."""
+        words: list[str] = []
+        categories: list[int] | None = None
+        for field, value in _conditions(self.query_filter):
+            if field == "content":
+                words += re.findall(r"[\w'-]+", str(getattr(value, "query_string", value)).lower())
+            elif field == "category_id__in":
+                categories = list(value)
+        return json.dumps({"words": words, "categories": categories})
+
+
+def _conditions(node: SearchNode) -> Iterable[tuple[str, Any]]:
+    for child in node.children:
+        if isinstance(child, SearchNode):
+            yield from _conditions(child)
+        else:
+            field, value = child
+            yield field.removesuffix("__content"), value
+
+
+class DatabaseBackend(BaseSearchBackend):
+    """Reads topics and comments for each query: some thousand rows are milliseconds."""
+
+    def update(self, index, iterable, commit=True):
+        """There is no index."""
+
+    def remove(self, obj, commit=True):
+        """There is no index."""
+
+    def clear(self, models=None, commit=True):
+        """There is no index."""
+
+    def search(self, query_string, **kwargs):
+        """Topics with all words; first those that have the words in their title, newest first."""
+        query = json.loads(query_string)
+        hits = sorted(
+            _matching(query["words"], query["categories"]),
+            key=lambda topic: -sum(word in topic.title.lower() for word in query["words"]),
+        )
+        page = hits[kwargs.get("start_offset") or 0 : kwargs.get("end_offset")]
+        return {"results": [_result(topic) for topic in page], "hits": len(hits)}
+
+
+class DatabaseEngine(BaseEngine):
+    """What settings name."""
+
+    backend = DatabaseBackend
+    query = DatabaseQuery
+
+
+def _matching(words: list[str], categories: list[int] | None) -> QuerySet[Topic]:
+    topics = Topic.objects.visible().exclude(category_id=settings.ST_TOPIC_PRIVATE_CATEGORY_PK)
+    if categories is not None:
+        topics = topics.filter(Q(category__in=categories) | Q(category__parent__in=categories))
+    for word in words:
+        said = Comment.objects.filter(
+            topic=OuterRef("pk"), is_removed=False, comment__icontains=word
+        )
+        topics = topics.filter(
+            Q(title__icontains=word) | Q(category__title__icontains=word) | Exists(said)
+        )
+    return topics.select_related("category__parent").order_by("-last_active", "-pk")
+
+
+def _result(topic: Topic) -> SearchResult:
+    """With what the page of results shows of a topic."""
+    return SearchResult(
+        "spirit_topic",
+        "topic",
+        topic.pk,
+        0,
+        title=topic.title,
+        slug=topic.slug,
+        comment_count=topic.comment_count,
+        last_active=topic.last_active,
+        main_category_name=topic.main_category.title,
+    )

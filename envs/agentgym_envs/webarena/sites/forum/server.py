@@ -1,0 +1,23 @@
+"""Serves the prepared forum: `python -m agentgym_envs.webarena.sites.forum.server --help`."""
+
+import os
+
+from agentgym_envs.webarena.sites import chance, clock
+
+
+def main() -> None:
+    """Runs until it is stopped."""
+    clock.install()  # before anything of Django
+    chance.install()
+    import django
+
+    from agentgym_envs.webarena.sites import django_server
+
+    arguments = django_server.parse_arguments("Serves the embedded forum.")
+    os.environ["DJANGO_SETTINGS_MODULE"] = "agentgym_envs.webarena.sites.forum.settings"
+    django.setup()
+    django_server.serve(arguments, warm_up=("/", "/topic/1/"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""Django settings of the forum."""
+
+from agentgym_envs.webarena.sites.django_server import database_settings
+
+SESSION_COOKIE = "forum_session"  # the sites share the host 127.0.0.1 and so the jar of cookies
+
+SECRET_KEY = "reachable from loopback only, with invented data"
+DEBUG = False
+ALLOWED_HOSTS = ["127.0.0.1", "localhost", ".test"]  # .test: names that the browser maps
+ROOT_URLCONF = "agentgym_envs.webarena.sites.forum.urls"
+DEFAULT_AUTO_FIELD = "django.db.models.AutoField"
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django.contrib.humanize",
+    "spirit.core",
+    "spirit.admin",
+    "spirit.search",
+    "spirit.user",
+    "spirit.user.admin",
+    "spirit.user.auth",
+    "spirit.category",
+    "spirit.category.admin",
+    "spirit.topic",
+    "spirit.topic.admin",
+    "spirit.topic.favorite",
+    "spirit.topic.moderate",
+    "spirit.topic.notification",
+    "spirit.topic.private",
+    "spirit.topic.unread",
+    "spirit.comment",
+    "spirit.comment.bookmark",
+    "spirit.comment.flag",
+    "spirit.comment.flag.admin",
+    "spirit.comment.history",
+    "spirit.comment.like",
+    "spirit.comment.poll",
+    "djconfig",
+    "haystack",
+]
+MIDDLEWARE = [
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "spirit.user.middleware.TimezoneMiddleware",
+    "spirit.user.middleware.LastIPMiddleware",
+    "spirit.user.middleware.LastSeenMiddleware",
+    "spirit.user.middleware.ActiveUserMiddleware",
+    "spirit.core.middleware.PrivateForumMiddleware",
+    "djconfig.middleware.DjConfigMiddleware",
+]
+AUTHENTICATION_BACKENDS = [
+    "spirit.user.auth.backends.UsernameAuthBackend",
+    "spirit.user.auth.backends.EmailAuthBackend",
+]
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # quick; nothing to protect
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.contrib.auth.context_processors.auth",
+                "django.template.context_processors.i18n",
+                "django.template.context_processors.media",
+                "django.template.context_processors.static",
+                "django.template.context_processors.tz",
+                "django.template.context_processors.request",
+                "django.contrib.messages.context_processors.messages",
+                "djconfig.context_processors.config",
+            ]
+        },
+    }
+]
+LOGIN_URL = "spirit:user:auth:login"
+LOGIN_REDIRECT_URL = "spirit:user:update"
+LOGOUT_REDIRECT_URL = "spirit:index"
+
+# Nothing of an episode outside its database: no cache, no mail, no uploads, messages with sessions.
+DATABASES = {"default": database_settings()}
+CACHES = {
+    name: {"BACKEND": "django.core.cache.backends.dummy.DummyCache", "TIMEOUT": None}
+    for name in ("default", "st_rate_limit")
+}
+EMAIL_BACKEND = "django.core.mail.backends.dummy.EmailBackend"
+MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
+SESSION_COOKIE_NAME = SESSION_COOKIE
+SESSION_EXPIRE_AT_BROWSER_CLOSE = True
+CSRF_COOKIE_NAME = "forum_csrf"
+CSRF_COOKIE_AGE = None
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.InMemoryStorage"},
+    "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
+}
+STATIC_URL = "/static/"
+MEDIA_URL = "/media/"
+
+HAYSTACK_CONNECTIONS = {
+    "default": {"ENGINE": "agentgym_envs.webarena.sites.forum.search.DatabaseEngine"}
+}
+HAYSTACK_SIGNAL_PROCESSOR = "haystack.signals.BaseSignalProcessor"
+
+USE_TZ = True
+TIME_ZONE = "UTC"
+USE_I18N = False
+LANGUAGE_CODE = "en"
+LANGUAGES = [("en", "English")]
+
+ST_SITE_URL = "http://127.0.0.1/"
+ST_RATELIMIT_ENABLE = False  # it counts in a cache, and an agent is one visitor
+ST_UPLOAD_IMAGE_ENABLED = False
+ST_UPLOAD_FILE_ENABLED = False
+ST_ORDERED_CATEGORIES = True
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "handlers": {"stderr": {"class": "logging.StreamHandler"}},
+    "loggers": {"django.request": {"handlers": ["stderr"], "level": "ERROR", "propagate": False}},
+}

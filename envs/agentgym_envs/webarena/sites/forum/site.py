@@ -1,0 +1,49 @@
+"""The forum as a site, which stands for WebArena's `reddit`."""
+
+import importlib.util
+import pathlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+from agentgym_envs.webarena.sites import preparation
+from agentgym_envs.webarena.sites.forum.words import AGENT, PASSWORD
+from agentgym_envs.webarena.sites.site import Account
+
+_HERE = pathlib.Path(__file__).parent
+_PACKAGE = "agentgym_envs.webarena.sites.forum"
+
+
+class ForumSite:
+    """django-spirit with categories and members of its own."""
+
+    name = "forum"
+    paths: Mapping[str, str] = {"reddit": ""}
+    accounts: Mapping[str, Account] = {"reddit": Account(AGENT, PASSWORD)}
+
+    def missing(self) -> str | None:
+        """A sentence if django-spirit is not installed."""
+        if importlib.util.find_spec("spirit") is None:
+            return "the embedded forum needs django-spirit: pip install 'agentgym-jax[web]'"
+        return None
+
+    def version(self) -> str:
+        """Changes with the tables, the settings and the releases of Spirit and Django."""
+        files = [*_HERE.rglob("*.py"), *_HERE.parent.glob("*.py")]
+        return preparation.fingerprint(files, ("django-spirit", "Django"))
+
+    def build(self, folder: pathlib.Path, say: Callable[[str], None]) -> None:
+        """Makes the template database and the storage state."""
+        preparation.run_builder(f"{_PACKAGE}.build", folder, say)
+
+    def command(
+        self, prepared: pathlib.Path, episodes: pathlib.Path, port: int, parent_pid: int
+    ) -> Sequence[str]:
+        """Of `forum/server.py`."""
+        options = ("--prepared", prepared, "--episodes", episodes, "--port", port)
+        command = [sys.executable, "-m", f"{_PACKAGE}.server", *map(str, options)]
+        return [*command, "--parent-pid", str(parent_pid)]
+
+
+def make_site() -> ForumSite:
+    """The site."""
+    return ForumSite()

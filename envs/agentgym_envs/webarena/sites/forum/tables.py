@@ -1,0 +1,311 @@
+"""The seed data of the forum: members, topics, comments, likes, polls, subscriptions.
+
+Everything follows from words and hashes, so it is the same on every machine; tasks take their
+references from here.
+"""
+
+import dataclasses
+import datetime
+import functools
+
+from agentgym_envs.webarena.sites.dice import Dice
+from agentgym_envs.webarena.sites.forum.words import (
+    AGENT,
+    CIRCLES,
+    FIRST,
+    MODERATOR,
+    OPENINGS,
+    REPLIES,
+    SECOND,
+    Circle,
+)
+
+FIRST_DAY = datetime.datetime(2023, 3, 1, tzinfo=datetime.UTC)
+LAST_DAY = datetime.datetime(2024, 2, 27, tzinfo=datetime.UTC)
+FIRST_CATEGORY = 3  # category 1 holds the private topics, category 2 is Spirit's own and removed
+
+# Topics per category by kind; the order does not matter, dates are drawn.
+_KINDS = ("advice",) * 3 + ("choice",) * 4 + ("diary",) * 4 + ("meeting",) * 2 + ("poll",)
+
+
+@dataclasses.dataclass(frozen=True)
+class Comment:
+    """A comment.
+
+    Attributes:
+      author: username.
+      when: UTC.
+      text: Markdown.
+      likes: usernames.
+    """
+
+    author: str
+    when: datetime.datetime
+    text: str
+    likes: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Recommendation:
+    """What one member told about a product in a topic of kind "choice"."""
+
+    author: str
+    product: str
+    price: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Topic:
+    """A topic; comment 0 opens it.
+
+    Attributes:
+      number: its id.
+      kind: "advice", "choice", "diary", "meeting" or "poll".
+      category: id.
+      title: unique.
+      comments: oldest first.
+      recommendations: in topics of kind "choice".
+      meeting: (date, time, place) in topics of kind "meeting".
+      poll: option -> voters in topics of kind "poll".
+    """
+
+    number: int
+    kind: str
+    category: int
+    title: str
+    comments: tuple[Comment, ...]
+    recommendations: tuple[Recommendation, ...] = ()
+    meeting: tuple[str, str, str] | None = None
+    poll: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def author(self) -> str:
+        """Who opened it."""
+        return self.comments[0].author
+
+    @property
+    def replies(self) -> int:
+        """Comments after the first."""
+        return len(self.comments) - 1
+
+
+@functools.cache
+def members() -> tuple[str, ...]:
+    """Usernames; member n (from 1) is at index n - 1, the moderator is the first."""
+    return (MODERATOR, *(f"{first}_{second}" for first in FIRST for second in SECOND))
+
+
+def category_title(category: int) -> str:
+    """The title of a category id."""
+    return CIRCLES[category - FIRST_CATEGORY].title
+
+
+@functools.cache
+def topics() -> tuple[Topic, ...]:
+    """All topics; topic n is at index n - 1. Numbers grow with time."""
+    drafts = [
+        draft
+        for category, circle in enumerate(CIRCLES, start=FIRST_CATEGORY)
+        for draft in _drafts(category, circle)
+    ]
+    drafts.sort(key=lambda topic: topic.comments[0].when)
+    return tuple(
+        dataclasses.replace(topic, number=number) for number, topic in enumerate(drafts, start=1)
+    )
+
+
+def of_kind(kind: str) -> tuple[Topic, ...]:
+    """The topics of one kind."""
+    return tuple(topic for topic in topics() if topic.kind == kind)
+
+
+@dataclasses.dataclass(frozen=True)
+class Letter:
+    """A private topic from a member to the agent.
+
+    Attributes:
+      number: its id.
+      title: unique.
+      author: username.
+      when: UTC.
+      text: Markdown.
+      answer: the fact that it tells.
+    """
+
+    number: int
+    title: str
+    author: str
+    when: datetime.datetime
+    text: str
+    answer: str
+
+
+@functools.cache
+def letters() -> tuple[Letter, ...]:
+    """The agent's private topics, whose numbers follow those of the public ones."""
+    dice = Dice("forum letters")
+    authors = dice.sample(_others(), len(_LETTERS))
+    when = datetime.datetime(2024, 2, 18, 9, tzinfo=datetime.UTC)
+    return tuple(
+        Letter(
+            len(topics()) + index,
+            title,
+            author,
+            when + datetime.timedelta(hours=13 * index),
+            text.format(answer=answer),
+            answer,
+        )
+        for index, ((title, text, answer), author) in enumerate(
+            zip(_LETTERS, authors, strict=True), start=1
+        )
+    )
+
+
+# Title, text, and what the text tells.
+_LETTERS = (
+    ("Key of the shed", "The key of the shed is now under the {answer}.", "blue flower pot"),
+    ("Your parcel", "Your parcel came to us; we left it with {answer}.", "the baker"),
+    ("Choir on Friday", "Choir starts at {answer} this week, do not be late.", "18:45"),
+    (
+        "Borrowed ladder",
+        "May I keep the ladder until {answer}? The roof is not done.",
+        "2024-03-09",
+    ),
+    ("Lift to the fair", "We have room for {answer} more in the car to the fair.", "3"),
+    ("Old radio", "I would sell you the old radio for {answer} dollars.", "35"),
+    (
+        "Password of the club room",
+        "The word at the door of the club room is {answer}.",
+        "marmalade",
+    ),
+    ("Table for Saturday", "I booked the table in the name of {answer}.", "Winterbourne"),
+)
+
+
+def _drafts(category: int, circle: Circle) -> list[Topic]:
+    """The topics of a category, not numbered yet."""
+    dice = Dice(f"forum {circle.title}")
+    made = []
+    for index, kind in enumerate(_KINDS):
+        earlier = _KINDS[:index].count(kind)
+        thing = circle.things[index % len(circle.things)]
+        make = {
+            "advice": _advice,
+            "choice": _choice,
+            "diary": _diary,
+            "meeting": _meeting,
+            "poll": _poll,
+        }[kind]
+        made.append(make(_Draft(dice, category, circle, thing, earlier)))
+    return made
+
+
+@dataclasses.dataclass(frozen=True)
+class _Draft:
+    """What the makers of topics need."""
+
+    dice: Dice
+    category: int
+    circle: Circle
+    thing: str
+    earlier: int  # topics of the same kind before this one, in the same category
+
+
+def _advice(draft: _Draft) -> Topic:
+    verb = ("begin with", "save money on", "explain")[draft.earlier]
+    title = f"How do you {verb} {draft.thing}?"
+    return _topic(draft, "advice", title, _chat(draft, draft.dice.between(4, 9)))
+
+
+def _choice(draft: _Draft) -> Topic:
+    circle, dice = draft.circle, draft.dice
+    title = f"Which {circle.tool} for {draft.thing}?"
+    products = dice.sample(circle.products, dice.between(3, 4))
+    speakers = dice.sample(_others(), len(products))
+    told = tuple(
+        Recommendation(speaker, product, 5 * dice.between(4, 60))
+        for speaker, product in zip(speakers, products, strict=True)
+    )
+    lines = [
+        (
+            one.author,
+            f"I use the {one.product} and would buy it again. It cost {one.price} dollars.",
+        )
+        for one in told
+    ]
+    for line in _chat(draft, dice.between(1, 4)):
+        lines.insert(dice.below(len(lines) + 1), line)
+    return _topic(draft, "choice", title, lines, recommendations=told)
+
+
+def _diary(draft: _Draft) -> Topic:
+    spans = ("one week", "three weeks", "two months", "half a year")
+    title = f"My {draft.circle.title.lower()} diary: {draft.thing} after {spans[draft.earlier]}"
+    return _topic(draft, "diary", title, _chat(draft, draft.dice.between(3, 8)))
+
+
+def _meeting(draft: _Draft) -> Topic:
+    circle, dice = draft.circle, draft.dice
+    season = ("Spring", "Summer")[draft.earlier]
+    month = (4, 7)[draft.earlier]
+    date = f"2024-{month:02}-{dice.between(1, 28):02}"
+    hour = f"{dice.between(9, 19)}:{dice.pick(('00', '15', '30', '45'))}"
+    host = dice.pick(_others())
+    lines = _chat(draft, dice.between(3, 7))
+    lines.insert(
+        0, (host, f"It is settled: we meet on {date} at {hour} at {circle.place}. Bring a friend.")
+    )
+    title = f"{season} meeting of the {circle.title.lower()} circle"
+    return _topic(draft, "meeting", title, lines, meeting=(date, hour, circle.place))
+
+
+def _poll(draft: _Draft) -> Topic:
+    circle, dice = draft.circle, draft.dice
+    options = dice.sample(circle.things, 4)
+    voters = dice.sample(_others(), dice.between(14, 40))
+    # Sizes that differ, so that there is one winner and one loser.
+    cuts = [len(voters) * share // 10 for share in (4, 7, 9)]
+    groups = [
+        voters[: cuts[0]],
+        voters[cuts[0] : cuts[1]],
+        voters[cuts[1] : cuts[2]],
+        voters[cuts[2] :],
+    ]
+    poll = dict(zip(options, map(tuple, dice.sample(groups, 4)), strict=True))
+    title = f"Poll: what should the {circle.title.lower()} circle do next?"
+    return _topic(draft, "poll", title, _chat(draft, dice.between(3, 6)), poll=poll)
+
+
+def _others() -> tuple[str, ...]:
+    """Members who are neither the agent nor the moderator."""
+    return tuple(name for name in members() if name not in (AGENT, MODERATOR))
+
+
+def _chat(draft: _Draft, count: int) -> list[tuple[str, str]]:
+    """Replies that say nothing in particular, by different members."""
+    people = draft.dice.sample(_others(), count)
+    texts = draft.dice.sample(REPLIES, count)
+    return [
+        (person, text.format(thing=draft.thing)) for person, text in zip(people, texts, strict=True)
+    ]
+
+
+def _topic(draft: _Draft, kind: str, title: str, lines: list[tuple[str, str]], **facts) -> Topic:
+    dice = draft.dice
+    days = (LAST_DAY - FIRST_DAY).days
+    moment = FIRST_DAY + datetime.timedelta(days=dice.below(days - 12), minutes=dice.below(1440))
+    opener = AGENT if dice.below(20) == 0 else dice.pick(_others())
+    opening = f"This is about {draft.thing}. {dice.pick(OPENINGS)}"
+    if kind == "poll":
+        options = "\n".join(
+            f"{number}. {option}" for number, option in enumerate(facts["poll"], start=1)
+        )
+        opening += f"\n\n[poll name=next]\n{options}\n[/poll]"
+    comments = []
+    for author, text in [(opener, opening), *lines]:
+        likes = dice.sample(_others(), dice.below(7))
+        comments.append(
+            Comment(author, moment, text, tuple(name for name in likes if name != author))
+        )
+        moment += datetime.timedelta(minutes=dice.between(7, 1500))
+    return Topic(0, kind, draft.category, title, tuple(comments), **facts)
