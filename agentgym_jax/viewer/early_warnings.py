@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -25,9 +24,10 @@ class EarlyWarning:
       meaning: what it would mean if it were high (or low).
       unit: `share`, `nats`.
       points: (step, value).
-      recent: mean of the last steps; None without values.
+      recent: mean of the last steps; None without values, or if one of them is not finite.
       level: `ok`, `watch`, `alarm` or `unknown`.
       limits: the rule in words.
+      nonfinite: how many of the last steps have a value that is not finite.
     """
 
     key: str
@@ -38,6 +38,7 @@ class EarlyWarning:
     recent: float | None
     level: str
     limits: str
+    nonfinite: int = 0
 
 
 def early_warnings(
@@ -150,9 +151,13 @@ def _above(
     return EarlyWarning(key, title, meaning, "share", points, recent, level, limits)
 
 
-def _metric(run: Run, name: str) -> Points:
+def _metric(run: Run, name: str) -> tuple[Points, int]:
+    """Its finite values, and how many of the last ones are not."""
     steps, values = run.series(name)
-    return [(int(step), float(value)) for step, value in zip(steps, values, strict=True)]
+    points = [(int(step), float(value)) for step, value in zip(steps, values, strict=True)]
+    bad = run.nonfinite(name)
+    last = sorted([*bad, *(step for step, _ in points)])[-_RECENT:]
+    return points, len(set(bad) & set(last))
 
 
 def _entropy(rows_of_step: Mapping[int, Sequence[Row]], run: Run) -> EarlyWarning:
@@ -162,10 +167,14 @@ def _entropy(rows_of_step: Mapping[int, Sequence[Row]], run: Run) -> EarlyWarnin
         tokens = sum(row["tokens"] for row in rows)
         return sum(row["entropy"] * row["tokens"] for row in rows) / max(1, tokens)
 
-    points = _metric(run, "policy/entropy") or _per_step(rows_of_step, sampled)
-    recent, level = _recent(points), UNKNOWN
+    points, nonfinite = _metric(run, "policy/entropy")
+    if not points and not nonfinite:
+        points = _per_step(rows_of_step, sampled)
+    recent, level = None if nonfinite else _recent(points), UNKNOWN
     start = _mean(value for _, value in points[:_RECENT])
-    if recent is not None and start > 0:
+    if nonfinite:
+        level = ALARM
+    elif recent is not None and start > 0:
         ratio = recent / start
         level = ALARM if ratio < 0.1 or ratio > 3 else WATCH if ratio < 0.3 or ratio > 1.5 else OK
     return EarlyWarning(
@@ -178,16 +187,18 @@ def _entropy(rows_of_step: Mapping[int, Sequence[Row]], run: Run) -> EarlyWarnin
         level,
         f"of the first {_RECENT} steps' mean: watch below 30 % or above 150 %, "
         "alarm below 10 % or above 300 %",
+        nonfinite,
     )
 
 
 def _gap(run: Run, limit: float | None) -> EarlyWarning:
     """Mean gap between sampler and learner, against the limit at which training stops."""
-    points = _metric(run, "policy/logprob_gap_mean")
-    recent, level, limits = _recent(points), UNKNOWN, "the config has no limit"
+    points, nonfinite = _metric(run, "policy/logprob_gap_mean")
+    recent = None if nonfinite else _recent(points)
+    level, limits = ALARM if nonfinite else UNKNOWN, "the config has no limit"
     if limit:
         limits = f"training stops at {limit:g} nats; watch from a tenth of it, alarm from half"
-        if recent is not None and math.isfinite(recent):
+        if recent is not None:
             level = ALARM if recent >= limit / 2 else WATCH if recent >= limit / 10 else OK
     return EarlyWarning(
         "logprob_gap",
@@ -198,4 +209,5 @@ def _gap(run: Run, limit: float | None) -> EarlyWarning:
         recent,
         level,
         limits,
+        nonfinite,
     )

@@ -44,6 +44,14 @@ class Run:
         steps, values = zip(*pairs, strict=True) if pairs else ((), ())
         return np.array(steps, float), np.array(values, float)
 
+    def nonfinite(self, name: str) -> list[int]:
+        """Steps at which a metric was logged as a number that is not finite."""
+        return [
+            int(line["step"])
+            for line in self.lines
+            if name in line and not math.isfinite(line[name])
+        ]
+
     def has(self, name: str) -> bool:
         """True if the metric has at least one finite value."""
         return len(self.series(name)[0]) > 0

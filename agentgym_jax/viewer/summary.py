@@ -102,17 +102,16 @@ def episode_columns(rows: Rows) -> dict[str, Any]:
 
 
 def metric_columns(run: Run) -> dict[str, Any]:
-    """Every logged metric as steps and values, with its meaning and unit."""
+    """Every logged metric with its meaning and unit: steps and values, and where it was not finite."""
     names = sorted({name for line in run.lines for name in line} - {"step", "time"})
     columns = {}
     for name in names:
         steps, values = run.series(name)
-        if not len(steps):
-            continue
         meaning, unit = _meaning(name)
         columns[name] = {
             "steps": [int(step) for step in steps],
             "values": [_rounded(value) for value in values],
+            "nonfinite": run.nonfinite(name),
             "meaning": meaning,
             "unit": unit,
         }
@@ -129,7 +128,7 @@ def _meaning(name: str) -> tuple[str, str]:
 
 
 def _rounded(value: float) -> float:
-    if value == 0 or not math.isfinite(value):
+    if value == 0:
         return 0.0
     return round(value, _DIGITS - 1 - math.floor(math.log10(abs(value))))
 

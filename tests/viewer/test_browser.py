@@ -4,6 +4,7 @@ pip install -e ".[viewer_test]" && apt-get install chromium
 """
 
 import json
+import math
 import os
 import shutil
 import threading
@@ -152,6 +153,29 @@ def test_tokens_have_what_was_recorded_of_them(open_page, make_run, make_record)
     assert tab.locator(".tokens .token.prompt").count() > 0
     tab.get_by_text("as a table").click()
     assert tab.locator(".table tbody tr").count() == turn["action_stop"] - turn["action_start"]
+
+
+def test_values_that_are_not_finite_are_marked_and_interrupt_the_curve(open_page, make_run):
+    values = {1: 0.5, 2: 0.4, 3: math.nan, 4: 0.3, 5: math.nan}
+    metrics = {
+        step: {"policy/entropy": value, "rollout/success": value, "policy/approx_kl": math.nan}
+        for step, value in values.items()
+    }
+    tab = open_page(make_run({}, metrics))
+    tab.locator("#metric").select_option("policy/entropy")
+    chart = tab.locator(".picker .chart")
+    assert chart.locator("path.nonfinite").count() == 2
+    assert chart.locator("path.line:not(.nonfinite)").get_attribute("d").count("M") == 2
+    assert "not finite at 2 steps" in chart.inner_text()
+    said = chart.locator("svg").get_attribute("aria-label")
+    assert "0.5 at step 1, 0.3 at step 4, not finite at 2 steps" in said
+    width = chart.locator("svg").bounding_box()["width"]
+    chart.locator("svg").hover(position={"x": width - 12, "y": 50})
+    assert chart.locator(".readout").inner_text() == "step 5: policy/entropy not finite"
+    assert "50 % → not finite" in tab.inner_text(".numbers")
+    assert "not finite" in tab.locator(".level-alarm", has_text="Entropy").inner_text()
+    tab.locator("#metric").select_option("policy/approx_kl")  # never finite
+    assert chart.locator("path.nonfinite").count() == 5
 
 
 def test_text_of_a_model_is_shown_and_not_run(open_page, learning_run, hostile):

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from agentgym_jax.viewer.early_warnings import early_warnings
@@ -68,6 +70,18 @@ def test_without_the_metric_entropy_is_that_of_the_sampled_tokens():
 def test_the_log_probability_gap_is_compared_with_the_limit_of_the_run(gap, limit, level):
     lines = [{"step": 1, "policy/logprob_gap_mean": gap}]
     assert warning("logprob_gap", {}, lines, limit).level == level
+
+
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [("entropy", "policy/entropy"), ("logprob_gap", "policy/logprob_gap_mean")],
+)
+def test_a_value_that_is_not_finite_is_an_alarm_while_it_is_recent(key, name):
+    lines = [{"step": s, name: math.nan if s == 6 else 1e-4} for s in range(1, 13)]
+    found = warning(key, {1: [ROW]}, lines[:8])
+    assert (found.level, found.nonfinite, found.recent) == ("alarm", 1, None)
+    found = warning(key, {1: [ROW]}, lines)
+    assert (found.level, found.nonfinite) == ("ok", 0) and found.recent == pytest.approx(1e-4)
 
 
 def test_a_run_without_episodes_or_metrics_has_no_verdict():

@@ -1,6 +1,7 @@
 import base64
 import html
 import json
+import math
 import re
 import zlib
 
@@ -119,6 +120,16 @@ def test_metrics_keep_six_digits_and_their_meaning():
     assert list(columns) == ["policy/approx_kl"]
     assert columns["policy/approx_kl"]["values"] == [1.23457e-07]
     assert columns["policy/approx_kl"]["unit"] == "nats"
+
+
+def test_values_that_are_not_finite_are_told_by_their_steps_and_never_become_zero():
+    values = [0.5, math.nan, 0.0, math.inf]
+    lines = [{"step": step, "policy/entropy": value} for step, value in enumerate(values, 1)]
+    columns = metric_columns(Run([*lines, {"step": 5, "policy/approx_kl": math.nan}]))
+    entropy, kl = columns["policy/entropy"], columns["policy/approx_kl"]
+    assert (entropy["steps"], entropy["values"]) == ([1, 3], [0.5, 0.0])
+    assert entropy["nonfinite"] == [2, 4]
+    assert (kl["steps"], kl["nonfinite"]) == ([], [5])
 
 
 def test_panels_name_groups_and_environments_and_an_outcome_is_none_of_them():

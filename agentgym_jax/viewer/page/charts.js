@@ -32,6 +32,7 @@ function extent(values) {
 
 function verticalRange(series, unit) {
   const values = series.flatMap((s) => s.values);
+  if (!values.length) return { low: 0, high: 1, isLog: false };
   let [low, high] = extent(values);
   const isLog = low > 0 && high / low > 500;
   if (isLog) return { low, high, isLog };
@@ -51,8 +52,10 @@ function stacked(series) {
   });
 }
 
-function path(steps, values, x, y) {
-  return steps.map((s, i) => `${i ? "L" : "M"}${x(s).toFixed(1)} ${y(values[i]).toFixed(1)}`).join("");
+/** A line through points; it is interrupted where one of the `gaps` (steps) lies between two of them. */
+function path(steps, values, x, y, gaps = []) {
+  const isApart = (i) => i === 0 || gaps.some((gap) => steps[i - 1] < gap && gap < steps[i]);
+  return steps.map((s, i) => `${isApart(i) ? "M" : "L"}${x(s).toFixed(1)} ${y(values[i]).toFixed(1)}`).join("");
 }
 
 function areaPath(s, x, y) {
@@ -63,12 +66,12 @@ function areaPath(s, x, y) {
 
 /**
  * A figure with axes, legend and values under the pointer.
- * series: [{label, steps, values}]; onStep is called with the step that was clicked.
+ * series: [{label, steps, values, nonfinite}], the last of them steps without a finite value; onStep is called with the step that was clicked.
  */
 function chart({ title, unit, series, isStacked, onStep }) {
   const shown = isStacked ? stacked(series) : series;
   const { width, height, left, right, top, bottom } = CHART;
-  const [first, last] = extent(series.flatMap((s) => s.steps));
+  const [first, last] = extent(series.flatMap(stepsOf));
   const range = verticalRange(shown, isStacked ? "share" : unit);
   const x = scale(first, last === first ? first + 1 : last, left, width - right);
   const y = scale(range.low, range.high, height - bottom, top, range.isLog);
@@ -79,7 +82,7 @@ function chart({ title, unit, series, isStacked, onStep }) {
     axes(range, [first, last], x, y, unit, isStacked),
     isStacked
       ? shown.map((s, i) => svg("path", { class: `area c${i % 8}`, d: areaPath(s, x, y) })).reverse()
-      : shown.map((s, i) => curve(s, i, x, y)),
+      : shown.map((s, i) => [curve(s, i, x, y), crosses(s, i, x, height - bottom - 6)]),
     cursor,
   );
   const readout = el("p", { class: "readout", "aria-hidden": "true" });
@@ -96,10 +99,21 @@ function chart({ title, unit, series, isStacked, onStep }) {
 }
 
 function curve(s, i, x, y) {
-  const line = svg("path", { class: `line c${i % 8}`, d: path(s.steps, s.values, x, y) });
+  const line = svg("path", { class: `line c${i % 8}`, d: path(s.steps, s.values, x, y, s.nonfinite) });
   if (s.steps.length > 30) return line;
   const dots = s.steps.map((t, k) => svg("circle", { class: `dot c${i % 8}`, cx: x(t), cy: y(s.values[k]), r: 2.5 }));
   return [line, dots];
+}
+
+/** Steps at which a series has a value, finite or not. */
+function stepsOf(s) {
+  return s.steps.concat(s.nonfinite || []);
+}
+
+/** Crosses at the foot of the figure where a value is not finite. */
+function crosses(s, i, x, y) {
+  return (s.nonfinite || []).map((step) => svg("path", {
+    class: `line nonfinite c${i % 8}`, d: `M${x(step) - 4} ${y - 4}l8 8M${x(step) + 4} ${y - 4}l-8 8` }));
 }
 
 function axes(range, [first, last], x, y, unit, isStacked) {
@@ -124,15 +138,21 @@ function logTicks({ low, high }) {
 
 function legend(series) {
   return el("ul", { class: "legend" }, series.map((s, i) =>
-    el("li", {}, el("span", { class: `swatch c${i % 8}`, "aria-hidden": "true" }), s.label)));
+    el("li", {}, el("span", { class: `swatch c${i % 8}`, "aria-hidden": "true" }), s.label,
+      (s.nonfinite || []).length ? ` (× ${notFinite(s)})` : null)));
+}
+
+function notFinite(s) {
+  return `not finite at ${plural(s.nonfinite.length, "step")}`;
 }
 
 /** What a screen reader says in place of the drawing. */
 function spoken(title, unit, series) {
   const parts = series.map((s) => {
     const end = s.values.length - 1;
-    return `${s.label}: ${inUnit(s.values[0], unit)} at step ${s.steps[0]}, ` +
-      `${inUnit(s.values[end], unit)} at step ${s.steps[end]}`;
+    const ends = end < 0 ? [] : [`${inUnit(s.values[0], unit)} at step ${s.steps[0]}`,
+      `${inUnit(s.values[end], unit)} at step ${s.steps[end]}`];
+    return `${s.label}: ${ends.concat((s.nonfinite || []).length ? notFinite(s) : []).join(", ")}`;
   });
   return `${title}. ${parts.join("; ")}.`;
 }
@@ -146,7 +166,9 @@ function nearest(steps, wanted) {
 }
 
 function follow({ drawing, readout, cursor, series, x, unit, onStep }) {
-  const all = [...new Set(series.flatMap((s) => s.steps))].sort((a, b) => a - b);
+  const all = [...new Set(series.flatMap(stepsOf))].sort((a, b) => a - b);
+  const valueAt = (s, step) =>
+    s.steps.includes(step) ? inUnit(s.values[s.steps.indexOf(step)], unit) : "not finite";
   const stepAt = (event) => {
     const box = drawing.getBoundingClientRect();
     const place = ((event.clientX - box.left) / box.width) * CHART.width;
@@ -158,8 +180,8 @@ function follow({ drawing, readout, cursor, series, x, unit, onStep }) {
     cursor.setAttribute("x2", x(step));
     cursor.setAttribute("visibility", "visible");
     const values = series
-      .filter((s) => s.steps.includes(step))
-      .map((s) => `${s.label} ${inUnit(s.values[s.steps.indexOf(step)], unit)}`);
+      .filter((s) => stepsOf(s).includes(step))
+      .map((s) => `${s.label} ${valueAt(s, step)}`);
     readout.textContent = `step ${step}: ${values.join(" · ")}`;
   });
   drawing.addEventListener("pointerleave", () => {

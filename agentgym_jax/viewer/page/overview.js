@@ -39,8 +39,9 @@ function bigNumbers(store) {
   for (const [name, label] of [["rollout/success", "solved in training"], ["eval/success", "solved, held out"]]) {
     const metric = metrics[name];
     if (!metric) continue;
-    const [first, last] = [metric.values[0], metric.values[metric.values.length - 1]];
-    numbers.push([`${percent(first)} → ${percent(last)}`, label]);
+    const all = metric.steps.map((step, i) => [step, percent(metric.values[i])])
+      .concat(metric.nonfinite.map((step) => [step, "not finite"])).sort(([a], [b]) => a - b);
+    numbers.push([`${all[0][1]} → ${all[all.length - 1][1]}`, label]);
   }
   return numbers;
 }
@@ -71,8 +72,9 @@ function warningCard(warning, go) {
     { class: `card level-${warning.level}` },
     el("h4", {}, warning.title),
     el("p", { class: "value" },
-      el("strong", {}, warning.unit === "share" ? percent(warning.recent) : short(warning.recent)),
-      warning.unit === "nats" ? el("span", { class: "quiet" }, " nats") : null,
+      el("strong", {}, warning.nonfinite ? "not finite"
+        : warning.unit === "share" ? percent(warning.recent) : short(warning.recent)),
+      warning.unit === "nats" && !warning.nonfinite ? el("span", { class: "quiet" }, " nats") : null,
       el("span", { class: "level" }, el("span", { "aria-hidden": "true" }, sign), ` ${words}`)),
     sparkline(warning.points),
     el("p", {}, warning.meaning),
@@ -91,7 +93,8 @@ function panelChart(panel, metrics, onStep) {
 }
 
 function named(name, metrics) {
-  return { label: name, steps: metrics[name].steps, values: metrics[name].values };
+  const { steps, values, nonfinite } = metrics[name];
+  return { label: name, steps, values, nonfinite };
 }
 
 /** Any other metric, drawn when it is chosen. */
