@@ -1,9 +1,10 @@
 """The tabs of one episode and what actions do to them."""
 
 import asyncio
+import contextlib
 import dataclasses
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
 from playwright.async_api import Dialog, Error, Page
@@ -13,8 +14,10 @@ from agentgym_envs.webarena.browser.actions import Action
 from agentgym_envs.webarena.browser.errors import ActionRefused, PageLost
 from agentgym_envs.webarena.browser.launch import Chromium
 from agentgym_envs.webarena.browser.reach import Reach
+from agentgym_envs.webarena.browser.start import Start
 from agentgym_envs.webarena.browser.tab import HEIGHT, WIDTH, Tab, View
 from agentgym_envs.webarena.browser.tree import Node, Numbering
+from agentgym_envs.webarena.evaluation.page import PageError
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -57,26 +60,6 @@ _KEYS = {
     "arrowleft": "ArrowLeft",
     "arrowright": "ArrowRight",
 }
-
-
-@dataclasses.dataclass(frozen=True)
-class Start:
-    """How an episode begins.
-
-    Attributes:
-      urls: one for each tab.
-      headers: sent with every request.
-      cookies: in Playwright's form, for the accounts that are logged in.
-      has_calendar: the pages' own calendar begins on the day of the embedded sites.
-      is_original: as in WebArena, questions of a page are answered with no instead of yes, and
-        the tree does not tell the values of dates and of closed boxes to choose from.
-    """
-
-    urls: tuple[str, ...]
-    headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    cookies: tuple[Mapping[str, Any], ...] = ()
-    has_calendar: bool = False
-    is_original: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,6 +170,16 @@ class BrowserSession:
     async def picture(self, *, scale: float, quality: int) -> str:
         """The window as JPEG, in base64."""
         return await self.tab.picture(scale=scale, quality=quality)
+
+    def page(self) -> "SessionPage":
+        """The page in front, for the evaluators."""
+        return SessionPage(self)
+
+    async def spare_tab(self) -> Tab:
+        """A tab with the same cookies that the agent does not see."""
+        tab = await Tab.of(await self._context.new_page())
+        self._new_pages.clear()
+        return tab
 
     async def close(self) -> None:
         """Closes all tabs and forgets cookies; no trouble if the browser is gone."""
@@ -399,3 +392,52 @@ class BrowserSession:
         "tab_focus": _tab_focus,
         "close_tab": _close_tab,
     }
+
+
+class SessionPage:
+    """The evaluators' `Page`: the agent's page, until an address is opened, in a tab of its own.
+
+    So the agent's page can still be looked at when the episode has ended.
+
+    Args:
+      session: of the agent.
+    """
+
+    def __init__(self, session: BrowserSession):
+        self._session = session
+        self._tab = session.tab
+
+    @property
+    def url(self) -> str:
+        """The page's address now."""
+        return self._tab.page.url
+
+    async def content(self) -> str:
+        """The whole document as HTML."""
+        with _page_errors():
+            return await self._tab.page.content()
+
+    async def evaluate(self, script: str) -> Any:
+        """Result of a script in the page."""
+        with _page_errors():
+            return await self._tab.page.evaluate(script)
+
+    async def goto(self, url: str) -> None:
+        """Opens an address and waits until the page rests."""
+        with _page_errors():
+            if self._tab is self._session.tab:
+                self._tab = await self._session.spare_tab()
+            await self._tab.goto(url)
+            await self._tab.settle()
+        if self._tab.failure:
+            raise PageError(f"{url}: {self._tab.failure}")
+
+
+@contextlib.contextmanager
+def _page_errors() -> Iterator[None]:
+    try:
+        yield
+    except Error as error:
+        raise PageError(error.message) from error
+    except (ActionRefused, PageLost) as error:
+        raise PageError(str(error)) from error

@@ -1,0 +1,120 @@
+"""The embedded sites as the processes of a server know them: one starts them, all use them.
+
+The server's process starts the sites before its workers and tells them by an environment variable where
+they are. A process without a server, such as a trainer that runs environments itself, starts sites of
+its own when it first needs them.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import json
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from agentgym_envs.data_folder import data_folder
+from agentgym_envs.webarena.sites.cluster import Cluster, all_sites
+from agentgym_envs.webarena.sites.site import end_episode
+
+VARIABLE = "AGENTGYM_WEBARENA_SITES"
+
+
+@dataclasses.dataclass(frozen=True)
+class RunningSites:
+    """Sites that run on this machine.
+
+    Attributes:
+      urls: WebArena's site name -> address of its first page, without a slash at its end.
+      cookies: WebArena's site name -> cookies of the account that is logged in, in Playwright's form.
+    """
+
+    urls: Mapping[str, str]
+    cookies: Mapping[str, Sequence[Mapping[str, Any]]]
+
+    def to_text(self) -> str:
+        """For an environment variable."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_text(cls, text: str) -> "RunningSites":
+        """What `to_text` wrote."""
+        return cls(**json.loads(text))
+
+    def roots(self) -> list[str]:
+        """Addresses of the servers; some serve two sites."""
+        return sorted({"/".join(url.split("/")[:3]) for url in self.urls.values()})
+
+    def end_episode(self, episode: str) -> None:
+        """Removes what an episode did; a site that does not answer keeps its file until it ends."""
+        for root in self.roots():
+            with contextlib.suppress(OSError):
+                end_episode(root, episode, timeout=3.0)
+
+
+class _Shared:
+    """The sites that this process started, as long as somebody uses them."""
+
+    def __init__(self) -> None:
+        self._guard = threading.RLock()
+        self._users = 0
+        self._cluster: Cluster | None = None
+
+    def enter(self) -> None:
+        with self._guard:
+            if self._users == 0:
+                cluster = Cluster(data_folder() / "webarena", all_sites())
+                cluster.start()
+                self._cluster = cluster
+                cookies = {name: cluster.storage_state([name])["cookies"] for name in cluster.urls}
+                os.environ[VARIABLE] = RunningSites(dict(cluster.urls), cookies).to_text()
+            self._users += 1
+
+    def leave(self) -> None:
+        with self._guard:
+            self._users -= 1
+            if self._users == 0 and self._cluster is not None:
+                os.environ.pop(VARIABLE, None)
+                self._cluster.stop()
+                self._cluster = None
+
+
+_SHARED = _Shared()
+
+
+@contextlib.contextmanager
+def shared() -> Iterator[None]:
+    """Within it the sites run, for this process and for those that it starts.
+
+    Raises:
+      SetupError: something is not installed, or a site does not come up.
+    """
+    is_ours = _SHARED._users > 0
+    if VARIABLE in os.environ and not is_ours:  # of the process that started this one
+        yield
+        return
+    _SHARED.enter()
+    try:
+        yield
+    finally:
+        _SHARED.leave()
+
+
+@functools.cache
+def _keep_until_exit() -> None:
+    import atexit
+
+    _SHARED.enter()
+    atexit.register(_SHARED.leave)
+
+
+def running_sites() -> RunningSites:
+    """The sites that this process uses; started here if nobody else did.
+
+    Raises:
+      SetupError: something is not installed, or a site does not come up.
+    """
+    if VARIABLE not in os.environ:
+        _keep_until_exit()
+    return RunningSites.from_text(os.environ[VARIABLE])

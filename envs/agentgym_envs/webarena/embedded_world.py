@@ -1,0 +1,99 @@
+"""The world of the embedded sites: real applications on this machine, a copy of their data per episode."""
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentgym_envs.webarena.browser.reach import Reach, server_of
+from agentgym_envs.webarena.browser.start import Start
+from agentgym_envs.webarena.embedded_sites import running_sites
+from agentgym_envs.webarena.evaluation.functions import WITHOUT_A_SITE
+from agentgym_envs.webarena.homepage import Homepage
+from agentgym_envs.webarena.sites.site import EPISODE_HEADER
+from agentgym_envs.webarena.tasks import WebTask
+from agentgym_envs.webarena.urls import SiteUrls
+from agentgym_envs.webarena.world import Entry, Scoring, World, new_episode
+
+_HOME = "homepage"
+
+
+def seen_name(site: str) -> str:
+    """The server of a site as the browser knows it.
+
+    Every site has a name of its own, so cookies of one are none of another, although all run on
+    loopback. The domain `test` is reserved (RFC 2606) and nowhere forced to https, as
+    `reddit.com` is.
+    """
+    return f"{site.replace('_', '-')}.test"
+
+
+class EmbeddedWorld(World):
+    """Tasks on the embedded sites.
+
+    Args:
+      entries: the tasks.
+
+    Raises:
+      SetupError: the sites do not run and cannot be started.
+    """
+
+    def __init__(self, entries: Sequence[Entry]):
+        self.entries = entries
+        self.scoring = Scoring(WITHOUT_A_SITE)
+        self._sites = running_sites()
+        bases = {site: _seen(site, url) for site, url in self._sites.urls.items()}
+        self._homepage = Homepage(bases)
+        self._urls = SiteUrls(bases | {_HOME: f"http://{seen_name(_HOME)}"})
+        servers = {site: server_of(url) for site, url in self._sites.urls.items()}
+        servers[_HOME] = self._homepage.server
+        self._reach = Reach({f"{seen_name(site)}:80": real for site, real in servers.items()})
+
+    @property
+    def urls(self) -> SiteUrls:
+        """Addresses of the sites as the browser sees them."""
+        return self._urls
+
+    @property
+    def reach(self) -> Reach:
+        """The sites and the page that lists them."""
+        return self._reach
+
+    def start(self, task: WebTask, *, is_original: bool) -> Start:
+        """A new episode; its copy of the sites' data is made by the first request."""
+        cookies = [
+            _moved(cookie, seen_name(site))
+            for site in task.sites
+            for cookie in self._sites.cookies[site]
+        ]
+        return Start(
+            urls=task.start_urls,
+            headers={EPISODE_HEADER: new_episode()},
+            cookies=tuple(cookies),
+            has_calendar=True,
+            is_original=is_original,
+        )
+
+    def finish(self, start: Start) -> None:
+        """Removes the episode's copies."""
+        self._sites.end_episode(start.headers[EPISODE_HEADER])
+
+
+def _seen(site: str, url: str) -> str:
+    """The address of a site with the name that the browser knows."""
+    path = url.split("/", 3)[3:]
+    return "/".join([f"http://{seen_name(site)}", *path])
+
+
+def _moved(cookie: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """A cookie of a site on loopback for the name that the browser knows it by."""
+    return {**cookie, "domain": name}
+
+
+@functools.cache
+def embedded_world(make_entries: Any) -> EmbeddedWorld:
+    """The one of this process.
+
+    Args:
+      make_entries: function that makes the tasks.
+    """
+    return EmbeddedWorld(make_entries())

@@ -1,0 +1,134 @@
+"""Web navigation as a server: what it says about itself and the shape of its answers."""
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from agentgym_envs.base import manifest
+from agentgym_envs.base.environment import EnvironmentFault, StepResult
+from agentgym_envs.base.kind import (
+    Answers,
+    EnvIdxBody,
+    EnvIdxStepBody,
+    EnvironmentKind,
+    ExtraRoute,
+)
+from agentgym_envs.base.protocol import EnvironmentSpec, ErrorKind
+from agentgym_envs.webarena import texts
+from agentgym_envs.webarena.browser.launch import require_browser
+from agentgym_envs.webarena.world import Entry, World
+
+# Changes when a page, a task, a text or the rules of the tree change.
+BEHAVIOUR = "1"
+MAX_TURNS = 15
+
+
+class IdxBody(EnvIdxBody):
+    """Body of `POST /reset`; the seed is AgentGym's, and changes nothing."""
+
+    idx: int
+    seed: int | None = 0
+
+
+def kind_of(
+    entries: Sequence[Entry],
+    world: Callable[[], World],
+    *,
+    version: str,
+    prepare: Callable[[], None],
+    shared: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+) -> EnvironmentKind:
+    """Web navigation on some sites, ready to be served.
+
+    Args:
+      entries: the tasks.
+      world: of this process; asked for when the first environment is made.
+      version: of the tasks and sites.
+      prepare: see EnvironmentKind.
+      shared: see EnvironmentKind.
+    """
+    # Imported here: it needs Playwright, without which this module must say what to install.
+    require_browser()
+    from agentgym_envs.webarena.environment import WebArenaEnvironment, make
+
+    tasks = task_manifest(entries)
+    return EnvironmentKind(
+        spec=EnvironmentSpec(
+            name="webarena",
+            version=f"{BEHAVIOUR}-{version}",
+            instructions=texts.INSTRUCTIONS,
+            action_format="raw",
+            num_tasks=len(tasks),
+            manifest_sha256=manifest.sha256(tasks),
+            max_turns=MAX_TURNS,
+            refusal=texts.REFUSED,
+        ),
+        banner="ok",
+        factory=make(world, is_original=False),
+        compat_factory=make(world, is_original=True),
+        tasks=lambda: tasks,
+        answers=Answers(
+            create=lambda session_id, first: {"env_idx": session_id},
+            reset=_reset_answer,
+            step=_step_answer,
+            observation=_observation_answer,
+        ),
+        create_body=None,
+        reset_body=IdxBody,
+        resets_on_create=False,
+        compat_refused_when_done=frozenset({"step"}),
+        extra_routes=(
+            ExtraRoute("/observation_metadata", "GET", WebArenaEnvironment.metadata),
+            ExtraRoute("/screenshot", "GET", WebArenaEnvironment.screenshot),
+        ),
+        task_field="idx",
+        session_body=EnvIdxBody,
+        step_body=EnvIdxStepBody,
+        compat_error_status=500,
+        prepare=prepare,
+        shared=shared,
+        sessions_path="/list_envs",
+    )
+
+
+def task_manifest(entries: Sequence[Entry]) -> list[dict[str, Any]]:
+    """The tasks without what would give their answers away."""
+    return [
+        {
+            "data_idx": data_idx,
+            "split": entry.split,
+            "task_id": entry.task.task_id,
+            "sites": list(entry.task.sites),
+            "template": entry.task.intent_template_id,
+            "intent": entry.task.intent,
+            "scored_by": list(entry.task.evaluation.eval_types),
+        }
+        for data_idx, entry in enumerate(entries)
+    ]
+
+
+def _reset_answer(session_id: int, result: Any) -> dict[str, Any]:
+    return {
+        "observation": result.tree,
+        "sites": list(result.sites),
+        "object": result.intent,
+    }
+
+
+def _step_answer(result: StepResult) -> dict[str, Any]:
+    return {
+        "observation": result.observation,
+        "reward": result.reward,
+        "terminated": result.done,
+        "truncated": False,
+        "info": None,
+    }
+
+
+def _observation_answer(environment: Any, last: StepResult | None) -> str:
+    """The page as it is, also after a refusal."""
+    if last is None:
+        raise EnvironmentFault(
+            ErrorKind.NOT_RESET, "this session was never reset. POST /reset first."
+        )
+    return environment.prompt

@@ -1,0 +1,183 @@
+"""A tiny web site and tasks on it, as an environment: for tests of everything but the real sites."""
+
+import functools
+import http.server
+import threading
+import time
+import urllib.parse
+
+from agentgym_envs.webarena.browser.reach import Reach
+from agentgym_envs.webarena.browser.start import Start
+from agentgym_envs.webarena.evaluation.functions import WITHOUT_A_SITE
+from agentgym_envs.webarena.kind import kind_of
+from agentgym_envs.webarena.tasks import read_task
+from agentgym_envs.webarena.urls import SiteUrls
+from agentgym_envs.webarena.world import Entry, Scoring, World, new_episode
+
+ITEMS = ("Kite", "Teapot", "Lantern")
+FRONT = """<!doctype html><title>Tiny shop</title><h1>Tiny shop</h1>
+<nav><a href=/about>About us</a> <a href=/window target=_blank>New window</a> <a href=/file.zip>Price list</a>
+<a href=http://elsewhere.test/>Elsewhere</a></nav>
+<form action=/search><label>Search <input name=q></label>
+<select name=kind aria-label=Kind><option>All<option>Toys<option>Kitchen</select>
+<input type=date name=day aria-label=Day><button>Go</button></form>
+<ul>{items}</ul>
+<button onclick="this.textContent = confirm('Sure?') ? 'Said yes' : 'Said no'">Ask</button>
+<button onclick="fetch('/slow').then(() => {{ this.textContent = 'Fetched' }})">Fetch</button>
+<button onclick="this.textContent = new Date().getFullYear()">Year</button>
+<iframe src=/about title=Inner></iframe>
+<div style='height: 2000px'></div><p>The bottom</p>"""
+
+
+class Site(http.server.BaseHTTPRequestHandler):
+    """Every episode, named by a header, has a basket of its own."""
+
+    baskets: dict[str, list[str]] = {}
+
+    def do_GET(self):  # noqa: N802
+        url = urllib.parse.urlsplit(self.path)
+        query = urllib.parse.parse_qs(url.query)
+        basket = self.baskets.setdefault(self.headers["X-Episode"], [])
+        status, kind = 200, "text/html; charset=utf-8"
+        if url.path == "/":
+            links = "".join(f"<li><a href=/item/{name}>{name}</a>" for name in ITEMS)
+            body = FRONT.format(items=links)
+        elif url.path.startswith("/item/"):
+            name = url.path.removeprefix("/item/")
+            body = f"<title>{name}</title><h1>{name}</h1><p>It costs {len(name)} coins.</p>"
+            body += (
+                f"<form action=/basket><button name=add value={name}>Add to basket</button></form>"
+            )
+        elif url.path == "/basket":
+            basket += query.get("add", [])
+            body = f"<title>Basket</title><h1>Basket</h1><p id=basket>{', '.join(basket)}</p>"
+        elif url.path == "/file.zip":
+            body, kind = "PK", "application/zip"
+        elif url.path == "/broken":
+            body, status = "no", 503
+        elif url.path == "/restless":
+            script = "setInterval(() => { document.body.className = performance.now() }, 5)"
+            body = f"<title>Restless</title><h1>Restless</h1><script>{script}</script>"
+        elif url.path == "/slow":
+            time.sleep(0.3)
+            body = "late"
+        else:
+            found = ", ".join(f"{k}={v[0]}" for k, v in sorted(query.items()))
+            body = f"<title>{url.path}</title><h1>{url.path}</h1><p>{found}</p><a href=/>Back</a>"
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+    def log_message(self, *_):
+        pass
+
+
+@functools.cache
+def site():
+    """`host:port` of the site in this process."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Site)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return f"127.0.0.1:{server.server_port}"
+
+
+def reach():
+    """The site is at http://shopping.test, and nobody listens at http://reddit.test."""
+    return Reach({"shopping.test:80": site(), "reddit.test:80": "127.0.0.1:1"})
+
+
+class PageWorld(World):
+    """The tiny site as WebArena's shop."""
+
+    def __init__(self):
+        self.entries = entries()
+        self.scoring = Scoring(WITHOUT_A_SITE)
+        self.finished = []
+
+    @property
+    def urls(self):
+        return SiteUrls({"shopping": "http://shopping.test"})
+
+    @property
+    def reach(self):
+        return reach()
+
+    def start(self, task, *, is_original):
+        headers = {"X-Episode": new_episode()}
+        return Start(task.start_urls, headers, has_calendar=True, is_original=is_original)
+
+    def finish(self, start):
+        self.finished.append(start.headers["X-Episode"])
+
+
+def number(observation, words):
+    """Of the first element whose line has these words."""
+    line = next(line for line in observation.splitlines() if words in line)
+    return line.strip().partition("]")[0][1:]
+
+
+def price(name):
+    def solution():
+        seen = yield
+        seen = yield f"click [{number(seen, 'link ' + repr(name))}]"
+        assert f"It costs {len(name)} coins." in seen
+        yield f"stop [{len(name)}]"
+
+    return solution
+
+
+def buy(name):
+    def solution():
+        seen = yield
+        seen = yield f"click [{number(seen, 'link ' + repr(name))}]"
+        yield f"click [{number(seen, 'Add to basket')}]"
+        yield "stop []"
+
+    return solution
+
+
+def row(number, intent, **evaluation):
+    wanted = {"reference_answers": None, "reference_url": "", "program_html": []} | evaluation
+    return {
+        "task_id": number,
+        "sites": ["shopping"],
+        "start_url": "__SHOPPING__",
+        "intent": intent,
+        "intent_template_id": number % 2,
+        "eval": wanted,
+    }
+
+
+@functools.cache
+def entries():
+    """Two tasks for each item: what does it cost, put it into the basket."""
+    found = []
+    for name in ITEMS:
+        task = row(
+            len(found),
+            f"What does the {name} cost?",
+            eval_types=["string_match"],
+            reference_answers={"exact_match": str(len(name))},
+        )
+        found.append(Entry(read_task(task), "train", price(name)))
+        check = {
+            "url": "__SHOPPING__/basket",
+            "locator": "document.querySelector('#basket').outerText",
+            "required_contents": {"exact_match": name},
+        }
+        task = row(
+            len(found),
+            f"Put the {name} into the basket.",
+            eval_types=["program_html"],
+            program_html=[check],
+        )
+        found.append(Entry(read_task(task), "test", buy(name)))
+    return tuple(found)
+
+
+world = functools.cache(PageWorld)
+
+
+def make_kind():
+    """The tiny site as an environment."""
+    return kind_of(entries(), world, version="tiny", prepare=lambda: None)
