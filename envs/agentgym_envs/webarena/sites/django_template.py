@@ -34,7 +34,7 @@ def make_template(
     use_database(database)
     with clock.at(clock.EPISODE_START), chance.of_request(-1):
         say("making tables")
-        call_command("migrate", interactive=False, verbosity=0)
+        call_command("migrate", interactive=False, verbosity=0, run_syncdb=True)
         say("filling them")
         with transaction.atomic():
             seed()

@@ -84,7 +84,12 @@ def _write_products(shop: Tables) -> None:
         name: get_model("partner", "Partner").objects.create(name=name, code=f"P{number}")
         for number, name in enumerate(PARTNERS, 1)
     }
+    attributes = {
+        department: {attribute.name: attribute for attribute in row.attributes.all()}
+        for department, row in classes.items()
+    }
     for product in shop.products:
+        scores = [review.score for review in shop.reviews_of(product)]
         row = model.objects.create(
             id=product.id,
             upc=product.upc,
@@ -92,8 +97,9 @@ def _write_products(shop: Tables) -> None:
             slug=product.slug,
             description=f"<p>{product.description}</p>",
             product_class=classes[product.shelf.department],
+            rating=sum(scores) / len(scores) if scores else None,
         )
-        _write_attributes(row, product)
+        _write_attributes(row, product, attributes[product.shelf.department])
         row.productcategory_set.create(category=categories[product.shelf.name])
         row.images.create(original=images.image_name(product), display_order=0)
         stock = row.stockrecords.create(
@@ -122,8 +128,7 @@ def _product_class(department: str):
     return row
 
 
-def _write_attributes(row, product: Product) -> None:
-    attributes = {attribute.name: attribute for attribute in row.product_class.attributes.all()}
+def _write_attributes(row, product: Product, attributes: dict[str, object]) -> None:
     model = get_model("catalogue", "ProductAttributeValue")
     model.objects.bulk_create(
         model(product=row, attribute=attributes[name], value_text=value)
@@ -283,10 +288,6 @@ def _write_reviews(shop: Tables, users: dict[int, object]) -> None:
     for row, review in zip(rows, shop.reviews, strict=True):
         row.date_created = review.written  # bulk_create sets the present
     model.objects.bulk_update(rows, ["date_created"])
-    for product in (
-        get_model("catalogue", "Product").objects.filter(reviews__isnull=False).distinct()
-    ):
-        product.update_rating()
 
 
 def _write_offers() -> None:

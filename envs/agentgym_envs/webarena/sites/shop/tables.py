@@ -215,8 +215,8 @@ def tables() -> Tables:
         reviews=_reviews(products, customers),
         basket=((chosen[0], 1), (chosen[1], 2)),
         wishlists=(
-            Wishlist("Birthday ideas", "BDAY24", tuple(chosen[2:5])),
-            Wishlist("New flat", "FLAT24", tuple(chosen[5:8])),
+            Wishlist("Birthday ideas", "bday24", tuple(chosen[2:5])),
+            Wishlist("New flat", "flat24", tuple(chosen[5:8])),
         ),
         more_addresses=(
             Address("48 Ferry Road", "Bellingham", "WA", "98225"),
