@@ -5,6 +5,7 @@ they are. A process without a server, such as a trainer that runs environments i
 its own when it first needs them.
 """
 
+import atexit
 import contextlib
 import dataclasses
 import functools
@@ -15,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from agentgym_envs.data_folder import data_folder
-from agentgym_envs.webarena.sites.cluster import Cluster, all_sites
+from agentgym_envs.webarena.sites.cluster import Cluster, sites_for
 from agentgym_envs.webarena.sites.site import end_episode
 
 VARIABLE = "AGENTGYM_WEBARENA_SITES"
@@ -56,15 +57,17 @@ class RunningSites:
 class _Shared:
     """The sites that this process started, as long as somebody uses them."""
 
-    def __init__(self) -> None:
-        self._guard = threading.RLock()
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self._names = names
+        self._guard = threading.Lock()
         self._users = 0
         self._cluster: Cluster | None = None
 
     def enter(self) -> None:
+        """One more user; the first starts the sites."""
         with self._guard:
-            if self._users == 0:
-                cluster = Cluster(data_folder() / "webarena", all_sites())
+            if self._cluster is None:
+                cluster = Cluster(data_folder() / "webarena", sites_for(self._names))
                 cluster.start()
                 self._cluster = cluster
                 cookies = {name: cluster.storage_state([name])["cookies"] for name in cluster.urls}
@@ -72,6 +75,7 @@ class _Shared:
             self._users += 1
 
     def leave(self) -> None:
+        """One less; the last stops the sites."""
         with self._guard:
             self._users -= 1
             if self._users == 0 and self._cluster is not None:
@@ -79,42 +83,64 @@ class _Shared:
                 self._cluster.stop()
                 self._cluster = None
 
-
-_SHARED = _Shared()
-
-
-@contextlib.contextmanager
-def shared() -> Iterator[None]:
-    """Within it the sites run, for this process and for those that it starts.
-
-    Raises:
-      SetupError: something is not installed, or a site does not come up.
-    """
-    is_ours = _SHARED._users > 0
-    if VARIABLE in os.environ and not is_ours:  # of the process that started this one
-        yield
-        return
-    _SHARED.enter()
-    try:
-        yield
-    finally:
-        _SHARED.leave()
+    @property
+    def is_running(self) -> bool:
+        """Whether they run."""
+        return self._cluster is not None
 
 
 @functools.cache
-def _keep_until_exit() -> None:
-    import atexit
-
-    _SHARED.enter()
-    atexit.register(_SHARED.leave)
+def _of_process(names: tuple[str, ...]) -> _Shared:
+    return _Shared(names)
 
 
-def running_sites() -> RunningSites:
-    """The sites that this process uses; started here if nobody else did.
+@functools.cache
+def _keep_until_exit(names: tuple[str, ...]) -> None:
+    _of_process(names).enter()
+    atexit.register(_of_process(names).leave)
+
+
+def _told(names: Sequence[str]) -> RunningSites | None:
+    """The sites that the environment variable tells, if they are all there."""
+    if VARIABLE not in os.environ:
+        return None
+    found = RunningSites.from_text(os.environ[VARIABLE])
+    return found if set(names) <= set(found.urls) else None
+
+
+@contextlib.contextmanager
+def shared(names: Sequence[str]) -> Iterator[None]:
+    """Within it the sites run, for this process and for those that it starts.
+
+    Args:
+      names: WebArena's.
 
     Raises:
       SetupError: something is not installed, or a site does not come up.
     """
-    if VARIABLE not in os.environ:
-        _keep_until_exit()
-    return RunningSites.from_text(os.environ[VARIABLE])
+    ours = _of_process(tuple(names))
+    if _told(names) is not None and not ours.is_running:  # the process before this one has them
+        yield
+        return
+    ours.enter()
+    try:
+        yield
+    finally:
+        ours.leave()
+
+
+def running_sites(names: Sequence[str]) -> RunningSites:
+    """The sites that this process uses; started here if nobody else did, until it ends.
+
+    Args:
+      names: WebArena's.
+
+    Raises:
+      SetupError: something is not installed, or a site does not come up.
+    """
+    found = _told(names)
+    if found is None:
+        _keep_until_exit(tuple(names))
+        found = _told(names)
+        assert found is not None
+    return found

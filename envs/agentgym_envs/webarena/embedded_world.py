@@ -1,6 +1,5 @@
 """The world of the embedded sites: real applications on this machine, a copy of their data per episode."""
 
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -33,14 +32,16 @@ class EmbeddedWorld(World):
     Args:
       entries: the tasks.
 
+      sites: that they play on.
+
     Raises:
       SetupError: the sites do not run and cannot be started.
     """
 
-    def __init__(self, entries: Sequence[Entry]):
+    def __init__(self, entries: Sequence[Entry], sites: Sequence[str]):
         self.entries = entries
         self.scoring = Scoring(WITHOUT_A_SITE)
-        self._sites = running_sites()
+        self._sites = running_sites(sites)
         bases = {site: _seen(site, url) for site, url in self._sites.urls.items()}
         self._homepage = Homepage(bases)
         self._urls = SiteUrls(bases | {_HOME: f"http://{seen_name(_HOME)}"})
@@ -62,7 +63,7 @@ class EmbeddedWorld(World):
         """A new episode; its copy of the sites' data is made by the first request."""
         cookies = [
             _moved(cookie, seen_name(site))
-            for site in task.sites
+            for site in task.accounts
             for cookie in self._sites.cookies[site]
         ]
         return Start(
@@ -87,13 +88,3 @@ def _seen(site: str, url: str) -> str:
 def _moved(cookie: Mapping[str, Any], name: str) -> dict[str, Any]:
     """A cookie of a site on loopback for the name that the browser knows it by."""
     return {**cookie, "domain": name}
-
-
-@functools.cache
-def embedded_world(make_entries: Any) -> EmbeddedWorld:
-    """The one of this process.
-
-    Args:
-      make_entries: function that makes the tasks.
-    """
-    return EmbeddedWorld(make_entries())

@@ -31,6 +31,7 @@ from agentgym_envs.webarena.world import Entry, World
 # A server stops a worker that takes 30 s, with all episodes in it; this costs one alone.
 _RESET_SECONDS = 28.0
 _STEP_SECONDS = 25.0
+_JUDGED_SECONDS = 90.0  # to score where a judge is asked; such servers need --step-seconds 100
 _CLOSE_SECONDS = 8.0
 _SMALL_PICTURE = 0.5  # of the window's 1280 x 720, for a page with many of them
 _QUALITY = 60  # of JPEG, in percent
@@ -277,7 +278,8 @@ class WebArenaEnvironment(Environment):
             scoring.functions,
             patience_seconds=scoring.patience_seconds,
         )
-        episode.verdict = self._run(work, _STEP_SECONDS)
+        seconds = _STEP_SECONDS if scoring.judge is None else _JUDGED_SECONDS
+        episode.verdict = self._run(work, seconds)
         episode.previous = actions.describe(action, "")
         episode.prompt = self._prompt(episode)
         score = episode.verdict.score

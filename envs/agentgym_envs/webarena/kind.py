@@ -1,11 +1,14 @@
 """Web navigation as a server: what it says about itself and the shape of its answers."""
 
 import contextlib
+import functools
+import hashlib
+import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from agentgym_envs.base import manifest
-from agentgym_envs.base.environment import EnvironmentFault, StepResult
+from agentgym_envs.base.environment import EnvironmentFault, SetupError, StepResult
 from agentgym_envs.base.kind import (
     Answers,
     EnvIdxBody,
@@ -23,11 +26,81 @@ BEHAVIOUR = "1"
 MAX_TURNS = 15
 
 
+ALL = "all"  # value of the option `sites`
+
+
 class IdxBody(EnvIdxBody):
     """Body of `POST /reset`; the seed is AgentGym's, and changes nothing."""
 
     idx: int
     seed: int | None = 0
+
+
+def make_kind(*, deployment: str = "", sites: str = ALL) -> EnvironmentKind:
+    """Web navigation for the server.
+
+    Args:
+      deployment: JSON file that describes a real deployment of WebArena, whose tasks are then
+        played there; empty: the embedded sites and tasks.
+      sites: of the embedded ones, those that are started, separated by commas, such as
+        `shopping,reddit`; the others' tasks are left out.
+
+    Raises:
+      SetupError: something is not installed, or an option is wrong.
+    """
+    require_browser()
+    if deployment:
+        return _deployed_kind(pathlib.Path(deployment).expanduser())
+    return _embedded_kind(sites)
+
+
+def _embedded_kind(sites: str) -> EnvironmentKind:
+    from agentgym_envs.webarena import embedded_world
+    from agentgym_envs.webarena.embedded import embedded_tasks
+    from agentgym_envs.webarena.embedded_sites import shared
+    from agentgym_envs.webarena.sites.cluster import sites_for
+
+    tasks = embedded_tasks()
+    known = sorted({site for each in tasks for site in each.task.sites})
+    names = known if sites == ALL else [name.strip() for name in sites.split(",")]
+    chosen = [each for each in tasks if set(each.task.sites) <= set(names)]
+    applications = sites_for(names)
+    if not chosen:
+        raise SetupError(f"webarena: there are no tasks on the sites {sites!r} alone")
+    entries = [Entry(each.task, each.split, each.solution) for each in chosen]
+    world = functools.cache(lambda: embedded_world.EmbeddedWorld(entries, names))
+    versions = [f"{site.name} {site.version()}" for site in applications]
+    return kind_of(
+        entries,
+        world,
+        version=f"embedded-{_short_hash(*versions)}",
+        prepare=lambda: _start_browser(world()),
+        shared=lambda: shared(names),
+    )
+
+
+def _deployed_kind(path: pathlib.Path) -> EnvironmentKind:
+    from agentgym_envs.webarena.deployed_world import deployed_world, tasks_version
+
+    world = functools.partial(deployed_world, path)
+    entries = world().entries
+
+    def prepare() -> None:
+        _start_browser(world())
+        world().log_in_everywhere()
+
+    version = tasks_version([entry.task for entry in entries])
+    return kind_of(entries, world, version=version, prepare=prepare)
+
+
+def _start_browser(world: World) -> None:
+    from agentgym_envs.webarena.browser.process import BrowserProcess
+
+    BrowserProcess.of(world.reach).start()
+
+
+def _short_hash(*texts: str) -> str:
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:8]
 
 
 def kind_of(
@@ -47,8 +120,7 @@ def kind_of(
       prepare: see EnvironmentKind.
       shared: see EnvironmentKind.
     """
-    # Imported here: it needs Playwright, without which this module must say what to install.
-    require_browser()
+    # What needs Playwright is imported in functions: without it this module says what to install.
     from agentgym_envs.webarena.environment import WebArenaEnvironment, make
 
     tasks = task_manifest(entries)
