@@ -1,7 +1,7 @@
 """Figures of several results: success by environment, and both test-time scaling curves."""
 
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -12,10 +12,11 @@ from agentgym_jax.evaluation.compare import Result
 
 _DPI = 120
 _PANEL = (4.6, 3.4)  # inches
+Colours = Mapping[str, str]  # by player
 
 
 def write_plots(results: Sequence[Result], folder: pathlib.Path) -> list[pathlib.Path]:
-    """Draws what the results allow; a figure without data is not made.
+    """Draws what the results allow; a figure without data is not made. A player has one colour in all.
 
     Args:
       results: to be drawn together.
@@ -25,9 +26,10 @@ def write_plots(results: Sequence[Result], folder: pathlib.Path) -> list[pathlib
       The files written.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    written = [_success(results, folder / "success.png")]
-    written.append(_turn_budgets(results, folder / "turn_budgets.png"))
-    written.append(_sample_counts(results, folder / "samples.png"))
+    colours = {result.name: f"C{i % 10}" for i, result in enumerate(results)}
+    written = [_success(results, colours, folder / "success.png")]
+    written.append(_turn_budgets(results, colours, folder / "turn_budgets.png"))
+    written.append(_sample_counts(results, colours, folder / "samples.png"))
     return [path for path in written if path is not None]
 
 
@@ -35,7 +37,9 @@ def _environments(results: Sequence[Result]) -> list[str]:
     return sorted({name for r in results for name in r.document["environments"]})
 
 
-def _success(results: Sequence[Result], path: pathlib.Path) -> pathlib.Path | None:
+def _success(
+    results: Sequence[Result], colours: Colours, path: pathlib.Path
+) -> pathlib.Path | None:
     names = _environments(results)
     figure, axes = _figure(1, width=1.2 + 1.6 * len(names))
     axis = axes[0]
@@ -50,7 +54,8 @@ def _success(results: Sequence[Result], path: pathlib.Path) -> pathlib.Path | No
         below = [max(0.0, v - low) for v, (low, _) in zip(values, ends, strict=True)]
         above = [max(0.0, high - v) for v, (_, high) in zip(values, ends, strict=True)]
         places = [j + (i - (len(results) - 1) / 2) * width for j in at]
-        axis.bar(places, values, width, yerr=[below, above], capsize=2, label=result.name)
+        colour, ends = colours[result.name], [below, above]
+        axis.bar(places, values, width, yerr=ends, capsize=2, color=colour, label=result.name)
     axis.set_xticks(range(len(names)), names)
     axis.set_title("success, 95% intervals")
     return _save(figure, axes, path)
@@ -60,7 +65,9 @@ def _has(row) -> bool:
     return row["success"] is not None
 
 
-def _turn_budgets(results: Sequence[Result], path: pathlib.Path) -> pathlib.Path | None:
+def _turn_budgets(
+    results: Sequence[Result], colours: Colours, path: pathlib.Path
+) -> pathlib.Path | None:
     """One panel an environment; results whose agent was told its budget have no curve."""
     having = [r for r in results if "turn_budgets" in r.document and r.document["turn_budgets"]]
     names = sorted({name for r in having for name in r.document["turn_budgets"]})
@@ -74,12 +81,13 @@ def _turn_budgets(results: Sequence[Result], path: pathlib.Path) -> pathlib.Path
                 continue
             turns = [row["turns"] for row in curves[name]]
             ends = [row["success_interval"] for row in curves[name]]
-            line = axis.plot(turns, [row["success"] for row in curves[name]], label=result.name)
+            success = [row["success"] for row in curves[name]]
+            axis.plot(turns, success, color=colours[result.name], label=result.name)
             axis.fill_between(
                 turns,
                 [low for low, _ in ends],
                 [high for _, high in ends],
-                color=line[0].get_color(),
+                color=colours[result.name],
                 alpha=0.15,
                 linewidth=0,
             )
@@ -89,7 +97,9 @@ def _turn_budgets(results: Sequence[Result], path: pathlib.Path) -> pathlib.Path
     return _save(figure, axes, path)
 
 
-def _sample_counts(results: Sequence[Result], path: pathlib.Path) -> pathlib.Path | None:
+def _sample_counts(
+    results: Sequence[Result], colours: Colours, path: pathlib.Path
+) -> pathlib.Path | None:
     """One panel an environment; only results with more than one sample a task have a curve."""
     curves = {
         (result.name, name): curve
@@ -107,16 +117,12 @@ def _sample_counts(results: Sequence[Result], path: pathlib.Path) -> pathlib.Pat
             if environment != name:
                 continue
             ks = [row["k"] for row in curve]
-            line = axis.plot(
-                ks, [row["pass_at_k"] for row in curve], marker="o", label=f"{model}: pass@k"
-            )
-            axis.plot(
-                ks,
-                [row["majority_at_k"] for row in curve],
-                linestyle="--",
-                color=line[0].get_color(),
-                label=f"{model}: majority of k",
-            )
+            for estimator, words, style in (
+                ("pass_at_k", "pass@k", "o-"),
+                ("majority_at_k", "majority of k", "--"),
+            ):
+                values = [row[estimator] for row in curve]
+                axis.plot(ks, values, style, color=colours[model], label=f"{model}: {words}")
         axis.set_title(f"{name}: samples of a task")
         axis.set_xlabel("samples k")
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -136,6 +142,13 @@ def _save(figure: Figure, axes: Sequence[Axes], path: pathlib.Path) -> pathlib.P
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(axis="y", color="#E6E6E6")
         axis.set_axisbelow(True)
-    axes[-1].legend(fontsize=7, frameon=False)
+    # One for all panels: a player may be missing in any of them.
+    known = {
+        label: handle
+        for axis in axes
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
+    }
+    if known:
+        figure.legend(known.values(), known, loc="outside lower center", fontsize=7, frameon=False)
     figure.savefig(path, dpi=_DPI, metadata={"Software": None})
     return path

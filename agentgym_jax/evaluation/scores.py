@@ -20,6 +20,11 @@ from agentgym_jax.metrics import of_environment
 from agentgym_jax.run_folder import write_atomic
 from agentgym_jax.trajectory import Outcome, Trajectory
 
+# What every scores.json has.
+_WRITTEN = frozenset(
+    {"model", "decoding", "manifests", "overall", "environments", "groups", "episodes"}
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class EpisodeScore:
@@ -230,11 +235,14 @@ def read_scores(path: str | os.PathLike) -> tuple[dict[str, Any], list[EpisodeSc
     try:
         with open(path, encoding="utf-8") as file:
             document = json.load(file)
+        missing = sorted(_WRITTEN - document.keys())
+        if missing:
+            raise KeyError(*missing)
         episodes = [
             EpisodeScore(**{**record, "outcome": Outcome(record["outcome"])})
             for record in document["episodes"]
         ]
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(
             f"{path} is no scores.json of this program ({type(error).__name__}: {error}); give one "
             "that `python -m agentgym_jax.evaluate` wrote"

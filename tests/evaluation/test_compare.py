@@ -7,11 +7,12 @@ import pytest
 from agentgym_jax import results
 from agentgym_jax.data import suite
 from agentgym_jax.data.tasks import Task
-from agentgym_jax.evaluation import compare, contents, leakage, report, scores, suite_scores
+from agentgym_jax.evaluation import compare, contents, leakage, plots, report, scores, suite_scores
 from agentgym_jax.evaluation.scores import EpisodeScore
 from agentgym_jax.evaluation.trained_on import read_trained_on
 from agentgym_jax.trajectory import Outcome
 
+save = plots._save
 HASH = {"textcraft": "a" * 64, "maze": "b" * 64}
 MANIFESTS = {
     "textcraft": [{"data_idx": i, "split": "test", "goal": f"g{i}", "depth": 1} for i in range(9)],
@@ -142,6 +143,28 @@ def test_an_evaluation_of_other_tasks_than_an_older_result_is_refused_before_it_
         compare.check_same_tasks(path, {"maze": "e" * 64}, items)
 
 
+def test_a_player_has_one_colour_and_a_place_in_the_legend_of_every_figure(tmp_path, monkeypatch):
+    """Also where it did not play what the others did."""
+    write(tmp_path / "a", BAD, samples=2)
+    write(tmp_path / "b", GOOD, samples=2, model="better")
+    both = compare.load([tmp_path / "a", tmp_path / "b"])
+    for result, name in zip(both, ("maze", "textcraft"), strict=True):
+        for key in ("environments", "turn_budgets", "sample_counts"):
+            result.document[key] = {name: result.document[key][name]}
+    figures = []
+    monkeypatch.setattr(
+        plots, "_save", lambda figure, axes, path: figures.append((axes, save(figure, axes, path)))
+    )
+    plots.write_plots(both, tmp_path / "plots")
+    assert len(figures) == 3
+    for axes, _ in figures:
+        (legend,) = axes[0].figure.legends
+        words = " ".join(text.get_text() for text in legend.get_texts())
+        assert "tiny" in words and "better" in words
+        colours = {handle.get_color() for handle in legend.get_lines()}
+        assert not colours or colours == {"C0", "C1"}
+
+
 def test_two_results_of_one_model_are_told_apart(tmp_path):
     write(tmp_path / "a", BAD)
     write(tmp_path / "b", GOOD)
@@ -149,7 +172,7 @@ def test_two_results_of_one_model_are_told_apart(tmp_path):
     assert names == [f"tiny, {tmp_path / 'a'}", f"tiny, {tmp_path / 'b'}"]
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"episodes": [{"item_id": 1}]}'])
+@pytest.mark.parametrize("text", ["{", "[]", '{"episodes": []}'])
 def test_a_file_that_is_no_result_is_refused_by_name(tmp_path, text):
     path = tmp_path / "scores.json"
     path.write_text(text)
