@@ -1,0 +1,221 @@
+"""Tasks that read the forum or look for a page of it: one function for each template."""
+
+import re
+from collections.abc import Generator
+
+from agentgym_envs.webarena.embedded import script
+from agentgym_envs.webarena.embedded.forum_plays import (
+    address,
+    answering,
+    circle,
+    open_category,
+    open_topic,
+    said_by,
+    user_menu,
+)
+from agentgym_envs.webarena.embedded.script import Node, Script
+from agentgym_envs.webarena.embedded.task import (
+    Instance,
+    answer_has,
+    answer_is,
+    ends_at,
+)
+from agentgym_envs.webarena.sites.forum import tables
+from agentgym_envs.webarena.sites.forum.tables import Topic
+from agentgym_envs.webarena.sites.forum.words import CIRCLES
+
+
+def who_started(topic: Topic) -> Instance:
+    """Its author."""
+
+    def read(page: list[Node]) -> str:
+        return script.value_after(page, topic.title, "link")
+
+    return Instance({"title": topic.title}, answer_is(topic.author), answering(topic.title, read))
+
+
+def likes(topic: Topic) -> Instance:
+    """Of its last comment."""
+    comment = topic.comments[len(topic.comments) - 1]
+
+    def read(page: list[Node]) -> str:
+        likes = next(node for node in said_by(page, comment.author) if "like (" in node.name)
+        return re.findall(r"\d+", likes.name)[-1]
+
+    return Instance(
+        {"title": topic.title, "member": comment.author},
+        answer_is(str(len(comment.likes))),
+        answering(topic.title, read),
+    )
+
+
+def product(topic: Topic) -> Instance:
+    """What the last recommendation is about."""
+    told = topic.recommendations[-1]
+    tool = CIRCLES[topic.category - tables.FIRST_CATEGORY].tool
+    values = {"tool": tool, "member": told.author, "title": topic.title}
+    return Instance(
+        values,
+        answer_has(told.product),
+        answering(topic.title, _search_in_texts(r"I use the (.+) and would", told.author)),
+    )
+
+
+def price(topic: Topic) -> Instance:
+    """Of the first recommendation."""
+    told = topic.recommendations[0]
+    values = {"member": told.author, "product": told.product, "title": topic.title}
+    pattern = rf"I use the {re.escape(told.product)} .*It cost (\d+) dollars"
+    return Instance(
+        values,
+        answer_is(str(told.price)),
+        answering(topic.title, _search_in_texts(pattern, told.author)),
+    )
+
+
+def _search_in_texts(pattern: str, member: str = ""):
+    """Reads what a pattern finds in the page, or in what a member said."""
+
+    def read(page: list[Node]) -> str:
+        texts = said_by(page, member, pattern) if member else page
+        for node in texts:
+            match = re.search(pattern, node.name)
+            if match:
+                return match[1]
+        raise script.ScriptError(f"nothing like {pattern!r} on the page")
+
+    return read
+
+
+def _season(topic: Topic) -> str:
+    return topic.title.split()[0].lower()
+
+
+def meeting_day(topic: Topic) -> Instance:
+    """Told in its first comment but one."""
+    assert topic.meeting is not None
+    return Instance(
+        {"season": _season(topic), "circle": circle(topic)},
+        answer_is(topic.meeting[0]),
+        answering(topic.title, _search_in_texts(r"we meet on (\S+) at")),
+    )
+
+
+def meeting_place(topic: Topic) -> Instance:
+    """Told in its first comment but one."""
+    assert topic.meeting is not None
+    return Instance(
+        {"season": _season(topic), "circle": circle(topic)},
+        answer_has(topic.meeting[2].removeprefix("the ")),
+        answering(topic.title, _search_in_texts(r"we meet on \S+ at \S+ at (.+)\. Bring")),
+    )
+
+
+def winner(topic: Topic) -> Instance:
+    """The option with most votes."""
+
+    def play(observation: str) -> Generator[str, str, None]:
+        observation = yield from open_topic(observation, topic.title)
+        observation = yield from script.click(observation, "link", "Show results")
+        shares = [
+            (int(share), option)
+            for option, share in re.findall(r"StaticText ['\"] ?(.+?), (\d+)%", observation)
+        ]
+        yield script.stop(max(shares)[1])
+
+    winner = max(topic.poll, key=lambda option: len(topic.poll[option]))
+    return Instance({"circle": circle(topic)}, answer_has(winner), play)
+
+
+def longest(topic: Topic) -> Instance:
+    """The topic with the most comments of its category."""
+    category = tables.category_title(topic.category)
+
+    def play(observation: str) -> Generator[str, str, None]:
+        observation = yield from open_category(observation, category)
+        page = yield from script.read_page(observation)
+        counts = [
+            (int(page[index + 2].name), page[index].name)
+            for index in range(len(page) - 2)
+            if page[index].role == page[index + 1].role == "link"
+            and page[index + 1].name == category
+            and page[index + 2].name.isdecimal()
+        ]
+        yield script.stop(max(counts)[1])
+
+    return Instance({"category": category}, answer_has(topic.title), play)
+
+
+_QUESTIONS = (
+    ("Under what is the key?", r"under the (.+)\."),
+    ("Who has the parcel?", r"with (.+)\."),
+    ("At what time does choir start? Answer as HH:MM.", r"at (\S+) this"),
+    ("Until which day is the ladder wanted? Answer as YYYY-MM-DD.", r"until (\S+)\?"),
+    ("For how many more people is there room? Answer with a digit.", r"for (\d+) more"),
+    ("How many dollars is the radio? Answer with the number only.", r"for (\d+) dollars"),
+    ("What is the word at the door?", r"room is (.+)\."),
+    ("In whose name is the table booked?", r"name of (.+)\."),
+)
+
+
+def letter(index: int) -> Instance:
+    """A question that a private topic answers."""
+    letter = tables.letters()[index]
+    question, pattern = _QUESTIONS[index]
+
+    def play(observation: str) -> Generator[str, str, None]:
+        observation = yield from user_menu(observation, "Private topics")
+        observation = yield from script.click(observation, "link", letter.title)
+        yield script.stop(_search_in_texts(pattern)(script.nodes(observation)))
+
+    return Instance(
+        {"title": letter.title, "question": question},
+        answer_has(letter.answer.removeprefix("the ")),
+        play,
+    )
+
+
+def open_it(topic: Topic) -> Instance:
+    """Ends at the topic."""
+
+    def play(observation: str) -> Generator[str, str, None]:
+        yield from open_topic(observation, topic.title)
+        yield script.stop()
+
+    return Instance({"title": topic.title}, ends_at(address(topic)), play)
+
+
+def open_profile(topic: Topic) -> Instance:
+    """Ends at its author's profile."""
+
+    def play(observation: str) -> Generator[str, str, None]:
+        observation = yield from open_topic(observation, topic.title)
+        yield from _to_author(observation, topic.title)
+        yield script.stop()
+
+    return Instance({"title": topic.title}, ends_at(f"__REDDIT__/user/{_number(topic)}/"), play)
+
+
+def open_topics_of(topic: Topic) -> Instance:
+    """Ends at the list of its author's topics."""
+
+    def play(observation: str) -> Generator[str, str, None]:
+        observation = yield from open_topic(observation, topic.title)
+        observation = yield from _to_author(observation, topic.title)
+        yield from script.click(observation, "link", "Topics")
+        yield script.stop()
+
+    return Instance(
+        {"title": topic.title}, ends_at(f"__REDDIT__/user/topics/{_number(topic)}/"), play
+    )
+
+
+def _number(topic: Topic) -> int:
+    """Of the member who opened the topic."""
+    return tables.members().index(topic.author) + 1
+
+
+def _to_author(observation: str, title: str) -> Script:
+    page = script.nodes(observation)
+    author = script.value_after(page, title, "link")
+    return (yield from script.click(observation, "link", author))
