@@ -29,6 +29,7 @@ JOBS = {
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "Config file.", lock_config=True)
 _WORKDIR = flags.DEFINE_string("workdir", None, "Run folder; made, or resumed if it exists.")
+_PLOTS = flags.DEFINE_bool("plots", True, "Draw the figures of plots/ at the end.")
 
 
 def main(argv: list[str]) -> int:
@@ -37,14 +38,14 @@ def main(argv: list[str]) -> int:
         raise app.UsageError(f"unexpected argument {argv[1]!r}; flags start with --")
     prepare()
     try:
-        return run_job(plain(_CONFIG.value), _WORKDIR.value)
+        return run_job(plain(_CONFIG.value), _WORKDIR.value, plots=_PLOTS.value)
     except USER_ERRORS as error:
         sys.stderr.write(f"\nagentgym_jax.train: {redact.text(str(error))}\n")
         return 1
 
 
-def run_job(config: dict, workdir: str) -> int:
-    """Opens, trains and closes one job; returns the exit status."""
+def run_job(config: dict, workdir: str, *, plots: bool = True) -> int:
+    """Opens, trains and closes one job, then draws its figures; returns the exit status."""
     if "job" not in config or config["job"] not in JOBS:
         raise ConfigError(f"config.job must be one of {', '.join(JOBS)}")
     open_job, train = JOBS[config["job"]]
@@ -52,7 +53,7 @@ def run_job(config: dict, workdir: str) -> int:
         try:
             with open_job(config, workdir, stop) as (run, parts):
                 train(run, parts)
-                if run.folder.metrics_path.stat().st_size:
+                if plots and run.folder.metrics_path.stat().st_size:
                     run.console.phase("plots", 0, 1)
                     write_plots(workdir)
         except StopRequested as stopped:

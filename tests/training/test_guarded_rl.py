@@ -73,7 +73,7 @@ def test_the_process_ends_with_a_line_that_hides_secrets_and_a_status_that_is_no
 ):
     assert GuardStop in USER_ERRORS
 
-    def stopped(config, workdir):
+    def stopped(config, workdir, plots):
         raise GuardStop("stopped after step 2: http://me:hunter2@host")
 
     monkeypatch.setattr(train, "run_job", stopped)
@@ -81,6 +81,7 @@ def test_the_process_ends_with_a_line_that_hides_secrets_and_a_status_that_is_no
     monkeypatch.setattr(train, "plain", lambda config: config)
     monkeypatch.setattr(train, "_CONFIG", types.SimpleNamespace(value={}))
     monkeypatch.setattr(train, "_WORKDIR", types.SimpleNamespace(value="x"))
+    monkeypatch.setattr(train, "_PLOTS", types.SimpleNamespace(value=True))
     assert train.main(["train"]) == 1
     shown = capsys.readouterr().err
     assert "stopped after step 2" in shown and "hunter2" not in shown and "Traceback" not in shown
