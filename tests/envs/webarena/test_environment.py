@@ -220,10 +220,12 @@ def kill_a_child_of_this_process():
         for child in psutil.Process().children()
         if "agentgym_envs.base.worker" in child.cmdline()
     ]
+    # Neither the shell script that starts it nor its own children.
     browsers = [
         child
         for child in workers[-1].children(recursive=True)
         if "--remote-debugging-pipe" in child.cmdline()
+        and not any(word.startswith(("--type=", "/bin/sh")) for word in child.cmdline())
     ]
     browsers[0].kill()
     deadline = time.monotonic() + 5
