@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from agentgym_envs.webarena.browser.reach import Reach
 from agentgym_envs.webarena.browser.start import Start
+from agentgym_envs.webarena.embedded.script import Solution
 from agentgym_envs.webarena.evaluation.functions import Function
 from agentgym_envs.webarena.evaluation.judge import Judge
-from agentgym_envs.webarena.embedded.script import Solution
 from agentgym_envs.webarena.tasks import WebTask
 from agentgym_envs.webarena.urls import SITES, SiteUrls
 
