@@ -39,6 +39,16 @@ ENVIRONMENTS = [
 ]
 # ScienceWorld ids depend on its version, too; it also needs Java 11 or newer.
 SCIWORLD = ["scienceworld==1.2.3"]
+# Web navigation; the pages of its sites depend on these versions. Beside it: chromium, redmine (see its README).
+WEB = [
+    "playwright>=1.49",
+    "django>=5.2,<5.3",
+    "django-oscar==4.2.1",
+    "django-spirit==0.14.3",
+    "nltk>=3.9",  # its tokenizer alone, which needs no data
+]
+# What the web sites of webarena consist of beside Python.
+SITE_FILES = ["webarena/sites/redmine/*", "webarena/sites/shop/templates/**/*.html"]
 # gymnasium.make("agentgym/TextCraft-v0") works as soon as the package is installed.
 ENTRY_POINTS = {"gymnasium.envs": ["agentgym = agentgym_envs.gym_names:register"]}
 DEV = [
@@ -67,16 +77,17 @@ setup(
     python_requires=">=3.11",
     packages=find_packages(include=["agentgym_jax", "agentgym_jax.*"]) + find_packages("envs"),
     package_dir={"agentgym_envs": "envs/agentgym_envs"},
-    package_data={"agentgym_envs": ["*/*.json", "*/*.json.gz"]}
+    package_data={"agentgym_envs": ["*/*.json", "*/*.json.gz", *SITE_FILES]}
     | {"agentgym_jax.native": ["*.cc", "*.h"]}  # compiled at first use
     | {"agentgym_jax.viewer": ["page/*"]},
     install_requires=TRAINING + ENVIRONMENTS,
     entry_points=ENTRY_POINTS,
     extras_require={
         "sciworld": SCIWORLD,
+        "web": WEB,
         "cuda": ["jax[cuda12]>=0.10.0"],
         "tpu": ["jax[tpu]>=0.10.0"],
-        "dev": DEV + SCIWORLD,
+        "dev": DEV + SCIWORLD + WEB,
         # Both without tensorflow: some 55 MB of pyarrow, and 30 MB more for tfds.
         "parquet": ["pyarrow>=17"],
         # etils, which tfds reads its files with, needs importlib_resources and does not say so.

@@ -18,6 +18,16 @@ ENVIRONMENTS = [
 ]
 # ScienceWorld ids depend on its version, too; it also needs Java 11 or newer.
 SCIWORLD = ["scienceworld==1.2.3"]
+# Web navigation; the pages of its sites depend on these versions. Beside it: chromium, redmine (see its README).
+WEB = [
+    "playwright>=1.49",
+    "django>=5.2,<5.3",
+    "django-oscar==4.2.1",
+    "django-spirit==0.14.3",
+    "nltk>=3.9",  # its tokenizer alone, which needs no data
+]
+# What the web sites of webarena consist of beside Python.
+SITE_FILES = ["webarena/sites/redmine/*", "webarena/sites/shop/templates/**/*.html"]
 # gymnasium.make("agentgym/TextCraft-v0") works as soon as the package is installed.
 ENTRY_POINTS = {"gymnasium.envs": ["agentgym = agentgym_envs.gym_names:register"]}
 
@@ -30,8 +40,8 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.11",
     packages=find_packages(include=["agentgym_envs", "agentgym_envs.*"]),
-    package_data={"agentgym_envs": ["*/*.json", "*/*.json.gz"]},
+    package_data={"agentgym_envs": ["*/*.json", "*/*.json.gz", *SITE_FILES]},
     install_requires=ENVIRONMENTS,
-    extras_require={"sciworld": SCIWORLD},
+    extras_require={"sciworld": SCIWORLD, "web": WEB},
     entry_points=ENTRY_POINTS,
 )

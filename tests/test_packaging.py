@@ -15,11 +15,11 @@ def literal(path: pathlib.Path, name: str) -> list[str]:
 
 
 def test_environments_alone_need_what_the_whole_project_installs_for_them():
-    for name in ("ENVIRONMENTS", "SCIWORLD", "ENTRY_POINTS"):
+    for name in ("ENVIRONMENTS", "SCIWORLD", "WEB", "SITE_FILES", "ENTRY_POINTS"):
         assert literal(ROOT / "envs/setup.py", name) == literal(ROOT / "setup.py", name)
 
 
 def test_both_install_the_same_package_data():
     sources = [(ROOT / name).read_text(encoding="utf-8") for name in ("setup.py", "envs/setup.py")]
-    line = 'package_data={"agentgym_envs": ["*/*.json", "*/*.json.gz"]}'
+    line = 'package_data={"agentgym_envs": ["*/*.json", "*/*.json.gz", *SITE_FILES]}'
     assert all(line in source for source in sources)
