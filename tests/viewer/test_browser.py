@@ -3,12 +3,15 @@
 pip install -e ".[viewer_test]" && apt-get install chromium
 """
 
+import base64
+import io
 import json
 import math
 import os
 import shutil
 import threading
 
+import PIL.Image
 import pytest
 
 from agentgym_jax.run_folder import RunFolder
@@ -275,24 +278,59 @@ def test_rooms_are_known_once_they_were_seen(open_page, make_run, make_record):
     )
 
 
-def test_a_page_of_the_web_is_shown_with_its_picture_and_no_other_address(
-    open_page, make_run, make_record
-):
-    pixel = "data:image/gif;base64,R0lGODlhAQABAAAAACw="
-    png = (
-        "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk"
-        "+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-    )
+def picture(width, kind):
+    """A picture of one colour as a data URI."""
+    data = io.BytesIO()
+    PIL.Image.new("RGB", (width, 8), "teal").save(data, kind)
+    return f"data:image/{kind};base64,{base64.b64encode(data.getvalue()).decode()}"
+
+
+def test_pages_of_the_web_are_shown_with_their_pictures(open_page, make_run, make_record):
+    """States as the web environment tells them."""
+    task = {"data_idx": 3, "objective": "Buy <b>tea</b>", "sites": ["shopping"]}
+    first = task | {"url": "http://shop.test/", "title": "Shop", "tabs": ["Shop", "Maps"]}
+    first |= {"page": "[1] RootWebArea '<b>Basket</b>'", "dialogs": [], "checks": []}
+    last = first | {"url": "http://shop.test/tea", "title": "Tea", "tabs": ["Tea", "Maps"]}
     worlds = [
-        {"url": "http://shop.test/", "title": "Shop", "page": "<b>Basket</b>", "screenshot": png},
-        {"url": "javascript:alert(1)", "screenshot": "http://elsewhere.test/x.png", "other": pixel},
+        first | {"screenshot": picture(30, "png")},
+        last | {"screenshot": picture(40, "jpeg"), "checks": ["url_match: holds"]},
     ]
-    run = make_run({"step_000001": [make_record(item="webshop_1") | {"worlds": worlds}]})
+    run = make_run({"step_000001": [make_record(item="webarena_3") | {"worlds": worlds}]})
     tab = open_page(run, "#episode=step_000001/0")
-    assert tab.locator(".screenshot").get_attribute("src") == png
-    assert "<b>Basket</b>" in tab.inner_text("pre.page") and "Shop" in tab.inner_text(".url")
+    image = tab.locator(".screenshot")
+    assert image.get_attribute("alt") == "Screenshot of Shop"
+    assert image.evaluate("e => e.decode().then(() => e.naturalWidth)") == 30
+    assert "'<b>Basket</b>'" in tab.inner_text("pre.page")
+    assert tab.inner_text(".world .url") == "Shop · http://shop.test/"
+    facts = tab.inner_text(".world .facts")
+    assert "Buy <b>tea</b>" in facts and "Shop, Maps" in facts and "dialogs" not in facts
     tab.keyboard.press("n")
-    assert tab.locator(".screenshot").count() == 0 and tab.locator(".world a").count() == 0
+    assert tab.inner_text(".world .url") == "Tea · http://shop.test/tea"
+    assert image.evaluate("e => e.decode().then(() => e.naturalWidth)") == 40
+    assert "url_match: holds" in tab.inner_text(".world .facts")
+
+
+def test_an_address_of_a_state_is_never_opened(open_page, make_run, make_record):
+    state = {"url": "javascript:alert(1)", "other": "data:image/gif;base64,R0lGODlhAQABAAAAACw="}
+    elsewhere = state | {"screenshot": "http://elsewhere.test/x.png"}
+    script = state | {"screenshot": "data:text/html;base64,PHNjcmlwdD4="}
+    record = make_record(item="webarena_1") | {"worlds": [elsewhere, script]}
+    tab = open_page(make_run({"step_000001": [record]}), "#episode=step_000001/0")
+    for _ in range(2):
+        assert "javascript:alert(1)" in tab.inner_text(".world .url")
+        assert tab.locator(".world img").count() == tab.locator(".world a").count() == 0
+        tab.keyboard.press("n")
+
+
+def test_a_drawing_in_characters_can_be_reached_by_keyboard(open_page, make_run, make_record):
+    state = {"goal": [8, 6], "position": [1, 2], "moves": 0, "grid": ["###", "#P#", "###"]}
+    record = make_record(item="maze_1") | {"worlds": [state, state | {"position": [1, 3]}]}
+    tab = open_page(make_run({"step_000001": [record]}), "#episode=step_000001/0")
+    drawing = tab.get_by_role("region", name="Drawing of the world")
+    assert drawing.inner_text() == "###\n#P#\n###" and drawing.get_attribute("tabindex") == "0"
+    assert "1, 2" in tab.inner_text(".world .facts")
+    tab.keyboard.press("n")
+    assert "1, 3" in tab.inner_text(".world .facts")
 
 
 def test_the_colours_can_be_chosen(open_page, learning_run):

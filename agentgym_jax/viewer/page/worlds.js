@@ -37,16 +37,30 @@ function openingText(episode) {
 /** Any other state: its picture or page if it has one, its drawing in characters, and facts. */
 function plainWorld(state) {
   const parts = [];
-  if (typeof state.screenshot === "string" && IMAGE.test(state.screenshot)) {
-    parts.push(el("img", { class: "screenshot", src: state.screenshot, alt: `Screenshot of ${state.url || "the page"}` }));
+  if (state.url) {
+    parts.push(el("p", { class: "url" }, state.title ? el("strong", {}, state.title) : null, state.title ? " · " : null, state.url));
   }
-  if (state.url) parts.push(el("p", { class: "url" }, state.title ? `${state.title} · ${state.url}` : state.url));
-  if (state.page) parts.push(el("pre", { class: "page", tabindex: "0", "aria-label": "Text of the page" }, state.page));
-  if (Array.isArray(state.grid)) parts.push(el("pre", { class: "drawing" }, state.grid.join("\n")));
-  else if (typeof state.grid === "string") parts.push(el("pre", { class: "drawing" }, state.grid));
-  const known = ["screenshot", "url", "title", "page", "grid"];
-  const facts = Object.entries(state).filter(([key]) => !known.includes(key));
+  if (typeof state.screenshot === "string" && IMAGE.test(state.screenshot)) {
+    parts.push(el("img", { class: "screenshot", src: state.screenshot, alt: `Screenshot of ${state.title || state.url || "the page"}` }));
+  }
+  if (state.page) parts.push(el("h4", {}, "Page as text"), scrolled("page", "Text of the page", state.page));
+  const drawing = Array.isArray(state.grid) ? state.grid.join("\n") : state.grid;
+  if (typeof drawing === "string") parts.push(scrolled("drawing", "Drawing of the world", drawing));
+  const known = ["screenshot", "url", "title", "page", "grid", "data_idx"];
+  const facts = Object.entries(state).filter(([key, value]) => !known.includes(key) && factText(value) !== "");
   parts.push(el("dl", { class: "facts small" }, facts.map(([key, value]) =>
-    el("div", {}, el("dt", {}, key.replaceAll("_", " ")), el("dd", {}, typeof value === "string" ? value : JSON.stringify(value))))));
+    el("div", {}, el("dt", {}, key.replaceAll("_", " ")), el("dd", {}, factText(value))))));
   return parts;
+}
+
+/** Text that a keyboard can scroll. */
+function scrolled(kind, label, text) {
+  return el("pre", { class: kind, role: "region", tabindex: "0", "aria-label": label }, text);
+}
+
+/** A fact in a line; empty if there is nothing to say. */
+function factText(value) {
+  if (value === null) return "";
+  if (Array.isArray(value)) return value.map(factText).join(", ");
+  return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
