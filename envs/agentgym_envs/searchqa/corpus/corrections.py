@@ -1,0 +1,331 @@
+"""What is known by hand: names, values that have changed, matters that are disputed.
+
+Every table here says which source it corrects. A fact that is disputed, of more than one right
+answer, or different in two sources is left out of the questions; passages say what their source
+says.
+"""
+
+from collections.abc import Mapping
+
+# GeoNames: states that no longer exist.
+NO_COUNTRIES = frozenset({"AN", "CS"})
+
+# GeoNames: names of countries as texts here write them, without commas and leading articles.
+COUNTRY_NAMES: Mapping[str, str] = {
+    "AX": "Åland",
+    "BQ": "Caribbean Netherlands",
+    "CC": "Cocos (Keeling) Islands",
+    "CW": "Curaçao",
+    "FM": "Federated States of Micronesia",
+    "MO": "Macau",
+    "NL": "Netherlands",
+    "PN": "Pitcairn Islands",
+    "PS": "Palestine",
+    "RE": "Réunion",
+    "BL": "Saint Barthélemy",
+    "TL": "Timor-Leste",
+    "VA": "Vatican City",
+}
+
+# GeoNames: values that are out of date or lack an accent.
+COUNTRY_VALUES: Mapping[str, Mapping[str, str]] = {
+    "BR": {"capital": "Brasília"},
+    "CO": {"capital": "Bogotá"},
+    "CR": {"capital": "San José"},
+    "CM": {"capital": "Yaoundé"},
+    "KZ": {"capital": "Astana"},
+    "MV": {"capital": "Malé"},
+    "PY": {"capital": "Asunción"},
+    "TG": {"capital": "Lomé"},
+    "US": {"capital": "Washington, D.C."},
+}
+
+# Names of countries that questions write with "the".
+WITH_ARTICLE = frozenset(
+    {
+        "AE", "BS", "CD", "CF", "CG", "DO", "FM", "GB", "GM", "KM", "MH", "MV", "NL", "PH", "SB",
+        "SC", "US",
+    }
+)  # fmt: skip
+
+# Other names under which a country is known: answers, beside the names of the two sources.
+COUNTRY_ALIASES: Mapping[str, tuple[str, ...]] = {
+    "AE": ("UAE",),
+    "BA": ("Bosnia",),
+    "CD": ("Democratic Republic of Congo", "DR Congo", "DRC", "Congo-Kinshasa"),
+    "CG": ("Congo", "Republic of Congo", "Congo-Brazzaville"),
+    "CI": ("Côte d'Ivoire", "Cote d'Ivoire"),
+    "CV": ("Cape Verde",),
+    "CZ": ("Czech Republic",),
+    "FM": ("Micronesia",),
+    "GB": ("UK", "Great Britain", "Britain"),
+    "KP": ("Democratic People's Republic of Korea", "DPRK"),
+    "KR": ("Republic of Korea",),
+    "MK": ("Macedonia",),
+    "MM": ("Burma",),
+    "NL": ("Holland",),
+    "SZ": ("Swaziland",),
+    "TL": ("East Timor",),
+    "TR": ("Türkiye", "Turkiye"),
+    "US": ("USA", "United States of America", "America", "U.S."),
+    "VA": ("Holy See", "Vatican"),
+}
+
+# Recognition or borders are disputed: no question is about them or leads through them.
+CONTESTED_COUNTRIES = frozenset({"EH", "IL", "PS", "TW", "XK"})
+NO_STATES = CONTESTED_COUNTRIES | {"AQ"}
+
+# Places whose country is disputed or that are held by another one than GeoNames names.
+CONTESTED_ZONES = frozenset({"Europe/Simferopol", "Asia/Gaza", "Asia/Hebron", "Africa/El_Aaiun"})
+CONTESTED_PLACES = frozenset(
+    {
+        "Alchevsk", "Altchevsk", "Bakhmut", "Batken", "Berdyansk", "Bender", "Bendery", "Donetsk",
+        "Enerhodar", "Famagusta", "Gagra", "Gilgit", "Girne", "Horlivka", "Jammu", "Khrustalnyi",
+        "Kramatorsk", "Kyrenia", "Luhansk", "Lysychansk", "Makiyivka", "Mariupol", "Melitopol",
+        "Mirpur", "Muzaffarabad", "Rîbniţa", "Rubizhne", "Sievierodonetsk", "Skardu", "Srinagar",
+        "Stakhanov", "Sukhumi", "Tiraspol", "Tighina", "Tokmak", "Tskhinvali", "Xankandi",
+        "Yenakiyeve", "Itanagar",
+    }
+)  # fmt: skip
+
+# Capitals: several, disputed, moved, or named differently by the sources.
+NO_CAPITAL = frozenset(
+    {"BI", "BJ", "BO", "CI", "GQ", "ID", "KI", "LK", "MM", "NR", "PW", "SZ", "ZA"}
+)
+CAPITAL_ALIASES: Mapping[str, tuple[str, ...]] = {
+    "AG": ("Saint John's",),
+    "BN": ("Bandar Seri Begawan",),
+    "FM": ("Palikir",),
+    "GD": ("Saint George's",),
+    "IN": ("Delhi",),
+    "KZ": ("Nur-Sultan",),
+    "TD": ("Ndjamena",),
+    "TO": ("Nukualofa",),
+    "UA": ("Kiev",),
+    "US": ("Washington", "Washington DC", "Washington D.C."),
+    "VU": ("Port-Vila",),
+    "YE": ("Sana'a",),
+}
+
+# Currencies that were replaced lately, or that a second one is used beside.
+NO_CURRENCY = frozenset({"BG", "CU", "HR", "LI", "LS", "NA", "PA", "SL", "TV", "VE", "ZW", "BT"})
+
+# Factbook: aircraft prefixes that are out of date there, or that a country has several of.
+NO_PREFIX = frozenset({"AR", "BA", "BR", "FJ", "ML", "MX", "RS", "RU"})
+
+# Factbook: royal hymns, hymns that were replaced, and titles that are no names.
+NO_ANTHEM = frozenset(
+    {"AF", "CH", "DK", "LU", "MR", "NO", "SE", "SY", "TH", "XK", "ZA", "ZW", "TG", "BI", "IE"}
+)
+
+# Factbook: highest points, by country. First the name to give as the answer, then other names.
+PEAKS: Mapping[str, tuple[str, ...]] = {
+    "AD": ("Pic de Coma Pedrosa", "Coma Pedrosa", "Comapedrosa"),
+    "AF": ("Noshak", "Noshaq"),
+    "AG": ("Mount Obama", "Boggy Peak"),
+    "AL": ("Maja e Korabit", "Golem Korab", "Mount Korab", "Korab"),
+    "AM": ("Aragats Lerrnagagat'", "Mount Aragats", "Aragats"),
+    "AO": ("Moco", "Mount Moco", "Morro de Moco"),
+    "AR": ("Cerro Aconcagua", "Aconcagua"),
+    "AT": ("Grossglockner", "Großglockner"),
+    "AU": ("Mount Kosciuszko", "Kosciuszko"),
+    "AZ": ("Bazarduzu Dagi", "Mount Bazardüzü", "Bazarduzu"),
+    "BD": ("Mowdok Taung", "Saka Haphong"),
+    "BE": ("Botrange", "Signal de Botrange"),
+    "BG": ("Musala",),
+    "BN": ("Bukit Pagon", "Pagon"),
+    "BO": ("Nevado Sajama", "Sajama"),
+    "BR": ("Pico da Neblina", "Neblina"),
+    "BT": ("Gangkar Puensum", "Gangkhar Puensum"),
+    "BY": ("Dzyarzhynskaya Hara", "Dzyarzhynsk Hill"),
+    "CA": ("Mount Logan",),
+    "CD": ("Pic Marguerite", "Margherita Peak", "Mount Stanley", "Marguerite Peak"),
+    "CF": ("Mont Ngaoui", "Mount Ngaoui"),
+    "CG": ("Mont Nabeba", "Mount Nabeba"),
+    "CH": ("Dufourspitze", "Monte Rosa"),
+    "CI": ("Monts Nimba", "Mont Nimba", "Mount Nimba"),
+    "CL": ("Nevado Ojos del Salado", "Ojos del Salado"),
+    "CM": ("Fako", "Mont Cameroun", "Mount Cameroon"),
+    "CN": ("Mount Everest", "Everest"),
+    "CO": ("Pico Cristobal Colon", "Cristóbal Colón"),
+    "CR": ("Cerro Chirripo", "Mount Chirripó", "Chirripó"),
+    "CU": ("Pico Turquino", "Turquino"),
+    "CV": ("Mt. Fogo", "Mount Fogo", "Pico do Fogo", "Fogo"),
+    "CZ": ("Snezka", "Sněžka"),
+    "DJ": ("Moussa Ali", "Mousa Ali"),
+    "DK": ("Store Mollehoj", "Store Møllehøj", "Møllehøj"),
+    "DM": ("Morne Diablotins", "Morne Diablotin"),
+    "DZ": ("Tahat", "Mount Tahat"),
+    "EC": ("Chimborazo", "Mount Chimborazo"),
+    "EE": ("Suur Munamagi", "Suur Munamägi"),
+    "EG": ("Mount Catherine", "Gebel Katherina"),
+    "ER": ("Soira", "Emba Soira", "Mount Soira"),
+    "ES": ("Pico de Teide", "Teide", "Mount Teide", "Pico del Teide"),
+    "ET": ("Ras Dejen", "Ras Dashen"),
+    "FI": ("Halti", "Haltia", "Haltitunturi", "Haltiatunturi"),
+    "FJ": ("Tomanivi", "Mount Tomanivi", "Mount Victoria"),
+    "FM": ("Nanlaud", "Mount Nanlaud"),
+    "GA": ("Mont Bengoue", "Mont Bengoué"),
+    "GB": ("Ben Nevis",),
+    "GE": ("Mt'a Shkhara", "Shkhara", "Mount Shkhara"),
+    "GH": ("Mount Afadjato", "Afadjato"),
+    "GN": ("Mont Nimba", "Mount Nimba"),
+    "GQ": ("Pico Basile", "Pico Basilé"),
+    "GR": ("Mount Olympus", "Olympus", "Mytikas"),
+    "GT": ("Volcan Tajumulco", "Tajumulco"),
+    "GY": ("Laberintos del Norte", "Mount Roraima"),
+    "HT": ("Pic la Selle", "Chaîne de la Selle"),
+    "HU": ("Kekes", "Kékes"),
+    "ID": ("Puncak Jaya", "Carstensz Pyramid"),
+    "IE": ("Carrauntoohil", "Carrantuohill"),
+    "IN": ("Kanchenjunga", "Kangchenjunga"),
+    "IQ": ("Cheekha Dar",),
+    "IR": ("Kuh-e Damavand", "Mount Damavand", "Damavand"),
+    "IS": ("Hvannadalshnukur", "Hvannadalshnjúkur"),
+    "IT": ("Mont Blanc", "Monte Bianco", "Monte Bianco de Courmayeur", "Mont Blanc de Courmayeur"),
+    "JM": ("Blue Mountain Peak", "Blue Mountain"),
+    "JP": ("Mount Fuji", "Fuji", "Fujisan"),
+    "KE": ("Mount Kenya",),
+    "KG": ("Jengish Chokusu", "Pik Pobedy", "Peak Pobeda"),
+    "KH": ("Phnum Aoral", "Phnom Aural"),
+    "KM": ("Karthala", "Mount Karthala"),
+    "KP": ("Paektu-san", "Mount Paektu", "Paektusan", "Paektu"),
+    "KR": ("Halla-san", "Hallasan", "Mount Halla"),
+    "KZ": ("Pik Khan-Tengri", "Khan Tengri"),
+    "LA": ("Phu Bia", "Phou Bia"),
+    "LB": ("Qornet es Saouda", "Qurnat as Sawda"),
+    "LI": ("Vorder-Grauspitz", "Grauspitz", "Vordere Grauspitze"),
+    "LK": ("Pidurutalagala", "Mount Pedro"),
+    "LR": ("Mount Wuteve", "Wuteve"),
+    "LS": ("Thabana Ntlenyana", "Thabana-Ntlenyana"),
+    "LT": ("Aukstojas", "Aukštojas"),
+    "LU": ("Buurgplaatz", "Buurgplaatz Hill"),
+    "LV": ("Gaizina Kalns", "Gaiziņkalns", "Gaizinkalns"),
+    "LY": ("Bikku Bitti",),
+    "MA": ("Jebel Toubkal", "Toubkal"),
+    "MC": ("Chemin des Revoires", "Chemin des Révoires"),
+    "MD": ("Dealul Balanesti", "Bălănești Hill"),
+    "MG": ("Maromokotro",),
+    "MK": ("Golem Korab", "Maja e Korabit", "Mount Korab", "Korab"),
+    "MN": ("Nayramadlin Orgil", "Khuiten Peak", "Huiten Peak"),
+    "MR": ("Kediet Ijill", "Kediet ej Jill"),
+    "MT": ("Ta'Dmejrek", "Ta' Dmejrek"),
+    "MU": ("Mont Piton", "Piton de la Petite Rivière Noire"),
+    "MW": ("Sapitwa", "Mount Mlanje", "Mount Mulanje", "Sapitwa Peak"),
+    "MX": ("Volcan Pico de Orizaba", "Pico de Orizaba", "Citlaltépetl"),
+    "MY": ("Gunung Kinabalu", "Mount Kinabalu", "Kinabalu"),
+    "MZ": ("Monte Binga", "Mount Binga"),
+    "NA": ("Konigstein", "Königstein", "Brandberg"),
+    "NG": ("Chappal Waddi", "Gangirwal"),
+    "NI": ("Mogoton", "Mogotón"),
+    "NO": ("Galdhopiggen", "Galdhøpiggen"),
+    "NP": ("Mount Everest", "Everest"),
+    "NZ": ("Aoraki/Mount Cook", "Mount Cook", "Aoraki", "Aoraki Mount Cook"),
+    "PA": ("Volcan Baru", "Volcán Barú", "Barú"),
+    "PE": ("Nevado Huascaran", "Huascarán", "Mount Huascarán"),
+    "PH": ("Mount Apo",),
+    "PK": ("K2", "Mt. Godwin-Austen", "Mount Godwin-Austen"),
+    "PL": ("Rysy",),
+    "PT": ("Ponta do Pico", "Pico", "Pico Alto", "Mount Pico"),
+    "PY": ("Cerro Pero", "Cerro Peró"),
+    "RO": ("Moldoveanu", "Moldoveanu Peak"),
+    "RS": ("Midzor", "Midžor"),
+    "RU": ("Gora El'brus", "Mount Elbrus", "Elbrus"),
+    "RW": ("Volcan Karisimbi", "Mount Karisimbi", "Karisimbi"),
+    "SD": ("Jabal Marrah", "Deriba Caldera", "Marrah Mountains"),
+    "SE": ("Kebnekaise South", "Kebnekaise"),
+    "SG": ("Bukit Timah", "Bukit Timah Hill"),
+    "SI": ("Triglav",),
+    "SK": ("Gerlachovsky Stit", "Gerlachovský štít"),
+    "SL": ("Loma Mansa", "Bintimani", "Mount Bintumani", "Bintumani"),
+    "SO": ("Mount Shimbiris", "Shimbiris"),
+    "SR": ("Juliana Top", "Julianatop"),
+    "SS": ("Kinyeti", "Mount Kinyeti"),
+    "ST": ("Pico de Sao Tome", "Pico de São Tomé"),
+    "SV": ("Cerro El Pital", "El Pital"),
+    "SY": ("Mount Hermon",),
+    "TG": ("Mont Agou", "Mount Agou"),
+    "TJ": ("Qullai Somoniyon", "Ismoil Somoni Peak", "Qullai Ismoili Somoni"),
+    "TL": ("Foho Tatamailau", "Tatamailau", "Mount Ramelau", "Ramelau"),
+    "TM": ("Gora Ayribaba", "Ayrybaba"),
+    "TN": ("Jebel ech Chambi", "Mount Chambi"),
+    "TO": ("Kao Volcano", "Kao"),
+    "TR": ("Mount Ararat", "Ararat"),
+    "TT": ("El Cerro del Aripo", "Mount Aripo"),
+    "TZ": ("Kilimanjaro", "Mount Kilimanjaro"),
+    "UA": ("Hora Hoverla", "Hoverla"),
+    "UG": ("Margherita Peak", "Mount Stanley"),
+    "US": ("Mount McKinley", "Denali"),
+    "UZ": ("Xazrat Sulton Tog'", "Khazret Sultan"),
+    "VC": ("La Soufriere", "La Soufrière", "Soufrière"),
+    "VE": ("Pico Bolivar", "Pico Bolívar"),
+    "VN": ("Fan Si Pan", "Fansipan"),
+    "VU": ("Tabwemasana", "Mount Tabwemasana"),
+    "WS": ("Mount Silisili", "Silisili"),
+    "YE": ("Jabal an Nabi Shu'ayb",),
+    "ZA": ("Ntheledi", "Mafadi"),
+    "ZW": ("Inyangani", "Mount Nyangani", "Nyangani"),
+}
+# Unnamed, on an island far away, disputed, or a name that two sources would not share.
+NO_PEAK = frozenset(
+    {
+        "AE", "BA", "BD", "BI", "BJ", "BS", "EH", "FR", "GM", "GW", "IL", "KI", "KW", "ME", "MH",
+        "ML", "MM", "MV", "NE", "NL", "OM", "QA", "SA", "SN", "SY", "TV", "VA", "XK",
+    }
+)  # fmt: skip
+
+# Factbook: adjectives of nationality and local names, other common forms.
+ADJECTIVE_ALIASES: Mapping[str, tuple[str, ...]] = {
+    "AR": ("Argentinian", "Argentinean"),
+    "BY": ("Belarussian",),
+    "KG": ("Kyrgyz",),
+    "KZ": ("Kazakh",),
+    "MR": ("Mauritanian",),
+    "NP": ("Nepalese",),
+    "PH": ("Filipino",),
+    "SI": ("Slovene",),
+    "SV": ("Salvadorian", "Salvadorean"),
+    "TJ": ("Tajik",),
+    "TM": ("Turkmen",),
+    "UZ": ("Uzbek",),
+    "WS": ("Samoan",),
+}
+LOCAL_NAME_ALIASES: Mapping[str, tuple[str, ...]] = {
+    "AL": ("Shqipëria",),
+    "AT": ("Österreich",),
+    "AZ": ("Azərbaycan",),
+    "CZ": ("Česko",),
+    "GW": ("Guiné-Bissau",),
+    "HU": ("Magyarország",),
+    "IE": ("Éire",),
+    "IS": ("Ísland",),
+    "KP": ("Chosŏn",),
+    "KR": ("Hanguk",),
+    "MZ": ("Moçambique",),
+    "ST": ("São Tomé e Príncipe",),
+}
+NO_LOCAL_NAME = frozenset({"CD", "TN", "VN"})  # an abbreviation, a city, only a space more
+
+# mendeleev: place of discovery -> the country of today; a symbol overrides its place.
+DISCOVERY_COUNTRIES: Mapping[str, str] = {
+    "Austria": "AT",
+    "Denmark": "DK",
+    "England": "GB",
+    "France": "FR",
+    "Germany": "DE",
+    "Great Britain": "GB",
+    "Italy": "IT",
+    "Japan": "JP",
+    "Russia": "RU",
+    "Scotland": "GB",
+    "Spain": "ES",
+    "Sweden": "SE",
+    "Switzerland": "CH",
+    "United States": "US",
+    # Claimed by several laboratories, or the place is not agreed on.
+    **dict.fromkeys(("Pt", "Ho", "Lu", "Rn", "No", "Lr", "Rf", "Db", "Fl", "Mc", "Lv", "Og"), ""),
+}
+# mendeleev: years of discovery that are wrong there.
+ELEMENT_YEARS: Mapping[str, int] = {"Nd": 1885}
+# Elements that were made in laboratories: the sources give several years for each.
+LAST_DATED_ELEMENT = 92

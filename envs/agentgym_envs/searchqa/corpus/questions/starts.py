@@ -1,0 +1,160 @@
+"""Where questions with several hops start: an entity that leads to a country."""
+
+import collections
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+
+from agentgym_envs.searchqa.corpus.countries import Country
+from agentgym_envs.searchqa.corpus.language import COUNTRIES, pick, with_article
+from agentgym_envs.searchqa.corpus.questions import Hop, capped, hop
+from agentgym_envs.searchqa.corpus.sources.airports import Airport
+from agentgym_envs.searchqa.corpus.text import mentions_name, words
+from agentgym_envs.searchqa.corpus.world import Uniqueness, World
+
+CITY_INHABITANTS = 50_000  # of cities that questions are about
+
+
+@dataclasses.dataclass(frozen=True)
+class Start:
+    """An entity, and the country it leads to.
+
+    Attributes:
+      relation: that leads from the entity to the country.
+      name: of the entity in the question.
+      kind: of a division, in words; else "".
+      entity: what the split goes by.
+      country: the answer of the first hop.
+      passage: that says so.
+    """
+
+    relation: str
+    name: str
+    kind: str
+    entity: str
+    country: Country
+    passage: str
+
+    def described(self, *key: str) -> str:
+        """The country as the question writes it; `key` chooses the wording."""
+        wording = pick(COUNTRIES[self.relation], self.entity, self.relation, *key)
+        return wording.format(x=self.name, k=self.kind, ak=with_article(self.kind))
+
+    def hop(self) -> Hop:
+        """The search for the country."""
+        return hop(self.relation, self.name, self.country.name, self.passage)
+
+
+def cities(world: World, unique: Uniqueness) -> Iterator[Start]:
+    """Cities that are alone with their name."""
+    for place in world.places:
+        country = world.countries.get(place.country)
+        if country is None or place.inhabitants < CITY_INHABITANTS or not unique.place(place):
+            continue
+        passage = f"city-{place.id}"
+        if not mentions_name(place.name, country.name):
+            yield Start("city_country", place.name, "", passage, country, passage)
+
+
+def is_askable(airport: Airport, unique: Uniqueness) -> bool:
+    """Whether an airport has an IATA code and a name of its own."""
+    name = airport.name.lower()
+    return (
+        bool(airport.iata)
+        and unique.airport(airport)
+        and name.endswith("airport")
+        and len(words(airport.name)) >= 2
+        and not any(sign in airport.name for sign in '/()"')
+    )
+
+
+def airports(world: World, unique: Uniqueness) -> Iterator[Start]:
+    """Airports that are alone with their name, which does not give away the country."""
+    for airport in world.airports:
+        country = world.countries.get(airport.country)
+        if country is None or not is_askable(airport, unique):
+            continue
+        passage = f"airport-{airport.iata}"
+        if not mentions_name(airport.name, country.name):
+            yield Start("airport_country", airport.name, "", passage, country, passage)
+
+
+def divisions(world: World, unique: Uniqueness) -> Iterator[Start]:
+    """Parts of countries that are alone with their name."""
+    for division in world.divisions.values():
+        country = world.countries.get(division.country)
+        if country is None or not unique.division(division):
+            continue
+        passage = f"division-{division.code}"
+        if not mentions_name(division.name, country.name):
+            yield Start("division_country", division.name, division.kind, passage, country, passage)
+
+
+def elements(world: World) -> Iterator[Start]:
+    """Chemical elements whose country of discovery is agreed on."""
+    for element in world.elements:
+        country = world.countries.get(element.country)
+        if country is not None and element.year is not None and element.discoverers:
+            passage = f"element-{element.symbol}-discovery"
+            entity = f"element-{element.symbol}"
+            yield Start("element_country", element.name.lower(), "", entity, country, passage)
+
+
+# What describes a country by one of its facts -> the fact.
+_DESCRIBED_BY = {
+    "capital_country": "capital",
+    "anthem_country": "anthem",
+    "highest_point_country": "highest_point",
+    "local_name_country": "local_name",
+    "currency_country": "currency_code",
+}
+
+
+def described(world: World, unique: Uniqueness) -> Iterator[Start]:
+    """Countries by a fact that no other country shares."""
+    for relation, fact in _DESCRIBED_BY.items():
+        owners = collections.Counter(
+            name
+            for country in world.countries.values()
+            if fact in country.facts
+            for name in {words(answer) for answer in country.facts[fact].answers}
+        )
+        # Currencies are shared with territories, too.
+        money = collections.Counter(row.currency for row in world.rows.values())
+        for country in world.countries.values():
+            if fact not in country.facts:
+                continue
+            found = country.facts[fact]
+            name = found.answers[0]
+            is_shared = any(owners[words(answer)] > 1 for answer in found.answers)
+            is_shared |= fact == "currency_code" and money[name] > 1
+            is_shared |= fact == "capital" and not unique.capital(name)
+            if is_shared or mentions_name(name, country.name) or '"' in name:
+                continue
+            yield Start(relation, name, "", country.entity, country, found.passage)
+
+
+def chosen(
+    starts: Sequence[Start], caps: Mapping[str, int], *key: str
+) -> Iterator[tuple[Start, int]]:
+    """At most `caps[relation]` starts per country and relation, numbered within the country."""
+    by_relation: dict[str, list[Start]] = {}
+    for start in starts:
+        by_relation.setdefault(start.relation, []).append(start)
+    for relation, group in by_relation.items():
+        if relation in caps:
+            numbers: collections.Counter = collections.Counter()
+            items = ((start.country.iso2, start.entity, start) for start in group)
+            for _, start in capped(items, caps[relation], relation, *key):
+                yield start, numbers[start.country.iso2]
+                numbers[start.country.iso2] += 1
+
+
+def all_starts(world: World, unique: Uniqueness) -> list[Start]:
+    """Every start of every kind."""
+    return [
+        *cities(world, unique),
+        *airports(world, unique),
+        *divisions(world, unique),
+        *elements(world),
+        *described(world, unique),
+    ]

