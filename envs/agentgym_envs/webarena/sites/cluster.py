@@ -29,6 +29,8 @@ _LOGGER = logging.getLogger(__name__)
 # Modules with `make_site()`, imported when they are asked for.
 MODULES: Mapping[str, str] = {
     "shop": "agentgym_envs.webarena.sites.shop.site",
+    "forum": "agentgym_envs.webarena.sites.forum.site",
+    "redmine": "agentgym_envs.webarena.sites.redmine.site",
 }
 START_SECONDS = 120.0
 _WATCH_SECONDS = 1.0  # between two looks at the processes
