@@ -42,18 +42,30 @@ from agentgym_envs.webarena.urls import SITES, SiteUrls  # noqa: E402
 
 WORLDS = 12  # made-up states of the sites for each task with program_html
 ORDERS = [{"increment_id": "000000042"}]
-REVIEWS = [
-    {"nickname": "Ann", "ratings": [{"rating_name": "Rating", "percent": 20}]},
-    {"nickname": "Bo", "ratings": [{"rating_name": "Rating", "percent": 100}]},
-]
 
 
 class Shop(http.server.BaseHTTPRequestHandler):
-    """Magento's REST interface, as far as the tasks ask it."""
+    """Magento's REST interface, as far as the tasks ask it.
+
+    Attributes:
+      wanted: product -> author and rating that the tasks want of its latest review.
+      state: 0 the latest review is the wanted one, 1 it is another, 2 there is none.
+    """
+
+    wanted: dict[str, tuple[str, int]] = {}
+    state = 0
 
     def do_GET(self) -> None:  # noqa: N802
         """Orders and reviews."""
-        self._answer({"items": ORDERS} if "/orders" in self.path else REVIEWS)
+        if "/orders" in self.path:
+            self._answer({"items": ORDERS})
+            return
+        author, rating = self.wanted[self.path.split("/")[-2]]
+        reviews = [
+            {"nickname": name, "ratings": [{"rating_name": "Rating", "percent": percent}]}
+            for name, percent in (("Ann", 0), (author, rating))
+        ]
+        self._answer([reviews, reviews[::-1], []][self.state])
 
     def do_POST(self) -> None:  # noqa: N802
         """A token."""
@@ -122,12 +134,14 @@ class Both:
         for site, name in SITES.items():
             text = text.replace(name.placeholder, bases[site])
         for row in json.loads(text):
+            self._learn_reviews(row["eval"]["program_html"])
             (folder / f"{row['task_id']}.json").write_text(json.dumps(row), encoding="utf-8")
         self._functions = {**WITHOUT_A_SITE, **Magento(shop, "admin", "secret").functions()}
         self.counts: collections.Counter[str] = collections.Counter()
 
     def compare(self, task: WebTask, answer: str, world: World, url: str) -> None:
         """One comparison; a difference fails the test."""
+        Shop.state = number(answer, world.seed, url) % 3
         ours = self._ours(task, answer, OurPage(world, url))
         theirs = self._theirs(task, answer, OraclePage(world, url))
         kind = "+".join(task.evaluation.eval_types)
@@ -137,6 +151,19 @@ class Both:
             return
         self.counts[f"{kind}: score {theirs:g}"] += 1
         assert ours == theirs, (task.task_id, answer, url, ours, theirs)
+
+    def _learn_reviews(self, targets: list[dict[str, Any]]) -> None:
+        """What the shop has to answer for a task to be done."""
+        looks = {
+            t["locator"]: t["required_contents"]["must_include"][0]
+            for t in targets
+            if "sku_latest" in t["locator"]
+        }
+        for locator, author in looks.items():
+            if "author" in locator:
+                product = locator.split("'")[1]
+                rating = looks[locator.replace("author", "rating")]
+                Shop.wanted[product] = (author, int(rating))
 
     def _ours(self, task: WebTask, answer: str, page: OurPage) -> float:
         judge = MadeUpJudge()

@@ -5,6 +5,7 @@ knows the format, which the tasks of our embedded sites share.
 """
 
 import dataclasses
+import pathlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -127,6 +128,17 @@ class WebTask:
     require_login: bool = True
     require_reset: bool = False
     geolocation: Mapping[str, float] | None = None
+
+    @property
+    def accounts(self) -> tuple[str, ...]:
+        """Sites on which somebody is logged in, read from the name of the file of cookies.
+
+        WebArena's files are named `<site>[.<site>]_state.json`. They can be fewer than `sites`:
+        two sites on one host would overwrite each other's cookies.
+        """
+        if self.storage_state is None:
+            return ()
+        return tuple(pathlib.PurePosixPath(self.storage_state).name.split("_state")[0].split("."))
 
     def at(self, urls: SiteUrls) -> "WebTask":
         """This task with addresses in place of placeholders.

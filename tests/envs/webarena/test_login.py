@@ -1,0 +1,193 @@
+"""The four login forms in a real browser, and a whole deployment made of them."""
+
+import json
+import logging
+import pathlib
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("playwright", reason='pip install "agentgym-jax[web]"')
+
+from login_forms import BASES, PASSWORD, USERNAME, serving  # noqa: E402
+
+from agentgym_envs.base.environment import EnvironmentFault, SetupError  # noqa: E402
+from agentgym_envs.webarena import login_browser  # noqa: E402
+from agentgym_envs.webarena.browser.background import Background  # noqa: E402
+from agentgym_envs.webarena.browser.launch import Chromium, require_browser  # noqa: E402
+from agentgym_envs.webarena.browser.process import BrowserProcess  # noqa: E402
+from agentgym_envs.webarena.browser.reach import Reach, server_of  # noqa: E402
+from agentgym_envs.webarena.deployed_world import DeployedWorld, read_world  # noqa: E402
+from agentgym_envs.webarena.deployment import Account  # noqa: E402
+from agentgym_envs.webarena.environment import WebArenaEnvironment  # noqa: E402
+from agentgym_envs.webarena.login import FORMS, LoginError, is_logged_in  # noqa: E402
+from agentgym_envs.webarena.login_browser import PlaywrightForm, cookies_of  # noqa: E402
+
+try:
+    EXECUTABLE = require_browser()
+except SetupError as error:
+    pytest.skip(str(error), allow_module_level=True)
+
+EMMA = Account(USERNAME, PASSWORD)
+SECONDS = 60.0  # for work in a browser on a busy machine
+Work = Callable[[Any], Coroutine[Any, Any, Any]]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with serving() as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def in_browser(server: str) -> Iterator[Callable[[Work], Any]]:
+    """Gives the result of work in a browser."""
+    background = Background("login test")
+    name = server_of(server)
+    start = Chromium.start(EXECUTABLE, Reach({name: name}))
+    chromium = background.run(start, SECONDS)
+    yield lambda work: background.run(work(chromium.browser), SECONDS)
+    background.run(chromium.stop(), SECONDS)
+    background.stop()
+
+
+def test_each_form_logs_in_and_its_cookies_are_enough(server: str, in_browser: Any):
+    async def work(browser: Any) -> dict[str, tuple[bool, bool]]:
+        seen = {}
+        for site, path in BASES.items():
+            base = server + path
+            cookies = await cookies_of(browser, site, base, EMMA)
+            stranger, friend = await browser.new_context(), await browser.new_context()
+            await friend.add_cookies(cookies)
+            seen[site] = tuple(
+                [
+                    await is_logged_in(
+                        site, base, EMMA, PlaywrightForm(await context.new_page(), site)
+                    )
+                    for context in (stranger, friend)
+                ]
+            )
+        return seen
+
+    assert in_browser(work) == {site: (False, True) for site in BASES}
+
+
+@pytest.mark.parametrize("site", BASES)
+def test_a_refused_account_is_an_error_that_does_not_tell_the_password(
+    server: str, in_browser: Any, site: str
+):
+    wrong = Account(USERNAME, "not-the-word")
+    with pytest.raises(LoginError, match=f"{site}: emma is not logged in") as caught:
+        in_browser(lambda browser: cookies_of(browser, site, server + BASES[site], wrong))
+    assert "not-the-word" not in str(caught.value)
+
+
+def test_a_page_without_the_form_is_an_error_that_names_the_field(
+    server: str, in_browser: Any, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(login_browser, "ACTION_SECONDS", 0.5)
+    with pytest.raises(LoginError, match="/lab/login has no field with label 'Username'"):
+        in_browser(lambda browser: cookies_of(browser, "reddit", f"{server}/lab", EMMA))
+
+
+def test_trouble_with_a_field_does_not_tell_what_was_typed(in_browser: Any):
+    async def broken(browser: Any) -> None:
+        page = await (await browser.new_context()).new_page()
+        page.set_default_timeout(500)
+        await page.set_content('<input data-testid="password-field" disabled>')
+        await PlaywrightForm(page, "gitlab").fill(FORMS["gitlab"].password, PASSWORD)
+
+    with pytest.raises(LoginError) as caught:
+        in_browser(broken)
+    assert PASSWORD not in str(caught.value)
+    assert caught.value.__cause__ is None and caught.value.__suppress_context__
+
+
+def deployment(folder: pathlib.Path, server: str, **account: str) -> pathlib.Path:
+    """A file that describes the server, with three tasks."""
+    who = {"username": USERNAME, "password": PASSWORD} | account
+    private = "__REDDIT__/user/emma/account"
+    done = {"must_include": ["delete account"]}
+    target = {"url": private, "locator": "", "required_contents": done}
+    task = {
+        "sites": ["reddit"],
+        "storage_state": "./.auth/reddit_state.json",
+        "start_url": private,
+        "intent": "Say what you see.",
+        "eval": {
+            "eval_types": ["string_match", "program_html"],
+            "reference_answers": {"must_include": ["account"]},
+            "program_html": [target],
+        },
+    }
+    free = {"eval_types": ["string_match"], "reference_answers": {"fuzzy_match": ["an account"]}}
+    tasks = [task | {"task_id": 1}, task | {"task_id": 2, "eval": free}, task | {"task_id": 3}]
+    tasks[2]["storage_state"] = None
+    (folder / "tasks.json").write_text(json.dumps(tasks))
+    content = {
+        "sites": {site: {"url": server + path, **who} for site, path in BASES.items()},
+        "cookies": str(folder / "cookies"),
+        "task_file": str(folder / "tasks.json"),
+        "patience_seconds": 0,
+    }
+    (folder / "deployment.json").write_text(json.dumps(content))
+    return folder / "deployment.json"
+
+
+@pytest.fixture
+def make_world(tmp_path: pathlib.Path, server: str) -> Iterator[Callable[..., DeployedWorld]]:
+    """Makes a world; its browser ends with the test."""
+    made: list[DeployedWorld] = []
+
+    def make(**account: str) -> DeployedWorld:
+        made.append(read_world(deployment(tmp_path, server, **account)))
+        return made[-1]
+
+    yield make
+    for world in made:
+        BrowserProcess.of(world.reach).stop()
+
+
+def test_a_task_is_played_with_its_account_and_no_secret_is_seen(
+    make_world: Any, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+):
+    with caplog.at_level(logging.INFO):
+        world = make_world()
+        assert "2 of 3 tasks; left out: 1 for want of a judge (fuzzy_match)" in caplog.text
+        environment = WebArenaEnvironment(world)
+        first = environment.reset(0)
+        assert "button 'Delete account'" in first.observation
+        assert "URL: http://reddit.com/user/emma/account" in first.observation
+        last = environment.step("```stop [It is my account]```")
+        environment.close()
+    assert (last.reward, last.done) == (1.0, True)
+    cookie = json.loads((tmp_path / "cookies" / "reddit_state.json").read_text())["cookies"]
+    for secret in (PASSWORD, *(c["value"] for c in cookie if len(c["value"]) > 3)):
+        assert secret not in caplog.text + first.observation + last.observation
+
+
+def test_a_task_without_an_account_is_played_as_a_stranger(make_world: Any):
+    environment = WebArenaEnvironment(make_world())
+    first = environment.reset(1)
+    environment.close()
+    assert "button 'Log in'" in first.observation
+
+
+def test_all_accounts_are_logged_in_before_the_first_episode(
+    make_world: Any, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+):
+    world = make_world()
+    world.log_in_everywhere()
+    assert len(list((tmp_path / "cookies").glob("*_state.json"))) == len(BASES)
+    with caplog.at_level(logging.INFO):
+        world.log_in_everywhere()
+    assert "logging in" not in caplog.text
+
+
+def test_an_account_that_is_refused_stops_the_start_and_loses_an_episode(make_world: Any):
+    world = make_world(password="not-the-word")
+    with pytest.raises(SetupError, match="shopping: emma is not logged in"):
+        world.log_in_everywhere()
+    with pytest.raises(EnvironmentFault, match="reddit: emma is not logged in"):
+        world.start(world.entries[0].task.at(world.urls), is_original=False)
