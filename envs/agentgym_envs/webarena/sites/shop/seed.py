@@ -356,6 +356,7 @@ def _write_customers_things(shop: Tables, user) -> None:
             price_incl_tax=stock.price,
         )
     for wishlist in shop.wishlists:
-        row = user.wishlists.create(name=wishlist.name, key=wishlist.key)
+        row = user.wishlists.create(name=wishlist.name)
+        user.wishlists.filter(pk=row.pk).update(key=wishlist.key)  # create() makes one of chance
         for product in wishlist.products:
             row.lines.create(product_id=product.id, title=product.title)
