@@ -11,6 +11,7 @@ import html
 import importlib.resources
 import json
 import pathlib
+import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any
@@ -191,9 +192,8 @@ def page(name: str, *, is_live: bool) -> tuple[str, str]:
 
 
 def _filled(text: str, values: Mapping[str, str]) -> str:
-    for key, value in values.items():
-        text = text.replace("{{" + key + "}}", value)
-    return text
+    """In one pass: a name of a run that looks like a place to be filled stays a name."""
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: values[match[1]], text)
 
 
 def _hash(text: str) -> str:

@@ -278,6 +278,19 @@ def test_rooms_are_known_once_they_were_seen(open_page, make_run, make_record):
     )
 
 
+def test_a_door_that_no_text_has_named_leads_to_a_room(open_page, make_run, make_record):
+    turns = [
+        ("go to hallway", "You move to the hallway.", 0.0),
+        ("open door to Art Studio", "The art studio door is now open.", 0.0),
+        ("close door to constructor", "The door is now closed.", 0.0),
+    ]
+    record = make_record(item="sciworld_3", turns=turns, opening=ROOM)
+    tab = open_page(make_run({"step_000001": [record]}), "#episode=step_000001/0&turn=3")
+    names = tab.locator(".rooms .room text").all_text_contents()
+    assert names == ["kitchen", "hallway", "art studio", "constructor"]
+    assert tab.locator(".passage.open").count() == 1
+
+
 def picture(width, kind):
     """A picture of one colour as a data URI."""
     data = io.BytesIO()

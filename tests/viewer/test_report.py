@@ -52,6 +52,11 @@ def test_a_folder_with_a_hostile_name_is_only_a_name(make_run, make_record):
     assert "<img" not in page and html.escape("<img src=x onerror=alert(1)>&") in page
 
 
+def test_a_folder_that_is_called_like_a_part_of_the_page_is_only_a_name(make_run, make_record):
+    page = write(make_run({"step_000001": [make_record()]}, name="{{SCRIPT}}"))
+    assert page.count('"use strict"') == 1 and "<title>{{SCRIPT}} - run</title>" in page
+
+
 def test_only_the_pages_own_script_may_run(learning_run):
     page = write(learning_run)
     policy = html.unescape(re.search(r'Content-Security-Policy" content="([^"]+)"', page)[1])

@@ -121,7 +121,7 @@ class App {
       c: () => this.go({ view: "compare" }),
       t: nextTheme,
     }[event.key];
-    if (!action || event.target.closest("pre.page") && event.key.startsWith("Arrow")) return undefined;
+    if (!action || event.target.closest("pre[tabindex]") && event.key.startsWith("Arrow")) return undefined;
     if (action() !== false) event.preventDefault();
     return undefined;
   }

@@ -27,15 +27,19 @@ function roomWalk(texts) {
     }
     if (here && !rooms.has(here)) rooms.set(here, { isVisited: true, things: [] });
     else if (here) rooms.set(here, { ...rooms.get(here), isVisited: true });
-    openedDoor(text, here, doors);
+    openedDoor(text, here, rooms, doors);
     return { here, rooms: new Map(rooms), doors: new Map(doors) };
   });
 }
 
 /** "The door is now open." names no room: the action does, and is part of the text given here. */
-function openedDoor(text, here, doors) {
+function openedDoor(text, here, rooms, doors) {
   const match = text.match(/(open|close) door to ([^\n]+)\n.*now (?:open|closed)/i);
-  if (match && here) doors.set([here, match[2].trim()].sort().join("|"), match[1].toLowerCase() === "open");
+  if (!match || !here) return;
+  const other = match[2].trim().toLowerCase();
+  doors.set([here, other].sort().join("|"), match[1].toLowerCase() === "open");
+  // An agent that has not looked around may know of a door that no text has named.
+  if (!rooms.has(other)) rooms.set(other, { isVisited: false, things: [] });
 }
 
 function thingsIn(text) {
@@ -49,7 +53,7 @@ function roomPlaces(rooms) {
   const places = new Map();
   let below = 0;
   for (const name of rooms.keys()) {
-    places.set(name, ROOM_PLACES[name] || [below % 4, 3 + Math.floor(below++ / 4)]);
+    places.set(name, Object.hasOwn(ROOM_PLACES, name) ? ROOM_PLACES[name] : [below % 4, 3 + Math.floor(below++ / 4)]);
   }
   return places;
 }

@@ -66,7 +66,7 @@ function heldOf(node, inventory) {
   const names = [node.item, ...node.family];
   let sum = 0;
   for (const [item, count] of inventory) {
-    if (names.includes(item) || (!node.family.length && !node.from.length && item === node.item)) sum += count;
+    if (names.includes(item)) sum += count;
   }
   return sum;
 }
