@@ -11,12 +11,14 @@ observation after the last one.
 import ast
 import dataclasses
 import re
-from collections.abc import Callable, Generator
-from typing import TypeAlias
+from collections.abc import Callable, Generator, Iterable
+from typing import TypeAlias, TypeVar
 
 Script: TypeAlias = Generator[str, str, str]
 Play: TypeAlias = Callable[[str], Generator[str, str, object]]
 Solution: TypeAlias = Callable[[], Generator[str | None, str, None]]
+
+T = TypeVar("T")
 
 MAX_SCROLLS = 12
 _LINE = re.compile(
@@ -183,6 +185,17 @@ def value_after(found: list[Node], label: str, role: str = "cell|StaticText|text
                 if later.role in role.split("|") and later.name != label:
                     return later.name
     raise ScriptError(f"nothing behind {label!r} in {[node.name for node in found]}")
+
+
+def first(found: Iterable[T], what: str) -> T:
+    """The first of some things.
+
+    Raises:
+      ScriptError: there is none.
+    """
+    for each in found:
+        return each
+    raise ScriptError(f"no {what}")
 
 
 def stop(answer: str = "") -> str:

@@ -214,7 +214,8 @@ def _reviewer() -> list[Instance]:
         def run(seen: str):
             seen = yield from open_product(seen, review.product)
             found = yield from read_page(seen)
-            start = next(i for i, node in enumerate(found) if node.name == review.title)
+            places = (i for i, node in enumerate(found) if node.name == review.title)
+            start = script.first(places, review.title)
             yield script.stop(value_after(found[start:], "Reviewed by", "StaticText"))
 
         return run

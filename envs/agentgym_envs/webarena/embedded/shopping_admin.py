@@ -160,7 +160,8 @@ def _order_day() -> list[Instance]:
         def run(seen: str):
             seen = yield from open_order(seen, order)
             cells = [node.name for node in script.nodes(seen) if node.role == "cell"]
-            day = next(cell for cell in cells if cell.endswith(f", {order.placed.year}"))
+            days = (cell for cell in cells if cell.endswith(f", {order.placed.year}"))
+            day = script.first(days, "day")
             yield script.stop(_iso(day))
 
         return run
@@ -225,7 +226,8 @@ def _stock_fact(name: str, fact: Callable[[Product], str], column: int) -> list[
         def run(seen: str):
             seen = yield from _open_stock(seen, product)
             found = yield from read_page(seen)
-            start = next(i for i, node in enumerate(found) if node.name == _LAST_HEADER)
+            places = (i for i, node in enumerate(found) if node.name == _LAST_HEADER)
+            start = script.first(places, _LAST_HEADER)
             cells = [node.name for node in found[start:] if node.role == "cell"]
             yield script.stop(cells[column])
 
@@ -246,9 +248,10 @@ def _review_author() -> list[Instance]:
             seen = yield from choose(seen, "Status:", "Requires moderation")
             seen = yield from click(seen, "button", "Search")
             found = yield from read_page(seen)
-            start = next(i for i, node in enumerate(found) if node.name == review.product.title)
-            rest = [node for node in found[start:] if node.name != review.product.title]
-            yield script.stop(next(node.name for node in rest if node.role == "cell"))
+            title = review.product.title
+            start = script.first((i for i, n in enumerate(found) if n.name == title), title)
+            cells = (n.name for n in found[start:] if n.role == "cell" and n.name != title)
+            yield script.stop(script.first(cells, "cell"))
 
         return run
 
