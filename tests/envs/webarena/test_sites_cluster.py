@@ -1,0 +1,113 @@
+import os
+import signal
+import threading
+import time
+import urllib.request
+
+import pytest
+from tiny_site import TinySite
+
+from agentgym_envs.base.environment import SetupError
+from agentgym_envs.webarena.sites import cluster
+from agentgym_envs.webarena.sites.cluster import Cluster
+from agentgym_envs.webarena.sites.preparation import fingerprint, prepare
+from agentgym_envs.webarena.sites.site import end_episode
+
+
+def seconds_of(url, episode):
+    request = urllib.request.Request(url, headers={"X-Episode": episode})
+    with urllib.request.urlopen(request, timeout=10) as response:
+        return int(response.read())
+
+
+def wait_until(condition, seconds=30):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_site_is_prepared_once(tmp_path):
+    site = TinySite()
+    assert prepare(site, tmp_path) == prepare(site, tmp_path) == tmp_path / "tiny" / "v1"
+    assert site.builds == 1
+
+
+def test_two_that_prepare_at_once_build_once(tmp_path):
+    site = TinySite()
+    slow = site.build
+
+    def build(folder, say):
+        time.sleep(0.2)
+        slow(folder, say)
+
+    site.build = build
+    threads = [threading.Thread(target=prepare, args=(site, tmp_path)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert site.builds == 1
+
+
+def test_a_failed_preparation_leaves_nothing_that_looks_finished(tmp_path):
+    with pytest.raises(RuntimeError, match="no more disk"):
+        prepare(TinySite(fails=True), tmp_path)
+    assert not (tmp_path / "tiny" / "v1").exists()
+    finished = prepare(TinySite(), tmp_path)
+    assert (finished / "template.sqlite3").exists()
+    assert [path.name for path in (tmp_path / "tiny").iterdir() if path.is_dir()] == ["v1"]
+
+
+def test_what_is_not_installed_is_named(tmp_path):
+    site = TinySite()
+    site.missing = lambda: "tiny needs apt-get install tiny"
+    with pytest.raises(SetupError, match="apt-get install tiny"):
+        prepare(site, tmp_path)
+
+
+def test_a_version_follows_contents_and_releases(tmp_path):
+    file = tmp_path / "a.py"
+    file.write_text("1")
+    before = fingerprint([file], ("pytest", "no-such-package"))
+    assert before == fingerprint([file], ("pytest", "no-such-package"))
+    assert before != fingerprint([file], ("no-such-package",))
+    file.write_text("2")
+    assert before != fingerprint([file], ("pytest", "no-such-package"))
+
+
+def test_sites_are_found_by_the_names_of_webarena():
+    assert [site.name for site in cluster.sites_for(["shopping_admin"])] == ["shop"]
+    with pytest.raises(SetupError, match="no embedded site 'map'"):
+        cluster.sites_for(["map"])
+
+
+def test_a_site_that_dies_comes_back_with_its_episodes(tmp_path):
+    with Cluster(tmp_path, [TinySite()]) as sites:
+        url = sites.urls["shopping"]
+        assert sites.urls["shopping_admin"] == url + "/dashboard"
+        assert [seconds_of(url, "a") for _ in range(3)] == [0, 1, 2]
+        assert cluster.running_clusters(tmp_path)[0]["urls"] == sites.urls
+        os.kill(sites.pids()["tiny"], signal.SIGKILL)
+        wait_until(lambda: sites.restarts == 1 and sites.is_healthy())
+        assert seconds_of(url, "a") == 3
+        sites.end_episode("a")
+        assert seconds_of(url, "a") == 0
+        states = sites.storage_state(["shopping_admin"])
+        assert [cookie["name"] for cookie in states["cookies"]] == ["shopping_admin"]
+        pid = sites.pids()["tiny"]
+    assert not cluster.running_clusters(tmp_path)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_site_that_cannot_start_is_told_with_its_last_words(tmp_path):
+    site = TinySite()
+    site.command = lambda *_: ["python3", "-c", "raise SystemExit('the port is haunted')"]
+    with pytest.raises(SetupError, match="the port is haunted"):
+        Cluster(tmp_path, [site]).start()
+
+
+def test_ending_an_episode_of_a_dead_site_is_an_error_of_the_system():
+    with pytest.raises(OSError):
+        end_episode("http://127.0.0.1:1", "a")

@@ -1,0 +1,108 @@
+import datetime
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from agentgym_envs.webarena.sites.dice import Dice
+from agentgym_envs.webarena.sites.episode_database import EpisodeDatabases, add_clock, next_second
+
+
+def make(tmp_path):
+    add_clock(tmp_path / "template.sqlite3")
+    return EpisodeDatabases(tmp_path / "template.sqlite3", tmp_path / "episodes")
+
+
+def test_episodes_do_not_see_each_other(tmp_path):
+    databases = make(tmp_path)
+    for _ in range(3):
+        with databases.opened("a") as path:
+            last = next_second(path)
+    with databases.opened("b") as path:
+        assert (last, next_second(path)) == (2, 0)
+
+
+def test_a_removed_episode_begins_anew(tmp_path):
+    databases = make(tmp_path)
+    with databases.opened("a") as path:
+        next_second(path)
+    databases.remove("a")
+    databases.remove("never-there")
+    with databases.opened("a") as path:
+        assert next_second(path) == 0
+
+
+@pytest.mark.parametrize("episode", ["", "A", "../a", "a/b", "a.b", "x" * 65, "a\n"])
+def test_what_is_no_id_is_refused(tmp_path, episode):
+    databases = make(tmp_path)
+    with pytest.raises(ValueError, match="no episode id"), databases.opened(episode):
+        pass
+    with pytest.raises(ValueError, match="no episode id"):
+        databases.remove(episode)
+
+
+def test_requests_of_one_episode_come_one_after_another(tmp_path):
+    databases = make(tmp_path)
+    inside, most = [0], [0]
+
+    def request():
+        with databases.opened("a"):
+            inside[0] += 1
+            most[0] = max(most[0], inside[0])
+            time.sleep(0.02)
+            inside[0] -= 1
+
+    threads = [threading.Thread(target=request) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1]
+
+
+def test_episodes_older_than_a_day_are_removed_at_the_start(tmp_path):
+    databases = make(tmp_path)
+    for episode in ("old", "new"):
+        with databases.opened(episode):
+            pass
+    yesterday = time.time() - 25 * 3600
+    os.utime(tmp_path / "episodes" / "old.sqlite3", (yesterday, yesterday))
+    EpisodeDatabases(tmp_path / "template.sqlite3", tmp_path / "episodes")
+    assert [path.name for path in (tmp_path / "episodes").iterdir()] == ["new.sqlite3"]
+
+
+def test_dice_fall_alike_everywhere():
+    dice = Dice("a name")
+    assert [dice.below(100) for _ in range(5)] == [84, 35, 25, 68, 22]
+    assert sorted(Dice("x").sample(range(9), 9)) == list(range(9))
+
+
+CLOCK = """
+from agentgym_envs.webarena.sites import chance, clock
+clock.install(); chance.install()
+import datetime
+from django.conf import settings
+from django.utils import timezone, crypto
+settings.configure(USE_TZ=True)
+def look():
+    return (timezone.now(), datetime.datetime.now(), datetime.date.today(), crypto.get_random_string(9))
+with clock.at(clock.episode_time(61)), chance.of_request(61):
+    first = look()
+    assert crypto.get_random_string(9) != first[3]
+with clock.at(clock.episode_time(61)), chance.of_request(61):
+    assert look() == first
+assert first[0].isoformat() == "2024-03-01T12:01:01+00:00", first
+assert first[1].isoformat() == "2024-03-01T12:01:01", first
+assert first[2].isoformat() == "2024-03-01", first
+assert isinstance(first[0], datetime.datetime) and isinstance(first[2], datetime.date)
+assert look()[0].year >= YEAR and look()[3] != look()[3]
+"""
+
+
+def test_in_an_episode_it_is_always_the_same_moment():
+    pytest.importorskip("django", reason="needs Django: pip install 'agentgym-jax[web]'")
+    year = datetime.datetime.now(datetime.UTC).year
+    subprocess.run([sys.executable, "-c", CLOCK.replace("YEAR", str(year))], check=True)
