@@ -13,10 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from absl import app, flags, logging
 
 from agentgym_jax.env_client.in_process import in_process_servers
+from agentgym_jax.env_client.transport import Transport
 from agentgym_jax.run_folder import RunFolderError
 from agentgym_jax.viewer.live import LiveRun, LiveServer
 from agentgym_jax.viewer.report import checked_folder, write_report
-from agentgym_jax.viewer.worlds import REPLAYED, Transport
+from agentgym_jax.viewer.worlds import REPLAYED
 
 
 @contextlib.contextmanager

@@ -122,16 +122,16 @@ def _turn_share(rows_of_step: Mapping[int, Sequence[Row]], key: str) -> Points:
 
 
 def _zero_variance(rows_of_step: Mapping[int, Sequence[Row]]) -> Points:
-    """Share of the groups of at least two samples whose rewards are all equal."""
-
-    def share(rows: Sequence[Row]) -> float:
+    """Share of the groups of at least two samples whose rewards are all equal, where there are any."""
+    points = []
+    for step, rows in sorted(rows_of_step.items()):
         rewards = defaultdict(list)
         for row in rows:
             rewards[row["item"]].append(row["reward"])
         groups = [values for values in rewards.values() if len(values) > 1]
-        return _mean(max(values) - min(values) < 1e-9 for values in groups)
-
-    return _per_step(rows_of_step, share)
+        if groups:
+            points.append((step, _mean(max(values) - min(values) < 1e-9 for values in groups)))
+    return points
 
 
 def _recent(points: Points) -> float | None:

@@ -9,12 +9,12 @@ from typing import Any
 
 from absl import logging
 
+from agentgym_jax.env_client.transport import Transport
 from agentgym_jax.run_folder import RunFolder
 from agentgym_jax.viewer.pieces import token_pieces
 from agentgym_jax.viewer.records import read_records, row_of, trajectory_files
 from agentgym_jax.viewer.report import make_bundle, packed, page, read_run, worlds_of
 from agentgym_jax.viewer.summary import Document
-from agentgym_jax.viewer.worlds import Transport
 
 
 class LiveRun:

@@ -18,6 +18,7 @@ from typing import IO, Any
 
 from absl import logging
 
+from agentgym_jax.env_client.transport import Transport
 from agentgym_jax.metrics_file import read_metrics
 from agentgym_jax.run_folder import RunFolder, write_atomic
 from agentgym_jax.viewer.pieces import token_pieces
@@ -30,7 +31,7 @@ from agentgym_jax.viewer.records import (
 )
 from agentgym_jax.viewer.series import Run
 from agentgym_jax.viewer.summary import Document
-from agentgym_jax.viewer.worlds import ReplayError, Transport, can_replay, chosen_for_replay, replay
+from agentgym_jax.viewer.worlds import ReplayError, can_replay, chosen_for_replay, replay
 
 # In the order in which they build on each other.
 SCRIPTS = (

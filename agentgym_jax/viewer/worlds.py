@@ -4,23 +4,17 @@ A world is a function of the task and the actions, so a record needs no pictures
 the rest: TextCraft's inventory and SciWorld's rooms are read off the observations by the page.
 """
 
-import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
+from agentgym_jax.env_client.client import EnvClient
+from agentgym_jax.env_client.errors import EnvError
+from agentgym_jax.env_client.transport import Transport
 from agentgym_jax.viewer.records import Record, environment_of
 
 # Environments whose observations do not say how the whole world looks.
 REPLAYED = ("babyai", "maze")
-
-
-class Transport(Protocol):
-    """The part of `env_client.in_process.InProcessTransport` that is needed here."""
-
-    def exchange(
-        self, method: str, target: str, request: Mapping[str, Any] | None, timeout_s: float | None
-    ) -> tuple[int, bytes]:
-        """Status and body of the answer."""
+State = Mapping[str, Any]
 
 
 class ReplayError(Exception):
@@ -33,7 +27,7 @@ def can_replay(record: Record) -> bool:
     return name in REPLAYED and number is not None
 
 
-def replay(transport: Transport, record: Record) -> list[dict[str, Any]]:
+def replay(transport: Transport, record: Record) -> list[State]:
     """The state at the start and after every turn.
 
     Args:
@@ -43,38 +37,32 @@ def replay(transport: Transport, record: Record) -> list[dict[str, Any]]:
     Raises:
       ReplayError: the environment refuses, or answers otherwise than it did then.
     """
-    session = _call(transport, "POST", "/create", {})["id"]
+    name, number = environment_of(record["item_id"])
+    if number is None:
+        raise ReplayError(f"{record['item_id']} names no task")
+    client = EnvClient(
+        f"http://{name}", name, connect_timeout_s=1.0, step_timeout_s=60.0, transport=transport
+    )
     try:
-        number = environment_of(record["item_id"])[1]
-        _call(transport, "POST", "/reset", {"id": session, "data_idx": number})
-        states = [_state(transport, session)]
-        for turn in record["turns"]:
-            states.append(_after(transport, session, turn, states[-1]))
-        return states
-    finally:
-        _call(transport, "POST", "/close", {"id": session})
+        session = client.create()
+        try:
+            client.reset(session, number)
+            states = [client.ask(session, "/state")]
+            for turn in record["turns"]:
+                states.append(_after(client, session, turn, states[-1]))
+            return states
+        finally:
+            client.close(session)
+    except EnvError as error:
+        raise ReplayError(error.message) from error
 
 
-def _after(
-    transport: Transport, session: int, turn: Mapping[str, Any], before: dict[str, Any]
-) -> dict[str, Any]:
+def _after(client: EnvClient, session: int, turn: Mapping[str, Any], before: State) -> State:
     if turn["action"] is None:  # the environment was never asked
         return before
-    answer = _call(transport, "POST", "/step", {"id": session, "action": turn["action"]})
-    if "observation" in answer and answer["observation"] != turn["observation"]:
+    if client.step(session, turn["action"]).text != turn["observation"]:
         raise ReplayError("the environment now answers otherwise than the record says")
-    return _state(transport, session)
-
-
-def _state(transport: Transport, session: int) -> dict[str, Any]:
-    return _call(transport, "GET", f"/state?id={session}", None)
-
-
-def _call(transport: Transport, method: str, target: str, body: Any) -> Any:
-    status, answer = transport.exchange(method, target, body, None)
-    if status != 200:
-        raise ReplayError(f"{target} answered {status}: {answer[:200].decode(errors='replace')}")
-    return json.loads(answer)
+    return client.ask(session, "/state")
 
 
 def chosen_for_replay(files: Sequence[Sequence[Record]], limit: int) -> set[tuple[int, int]]:

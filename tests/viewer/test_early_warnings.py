@@ -50,6 +50,8 @@ def test_only_the_last_steps_are_judged():
 def test_a_group_of_equal_rewards_has_no_variance_and_a_single_episode_is_no_group():
     rows = [ROW, ROW, ROW | {"item": "b_1"}, ROW | {"item": "b_1", "reward": 1.0}]
     assert warning("zero_variance", {1: [*rows, ROW | {"item": "c_1"}]}).recent == 0.5
+    alone = warning("zero_variance", {1: rows[2:], 2: [ROW]})
+    assert alone.points == [(1, 0.0)] and warning("zero_variance", {2: [ROW]}).level == "unknown"
 
 
 @pytest.mark.parametrize(("last", "level"), [(0.9, "ok"), (0.2, "watch"), (0.05, "alarm")])

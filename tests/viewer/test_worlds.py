@@ -46,6 +46,23 @@ def test_a_world_that_answers_otherwise_is_not_shown(transport, played):
         replay(transport, played)
 
 
+def test_a_maze_is_replayed_although_its_routes_have_other_names(make_record):
+    """Its server speaks another dialect of the protocol."""
+    seen = ["1, 2. There are walls above you, below you.", "1, 1. There are walls to your left,"]
+    seen[1] += " above you, below you."
+    says = "The goal is at position 8, 6. Your current position is at position "
+    turns = [("move right", says + seen[0], 0.0), ("move left", says + seen[1], 0.0)]
+    with in_process_servers(["maze"]) as transports:
+        states = replay(transports["maze"], make_record(item="maze_0", turns=turns))
+    assert [state["position"] for state in states] == [[1, 1], [1, 2], [1, 1]]
+    assert all(state["grid"] for state in states)
+
+
+def test_a_task_that_the_environment_does_not_have_is_not_shown(transport, make_record):
+    with pytest.raises(ReplayError, match="99999999"):
+        replay(transport, make_record(item="babyai_99999999999", turns=[]))
+
+
 def test_a_replay_leaves_no_session_behind(transport, played):
     played["turns"][2]["observation"] = "something else"
     before = call(transport, "GET", "/health")["sessions"]

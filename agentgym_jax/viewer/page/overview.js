@@ -1,6 +1,6 @@
 // The first view: what the run is, what looks wrong, and its curves.
 
-const LEVELS = { ok: ["✓", "fine"], watch: ["!", "watch"], alarm: ["▲", "alarm"], unknown: ["·", "no data"] };
+const LEVELS = { ok: ["✓", "fine"], watch: ["!", "watch"], alarm: ["▲", "alarm"], unknown: ["·", "no verdict"] };
 
 function showOverview(store, go) {
   const { index } = store;
