@@ -29,7 +29,7 @@ JOBS = {
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "Config file.", lock_config=True)
 _WORKDIR = flags.DEFINE_string("workdir", None, "Run folder; made, or resumed if it exists.")
-_PLOTS = flags.DEFINE_bool("plots", True, "Draw the figures of plots/ at the end.")
+_PLOTS = flags.DEFINE_bool("plots_at_end", True, "Draw the figures of plots/ at the end.")
 
 
 def main(argv: list[str]) -> int:

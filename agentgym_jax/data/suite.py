@@ -2,7 +2,8 @@
 
 A sub-task is described by facts of a task manifest, so that every item id has one, also those that
 are not in the suite. Which items are in the suite is fixed in `suite_items.py`, each with a digest of its
-facts: the suite on a server whose tasks are other ones is refused. Here are only numbers and names;
+facts: the suite on a server whose tasks are other ones is refused, as are the embedded questions and
+sites, which are other tasks than those of the paper. Here are only numbers and names;
 what the paper's item ids were is not known, so ours are drawn by a rule (`choose`) from the test
 split of our manifests.
 """
@@ -48,20 +49,31 @@ class SuiteEnvironment:
       test_items: in all.
       spread: fact over whose values the items of a sub-task are spread evenly; empty: over indices.
       subtasks: in the order of reports.
+      identity: facts that an item is known by where its content cannot be pinned, because the data
+        are the user's own; empty: all facts.
     """
 
     max_turns: int
     test_items: int
     spread: str
     subtasks: tuple[SubTask, ...]
+    identity: tuple[str, ...] = ()
 
 
 def _families(**items: int) -> tuple[SubTask, ...]:
     return tuple(SubTask(name, n, {"family": (name,)}) for name, n in items.items())
 
 
-def _unknown(**items: int | None) -> tuple[SubTask, ...]:
-    return tuple(SubTask(name, n) for name, n in items.items())
+def _on_sites(**items: tuple[str, int | None]) -> tuple[SubTask, ...]:
+    """Tasks of the real WebArena on one site; those on the embedded sites are none of the suite."""
+    return tuple(
+        SubTask(name, n, {"sites": ([site],), "world": ("webarena",)})
+        for name, (site, n) in items.items()
+    )
+
+
+def _question_sets(**items: tuple[str, int]) -> tuple[SubTask, ...]:
+    return tuple(SubTask(name, n, {"dataset": (data,)}) for name, (data, n) in items.items())
 
 
 SUITE: Mapping[str, SuiteEnvironment] = {
@@ -70,15 +82,29 @@ SUITE: Mapping[str, SuiteEnvironment] = {
         test_items=50,
         spread="",
         # The paper gives 10 items for the last two together.
-        subtasks=_unknown(Shopping=15, CMS=15, Maps=10, GitLab=None, Reddit=None),
+        subtasks=_on_sites(
+            Shopping=("shopping", 15),
+            CMS=("shopping_admin", 15),
+            Maps=("map", 10),
+            GitLab=("gitlab", None),
+            Reddit=("reddit", None),
+        ),
     ),
     "searchqa": SuiteEnvironment(
         max_turns=30,
         test_items=400,
         spread="",
-        subtasks=_unknown(
-            NQ=50, TriviaQA=50, PopQA=50, HotpotQA=50, **{"2Wiki": 50}, MuSiQue=100, Bamboogle=50
+        subtasks=_question_sets(
+            NQ=("nq", 50),
+            TriviaQA=("triviaqa", 50),
+            PopQA=("popqa", 50),
+            HotpotQA=("hotpotqa", 50),
+            **{"2Wiki": ("2wikimultihopqa", 50)},
+            MuSiQue=("musique", 100),
+            Bamboogle=("bamboogle", 50),
         ),
+        # Which row of which set: the sets themselves are not part of this package.
+        identity=("dataset", "split", "upstream_idx"),
     ),
     "textcraft": SuiteEnvironment(
         max_turns=30,
@@ -175,6 +201,12 @@ def digest(facts: Facts) -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()[:8]
 
 
+def mark(environment: str, facts: Facts) -> str:
+    """What an item of the suite is pinned by: the digest of the facts that it is known by."""
+    identity = SUITE[environment].identity
+    return digest({name: facts.get(name) for name in identity} if identity else facts)
+
+
 def choose(environment: str, manifest: Sequence[Facts]) -> dict[str, list[int]]:
     """The rule by which the items of `suite_items.py` were found: sub-task -> task indices.
 
@@ -225,16 +257,16 @@ def _spread(items: Sequence[int], wanted: int) -> list[int]:
 
 
 def pin(environment: str, manifest: Sequence[Facts]) -> str:
-    """The text of `suite_items.py` for one environment: `index:digest` of every chosen item."""
+    """The text of `suite_items.py` for one environment: `index:mark` of every chosen item."""
     facts = {row["data_idx"]: row for row in manifest}
     lines = []
     for name, items in choose(environment, manifest).items():
-        lines.append(f"{name} = " + " ".join(f"{i}:{digest(facts[i])}" for i in items))
+        lines.append(f"{name} = " + " ".join(f"{i}:{mark(environment, facts[i])}" for i in items))
     return "\n".join(lines)
 
 
 def pinned(environment: str) -> dict[str, dict[int, str]]:
-    """Sub-task -> task index -> digest of its facts.
+    """Sub-task -> task index -> its `mark`.
 
     Raises:
       ValueError: this version of the suite has no items of the environment.
@@ -263,7 +295,7 @@ def check_pinned(environment: str, manifest: Sequence[Facts]) -> None:
         for index, expected in items.items():
             if index not in served:
                 problems.append(f"{environment}_{index} ({name}) is not served")
-            elif digest(served[index]) != expected:
+            elif mark(environment, served[index]) != expected:
                 problems.append(f"{environment}_{index} ({name}) is now {describe(served[index])}")
     if problems:
         shown = "; ".join(problems[:3])

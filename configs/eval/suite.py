@@ -3,7 +3,9 @@ r"""Scores a player on the suite of 27 tasks of AgentGym-RL, as far as its envir
   python -m agentgym_jax.evaluate --config=configs/eval/suite.py --workdir=DIR --model=M
   python -m agentgym_jax.evaluate --config=configs/eval/suite.py --workdir=DIR --model=expert --environments=textcraft,babyai
 
-Needs: nothing running (it starts its own servers); for sciworld the extra [sciworld] and Java; memory for M.
+Needs: nothing running (it starts its own servers); for sciworld the extra [sciworld] and Java; for searchqa the extra
+[search] and the paper's question sets in FlashRAG's layout with a corpus or a retriever
+(:questions=flashrag,retriever=http://127.0.0.1:8000); memory for M.
 Result: expert and random player, see docs/evaluation.md; no model yet.
 Source: items per sub-task and turns of arXiv:2509.08755 and its evaluation scripts (agentgym_jax/data/suite.py).
 """
@@ -28,16 +30,29 @@ PLAYABLE = dict(
 
 def get_config(arg=None):
     """Options: smoke (an item a sub-task, two turns); limit=N items a sub-task; samples=N; greedy=false;
-    environments=textcraft+babyai in place of all that are installed.
+    environments=textcraft+babyai in place of all that are installed; questions, corpus, retriever (of searchqa).
     """
-    opt = common.parse(arg, smoke=False, limit=0, samples=1, greedy=True, environments="installed")
+    opt = common.parse(
+        arg,
+        smoke=False,
+        limit=0,
+        samples=1,
+        greedy=True,
+        environments="installed",
+        questions="",
+        corpus="",
+        retriever="",
+    )
+    data = {name: opt[name] for name in ("questions", "corpus", "retriever") if opt[name]}
     if opt.environments == "installed":
         names = [name for name, is_there in PLAYABLE.items() if is_there()]
+        names += ["searchqa"] if data else []
     else:
         names = opt.environments.split("+")
     c = common.evaluation_base()
     c.environments = {
         name: common.environment(
+            options=data if name == "searchqa" else {},
             eval=dict(kind="suite", subtasks=(), limit=1 if opt.smoke else opt.limit),
             eval_max_turns=2 if opt.smoke else SUITE[name].max_turns,
         )

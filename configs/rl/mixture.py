@@ -11,7 +11,13 @@ environment; one model for all, and the turn limits of Maze and Wordle: AgentGym
 """
 
 from configs import common
-from configs.rl import babyai_scalinginter, sciworld_scalinginter, textcraft_scalinginter
+from configs.rl import (
+    babyai_scalinginter,
+    sciworld_scalinginter,
+    searchqa_scalinginter,
+    textcraft_scalinginter,
+    webarena_scalinginter,
+)
 
 
 def alone(config, name):
@@ -38,13 +44,16 @@ def plain(group_by, turns):
 
 
 def get_config(arg=None):
-    """Options: environments=textcraft+babyai+sciworld+maze+wordle, any of them; size=0p5b|1p5b|3b|7b; smoke."""
+    """Options: environments=textcraft+babyai+sciworld+searchqa+webarena+maze+wordle, any of them;
+    size=0p5b|1p5b|3b|7b; smoke."""
     opt = common.parse(arg, environments="textcraft+babyai", size="7b", smoke=False)
     c = textcraft_scalinginter.get_config(f"size={opt.size}")  # its episodes are the longest
     known = dict(
         textcraft=alone(c, "textcraft"),
         babyai=alone(babyai_scalinginter.get_config(), "babyai"),
         sciworld=alone(sciworld_scalinginter.get_config(), "sciworld"),
+        searchqa=alone(searchqa_scalinginter.get_config(), "searchqa"),
+        webarena=alone(webarena_scalinginter.get_config(), "webarena"),
         maze=plain("distance", turns=15),
         wordle=plain("split", turns=8),
     )
@@ -53,6 +62,8 @@ def get_config(arg=None):
     if unknown:
         raise ValueError(f"unknown environment {unknown[0]!r}; known: {', '.join(known)}")
     c.environments = {name: known[name] for name in chosen}
+    if "webarena" in chosen:
+        c.sampling.max_tokens = c.sampler.cache_length = c.learner.row_length = 14848
     # For environments without limits of their own; all of these have some.
     c.horizon = dict(kind="fixed", turns=20)
     c.evaluation.max_turns = 20

@@ -6,6 +6,7 @@ import pytest
 
 from agentgym_envs.base.kind import load_kind
 from agentgym_envs.kinds import KINDS
+from agentgym_envs.searchqa import flashrag
 from agentgym_jax.data import suite, tasks
 from agentgym_jax.data.suite import SUITE, SubTask
 
@@ -15,9 +16,26 @@ def manifest(name):
     return json.loads(json.dumps([dict(t) for t in load_kind(KINDS[name].module).tasks()]))
 
 
+def question_sets():
+    """What is known of the real question sets without having them: their sizes and order."""
+    return [
+        {
+            "data_idx": part.first + i,
+            "split": "test",
+            "dataset": part.name,
+            "upstream_idx": part.first + i,
+            "id": f"row {i}",
+        }
+        for part in flashrag.SETS
+        if part.split == "test"
+        for i in range(part.rows)
+    ]
+
+
 @pytest.fixture(scope="module")
 def manifests():
-    return {name: manifest(name) for name in suite.PINNED}
+    served = {name: manifest(name) for name in suite.PINNED if name != "searchqa"}
+    return served | {"searchqa": question_sets()}
 
 
 def test_there_are_27_tasks_and_the_sums_of_the_table_hold():
@@ -38,7 +56,7 @@ def test_the_rule_gives_the_pinned_items_and_each_subtask_has_as_many_as_the_pap
         pinned = suite.pinned(name)
         facts = {row["data_idx"]: row for row in served}
         chosen = suite.choose(name, served)
-        assert pinned == {k: {i: suite.digest(facts[i]) for i in v} for k, v in chosen.items()}
+        assert pinned == {k: {i: suite.mark(name, facts[i]) for i in v} for k, v in chosen.items()}
         for subtask in SUITE[name].subtasks:
             assert len(pinned[subtask.name]) == subtask.test_items
             for index in pinned[subtask.name]:
@@ -55,7 +73,25 @@ def test_the_items_of_a_subtask_go_round_its_levels(manifests):
 def test_a_task_outside_the_suite_has_no_subtask():
     assert suite.subtask_of("babyai", {"family": "Boss"}) is None
     assert suite.subtask_of("maze", {"distance": 3}) is None
-    assert suite.subtask_of("webarena", {"family": "GoTo"}) is None  # no manifest tells yet
+    assert suite.subtask_of("webarena", {"family": "GoTo"}) is None
+
+
+def test_embedded_questions_and_sites_are_no_part_of_the_suite():
+    embedded = {"data_idx": 36, "split": "test", "dataset": "facts"}
+    assert suite.subtask_of("searchqa", embedded) is None
+    with pytest.raises(ValueError, match="400 items differ: searchqa_36 .* is now .*dataset=facts"):
+        suite.check_pinned("searchqa", [embedded])
+    site = {"sites": ["shopping"], "world": "embedded"}
+    assert suite.subtask_of("webarena", site) is None
+    assert suite.subtask_of("webarena", site | {"world": "webarena"}) == "Shopping"
+    both = {"sites": ["shopping", "reddit"], "world": "webarena"}
+    assert suite.subtask_of("webarena", both) is None
+
+
+def test_a_question_set_of_other_rows_is_refused(manifests):
+    shifted = [row | {"upstream_idx": row["upstream_idx"] + 1} for row in manifests["searchqa"]]
+    with pytest.raises(ValueError, match="400 items differ"):
+        suite.check_pinned("searchqa", shifted)
 
 
 def test_a_subtask_holds_what_has_all_its_facts():

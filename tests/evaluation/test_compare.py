@@ -204,10 +204,22 @@ def test_what_was_not_played_is_missing_and_never_zero():
         ("babyai", suite_scores.NOT_PLAYED),
         ("sciworld", suite_scores.NOT_PLAYED),
         ("webarena", suite_scores.NOT_INSTALLED),
-        ("searchqa", suite_scores.NOT_INSTALLED),
+        ("searchqa", suite_scores.NOT_PLAYED),
     }
     told = " ".join(suite_scores.sentences(played))
     assert "4 of the 27" in told and "webarena (Shopping, CMS, Maps, GitLab, Reddit)" in told
+
+
+def test_real_questions_are_known_by_their_set_and_row_and_embedded_ones_never_count():
+    index = next(iter(suite.pinned("searchqa")["NQ"]))
+    real = {"dataset": "nq", "split": "test", "upstream_idx": index}
+    rows = [real, real | {"upstream_idx": index + 1}, {"dataset": "facts", "split": "test"}]
+    found = [
+        suite_scores.suite_scores([episode(item, True)], {item: {"digest": "x", "facts": facts}})
+        for facts in rows
+        for item in [f"searchqa_{index}"]
+    ]
+    assert found[0]["overall"]["success"] == 1.0 and found[1:] == [None, None]
 
 
 def test_an_environment_counts_by_its_items_and_once_in_the_mean_of_environments():

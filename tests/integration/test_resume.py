@@ -31,7 +31,7 @@ def cache(tmp_path_factory):
 def command(workdir, cache, *overrides):
     config = pathlib.Path(__file__).with_name("tiny.py")
     flags = [f"--config={config}", f"--workdir={workdir}", f"--compilation_cache={cache}"]
-    return [sys.executable, "-m", "agentgym_jax.train", "--noplots", *flags, *overrides]
+    return [sys.executable, "-m", "agentgym_jax.train", "--noplots_at_end", *flags, *overrides]
 
 
 def environment():

@@ -1,0 +1,29 @@
+r"""Scores a model on deep search over the corpus of facts: 400 held-out questions, sampled once and greedy.
+
+  python -m agentgym_jax.evaluate --config=configs/eval/searchqa.py --workdir=DIR --model=M
+
+Needs: the extra [search]; nothing running (it starts its own server, which builds the corpus at its first
+start); memory for M. These are not the paper's questions: those are in configs/eval/suite.py.
+Result: expert and random player, see docs/evaluation.md; no model yet.
+Source: 30 turns and 400 questions as in AgentGym-RL, arXiv:2509.08755.
+"""
+
+from configs import common
+
+
+def get_config(arg=None):
+    """Options: smoke (two tasks); limit=N tasks."""
+    opt = common.parse(arg, smoke=False, limit=400)
+    c = common.evaluation_base()
+    c.environments = dict(
+        searchqa=common.environment(
+            eval=dict(kind="split", split="test", group_by="kind", where={}, limit=opt.limit),
+        )
+    )
+    c.evaluation = dict(every=0, at_start=False, max_turns=30, samples=1, greedy=True)
+    c.sampling.max_turn_tokens = 512
+    c.sampling.max_tokens = c.sampler.cache_length = 9216
+    if opt.smoke:
+        c.environments.searchqa.eval.limit = 2
+        c.evaluation.max_turns = 2
+    return c

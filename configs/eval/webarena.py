@@ -1,0 +1,30 @@
+r"""Scores a model on web navigation on the embedded sites: all held-out tasks, sampled once and greedy.
+
+  python -m agentgym_jax.evaluate --config=configs/eval/webarena.py --workdir=DIR --model=M
+
+Needs: the extra [web] and Chromium; nothing running (it starts the sites and its own server); memory for M.
+These are not WebArena's tasks: those need a deployment of it (:deployment=webarena.json, docs/webarena.md).
+Result: expert and random player, see docs/evaluation.md; no model yet.
+Source: 15 turns as in AgentGym-RL, arXiv:2509.08755.
+"""
+
+from configs import common
+
+
+def get_config(arg=None):
+    """Options: smoke (two tasks); limit=N tasks; deployment (file)."""
+    opt = common.parse(arg, smoke=False, limit=0, deployment="")
+    c = common.evaluation_base()
+    c.environments = dict(
+        webarena=common.environment(
+            options=dict(deployment=opt.deployment) if opt.deployment else {},
+            eval=dict(kind="split", split="test", group_by="template", where={}, limit=opt.limit),
+        )
+    )
+    c.evaluation = dict(every=0, at_start=False, max_turns=15, samples=1, greedy=True)
+    c.sampling.max_turn_tokens = 512
+    c.sampling.max_tokens = c.sampler.cache_length = 14848
+    if opt.smoke:
+        c.environments.webarena.eval.limit = 2
+        c.evaluation.max_turns = 2
+    return c
