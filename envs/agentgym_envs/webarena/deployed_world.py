@@ -144,7 +144,9 @@ def read_world(path: pathlib.Path) -> DeployedWorld:
     if no_form:
         raise SetupError(f"webarena: {path}: there is no login form for {', '.join(no_form)}")
     selection = choose_tasks(deployment)
-    _LOGGER.info("webarena: %s", selection.sentence())
+    # A warning, because a server shows no less: a score is of these tasks and no others.
+    level = logging.WARNING if selection.left_out else logging.INFO
+    _LOGGER.log(level, "webarena: %s", selection.sentence())
     return DeployedWorld(deployment, selection.tasks)
 
 
