@@ -1,0 +1,99 @@
+import collections
+
+import pytest
+
+from agentgym_envs.webarena.embedded import script, shopping, shopping_admin
+from agentgym_envs.webarena.embedded.task import all_of, answer_has, ends_at, page_has
+from agentgym_envs.webarena.tasks import read_task, task_row
+
+GROUPS = {"shopping": shopping.tasks, "shopping_admin": shopping_admin.tasks}
+PAGE = """OBSERVATION:
+Tab 0 (current): Shop
+
+[1] RootWebArea 'Shop' focused: True
+\t[2] link '\\uf007 Account'
+\t[3] button 'Save all'
+\t[4] button 'Save'
+\t[5] heading "Anna's mug"
+\t[6] StaticText '$12.50'
+\t[7] textbox 'Title *' required: True
+URL: http://shop/
+"""
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_there_are_enough_tasks_and_templates(group):
+    tasks = GROUPS[group]()
+    templates = collections.Counter(each.task.intent_template_id for each in tasks)
+    assert len(tasks) >= 60 and len(templates) >= 12
+    assert len({each.task.task_id for each in tasks}) == len(tasks)
+    assert len({each.task.intent for each in tasks}) == len(tasks)
+    assert {each.split for each in tasks} == {"train", "test"}
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_tasks_have_webarenas_format_and_need_no_judge(group):
+    for each in GROUPS[group]():
+        assert read_task(task_row(each.task)) == each.task
+        assert not each.task.evaluation.needs_judge
+        assert "{" not in each.task.intent and each.task.sites == (group,)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_no_task_is_done_by_stopping_at_once(group):
+    for each in GROUPS[group]():
+        evaluation = each.task.evaluation
+        for text in (evaluation.answers and evaluation.answers.must_include) or ():
+            assert text
+        for url in evaluation.reference_urls:
+            assert all(url not in start for start in each.task.start_urls)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_tasks_are_the_same_whenever_they_are_made(group):
+    assert [each.task for each in GROUPS[group]()] == [each.task for each in GROUPS[group]()]
+
+
+def test_an_exact_name_goes_before_one_that_contains_it():
+    assert script.find(PAGE, "button", "Save").id == 4
+    assert script.find(PAGE, "link", "Account").id == 2
+    assert script.find(PAGE, "heading|StaticText", "", after="Anna's").name == "$12.50"
+    assert script.find(PAGE, "link", "Basket") is None
+
+
+def test_a_script_scrolls_until_it_finds_and_then_acts():
+    play = script.click(PAGE, "link", "Contact")
+    assert next(play) == "scroll [down]"
+    assert play.send(PAGE + "\t[9] link 'Contact'\n") == "click [9]"
+    with pytest.raises(StopIteration) as end:
+        play.send("the next page")
+    assert end.value.value == "the next page"
+
+
+def test_a_script_that_finds_nothing_says_what_it_looked_for():
+    play = script.click(PAGE, "link", "Contact")
+    next(play)
+    with pytest.raises(script.ScriptError, match="no link 'Contact'"):
+        play.send(PAGE)
+
+
+def test_a_field_is_emptied_before_it_is_filled_again():
+    play = script.refill(PAGE, "Title *", "New", enter=True)
+    actions = [next(play), *(play.send(PAGE) for _ in range(3))]
+    assert actions == ["click [7]", "press [Control+a]", "press [Backspace]", "type [7] [New] [1]"]
+
+
+def test_a_solution_begins_by_asking_for_the_page():
+    def play(seen):
+        yield script.stop(seen.upper())
+
+    made = script.solution_of(play)()
+    assert next(made) is None
+    assert made.send("page") == "stop [PAGE]"
+
+
+def test_evaluations_are_put_together():
+    both = all_of(answer_has("1"), page_has("__SHOPPING__/", "a"), page_has("last", "b"))
+    assert both.eval_types == ("string_match", "program_html")
+    assert len(both.targets) == 2 and both.answers.must_include == ("1",)
+    assert all_of(ends_at("__SHOPPING__/a")).reference_urls == ("__SHOPPING__/a",)
