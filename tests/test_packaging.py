@@ -15,7 +15,7 @@ def literal(path: pathlib.Path, name: str) -> list[str]:
 
 
 def test_environments_alone_need_what_the_whole_project_installs_for_them():
-    for name in ("ENVIRONMENTS", "SCIWORLD", "WEB", "SITE_FILES", "ENTRY_POINTS"):
+    for name in ("ENVIRONMENTS", "SCIWORLD", "SEARCH", "WEB", "SITE_FILES", "ENTRY_POINTS"):
         assert literal(ROOT / "envs/setup.py", name) == literal(ROOT / "setup.py", name)
 
 

@@ -65,9 +65,17 @@ class _Server:
                 start_new_session=True,
             )
 
-    def wait_ready(self, deadline: float) -> None:
-        """Waits for the line in which the server names its address."""
+    def wait_ready(self, patience_s: float) -> None:
+        """Waits for the line in which the server names its address.
+
+        Its patience begins anew whenever the server writes something, because one that builds an
+        index at its first start says how far it is.
+        """
+        written, deadline = -1, 0.0
         while True:
+            size = self.stderr.stat().st_size
+            if size != written:
+                written, deadline = size, time.monotonic() + patience_s
             ended = not self.is_alive()  # before reading, so that the last words are seen
             ready = self._ready.search(self.stdout.read_text(errors="replace"))
             if ready and not ended:
@@ -108,7 +116,7 @@ class EmbeddedServers:
       modules: name -> module with `make_kind()`, of environments that are not among ours.
       options: name -> options of its `make_kind()`, of environments that need any.
       log_folder: where the servers' output is kept; None is a temporary folder.
-      start_timeout_s: limit for all servers to become ready.
+      start_timeout_s: how long a server that is not ready may say nothing.
       stop_timeout_s: time to end when asked, before being killed.
       arguments: further arguments of every server's command line, such as `--capacity=64`.
     """
@@ -195,7 +203,6 @@ class EmbeddedServers:
         """Starts servers side by side and waits for all of them."""
         for server in servers:
             server.launch()
-        deadline = time.monotonic() + self._start_timeout_s
         for server in servers:
-            server.wait_ready(deadline)
+            server.wait_ready(self._start_timeout_s)
             logging.info("%s server ready on %s", server.environment, server.url)

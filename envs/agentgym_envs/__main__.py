@@ -168,7 +168,7 @@ def _record(args: argparse.Namespace) -> int:
         epsilon=args.epsilon,
         seed=args.seed,
         max_turns=args.max_turns,
-        to_text=demonstrations.thoughtful_text if args.thought else demonstrations.plain_text,
+        to_text=demonstrations.TEXTS[kind.spec.action_format][args.thought],
     )
     demonstrations.write(records, len(indices), args.out)
     return 0

@@ -97,6 +97,25 @@ def thoughtful_text(action: str) -> str:
     return f"Thought:\nFrom what I see now, the best next move is: {action}.\n\nAction:\n{action}"
 
 
+def raw_text(action: str) -> str:
+    """The action as it is, of an environment that reads the whole text."""
+    return action
+
+
+def thoughtful_raw_text(action: str) -> str:
+    """The same after a thought; an action that brings one of its own stays as it is."""
+    if "<think>" in action:
+        return action
+    return f"From what I see now, the best next move is this.\n{action}"
+
+
+# Format of actions -> text of a turn from its action, without and with a thought.
+TEXTS: Mapping[str, tuple[Callable[[str], str], Callable[[str], str]]] = {
+    "react": (plain_text, thoughtful_text),
+    "raw": (raw_text, thoughtful_raw_text),
+}
+
+
 def record_episode(
     environment: Environment,
     name: str,
@@ -107,6 +126,7 @@ def record_episode(
     seed: int,
     max_turns: int,
     to_text: Callable[[str], str],
+    success_score: float,
 ) -> dict[str, Any]:
     """Plays one task.
 
@@ -119,6 +139,7 @@ def record_episode(
       seed: of the random choices; the same for all tasks of a call.
       max_turns: actions after which the episode is cut.
       to_text: action -> text of the model's turn.
+      success_score: least score of a solved task.
     """
     item_id = f"{name}_{data_idx}"
     rng = random.Random(f"{seed}/{item_id}")
@@ -140,7 +161,7 @@ def record_episode(
         "item_id": item_id,
         "conversations": conversations,
         "reward": reward,
-        "success": int(result.done and result.reward > 0),
+        "success": int(result.done and result.score >= success_score),
         "player": player,
     }
 
@@ -162,7 +183,13 @@ def record(
                     "asked for"
                 )
             try:
-                yield record_episode(environment, kind.spec.name, data_idx, **options)
+                yield record_episode(
+                    environment,
+                    kind.spec.name,
+                    data_idx,
+                    success_score=kind.spec.success_score,
+                    **options,
+                )
             except EnvironmentFault as fault:
                 raise ValueError(f"{kind.spec.name}_{data_idx}: {fault.message}") from fault
     finally:

@@ -25,6 +25,8 @@ KINDS: Mapping[str, KindEntry] = {
     "textcraft": KindEntry("agentgym_envs.textcraft.kind", 36001),
     "babyai": KindEntry("agentgym_envs.babyai.kind", 36002),
     "sciworld": KindEntry("agentgym_envs.sciworld.kind", 36003),
+    "webarena": KindEntry("agentgym_envs.webarena.kind", 36004),
+    "searchqa": KindEntry("agentgym_envs.searchqa.kind", 36005),
     "maze": KindEntry("agentgym_envs.maze.kind", 36006),
     "wordle": KindEntry("agentgym_envs.wordle.kind", 36007),
 }

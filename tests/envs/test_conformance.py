@@ -4,15 +4,18 @@ import re
 
 import broken
 import pytest
+import topics
 
 from agentgym_envs.base.environment import SetupError
 from agentgym_envs.conformance import episodes, self_description, sessions, suite
 from agentgym_envs.conformance.subject import NotApplicable, Subject, Violation
+from agentgym_envs.data_folder import VARIABLE
 from agentgym_envs.kinds import KINDS
 
 # (tasks, actions) where not (4, 10): a ScienceWorld task takes half a second to begin.
 SAMPLES = {"sciworld": (1, 4)}
 NEED_MORE = {"sciworld"}  # than Python packages
+ELSEWHERE = {"webarena"}  # tests/envs/webarena: its sites take minutes to build
 # What an environment need not have.
 DASHES = {
     ("textcraft", sessions.nothing_is_played_before_the_first_reset),
@@ -27,12 +30,27 @@ def by_name(check):
 EVERY_PROPERTY = pytest.mark.parametrize("check", suite.PROPERTIES, ids=by_name)
 
 
-@pytest.fixture(scope="module", params=list(KINDS))
-def subject(request):
+@pytest.fixture(scope="module")
+def options_of(tmp_path_factory):
+    """From an environment to its options: deep search has a small corpus, and a folder for its data."""
+    folder = tmp_path_factory.mktemp("searchqa")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(VARIABLE, str(folder / "data"))
+        yield lambda name: topics.options(folder) if name == "searchqa" else {}
+
+
+@pytest.fixture(scope="module", params=[name for name in KINDS if name not in ELSEWHERE])
+def subject(request, options_of):
     name = request.param
     tasks, actions = SAMPLES[name] if name in SAMPLES else (4, 10)
     try:
-        made = Subject(KINDS[name].module, compat=False, tasks=tasks, actions=actions)
+        made = Subject(
+            KINDS[name].module,
+            compat=False,
+            tasks=tasks,
+            actions=actions,
+            options=options_of(name),
+        )
     except SetupError as error:
         if name not in NEED_MORE:
             raise
@@ -50,9 +68,9 @@ def test_our_environments(subject, check):
         assert (subject.kind.spec.name, check) in DASHES
 
 
-@pytest.mark.parametrize("name", ["babyai", "maze", "textcraft", "wordle"])
-def test_agentgyms_behaviour_is_a_function_of_the_actions_too(name):
-    subject = Subject(KINDS[name].module, compat=True, tasks=2, actions=8)
+@pytest.mark.parametrize("name", ["babyai", "maze", "searchqa", "textcraft", "wordle"])
+def test_agentgyms_behaviour_is_a_function_of_the_actions_too(name, options_of):
+    subject = Subject(KINDS[name].module, compat=True, tasks=2, actions=8, options=options_of(name))
     episodes.answers_are_texts_numbers_and_truth_values(subject)
     episodes.a_task_is_a_function_of_its_index_alone(subject)
     episodes.the_same_actions_have_the_same_answers(subject)

@@ -1,0 +1,1 @@
+"""Deep search: answer questions with the help of a search engine."""

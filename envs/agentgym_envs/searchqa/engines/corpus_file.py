@@ -1,0 +1,63 @@
+"""The passages of a corpus by number: JSON lines, as in wiki-18 (`{"id", "contents"}`)."""
+
+import gzip
+import json
+import pathlib
+import shutil
+from collections.abc import Iterator
+
+from agentgym_envs.base.environment import SetupError
+from agentgym_envs.searchqa.building import appearing_file, say
+from agentgym_envs.searchqa.lines import Lines, write_offsets
+from agentgym_envs.searchqa.texts import Passage
+
+
+class Corpus:
+    """Passages on disk.
+
+    Args:
+      path: `corpus.jsonl`, or the same as `.gz`, which is unpacked into the folder once.
+      folder: of the index of this corpus.
+
+    Raises:
+      SetupError: there is no corpus.
+    """
+
+    def __init__(self, path: pathlib.Path, folder: pathlib.Path):
+        self.path = path
+        offsets = folder / "offsets.npy"
+        text = folder / "passages.jsonl" if path.suffix == ".gz" else path
+        if not offsets.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            if path.suffix == ".gz" and not text.exists():
+                say(f"unpacking {path}, once")
+                with appearing_file(text) as partial:
+                    with gzip.open(path) as packed, partial.open("wb") as file:
+                        shutil.copyfileobj(packed, file, 1 << 20)
+            if text.stat().st_size == 0:
+                raise SetupError(f"searchqa: {path} has no passages")
+            with text.open("rb") as file:
+                write_offsets(file, offsets)
+        self._lines = Lines(text, offsets)
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def __getitem__(self, number: int) -> Passage:
+        row = json.loads(self._lines[number])
+        return Passage(str(row["id"]), row["contents"])
+
+    def contents(self, start: int, end: int) -> Iterator[str]:
+        """Title and text of some passages.
+
+        Raises:
+          SetupError: a row is none.
+        """
+        for number in range(start, min(end, len(self))):
+            try:
+                yield json.loads(self._lines[number])["contents"]
+            except (ValueError, KeyError, TypeError) as error:
+                raise SetupError(
+                    f"searchqa: row {number + 1} of the corpus is no JSON object with `id` and "
+                    f"`contents` ({type(error).__name__}: {error})"
+                ) from error

@@ -1,0 +1,87 @@
+"""BM25 by tantivy: an index on disk that takes a tenth of the memory and more time per query."""
+
+import json
+import pathlib
+from collections.abc import Sequence
+
+import tantivy
+
+from agentgym_envs.searchqa.building import appearing_file
+from agentgym_envs.searchqa.corpus.progress import Progress
+from agentgym_envs.searchqa.engines import words
+from agentgym_envs.searchqa.engines.corpus_file import Corpus
+from agentgym_envs.searchqa.engines.engine import Hit
+
+_INDEX = "tantivy"
+_DONE = "done.json"
+PART = 100_000  # passages that are written together
+_WRITER_BYTES = 128 << 20
+_MAX_WORDS = 256  # of a query
+
+
+def _schema() -> tantivy.Schema:
+    builder = tantivy.SchemaBuilder()
+    builder.add_text_field("words", tokenizer_name="whitespace", index_option="freq")
+    builder.add_unsigned_field("number", stored=True)
+    return builder.build()
+
+
+class Tantivy:
+    """An index on disk.
+
+    Args:
+      folder: that `build` filled.
+    """
+
+    def __init__(self, folder: pathlib.Path):
+        self._schema = _schema()
+        self._index = tantivy.Index(self._schema, path=str(folder))
+        self._searcher = self._index.searcher()
+        self._words = words.Words()
+
+    def search(self, queries: Sequence[str], topk: int) -> list[list[Hit]]:
+        """See Engine. Of equal scores the order is that of the index, which may differ between builds."""
+        return [self._search(self._words.of(query)[:_MAX_WORDS], topk) for query in queries]
+
+    def _search(self, stems: Sequence[str], topk: int) -> list[Hit]:
+        if not stems:
+            return []
+        terms = [
+            (tantivy.Occur.Should, tantivy.Query.term_query(self._schema, "words", stem))
+            for stem in stems
+        ]
+        found = self._searcher.search(tantivy.Query.boolean_query(terms), topk, count=False)
+        hits = [(self._searcher.doc(at)["number"][0], score) for score, at in found.hits]
+        return sorted(hits, key=lambda hit: (-hit[1], hit[0]))
+
+
+def key(encoder: str) -> str:
+    """See EngineModule."""
+    return f"tantivy-{words.VERSION}"
+
+
+def build(corpus: Corpus, folder: pathlib.Path, encoder: str) -> None:
+    """Makes the index; what was committed before a build was killed is kept."""
+    if (folder / _DONE).exists():
+        return
+    (folder / _INDEX).mkdir(exist_ok=True)
+    index = tantivy.Index(_schema(), path=str(folder / _INDEX))
+    index.reload()
+    # Passages are written in their order by one thread, and whole parts at a time.
+    first = index.searcher().num_docs
+    writer = index.writer(_WRITER_BYTES, num_threads=1)
+    splitter = words.Words()
+    numbers = range(first, len(corpus), PART)
+    for start in Progress(1).stage(f"parts of {PART:,}", numbers, len(numbers)):
+        for number, contents in enumerate(corpus.contents(start, start + PART), start):
+            stems = " ".join(splitter.of(contents))
+            writer.add_document(tantivy.Document(words=stems, number=number))
+        writer.commit()
+    writer.wait_merging_threads()
+    with appearing_file(folder / _DONE) as partial:
+        partial.write_text(json.dumps({"passages": len(corpus)}), encoding="utf-8")
+
+
+def open_index(folder: pathlib.Path, encoder: str) -> Tantivy:
+    """Opens an index that was built."""
+    return Tantivy(folder / _INDEX)

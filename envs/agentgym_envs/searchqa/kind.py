@@ -1,0 +1,216 @@
+"""Deep search as a server: what it says about itself, its options, the shape of its answers."""
+
+import functools
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import pydantic
+
+from agentgym_envs.base.environment import Environment, EnvironmentFault, SetupError, StepResult
+from agentgym_envs.base.kind import (
+    Answers,
+    EnvIdxBody,
+    EnvIdxStepBody,
+    EnvironmentKind,
+)
+from agentgym_envs.base.protocol import EnvironmentSpec, ErrorKind
+from agentgym_envs.data_folder import data_folder
+from agentgym_envs.searchqa import embedded, texts
+from agentgym_envs.searchqa.engines.engine import ENGINES, MAX_TOPK
+from agentgym_envs.searchqa.environment import Judged, Search, SearchQaEnvironment
+from agentgym_envs.searchqa.library import Index, Library, index_of
+from agentgym_envs.searchqa.questions import Questions, import_questions
+from agentgym_envs.searchqa.remote import RetrieverClient
+from agentgym_envs.searchqa.rewards import Shaping
+
+# Changes when a text or a rule changes.
+BEHAVIOUR = "1"
+MAX_TURNS = 30
+
+INSTRUCTIONS = """\
+Answer a question with the help of a search engine. Many questions need several searches, one after \
+the other: find out the first thing, then search with what you learned.
+
+Write in these tags:
+<think> ... </think> - what you know, what is missing, what you do next. Think before every action.
+<search> ... </search> - a query of a few words. The next message brings the passages that were \
+found, between <information> and </information>.
+<answer> ... </answer> - your final answer, as short as possible: a name, a date, a number. It ends \
+the task; there is no second try.
+
+Every reply holds one search or one answer, and ends with it. Never write the information yourself. \
+If the passages do not help, search again with other words."""
+
+
+class CreateBody(pydantic.BaseModel):
+    """Body of `POST /create`; the question is chosen by the reset."""
+
+    id: int = 0
+
+
+class ResetBody(EnvIdxBody):
+    """Body of `POST /reset`."""
+
+    id: int | None = None
+
+
+def make_kind(
+    *,
+    engine: str = "bm25s",
+    topk: int = 3,
+    corpus: str = "",
+    questions: str = "",
+    retriever: str = "",
+    retriever_seconds: float = 20.0,
+    encoder: str = "",
+    format_score: float = 0.0,
+    search_cost: float = 0.0,
+    free_searches: int = 2,
+) -> EnvironmentKind:
+    """Deep search for the server. What its options need is built here, once.
+
+    Args:
+      engine: `bm25s`, `tantivy` or `dense`.
+      topk: passages that a search shows.
+      corpus: `corpus.jsonl(.gz)` of one's own; empty: the corpus of facts that is built here.
+      questions: file or folder of one's own; empty: the questions of that corpus.
+      retriever: address of a server that speaks Search-R1's protocol, in place of an engine.
+      retriever_seconds: limit for its answers.
+      encoder: folder of a sentence encoder, for the engine `dense`.
+      format_score: see Shaping.
+      search_cost: see Shaping.
+      free_searches: see Shaping.
+
+    Raises:
+      SetupError: an option does not fit, or something is not installed.
+    """
+    _check(engine, topk, corpus, questions, retriever)
+    shaping = Shaping(format_score, search_cost, free_searches)
+    data = data_folder() / "searchqa"
+    index: Index | None = None
+    if questions:
+        asked = import_questions(pathlib.Path(questions).expanduser(), data)
+        passages = pathlib.Path(corpus).expanduser()
+    else:
+        folder = embedded.prepared()
+        asked = import_questions(folder / "questions.jsonl", data, dataset=embedded.DATASET)
+        passages = folder / "passages.jsonl"
+    if not retriever:
+        index = index_of(passages, data, engine=engine, encoder=encoder)
+        index.build()
+
+    @functools.cache
+    def search() -> Search:
+        if index is None:
+            client = RetrieverClient(retriever, retriever_seconds)
+            return lambda query: client.search(query, topk)
+        library: Library = index.open()
+        return lambda query: library.search(query, topk)
+
+    def factory(is_compat: bool) -> Callable[[], Environment]:
+        return lambda: SearchQaEnvironment(
+            asked,
+            search(),
+            shaping=Shaping() if is_compat else shaping,
+            is_compat=is_compat,
+        )
+
+    source = "retriever" if retriever else engine
+    return _kind(
+        asked,
+        version=f"{BEHAVIOUR}-{source}-top{topk}{shaping}",
+        success_score=shaping.least_right,
+        factory=factory(is_compat=False),
+        compat_factory=factory(is_compat=True),
+        prepare=lambda: _open(search),
+    )
+
+
+def _check(engine: str, topk: int, corpus: str, questions: str, retriever: str) -> None:
+    if engine not in ENGINES:
+        raise SetupError(f"searchqa: engine={engine!r} is none of {', '.join(ENGINES)}")
+    if not 1 <= topk <= MAX_TOPK:
+        raise SetupError(f"searchqa: topk={topk} is not in 1 .. {MAX_TOPK}")
+    if corpus and retriever:
+        raise SetupError("searchqa: give a corpus or a retriever, not both")
+    if corpus and not questions:
+        raise SetupError("searchqa: corpus needs questions that it can answer")
+    if questions and not (corpus or retriever):
+        raise SetupError("searchqa: questions need a corpus or a retriever that can answer them")
+
+
+def _open(search: Callable[[], Search]) -> None:
+    """Opens what all sessions of a process share."""
+    search()
+
+
+def _kind(
+    asked: Questions,
+    *,
+    version: str,
+    success_score: float,
+    factory: Callable[[], Environment],
+    compat_factory: Callable[[], Environment],
+    prepare: Callable[[], None],
+) -> EnvironmentKind:
+    return EnvironmentKind(
+        spec=EnvironmentSpec(
+            name="searchqa",
+            version=version,
+            instructions=INSTRUCTIONS,
+            action_format="raw",
+            num_tasks=len(asked),
+            manifest_sha256=asked.metadata["manifest_sha256"],
+            max_turns=MAX_TURNS,
+            refusal=texts.INVALID.partition(".")[0],
+            success_score=success_score,
+        ),
+        banner="ok",
+        factory=factory,
+        compat_factory=compat_factory,
+        tasks=lambda: asked.tasks,
+        answers=Answers(
+            create=lambda session_id, first: session_id,
+            reset=lambda session_id, result: result.observation,
+            step=_step_answer,
+            observation=_observation_answer,
+            detail=_detail_answer,
+        ),
+        create_body=CreateBody,
+        reset_body=ResetBody,
+        resets_on_create=False,
+        compat_refused_when_done=frozenset(),
+        task_field="id",
+        session_body=EnvIdxBody,
+        step_body=EnvIdxStepBody,
+        compat_error_status=500,
+        prepare=prepare,
+    )
+
+
+def _step_answer(result: StepResult) -> dict[str, Any]:
+    assert isinstance(result, Judged)  # SearchQaEnvironment.step answers nothing else
+    return {
+        "observation": result.observation,
+        "reward": result.reward,
+        "done": result.done,
+        "info": result.facts,
+    }
+
+
+def _observation_answer(environment: SearchQaEnvironment, last: StepResult | None) -> str:
+    _check_reset(last)
+    return environment.last_observation()
+
+
+def _detail_answer(environment: SearchQaEnvironment, last: StepResult | None) -> dict[str, Any]:
+    _check_reset(last)
+    return environment.detail()
+
+
+def _check_reset(last: StepResult | None) -> None:
+    if last is None:
+        raise EnvironmentFault(
+            ErrorKind.NOT_RESET, "this session was never reset. POST /reset first."
+        )

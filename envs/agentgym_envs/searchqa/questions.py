@@ -1,0 +1,145 @@
+"""The questions of an environment: imported once into a compact file, read by number."""
+
+import dataclasses
+import functools
+import hashlib
+import json
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentgym_envs.base import manifest
+from agentgym_envs.base.environment import SetupError
+from agentgym_envs.searchqa import flashrag
+from agentgym_envs.searchqa.building import appearing, fingerprint, locked, say
+from agentgym_envs.searchqa.lines import Lines, write_offsets
+
+_FORMAT = "1"  # changes when a folder must be made anew
+_LONG = 20_000  # rows from which on an import is worth a word
+# Facts of a row that its task in the manifest has, too.
+_FACTS = ("kind", "template")
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """One question.
+
+    Attributes:
+      id: in its set.
+      question: what is asked.
+      golden_answers: each of them is right.
+      row: all that is known about it.
+    """
+
+    id: str
+    question: str
+    golden_answers: tuple[str, ...]
+    row: Mapping[str, Any]
+
+
+class Questions(Sequence[Question]):
+    """Questions by task index.
+
+    Args:
+      folder: that `import_questions` made.
+    """
+
+    def __init__(self, folder: pathlib.Path):
+        self._folder = folder
+        self._lines = Lines(folder / "questions.jsonl", folder / "offsets.npy")
+        self.metadata = json.loads((folder / "metadata.json").read_text(encoding="utf-8"))
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def __getitem__(self, number: Any) -> Any:
+        row = json.loads(self._lines[number])
+        return Question(row["id"], row["question"], tuple(row["golden_answers"]), row)
+
+    @functools.cached_property
+    def tasks(self) -> tuple[dict[str, Any], ...]:
+        """The task manifest."""
+        return tuple(json.loads((self._folder / "manifest.json").read_text(encoding="utf-8")))
+
+
+def import_questions(path: pathlib.Path, folder: pathlib.Path, dataset: str = "") -> Questions:
+    """The questions of a file or of a folder of sets; imported if they were not.
+
+    Args:
+      path: see flashrag.py.
+      folder: where imported questions lie.
+      dataset: name of the set; empty takes that of the file.
+
+    Raises:
+      SetupError: they cannot be read.
+    """
+    if not path.exists():
+        raise SetupError(f"searchqa: there are no questions at {path}")
+    found = flashrag.sources(path)
+    key = fingerprint([source.path for source in found], _FORMAT, dataset)
+    made = folder / f"questions-{key}"
+    with locked(made):
+        if not made.exists():
+            with appearing(made) as partial:
+                _import(found, partial, dataset)
+    return Questions(made)
+
+
+def _import(found: Sequence[flashrag.Source], folder: pathlib.Path, dataset: str) -> None:
+    tasks: list[dict[str, Any]] = []
+    counts = {}
+    with (folder / "questions.jsonl").open("w", encoding="utf-8") as file:
+        for source in found:
+            before = len(tasks)
+            for number, row in enumerate(flashrag.rows(source.path)):
+                where = f"{source.path}, row {number + 1}"
+                kept = _checked(row, where) | {"dataset": dataset or source.dataset}
+                tasks.append(_task(len(tasks), kept, source, number))
+                file.write(json.dumps(kept, ensure_ascii=False) + "\n")
+                if len(tasks) == _LONG:
+                    say(f"importing the questions of {source.path} and what lies beside it, once")
+            flashrag.warn_of_other_sizes(source, len(tasks) - before)
+            counts[str(source.path)] = len(tasks) - before
+    if not tasks:
+        raise SetupError(f"searchqa: {found[0].path} has no questions")
+    with (folder / "questions.jsonl").open("rb") as written:
+        write_offsets(written, folder / "offsets.npy")
+    manifest.check(tasks)
+    (folder / "manifest.json").write_bytes(manifest.canonical_json(tasks))
+    metadata = {"manifest_sha256": manifest.sha256(tasks), "rows": counts}
+    (folder / "metadata.json").write_text(json.dumps(metadata, indent=1), encoding="utf-8")
+
+
+def _checked(row: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """What is kept of a row: FlashRAG's `metadata` may hold whole articles.
+
+    Raises:
+      SetupError: something is missing.
+    """
+    answers = row.get("golden_answers")
+    if isinstance(answers, str):
+        answers = [answers]
+    question = row.get("question")
+    if not isinstance(question, str) or not question or not isinstance(answers, (list, tuple)):
+        raise SetupError(
+            f"searchqa: {where} has no question with golden_answers, but the keys {sorted(row)}"
+        )
+    kept = {key: value for key, value in row.items() if key != "metadata"}
+    return kept | {"id": str(row.get("id", "")), "golden_answers": [str(a) for a in answers]}
+
+
+def _task(
+    data_idx: int, row: Mapping[str, Any], source: flashrag.Source, number: int
+) -> dict[str, Any]:
+    """The entry of the manifest: it changes with the question and with its answers."""
+    content = json.dumps([row["question"], row["golden_answers"]])
+    task = {
+        "data_idx": data_idx,
+        "split": source.split or str(row.get("split", manifest.TEST)),
+        "dataset": row["dataset"],
+        "id": row["id"],
+        "digest": hashlib.sha256(content.encode()).hexdigest()[:12],
+    }
+    if source.first >= 0:
+        task["upstream_idx"] = source.first + number
+    return task | {fact: row[fact] for fact in _FACTS if fact in row}

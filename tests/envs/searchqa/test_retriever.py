@@ -1,0 +1,171 @@
+"""Search-R1's protocol, as a server and as a client."""
+
+import http.server
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+
+import httpx
+import pytest
+import topics
+
+from agentgym_envs.base.environment import EnvironmentFault
+from agentgym_envs.base.protocol import ErrorKind
+from agentgym_envs.data_folder import VARIABLE
+from agentgym_envs.searchqa.remote import RetrieverClient
+from agentgym_envs.searchqa.retriever import main
+
+READY = re.compile(r"agentgym_envs retriever ready on (http://127\.0\.0\.1:\d+)\n")
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory):
+    """Address of a retriever in a process of its own."""
+    folder = tmp_path_factory.mktemp("retriever")
+    corpus = topics.write_rows(folder / "corpus.jsonl", topics.PASSAGES)
+    command = [sys.executable, "-m", "agentgym_envs.searchqa.retriever", "--port=0"]
+    command += [f"--corpus={corpus}", "--engine=tantivy", "--max-body-bytes=200000"]
+    path = os.pathsep.join(filter(None, sys.path))
+    environment = {**os.environ, "PYTHONPATH": path, VARIABLE: str(folder / "data")}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    try:
+        yield READY.fullmatch(process.stdout.readline())[1]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def ask(url, body):
+    return httpx.post(f"{url}/retrieve", json=body, timeout=60)
+
+
+def test_passages_come_with_scores_or_alone(url):
+    queries = ["topic 3 region", "topic 5 region"]
+    scored = ask(url, {"queries": queries, "topk": 2, "return_scores": True}).json()["result"]
+    assert [len(hits) for hits in scored] == [2, 2]
+    assert scored[0][0]["document"] == topics.PASSAGES[3]
+    assert scored[1][0]["document"] == topics.PASSAGES[5]
+    assert scored[0][0]["score"] > scored[0][1]["score"] > 0
+    alone = ask(url, {"queries": queries, "topk": 2}).json()["result"]
+    assert alone == [[hit["document"] for hit in hits] for hits in scored]
+
+
+def test_three_passages_unless_the_query_says_how_many(url):
+    assert len(ask(url, {"queries": ["topic"]}).json()["result"][0]) == 3
+    assert ask(url, {"queries": ["xylophone"], "topk": 3}).json() == {"result": [[]]}
+    assert ask(url, {"queries": []}).json() == {"result": []}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"queries": "topic"},
+        {"queries": [1]},
+        {"queries": ["a"], "topk": 0},
+        {"queries": ["a"], "topk": 101},
+        {"queries": ["a" * 10_001]},
+        {"queries": ["a"] * 4097},
+        [],
+    ],
+)
+def test_what_does_not_fit_or_is_too_much_is_refused(url, body):
+    answer = ask(url, body)
+    assert (answer.status_code, answer.json()["type"]) == (422, "invalid_request")
+
+
+def test_bodies_are_bounded_and_no_json_is_refused(url):
+    assert ask(url, {"queries": ["a" * 9000] * 30}).status_code == 413
+    broken = httpx.post(f"{url}/retrieve", content=b"{", timeout=60)
+    assert (broken.status_code, broken.json()["type"]) == (422, "invalid_request")
+    assert httpx.get(f"{url}/retrieve", timeout=60).status_code == 405
+    assert httpx.get(f"{url}/health", timeout=60).json() == {
+        "status": "ok",
+        "corpus": "corpus.jsonl",
+        "passages": 60,
+    }
+
+
+@pytest.mark.parametrize("suffix", ["", "/", "/retrieve"])
+def test_our_client_asks_our_server(url, suffix):
+    client = RetrieverClient(url + suffix, timeout_s=60)
+    for _ in range(2):  # over the same connection
+        found = client.search("topic 3 region", 2)
+        assert [passage.id for passage in found][0] == "3" and len(found) == 2
+        assert found[0].contents == topics.PASSAGES[3]["contents"]
+
+
+class Odd(http.server.BaseHTTPRequestHandler):
+    """Answers what the test wants."""
+
+    protocol_version = "HTTP/1.1"
+    answers: list = []
+
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        status, body = self.answers.pop(0)
+        if status == 0:
+            self.close_connection = True
+            return
+        data = json.dumps(body(asked) if callable(body) else body).encode()
+        self.send_response(status)
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *args):
+        """Nothing."""
+
+
+@pytest.fixture
+def odd():
+    """(client, list of what the server answers next)."""
+    Odd.answers = []
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Odd)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield RetrieverClient(f"http://127.0.0.1:{server.server_address[1]}", timeout_s=5), Odd.answers
+    server.shutdown()
+    server.server_close()
+
+
+def good(asked):
+    """As the BM25 server of Search-R1, whose documents have no id and no scores."""
+    assert asked == {"queries": ["x"], "topk": 2, "return_scores": True}
+    return {"result": [[{"title": "T", "contents": '"T"\ntext'}] * 3]}
+
+
+def test_a_connection_that_the_server_closed_is_opened_again(odd):
+    client, answers = odd
+    answers += [(200, good), (0, None), (200, good)]
+    assert [p.contents for p in client.search("x", 2)] == ['"T"\ntext'] * 2
+    assert len(client.search("x", 2)) == 2 and not answers
+
+
+@pytest.mark.parametrize(
+    ("answers", "told"),
+    [
+        ([(500, {"detail": "no GPU"})], "status 500.*no GPU"),
+        ([(0, None), (0, None)], "does not answer: RemoteDisconnected"),
+        ([(200, {"result": []})], "something else"),
+        ([(200, {"result": [[{"score": 1}]]})], "something else"),
+        ([(200, [])], "something else"),
+    ],
+)
+def test_a_retriever_in_trouble_is_no_fault_of_the_agent(odd, answers, told):
+    client, planned = odd
+    planned += answers
+    with pytest.raises(EnvironmentFault, match=told) as caught:
+        client.search("x", 2)
+    assert caught.value.kind is ErrorKind.SIMULATOR
+    planned += [(200, good)]
+    assert client.search("x", 2)  # and the next search is asked anew
+
+
+def test_other_machines_are_let_in_with_a_token_alone(capsys):
+    assert main(["--host", "0.0.0.0"]) == 1
+    assert "--token-file" in capsys.readouterr().err
+    assert main(["--topk", "0"]) == 1
+    assert "--topk 0" in capsys.readouterr().err
