@@ -88,6 +88,18 @@ CONTESTED_PLACES = frozenset(
     }
 )  # fmt: skip
 
+# Names of divisions that say no more than where in their country they lie: others have them, too,
+# in another language.
+GENERAL_NAMES = frozenset(
+    {
+        "borealis", "capital", "central", "centre", "centro", "east", "eastern", "est", "este",
+        "leste", "nord", "norte", "north", "northern", "northwest", "northeast", "nordest", "nordeste",
+        "nordwest", "occidental", "oeste", "oriental", "ouest", "south", "southeast", "southern",
+        "southwest", "sud", "sudest", "sudouest", "sul", "sur", "west", "western", "litoral",
+        "littoral", "union", "metropolitan",
+    }
+)  # fmt: skip
+
 # Capitals: several, disputed, moved, or named differently by the sources.
 NO_CAPITAL = frozenset(
     {"BI", "BJ", "BO", "CI", "GQ", "ID", "KI", "LK", "MM", "NR", "PW", "SZ", "ZA"}
@@ -117,6 +129,35 @@ NO_PREFIX = frozenset({"AR", "BA", "BR", "FJ", "ML", "MX", "RS", "RU"})
 NO_ANTHEM = frozenset(
     {"AF", "CH", "DK", "LU", "MR", "NO", "SE", "SY", "TH", "XK", "ZA", "ZW", "TG", "BI", "IE"}
 )
+
+ANTHEM_ALIASES: Mapping[str, tuple[str, ...]] = {
+    "AZ": ("Azərbaycan marşı",),
+    "BD": ("Amar Sonar Bangla",),
+    "BG": ("Mila rodino",),
+    "CN": ("March of the Volunteers", "Yiyongjun Jinxing Qu"),
+    "CY": ("Hymn to Liberty",),
+    "CZ": ("Kde domov můj",),
+    "DE": ("Deutschlandlied", "Das Lied der Deutschen"),
+    "DZ": ("Qassaman",),
+    "EG": ("Bilady",),
+    "FR": ("Marseillaise",),
+    "GR": ("Hymn to Liberty",),
+    "HR": ("Lijepa naša domovino",),
+    "IN": ("Jana Gana Mana",),
+    "IS": ("Lofsöngur",),
+    "IT": ("Fratelli d'Italia", "Inno di Mameli", "Brothers of Italy"),
+    "JP": ("Kimi ga yo",),
+    "LT": ("Tautiška giesmė",),
+    "LV": ("Dievs, svētī Latviju!",),
+    "PL": ("Mazurek Dąbrowskiego", "Poland Is Not Yet Lost", "Dąbrowski's Mazurka"),
+    "PT": ("A Portuguesa",),
+    "RO": ("Deșteaptă-te, române!",),
+    "RS": ("Bože pravde",),
+    "SK": ("Nad Tatrou sa blýska",),
+    "TR": ("İstiklal Marşı",),
+    "UA": ("Shche ne vmerla Ukrainy",),
+    "VN": ("Tiến Quân Ca",),
+}
 
 # Factbook: highest points, by country. First the name to give as the answer, then other names.
 PEAKS: Mapping[str, tuple[str, ...]] = {
@@ -279,6 +320,8 @@ ADJECTIVE_ALIASES: Mapping[str, tuple[str, ...]] = {
     "AR": ("Argentinian", "Argentinean"),
     "BY": ("Belarussian",),
     "KG": ("Kyrgyz",),
+    "KP": ("North Korean",),
+    "KR": ("South Korean",),
     "KZ": ("Kazakh",),
     "MR": ("Mauritanian",),
     "NP": ("Nepalese",),

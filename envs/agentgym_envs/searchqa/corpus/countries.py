@@ -219,7 +219,9 @@ class _Facts:
         translation = found[1].strip(' "“”') if found else ""
         is_name = translation and not re.match(r"(?:the )?national anthem", translation.lower())
         answer, passage = self._from_factbook("anthem")
-        return Fact((answer, translation) if is_name else (answer,), passage) if answer else None
+        others = known.ANTHEM_ALIASES.get(self._row.iso2, ())
+        translations = (translation,) if is_name else ()
+        return Fact((answer, *translations, *others), passage) if answer else None
 
     def _adjective(self) -> Fact | None:
         text = self._profile.text("People and Society", "Nationality", "adjective")

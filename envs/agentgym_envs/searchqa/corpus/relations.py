@@ -60,7 +60,7 @@ def number(text: str) -> float | None:
     if found is None:
         return None
     value = float(found.group().replace(",", ""))
-    return value * 1e6 if text[found.end() :].lstrip().startswith("million") else value
+    return round(value * 1e6) if text[found.end() :].lstrip().startswith("million") else value
 
 
 def _names_match(written: str, subject: str) -> bool:

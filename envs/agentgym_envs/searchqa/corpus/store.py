@@ -25,8 +25,8 @@ COMMAND = "python -m agentgym_envs.searchqa.corpus build"
 
 # SHA-256 of what the default version is made of: a build that differs from it is not that version.
 PINNED: Mapping[str, str] = {
-    PASSAGES: "d2bdc14f2548c5970a97120b7d61efce603a71d173069bf35fb18e57a111968f",
-    QUESTIONS: "7f2b2647daf0193075a49e288d1dd68b6c989d629d9e9c8191c556bf9ca84a27",
+    PASSAGES: "71f11488805d9190ed31ef077ee443ce2f2096c5289f590d8dda28512fb6a489",
+    QUESTIONS: "201273adefafd8f486334a360454866377dfa985af36a875e5ed0389eec01b08",
 }
 
 

@@ -59,7 +59,8 @@ def read_world(progress: Progress) -> World:
     flights = airports.read_airports()
     regions = _regions(flights, divisions)
     for airport in progress.stage("airports", flights, len(flights)):
-        region = regions[airport.iata].name if airport.iata in regions else airport.region
+        region = regions[airport.iata].name if airport.iata in regions else ""
+        region = region or airport.region.replace("-", " ")
         airports.add_airport_passage(airport, region, names, book)
     languages = iso.read_languages()
     _add_codes(divisions, currencies, languages, names, book, progress)
@@ -123,14 +124,16 @@ def _add_codes(
     progress: Progress,
 ) -> None:
     total = len(divisions) + len(currencies) + len(languages)
-    records = (*divisions.values(), *currencies.values(), *languages)
-    for record in progress.stage("ISO codes", records, total):
-        if isinstance(record, Division):
-            iso.add_division_passage(record, divisions, names, book)
-        elif isinstance(record, Currency):
-            iso.add_currency_passage(record, book)
-        else:
-            iso.add_language_passage(record, book)
+    writers = (
+        *(
+            lambda d=d: iso.add_division_passage(d, divisions, names, book)
+            for d in divisions.values()
+        ),
+        *(lambda c=c: iso.add_currency_passage(c, book) for c in currencies.values()),
+        *(lambda one=one: iso.add_language_passage(one, book) for one in languages),
+    )
+    for write in progress.stage("ISO codes", writers, total):
+        write()
 
 
 class Uniqueness:
@@ -184,6 +187,7 @@ class Uniqueness:
             and name not in self._capitals
             and not any(sign in division.name for sign in "(),/")
             and division.name not in known.CONTESTED_PLACES
+            and not known.GENERAL_NAMES.issuperset(name)
         )
 
     def county(self, county: County) -> bool:

@@ -67,9 +67,11 @@ class Question:
 
     @property
     def golden_answers(self) -> list[str]:
-        """All spellings that count as right, each once."""
-        plain = [form for answer in self.answers for form in (answer, ascii_form(answer))]
-        return [answer for answer in dict.fromkeys(plain) if answer]
+        """All spellings that count as right, each once; names with blanks for hyphens, too."""
+        forms = [form for answer in self.answers for form in (answer, ascii_form(answer))]
+        if not self.is_code:
+            forms += [form.replace("-", " ") for form in forms]
+        return [form for form in dict.fromkeys(forms) if form]
 
     def row(self, split: str) -> str:
         """The line of questions.jsonl."""

@@ -90,8 +90,8 @@ def _of_airports(world: World, unique: Uniqueness) -> Iterator[Question]:
         yield _one("airport_code", text, answers, entity, entity, airport.name, is_code=True)
     for entity, airport in capped(items, 2, "airport_of_code"):
         text = pick(NAMED_ASKS["airport_of_code"], entity).format(x=airport.iata)
-        answers = (airport.name, airport.name.removesuffix(" Airport"))
-        yield _one("airport_of_code", text, answers, entity, entity, airport.iata, is_code=False)
+        names = (airport.name, airport.name.removesuffix(" Airport"))
+        yield _one("airport_of_code", text, names, entity, entity, airport.iata, is_code=False)
 
 
 def _of_divisions(world: World, unique: Uniqueness) -> Iterator[Question]:

@@ -63,7 +63,7 @@ def is_askable(airport: Airport, unique: Uniqueness) -> bool:
         and unique.airport(airport)
         and name.endswith("airport")
         and len(words(airport.name)) >= 2
-        and not any(sign in airport.name for sign in '/()"')
+        and not any(sign in airport.name for sign in '/()"0123456789')
     )
 
 
