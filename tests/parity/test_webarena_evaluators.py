@@ -5,7 +5,7 @@
     V/bin/pip install --no-deps libwebarena==0.0.5
     V/bin/pip install beartype==0.12.0 gymnasium numpy Pillow requests
     V/bin/python -m pytest tests/parity/test_webarena_evaluators.py --noconftest \\
-        -p no:cacheprovider -n 0 --log-cli-level=INFO
+        -p no:cacheprovider -o addopts= --log-cli-level=INFO
 
 (The extra `web_oracle` installs libwebarena with all that it names, 612 MB.) No network, no browser.
 Where libwebarena raises, ours must raise or say 0; such cases are counted by themselves.
