@@ -1,0 +1,212 @@
+"""The embedded forum: its seed data, its tasks, and the running site with episodes of their own."""
+
+import collections
+import importlib.util
+import json
+import os
+import re
+import sqlite3
+import urllib.error
+import urllib.parse
+import urllib.request
+
+import pytest
+
+from agentgym_envs.webarena.embedded import forum
+from agentgym_envs.webarena.embedded.forum_plays import said_by
+from agentgym_envs.webarena.embedded.script import ScriptError, nodes
+from agentgym_envs.webarena.sites.forum import tables
+from agentgym_envs.webarena.sites.forum.site import make_site
+from agentgym_envs.webarena.sites.forum.words import AGENT, CIRCLES
+from agentgym_envs.webarena.tasks import read_task, task_row
+
+needs_spirit = pytest.mark.skipif(
+    importlib.util.find_spec("spirit") is None,
+    reason="the forum needs django-spirit: pip install 'agentgym-jax[web]'",
+)
+
+PAGE = """\
+[1] RootWebArea 'My topic - Harbour Forum' focused: True
+\t[2] heading 'My topic'
+\t[3] link 'tiny_fox \\uf130'
+\t[4] StaticText 'This is about pears.'
+\t[5] link '\\uf004 like (5)'
+\t[6] link 'reply'
+\t[7] link 'river_maple'
+\t[8] StaticText 'Could you post a picture?'
+\t[9] link '\\uf004 like (2)'
+\t[10] link 'reply'
+\t[11] link 'tiny_fox \\uf130'
+\t[12] StaticText 'Here it is.'
+\t[13] link '\\uf004 like (0)'
+\t[14] link 'reply'"""
+
+
+def test_the_forum_is_rich_enough_to_search_in():
+    topics = tables.topics()
+    assert len(CIRCLES) >= 20
+    assert len(topics) >= 300
+    assert sum(len(topic.comments) for topic in topics) >= 2000
+    assert len(tables.members()) >= 80
+
+
+def test_titles_are_unique_and_topics_are_numbered_by_their_dates():
+    topics = tables.topics()
+    assert len({topic.title for topic in topics}) == len(topics)
+    assert [topic.number for topic in topics] == list(range(1, len(topics) + 1))
+    dates = [topic.comments[0].when for topic in topics]
+    assert dates == sorted(dates)
+
+
+def test_every_poll_has_one_winner_and_nobody_votes_twice():
+    for topic in tables.of_kind("poll"):
+        votes = sorted(map(len, topic.poll.values()))
+        voters = [name for names in topic.poll.values() for name in names]
+        assert votes[-1] > votes[-2]
+        assert votes[0] < votes[1]
+        assert len(voters) == len(set(voters))
+        assert AGENT not in voters
+
+
+def test_nobody_likes_a_comment_of_their_own():
+    for topic in tables.topics():
+        for comment in topic.comments:
+            assert comment.author not in comment.likes
+
+
+def test_there_are_tasks_from_many_templates_in_both_splits():
+    tasks = forum.tasks()
+    assert len(tasks) >= 60
+    assert len({each.task.intent_template_id for each in tasks}) >= 12
+    assert len({each.task.task_id for each in tasks}) == len(tasks)
+    assert len({each.task.intent for each in tasks}) == len(tasks)
+    assert {each.split for each in tasks} == {"train", "test"}
+
+
+def test_tasks_are_in_webarenas_format():
+    for each in forum.tasks():
+        assert read_task(json.loads(json.dumps(task_row(each.task)))) == each.task
+
+
+def test_a_price_is_that_of_the_member_who_is_asked_about():
+    task = next(each.task for each in forum.tasks() if each.task.task_id == 30300)
+    values = task.instantiation
+    topic = next(each for each in tables.topics() if each.title == values["title"])
+    said = next(each for each in topic.comments if values["product"] in each.text)
+    assert said.author == values["member"]
+    assert task.evaluation.answers is not None
+    assert f" {task.evaluation.answers.exact_match} dollars" in said.text
+
+
+def test_what_a_member_said_ends_where_the_next_comment_begins():
+    page = nodes(PAGE)
+    assert [node.id for node in said_by(page, "river_maple")] == [8, 9, 10]
+    assert [node.id for node in said_by(page, "tiny_fox", "Here")] == [12, 13, 14]
+    with pytest.raises(ScriptError):
+        said_by(page, "river_maple", "pears")
+
+
+class Visitor:
+    """Reads pages of a site as the agent, in one episode."""
+
+    def __init__(self, url: str, cookie: dict[str, str]):
+        self.url = url
+        self.cookies = {cookie["name"]: cookie["value"]}
+
+    def get(self, path: str, episode: str | None = "first", form: dict | None = None) -> str:
+        headers = {"Cookie": "; ".join(f"{key}={value}" for key, value in self.cookies.items())}
+        if episode is not None:
+            headers["X-Episode"] = episode
+        body = urllib.parse.urlencode(form).encode() if form else None
+        request = urllib.request.Request(self.url + path, body, headers)
+        with urllib.request.urlopen(request) as response:
+            return response.read().decode()
+
+    def post(self, path: str, page: str, **form: str) -> str:
+        """Sends the form of a page."""
+        token = re.search(r'name="csrfmiddlewaretoken" value="(\w+)"', page)
+        assert token is not None
+        self.cookies["forum_csrf"] = token[1]
+        return self.get(path, form={"csrfmiddlewaretoken": token[1], **form})
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("forum")
+    make_site().build(folder, lambda text: None)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def visitor(prepared, tmp_path_factory):
+    import socket
+    import time
+
+    from agentgym_envs.webarena.sites.site import RunningSite
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    folder = tmp_path_factory.mktemp("episodes")
+    site = RunningSite(
+        make_site(), prepared, folder, port=port, parent_pid=os.getpid(), log=folder / "log"
+    )
+    try:
+        while not site.is_healthy():
+            assert not site.has_ended(), site.last_words()
+            time.sleep(0.1)
+        state = json.loads((prepared / "storage_state" / "reddit.json").read_text())
+        yield Visitor(site.url, state["cookies"][0])
+    finally:
+        site.stop()
+
+
+@needs_spirit
+def test_a_request_that_names_no_episode_is_refused(visitor):
+    for episode in (None, "UPPER", "a/b"):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            visitor.get("/", episode=episode)
+        assert refused.value.code == 400
+
+
+@needs_spirit
+def test_the_agent_is_logged_in_and_no_episode_sees_what_another_wrote(visitor):
+    page = visitor.get("/topic/1/")
+    visitor.post("/comment/1/publish/", page, comment="Only here.")
+    assert "Only here." in visitor.get("/topic/1/")
+    assert "Only here." not in visitor.get("/topic/1/", episode="second")
+    visitor.cookies.pop("forum_csrf")
+
+
+@needs_spirit
+def test_search_finds_topics_with_all_words(visitor):
+    poll = next(topic for topic in tables.of_kind("poll") if "sailing" in topic.title)
+    words = urllib.parse.quote("poll sailing circle next")
+    assert poll.title in visitor.get(f"/search/?q={words}")
+    # Haystack's own engine looks for the last word alone.
+    assert "There are no search results" in visitor.get("/search/?q=xyzzy+sailing")
+
+
+@needs_spirit
+def test_search_does_not_find_private_topics(visitor):
+    assert tables.letters()[0].title not in visitor.get("/search/?q=shed+key")
+
+
+@needs_spirit
+def test_the_clock_begins_at_the_same_second_in_every_episode(visitor):
+    first = visitor.get("/user/", episode="third")
+    assert "March 1, 2024 noon" in first
+    assert "March 1, 2024 noon" in visitor.get("/user/", episode="fourth")
+
+
+@needs_spirit
+def test_counts_of_the_database_are_those_of_the_tables(prepared):
+    with sqlite3.connect(prepared / "template.sqlite3") as database:
+        count = lambda table: database.execute(f"select count(*) from {table}").fetchone()[0]
+        comments = sum(len(topic.comments) for topic in tables.topics())
+        assert count("spirit_topic_topic") == len(tables.topics()) + len(tables.letters())
+        assert count("spirit_comment_comment") == comments + len(tables.letters())
+        likes = sum(len(each.likes) for topic in tables.topics() for each in topic.comments)
+        assert count("spirit_comment_like_commentlike") == likes
+        categories = collections.Counter(topic.category for topic in tables.topics())
+        assert count("spirit_category_category") == len(categories) + 1  # private topics
