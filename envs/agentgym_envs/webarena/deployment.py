@@ -25,7 +25,7 @@ from typing import Any
 
 from agentgym_envs.base.environment import SetupError
 from agentgym_envs.data_folder import data_folder
-from agentgym_envs.webarena.evaluation.endpoint_judge import EndpointJudge
+from agentgym_envs.webarena.evaluation.endpoint_judge import VERDICT_SECONDS, EndpointJudge
 from agentgym_envs.webarena.evaluation.functions import WITHOUT_A_SITE, Function
 from agentgym_envs.webarena.evaluation.judge import Judge
 from agentgym_envs.webarena.evaluation.magento import Magento
@@ -54,13 +54,13 @@ class JudgeSettings:
       url: base address of an OpenAI-compatible endpoint.
       model: name of the model.
       key_file: file that holds the key alone; None for endpoints without one.
-      seconds: how long one request may take.
+      seconds: how long one verdict may take.
     """
 
     url: str
     model: str
     key_file: pathlib.Path | None = None
-    seconds: float = 60.0
+    seconds: float = VERDICT_SECONDS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,7 +192,7 @@ def _judge(content: dict[str, Any], place: str) -> JudgeSettings | None:
         url=section.get("url", str),
         model=section.get("model", str),
         key_file=pathlib.Path(key_file).expanduser() if key_file else None,
-        seconds=section.get("seconds", float, default=60.0),
+        seconds=section.get("seconds", float, default=VERDICT_SECONDS),
     )
 
 

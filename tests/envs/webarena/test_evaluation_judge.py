@@ -105,15 +105,17 @@ def test_a_request_that_is_wrong_is_not_repeated():
 
 
 def test_an_endpoint_that_hangs_costs_bounded_time():
+    asked = []
+
     def hang(path: str, body: Any, headers: dict[str, str]) -> tuple[int, Any]:
+        asked.append(path)
         time.sleep(1.5)
         return 200, {}
 
-    start = time.monotonic()
     with answering(hang) as address, pytest.raises(JudgeError, match="timed out"):
-        judge = EndpointJudge(address, "grader", seconds=0.2, attempts=2)
+        judge = EndpointJudge(address, "grader", seconds=0.2)
         asyncio.run(judge.same_answer("q", "r", "a"))
-    assert time.monotonic() - start < 10
+    assert len(asked) <= 1  # the time for a verdict is for all attempts together
 
 
 @pytest.mark.parametrize("reply", ["{", "[]", '{"choices": []}'])

@@ -12,6 +12,7 @@ import os
 import pathlib
 import re
 import tempfile
+import time
 from typing import Any
 
 from agentgym_envs.webarena.evaluation.http import HttpError, fetch_json
@@ -35,6 +36,7 @@ SAME_REASON = (
 VERDICT = re.compile(r"VERDICT:\W*(RIGHT|WRONG)\b", re.IGNORECASE)
 MAX_ANSWER_CHARACTERS = 4000
 MAX_TOKENS = 768
+VERDICT_SECONDS = 20.0
 PAUSE_SECONDS = 1.0
 AT_FAULT_OURSELVES = (400, 401, 403, 404, 422)  # asking again would get the same answer
 
@@ -47,7 +49,8 @@ class EndpointJudge:
       url: base address, such as `http://127.0.0.1:8000/v1`.
       model: name of the model.
       api_key: sent as a bearer token if it is not empty.
-      seconds: how long one request may take.
+      seconds: how long one verdict may take, all requests for it together. An environment gives
+        the end of an episode 25 s.
       attempts: requests for one verdict, at most.
       folder: where verdicts are kept for other processes and later runs; None keeps them in this
         object alone. The same question to the same model has the same verdict for ever.
@@ -56,7 +59,7 @@ class EndpointJudge:
     url: str
     model: str
     api_key: str = dataclasses.field(default="", repr=False)
-    seconds: float = 60.0
+    seconds: float = VERDICT_SECONDS
     attempts: int = 3
     folder: pathlib.Path | None = None
     _verdicts: dict[str, bool] = dataclasses.field(default_factory=dict, init=False, repr=False)
@@ -93,11 +96,15 @@ class EndpointJudge:
     async def _ask(self, rules: str, text: str) -> bool:
         """A new verdict; an unclear one is asked for again."""
         trouble = ""
+        end = time.monotonic() + self.seconds
         for attempt in range(self.attempts):
             if attempt:
                 await asyncio.sleep(PAUSE_SECONDS * attempt)
+            left = end - time.monotonic()
+            if left <= 0:
+                break
             try:
-                reply = await self._reply(rules, text)
+                reply = await self._reply(rules, text, left)
             except HttpError as error:
                 trouble = str(error)
                 if error.status in AT_FAULT_OURSELVES:
@@ -109,7 +116,7 @@ class EndpointJudge:
             trouble = f"the reply has no verdict: {reply[-200:]!r}"
         raise JudgeError(f"judge {self.model} at {self.url}: {trouble}")
 
-    async def _reply(self, rules: str, text: str) -> str:
+    async def _reply(self, rules: str, text: str, seconds: float) -> str:
         """What the model says."""
         body: dict[str, Any] = {
             "model": self.model,
@@ -122,7 +129,7 @@ class EndpointJudge:
         }
         headers = {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
         url = f"{self.url.rstrip('/')}/chat/completions"
-        reply = await fetch_json(url, body=body, headers=headers, seconds=self.seconds)
+        reply = await fetch_json(url, body=body, headers=headers, seconds=seconds)
         try:
             return str(reply["choices"][0]["message"]["content"] or "")
         except (LookupError, TypeError):

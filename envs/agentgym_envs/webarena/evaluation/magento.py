@@ -30,7 +30,7 @@ class Magento:
     url: str
     username: str
     password: str = dataclasses.field(repr=False)
-    seconds: float = 30.0
+    seconds: float = 10.0  # an answer takes two requests, and the end of an episode 25 s
 
     def functions(self) -> Mapping[str, Function]:
         """The table for `evaluate`."""
