@@ -12,14 +12,17 @@ import functools
 import json
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from agentgym_envs.data_folder import data_folder
 from agentgym_envs.webarena.sites.cluster import Cluster, sites_for
-from agentgym_envs.webarena.sites.site import end_episode
+from agentgym_envs.webarena.sites.site import end_episode, is_healthy
 
 VARIABLE = "AGENTGYM_WEBARENA_SITES"
+_ANSWER_SECONDS = 3.0
+_BEAT = 0.2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,13 +48,32 @@ class RunningSites:
 
     def roots(self) -> list[str]:
         """Addresses of the servers; some serve two sites."""
-        return sorted({"/".join(url.split("/")[:3]) for url in self.urls.values()})
+        return sorted(set(map(_root, self.urls.values())))
 
-    def end_episode(self, episode: str) -> None:
-        """Removes what an episode did; a site that does not answer keeps its file until it ends."""
-        for root in self.roots():
-            with contextlib.suppress(OSError):
-                end_episode(root, episode, timeout=3.0)
+    def end_episode(self, episode: str) -> bool:
+        """Removes what an episode did; False if a site did not answer."""
+        try:
+            for root in self.roots():
+                end_episode(root, episode, timeout=_ANSWER_SECONDS)
+        except OSError:
+            return False
+        return True
+
+    def wait_until_healthy(self, names: Iterable[str], seconds: float) -> None:
+        """Waits for sites that are being started again; for so long, then no more.
+
+        Args:
+          names: WebArena's.
+          seconds: at most.
+        """
+        deadline = time.monotonic() + seconds
+        for root in sorted({_root(self.urls[name]) for name in names}):
+            while not is_healthy(root, _ANSWER_SECONDS) and time.monotonic() < deadline:
+                time.sleep(_BEAT)
+
+
+def _root(url: str) -> str:
+    return "/".join(url.split("/")[:3])
 
 
 class _Shared:

@@ -14,6 +14,7 @@ from agentgym_envs.webarena.urls import SiteUrls
 from agentgym_envs.webarena.world import Entry, Scoring, World, new_episode
 
 _HOME = "homepage"
+_PATIENCE_SECONDS = 15.0  # with a site that is being started again
 
 
 def seen_name(site: str) -> str:
@@ -42,6 +43,7 @@ class EmbeddedWorld(World):
         self.entries = entries
         self.scoring = Scoring(WITHOUT_A_SITE)
         self._sites = running_sites(sites)
+        self._unforgotten: list[str] = []  # episodes that ended while a site was down
         bases = {site: _seen(site, url) for site, url in self._sites.urls.items()}
         self._homepage = Homepage(bases)
         self._urls = SiteUrls(bases | {_HOME: f"http://{seen_name(_HOME)}"})
@@ -61,6 +63,9 @@ class EmbeddedWorld(World):
 
     def start(self, task: WebTask, *, is_original: bool) -> Start:
         """A new episode; its copy of the sites' data is made by the first request."""
+        self._sites.wait_until_healthy(
+            [site for site in task.sites if site in self._sites.urls], _PATIENCE_SECONDS
+        )
         cookies = [
             _moved(cookie, seen_name(site))
             for site in task.accounts
@@ -75,8 +80,12 @@ class EmbeddedWorld(World):
         )
 
     def finish(self, start: Start) -> None:
-        """Removes the episode's copies."""
-        self._sites.end_episode(start.headers[EPISODE_HEADER])
+        """Removes the episode's copies, now or when all sites answer again."""
+        waiting, self._unforgotten = self._unforgotten, []
+        for episode in [*waiting, start.headers[EPISODE_HEADER]]:
+            # One that is down would make every close wait.
+            if self._unforgotten or not self._sites.end_episode(episode):
+                self._unforgotten.append(episode)
 
 
 def _seen(site: str, url: str) -> str:
