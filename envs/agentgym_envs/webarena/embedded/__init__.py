@@ -7,7 +7,12 @@ from collections.abc import Sequence
 from agentgym_envs.webarena.embedded.task import EmbeddedTask
 
 # Modules with `tasks()`; their order does not matter, tasks are ordered by their numbers.
-MODULES = ("agentgym_envs.webarena.embedded.forum",)
+MODULES = (
+    "agentgym_envs.webarena.embedded.forum",
+    "agentgym_envs.webarena.embedded.redmine",
+    "agentgym_envs.webarena.embedded.shopping",
+    "agentgym_envs.webarena.embedded.shopping_admin",
+)
 
 
 @functools.cache
