@@ -15,6 +15,11 @@ from agentgym_envs.webarena.sites.site import Account
 HERE = pathlib.Path(__file__).parent
 REDMINE = pathlib.Path("/usr/share/redmine")  # where Debian's package puts it
 INSTALL = "apt-get install redmine redmine-sqlite puma git"
+# Where Debian registers the gem that redmine-sqlite brings, by the version of Ruby.
+SQLITE = (
+    "usr/share/rubygems-integration/*/specifications",
+    "usr/lib/*/rubygems-integration/*/specifications",
+)
 BUILD_SECONDS = 600.0  # a preparation that takes longer hangs
 
 
@@ -30,13 +35,19 @@ class RedmineSite:
         absent = [name for name in ("ruby", "puma", "git") if shutil.which(name) is None]
         if not (REDMINE / "config" / "application.rb").exists():
             absent.insert(0, f"Redmine in {REDMINE}")
+        root = pathlib.Path("/")
+        if not any(any(root.glob(f"{place}/sqlite3-*.gemspec")) for place in SQLITE):
+            absent.append("Ruby's sqlite3")
         if not absent:
             return None
-        return f"the site redmine needs {', '.join(absent)}: {INSTALL} (Debian 12 or later)"
+        return (
+            f"the embedded site gitlab needs {', '.join(absent)}: {INSTALL} (made for Redmine 5.0 "
+            "of Debian 12). Without it, choose the other sites"
+        )
 
     def version(self) -> str:
         """Changes with the programs, the seed data and Redmine's own version."""
-        files = [path for path in HERE.iterdir() if path.is_file()]
+        files = [path for path in HERE.iterdir() if path.is_file() and path.name != "site.py"]
         release = REDMINE / "lib" / "redmine" / "version.rb"
         return preparation.fingerprint([*files, *([release] if release.exists() else [])], ())
 
