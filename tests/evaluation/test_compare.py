@@ -1,5 +1,6 @@
 """Which results may be compared, what leaks, and the page that is made of several results."""
 
+import dataclasses
 import json
 
 import pytest
@@ -28,11 +29,19 @@ def episode(item, success, sample=0, outcome=None, turns=3):
 
 
 def write(
-    path, solved, *, samples=1, model="tiny", manifests=HASH, lists=MANIFESTS, mode="sampled"
+    path,
+    solved,
+    *,
+    samples=1,
+    model="tiny",
+    manifests=HASH,
+    lists=MANIFESTS,
+    mode="sampled",
+    solving=range(99),
 ):
-    """A result file in which the items of `solved` are solved by every sample."""
+    """A result file in which the items of `solved` are solved by the samples `solving`."""
     items = contents.item_facts(TASKS, lists)
-    episodes = [episode(i, i in solved, s) for i in items for s in range(samples)]
+    episodes = [episode(i, i in solved and s in solving, s) for i in items for s in range(samples)]
     facts = report.facts(
         episodes,
         items,
@@ -69,10 +78,26 @@ def test_a_page_of_two_results_by_command(tmp_path):
     assert rows[places[0]].startswith("| better |")  # the better one is first
     assert "84.6 (" in rows[places[0]] and "15.4 (" in rows[places[1]]  # 11 and 2 of 13
     assert "## better against tiny" in text and "+69.2" in text
-    assert "pass@2" in text and "majority of 2" in text
+    assert "pass@2" in text and "majority of 2" in text and "## Files" in text
+    assert "| all | 13 | 15.4 | 84.6 | +69.2 |" in text
+    assert "Played under other conditions" not in text
     for figure in ("success", "turn_budgets", "samples"):
         assert f"(results_plots/{figure}.png)" in text
         assert (out.parent / "results_plots" / f"{figure}.png").stat().st_size > 5000
+
+
+def test_what_leaks_and_how_it_was_played_stands_on_the_page(tmp_path):
+    trained = [row | {"split": "train"} for row in MANIFESTS["maze"]]
+    write(tmp_path / "a", BAD, model="a|b")
+    write(
+        tmp_path / "b", GOOD, samples=2, solving=[0], lists=MANIFESTS | {"maze": trained}, mode="x"
+    )
+    text = results.write([tmp_path / "a", tmp_path / "b"], tmp_path / "r.md", 1, with_plots=False)
+    assert "- tiny: 4 evaluated tasks are of the training split, 0 were trained on" in text
+    assert "- a|b:" not in text and "a\\|b" in text
+    assert "Played under other conditions: mode: sampled before, x after." in text
+    # One of two samples solves 11 of 13 tasks: pass@1, pass@2, then majority of 1 and of 2.
+    assert "| tiny | 42.3 | 84.6 | 42.3 | 42.3 |" in text
 
 
 def test_results_without_a_common_task_share_a_page_and_no_comparison(tmp_path):
@@ -100,6 +125,7 @@ def test_the_comparison_is_paired_by_task_and_says_what_else_differs(tmp_path):
     assert result["overall"]["test"] == "mcnemar"
     assert result["overall"]["p_value"] == pytest.approx(2 / 2**9)
     assert set(result["environments"]) == {"maze", "textcraft"}
+    assert set(result["groups"]) == {"maze all", "textcraft all"}
     assert result["decoding"] == {"mode": ("sampled", "greedy")}
     assert (result["a"], result["b"]) == ("tiny", "tiny (greedy)")
 
@@ -131,6 +157,27 @@ def test_equal_items_of_different_manifests_are_still_refused(tmp_path):
     write(tmp_path / "b", BAD, manifests=HASH | {"maze": "d" * 64})
     with pytest.raises(compare.NotComparableError, match="4 items played in both are the same"):
         compare.compare(*compare.load([tmp_path / "a", tmp_path / "b"]))
+
+
+def test_an_environment_that_one_side_never_finished_has_no_difference(tmp_path):
+    write(tmp_path / "a", BAD)
+    write(tmp_path / "b", GOOD)
+    a, b = compare.load([tmp_path / "a", tmp_path / "b"])
+    failed = [
+        dataclasses.replace(e, outcome=Outcome.ENV_ERROR) if "maze" in e.item_id else e
+        for e in b.episodes
+    ]
+    result = compare.compare(a, dataclasses.replace(b, episodes=failed))
+    assert result["environments"]["maze"] is None and result["overall"]["tasks"] == 9
+
+
+def test_other_manifests_without_a_common_item_are_named(tmp_path):
+    write(tmp_path / "a", BAD)
+    later = {"textcraft": [], "maze": []}
+    path = str(tmp_path / "a" / "scores.json")
+    items = contents.item_facts([Task("maze", 99, "all")], later)
+    with pytest.raises(compare.NotComparableError, match="; no item was played in both"):
+        compare.check_same_tasks(path, {"maze": "e" * 64}, items)
 
 
 def test_an_evaluation_of_other_tasks_than_an_older_result_is_refused_before_it_begins(tmp_path):
@@ -346,6 +393,13 @@ def test_leaks_are_counted_by_kind_and_success_without_them_is_given(tmp_path):
     # The run has a split of its own: what its records do not show has not leaked.
     assert found["success_without"] == pytest.approx(2 / 5) and found["tasks_without"] == 5
     assert len(leakage.sentences(found)) == 4
+    failed = episode("maze_6", False, outcome=Outcome.ENV_ERROR)
+    again = leakage.report(items, seen, [*episodes[:6], failed], trained_on(tmp_path / "2"))
+    assert again["tasks_without"] == 4
+    clean = leakage.report(
+        {"maze_5": items["maze_5"]}, [], episodes[5:6], trained_on(tmp_path / "3")
+    )
+    assert clean["success_without"] is None and not leakage.sentences(clean)
     unknown = leakage.report(items, [], episodes, None)
     assert unknown["trained"]["count"] == 0 and unknown["source"] is None
     assert unknown["success_without"] == pytest.approx(3 / 6)  # without maze_0

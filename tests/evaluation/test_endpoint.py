@@ -4,6 +4,7 @@ import contextlib
 import http.server
 import json
 import threading
+import time
 
 import pytest
 from playing_parts import ALL_TASKS, maze, play
@@ -49,6 +50,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         body = json.loads(data) if data else None
         self.server.requests.append((self.path, dict(self.headers), body))
         status, answer = self.server.answer(self.path, body)
+        if status is None:  # the connection ends without an answer
+            self.close_connection = True
+            return
         reply = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(reply)))
@@ -99,13 +103,14 @@ def chats(fake):
 def test_every_turn_is_one_request_with_the_conversation_so_far(fake, monkeypatch):
     monkeypatch.setenv("TEST_ENDPOINT_KEY", KEY)
     with playing(fake) as collector:
-        result = play(collector, ALL_TASKS[:2], max_turns=2)
+        result = play(collector, ALL_TASKS[:2], samples=2, max_turns=2)
     assert {e.outcome for e in result.sampled} == {Outcome.HORIZON}
     first, *_, last = sorted(chats(fake), key=lambda body: len(body["messages"]))
-    assert first["model"] == "tiny" and first["max_tokens"] == 50 and first["temperature"] == 1.0
+    assert first["model"] == "tiny" and first["max_tokens"] == 50
+    assert first["temperature"] == first["top_p"] == 1.0
     assert [m["role"] for m in first["messages"]] == ["system", "user"]
     assert [m["role"] for m in last["messages"]] == ["system", "user", "assistant", "user"]
-    assert len(chats(fake)) == 4 and len({body["seed"] for body in chats(fake)}) == 4
+    assert len(chats(fake)) == 8 and len({body["seed"] for body in chats(fake)}) == 8
     assert all(h["Authorization"] == f"Bearer {KEY}" for _, h, _ in fake.requests)
     records = json.dumps([to_record(t) for t in result.trajectories])
     assert KEY not in records and "move left" in records
@@ -130,10 +135,29 @@ def test_without_a_key_none_is_sent_and_the_seed_can_be_left_out(fake, monkeypat
 
 def test_a_busy_endpoint_is_asked_again(fake):
     with playing(fake, model="tiny") as collector:
-        fake.faults = [(429, {"error": "slow down"}), (503, b"busy")]
+        fake.faults = [(429, {"error": "slow down"}), (503, b"busy"), (None, b"")]
         result = play(collector, ALL_TASKS[:1], max_turns=1)
     assert result.sampled[0].outcome is Outcome.HORIZON
-    assert len(chats(fake)) == 3
+    assert len(chats(fake)) == 4
+
+
+def test_a_player_that_is_closed_asks_no_more(fake):
+    player = EndpointPlayer(fake.url, settings(model="tiny", patience_s=60.0))
+    fake.faults = [(503, b"busy")] * 50
+    ended = []
+
+    def ask():
+        with pytest.raises(PlayerError, match="stopping"):
+            player._exchange("POST", "/chat/completions", {})
+        ended.append(True)
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    while not fake.requests:
+        time.sleep(0.01)
+    player.close()
+    thread.join(20.0)
+    assert ended
 
 
 def test_patience_ends_and_nothing_is_scored_as_a_failure(fake):
@@ -184,6 +208,20 @@ def test_an_answer_that_is_no_completion_is_refused(fake, body):
             play(collector, ALL_TASKS[:1])
 
 
+def test_an_answer_without_text_is_an_unreadable_turn(fake):
+    fake.text = None
+    with playing(fake, model="tiny") as collector:
+        result = play(collector, ALL_TASKS[:1])
+    assert result.sampled[0].outcome is Outcome.INVALID_ACTION
+
+
+def test_an_answer_in_parts_is_refused(fake):
+    fake.text = [{"type": "text", "text": "Action: move left"}]
+    with playing(fake, model="tiny") as collector:
+        with pytest.raises(PlayerError, match="the content is list"):
+            play(collector, ALL_TASKS[:1])
+
+
 def test_a_turn_that_the_limit_cut_is_marked(fake):
     fake.finish_reason = "length"
     with playing(fake, model="tiny") as collector:
@@ -195,6 +233,8 @@ def test_several_models_are_named_and_not_guessed(fake):
     fake.models = ["a", "b"]
     with pytest.raises(PlayerError, match=r"2 models \(a, b\).*endpoint.model"):
         EndpointPlayer(fake.url, settings())
+    fake.requests.clear()
+    assert EndpointPlayer(fake.url, settings(model="b")).model == "b" and not fake.requests
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from playing_parts import ALL_TASKS, maze, play
 
 from agentgym_jax.evaluation import contents, report, scores
 from agentgym_jax.evaluation.journal import Journal
-from agentgym_jax.run_folder import RunFolder
+from agentgym_jax.run_folder import RunFolder, RunFolderError
 from agentgym_jax.trajectory import Outcome, from_record
 
 IDENTITY = {
@@ -157,6 +157,25 @@ def test_an_episode_that_the_environment_failed_is_not_kept(tmp_path, begun):
         bad = from_record(json.loads(line) | {"outcome": str(outcome), "item_id": "maze_77"})
         Journal(begun, IDENTITY).append(bad)
     assert "maze_77" not in partial(begun).read_text()
+
+
+def test_an_episode_that_the_environment_failed_is_played_again_after_the_end(tmp_path):
+    folder = RunFolder(tmp_path)
+    evaluation(folder)
+    path = folder.trajectories / "eval_000000.jsonl"
+    first, *others = path.read_text().splitlines(keepends=True)
+    record = json.loads(first) | {"outcome": str(Outcome.ENV_ERROR)}
+    path.write_text(json.dumps(record) + "\n" + "".join(others))
+    finished = Journal(folder, IDENTITY).finished(2)
+    assert len(finished) == 11 and (record["item_id"], record["sample"]) not in finished
+
+
+def test_a_disk_that_takes_no_episode_is_named(begun):
+    line = json.loads(partial(begun).read_text().splitlines()[0])
+    partial(begun).unlink()
+    partial(begun).mkdir()
+    with pytest.raises(RunFolderError, match=r"cannot write .*partial: Is a directory"):
+        Journal(begun, IDENTITY).append(from_record(line))
 
 
 def test_a_replacement_stands_for_the_sample_that_was_asked_for(begun):

@@ -155,6 +155,27 @@ def test_an_environment_that_lets_nobody_play_ends_the_evaluation(kind):
             play(collector)
 
 
+def test_an_evaluation_without_any_episode_is_an_error():
+    """Every episode begins well and fails later, so that the server never fails everybody."""
+    steps = {}
+
+    class Later(ExpertClient):
+        def reset(self, session, data_idx, turn=""):
+            steps[session] = data_idx % 2
+            return super().reset(session, data_idx, turn)
+
+        def step(self, session, action, turn=""):
+            steps[session] -= 1
+            if steps[session] < 0:
+                raise EnvError(EnvCause.HTTP_STATUS, "no answer", retryable_from_reset=False)
+            return super().step(session, action, turn)
+
+    options = dict(max_attempts=1, max_replacements=0, patience_s=1e9)
+    with maze("expert", client_class=Later, **options) as collector:
+        with pytest.raises(ServerUnavailable, match="let none of 2 episodes be played"):
+            play(collector, ALL_TASKS[:2])
+
+
 def test_a_scripted_player_refuses_a_format_that_it_does_not_write():
     with pytest.raises(ValueError, match="environments.sciworld.action_format"):
         ScriptedPlayer({"sciworld": ActionFormat.FUNCTION_CALLING})
