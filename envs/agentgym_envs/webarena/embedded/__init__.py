@@ -8,6 +8,7 @@ from agentgym_envs.webarena.embedded.task import EmbeddedTask
 
 # Modules with `tasks()`; their order does not matter, tasks are ordered by their numbers.
 MODULES = (
+    "agentgym_envs.webarena.embedded.across",
     "agentgym_envs.webarena.embedded.forum",
     "agentgym_envs.webarena.embedded.redmine",
     "agentgym_envs.webarena.embedded.shopping",

@@ -23,7 +23,7 @@ from agentgym_envs.webarena.environment import WebArenaEnvironment
 from agentgym_envs.webarena.world import Entry
 
 _MAX_ACTIONS = 60  # of a solution
-_ATTEMPTS = 2  # a browser or site that broke down says nothing about the task
+_ATTEMPTS = 3  # a browser or site that broke down says nothing about the task
 _IDLE = "```stop []```"
 
 

@@ -1,0 +1,179 @@
+"""Tasks that need the shop and the forum: one tab for each, and what is found in one goes into the other."""
+
+from collections import Counter
+from collections.abc import Callable, Generator, Sequence
+
+from agentgym_envs.webarena.embedded import script, shopping, shopping_admin
+from agentgym_envs.webarena.embedded.forum_plays import address, open_topic
+from agentgym_envs.webarena.embedded.script import Script, choose, click, fill, look_for
+from agentgym_envs.webarena.embedded.task import (
+    EmbeddedTask,
+    Instance,
+    all_of,
+    from_template,
+    page_has,
+)
+from agentgym_envs.webarena.sites.dice import Dice
+from agentgym_envs.webarena.sites.forum.tables import Topic, topics
+from agentgym_envs.webarena.sites.shop.tables import Product, tables
+from agentgym_envs.webarena.sites.shop.words import SHELVES, Shelf
+from agentgym_envs.webarena.tasks import Evaluation
+
+GROUP = "across"
+_FORUM_TAB = "tab_focus [1]"
+_MOST_COMMENTS = 8  # of a topic, so that its page is short
+_Found = Generator[str, str, str]  # returns what was found
+
+
+def tasks() -> list[EmbeddedTask]:
+    """All of them; a template keeps its number."""
+    made: list[EmbeddedTask] = []
+    for number, (text, site, instances) in _TEMPLATES.items():
+        sites = (site, "reddit")
+        start = (f"__{site.upper()}__/", "__REDDIT__/")
+        made += from_template(GROUP, number, text, instances(), sites=sites, start=start)
+    return made
+
+
+def _topics(name: str, count: int) -> list[Topic]:
+    short = [topic for topic in topics() if len(topic.comments) <= _MOST_COMMENTS]
+    return Dice(f"across {name}").sample(short, count)
+
+
+def _products(name: str, count: int) -> list[Product]:
+    taken = {product for product, _ in tables().basket}
+    free = [p for p in tables().products if p.stock > 5 and p not in taken]
+    return Dice(f"across {name}").sample(free, count)
+
+
+def _reply(seen: str, topic: Topic, text: str) -> Script:
+    seen = yield from open_topic(seen, topic.title)
+    seen = yield from fill(seen, "Write comment...", text)
+    return (yield from click(seen, "button", "Publish"))
+
+
+def _replied(topic: Topic, *texts: str) -> Evaluation:
+    """A new comment that contains these."""
+    comment = f"document.querySelector('#c{len(topic.comments) + 1}')?.innerText"
+    return page_has(address(topic), *texts, locator=comment)
+
+
+def _telling(find: Callable[[str], _Found], topic: Topic) -> Callable[[str], Script]:
+    """Finds something in the first tab and says it in a topic."""
+
+    def play(seen: str) -> Script:
+        text = yield from find(seen)
+        seen = yield _FORUM_TAB
+        seen = yield from _reply(seen, topic, text)
+        return (yield script.stop())
+
+    return play
+
+
+def _price() -> list[Instance]:
+    def find(product: Product) -> Callable[[str], _Found]:
+        def run(seen: str) -> _Found:
+            seen = yield from shopping.open_product(seen, product)
+            return script.value_after(script.nodes(seen)[15:], product.title, "StaticText")
+
+        return run
+
+    return [
+        Instance(
+            {"product": product.title, "topic": topic.title},
+            _replied(topic, f"${product.price}"),
+            _telling(find(product), topic),
+        )
+        for product, topic in zip(_products("price", 4), _topics("price", 4), strict=True)
+    ]
+
+
+def _cheapest() -> list[Instance]:
+    def find(shelf: Shelf) -> Callable[[str], _Found]:
+        def run(seen: str) -> _Found:
+            seen = yield from click(seen, "link", shelf.name)
+            seen = yield from choose(seen, "Sort by", "Price low to high")
+            _, link = yield from look_for(seen, "link", "", after="Sort by")
+            return link.name
+
+        return run
+
+    shelves = Dice("across shelves").sample(SHELVES, 4)
+    made = []
+    for shelf, topic in zip(shelves, _topics("cheapest", 4), strict=True):
+        product = min(tables().shelf_products(shelf.name), key=lambda p: p.cents)
+        values = {"category": shelf.name, "topic": topic.title}
+        check = _replied(topic, product.title)
+        made.append(Instance(values, check, _telling(find(shelf), topic)))
+    return made
+
+
+def _orders() -> list[Instance]:
+    def find(status: str) -> Callable[[str], _Found]:
+        def run(seen: str) -> _Found:
+            seen = yield from shopping_admin.open_menu(seen, "Fulfilment", "Statistics")
+            found = yield from script.read_page(seen)
+            return f"{script.value_after(found, status, 'cell')} orders"
+
+        return run
+
+    counts = sorted(Counter(order.status for order in tables().orders).items())
+    return [
+        Instance(
+            {"status": status, "topic": topic.title},
+            _replied(topic, f"{count} orders"),
+            _telling(find(status), topic),
+        )
+        for (status, count), topic in zip(counts, _topics("orders", 4), strict=True)
+    ]
+
+
+def _announce() -> list[Instance]:
+    def play(product: Product, topic: Topic) -> Callable[[str], Script]:
+        def run(seen: str) -> Script:
+            yield from shopping.put_in_basket(seen, product)
+            seen = yield _FORUM_TAB
+            yield from _reply(seen, topic, f"I am getting the {product.title}")
+            return (yield script.stop())
+
+        return run
+
+    return [
+        Instance(
+            {"product": product.title, "topic": topic.title},
+            all_of(
+                page_has(shopping.BASKET, product.title),
+                _replied(topic, f"I am getting the {product.title}"),
+            ),
+            play(product, topic),
+        )
+        for product, topic in zip(_products("announce", 4), _topics("announce", 4), strict=True)
+    ]
+
+
+_TEMPLATES: dict[int, tuple[str, str, Callable[[], Sequence[Instance]]]] = {
+    0: (
+        "Find out what the {product} costs in the shop, and reply with the price, like $12.34, to "
+        'the topic "{topic}" in the forum.',
+        "shopping",
+        _price,
+    ),
+    1: (
+        "Which product in the category {category} of the shop is the cheapest? Reply with its full "
+        'name to the topic "{topic}" in the forum.',
+        "shopping",
+        _cheapest,
+    ),
+    2: (
+        'Find out in the dashboard of the shop how many orders have the status "{status}", and tell '
+        'it in a reply to the topic "{topic}" in the forum, in the form: 12 orders',
+        "shopping_admin",
+        _orders,
+    ),
+    3: (
+        "Put the {product} into my basket in the shop, and reply to the topic "
+        '"{topic}" in the forum: I am getting the {product}',
+        "shopping",
+        _announce,
+    ),
+}
