@@ -3,6 +3,7 @@
 import base64
 import os
 import signal
+import subprocess
 import time
 
 import pytest
@@ -278,6 +279,21 @@ def browser_pid(process):
         return next(item["id"] for item in found["processInfo"] if item["type"] == "browser")
 
     return process.run(ask(), 10)
+
+
+def test_what_a_browser_writes_is_removed_even_if_its_process_was_killed(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    (tmp_path / f"agentgym-browser-{ended.pid}-x" / "profile").mkdir(parents=True)
+    alive = tmp_path / f"agentgym-browser-{os.getpid()}-y"
+    alive.mkdir()
+    process = BrowserProcess(Reach({}))
+    process.start()
+    (mine,) = set(tmp_path.iterdir()) - {alive}
+    assert any(mine.iterdir()) and "TMPDIR" not in os.environ
+    process.stop()
+    assert list(tmp_path.iterdir()) == [alive]
 
 
 def test_the_error_of_a_missing_browser_says_what_to_install(tmp_path):

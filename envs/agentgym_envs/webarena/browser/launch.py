@@ -3,11 +3,13 @@
 import contextlib
 import importlib.util
 import os
+import pathlib
 import shutil
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from agentgym_envs.base.environment import SetupError
+from agentgym_envs.webarena.browser import temporary
 from agentgym_envs.webarena.browser.errors import BrowserLost
 from agentgym_envs.webarena.browser.reach import Reach
 
@@ -83,8 +85,9 @@ class Chromium:
       browser: Playwright's.
     """
 
-    def __init__(self, playwright: "Playwright", browser: "Browser"):
+    def __init__(self, playwright: "Playwright", browser: "Browser", folder: pathlib.Path):
         self._playwright = playwright
+        self._folder = folder
         self.browser = browser
 
     @classmethod
@@ -98,7 +101,9 @@ class Chromium:
         # the extra is installed.
         from playwright.async_api import Error, async_playwright
 
-        playwright = await async_playwright().start()
+        folder = temporary.new_folder()
+        with temporary.used_for_temporary_files(folder):
+            playwright = await async_playwright().start()
         try:
             browser = await playwright.chromium.launch(
                 executable_path=executable,
@@ -112,11 +117,12 @@ class Chromium:
             )
         except Error as error:
             await playwright.stop()
+            shutil.rmtree(folder, ignore_errors=True)
             raise SetupError(
                 f"webarena: {executable} does not start: {str(error).strip()[:500]}. "
                 f"{CHROMIUM_HINT}"
             ) from error
-        return cls(playwright, browser)
+        return cls(playwright, browser, folder)
 
     @property
     def is_running(self) -> bool:
@@ -153,3 +159,4 @@ class Chromium:
         with contextlib.suppress(Error):  # it may be gone already
             await self.browser.close()
         await self._playwright.stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
