@@ -151,11 +151,15 @@ class Upstream:
         """
         said = from_spec(spec)
         is_own = said.actions.format == self.actions.format
+        succeeded = self.succeeded
+        if succeeded == Success():  # a server of ours may shape the reward of what is right
+            succeeded = Success(least=spec.success_score)
         return dataclasses.replace(
             self,
             refusal=said.refusal or self.refusal,
             actions=self.actions if is_own else said.actions,
             instructions=said.instructions,
+            succeeded=succeeded,
         )
 
     def is_refusal(self, text: str) -> bool:

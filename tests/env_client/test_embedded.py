@@ -5,10 +5,12 @@ import pathlib
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
 
+from agentgym_jax.env_client import embedded
 from agentgym_jax.env_client.client import EnvClient
 from agentgym_jax.env_client.embedded import EmbeddedServers
 from agentgym_jax.env_client.errors import EnvCause, EnvError
@@ -209,3 +211,29 @@ def test_servers_do_not_outlive_a_killed_trainer():
         pid = int(parent.stdout.readline())
         parent.kill()
     assert gone(pid)
+
+
+def test_a_server_that_says_how_far_it_is_has_more_time(tmp_path):
+    server = embedded._Server("slow", "slow", tmp_path, [])
+    server.process = subprocess.Popen(["sleep", "60"])
+    server.stdout.touch()
+
+    def build():
+        for part in range(20):
+            server.stderr.write_text("#" * part)
+            time.sleep(0.1)
+        server.stdout.write_text("agentgym_envs slow ready on http://127.0.0.1:4711\n")
+
+    building = threading.Thread(target=build)
+    server.stderr.touch()
+    building.start()
+    try:
+        server.wait_ready(1.5)
+        assert server.port == 4711
+        server.stdout.write_text("")
+        with pytest.raises(RuntimeError, match="was not ready in time"):
+            server.wait_ready(0.2)
+    finally:
+        building.join()
+        server.process.kill()
+        server.process.wait()

@@ -14,7 +14,7 @@ from agentgym_envs.kinds import KINDS
 
 # (tasks, actions) where not (4, 10): a ScienceWorld task takes half a second to begin.
 SAMPLES = {"sciworld": (1, 4)}
-NEED_MORE = {"sciworld"}  # than Python packages
+NEED_MORE = {"sciworld", "searchqa"}  # than Python packages
 ELSEWHERE = {"webarena"}  # tests/envs/webarena: its sites take minutes to build
 # What an environment need not have.
 DASHES = {

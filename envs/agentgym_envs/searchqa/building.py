@@ -8,10 +8,13 @@ import os
 import pathlib
 import shutil
 import sys
+import threading
+import time
 from collections.abc import Iterable, Iterator
 
 _LOGGER = logging.getLogger(__name__)
 _SAMPLE_BYTES = 1 << 20
+_SIGN_S = 30.0  # whoever waits for a server takes silence for its end
 
 
 def fingerprint(paths: Iterable[pathlib.Path], *words: str) -> str:
@@ -37,6 +40,26 @@ def say(text: str) -> None:
 
 
 @contextlib.contextmanager
+def signs_of_life(period_s: float = _SIGN_S) -> Iterator[None]:
+    """Says now and then that it goes on, where no bar moves on a terminal."""
+    began, is_over = time.monotonic(), threading.Event()
+
+    def speak() -> None:
+        while not is_over.wait(period_s):
+            say(f"still building, {time.monotonic() - began:.0f} s")
+
+    thread = threading.Thread(target=speak, daemon=True)
+    if not sys.stderr.isatty():
+        thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        if thread.ident is not None:
+            thread.join()
+
+
+@contextlib.contextmanager
 def locked(folder: pathlib.Path) -> Iterator[None]:
     """Keeps other processes from building the same folder; they wait."""
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -45,7 +68,8 @@ def locked(folder: pathlib.Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             say(f"another process builds {folder}; waiting for it")
-            fcntl.flock(file, fcntl.LOCK_EX)
+            with signs_of_life():
+                fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 

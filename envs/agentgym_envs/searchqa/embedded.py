@@ -2,7 +2,7 @@
 
 import pathlib
 
-from agentgym_envs.searchqa.building import locked, say
+from agentgym_envs.searchqa.building import locked, say, signs_of_life
 from agentgym_envs.searchqa.corpus import build, store
 from agentgym_envs.searchqa.corpus.progress import Progress
 
@@ -23,5 +23,6 @@ def prepared() -> pathlib.Path:
             inputs = build.Inputs()
             inputs.named()  # what is missing is told first
             say(f"building the corpus of facts in {folder}, once; it takes about a minute")
-            build.build(inputs, Progress(build.stages(inputs)))
+            with signs_of_life():
+                build.build(inputs, Progress(build.stages(inputs)))
     return folder

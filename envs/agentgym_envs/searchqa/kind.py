@@ -91,11 +91,11 @@ def make_kind(
     index: Index | None = None
     if questions:
         asked = import_questions(pathlib.Path(questions).expanduser(), data)
-        passages = pathlib.Path(corpus).expanduser()
+        passages, content = pathlib.Path(corpus).expanduser(), "own"
     else:
         folder = embedded.prepared()
         asked = import_questions(folder / "questions.jsonl", data, dataset=embedded.DATASET)
-        passages = folder / "passages.jsonl"
+        passages, content = folder / "passages.jsonl", f"facts-{folder.name}"
     if not retriever:
         index = index_of(passages, data, engine=engine, encoder=encoder)
         index.build()
@@ -119,7 +119,7 @@ def make_kind(
     source = "retriever" if retriever else engine
     return _kind(
         asked,
-        version=f"{BEHAVIOUR}-{source}-top{topk}{shaping}",
+        version=f"{BEHAVIOUR}-{content}-{source}-top{topk}{shaping}",
         success_score=shaping.least_right,
         factory=factory(is_compat=False),
         compat_factory=factory(is_compat=True),

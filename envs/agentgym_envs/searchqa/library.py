@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Sequence
 
 from agentgym_envs.base.environment import SetupError
-from agentgym_envs.searchqa.building import fingerprint, locked, say
+from agentgym_envs.searchqa.building import fingerprint, locked, say, signs_of_life
 from agentgym_envs.searchqa.engines.corpus_file import Corpus
 from agentgym_envs.searchqa.engines.engine import MAX_TOPK, Engine, EngineModule, load_engine
 from agentgym_envs.searchqa.texts import Passage
@@ -55,7 +55,8 @@ class Index:
             corpus = Corpus(self.corpus, self.folder)
             say(f"indexing {len(corpus):,} passages of {self.corpus} with {self.engine}, once")
             own.mkdir(parents=True, exist_ok=True)
-            self._module.build(corpus, own, self.encoder)
+            with signs_of_life():
+                self._module.build(corpus, own, self.encoder)
             ready.touch()
 
     def open(self) -> "Library":

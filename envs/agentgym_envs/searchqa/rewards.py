@@ -38,7 +38,8 @@ class Shaping:
     @property
     def least_right(self) -> float:
         """The least score of a right answer."""
-        return 1.0 - self.format_score - (_MAX_SEARCH_PENALTY if self.search_cost else 0.0)
+        most = _MAX_SEARCH_PENALTY if self.search_cost else 0.0
+        return 1.0 - most - self.format_score  # in the order of `score`, to be equal to the last bit
 
     def score(self, *, is_right: bool, is_well_formed: bool, searches: int) -> float:
         """Score of an episode that ended with an answer."""

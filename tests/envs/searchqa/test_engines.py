@@ -10,18 +10,22 @@ import subprocess
 import sys
 import time
 
-import bm25s
 import numpy as np
 import pytest
 import topics
 
 from agentgym_envs.base.environment import SetupError
-from agentgym_envs.searchqa.building import appearing, fingerprint, locked
-from agentgym_envs.searchqa.engines import bm25, tantivy_index
-from agentgym_envs.searchqa.engines.bm25_build import build
+from agentgym_envs.searchqa.building import appearing, fingerprint, locked, signs_of_life
 from agentgym_envs.searchqa.engines.corpus_file import Corpus
-from agentgym_envs.searchqa.engines.words import Words
 from agentgym_envs.searchqa.library import Library, index_of
+
+for package in ("bm25s", "numba", "Stemmer", "tantivy"):
+    pytest.importorskip(package, reason='engines need: pip install "agentgym-jax[search]"')
+import bm25s  # noqa: E402
+
+from agentgym_envs.searchqa.engines import bm25, tantivy_index  # noqa: E402
+from agentgym_envs.searchqa.engines.bm25_build import build  # noqa: E402
+from agentgym_envs.searchqa.engines.words import Words  # noqa: E402
 
 RNG = random.Random("engines")
 NAMES = [f"w{i}" for i in range(120)]
@@ -258,6 +262,14 @@ def test_a_fingerprint_changes_with_the_file_and_with_the_words(tmp_path):
         file.seek((5 << 20) - 1)
         file.write(b"\x01")
     assert fingerprint([path], "x") != first
+
+
+def test_a_build_of_which_nothing_is_seen_says_that_it_goes_on(capsys):
+    with signs_of_life(0.05):
+        time.sleep(0.3)
+    assert capsys.readouterr().err.count("searchqa: still building") >= 2
+    time.sleep(0.1)
+    assert not capsys.readouterr().err
 
 
 def test_a_folder_appears_whole_or_not_at_all(tmp_path):

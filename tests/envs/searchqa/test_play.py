@@ -15,6 +15,10 @@ from agentgym_envs.base.protocol import ErrorKind
 from agentgym_envs.data_folder import VARIABLE
 from agentgym_envs.searchqa import texts
 from agentgym_envs.searchqa.kind import make_kind
+from agentgym_jax.env_client.upstream import UPSTREAM
+
+for package in ("Stemmer", "tantivy"):
+    pytest.importorskip(package, reason='engines need: pip install "agentgym-jax[search]"')
 
 MODULE = "agentgym_envs.searchqa.kind"
 FOUND = (
@@ -89,6 +93,8 @@ def test_a_search_that_finds_nothing_says_so(kind):
 def test_format_and_searches_shape_the_reward_when_asked_for(folder):
     shaped = make_kind(**topics.options(folder, format_score=0.2, search_cost=0.1, free_searches=1))
     assert shaped.spec.success_score == pytest.approx(0.3)
+    succeeded = UPSTREAM["searchqa"].served_by(shaped.spec).succeeded
+    assert succeeded(0.3, 0.3, True) and not succeeded(0.2, 0.2, True)
     assert shaped.spec.version.endswith("-format0.2-cost0.1after1")
     environment = playing(shaped)
     for _ in range(3):

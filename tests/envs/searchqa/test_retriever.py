@@ -18,6 +18,9 @@ from agentgym_envs.data_folder import VARIABLE
 from agentgym_envs.searchqa.remote import RetrieverClient
 from agentgym_envs.searchqa.retriever import main
 
+for package in ("Stemmer", "tantivy"):
+    pytest.importorskip(package, reason='engines need: pip install "agentgym-jax[search]"')
+
 READY = re.compile(r"agentgym_envs retriever ready on (http://127\.0\.0\.1:\d+)\n")
 
 

@@ -139,7 +139,7 @@ def test_any_right_answer_has_more_points_than_any_wrong_one(form, cost, free, f
     shaping = Shaping(form, cost, free)
     right = shaping.score(is_right=True, is_well_formed=formed[0], searches=searches[0])
     wrong = shaping.score(is_right=False, is_well_formed=formed[1], searches=searches[1])
-    assert wrong < shaping.least_right <= right + 1e-12 and right <= 1.0
+    assert wrong < shaping.least_right <= right and right <= 1.0
 
 
 @pytest.mark.parametrize(
