@@ -79,6 +79,7 @@ def main():
     parser.add_argument("--kind")
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--results", type=pathlib.Path)
+    parser.add_argument("--show-failures", action="store_true")
     options = parser.parse_args()
     folder = options.corpus or store.require_default()
     start = time.perf_counter()

@@ -26,7 +26,7 @@ COMMAND = "python -m agentgym_envs.searchqa.corpus build"
 # SHA-256 of what the default version is made of: a build that differs from it is not that version.
 PINNED: Mapping[str, str] = {
     PASSAGES: "71f11488805d9190ed31ef077ee443ce2f2096c5289f590d8dda28512fb6a489",
-    QUESTIONS: "201273adefafd8f486334a360454866377dfa985af36a875e5ed0389eec01b08",
+    QUESTIONS: "3448fab70676c4e6b42433876ddace460734505ca25307a99faa1969ea8afcfd",
 }
 
 
