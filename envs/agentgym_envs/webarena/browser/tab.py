@@ -71,12 +71,12 @@ class Tab:
     async def of(cls, page: Page) -> "Tab":
         """Begins to watch a page."""
         client = await page.context.new_cdp_session(page)
-        _, _, frames = await asyncio.gather(
+        answers = await asyncio.gather(
+            client.send("Page.getFrameTree"),
             client.send("Accessibility.enable"),
             client.send("Page.enable"),
-            client.send("Page.getFrameTree"),
         )
-        frame = frames["frameTree"]["frame"]
+        frame = answers[0]["frameTree"]["frame"]
         return cls(page, client, frame["id"], frame["loaderId"])
 
     @property
@@ -134,7 +134,7 @@ class Tab:
                 async with asyncio.timeout(_ANSWER_SECONDS):
                     found, snapshot = await asyncio.gather(
                         self._client.send("Accessibility.getFullAXTree"),
-                        self._client.send("DOMSnapshot.captureSnapshot", tree.SNAPSHOT),
+                        self._client.send("DOMSnapshot.captureSnapshot", dict(tree.SNAPSHOT)),
                     )
             except (Error, TimeoutError) as error:
                 self._check_alive(error)

@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-SNAPSHOT = {"computedStyles": []}
+SNAPSHOT: Mapping[str, Any] = {"computedStyles": []}
 # Chromium adds `url` since WebArena was made.
 _IGNORED_PROPERTIES = frozenset(
     {"focusable", "editable", "readonly", "level", "settable", "multiline", "invalid", "url"}
@@ -85,8 +85,8 @@ def read_nodes(
       tells_values: of dates and of closed boxes to choose from, which WebArena's trees do not.
     """
     by_id: dict[str, Mapping[str, Any]] = {}
-    for node in tree:
-        by_id.setdefault(node["nodeId"], node)
+    for told in tree:
+        by_id.setdefault(told["nodeId"], told)
     boxes = _boxes(snapshot)
     lines: list[Node] = []
     if tree:
