@@ -1,0 +1,62 @@
+r"""The quickstart on deep search: a tiny policy learns to look up codes in the corpus of facts.
+
+  python -m agentgym_jax.train --config=configs/quickstart_searchqa.py --workdir=runs/searchqa
+
+Needs: the extra [search]; nothing running (it starts its own server, which builds the corpus at its first
+start); two CPU cores, 2 GB of memory.
+Result: not run yet.
+Source: the sizes of configs/quickstart.py; questions split by entity by the manifest of the server.
+"""
+
+from configs import common, quickstart
+
+# A name has to be copied into the query and a code out of the passage; one search answers them.
+TEMPLATES = ("airport_code", "language_code", "division_code")
+
+
+def tasks(split, limit=0):
+    """Questions for codes of airports, languages and divisions."""
+    return dict(
+        kind="split", split=split, group_by="template", where=dict(template=TEMPLATES), limit=limit
+    )
+
+
+def get_config(arg=None):
+    """Options: smoke (one minute, learns nothing)."""
+    opt = common.parse(arg, smoke=False)
+    c = quickstart.get_config("smoke" if opt.smoke else None)
+    passage = dict(topk=1)  # short observations
+    c.environments = dict(
+        searchqa=common.environment(
+            options=passage, train=tasks("train"), eval=tasks("test", limit=96)
+        )
+    )
+    c.total_steps = 12
+    c.tokenizer.vocab_size = 1024
+    c.tokenizer.isolate = r"[A-Z]|[0-9]|\n|, |</?(?:think|search|answer|information)>"
+    c.sampling.max_turn_tokens = 96
+    c.rollout.max_invalid_actions = 2
+    c.horizon = dict(kind="stepwise", turns=(2, 3, 4), boundaries=(4, 8))
+    c.evaluation.max_turns = 4
+    with c.unlocked():
+        c.sft.demonstrations = dict(
+            expert=dict(
+                environment="searchqa",
+                options=passage,
+                player="expert",
+                tasks=tasks("train"),
+                epsilon=0.0,
+                max_turns=6,
+                seed=0,
+            )
+        )
+    c.sft.steps = 400
+    c.sft.row_length = 768
+    if opt.smoke:
+        c.total_steps = 3
+        c.environments.searchqa.eval.limit = 4
+        c.sft.demonstrations.expert.tasks.limit = 20
+        c.sft.steps = 3
+        c.horizon = dict(kind="stepwise", turns=(2, 3), boundaries=(1,))
+        c.evaluation.max_turns = 3
+    return c
