@@ -146,7 +146,7 @@ def _matches(
 
 
 # What may stand in the places of a wording; kinds of divisions are in small letters.
-_PLACES = {"k": r"(?P<k>[a-zé'() -]+?)", "ak": r"(?P<ak>an? [a-zé'() -]+?)"}
+_PLACES = {"k": r"(?P<k>[^A-Z]+?)", "ak": r"(?P<ak>an? [^A-Z]+?)"}
 
 
 @functools.cache
