@@ -56,13 +56,11 @@ class Encoder:
             if value.dtype.kind == "f"
         }
         self.width = int(config["hidden_size"])
-        self._forward = jax.jit(
-            functools.partial(
-                _forward,
-                layers=config["num_hidden_layers"],
-                heads=config["num_attention_heads"],
-                epsilon=config["layer_norm_eps"],
-            )
+        self._forward = functools.partial(
+            _forward,
+            layers=config["num_hidden_layers"],
+            heads=config["num_attention_heads"],
+            epsilon=config["layer_norm_eps"],
         )
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self._tokenizer.no_padding()
@@ -91,6 +89,7 @@ class Encoder:
         return np.asarray(self._forward(self._weights, ids_BT, valid_BT))[: len(encoded)]
 
 
+@functools.partial(jax.jit, static_argnames=("layers", "heads", "epsilon"))
 def _forward(
     weights: Mapping[str, Any],
     ids_BT: Any,
@@ -104,13 +103,13 @@ def _forward(
     rows, length = ids_BT.shape
 
     def linear(x: Any, name: str) -> Any:
-        return x @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]
+        return x @ weights[f"{name}.weight"].T + weights[f"{name}.bias"][None, None]
 
     def normed(x: Any, name: str) -> Any:
         mean = x.mean(-1, keepdims=True)
         variance = ((x - mean) ** 2).mean(-1, keepdims=True)
         scaled = (x - mean) * jax.lax.rsqrt(variance + epsilon)
-        return scaled * weights[f"{name}.weight"] + weights[f"{name}.bias"]
+        return scaled * weights[f"{name}.weight"][None, None] + weights[f"{name}.bias"][None, None]
 
     x_BTD = (
         weights["embeddings.word_embeddings.weight"][ids_BT]
