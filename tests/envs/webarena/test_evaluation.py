@@ -301,6 +301,16 @@ def test_a_last_page_that_is_none_fails_the_agent():
     assert score(html(target), page=Site("broken:")) == 0.0
 
 
+def test_an_address_that_a_function_found_elsewhere_and_that_cannot_be_opened_is_no_score():
+    async def order() -> str:
+        return "broken:"
+
+    with pytest.raises(PageError):
+        verdict(
+            html(HtmlTarget("func:order()", "", must_include=("a",))), functions={"order": order}
+        )
+
+
 def test_a_page_that_is_still_being_built_is_looked_at_again():
     class Slow(Site):
         looks = 0
