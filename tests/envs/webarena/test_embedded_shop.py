@@ -2,7 +2,7 @@ import collections
 
 import pytest
 
-from agentgym_envs.webarena.embedded import script, shopping, shopping_admin
+from agentgym_envs.webarena.embedded import across, script, shopping, shopping_admin
 from agentgym_envs.webarena.embedded.task import all_of, answer_has, ends_at, page_has
 from agentgym_envs.webarena.tasks import read_task, task_row
 
@@ -52,6 +52,15 @@ def test_no_task_is_done_by_stopping_at_once(group):
 @pytest.mark.parametrize("group", GROUPS)
 def test_tasks_are_the_same_whenever_they_are_made(group):
     assert [each.task for each in GROUPS[group]()] == [each.task for each in GROUPS[group]()]
+
+
+def test_tasks_across_sites_begin_with_a_tab_for_each():
+    tasks = across.tasks()
+    assert len(tasks) >= 10 and {each.split for each in tasks} == {"train", "test"}
+    for each in tasks:
+        assert read_task(task_row(each.task)) == each.task
+        assert len(each.task.start_urls) == len(each.task.sites) == 2
+        assert any("__REDDIT__" in target.url for target in each.task.evaluation.targets)
 
 
 def test_an_exact_name_goes_before_one_that_contains_it():

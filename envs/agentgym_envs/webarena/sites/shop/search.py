@@ -51,6 +51,11 @@ class DatabaseQuery(BaseSearchQuery):
                 categories = list(value)
         return json.dumps({"words": words, "categories": categories})
 
+    def build_params(self, *args, **kwargs):
+        """A page asks twice, for the count and for its part: the second time what was found is here."""
+        found = self.__dict__.setdefault("found", {})
+        return super().build_params(*args, **kwargs) | {"found": found}
+
 
 def _conditions(node: SearchNode) -> Iterable[tuple[str, Any]]:
     for child in node.children:
@@ -74,8 +79,11 @@ class DatabaseBackend(BaseSearchBackend):
 
     def search(self, query_string, **kwargs):
         """Finds products, sorts them, counts what the filters of the page would leave."""
-        query = json.loads(query_string)
-        rows = _matching(_rows(query["categories"]), query["words"])
+        found = kwargs["found"]
+        if query_string not in found:
+            query = json.loads(query_string)
+            found[query_string] = _matching(_rows(query["categories"]), query["words"])
+        rows = list(found[query_string])
         facets = _facets(rows, kwargs.get("query_facets") or ())
         for narrow in kwargs.get("narrow_queries") or ():
             rows = [row for row in rows if _fits(row, narrow)]

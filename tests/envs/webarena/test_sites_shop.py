@@ -1,0 +1,136 @@
+"""The embedded shop without a browser. It is prepared once for a version of its sources: some 10 s."""
+
+import html
+import json
+import pathlib
+import re
+import shutil
+import tempfile
+import urllib.error
+import urllib.request
+
+import pytest
+
+from agentgym_envs.webarena.sites.cluster import Cluster
+from agentgym_envs.webarena.sites.preparation import prepare
+from agentgym_envs.webarena.sites.shop.site import make_site
+from agentgym_envs.webarena.sites.shop.tables import category_path, tables
+from agentgym_envs.webarena.sites.site import is_healthy
+
+pytest.importorskip("oscar", reason="needs django-oscar: pip install 'agentgym-jax[web]'")
+
+
+@pytest.fixture(scope="module")
+def sites(tmp_path_factory):
+    kept = pathlib.Path(tempfile.gettempdir()) / "agentgym-tests-webarena"
+    folder = tmp_path_factory.mktemp("sites")
+    prepared = prepare(make_site(), kept)
+    shutil.copytree(prepared, folder / "shop" / prepared.name)
+    with Cluster(folder, [make_site()]) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def get(sites):
+    cookies = sites.storage_state(["shopping", "shopping_admin"])["cookies"]
+    cookie = "; ".join(f"{each['name']}={each['value']}" for each in cookies)
+    root = sites.urls["shopping"]
+
+    def get(path, episode="a", *, has_tags=False):
+        headers = {"Cookie": cookie, "X-Episode": episode}
+        request = urllib.request.Request(root + path, headers=headers)
+        with urllib.request.urlopen(request, timeout=60) as response:
+            text = response.read().decode()
+        if not has_tags:
+            text = re.sub(r"<[^>]*>", " ", text)
+        return " ".join(html.unescape(text).split())
+
+    return get
+
+
+def test_the_tables_are_large_enough_to_search_in():
+    shop = tables()
+    assert len(shop.products) >= 400 and len({p.shelf.name for p in shop.products}) >= 12
+    assert len(shop.customers) >= 60 and len(shop.orders) >= 300 and len(shop.reviews) >= 500
+    assert len({product.title for product in shop.products}) == len(shop.products)
+    assert len({customer.email for customer in shop.customers}) == len(shop.customers)
+
+
+def test_prices_within_a_category_differ():
+    shop = tables()
+    for shelf in {product.shelf for product in shop.products}:
+        prices = [product.cents for product in shop.shelf_products(shelf.name)]
+        assert len(set(prices)) == len(prices)
+
+
+def test_a_request_without_an_episode_is_refused(sites):
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(sites.urls["shopping"] + "/catalogue/", timeout=10)
+    assert refused.value.code == 400
+    assert "X-Episode" in refused.value.read().decode()
+
+
+def test_a_product_page_shows_what_the_tables_say(get):
+    product = tables().products[100]
+    page = get(product.path)
+    for text in (product.title, f"${product.price}", product.description):
+        assert text in page
+    for name, value in product.attributes:
+        assert f"{name} {value}" in page
+
+
+def test_a_search_wants_all_words(get):
+    product = tables().products[200]
+    path = "/search/?q=" + urllib.request.quote(f"{product.line} {product.brand} {product.upc}")
+    assert "Found 1 result." in get(path)
+    assert product.title in get(path, has_tags=True)  # the text is cut after four words
+    assert "Found 0 results." in get(path + "%20aardvark")
+
+
+def test_a_category_can_be_sorted_and_filtered(get):
+    shelf = tables().products[0].shelf
+    cheapest = sorted(tables().shelf_products(shelf.name), key=lambda product: product.cents)
+    page = get(category_path(shelf) + "?sort_by=price-asc")
+    places = [page.index(product.title) for product in cheapest[:5]]
+    assert places == sorted(places)
+    assert cheapest[-1].title not in page
+    below = sum(product.cents <= 2000 for product in cheapest)
+    page = get(category_path(shelf) + "?selected_facets=price:[0%20TO%2020]&sort_by=price-asc")
+    assert f"{below} results" in page
+
+
+def test_the_customer_and_the_administrator_are_logged_in_side_by_side(get):
+    assert tables().customer.name in get("/accounts/profile/")
+    assert "Total Customers" in get("/dashboard/")
+    order = tables().orders_of(tables().customer)[-1]
+    assert f"${order.total}" in get(f"/accounts/orders/{order.number}/")
+    assert order.customer.email in get(f"/dashboard/orders/{order.number}/")
+
+
+def test_pages_tell_the_episodes_time(get):
+    get("/", episode="clock")
+    get("/static/oscar/js/oscar/ui.js", episode="clock", has_tags=True)  # takes no time
+    page = get("/dashboard/vouchers/create/", episode="clock", has_tags=True)
+    assert 'value="2024-03-01 12:00:02"' in page  # the first page goes on to another
+
+
+def test_an_episode_that_ended_begins_anew(sites):
+    request = urllib.request.Request(
+        sites.urls["shopping"] + "/accounts/login/", headers={"X-Episode": "anew"}
+    )
+    with urllib.request.urlopen(request, timeout=30) as response:
+        first = response.headers["Set-Cookie"]
+    sites.end_episode("anew")
+    with urllib.request.urlopen(request, timeout=30) as response:
+        assert response.headers["Set-Cookie"] == first  # the tokens are those of a first request
+
+
+def test_storage_states_are_for_this_machine_alone(sites):
+    states = sites.storage_state(["shopping", "shopping_admin"])
+    assert [cookie["domain"] for cookie in states["cookies"]] == ["127.0.0.1"] * 2
+    assert len({cookie["name"] for cookie in states["cookies"]}) == 2
+    assert json.dumps(states)
+
+
+def test_the_shop_answers_when_asked_for_its_health(sites):
+    assert is_healthy(sites.urls["shopping"])
