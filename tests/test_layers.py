@@ -168,11 +168,28 @@ def test_the_shared_protocol_needs_only_the_standard_library():
         assert target.split(".")[0] in STANDARD, f"{path}:{node.lineno}: {target}"
 
 
+WEB = "agentgym_envs.webarena"
+# Modules with imports inside functions, and why; none of them is there to dodge a cycle, which
+# `test_no_module_imports_itself_by_way_of_others` would find all the same.
+LATE_IMPORTS = {
+    f"{WEB}.kind": "says what to install before it imports what needs that",
+    f"{WEB}.sites.shop.server": "Django is imported after its clock is set",
+    f"{WEB}.sites.shop.build": "Django is imported after its clock is set",
+    f"{WEB}.sites.forum.server": "Django is imported after its clock is set",
+    f"{WEB}.sites.forum.build": "Django is imported after its clock is set",
+}
+
+
+def test_every_module_with_late_imports_is_there():
+    assert LATE_IMPORTS.keys() <= {module_name(path) for path in FILES}
+
+
 @pytest.mark.parametrize("path", FILES, ids=ids(FILES))
 def test_imports_stand_at_the_top_and_are_absolute(path):
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for function in ast.walk(tree):
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        is_function = isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        if is_function and module_name(path) not in LATE_IMPORTS:
             for node in ast.walk(function):
                 for target in imported(node, KNOWN):
                     own = within(target, "agentgym_jax") or within(target, "agentgym_envs")
