@@ -12,6 +12,7 @@ IDS: Mapping[str, str] = {
     "TextCraft-v0": "textcraft",
     "BabyAI-v0": "babyai",
     "SciWorld-v0": "sciworld",
+    "WebArena-v0": "webarena",
     "SearchQA-v0": "searchqa",
     "Maze-v0": "maze",
     "Wordle-v0": "wordle",

@@ -39,7 +39,8 @@ class Shaping:
     def least_right(self) -> float:
         """The least score of a right answer."""
         most = _MAX_SEARCH_PENALTY if self.search_cost else 0.0
-        return 1.0 - most - self.format_score  # in the order of `score`, to be equal to the last bit
+        # In the order of `score`, to be equal to the last bit.
+        return 1.0 - most - self.format_score
 
     def score(self, *, is_right: bool, is_well_formed: bool, searches: int) -> float:
         """Score of an episode that ended with an answer."""

@@ -3,9 +3,10 @@
 import contextlib
 import functools
 import hashlib
+import logging
 import pathlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentgym_envs.base import manifest
 from agentgym_envs.base.environment import EnvironmentFault, SetupError, StepResult
@@ -20,6 +21,11 @@ from agentgym_envs.base.protocol import EnvironmentSpec, ErrorKind
 from agentgym_envs.webarena import texts
 from agentgym_envs.webarena.browser.launch import require_browser
 from agentgym_envs.webarena.world import Entry, World
+
+if TYPE_CHECKING:
+    from agentgym_envs.webarena.sites.site import Site
+
+_LOGGER = logging.getLogger(__name__)
 
 # Changes when a page, a task, a text or the rules of the tree change.
 BEHAVIOUR = "1"
@@ -58,21 +64,28 @@ def _embedded_kind(sites: str) -> EnvironmentKind:
     from agentgym_envs.webarena import embedded_world
     from agentgym_envs.webarena.embedded import embedded_tasks
     from agentgym_envs.webarena.embedded_sites import shared
-    from agentgym_envs.webarena.sites.cluster import sites_for
+    from agentgym_envs.webarena.sites.cluster import all_sites, sites_for
 
     tasks = embedded_tasks()
-    known = sorted({site for each in tasks for site in each.task.sites})
-    names = known if sites == ALL else [name.strip() for name in sites.split(",")]
+    if sites == ALL:
+        names = _installed(all_sites())
+    else:
+        names = [name.strip() for name in sites.split(",")]
     chosen = [each for each in tasks if set(each.task.sites) <= set(names)]
     applications = sites_for(names)
     if not chosen:
         raise SetupError(f"webarena: there are no tasks on the sites {sites!r} alone")
+    if len(chosen) < len(tasks):
+        _LOGGER.warning(
+            "webarena: %d of %d embedded tasks are on these sites", len(chosen), len(tasks)
+        )
     entries = [Entry(each.task, each.split, each.solution) for each in chosen]
     world = functools.cache(lambda: embedded_world.EmbeddedWorld(entries, names))
     versions = [f"{site.name} {site.version()}" for site in applications]
     return kind_of(
         entries,
         world,
+        origin="embedded",
         version=f"embedded-{_short_hash(*versions)}",
         prepare=lambda: _start_browser(world()),
         shared=lambda: shared(names),
@@ -90,7 +103,21 @@ def _deployed_kind(path: pathlib.Path) -> EnvironmentKind:
         world().log_in_everywhere()
 
     version = tasks_version([entry.task for entry in entries])
-    return kind_of(entries, world, version=version, prepare=prepare)
+    return kind_of(entries, world, origin="webarena", version=version, prepare=prepare)
+
+
+def _installed(sites: "Sequence[Site]") -> list[str]:
+    """WebArena's names of the sites that can be started here; of the others it is told why not.
+
+    Raises:
+      SetupError: none can.
+    """
+    missing = {site.name: sentence for site in sites if (sentence := site.missing()) is not None}
+    for name, sentence in missing.items():
+        _LOGGER.warning("webarena: %s is left out: %s", name, sentence)
+    if len(missing) == len(sites):
+        raise SetupError("webarena: " + "; ".join(missing.values()))
+    return [path for site in sites if site.name not in missing for path in site.paths]
 
 
 def _start_browser(world: World) -> None:
@@ -107,6 +134,7 @@ def kind_of(
     entries: Sequence[Entry],
     world: Callable[[], World],
     *,
+    origin: str,
     version: str,
     prepare: Callable[[], None],
     shared: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
@@ -116,6 +144,7 @@ def kind_of(
     Args:
       entries: the tasks.
       world: of this process; asked for when the first environment is made.
+      origin: `webarena` for its own tasks and sites, else `embedded`; results never mix them.
       version: of the tasks and sites.
       prepare: see EnvironmentKind.
       shared: see EnvironmentKind.
@@ -123,7 +152,7 @@ def kind_of(
     # What needs Playwright is imported in functions: without it this module says what to install.
     from agentgym_envs.webarena.environment import WebArenaEnvironment, make
 
-    tasks = task_manifest(entries)
+    tasks = task_manifest(entries, origin)
     return EnvironmentKind(
         spec=EnvironmentSpec(
             name="webarena",
@@ -163,12 +192,13 @@ def kind_of(
     )
 
 
-def task_manifest(entries: Sequence[Entry]) -> list[dict[str, Any]]:
-    """The tasks without what would give their answers away."""
+def task_manifest(entries: Sequence[Entry], origin: str) -> list[dict[str, Any]]:
+    """The tasks without what would give their answers away; `world` is the origin of `kind_of`."""
     return [
         {
             "data_idx": data_idx,
             "split": entry.split,
+            "world": origin,
             "task_id": entry.task.task_id,
             "sites": list(entry.task.sites),
             "template": entry.task.intent_template_id,

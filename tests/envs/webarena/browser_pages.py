@@ -180,4 +180,4 @@ world = functools.cache(PageWorld)
 
 def make_kind():
     """The tiny site as an environment."""
-    return kind_of(entries(), world, version="tiny", prepare=lambda: None)
+    return kind_of(entries(), world, origin="embedded", version="tiny", prepare=lambda: None)
