@@ -7,8 +7,10 @@ The file needs no network and no server: open it in a browser, send it to a coll
 """
 
 import contextlib
+import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from absl import app, flags, logging
 
@@ -17,25 +19,37 @@ from agentgym_jax.env_client.transport import Transport
 from agentgym_jax.run_folder import RunFolderError
 from agentgym_jax.viewer.live import LiveRun, LiveServer
 from agentgym_jax.viewer.report import checked_folder, write_report
-from agentgym_jax.viewer.worlds import REPLAYED
+from agentgym_jax.viewer.worlds import REPLAYED, WITH_BROWSER
 
 
 @contextlib.contextmanager
-def replaying(max_replays: int) -> Iterator[Mapping[str, Transport]]:
-    """Environments that replays need, as far as this machine can run them."""
+def replaying(
+    run: str, max_replays: int, max_web_replays: int
+) -> Iterator[Mapping[str, Transport]]:
+    """Environments that replays need, with the run's options, as far as this machine can run them."""
+    names = (REPLAYED if max_replays > 0 else ()) + (WITH_BROWSER if max_web_replays > 0 else ())
     with contextlib.ExitStack() as stack:
         transports: dict[str, Transport] = {}
-        for name in REPLAYED if max_replays > 0 else ():
+        for name in names:
             try:
-                transports |= stack.enter_context(in_process_servers([name]))
+                options = {name: _options(run, name)}
+                transports |= stack.enter_context(in_process_servers([name], options=options))
             except ValueError as error:
                 logging.warning("no pictures of the world: %s", error)
         yield transports
 
 
-def serve(run: str, *, host: str, port: int, max_replays: int) -> None:
+def _options(run: str, environment: str) -> Mapping[str, Any]:
+    """Of an environment in the run's config; none where the run has no such environment."""
+    path = checked_folder(run).config_path
+    config = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    entry = config.get("environments", {}).get(environment, {})
+    return entry.get("options", {})
+
+
+def serve(run: str, *, host: str, port: int, max_replays: int, max_web_replays: int) -> None:
     """Serves the page until interrupted."""
-    with replaying(max_replays) as transports:
+    with replaying(run, max_replays, max_web_replays) as transports:
         live = LiveRun(checked_folder(run), transports)
         with LiveServer(live, host, port) as server:
             sys.stdout.write(f"{run} is at {server.url} (Ctrl-C ends)\n")
@@ -58,6 +72,13 @@ def define_flags() -> None:
         "with --serve any episode is, when it is looked at, unless this is 0.",
         lower_bound=0,
     )
+    flags.DEFINE_integer(
+        "max_web_replays",
+        0,
+        "Web episodes that are played again, for a picture of every page: about a second a turn, on "
+        "the sites that the run's config names.",
+        lower_bound=0,
+    )
 
 
 def main(argv: Sequence[str]) -> None:
@@ -72,11 +93,22 @@ def main(argv: Sequence[str]) -> None:
         if values.serve:
             if values.out is not None:
                 raise app.UsageError("--serve writes no file: leave out --out, or --serve")
-            serve(given[0], host=values.host, port=values.port, max_replays=values.max_replays)
+            serve(
+                given[0],
+                host=values.host,
+                port=values.port,
+                max_replays=values.max_replays,
+                max_web_replays=values.max_web_replays,
+            )
             return
-        with replaying(values.max_replays) as transports:
+        limits = (values.max_replays, values.max_web_replays)
+        with replaying(given[0], *limits) as transports:
             written = write_report(
-                given[0], values.out, transports=transports, max_replays=values.max_replays
+                given[0],
+                values.out,
+                transports=transports,
+                max_replays=limits[0],
+                max_web_replays=limits[1],
             )
         size = written.stat().st_size / 1e6
         sys.stdout.write(f"wrote {written} ({size:.1f} MB)\n")

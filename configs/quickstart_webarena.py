@@ -47,7 +47,7 @@ def get_config(arg=None):
                 environment="webarena",
                 options=shop,
                 player="expert",
-                tasks=tasks("train"),
+                tasks=tasks("train", limit=40),
                 epsilon=0.0,
                 max_turns=6,
                 seed=0,

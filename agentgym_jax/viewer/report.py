@@ -31,7 +31,13 @@ from agentgym_jax.viewer.records import (
 )
 from agentgym_jax.viewer.series import Run
 from agentgym_jax.viewer.summary import Document
-from agentgym_jax.viewer.worlds import ReplayError, can_replay, chosen_for_replay, replay
+from agentgym_jax.viewer.worlds import (
+    WITH_BROWSER,
+    ReplayError,
+    can_replay,
+    chosen_for_replay,
+    replay,
+)
 
 # In the order in which they build on each other.
 SCRIPTS = (
@@ -89,6 +95,7 @@ def write_report(
     *,
     transports: Mapping[str, Transport],
     max_replays: int,
+    max_web_replays: int = 0,
 ) -> pathlib.Path:
     """Writes the page of a run.
 
@@ -97,6 +104,7 @@ def write_report(
       out: the file; `report.html` of the folder if None.
       transports: servers of environments that are asked how their world looked, by name.
       max_replays: how many episodes are played again for that.
+      max_web_replays: how many episodes in a browser, with a picture of every page.
 
     Returns:
       The file.
@@ -110,6 +118,7 @@ def write_report(
     files = trajectory_files(folder.trajectories)
     rows = [[row_of(record) for record in read_records(file.path)] for file in files]
     chosen = chosen_for_replay(rows, max_replays) if transports else set()
+    chosen |= chosen_for_replay(rows, max_web_replays, WITH_BROWSER) if transports else set()
     config, provenance, run = read_run(folder)
     document = Document(folder.path.name, config, provenance, run, files, rows).to_json()
 

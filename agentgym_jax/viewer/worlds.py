@@ -14,6 +14,8 @@ from agentgym_jax.viewer.records import Record, environment_of
 
 # Environments whose observations do not say how the whole world looks.
 REPLAYED = ("babyai", "maze")
+# Played again only when asked: a turn takes a second, and its picture some tens of kilobytes.
+WITH_BROWSER = ("webarena",)
 State = Mapping[str, Any]
 
 
@@ -24,7 +26,7 @@ class ReplayError(Exception):
 def can_replay(record: Record) -> bool:
     """Whether the page gains anything from replaying this episode."""
     name, number = environment_of(record["item_id"])
-    return name in REPLAYED and number is not None
+    return name in (*REPLAYED, *WITH_BROWSER) and number is not None
 
 
 def replay(transport: Transport, record: Record) -> list[State]:
@@ -65,7 +67,9 @@ def _after(client: EnvClient, session: int, turn: Mapping[str, Any], before: Sta
     return client.ask(session, "/state")
 
 
-def chosen_for_replay(files: Sequence[Sequence[Record]], limit: int) -> set[tuple[int, int]]:
+def chosen_for_replay(
+    files: Sequence[Sequence[Record]], limit: int, environments: Sequence[str] = REPLAYED
+) -> set[tuple[int, int]]:
     """Which episodes to replay when not all can be.
 
     About half are all episodes of some tasks that were played at several steps, so that these can
@@ -74,6 +78,7 @@ def chosen_for_replay(files: Sequence[Sequence[Record]], limit: int) -> set[tupl
     Args:
       files: for every trajectory file, its rows (`records.row_of`) in order.
       limit: episodes in total.
+      environments: whose episodes.
 
     Returns:
       (file, row) numbers.
@@ -82,7 +87,7 @@ def chosen_for_replay(files: Sequence[Sequence[Record]], limit: int) -> set[tupl
     first, others = [], []
     for file, rows in enumerate(files):
         for number, row in enumerate(rows):
-            if row["environment"] in REPLAYED and row["number"] is not None:
+            if row["environment"] in environments and row["number"] is not None:
                 of_task.setdefault(row["item"], []).append((file, number))
                 (first if row["sample"] == 0 else others).append((file, number))
     chosen = _of_repeated_tasks(list(of_task.values()), limit // 2)

@@ -3,7 +3,13 @@ import json
 import pytest
 
 from agentgym_jax.env_client.in_process import in_process_servers
-from agentgym_jax.viewer.worlds import ReplayError, can_replay, chosen_for_replay, replay
+from agentgym_jax.viewer.worlds import (
+    WITH_BROWSER,
+    ReplayError,
+    can_replay,
+    chosen_for_replay,
+    replay,
+)
 
 TASK = 13  # OpenDoorLoc
 
@@ -116,3 +122,11 @@ def test_all_are_chosen_where_there_are_few_and_none_of_other_environments():
     other = [{"item": "chess_1", "environment": "chess", "number": 1, "sample": 0}]
     assert chosen_for_replay([rows(3), other], 100) == {(0, 0), (0, 1), (0, 2)}
     assert chosen_for_replay([rows(3)], 0) == set()
+
+
+def test_web_episodes_are_replayed_only_when_they_are_asked_for():
+    row = {"number": 0, "sample": 0, "item": "webarena_0", "environment": "webarena"}
+    files = [[row, row | {"environment": "babyai", "item": "babyai_0"}]]
+    assert chosen_for_replay(files, 400) == {(0, 1)}
+    assert chosen_for_replay(files, 400, WITH_BROWSER) == {(0, 0)}
+    assert chosen_for_replay(files, 0, WITH_BROWSER) == set()
