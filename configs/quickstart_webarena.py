@@ -25,7 +25,7 @@ def get_config(arg=None):
         webarena=common.environment(options=shop, train=tasks("train"), eval=tasks("test"))
     )
     c.env.workers = 2  # each has a browser
-    c.total_steps = 4
+    c.total_steps = 3
     c.tokenizer.vocab_size = 2048
     c.tokenizer.isolate = r"[0-9]|\n|\t|, |\[|\]"
     # A page is some thousand tokens of a small vocabulary.
@@ -39,7 +39,7 @@ def get_config(arg=None):
     c.learner.micro_rows = 1
     c.learner.mini_batches = 1
     c.learner.min_informative_groups = 0
-    c.horizon = dict(kind="stepwise", turns=(3, 4), boundaries=(2,))
+    c.horizon = dict(kind="stepwise", turns=(3, 4), boundaries=(1,))
     c.evaluation.max_turns = 4
     with c.unlocked():
         c.sft.demonstrations = dict(
@@ -53,8 +53,8 @@ def get_config(arg=None):
                 seed=0,
             )
         )
-    c.sft.steps = 150
-    c.sft.rows = 2
+    c.sft.steps = 30
+    c.sft.rows = 1
     c.sft.micro_rows = 1
     c.sft.row_length = 8192
     if opt.smoke:
