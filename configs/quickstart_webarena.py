@@ -35,6 +35,7 @@ def get_config(arg=None):
     c.rollout.tasks_per_step = 4
     c.rollout.group_size = 4
     c.rollout.max_invalid_actions = 2
+    c.optimizer.warmup_steps = 0
     c.learner.row_length = 8192
     c.learner.micro_rows = 1
     c.learner.mini_batches = 1
