@@ -35,6 +35,8 @@ def get_config(arg=None):
     c.rollout.tasks_per_step = 4
     c.rollout.group_size = 4
     c.rollout.max_invalid_actions = 2
+    # Nothing is solved at first: that an action can be done at all is what there is to learn.
+    c.rollout.wasted_turn_penalty = 0.1
     c.optimizer.warmup_steps = 0
     c.learner.row_length = 8192
     c.learner.micro_rows = 1

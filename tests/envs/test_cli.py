@@ -178,7 +178,7 @@ def modules(tmp_path):
     return {**ENVIRONMENT, "PYTHONPATH": f"{ENVIRONMENT['PYTHONPATH']}{os.pathsep}{tmp_path}"}
 
 
-KNOWN = "is neither an environment (textcraft, babyai, sciworld, maze, wordle) nor a module"
+KNOWN = "is neither an environment (textcraft, babyai, sciworld, webarena, searchqa, maze, wordle) nor a module"
 
 
 @pytest.mark.parametrize("command", [[], ["check"], ["demonstrations"]])
