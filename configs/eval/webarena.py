@@ -4,7 +4,7 @@ r"""Scores a model on web navigation on the embedded sites: all held-out tasks, 
 
 Needs: the extra [web] and Chromium; nothing running (it starts the sites and its own server); memory for M.
 These are not WebArena's tasks: those need a deployment of it (:deployment=webarena.json, docs/webarena.md).
-Result: expert and random player, see docs/evaluation.md; no model yet.
+Result: not run yet.
 Source: 15 turns as in AgentGym-RL, arXiv:2509.08755.
 """
 
