@@ -15,7 +15,7 @@ from agentgym_jax.trajectory import TokenSource
 
 _FILE = re.compile(r"(?P<kind>.+)_(?P<step>\d+)\.jsonl")
 # How the environments name the goal, else the first line of the task is shown.
-_GOAL = re.compile(r"(?:^|\n)(?:Your goal|Goal|Your task is to)[: ]+(.+)")
+_GOAL = re.compile(r"(?:^|\n)(?:Your goal|Goal|Your task is to|OBJECTIVE|Question)[: ]+(.+)")
 _LONGEST_GOAL = 120  # characters
 _MILLI = 1000  # numbers of tokens are stored in thousandths
 Record = Mapping[str, Any]

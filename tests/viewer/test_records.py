@@ -97,6 +97,11 @@ def test_records_that_do_not_say_refusals_say_none(make_record):
     ("opening", "goal"),
     [
         ("Your goal: open the red door\nIn front of you", "open the red door"),
+        (
+            "OBSERVATION:\n[1] page\nURL: http://a.b\nOBJECTIVE: Find the mug\nPREVIOUS",
+            "Find the mug",
+        ),
+        ("Question: Where is Lund?", "Where is Lund?"),
         ("Crafting commands:\ncraft 1 a using 1 b\n\nGoal: craft a.", "craft a."),
         ("Your task is to boil lead. For compounds", "boil lead. For compounds"),
         ("What is 1 + 1?\nAnswer.", "What is 1 + 1?"),
