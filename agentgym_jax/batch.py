@@ -81,6 +81,37 @@ def assign_rows(lengths: Sequence[int], row_length: int) -> list[list[int]]:
     return rows
 
 
+def tightest_row_length(
+    lengths: Sequence[int], row_length: int, rows_multiple: int, halvings: int
+) -> int:
+    """The row length that needs the fewest positions, the longest of equals.
+
+    Rows must be as long as the longest episode may become; most batches have none like it, and a
+    batch of a few long rows is mostly the room that is left in the last ones.
+
+    Args:
+      lengths: tokens of the sequences to be packed.
+      row_length: the longest choice, in tokens.
+      rows_multiple: as for `pack`.
+      halvings: how often `row_length` may be halved: each length is a program of its own.
+
+    Raises:
+      ValueError: a sequence is longer than `row_length`.
+    """
+    longest = max(lengths, default=0)
+    choices = [row_length >> k for k in range(halvings + 1) if row_length % (1 << k) == 0]
+    fitting = [choice for choice in choices if choice >= longest] or [row_length]
+
+    def positions(choice: int) -> int:
+        return choice * _rows(len(assign_rows(lengths, choice)), rows_multiple)
+
+    return min(fitting, key=positions)
+
+
+def _rows(filled: int, multiple: int) -> int:
+    return max(1, -(-filled // multiple)) * multiple
+
+
 def pack(
     sequences: Sequence[Mapping[str, np.ndarray]],
     *,
@@ -96,7 +127,7 @@ def pack(
       rows_multiple: B is rounded up to a multiple of this with empty rows.
     """
     rows = assign_rows([len(s["tokens"]) for s in sequences], row_length)
-    B = max(1, -(-len(rows) // rows_multiple)) * rows_multiple
+    B = _rows(len(rows), rows_multiple)
     shape = (B, row_length)
     ints = {k: np.zeros(shape, np.int32) for k in ("tokens", "positions", "segment_ids")}
     sequence_ids = np.full(shape, -1, np.int32)

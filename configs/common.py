@@ -74,6 +74,7 @@ def base():
     )
     c.learner = dict(
         row_length=4096,
+        row_halvings=3,
         micro_rows=1,
         epochs=1,
         mini_batches=1,
@@ -372,6 +373,7 @@ def smoke(c):
     c.rollout.group_size = 2
     c.rollout.max_invalid_actions = 1
     c.learner.mini_batches = 2
+    c.learner.row_halvings = 0  # one program instead of some
     c.learner.min_informative_groups = 0
     c.sampling.max_turn_tokens = 8
     c.evaluation.max_turns = 1

@@ -79,6 +79,7 @@ def get_config(arg=None):
     c.optimizer.b2 = 0.95
     c.learner = dict(
         row_length=1024,
+        row_halvings=0,
         micro_rows=2,
         epochs=1,
         mini_batches=2,

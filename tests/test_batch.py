@@ -67,6 +67,26 @@ def test_rows_never_overflow_and_hold_each_sequence_once(lengths, row_length):
     assert all(a + b > row_length for k, a in enumerate(filled) for b in filled[k + 1 :])
 
 
+@settings(deadline=None, max_examples=50)
+@given(LENGTHS, st.integers(1, 4), st.integers(0, 4))
+def test_the_tightest_row_length_is_that_of_the_smallest_batch_that_holds_all(
+    lengths, multiple, halvings
+):
+    sequences = [sequence(n) for n in lengths]
+
+    def size(row_length):
+        return batching.pack(sequences, row_length=row_length, rows_multiple=multiple).tokens.size
+
+    found = batching.tightest_row_length(lengths, 96, multiple, halvings)
+    allowed = [n for n in (96, 48, 24, 12, 6)[: halvings + 1] if n >= max(lengths, default=0)]
+    assert size(found) == min(map(size, allowed))
+    assert found == max(n for n in allowed if size(n) == size(found))
+
+
+def test_rows_are_halved_only_where_they_stay_whole_numbers():
+    assert batching.tightest_row_length([3], 30, 1, 4) == 15
+
+
 def test_no_sequences_give_one_empty_batch():
     packed = batching.pack([], row_length=8, rows_multiple=4)
     assert packed.tokens.shape == (4, 8)
@@ -85,6 +105,8 @@ def test_an_empty_sequence_comes_back_empty():
 def test_a_sequence_longer_than_a_row_names_the_setting():
     with pytest.raises(ValueError, match=r"sequence 1 has 9 tokens, a row holds 8.*row_length"):
         batching.pack([sequence(3), sequence(9)], row_length=8, rows_multiple=1)
+    with pytest.raises(ValueError, match=r"sequence 1 has 9 tokens, a row holds 8.*row_length"):
+        batching.tightest_row_length([3, 9], 8, 1, 2)
 
 
 def test_micro_batches_keep_the_order_of_rows():

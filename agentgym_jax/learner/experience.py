@@ -294,6 +294,7 @@ def pack_experience(
     *,
     aggregation_options: Mapping[str, Any],
     row_length: int,
+    row_halvings: int,
     rows_multiple: int,
     keep_zero_advantage: bool,
 ) -> TokenBatch | None:
@@ -306,7 +307,8 @@ def pack_experience(
       experience: all episodes of the step.
       rows: int, which of them (a mini-batch).
       aggregation_options: keyword arguments of `aggregation.token_weights`.
-      row_length: T of the packed rows.
+      row_length: T of the packed rows, at most.
+      row_halvings: how often T may be halved where that leaves less padding.
       rows_multiple: rows are filled up to a multiple of this.
       keep_zero_advantage: keep episodes whose advantages are all zero; needed if an entropy
         bonus, a divergence in the loss or a critic gives them a gradient.
@@ -338,7 +340,9 @@ def pack_experience(
         sequences.append(sequence)
     if not sequences:
         return None
-    return batching.pack(sequences, row_length=row_length, rows_multiple=rows_multiple)
+    lengths = [len(sequence["tokens"]) for sequence in sequences]
+    T = batching.tightest_row_length(lengths, row_length, rows_multiple, row_halvings)
+    return batching.pack(sequences, row_length=T, rows_multiple=rows_multiple)
 
 
 def mini_batch_rows(num_tasks: int, group_size: int, parts: int, seed: int) -> list[np.ndarray]:

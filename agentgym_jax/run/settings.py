@@ -83,7 +83,9 @@ class LearnerSettings:
     """How a collection becomes optimiser steps.
 
     Attributes:
-      row_length: T of the packed rows, tokens.
+      row_length: T of the packed rows, tokens, at most.
+      row_halvings: how often T may be halved for a batch where that leaves less padding; every
+        length that comes up is compiled once.
       micro_rows: rows whose gradient is computed at once.
       epochs: passes over a collection.
       mini_batches: optimiser steps per pass.
@@ -95,6 +97,7 @@ class LearnerSettings:
     """
 
     row_length: int
+    row_halvings: int
     micro_rows: int
     epochs: int
     mini_batches: int
@@ -110,6 +113,8 @@ class LearnerSettings:
             epochs=self.epochs,
             mini_batches=self.mini_batches,
         )
+        if not 0 <= self.row_halvings <= 8:
+            raise ValueError(f"row_halvings={self.row_halvings}, expected 0 to 8")
         if self.ratio_against not in ("sampler", "learner"):
             raise ValueError(
                 f"ratio_against={self.ratio_against!r}, expected 'sampler' or 'learner'"

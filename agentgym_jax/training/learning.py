@@ -72,6 +72,7 @@ def learn(
             rows,
             aggregation_options=settings.aggregation_options,
             row_length=settings.learner.row_length,
+            row_halvings=settings.learner.row_halvings,
             rows_multiple=settings.learner.micro_rows,
             keep_zero_advantage=settings.keeps_zero_advantage,
         )
@@ -118,7 +119,9 @@ def whole_episodes(parts: RLParts, trajectories: Sequence[Trajectory]) -> TokenB
             {"tokens": t.tokens[:end], "action_mask": t.action_mask[:end]}
             for t, end in zip(trajectories, ends, strict=True)
         ],
-        row_length=settings.row_length,
+        row_length=batching.tightest_row_length(
+            ends, settings.row_length, settings.micro_rows, settings.row_halvings
+        ),
         rows_multiple=settings.micro_rows,
     )
     return batching.micro_batches(packed, settings.micro_rows)

@@ -165,6 +165,7 @@ def learn(c, row_length, micro_rows):
     c.optimizer.final_fraction = 0.2
     c.learner = dict(
         row_length=row_length,
+        row_halvings=0,
         micro_rows=micro_rows,
         epochs=1,
         mini_batches=2,

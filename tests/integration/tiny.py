@@ -27,6 +27,7 @@ def get_config(arg=None):
     c.sampling.max_tokens = 512
     c.sampling.max_turn_tokens = 8
     c.learner.row_length = 512
+    c.learner.row_halvings = 0  # one program instead of some
     c.learner.micro_rows = 4
     c.learner.mini_batches = 1
     # All episodes of so small a policy fail: the entropy bonus and the divergence from the warm

@@ -196,6 +196,7 @@ def test_filtered_groups_do_not_count_in_the_denominator():
             np.arange(4),
             aggregation_options=dict(mode="token_mean"),
             row_length=16,
+            row_halvings=0,
             rows_multiple=1,
             keep_zero_advantage=keep_zero_advantage,
         )
