@@ -5,8 +5,9 @@ import functools
 import pathlib
 from collections.abc import Sequence
 
+from agentgym_envs.artifacts import locked, signs_of_life
 from agentgym_envs.base.environment import SetupError
-from agentgym_envs.searchqa.building import fingerprint, locked, say, signs_of_life
+from agentgym_envs.searchqa.building import fingerprint, say
 from agentgym_envs.searchqa.engines.corpus_file import Corpus
 from agentgym_envs.searchqa.engines.engine import MAX_TOPK, Engine, EngineModule, load_engine
 from agentgym_envs.searchqa.texts import Passage
@@ -49,13 +50,13 @@ class Index:
         ready = own / "ready"
         if ready.exists():
             return
-        with locked(self.folder):
+        with locked(self.folder, say):
             if ready.exists():
                 return
             corpus = Corpus(self.corpus, self.folder)
             say(f"indexing {len(corpus):,} passages of {self.corpus} with {self.engine}, once")
             own.mkdir(parents=True, exist_ok=True)
-            with signs_of_life():
+            with signs_of_life(say):
                 self._module.build(corpus, own, self.encoder)
             ready.touch()
 

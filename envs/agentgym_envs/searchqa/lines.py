@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from agentgym_envs.searchqa.building import appearing_file
+from agentgym_envs.artifacts import appearing_file
 
 
 class Lines:

@@ -8,10 +8,11 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from agentgym_envs.artifacts import build_once
 from agentgym_envs.base import manifest
 from agentgym_envs.base.environment import SetupError
 from agentgym_envs.searchqa import flashrag
-from agentgym_envs.searchqa.building import appearing, fingerprint, locked, say
+from agentgym_envs.searchqa.building import fingerprint, say
 from agentgym_envs.searchqa.lines import Lines, write_offsets
 
 _FORMAT = "1"  # changes when a folder must be made anew
@@ -78,10 +79,7 @@ def import_questions(path: pathlib.Path, folder: pathlib.Path, dataset: str = ""
     found = flashrag.sources(path)
     key = fingerprint([source.path for source in found], _FORMAT, dataset)
     made = folder / f"questions-{key}"
-    with locked(made):
-        if not made.exists():
-            with appearing(made) as partial:
-                _import(found, partial, dataset)
+    build_once(made, lambda unfinished: _import(found, unfinished, dataset), say)
     return Questions(made)
 
 

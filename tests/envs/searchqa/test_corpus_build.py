@@ -187,16 +187,18 @@ def test_a_killed_build_leaves_no_corpus_and_the_next_one_removes_its_rest(tmp_p
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     parent = store.corpora_folder()
     deadline = time.monotonic() + 60
-    while not list(parent.glob(".unfinished-*")) and time.monotonic() < deadline:
+    while not list(parent.glob("*.partial")) and time.monotonic() < deadline:
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    assert list(parent.glob(".unfinished-*")), "killed before it began"
+    assert list(parent.glob("*.partial")), "killed before it began"
     assert not store.is_built(store.default_folder())
     with pytest.raises(SetupError, match="is not built in .* Run: python -m"):
         store.require_default()
-    building._remove_unfinished(parent)
-    assert list(parent.iterdir()) == []
+    monkeypatch.setattr(building, "_write", lambda folder, **_: (folder / store.METADATA).touch())
+    made = building.build(building.Inputs(), Progress(0))
+    assert made == store.default_folder() and store.is_built(made)
+    assert {path.name for path in parent.iterdir()} == {made.name, f"{made.name}.lock"}
 
 
 def test_a_package_of_another_version_is_refused_by_name(monkeypatch):

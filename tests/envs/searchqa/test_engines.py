@@ -1,9 +1,7 @@
 """Engines find the same as an independent count of BM25, and survive being killed while they build."""
 
-import json
 import math
 import os
-import pathlib
 import random
 import signal
 import subprocess
@@ -15,7 +13,7 @@ import pytest
 import topics
 
 from agentgym_envs.base.environment import SetupError
-from agentgym_envs.searchqa.building import appearing, fingerprint, locked, signs_of_life
+from agentgym_envs.searchqa.building import fingerprint
 from agentgym_envs.searchqa.engines.corpus_file import Corpus
 from agentgym_envs.searchqa.library import Library, index_of
 
@@ -262,23 +260,3 @@ def test_a_fingerprint_changes_with_the_file_and_with_the_words(tmp_path):
         file.seek((5 << 20) - 1)
         file.write(b"\x01")
     assert fingerprint([path], "x") != first
-
-
-def test_a_build_of_which_nothing_is_seen_says_that_it_goes_on(capsys):
-    with signs_of_life(0.05):
-        time.sleep(0.3)
-    assert capsys.readouterr().err.count("searchqa: still building") >= 2
-    time.sleep(0.1)
-    assert not capsys.readouterr().err
-
-
-def test_a_folder_appears_whole_or_not_at_all(tmp_path):
-    made = tmp_path / "made"
-    with pytest.raises(RuntimeError), appearing(made) as partial:
-        (partial / "file").touch()
-        raise RuntimeError
-    assert not made.exists()
-    with locked(made), appearing(made) as partial:
-        assert not any(pathlib.Path(partial).iterdir())  # nothing of the first attempt
-        (partial / "file").write_text(json.dumps(1))
-    assert [path.name for path in made.iterdir()] == ["file"]

@@ -1,6 +1,5 @@
 import os
 import signal
-import threading
 import time
 import urllib.request
 
@@ -33,23 +32,6 @@ def test_a_site_is_prepared_once(tmp_path):
     assert site.builds == 1
 
 
-def test_two_that_prepare_at_once_build_once(tmp_path):
-    site = TinySite()
-    slow = site.build
-
-    def build(folder, say):
-        time.sleep(0.2)
-        slow(folder, say)
-
-    site.build = build
-    threads = [threading.Thread(target=prepare, args=(site, tmp_path)) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert site.builds == 1
-
-
 def test_a_failed_preparation_leaves_nothing_that_looks_finished(tmp_path):
     with pytest.raises(RuntimeError, match="no more disk"):
         prepare(TinySite(fails=True), tmp_path)
@@ -57,6 +39,15 @@ def test_a_failed_preparation_leaves_nothing_that_looks_finished(tmp_path):
     finished = prepare(TinySite(), tmp_path)
     assert (finished / "template.sqlite3").exists()
     assert [path.name for path in (tmp_path / "tiny").iterdir() if path.is_dir()] == ["v1"]
+
+
+def test_a_preparation_tells_how_far_it_is(tmp_path, capsys):
+    site = TinySite()
+    build = site.build
+    site.build = lambda folder, say: (say("filling"), build(folder, say))
+    prepare(site, tmp_path)
+    told = capsys.readouterr().err.splitlines()
+    assert told[1] == "webarena: tiny: filling" and "prepared in" in told[-1]
 
 
 def test_what_is_not_installed_is_named(tmp_path):

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from agentgym_envs.webarena.sites.dice import Dice
+from agentgym_envs.webarena.sites.chance import Dice
 from agentgym_envs.webarena.sites.episode_database import EpisodeDatabases, add_clock, next_second
 
 
@@ -85,10 +85,13 @@ from agentgym_envs.webarena.sites import chance, clock
 clock.install(); chance.install()
 import datetime
 from django.conf import settings
+from django.core import signing
 from django.utils import timezone, crypto
-settings.configure(USE_TZ=True)
+settings.configure(USE_TZ=True, SECRET_KEY="k")
+clock.install_in_signatures()
 def look():
-    return (timezone.now(), datetime.datetime.now(), datetime.date.today(), crypto.get_random_string(9))
+    now = (timezone.now(), datetime.datetime.now(), datetime.date.today())
+    return (*now, crypto.get_random_string(9), signing.dumps("session"))
 with clock.at(clock.episode_time(61)), chance.of_request(61):
     first = look()
     assert crypto.get_random_string(9) != first[3]
@@ -97,6 +100,8 @@ with clock.at(clock.episode_time(61)), chance.of_request(61):
 assert first[0].isoformat() == "2024-03-01T12:01:01+00:00", first
 assert first[1].isoformat() == "2024-03-01T12:01:01", first
 assert first[2].isoformat() == "2024-03-01", first
+assert first[3] == "ISSXCQdJ7", first  # the keys of prepared sites must not change
+assert signing.loads(first[4]) == "session" and ":1rg1ZV:" in first[4], first
 assert isinstance(first[0], datetime.datetime) and isinstance(first[2], datetime.date)
 assert look()[0].year >= YEAR and look()[3] != look()[3]
 """

@@ -2,16 +2,17 @@
 
 import collections
 import dataclasses
+import functools
 import hashlib
 import json
 import os
 import pathlib
-import shutil
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from agentgym_envs.artifacts import build_once
 from agentgym_envs.base.environment import SetupError
+from agentgym_envs.searchqa.building import say
 from agentgym_envs.searchqa.corpus import splits, store
 from agentgym_envs.searchqa.corpus.checks import Checker, fit
 from agentgym_envs.searchqa.corpus.language import digest
@@ -35,7 +36,6 @@ from agentgym_envs.searchqa.corpus.sources import (
 )
 from agentgym_envs.searchqa.corpus.world import STAGES, Uniqueness, World, read_world
 
-_UNFINISHED = ".unfinished-"  # before the process id, in the name of a folder that is written
 _EXPECTED_QUESTIONS = 20_000  # for the progress bar
 
 
@@ -77,8 +77,6 @@ class Inputs:
 def build(inputs: Inputs, progress: Progress, *, force: bool = False) -> pathlib.Path:
     """Builds a corpus if it is not there yet; gives back its folder.
 
-    A killed build leaves a folder that the next one removes, and no corpus.
-
     Args:
       inputs: what to build of.
       progress: told about the stages.
@@ -90,40 +88,11 @@ def build(inputs: Inputs, progress: Progress, *, force: bool = False) -> pathlib
     """
     named = inputs.named()
     folder = store.corpora_folder() / store.version_of(named)
-    _remove_unfinished(folder.parent)
-    if store.is_built(folder) and not force:
-        return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    prefix = f"{_UNFINISHED}{os.getpid()}-"
-    unfinished = pathlib.Path(tempfile.mkdtemp(prefix=prefix, dir=folder.parent))
-    try:
-        _write(unfinished, folder.name, named, inputs, progress)
-        _put_in_place(unfinished, folder)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+    fill = functools.partial(
+        _write, version=folder.name, named=named, inputs=inputs, progress=progress
+    )
+    build_once(folder, fill, say, anew=force)
     return folder
-
-
-def _remove_unfinished(parent: pathlib.Path) -> None:
-    """Removes what processes that are gone have left."""
-    for left in parent.glob(f"{_UNFINISHED}*"):
-        process_id = left.name.removeprefix(_UNFINISHED).split("-")[0]
-        if not pathlib.Path(f"/proc/{process_id}").exists():
-            shutil.rmtree(left, ignore_errors=True)
-
-
-def _put_in_place(unfinished: pathlib.Path, folder: pathlib.Path) -> None:
-    """Renames; an older corpus of the name goes away, one of another process that was faster, too.
-
-    Either has the same bytes, so that whoever reads it may go on doing so.
-    """
-    if folder.exists():
-        replaced = unfinished.with_name(f"{unfinished.name}-old")
-        folder.rename(replaced)
-        unfinished.rename(folder)
-        shutil.rmtree(replaced)
-    else:
-        unfinished.rename(folder)
 
 
 def _write(
@@ -133,6 +102,7 @@ def _write(
     inputs: Inputs,
     progress: Progress,
 ) -> None:
+    say(f"building the corpus of facts {version}, once; it takes about a minute")
     world = read_world(progress)
     places = wordnet.add_passages(inputs.wordnet, world) if inputs.wordnet else []
     unique = Uniqueness(world)

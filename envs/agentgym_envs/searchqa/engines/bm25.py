@@ -17,8 +17,8 @@ from typing import Any
 import numba
 import numpy as np
 
+from agentgym_envs.artifacts import appearing
 from agentgym_envs.base.environment import SetupError
-from agentgym_envs.searchqa.building import appearing
 from agentgym_envs.searchqa.engines import words
 from agentgym_envs.searchqa.engines.corpus_file import Corpus
 from agentgym_envs.searchqa.engines.engine import Hit

@@ -15,8 +15,8 @@ from typing import Any
 import bm25s
 import numpy as np
 
+from agentgym_envs.artifacts import appearing
 from agentgym_envs.base.environment import SetupError
-from agentgym_envs.searchqa.building import appearing
 from agentgym_envs.searchqa.corpus.progress import Progress
 from agentgym_envs.searchqa.engines import words
 from agentgym_envs.searchqa.engines.bm25 import save

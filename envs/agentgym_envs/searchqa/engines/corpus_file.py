@@ -6,8 +6,9 @@ import pathlib
 import shutil
 from collections.abc import Iterator
 
+from agentgym_envs.artifacts import appearing_file
 from agentgym_envs.base.environment import SetupError
-from agentgym_envs.searchqa.building import appearing_file, say
+from agentgym_envs.searchqa.building import say
 from agentgym_envs.searchqa.lines import Lines, write_offsets
 from agentgym_envs.searchqa.texts import Passage
 

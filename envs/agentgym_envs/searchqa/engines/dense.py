@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from agentgym_envs.artifacts import appearing_file
 from agentgym_envs.base.environment import SetupError
-from agentgym_envs.searchqa.building import appearing_file, fingerprint
+from agentgym_envs.searchqa.building import fingerprint
 from agentgym_envs.searchqa.corpus.progress import Progress
 from agentgym_envs.searchqa.engines.corpus_file import Corpus
 from agentgym_envs.searchqa.engines.encoder import Encoder

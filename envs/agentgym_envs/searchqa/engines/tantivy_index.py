@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import tantivy
 
-from agentgym_envs.searchqa.building import appearing_file
+from agentgym_envs.artifacts import appearing_file
 from agentgym_envs.searchqa.corpus.progress import Progress
 from agentgym_envs.searchqa.engines import words
 from agentgym_envs.searchqa.engines.corpus_file import Corpus

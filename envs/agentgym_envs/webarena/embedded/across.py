@@ -13,7 +13,7 @@ from agentgym_envs.webarena.embedded.task import (
     from_template,
     page_has,
 )
-from agentgym_envs.webarena.sites.dice import Dice
+from agentgym_envs.webarena.sites.chance import Dice
 from agentgym_envs.webarena.sites.forum.tables import Topic, topics
 from agentgym_envs.webarena.sites.shop.tables import Product, tables
 from agentgym_envs.webarena.sites.shop.words import SHELVES, Shelf

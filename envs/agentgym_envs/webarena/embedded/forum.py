@@ -9,7 +9,7 @@ from agentgym_envs.webarena.embedded.task import (
     Instance,
     from_template,
 )
-from agentgym_envs.webarena.sites.dice import Dice
+from agentgym_envs.webarena.sites.chance import Dice
 from agentgym_envs.webarena.sites.forum import tables
 from agentgym_envs.webarena.sites.forum.tables import Topic
 from agentgym_envs.webarena.sites.forum.words import AGENT, CIRCLES

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from agentgym_envs.webarena.embedded import redmine_reading as reading
 from agentgym_envs.webarena.embedded import redmine_writing as writing
 from agentgym_envs.webarena.embedded.task import EmbeddedTask, Instance, from_template
-from agentgym_envs.webarena.sites.dice import Dice
+from agentgym_envs.webarena.sites.chance import Dice
 from agentgym_envs.webarena.sites.redmine import issues
 from agentgym_envs.webarena.sites.redmine.issues import Issue
 from agentgym_envs.webarena.sites.redmine.projects import AGENT, PROJECTS, Project

@@ -27,7 +27,7 @@ from agentgym_envs.webarena.embedded.task import (
     page_has,
     page_is,
 )
-from agentgym_envs.webarena.sites.dice import Dice
+from agentgym_envs.webarena.sites.chance import Dice
 from agentgym_envs.webarena.sites.shop.tables import (
     NEXT_ORDER_NUMBER,
     VOUCHERS,

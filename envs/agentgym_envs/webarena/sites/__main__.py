@@ -59,7 +59,7 @@ def _sites(options: argparse.Namespace) -> list:
 
 def _prepare(options: argparse.Namespace) -> int:
     for site in _sites(options):
-        sys.stdout.write(f"{prepare(site, options.folder, _say)}\n")
+        sys.stdout.write(f"{prepare(site, options.folder)}\n")
     return 0
 
 

@@ -3,7 +3,8 @@
 An episode starts at EPISODE_START and is one second older with each request, so the same actions lead
 to the same pages. In a Django process `install()` makes `django.utils.timezone.now`,
 `datetime.datetime.now` and `datetime.date.today` tell that time; where no time is set (in a thread
-that serves no episode) they tell the real one. `time.time` is left alone: servers measure with it.
+that serves no episode) they tell the real one. `time.time` is left alone: servers measure with it;
+Django's signatures, such as those of sessions, get the episode's by `install_in_signatures()`.
 """
 
 import contextlib
@@ -88,6 +89,22 @@ class EpisodeDate(datetime.date, metaclass=_AnyDate):
         """The day of `EpisodeDatetime.now()`."""
         moment = EpisodeDatetime.now()
         return _DATE(moment.year, moment.month, moment.day)
+
+
+class EpisodeTime:
+    """`time` of the standard library whose present is the episode's, as far as signatures need it."""
+
+    @staticmethod
+    def time() -> float:
+        """Seconds since 1970."""
+        return EpisodeDatetime.now(datetime.UTC).timestamp()
+
+
+def install_in_signatures() -> None:
+    """Makes Django's signatures tell the episode's time, so that equal sessions have equal bytes."""
+    from django.core import signing
+
+    signing.time = EpisodeTime
 
 
 def install() -> None:

@@ -116,7 +116,7 @@ class Cluster:
           SetupError: something is not installed, or a site does not come up.
         """
         for site in self._sites:
-            self._prepared[site.name] = prepare(site, self._folder, self._say)
+            self._prepared[site.name] = prepare(site, self._folder)
         remove_dead_runs(self._folder)
         runs = runs_folder(self._folder)
         runs.mkdir(parents=True, exist_ok=True)

@@ -206,6 +206,7 @@ def serve(
     """
     if arguments.parent_pid is not None:
         end_with(arguments.parent_pid)
+    clock.install_in_signatures()
     databases = EpisodeDatabases(arguments.prepared / "template.sqlite3", arguments.episodes)
     application = EpisodeApplication(wrap(get_wsgi_application()), databases)
     server = _Server(("127.0.0.1", arguments.port), _Handler)

@@ -32,6 +32,7 @@ def make_template(
     """
     database = folder / TEMPLATE
     use_database(database)
+    clock.install_in_signatures()
     with clock.at(clock.EPISODE_START), chance.of_request(-1):
         say("making tables")
         call_command("migrate", interactive=False, verbosity=0, run_syncdb=True)

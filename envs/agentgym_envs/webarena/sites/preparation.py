@@ -1,65 +1,46 @@
 """Prepares a site once: under `<data>/webarena/<site>/<version>`, complete or not at all."""
 
-import contextlib
-import fcntl
+import functools
 import hashlib
 import importlib.metadata
-import logging
-import os
 import pathlib
-import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
+from agentgym_envs.artifacts import Say, announcer, build_once
 from agentgym_envs.base.environment import SetupError
 from agentgym_envs.webarena.sites.site import Site, require
 
-_LOGGER = logging.getLogger(__name__)
-_UNFINISHED = ".unfinished"
+_HERE = pathlib.Path(__file__).parent
+# What the templates of Django sites share.
+_SHARED_SOURCES = ("chance.py", "clock.py", "django_template.py", "episode_database.py")
 
 
-def prepare(
-    site: Site, folder: pathlib.Path, say: Callable[[str], None] = _LOGGER.info
-) -> pathlib.Path:
-    """The folder of a prepared site, which is built if it does not exist.
-
-    Processes that ask at the same time wait for one that builds. One that is killed leaves an
-    unfinished folder that the next removes.
+def prepare(site: Site, folder: pathlib.Path) -> pathlib.Path:
+    """The folder of a prepared site, which is built if it does not exist; stderr is told.
 
     Args:
       site: which.
       folder: below which the folders of the sites lie.
-      say: is told what is being done.
 
     Raises:
       SetupError: the application is not installed or the building failed.
     """
     finished = folder / site.name / site.version()
-    if finished.exists():
-        return finished
-    require(site)
-    finished.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(finished.parent / "lock"):
-        if finished.exists():  # another process was quicker
-            return finished
-        unfinished = finished.with_name(finished.name + _UNFINISHED)
-        shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.mkdir()
-        began = time.monotonic()
-        say(f"{site.name}: preparing in {finished}")
-        site.build(unfinished, lambda text: say(f"{site.name}: {text}"))
-        os.replace(unfinished, finished)
-        say(f"{site.name}: prepared in {time.monotonic() - began:.0f} s")
+    if not finished.exists():
+        require(site)
+        say = announcer(f"webarena: {site.name}")
+        build_once(finished, functools.partial(_build, site, say), say)
     return finished
 
 
-@contextlib.contextmanager
-def _locked(path: pathlib.Path) -> Iterator[None]:
-    with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # ends with the process, however that ends
-        yield
+def _build(site: Site, say: Say, unfinished: pathlib.Path) -> None:
+    began = time.monotonic()
+    say(f"preparing {unfinished.name}, once")
+    site.build(unfinished, say)
+    say(f"prepared in {time.monotonic() - began:.0f} s")
 
 
 def fingerprint(files: Iterable[pathlib.Path], packages: Sequence[str]) -> str:
@@ -78,6 +59,16 @@ def fingerprint(files: Iterable[pathlib.Path], packages: Sequence[str]) -> str:
         except importlib.metadata.PackageNotFoundError:
             digest.update(f"{package} is missing\0".encode())
     return digest.hexdigest()[:16]
+
+
+def template_version(files: Sequence[pathlib.Path], packages: Sequence[str]) -> str:
+    """The `fingerprint` of what makes the template of a Django site.
+
+    Args:
+      files: of the site.
+      packages: as for `fingerprint`.
+    """
+    return fingerprint([*files, *(_HERE / name for name in _SHARED_SOURCES)], packages)
 
 
 def run_builder(module: str, folder: pathlib.Path, say: Callable[[str], None]) -> None:

@@ -10,6 +10,8 @@ from agentgym_envs.webarena.sites.forum.words import AGENT, PASSWORD
 from agentgym_envs.webarena.sites.site import Account
 
 _HERE = pathlib.Path(__file__).parent
+# What the template depends on; the rest is read when the site runs.
+_SOURCES = ("build.py", "seed.py", "settings.py", "tables.py", "words.py")
 _PACKAGE = "agentgym_envs.webarena.sites.forum"
 
 
@@ -28,8 +30,8 @@ class ForumSite:
 
     def version(self) -> str:
         """Changes with the tables, the settings and the releases of Spirit and Django."""
-        files = [*_HERE.rglob("*.py"), *_HERE.parent.glob("*.py")]
-        return preparation.fingerprint(files, ("django-spirit", "Django"))
+        files = [_HERE / name for name in _SOURCES]
+        return preparation.template_version(files, ("django-spirit", "Django"))
 
     def build(self, folder: pathlib.Path, say: Callable[[str], None]) -> None:
         """Makes the template database and the storage state."""

@@ -8,7 +8,7 @@ import dataclasses
 import datetime
 import functools
 
-from agentgym_envs.webarena.sites.dice import Dice
+from agentgym_envs.webarena.sites.chance import Dice
 from agentgym_envs.webarena.sites.forum.words import (
     AGENT,
     CIRCLES,

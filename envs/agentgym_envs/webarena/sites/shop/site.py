@@ -11,7 +11,7 @@ from agentgym_envs.webarena.sites.site import Account
 
 _HERE = pathlib.Path(__file__).parent
 # What the template depends on; the rest is read when the site runs.
-_OWN_SOURCES = (
+_SOURCES = (
     "build.py",
     "images.py",
     "seed.py",
@@ -20,7 +20,6 @@ _OWN_SOURCES = (
     "tables.py",
     "words.py",
 )
-_SHARED_SOURCES = ("chance.py", "clock.py", "dice.py", "django_template.py", "episode_database.py")
 _PACKAGE = "agentgym_envs.webarena.sites.shop"
 
 
@@ -42,9 +41,8 @@ class ShopSite:
 
     def version(self) -> str:
         """Changes with the tables, the settings and the releases of oscar and Django."""
-        files = [_HERE / name for name in _OWN_SOURCES]
-        files += [_HERE.parent / name for name in _SHARED_SOURCES]
-        return preparation.fingerprint(files, ("django-oscar", "Django"))
+        files = [_HERE / name for name in _SOURCES]
+        return preparation.template_version(files, ("django-oscar", "Django"))
 
     def build(self, folder: pathlib.Path, say: Callable[[str], None]) -> None:
         """Makes the template database, the pictures and the storage states."""

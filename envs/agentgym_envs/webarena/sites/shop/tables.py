@@ -8,7 +8,7 @@ import datetime
 import functools
 import re
 
-from agentgym_envs.webarena.sites.dice import Dice
+from agentgym_envs.webarena.sites.chance import Dice
 from agentgym_envs.webarena.sites.shop import words
 
 PRODUCTS_PER_SHELF = 28

@@ -1,0 +1,156 @@
+"""What is built once is whole or not there, whoever is killed, fails or comes at the same time."""
+
+import multiprocessing
+import pathlib
+import signal
+import threading
+import time
+
+import pytest
+
+from agentgym_envs import artifacts
+from agentgym_envs.artifacts import (
+    announcer,
+    appearing,
+    appearing_file,
+    build_once,
+    locked,
+    signs_of_life,
+)
+
+
+def nobody(text):
+    """Is told, and forgets."""
+
+
+def fill(folder):
+    (folder / "file").write_text("whole")
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir() if path.suffix != ".lock")
+
+
+def test_a_folder_is_built_once(tmp_path):
+    for _ in range(2):
+        build_once(tmp_path / "deep" / "made", fill, nobody)
+    assert names(tmp_path / "deep" / "made") == ["file"]
+    with pytest.raises(ZeroDivisionError):
+        build_once(tmp_path / "other", lambda folder: 1 // 0, nobody)
+    build_once(tmp_path / "deep" / "made", lambda folder: 1 // 0, nobody)
+
+
+def test_those_that_come_at_the_same_time_wait_and_are_told(tmp_path):
+    builds, told, began = [], [], threading.Event()
+
+    def slowly(folder):
+        builds.append(folder)
+        began.set()
+        time.sleep(0.3)
+        fill(folder)
+
+    def ask():
+        build_once(tmp_path / "made", slowly, told.append)
+        assert names(tmp_path / "made") == ["file"]
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    threads[0].start()
+    assert began.wait(10)
+    for thread in threads[1:]:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(builds) == 1
+    assert told == [f"another process builds {tmp_path / 'made'}; waiting for it"] * 2
+
+
+def test_a_build_that_fails_leaves_nothing(tmp_path):
+    def halfway(folder):
+        fill(folder)
+        raise OSError("no space left")
+
+    with pytest.raises(OSError, match="no space"):
+        build_once(tmp_path / "made", halfway, nobody)
+    assert names(tmp_path) == []
+    with pytest.raises(OSError), appearing_file(tmp_path / "a") as partial:
+        partial.write_text("half")
+        raise OSError
+    assert names(tmp_path) == []
+
+
+def _until_killed(folder: pathlib.Path) -> None:
+    (folder / "half").touch()
+    time.sleep(600)
+
+
+def test_a_killed_build_leaves_no_folder_and_the_next_one_removes_its_rest(tmp_path):
+    made = tmp_path / "made"
+    child = multiprocessing.get_context("spawn").Process(
+        target=build_once, args=(made, _until_killed, nobody), daemon=True
+    )
+    child.start()
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("*/half")):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    waiting = threading.Thread(target=build_once, args=(made, fill, nobody))
+    waiting.start()  # it goes on as soon as the other one is gone
+    assert not made.exists()
+    child.kill()
+    child.join()
+    assert child.exitcode == -signal.SIGKILL
+    waiting.join(60)
+    assert names(tmp_path) == ["made"] and names(made) == ["file"]
+
+
+def test_what_is_built_anew_takes_the_place_of_the_old_one_when_it_is_whole(tmp_path):
+    made = tmp_path / "made"
+    build_once(made, fill, nobody)
+    with (made / "file").open() as reader:
+        with pytest.raises(ZeroDivisionError):
+            build_once(made, lambda folder: 1 // 0, nobody, anew=True)
+        assert names(made) == ["file"]
+        build_once(made, lambda folder: (folder / "newer").touch(), nobody, anew=True)
+        assert reader.read() == "whole"  # whoever has it open may go on
+    assert names(tmp_path) == ["made"] and names(made) == ["newer"]
+
+
+def test_a_lock_is_of_one_thing_alone(tmp_path):
+    told = []
+    with locked(tmp_path / "a", told.append), locked(tmp_path / "b", told.append):
+        assert not told
+
+
+def test_a_folder_to_fill_is_empty_and_a_file_appears_as_a_whole(tmp_path):
+    (tmp_path / "made.partial").mkdir()
+    (tmp_path / "made.partial" / "half").touch()
+    with appearing(tmp_path / "made") as partial:
+        assert names(partial) == []
+    with appearing_file(tmp_path / "file") as partial:
+        partial.write_text("whole")
+        assert not (tmp_path / "file").exists()
+    assert (tmp_path / "file").read_text() == "whole"
+
+
+def test_a_build_of_which_nothing_is_seen_says_that_it_goes_on(capsys, monkeypatch):
+    monkeypatch.setattr(artifacts, "SIGN_S", 0.05)
+    with signs_of_life(announcer("deep search")):
+        time.sleep(0.3)
+    assert capsys.readouterr().err.count("deep search: still building, ") >= 2
+    time.sleep(0.1)
+    assert not capsys.readouterr().err
+
+
+def test_who_waits_long_hears_that_the_waiting_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(artifacts, "SIGN_S", 0.02)
+    told = []
+    with locked(tmp_path / "made", nobody):
+        waiting = threading.Thread(target=build_once, args=(tmp_path / "made", fill, told.append))
+        waiting.start()
+        deadline = time.monotonic() + 30
+        while len(told) < 3:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    waiting.join(30)
+    assert told[1].startswith("still building, ")
+    assert names(tmp_path) == ["made"]
