@@ -19,6 +19,7 @@ from agentgym_envs.webarena.deployment import Deployment, read_deployment
 from agentgym_envs.webarena.homepage import Homepage
 from agentgym_envs.webarena.login import FORMS, LoginError
 from agentgym_envs.webarena.login_browser import cookies_of
+from agentgym_envs.webarena.recordings import Recordings
 from agentgym_envs.webarena.task_file import Selection, find_task_file, load_tasks, select
 from agentgym_envs.webarena.tasks import TaskFormatError, WebTask, task_row
 from agentgym_envs.webarena.urls import SiteUrls
@@ -54,6 +55,8 @@ class DeployedWorld(World):
         self._urls = SiteUrls(bases)
         self._reach = Reach(servers)
         self._cookies = CookieFolder(deployment.cookies, self._log_in)
+        folder = deployment.recordings
+        self._recordings = Recordings(folder) if folder is not None else None
 
     @property
     def urls(self) -> SiteUrls:
@@ -91,10 +94,18 @@ class DeployedWorld(World):
                 cookies += self._cookies.of(site)
             except (LoginError, TimeoutError, BrowserLost) as error:
                 raise EnvironmentFault(ErrorKind.SIMULATOR, f"webarena: {error}") from None
-        return Start(urls=task.start_urls, cookies=tuple(cookies), is_original=is_original)
+        recording = self._recordings and self._recordings.begin(task.task_id)
+        return Start(
+            urls=task.start_urls,
+            cookies=tuple(cookies),
+            is_original=is_original,
+            recording=recording,
+        )
 
-    def finish(self, start: Start) -> None:
-        """Nothing: WebArena resets its sites by starting their containers anew."""
+    def finish(self, start: Start, answer: str | None = None) -> None:
+        """Keeps the recording of a scored episode. WebArena resets its sites by starting them anew."""
+        if self._recordings is not None and start.recording is not None:
+            self._recordings.end(start.recording, answer)
 
     def _log_in(self, site: str) -> list[Any]:
         """New cookies of the site's account.

@@ -11,6 +11,7 @@
       "cookies": "~/.cache/agentgym/webarena-cookies",
       "task_file": null,
       "patience_seconds": 3,
+      "recordings": null,
       "judge": {"url": "http://127.0.0.1:8000/v1", "model": "..", "key_file": null}
     }
 
@@ -33,7 +34,7 @@ from agentgym_envs.webarena.urls import SITES, SiteUrls
 
 # WebArena's sites go on building a page after it has loaded; its evaluators wait 3 s.
 PATIENCE_SECONDS = 3.0
-_FIELDS = ("sites", "cookies", "task_file", "patience_seconds", "judge")
+_FIELDS = ("sites", "cookies", "task_file", "patience_seconds", "recordings", "judge")
 _SITE_FIELDS = ("url", "username", "password")
 _JUDGE_FIELDS = ("url", "model", "key_file", "seconds")
 
@@ -73,6 +74,8 @@ class Deployment:
       cookies: folder of the cookies of the accounts.
       task_file: WebArena's tasks; None: those of an installed package.
       patience_seconds: how long a check of a page is repeated until it holds.
+      recordings: folder that scored episodes are recorded in, for webarena-verified; None: they
+        are not recorded.
       judge: None: tasks with freely worded answers are left out.
     """
 
@@ -81,6 +84,7 @@ class Deployment:
     cookies: pathlib.Path
     task_file: pathlib.Path | None = None
     patience_seconds: float = PATIENCE_SECONDS
+    recordings: pathlib.Path | None = None
     judge: JudgeSettings | None = None
 
     def functions(self) -> Mapping[str, Function]:
@@ -134,6 +138,7 @@ def read_deployment(path: pathlib.Path) -> Deployment:
         raise SetupError(f"webarena: {path}: {error}") from None
     cookies = file.get("cookies", str, default="") or str(data_folder() / "webarena" / "cookies")
     task_file = file.get("task_file", str, default="")
+    recordings = file.get("recordings", str, default="")
     return Deployment(
         urls=urls,
         accounts={
@@ -142,6 +147,7 @@ def read_deployment(path: pathlib.Path) -> Deployment:
         cookies=pathlib.Path(cookies).expanduser(),
         task_file=pathlib.Path(task_file).expanduser() if task_file else None,
         patience_seconds=file.get("patience_seconds", float, default=PATIENCE_SECONDS),
+        recordings=pathlib.Path(recordings).expanduser() if recordings else None,
         judge=_judge(file.get("judge", dict, default={}), f"{path}: judge"),
     )
 

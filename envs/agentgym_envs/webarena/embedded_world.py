@@ -79,7 +79,7 @@ class EmbeddedWorld(World):
             is_original=is_original,
         )
 
-    def finish(self, start: Start) -> None:
+    def finish(self, start: Start, answer: str | None = None) -> None:
         """Removes the episode's copies, now or when all sites answer again."""
         waiting, self._unforgotten = self._unforgotten, []
         for episode in [*waiting, start.headers[EPISODE_HEADER]]:

@@ -85,6 +85,7 @@ class Episode:
       replies: all actions, as they came.
       seen: what came of each of them; before them what was seen first.
       verdict: of the evaluators, once it has ended.
+      answer: what it was stopped with, once it has ended.
     """
 
     data_idx: int
@@ -97,6 +98,7 @@ class Episode:
     replies: list[str] = dataclasses.field(default_factory=list)
     seen: list[str] = dataclasses.field(default_factory=list)
     verdict: Verdict | None = None
+    answer: str | None = None
     player: Player | None = None
 
 
@@ -254,7 +256,7 @@ class WebArenaEnvironment(Environment):
         episode, self._current = self._current, None
         with contextlib.suppress(TimeoutError):
             self._process.run(episode.session.close(), _CLOSE_SECONDS)
-        self._world.finish(episode.start)
+        self._world.finish(episode.start, episode.answer)
 
     def _play(self, episode: Episode, reply: str) -> StepResult:
         action = actions.read_action(reply)
@@ -279,7 +281,7 @@ class WebArenaEnvironment(Environment):
             patience_seconds=scoring.patience_seconds,
         )
         seconds = _STEP_SECONDS if scoring.judge is None else _JUDGED_SECONDS
-        episode.verdict = self._run(work, seconds)
+        episode.verdict, episode.answer = self._run(work, seconds), action.text
         episode.previous = actions.describe(action, "")
         episode.prompt = self._prompt(episode)
         score = episode.verdict.score

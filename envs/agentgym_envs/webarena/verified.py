@@ -207,7 +207,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--tasks", type=pathlib.Path, help="webarena-verified.json")
     args = parser.parse_args(arguments)
     tasks = read_verified_tasks(find_verified_tasks(args.tasks or _tasks_of(args.python)))
-    lines = args.episodes.read_text(encoding="utf-8").splitlines()
+    lines = args.episodes.read_text(encoding="utf-8").split(
+        "\n"
+    )  # answers may hold other separators
     folder = args.episodes.parent
     cases = [
         Case(row["task_id"], row["answer"], folder / row["trace"] if row["trace"] else None)

@@ -75,8 +75,13 @@ class World(abc.ABC):
         """
 
     @abc.abstractmethod
-    def finish(self, start: Start) -> None:
-        """Forgets an episode; no trouble if its sites are gone."""
+    def finish(self, start: Start, answer: str | None = None) -> None:
+        """Forgets an episode, whose tabs are closed; no trouble if its sites are gone.
+
+        Args:
+          start: of the episode.
+          answer: what the agent stopped with; None: it was not scored.
+        """
 
     def shown(self, text: str) -> str:
         """Text of a page as the agent sees it: with the names of public sites."""

@@ -106,7 +106,7 @@ class PageWorld(World):
         headers = {"X-Episode": new_episode()}
         return Start(task.start_urls, headers, has_calendar=True, is_original=is_original)
 
-    def finish(self, start):
+    def finish(self, start, answer=None):
         self.finished.append(start.headers["X-Episode"])
 
 

@@ -40,6 +40,7 @@ def test_a_short_file_is_enough(tmp_path: pathlib.Path, monkeypatch: pytest.Monk
     assert "map" not in deployment.accounts
     assert deployment.cookies == tmp_path / "webarena" / "cookies"
     assert deployment.task_file is None
+    assert deployment.recordings is None
     assert deployment.patience_seconds == 3.0
     assert deployment.make_judge() is None
 

@@ -104,7 +104,9 @@ def test_trouble_with_a_field_does_not_tell_what_was_typed(in_browser: Any):
     assert caught.value.__cause__ is None and caught.value.__suppress_context__
 
 
-def deployment(folder: pathlib.Path, server: str, **account: str) -> pathlib.Path:
+def deployment(
+    folder: pathlib.Path, server: str, recordings: str = "", **account: str
+) -> pathlib.Path:
     """A file that describes the server, with three tasks."""
     who = {"username": USERNAME, "password": PASSWORD} | account
     private = "__REDDIT__/user/emma/account"
@@ -130,6 +132,7 @@ def deployment(folder: pathlib.Path, server: str, **account: str) -> pathlib.Pat
         "cookies": str(folder / "cookies"),
         "task_file": str(folder / "tasks.json"),
         "patience_seconds": 0,
+        "recordings": recordings,
     }
     (folder / "deployment.json").write_text(json.dumps(content))
     return folder / "deployment.json"
@@ -140,8 +143,8 @@ def make_world(tmp_path: pathlib.Path, server: str) -> Iterator[Callable[..., De
     """Makes a world; its browser ends with the test."""
     made: list[DeployedWorld] = []
 
-    def make(**account: str) -> DeployedWorld:
-        made.append(read_world(deployment(tmp_path, server, **account)))
+    def make(**options: str) -> DeployedWorld:
+        made.append(read_world(deployment(tmp_path, server, **options)))
         return made[-1]
 
     yield make
@@ -165,6 +168,23 @@ def test_a_task_is_played_with_its_account_and_no_secret_is_seen(
     cookie = json.loads((tmp_path / "cookies" / "reddit_state.json").read_text())["cookies"]
     for secret in (PASSWORD, *(c["value"] for c in cookie if len(c["value"]) > 3)):
         assert secret not in caplog.text + first.observation + last.observation
+
+
+def test_scored_episodes_are_recorded_with_their_requests(make_world: Any, tmp_path: pathlib.Path):
+    folder = tmp_path / "recordings"
+    environment = WebArenaEnvironment(make_world(recordings=str(folder)))
+    environment.reset(0)  # is not stopped
+    environment.reset(1)
+    environment.step("```click [1]```")
+    environment.step("```stop [It is\u2028my account]```")
+    environment.close()
+    (line,) = (folder / "episodes.jsonl").read_text().removesuffix("\n").split("\n")
+    row = json.loads(line)
+    assert (row["task_id"], row["answer"]) == (3, "It is\u2028my account")
+    assert [path.name for path in folder.glob("*.har")] == [row["trace"]]
+    entries = json.loads((folder / row["trace"]).read_text())["log"]["entries"]
+    assert any(entry["request"]["url"].endswith("/user/emma/account") for entry in entries)
+    assert folder.stat().st_mode & 0o077 == 0  # requests carry cookies
 
 
 def test_a_task_without_an_account_is_played_as_a_stranger(make_world: Any):

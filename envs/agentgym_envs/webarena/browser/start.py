@@ -4,6 +4,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from agentgym_envs.webarena.recordings import Recording
+
 
 @dataclasses.dataclass(frozen=True)
 class Start:
@@ -16,6 +18,7 @@ class Start:
       has_calendar: the pages' own calendar begins on the day of the embedded sites.
       is_original: as in WebArena, questions of a page are answered with no instead of yes, and
         the tree does not tell the values of dates and of closed boxes to choose from.
+      recording: of the requests; None: they are not recorded.
     """
 
     urls: tuple[str, ...]
@@ -23,3 +26,4 @@ class Start:
     cookies: tuple[Mapping[str, Any], ...] = ()
     has_calendar: bool = False
     is_original: bool = False
+    recording: Recording | None = None
