@@ -17,10 +17,11 @@ from rich.console import Console
 from agentgym_jax import redact
 from agentgym_jax.evaluation import compare, contents, endpoint, leakage, report, scores, trained_on
 from agentgym_jax.evaluation.endpoint import EndpointPlayer
-from agentgym_jax.evaluation.evaluate import Evaluation, Plays, evaluate
+from agentgym_jax.evaluation.evaluate import Evaluation, evaluate
 from agentgym_jax.evaluation.journal import Journal, Key
 from agentgym_jax.evaluation.play import TextCollector
 from agentgym_jax.evaluation.players import Player, PlayerError, ScriptedPlayer
+from agentgym_jax.evaluation.unplayable import Plays
 from agentgym_jax.run import evaluation as opening
 from agentgym_jax.run.evaluation import Contestant, EvaluationParts
 from agentgym_jax.run.run import StopFlag
@@ -89,6 +90,7 @@ def run(config: dict, parts: EvaluationParts, stop: StopFlag) -> int:
             "evaluation", done, total, f"{tokens:,} tokens" if tokens else ""
         ),
         should_stop=stop,
+        pool=parts.environments.pool,
         finished=finished,
         on_episode=journal.append,
     )

@@ -1,6 +1,7 @@
 """Typed trouble with an environment: what failed, and whether a fresh episode may help."""
 
 import enum
+from collections.abc import Hashable, Iterable
 
 from agentgym_envs.base.protocol import ErrorKind
 
@@ -81,4 +82,12 @@ def from_status(status: int, kind: ErrorKind | None, message: str) -> EnvError:
 
 
 class ServerUnavailable(EnvError):
-    """A server failed every call for longer than the declared patience."""
+    """A server failed every call for longer than the declared patience.
+
+    Attributes:
+      tasks: those that it failed; empty if nothing is known but that it does not answer.
+    """
+
+    def __init__(self, cause: EnvCause, message: str, *, tasks: Iterable[Hashable] = ()):
+        super().__init__(cause, message)
+        self.tasks = frozenset(tasks)

@@ -92,5 +92,6 @@ class Outages:
                 EnvCause.SERVER_GONE,
                 f"the {environment} server failed every {kind} of {len(calls.failing)} tasks for "
                 f"{span_s:.0f} s ({causes}); last: {error.message}. {REMEDY}",
+                tasks=calls.failing,
             )
         return True

@@ -2,12 +2,13 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
 from agentgym_jax.data.tasks import Task
+from agentgym_jax.env_client.pool import EnvPool
 from agentgym_jax.evaluation.journal import Key, key_of
 from agentgym_jax.evaluation.scores import EpisodeScore, from_trajectory
-from agentgym_jax.rollout.collect import CollectStatistics, EpisodeRequest
+from agentgym_jax.evaluation.unplayable import PatientCollection, Plays
+from agentgym_jax.rollout.collect import EpisodeRequest
 from agentgym_jax.rollout.episode import EpisodeLimits
 from agentgym_jax.run.settings import EvaluationSettings
 from agentgym_jax.sampling.sampler import SamplingOptions
@@ -16,21 +17,6 @@ from agentgym_jax.trajectory import Trajectory
 # Evaluation draws from keys of its own, the same at every step of a run: two evaluations differ
 # by the policy, not by luck. Training steps count from 0, so no training key is this one.
 _KEY_STEP = -1
-
-
-class Plays(Protocol):
-    """What plays episodes: our sampler's `Collector`, or `TextCollector` for everybody else."""
-
-    def collect(
-        self,
-        requests: Sequence[EpisodeRequest],
-        *,
-        replacement_stride: int,
-        on_progress: Callable[[int, int, int], None],
-        should_stop: Callable[[], bool],
-        on_episode: Callable[[int, Trajectory], None] | None = None,
-    ) -> tuple[list[Trajectory], CollectStatistics]:
-        """See `Collector.collect`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +40,7 @@ def evaluate(
     max_invalid_actions: int,
     on_progress: Callable[[int, int, int], None],
     should_stop: Callable[[], bool],
+    pool: EnvPool,
     finished: Mapping[Key, Trajectory] | None = None,
     on_episode: Callable[[Trajectory], None] | None = None,
 ) -> Evaluation:
@@ -73,8 +60,13 @@ def evaluate(
       max_invalid_actions: as in training.
       on_progress: see `Collector.collect`.
       should_stop: see `Collector.collect`.
+      pool: of the collector.
       finished: episodes that need not be played again, by what was asked for.
       on_episode: called with every episode as soon as it has ended.
+
+    Raises:
+      ServerUnavailable: a server plays nothing any more. Tasks that a server fails for good while it
+        plays others are invalid episodes (unplayable.py).
     """
     limits = {
         name: EpisodeLimits(
@@ -103,19 +95,19 @@ def evaluate(
     left = [request for request in requests if key_of(request) not in done]
     kept = len(requests) - len(left)
 
-    def keep(index: int, trajectory: Trajectory) -> None:
+    def keep(trajectory: Trajectory) -> None:
         if on_episode is not None:
             on_episode(dataclasses.replace(trajectory, step=step))
 
-    if left:
-        played, _ = collector.collect(
-            left,
-            replacement_stride=len(modes),
-            on_progress=lambda n, total, tokens: on_progress(kept + n, kept + total, tokens),
-            should_stop=should_stop,
-            on_episode=keep,
-        )
-        done |= {key_of(request): t for request, t in zip(left, played, strict=True)}
+    played = PatientCollection(
+        collector,
+        left,
+        replacement_stride=len(modes),
+        on_progress=lambda n, total, tokens: on_progress(kept + n, kept + total, tokens),
+        should_stop=should_stop,
+        on_episode=keep,
+    ).run(pool, list(done.values()))
+    done |= {key_of(request): t for request, t in zip(left, played, strict=True)}
     trajectories = [dataclasses.replace(done[key_of(r)], step=step) for r in requests]
     scores = [
         (request.sampling.temperature == 0.0, from_trajectory(trajectory, request.task.group))

@@ -8,6 +8,9 @@ from rich.table import Table
 
 from agentgym_jax.evaluation import curves, leakage, suite_scores
 from agentgym_jax.evaluation.scores import EpisodeScore
+from agentgym_jax.trajectory import Outcome
+
+_NAMED = 20  # tasks that a sentence names at most
 
 
 def facts(
@@ -102,4 +105,17 @@ def sentences(document: Mapping[str, Any]) -> list[str]:
     """What a reader must know beside the table."""
     told = suite_scores.sentences(document["suite"]) if document["suite"] else []
     leaks = leakage.sentences(document["leakage"])
-    return told + [f"leakage: {text}" for text in leaks]
+    return told + [f"leakage: {text}" for text in leaks] + _invalid(document["episodes"])
+
+
+def _invalid(episodes: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Names the tasks with episodes that are in no mean."""
+    invalid = [e["item_id"] for e in episodes if not Outcome(e["outcome"]).is_valid]
+    if not invalid:
+        return []
+    items = list(dict.fromkeys(invalid))
+    more = f" and {len(items) - _NAMED} more" if len(items) > _NAMED else ""
+    return [
+        f"invalid: {len(invalid)} episodes that their environment failed are in no mean: "
+        f"{', '.join(items[:_NAMED])}{more}. The same command plays them again"
+    ]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from agentgym_jax.data import suite
-from agentgym_jax.evaluation.scores import EpisodeScore, summarise_group
+from agentgym_jax.evaluation.scores import EpisodeScore, summarise_group, valid
 
 NOT_INSTALLED = "not available in this version"
 NOT_PLAYED = "not part of this evaluation"
@@ -30,7 +30,8 @@ def suite_scores(
 
     Returns:
       `subtasks`: all 27, each with `environment`, `subtask`, `test_items` (of the paper), `items`
-        (pinned here), `played`, and the numbers of `summarise_group` or a `missing` reason.
+        (pinned here), `played` (of these, by a valid episode), and the numbers of `summarise_group`
+        or a `missing` reason.
       `environments`: over their items, those that were played.
       `overall`: over all items played, `environment_mean` over the environments.
       `played_subtasks`, `of_subtasks`: how many have all their items; 27.
@@ -101,7 +102,8 @@ def _row(
     if (environment, subtask.name) not in parts:
         return row | {"missing": NOT_PLAYED if environment in pinned else NOT_INSTALLED}
     episodes = parts[environment, subtask.name]
-    return row | {"played": len({e.item_id for e in episodes})} | summarise_group(episodes)
+    played = len({e.item_id for e in valid(episodes)})
+    return row | {"played": played} | summarise_group(episodes)
 
 
 def sentences(scores: Mapping[str, Any]) -> list[str]:
@@ -117,7 +119,7 @@ def sentences(scores: Mapping[str, Any]) -> list[str]:
                 missing.setdefault(row["environment"], []).append(row["subtask"])
         parts = [f"{name} ({', '.join(rows)})" for name, rows in missing.items()]
         told += [f"{reason}: {', '.join(parts)}"] if parts else []
-    partly = [r for r in scores["subtasks"] if 0 < r["played"] < r["items"]]
+    partly = [r for r in scores["subtasks"] if "missing" not in r and r["played"] < r["items"]]
     told += [
         f"played in part: {r['environment']} {r['subtask']}, {r['played']} of {r['items']} items"
         for r in partly

@@ -117,4 +117,5 @@ def check_some_played(tasks: Sequence[Task], trajectories: Sequence[Trajectory])
                 EnvCause.SERVER_GONE,
                 f"the {name} server let none of {len(own)} episodes be played, each was tried "
                 f"{min(t.attempts for t in own)} times or more; last: {own[-1].error}. {REMEDY}",
+                tasks=[task for task in tasks if task.environment == name],
             )

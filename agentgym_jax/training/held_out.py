@@ -54,6 +54,7 @@ def evaluate_step(
         max_invalid_actions=max_invalid_actions,
         on_progress=run.progress("evaluation"),
         should_stop=run.should_stop,
+        pool=environments.pool,
     )
     if run.should_stop():
         raise StopRequested(f"stopped while evaluating after step {step}")

@@ -5,6 +5,7 @@ import contextlib
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.env_client.actions import ActionFormat
 from agentgym_jax.env_client.client import EnvClient
+from agentgym_jax.env_client.errors import EnvCause, EnvError
 from agentgym_jax.env_client.guided import ExpertClient, ValidActionsClient
 from agentgym_jax.env_client.in_process import in_process_servers
 from agentgym_jax.env_client.pool import EnvPool
@@ -54,7 +55,17 @@ def maze(
             )
 
 
-def play(collector, tasks=ALL_TASKS, *, samples=1, seed=0, max_turns=15, stop=None, **options):
+def play(
+    collector,
+    tasks=ALL_TASKS,
+    *,
+    samples=1,
+    seed=0,
+    max_turns=15,
+    stop=None,
+    on_progress=lambda done, total, tokens: None,
+    **options,
+):
     """The evaluation of a collector's player."""
     return evaluate(
         collector,
@@ -67,11 +78,26 @@ def play(collector, tasks=ALL_TASKS, *, samples=1, seed=0, max_turns=15, stop=No
         max_turns={"maze": max_turns},
         sampling=SamplingOptions(max_turn_tokens=50, max_tokens=1000),
         max_invalid_actions=1,
-        on_progress=lambda done, total, tokens: None,
+        on_progress=on_progress,
         should_stop=stop or (lambda: False),
+        pool=collector.pool,
         **options,
     )
 
 
 def actions(trajectory):
     return [turn.action for turn in trajectory.turns]
+
+
+def stumbling(faults, kind=ExpertClient):
+    """A client whose reset of a task fails so many times."""
+    left = dict(faults)
+
+    class Stumbling(kind):
+        def reset(self, session, data_idx, turn=""):
+            if data_idx in left and left[data_idx] > 0:
+                left[data_idx] -= 1
+                raise EnvError(EnvCause.HTTP_STATUS, "no answer", retryable_from_reset=False)
+            return super().reset(session, data_idx, turn)
+
+    return Stumbling

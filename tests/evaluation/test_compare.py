@@ -294,6 +294,18 @@ def test_an_item_with_other_facts_is_no_part_of_the_suite():
     assert any("babyai GoTo, 2 of 55" in text for text in suite_scores.sentences(part))
 
 
+def test_an_item_that_the_environment_failed_leaves_its_sub_task_incomplete():
+    items = suite_items("textcraft")
+    lost = next(i for i in items if items[i]["subtask"] == "depth 4")
+    episodes = [episode(i, True, outcome=Outcome.ENV_ERROR if i == lost else None) for i in items]
+    played = suite_scores.suite_scores(episodes, items)
+    assert played["played_subtasks"] == 3
+    assert "played in part: textcraft depth 4, 2 of 3 items" in suite_scores.sentences(played)
+    failed = [episode(i, True, outcome=Outcome.ENV_ERROR) for i in items]
+    told = suite_scores.sentences(suite_scores.suite_scores(failed, items))
+    assert "played in part: textcraft depth 4, 0 of 3 items" in told
+
+
 # Leakage.
 
 

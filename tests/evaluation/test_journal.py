@@ -3,9 +3,10 @@
 import json
 
 import pytest
-from playing_parts import ALL_TASKS, maze, play
+from playing_parts import ALL_TASKS, maze, play, stumbling
 
-from agentgym_jax.evaluation import contents, report, scores
+from agentgym_jax.env_client.guided import ValidActionsClient
+from agentgym_jax.evaluation import contents, leakage, report, scores
 from agentgym_jax.evaluation.journal import Journal
 from agentgym_jax.run_folder import RunFolder, RunFolderError
 from agentgym_jax.trajectory import Outcome, from_record
@@ -31,27 +32,28 @@ class Stop:
         return self.left <= 0
 
 
-def evaluation(folder, samples=2, stop_after=10**9):
+def evaluation(folder, samples=2, stop_after=10**9, **options):
     """Plays what is left; None if it was stopped, else the bytes of its scores.json."""
     folder.trajectories.mkdir(parents=True, exist_ok=True)
     journal = Journal(folder, IDENTITY)
     journal.open(report.changed_identity)
     finished = journal.finished(samples)
     stop = Stop(journal, stop_after)
-    with maze("random") as collector:
+    with maze("random", **options) as collector:
         result = play(
             collector, samples=samples, finished=finished, on_episode=stop.append, stop=stop
         )
     if stop():
         return None
     journal.finish(result.trajectories)
+    items = contents.item_facts(ALL_TASKS, {"maze": []})
     facts = report.facts(
         result.sampled,
-        contents.item_facts(ALL_TASKS, {"maze": []}),
+        items,
         max_turns={"maze": 15},
         tell_budget="none",
         is_sampled=True,
-        leaks={},
+        leaks=leakage.report(items, result.trajectories, result.sampled, None),
     )
     path = folder.path / "scores.json"
     scores.write_scores(
@@ -168,6 +170,28 @@ def test_an_episode_that_the_environment_failed_is_played_again_after_the_end(tm
     path.write_text(json.dumps(record) + "\n" + "".join(others))
     finished = Journal(folder, IDENTITY).finished(2)
     assert len(finished) == 11 and (record["item_id"], record["sample"]) not in finished
+
+
+def test_with_only_unplayable_tasks_left_a_resumed_evaluation_writes_scores_and_names_them(
+    tmp_path,
+):
+    folder = RunFolder(tmp_path)
+    evaluation(folder)
+    final = folder.trajectories / "eval_000000.jsonl"
+    lines = final.read_text().splitlines(keepends=True)
+    final.unlink()
+    partial(folder).write_text("".join(lines[:8]))  # of the tasks 0 to 3
+    (folder.path / "scores.json").unlink()
+    faulty = stumbling({4: 10**6, 5: 10**6}, ValidActionsClient)
+    document = json.loads(evaluation(folder, client_class=faulty, patience_s=0.2))
+    assert (document["overall"]["tasks"], document["overall"]["invalid"]) == (4, 4)
+    assert document["overall"]["outcomes"]["env_error"] == 4
+    (told,) = [s for s in report.sentences(document) if s.startswith("invalid")]
+    assert "4 episodes" in told and "maze_4, maze_5." in told and "maze_3" not in told
+    # Well again, the environment is asked for these alone.
+    again = json.loads(evaluation(folder))
+    assert again["overall"]["invalid"] == 0
+    assert [s for s in report.sentences(again) if s.startswith("invalid")] == []
 
 
 def test_a_disk_that_takes_no_episode_is_named(begun):

@@ -1,7 +1,7 @@
 """Players that speak text, in a real environment."""
 
 import pytest
-from playing_parts import ALL_TASKS, CLIENTS, actions, maze, play
+from playing_parts import ALL_TASKS, CLIENTS, actions, maze, play, stumbling
 
 from agentgym_jax.env_client.actions import ActionFormat
 from agentgym_jax.env_client.errors import EnvCause, EnvError, ServerUnavailable
@@ -109,20 +109,6 @@ def test_a_player_that_gives_up_stops_the_evaluation_and_keeps_what_was_finished
     assert talker.is_closed
     finished = [t for t in kept if t.outcome.is_valid]
     assert {t.item_id for t in finished} <= {f"maze_{i}" for i in range(5)}
-
-
-def stumbling(faults, kind=ExpertClient):
-    """A client whose reset of a task fails so many times."""
-    left = dict(faults)
-
-    class Stumbling(kind):
-        def reset(self, session, data_idx, turn=""):
-            if data_idx in left and left[data_idx] > 0:
-                left[data_idx] -= 1
-                raise EnvError(EnvCause.HTTP_STATUS, "no answer", retryable_from_reset=False)
-            return super().reset(session, data_idx, turn)
-
-    return Stumbling
 
 
 def test_a_failing_environment_is_tried_again_and_never_counted_as_a_failure():

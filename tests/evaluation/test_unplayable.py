@@ -1,0 +1,164 @@
+"""Tasks that their environment fails for good leave an evaluation its scores; a sick server does not."""
+
+import pytest
+from playing_parts import ALL_TASKS, maze, play, stumbling
+
+from agentgym_jax.data.tasks import Task
+from agentgym_jax.env_client.errors import EnvCause, EnvError, ServerUnavailable
+from agentgym_jax.env_client.guided import ExpertClient
+from agentgym_jax.trajectory import Outcome
+
+ALWAYS = 10**6
+
+
+@pytest.fixture(scope="module")
+def finished():
+    """The first three tasks, as an earlier start played them."""
+    with maze("expert") as collector:
+        played = play(collector, ALL_TASKS[:3]).trajectories
+    return {(t.item_id, t.sample): t for t in played}
+
+
+def outcomes(result):
+    return {e.item_id: e.outcome for e in result.sampled}
+
+
+def resumed(finished, client_class, tasks=ALL_TASKS[:5], **options):
+    with maze("expert", client_class=client_class, patience_s=0.2, **options) as collector:
+        return play(collector, tasks, finished=finished)
+
+
+class FailsEveryStepOf(ExpertClient):
+    """Starts every episode and lets none of some tasks go on."""
+
+    tasks = {3, 4}
+
+    def reset(self, session, data_idx, turn=""):
+        self.__dict__.setdefault("at", {})[session] = data_idx
+        return super().reset(session, data_idx, turn)
+
+    def step(self, session, action, turn=""):
+        if self.at[session] in self.tasks:
+            raise EnvError(EnvCause.HTTP_STATUS, "status 500: out of memory")
+        return super().step(session, action, turn)
+
+
+class FailsItsSecondStep(FailsEveryStepOf):
+    """Takes one step of every episode of those tasks."""
+
+    def step(self, session, action, turn=""):
+        if turn.endswith("/1"):
+            return ExpertClient.step(self, session, action, turn)
+        return super().step(session, action, turn)
+
+
+@pytest.mark.parametrize(
+    "client_class", [stumbling({3: ALWAYS, 4: ALWAYS}), FailsEveryStepOf], ids=["starts", "steps"]
+)
+def test_with_only_unplayable_tasks_left_the_evaluation_ends_and_they_are_invalid(
+    finished, client_class
+):
+    result = resumed(finished, client_class)
+    assert outcomes(result) == {f"maze_{i}": Outcome.SUCCESS for i in range(3)} | {
+        "maze_3": Outcome.ENV_ERROR,
+        "maze_4": Outcome.ENV_ERROR,
+    }
+    # All starts of both samples, as everywhere.
+    assert all(t.attempts >= 6 and t.error for t in result.trajectories[3:])
+
+
+def test_unplayable_tasks_whose_attempts_end_one_and_all_are_invalid_too(finished):
+    """Every failure comes after a success, so that no outage is seen before the last attempt."""
+    options = dict(max_attempts=1, max_replacements=0)
+    with maze("expert", client_class=FailsItsSecondStep, patience_s=1e9, **options) as collector:
+        result = play(collector, ALL_TASKS[:5], finished=finished)
+    assert list(outcomes(result).values())[3:] == [Outcome.ENV_ERROR] * 2
+
+
+def test_unplayable_tasks_do_not_keep_others_from_being_played(finished):
+    """They take all places of the player first, as what is started again goes first."""
+    broken = {i: ALWAYS for i in range(3, 12)}
+    tasks = [Task("maze", i, "maze") for i in range(14)]
+    result = resumed(finished, stumbling(broken), tasks, max_attempts=1, max_replacements=0)
+    assert outcomes(result) == {
+        f"maze_{i}": Outcome.ENV_ERROR if i in broken else Outcome.SUCCESS for i in range(14)
+    }
+
+
+def test_what_was_played_in_this_start_says_as_much_as_what_was_played_before():
+    with maze(
+        "expert", client_class=stumbling({3: ALWAYS, 4: ALWAYS}), patience_s=0.2
+    ) as collector:
+        collector.player.concurrency = 2
+        result = play(collector, ALL_TASKS)
+    assert list(outcomes(result).values()).count(Outcome.ENV_ERROR) == 2
+
+
+@pytest.mark.parametrize(
+    "client_class",
+    [
+        stumbling({i: ALWAYS for i in range(6)}),
+        type("All", (FailsEveryStepOf,), {"tasks": range(6)}),
+    ],
+    ids=["starts", "steps"],
+)
+def test_a_server_that_fails_what_it_has_played_before_still_ends_the_evaluation(
+    finished, client_class
+):
+    with pytest.raises(ServerUnavailable, match="every .* of 2 tasks"):
+        resumed(finished, client_class)
+
+
+def test_nothing_played_or_only_tasks_that_fail_now_says_nothing_for_a_server(finished):
+    key, trajectory = next(iter(finished.items()))
+    with pytest.raises(ServerUnavailable):
+        resumed({}, stumbling({3: ALWAYS, 4: ALWAYS}), ALL_TASKS[3:5])
+    with maze(
+        "expert", client_class=stumbling({0: ALWAYS, 1: ALWAYS}), patience_s=0.2
+    ) as collector:
+        with pytest.raises(ServerUnavailable):
+            play(collector, ALL_TASKS[:2], samples=2, finished={key: trajectory})
+
+
+def test_a_server_is_not_judged_by_a_task_that_fails_now(finished):
+    """Although that one was played before, and is the shortest of all."""
+    shortest = min(finished.values(), key=lambda t: len(t.turns))
+    broken = int(shortest.item_id.removeprefix("maze_"))
+    both = finished | {(item, 1): t for (item, _), t in finished.items()}
+    del both[shortest.item_id, 1]
+    faulty = stumbling({broken: ALWAYS, 4: ALWAYS})
+    with maze("expert", client_class=faulty, patience_s=0.2) as collector:
+        result = play(collector, [*ALL_TASKS[:3], ALL_TASKS[4]], samples=2, finished=both)
+    assert [e.outcome for e in result.sampled].count(Outcome.ENV_ERROR) == 3
+
+
+def test_a_server_that_does_not_answer_at_all_ends_the_evaluation(finished):
+    class Gone(ExpertClient):
+        def create(self):
+            raise EnvError(EnvCause.SERVER_GONE, "nobody listens")
+
+    with pytest.raises(ServerUnavailable, match="failed .* calls in a row"):
+        resumed(finished, Gone, [Task("maze", i, "maze") for i in range(11)])
+
+
+def test_a_stop_while_tasks_are_played_one_by_one_leaves_them_aborted(finished):
+    seen = []
+
+    def stop():
+        return any(t.outcome is Outcome.ENV_ERROR for t in seen)
+
+    with maze(
+        "expert", client_class=stumbling({3: ALWAYS, 4: ALWAYS}), patience_s=0.2
+    ) as collector:
+        result = play(collector, finished=finished, stop=stop, on_episode=seen.append)
+        assert not collector.pool.statistics()["tickets"]
+    assert set(list(outcomes(result).values())[3:]) == {Outcome.ENV_ERROR, Outcome.ABORTED}
+
+
+def test_progress_never_goes_back_and_ends_with_everything(finished):
+    seen = []
+    with maze(
+        "expert", client_class=stumbling({3: ALWAYS, 4: ALWAYS}), patience_s=0.2
+    ) as collector:
+        play(collector, finished=finished, on_progress=lambda *counts: seen.append(counts[:2]))
+    assert seen[-1] == (6, 6) and {total for _, total in seen} == {6}
