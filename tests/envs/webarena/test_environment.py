@@ -153,11 +153,13 @@ def test_a_site_that_is_down_is_a_fault_of_the_simulator_and_closes_the_tabs(env
     assert environment.reset(0).observation
 
 
-def test_a_killed_browser_is_lost_once_and_back_at_the_next_reset(environment, world):
-    environment.reset(0)
+@pytest.mark.parametrize("action", ["scroll [down]", "click [14]", "stop []"])
+def test_a_killed_browser_is_lost_once_and_back_at_the_next_reset(environment, world, action):
+    """It is neither an action that was refused nor a page that is not as it should be."""
+    environment.reset(1)
     kill_browser(BrowserProcess.of(world.reach))
     with pytest.raises(SimulatorLost):
-        environment.step("scroll [down]")
+        environment.step(action)
     assert solve(environment, 0)[-1].score == 1.0
 
 

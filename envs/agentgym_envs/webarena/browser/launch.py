@@ -1,5 +1,6 @@
 """Chromium as a child of this process: found, started, noticed when it is gone."""
 
+import asyncio
 import contextlib
 import importlib.util
 import os
@@ -43,6 +44,8 @@ _FLAGS = (
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
 )
 _START_SECONDS = 30.0
+_NEWS_SECONDS = 1.0  # for the news that a browser is gone: the errors of its pages come before
+_BEAT = 0.01
 
 
 def find_chromium(environ: Mapping[str, str]) -> str:
@@ -76,6 +79,24 @@ def require_browser(environ: Mapping[str, str] = os.environ) -> str:
     if importlib.util.find_spec("playwright") is None:
         raise SetupError(f"webarena: the Python package playwright is missing. {PLAYWRIGHT_HINT}")
     return find_chromium(environ)
+
+
+async def check_connected(browser: "Browser", cause: BaseException) -> None:
+    """Tells a browser that is gone from a page that is.
+
+    Args:
+      browser: that was asked for something.
+      cause: what came of it.
+
+    Raises:
+      BrowserLost: it is gone.
+    """
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + _NEWS_SECONDS
+    while browser.is_connected() and "closed" in str(cause) and clock() < deadline:
+        await asyncio.sleep(_BEAT)
+    if not browser.is_connected():
+        raise BrowserLost("the browser process is gone") from cause
 
 
 class Chromium:
@@ -129,15 +150,6 @@ class Chromium:
         """Whether the process is there."""
         return self.browser.is_connected()
 
-    def check_running(self, cause: Exception | None = None) -> None:
-        """Tells a browser that is gone from a page that is.
-
-        Raises:
-          BrowserLost: it is gone.
-        """
-        if not self.is_running:
-            raise BrowserLost("the browser process is gone") from cause
-
     async def new_context(self, **options: Any) -> Any:
         """A context of its own: cookies, cache and tabs of one episode.
 
@@ -149,7 +161,7 @@ class Chromium:
         try:
             return await self.browser.new_context(**options)
         except Error as error:
-            self.check_running(error)
+            await check_connected(self.browser, error)
             raise
 
     async def stop(self) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 from playwright.async_api import Dialog, Error, Page
@@ -12,7 +12,7 @@ from playwright.async_api import Dialog, Error, Page
 from agentgym_envs.webarena.browser import scripts
 from agentgym_envs.webarena.browser.actions import Action
 from agentgym_envs.webarena.browser.errors import ActionRefused, PageLost
-from agentgym_envs.webarena.browser.launch import Chromium
+from agentgym_envs.webarena.browser.launch import Chromium, check_connected
 from agentgym_envs.webarena.browser.reach import Reach
 from agentgym_envs.webarena.browser.start import Start
 from agentgym_envs.webarena.browser.tab import HEIGHT, WIDTH, Tab, View
@@ -130,6 +130,10 @@ class BrowserSession:
         session = cls(chromium, context, reach, start)
         try:
             await session._begin()
+        except Error as error:
+            await session.close()
+            await check_connected(chromium.browser, error)
+            raise PageLost(f"a tab did not open: {error.message}") from error
         except BaseException:
             await session.close()
             raise
@@ -156,7 +160,7 @@ class BrowserSession:
             await self._wait_for_windows(front.opened - opened)
             await self._follow()
         except Error as error:
-            self._chromium.check_running(error)
+            await check_connected(self._chromium.browser, error)
             if self.tab.page.is_closed():  # by its own script
                 await self._drop_closed()
                 await self._follow()
@@ -354,7 +358,7 @@ class BrowserSession:
         try:
             await move(wait_until="commit", timeout=_HISTORY_SECONDS * 1000)
         except Error as error:
-            self._chromium.check_running(error)
+            await check_connected(self._chromium.browser, error)
             _LOGGER.debug("%s: %s", action.name, error)  # there is no such page, or it takes long
 
     async def _new_tab(self, action: Action) -> None:
@@ -414,17 +418,17 @@ class SessionPage:
 
     async def content(self) -> str:
         """The whole document as HTML."""
-        with _page_errors():
+        async with self._errors():
             return await self._tab.page.content()
 
     async def evaluate(self, script: str) -> Any:
         """Result of a script in the page."""
-        with _page_errors():
+        async with self._errors():
             return await self._tab.page.evaluate(script)
 
     async def goto(self, url: str) -> None:
         """Opens an address and waits until the page rests."""
-        with _page_errors():
+        async with self._errors():
             if self._tab is self._session.tab:
                 self._tab = await self._session.spare_tab()
             await self._tab.goto(url)
@@ -432,12 +436,13 @@ class SessionPage:
         if self._tab.failure:
             raise PageError(f"{url}: {self._tab.failure}")
 
-
-@contextlib.contextmanager
-def _page_errors() -> Iterator[None]:
-    try:
-        yield
-    except Error as error:
-        raise PageError(error.message) from error
-    except (ActionRefused, PageLost) as error:
-        raise PageError(str(error)) from error
+    @contextlib.asynccontextmanager
+    async def _errors(self) -> AsyncIterator[None]:
+        """A page that cannot do it is a PageError; one that is lost never scores an episode."""
+        try:
+            yield
+        except Error as error:
+            await self._tab.check_alive(error)
+            raise PageError(error.message) from error
+        except ActionRefused as error:
+            raise PageError(str(error)) from error

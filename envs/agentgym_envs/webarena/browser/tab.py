@@ -9,6 +9,7 @@ from playwright.async_api import CDPSession, Error, Page
 
 from agentgym_envs.webarena.browser import scripts, tree
 from agentgym_envs.webarena.browser.errors import ActionRefused, PageLost
+from agentgym_envs.webarena.browser.launch import check_connected
 
 WIDTH, HEIGHT = 1280, 720  # of the window, in CSS pixels; WebArena's
 LOAD_SECONDS = 15.0  # for a page to load
@@ -96,7 +97,7 @@ class Tab:
         try:
             await self.page.goto(url, wait_until="commit", timeout=LOAD_SECONDS * 1000)
         except Error as error:
-            self._check_alive(error)
+            await self.check_alive(error)
             if "ERR_ABORTED" in error.message or "Download is starting" in error.message:
                 raise ActionRefused("the address is no page, but a file to download") from error
             if "ERR_" not in error.message and "interrupted" not in error.message:
@@ -137,7 +138,7 @@ class Tab:
                         self._client.send("DOMSnapshot.captureSnapshot", dict(tree.SNAPSHOT)),
                     )
             except (Error, TimeoutError) as error:
-                self._check_alive(error)
+                await self.check_alive(error)
                 await self.settle()
                 continue
             if document == self._document:  # else the page was replaced between the two answers
@@ -160,7 +161,7 @@ class Tab:
             await self._ask("DOM.scrollIntoViewIfNeeded", target)
             quads = (await self._ask("DOM.getContentQuads", target))["quads"]
         except Error as error:
-            self._check_alive(error)
+            await self.check_alive(error)
             raise ActionRefused(_NOT_THERE) from error
         for quad in quads:
             xs, ys = quad[0::2], quad[1::2]
@@ -189,7 +190,7 @@ class Tab:
                 },
             )
         except Error as error:
-            self._check_alive(error)
+            await self.check_alive(error)
             raise ActionRefused(_NOT_THERE) from error
         if "exceptionDetails" in answer:
             raise ActionRefused(_NOT_THERE)
@@ -218,8 +219,24 @@ class Tab:
             asked = {"format": "jpeg", "quality": quality, "clip": clip}
             return str((await self._ask("Page.captureScreenshot", asked))["data"])
         except (Error, TimeoutError) as error:
-            self._check_alive(error)
+            await self.check_alive(error)
             raise PageLost(f"{self.page.url} cannot be pictured") from error
+
+    async def check_alive(self, error: BaseException) -> None:
+        """Tells what a page refuses from a page that is no more.
+
+        Args:
+          error: what came of asking it for something.
+
+        Raises:
+          PageLost: it crashed.
+          BrowserLost: the browser is gone.
+        """
+        if self._has_crashed or "crashed" in str(error):
+            raise PageLost(f"the page {self.page.url} crashed") from error
+        browser = self.page.context.browser
+        assert browser is not None  # only a context that outlives its browser has none
+        await check_connected(browser, error)
 
     async def _ask(self, method: str, parameters: dict[str, Any]) -> Any:
         async with asyncio.timeout(_ANSWER_SECONDS):
@@ -233,13 +250,9 @@ class Tab:
         except TimeoutError:
             return False
         except Error as error:
-            self._check_alive(error)
+            await self.check_alive(error)
             await asyncio.sleep(_BEAT)
             return None
-
-    def _check_alive(self, error: BaseException) -> None:
-        if self._has_crashed:
-            raise PageLost(f"the page {self.page.url} crashed") from error
 
     def _is_busy(self) -> bool:
         is_asked = self._requested and time.monotonic() - self._requested < _REQUEST_SECONDS

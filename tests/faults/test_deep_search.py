@@ -1,0 +1,79 @@
+"""Deep search behind a proxy that misbehaves and on a server that dies: the same episodes.
+
+Every search costs some of the reward: one that is made twice, or lost, shows.
+"""
+
+import os
+import signal
+
+import pytest
+
+from agentgym_envs.data_folder import VARIABLE
+from agentgym_jax.env_client.embedded import EmbeddedServers
+from tests.envs import topics
+from tests.faults.plays import ROUTES, assert_counted, play
+from tests.faults.proxy import Fault, FaultProxy, Schedule
+
+for package in ("Stemmer", "tantivy"):
+    pytest.importorskip(package, reason='engines need: pip install "agentgym-jax[search]"')
+
+# The scripted player knows the way to a capital and none to a code word.
+CAPITALS = range(topics.CAPITALS, topics.CAPITALS + 16)
+TASKS = [*CAPITALS, *range(16)]
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("searchqa")
+    options = topics.options(folder, search_cost=0.1, free_searches=0, format_score=0.2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(VARIABLE, str(folder / "data"))
+        with EmbeddedServers(["searchqa"], options={"searchqa": options}) as running:
+            yield running
+
+
+@pytest.fixture(scope="module")
+def url(servers):
+    return servers.urls["searchqa"]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(url):
+    """The episodes that every disturbed collection must have."""
+    played = play(url, "searchqa", TASKS)
+    assert not played.errors
+    outcomes = [episode["outcome"] for episode in played.episodes]
+    assert outcomes == ["success"] * len(CAPITALS) + ["failure"] * 16
+    return played.episodes
+
+
+def test_every_fault_at_once_changes_no_episode_and_is_counted_by_its_cause(url, undisturbed):
+    deal = Schedule(3, set(Fault) - {Fault.STALL}, calm=20, routes=ROUTES)
+    stall = iter([None] * 9 + [Fault.STALL])
+
+    def schedule(route):
+        return (next(stall, None) if route == "/step" else None) or deal(route)
+
+    with FaultProxy(url, schedule) as proxy:
+        played = play(proxy.url, "searchqa", TASKS, step_timeout_s=3.0)
+    assert played.episodes == undisturbed
+    assert_counted(played.errors, proxy.delivered)
+    assert set(proxy.injected) == set(Fault)
+
+
+def test_a_server_that_is_killed_in_the_middle_is_started_again_and_changes_no_episode(
+    servers, url, undisturbed
+):
+    victim = servers.pids["searchqa"]
+
+    def schedule(route):
+        if route == "/step" and proxy.requests[route] == 20:
+            os.kill(victim, signal.SIGKILL)
+        return None
+
+    proxy = FaultProxy(url, schedule)
+    with proxy:
+        played = play(proxy.url, "searchqa", TASKS, servers=servers)
+    assert servers.pids["searchqa"] != victim
+    assert played.episodes == undisturbed
+    assert played.errors

@@ -1,0 +1,158 @@
+"""Web navigation behind a proxy that misbehaves, and with its browser, its site or its server killed.
+
+The episodes are those without all that. What a killed browser or site means to the environment and to
+the sites alone is in tests/envs/webarena.
+"""
+
+import os
+import random
+import signal
+import threading
+import time
+
+import pytest
+
+from agentgym_envs.base.environment import SetupError
+from agentgym_envs.data_folder import VARIABLE
+from agentgym_envs.webarena.browser.launch import require_browser
+from agentgym_jax.env_client.embedded import EmbeddedServers
+from tests.faults import counting_site
+from tests.faults.plays import ROUTES, assert_counted, play
+from tests.faults.proxy import Fault, FaultProxy, Schedule
+
+psutil = pytest.importorskip("psutil")
+try:
+    require_browser()
+except SetupError as error:
+    pytest.skip(str(error), allow_module_level=True)
+
+TASKS = range(6)
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(VARIABLE, str(tmp_path_factory.mktemp("webarena")))
+        modules = {"webarena": "tests.faults.web_tally"}
+        with EmbeddedServers(["webarena"], modules=modules) as running:
+            yield running
+
+
+@pytest.fixture(scope="module")
+def url(servers):
+    return servers.urls["webarena"]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(url):
+    """The episodes that every disturbed collection must have."""
+    played = play(url, "webarena", TASKS, step_timeout_s=60.0)
+    assert not played.errors
+    outcomes = [episode["outcome"] for episode in played.episodes]
+    assert outcomes == ["success", "failure", "failure"] * 2
+    return played.episodes
+
+
+def descendants(servers):
+    """Processes that the server started, and those that they started."""
+    return psutil.Process(servers.pids["webarena"]).children(recursive=True)
+
+
+def browser(servers):
+    """Chromium, without the shell script that may start it and the processes that it starts."""
+    (found,) = (
+        process
+        for process in descendants(servers)
+        if "--remote-debugging-pipe" in process.cmdline()
+        and not any(word.startswith(("--type=", "/bin/sh")) for word in process.cmdline())
+    )
+    return found
+
+
+def site(servers):
+    (found,) = (p for p in descendants(servers) if counting_site.__file__ in p.cmdline())
+    return found
+
+
+def play_with(disturb, servers, url):
+    """Plays; `disturb` is called with the number of every step before the server sees it."""
+
+    def schedule(route):
+        if route == "/step":
+            disturb(proxy.requests[route])
+        return None
+
+    proxy = FaultProxy(url, schedule)
+    with proxy:
+        return play(proxy.url, "webarena", TASKS, servers=servers, step_timeout_s=60.0)
+
+
+def test_every_fault_at_once_changes_no_episode_and_is_counted_by_its_cause(url, undisturbed):
+    steps = random.Random(0).sample([*Fault, *[None] * 12], len(Fault) + 12)
+    elsewhere = Schedule(0, set(Fault) - {Fault.STALL}, calm=20, routes=set(ROUTES) - {"/step"})
+
+    def schedule(route):
+        if route == "/step" and steps:
+            return steps.pop()
+        return elsewhere(route)
+
+    with FaultProxy(url, schedule) as proxy:
+        played = play(proxy.url, "webarena", TASKS, step_timeout_s=8.0)
+    assert played.episodes == undisturbed
+    assert_counted(played.errors, proxy.delivered)
+    assert not steps
+
+
+def test_a_browser_that_is_killed_costs_no_episode(servers, url, undisturbed):
+    killed = []
+
+    def kill():
+        killed.append(browser(servers))
+        killed[-1].kill()
+
+    def disturb(step):
+        if step == 4:
+            kill()
+        if step == 12:  # when the step is under way
+            threading.Timer(0.05, kill).start()
+
+    played = play_with(disturb, servers, url)
+    assert len(killed) == 2 and browser(servers) not in killed
+    assert played.episodes == undisturbed
+    assert played.errors.total() <= 1
+
+
+def test_a_site_that_is_killed_is_waited_for_and_costs_an_episode_no_more_than_an_attempt(
+    servers, url, undisturbed
+):
+    victim = site(servers)
+    played = play_with(lambda step: victim.kill() if step == 5 else None, servers, url)
+    assert site(servers) != victim
+    assert played.episodes == undisturbed
+    assert set(played.errors) == {"http_status"} and max(played.attempts) == 2
+
+
+def test_a_killed_server_leaves_no_process_behind_and_its_successor_changes_no_episode(
+    servers, url, undisturbed
+):
+    pid = servers.pids["webarena"]
+    left = descendants(servers)
+    assert site(servers) in left and browser(servers) in left
+    played = play_with(
+        lambda step: os.kill(pid, signal.SIGKILL) if step == 7 else None, servers, url
+    )
+    assert servers.pids["webarena"] != pid
+    assert played.episodes == undisturbed
+    assert played.errors
+    deadline = time.monotonic() + 30
+    while (alive := [p for p in left if is_alive(p)]) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not alive
+
+
+def is_alive(process):
+    """Whether it runs; one that ended and that nobody has asked for does not."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
