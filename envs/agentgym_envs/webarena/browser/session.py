@@ -126,6 +126,8 @@ class BrowserSession:
             accept_downloads=False,
             service_workers="block",
             extra_http_headers=dict(start.headers),
+            record_har_path=start.recording and start.recording.trace,
+            record_har_content="omit",  # requests and what became of them, no pages
         )
         session = cls(chromium, context, reach, start)
         try:
