@@ -87,7 +87,7 @@ def test_a_script_that_finds_nothing_says_what_it_looked_for():
 
 
 def test_a_field_is_emptied_before_it_is_filled_again():
-    play = script.refill(PAGE, "Title *", "New", enter=True)
+    play = script.fill(PAGE, "Title *", "New", enter=True, is_empty=False)
     actions = [next(play), *(play.send(PAGE) for _ in range(3))]
     assert actions == ["click [7]", "press [Control+a]", "press [Backspace]", "type [7] [New] [1]"]
 

@@ -3,9 +3,17 @@
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 
-from agentgym_envs.webarena.embedded import script, shopping, shopping_admin
+from agentgym_envs.webarena.embedded import script
 from agentgym_envs.webarena.embedded.forum_plays import address, open_topic
-from agentgym_envs.webarena.embedded.script import Script, choose, click, fill, look_for
+from agentgym_envs.webarena.embedded.script import Script, click, fill
+from agentgym_envs.webarena.embedded.shopping_admin_plays import open_menu
+from agentgym_envs.webarena.embedded.shopping_plays import (
+    BASKET,
+    first_of_shelf,
+    open_product,
+    price_on,
+    put_in_basket,
+)
 from agentgym_envs.webarena.embedded.task import (
     EmbeddedTask,
     Instance,
@@ -73,8 +81,8 @@ def _telling(find: Callable[[str], _Found], topic: Topic) -> Callable[[str], Scr
 def _price() -> list[Instance]:
     def find(product: Product) -> Callable[[str], _Found]:
         def run(seen: str) -> _Found:
-            seen = yield from shopping.open_product(seen, product)
-            return script.value_after(script.nodes(seen)[15:], product.title, "StaticText")
+            seen = yield from open_product(seen, product)
+            return price_on(script.nodes(seen), product)
 
         return run
 
@@ -91,10 +99,7 @@ def _price() -> list[Instance]:
 def _cheapest() -> list[Instance]:
     def find(shelf: Shelf) -> Callable[[str], _Found]:
         def run(seen: str) -> _Found:
-            seen = yield from click(seen, "link", shelf.name)
-            seen = yield from choose(seen, "Sort by", "Price low to high")
-            _, link = yield from look_for(seen, "link", "", after="Sort by")
-            return link.name
+            return (yield from first_of_shelf(seen, shelf, "Price low to high"))
 
         return run
 
@@ -111,7 +116,7 @@ def _cheapest() -> list[Instance]:
 def _orders() -> list[Instance]:
     def find(status: str) -> Callable[[str], _Found]:
         def run(seen: str) -> _Found:
-            seen = yield from shopping_admin.open_menu(seen, "Fulfilment", "Statistics")
+            seen = yield from open_menu(seen, "Fulfilment", "Statistics")
             found = yield from script.read_page(seen)
             return f"{script.value_after(found, status, 'cell')} orders"
 
@@ -131,7 +136,7 @@ def _orders() -> list[Instance]:
 def _announce() -> list[Instance]:
     def play(product: Product, topic: Topic) -> Callable[[str], Script]:
         def run(seen: str) -> Script:
-            yield from shopping.put_in_basket(seen, product)
+            yield from put_in_basket(seen, product)
             seen = yield _FORUM_TAB
             yield from _reply(seen, topic, f"I am getting the {product.title}")
             return (yield script.stop())
@@ -142,7 +147,7 @@ def _announce() -> list[Instance]:
         Instance(
             {"product": product.title, "topic": topic.title},
             all_of(
-                page_has(shopping.BASKET, product.title),
+                page_has(BASKET, product.title),
                 _replied(topic, f"I am getting the {product.title}"),
             ),
             play(product, topic),

@@ -1,10 +1,11 @@
 """Ways through the forum that its solutions share."""
 
+import functools
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 
 from agentgym_envs.webarena.embedded import script
-from agentgym_envs.webarena.embedded.script import Node, Play, Script
+from agentgym_envs.webarena.embedded.script import Node, Play, Reader, Script
 from agentgym_envs.webarena.sites.forum import tables
 from agentgym_envs.webarena.sites.forum.tables import Topic
 from agentgym_envs.webarena.sites.forum.words import AGENT
@@ -64,7 +65,7 @@ def _until_reply(page: list[Node]) -> list[Node]:
     return page
 
 
-def answering(title: str, read: Callable[[list[Node]], str]) -> Play:
+def answering(title: str, read: Reader) -> Play:
     """Opens a topic, reads all of it and answers.
 
     Args:
@@ -72,12 +73,7 @@ def answering(title: str, read: Callable[[list[Node]], str]) -> Play:
       read: finds the answer in the elements of the page.
     """
 
-    def play(observation: str) -> Generator[str, str, None]:
-        observation = yield from open_topic(observation, title)
-        page = yield from script.read_page(observation)
-        yield script.stop(read(page))
-
-    return play
+    return script.answering(functools.partial(open_topic, title=title), read)
 
 
 def address(topic: Topic) -> str:

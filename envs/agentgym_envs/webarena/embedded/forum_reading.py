@@ -13,7 +13,7 @@ from agentgym_envs.webarena.embedded.forum_plays import (
     said_by,
     user_menu,
 )
-from agentgym_envs.webarena.embedded.script import Node, Script
+from agentgym_envs.webarena.embedded.script import Node, Reader, Script, matching
 from agentgym_envs.webarena.embedded.task import (
     Instance,
     answer_has,
@@ -57,7 +57,7 @@ def product(topic: Topic) -> Instance:
     return Instance(
         values,
         answer_has(told.product),
-        answering(topic.title, _search_in_texts(r"I use the (.+) and would", told.author)),
+        answering(topic.title, _told_by(told.author, r"I use the (.+) and would")),
     )
 
 
@@ -69,22 +69,13 @@ def price(topic: Topic) -> Instance:
     return Instance(
         values,
         answer_is(str(told.price)),
-        answering(topic.title, _search_in_texts(pattern, told.author)),
+        answering(topic.title, _told_by(told.author, pattern)),
     )
 
 
-def _search_in_texts(pattern: str, member: str = ""):
-    """Reads what a pattern finds in the page, or in what a member said."""
-
-    def read(page: list[Node]) -> str:
-        texts = said_by(page, member, pattern) if member else page
-        for node in texts:
-            match = re.search(pattern, node.name)
-            if match:
-                return match[1]
-        raise script.ScriptError(f"nothing like {pattern!r} on the page")
-
-    return read
+def _told_by(member: str, pattern: str) -> Reader:
+    """Reads the first group of a pattern in what a member said."""
+    return lambda page: matching(pattern)(said_by(page, member, pattern))
 
 
 def _season(topic: Topic) -> str:
@@ -97,7 +88,7 @@ def meeting_day(topic: Topic) -> Instance:
     return Instance(
         {"season": _season(topic), "circle": circle(topic)},
         answer_is(topic.meeting[0]),
-        answering(topic.title, _search_in_texts(r"we meet on (\S+) at")),
+        answering(topic.title, matching(r"we meet on (\S+) at")),
     )
 
 
@@ -107,7 +98,7 @@ def meeting_place(topic: Topic) -> Instance:
     return Instance(
         {"season": _season(topic), "circle": circle(topic)},
         answer_has(topic.meeting[2].removeprefix("the ")),
-        answering(topic.title, _search_in_texts(r"we meet on \S+ at \S+ at (.+)\. Bring")),
+        answering(topic.title, matching(r"we meet on \S+ at \S+ at (.+)\. Bring")),
     )
 
 
@@ -166,7 +157,7 @@ def letter(index: int) -> Instance:
     def play(observation: str) -> Generator[str, str, None]:
         observation = yield from user_menu(observation, "Private topics")
         observation = yield from script.click(observation, "link", letter.title)
-        yield script.stop(_search_in_texts(pattern)(script.nodes(observation)))
+        yield script.stop(matching(pattern)(script.nodes(observation)))
 
     return Instance(
         {"title": letter.title, "question": question},

@@ -137,7 +137,7 @@ def edit(numbered: tuple[int, Topic]) -> Instance:
     def play(observation: str) -> Generator[str, str, None]:
         observation = yield from open_topic(observation, topic.title)
         observation = yield from script.click(observation, "link", "edit", after="(")
-        observation = yield from script.refill(observation, "Comment:", text)
+        observation = yield from script.fill(observation, "Comment:", text, is_empty=False)
         yield from script.click(observation, "button", "Publish")
         yield script.stop()
 

@@ -1,14 +1,11 @@
 """Ways through Redmine that its solutions share."""
 
-import re
-from collections.abc import Callable, Generator
+import functools
 
 from agentgym_envs.webarena.embedded import script
-from agentgym_envs.webarena.embedded.script import Node, Play, Script
+from agentgym_envs.webarena.embedded.script import Node, Play, Reader, Script
 from agentgym_envs.webarena.sites.redmine.issues import Issue
 from agentgym_envs.webarena.sites.redmine.projects import PROJECTS, Project
-
-Reader = Callable[[list[Node]], str]
 
 
 def project_of(issue: Issue) -> Project:
@@ -54,12 +51,7 @@ def reading_issue(issue: Issue, read: Reader) -> Play:
       read: finds the answer in the elements of the page.
     """
 
-    def play(observation: str) -> Generator[str, str, None]:
-        observation = yield from open_issue(observation, issue)
-        page = yield from script.read_page(observation)
-        yield script.stop(read(page))
-
-    return play
+    return script.answering(functools.partial(open_issue, issue=issue), read)
 
 
 def reading_project(project: Project, tabs: tuple[str, ...], read: Reader) -> Play:
@@ -71,25 +63,7 @@ def reading_project(project: Project, tabs: tuple[str, ...], read: Reader) -> Pl
       read: finds the answer in the elements of the page.
     """
 
-    def play(observation: str) -> Generator[str, str, None]:
-        observation = yield from open_tab(observation, project, *tabs)
-        page = yield from script.read_page(observation)
-        yield script.stop(read(page))
-
-    return play
-
-
-def matching(pattern: str) -> Reader:
-    """Reads the first group of a pattern in the texts of a page."""
-
-    def read(page: list[Node]) -> str:
-        for node in page:
-            match = re.search(pattern, node.name)
-            if match:
-                return match[1]
-        raise script.ScriptError(f"nothing like {pattern!r} on the page")
-
-    return read
+    return script.answering(lambda seen: open_tab(seen, project, *tabs), read)
 
 
 def row_of(page: list[Node], name: str) -> list[str]:

@@ -5,7 +5,6 @@ from collections.abc import Generator
 from agentgym_envs.webarena.embedded import script
 from agentgym_envs.webarena.embedded.redmine_plays import (
     issue_address,
-    matching,
     open_issue,
     open_tab,
     project_address,
@@ -14,7 +13,7 @@ from agentgym_envs.webarena.embedded.redmine_plays import (
     reading_project,
     row_of,
 )
-from agentgym_envs.webarena.embedded.script import Node
+from agentgym_envs.webarena.embedded.script import Node, matching
 from agentgym_envs.webarena.embedded.task import (
     Instance,
     answer_has,

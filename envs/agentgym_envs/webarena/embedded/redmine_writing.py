@@ -200,7 +200,7 @@ def rewrite_page(project: Project, text: str) -> Instance:
         observation = yield from open_tab(observation, project, "Wiki", "Glossary")
         # The first is that of the column at the side, which may have a text of its own.
         observation = yield from script.click(observation, "link", "Edit", nth=1)
-        observation = yield from script.refill(observation, "", text)
+        observation = yield from script.fill(observation, "", text, is_empty=False)
         yield from script.click(observation, "button", "Save")
         yield script.stop()
 

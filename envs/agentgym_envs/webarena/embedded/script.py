@@ -5,16 +5,18 @@ actions, such as `click [12]`, and is sent what came of them; it sees nothing bu
 model sees. It is made of a `Play`, which begins with the first observation as its argument.
 
 The helpers here are generators, too: used with `yield from`, they yield actions and return the
-observation after the last one.
+observation after the last one. A `Way` is such a helper with all its other arguments given; `doing` and
+`answering` make plays of ways.
 """
 
 import ast
 import dataclasses
 import re
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import TypeAlias, TypeVar
 
 Script: TypeAlias = Generator[str, str, str]
+Way: TypeAlias = Callable[[str], Script]
 Play: TypeAlias = Callable[[str], Generator[str, str, object]]
 Solution: TypeAlias = Callable[[], Generator[str | None, str, None]]
 
@@ -56,6 +58,9 @@ class Node:
     role: str
     name: str
     properties: str
+
+
+Reader: TypeAlias = Callable[[list[Node]], str]
 
 
 def nodes(observation: str) -> list[Node]:
@@ -126,28 +131,27 @@ def fill(
     nth: int = 0,
     enter: bool = False,
     role: str = "textbox|searchbox|spinbutton",
+    is_empty: bool = True,
 ) -> Script:
-    """Types into an empty field."""
+    """Types into a field, in place of what it holds if it is not empty."""
     _, node = yield from look_for(observation, role, name, after=after, nth=nth)
+    if not is_empty:
+        yield f"click [{node.id}]"
+        yield "press [Control+a]"
+        yield "press [Backspace]"
     return (yield f"type [{node.id}] [{text}] [{int(enter)}]")
 
 
-def refill(
-    observation: str,
-    name: str,
-    text: str,
-    *,
-    after: str = "",
-    nth: int = 0,
-    enter: bool = False,
-    role: str = "textbox|searchbox|spinbutton",
-) -> Script:
-    """Types into a field in place of what it holds."""
-    observation, node = yield from look_for(observation, role, name, after=after, nth=nth)
-    yield f"click [{node.id}]"
-    yield "press [Control+a]"
-    yield "press [Backspace]"
-    return (yield f"type [{node.id}] [{text}] [{int(enter)}]")
+def fill_all(observation: str, texts: Mapping[str, str]) -> Script:
+    """Types into several empty fields.
+
+    Args:
+      observation: to begin with.
+      texts: name of a field -> its text, in the order of the page.
+    """
+    for name, text in texts.items():
+        observation = yield from fill(observation, name, text)
+    return observation
 
 
 def choose(observation: str, name: str, option: str, *, after: str = "", nth: int = 0) -> Script:
@@ -187,6 +191,19 @@ def value_after(found: list[Node], label: str, role: str = "cell|StaticText|text
     raise ScriptError(f"nothing behind {label!r} in {[node.name for node in found]}")
 
 
+def matching(pattern: str) -> Reader:
+    """Reads the first group of a pattern in the first element that it is found in."""
+
+    def read(page: list[Node]) -> str:
+        for node in page:
+            match = re.search(pattern, node.name)
+            if match:
+                return match[1]
+        raise ScriptError(f"nothing like {pattern!r} on the page")
+
+    return read
+
+
 def first(found: Iterable[T], what: str) -> T:
     """The first of some things.
 
@@ -201,3 +218,30 @@ def first(found: Iterable[T], what: str) -> T:
 def stop(answer: str = "") -> str:
     """The last action."""
     return f"stop [{answer}]"
+
+
+def doing(way: Way) -> Play:
+    """Goes a way and stops without an answer."""
+
+    def play(observation: str) -> Generator[str, str, None]:
+        yield from way(observation)
+        yield stop()
+
+    return play
+
+
+def answering(way: Way, read: Reader, *, in_sight: bool = False) -> Play:
+    """Goes a way, reads the page and answers with what is found in it.
+
+    Args:
+      way: to the page.
+      read: finds the answer in the elements of the page.
+      in_sight: whether the answer stands where the page begins; else it is read to its end.
+    """
+
+    def play(observation: str) -> Generator[str, str, None]:
+        observation = yield from way(observation)
+        page = nodes(observation) if in_sight else (yield from read_page(observation))
+        yield stop(read(page))
+
+    return play

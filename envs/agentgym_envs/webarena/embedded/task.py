@@ -125,6 +125,11 @@ def page_is(url: str, locator: str, text: str) -> Evaluation:
     return Evaluation((PROGRAM_HTML,), targets=(HtmlTarget(url, locator, exact_match=text),))
 
 
+def page_lacks(url: str, text: str) -> Evaluation:
+    """A page does not have this text."""
+    return page_is(url, f"document.body.innerText.includes({text!r}) ? 'there' : 'gone'", "gone")
+
+
 def all_of(*evaluations: Evaluation) -> Evaluation:
     """All of these hold; at most one of them is about the answer and one about the address."""
     kinds: list[str] = []
