@@ -12,6 +12,7 @@ from agentgym_jax.env_client.errors import EnvError
 from agentgym_jax.learner.checkpoint import CheckpointError
 from agentgym_jax.redact import LogFilter
 from agentgym_jax.rollout.collect import ContextTooSmallError
+from agentgym_jax.run.allocator import limit_arenas
 from agentgym_jax.run.sections import ConfigError
 from agentgym_jax.run_folder import RunFolderError
 from agentgym_jax.training.guards import GuardStop
@@ -34,7 +35,8 @@ CACHE = flags.DEFINE_string(
 
 
 def prepare() -> None:
-    """Logging without secrets, quiet unless --verbosity is given, and the cache of compiled programs."""
+    """Few heaps, logging without secrets, quiet unless --verbosity is given, compiled programs kept."""
+    limit_arenas()
     if not flags.FLAGS["verbosity"].present:
         logging.set_verbosity(logging.WARNING)
     logging.get_absl_handler().addFilter(LogFilter())
