@@ -12,11 +12,12 @@ from configs.rl import bandit
 
 
 def get_config(arg=None):
-    """Options: steps=2000, transport=http (a server, hence sockets and sessions) or inprocess."""
-    opt = common.parse(arg, steps=2000, transport="http")
+    """Options: steps=2000, transport=http (a server, hence sockets and sessions) or inprocess, loggers."""
+    opt = common.parse(arg, steps=2000, transport="http", loggers="tensorboard")
     c = bandit.get_config("smoke")
     c.total_steps = opt.steps
     c.env.transport = opt.transport
+    c.loggers = opt.loggers
     c.model.architecture = dict(
         hidden_size=16,
         intermediate_size=32,
