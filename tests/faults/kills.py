@@ -22,6 +22,7 @@ from agentgym_jax.run.run import StopFlag
 from tests.faults import runs
 
 LIMIT_S = 240.0  # for one start
+STOPPED = 3  # status of a start that stopped when asked, with steps left to do
 KINDS = ("SIGKILL", "SIGTERM", "SIGKILL in a checkpoint")
 
 
@@ -44,9 +45,11 @@ def main(argv):
         child = _start(args)
         hit = _disturb(child, kind, args, draw)
         _, status = os.waitpid(child, 0)
-        figures[f"{kind}: {hit}"] += 1
-        if os.WIFEXITED(status) and os.WEXITSTATUS(status):
+        if os.WIFEXITED(status) and os.WEXITSTATUS(status) == STOPPED:
+            hit = "stopped"
+        elif os.WIFEXITED(status) and os.WEXITSTATUS(status):
             raise RuntimeError(f"{kind}: status {os.WEXITSTATUS(status)}")
+        figures[f"{kind}: {hit}"] += 1
         if hit == "after the end":
             break
     status = 0 if args.unfinished else os.waitpid(_start(args), 0)[1]
@@ -69,8 +72,8 @@ def _start(args):
         with open(f"{args.workdir}.log", "a") as log, StopFlag().installed() as stop:
             os.dup2(log.fileno(), 1)
             os.dup2(log.fileno(), 2)
-            runs.train(runs.config(args.url, steps=args.steps), args.workdir, stop)
-        status = 0
+            config = runs.config(args.url, steps=args.steps)
+            status = STOPPED if runs.train(config, args.workdir, stop) else 0
     finally:
         os._exit(status)
 

@@ -26,6 +26,6 @@ def test_killed_at_random_points_and_in_a_checkpoint_it_ends_as_if_undisturbed(
     log = tmp_path / "run.log"
     assert done.returncode == 0, done.stderr[-2000:] + log.read_text()[-2000:]
     figures = json.loads(done.stdout.splitlines()[-1])
-    assert figures == {"SIGKILL in a checkpoint: inside a checkpoint": 1, "SIGTERM: sent": 1}
+    assert figures == {"SIGKILL in a checkpoint: inside a checkpoint": 1, "SIGTERM: stopped": 1}
     runs.train(runs.config(url), tmp_path / "run")
     runs.assert_same(tmp_path / "run", undisturbed)

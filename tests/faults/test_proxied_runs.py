@@ -73,6 +73,7 @@ def test_a_server_that_stays_sick_stops_the_run_with_its_state_saved(url, undist
     workdir = tmp_path / "run"
     with FaultProxy(url, lambda route: None) as proxy:
         config = runs.config(proxy.url)
+        config["checkpoint"]["every"] = runs.STEPS  # what is saved before that, the stop saves
         for section, options in SICK_OPTIONS.items():
             config[section] |= options
         # One opened job trains again and again: only the first time compiles.
