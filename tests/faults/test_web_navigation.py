@@ -16,15 +16,16 @@ from agentgym_envs.base.environment import SetupError
 from agentgym_envs.data_folder import VARIABLE
 from agentgym_envs.webarena.browser.launch import require_browser
 from agentgym_jax.env_client.embedded import EmbeddedServers
-from tests.faults import counting_site
 from tests.faults.plays import ROUTES, assert_counted, play
 from tests.faults.proxy import Fault, FaultProxy, Schedule
 
-psutil = pytest.importorskip("psutil")
+pytest.importorskip("psutil", reason="processes need: pip install psutil")
 try:
     require_browser()
 except SetupError as error:
     pytest.skip(str(error), allow_module_level=True)
+
+from tests.faults.processes import browser, descendants, is_alive, site
 
 TASKS = range(6)
 
@@ -51,27 +52,6 @@ def undisturbed(url):
     outcomes = [episode["outcome"] for episode in played.episodes]
     assert outcomes == ["success", "failure", "failure"] * 2
     return played.episodes
-
-
-def descendants(servers):
-    """Processes that the server started, and those that they started."""
-    return psutil.Process(servers.pids["webarena"]).children(recursive=True)
-
-
-def browser(servers):
-    """Chromium, without the shell script that may start it and the processes that it starts."""
-    (found,) = (
-        process
-        for process in descendants(servers)
-        if "--remote-debugging-pipe" in process.cmdline()
-        and not any(word.startswith(("--type=", "/bin/sh")) for word in process.cmdline())
-    )
-    return found
-
-
-def site(servers):
-    (found,) = (p for p in descendants(servers) if counting_site.__file__ in p.cmdline())
-    return found
 
 
 def play_with(disturb, servers, url):
@@ -104,10 +84,11 @@ def test_every_fault_at_once_changes_no_episode_and_is_counted_by_its_cause(url,
 
 
 def test_a_browser_that_is_killed_costs_no_episode(servers, url, undisturbed):
+    pid = servers.pids["webarena"]
     killed = []
 
     def kill():
-        killed.append(browser(servers))
+        killed.append(browser(pid))
         killed[-1].kill()
 
     def disturb(step):
@@ -117,7 +98,7 @@ def test_a_browser_that_is_killed_costs_no_episode(servers, url, undisturbed):
             threading.Timer(0.05, kill).start()
 
     played = play_with(disturb, servers, url)
-    assert len(killed) == 2 and browser(servers) not in killed
+    assert len(killed) == 2 and browser(pid) not in killed
     assert played.episodes == undisturbed
     assert played.errors.total() <= 1
 
@@ -125,9 +106,10 @@ def test_a_browser_that_is_killed_costs_no_episode(servers, url, undisturbed):
 def test_a_site_that_is_killed_is_waited_for_and_costs_an_episode_no_more_than_an_attempt(
     servers, url, undisturbed
 ):
-    victim = site(servers)
+    pid = servers.pids["webarena"]
+    victim = site(pid)
     played = play_with(lambda step: victim.kill() if step == 5 else None, servers, url)
-    assert site(servers) != victim
+    assert site(pid) != victim
     assert played.episodes == undisturbed
     assert set(played.errors) == {"http_status"} and max(played.attempts) == 2
 
@@ -136,8 +118,8 @@ def test_a_killed_server_leaves_no_process_behind_and_its_successor_changes_no_e
     servers, url, undisturbed
 ):
     pid = servers.pids["webarena"]
-    left = descendants(servers)
-    assert site(servers) in left and browser(servers) in left
+    left = descendants(pid)
+    assert site(pid) in left and browser(pid) in left
     played = play_with(
         lambda step: os.kill(pid, signal.SIGKILL) if step == 7 else None, servers, url
     )
@@ -148,11 +130,3 @@ def test_a_killed_server_leaves_no_process_behind_and_its_successor_changes_no_e
     while (alive := [p for p in left if is_alive(p)]) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not alive
-
-
-def is_alive(process):
-    """Whether it runs; one that ended and that nobody has asked for does not."""
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
