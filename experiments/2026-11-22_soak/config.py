@@ -18,16 +18,7 @@ def get_config(arg=None):
     c.total_steps = opt.steps
     c.env.transport = opt.transport
     c.loggers = opt.loggers
-    c.model.architecture = dict(
-        hidden_size=16,
-        intermediate_size=32,
-        num_layers=1,
-        num_heads=2,
-        num_kv_heads=1,
-        head_size=8,
-        rope_theta=10000.0,
-        max_position=1024,
-    )
+    c.model = common.tiny_model()
     c.pool.workers = 4
     c.sampler = dict(rows=16, cache_length=128, buckets=((16, 8),), decode_steps=4, wake_rows=8)
     c.rollout.tasks_per_step = 4
