@@ -14,6 +14,7 @@ from agentgym_jax.env_client.client import EnvClient
 from agentgym_jax.env_client.embedded import EmbeddedServers
 from agentgym_jax.env_client.in_process import InProcessTransport, in_process_servers
 from agentgym_jax.env_client.pool import EnvPool
+from agentgym_jax.env_client.starting import spec_when_ready
 from agentgym_jax.rollout.collect import EnvironmentText
 from agentgym_jax.run.sections import ConfigError, call, check
 from agentgym_jax.run_folder import RunFolder
@@ -238,7 +239,7 @@ def _describe(
     eval_tasks: list[Task] = []
     for name, entry in settings.items():
         client = clients[name]
-        spec = client.spec()
+        spec = spec_when_ready(client, pool.patience_s)
         manifests[name] = spec.manifest_sha256
         logging.info(
             "%s at %s: %d tasks, version %s", name, client.base_url, spec.num_tasks, spec.version
