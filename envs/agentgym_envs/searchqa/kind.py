@@ -21,7 +21,7 @@ from agentgym_envs.searchqa.engines.engine import ENGINES, MAX_TOPK
 from agentgym_envs.searchqa.environment import Judged, Search, SearchQaEnvironment
 from agentgym_envs.searchqa.library import Index, Library, index_of
 from agentgym_envs.searchqa.questions import Questions, import_questions
-from agentgym_envs.searchqa.remote import RetrieverClient
+from agentgym_envs.searchqa.remote import RetrieverClient, token_of_environment
 from agentgym_envs.searchqa.rewards import Shaping
 
 # Changes when a text or a rule changes.
@@ -75,7 +75,8 @@ def make_kind(
       topk: passages that a search shows.
       corpus: `corpus.jsonl(.gz)` of one's own; empty: the corpus of facts that is built here.
       questions: file or folder of one's own; empty: the questions of that corpus.
-      retriever: address of a server that speaks Search-R1's protocol, in place of an engine.
+      retriever: address of a server that speaks Search-R1's protocol, in place of an engine; the
+        token that it may want is in the environment variable AGENTGYM_RETRIEVER_TOKEN.
       retriever_seconds: limit for its answers.
       encoder: folder of a sentence encoder, for the engine `dense`.
       format_score: see Shaping.
@@ -89,6 +90,7 @@ def make_kind(
     shaping = Shaping(format_score, search_cost, free_searches)
     data = data_folder() / "searchqa"
     index: Index | None = None
+    token = token_of_environment() if retriever else None
     if questions:
         asked = import_questions(pathlib.Path(questions).expanduser(), data)
         passages, content = pathlib.Path(corpus).expanduser(), "own"
@@ -103,7 +105,7 @@ def make_kind(
     @functools.cache
     def search() -> Search:
         if index is None:
-            client = RetrieverClient(retriever, retriever_seconds)
+            client = RetrieverClient(retriever, retriever_seconds, token)
             return lambda query: client.search(query, topk)
         library: Library = index.open()
         return lambda query: library.search(query, topk)

@@ -1,5 +1,6 @@
 """Search-R1's protocol, as a server and as a client."""
 
+import contextlib
 import http.server
 import json
 import os
@@ -12,10 +13,10 @@ import httpx
 import pytest
 import topics
 
-from agentgym_envs.base.environment import EnvironmentFault
+from agentgym_envs.base.environment import EnvironmentFault, SetupError
 from agentgym_envs.base.protocol import ErrorKind
 from agentgym_envs.data_folder import VARIABLE
-from agentgym_envs.searchqa.remote import RetrieverClient
+from agentgym_envs.searchqa.remote import TOKEN_VARIABLE, RetrieverClient, token_of_environment
 from agentgym_envs.searchqa.retriever import main
 
 for package in ("Stemmer", "tantivy"):
@@ -24,13 +25,12 @@ for package in ("Stemmer", "tantivy"):
 READY = re.compile(r"agentgym_envs retriever ready on (http://127\.0\.0\.1:\d+)\n")
 
 
-@pytest.fixture(scope="module")
-def url(tmp_path_factory):
+@contextlib.contextmanager
+def serving(folder, *options):
     """Address of a retriever in a process of its own."""
-    folder = tmp_path_factory.mktemp("retriever")
     corpus = topics.write_rows(folder / "corpus.jsonl", topics.PASSAGES)
     command = [sys.executable, "-m", "agentgym_envs.searchqa.retriever", "--port=0"]
-    command += [f"--corpus={corpus}", "--engine=tantivy", "--max-body-bytes=200000"]
+    command += [f"--corpus={corpus}", "--engine=tantivy", *options]
     path = os.pathsep.join(filter(None, sys.path))
     environment = {**os.environ, "PYTHONPATH": path, VARIABLE: str(folder / "data")}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
@@ -39,6 +39,12 @@ def url(tmp_path_factory):
     finally:
         process.kill()
         process.communicate()
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory):
+    with serving(tmp_path_factory.mktemp("retriever"), "--max-body-bytes=200000") as address:
+        yield address
 
 
 def ask(url, body):
@@ -132,6 +138,33 @@ def odd():
     yield RetrieverClient(f"http://127.0.0.1:{server.server_address[1]}", timeout_s=5), Odd.answers
     server.shutdown()
     server.server_close()
+
+
+SECRET = "s3cret-of-the-retriever"
+
+
+def test_a_retriever_with_a_token_lets_in_who_has_it(tmp_path, monkeypatch):
+    (tmp_path / "token").write_text(SECRET)
+    with serving(tmp_path, f"--token-file={tmp_path / 'token'}") as address:
+        monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
+        with pytest.raises(EnvironmentFault, match="answers status 401"):
+            RetrieverClient(address, 60, token_of_environment()).search("topic", 2)
+        monkeypatch.setenv(TOKEN_VARIABLE, f"{SECRET}\n")
+        assert len(RetrieverClient(address, 60, token_of_environment()).search("topic", 2)) == 2
+
+
+def test_no_error_quotes_the_token(odd, monkeypatch):
+    _, answers = odd
+    client = RetrieverClient(odd[0]._url, 5, SECRET)
+    answers += [(500, {"asked": f"Bearer {SECRET}"}), (200, {"asked": f"Bearer {SECRET}"})]
+    for _ in range(2):
+        with pytest.raises(EnvironmentFault, match="Bearer <hidden>") as caught:
+            client.search("x", 2)
+        assert SECRET not in str(caught.value)
+    monkeypatch.setenv(TOKEN_VARIABLE, f"{SECRET}\r\nX-Other: 1")
+    with pytest.raises(SetupError, match=TOKEN_VARIABLE) as refused:
+        token_of_environment()
+    assert SECRET not in str(refused.value)
 
 
 def good(asked):
