@@ -51,8 +51,11 @@ def entry(number):
 def solution(left_out):
     """Fails two of three tasks, so that a wrong score is not the only one."""
     seen = yield
-    for _ in range(PAGES - 1 - left_out):
-        seen = yield f"click [{find(seen, 'link', 'Next').id}]"
+    for page in range(PAGES - 1 - left_out):
+        # A number belongs to one page, so a click that comes late does nothing: an address does.
+        is_address = page % 2
+        link = f"click [{find(seen, 'link', 'Next').id}]"
+        seen = yield "goto [http://onestopmarket.com/next]" if is_address else link
     yield "stop []"
 
 
