@@ -17,7 +17,9 @@ def install(monkeypatch):
         module.__spec__ = types.SimpleNamespace(name=module.__name__)  # `find_spec` asks for it
         monkeypatch.setitem(sys.modules, module.__name__, module)
     for name in ("tensorboard", "weights_and_biases", "mlflow", "trackio"):
-        monkeypatch.delitem(sys.modules, f"agentgym_jax.loggers.{name}", raising=False)
+        module = f"agentgym_jax.loggers.{name}"
+        monkeypatch.setitem(sys.modules, module, None)  # afterwards it is as it was, without a fake
+        del sys.modules[module]
 
 
 def _rows(kind, run, metrics, step):
