@@ -125,10 +125,15 @@ class EnvClient:
             return [{"data_idx": i} for i in range(self.upstream.num_tasks)]
         return answers.tasks(self._where("/tasks"), body)
 
-    def create(self) -> int:
-        """Opens a session and returns its id."""
+    def create(self, turn: str = "") -> int:
+        """Opens a session and returns its id.
+
+        Args:
+          turn: name of the session that is wanted (TURN_HEADER): one of our servers opens one of
+            that name, however often it is asked; empty to tell none.
+        """
         row = self.upstream
-        body = self._call("POST", "/create", row.create_body, resend=True)
+        body = self._call("POST", "/create", row.create_body, resend=True, turn=turn)
         session = answers.session(self._where("/create"), row, body)
         if row.vocabulary_route and self._vocabulary is None:
             self._vocabulary = self._read_vocabulary(session)

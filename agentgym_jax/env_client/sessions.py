@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import threading
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -45,6 +46,7 @@ class ServerSessions:
         self._lock = threading.Lock()
         self._generation = 0
         self._idle: list[Session] = []
+        self._unanswered: list[str] = []  # sessions that were asked for in vain
         self._counts: collections.Counter[str] = collections.Counter()
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -68,10 +70,17 @@ class ServerSessions:
         return result
 
     def create(self) -> Session:
-        """Opens a session."""
+        """Opens a session: first of all one whose answer was lost, which may be there already."""
         with self._lock:
             generation = self._generation
-        number = self.call(self.client.create)
+            wanted = self._unanswered.pop() if self._unanswered else f"{uuid.uuid4().hex}/0"
+        try:
+            number = self.call(self.client.create, wanted)
+        except EnvError:
+            with self._lock:
+                if generation == self._generation:
+                    self._unanswered.append(wanted)
+            raise
         with self._lock:
             self._counts["sessions_created"] += 1
         return Session(number, generation)
@@ -135,3 +144,4 @@ class ServerSessions:
     def _next_generation(self) -> None:
         self._generation += 1
         self._idle.clear()
+        self._unanswered.clear()

@@ -18,9 +18,9 @@ def server():
 class Numbered:
     """A session whose requests carry their place in the episode."""
 
-    def __init__(self, client):
+    def __init__(self, client, number=None):
         self.client = client
-        self.id = client.post("/create").json()["id"]
+        self.id = client.post("/create").json()["id"] if number is None else number
 
     def ask(self, route, turn, **body):
         headers = {TURN_HEADER: turn} if turn else {}
@@ -99,3 +99,52 @@ def test_a_step_by_somebody_else_in_between_is_noticed(session):
 @pytest.mark.parametrize("value", ["a", "a/x", "/1", "a/1/1", "ä/1"])
 def test_a_place_in_another_form_is_a_bad_request(session, value):
     assert_error(session.reset(value.encode()), ErrorKind.INVALID_REQUEST)
+
+
+def create(client, turn):
+    return client.post("/create", headers={TURN_HEADER: turn} if turn else {})
+
+
+def open_sessions(client):
+    return client.get("/health").json()["sessions"]
+
+
+def test_a_session_that_is_asked_for_twice_by_name_is_opened_once(server):
+    before = open_sessions(server)
+    first = create(server, "one/0").json()
+    played = Numbered(server, first["id"])
+    assert played.reset("a/0").status_code == 200
+    assert create(server, "one/0").json() == first
+    assert create(server, "two/0").json() != first
+    assert open_sessions(server) == before + 2
+    assert played.step("a/1").status_code == 200
+
+
+def test_copies_of_a_create_at_the_same_time_are_one_session(server):
+    before = open_sessions(server)
+    with concurrent.futures.ThreadPoolExecutor(8) as threads:
+        copies = list(threads.map(lambda _: create(server, "same/0").json(), range(8)))
+    assert all(copy == copies[0] for copy in copies)
+    assert open_sessions(server) == before + 1
+
+
+def test_a_name_is_free_again_when_its_session_is_closed(server):
+    first = create(server, "again/0").json()
+    server.post("/close", json={"id": first["id"]})
+    assert create(server, "again/0").json() != first
+
+
+def test_a_client_that_names_no_session_gets_a_new_one_each_time(server):
+    assert create(server, "").json() != create(server, "").json()
+
+
+def test_a_session_that_could_not_be_made_can_be_asked_for_again():
+    with serving("door", capacity=1) as client:
+        other = create(client, "").json()
+        assert_error(create(client, "wanted/0"), ErrorKind.CAPACITY)
+        client.post("/close", json={"id": other["id"]})
+        assert create(client, "wanted/0").status_code == 200
+
+
+def test_a_name_in_another_form_is_a_bad_request(server):
+    assert_error(create(server, "wanted"), ErrorKind.INVALID_REQUEST)

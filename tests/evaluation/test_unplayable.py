@@ -134,7 +134,7 @@ def test_a_server_is_not_judged_by_a_task_that_fails_now(finished):
 
 def test_a_server_that_does_not_answer_at_all_ends_the_evaluation(finished):
     class Gone(ExpertClient):
-        def create(self):
+        def create(self, turn=""):
             raise EnvError(EnvCause.SERVER_GONE, "nobody listens")
 
     with pytest.raises(ServerUnavailable, match="failed .* calls in a row"):

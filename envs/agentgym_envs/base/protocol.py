@@ -41,10 +41,11 @@ STATUS = {
     ErrorKind.SIMULATOR: 500,
 }
 
-# Optional header of a reset or a step, `<episode>/<number>`: a word that the client makes up for each
+# Optional header. Of a reset or a step it is `<episode>/<number>`: a word that the client makes up for each
 # reset, and 0 for the reset, 1 for the first step, and so on. A request that comes again is then
-# answered from memory, and one that comes late is refused: a step is never taken twice. AgentGym's
-# servers, as any other, ignore it.
+# answered from memory, and one that comes late is refused: a step is never taken twice. With a create,
+# `<word>/0` names the session that is wanted, which is opened once. AgentGym's servers, as any other,
+# ignore it.
 TURN_HEADER = "x-agentgym-turn"
 
 # Kinds after which the same request may succeed a little later without side effects.

@@ -137,7 +137,7 @@ def _routes(
     async def create(request: Request) -> bytes:
         if kind.create_body is not None:
             read(kind.create_body, _json_body(request), "body")
-        return await store.create()
+        return await store.create(read_turn(request.turn))
 
     async def close(request: Request) -> bytes:
         body = read(kind.session_body, _json_body(request), "body")

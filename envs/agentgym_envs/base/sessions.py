@@ -4,6 +4,7 @@ Everything here runs in one event loop; nothing waits for a simulator but the re
 """
 
 import asyncio
+import functools
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -33,13 +34,15 @@ class Session:
         process; None if there were too many.
       last_body: answer to the latest of them: repeating must lead to the same.
       last_turn: place of the latest of them in its episode, if the client told it.
+      wanted: what the client named it when it asked for it.
       requests: under way or waiting.
       last_used: clock reading (seconds) at the end of the latest request.
       is_closed: a request that waited for its turn must give up.
     """
 
-    def __init__(self, session_id: int, worker: Worker, now: float):
+    def __init__(self, session_id: int, worker: Worker, now: float, wanted: Turn | None):
         self.id = session_id
+        self.wanted = wanted
         self.worker = worker
         self.generation = worker.generation
         self.history: list[tuple[str, Any]] | None = []
@@ -104,6 +107,8 @@ class SessionStore:
         self._sessions: dict[int, Session] = {}
         self._next_id = 0
         self._starting = 0  # slots taken by sessions whose environment is being made
+        # Answers, there or to come, to requests for a session that the client had named.
+        self._wanted: dict[Turn, asyncio.Future[bytes]] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -112,12 +117,31 @@ class SessionStore:
         """Of the open sessions."""
         return list(self._sessions)
 
-    async def create(self) -> bytes:
-        """Makes a session on the worker that has the fewest; the body of the answer.
+    async def create(self, wanted: Turn | None = None) -> bytes:
+        """Makes a session; the body of the answer.
+
+        Args:
+          wanted: the client's name for it, if it told one: while it is open, there is one of it.
 
         Raises:
           EnvironmentFault: CAPACITY, BUSY, or the environment could not be made.
         """
+        if wanted is None:
+            return await self._create(None)
+        if wanted not in self._wanted:
+            opening = asyncio.ensure_future(self._create(wanted))
+            self._wanted[wanted] = opening
+            opening.add_done_callback(functools.partial(self._forget_failed, wanted))
+        # Whoever asks first may be gone before the others.
+        return await asyncio.shield(self._wanted[wanted])
+
+    def _forget_failed(self, wanted: Turn, opening: asyncio.Future[bytes]) -> None:
+        """The next request for a session that could not be made is a new one."""
+        if opening.cancelled() or opening.exception() is not None:
+            self._wanted.pop(wanted, None)
+
+    async def _create(self, wanted: Turn | None) -> bytes:
+        """Makes a session on the worker that has the fewest."""
         if len(self._sessions) + self._starting >= self.capacity:
             raise EnvironmentFault(
                 ErrorKind.CAPACITY,
@@ -125,7 +149,7 @@ class SessionStore:
                 "server with a larger --capacity.",
             )
         worker = min(self._workers, key=lambda w: w.sessions)
-        session = Session(self._next_id, worker, self._clock())
+        session = Session(self._next_id, worker, self._clock(), wanted)
         self._next_id += 1
         self._starting += 1
         worker.sessions += 1
@@ -326,6 +350,8 @@ class SessionStore:
         if not session.is_closed:
             session.is_closed = True
             session.worker.sessions -= self._sessions.pop(session.id, None) is not None
+            if session.wanted is not None:
+                self._wanted.pop(session.wanted, None)
 
     def _unknown(self, session_id: int) -> EnvironmentFault:
         was_there = 0 <= session_id < self._next_id
