@@ -4,7 +4,7 @@ r"""Scores a model on deep search over the corpus of facts: 400 held-out questio
 
 Needs: the extra [search]; nothing running (it starts its own server, which builds the corpus at its first
 start); memory for M. These are not the paper's questions: those are in configs/eval/suite.py.
-Result: not run yet.
+Result: expert and random player, see docs/evaluation.md; no model yet.
 Source: 30 turns and 400 questions as in AgentGym-RL, arXiv:2509.08755.
 """
 
