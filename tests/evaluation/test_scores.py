@@ -132,6 +132,15 @@ def test_independent_samples_narrow_the_interval():
     assert high - low < 0.6 * (one_high - one_low)
 
 
+@pytest.mark.parametrize("rate", [0.0, 1.0])
+def test_tasks_that_all_agree_count_once_however_often_they_were_sampled(rate):
+    assert intervals.cluster_interval([rate] * 10, 40) == intervals.wilson_interval(10 * rate, 10)
+
+
+def test_tasks_of_one_and_the_same_rate_show_that_their_samples_are_independent():
+    assert intervals.cluster_interval([0.5] * 10, 40) == intervals.wilson_interval(20, 40)
+
+
 def test_an_episode_counted_twice_is_refused():
     with pytest.raises(ValueError, match="textcraft_3"):
         scores.summarise([episode(3, True), episode(3, True)])
@@ -207,6 +216,37 @@ def test_the_difference_of_swapped_sides_is_its_negative():
     assert forward["test"] == "sign_flip"
     assert forward["difference"] == -backward["difference"]
     assert forward["p_value"] == backward["p_value"]
+
+
+def test_the_interval_of_a_difference_is_two_sided_and_over_all_resamples():
+    """Of 900 tasks a third is gained and a ninth lost; drawn in several parts."""
+    a = [episode(t, t % 9 == 0) for t in range(900)]
+    b = [episode(t, t % 9 in (1, 2, 3)) for t in range(900)]
+    found = paired.paired_difference(a, b, resamples=4000)
+    change = np.array([y.success - x.success for x, y in zip(a, b, strict=True)], float)
+    half = 1.96 * change.std() / 30
+    expected = (change.mean() - half, change.mean() + half)
+    assert found["interval"] == pytest.approx(expected, abs=half / 20)
+
+
+def test_a_random_swap_that_differs_as_much_counts_on_both_sides():
+    """Three tasks, all gained: 2 of the 8 swaps differ as much."""
+    a = [episode(t, False, s) for t in range(3) for s in range(2)]
+    b = [episode(t, True, s) for t in range(3) for s in range(2)]
+    found = paired.paired_difference(a, b, resamples=4000)
+    assert found["test"] == "sign_flip" and found["p_value"] == pytest.approx(0.25, abs=0.03)
+
+
+def test_a_sign_flip_test_is_never_certain():
+    a = [episode(t, False, s) for t in range(60) for s in range(2)]
+    b = [episode(t, True, s) for t in range(60) for s in range(2)]
+    assert paired.paired_difference(a, b, resamples=99)["p_value"] == pytest.approx(1 / 100)
+
+
+def test_one_task_that_was_sampled_twice_makes_the_comparison_no_coin_per_task():
+    a = [episode(0, True), episode(1, False), episode(1, True, 1)]
+    b = [episode(0, True), episode(1, True)]
+    assert paired.paired_difference(a, b, resamples=10)["test"] == "sign_flip"
 
 
 def test_only_tasks_that_both_finished_are_compared():
