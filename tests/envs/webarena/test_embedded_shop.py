@@ -79,6 +79,22 @@ def test_a_script_scrolls_until_it_finds_and_then_acts():
     assert end.value.value == "the next page"
 
 
+def test_what_comes_after_something_is_found_when_that_has_left_the_window():
+    def window(*lines):
+        tree = "\n".join(f"\t{line}" for line in lines)
+        return f"OBSERVATION:\nTab 0 (current): Shop\n\n{tree}\nURL: http://shop/\nOBJECTIVE: 5 Ivy Lane\n"
+
+    top = window("[1] StaticText '1 Elm Road'", "[2] button 'Ship to this address'")
+    middle = window("[2] button 'Ship to this address'", "[3] StaticText '5 Ivy Lane'")
+    bottom = window("[4] button 'Ship to this address'")
+    way = script.look_for(top, "button", "Ship to", after="5 Ivy Lane")
+    assert next(way) == "scroll [down]"
+    assert way.send(middle) == "scroll [down]"
+    with pytest.raises(StopIteration) as found:
+        way.send(bottom)
+    assert found.value.value[1].id == 4
+
+
 def test_a_script_that_finds_nothing_says_what_it_looked_for():
     play = script.click(PAGE, "link", "Contact")
     next(play)

@@ -105,10 +105,15 @@ def look_for(
     Raises:
       ScriptError: it is nowhere below.
     """
+    is_past = False
     for _ in range(MAX_SCROLLS):
-        node = find(observation, role, name, after=after, nth=nth)
+        is_in_sight = any(after in node.name for node in nodes(observation))
+        # What `after` names may have left the top of the window.
+        mark = "" if is_past and not is_in_sight else after
+        node = find(observation, role, name, after=mark, nth=nth)
         if node is not None:
             return observation, node
+        is_past |= is_in_sight
         below = yield "scroll [down]"
         if tree(below) == tree(observation):
             break
