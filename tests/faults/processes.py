@@ -15,16 +15,23 @@ def browser(pid):
     (found,) = (
         process
         for process in descendants(pid)
-        if "--remote-debugging-pipe" in process.cmdline()
-        and not any(word.startswith(("--type=", "/bin/sh")) for word in process.cmdline())
+        if "--remote-debugging-pipe" in _command(process)
+        and not any(word.startswith(("--type=", "/bin/sh")) for word in _command(process))
     )
     return found
 
 
 def site(pid):
     """The counting site."""
-    (found,) = (p for p in descendants(pid) if counting_site.__file__ in p.cmdline())
+    (found,) = (p for p in descendants(pid) if counting_site.__file__ in _command(p))
     return found
+
+
+def _command(process):
+    try:
+        return process.cmdline()
+    except psutil.Error:  # it has just ended
+        return []
 
 
 def is_alive(process):

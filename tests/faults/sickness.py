@@ -5,6 +5,7 @@ from tests.faults.proxy import Fault
 
 SICK = {
     "500 to everything": lambda route: Fault.STATUS_500,
+    "hangs up on everything": lambda route: Fault.DROP,
     "garbage to everything": lambda route: Fault.NO_JSON,
     "no answer in time": lambda route: Fault.STALL,
     "every step an error": lambda route: Fault.ERROR_200 if route == "/step" else None,
