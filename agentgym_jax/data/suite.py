@@ -25,12 +25,12 @@ class SubTask:
 
     Attributes:
       name: as results are reported.
-      test_items: in the paper's table; None where it gives only a sum.
+      test_items: in the paper's table.
       where: fact of a manifest -> its values in this sub-task; empty if no manifest tells.
     """
 
     name: str
-    test_items: int | None
+    test_items: int
     where: Mapping[str, tuple[Any, ...]] = dataclasses.field(default_factory=dict)
 
     def holds(self, facts: Facts) -> bool:
@@ -51,6 +51,8 @@ class SuiteEnvironment:
       subtasks: in the order of reports.
       identity: facts that an item is known by where its content cannot be pinned, because the data
         are the user's own; empty: all facts.
+      number: fact that numbers the items. `data_idx` is the server's own number of a task, which
+        moves where a server leaves tasks out.
     """
 
     max_turns: int
@@ -58,13 +60,14 @@ class SuiteEnvironment:
     spread: str
     subtasks: tuple[SubTask, ...]
     identity: tuple[str, ...] = ()
+    number: str = "data_idx"
 
 
 def _families(**items: int) -> tuple[SubTask, ...]:
     return tuple(SubTask(name, n, {"family": (name,)}) for name, n in items.items())
 
 
-def _on_sites(**items: tuple[str, int | None]) -> tuple[SubTask, ...]:
+def _on_sites(**items: tuple[str, int]) -> tuple[SubTask, ...]:
     """Tasks of the real WebArena on one site; those on the embedded sites are none of the suite."""
     return tuple(
         SubTask(name, n, {"sites": ([site],), "world": ("webarena",)})
@@ -81,14 +84,18 @@ SUITE: Mapping[str, SuiteEnvironment] = {
         max_turns=15,
         test_items=50,
         spread="",
-        # The paper gives 10 items for the last two together.
+        # The paper gives 10 items for the last two together; that half are of each is our choice.
         subtasks=_on_sites(
             Shopping=("shopping", 15),
             CMS=("shopping_admin", 15),
             Maps=("map", 10),
-            GitLab=("gitlab", None),
-            Reddit=("reddit", None),
+            GitLab=("gitlab", 5),
+            Reddit=("reddit", 5),
         ),
+        # WebArena's number of the task: its file is not part of this package, and a deployment has
+        # no tasks for sites and judges that it lacks.
+        identity=("world", "task_id", "sites", "template"),
+        number="task_id",
     ),
     "searchqa": SuiteEnvironment(
         max_turns=30,
@@ -208,7 +215,7 @@ def mark(environment: str, facts: Facts) -> str:
 
 
 def choose(environment: str, manifest: Sequence[Facts]) -> dict[str, list[int]]:
-    """The rule by which the items of `suite_items.py` were found: sub-task -> task indices.
+    """The rule by which the items of `suite_items.py` were found: sub-task -> numbers of items.
 
     From the test split, as many as the paper has. They go round the values of `spread` (levels of
     BabyAI, task types of SciWorld) so that each has the same number, or one less; within a value
@@ -224,9 +231,9 @@ def choose(environment: str, manifest: Sequence[Facts]) -> dict[str, list[int]]:
         for facts in manifest:
             if facts["split"] == "test" and subtask.holds(facts):
                 strata.setdefault(facts[part.spread] if part.spread else "", []).append(
-                    facts["data_idx"]
+                    facts[part.number]
                 )
-        wanted = subtask.test_items or 0
+        wanted = subtask.test_items
         found = sum(map(len, strata.values()))
         if not 0 < wanted <= found:
             raise ValueError(
@@ -256,9 +263,15 @@ def _spread(items: Sequence[int], wanted: int) -> list[int]:
     return [items[(2 * i + 1) * len(items) // (2 * wanted)] for i in range(wanted)]
 
 
+def by_number(environment: str, manifest: Sequence[Facts]) -> dict[int, Facts]:
+    """Tasks by what the suite numbers them by."""
+    number = SUITE[environment].number
+    return {row[number]: row for row in manifest if number in row}
+
+
 def pin(environment: str, manifest: Sequence[Facts]) -> str:
-    """The text of `suite_items.py` for one environment: `index:mark` of every chosen item."""
-    facts = {row["data_idx"]: row for row in manifest}
+    """The text of `suite_items.py` for one environment: `number:mark` of every chosen item."""
+    facts = by_number(environment, manifest)
     lines = []
     for name, items in choose(environment, manifest).items():
         lines.append(f"{name} = " + " ".join(f"{i}:{mark(environment, facts[i])}" for i in items))
@@ -266,7 +279,7 @@ def pin(environment: str, manifest: Sequence[Facts]) -> str:
 
 
 def pinned(environment: str) -> dict[str, dict[int, str]]:
-    """Sub-task -> task index -> its `mark`.
+    """Sub-task -> number of an item -> its `mark`.
 
     Raises:
       ValueError: this version of the suite has no items of the environment.
@@ -283,20 +296,27 @@ def pinned(environment: str) -> dict[str, dict[int, str]]:
     return found
 
 
-def check_pinned(environment: str, manifest: Sequence[Facts]) -> None:
+def check_pinned(environment: str, manifest: Sequence[Facts], subtasks: Sequence[str] = ()) -> None:
     """Refuses a server whose tasks are not those of the suite.
+
+    Args:
+      environment: its name.
+      manifest: the server's task list.
+      subtasks: those that are played; empty: all.
 
     Raises:
       ValueError: with the items that differ.
     """
-    served = {row["data_idx"]: row for row in manifest}
+    number = SUITE[environment].number
+    served = by_number(environment, manifest)
     problems = []
     for name, items in pinned(environment).items():
-        for index, expected in items.items():
-            if index not in served:
-                problems.append(f"{environment}_{index} ({name}) is not served")
-            elif mark(environment, served[index]) != expected:
-                problems.append(f"{environment}_{index} ({name}) is now {describe(served[index])}")
+        for item, expected in items.items() if not subtasks or name in subtasks else ():
+            told = f"{environment}_{item}" if number == "data_idx" else f"{number} {item}"
+            if item not in served:
+                problems.append(f"{told} ({name}) is not served")
+            elif mark(environment, served[item]) != expected:
+                problems.append(f"{told} ({name}) is now {describe(served[item])}")
     if problems:
         shown = "; ".join(problems[:3])
         raise ValueError(

@@ -1,12 +1,24 @@
-"""Items of the suite, one line a sub-task: index and mark (`suite.mark`).
+"""Items of the suite, one line a sub-task: number and mark (`suite.mark`).
 
-Made by `suite.pin` from the manifests of this version, of the question sets from their sizes; a test makes
-them again.
+Made by `suite.pin` from the manifests of this version, of the question sets from their sizes, and of
+WebArena from the 730 of its tasks that need no judge; a test makes them again.
 """
 
 from collections.abc import Mapping
 
 PINNED: Mapping[str, str] = {
+    "webarena": """\
+Shopping = 26:c6c09ea2 148:ba0a5ebf 166:f51982f3 230:26706100 260:a903dade 276:8490ac84 \
+298:7f548e0a 325:0be07a84 354:a32ad9d8 388:98281aca 466:ed334ac7 513:5ca3b427 531:befd2105 \
+589:26b78406 793:a40ec4e3
+CMS = 5:978aef12 63:51e63b1c 115:66993a98 185:12fa4794 208:0cb1e7b5 290:b2e052f3 \
+453:86f9e40b 464:a2d85e78 490:d3f0e953 501:5e2dc17c 544:067982b0 679:f0eee3b3 703:519e9740 \
+713:861581ec 778:784cabb4
+Maps = 32:d213fc7b 57:fae53c0e 72:0610e948 93:1d610195 236:77a931c9 252:ee3aa14f \
+364:7ef9d3ea 372:ad8b72bb 382:fd837a40 764:cb6b0d1f
+GitLab = 171:0c611c41 342:14ffbf00 449:e0b60596 591:1379537c 785:26b2e813
+Reddit = 400:f3cdc208 600:38bbb636 622:9264d4c4 643:749d3c72 725:67537adb
+""",
     "textcraft": """\
 depth 1 = 2:03cf7820 6:1dae16ae 7:752b7b99 10:30226479 14:f0394e48 15:3ab4b29e 25:c1e05907 \
 34:c7ec5fd2 37:38470cc1 38:04961e52 46:9437d963 54:5f71ed08 57:aac418bf 59:0d7a6855 \

@@ -155,11 +155,10 @@ def from_suite(
 
     Args:
       environment: its name.
-      manifest: the server's task list; must have the tasks that the suite is pinned to.
+      manifest: the server's task list; must have the tasks that these sub-tasks are pinned to.
       subtasks: names of those that are kept; empty keeps all.
       limit: at most so many of each sub-task, evenly spread; 0 for all.
     """
-    suite.check_pinned(environment, manifest)
     pinned = suite.pinned(environment)
     unknown = sorted(set(subtasks) - set(pinned))
     if unknown:
@@ -167,11 +166,13 @@ def from_suite(
             f"tasks of {environment}: the suite has no sub-task {unknown[0]!r}; it has "
             f"{', '.join(pinned)}"
         )
+    suite.check_pinned(environment, manifest, subtasks)
+    served = suite.by_number(environment, manifest)
     return [
-        Task(environment, index, name)
+        Task(environment, served[number]["data_idx"], name)
         for name in pinned
         if not subtasks or name in subtasks
-        for index in _evenly(list(pinned[name]), limit)
+        for number in _evenly(list(pinned[name]), limit)
     ]
 
 

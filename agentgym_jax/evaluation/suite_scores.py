@@ -12,7 +12,6 @@ import numpy as np
 from agentgym_jax.data import suite
 from agentgym_jax.evaluation.scores import EpisodeScore, summarise_group, valid
 
-NOT_INSTALLED = "not available in this version"
 NOT_PLAYED = "not part of this evaluation"
 
 
@@ -38,7 +37,7 @@ def suite_scores(
       `is_complete`: whether `overall` is that of the whole suite.
     """
     parts: dict[tuple[str, str], list[EpisodeScore]] = {}
-    pinned = {name: suite.pinned(name) for name in suite.SUITE if name in suite.PINNED}
+    pinned = {name: suite.pinned(name) for name in suite.SUITE}
     for episode in episodes:
         name = _subtask(episode, items, pinned)
         if name is None:
@@ -77,13 +76,13 @@ def _subtask(episode: EpisodeScore, items: Mapping[str, Any], pinned: Mapping[st
     """The sub-task whose pinned item the episode played."""
     if episode.environment not in pinned or episode.item_id not in items:
         return None
-    index = int(episode.item_id.rpartition("_")[2])
     row = items[episode.item_id]
     # The facts of a row leave out long ones, which are never those that an item is known by.
-    is_partial = suite.SUITE[episode.environment].identity
-    found = suite.mark(episode.environment, row["facts"]) if is_partial else row["digest"]
+    facts = {**row["facts"], "data_idx": int(episode.item_id.rpartition("_")[2])}
+    part = suite.SUITE[episode.environment]
+    found = suite.mark(episode.environment, facts) if part.identity else row["digest"]
     for name, entries in pinned[episode.environment].items():
-        if index in entries and entries[index] == found:
+        if part.number in facts and entries.get(facts[part.number]) == found:
             return name
     return None
 
@@ -91,16 +90,15 @@ def _subtask(episode: EpisodeScore, items: Mapping[str, Any], pinned: Mapping[st
 def _row(
     environment: str, subtask: suite.SubTask, parts: Mapping[Any, Any], pinned: Mapping[str, Any]
 ) -> dict[str, Any]:
-    here = pinned[environment] if environment in pinned else {}
     row = {
         "environment": environment,
         "subtask": subtask.name,
         "test_items": subtask.test_items,
-        "items": len(here[subtask.name]) if subtask.name in here else 0,
+        "items": len(pinned[environment][subtask.name]),
         "played": 0,
     }
     if (environment, subtask.name) not in parts:
-        return row | {"missing": NOT_PLAYED if environment in pinned else NOT_INSTALLED}
+        return row | {"missing": NOT_PLAYED}
     episodes = parts[environment, subtask.name]
     played = len({e.item_id for e in valid(episodes)})
     return row | {"played": played} | summarise_group(episodes)
@@ -112,13 +110,12 @@ def sentences(scores: Mapping[str, Any]) -> list[str]:
         f"{scores['played_subtasks']} of the {scores['of_subtasks']} sub-tasks of the suite were "
         "played in full; the overall figure is over the items that were played"
     ]
-    for reason in (NOT_INSTALLED, NOT_PLAYED):
-        missing: dict[str, list[str]] = {}
-        for row in scores["subtasks"]:
-            if "missing" in row and row["missing"] == reason:
-                missing.setdefault(row["environment"], []).append(row["subtask"])
-        parts = [f"{name} ({', '.join(rows)})" for name, rows in missing.items()]
-        told += [f"{reason}: {', '.join(parts)}"] if parts else []
+    missing: dict[str, list[str]] = {}
+    for row in scores["subtasks"]:
+        if "missing" in row:
+            missing.setdefault(row["environment"], []).append(row["subtask"])
+    parts = [f"{name} ({', '.join(rows)})" for name, rows in missing.items()]
+    told += [f"{NOT_PLAYED}: {', '.join(parts)}"] if parts else []
     partly = [r for r in scores["subtasks"] if "missing" not in r and r["played"] < r["items"]]
     told += [
         f"played in part: {r['environment']} {r['subtask']}, {r['played']} of {r['items']} items"

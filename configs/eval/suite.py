@@ -5,7 +5,8 @@ r"""Scores a player on the suite of 27 tasks of AgentGym-RL, as far as its envir
 
 Needs: nothing running (it starts its own servers); for sciworld the extra [sciworld] and Java; for searchqa the extra
 [search] and the paper's question sets in FlashRAG's layout with a corpus or a retriever
-(:questions=flashrag,retriever=http://127.0.0.1:8000); memory for M.
+(:questions=flashrag,retriever=http://127.0.0.1:8000); for webarena the extra [web], Chromium and a deployment
+of WebArena (:deployment=webarena.json, docs/webarena.md); memory for M.
 Result: expert and random player, see docs/evaluation.md; no model yet.
 Source: items per sub-task and turns of arXiv:2509.08755 and its evaluation scripts (agentgym_jax/data/suite.py).
 """
@@ -30,7 +31,8 @@ PLAYABLE = dict(
 
 def get_config(arg=None):
     """Options: smoke (an item a sub-task, two turns); limit=N items a sub-task; samples=N; greedy=false;
-    environments=textcraft+babyai in place of all that are installed; questions, corpus, retriever (of searchqa).
+    environments=textcraft+babyai in place of all that are installed; questions, corpus, retriever (of searchqa);
+    deployment (of webarena).
     """
     opt = common.parse(
         arg,
@@ -42,17 +44,20 @@ def get_config(arg=None):
         questions="",
         corpus="",
         retriever="",
+        deployment="",
     )
     data = {name: opt[name] for name in ("questions", "corpus", "retriever") if opt[name]}
+    options = dict(searchqa=data, webarena=dict(deployment=opt.deployment))
     if opt.environments == "installed":
         names = [name for name, is_there in PLAYABLE.items() if is_there()]
         names += ["searchqa"] if data else []
+        names += ["webarena"] if opt.deployment else []
     else:
         names = opt.environments.split("+")
     c = common.evaluation_base()
     c.environments = {
         name: common.environment(
-            options=data if name == "searchqa" else {},
+            options=options[name] if name in options else {},
             eval=dict(kind="suite", subtasks=(), limit=1 if opt.smoke else opt.limit),
             eval_max_turns=2 if opt.smoke else SUITE[name].max_turns,
         )
@@ -61,7 +66,7 @@ def get_config(arg=None):
     c.evaluation = dict(
         every=0, at_start=False, max_turns=30, samples=opt.samples, greedy=opt.greedy
     )
-    # A turn of at most 512 tokens and 10240 of the episode: the longest of its training scripts.
+    # A turn of at most 512 tokens and of the episode as many as its longest training script has.
     c.sampling.max_turn_tokens = 512
-    c.sampling.max_tokens = c.sampler.cache_length = 10240
+    c.sampling.max_tokens = c.sampler.cache_length = 14848 if "webarena" in names else 10240
     return c

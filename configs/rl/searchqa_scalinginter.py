@@ -10,7 +10,7 @@ questions in FlashRAG's layout, with a server of Search-R1's protocol or a corpu
 
 Needs: the extra [search]; nothing running but that retriever; about 16 bytes per weight of
 accelerator memory in all, plus the caches: one 80 GB chip for 3b, four for 7b.
-Result: not run yet.
+Result: not run yet, but for the smoke variant.
 Source: AgentGym-RL, arXiv:2509.08755: turn limits and period of its table, tasks, samples and
 tokens of its released script.
 """

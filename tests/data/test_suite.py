@@ -7,6 +7,9 @@ import pytest
 from agentgym_envs.base.kind import load_kind
 from agentgym_envs.kinds import KINDS
 from agentgym_envs.searchqa import flashrag
+from agentgym_envs.webarena import task_file
+from agentgym_envs.webarena.kind import task_manifest
+from agentgym_envs.webarena.world import Entry
 from agentgym_jax.data import suite, tasks
 from agentgym_jax.data.suite import SUITE, SubTask
 
@@ -32,10 +35,68 @@ def question_sets():
     ]
 
 
+SITES = ("shopping", "shopping_admin", "reddit", "gitlab", "map", "wikipedia")
+ON_SITE = {s.name: s.where["sites"][0] for s in SUITE["webarena"].subtasks}
+
+
+def web_task(number, sites, template, *, is_judged=False):
+    """A row of WebArena's format; its texts are nobody's."""
+    answer = {"fuzzy_match": ["4"]} if is_judged else {"exact_match": "4"}
+    return {
+        "task_id": number,
+        "sites": sites,
+        "intent": f"What is asked in {number}?",
+        "intent_template": "What is asked in {{number}}?",
+        "instantiation_dict": {"number": number},
+        "intent_template_id": template,
+        "start_url": f"__{sites[0].upper()}__",
+        "storage_state": None,
+        "eval": {
+            "eval_types": ["string_match"],
+            "reference_answers": answer,
+            "reference_url": "",
+            "program_html": None,
+        },
+    }
+
+
+def deployment(folder, rows, sites=SITES, *, has_judge=False):
+    """The manifest of a server of these sites with a small task file."""
+    path = folder / "tasks.json"
+    path.write_text(json.dumps(rows))
+    chosen = task_file.select(task_file.load_tasks(path), sites, has_judge=has_judge)
+    entries = [Entry(task, "test") for task in chosen.tasks]
+    return json.loads(json.dumps(task_manifest(entries, "webarena")))
+
+
+@pytest.fixture
+def web_suite(monkeypatch):
+    """Rows of a small task file; the suite has two items on each site of it."""
+    rows = [
+        web_task(100 + 10 * i + j, [*site], i)
+        for i, site in enumerate(ON_SITE.values())
+        for j in range(2)
+    ]
+    judged = web_task(50, ["shopping"], 9, is_judged=True)
+    items = {name: [row for row in rows if row["sites"] == site] for name, site in ON_SITE.items()}
+    facts = lambda row: {  # noqa: E731
+        "world": "webarena",
+        "task_id": row["task_id"],
+        "sites": row["sites"],
+        "template": row["intent_template_id"],
+    }
+    lines = [
+        f"{name} = " + " ".join(f"{r['task_id']}:{suite.digest(facts(r))}" for r in rows_)
+        for name, rows_ in items.items()
+    ]
+    monkeypatch.setattr(suite, "PINNED", {"webarena": "\n".join(lines)})
+    return [judged, *rows]
+
+
 @pytest.fixture(scope="module")
 def manifests():
-    served = {name: manifest(name) for name in suite.PINNED if name != "searchqa"}
-    return served | {"searchqa": question_sets()}
+    ours = [name for name in suite.PINNED if name not in ("searchqa", "webarena")]
+    return {name: manifest(name) for name in ours} | {"searchqa": question_sets()}
 
 
 def test_there_are_27_tasks_and_the_sums_of_the_table_hold():
@@ -47,8 +108,11 @@ def test_there_are_27_tasks_and_the_sums_of_the_table_hold():
         "babyai": 90,
         "sciworld": 200,
     }
-    for name in ("searchqa", "textcraft", "babyai", "sciworld"):
-        assert sum(s.test_items for s in SUITE[name].subtasks) == SUITE[name].test_items
+    for part in SUITE.values():
+        assert sum(subtask.test_items for subtask in part.subtasks) == part.test_items
+    for name in suite.PINNED:
+        sizes = {subtask: len(items) for subtask, items in suite.pinned(name).items()}
+        assert sizes == {subtask.name: subtask.test_items for subtask in SUITE[name].subtasks}
 
 
 def test_the_rule_gives_the_pinned_items_and_each_subtask_has_as_many_as_the_paper(manifests):
@@ -129,5 +193,53 @@ def test_selection_by_subtask_and_limit(manifests):
 
 
 def test_an_environment_without_items_is_refused():
-    with pytest.raises(ValueError, match="no items of 'webarena'"):
-        tasks.from_suite("webarena", [], subtasks=(), limit=0)
+    with pytest.raises(ValueError, match="no items of 'maze'"):
+        tasks.from_suite("maze", [], subtasks=(), limit=0)
+
+
+@pytest.mark.parametrize("has_judge", [False, True])
+def test_web_items_are_the_same_tasks_whatever_a_deployment_leaves_out(
+    web_suite, tmp_path, has_judge
+):
+    served = deployment(tmp_path, web_suite, has_judge=has_judge)
+    chosen = tasks.from_suite("webarena", served, subtasks=(), limit=0)
+    numbers = {row["data_idx"]: row["task_id"] for row in served}
+    assert [numbers[task.data_idx] for task in chosen] == [r["task_id"] for r in web_suite[1:]]
+    # With a judge there is one task more in front, so all the server's own numbers move.
+    assert [task.data_idx for task in chosen] == [i + has_judge for i in range(10)]
+    assert [task.group for task in chosen[::2]] == list(ON_SITE)
+
+
+def test_a_deployment_without_a_site_plays_the_other_sub_tasks(web_suite, tmp_path):
+    served = deployment(tmp_path, web_suite, task_file.FOUR_SITES)
+    with pytest.raises(ValueError, match=r"2 items differ: task_id 120 \(Maps\) is not served"):
+        tasks.from_suite("webarena", served, subtasks=(), limit=0)
+    there = tasks.from_suite("webarena", served, subtasks=("GitLab", "Shopping"), limit=1)
+    assert {task.group for task in there} == {"GitLab", "Shopping"}
+
+
+@pytest.mark.parametrize("changes", [{"sites": ["shopping", "reddit"]}, {"intent_template_id": 77}])
+def test_another_task_file_is_refused(web_suite, tmp_path, changes):
+    web_suite[1] |= changes
+    with pytest.raises(ValueError, match=r"1 items differ: task_id 100 \(Shopping\) is now"):
+        tasks.from_suite("webarena", deployment(tmp_path, web_suite), subtasks=(), limit=0)
+
+
+def test_embedded_sites_are_refused_even_if_they_had_the_numbers_of_the_suite(web_suite, tmp_path):
+    served = [row | {"world": "embedded"} for row in deployment(tmp_path, web_suite)]
+    with pytest.raises(ValueError, match="10 items differ.*world=embedded"):
+        tasks.from_suite("webarena", served, subtasks=(), limit=0)
+
+
+def test_the_rule_gives_the_pinned_web_items(tmp_path):
+    try:
+        path = task_file.find_task_file()
+    except FileNotFoundError as error:
+        pytest.skip(str(error))
+    rows = json.loads(path.read_text(encoding="utf-8"))
+    for has_judge in (False, True):
+        suite.check_pinned("webarena", deployment(tmp_path, rows, has_judge=has_judge))
+    served = suite.by_number("webarena", deployment(tmp_path, rows))
+    chosen = suite.choose("webarena", list(served.values()))
+    marks = {n: {i: suite.mark("webarena", served[i]) for i in v} for n, v in chosen.items()}
+    assert marks == suite.pinned("webarena")

@@ -250,7 +250,7 @@ def test_what_was_not_played_is_missing_and_never_zero():
         ("textcraft", None),
         ("babyai", suite_scores.NOT_PLAYED),
         ("sciworld", suite_scores.NOT_PLAYED),
-        ("webarena", suite_scores.NOT_INSTALLED),
+        ("webarena", suite_scores.NOT_PLAYED),
         ("searchqa", suite_scores.NOT_PLAYED),
     }
     told = " ".join(suite_scores.sentences(played))
@@ -267,6 +267,18 @@ def test_real_questions_are_known_by_their_set_and_row_and_embedded_ones_never_c
         for item in [f"searchqa_{index}"]
     ]
     assert found[0]["overall"]["success"] == 1.0 and found[1:] == [None, None]
+
+
+def test_web_tasks_are_known_by_webarenas_number_and_embedded_ones_never_count():
+    number = next(iter(suite.pinned("webarena")["Maps"]))
+    real = {"world": "webarena", "task_id": number, "sites": ["map"], "template": 78}
+    told = []
+    for facts in (real, real | {"world": "embedded"}, real | {"task_id": number + 1}, {}):
+        items = {"webarena_3": {"digest": "x", "facts": facts}}
+        told.append(suite_scores.suite_scores([episode("webarena_3", True)], items))
+    assert told[1:] == [None] * 3
+    row = next(r for r in told[0]["subtasks"] if r["subtask"] == "Maps")
+    assert (row["played"], row["items"], row["success"]) == (1, 10, 1.0)
 
 
 def test_an_environment_counts_by_its_items_and_once_in_the_mean_of_environments():
