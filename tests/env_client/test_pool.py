@@ -191,7 +191,8 @@ def test_the_server_is_told_the_place_of_every_request_in_its_episode(server, wo
             one(pool)
         pool.start("t", "textcraft", 5)
         one(pool)
-    turns = [h["x-agentgym-turn"] for h in server.headers_seen if "x-agentgym-turn" in h]
+    created, *turns = [h["x-agentgym-turn"] for h in server.headers_seen if "x-agentgym-turn" in h]
+    assert created.endswith("/0") and created != turns[0]  # the session has a name of its own
     episodes, numbers = zip(*(turn.split("/") for turn in turns), strict=True)
     assert numbers == ("0", "1", "1", "2", "0")
     assert len(set(episodes[:4])) == 1 and episodes[4] != episodes[0]
