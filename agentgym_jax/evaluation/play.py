@@ -293,7 +293,7 @@ class _Playing:
 
     def _finish(self, index: int) -> None:
         slot = self._slots[index]
-        if slot.attempts.in_all:
+        if index not in self._unstarted:  # nor waiting for another attempt
             self._c.pool.finish(self._ticket(index))
         self._at_environment.discard(index)
         episode = self._new_episode(slot) if slot.episode is None else slot.episode
@@ -330,7 +330,4 @@ class _Playing:
         self._c.player.close()
         for index in range(len(self._slots)):
             if index not in self._done:
-                started = index not in self._unstarted
-                if not started:
-                    self._slots[index].attempts.in_all = 0
                 self._give_up(index, Outcome.ABORTED, reason)

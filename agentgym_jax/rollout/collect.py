@@ -371,7 +371,7 @@ class _Collection:
     def _release(self, index: int) -> None:
         """Gives back the row and the session of an episode."""
         slot = self._slots[index]
-        if slot.attempts.in_all:
+        if index not in self._unstarted:  # nor waiting for another attempt
             self._pool.finish(self._ticket(index))
         if slot.row is not None:
             self._sampler.close(slot.row)

@@ -182,4 +182,4 @@ def test_stopping_while_an_episode_waits_for_another_attempt_ends_cleanly(caplog
         # The failure is logged, and the next thing that is asked is whether to stop.
         result = play(collector, ALL_TASKS[2:3], stop=lambda: bool(caplog.records))
         assert not collector.pool.statistics()["tickets"]
-    assert [e.outcome for e in result.sampled] == [Outcome.ABORTED]
+    assert [(t.outcome, t.attempts) for t in result.trajectories] == [(Outcome.ABORTED, 1)]

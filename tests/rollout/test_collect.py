@@ -137,6 +137,7 @@ def collect(
     upstream=None,
     tell_budget="none",
     revive=lambda: None,
+    should_stop=lambda: False,
     **options,
 ):
     tokenizer = byte_tokenizer().with_chat_template(COMPACT)
@@ -183,7 +184,7 @@ def collect(
             requests,
             replacement_stride=group,
             on_progress=lambda done, total, tokens: progress.append((done, total)),
-            should_stop=lambda: False,
+            should_stop=should_stop,
         )
         assert sampler.free_rows == rows
     assert progress[-1] == (len(requests), len(requests))
@@ -410,6 +411,17 @@ def test_a_stop_ends_what_runs_as_aborted_and_frees_everything(policy):
     assert Outcome.ABORTED in {t.outcome for t in trajectories}
     assert sampler_free == [4]
     assert not world.sessions
+
+
+def test_stopping_while_an_episode_waits_for_another_attempt_ends_cleanly(policy, caplog):
+    def fault(task, step, attempt):
+        return (500, b"gone") if step == 1 else None
+
+    # The failure is logged, and the next thing that is asked is whether to stop.
+    stopped, _ = collect(
+        policy, World(fault), [2], group=1, should_stop=lambda: bool(caplog.records)
+    )
+    assert [(t.outcome, t.attempts) for t in stopped] == [(Outcome.ABORTED, 1)]
 
 
 def test_a_context_smaller_than_every_prompt_is_an_error_with_the_numbers(policy):
