@@ -5,7 +5,7 @@ r"""Qwen2.5 on several environments at once with GRPO: TextCraft and BabyAI, eac
 
 Needs: nothing running (it starts a server for each environment); about 16 bytes per weight of
 accelerator memory in all, plus the caches: one 80 GB chip for 3b, four for 7b.
-Result: not run yet, but for the smoke variant.
+Result: not run yet, but for the smoke variant (also with searchqa and webarena in it).
 Source: tasks, turn limits and periods of AgentGym-RL, arXiv:2509.08755, which trains a model per
 environment; one model for all, and the turn limits of Maze and Wordle: AgentGym, arXiv:2406.04151.
 """

@@ -10,7 +10,7 @@ described in a file (docs/webarena.md):
 
 Needs: the extra [web] and Chromium; nothing running but such a deployment; about 16 bytes per weight
 of accelerator memory in all, plus the caches: one 80 GB chip for 3b, four for 7b.
-Result: not run yet.
+Result: not run yet, but for the smoke variant.
 Source: AgentGym-RL, arXiv:2509.08755: turn limits and period of its table, tasks, samples and
 tokens of its released script.
 """
