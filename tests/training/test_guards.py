@@ -127,6 +127,48 @@ def test_a_level_of_gradients_that_stays_is_a_new_level_after_half_a_window():
     assert not found
 
 
+def test_one_outlier_among_the_norms_does_not_move_the_limit():
+    history, _ = after(options(), updates(1.0, 90.0, 1.0))
+    assert guards.grad_limit(options(), history) == 10.0
+
+
+def test_the_largest_of_a_steps_updates_counts_and_one_at_the_limit_is_no_spike():
+    history, _ = after(options(), updates(1.0, 1.0, 1.0))
+    spike = {"policy/grad_norm": 4.0, "policy/grad_norm_max": 10.5, "policy/nonfinite": 0.0}
+    assert after(options(), [spike], history)[1]
+    assert not after(options(), updates(10.0), history)[1]
+
+
+def test_a_norm_that_is_no_number_is_not_remembered():
+    """Its place in the metrics says 0, which would lower the limit."""
+    history, _ = after(options(), [*updates(2.0, 3.0), NAN])
+    assert history.grad_norms == (2.0, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("action", "said"), [("warn", "was applied"), ("skip", "was not"), ("stop", "was not")]
+)
+def test_the_message_says_whether_the_update_was_applied(action, said):
+    (finding,) = after(options(grad_spike=action), TROUBLE["grad_spike"])[1]
+    assert f"the update {said}" in finding.text
+
+
+def test_one_step_without_entropy_is_no_collapse():
+    lines = [episodes(1.0, entropy=e)[0] for e in (0.05, 0.05, 0.0)]
+    assert not after(options(), lines)[1]
+
+
+def test_a_reward_is_best_only_as_the_mean_of_a_full_window():
+    assert not after(options(), episodes(1.0, 0.0, 0.0))[1]
+
+
+def test_all_that_was_found_is_counted_and_told():
+    line = GAP | {"critic/skipped": 1.0}
+    _, found = after(options(nonfinite="stop"), [line])
+    assert guards.metrics_of(found)["guards/tripped"] == 2.0
+    assert all(f"guard {name}" in guards.stop_of(found) for name in ("logprob_gap", "nonfinite"))
+
+
 def test_a_policy_that_was_always_poor_has_not_collapsed_and_losses_count_like_gains():
     assert not after(options(), episodes(*[0.0] * 9))[1]
     assert not after(options(), episodes(-1.0, -1.0, -1.0, -1.4, -1.4, -1.4))[1]
@@ -145,6 +187,9 @@ def test_a_guard_speaks_when_trouble_begins_and_not_at_every_step_of_it():
     assert len(guards.unspoken(found, history)) == 1
     _, again = after(settings, episodes(1.0, entropy=0.001), first)
     assert again and not guards.unspoken(again, first)
+    calm, _ = after(settings, episodes(1.0, entropy=9.0), first)
+    _, anew = after(settings, episodes(1.0, 1.0, 1.0, entropy=0.001), calm)
+    assert len(guards.unspoken(anew, after(settings, episodes(1.0), calm)[0])) == 1
 
 
 def test_the_history_is_bounded_and_comes_back_from_a_checkpoint_as_it_was():
