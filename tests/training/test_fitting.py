@@ -200,13 +200,20 @@ def test_a_gradient_spike_is_learned_from_or_withheld_as_declared(
 
 
 def test_a_guard_that_stops_a_run_saves_the_step_it_saw_and_the_run_can_go_on(world):
-    world.norms = SPIKE
-    with pytest.raises(GuardStop, match="stopped after step 3.*a gradient norm of 50.*lower"):
-        world.fit(grad_spike="stop")
-    assert world.lines()[-1].items() >= {"step": 3, "guards/grad_spike": 1.0}.items()
-    assert world.checkpoints[-1][0] == 3
-    world.fit(grad_spike="stop")
-    assert world.losses() == [10, 101, 101, 1013]
+    world.norms = {1: 50.0}  # after a step at which no checkpoint is due
+    with pytest.raises(GuardStop, match="stopped after step 2.*a gradient norm of 50.*lower"):
+        world.fit(grad_spike="stop", window=1)
+    assert world.lines()[-1].items() >= {"step": 2, "guards/grad_spike": 1.0}.items()
+    assert world.checkpoints[-1][0] == 2
+    world.fit(grad_spike="stop", window=1)
+    assert world.losses() == [10, 10, 102, 1023]
+
+
+def test_trouble_that_lasts_is_told_once(world):
+    world.norms = {2: 50.0, 3: 900.0}
+    world.fit(grad_spike="warn", grad_spike_factor=2.0)
+    assert [step for step, _ in world.run.warnings] == [3]
+    assert [line["guards/tripped"] for line in world.lines()[-2:]] == [1.0, 1.0]
 
 
 def test_a_resumed_run_is_told_the_same_limits(world, tmp_path, monkeypatch):
