@@ -30,7 +30,7 @@ def base():
     c.env = dict(transport="http", workers=1)
     c.environments = {}
     c.client = dict(connect_timeout_s=10.0, step_timeout_s=60.0)
-    c.pool = dict(workers=32, max_idle_sessions=256)
+    c.pool = dict(workers=32, max_idle_sessions=256, breaker_patience_s=60.0)
     c.sampler = dict(
         rows=64,
         decode_rows=0,

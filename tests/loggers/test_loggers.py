@@ -186,6 +186,39 @@ def test_steps_that_found_no_place_are_read_from_the_file(tmp_path, monkeypatch)
     assert steps == list(range(1, 22))
 
 
+def test_a_logger_left_behind_is_named_and_closed_once_it_has_sent_what_waits(
+    tmp_path, monkeypatch, caplog
+):
+    monkeypatch.setattr("agentgym_jax.loggers.channel._CAPACITY", 2)
+    gate, closed = threading.Event(), threading.Event()
+    steps = []
+
+    class Late:
+        def log(self, step, values):
+            gate.wait()
+            steps.append((step, values["policy/loss"]))
+
+        def close(self):
+            closed.set()
+
+    (tmp_path / "metrics.jsonl").touch()
+    it = channel(tmp_path, Late)
+    values = {"policy/loss": 1.0}
+    it.log(1, values)
+    deadline = time.monotonic() + 10
+    while not it._queue.empty() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    it.log(2, values)
+    it.log(3, values)  # no place is left, not even for the word that ends it
+    values["policy/loss"] = 2.0  # what a step was does not change afterwards
+    with caplog.at_level(logging.WARNING):
+        it.close(0.05)
+    assert "logger it is not done after 0.05 s and is left behind" in caplog.text
+    gate.set()
+    assert closed.wait(10)
+    assert steps == [(1, 1.0), (2, 1.0), (3, 1.0)]
+
+
 @pytest.mark.parametrize(
     ("word", "message"),
     [
