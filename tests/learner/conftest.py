@@ -13,3 +13,8 @@ from learner_parts import make_learner  # noqa: E402
 @pytest.fixture(scope="session")
 def learner():
     return make_learner()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fast(compiled_fast):
+    """All modules of this folder: compiled fast rather than to be fast, as in tests/models."""
