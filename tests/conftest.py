@@ -1,6 +1,18 @@
 """Eight fake CPU devices and strict JAX settings, before anything imports JAX."""
 
 import os
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).parents[1]
+
+if sys.dont_write_bytecode:
+    # The tests start some hundred processes: none is to compile again what another imported, which
+    # takes longer than most tests. In a folder of pytest, as the sources are to be left alone.
+    sys.dont_write_bytecode = False
+    sys.pycache_prefix = str(ROOT / ".pytest_cache" / "bytecode")
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
 
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["XLA_FLAGS"] = " ".join(
@@ -12,6 +24,19 @@ import jax  # noqa: E402
 import pytest  # noqa: E402
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+# What takes minutes begins first: at the end all processes are to have something left to do.
+HEAVY = ("integration", "faults", "learner", "models", "sampling", "rollout", "envs/webarena")
+
+
+def pytest_collection_modifyitems(items):
+    """Heavy folders first; within them, as always, by name."""
+    places = {str(ROOT / "tests" / folder): i for i, folder in enumerate(HEAVY)}
+
+    def place(item):
+        return next((i for path, i in places.items() if str(item.path).startswith(path)), 99)
+
+    items.sort(key=place)
 
 
 @pytest.fixture(scope="module")

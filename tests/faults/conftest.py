@@ -1,5 +1,7 @@
 """What the runs of this folder share: compiled programs, a server, a run without any fault."""
 
+import contextlib
+
 import jax
 import pytest
 
@@ -17,8 +19,8 @@ def cache(tmp_path_factory):
     return str(tmp_path_factory.mktemp("xla"))
 
 
-@pytest.fixture(scope="session", autouse=True)
-def fast(cache):
+@contextlib.contextmanager
+def _compiled_once_and_fast(cache):
     """Programs are compiled once for all runs, and fast rather than to be fast."""
     options = OPTIONS | {"jax_compilation_cache_dir": cache}
     before = {name: jax.config.values[name] for name in options}
@@ -30,6 +32,13 @@ def fast(cache):
         yield
     for name, value in before.items():
         jax.config.update(name, value)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fast(cache):
+    """Ends with the module: the same process has other folders to test."""
+    with _compiled_once_and_fast(cache):
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -44,8 +53,9 @@ def url(servers):
 
 
 @pytest.fixture(scope="session")
-def undisturbed(url, tmp_path_factory):
+def undisturbed(url, cache, tmp_path_factory):
     """The run that every disturbed one must equal."""
     workdir = tmp_path_factory.mktemp("undisturbed") / "run"
-    runs.train(runs.config(url), workdir)
+    with _compiled_once_and_fast(cache):  # made before the module has it
+        runs.train(runs.config(url), workdir)
     return workdir
