@@ -22,6 +22,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 import jax  # noqa: E402
 import pytest  # noqa: E402
+from jax._src import compiler  # noqa: E402
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
@@ -46,3 +47,21 @@ def compiled_fast():
     jax.config.update("jax_disable_most_optimizations", True)
     yield
     jax.config.update("jax_disable_most_optimizations", before)
+
+
+@pytest.fixture(scope="module")
+def compiled_fastest(compiled_fast):
+    """And fused loops are emitted the older way of XLA, which takes a third of the time.
+
+    Not for tests of two programs that agree bit for bit. JAX has no public setting that ends with a
+    module; where its function has another name, programs are compiled fast only.
+    """
+    original = getattr(compiler, "get_compile_options", None)
+
+    def options(*args, env_options_overrides=None, **kwargs):
+        overrides = {"xla_cpu_use_fusion_emitters": False} | dict(env_options_overrides or {})
+        return original(*args, env_options_overrides=overrides, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiler, "get_compile_options", options, raising=False)
+        yield

@@ -1,4 +1,5 @@
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,7 @@ from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.token_logprobs import token_logprobs
 from agentgym_jax.sharding import DECODE_RULES, TRAIN_RULES, Layout, make_mesh, reshard
 
-pytestmark = pytest.mark.usefixtures("compiled_fast")
+pytestmark = pytest.mark.usefixtures("compiled_fastest")
 
 CONFIG = DecoderConfig(104, 32, 48, 2, 4, 2, 8)
 # 2 key/value heads on tensor=4 stay whole; 4 query heads on tensor=8 too.
@@ -41,6 +42,12 @@ def _spread_params(policy, layout=None):
     return jax.tree.map(lambda x: x * 5.0, params)
 
 
+@functools.cache
+def _trained_by_one(tie):
+    policy = Policy(dataclasses.replace(CONFIG, tie_embeddings=tie))
+    return jax.device_get(_loss(policy)(_spread_params(policy), *_batch()))
+
+
 # An output head of its own on one of the meshes, the tied one on the others.
 @pytest.mark.parametrize(
     ("sizes", "tie"), [(sizes, sizes != MESHES[2]) for sizes in MESHES], ids=str
@@ -48,8 +55,8 @@ def _spread_params(policy, layout=None):
 def test_eight_devices_train_like_one(sizes, tie):
     config = dataclasses.replace(CONFIG, tie_embeddings=tie)
     layout = Layout(make_mesh(**sizes), TRAIN_RULES)
-    one, many = Policy(config), Policy(config, layout=layout)
-    (loss, hidden), gradients = _loss(one)(_spread_params(one), *_batch())
+    many = Policy(config, layout=layout)
+    (loss, hidden), gradients = _trained_by_one(tie)
     (loss8, hidden8), gradients8 = _loss(many)(_spread_params(many, layout), *_batch())
     np.testing.assert_allclose(loss8, loss, rtol=1e-5)
     np.testing.assert_allclose(hidden8, hidden, **TOLERANCE)
@@ -58,23 +65,27 @@ def test_eight_devices_train_like_one(sizes, tie):
     assert len(hidden8.sharding.device_set) == 8
 
 
+def _decode(layout):
+    policy = Policy(CONFIG, layout=layout)
+    tokens, _, _ = _batch()
+    positions = jnp.tile(jnp.arange(16), (8, 1))
+    params = _spread_params(policy, layout)
+    cache = KVCache.create(CONFIG, 8, 32, "float32", layout)
+    step = jax.jit(policy.hidden_cached, donate_argnums=3)
+    first, cache = step(params, tokens[:, :9], positions[:, :9], cache)
+    last, cache = step(params, tokens[:, 9:], positions[:, 9:], cache)
+    return jax.device_get(policy.logits(params, jnp.concatenate([first, last], axis=1)))
+
+
+@functools.cache
+def _decoded_by_one():
+    return _decode(None)
+
+
 @pytest.mark.parametrize("sizes", MESHES, ids=str)
 def test_eight_devices_decode_like_one(sizes):
-    layout = Layout(make_mesh(**sizes), DECODE_RULES)
-    tokens, positions, _ = _batch()
-    positions = jnp.tile(jnp.arange(16), (8, 1))
-
-    def decode(policy, layout):
-        params = _spread_params(policy, layout)
-        cache = KVCache.create(CONFIG, 8, 32, "float32", layout)
-        step = jax.jit(policy.hidden_cached, donate_argnums=3)
-        first, cache = step(params, tokens[:, :9], positions[:, :9], cache)
-        last, cache = step(params, tokens[:, 9:], positions[:, 9:], cache)
-        return policy.logits(params, jnp.concatenate([first, last], axis=1))
-
-    one = decode(Policy(CONFIG), None)
-    many = decode(Policy(CONFIG, layout=layout), layout)
-    np.testing.assert_allclose(many, one, rtol=2e-4, atol=2e-4)
+    many = _decode(Layout(make_mesh(**sizes), DECODE_RULES))
+    np.testing.assert_allclose(many, _decoded_by_one(), rtol=2e-4, atol=2e-4)
 
 
 def test_a_constraint_is_in_the_compiled_program_on_cpu():

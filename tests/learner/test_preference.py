@@ -21,7 +21,7 @@ from agentgym_jax.learner.preference import (
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.sharding import TRAIN_RULES, Layout, make_mesh
 
-pytestmark = pytest.mark.usefixtures("compiled_fast")
+pytestmark = pytest.mark.usefixtures("compiled_fastest")
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "preference" / "golden.json"
 BETA = 0.3

@@ -24,7 +24,7 @@ from agentgym_jax.models.critic import Critic, values_before
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.sharding import TRAIN_RULES, Layout, make_mesh
 
-pytestmark = pytest.mark.usefixtures("compiled_fast")
+pytestmark = pytest.mark.usefixtures("compiled_fastest")
 
 POLICY = Policy(CONFIG)
 SEPARATE, SHARED = Critic(POLICY, is_shared=False), Critic(POLICY, is_shared=True)
