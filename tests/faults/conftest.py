@@ -4,6 +4,7 @@ import contextlib
 
 import jax
 import pytest
+from jax.experimental.compilation_cache import compilation_cache
 
 from agentgym_jax.run import rl as run_rl
 from tests.faults import runs
@@ -26,12 +27,14 @@ def _compiled_once_and_fast(cache):
     before = {name: jax.config.values[name] for name in options}
     for name, value in options.items():
         jax.config.update(name, value)
+    compilation_cache.reset_cache()  # without it, JAX stays with the first folder that it had
     with pytest.MonkeyPatch.context() as patch:
         # One of the eight devices that the tests have.
         patch.setattr(run_rl, "build_layouts", lambda mesh: (None, None))
         yield
     for name, value in before.items():
         jax.config.update(name, value)
+    compilation_cache.reset_cache()
 
 
 @pytest.fixture(scope="module", autouse=True)

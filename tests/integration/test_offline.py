@@ -6,6 +6,7 @@ import pathlib
 import jax
 import numpy as np
 import pytest
+from jax.experimental.compilation_cache import compilation_cache
 
 from agentgym_jax.learner.checkpoint import Checkpoints
 from agentgym_jax.models.policy import Policy
@@ -41,6 +42,7 @@ def fast(tmp_path_factory):
     before = {name: jax.config.values[name] for name in options}
     for name, value in options.items():
         jax.config.update(name, value)
+    compilation_cache.reset_cache()  # without it, JAX stays with the first folder that it had
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(HERE))  # of the process that records demonstrations
         patch.syspath_prepend(str(HERE))
@@ -50,6 +52,7 @@ def fast(tmp_path_factory):
         yield
     for name, value in before.items():
         jax.config.update(name, value)
+    compilation_cache.reset_cache()
 
 
 def run_agentevol(config, workdir):
