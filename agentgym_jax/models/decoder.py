@@ -16,10 +16,11 @@ from flax import nnx
 
 from agentgym_jax.models.attention import attend_cache, attend_segments
 from agentgym_jax.models.config import DecoderConfig, RopeScaling
+from agentgym_jax.models.einsum import einsum
 from agentgym_jax.models.kv_cache import KVCache
 from agentgym_jax.models.split_layers import PRODUCTS, SplitLayers
 from agentgym_jax.native import attention as native_attention
-from agentgym_jax.native import products
+from agentgym_jax.native.products import einsum_transposed
 from agentgym_jax.sharding import Layout, constrain
 
 INIT_STDDEV = 0.02
@@ -92,6 +93,15 @@ class Embed(nnx.Module):
         self.embedding = weight(shape, ("vocab", "embed"), rngs, INIT_STDDEV)
 
 
+def _look_up(table_VD: jax.Array, tokens_BT: jax.Array) -> jax.Array:
+    """Rows of a table."""
+    if table_VD.dtype == jnp.bfloat16 and jax.default_backend() == "cpu":
+        # XLA there widens the table to read it, and in a decode loop the whole of it before the
+        # loop, were it not for the tokens.
+        table_VD, tokens_BT = jax.lax.optimization_barrier((table_VD, tokens_BT))
+    return table_VD[tokens_BT]
+
+
 class Unembed(nnx.Module):
     """Output head of its own."""
 
@@ -136,19 +146,19 @@ class Attention(nnx.Module):
             self.q_norm = constant((L, H), ("layers", "head"), 1.0)
             self.k_norm = constant((L, H), ("layers", "head"), 1.0)
 
-    def __call__(self, x_BTD: jax.Array, rope, attend, einsum) -> jax.Array:
+    def __call__(self, x_BTD: jax.Array, rope, attend, product) -> jax.Array:
         """Attention of one layer; `attend(q, k, v)` mixes the tokens."""
-        q_BTNH, k_BTKH, v_BTKH = self._project(x_BTD, einsum)
+        q_BTNH, k_BTKH, v_BTKH = self._project(x_BTD, product)
         if self.config.qk_norm:
             q_BTNH = rms_norm(q_BTNH, self.q_norm[...], self.config.norm_eps)
             k_BTKH = rms_norm(k_BTKH, self.k_norm[...], self.config.norm_eps)
         out_BTNH = attend(rotate(q_BTNH, rope), rotate(k_BTKH, rope), v_BTKH)
         out_BTNH = constrain(self.layout, out_BTNH, ("batch", "length", "act_heads", "act_head"))
-        return einsum(PRODUCTS["o_kernel"], out_BTNH, self.o_kernel[...].astype(x_BTD.dtype))
+        return product(PRODUCTS["o_kernel"], out_BTNH, self.o_kernel[...].astype(x_BTD.dtype))
 
-    def _project(self, x_BTD: jax.Array, einsum) -> tuple[jax.Array, jax.Array, jax.Array]:
+    def _project(self, x_BTD: jax.Array, product) -> tuple[jax.Array, jax.Array, jax.Array]:
         def project(kernel, bias, heads):
-            y = einsum(PRODUCTS["q_kernel"], x_BTD, kernel[...].astype(x_BTD.dtype))
+            y = product(PRODUCTS["q_kernel"], x_BTD, kernel[...].astype(x_BTD.dtype))
             if bias is not None:
                 y += bias[...].astype(x_BTD.dtype)[None, None]
             return constrain(self.layout, y, ("batch", "length", heads, "act_head"))
@@ -161,27 +171,33 @@ class Attention(nnx.Module):
         )
 
 
+def _widen(product, x_BTD: jax.Array, kernel_DF: jax.Array) -> jax.Array:
+    if x_BTD.dtype == jnp.float32:
+        return _widen_float32(product, x_BTD, kernel_DF)
+    return product(PRODUCTS["up_kernel"], x_BTD, kernel_DF)
+
+
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _widen(einsum, x_BTD: jax.Array, kernel_DF: jax.Array) -> jax.Array:
+def _widen_float32(product, x_BTD: jax.Array, kernel_DF: jax.Array) -> jax.Array:
     """x @ kernel, whose kernel gradient is x.T @ d_y and not (d_y.T @ x).T as by default.
 
     On CPU the left side is transposed in memory: here the narrow array, once for both kernels
     that read it. 20 % of an update of configs/quickstart.py on 2 cores.
     """
-    return einsum(PRODUCTS["up_kernel"], x_BTD, kernel_DF)
+    return product(PRODUCTS["up_kernel"], x_BTD, kernel_DF)
 
 
-def _widen_forward(einsum, x_BTD, kernel_DF):
-    return _widen(einsum, x_BTD, kernel_DF), (x_BTD, kernel_DF)
+def _widen_forward(product, x_BTD, kernel_DF):
+    return _widen_float32(product, x_BTD, kernel_DF), (x_BTD, kernel_DF)
 
 
-def _widen_backward(einsum, saved, d_y_BTF):
+def _widen_backward(product, saved, d_y_BTF):
     x_BTD, kernel_DF = saved
     d_x_BTD = jnp.einsum("btf,df->btd", d_y_BTF, kernel_DF)
     return d_x_BTD, jnp.einsum("btd,btf->df", x_BTD, d_y_BTF)
 
 
-_widen.defvjp(_widen_forward, _widen_backward)
+_widen_float32.defvjp(_widen_forward, _widen_backward)
 
 
 class MLP(nnx.Module):
@@ -195,14 +211,14 @@ class MLP(nnx.Module):
         stddev = INIT_STDDEV / (2 * L) ** 0.5
         self.down_kernel = weight((L, F, D), ("layers", "mlp", "embed"), rngs, stddev)
 
-    def __call__(self, x_BTD: jax.Array, einsum) -> jax.Array:
+    def __call__(self, x_BTD: jax.Array, product) -> jax.Array:
         """The block of one layer."""
         dtype = x_BTD.dtype
-        gate_BTF = _widen(einsum, x_BTD, self.gate_kernel[...].astype(dtype))
-        up_BTF = _widen(einsum, x_BTD, self.up_kernel[...].astype(dtype))
+        gate_BTF = _widen(product, x_BTD, self.gate_kernel[...].astype(dtype))
+        up_BTF = _widen(product, x_BTD, self.up_kernel[...].astype(dtype))
         inner_BTF = jax.nn.silu(gate_BTF) * up_BTF
         inner_BTF = constrain(self.layout, inner_BTF, ("batch", "length", "act_mlp"))
-        return einsum(PRODUCTS["down_kernel"], inner_BTF, self.down_kernel[...].astype(dtype))
+        return product(PRODUCTS["down_kernel"], inner_BTF, self.down_kernel[...].astype(dtype))
 
 
 class Block(nnx.Module):
@@ -215,10 +231,10 @@ class Block(nnx.Module):
         self.mlp_norm = Norm(config, config.num_layers)
         self.mlp = MLP(config, layout, rngs)
 
-    def __call__(self, x_BTD: jax.Array, rope, attend, einsum) -> jax.Array:
+    def __call__(self, x_BTD: jax.Array, rope, attend, product) -> jax.Array:
         """Residual block of one layer."""
-        x_BTD = x_BTD + self.attention(self.attention_norm(x_BTD), rope, attend, einsum)
-        x_BTD = x_BTD + self.mlp(self.mlp_norm(x_BTD), einsum)
+        x_BTD = x_BTD + self.attention(self.attention_norm(x_BTD), rope, attend, product)
+        x_BTD = x_BTD + self.mlp(self.mlp_norm(x_BTD), product)
         return constrain(self.layout, x_BTD, ("batch", "length", "act_embed"))
 
 
@@ -287,8 +303,8 @@ class Decoder(nnx.Module):
                 return out_nNH[:, None], cache
             return attend_cache(q_nTNH, keys, values, layer, row_n, positions_nT), cache
 
-        einsum = products.einsum_transposed if is_native else jnp.einsum
-        return self._run(tokens_nT, positions_nT, attend, cache, layers, einsum)
+        product = einsum_transposed if is_native else einsum
+        return self._run(tokens_nT, positions_nT, attend, cache, layers, product)
 
     def logits(self, hidden: jax.Array, *, is_native: bool = False) -> jax.Array:
         """Float32 logits [..., V] of hidden states [..., D]; `is_native`: see SplitLayers."""
@@ -296,19 +312,19 @@ class Decoder(nnx.Module):
         is_tied = self.config.tie_embeddings
         kernel = (self.embed.embedding if is_tied else self.unembed.kernel)[...]
         if is_native:
-            einsum, axes = products.einsum_transposed, "dv"
+            product, axes = einsum_transposed, "dv"
         else:
-            einsum, axes = jnp.einsum, "vd" if is_tied else "dv"
-        return einsum(
+            product, axes = einsum, "vd" if is_tied else "dv"
+        return product(
             f"{rows}d,{axes}->{rows}v",
             hidden,
             kernel.astype(hidden.dtype),
             preferred_element_type=jnp.float32,
         )
 
-    def _run(self, tokens_BT, positions_BT, attend, memory, layers=None, einsum=jnp.einsum):
+    def _run(self, tokens_BT, positions_BT, attend, memory, layers=None, product=einsum):
         """Embedding, all layers, final norm; `memory` goes from layer to layer."""
-        x_BTD = self.embed.embedding[...][tokens_BT].astype(self.dtype)
+        x_BTD = _look_up(self.embed.embedding[...], tokens_BT).astype(self.dtype)
         x_BTD = constrain(self.layout, x_BTD, ("batch", "length", "act_embed"))
         rope = rope_tables(self.config, positions_BT)
         graph, stacked = nnx.split(self.layers)
@@ -324,7 +340,7 @@ class Decoder(nnx.Module):
                 memories.append(new_memory)
                 return out_BTNH
 
-            x_BTD = block(x_BTD, rope, mix, einsum)
+            x_BTD = block(x_BTD, rope, mix, product)
             return (x_BTD, memories[0]), None
 
         if self.remat != "none":

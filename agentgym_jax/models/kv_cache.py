@@ -14,7 +14,9 @@ CACHE_AXES = ("layers", "batch", "act_kv_heads", "length", "act_head")
 class KVCache:
     """Slot s of a row holds the token at position s; slots beyond the live length are garbage.
 
-    The slots of a head lie together, as the products of attention want them.
+    The slots of a head lie together, as the products of attention want them. On CPU bfloat16 is kept
+    as its bits, uint16 (`numbers` gives them their type): XLA there writes to an array of bfloat16
+    by widening the whole of it and narrowing it again.
     """
 
     k_LBKSH: jax.Array
@@ -40,6 +42,9 @@ class KVCache:
         """
         shape = (config.num_layers, rows, config.num_kv_heads, length, config.head_size)
         sharding = None if layout is None else layout.sharding(CACHE_AXES, shape)
+
+        is_bits = jnp.dtype(dtype) == jnp.bfloat16 and jax.default_backend() == "cpu"
+        dtype = jnp.uint16 if is_bits else dtype
 
         def zeros():
             return cls(jnp.zeros(shape, dtype), jnp.zeros(shape, dtype))
@@ -75,10 +80,18 @@ class KVCache:
         heads_K = jnp.arange(self.k_LBKSH.shape[2])
 
         def put(cache_LBKSH, new_nTKH):
+            if cache_LBKSH.dtype == jnp.uint16:
+                new_nTKH = new_nTKH.astype(jnp.bfloat16)
+                new_nTKH = jax.lax.bitcast_convert_type(new_nTKH, jnp.uint16)
             new_nTKH = new_nTKH.astype(cache_LBKSH.dtype)
             return cache_LBKSH.at[layer, rows_n11, heads_K, slots_nT1].set(new_nTKH, mode="drop")
 
         return KVCache(put(self.k_LBKSH, k_nTKH), put(self.v_LBKSH, v_nTKH))
+
+
+def numbers(x: jax.Array) -> jax.Array:
+    """A part of a cache, in the type it was created with."""
+    return jax.lax.bitcast_convert_type(x, jnp.bfloat16) if x.dtype == jnp.uint16 else x
 
 
 def copy_rows(cache: KVCache, source_n: jax.Array, target_n: jax.Array) -> KVCache:

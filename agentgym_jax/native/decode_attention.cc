@@ -1,8 +1,8 @@
-// Attention of one new token of each row to what the cache holds of its row, in float32.
+// Attention of one new token of each row to what the cache holds of its row.
 //
 // A task is one row and one key/value head with the queries that share it. It goes over blocks of
 // slots that stay in the first cache and carries the softmax from block to block
-// (arXiv:1805.02867). So a result depends on the row's own slots alone, bit for bit.
+// (arXiv:1805.02867). The cache is float32 or bfloat16, all sums are float32. A result depends on the row's own slots alone, bit for bit.
 
 #include <cmath>
 #include <vector>
@@ -21,20 +21,23 @@ constexpr float kMasked = -1e30f;
 // Weighted sums of values: kQueries of them, kWidth vectors at a time.
 constexpr int64_t kQueries = 2, kWidth = 4;
 
+template <typename T>
 struct Head {
-  const float* q;       // [G, H], scaled
-  const float* keys;    // [slots, H]
-  const float* values;  // [slots, H]
-  float* out;           // [G, H]
+  const float* q;   // [G, H], scaled
+  const T* keys;    // [slots, H]
+  const T* values;  // [slots, H]
+  float* out;       // [G, H]
   int64_t G, H, slots;
 };
 
 // scores[g, s] of `count` slots from `first` on; what is missing of a block is masked.
-void Scores(const Head& head, int64_t first, int64_t count, float* scores) {
+template <typename T>
+void Scores(const Head<T>& head, int64_t first, int64_t count, float* scores) {
   const int64_t H = head.H, even = H - H % kLanes;
   for (int64_t g = 0; g < head.G; g += kRows) {
     for (int64_t s = 0; s < count; s += kColumns) {
-      const float *q[kRows], *k[kColumns];
+      const float* q[kRows];
+      const T* k[kColumns];
       for (int64_t r = 0; r < kRows; ++r) q[r] = head.q + std::min(g + r, head.G - 1) * H;
       for (int64_t i = 0; i < kColumns; ++i)
         k[i] = head.keys + (first + std::min(s + i, count - 1)) * H;
@@ -44,7 +47,7 @@ void Scores(const Head& head, int64_t first, int64_t count, float* scores) {
       for (int64_t r = 0; r < std::min(kRows, head.G - g); ++r)
         for (int64_t i = 0; i < std::min(kColumns, count - s); ++i) {
           float score = Total(sums.of[r][i]);
-          for (int64_t h = even; h < H; ++h) score += q[r][h] * k[i][h];
+          for (int64_t h = even; h < H; ++h) score += q[r][h] * Widened(k[i][h]);
           scores[(g + r) * kBlock + s + i] = score;
         }
     }
@@ -75,10 +78,11 @@ struct Softmax {
 };
 
 // out[g] = out[g] * scale[g] + the values of a block, weighted.
-void Mix(const Head& head, int64_t first, int64_t count, const float* weights,
+template <typename T>
+void Mix(const Head<T>& head, int64_t first, int64_t count, const float* weights,
          const float* scales) {
   const int64_t H = head.H;
-  const float* values = head.values + first * H;
+  const T* values = head.values + first * H;
   for (int64_t g = 0; g < head.G; g += kQueries) {
     const int64_t other = std::min(g + 1, head.G - 1);
     const float *w0 = weights + g * kBlock, *w1 = weights + other * kBlock;
@@ -101,8 +105,8 @@ void Mix(const Head& head, int64_t first, int64_t count, const float* weights,
     for (; h < H; ++h) {
       float sum0 = 0, sum1 = 0;
       for (int64_t s = 0; s < count; ++s) {
-        sum0 += w0[s] * values[s * H + h];
-        sum1 += w1[s] * values[s * H + h];
+        sum0 += w0[s] * Widened(values[s * H + h]);
+        sum1 += w1[s] * Widened(values[s * H + h]);
       }
       out0[h] = out0[h] * scales[g] + sum0;
       if (other != g) out1[h] = out1[h] * scales[other] + sum1;
@@ -110,7 +114,8 @@ void Mix(const Head& head, int64_t first, int64_t count, const float* weights,
   }
 }
 
-void Attend(const Head& head) {
+template <typename T>
+void Attend(const Head<T>& head) {
   std::vector<float> scores(head.G * kBlock), scales(head.G);
   std::vector<Softmax> softmax(head.G);
   std::fill(head.out, head.out + head.G * head.H, 0.0f);
@@ -126,34 +131,48 @@ void Attend(const Head& head) {
 }
 
 // q [n, N, H]; k, v [L, B, K, S, H]; out [n, N, H]. A position outside of [0, S) gives zeros.
-ffi::Error Attention(ffi::ThreadPool pool, ffi::Buffer<ffi::F32> q, ffi::Buffer<ffi::F32> k,
-                     ffi::Buffer<ffi::F32> v, ffi::Buffer<ffi::S32> layer,
+template <typename T, ffi::DataType type>
+ffi::Error Attention(ffi::ThreadPool pool, ffi::Buffer<ffi::F32> q, ffi::Buffer<type> k,
+                     ffi::Buffer<type> v, ffi::Buffer<ffi::S32> layer,
                      ffi::Buffer<ffi::S32> rows, ffi::Buffer<ffi::S32> positions,
                      ffi::ResultBuffer<ffi::F32> out) {
   const int64_t n = q.dimensions()[0], N = q.dimensions()[1], H = q.dimensions()[2];
   const int64_t L = k.dimensions()[0], B = k.dimensions()[1], K = k.dimensions()[2],
                 S = k.dimensions()[3], l = layer.typed_data()[0], G = N / K;
   if (l < 0 || l >= L) return ffi::Error::InvalidArgument("decode_attention: no such layer");
+  const T* keys = static_cast<const T*>(k.untyped_data());
+  const T* values = static_cast<const T*>(v.untyped_data());
   RunTasks(pool, n * K, [&](int64_t task) {
     const int64_t i = task / K, head = task % K;
     const int64_t row = rows.typed_data()[i], position = positions.typed_data()[i];
     const bool is_live = 0 <= row && row < B && 0 <= position && position < S;
     const int64_t start = is_live ? ((l * B + row) * K + head) * S * H : 0;
     const int64_t first = (i * N + head * G) * H;
-    Attend({q.typed_data() + first, k.typed_data() + start, v.typed_data() + start,
-            out->typed_data() + first, G, H, is_live ? position + 1 : 0});
+    Attend<T>({q.typed_data() + first, keys + start, values + start, out->typed_data() + first, G,
+               H, is_live ? position + 1 : 0});
   });
   return ffi::Error::Success();
 }
 
 }  // namespace
 
-XLA_FFI_DEFINE_HANDLER_SYMBOL(DecodeAttention, Attention,
+XLA_FFI_DEFINE_HANDLER_SYMBOL(DecodeAttention, (Attention<float, ffi::F32>),
                               ffi::Ffi::Bind()
                                   .Ctx<ffi::ThreadPool>()
                                   .Arg<ffi::Buffer<ffi::F32>>()
                                   .Arg<ffi::Buffer<ffi::F32>>()
                                   .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Arg<ffi::Buffer<ffi::S32>>()
+                                  .Arg<ffi::Buffer<ffi::S32>>()
+                                  .Arg<ffi::Buffer<ffi::S32>>()
+                                  .Ret<ffi::Buffer<ffi::F32>>());
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(DecodeAttentionBFloat16, (Attention<BFloat16, ffi::U16>),
+                              ffi::Ffi::Bind()
+                                  .Ctx<ffi::ThreadPool>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Arg<ffi::Buffer<ffi::U16>>()
+                                  .Arg<ffi::Buffer<ffi::U16>>()
                                   .Arg<ffi::Buffer<ffi::S32>>()
                                   .Arg<ffi::Buffer<ffi::S32>>()
                                   .Arg<ffi::Buffer<ffi::S32>>()

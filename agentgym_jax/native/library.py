@@ -12,14 +12,19 @@ import tempfile
 from collections.abc import Sequence
 
 import jax
+import jax.numpy as jnp
 import jaxlib
 from absl import logging
 
 FOLDER = pathlib.Path(__file__).parent
 TARGETS = {
     "agentgym_skinny_matmul": "SkinnyMatmul",
+    "agentgym_skinny_matmul_bfloat16": "SkinnyMatmulBFloat16",
     "agentgym_decode_attention": "DecodeAttention",
+    "agentgym_decode_attention_bfloat16": "DecodeAttentionBFloat16",
 }
+# Each function exists for weights, or a cache, of these types.
+SUFFIXES = {jnp.dtype(jnp.float32): "", jnp.dtype(jnp.bfloat16): "_bfloat16"}
 COMPILERS = ("c++", "g++", "clang++")
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-shared", "-fPIC", "-w")
 
@@ -30,12 +35,18 @@ def cache_folder() -> pathlib.Path:
     return pathlib.Path(base) / "agentgym_jax" / "native"
 
 
+@functools.cache
 def processor() -> str:
     """What `-march=native` depends on: a home folder may be shared by different machines."""
     info = pathlib.Path("/proc/cpuinfo")
     lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
     flags = [line for line in lines if line.startswith(("flags", "Features", "model name"))]
     return "\n".join([platform.platform(), platform.machine(), *sorted(set(flags))])
+
+
+def has_tiles() -> bool:
+    """If the processor multiplies tiles of bfloat16."""
+    return "amx_bf16" in processor()
 
 
 def compiled(
@@ -84,3 +95,8 @@ def is_registered() -> bool:
         capsule = jax.ffi.pycapsule(getattr(library, function))
         jax.ffi.register_ffi_target(target, capsule, platform="cpu")
     return True
+
+
+def call(function: str, dtype: jax.typing.DTypeLike, result: jax.ShapeDtypeStruct):
+    """A function of TARGETS, the one for this type."""
+    return jax.ffi.ffi_call(function + SUFFIXES[jnp.dtype(dtype)], result)

@@ -1,8 +1,9 @@
-// Products of a few rows with a large float32 matrix: y = x @ E^T.
+// Products of a few float32 rows with a large matrix in float32 or bfloat16: y = x @ E^T.
 //
 // One step of decoding reads every weight once, for at most some dozen rows. Here a piece of three
-// rows of E is in the first cache while all rows of x are multiplied with it, and the next piece is
-// fetched meanwhile. A general product copies the weights into an order of its own first.
+// rows of E is in the first cache, as float32, while all rows of x are multiplied with it, and the
+// next piece is fetched meanwhile. A general product copies the weights into an order of its own
+// first.
 //
 // An element of y is a sum over K whose order depends on K alone: not on the number of rows, not
 // on which one it is, not on the threads. A row has the same bits whatever is computed beside it.
@@ -17,14 +18,17 @@ namespace ffi = xla::ffi;
 
 constexpr int64_t kDepth = 1024;           // of K: three rows of E this long stay in the L1 cache
 constexpr int64_t kUnrolled = 8;           // vectors of K between two looks at what to prefetch
-constexpr int64_t kLine = 16;              // floats of a cache line
+constexpr int64_t kLineBytes = 64;         // of the caches
 constexpr int64_t kMaxGroups = 64;         // of kRows rows of x
 constexpr int64_t kTaskBytes = 256 << 10;  // of weights: less is not worth another thread
 
 // Fetches the piece of E that comes next, a few lines at a time and all of them by the end of the
 // current one. It may run past the last: a prefetch cannot fault.
+template <typename T>
 struct Prefetch {
-  const float* e[kColumns];
+  static constexpr int64_t kLine = kLineBytes / sizeof(T);
+
+  const T* e[kColumns];
   int64_t depth, groups;
   int64_t at = 0, due = 0;
 
@@ -36,9 +40,32 @@ struct Prefetch {
   }
 };
 
+// Some weights of three rows, as float32.
+template <typename T>
+struct Piece;
+
+template <>
+struct Piece<float> {
+  const float* rows[kColumns];
+
+  inline void Take(const float* const e[kColumns], int64_t) { std::copy_n(e, kColumns, rows); }
+};
+
+template <>
+struct Piece<BFloat16> {
+  float copy[kColumns][kDepth];
+  const float* rows[kColumns] = {copy[0], copy[1], copy[2]};
+
+  inline void Take(const BFloat16* const e[kColumns], int64_t depth) {
+    for (int64_t i = 0; i < kColumns; ++i)
+      for (int64_t k = 0; k + kLanes <= depth; k += kLanes) Store(copy[i] + k, Load(e[i] + k));
+  }
+};
+
+template <typename T>
 struct Product {
   const float* x;  // [M, K]
-  const float* e;  // [N, K]
+  const T* e;      // [N, K]
   float* y;        // [M, N]
   int64_t M, K, N;
 
@@ -48,18 +75,20 @@ struct Product {
   // is computed again, to be dropped, and so is the last row of x where M is no multiple.
   void Tile(int64_t n, int64_t end) const {
     Sums sums[kMaxGroups];
+    Piece<T> piece;
     for (int64_t k0 = 0; k0 < K; k0 += kDepth) {
       const int64_t depth = std::min(kDepth, K - k0);
       const bool is_last = k0 + depth == K;
-      Prefetch ahead = {{}, is_last ? std::min(kDepth, K) : std::min(kDepth, K - k0 - depth), groups()};
-      const float* rows[kColumns];
+      Prefetch<T> ahead = {{}, is_last ? std::min(kDepth, K) : std::min(kDepth, K - k0 - depth), groups()};
+      const T* rows[kColumns];
       for (int64_t i = 0; i < kColumns; ++i) {
         rows[i] = e + std::min(n + i, end - 1) * K + k0;
         ahead.e[i] = is_last ? e + (n + kColumns + i) * K : rows[i] + depth;
       }
+      piece.Take(rows, depth);
       for (int64_t g = 0; g < groups(); ++g) {
         if (k0 == 0) sums[g].Clear();
-        Add(g, rows, k0, depth, sums[g], ahead);
+        Add(g, piece.rows, k0, depth, sums[g], ahead);
       }
     }
     for (int64_t m = 0; m < M; ++m)
@@ -68,7 +97,7 @@ struct Product {
   }
 
   void Add(int64_t g, const float* const rows[kColumns], int64_t k0, int64_t depth, Sums& total,
-           Prefetch& ahead) const {
+           Prefetch<T>& ahead) const {
     const float* in[kRows];
     for (int64_t r = 0; r < kRows; ++r) in[r] = x + std::min(g * kRows + r, M - 1) * K + k0;
     Sums sums = total;
@@ -84,19 +113,17 @@ struct Product {
   // The products of the last K % kLanes elements.
   float Rest(int64_t m, int64_t n) const {
     float sum = 0;
-    for (int64_t k = K - K % kLanes; k < K; ++k) sum += x[m * K + k] * e[n * K + k];
+    for (int64_t k = K - K % kLanes; k < K; ++k) sum += x[m * K + k] * Widened(e[n * K + k]);
     return sum;
   }
 };
 
-ffi::Error Matmul(ffi::ThreadPool pool, ffi::Buffer<ffi::F32> x, ffi::Buffer<ffi::F32> e,
-                  ffi::ResultBuffer<ffi::F32> y) {
-  const Product product = {x.typed_data(),    e.typed_data(),    y->typed_data(),
-                           x.dimensions()[0], x.dimensions()[1], y->dimensions()[1]};
+template <typename T>
+ffi::Error Multiply(ffi::ThreadPool& pool, const Product<T>& product) {
   if (product.groups() > kMaxGroups)
     return ffi::Error::InvalidArgument("skinny_matmul: too many rows");
   const int64_t threads = std::max<int64_t>(1, pool.num_threads());
-  const int64_t bytes = product.K * product.N * 4;
+  const int64_t bytes = product.K * product.N * sizeof(T);
   const int64_t wanted = std::min(8 * threads, std::max<int64_t>(1, bytes / kTaskBytes));
   const int64_t width = ((product.N + wanted - 1) / wanted + kColumns - 1) / kColumns * kColumns;
   RunTasks(pool, (product.N + width - 1) / width, [&product, width](int64_t i) {
@@ -106,11 +133,27 @@ ffi::Error Matmul(ffi::ThreadPool pool, ffi::Buffer<ffi::F32> x, ffi::Buffer<ffi
   return ffi::Error::Success();
 }
 
+// x [M, K], e [N, K], y [M, N].
+template <typename T, ffi::DataType type>
+ffi::Error Matmul(ffi::ThreadPool pool, ffi::Buffer<ffi::F32> x, ffi::Buffer<type> e,
+                  ffi::ResultBuffer<ffi::F32> y) {
+  const T* weights = static_cast<const T*>(e.untyped_data());
+  return Multiply<T>(pool, {x.typed_data(), weights, y->typed_data(), x.dimensions()[0],
+                            x.dimensions()[1], y->dimensions()[1]});
+}
+
 }  // namespace
 
-XLA_FFI_DEFINE_HANDLER_SYMBOL(SkinnyMatmul, Matmul,
+XLA_FFI_DEFINE_HANDLER_SYMBOL(SkinnyMatmul, (Matmul<float, ffi::F32>),
                               ffi::Ffi::Bind()
                                   .Ctx<ffi::ThreadPool>()
                                   .Arg<ffi::Buffer<ffi::F32>>()
                                   .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Ret<ffi::Buffer<ffi::F32>>());
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(SkinnyMatmulBFloat16, (Matmul<BFloat16, ffi::BF16>),
+                              ffi::Ffi::Bind()
+                                  .Ctx<ffi::ThreadPool>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Arg<ffi::Buffer<ffi::BF16>>()
                                   .Ret<ffi::Buffer<ffi::F32>>());

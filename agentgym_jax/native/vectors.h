@@ -17,11 +17,33 @@ constexpr int64_t kLanes = 8;
 typedef float Vector __attribute__((vector_size(kLanes * 4), aligned(4), may_alias));
 typedef int32_t Integers __attribute__((vector_size(kLanes * 4), aligned(4), may_alias));
 
+typedef uint16_t Halves __attribute__((vector_size(kLanes * 2), aligned(2), may_alias));
+
+// The upper half of a float. All sums are of floats: it is widened, which is exact.
+struct BFloat16 {
+  uint16_t bits;
+};
+
+inline float Widened(float x) { return x; }
+inline float Widened(BFloat16 x) {
+  const uint32_t bits = uint32_t{x.bits} << 16;
+  float wide;
+  std::memcpy(&wide, &bits, sizeof(wide));
+  return wide;
+}
+
 inline Vector Load(const float* p) { return *reinterpret_cast<const Vector*>(p); }
+inline Vector Load(const BFloat16* p) {
+  const Integers bits = __builtin_convertvector(*reinterpret_cast<const Halves*>(p), Integers) << 16;
+  Vector v;
+  std::memcpy(&v, &bits, sizeof(v));
+  return v;
+}
 inline void Store(float* p, Vector v) { *reinterpret_cast<Vector*>(p) = v; }
 
 // Loads to a register; GCC alone would read the same memory again for each product.
-inline Vector LoadOnce(const float* p) {
+template <typename T>
+inline Vector LoadOnce(const T* p) {
   Vector v = Load(p);
 #if defined(__x86_64__) && defined(__AVX__)
   asm("" : "+x"(v));
@@ -50,7 +72,8 @@ struct Sums {
 
   inline void Clear() { std::memset(of, 0, sizeof(of)); }
 
-  inline void Add(const float* const x[kRows], const float* const e[kColumns], int64_t k) {
+  template <typename T>
+  inline void Add(const float* const x[kRows], const T* const e[kColumns], int64_t k) {
     const Vector a = LoadOnce(e[0] + k), b = LoadOnce(e[1] + k), c = LoadOnce(e[2] + k);
     for (int64_t r = 0; r < kRows; ++r) {
       const Vector v = LoadOnce(x[r] + k);

@@ -290,3 +290,24 @@ def test_layers_in_arrays_of_their_own_decode_to_the_same_and_stack_back(policy)
     np.testing.assert_allclose(found, expected, **TOLERANCE)
     chex.assert_trees_all_close(of_split, of_stacked, **TOLERANCE)
     chex.assert_trees_all_equal(policy.stack_layers(split), params)
+
+
+def test_a_decode_loop_in_bfloat16_does_not_carry_a_widened_table():
+    config = DecoderConfig(701, 32, 48, 2, 4, 2, 8)
+    policy = Policy(config, dtype="bfloat16")
+    params = jax.tree.map(lambda x: x.astype("bfloat16"), policy.init(jax.random.key(0)))
+
+    @jax.jit
+    def decode(params, tokens):
+        def step(i, carry):
+            cache, tokens = carry
+            hidden, cache = policy.hidden_cached(params, tokens, jnp.full((3, 1), i), cache)
+            best = jnp.argmax(policy.logits(params, hidden[:, 0]), axis=-1)
+            return cache, best[:, None]
+
+        cache = KVCache.create(config, 3, 4, "bfloat16")
+        return jax.lax.fori_loop(0, 4, step, (cache, tokens))[1]
+
+    program = decode.lower(params, jnp.ones((3, 1), jnp.int32)).compile().as_text()
+    assert "bf16[701,32]{1,0} get-tuple-element(" in program
+    assert "f32[701,32]{1,0} get-tuple-element(" not in program

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from agentgym_jax.models.config import DecoderConfig
-from agentgym_jax.models.kv_cache import KVCache, copy_rows
+from agentgym_jax.models.kv_cache import KVCache, copy_rows, numbers
 from agentgym_jax.sharding import DECODE_RULES, Layout, make_mesh
 
 CONFIG = DecoderConfig(101, 32, 48, 3, 4, 2, 8)
@@ -19,7 +19,8 @@ def test_a_cache_has_the_shape_and_type_asked_for():
     cache = KVCache.create(CONFIG, 4, 6, "bfloat16")
     assert (cache.rows, cache.length) == (4, 6)
     assert cache.k_LBKSH.shape == cache.v_LBKSH.shape == (3, 4, 2, 6, 8)
-    assert cache.k_LBKSH.dtype == jnp.bfloat16
+    assert numbers(cache.k_LBKSH).dtype == numbers(cache.v_LBKSH).dtype == jnp.bfloat16
+    assert KVCache.create(CONFIG, 4, 6, "float32").k_LBKSH.dtype == jnp.float32
 
 
 def test_a_cache_is_made_on_its_devices_and_few_heads_stay_whole():
@@ -41,6 +42,20 @@ def test_tokens_are_written_at_their_rows_and_positions_and_others_dropped():
     expected[1, 2, :, [1, 2, 3]] = new[2]
     np.testing.assert_array_equal(written.k_LBKSH, expected)
     np.testing.assert_array_equal(written.v_LBKSH, -expected)
+
+
+def test_tokens_in_bfloat16_are_written_without_widening_the_cache():
+    cache = KVCache.create(CONFIG, 4, 6, "bfloat16")
+    new = 1.01 * jnp.arange(4 * 1 * 2 * 8, dtype=jnp.float32).reshape(4, 1, 2, 8)
+    rows, positions = jnp.arange(4), jnp.full((4, 1), 5)
+    write = jax.jit(KVCache.write, donate_argnums=0).lower(cache, 1, new, -new, rows, positions)
+    written = write.compile()(cache, 1, new, -new, rows, positions)
+    np.testing.assert_array_equal(
+        numbers(written.k_LBKSH)[1, :, :, 5], new[:, 0].astype(jnp.bfloat16)
+    )
+    np.testing.assert_array_equal(numbers(written.v_LBKSH), -numbers(written.k_LBKSH))
+    assert not numbers(written.k_LBKSH)[::2].any()
+    assert "f32[3,4,2,6,8]" not in write.compile().as_text()
 
 
 def test_rows_are_copied_and_the_others_left_alone():

@@ -20,13 +20,15 @@ def registered():
     assert library.is_registered()
 
 
-def _operands(kv_heads, group, H, seed=0):
+def _operands(kv_heads, group, H, seed=0, dtype="float32"):
     random = np.random.default_rng(seed)
-    cache = random.standard_normal((2, L, B, kv_heads, S, H), np.float32)
+    cache = random.standard_normal((2, L, B, kv_heads, S, H), np.float32).astype(dtype)
     return random.standard_normal((B, kv_heads * group, H), np.float32), *cache
 
 
 def _attend(q, k, v, layer, rows, positions):
+    if k.dtype != np.float32:
+        k, v = k.view(np.uint16), v.view(np.uint16)  # as the cache keeps it
     return np.asarray(attention.attend_step(q, k, v, layer, np.int32(rows), np.int32(positions)))
 
 
@@ -34,12 +36,13 @@ def _attend(q, k, v, layer, rows, positions):
 @pytest.mark.parametrize(
     ("kv_heads", "group", "H"), [(2, 7, 64), (1, 1, 10), (3, 4, 33), (2, 2, 8)]
 )
-def test_it_is_the_attention_to_the_cache_at_awkward_sizes(kv_heads, group, H):
-    q, k, v = _operands(kv_heads, group, H)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_it_is_the_attention_to_the_cache_at_awkward_sizes(kv_heads, group, H, dtype):
+    q, k, v = _operands(kv_heads, group, H, dtype=dtype)
     rows, positions = [3, 0, 1, 4, 2], [0, 1, 63, 64, S - 1]
-    expected = attend_cache(
-        q[:, None], k, v, 1, jnp.asarray(rows), jnp.asarray(positions)[:, None], key_block=S
-    )
+    wide_k, wide_v = k.astype(np.float32), v.astype(np.float32)
+    slots = jnp.asarray(positions)[:, None]
+    expected = attend_cache(q[:, None], wide_k, wide_v, 1, jnp.asarray(rows), slots, key_block=S)
     got = _attend(q, k, v, 1, rows, positions)
     np.testing.assert_allclose(got, expected[:, 0], rtol=0, atol=3e-6)
 
@@ -94,3 +97,6 @@ def test_many_rows_several_tokens_and_other_types_are_left_to_xla():
         jnp.zeros((4, 1, 2, 8), jnp.bfloat16),
     ):
         assert not attention.is_fast(other, cache)
+    bits = cache.astype(jnp.uint16)
+    assert attention.is_fast(jnp.zeros((4, 1, 2, 8), jnp.bfloat16), bits)
+    assert not attention.is_fast(jnp.zeros((4, 1, 2, 8)), bits)

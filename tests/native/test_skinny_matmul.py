@@ -20,17 +20,29 @@ pytestmark = pytest.mark.usefixtures("compiled_fast")
 HAS_COMPILER = any(map(shutil.which, library.COMPILERS))
 needs_compiler = pytest.mark.skipif(not HAS_COMPILER, reason="no C++ compiler")
 # A tile is 3 columns of the result, 1024 deep, and 4 rows.
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_tiles():
+    """As on a processor without them: elsewhere XLA takes part in bfloat16."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(library, "has_tiles", lambda: False)
+        yield
+
+
+TYPES = pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 SIZES = [(64, 1024), (897, 100), (130, 1001), (70000, 1), (1, 70000), (2049, 49), (1031, 70)]
 
 
-def _operands(rows, K, N, seed=0):
+def _operands(rows, K, N, seed=0, dtype="float32"):
     random = np.random.default_rng(seed)
-    return random.standard_normal((rows, K), np.float32), random.standard_normal((N, K), np.float32)
+    shapes = (rows, K), (N, K)
+    return [random.standard_normal(shape, np.float32).astype(dtype) for shape in shapes]
 
 
-@jax.jit
-def _product(x, weights):
-    return products.einsum_transposed("mk,kn->mn", x, weights)
+@functools.partial(jax.jit, static_argnames="out")
+def _product(x, weights, out=None):
+    return products.einsum_transposed("mk,kn->mn", x, weights, preferred_element_type=out)
 
 
 def _calls_ours(x, weights):
@@ -38,26 +50,30 @@ def _calls_ours(x, weights):
 
 
 @needs_compiler
+@TYPES
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("rows", [1, 2, 13])
-def test_it_is_the_product_at_awkward_sizes(sizes, rows):
+def test_it_is_the_product_at_awkward_sizes(sizes, rows, dtype):
     K, N = sizes
-    x, weights = _operands(rows, K, N)
+    x, weights = _operands(rows, K, N, dtype=dtype)
     assert _calls_ours(x, weights)
-    exact = x.astype(np.float64) @ weights.T
+    exact = x.astype(np.float64) @ weights.T.astype(np.float64)
+    y = _product(x, weights, out="float32")
     # Sums of K products of order 1 grow like the root of K, their rounding a little faster.
-    np.testing.assert_allclose(_product(x, weights), exact, rtol=0, atol=5e-6 * K**0.5)
+    np.testing.assert_allclose(y, exact, rtol=0, atol=5e-6 * K**0.5)
+    np.testing.assert_array_equal(_product(x, weights), y.astype(dtype))
 
 
 @needs_compiler
+@TYPES
 @pytest.mark.parametrize("sizes", [(897, 1001), (2049, 49)])
-def test_a_row_has_the_same_bits_whatever_is_beside_it(sizes):
-    x, weights = _operands(products.MAX_ROWS, *sizes)
+def test_a_row_has_the_same_bits_whatever_is_beside_it(sizes, dtype):
+    x, weights = _operands(products.MAX_ROWS, *sizes, dtype=dtype)
     full = np.asarray(_product(x, weights))
     for rows in (1, 2, 3, 5, 8, 13):
         few = np.asarray(_product(x[-rows:], weights))
         np.testing.assert_array_equal(few, full[-rows:])
-    among_others = _operands(products.MAX_ROWS, *sizes, seed=1)[0]
+    among_others = _operands(products.MAX_ROWS, *sizes, seed=1, dtype=dtype)[0]
     among_others[17] = x[30]
     np.testing.assert_array_equal(_product(among_others, weights)[17], full[30])
 
@@ -120,9 +136,28 @@ def test_other_types_sizes_and_row_counts_are_left_to_xla():
     for other_x, other_weights in (
         (np.tile(x, (9, 1)), weights),
         (x[:, :8], weights[:, :8]),
-        (jnp.asarray(x, jnp.bfloat16), jnp.asarray(weights, jnp.bfloat16)),
+        (jnp.asarray(x, jnp.float16), jnp.asarray(weights, jnp.float16)),
+        (x, jnp.asarray(weights, jnp.bfloat16)),
     ):
         assert not _calls_ours(other_x, other_weights)
+
+
+@needs_compiler
+def test_beside_a_tile_unit_only_few_rows_in_bfloat16_are_ours(monkeypatch):
+    def asked(rows, dtype):
+        lowered = jax.jit(products.einsum_transposed, static_argnums=0).lower(
+            "mk,kn->mn", *_operands(rows, 512, 512, dtype=dtype)
+        )
+        return lowered.as_text()
+
+    assert "agentgym_skinny" in asked(4, "bfloat16")
+    monkeypatch.setattr(library, "has_tiles", lambda: True)
+    jax.clear_caches()
+    assert "agentgym_skinny" in asked(3, "bfloat16") and "agentgym_skinny" in asked(4, "float32")
+    by_xla = asked(4, "bfloat16")
+    assert "agentgym_skinny" not in by_xla
+    # The sums of XLA are asked for, not their rounded form.
+    assert "(tensor<4x512xbf16>, tensor<512x512xbf16>) -> tensor<4x512xf32>" in by_xla
 
 
 @pytest.fixture
@@ -187,25 +222,27 @@ def test_a_changed_source_or_flag_is_compiled_anew_and_an_error_is_told(tmp_path
 
 @needs_compiler
 @pytest.mark.parametrize("is_tied", [True, False])
-def test_a_decode_step_of_split_weights_is_that_of_stacked_ones(is_tied):
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 2e-5), ("bfloat16", 0.02)])
+def test_a_decode_step_of_split_weights_is_that_of_stacked_ones(is_tied, dtype, tolerance):
     config = DecoderConfig(700, 256, 512, 1, 4, 2, 64, tie_embeddings=is_tied)
-    policy = Policy(config)
-    params = jax.jit(policy.init)(jax.random.key(0))
+    policy = Policy(config, dtype=dtype)
+    params = jax.tree.map(lambda x: x.astype(dtype), jax.jit(policy.init)(jax.random.key(0)))
     tokens = jax.random.randint(jax.random.key(1), (6, 1), 0, 700)
 
     @jax.jit
     def step(params, tokens):
         rows = tokens.shape[0]
-        cache = KVCache.create(config, rows, 8, "float32")
+        cache = KVCache.create(config, rows, 8, dtype)
         hidden, _ = policy.hidden_cached(params, tokens, jnp.zeros((rows, 1), jnp.int32), cache)
         return policy.logits(params, hidden[:, 0])
 
     split = policy.split_layers(params, is_native=True)
-    for target in library.TARGETS:
-        assert target in step.lower(split, tokens).as_text()
-        assert target not in step.lower(params, tokens).as_text()
+    for function in ("agentgym_skinny_matmul", "agentgym_decode_attention"):
+        call = f"@{function}{library.SUFFIXES[jnp.dtype(dtype)]}("
+        assert call in step.lower(split, tokens).as_text()
+        assert call not in step.lower(params, tokens).as_text()
     whole = step(split, tokens)
-    np.testing.assert_allclose(whole, step(params, tokens), rtol=2e-5, atol=2e-5)
+    np.testing.assert_allclose(whole, step(params, tokens), rtol=0, atol=tolerance)
     np.testing.assert_array_equal(step(split, tokens[2:5]), whole[2:5])
     for is_native in (True, False):
         split = policy.split_layers(params, is_native=is_native)

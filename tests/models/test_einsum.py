@@ -1,0 +1,64 @@
+import jax
+import jax.extend
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from agentgym_jax.models.einsum import einsum
+from agentgym_jax.models.split_layers import PRODUCTS
+
+SIZES = dict(b=2, t=5, d=24, n=3, h=8, f=40, v=50)
+SPECS = [*sorted(set(PRODUCTS.values())), "btd,vd->btv"]
+
+
+def _operands(spec, dtype):
+    random = np.random.default_rng(0)
+    operands, out = spec.split("->")
+    shapes = ([SIZES[axis] for axis in axes] for axes in (*operands.split(","), out))
+    # Whole numbers of few bits: all sums are exact.
+    x, kernel, d_y = (random.integers(-8, 9, shape).astype(np.float32) for shape in shapes)
+    return (jnp.asarray(x, dtype), jnp.asarray(kernel, dtype)), d_y
+
+
+def _gradients(product, spec, operands, d_y, out):
+    y, pull = jax.vjp(
+        lambda x, kernel: product(spec, x, kernel, preferred_element_type=out), *operands
+    )
+    return y, *pull(jnp.asarray(d_y, y.dtype))
+
+
+@pytest.mark.parametrize("out", [None, jnp.float32], ids=["own", "float32"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("spec", SPECS)
+def test_it_is_the_einsum_and_so_are_its_gradients(spec, dtype, out):
+    operands, d_y = _operands(spec, dtype)
+    wide = [x.astype(jnp.float32) for x in operands]
+    found = _gradients(einsum, spec, operands, d_y, out)
+    expected = _gradients(jnp.einsum, spec, wide, d_y, None)
+    types = [out or dtype, dtype, dtype]
+    for one, other, kind in zip(found, expected, types, strict=True):
+        assert one.dtype == kind
+        np.testing.assert_array_equal(one, other.astype(kind))
+
+
+def test_no_product_of_bfloat16_operands_has_a_float32_one_backwards():
+    spec = "btd,vd->btv"
+    operands, d_y = _operands(spec, "bfloat16")
+
+    def types(product):
+        traced = jax.make_jaxpr(
+            lambda *operands: _gradients(product, spec, operands, d_y, jnp.float32)
+        )(*operands)
+        dots = [eqn for eqn in _equations(traced.jaxpr) if eqn.primitive.name == "dot_general"]
+        assert len(dots) == 3
+        return {variable.aval.dtype for eqn in dots for variable in eqn.invars}
+
+    assert types(einsum) == {jnp.dtype("bfloat16")}
+    assert jnp.dtype("float32") in types(jnp.einsum)  # else `einsum` is not needed any more
+
+
+def _equations(jaxpr):
+    for eqn in jaxpr.eqns:
+        yield eqn
+        for inner in jax.extend.core.jaxprs_in_params(eqn.params):
+            yield from _equations(inner)
