@@ -5,12 +5,8 @@ module, then calls `django.setup()` and `serve`.
 """
 
 import argparse
-import io
-import mimetypes
 import pathlib
-import signal
-import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from django.conf import settings
@@ -19,18 +15,13 @@ from django.core.servers.basehttp import ThreadedWSGIServer, WSGIRequestHandler
 from django.core.wsgi import get_wsgi_application
 from django.db import connections
 
-from agentgym_envs.webarena.sites import chance, clock
-from agentgym_envs.webarena.sites.episode_database import EpisodeDatabases, next_second
-from agentgym_envs.webarena.sites.parent import end_with
-from agentgym_envs.webarena.sites.site import EPISODE_HEADER, EPISODE_PATH, HEALTH_PATH
-
-_EPISODE_KEY = "HTTP_" + EPISODE_HEADER.upper().replace("-", "_")
-_WARM_UP = "warm-up"
-_TEXT = [("Content-Type", "text/plain; charset=utf-8")]
-_STATIC_SECONDS = 7 * 24 * 3600
-
-StartResponse = Callable[..., Any]
-Application = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
+from agentgym_envs.webarena.sites import clock, episode_server
+from agentgym_envs.webarena.sites.episode_database import EpisodeDatabases
+from agentgym_envs.webarena.sites.episode_server import (
+    Application,
+    EpisodeApplication,
+    StaticFiles,
+)
 
 
 def database_settings() -> dict[str, Any]:
@@ -56,116 +47,6 @@ def use_database(path: pathlib.Path) -> None:
     connection.settings_dict = {**connection.settings_dict, "NAME": str(path)}
 
 
-class EpisodeApplication:
-    """WSGI: health, static files, the end of an episode; everything else with its database."""
-
-    def __init__(self, application: Application, databases: EpisodeDatabases):
-        """Wraps a site's application.
-
-        Args:
-          application: Django's.
-          databases: of the episodes.
-        """
-        self._application = application
-        self._databases = databases
-        self._static = StaticFiles()
-
-    def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-        """Answers one request."""
-        path = environ["PATH_INFO"]
-        if path == HEALTH_PATH:
-            return _answer(start_response, "200 OK", "ok")
-        if path.startswith(settings.STATIC_URL):
-            return self._static.answer(path.removeprefix(settings.STATIC_URL), start_response)
-        if path == "/favicon.ico":  # browsers ask for it when they please
-            return _answer(start_response, "404 Not Found", "no icon")
-        try:
-            if path.startswith(EPISODE_PATH):
-                return self._end(environ, start_response)
-            return self._serve(environ, start_response)
-        except ValueError as error:
-            return _answer(start_response, "400 Bad Request", str(error))
-
-    def _end(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-        if environ["REQUEST_METHOD"] != "DELETE":
-            return _answer(start_response, "405 Method Not Allowed", "use DELETE")
-        self._databases.remove(environ["PATH_INFO"].removeprefix(EPISODE_PATH))
-        return _answer(start_response, "204 No Content", "")
-
-    def _serve(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-        if _EPISODE_KEY not in environ:
-            raise ValueError(
-                f"which episode is this? Send the header {EPISODE_HEADER}: <id>; every id has a "
-                "copy of the site of its own"
-            )
-        with self._databases.opened(environ[_EPISODE_KEY]) as database:
-            use_database(database)
-            seconds = next_second(database)
-            with clock.at(clock.episode_time(seconds)), chance.of_request(seconds):
-                return self._complete(environ, start_response)
-
-    def _complete(self, environ: dict[str, Any], start_response: StartResponse) -> list[bytes]:
-        """The whole answer: pages that are made while they are sent read the database, too."""
-        body = self._application(environ, start_response)
-        try:
-            return [b"".join(body)]
-        finally:
-            if hasattr(body, "close"):
-                body.close()  # Django gives its connection back here
-
-    def warm_up(self, paths: Sequence[str]) -> None:
-        """Asks for pages once, so that templates are compiled before the first visitor comes."""
-        for path in paths:
-            environ = {
-                "REQUEST_METHOD": "GET",
-                "PATH_INFO": path,
-                "QUERY_STRING": "",
-                "SERVER_NAME": "127.0.0.1",
-                "SERVER_PORT": "80",
-                "wsgi.url_scheme": "http",
-                "wsgi.input": io.BytesIO(),
-                _EPISODE_KEY: _WARM_UP,
-            }
-            list(self(environ, lambda *_: None))
-        self._databases.remove(_WARM_UP)
-
-
-class StaticFiles:
-    """The files of the applications, kept in memory: some dozens are used, and never change."""
-
-    def __init__(self):
-        """Knows no file yet."""
-        self._files: dict[str, tuple[bytes, str]] = {}
-
-    def answer(self, name: str, start_response: StartResponse) -> Iterable[bytes]:
-        """Sends a file.
-
-        Args:
-          name: below STATIC_URL.
-          start_response: WSGI's.
-        """
-        if name not in self._files:
-            found = finders.find(name)
-            if not found or not pathlib.Path(found).is_file():
-                return _answer(start_response, "404 Not Found", "no such file")
-            kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
-            self._files[name] = (pathlib.Path(found).read_bytes(), kind)
-        content, kind = self._files[name]
-        headers = [
-            ("Content-Type", kind),
-            ("Content-Length", str(len(content))),
-            ("Cache-Control", f"public, max-age={_STATIC_SECONDS}, immutable"),
-        ]
-        start_response("200 OK", headers)
-        return [content]
-
-
-def _answer(start_response: StartResponse, status: str, text: str) -> list[bytes]:
-    body = text.encode()
-    start_response(status, [*_TEXT, ("Content-Length", str(len(body)))])
-    return [body]
-
-
 class _Handler(WSGIRequestHandler):
     # Head and body go out as two packets; without this the second waits for the first's receipt.
     disable_nagle_algorithm = True
@@ -179,18 +60,6 @@ class _Server(ThreadedWSGIServer):
     block_on_close = False  # browsers keep connections open without using them
 
 
-def parse_arguments(description: str) -> argparse.Namespace:
-    """The command line that every Django site has: prepared, episodes, port, parent_pid."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument(
-        "--prepared", type=pathlib.Path, required=True, help="folder of the template"
-    )
-    parser.add_argument("--episodes", type=pathlib.Path, required=True, help="folder of the copies")
-    parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--parent-pid", type=int, help="stop when this process is gone")
-    return parser.parse_args()
-
-
 def serve(
     arguments: argparse.Namespace,
     *,
@@ -200,20 +69,20 @@ def serve(
     """Serves until SIGTERM or SIGINT.
 
     Args:
-      arguments: of `parse_arguments`.
+      arguments: of `episode_server.parse_arguments`.
       wrap: puts more WSGI around Django's application.
       warm_up: paths to ask for before the first request is taken.
     """
-    if arguments.parent_pid is not None:
-        end_with(arguments.parent_pid)
     clock.install_in_signatures()
-    databases = EpisodeDatabases(arguments.prepared / "template.sqlite3", arguments.episodes)
-    application = EpisodeApplication(wrap(get_wsgi_application()), databases)
-    server = _Server(("127.0.0.1", arguments.port), _Handler)
-    server.set_app(application)
-    application.warm_up(warm_up)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        # shutdown() waits for serve_forever(), which runs in this very thread.
-        signal.signal(number, lambda *_: threading.Thread(target=server.shutdown).start())
-    server.serve_forever()
-    server.server_close()
+    application = EpisodeApplication(
+        wrap(get_wsgi_application()),
+        EpisodeDatabases(arguments.prepared / "template.sqlite3", arguments.episodes),
+        StaticFiles(settings.STATIC_URL, finders.find),
+        use_database,
+    )
+    episode_server.serve(
+        _Server(("127.0.0.1", arguments.port), _Handler),
+        application,
+        parent_pid=arguments.parent_pid,
+        warm_up=warm_up,
+    )

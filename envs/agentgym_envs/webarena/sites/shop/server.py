@@ -11,9 +11,9 @@ def main() -> None:
     chance.install()
     import django
 
-    from agentgym_envs.webarena.sites import django_server
+    from agentgym_envs.webarena.sites import django_server, episode_server
 
-    arguments = django_server.parse_arguments("Serves the embedded shop.")
+    arguments = episode_server.parse_arguments("Serves the embedded shop.")
     os.environ["SHOP_PREPARED"] = str(arguments.prepared)
     os.environ["DJANGO_SETTINGS_MODULE"] = "agentgym_envs.webarena.sites.shop.settings"
     django.setup()

@@ -1,0 +1,114 @@
+"""Trac with an environment for each episode: the settings of all, and a database of its own."""
+
+import argparse
+import collections
+import gc
+import pathlib
+import threading
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler
+
+import trac
+from trac.cache import CacheManager
+from trac.env import Environment
+from trac.web import main as web
+
+from agentgym_envs.webarena.sites import episode_server
+from agentgym_envs.webarena.sites.episode_database import SUFFIX, EpisodeDatabases
+from agentgym_envs.webarena.sites.episode_server import EpisodeApplication, StaticFiles
+from agentgym_envs.webarena.sites.trac.build import ENVIRONMENT, TEMPLATE
+from agentgym_envs.webarena.sites.trac.login import with_login_form
+
+_STATIC = "/chrome/common/"
+_HTDOCS = pathlib.Path(trac.__file__).parent / "htdocs"
+_MOST_OPEN = 64  # environments that are kept; one that was closed is opened again when it is needed
+_PAGES = ("/", "/ticket/1", "/newticket", "/roadmap", "/search?q=none", "/report")
+
+
+class EpisodeEnvironments(EpisodeDatabases):
+    """The databases of the episodes and Trac's environments that speak to them.
+
+    Trac keeps what it read in its environment, so no two episodes may share one.
+    """
+
+    def __init__(self, prepared: pathlib.Path, folder: pathlib.Path):
+        """Opens nothing yet.
+
+        Args:
+          prepared: what `build` made.
+          folder: of the episodes' databases.
+        """
+        super().__init__(prepared / TEMPLATE, folder)
+        self._settings = (prepared / ENVIRONMENT).absolute()
+        self._folder = folder.absolute()
+        self._opening = threading.Lock()
+        self._open: collections.OrderedDict[pathlib.Path, Environment] = collections.OrderedDict()
+        self._chosen = threading.local()
+
+    def use(self, database: pathlib.Path) -> None:
+        """Lets this thread's Trac speak to a database."""
+        with self._opening:
+            if database not in self._open:
+                self._open[database] = self._environment(database)
+            self._open.move_to_end(database)
+            self._chosen.environment = self._open[database]
+            if len(self._open) > _MOST_OPEN:
+                self._open.popitem(last=False)[1].shutdown()
+
+    def chosen(self, *_: object, **__: object) -> Environment:
+        """What Trac's `open_environment` answers in this thread."""
+        CacheManager(self._chosen.environment).reset_metadata()
+        return self._chosen.environment
+
+    def remove(self, episode: str) -> None:
+        """Forgets an episode and its environment; no trouble if there is none."""
+        super().remove(episode)
+        with self._opening:
+            environment = self._open.pop(self._folder / (episode + SUFFIX), None)
+            if environment is not None:
+                # Idle connections to the removed file would serve the next episode of this name.
+                environment.shutdown()
+
+    def _environment(self, database: pathlib.Path) -> Environment:
+        environment = Environment(str(self._settings))
+        # In memory alone: nothing writes the file of the settings, which all episodes share.
+        address = f"sqlite:{database}?synchronous=OFF&journal_mode=MEMORY"
+        environment.config.set("trac", "database", address)
+        return environment
+
+
+class _Handler(WSGIRequestHandler):
+    # Head and body go out as two packets; without this the second waits for the first's receipt.
+    disable_nagle_algorithm = True
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: a line for each request would fill the disk."""
+
+
+def _dispatch(environ: dict[str, Any], start_response: episode_server.StartResponse):
+    environ["trac.env_path"] = "of the episode"  # see EpisodeEnvironments.chosen
+    environ["trac.locale"] = "C"
+    return web.dispatch_request(environ, start_response)
+
+
+def _static(name: str) -> pathlib.Path | None:
+    path = (_HTDOCS / name).resolve()
+    return path if path.is_relative_to(_HTDOCS.resolve()) else None
+
+
+def serve(arguments: argparse.Namespace) -> None:
+    """Serves until SIGTERM or SIGINT.
+
+    Args:
+      arguments: of `episode_server.parse_arguments`.
+    """
+    environments = EpisodeEnvironments(arguments.prepared, arguments.episodes)
+    web.open_environment = environments.chosen
+    application = EpisodeApplication(
+        with_login_form(_dispatch), environments, StaticFiles(_STATIC, _static), environments.use
+    )
+    server = episode_server.ThreadedServer(("127.0.0.1", arguments.port), _Handler)
+    gc.freeze()  # Trac collects garbage after each request, which is slow with all its modules
+    episode_server.serve(
+        server, application, parent_pid=arguments.parent_pid, warm_up=_PAGES
+    )

@@ -1,0 +1,61 @@
+"""Trac as a site, which stands for WebArena's `gitlab` where Redmine is not installed."""
+
+import importlib.util
+import pathlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+from agentgym_envs.webarena.sites import preparation, redmine
+from agentgym_envs.webarena.sites.redmine.projects import AGENT, PASSWORD
+from agentgym_envs.webarena.sites.redmine.site import INSTALL
+from agentgym_envs.webarena.sites.site import Account
+
+_HERE = pathlib.Path(__file__).parent
+_FACTS = pathlib.Path(redmine.__file__).parent
+# What the template depends on; the rest is read when the site runs.
+_SOURCES = (
+    *(_HERE / name for name in ("build.py", "present.py", "tables.py")),
+    *(_FACTS / name for name in ("issues.py", "pages.py", "projects.py")),
+)
+_PACKAGE = "agentgym_envs.webarena.sites.trac"
+
+
+class TracSite:
+    """Trac with the projects of the embedded Redmine."""
+
+    name = "trac"
+    paths: Mapping[str, str] = {"gitlab": ""}
+    accounts: Mapping[str, Account] = {"gitlab": Account(AGENT, PASSWORD)}
+
+    def missing(self) -> str | None:
+        """A sentence if Trac, or the pkg_resources that it imports, is not installed."""
+        absent = [
+            name for name in ("trac", "pkg_resources") if importlib.util.find_spec(name) is None
+        ]
+        if not absent:
+            return None
+        return (
+            f"the embedded site gitlab needs Redmine ({INSTALL}) or Trac (pip install "
+            f"'agentgym-jax[web]'; {' and '.join(absent)} cannot be imported)"
+        )
+
+    def version(self) -> str:
+        """Changes with the tables, the settings and the release of Trac."""
+        return preparation.template_version(_SOURCES, ("Trac",))
+
+    def build(self, folder: pathlib.Path, say: Callable[[str], None]) -> None:
+        """Makes the folder of the environment, the template database and the storage state."""
+        preparation.run_builder(f"{_PACKAGE}.build", folder, say)
+
+    def command(
+        self, prepared: pathlib.Path, episodes: pathlib.Path, port: int, parent_pid: int
+    ) -> Sequence[str]:
+        """Of `trac/server.py`."""
+        options = ("--prepared", prepared, "--episodes", episodes, "--port", port)
+        command = [sys.executable, "-m", f"{_PACKAGE}.server", *map(str, options)]
+        return [*command, "--parent-pid", str(parent_pid)]
+
+
+def make_site() -> TracSite:
+    """The site."""
+    return TracSite()
