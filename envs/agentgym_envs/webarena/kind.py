@@ -42,7 +42,9 @@ class IdxBody(EnvIdxBody):
     seed: int | None = 0
 
 
-def make_kind(*, deployment: str = "", sites: str = ALL) -> EnvironmentKind:
+def make_kind(
+    *, deployment: str = "", sites: str = ALL, development: str = "auto"
+) -> EnvironmentKind:
     """Web navigation for the server.
 
     Args:
@@ -50,6 +52,8 @@ def make_kind(*, deployment: str = "", sites: str = ALL) -> EnvironmentKind:
         played there; empty: the embedded sites and tasks.
       sites: of the embedded ones, those that are started, separated by commas, such as
         `shopping,reddit`; the others' tasks are left out.
+      development: which application the embedded `gitlab` is, with tasks of its own: `redmine`,
+        `trac`, or `auto`: Redmine if it is installed, else Trac.
 
     Raises:
       SetupError: something is not installed, or an option is wrong.
@@ -57,22 +61,27 @@ def make_kind(*, deployment: str = "", sites: str = ALL) -> EnvironmentKind:
     require_browser()
     if deployment:
         return _deployed_kind(pathlib.Path(deployment).expanduser())
-    return _embedded_kind(sites)
+    return _embedded_kind(sites, development)
 
 
-def _embedded_kind(sites: str) -> EnvironmentKind:
+def _embedded_kind(sites: str, development: str) -> EnvironmentKind:
     from agentgym_envs.webarena import embedded_world
-    from agentgym_envs.webarena.embedded import embedded_tasks
+    from agentgym_envs.webarena.embedded import embedded_tasks, modules_with
     from agentgym_envs.webarena.embedded_sites import shared
-    from agentgym_envs.webarena.sites.cluster import all_sites, sites_for
+    from agentgym_envs.webarena.sites.cluster import (
+        all_sites,
+        development_application,
+        sites_for,
+    )
 
-    tasks = embedded_tasks()
+    application = development_application(development)
+    tasks = embedded_tasks(modules_with(application))
     if sites == ALL:
-        names = _installed(all_sites())
+        names = _installed(all_sites(application))
     else:
         names = [name.strip() for name in sites.split(",")]
     chosen = [each for each in tasks if set(each.task.sites) <= set(names)]
-    applications = sites_for(names)
+    applications = sites_for(names, application)
     if not chosen:
         raise SetupError(f"webarena: there are no tasks on the sites {sites!r} alone")
     if len(chosen) < len(tasks):
@@ -80,7 +89,7 @@ def _embedded_kind(sites: str) -> EnvironmentKind:
             "webarena: %d of %d embedded tasks are on these sites", len(chosen), len(tasks)
         )
     entries = [Entry(each.task, each.split, each.solution) for each in chosen]
-    world = functools.cache(lambda: embedded_world.EmbeddedWorld(entries, names))
+    world = functools.cache(lambda: embedded_world.EmbeddedWorld(entries, names, application))
     versions = [f"{site.name} {site.version()}" for site in applications]
     return kind_of(
         entries,
@@ -88,7 +97,7 @@ def _embedded_kind(sites: str) -> EnvironmentKind:
         origin="embedded",
         version=f"embedded-{_short_hash(*versions)}",
         prepare=lambda: _start_browser(world()),
-        shared=lambda: shared(names),
+        shared=lambda: shared(names, application),
     )
 
 

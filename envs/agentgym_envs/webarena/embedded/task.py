@@ -21,6 +21,7 @@ FIRST_IDS: Mapping[str, int] = {
     "reddit": 30000,
     "gitlab": 40000,
     "across": 50000,
+    "trac": 60000,
 }
 _TEST_EVERY = 4  # of a template's instances, the last of every four are for testing
 

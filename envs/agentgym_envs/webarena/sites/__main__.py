@@ -53,8 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _sites(options: argparse.Namespace) -> list:
-    sites = cluster.all_sites()
-    return [site for site in sites if options.site is None or site.name in options.site]
+    if options.site is None:
+        return cluster.all_sites()
+    return [cluster.make_site(name) for name in cluster.MODULES if name in options.site]
 
 
 def _prepare(options: argparse.Namespace) -> int:
@@ -67,7 +68,10 @@ def _start(options: argparse.Namespace) -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    with cluster.Cluster(options.folder, _sites(options), _say) as running:
+    sites = _sites(options)
+    if {site.name for site in sites} >= set(cluster.DEVELOPMENT):
+        raise SetupError(f"only one of {' and '.join(cluster.DEVELOPMENT)} can be started")
+    with cluster.Cluster(options.folder, sites, _say) as running:
         sys.stdout.write(json.dumps({"urls": running.urls}, indent=1) + "\n")
         sys.stdout.flush()
         _say(f"every request needs the header {EPISODE_HEADER}: <any id>; Ctrl-C stops the sites")

@@ -2,15 +2,21 @@
 
 import argparse
 import collections
+import functools
 import gc
 import pathlib
 import threading
+from types import CodeType
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler
 
+import jinja2
 import trac
+import trac.env
+from jinja2.bccache import Bucket
 from trac.cache import CacheManager
 from trac.env import Environment
+from trac.web import chrome
 from trac.web import main as web
 
 from agentgym_envs.webarena.sites import episode_server
@@ -23,6 +29,22 @@ _STATIC = "/chrome/common/"
 _HTDOCS = pathlib.Path(trac.__file__).parent / "htdocs"
 _MOST_OPEN = 64  # environments that are kept; one that was closed is opened again when it is needed
 _PAGES = ("/", "/ticket/1", "/newticket", "/roadmap", "/search?q=none", "/report")
+
+
+class CompiledTemplates(jinja2.BytecodeCache):
+    """The templates as code: the environments share it, since compiling one takes 0.1 s."""
+
+    def __init__(self) -> None:
+        """Knows none yet."""
+        self._codes: dict[tuple[str, str], CodeType] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        """Hands out the code of a template, if it is known."""
+        bucket.code = self._codes.get((bucket.key, bucket.checksum))
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        """Keeps the code of a template."""
+        self._codes[bucket.key, bucket.checksum] = bucket.code
 
 
 class EpisodeEnvironments(EpisodeDatabases):
@@ -96,6 +118,19 @@ def _static(name: str) -> pathlib.Path | None:
     return path if path.is_relative_to(_HTDOCS.resolve()) else None
 
 
+def share_what_is_loaded(settings: pathlib.Path) -> None:
+    """Lets an environment find in memory what another one loaded: it opens in 10 ms and not in 500.
+
+    Args:
+      settings: folder of the environment.
+    """
+    Environment(
+        str(settings)
+    ).shutdown()  # imports Trac's modules, which looks through all packages
+    trac.env.load_components = lambda *_: None
+    chrome.jinja2env = functools.partial(chrome.jinja2env, bytecode_cache=CompiledTemplates())
+
+
 def serve(arguments: argparse.Namespace) -> None:
     """Serves until SIGTERM or SIGINT.
 
@@ -104,11 +139,10 @@ def serve(arguments: argparse.Namespace) -> None:
     """
     environments = EpisodeEnvironments(arguments.prepared, arguments.episodes)
     web.open_environment = environments.chosen
+    share_what_is_loaded(arguments.prepared / ENVIRONMENT)
     application = EpisodeApplication(
         with_login_form(_dispatch), environments, StaticFiles(_STATIC, _static), environments.use
     )
     server = episode_server.ThreadedServer(("127.0.0.1", arguments.port), _Handler)
     gc.freeze()  # Trac collects garbage after each request, which is slow with all its modules
-    episode_server.serve(
-        server, application, parent_pid=arguments.parent_pid, warm_up=_PAGES
-    )
+    episode_server.serve(server, application, parent_pid=arguments.parent_pid, warm_up=_PAGES)

@@ -17,7 +17,10 @@ from agentgym_envs.webarena.sites.trac import present, tables
 
 ENVIRONMENT = "environment"  # folder of the settings; its database is a file beside it
 TEMPLATE = "template.sqlite3"
-_COOKIES = {"trac_auth": "8a4f2c61e09b4d7793f5d0c2b6a81e37", "trac_form_token": "c0ffee5eed5eed5eed5eed02"}
+_COOKIES = {
+    "trac_auth": "8a4f2c61e09b4d7793f5d0c2b6a81e37",
+    "trac_form_token": "c0ffee5eed5eed5eed5eed02",
+}
 _MAKER = "larkspur"  # of what nobody in particular wrote
 
 _OPTIONS = (
@@ -45,8 +48,12 @@ _OPTIONS = (
     ("logging", "log_type", "none"),
     ("metanav", "help", "disabled"),  # Trac's own handbook is not seeded
     ("metanav", "about", "disabled"),
-    # Attachments would be files outside the database of an episode.
-    ("components", "trac.attachment.LegacyAttachmentPolicyDelegate", "disabled"),
+    # All but the policy of attachments, which would be files outside the database of an episode.
+    (
+        "trac",
+        "permission_policies",
+        "DefaultWikiPolicy, DefaultTicketPolicy, DefaultPermissionPolicy",
+    ),
     ("components", "trac.versioncontrol.*", "disabled"),
 )
 _PERMISSIONS = (
