@@ -134,7 +134,7 @@ def new_milestone(name: str, text: str) -> Instance:
     def way(observation: str) -> Script:
         observation = yield from open_menu(observation, "ROADMAP")
         observation = yield from script.click(observation, "button", "Add new milestone")
-        observation = yield from script.fill(observation, "Name of the milestone:", name)
+        observation = yield from script.fill(observation, "Name:", name)
         observation = yield from script.fill(observation, "Description:", text)
         return (yield from script.click(observation, "button", "Add milestone"))
 
@@ -155,8 +155,10 @@ def rewrite_page(project: Project, text: str) -> Instance:
     def way(observation: str) -> Script:
         observation = yield from open_wiki(observation, project, "Glossary")
         observation = yield from script.click(observation, "button", "Edit this page")
-        observation = yield from script.fill(observation, "", text, after="Editing", is_empty=False)
-        return (yield from script.click(observation, "button", "Save changes"))
+        observation = yield from script.fill(
+            observation, "", text, after="side-by-side", is_empty=False
+        )
+        return (yield from script.click(observation, "button", _SUBMIT))
 
     return Instance(
         {"project": project.name, "text": text},
