@@ -52,11 +52,11 @@ def test_trac_is_the_development_site_where_redmine_is_not_installed(monkeypatch
 
 def test_each_application_has_the_tasks_of_its_own_and_no_others_change():
     groups = {
-        name: {each.task.task_id: each for each in embedded.embedded_tasks(modules)}
+        name: {each.task.task_id: each.task for each in embedded.embedded_tasks(modules)}
         for name in cluster.DEVELOPMENT
         for modules in [embedded.modules_with(name)]
     }
-    assert groups["redmine"] == {each.task.task_id: each for each in embedded.embedded_tasks()}
+    assert list(groups["redmine"].values()) == [each.task for each in embedded.embedded_tasks()]
     own = {name: set(tasks) for name, tasks in groups.items()}
     common = own["redmine"] & own["trac"]
     assert {number // 10000 for number in common} == {1, 2, 3, 5}
@@ -64,7 +64,7 @@ def test_each_application_has_the_tasks_of_its_own_and_no_others_change():
     assert {number // 10000 for number in own["trac"] - common} == {6}
     for name, tasks in groups.items():
         for number in own[name] - common:
-            assert tasks[number].task.sites == ("gitlab",)
+            assert tasks[number].sites == ("gitlab",)
 
 
 def test_there_are_tasks_from_many_templates_in_both_splits():
@@ -88,8 +88,8 @@ def test_a_ticket_tells_what_the_issue_of_its_number_tells():
         status, resolution = "new", ""
         for change in ticket.changes:
             before, status = change.fields.get("status", (status, status))
+            assert before in ("new", "accepted") or "status" not in change.fields
             _, resolution = change.fields.get("resolution", (resolution, resolution))
-            assert before in ("new", "accepted")
         assert (status, resolution) == (ticket.status, ticket.resolution)
 
 
@@ -261,7 +261,7 @@ def test_the_form_logs_in_who_knows_the_password_and_nobody_else(visitor):
     session = visitor.session("mina.cho", PASSWORD)
     mina = Visitor(visitor.url, {"trac_auth": session})
     assert re.search(r"logged in as\s.*Mina Cho", mina.get("/wiki", "login"))
-    assert "Mina Cho" not in mina.get("/newticket", "elsewhere", as_agent=False)
+    assert "logged in as" not in mina.get("/wiki", "elsewhere")
 
 
 @needs_trac
