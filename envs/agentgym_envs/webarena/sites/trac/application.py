@@ -40,10 +40,13 @@ class CompiledTemplates(jinja2.BytecodeCache):
 
     def load_bytecode(self, bucket: Bucket) -> None:
         """Hands out the code of a template, if it is known."""
-        bucket.code = self._codes.get((bucket.key, bucket.checksum))
+        known = self._codes.get((bucket.key, bucket.checksum))
+        if known is not None:
+            bucket.code = known
 
     def dump_bytecode(self, bucket: Bucket) -> None:
         """Keeps the code of a template."""
+        assert bucket.code is not None
         self._codes[bucket.key, bucket.checksum] = bucket.code
 
 

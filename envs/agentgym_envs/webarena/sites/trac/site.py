@@ -29,9 +29,7 @@ class TracSite:
 
     def missing(self) -> str | None:
         """A sentence if Trac, or the pkg_resources that it imports, is not installed."""
-        absent = [
-            name for name in ("trac", "pkg_resources") if importlib.util.find_spec(name) is None
-        ]
+        absent = [name for name in ("trac", "pkg_resources") if not _is_installed(name)]
         if not absent:
             return None
         return (
@@ -54,6 +52,12 @@ class TracSite:
         options = ("--prepared", prepared, "--episodes", episodes, "--port", port)
         command = [sys.executable, "-m", f"{_PACKAGE}.server", *map(str, options)]
         return [*command, "--parent-pid", str(parent_pid)]
+
+
+def _is_installed(package: str) -> bool:
+    spec = importlib.util.find_spec(package)
+    # A folder of this name where Python happens to look counts as a package without an origin.
+    return spec is not None and spec.origin is not None
 
 
 def make_site() -> TracSite:
