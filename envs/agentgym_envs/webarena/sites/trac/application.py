@@ -36,18 +36,23 @@ class CompiledTemplates(jinja2.BytecodeCache):
 
     def __init__(self) -> None:
         """Knows none yet."""
-        self._codes: dict[tuple[str, str], CodeType] = {}
+        self._codes: dict[tuple[object, ...], CodeType] = {}
 
     def load_bytecode(self, bucket: Bucket) -> None:
         """Hands out the code of a template, if it is known."""
-        known = self._codes.get((bucket.key, bucket.checksum))
+        known = self._codes.get(_identity(bucket))
         if known is not None:
             bucket.code = known
 
     def dump_bytecode(self, bucket: Bucket) -> None:
         """Keeps the code of a template."""
         assert bucket.code is not None
-        self._codes[bucket.key, bucket.checksum] = bucket.code
+        self._codes[_identity(bucket)] = bucket.code
+
+
+def _identity(bucket: Bucket) -> tuple[object, ...]:
+    # Trac has two sets of templates, for pages and for plain text, which escape differently.
+    return bucket.key, bucket.checksum, bucket.environment.autoescape
 
 
 class EpisodeEnvironments(EpisodeDatabases):
