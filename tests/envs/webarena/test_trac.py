@@ -1,5 +1,6 @@
 """Trac in place of Redmine: the choice, its data, its tasks, and the running site."""
 
+import concurrent.futures
 import importlib
 import json
 import os
@@ -225,6 +226,17 @@ def test_an_episode_that_ended_begins_anew_under_its_old_name(visitor):
     assert "Soon forgotten." not in visitor.get("/ticket/20", "again")
     visitor.end("again")
     visitor.end("never-began")
+
+
+@needs_trac
+def test_the_end_of_an_episode_disturbs_no_other_one(visitor):
+    def live(name):
+        for round in range(6):
+            assert "Platform board" in visitor.get("/ticket/20", f"{name}-{round}")
+            visitor.end(f"{name}-{round}")
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        list(pool.map(live, "abcdefgh"))
 
 
 @needs_trac

@@ -15,6 +15,7 @@ import trac
 import trac.env
 from jinja2.bccache import Bucket
 from trac.cache import CacheManager
+from trac.db.sqlite_backend import SQLiteConnection
 from trac.env import Environment
 from trac.web import chrome
 from trac.web import main as web
@@ -83,7 +84,7 @@ class EpisodeEnvironments(EpisodeDatabases):
             self._open.move_to_end(database)
             self._chosen.environment = self._open[database]
             if len(self._open) > _MOST_OPEN:
-                self._open.popitem(last=False)[1].shutdown()
+                self._open.popitem(last=False)
 
     def chosen(self, *_: object, **__: object) -> Environment:
         """What Trac's `open_environment` answers in this thread."""
@@ -94,10 +95,7 @@ class EpisodeEnvironments(EpisodeDatabases):
         """Forgets an episode and its environment; no trouble if there is none."""
         super().remove(episode)
         with self._opening:
-            environment = self._open.pop(self._folder / (episode + SUFFIX), None)
-            if environment is not None:
-                # Idle connections to the removed file would serve the next episode of this name.
-                environment.shutdown()
+            self._open.pop(self._folder / (episode + SUFFIX), None)
 
     def _environment(self, database: pathlib.Path) -> Environment:
         environment = Environment(str(self._settings))
@@ -147,6 +145,9 @@ def serve(arguments: argparse.Namespace) -> None:
     """
     environments = EpisodeEnvironments(arguments.prepared, arguments.episodes)
     web.open_environment = environments.chosen
+    # The connections that Trac keeps belong to the process: closing those of an environment closes
+    # those that other threads use, and kept open they would serve the next episode of the same name.
+    SQLiteConnection.poolable = False
     share_what_is_loaded(arguments.prepared / ENVIRONMENT)
     application = EpisodeApplication(
         with_login_form(_dispatch), environments, StaticFiles(_STATIC, _static), environments.use
