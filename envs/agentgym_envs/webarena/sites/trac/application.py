@@ -102,6 +102,9 @@ class EpisodeEnvironments(EpisodeDatabases):
         # In memory alone: nothing writes the file of the settings, which all episodes share.
         address = f"sqlite:{database}?synchronous=OFF&journal_mode=MEMORY"
         environment.config.set("trac", "database", address)
+        # All log to one logger, to which each adds a handler.
+        for handler in environment.log.handlers[1:]:
+            environment.log.removeHandler(handler)
         return environment
 
 

@@ -45,7 +45,8 @@ _OPTIONS = (
     ("milestone", "default_group_by", "priority"),
     ("query", "items_per_page", "50"),
     ("report", "items_per_page", "50"),
-    ("logging", "log_type", "none"),
+    ("logging", "log_type", "stderr"),
+    ("logging", "log_level", "ERROR"),
     ("metanav", "help", "disabled"),  # Trac's own handbook is not seeded
     ("metanav", "about", "disabled"),
     # All but the policy of attachments, which would be files outside the database of an episode.

@@ -1,6 +1,7 @@
 """Trac's present: `install()` makes it the episode's, before anything of Trac is imported."""
 
 import sys
+import warnings
 
 from agentgym_envs.webarena.sites import clock
 
@@ -14,6 +15,8 @@ def install() -> None:
     if "trac" in sys.modules:
         raise RuntimeError("present.install() comes too late: Trac has been imported already")
     clock.install()
+    # It is said at each start, and to nobody who could change it.
+    warnings.filterwarnings("ignore", message="pkg_resources is deprecated")
     import trac.util
     from trac.util import datefmt
 
