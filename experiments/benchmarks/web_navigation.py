@@ -35,7 +35,7 @@ _READY = re.compile(r"ready on http://127\.0\.0\.1:(\d+)")
 # What the processes of the tree are, by words of their command lines.
 _PARTS = {
     "browser": ("chrom", "playwright/driver"),
-    "sites": ("webarena.sites", "webarena/sites", "puma", "redmine"),
+    "sites": ("webarena.sites", "webarena/sites"),
     "workers": ("agentgym_envs.base.worker",),
 }
 

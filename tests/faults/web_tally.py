@@ -61,7 +61,7 @@ def solution(left_out):
 
 def make_kind():
     # In the process of the server, which starts the sites.
-    cluster.all_sites = lambda development: [make_site()]
+    cluster.all_sites = lambda: [make_site()]
     entries = [entry(number) for number in range(TASKS)]
     world = functools.cache(lambda: EmbeddedWorld(entries, SITES))
     return kind_of(

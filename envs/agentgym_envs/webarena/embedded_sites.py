@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from agentgym_envs.data_folder import data_folder
-from agentgym_envs.webarena.sites.cluster import AUTO, Cluster, sites_for
+from agentgym_envs.webarena.sites.cluster import Cluster, sites_for
 from agentgym_envs.webarena.sites.site import end_episode, is_healthy
 
 VARIABLE = "AGENTGYM_WEBARENA_SITES"
@@ -32,12 +32,10 @@ class RunningSites:
     Attributes:
       urls: WebArena's site name -> address of its first page, without a slash at its end.
       cookies: WebArena's site name -> cookies of the account that is logged in, in Playwright's form.
-      applications: WebArena's site name -> which application it is.
     """
 
     urls: Mapping[str, str]
     cookies: Mapping[str, Sequence[Mapping[str, Any]]]
-    applications: Mapping[str, str]
 
     def to_text(self) -> str:
         """For an environment variable."""
@@ -81,9 +79,8 @@ def _root(url: str) -> str:
 class _Shared:
     """The sites that this process started, as long as somebody uses them."""
 
-    def __init__(self, names: tuple[str, ...], development: str) -> None:
+    def __init__(self, names: tuple[str, ...]) -> None:
         self._names = names
-        self._development = development
         self._guard = threading.Lock()
         self._users = 0
         self._cluster: Cluster | None = None
@@ -92,13 +89,11 @@ class _Shared:
         """One more user; the first starts the sites."""
         with self._guard:
             if self._cluster is None:
-                sites = sites_for(self._names, self._development)
-                cluster = Cluster(data_folder() / "webarena", sites)
+                cluster = Cluster(data_folder() / "webarena", sites_for(self._names))
                 cluster.start()
                 self._cluster = cluster
                 cookies = {name: cluster.storage_state([name])["cookies"] for name in cluster.urls}
-                applications = {name: site.name for site in sites for name in site.paths}
-                running = RunningSites(dict(cluster.urls), cookies, applications)
+                running = RunningSites(dict(cluster.urls), cookies)
                 os.environ[VARIABLE] = running.to_text()
             self._users += 1
 
@@ -118,40 +113,36 @@ class _Shared:
 
 
 @functools.cache
-def _of_process(names: tuple[str, ...], development: str) -> _Shared:
-    return _Shared(names, development)
+def _of_process(names: tuple[str, ...]) -> _Shared:
+    return _Shared(names)
 
 
 @functools.cache
-def _keep_until_exit(names: tuple[str, ...], development: str) -> None:
-    _of_process(names, development).enter()
-    atexit.register(_of_process(names, development).leave)
+def _keep_until_exit(names: tuple[str, ...]) -> None:
+    _of_process(names).enter()
+    atexit.register(_of_process(names).leave)
 
 
-def _told(names: Sequence[str], development: str) -> RunningSites | None:
-    """The sites that the environment variable tells, if they are all there and the chosen ones."""
+def _told(names: Sequence[str]) -> RunningSites | None:
+    """Returns the sites of the environment variable, or None if one of `names` is missing there."""
     if VARIABLE not in os.environ:
         return None
     found = RunningSites.from_text(os.environ[VARIABLE])
-    wanted = {name: site.name for site in sites_for(names, development) for name in site.paths}
-    return found if all(found.applications.get(name) == wanted[name] for name in names) else None
+    return found if set(names) <= set(found.urls) else None
 
 
 @contextlib.contextmanager
-def shared(names: Sequence[str], development: str = AUTO) -> Iterator[None]:
+def shared(names: Sequence[str]) -> Iterator[None]:
     """Within it the sites run, for this process and for those that it starts.
 
     Args:
       names: WebArena's.
-      development: which application is `gitlab`; see `cluster.development_application`.
 
     Raises:
       SetupError: something is not installed, or a site does not come up.
     """
-    ours = _of_process(tuple(names), development)
-    if (
-        _told(names, development) is not None and not ours.is_running
-    ):  # the process before this one has them
+    ours = _of_process(tuple(names))
+    if _told(names) is not None and not ours.is_running:  # the parent process has them
         yield
         return
     ours.enter()
@@ -161,19 +152,18 @@ def shared(names: Sequence[str], development: str = AUTO) -> Iterator[None]:
         ours.leave()
 
 
-def running_sites(names: Sequence[str], development: str = AUTO) -> RunningSites:
+def running_sites(names: Sequence[str]) -> RunningSites:
     """The sites that this process uses; started here if nobody else did, until it ends.
 
     Args:
       names: WebArena's.
-      development: which application is `gitlab`; see `cluster.development_application`.
 
     Raises:
       SetupError: something is not installed, or a site does not come up.
     """
-    found = _told(names, development)
+    found = _told(names)
     if found is None:
-        _keep_until_exit(tuple(names), development)
-        found = _told(names, development)
+        _keep_until_exit(tuple(names))
+        found = _told(names)
         assert found is not None
     return found

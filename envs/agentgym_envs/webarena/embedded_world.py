@@ -8,7 +8,6 @@ from agentgym_envs.webarena.browser.start import Start
 from agentgym_envs.webarena.embedded_sites import running_sites
 from agentgym_envs.webarena.evaluation.functions import WITHOUT_A_SITE
 from agentgym_envs.webarena.homepage import Homepage
-from agentgym_envs.webarena.sites.cluster import AUTO
 from agentgym_envs.webarena.sites.site import EPISODE_HEADER
 from agentgym_envs.webarena.tasks import WebTask
 from agentgym_envs.webarena.urls import SiteUrls
@@ -34,16 +33,15 @@ class EmbeddedWorld(World):
     Args:
       entries: the tasks.
       sites: that they play on.
-      development: which application is `gitlab`; see `cluster.development_application`.
 
     Raises:
       SetupError: the sites do not run and cannot be started.
     """
 
-    def __init__(self, entries: Sequence[Entry], sites: Sequence[str], development: str = AUTO):
+    def __init__(self, entries: Sequence[Entry], sites: Sequence[str]):
         self.entries = entries
         self.scoring = Scoring(WITHOUT_A_SITE)
-        self._sites = running_sites(sites, development)
+        self._sites = running_sites(sites)
         self._unforgotten: list[str] = []  # episodes that ended while a site was down
         bases = {site: _seen(site, url) for site, url in self._sites.urls.items()}
         self._homepage = Homepage(bases)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger(__name__)
 
 # Changes when a page, a task, a text or the rules of the tree change.
-BEHAVIOUR = "1"
+BEHAVIOUR = "2"
 MAX_TURNS = 15
 
 
@@ -42,9 +42,7 @@ class IdxBody(EnvIdxBody):
     seed: int | None = 0
 
 
-def make_kind(
-    *, deployment: str = "", sites: str = ALL, development: str = "auto"
-) -> EnvironmentKind:
+def make_kind(*, deployment: str = "", sites: str = ALL) -> EnvironmentKind:
     """Web navigation for the server.
 
     Args:
@@ -52,8 +50,6 @@ def make_kind(
         played there; empty: the embedded sites and tasks.
       sites: of the embedded ones, those that are started, separated by commas, such as
         `shopping,reddit`; the others' tasks are left out.
-      development: which application the embedded `gitlab` is, with tasks of its own: `redmine`,
-        `trac`, or `auto`: Redmine if it is installed, else Trac.
 
     Raises:
       SetupError: something is not installed, or an option is wrong.
@@ -61,27 +57,22 @@ def make_kind(
     require_browser()
     if deployment:
         return _deployed_kind(pathlib.Path(deployment).expanduser())
-    return _embedded_kind(sites, development)
+    return _embedded_kind(sites)
 
 
-def _embedded_kind(sites: str, development: str) -> EnvironmentKind:
+def _embedded_kind(sites: str) -> EnvironmentKind:
     from agentgym_envs.webarena import embedded_world
-    from agentgym_envs.webarena.embedded import embedded_tasks, modules_with
+    from agentgym_envs.webarena.embedded import embedded_tasks
     from agentgym_envs.webarena.embedded_sites import shared
-    from agentgym_envs.webarena.sites.cluster import (
-        all_sites,
-        development_application,
-        sites_for,
-    )
+    from agentgym_envs.webarena.sites.cluster import all_sites, sites_for
 
-    application = development_application(development)
-    tasks = embedded_tasks(modules_with(application))
+    tasks = embedded_tasks()
     if sites == ALL:
-        names = _installed(all_sites(application))
+        names = _installed(all_sites())
     else:
         names = [name.strip() for name in sites.split(",")]
     chosen = [each for each in tasks if set(each.task.sites) <= set(names)]
-    applications = sites_for(names, application)
+    applications = sites_for(names)
     if not chosen:
         raise SetupError(f"webarena: there are no tasks on the sites {sites!r} alone")
     if len(chosen) < len(tasks):
@@ -89,7 +80,7 @@ def _embedded_kind(sites: str, development: str) -> EnvironmentKind:
             "webarena: %d of %d embedded tasks are on these sites", len(chosen), len(tasks)
         )
     entries = [Entry(each.task, each.split, each.solution) for each in chosen]
-    world = functools.cache(lambda: embedded_world.EmbeddedWorld(entries, names, application))
+    world = functools.cache(lambda: embedded_world.EmbeddedWorld(entries, names))
     versions = [f"{site.name} {site.version()}" for site in applications]
     return kind_of(
         entries,
@@ -97,7 +88,7 @@ def _embedded_kind(sites: str, development: str) -> EnvironmentKind:
         origin="embedded",
         version=f"embedded-{_short_hash(*versions)}",
         prepare=lambda: _start_browser(world()),
-        shared=lambda: shared(names, application),
+        shared=lambda: shared(names),
     )
 
 

@@ -16,9 +16,9 @@ SHOP = site("shop", {"shopping": "", "shopping_admin": "/dashboard"})
 
 
 def test_a_site_that_is_not_installed_is_left_out_and_told(caplog):
-    redmine = site("redmine", {"gitlab": ""}, missing="gitlab needs Ruby")
-    assert kind._installed([SHOP, redmine]) == ["shopping", "shopping_admin"]
-    assert "redmine is left out: gitlab needs Ruby" in caplog.text
+    trac = site("trac", {"gitlab": ""}, missing="gitlab needs Trac")
+    assert kind._installed([SHOP, trac]) == ["shopping", "shopping_admin"]
+    assert "trac is left out: gitlab needs Trac" in caplog.text
 
 
 def test_all_sites_are_offered_where_all_are_installed(caplog):

@@ -1,4 +1,4 @@
-"""Trac in place of Redmine: the choice, its data, its tasks, and the running site."""
+"""Trac as the development site: its data, its tasks, and the running site."""
 
 import concurrent.futures
 import importlib
@@ -16,16 +16,14 @@ import pytest
 
 from agentgym_envs.base.environment import SetupError
 from agentgym_envs.data_folder import VARIABLE
-from agentgym_envs.webarena import embedded
+from agentgym_envs.webarena import embedded, kind
 from agentgym_envs.webarena.browser.launch import require_browser
 from agentgym_envs.webarena.embedded import trac as trac_tasks
 from agentgym_envs.webarena.embedded_sites import shared
 from agentgym_envs.webarena.sites import cluster
-from agentgym_envs.webarena.sites.redmine import issues
-from agentgym_envs.webarena.sites.redmine.projects import AGENT, PASSWORD
-from agentgym_envs.webarena.sites.redmine.site import RedmineSite
 from agentgym_envs.webarena.sites.site import RunningSite
-from agentgym_envs.webarena.sites.trac import tables
+from agentgym_envs.webarena.sites.trac import issues, tables
+from agentgym_envs.webarena.sites.trac.projects import AGENT, PASSWORD, PROJECTS
 from agentgym_envs.webarena.sites.trac.site import make_site
 from agentgym_envs.webarena.tasks import read_task, task_row
 
@@ -39,33 +37,16 @@ except SetupError as error:
     NO_BROWSER = str(error)
 
 
-@pytest.mark.parametrize(("missing", "chosen"), [(None, "redmine"), ("no ruby", "trac")])
-def test_trac_is_the_development_site_where_redmine_is_not_installed(monkeypatch, missing, chosen):
-    monkeypatch.setattr(RedmineSite, "missing", lambda self: missing)
-    assert cluster.development_application() == chosen
-    assert [site.name for site in cluster.sites_for(["gitlab"])] == [chosen]
-    for name in cluster.DEVELOPMENT:
-        assert [site.name for site in cluster.sites_for(["gitlab"], name)] == [name]
-    assert [site.name for site in cluster.all_sites("trac")] == ["shop", "forum", "trac"]
-    with pytest.raises(SetupError, match="there are redmine, trac, auto"):
-        cluster.development_application("gitea")
+def test_the_tasks_on_trac_are_those_of_the_development_site():
+    on_gitlab = [each.task for each in embedded.embedded_tasks() if "gitlab" in each.task.sites]
+    assert on_gitlab == [each.task for each in trac_tasks.tasks()]
+    assert {task.task_id // 10000 for task in on_gitlab} == {6}
+    assert [site.name for site in cluster.sites_for(["gitlab"])] == ["trac"]
 
 
-def test_each_application_has_the_tasks_of_its_own_and_no_others_change():
-    groups = {
-        name: {each.task.task_id: each.task for each in embedded.embedded_tasks(modules)}
-        for name in cluster.DEVELOPMENT
-        for modules in [embedded.modules_with(name)]
-    }
-    assert list(groups["redmine"].values()) == [each.task for each in embedded.embedded_tasks()]
-    own = {name: set(tasks) for name, tasks in groups.items()}
-    common = own["redmine"] & own["trac"]
-    assert {number // 10000 for number in common} == {1, 2, 3, 5}
-    assert {number // 10000 for number in own["redmine"] - common} == {4}
-    assert {number // 10000 for number in own["trac"] - common} == {6}
-    for name, tasks in groups.items():
-        for number in own[name] - common:
-            assert tasks[number].sites == ("gitlab",)
+def test_a_site_has_no_choice_of_applications():
+    with pytest.raises(TypeError, match="development"):
+        kind.make_kind(development="trac")
 
 
 def test_there_are_tasks_from_many_templates_in_both_splits():
@@ -78,6 +59,24 @@ def test_there_are_tasks_from_many_templates_in_both_splits():
     assert kinds == {"string_match", "url_match", "program_html"}
     for each in tasks:
         assert read_task(json.loads(json.dumps(task_row(each.task)))) == each.task
+
+
+def test_summaries_are_unique_so_that_a_task_can_name_a_ticket():
+    summaries = [ticket.summary for ticket in tables.tickets()]
+    assert len(set(summaries)) == len(summaries) >= 400
+
+
+def test_tickets_are_numbered_in_the_order_of_their_creation():
+    created = [ticket.created for ticket in tables.tickets()]
+    assert created == sorted(created)
+    assert [ticket.number for ticket in tables.tickets()] == list(range(1, len(created) + 1))
+
+
+def test_a_ticket_is_owned_by_a_developer_of_its_project():
+    roles = {project.identifier: project.roles for project in PROJECTS}
+    for ticket in tables.tickets():
+        assert ticket.owner == "" or roles[ticket.project][ticket.owner] != "Reporter"
+        assert ticket.created <= ticket.updated < "2024-03-01"
 
 
 def test_a_ticket_tells_what_the_issue_of_its_number_tells():
@@ -283,6 +282,6 @@ def test_scripted_solutions_solve_a_task_of_each_kind_and_idling_none(tmp_path, 
     monkeypatch.setenv(VARIABLE, str(tmp_path))
     check = importlib.import_module("agentgym_envs.webarena.embedded.check")
     chosen = [each for each in trac_tasks.tasks() if each.task.task_id in (60800, 61200, 61500)]
-    with shared(["gitlab"], "trac"):
-        results = check.check(chosen, ["gitlab"], "trac", parallel=1)
+    with shared(["gitlab"]):
+        results = check.check(chosen, ["gitlab"], parallel=1)
     assert [(each.solved, each.idle, each.trouble) for each in results] == [(1.0, 0.0, "")] * 3

@@ -2,7 +2,7 @@
 
 import functools
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from agentgym_envs.webarena.embedded.task import EmbeddedTask
 
@@ -10,20 +10,10 @@ from agentgym_envs.webarena.embedded.task import EmbeddedTask
 MODULES = (
     "agentgym_envs.webarena.embedded.across",
     "agentgym_envs.webarena.embedded.forum",
-    "agentgym_envs.webarena.embedded.redmine",
     "agentgym_envs.webarena.embedded.shopping",
     "agentgym_envs.webarena.embedded.shopping_admin",
+    "agentgym_envs.webarena.embedded.trac",
 )
-# By the application that is `gitlab`: each has tasks of its own.
-DEVELOPMENT: Mapping[str, str] = {
-    name: f"agentgym_envs.webarena.embedded.{name}" for name in ("redmine", "trac")
-}
-
-
-def modules_with(development: str) -> tuple[str, ...]:
-    """MODULES with the tasks of one application for `gitlab`, a key of DEVELOPMENT."""
-    others = [name for name in MODULES if name not in DEVELOPMENT.values()]
-    return (*others, DEVELOPMENT[development])
 
 
 @functools.cache

@@ -1,7 +1,6 @@
 """Plays every embedded task twice: with its solution, which must score 1, and idly, which must score 0.
 
 python -m agentgym_envs.webarena.embedded.check --group shopping --parallel 4
-python -m agentgym_envs.webarena.embedded.check --group trac --development trac
 """
 
 import argparse
@@ -16,12 +15,11 @@ from collections.abc import Sequence
 
 from agentgym_envs.base.environment import EnvironmentFault, SetupError, SimulatorLost
 from agentgym_envs.webarena.browser.launch import require_browser
-from agentgym_envs.webarena.embedded import embedded_tasks, modules_with
+from agentgym_envs.webarena.embedded import embedded_tasks
 from agentgym_envs.webarena.embedded.task import FIRST_IDS, EmbeddedTask
 from agentgym_envs.webarena.embedded_sites import shared
 from agentgym_envs.webarena.embedded_world import EmbeddedWorld
 from agentgym_envs.webarena.environment import WebArenaEnvironment
-from agentgym_envs.webarena.sites.cluster import AUTO, development_application
 from agentgym_envs.webarena.world import Entry
 
 _MAX_ACTIONS = 60  # of a solution
@@ -62,8 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sites = sorted({site for each in tasks for site in each.task.sites})
     try:
         require_browser()
-        with shared(sites, options.development):
-            results = check(tasks, sites, options.development, parallel=options.parallel)
+        with shared(sites):
+            results = check(tasks, sites, parallel=options.parallel)
     except SetupError as error:
         sys.stderr.write(f"{error}\n")
         return 1
@@ -74,19 +72,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0 if all(result.is_right for result in results) else 1
 
 
-def check(
-    tasks: Sequence[EmbeddedTask], sites: Sequence[str], development: str, *, parallel: int
-) -> list[Played]:
+def check(tasks: Sequence[EmbeddedTask], sites: Sequence[str], *, parallel: int) -> list[Played]:
     """Plays tasks.
 
     Args:
       tasks: to play.
       sites: WebArena's names of the sites that they need.
-      development: which application is `gitlab`.
       parallel: episodes at a time.
     """
     entries = [Entry(each.task, each.split, each.solution) for each in tasks]
-    world = EmbeddedWorld(entries, sites, development)
+    world = EmbeddedWorld(entries, sites)
     free: queue.SimpleQueue[WebArenaEnvironment] = queue.SimpleQueue()
     for _ in range(parallel):
         free.put(WebArenaEnvironment(world))
@@ -150,7 +145,6 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     add = parser.add_argument
     add("--group", action="append", choices=sorted(FIRST_IDS), help="only these; may be repeated")
-    add("--development", default=AUTO, help="application of gitlab (default: %(default)s)")
     add("--task", action="append", type=int, help="only the task with this number; may be repeated")
     add("--first", action="store_true", help="only the first instance of each template")
     add("--parallel", type=int, default=4, help="episodes at a time (default: %(default)s)")
@@ -162,8 +156,7 @@ def _chosen(options: argparse.Namespace) -> list[EmbeddedTask]:
     groups = options.group or list(FIRST_IDS)
     starts = [FIRST_IDS[group] for group in groups]
     chosen = []
-    modules = modules_with(development_application(options.development))
-    for each in embedded_tasks(modules):
+    for each in embedded_tasks():
         number = each.task.task_id
         if not any(start <= number < start + 10000 for start in starts):
             continue

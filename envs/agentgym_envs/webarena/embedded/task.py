@@ -19,7 +19,6 @@ FIRST_IDS: Mapping[str, int] = {
     "shopping": 10000,
     "shopping_admin": 20000,
     "reddit": 30000,
-    "gitlab": 40000,
     "across": 50000,
     "trac": 60000,
 }

@@ -6,7 +6,7 @@ from agentgym_envs.webarena.embedded import trac_reading as reading
 from agentgym_envs.webarena.embedded import trac_writing as writing
 from agentgym_envs.webarena.embedded.task import EmbeddedTask, Instance, from_template
 from agentgym_envs.webarena.sites.chance import Dice
-from agentgym_envs.webarena.sites.redmine.projects import PEOPLE, PROJECTS
+from agentgym_envs.webarena.sites.trac.projects import PEOPLE, PROJECTS
 from agentgym_envs.webarena.sites.trac.tables import (
     PRIORITIES,
     Milestone,

@@ -2,8 +2,8 @@
 
 from agentgym_envs.webarena.embedded import script
 from agentgym_envs.webarena.embedded.script import Node, Reader, Script
-from agentgym_envs.webarena.sites.redmine.pages import full_name
-from agentgym_envs.webarena.sites.redmine.projects import Project
+from agentgym_envs.webarena.sites.trac.pages import full_name
+from agentgym_envs.webarena.sites.trac.projects import Project
 from agentgym_envs.webarena.sites.trac.tables import Milestone, Ticket
 
 _MENU = ("WIKI", "TIMELINE", "ROADMAP", "VIEW TICKETS", "NEW TICKET", "SEARCH")

@@ -15,7 +15,7 @@ from agentgym_envs.webarena.embedded.trac_plays import (
     ticket_address,
     value_of,
 )
-from agentgym_envs.webarena.sites.redmine.projects import Project
+from agentgym_envs.webarena.sites.trac.projects import Project
 from agentgym_envs.webarena.sites.trac.tables import Milestone, Ticket, tickets, wiki_root
 from agentgym_envs.webarena.tasks import Evaluation
 

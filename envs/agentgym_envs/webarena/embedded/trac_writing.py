@@ -13,7 +13,7 @@ from agentgym_envs.webarena.embedded.trac_plays import (
     open_wiki,
     ticket_address,
 )
-from agentgym_envs.webarena.sites.redmine.projects import Project
+from agentgym_envs.webarena.sites.trac.projects import Project
 from agentgym_envs.webarena.sites.trac.tables import Ticket, tickets, wiki_root
 
 NEXT_TICKET = len(tickets()) + 1  # number of the next ticket

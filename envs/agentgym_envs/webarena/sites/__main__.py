@@ -68,10 +68,7 @@ def _start(options: argparse.Namespace) -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    sites = _sites(options)
-    if {site.name for site in sites} >= set(cluster.DEVELOPMENT):
-        raise SetupError(f"only one of {' and '.join(cluster.DEVELOPMENT)} can be started")
-    with cluster.Cluster(options.folder, sites, _say) as running:
+    with cluster.Cluster(options.folder, _sites(options), _say) as running:
         sys.stdout.write(json.dumps({"urls": running.urls}, indent=1) + "\n")
         sys.stdout.flush()
         _say(f"every request needs the header {EPISODE_HEADER}: <any id>; Ctrl-C stops the sites")

@@ -30,12 +30,8 @@ _LOGGER = logging.getLogger(__name__)
 MODULES: Mapping[str, str] = {
     "shop": "agentgym_envs.webarena.sites.shop.site",
     "forum": "agentgym_envs.webarena.sites.forum.site",
-    "redmine": "agentgym_envs.webarena.sites.redmine.site",
     "trac": "agentgym_envs.webarena.sites.trac.site",
 }
-# The applications that can stand for WebArena's `gitlab`; the first is the one with more tasks.
-DEVELOPMENT = ("redmine", "trac")
-AUTO = "auto"  # Redmine if it is installed, else Trac
 START_SECONDS = 120.0
 _WATCH_SECONDS = 1.0  # between two looks at the processes
 _PROBE_SECONDS = 10.0  # between two questions whether a site answers, and for the answer
@@ -48,41 +44,21 @@ def make_site(name: str) -> Site:
     return importlib.import_module(MODULES[name]).make_site()
 
 
-def development_application(choice: str = AUTO) -> str:
-    """The application that stands for WebArena's `gitlab`: of DEVELOPMENT.
-
-    Args:
-      choice: one of them, or AUTO.
-
-    Raises:
-      SetupError: it is neither.
-    """
-    if choice == AUTO:
-        redmine, trac = DEVELOPMENT
-        return redmine if make_site(redmine).missing() is None else trac
-    if choice not in DEVELOPMENT:
-        there_are = ", ".join([*DEVELOPMENT, AUTO])
-        raise SetupError(f"development={choice!r} is unknown; there are {there_are}")
-    return choice
+def all_sites() -> list[Site]:
+    """Every embedded site, installed or not."""
+    return [make_site(name) for name in MODULES]
 
 
-def all_sites(development: str = AUTO) -> list[Site]:
-    """Every embedded site, installed or not; of those for `gitlab` the chosen one."""
-    chosen = development_application(development)
-    return [make_site(name) for name in MODULES if name not in DEVELOPMENT or name == chosen]
-
-
-def sites_for(site_names: Sequence[str], development: str = AUTO) -> list[Site]:
+def sites_for(site_names: Sequence[str]) -> list[Site]:
     """The applications that serve some of WebArena's sites.
 
     Args:
       site_names: such as "shopping_admin".
-      development: see `development_application`.
 
     Raises:
       SetupError: no embedded site has that name.
     """
-    known = all_sites(development)
+    known = all_sites()
     for name in site_names:
         if not any(name in site.paths for site in known):
             there_are = ", ".join(name for site in known for name in site.paths)

@@ -1,1 +1,1 @@
-"""Trac as the collaborative development site (WebArena's `gitlab`) where there is no Redmine."""
+"""Trac as the collaborative development site (WebArena's `gitlab`)."""

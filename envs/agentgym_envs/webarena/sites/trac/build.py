@@ -11,9 +11,9 @@ from collections.abc import Iterable
 
 from agentgym_envs.webarena.sites import clock
 from agentgym_envs.webarena.sites.episode_database import add_clock
-from agentgym_envs.webarena.sites.redmine.projects import AGENT, PEOPLE, PROJECTS
 from agentgym_envs.webarena.sites.site import storage_state_path
 from agentgym_envs.webarena.sites.trac import present, tables
+from agentgym_envs.webarena.sites.trac.projects import AGENT, PEOPLE, PROJECTS
 
 ENVIRONMENT = "environment"  # folder of the settings; its database is a file beside it
 TEMPLATE = "template.sqlite3"

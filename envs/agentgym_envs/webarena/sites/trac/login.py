@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from agentgym_envs.webarena.sites.episode_server import Application, StartResponse
-from agentgym_envs.webarena.sites.redmine.projects import PASSWORD, PEOPLE
+from agentgym_envs.webarena.sites.trac.projects import PASSWORD, PEOPLE
 
 _PATH = "/login"
 _LONGEST = 10_000  # bytes of the form

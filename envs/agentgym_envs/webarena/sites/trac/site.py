@@ -1,27 +1,25 @@
-"""Trac as a site, which stands for WebArena's `gitlab` where Redmine is not installed."""
+"""Trac as a site: the collaborative development platform (WebArena's `gitlab`)."""
 
 import importlib.util
 import pathlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from agentgym_envs.webarena.sites import preparation, redmine
-from agentgym_envs.webarena.sites.redmine.projects import AGENT, PASSWORD
-from agentgym_envs.webarena.sites.redmine.site import INSTALL
+from agentgym_envs.webarena.sites import preparation
 from agentgym_envs.webarena.sites.site import Account
+from agentgym_envs.webarena.sites.trac.projects import AGENT, PASSWORD
 
 _HERE = pathlib.Path(__file__).parent
-_FACTS = pathlib.Path(redmine.__file__).parent
 # What the template depends on; the rest is read when the site runs.
-_SOURCES = (
-    *(_HERE / name for name in ("build.py", "present.py", "tables.py")),
-    *(_FACTS / name for name in ("issues.py", "pages.py", "projects.py")),
+_SOURCES = tuple(
+    _HERE / name
+    for name in ("build.py", "issues.py", "pages.py", "present.py", "projects.py", "tables.py")
 )
 _PACKAGE = "agentgym_envs.webarena.sites.trac"
 
 
 class TracSite:
-    """Trac with the projects of the embedded Redmine."""
+    """Trac with the projects of an invented company."""
 
     name = "trac"
     paths: Mapping[str, str] = {"gitlab": ""}
@@ -33,8 +31,8 @@ class TracSite:
         if not absent:
             return None
         return (
-            f"the embedded site gitlab needs Redmine ({INSTALL}) or Trac (pip install "
-            f"'agentgym-jax[web]'; {' and '.join(absent)} cannot be imported)"
+            f"the embedded site gitlab needs Trac: pip install 'agentgym-jax[web]' "
+            f"({' and '.join(absent)} cannot be imported)"
         )
 
     def version(self) -> str:

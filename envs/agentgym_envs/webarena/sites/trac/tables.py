@@ -1,4 +1,4 @@
-"""What the Trac of the company holds: the facts of the embedded Redmine in Trac's words.
+"""Content of the Trac site: the facts of `projects`, `issues` and `pages` in Trac's terms.
 
 One Trac serves all projects: a project is a component, a version of it a milestone, and its wiki lies
 below a page of its name.
@@ -8,8 +8,8 @@ import dataclasses
 import functools
 import re
 
-from agentgym_envs.webarena.sites.redmine import issues, pages
-from agentgym_envs.webarena.sites.redmine.projects import PROJECTS, Project
+from agentgym_envs.webarena.sites.trac import issues, pages
+from agentgym_envs.webarena.sites.trac.projects import PROJECTS, Project
 
 TYPES = {"Bug": "defect", "Feature": "enhancement", "Support": "task"}
 PRIORITIES = {

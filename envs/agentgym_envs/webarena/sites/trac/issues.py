@@ -8,7 +8,7 @@ import datetime
 import functools
 import random
 
-from agentgym_envs.webarena.sites.redmine.projects import (
+from agentgym_envs.webarena.sites.trac.projects import (
     AGENT,
     BUG_PROBLEMS,
     FEATURE_PROBLEMS,
@@ -24,7 +24,7 @@ TRACKERS = ("Bug", "Feature", "Support")
 PRIORITIES = ("Low", "Normal", "High", "Urgent", "Immediate")
 STATUSES = ("New", "In Progress", "Resolved", "Feedback", "Closed", "Rejected")
 CLOSED = ("Closed", "Rejected")
-ACTIVITIES = ("Design", "Development")  # of time entries; Redmine's own two
+ACTIVITIES = ("Design", "Development")  # of time entries
 
 _PROBLEMS = {"Bug": BUG_PROBLEMS, "Feature": FEATURE_PROBLEMS, "Support": SUPPORT_PROBLEMS}
 _OBSERVED = (

@@ -1,9 +1,8 @@
-"""Wiki pages and news of the projects."""
+"""Wiki pages of the projects."""
 
 import dataclasses
-import datetime
 
-from agentgym_envs.webarena.sites.redmine.projects import PEOPLE, PROJECTS, Project
+from agentgym_envs.webarena.sites.trac.projects import PEOPLE, PROJECTS, Project
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,27 +24,6 @@ class WikiPage:
     text: str
 
 
-@dataclasses.dataclass(frozen=True)
-class News:
-    """An announcement.
-
-    Attributes:
-      project: identifier.
-      title: unique in its project.
-      summary: one line.
-      text: Textile.
-      author: login.
-      when: ISO time.
-    """
-
-    project: str
-    title: str
-    summary: str
-    text: str
-    author: str
-    when: str
-
-
 def full_name(login: str) -> str:
     """First and last name."""
     return " ".join(PEOPLE[login])
@@ -54,15 +32,6 @@ def full_name(login: str) -> str:
 def wiki_pages() -> tuple[WikiPage, ...]:
     """The pages of all projects."""
     return tuple(page for project in PROJECTS for page in _wiki(project))
-
-
-def news() -> tuple[News, ...]:
-    """The announcements of all projects, oldest first."""
-    return tuple(
-        sorted(
-            (item for project in PROJECTS for item in _news(project)), key=lambda item: item.when
-        )
-    )
 
 
 def _manager(project: Project) -> str:
@@ -124,41 +93,4 @@ Releases are made on {project.release_day} mornings, never before a holiday.
     return [
         WikiPage(service, title, _manager(project), f"2023-03-{day:02} 09:30:00", text)
         for day, (title, text) in enumerate(texts.items(), start=6)
-    ]
-
-
-def _news(project: Project) -> list[News]:
-    items = []
-    for version in project.versions:
-        if version.status == "closed":
-            day = datetime.date.fromisoformat(version.due)
-            items.append(
-                (
-                    f"{project.name} {version.name} is out",
-                    version.description,
-                    f"Version {version.name} was published today. The biggest change: "
-                    f"{version.description.lower()}. Thanks to everybody who tested.",
-                    day,
-                )
-            )
-    coming = next(version for version in project.versions if version.status == "open")
-    items.append(
-        (
-            f"Freeze for {project.name} {coming.name}",
-            f"Last changes until a week before {coming.due}",
-            f"The next version of {project.name} is due on {coming.due}. Please finish what is "
-            f"assigned to {coming.name} a week before, and ask in {project.channel} if you cannot.",
-            datetime.date(2024, 2, 12),
-        )
-    )
-    return [
-        News(
-            project.identifier,
-            title,
-            summary,
-            text,
-            _manager(project),
-            f"{day.isoformat()} 10:15:00",
-        )
-        for title, summary, text, day in items
     ]

@@ -4,7 +4,6 @@ import dataclasses
 
 AGENT = "robin.hale"  # who is logged in
 PASSWORD = "larkspur-2024"
-ADMIN_PASSWORD = "larkspur-admin"
 
 # login -> first and last name; the order is the order of their numbers.
 PEOPLE: dict[str, tuple[str, str]] = {

@@ -1,1 +1,0 @@
-"""Redmine of Debian's package as the collaborative development site (WebArena's `gitlab`)."""
