@@ -1,8 +1,8 @@
 """Which tasks a run uses, and which of them belong to a step: pure functions of numbers."""
 
 import dataclasses
-import fractions
 import functools
+import heapq
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -205,55 +205,71 @@ def group_label(environment: str, group: str, *, is_mixture: bool) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class _Cycle:
-    """An endless repetition of some names."""
+    """An endless repetition of a finite sequence of names.
+
+    Attributes:
+      names: Name at each place of the sequence.
+      earlier: Number of earlier places that have the same name.
+      counts: Number of places of each name.
+    """
 
     names: tuple[str, ...]
+    earlier: tuple[int, ...]
+    counts: Mapping[str, int]
 
     def draw(self, position: int) -> tuple[str, int]:
-        """Whose turn a position is, and how often the same name came before it."""
+        """Returns the name at a position and the number of earlier positions that have it."""
         rounds, place = divmod(position, len(self.names))
         name = self.names[place]
-        return name, rounds * self.names.count(name) + self.names[:place].count(name)
+        return name, rounds * self.counts[name] + self.earlier[place]
 
 
-def _round_by_round(places: Mapping[str, int]) -> _Cycle:
-    """Each name once, then again those that have places left: a short step sees every name."""
-    most = max(places.values(), default=0)
-    return _Cycle(tuple(name for turn in range(most) for name in places if turn < places[name]))
+def _evenly_spread(counts: Mapping[str, int]) -> _Cycle:
+    """Returns a cycle that has each name `counts[name]` times, as evenly as possible.
 
-
-def _evenly_spread(weights: Mapping[str, int]) -> _Cycle:
-    """A cycle with these proportions in which no name gets ahead or falls behind.
-
-    After any number of places a name has come its share of times, rounded up or down: a place
-    goes to that name which must come soonest, among those that have not had their share rounded up.
+    After any number of places, each name has been drawn its exact share of times, rounded up or
+    down. Earliest deadline first: draw k of a name (from 0) is due when its share passes from k
+    to k + 1, and each place goes to the draw that is due first.
     """
-    places = {name: weight for name, weight in weights.items() if weight}
-    total = sum(places.values())
-    came = dict.fromkeys(places, 0)
-    names = []
-    for place in range(1, total + 1):
-        behind = [name for name in places if came[name] * total < place * places[name]]
-        name = min(behind, key=lambda name: fractions.Fraction(came[name] + 1, places[name]))
-        came[name] += 1
-        names.append(name)
-    return _Cycle(tuple(names))
+    counts = {name: count for name, count in counts.items() if count}
+    total = sum(counts.values())
+    # Quotients of equal value are equal floats, so a tie goes to the name that was given first.
+    waiting = sorted(
+        (k * total // count, (k + 1) / count, order, k, name)
+        for order, (name, count) in enumerate(counts.items())
+        for k in range(count)
+    )
+    due: list[tuple[float, int, int, str]] = []
+    drawn = []
+    released = 0
+    for place in range(total):
+        while released < total and waiting[released][0] <= place:
+            heapq.heappush(due, waiting[released][1:])
+            released += 1
+        drawn.append(heapq.heappop(due)[2:])
+    earlier, names = zip(*drawn, strict=True) if drawn else ((), ())
+    return _Cycle(names, earlier, counts)
 
 
 class TaskSchedule:
-    """Tasks of one environment in a fixed order: which one comes is a function of its position.
+    """Tasks of one environment in a fixed order; the task at a position is a pure function of it.
 
-    Groups alternate in a fixed cycle, each as often as its weight says; within a group every
-    task comes once before any comes again, in an order drawn from the seed.
+    By default every task is drawn equally often: an epoch has each task once, in an order that
+    depends on the seed, with the groups spread evenly. Weights draw groups more or less often.
+    Within a group, every task is drawn once before any is drawn again.
     """
 
     def __init__(self, tasks: Sequence[Task], weights: Mapping[str, int], *, seed: int):
         """Sorts the tasks into groups.
 
         Args:
-          tasks: to be drawn from.
-          weights: group -> places in the cycle; a group that is not named has one.
-          seed: of the order.
+          tasks: Tasks to draw from.
+          weights: Group -> draws per cycle, 0 to leave it out. A group that is not named has as
+            many draws as tasks.
+          seed: Random seed of the order.
+
+        Raises:
+          ValueError: There are no tasks, or a weight names no group or is no count.
         """
         self._groups: dict[str, list[Task]] = {}
         for task in tasks:
@@ -261,7 +277,11 @@ class TaskSchedule:
         unknown = sorted(set(weights) - set(self._groups))
         if unknown:
             raise ValueError(f"task weights name groups {unknown}; there are {list(self._groups)}")
-        self._cycle = _round_by_round(dict.fromkeys(self._groups, 1) | dict(weights))
+        for name, weight in weights.items():
+            if not isinstance(weight, int) or weight < 0:
+                raise ValueError(f"task weight of {name!r} is {weight!r}, expected 0, 1, 2, ...")
+        sizes = {name: len(group) for name, group in self._groups.items()}
+        self._cycle = _evenly_spread(sizes | dict(weights))
         if not self._cycle.names:
             raise ValueError("there are no tasks to draw from")
         self._seed = seed
@@ -277,9 +297,9 @@ class TaskSchedule:
 class MixtureSchedule:
     """Tasks of every step, as a function of the step: resuming cannot disagree with running on.
 
-    Environments alternate in a fixed cycle, evenly spread, each as often as its weight says.
-    Within an environment the tasks come in the order in which they would come alone, so that
-    another weight or another environment beside it changes when a task comes, never which is next.
+    Environments alternate in a fixed cycle, evenly spread, each with the draws of its weight and
+    not of its number of tasks. The order within an environment is that of training on it alone:
+    weights and other environments change when its tasks are drawn, not their order.
     """
 
     def __init__(self, schedules: Mapping[str, TaskSchedule], weights: Mapping[str, int]):
@@ -287,7 +307,7 @@ class MixtureSchedule:
 
         Args:
           schedules: environment -> its tasks.
-          weights: environment -> places in the cycle; those with 0 never come.
+          weights: Environment -> draws per cycle; 0 to leave it out.
         """
         if set(schedules) != {name for name, weight in weights.items() if weight > 0}:
             raise ValueError(f"schedules of {list(schedules)} do not fit weights {dict(weights)}")

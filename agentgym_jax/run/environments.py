@@ -58,7 +58,7 @@ class EnvironmentSettings:
         where nothing is trained.
       eval: which tasks are held out.
       weight: how often its tasks come beside those of the other environments; 0 only evaluates.
-      weights: group -> how often it comes in the cycle of training tasks; 1 if not named.
+      weights: group -> draws per cycle of training tasks; its number of tasks if not named.
       horizon: as the section horizon, for this environment alone; empty takes that section.
       eval_max_turns: turns of a held-out episode; 0 takes evaluation.max_turns.
       instructions: what the agent is told first; empty takes the server's own.

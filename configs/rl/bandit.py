@@ -202,6 +202,7 @@ def get_config(arg=None):
         bandit=common.environment(
             module=MODULE,
             train=tasks | dict(split="train"),
+            weights=dict.fromkeys(LAMPS, 1),  # every first lamp equally often
             eval=tasks | dict(split="test", limit=104),
         )
     )

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentgym_envs.textcraft.tasks import content_manifest
 from agentgym_jax.data import tasks
 from agentgym_jax.data.tasks import MixtureSchedule, Task, TaskSchedule
 from configs import quickstart
@@ -35,18 +36,66 @@ def indices(chosen):
 weights_of_three = st.tuples(*[st.integers(0, 9)] * 3).filter(any)
 
 
-# Recorded before environments could be mixed: runs of one environment keep their order.
-@pytest.mark.parametrize(
-    ("weights", "steps"),
-    [
-        ({}, [[0, 4, 5, 3], [1, 2, 6, 1], [5, 6, 4, 2], [0, 4, 2, 3]]),
-        ({"a": 2}, [[0, 4, 5, 3], [6, 1, 2, 6], [0, 1, 5, 3], [3, 4, 2, 0]]),
-        ({"b": 0, "c": 3}, [[0, 5, 2, 5], [3, 2, 2, 5], [6, 2, 5, 2], [6, 5, 5, 2]]),
-    ],
+def test_an_epoch_by_hand_has_every_task_once_and_its_groups_spread():
+    schedule = alone(some_tasks("babyai", 7), seed=5)  # 3 tasks of a, 2 of b, 2 of c
+    first, second = schedule.at(0, 7), schedule.at(1, 7)
+    assert [task.group for task in first] == [task.group for task in second] == list("abcaabc")
+    assert sorted(indices(first)) == sorted(indices(second)) == list(range(7))
+    assert indices(first) != indices(second)
+
+
+@pytest.fixture(scope="module")
+def textcraft_tasks():
+    """AgentGym-RL's number of training tasks of TextCraft: few of them are deep."""
+    return tasks.from_split(
+        "textcraft", content_manifest(), split="train", group_by="depth", where={}, limit=374
+    )
+
+
+def test_a_task_of_a_small_group_is_drawn_as_often_as_any_other(textcraft_tasks):
+    sizes = collections.Counter(task.group for task in textcraft_tasks)
+    assert sizes["depth 4"] == 7 and max(sizes.values()) > 20 * sizes["depth 4"]
+    schedule = alone(textcraft_tasks, seed=0)
+    drawn = [task for step in range(300) for task in schedule.at(step, 32)]
+    visits = collections.Counter(drawn)
+    epochs = len(drawn) // len(textcraft_tasks)
+    assert {visits[task] for task in textcraft_tasks} == {epochs, epochs + 1}
+
+
+def test_every_step_has_the_groups_in_their_shares_of_the_tasks(textcraft_tasks):
+    schedule = alone(textcraft_tasks, seed=0)
+    share = collections.Counter(task.group for task in textcraft_tasks)
+    for step in range(30):
+        drawn = collections.Counter(task.group for task in schedule.at(step, 32))
+        for group, size in share.items():
+            assert abs(drawn[group] - 32 * size / len(textcraft_tasks)) < 2
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.integers(1, 9), min_size=1, max_size=4),
+    st.integers(0, 2**32 - 1),
+    st.integers(0, 3),
 )
-def test_one_environment_keeps_the_order_it_always_had(weights, steps):
-    schedule = alone(some_tasks("babyai", 7), weights, seed=5)
-    assert [indices(schedule.at(step, 4)) for step in range(4)] == steps
+def test_every_epoch_has_every_task_once_whatever_the_groups_are(sizes, seed, epoch):
+    groups = [str(group) for group, size in enumerate(sizes) for _ in range(size)]
+    schedule = alone([Task("x", i, group) for i, group in enumerate(groups)], seed=seed)
+    assert sorted(indices(schedule.at(epoch, len(groups)))) == list(range(len(groups)))
+
+
+def test_weights_change_how_often_groups_come():
+    chosen = some_tasks("babyai", 7)
+    drawn = alone(chosen, {"a": 6}, seed=5).at(0, 10)  # 6 of a, 2 of b, 2 of c
+    assert "".join(task.group for task in drawn) == "aabacaabac"
+    assert {task.group for task in alone(chosen, {"b": 0, "c": 1}, seed=5).at(0, 30)} == {"a", "c"}
+    uniform = alone(chosen, {"a": 1, "b": 1, "c": 1}, seed=5).at(0, 6)
+    assert "".join(task.group for task in uniform) == "abcabc"
+
+
+@pytest.mark.parametrize("weight", [-1, 0.5])
+def test_a_weight_that_is_no_count_is_an_error(weight):
+    with pytest.raises(ValueError, match=f"task weight of 'a' is {weight}"):
+        TaskSchedule(some_tasks("x", 7), {"a": weight}, seed=0)
 
 
 def test_the_quickstart_keeps_its_tasks():
