@@ -17,15 +17,21 @@ from absl import app, flags, logging
 from agentgym_jax.learner.checkpoint import CheckpointError, Checkpoints
 from agentgym_jax.models import sources
 from agentgym_jax.models.policy import Policy
-from agentgym_jax.models.weights import check_target, save_hf
+from agentgym_jax.models.weights import check_target, copy_tokenizer, save_hf
 from agentgym_jax.startup import prepare
 from agentgym_jax.text.tokenizer import load_tokenizer
 
 DTYPES = ("bfloat16", "float32")
+# Other formats of models, which an export is not.
+FILE_SUFFIXES = (".gguf", ".safetensors", ".bin", ".pt", ".onnx")
 
 
 def export(model: str, out: str, *, dtype: str, overwrite: bool) -> pathlib.Path:
     """Exports a model.
+
+    A Qwen2.5-shaped model whose tokenizer cuts words by other rules than Qwen2's, such as one
+    trained here, is written as the llama that computes the same: `transformers` 5 gives every
+    model of type qwen2 the rules of Qwen2.
 
     Args:
       model: anything `sources.resolve` finds.
@@ -38,23 +44,35 @@ def export(model: str, out: str, *, dtype: str, overwrite: bool) -> pathlib.Path
 
     Raises:
       FileExistsError: `out` exists and may not be replaced.
-      FileNotFoundError, ValueError, CheckpointError: the model cannot be loaded.
+      ValueError: `out` is named like a file, or the model cannot be loaded.
+      FileNotFoundError, CheckpointError: the model cannot be loaded.
     """
     target = pathlib.Path(out).expanduser()
+    if target.suffix in FILE_SUFFIXES:
+        raise ValueError(
+            f"--out={out} ends in {target.suffix} like a file, but an export is a directory of "
+            f"safetensors: use --out={target.with_suffix('')}"
+        )
     check_target(target, overwrite)  # before anything large is loaded
     source = sources.resolve(model)
     policy = Policy(source.config)
     params = load(source, policy)
     with tempfile.TemporaryDirectory() as temporary:
         tokenizer = tokenizer_directory(source, pathlib.Path(temporary))
+        as_llama = False
         if tokenizer is None:
             logging.warning("%s has no tokenizer: %s will hold none", model, target)
+        elif (tokenizer / "tokenizer.json").exists():
+            as_llama = source.config.qkv_bias and not load_tokenizer(tokenizer).is_qwen2
+        if as_llama:
+            tokenizer = general_tokenizer(tokenizer, pathlib.Path(temporary) / "general")
         save_hf(
             params,
             source.config,
             target,
             dtype=dtype,
             tokenizer_files=tokenizer,
+            as_llama=as_llama,
             overwrite=overwrite,
         )
     logging.info("wrote %d parameters as %s to %s", source.config.num_parameters, dtype, target)
@@ -96,6 +114,14 @@ def tokenizer_directory(
             return source.path if any((source.path / name).exists() for name in known) else None
         case "preset":
             return None
+
+
+def general_tokenizer(directory: pathlib.Path, out: pathlib.Path) -> pathlib.Path:
+    """Copies tokenizer files under the general class of `transformers`; returns `out`."""
+    out.mkdir()
+    copy_tokenizer(directory, out)
+    load_tokenizer(out).save(out)
+    return out
 
 
 def define_flags() -> None:

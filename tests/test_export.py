@@ -10,17 +10,34 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import safetensors.numpy
+import tokenizers
+from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+from transformers import AutoTokenizer
 
 from agentgym_jax.export import export
 from agentgym_jax.learner import train_state
 from agentgym_jax.learner.checkpoint import CheckpointError, Checkpoints
 from agentgym_jax.models import sources
-from agentgym_jax.models.config import to_hf_config
+from agentgym_jax.models.config import DecoderConfig, to_hf_config
 from agentgym_jax.models.policy import Policy
-from agentgym_jax.models.weights import load_hf
-from agentgym_jax.text.tokenizer import byte_tokenizer, load_tokenizer
+from agentgym_jax.models.weights import load_hf, save_hf
+from agentgym_jax.text.chat import ChatRenderer
+from agentgym_jax.text.gguf_tokenizer import QWEN2_WORDS
+from agentgym_jax.text.template import CHATML, COMPACT
+from agentgym_jax.text.tokenizer import Tokenizer, byte_tokenizer, load_tokenizer
+from agentgym_jax.text.train_tokenizer import train_tokenizer
+from configs import quickstart
 
 GOLDEN = pathlib.Path(__file__).parent / "golden" / "decoder"
+OBSERVATIONS = [
+    f"Goal: go to the {colour} ball\nIn front of you there is a {colour} {thing} {n} steps ahead, "
+    f'a {thing} {n + 10} to your left.\n\nThe room is 7x{n}.\nAvailable actions: ["turn left", '
+    f'"go to {colour} {thing} {n}"]\n'
+    for colour in ("red", "green", "yellow")
+    for thing in ("ball", "key", "door")
+    for n in range(3)
+]
 
 
 def random_params(policy, seed):
@@ -44,6 +61,75 @@ def make_run_folder(path, steps):
             params = random_params(policy, step)
             checkpoints.save(step, train_state.create(policy, optax.sgd(0.1), params), {})
     return policy
+
+
+def bias_config(vocab_size):
+    """A decoder with the shape of Qwen2.5: biases, no norm of q and k."""
+    return DecoderConfig(vocab_size, 32, 48, 2, 4, 2, 8, max_position=4096)
+
+
+def make_trained_run(path, template):
+    """A run folder whose tokenizer was trained as the quickstart trains its own."""
+    isolate = quickstart.get_config().tokenizer.isolate
+    tokenizer = train_tokenizer(
+        OBSERVATIONS, vocab_size=400, isolate=isolate, out=path / "tokenizer", template=template
+    )
+    config = bias_config(tokenizer.vocab_size)
+    policy = Policy(config)
+    (path / "model").mkdir()
+    (path / "model" / "config.json").write_text(json.dumps(to_hf_config(config)))
+    (path / "config.json").write_text(json.dumps({"job": "rl"}))
+    (path / "checkpoints").mkdir()
+    with Checkpoints(path / "checkpoints", max_to_keep=1) as checkpoints:
+        params = random_params(policy, 3)
+        checkpoints.save(1, train_state.create(policy, optax.sgd(0.1), params), {})
+    return policy
+
+
+def make_qwen_directory(path):
+    """A Hugging Face directory of type qwen2 whose tokenizer cuts words as Qwen2's does."""
+    backend = tokenizers.Tokenizer(models.BPE())
+    backend.normalizer = normalizers.NFC()
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(tokenizers.Regex(QWEN2_WORDS), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, trim_offsets=False, use_regex=False),
+        ]
+    )
+    backend.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=400,
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    backend.train_from_iterator(OBSERVATIONS, trainer)
+    backend.add_special_tokens(["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
+    names = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "chat_template": CHATML}
+    tokenizer = Tokenizer(backend.to_str(), names)
+    tokenizer.save(path)
+    config = json.loads((path / "tokenizer_config.json").read_text())
+    config["tokenizer_class"] = "Qwen2Tokenizer"
+    (path / "tokenizer_config.json").write_text(json.dumps(config))
+    policy = Policy(bias_config(tokenizer.vocab_size))
+    save_hf(random_params(policy, 3), policy.config, path / "m", dtype="float32")
+    for file in (path / "m").iterdir():
+        file.rename(path / file.name)
+    return policy
+
+
+def assert_ids_of_transformers(out):
+    """Texts and conversations have the ids here that transformers gives them."""
+    reference, tokenizer = AutoTokenizer.from_pretrained(out), load_tokenizer(out)
+    renderer = ChatRenderer(tokenizer)
+    for text in [*OBSERVATIONS, "a\n\n\nb  12345 'll e\u0301 \t\U0001f642\r\n"]:
+        ids = tokenizer.encode(text)
+        assert reference(text, add_special_tokens=False)["input_ids"] == ids
+        assert reference.decode(ids) == tokenizer.decode(ids)
+        messages = [{"role": "system", "content": "Walk."}, {"role": "user", "content": text}]
+        theirs = reference.apply_chat_template(messages, tokenize=True, add_generation_prompt=True)
+        assert theirs["input_ids"] == sum(renderer.opening(messages), [])
+    assert reference.eos_token_id == tokenizer.eos_id
+    assert "token_type_ids" not in reference("go")
 
 
 def assert_same(a, b):
@@ -76,6 +162,55 @@ def test_exporting_a_hugging_face_directory_keeps_its_weights(family, tmp_path):
     policy = Policy(source.config)
     assert sources.resolve(str(out)).config == source.config
     assert_same(load_hf(out, policy), load_hf(source.path, policy))
+
+
+@pytest.mark.parametrize("template", [COMPACT, CHATML], ids=["compact", "chatml"])
+def test_transformers_gives_a_trained_tokenizer_of_an_export_the_ids_it_has_here(
+    template, tmp_path
+):
+    policy = make_trained_run(tmp_path / "run", template)
+    out = export(str(tmp_path / "run"), str(tmp_path / "out"), dtype="float32", overwrite=False)
+    assert_ids_of_transformers(out)
+    assert sources.resolve(str(out)).config == policy.config
+    assert_same(load_hf(out, policy), random_params(policy, 3))
+    assert json.loads((out / "config.json").read_text())["model_type"] == "llama"
+
+
+def test_a_model_with_the_tokenizer_of_qwen2_stays_a_qwen2(tmp_path):
+    policy = make_qwen_directory(tmp_path / "in")
+    out = export(str(tmp_path / "in"), str(tmp_path / "out"), dtype="float32", overwrite=False)
+    assert_ids_of_transformers(out)
+    assert sources.resolve(str(out)).config == policy.config
+    assert json.loads((out / "config.json").read_text())["model_type"] == "qwen2"
+
+
+def test_an_export_names_no_family_whose_rules_its_tokenizer_breaks(tmp_path):
+    """A directory of type qwen2, class and all, whose tokenizer.json cuts words otherwise."""
+    make_qwen_directory(tmp_path / "in")
+    state = json.loads((tmp_path / "in" / "tokenizer.json").read_text())
+    state["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "[0-9]+|[a-z]+|\n"
+    (tmp_path / "in" / "tokenizer.json").write_text(json.dumps(state))
+    out = export(str(tmp_path / "in"), str(tmp_path / "out"), dtype="float32", overwrite=False)
+    assert_ids_of_transformers(out)
+
+
+def test_a_llama_whose_output_projection_has_a_bias_is_refused(tmp_path):
+    policy = make_trained_run(tmp_path / "run", COMPACT)
+    out = export(str(tmp_path / "run"), str(tmp_path / "out"), dtype="float32", overwrite=False)
+    tensors = safetensors.numpy.load_file(out / "model.safetensors")
+    tensors["model.layers.1.self_attn.o_proj.bias"][0] = 0.5
+    safetensors.numpy.save_file(tensors, out / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ValueError, match="unexpected: model.layers.1.self_attn.o_proj.bias"):
+        load_hf(out, policy)
+
+
+@pytest.mark.parametrize("name", ["own.gguf", "own.safetensors"])
+def test_the_command_refuses_to_name_a_directory_like_a_file(name, tmp_path):
+    done = run_command(f"--model={GOLDEN / 'llama'}", f"--out={tmp_path / name}")
+    assert done.returncode == 1
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith(f"export: --out={tmp_path / name} ends in {name[3:]}")
+    assert not (tmp_path / name).exists()
 
 
 def test_an_existing_directory_is_refused_before_the_model_is_looked_for(tmp_path):

@@ -148,7 +148,6 @@ _REQUIRED = (
 _SUPPORTED_VALUE = {
     "hidden_act": "silu",
     "use_sliding_window": False,
-    "attention_bias": False,
     "mlp_bias": False,
     "partial_rotary_factor": 1.0,
 }
@@ -179,6 +178,11 @@ def from_hf_config(hf: Mapping[str, Any]) -> DecoderConfig:
                 f"config.json of a {family} model has {key}={full[key]!r}; "
                 f"only {key}={value!r} is supported"
             )
+    if full["attention_bias"] and family != "llama":
+        raise ValueError(
+            f"config.json of a {family} model has attention_bias={full['attention_bias']!r}; "
+            "it is supported in a llama model only"
+        )
     theta, scaling = _rope(full)
     num_heads = full["num_attention_heads"]
     kv_heads, head_size = full["num_key_value_heads"], full["head_dim"]
@@ -193,7 +197,7 @@ def from_hf_config(hf: Mapping[str, Any]) -> DecoderConfig:
         rope_theta=theta,
         rope_scaling=scaling,
         norm_eps=float(full["rms_norm_eps"]),
-        qkv_bias=family == "qwen2",
+        qkv_bias=family == "qwen2" or full["attention_bias"],
         qk_norm=family == "qwen3",
         tie_embeddings=full["tie_word_embeddings"],
         max_position=full["max_position_embeddings"],
@@ -224,8 +228,13 @@ def _rope(full: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
     )
 
 
-def to_hf_config(config: DecoderConfig) -> dict[str, Any]:
-    """Hugging Face `config.json` of a decoder, with the rotary keys both generations read.
+def to_hf_config(config: DecoderConfig, *, as_llama: bool = False) -> dict[str, Any]:
+    """Returns the `config.json` of a decoder, with the rotary keys both generations read.
+
+    Args:
+      config: the decoder.
+      as_llama: write a decoder with `qkv_bias` as a llama with `attention_bias`. Such a llama has
+        a bias after attention as well; with zeros in it the two compute the same.
 
     Raises:
       ValueError: no Hugging Face family has this combination of bias and norm.
@@ -236,6 +245,8 @@ def to_hf_config(config: DecoderConfig) -> dict[str, Any]:
             "qwen3 the norm, llama neither"
         )
     family = "qwen2" if config.qkv_bias else "qwen3" if config.qk_norm else "llama"
+    if as_llama and family == "qwen2":
+        family = "llama"
     architectures = {
         "qwen2": "Qwen2ForCausalLM",
         "qwen3": "Qwen3ForCausalLM",
@@ -262,7 +273,7 @@ def to_hf_config(config: DecoderConfig) -> dict[str, Any]:
         "use_cache": True,
     }
     if family == "llama":
-        hf.update(attention_bias=False, mlp_bias=False)
+        hf.update(attention_bias=config.qkv_bias, mlp_bias=False)
     else:
         hf.update(use_sliding_window=False)
     if family == "qwen3":

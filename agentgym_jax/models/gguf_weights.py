@@ -21,10 +21,11 @@ from agentgym_jax.text.gguf_metadata import read_head
 
 ARCHITECTURES = ("qwen2", "qwen3", "llama")
 
+_EMBEDDING, _HEAD = "token_embd.weight", "output.weight"
 _TOP_NAMES = {
-    "token_embd.weight": "model.embed_tokens.weight",
+    _EMBEDDING: "model.embed_tokens.weight",
     "output_norm.weight": "model.norm.weight",
-    "output.weight": "lm_head.weight",
+    _HEAD: "lm_head.weight",
 }
 _BLOCK_NAMES = {
     "attn_norm": "input_layernorm",
@@ -49,7 +50,13 @@ _LLAMA3_ROPE = {
 }
 _DEFAULT_ROPE_THETA = 10000.0  # what a file without `rope.freq_base` means
 _ROWS_AT_ONCE = 4096
+_ROWS_COMPARED = 1024  # of head and embedding, to find out if they are one matrix
 _KINDS = {kind.value: kind for kind in gguf.GGMLQuantizationType}
+_MANTISSA_BITS = {
+    gguf.GGMLQuantizationType.F32: 24.0,
+    gguf.GGMLQuantizationType.F16: 11.0,
+    gguf.GGMLQuantizationType.BF16: 8.0,
+}
 
 
 class GGUFFile:
@@ -60,9 +67,15 @@ class GGUFFile:
         self._fields, self._entries = read_head(self._path)
         self._architecture = self._find_architecture()
         self._check_length()
+        if _EMBEDDING not in self._entries:
+            raise ValueError(f"{self._path} has no tensor {_EMBEDDING}: it holds no decoder")
         self._names = {
             _hugging_face_name(name): name for name in self._entries if name != _ROPE_FACTORS
         }
+        self._is_tied = _HEAD not in self._names.values() or self._head_repeats_embedding()
+        if self._is_tied and _HEAD in self._names.values():
+            finest = max(_EMBEDDING, _HEAD, key=self._precision)
+            self._names[_TOP_NAMES[_EMBEDDING]] = finest
         self.config = from_hf_config(self._hf_config())
 
     @property
@@ -78,17 +91,43 @@ class GGUFFile:
         """One tensor, dequantised to float32."""
         value = self._dequantised(self._names[name])
         if self._architecture == "llama":
-            if name.endswith("self_attn.q_proj.weight"):
+            if ".self_attn.q_proj." in name:
                 value = rotary_halves(value, self.config.num_heads)
-            elif name.endswith("self_attn.k_proj.weight"):
+            elif ".self_attn.k_proj." in name:
                 value = rotary_halves(value, self.config.num_kv_heads)
         return value
 
-    def _dequantised(self, name: str) -> np.ndarray:
-        """A tensor by its GGUF name; some rows at a time, because decoding takes several copies."""
+    def _head_repeats_embedding(self) -> bool:
+        """True if the stored output head is the embedding, as far as their rounding lets one see.
+
+        Some quantisers store a tied head as a tensor of its own, in another type.
+        """
+        if self._entries[_HEAD].shape != self._entries[_EMBEDDING].shape:
+            return False
+        stride = max(1, self._entries[_HEAD].shape[0] // _ROWS_COMPARED)
+        head, embedding = (self._dequantised(name, stride) for name in (_HEAD, _EMBEDDING))
+        # A uniform rounding to b bits leaves a relative error of about 2^-b.
+        bound = 3.0 * 2.0 ** -min(map(self._precision, (_HEAD, _EMBEDDING)))
+        return bool(np.linalg.norm(head - embedding) <= bound * np.linalg.norm(embedding))
+
+    def _precision(self, name: str) -> float:
+        """Bits of a number in a tensor, its share of the block's scales included."""
+        kind = _KINDS[self._entries[name].kind]
+        if kind in _MANTISSA_BITS:
+            return _MANTISSA_BITS[kind]
+        block_size, block_bytes = gguf.GGML_QUANT_SIZES[kind]
+        return 8 * block_bytes / block_size
+
+    def _dequantised(self, name: str, stride: int = 1) -> np.ndarray:
+        """A tensor by its GGUF name; some rows at a time, because decoding takes several copies.
+
+        Args:
+          name: of the tensor.
+          stride: of the rows, for a sample of them.
+        """
         entry = self._entries[name]
         raw = np.memmap(self._path, np.uint8, "r", entry.start, (self._num_bytes(name),))
-        raw = raw.reshape(math.prod(entry.shape[:-1]), -1)
+        raw = raw.reshape(math.prod(entry.shape[:-1]), -1)[::stride]
         value = np.empty((len(raw), entry.shape[-1]), np.float32)
         for start in range(0, len(raw), _ROWS_AT_ONCE):
             rows = slice(start, start + _ROWS_AT_ONCE)
@@ -96,7 +135,7 @@ class GGUFFile:
                 value[rows] = dequantize(raw[rows], _KINDS[entry.kind])
             except NotImplementedError as error:
                 raise ValueError(f"{self._path}, tensor {name}: {error}") from error
-        return value.reshape(entry.shape)
+        return value if stride > 1 else value.reshape(entry.shape)
 
     def _num_bytes(self, name: str) -> int:
         entry = self._entries[name]
@@ -138,8 +177,6 @@ class GGUFFile:
 
     def _hf_config(self) -> dict[str, Any]:
         """The metadata under the keys of a Hugging Face `config.json`."""
-        if "token_embd.weight" not in self._entries:
-            raise ValueError(f"{self._path} has no tensor token_embd.weight: it holds no decoder")
         heads, width = self._value("attention.head_count"), self._value("embedding_length")
         head_size = width // heads
         if self._has("attention.key_length"):
@@ -154,7 +191,7 @@ class GGUFFile:
             theta = _shortest(self._value("rope.freq_base"))
         return {
             "model_type": self._architecture,
-            "vocab_size": self._entries["token_embd.weight"].shape[0],
+            "vocab_size": self._entries[_EMBEDDING].shape[0],
             "hidden_size": width,
             "intermediate_size": self._value("feed_forward_length"),
             "num_hidden_layers": self._value("block_count"),
@@ -165,9 +202,9 @@ class GGUFFile:
             "rms_norm_eps": _shortest(self._value("attention.layer_norm_rms_epsilon")),
             "rope_theta": theta,
             "rope_scaling": self._rope_scaling(theta),
-            # A quantiser may store a tied head as a tensor of its own, with other rounding
-            # errors than the embedding; llama.cpp then uses it, and so does this reader.
-            "tie_word_embeddings": "output.weight" not in self._entries,
+            "attention_bias": self._architecture == "llama"
+            and "blk.0.attn_q.bias" in self._entries,
+            "tie_word_embeddings": self._is_tied,
         }
 
     def _rope_scaling(self, theta: float) -> dict[str, Any] | None:
@@ -215,14 +252,13 @@ def read_config(path: str | pathlib.Path) -> DecoderConfig:
 
 
 def rotary_halves(value: np.ndarray, heads: int) -> np.ndarray:
-    """Rows of a llama q or k matrix [heads * H, D] back in Hugging Face's order.
+    """Rows of a llama q or k matrix [heads * H, D] or bias [heads * H] in Hugging Face's order.
 
     llama.cpp turns neighbouring rows of a head as a pair, Hugging Face row i with row i + H/2;
     the converter to GGUF interleaves the two halves of every head to make up for it.
     """
-    rows, width = value.shape
-    pairs = value.reshape(heads, rows // heads // 2, 2, width)
-    return pairs.swapaxes(1, 2).reshape(rows, width)
+    pairs = value.reshape(heads, len(value) // heads // 2, 2, -1)
+    return pairs.swapaxes(1, 2).reshape(value.shape)
 
 
 def llama3_frequency_divisors(head_size: int, theta: float, factor: float) -> np.ndarray:

@@ -82,6 +82,8 @@ RULES: dict[Path, Rule] = {
     ("layers", "attention", "q_bias"): Rule(_BLOCK + "self_attn.q_proj.bias"),
     ("layers", "attention", "k_bias"): Rule(_BLOCK + "self_attn.k_proj.bias"),
     ("layers", "attention", "v_bias"): Rule(_BLOCK + "self_attn.v_proj.bias"),
+    # Only in a llama with attention_bias. The decoder has none: it is written as zeros.
+    ("layers", "attention", "o_bias"): Rule(_BLOCK + "self_attn.o_proj.bias"),
     ("layers", "attention", "q_norm"): Rule(_BLOCK + "self_attn.q_norm.weight"),
     ("layers", "attention", "k_norm"): Rule(_BLOCK + "self_attn.k_norm.weight"),
     ("layers", "mlp_norm", "scale"): Rule(_BLOCK + "post_attention_layernorm.weight"),

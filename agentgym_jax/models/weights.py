@@ -130,7 +130,7 @@ def check_tensors(source: TensorSource, abstract: Params, config: DecoderConfig)
         expected.update(dict.fromkeys(rule.names(config.num_layers), shape))
     missing = [name for name in expected if name not in found]
     unexpected = [
-        name for name in found if name not in expected and not _is_redundant(name, config)
+        name for name in found if name not in expected and not _is_redundant(name, source, config)
     ]
     misshapen = [
         f"{name} is {found[name]}, expected {shape}"
@@ -155,10 +155,12 @@ def check_tensors(source: TensorSource, abstract: Params, config: DecoderConfig)
         )
 
 
-def _is_redundant(name: str, config: DecoderConfig) -> bool:
-    """True for tensors that older exports store though they follow from the rest."""
+def _is_redundant(name: str, source: TensorSource, config: DecoderConfig) -> bool:
+    """True for tensors that some exports store though they follow from the rest."""
     if name == "lm_head.weight":
         return config.tie_embeddings
+    if name.endswith("self_attn.o_proj.bias"):
+        return config.qkv_bias and not source.read(name).any()
     return name.endswith("rotary_emb.inv_freq")
 
 
@@ -169,6 +171,7 @@ def save_hf(
     *,
     dtype: str,
     tokenizer_files: str | pathlib.Path | None = None,
+    as_llama: bool = False,
     overwrite: bool = False,
     max_shard_bytes: int = MAX_SHARD_BYTES,
 ) -> None:
@@ -182,6 +185,7 @@ def save_hf(
       directory: must not exist, unless `overwrite` and it is an earlier export.
       dtype: type of the stored tensors, such as `bfloat16`.
       tokenizer_files: directory whose tokenizer files are copied; None for none.
+      as_llama: see `config.to_hf_config`.
       overwrite: replace an existing export.
       max_shard_bytes: a larger checkpoint is split into several files with an index.
 
@@ -197,13 +201,23 @@ def save_hf(
         if tokenizer_files is not None:
             copy_tokenizer(pathlib.Path(tokenizer_files), new)
         special = _special_ids(new)
-        _write_json(new / "config.json", to_hf_config(config) | {"torch_dtype": dtype} | special)
+        hf_config = to_hf_config(config, as_llama=as_llama)
+        _write_json(new / "config.json", hf_config | {"torch_dtype": dtype} | special)
         if not (new / "generation_config.json").exists():
             _write_json(new / "generation_config.json", {"do_sample": True, **special})
+        if as_llama and config.qkv_bias:
+            params = _with_zero_output_bias(params, config)
         _write_tensors(params, config, new, dtype, max_shard_bytes)
         if target.exists():
             target.rename(pathlib.Path(temporary) / "old")
         new.rename(target)
+
+
+def _with_zero_output_bias(params: Params, config: DecoderConfig) -> Params:
+    """Returns the tree of an equal llama, which has a bias [L, D] after attention."""
+    bias_LD = np.zeros((config.num_layers, config.hidden_size), np.float32)
+    attention = params["layers"]["attention"] | {"o_bias": bias_LD}
+    return params | {"layers": params["layers"] | {"attention": attention}}
 
 
 def check_target(target: pathlib.Path, overwrite: bool) -> None:

@@ -28,7 +28,8 @@ class _Kind:
     ignore_merges: bool = False
 
 
-_QWEN2 = _Kind(_WORDS % r"\p{N}", is_nfc=True)
+QWEN2_WORDS = _WORDS % r"\p{N}"
+_QWEN2 = _Kind(QWEN2_WORDS, is_nfc=True)
 _LLAMA3 = _Kind(_WORDS % r"\p{N}{1,3}", ignore_merges=True)
 _DIGITS = _Kind(_GPT2_WORDS, single_digits=True)
 

@@ -18,6 +18,15 @@ from agentgym_jax.text import gguf_tokenizer, sentencepiece_tokenizer
 from agentgym_jax.text.template import COMPACT
 
 _BYTES_SPECIALS = ("<|endoftext|>", "<|system|>", "<|user|>", "<|assistant|>", "<|im_end|>")
+_QWEN2_RULES = [
+    {
+        "type": "Split",
+        "pattern": {"Regex": gguf_tokenizer.QWEN2_WORDS},
+        "behavior": "Isolated",
+        "invert": False,
+    },
+    {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False},
+]
 _TEMPLATE_VARIABLES = ("bos_token", "eos_token", "pad_token", "unk_token")
 
 
@@ -117,6 +126,25 @@ class Tokenizer:
             return None
         return self._text.token_to_id(self.template_variables["eos_token"])
 
+    @property
+    def is_qwen2(self) -> bool:
+        """True if the class `Qwen2Tokenizer` of `transformers` makes the same ids.
+
+        That class keeps vocabulary and merges of a `tokenizer.json` and cuts words by a rule of its
+        own. transformers 5 takes it for every model of type qwen2, whatever the files say.
+        """
+        state = json.loads(self._json)
+        model, cut = state["model"], state["pre_tokenizer"]
+        if model["type"] != "BPE" or cut is None or cut["type"] != "Sequence":
+            return False
+        options = ("unk_token", "continuing_subword_prefix", "end_of_word_suffix")
+        options += ("byte_fallback", "ignore_merges")
+        return (
+            not any(model[name] for name in options if name in model)
+            and state["normalizer"] == {"type": "NFC"}
+            and [_rule(step) for step in cut["pretokenizers"]] == _QWEN2_RULES
+        )
+
     def with_chat_template(self, template: str) -> "Tokenizer":
         """The same tokenizer with another conversation format (Jinja source)."""
         config = self._config | {"chat_template": template}
@@ -135,11 +163,17 @@ class Tokenizer:
         return Tokenizer(self._json, self._config, guarded=self._guarded | names)
 
     def save(self, directory: str | pathlib.Path) -> None:
-        """Writes `tokenizer.json` and `tokenizer_config.json`, which `transformers` loads."""
+        """Writes `tokenizer.json` and `tokenizer_config.json`, which `transformers` loads.
+
+        The class is always the general one, which takes all rules from `tokenizer.json`. Those of
+        single model families bring rules of their own.
+        """
         directory = pathlib.Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "tokenizer.json").write_text(self._json, encoding="utf-8")
-        config = {"tokenizer_class": "PreTrainedTokenizerFast"} | self._config
+        # Without these names the general class gives decoders a `token_type_ids` they refuse.
+        inputs = {"model_input_names": ["input_ids", "attention_mask"]}
+        config = inputs | self._config | {"tokenizer_class": "PreTrainedTokenizerFast"}
         if self.chat_template is not None:
             config["chat_template"] = self.chat_template
         text = json.dumps(config, indent=2, ensure_ascii=False, sort_keys=True)
@@ -258,6 +292,11 @@ def _as_continuation(backend_json: str, guarded: frozenset[str]) -> str:
             part["prepend_scheme"] = "never"
     state["truncation"] = state["padding"] = None
     return json.dumps(state, ensure_ascii=False)
+
+
+def _rule(step: Mapping[str, Any]) -> dict[str, Any]:
+    """A step of a pre-tokenizer without what changes offsets alone."""
+    return {key: value for key, value in step.items() if key != "trim_offsets"}
 
 
 def _metaspaces(part: Mapping[str, Any] | None) -> Iterable[Any]:

@@ -65,7 +65,6 @@ def train_tokenizer(
         )
     backend = _train(texts, vocab_size=vocab_size, isolate=isolate, specials=specials)
     config = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
         "eos_token": ends[0],
         "pad_token": END_OF_TEXT,
         "clean_up_tokenization_spaces": False,

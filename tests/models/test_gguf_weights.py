@@ -1,3 +1,4 @@
+import dataclasses
 import math
 
 import gguf
@@ -169,6 +170,58 @@ def test_quantised_tensors_come_back_within_half_a_step_of_their_block(tmp_path)
     assert np.array_equal(
         loaded["layers"]["mlp"]["down_kernel"][0], params["layers"]["mlp"]["down_kernel"][0]
     )
+
+
+def stored_head(path, embedding, head, head_kind):
+    """Writes a qwen2 file with an output head of a type of its own, the embedding as Q8_0."""
+    config = CONFIGS["qwen2"]
+    params = random_params(config)
+    params["embed"]["embedding"] = embedding
+    names = {"token_embd.weight", *(["output.weight"] if head_kind == "Q8_0" else [])}
+    if head_kind == "F16":
+        head = head.astype(np.float16)
+    extra = {"output.weight": head}
+    return write_gguf(path, "qwen2", config, params, quantised=names, extra=extra)
+
+
+@pytest.mark.parametrize("head_kind", ["F32", "F16", "Q8_0"])
+def test_a_head_that_repeats_the_embedding_is_tied_and_the_finer_of_the_two_is_kept(
+    head_kind, tmp_path
+):
+    table = np.random.default_rng(5).normal(size=(48, 64)).astype(np.float32)
+    path = stored_head(tmp_path / "m.gguf", table, table, head_kind)
+    config = gguf_weights.read_config(path)
+    assert config == CONFIGS["qwen2"] and config.tie_embeddings
+    loaded = gguf_weights.load_gguf(path, Policy(config))
+    assert "unembed" not in loaded
+    error = np.abs(np.asarray(loaded["embed"]["embedding"]) - table).max()
+    assert error <= {"F32": 0.0, "F16": 2e-3, "Q8_0": 0.02}[head_kind]
+
+
+def test_a_head_that_differs_by_more_than_rounding_is_a_head_of_its_own(tmp_path):
+    rng = np.random.default_rng(6)
+    table = rng.normal(size=(48, 64)).astype(np.float32)
+    head = table + 0.05 * rng.normal(size=(48, 64)).astype(np.float32)
+    path = stored_head(tmp_path / "m.gguf", table, head, "Q8_0")
+    config = gguf_weights.read_config(path)
+    assert not config.tie_embeddings
+    assert "unembed" in gguf_weights.load_gguf(path, Policy(config))
+
+
+def test_a_llama_file_with_biases_is_a_decoder_with_biases(tmp_path):
+    """The converter reorders biases as it does the rows of their matrices."""
+    config = dataclasses.replace(CONFIGS["qwen2"], rope_theta=1e4)
+    params = random_params(config)
+    extra = {"blk.0.attn_output.bias": np.zeros(64, np.float32)}
+    for layer in range(2):
+        for name, heads in (("q", 4), ("k", 2)):
+            bias = params["layers"]["attention"][f"{name}_bias"][layer].reshape(-1, 1)
+            extra[f"blk.{layer}.attn_{name}.bias"] = interleaved(bias, heads).reshape(-1)
+    path = write_gguf(tmp_path / "m.gguf", "llama", config, params, extra=extra)
+    assert gguf_weights.read_config(path) == config
+    loaded = gguf_weights.load_gguf(path, Policy(config))
+    for (name, x), (_, y) in zip(flat_items(loaded), flat_items(params), strict=True):
+        assert np.array_equal(np.asarray(x), y), name
 
 
 def test_a_gguf_file_that_was_cut_off_is_named(tmp_path):
