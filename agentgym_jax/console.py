@@ -60,10 +60,8 @@ _STEP_COLUMNS = (
 _EVAL_COLUMNS = (
     _Column("greedy", ("eval/success_greedy",), ".1f", 100.0),
     _Column("sampled", ("eval/success",), ".1f", 100.0),
-    _Column("reward", ("eval/reward",), ".3f"),
     _Column("turns", ("eval/turns_mean",), ".1f"),
     _Column("episodes", ("eval/episodes", "eval/episodes_greedy"), ",.0f"),
-    _Column("loss", ("eval/loss",), ".4f"),
 )
 _PERCENT = {"success", "accuracy", "greedy", "sampled", "invalid"}
 

@@ -111,13 +111,11 @@ METRICS: dict[str, Metric] = {
     # Wall time.
     "time/rollout_s": Metric("collecting episodes", "seconds"),
     "time/decode_s": Metric("decoding, within the rollout", "seconds"),
-    "time/extend_s": Metric("appending observations, within the rollout", "seconds"),
-    "time/prefill_s": Metric("prefilling prompts, within the rollout", "seconds"),
+    "time/prefill_s": Metric("prefill of prompts and observations, in the rollout", "seconds"),
     "time/env_wait_s": Metric("sampler idle for environments, within the rollout", "seconds"),
     "time/collect_wait_s": Metric("learner waiting for the episodes of the next step", "seconds"),
     "time/score_s": Metric("recomputing log-probabilities", "seconds"),
     "time/update_s": Metric("gradient and optimiser", "seconds"),
-    "time/sync_s": Metric("handing weights to the sampler", "seconds"),
     "time/data_s": Metric("waiting for data", "seconds"),
     "time/eval_s": Metric("evaluation", "seconds"),
     "time/checkpoint_s": Metric("checkpoint, as far as training waited for it", "seconds"),
@@ -145,10 +143,6 @@ METRICS: dict[str, Metric] = {
     "eval/success_high": Metric("upper end of the interval of eval/success", "fraction"),
     "eval/success_greedy_low": Metric("lower end, eval/success_greedy", "fraction"),
     "eval/success_greedy_high": Metric("upper end, eval/success_greedy", "fraction"),
-    "eval/reward": Metric("sum of rewards of an evaluation episode", "reward"),
-    "eval/reward/<group>": Metric("sum of rewards, one group", "reward"),
-    "eval/reward_greedy": Metric("sum of rewards, greedy", "reward"),
-    "eval/reward_greedy/<group>": Metric("sum of rewards, one group, greedy", "reward"),
     "eval/score": Metric("environment's own score of an evaluation episode", "score"),
     "eval/score/<group>": Metric("environment's own score, one group", "score"),
     "eval/score_greedy": Metric("environment's own score, greedy", "score"),
@@ -158,13 +152,9 @@ METRICS: dict[str, Metric] = {
     "eval/turns_mean_greedy": Metric("turns of a greedy evaluation episode", "turns"),
     "eval/turns_mean_greedy/<group>": Metric("turns of a greedy episode, one group", "turns"),
     "eval/episodes": Metric("sampled evaluation episodes", "episodes"),
-    "eval/episodes/<group>": Metric("sampled evaluation episodes of a group", "episodes"),
     "eval/episodes_greedy": Metric("greedy evaluation episodes", "episodes"),
-    "eval/episodes_greedy/<group>": Metric("greedy evaluation episodes of a group", "episodes"),
     "eval/env_errors": Metric("sampled episodes lost to environment errors", "episodes"),
     "eval/env_errors_greedy": Metric("greedy episodes lost to environment errors", "episodes"),
-    "eval/horizon_turns": Metric("turn limit of an evaluation episode", "turns"),
-    "eval/loss": Metric("held-out loss per trained token", "nats"),
     # Training on recorded data.
     "sft/loss": Metric("loss per trained token", "nats"),
     "sft/tokens": Metric("trained tokens of this step", "tokens"),
@@ -241,8 +231,8 @@ METRICS |= {
 }
 
 
-def _covers(pattern: str, name: str) -> bool:
-    """Whether a name of the table that has `<...>` in it stands for this name."""
+def covers(pattern: str, name: str) -> bool:
+    """Returns whether a name of the table, which may have parts `<...>`, matches this name."""
     wanted, parts = pattern.split("/"), name.split("/")
     return len(wanted) == len(parts) and all(
         bool(part) if want.startswith("<") else part == want
@@ -260,7 +250,7 @@ def lookup(name: str) -> Metric:
         if name in METRICS:
             return METRICS[name]
         for pattern, metric in METRICS.items():
-            if "<" in pattern and _covers(pattern, name):
+            if "<" in pattern and covers(pattern, name):
                 return metric
     nearest = difflib.get_close_matches(name, METRICS, n=3, cutoff=0.4)
     raise ValueError(

@@ -58,7 +58,7 @@ def of(
         "rollout/computed_per_kept_tokens": computed / max(1, kept),
         "time/rollout_s": statistics.seconds,
         "time/decode_s": sampler.seconds_decode,
-        "time/extend_s": sampler.seconds_ingest,
+        "time/prefill_s": sampler.seconds_ingest,
         "time/env_wait_s": statistics.seconds_env_wait,
         "rate/decode_tokens_per_s": sampler.sampled / seconds,
         "rate/episodes_per_min": 60.0 * len(trajectories) / seconds,

@@ -17,7 +17,6 @@ from agentgym_jax.viewer.curves import (
     PALETTE,
     PURPLE,
     RED,
-    SKY,
     YELLOW,
     band,
     line,
@@ -45,8 +44,6 @@ def _success(ax: Axes, run: Run) -> None:
 def _reward(ax: Axes, run: Run) -> None:
     shade_horizon(ax, run)
     smooth_line(ax, run, "rollout/reward_mean", "training", BLUE)
-    line(ax, run, "eval/reward", "evaluation, sampled", ORANGE)
-    line(ax, run, "eval/reward_greedy", "evaluation, greedy", RED)
 
 
 def _turns(ax: Axes, run: Run) -> None:
@@ -88,12 +85,10 @@ def _entropy(ax: Axes, run: Run) -> None:
 TIME_COLORS = {
     "prefill": YELLOW,
     "decode": ORANGE,
-    "extend": "#F5C76B",
     "waiting for environments": RED,
     "rollout, other": "#B8860B",
     "scoring": PURPLE,
     "update": BLUE,
-    "weights to sampler": SKY,
     "data": "#7F7F7F",
     "other": "#DDDDDD",
     "evaluation": GREEN,
@@ -228,8 +223,8 @@ PANELS = (
         "sft_loss",
         "Loss",
         "nats per token",
-        ("sft/loss", "eval/loss"),
-        _lines(("sft/loss", "training"), ("eval/loss", "held out")),
+        ("sft/loss",),
+        _lines(("sft/loss", "training")),
     ),
     Panel(
         "dpo_loss",
@@ -264,9 +259,7 @@ PANELS = (
         ("dpo/chosen_logprob", "dpo/rejected_logprob"),
         _lines(("dpo/chosen_logprob", "chosen"), ("dpo/rejected_logprob", "rejected")),
     ),
-    Panel(
-        "reward", "Reward", "reward per episode", ("rollout/reward_mean", "eval/reward"), _reward
-    ),
+    Panel("reward", "Reward", "reward per episode", ("rollout/reward_mean",), _reward),
     Panel("entropy", "Policy entropy", "nats per token", ("policy/entropy",), _entropy),
     Panel(
         "kl",

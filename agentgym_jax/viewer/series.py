@@ -13,14 +13,12 @@ from agentgym_jax.metrics import METRICS, of_environment
 _ROLLOUT_PARTS = (
     ("time/prefill_s", "prefill"),
     ("time/decode_s", "decode"),
-    ("time/extend_s", "extend"),
     ("time/env_wait_s", "waiting for environments"),
 )
 _STEP_PARTS = (
     ("time/rollout_s", "rollout, other"),
     ("time/score_s", "scoring"),
     ("time/update_s", "update"),
-    ("time/sync_s", "weights to sampler"),
     ("time/data_s", "data"),
 )
 _AROUND_PARTS = (("time/eval_s", "evaluation"), ("time/checkpoint_s", "checkpoint"))

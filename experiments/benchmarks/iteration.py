@@ -10,7 +10,7 @@ configs/rl/babyai_scalinginter.py, 8 episodes of 2 turns. Both over HTTP, with t
 Phases, in seconds, medians over the steps after the first ones, from metrics.jsonl:
 
   step        from one line of the log to the next, so with logging and checkpoint
-  decode, ingest        time/decode_s, time/extend_s: the sampler's calls until their results are there
+  decode, ingest        time/decode_s, time/prefill_s: the sampler's calls until their results are there
   score, update         time/score_s, time/update_s: with packing and transfers
   environments          time/env_wait_s: no row could decode
   rollout, rest         time/rollout_s less decode, ingest and environments: text, tokens, queues
@@ -65,7 +65,7 @@ _OUT = flags.DEFINE_string("out", "", "File that the JSON line is appended to.")
 
 _DEVICE = {
     "decode": "time/decode_s",
-    "ingest": "time/extend_s",
+    "ingest": "time/prefill_s",
     "score": "time/score_s",
     "update": "time/update_s",
 }

@@ -30,6 +30,7 @@ def maze(
     max_replacements=1,
     client_class=None,
     patience_s=60.0,
+    workers=4,
 ):
     """A collector of a scripted player, or of `player`, on the maze."""
     with in_process_servers(["maze"]) as transports:
@@ -41,7 +42,10 @@ def maze(
             transport=transports["maze"],
         )
         with EnvPool(
-            {"maze": client}, workers=4, max_idle_sessions=8, breaker_patience_s=patience_s
+            {"maze": client},
+            workers=workers,
+            max_idle_sessions=8,
+            breaker_patience_s=patience_s,
         ) as pool:
             preamble = ({"role": "system", "content": "Walk."},)
             yield TextCollector(

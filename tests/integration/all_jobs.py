@@ -1,0 +1,175 @@
+"""Runs tiny jobs in one process that together emit every metric, for the test of the table.
+
+python all_jobs.py FOLDER
+"""
+
+import dataclasses
+import json
+import pathlib
+import sys
+
+from agentgym_envs.base.environment import StepResult
+from agentgym_jax.run.sections import plain
+from agentgym_jax.train import run_job
+from configs import common
+from configs.agentevol import textcraft_babyai
+from configs.dpo import trajectories as dpo
+
+HERE = pathlib.Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+import coin  # noqa: E402 - found through the line above
+
+SAMPLER = dict(
+    rows=8, decode_rows=0, cache_length=256, buckets=((64, 8),), decode_steps=4, wake_rows=4
+)
+
+
+class BrokenOnce(coin.Coin):
+    """Fails the first step of every task with an even number, once."""
+
+    failed: set[int] = set()
+
+    def step(self, action: str) -> StepResult:
+        """Raises at the first attempt."""
+        if self.data_idx % 2 == 0 and self.data_idx not in self.failed:
+            self.failed.add(self.data_idx)
+            raise RuntimeError("the coin rolled off the table")
+        return super().step(action)
+
+
+def make_kind():
+    """Serves the coin that fails now and then."""
+    spec = dataclasses.replace(coin.SPEC, name="all_jobs")
+    return dataclasses.replace(coin.make_kind(spec), factory=BrokenOnce)
+
+
+def tosses(start, stop, *groups):
+    """Tasks from `start` to `stop`, dealt to the groups in turn."""
+    modulus = len(groups)
+    return dict(
+        kind="residues",
+        start=start,
+        stop=stop,
+        modulus=modulus,
+        groups={name: i for i, name in enumerate(groups)},
+    )
+
+
+def environments(*names):
+    """Environments of two groups each."""
+    return {
+        name: common.environment(
+            module=name, train=tosses(0, 16, "a", "b"), eval=tosses(40, 44, "a", "b")
+        )
+        for name in names
+    }
+
+
+def shrink(c):
+    """Makes the policy, its sampler and its episodes tiny."""
+    with c.unlocked():
+        c.model = common.tiny_model()
+        c.model.architecture.num_layers = 1
+        c.tokenizer.source = "bytes"
+        c.mesh = dict(data=1, fsdp=1, tensor=1)
+        c.env = dict(transport="inprocess", workers=1)
+        c.client = dict(connect_timeout_s=10.0, step_timeout_s=60.0)
+        c.pool = dict(workers=4, max_idle_sessions=16, breaker_patience_s=60.0)
+        c.sampler = SAMPLER
+        c.sampling = dict(temperature=1.0, top_k=0, top_p=1.0, max_turn_tokens=3, max_tokens=256)
+    c.checkpoint.every = 1
+    return c
+
+
+def rl(algorithm, names, **options):
+    """An RL job of two steps with an evaluation at both ends."""
+    c = shrink(common.base())
+    c.total_steps = 2
+    with c.unlocked():
+        c.environments = environments(*names)
+        c.algorithm = algorithm
+        c.algorithm.logprob_chunk = 64
+    c.rollout.tasks_per_step = 4
+    c.rollout.group_size = 4
+    c.rollout.max_rounds = 2
+    c.learner.row_length = 256
+    c.learner.row_halvings = 0
+    c.learner.micro_rows = 4
+    c.learner.max_logprob_gap = 10.0
+    c.learner.min_informative_groups = 0
+    c.horizon = dict(kind="fixed", turns=1)
+    c.optimizer.learning_rate = 1e-3
+    c.evaluation = dict(every=0, at_start=True, max_turns=1, samples=1, greedy=True)
+    for key, value in options.items():
+        with c.unlocked():
+            section, _, name = key.partition("__")
+            c[section][name] = value
+    return c
+
+
+def jobs():
+    """Job name -> config; together they emit every metric of the table."""
+    ragged = dict(
+        kind="by_group",
+        each=dict(kind="fixed", turns=1),
+        groups=dict(a=dict(kind="fixed", turns=2)),
+    )
+    mixture = rl(
+        common.dapo(),
+        ("coin", "all_jobs"),
+        rollout__lag=1,
+        guards__entropy_floor=100.0,
+        guards__window=1,
+    )
+    mixture.horizon = ragged
+    mixture.algorithm.kl_coef = 1e-3
+    yield "mixture", mixture
+    yield "ppo", rl(common.ppo(), ("coin",))
+    kl_reward = dict(kind="fixed", coef=1e-3)
+    yield "reinforce", rl(common.reinforce() | dict(kl_reward=kl_reward), ("coin",))
+
+    c = shrink(dpo.get_config("smoke,evaluate=textcraft"))
+    c.dpo.row_length = 256
+    c.dpo.pairs = 2
+    with c.unlocked():
+        c.environments = environments("coin")
+        c.dpo.demonstrations = dict(expert=shown("expert"), chance=shown("random"))
+    yield "dpo", c
+
+    c = shrink(textcraft_babyai.get_config("smoke"))
+    with c.unlocked():
+        c.environments = environments("coin")
+        c.agentevol.explore = dict(coin=dict(max_turns=1, measure="success", threshold=1.0))
+        c.sft.demonstrations = dict(expert=shown("expert"))
+    c.agentevol.tasks_per_file = 8
+    c.sft.row_length = 256
+    yield "agentevol", c
+
+
+def shown(player):
+    """Demonstrations of the coin."""
+    return dict(
+        environment="coin",
+        module="coin",
+        player=player,
+        epsilon=0.0,
+        max_turns=1,
+        seed=0,
+        tasks=tosses(20, 26, "shown"),
+    )
+
+
+def main(folder):
+    """Runs all jobs and writes the names of the metrics that each emitted."""
+    names = {}
+    for name, config in jobs():
+        workdir = pathlib.Path(folder) / name
+        assert run_job(plain(config), str(workdir), plots=False) == 0, name
+        lines = (workdir / "metrics.jsonl").read_text().splitlines()
+        names[name] = sorted({key for line in lines for key in json.loads(line)})
+    (pathlib.Path(folder) / "names.json").write_text(json.dumps(names))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

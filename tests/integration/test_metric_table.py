@@ -1,0 +1,39 @@
+"""Every metric of the table is emitted by some job, and every emitted one is in the table."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from agentgym_jax.metrics import METRICS, covers
+
+HERE = pathlib.Path(__file__).parent
+ROOT = HERE.parents[1]
+# Emitted under conditions that a run on CPU does not meet; unit tests cover them (test_metrics.py, test_monitor.py).
+RARE = {"system/device_memory_peak_gib", "run/nonfinite_metrics"}
+NOT_METRICS = {"step", "time"}
+
+
+@pytest.fixture(scope="module")
+def emitted(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("jobs")
+    paths = [ROOT, ROOT / "envs", HERE]
+    changes = {"PYTHONPATH": os.pathsep.join(map(str, paths)), "XLA_FLAGS": ""}
+    changes["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
+    command = [sys.executable, str(HERE / "all_jobs.py"), str(folder)]
+    done = subprocess.run(command, env=os.environ | changes, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    names = json.loads((folder / "names.json").read_text())
+    return set().union(*names.values()) - NOT_METRICS
+
+
+def test_every_metric_of_the_table_is_emitted_by_some_job(emitted):
+    missing = {pattern for pattern in METRICS if not any(covers(pattern, name) for name in emitted)}
+    assert missing == RARE
+
+
+def test_every_emitted_metric_is_in_the_table(emitted):
+    assert not {name for name in emitted if not any(covers(pattern, name) for pattern in METRICS)}
