@@ -20,7 +20,7 @@ from agentgym_jax.evaluation.endpoint import EndpointPlayer
 from agentgym_jax.evaluation.evaluate import Evaluation, evaluate
 from agentgym_jax.evaluation.journal import Journal, Key
 from agentgym_jax.evaluation.play import TextCollector
-from agentgym_jax.evaluation.players import Player, PlayerError, ScriptedPlayer
+from agentgym_jax.evaluation.players import Player, PlayerError, PlayerStopped, ScriptedPlayer
 from agentgym_jax.evaluation.unplayable import Plays
 from agentgym_jax.run import evaluation as opening
 from agentgym_jax.run.evaluation import Contestant, EvaluationParts
@@ -58,7 +58,10 @@ def main(argv: list[str]) -> int:
             endpoint.split_url(_MODEL.value)  # before an address with a password is written
         with StopFlag().installed() as stop, contextlib.ExitStack() as stack:
             parts = stack.enter_context(opening.open_evaluation(config, _WORKDIR.value))
-            return run(config, parts, stop)
+            try:
+                return run(config, parts, stop)
+            except PlayerStopped:
+                return _stopped(stop)
     except (*USER_ERRORS, PlayerError) as error:
         sys.stderr.write(f"\nagentgym_jax.evaluate: {redact.text(str(error))}\n")
         return 1
@@ -67,7 +70,7 @@ def main(argv: list[str]) -> int:
 def run(config: dict, parts: EvaluationParts, stop: StopFlag) -> int:
     """Plays what is not on disk yet, writes and shows the scores."""
     items = contents.item_facts(parts.environments.eval_tasks, parts.task_lists)
-    player = None if parts.contestant is Contestant.MODEL else text_player(parts)
+    player = None if parts.contestant is Contestant.MODEL else text_player(parts, stop)
     identity = dict(parts.identity)
     if isinstance(player, EndpointPlayer):
         identity["model"] = player.model
@@ -95,11 +98,16 @@ def run(config: dict, parts: EvaluationParts, stop: StopFlag) -> int:
         on_episode=journal.append,
     )
     if stop():
-        logging.warning("stopped; the same command goes on from here")
-        return 1
+        return _stopped(stop)
     journal.finish(result.trajectories)
     write(parts, result, items, identity)
     return 0
+
+
+def _stopped(stop: StopFlag) -> int:
+    """Says how to resume; returns the exit status of an interrupted process."""
+    sys.stderr.write("\nstopped; run the same command to resume\n")
+    return stop.exit_status
 
 
 def resume(
@@ -153,14 +161,14 @@ def collector(config: dict, parts: EvaluationParts, player: Player | None) -> Pl
     )
 
 
-def text_player(parts: EvaluationParts) -> Player:
+def text_player(parts: EvaluationParts, stop: StopFlag) -> Player:
     """The scripted player or the endpoint."""
     if parts.contestant is Contestant.ENDPOINT:
         if parts.sampling.top_k:
             raise ConfigError(
                 "config.sampling.top_k: chat endpoints have no such field; set it to 0"
             )
-        return EndpointPlayer(parts.name, parts.endpoint)
+        return EndpointPlayer(parts.name, parts.endpoint, stop)
     clients = parts.environments.clients
     formats = {name: client.upstream.actions.format for name, client in clients.items()}
     try:

@@ -8,22 +8,31 @@ import dataclasses
 import hashlib
 import json
 import os
+import queue
 import random
 import threading
 import time
 import urllib.parse
+from collections.abc import Callable
 from typing import Any
 
 from absl import logging
 
 from agentgym_jax.env_client.errors import EnvError
 from agentgym_jax.env_client.transport import HttpTransport
-from agentgym_jax.evaluation.players import Answer, Moment, PlayerError, PromptTooLongError
+from agentgym_jax.evaluation.players import (
+    Answer,
+    Moment,
+    PlayerError,
+    PlayerStopped,
+    PromptTooLongError,
+)
 from agentgym_jax.run.settings import EndpointSettings
 
 _CHAT = "/chat/completions"
 _TRY_AGAIN = (408, 409, 425, 429, 500, 502, 503, 504, 529)
 _BACKOFF_S, _BACKOFF_MAX_S = 0.5, 20.0
+_STOP_POLL_S = 0.25
 # How servers say that a conversation is too long: OpenAI's code, and the words of others.
 _TOO_LONG = ("context_length_exceeded", "context length", "context window", "too many tokens")
 
@@ -41,14 +50,17 @@ class EndpointPlayer:
     Args:
       url: such as `http://127.0.0.1:8000/v1`.
       settings: the section endpoint.
+      should_stop: Returns True when the user asked to stop. Polled while the endpoint is asked for
+        its model; afterwards `close` ends all waiting.
 
     Raises:
       PlayerError: the address or the key cannot be used, or the endpoint names no model.
+      PlayerStopped: `should_stop` returned True.
     """
 
     may_wait = True
 
-    def __init__(self, url: str, settings: EndpointSettings):
+    def __init__(self, url: str, settings: EndpointSettings, should_stop: Callable[[], bool]):
         self.concurrency = settings.workers
         self._settings = settings
         self._address, self._prefix = split_url(url)
@@ -64,7 +76,7 @@ class EndpointPlayer:
             )
         except ValueError as error:
             raise PlayerError(f"--model: {error}") from error
-        self.model = settings.model or self._only_model()
+        self.model = settings.model or self._find_model(should_stop)
 
     def answer(self, moment: Moment) -> Answer:
         """See `Player.answer`."""
@@ -100,6 +112,35 @@ class EndpointPlayer:
         """Wakes whoever waits for another attempt."""
         self._closed.set()
         self._http.disconnect()
+
+    def _find_model(self, should_stop: Callable[[], bool]) -> str:
+        """Returns the endpoint's only model; gives up waiting for it when asked to stop.
+
+        A signal handler only sets a flag, and an endpoint may take minutes to answer. So a daemon
+        thread asks, and this one polls the flag.
+        """
+        found: queue.SimpleQueue[str | PlayerError] = queue.SimpleQueue()
+
+        def ask() -> None:
+            try:
+                found.put(self._only_model())
+            except PlayerError as error:
+                found.put(error)
+
+        threading.Thread(target=ask, daemon=True).start()
+        while True:
+            try:
+                model = found.get(timeout=_STOP_POLL_S)
+            except queue.Empty:
+                if not should_stop():
+                    continue
+                self.close()
+                raise PlayerStopped(
+                    f"stopped while {self._address} was asked for its model"
+                ) from None
+            if isinstance(model, PlayerError):
+                raise model
+            return model
 
     def _only_model(self) -> str:
         reply = self._exchange("GET", "/models", None)
@@ -137,7 +178,7 @@ class EndpointPlayer:
                 )
             logging.warning("%s: %s; again in %.1f s", self._where(route), problem, pause_s)
             if self._closed.wait(pause_s):
-                raise PlayerError("the evaluation is stopping")
+                raise PlayerStopped("the evaluation is stopping")
 
     def _try(self, method: str, route: str, request: Any) -> tuple[str, _Reply | None]:
         try:

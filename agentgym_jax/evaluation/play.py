@@ -5,9 +5,10 @@ same records, without token ids: nobody here samples tokens of ours.
 """
 
 import collections
-import concurrent.futures
 import dataclasses
+import functools
 import queue
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -54,6 +55,35 @@ class _Slot:
     transcript: _Transcript = dataclasses.field(default_factory=_Transcript)
     episode: Episode | None = None
     started: float = 0.0
+
+
+class _Threads:
+    """Daemon threads that ask the player.
+
+    The threads of `concurrent.futures` are joined when the process exits. A request that an
+    endpoint never answers would then delay the exit until it times out.
+    """
+
+    def __init__(self, most: int):
+        self._most = most
+        self._started = 0
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+
+    def submit(self, job: Callable[[], None]) -> None:
+        """Runs a job in one of the threads."""
+        if self._started < self._most:
+            threading.Thread(target=self._work, daemon=True).start()
+            self._started += 1
+        self._jobs.put(job)
+
+    def close(self) -> None:
+        """Ends every thread after its present job."""
+        for _ in range(self._started):
+            self._jobs.put(None)
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
 
 
 class TextCollector:
@@ -132,7 +162,7 @@ class _Playing:
         self._policy = AttemptPolicy(
             collector.max_attempts, collector.max_replacements, collector.pool.patience_s
         )
-        self._threads = concurrent.futures.ThreadPoolExecutor(collector.player.concurrency)
+        self._threads = _Threads(collector.player.concurrency)
         self.statistics = CollectStatistics(env_errors=collections.Counter())
 
     def run(self) -> tuple[list[Trajectory], CollectStatistics]:
@@ -150,7 +180,7 @@ class _Playing:
             self._abort("the collection failed")
             raise
         finally:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._threads.close()
         self.statistics.seconds = time.perf_counter() - started
         trajectories = [self._done[i] for i in range(len(self._slots))]
         check_some_played([slot.request.task for slot in self._slots], trajectories)
@@ -241,7 +271,7 @@ class _Playing:
             moment = Moment(slot.request, turn, tuple(slot.transcript.messages), seen)
             self._speaking.add(index)
             if self._c.player.may_wait:
-                self._threads.submit(self._speak, index, moment)
+                self._threads.submit(functools.partial(self._speak, index, moment))
             else:
                 self._speak(index, moment)
 

@@ -25,6 +25,10 @@ class PlayerError(RuntimeError):
     """The player cannot go on; what was played so far is kept. The message says what to change."""
 
 
+class PlayerStopped(PlayerError):
+    """The user asked to stop while the player waited."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Moment:
     """What a player knows when it is its turn.

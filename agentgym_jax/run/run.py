@@ -49,10 +49,16 @@ class StopFlag:
     def __init__(self) -> None:
         """Not set."""
         self._event = threading.Event()
+        self._signal = signal.SIGTERM
 
     def __call__(self) -> bool:
         """Whether to stop at the next safe point."""
         return self._event.is_set()
+
+    @property
+    def exit_status(self) -> int:
+        """Exit status of a process that stopped at the signal: 130 or 143, as shells count."""
+        return 128 + self._signal
 
     @contextlib.contextmanager
     def installed(self) -> Iterator["StopFlag"]:
@@ -62,6 +68,7 @@ class StopFlag:
         def handle(number, frame):
             if self._event.is_set() and number == signal.SIGINT:
                 raise KeyboardInterrupt
+            self._signal = signal.Signals(number)
             self._event.set()
             logging.warning("%s: saving and stopping", signal.Signals(number).name)
 

@@ -10,11 +10,15 @@ import pytest
 from playing_parts import ALL_TASKS, maze, play
 
 from agentgym_jax.evaluation.endpoint import EndpointPlayer, split_url
-from agentgym_jax.evaluation.players import PlayerError
+from agentgym_jax.evaluation.players import PlayerError, PlayerStopped
 from agentgym_jax.run.settings import EndpointSettings
 from agentgym_jax.trajectory import Outcome, to_record
 
 KEY = "sk-very-secret"
+
+
+def never():
+    return False
 
 
 class Fake(http.server.ThreadingHTTPServer):
@@ -25,6 +29,9 @@ class Fake(http.server.ThreadingHTTPServer):
     def __init__(self):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.requests = []  # (path, headers, body)
+        self.asked = []  # paths of requests, before they are answered
+        self.hold = threading.Event()  # cleared: requests are not answered
+        self.hold.set()
         self.faults = []
         self.models = ["tiny"]
         self.text = "Action: move left"
@@ -46,6 +53,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_POST(self):
+        self.server.asked.append(self.path)
+        self.server.hold.wait()
         data = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         body = json.loads(data) if data else None
         self.server.requests.append((self.path, dict(self.headers), body))
@@ -71,6 +80,7 @@ def fake():
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     yield server
+    server.hold.set()
     server.shutdown()
     server.server_close()
     thread.join()
@@ -92,7 +102,7 @@ def settings(**changes):
 
 @contextlib.contextmanager
 def playing(fake, **changes):
-    with maze(None, EndpointPlayer(fake.url, settings(**changes))) as collector:
+    with maze(None, EndpointPlayer(fake.url, settings(**changes), never)) as collector:
         yield collector
 
 
@@ -142,7 +152,7 @@ def test_a_busy_endpoint_is_asked_again(fake):
 
 
 def test_a_player_that_is_closed_asks_no_more(fake):
-    player = EndpointPlayer(fake.url, settings(model="tiny", patience_s=60.0))
+    player = EndpointPlayer(fake.url, settings(model="tiny", patience_s=60.0), never)
     fake.faults = [(503, b"busy")] * 50
     ended = []
 
@@ -160,6 +170,19 @@ def test_a_player_that_is_closed_asks_no_more(fake):
     assert ended
 
 
+def test_a_stop_ends_the_wait_for_an_endpoint_that_answers_nothing(fake):
+    """Neither the patience nor the limit of a request is waited for."""
+    fake.hold.clear()
+    with pytest.raises(PlayerStopped, match="stopped while"):
+        EndpointPlayer(fake.url, settings(timeout_s=1e6), lambda: bool(fake.asked))
+
+
+def test_a_stop_ends_the_wait_for_an_endpoint_that_is_busy(fake):
+    fake.faults = [(503, b"busy")] * 50
+    with pytest.raises(PlayerStopped, match="stopped while"):
+        EndpointPlayer(fake.url, settings(patience_s=1e6), lambda: bool(fake.requests))
+
+
 def test_patience_ends_and_nothing_is_scored_as_a_failure(fake):
     with playing(fake, model="tiny", patience_s=0.1) as collector:
         fake.faults = [(500, b"broken")] * 50
@@ -171,12 +194,12 @@ def test_a_refused_key_is_named_by_its_variable_and_never_shown(fake, monkeypatc
     monkeypatch.setenv("TEST_ENDPOINT_KEY", KEY)
     fake.faults = [(401, {"error": {"message": f"wrong key {KEY}"}})]
     with pytest.raises(PlayerError, match="TEST_ENDPOINT_KEY, which was refused") as error:
-        EndpointPlayer(fake.url, settings())
+        EndpointPlayer(fake.url, settings(), never)
     assert KEY not in str(error.value) and "wrong key ***" in str(error.value)
     monkeypatch.delenv("TEST_ENDPOINT_KEY")
     fake.faults = [(401, b"no")]
     with pytest.raises(PlayerError, match="which is not set"):
-        EndpointPlayer(fake.url, settings())
+        EndpointPlayer(fake.url, settings(), never)
 
 
 @pytest.mark.parametrize(
@@ -232,9 +255,9 @@ def test_a_turn_that_the_limit_cut_is_marked(fake):
 def test_several_models_are_named_and_not_guessed(fake):
     fake.models = ["a", "b"]
     with pytest.raises(PlayerError, match=r"2 models \(a, b\).*endpoint.model"):
-        EndpointPlayer(fake.url, settings())
+        EndpointPlayer(fake.url, settings(), never)
     fake.requests.clear()
-    assert EndpointPlayer(fake.url, settings(model="b")).model == "b" and not fake.requests
+    assert EndpointPlayer(fake.url, settings(model="b"), never).model == "b" and not fake.requests
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,14 @@
 """The command as a user gives it."""
 
+import contextlib
+import http.server
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
+import threading
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -47,3 +51,49 @@ def test_the_error_line_hides_secrets(tmp_path):
     assert refused.returncode == 1
     assert "the config has no 'http://<hidden>@host'" in refused.stderr
     assert "hunter2" not in refused.stderr
+
+
+@contextlib.contextmanager
+def silent_endpoint():
+    """A chat endpoint that names its model and never answers a conversation."""
+    asked, released = threading.Event(), threading.Event()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            body = json.dumps({"data": [{"id": "silent"}]}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_POST(self):
+            asked.set()
+            released.wait()
+
+        def log_message(self, *arguments):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}", asked
+        released.set()
+        server.shutdown()
+
+
+def test_sigterm_ends_an_evaluation_whose_endpoint_never_answers(tmp_path):
+    with silent_endpoint() as (url, asked):
+        command = [sys.executable, "-m", "agentgym_jax.evaluate", f"--workdir={tmp_path / 'e'}"]
+        command += [f"--model={url}", "--compilation_cache=", SUITE, "--environments=textcraft"]
+        process = subprocess.Popen(
+            [*command, "--config.env.transport=inprocess", "--config.endpoint.timeout_s=1e6"],
+            cwd=ROOT,
+            env=os.environ | {"JAX_PLATFORMS": "cpu"},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert asked.wait(240)
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate()  # pytest's limit ends the test if this hangs
+    assert process.returncode == 143
+    assert "run the same command to resume" in errors
