@@ -20,7 +20,7 @@ def node(key, role, name, children=(), *, value=None, **properties):
     return made if value is None else {**made, "value": {"value": value}}
 
 
-def lines(nodes, boxes, *, scrolled=0, tells_values=True):
+def lines(nodes, boxes, *, scrolled=0, is_original=False):
     """The lines of a page whose elements have these places."""
     document = {
         "scrollOffsetX": 0,
@@ -28,7 +28,7 @@ def lines(nodes, boxes, *, scrolled=0, tells_values=True):
         "nodes": {"backendNodeId": list(boxes)},
         "layout": {"nodeIndex": list(range(len(boxes))), "bounds": list(boxes.values())},
     }
-    found = read_nodes(nodes, {"documents": [document]}, WINDOW, tells_values=tells_values)
+    found = read_nodes(nodes, {"documents": [document]}, WINDOW, is_original=is_original)
     return ["\t" * line.depth + line.text for line in found]
 
 
@@ -111,7 +111,20 @@ def test_a_closed_box_tells_its_value_and_with_the_focus_its_options():
 
 
 def test_webarenas_own_trees_do_not_tell_values():
-    assert lines(SELECT, {2: BOX}, tells_values=False)[1:] == ["\tcombobox 'Size' focused: False"]
+    assert lines(SELECT, {2: BOX}, is_original=True)[1:] == ["\tcombobox 'Size' focused: False"]
+
+
+def test_icons_are_no_text_but_in_webarenas_own_trees():
+    page = [
+        node(1, "RootWebArea", "", [2, 3, 4]),
+        node(2, "link", "\uf2bd Account"),
+        node(3, "link", "copper_otter \uf078", [5]),
+        node(4, "paragraph", "\uf005 \uf005"),
+        node(5, "StaticText", "\uf078"),
+    ]
+    boxes = dict.fromkeys(range(2, 6), BOX)
+    assert lines(page, boxes)[1:] == ["\tlink 'Account'", "\tlink 'copper_otter'"]
+    assert lines(page, boxes, is_original=True)[1] == "\tlink '\\uf2bd Account'"
 
 
 def test_a_tree_with_a_circle_or_ten_thousand_levels_has_an_end():

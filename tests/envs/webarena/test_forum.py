@@ -16,8 +16,9 @@ from agentgym_envs.webarena.embedded import forum
 from agentgym_envs.webarena.embedded.forum_plays import said_by
 from agentgym_envs.webarena.embedded.script import ScriptError, nodes
 from agentgym_envs.webarena.sites.forum import tables
+from agentgym_envs.webarena.sites.forum.circles import CIRCLES
 from agentgym_envs.webarena.sites.forum.site import make_site
-from agentgym_envs.webarena.sites.forum.words import AGENT, CIRCLES
+from agentgym_envs.webarena.sites.forum.words import AGENT
 from agentgym_envs.webarena.tasks import read_task, task_row
 
 needs_spirit = pytest.mark.skipif(
@@ -56,6 +57,25 @@ def test_titles_are_unique_and_topics_are_numbered_by_their_dates():
     assert [topic.number for topic in topics] == list(range(1, len(topics) + 1))
     dates = [topic.comments[0].when for topic in topics]
     assert dates == sorted(dates)
+
+
+def test_no_pattern_makes_many_titles():
+    for kind in ("advice", "diary"):
+        starts = collections.Counter(
+            " ".join(topic.title.split()[:4]) for topic in tables.of_kind(kind)
+        )
+        assert max(starts.values()) <= len(tables.of_kind(kind)) // 10
+
+
+def test_a_tool_is_wanted_for_what_it_is_made_for():
+    for topic in tables.of_kind("choice"):
+        circle = CIRCLES[topic.category - tables.FIRST_CATEGORY]
+        assert topic.title.removeprefix(f"Which {circle.tool} for ")[:-1] in circle.uses
+
+
+def test_meetings_and_polls_are_announced_in_the_last_months():
+    for topic in (*tables.of_kind("meeting"), *tables.of_kind("poll")):
+        assert "2023-11-20" < topic.comments[0].when.date().isoformat() < "2024-02-28"
 
 
 def test_every_poll_has_one_winner_and_nobody_votes_twice():
@@ -176,6 +196,18 @@ def test_the_agent_is_logged_in_and_no_episode_sees_what_another_wrote(visitor):
     assert "Only here." in visitor.get("/topic/1/")
     assert "Only here." not in visitor.get("/topic/1/", episode="second")
     visitor.cookies.pop("forum_csrf")
+
+
+@needs_spirit
+def test_every_link_and_button_of_a_page_has_a_name(visitor):
+    for path in ("/", "/topic/1/", "/search/?q=the", "/topic/publish/"):
+        page = visitor.get(path)
+        assert "fa-bell" in page
+        for link in re.findall(r"<a\b.*?</a>", page, re.DOTALL):
+            text = re.sub(r"<[^>]+>", "", link).strip()
+            assert text or "title=" in link or "aria-label=" in link, link
+        for icon in re.findall(r'<i [^>]*class="fa[^>]*>', page):
+            assert "aria-" in icon, icon
 
 
 @needs_spirit

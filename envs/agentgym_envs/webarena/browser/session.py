@@ -239,7 +239,7 @@ class BrowserSession:
             raise PageLost(f"{self.tab.page.url}: {self.tab.failure}")
         if self.tab.page.url.startswith("chrome-error:") and self.tab.failure:
             raise PageLost(f"a site does not answer: {self.tab.failure}")
-        self._see(await self.tab.look(tells_values=not self._start.is_original))
+        self._see(await self.tab.look(is_original=self._start.is_original))
 
     async def _wait_for_windows(self, count: int) -> None:
         """Until the pages are there that the last action opened."""

@@ -17,7 +17,7 @@ class Start:
       cookies: in Playwright's form, for the accounts that are logged in.
       has_calendar: the pages' own calendar begins on the day of the embedded sites.
       is_original: as in WebArena, questions of a page are answered with no instead of yes, and
-        the tree does not tell the values of dates and of closed boxes to choose from.
+        the tree has icons and not the values of dates and of closed boxes to choose from.
       recording: of the requests; None: they are not recorded.
     """
 

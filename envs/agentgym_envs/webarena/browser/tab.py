@@ -120,11 +120,11 @@ class Tab:
             if is_quiet is False:  # loaded, but it never rests
                 return
 
-    async def look(self, *, tells_values: bool) -> View:
+    async def look(self, *, is_original: bool) -> View:
         """The tree of what the window shows.
 
         Args:
-          tells_values: see `tree.read_nodes`.
+          is_original: see `tree.read_nodes`.
 
         Raises:
           PageLost: the page does not answer.
@@ -143,7 +143,7 @@ class Tab:
                 continue
             if document == self._document:  # else the page was replaced between the two answers
                 nodes = tree.read_nodes(
-                    found["nodes"], snapshot, (WIDTH, HEIGHT), tells_values=tells_values
+                    found["nodes"], snapshot, (WIDTH, HEIGHT), is_original=is_original
                 )
                 self.title = tree.title(nodes)
                 return View(document, tuple(nodes))

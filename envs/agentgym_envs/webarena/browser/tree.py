@@ -9,6 +9,7 @@ Only what touches the window is listed, and texts that one of the three lines be
 """
 
 import dataclasses
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -36,6 +37,7 @@ _NAMELESS = frozenset(
 _TEXT_FIELDS = frozenset({"textbox", "searchbox", "combobox", "spinbutton"})
 # Fields whose value is told as a property, because nothing below them tells it.
 _VALUE_FIELDS = frozenset({"Date", "DateTime", "InputTime", "ColorWell"})
+_ICONS = re.compile("\\s*[\ue000-\uf8ff\U000f0000-\U0010fffd]+\\s*")  # private use
 _LINES_BACK = 3  # in which a text is looked for before it is repeated
 
 Box = tuple[float, float, float, float]  # x, y, width, height in CSS pixels
@@ -74,7 +76,7 @@ def read_nodes(
     snapshot: Mapping[str, Any],
     window: tuple[int, int],
     *,
-    tells_values: bool,
+    is_original: bool,
 ) -> list[Node]:
     """The lines of the main document.
 
@@ -82,7 +84,8 @@ def read_nodes(
       tree: `nodes` of `Accessibility.getFullAXTree`.
       snapshot: of `DOMSnapshot.captureSnapshot`.
       window: its width and height.
-      tells_values: of dates and of closed boxes to choose from, which WebArena's trees do not.
+      is_original: As WebArena: icons stay private-use characters, and the values of dates and of
+        closed boxes to choose from are left out.
     """
     by_id: dict[str, Mapping[str, Any]] = {}
     for told in tree:
@@ -90,7 +93,7 @@ def read_nodes(
     boxes = _boxes(snapshot)
     lines: list[Node] = []
     if tree:
-        for node in _walk(by_id, tree[0], boxes, window, tells_values):
+        for node in _walk(by_id, tree[0], boxes, window, is_original):
             if not _is_repeated(node, lines):
                 lines.append(node)
     return lines
@@ -150,7 +153,7 @@ def _walk(
     root: Mapping[str, Any],
     boxes: Mapping[int, Box],
     window: tuple[int, int],
-    tells_values: bool,
+    is_original: bool,
 ) -> Iterator[Node]:
     """The lines in the order of the document, without recursion: pages may be deep."""
     seen: set[str] = set()
@@ -162,8 +165,8 @@ def _walk(
         seen.add(node["nodeId"])
         children = [by_id[child] for child in node.get("childIds", ()) if child in by_id]
         is_select = any(_role(child) == "MenuListPopup" for child in children)
-        value = _value(node) if tells_values and (is_select or _role(node) in _VALUE_FIELDS) else ""
-        line = _line(node, above, boxes, window, value)
+        has_value = not is_original and (is_select or _role(node) in _VALUE_FIELDS)
+        line = _line(node, above, boxes, window, _value(node) if has_value else "", is_original)
         below = above
         if line is not None:
             yield line
@@ -190,10 +193,13 @@ def _line(
     boxes: Mapping[int, Box],
     window: tuple[int, int],
     value: str,
+    is_original: bool,
 ) -> Node | None:
     if "role" not in node or "name" not in node or "value" not in node["name"]:
         return None
     role, name = _role(node), str(node["name"]["value"])
+    if not is_original:
+        name = _without_icons(name)
     box = _place(role, node.get("backendDOMNodeId", 0), above, boxes, window)
     if box is None:
         return None
@@ -211,6 +217,11 @@ def _line(
     return Node(
         node["nodeId"], node.get("backendDOMNodeId", 0), above.depth, role, name, properties, box
     )
+
+
+def _without_icons(text: str) -> str:
+    """Returns a text without the letters that fonts draw as pictures and the blanks around them."""
+    return _ICONS.sub(" ", text).strip() if _ICONS.search(text) else text
 
 
 def _place(

@@ -11,8 +11,9 @@ from agentgym_envs.webarena.embedded.task import (
 )
 from agentgym_envs.webarena.sites.chance import Dice
 from agentgym_envs.webarena.sites.forum import tables
+from agentgym_envs.webarena.sites.forum.circles import CIRCLES
 from agentgym_envs.webarena.sites.forum.tables import Topic
-from agentgym_envs.webarena.sites.forum.words import AGENT, CIRCLES
+from agentgym_envs.webarena.sites.forum.words import AGENT
 
 _PER_TEMPLATE = 5
 

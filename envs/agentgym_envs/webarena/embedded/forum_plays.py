@@ -10,13 +10,11 @@ from agentgym_envs.webarena.sites.forum import tables
 from agentgym_envs.webarena.sites.forum.tables import Topic
 from agentgym_envs.webarena.sites.forum.words import AGENT
 
-SEARCH = ""  # the link that opens the search field is a picture, and so is the bell after it
-
 
 def open_topic(observation: str, title: str) -> Script:
     """Searches for a title and opens the topic."""
     words = " ".join(re.findall(r"[\w'-]+", title))
-    observation = yield from script.click(observation, "link", SEARCH)
+    observation = yield from script.click(observation, "link", "Search")
     observation = yield from script.fill(observation, "Search:", words, enter=True)
     return (yield from script.click(observation, "link", title))
 

@@ -21,8 +21,8 @@ from agentgym_envs.webarena.embedded.task import (
     ends_at,
 )
 from agentgym_envs.webarena.sites.forum import tables
+from agentgym_envs.webarena.sites.forum.circles import CIRCLES
 from agentgym_envs.webarena.sites.forum.tables import Topic
-from agentgym_envs.webarena.sites.forum.words import CIRCLES
 
 
 def who_started(topic: Topic) -> Instance:
@@ -57,7 +57,7 @@ def product(topic: Topic) -> Instance:
     return Instance(
         values,
         answer_has(told.product),
-        answering(topic.title, _told_by(told.author, r"I use the (.+) and would")),
+        answering(topic.title, _told_by(told.author, r"I use the (.+?) and ")),
     )
 
 

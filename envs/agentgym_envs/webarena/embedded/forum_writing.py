@@ -17,8 +17,9 @@ from agentgym_envs.webarena.embedded.task import (
     page_is,
 )
 from agentgym_envs.webarena.sites.forum import tables
+from agentgym_envs.webarena.sites.forum.circles import CIRCLES
 from agentgym_envs.webarena.sites.forum.tables import Topic
-from agentgym_envs.webarena.sites.forum.words import AGENT, CIRCLES
+from agentgym_envs.webarena.sites.forum.words import AGENT
 
 _NEXT_TOPIC = len(tables.topics()) + len(tables.letters()) + 1  # number of the next topic
 
@@ -54,7 +55,7 @@ def reply(numbered: tuple[int, Topic]) -> Instance:
 _NEW_TOPICS = (
     ("Knots for beginners", "Sailing", "I will show three knots on Sunday morning."),
     ("Old flour to give away", "Baking", "Two bags of rye flour, free for whoever fetches them."),
-    ("Lost: a green scarf", "Town Talk", "It was on the bench by the fountain."),
+    ("Lost: a green scarf", "Neighbourhood", "It was on the bench by the fountain."),
     ("Comet before sunrise", "Astronomy", "Look to the east half an hour before the sun."),
     ("Spare needles", "Knitting", "I have a pair of wooden needles in size four to spare."),
 )

@@ -20,9 +20,9 @@ from spirit.user.models import UserProfile
 
 from agentgym_envs.webarena.sites.django_template import save_login
 from agentgym_envs.webarena.sites.forum import tables
+from agentgym_envs.webarena.sites.forum.circles import CIRCLES
 from agentgym_envs.webarena.sites.forum.words import (
     AGENT,
-    CIRCLES,
     MODERATOR,
     PASSWORD,
     SITE_NAME,

@@ -42,6 +42,7 @@ INSTALLED_APPS = [
     "haystack",
 ]
 MIDDLEWARE = [
+    "agentgym_envs.webarena.sites.icons.IconLabels",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",

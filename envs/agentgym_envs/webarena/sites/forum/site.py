@@ -11,7 +11,7 @@ from agentgym_envs.webarena.sites.site import Account
 
 _HERE = pathlib.Path(__file__).parent
 # What the template depends on; the rest is read when the site runs.
-_SOURCES = ("build.py", "seed.py", "settings.py", "tables.py", "words.py")
+_SOURCES = ("build.py", "circles.py", "seed.py", "settings.py", "tables.py", "words.py")
 _PACKAGE = "agentgym_envs.webarena.sites.forum"
 
 

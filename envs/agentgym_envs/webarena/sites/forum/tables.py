@@ -7,22 +7,24 @@ references from here.
 import dataclasses
 import datetime
 import functools
+from collections.abc import Sequence
 
 from agentgym_envs.webarena.sites.chance import Dice
+from agentgym_envs.webarena.sites.forum.circles import CIRCLES, Circle
 from agentgym_envs.webarena.sites.forum.words import (
     AGENT,
-    CIRCLES,
     FIRST,
     MODERATOR,
     OPENINGS,
     REPLIES,
     SECOND,
-    Circle,
 )
 
 FIRST_DAY = datetime.datetime(2023, 3, 1, tzinfo=datetime.UTC)
 LAST_DAY = datetime.datetime(2024, 2, 27, tzinfo=datetime.UTC)
 FIRST_CATEGORY = 3  # category 1 holds the private topics, category 2 is Spirit's own and removed
+
+_RECENT_DAYS = 80
 
 # Topics per category by kind; the order does not matter, dates are drawn.
 _KINDS = ("advice",) * 3 + ("choice",) * 4 + ("diary",) * 4 + ("meeting",) * 2 + ("poll",)
@@ -185,19 +187,17 @@ _LETTERS = (
 def _drafts(category: int, circle: Circle) -> list[Topic]:
     """The topics of a category, not numbered yet."""
     dice = Dice(f"forum {circle.title}")
-    made = []
-    for index, kind in enumerate(_KINDS):
-        earlier = _KINDS[:index].count(kind)
-        thing = circle.things[index % len(circle.things)]
-        make = {
-            "advice": _advice,
-            "choice": _choice,
-            "diary": _diary,
-            "meeting": _meeting,
-            "poll": _poll,
-        }[kind]
-        made.append(make(_Draft(dice, category, circle, thing, earlier)))
-    return made
+    makers = {
+        "advice": _advice,
+        "choice": _choice,
+        "diary": _diary,
+        "meeting": _meeting,
+        "poll": _poll,
+    }
+    return [
+        makers[kind](_Draft(dice, category, circle, _KINDS[:index].count(kind)))
+        for index, kind in enumerate(_KINDS)
+    ]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -207,41 +207,50 @@ class _Draft:
     dice: Dice
     category: int
     circle: Circle
-    thing: str
     earlier: int  # topics of the same kind before this one, in the same category
 
 
 def _advice(draft: _Draft) -> Topic:
-    verb = ("begin with", "save money on", "explain")[draft.earlier]
-    title = f"How do you {verb} {draft.thing}?"
-    return _topic(draft, "advice", title, _chat(draft, draft.dice.between(4, 9)))
+    title = draft.circle.questions[draft.earlier]
+    lines = _chat(draft, (*draft.circle.tips, *REPLIES["advice"]), draft.dice.between(4, 9))
+    return _topic(draft, "advice", title, lines)
+
+
+# Recommendations; solutions find the product and the price by these words.
+_RECOMMENDATIONS = (
+    "I use the {product} and would buy it again. It cost {price} dollars.",
+    "I use the {product} and have no complaints. It cost {price} dollars in the spring sale.",
+    "I use the {product} and lend it to everybody. It cost {price} dollars two years ago.",
+    "I use the {product} and it still looks like new. It cost {price} dollars at the fair.",
+)
 
 
 def _choice(draft: _Draft) -> Topic:
     circle, dice = draft.circle, draft.dice
-    title = f"Which {circle.tool} for {draft.thing}?"
+    title = f"Which {circle.tool} for {circle.uses[draft.earlier]}?"
     products = dice.sample(circle.products, dice.between(3, 4))
     speakers = dice.sample(_others(), len(products))
     told = tuple(
         Recommendation(speaker, product, 5 * dice.between(4, 60))
         for speaker, product in zip(speakers, products, strict=True)
     )
+    forms = dice.sample(_RECOMMENDATIONS, len(told))
     lines = [
-        (
-            one.author,
-            f"I use the {one.product} and would buy it again. It cost {one.price} dollars.",
-        )
-        for one in told
+        (one.author, form.format(product=one.product, price=one.price))
+        for one, form in zip(told, forms, strict=True)
     ]
-    for line in _chat(draft, dice.between(1, 4)):
+    for line in _chat(draft, REPLIES["choice"], dice.between(1, 4)):
         lines.insert(dice.below(len(lines) + 1), line)
     return _topic(draft, "choice", title, lines, recommendations=told)
 
 
+_SPANS = ("the first week", "three weeks later", "after two months", "after half a year")
+
+
 def _diary(draft: _Draft) -> Topic:
-    spans = ("one week", "three weeks", "two months", "half a year")
-    title = f"My {draft.circle.title.lower()} diary: {draft.thing} after {spans[draft.earlier]}"
-    return _topic(draft, "diary", title, _chat(draft, draft.dice.between(3, 8)))
+    title = f"{draft.circle.projects[draft.earlier]}: {_SPANS[draft.earlier]}"
+    lines = _chat(draft, REPLIES["diary"], draft.dice.between(3, 8))
+    return _topic(draft, "diary", title, lines)
 
 
 def _meeting(draft: _Draft) -> Topic:
@@ -251,7 +260,7 @@ def _meeting(draft: _Draft) -> Topic:
     date = f"2024-{month:02}-{dice.between(1, 28):02}"
     hour = f"{dice.between(9, 19)}:{dice.pick(('00', '15', '30', '45'))}"
     host = dice.pick(_others())
-    lines = _chat(draft, dice.between(3, 7))
+    lines = _chat(draft, REPLIES["meeting"], dice.between(3, 7))
     lines.insert(
         0, (host, f"It is settled: we meet on {date} at {hour} at {circle.place}. Bring a friend.")
     )
@@ -261,7 +270,7 @@ def _meeting(draft: _Draft) -> Topic:
 
 def _poll(draft: _Draft) -> Topic:
     circle, dice = draft.circle, draft.dice
-    options = dice.sample(circle.things, 4)
+    options = dice.sample(circle.plans, 4)
     voters = dice.sample(_others(), dice.between(14, 40))
     # Sizes that differ, so that there is one winner and one loser.
     cuts = [len(voters) * share // 10 for share in (4, 7, 9)]
@@ -273,7 +282,8 @@ def _poll(draft: _Draft) -> Topic:
     ]
     poll = dict(zip(options, map(tuple, dice.sample(groups, 4)), strict=True))
     title = f"Poll: what should the {circle.title.lower()} circle do next?"
-    return _topic(draft, "poll", title, _chat(draft, dice.between(3, 6)), poll=poll)
+    lines = _chat(draft, REPLIES["poll"], dice.between(3, 6))
+    return _topic(draft, "poll", title, lines, poll=poll)
 
 
 def _others() -> tuple[str, ...]:
@@ -281,21 +291,21 @@ def _others() -> tuple[str, ...]:
     return tuple(name for name in members() if name not in (AGENT, MODERATOR))
 
 
-def _chat(draft: _Draft, count: int) -> list[tuple[str, str]]:
-    """Replies that say nothing in particular, by different members."""
+def _chat(draft: _Draft, texts: Sequence[str], count: int) -> list[tuple[str, str]]:
+    """Returns `count` replies by different members."""
     people = draft.dice.sample(_others(), count)
-    texts = draft.dice.sample(REPLIES, count)
-    return [
-        (person, text.format(thing=draft.thing)) for person, text in zip(people, texts, strict=True)
-    ]
+    return list(zip(people, draft.dice.sample(texts, count), strict=True))
 
 
 def _topic(draft: _Draft, kind: str, title: str, lines: list[tuple[str, str]], **facts) -> Topic:
     dice = draft.dice
-    days = (LAST_DAY - FIRST_DAY).days
-    moment = FIRST_DAY + datetime.timedelta(days=dice.below(days - 12), minutes=dice.below(1440))
+    days = (LAST_DAY - FIRST_DAY).days - 12
+    # Meetings and polls are about the future, so they are not old.
+    first = days - _RECENT_DAYS if kind in ("meeting", "poll") else 0
+    day = dice.between(first, days - 1)
+    moment = FIRST_DAY + datetime.timedelta(days=day, minutes=dice.below(1440))
     opener = AGENT if dice.below(20) == 0 else dice.pick(_others())
-    opening = f"This is about {draft.thing}. {dice.pick(OPENINGS)}"
+    opening = dice.pick(OPENINGS[kind])
     if kind == "poll":
         options = "\n".join(
             f"{number}. {option}" for number, option in enumerate(facts["poll"], start=1)

@@ -60,6 +60,7 @@ INSTALLED_APPS = [
     "django_tables2",
 ]
 MIDDLEWARE = [
+    "agentgym_envs.webarena.sites.icons.IconLabels",
     "agentgym_envs.webarena.sites.shop.sessions.TwoSessions",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
