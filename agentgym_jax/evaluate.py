@@ -22,6 +22,7 @@ from agentgym_jax.evaluation.journal import Journal, Key
 from agentgym_jax.evaluation.play import TextCollector
 from agentgym_jax.evaluation.players import Player, PlayerError, PlayerStopped, ScriptedPlayer
 from agentgym_jax.evaluation.unplayable import Plays
+from agentgym_jax.run import as_trained as training_settings
 from agentgym_jax.run import evaluation as opening
 from agentgym_jax.run.evaluation import Contestant, EvaluationParts
 from agentgym_jax.run.run import StopFlag
@@ -54,6 +55,7 @@ def main(argv: list[str]) -> int:
     config["model"] |= {"source": _MODEL.value, "architecture": {}}
     try:
         config = opening.only(config, _ENVIRONMENTS.value)
+        config = as_trained(config)
         if opening.contestant(_MODEL.value) is Contestant.ENDPOINT:
             endpoint.split_url(_MODEL.value)  # before an address with a password is written
         with StopFlag().installed() as stop, contextlib.ExitStack() as stack:
@@ -65,6 +67,19 @@ def main(argv: list[str]) -> int:
     except (*USER_ERRORS, PlayerError) as error:
         sys.stderr.write(f"\nagentgym_jax.evaluate: {redact.text(str(error))}\n")
         return 1
+
+
+def as_trained(config: dict) -> dict:
+    """Returns the config with the prompts and limits of the run, if `--model` is a run folder."""
+    run_folder = opening.run_folder(config)
+    if run_folder is None:
+        return config
+    overridden = config_flags.get_override_values(flags.FLAGS["config"])
+    config, changed = training_settings.take_over(config, run_folder, overridden)
+    if changed:
+        values = ", ".join(f"{key}={value!r}" for key, value in changed.items())
+        sys.stderr.write(f"as trained: {redact.text(values)}\n")
+    return config
 
 
 def run(config: dict, parts: EvaluationParts, stop: StopFlag) -> int:

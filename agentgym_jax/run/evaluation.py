@@ -182,6 +182,14 @@ def parse(config: Mapping[str, Any]) -> _Settings:
     return settings
 
 
+def run_folder(config: Mapping[str, Any]) -> pathlib.Path | None:
+    """Returns the training run that `config.model.source` names; None for anything else."""
+    if contestant(config["model"]["source"]) is not Contestant.MODEL:
+        return None
+    source = resolve_source(call(ModelSettings, "model", config["model"]))
+    return source.path if source is not None and source.kind == "workdir" else None
+
+
 def only(config: Mapping[str, Any], environments: Sequence[str]) -> dict[str, Any]:
     """The config with some of its environments; with all of them if none is named.
 
