@@ -2,6 +2,8 @@
 
 import ml_collections
 
+TOKEN_MEAN = dict(mode="token_mean")
+
 
 def parse(arg, **defaults):
     """`size=7b,smoke` -> attributes, typed like the defaults; a bare name is True."""
@@ -135,12 +137,17 @@ def mixed_turns(weights):
 
 
 def grpo():
-    """GRPO with the numbers of AgentGym-RL's released scripts: clip 0.2, k3 1e-3, entropy 1e-3."""
+    """GRPO (arXiv:2402.03300): every episode counts the same, whatever its length.
+
+    Clip 0.2, k3 1e-3 and entropy 1e-3 are those of AgentGym-RL's released scripts. The functions
+    below that replace its aggregation by a mean over tokens follow their own papers or
+    implementations (docs/algorithms.md).
+    """
     return dict(
         name="grpo",
         advantage=dict(std_normalize=True, eps=1e-6),
         loss=dict(clip_low=0.2, clip_high=0.2),
-        aggregation=dict(mode="token_mean"),
+        aggregation=dict(mode="sequence_mean"),
         entropy_coef=1e-3,
         kl_coef=1e-3,
         kl_kind="k3",
@@ -182,7 +189,9 @@ def ppo(critic="separate"):
         shared=dict(kind="shared", clip=0.2, coef=0.1, optimizer=rate),
     )
     advantage = dict(discount=1.0, turn_discount=1.0, gae_lambda=1.0, normalize=True, eps=1e-8)
-    return grpo() | dict(name="ppo", advantage=advantage, critic=kinds[critic])
+    return grpo() | dict(
+        name="ppo", advantage=advantage, aggregation=TOKEN_MEAN, critic=kinds[critic]
+    )
 
 
 def ppo_turn(critic="separate"):
@@ -193,7 +202,7 @@ def ppo_turn(critic="separate"):
 
 def rloo():
     """RLOO (arXiv:2402.14740), regularised as `grpo` is, so that the two differ in the advantage."""
-    return grpo() | dict(name="rloo", advantage={})
+    return grpo() | dict(name="rloo", advantage={}, aggregation=TOKEN_MEAN)
 
 
 def dr_grpo(length):
@@ -234,6 +243,7 @@ def reinforce_pp():
     return grpo() | dict(
         name="reinforce_pp",
         advantage=dict(discount=1.0, turn_discount=1.0, eps=1e-8),
+        aggregation=TOKEN_MEAN,
         entropy_coef=0.0,
         kl_coef=0.0,
         kl_reward=dict(kind="fixed", coef=1e-3),
@@ -248,6 +258,7 @@ def reinforce_pp_baseline():
     return grpo() | dict(
         name="reinforce_pp_baseline",
         advantage=dict(eps=1e-8),
+        aggregation=TOKEN_MEAN,
         entropy_coef=0.0,
         kl_coef=1e-3,
         kl_kind="k2",
@@ -264,6 +275,7 @@ def dapo():
     return grpo() | dict(
         name="dapo",
         loss=dict(clip_low=0.2, clip_high=0.28),
+        aggregation=TOKEN_MEAN,
         entropy_coef=0.0,
         kl_coef=0.0,
         zero_variance="resample",
@@ -293,7 +305,11 @@ def cispo():
     ScaleRL (arXiv:2510.13786).
     """
     return grpo() | dict(
-        name="cispo", loss=dict(ratio_low=0.0, ratio_high=5.0), entropy_coef=0.0, kl_coef=0.0
+        name="cispo",
+        loss=dict(ratio_low=0.0, ratio_high=5.0),
+        aggregation=TOKEN_MEAN,
+        entropy_coef=0.0,
+        kl_coef=0.0,
     )
 
 
@@ -306,6 +322,7 @@ def gigpo():
     return grpo() | dict(
         name="gigpo",
         advantage=dict(step_weight=1.0, turn_discount=0.95, std_normalize=True, eps=1e-6),
+        aggregation=TOKEN_MEAN,
         kl_coef=1e-2,
     )
 

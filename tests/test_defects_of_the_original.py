@@ -22,7 +22,7 @@ from agentgym_jax.rollout.episode import Episode, EpisodeLimits
 from agentgym_jax.run.sections import plain
 from agentgym_jax.text.tokenizer import byte_tokenizer
 from agentgym_jax.trajectory import Outcome
-from configs.rl import sciworld_scalinginter
+from configs.paper import sciworld
 
 pytestmark = pytest.mark.usefixtures("compiled_fast")
 
@@ -227,7 +227,7 @@ def test_ids_that_text_cannot_carry_are_trained_on_as_sampled():
 
 
 def test_no_task_of_scienceworld_is_both_trained_on_and_evaluated():
-    entry = plain(sciworld_scalinginter.get_config())["environments"]["sciworld"]
+    entry = plain(sciworld.get_config())["environments"]["sciworld"]
     assert entry["train"]["kind"] == entry["eval"]["kind"] == "split"
     of = {"train": set(), "dev": set(), "test": set()}
     for task in task_manifest():

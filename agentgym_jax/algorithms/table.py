@@ -108,7 +108,7 @@ ALGORITHMS = {
     "grpo": Algorithm(
         advantage=advantages.group_relative,
         loss=losses.clipped_surrogate,
-        aggregation="token_mean",
+        aggregation="sequence_mean",
         needs_reference=True,
         needs_groups=True,
         takes_baseline=False,

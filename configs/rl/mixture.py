@@ -3,21 +3,15 @@ r"""Qwen2.5 on several environments at once with GRPO: TextCraft and BabyAI, eac
   python -m agentgym_jax.train --config=configs/rl/mixture.py:size=7b --workdir=runs/mixture \
       --config.environments.babyai.weight=2 --config.mesh.fsdp=-1
 
-Needs: nothing running (it starts a server for each environment); about 16 bytes per weight of
-accelerator memory in all, plus the caches: one 80 GB chip for 3b, four for 7b.
-Result: not run yet, but for the smoke variant (also with searchqa and webarena in it).
-Source: tasks, turn limits and periods of AgentGym-RL, arXiv:2509.08755, which trains a model per
-environment; one model for all, and the turn limits of Maze and Wordle: AgentGym, arXiv:2406.04151.
+Needs: nothing running (it starts a server for each environment); accelerators (configs/paper/common.py).
+Result: not run, but for the smoke variant (also with searchqa and webarena in it).
+Source: tasks, turn limits and periods of configs/paper, batch and samples of its TextCraft; AgentGym-RL
+trains a model per environment. One model for all, and the turn limits of Maze and Wordle: AgentGym,
+arXiv:2406.04151. The reward is success everywhere, so that environments are in one unit.
 """
 
 from configs import common
-from configs.rl import (
-    babyai_scalinginter,
-    sciworld_scalinginter,
-    searchqa_scalinginter,
-    textcraft_scalinginter,
-    webarena_scalinginter,
-)
+from configs.paper import babyai, sciworld, searchqa, textcraft, webarena
 
 
 def alone(config, name):
@@ -47,13 +41,13 @@ def get_config(arg=None):
     """Options: environments=textcraft+babyai+sciworld+searchqa+webarena+maze+wordle, any of them;
     size=0p5b|1p5b|3b|7b; smoke."""
     opt = common.parse(arg, environments="textcraft+babyai", size="7b", smoke=False)
-    c = textcraft_scalinginter.get_config(f"size={opt.size}")  # its episodes are the longest
+    c = textcraft.get_config(f"size={opt.size}")  # its episodes are the longest
     known = dict(
         textcraft=alone(c, "textcraft"),
-        babyai=alone(babyai_scalinginter.get_config(), "babyai"),
-        sciworld=alone(sciworld_scalinginter.get_config(), "sciworld"),
-        searchqa=alone(searchqa_scalinginter.get_config(), "searchqa"),
-        webarena=alone(webarena_scalinginter.get_config(), "webarena"),
+        babyai=alone(babyai.get_config(), "babyai"),
+        sciworld=alone(sciworld.get_config(), "sciworld"),
+        searchqa=alone(searchqa.get_config(), "searchqa"),
+        webarena=alone(webarena.get_config(), "webarena"),
         maze=plain("distance", turns=15),
         wordle=plain("split", turns=8),
     )

@@ -5,7 +5,7 @@ r"""One whole RL step, time by phase, and the share of it in which the device wa
 
 Without --model: configs/quickstart.py at its first horizon after a short warm start, so that episodes
 are about as long as there. With --model a Hugging Face directory plays BabyAI with
-configs/rl/babyai_scalinginter.py, 8 episodes of 2 turns. Both over HTTP, with the servers they start.
+configs/paper/babyai.py, 8 episodes of 2 turns. Both over HTTP, with the servers they start.
 
 Phases, in seconds, medians over the steps after the first ones, from metrics.jsonl:
 
@@ -53,7 +53,7 @@ from agentgym_jax.run.sections import plain
 from agentgym_jax.startup import prepare
 from agentgym_jax.training import rl
 from configs import quickstart
-from configs.rl import babyai_scalinginter
+from configs.paper import babyai
 
 _MODEL = flags.DEFINE_string("model", "", "Hugging Face directory; empty: the quickstart's policy.")
 _DTYPE = flags.DEFINE_enum("dtype", "float32", ["float32", "bfloat16"], "Of --model.")
@@ -83,7 +83,7 @@ def of_quickstart():
 
 def of_model(path: str):
     """Few and short episodes of a real network."""
-    c = babyai_scalinginter.get_config("size=0p5b")
+    c = babyai.get_config("size=0p5b")
     c.model.update(source=path, dtype=_DTYPE.value, decode_dtype=_DTYPE.value)
     c.mesh = dict(data=1, fsdp=1, tensor=1)
     c.rollout.tasks_per_step, c.rollout.group_size, c.learner.mini_batches = 2, 4, 1

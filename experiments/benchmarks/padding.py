@@ -2,7 +2,7 @@ r"""How much of a training batch is padding, with episodes of real lengths?
 
   PYTHONPATH=. python experiments/benchmarks/padding.py --tokenizer=/path/of/qwen --out=padding.jsonl
 
-Scripted players play as many tasks as one step of configs/rl/*_scalinginter.py has episodes; they are
+Scripted players play as many tasks as one step of configs/paper/*.py has episodes; they are
 tokenised, split into the config's mini-batches and packed into its rows as in training. Padding is the share of positions
 that hold no token, empty rows of the last micro-batch included. Beside it what it would be in rows
 of the full length only, and with one episode a row, all rows as long as the longest episode.
@@ -53,7 +53,7 @@ def share(counts: list[int], row_length: int, micro_rows: int, halvings: int) ->
 
 def measure(environment: str, renderer: ChatRenderer) -> dict:
     """The row of one environment."""
-    config = importlib.import_module(f"configs.rl.{environment}_scalinginter").get_config()
+    config = importlib.import_module(f"configs.paper.{environment}").get_config()
     learner, rollout = config.learner, config.rollout
     episodes = rollout.tasks_per_step * rollout.group_size
     counts = lengths(environment, episodes, config.evaluation.max_turns, renderer)

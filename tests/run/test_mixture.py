@@ -15,7 +15,7 @@ from agentgym_jax.run.sections import ConfigError, plain
 from agentgym_jax.run_folder import RunFolder
 from configs import common, quickstart
 from configs.rl import mixture as mixture_config
-from configs.rl import textcraft_scalinginter
+from configs.rl import textcraft_horizons
 
 FIXED = dict(kind="fixed", turns=7)
 
@@ -81,11 +81,11 @@ def test_a_mix_of_fixed_limits_has_the_shares_it_is_given():
 
 @pytest.mark.parametrize(
     ("option", "at_start", "at_the_end"),
-    [("paper", {10}, {30}), ("by_depth", {10}, {10}), ("mixed", {10, 30}, {30})],
+    [("by_depth", {10}, {10}), ("mixed", {10, 30}, {30})],
 )
 def test_the_horizons_of_the_textcraft_config(option, at_start, at_the_end):
     arg = f"horizon={option},tell=every_turn"
-    parsed = rl.parse(plain(textcraft_scalinginter.get_config(arg)))
+    parsed = rl.parse(plain(textcraft_horizons.get_config(arg)))
     groups = [f"textcraft.depth {i % 4}" for i in range(99)]
     limits = [set(turns(parsed.horizon, step, *groups).values()) for step in (0, 299)]
     assert limits == [at_start, at_the_end]  # without results depths stay where they are

@@ -1,0 +1,124 @@
+"""Settings shared by the training scripts released with AgentGym-RL (arXiv:2509.08755).
+
+Comments name the source of a value. `<env>_train.sh` is both scripts of an environment in the
+repository WooooDyy/AgentGym-RL, `examples/train/AgentGym-RL/` (fixed horizon) and
+`examples/train/ScalingInter-RL/`. `ppo_trainer.yaml` is `AgentGym-RL/verl/agent_trainer/config/`,
+the defaults of what a script does not set. Other files are in `AgentGym-RL/verl/`.
+
+Differences from the release:
+
+- The instructions are the system message. The release has Qwen's own system message, then the
+  instructions as a user message and a canned answer.
+- The release limits instructions and episode separately (`data.max_prompt_length`,
+  `data.max_response_length`); here the sum of both limits the whole episode.
+- An episode whose environment failed is left out. The release trains on it with reward 0.
+- Weight decay acts on the matrices of the layers, in the release on all parameters.
+- The release clips the KL estimate of a token to 10.
+- An epoch's remainder of fewer than a batch of tasks is drawn too; the release drops it.
+- The release trains on sampled text after decoding and encoding it again, here on the sampled ids.
+- The release has no evaluation during training. Turn limits of held-out episodes are those of
+  `examples/eval/<env>_eval.sh`, one sample at temperature 1 as there; its token limits differ.
+- Seeds, hardware and steps of the published runs are not published.
+
+Lists of training ids are a separate data set of the release (AgentGym/AgentGym-RL-Data-ID), not
+part of this repository. With a file of them, `train=dict(kind="file", path=...)` reads it.
+
+Memory was never measured at these sizes. Float32 weights, gradient and two moments are 16 bytes
+per weight; the reference, the sampler's weights and its cache add to that. By ahead-of-time
+compilation `size=3b` does not fit one device of 80 GB.
+"""
+
+from configs import common
+
+HUB = {"0p5b": "0.5B", "1p5b": "1.5B", "3b": "3B", "7b": "7B"}
+
+
+def get_config(size, horizon, scripts, eval_turns):
+    """An RL config without environments.
+
+    Args:
+      size: `7b` is that of the scripts; the paper also has results of `3b`.
+      horizon: `scaling` (ScalingInter-RL) or `fixed` (AgentGym-RL).
+      scripts: horizon -> values of its script, under the names of `from_script`.
+      eval_turns: max_rounds of `examples/eval/<env>_eval.sh`.
+    """
+    if size not in HUB:
+        raise ValueError(f"unknown size {size!r}; known: {', '.join(HUB)}")
+    if horizon not in scripts:
+        raise ValueError(f"unknown horizon {horizon!r}; known: {', '.join(scripts)}")
+    c = common.base()
+    c.mesh = dict(data=1, fsdp=-1, tensor=1)
+    # <env>_train.sh: pure_agent_model_name
+    c.model.source = f"Qwen/Qwen2.5-{HUB[size]}-Instruct"
+    c.algorithm = grpo()
+    c.optimizer = adamw()
+    c.rollout.reward = "success"
+    # workers/rollout/agent_vllm_rollout/vllm_rollout.py: unreadable actions end no episode.
+    c.rollout.max_invalid_actions = 1000
+    c.learner.epochs = 1  # actor.ppo_epochs, up to 2 in <env>_train.sh, is read by no code
+    c.learner.ratio_against = "learner"  # ppo/ray_trainer.py: old_log_probs from the actor
+    c.learner.min_informative_groups = 0  # ppo/ray_trainer.py: no update is skipped
+    c.checkpoint.every = 25  # <env>_train.sh: trainer.save_freq
+    c.evaluation = dict(every=25, at_start=True, max_turns=eval_turns, samples=1, greedy=False)
+    from_script(c, **scripts[horizon])
+    return c
+
+
+def from_script(c, *, turns, period, tasks, samples, mini_batch, tokens, turn_tokens, steps):
+    """Sets the values of one script.
+
+    Args:
+      c: The config to change.
+      turns: algorithm.rounds_ctrl.rounds.
+      period: algorithm.rounds_ctrl.steps_scaling_inter; None with the type `fixed`.
+      tasks: data.train_batch_size.
+      samples: actor_rollout_ref.rollout.n.
+      mini_batch: actor_rollout_ref.actor.ppo_mini_batch_size, in tasks.
+      tokens: data.max_prompt_length + data.max_response_length.
+      turn_tokens: actor_rollout_ref.rollout.max_tokens.
+      steps: trainer.total_epochs * (number of training ids // data.train_batch_size).
+    """
+    c.total_steps = steps
+    if period is None:
+        c.horizon = dict(kind="fixed", turns=turns)
+    else:
+        c.horizon = dict(kind="periodic", turns=turns, period=period)
+    c.rollout.tasks_per_step = tasks
+    c.rollout.group_size = samples
+    c.learner.mini_batches = tasks // mini_batch
+    # ppo_trainer.yaml: rollout.temperature, top_k (-1 is off), top_p
+    c.sampling = dict(
+        temperature=1.0, top_k=0, top_p=1.0, max_turn_tokens=turn_tokens, max_tokens=tokens
+    )
+    c.sampler.cache_length = tokens
+    c.learner.row_length = tokens
+
+
+def grpo():
+    """The objective of all scripts: `algorithm.adv_estimator=grpo`."""
+    return common.grpo() | dict(
+        advantage=dict(std_normalize=True, eps=1e-6),  # ppo/core_algos.py
+        loss=dict(clip_low=0.2, clip_high=0.2),  # ppo_trainer.yaml: actor.clip_ratio
+        # <env>_train.sh: ppo_micro_batch_size_per_gpu=1; agent_actor/dp_actor.py averages the
+        # tokens of a micro-batch, so every episode counts the same.
+        aggregation=dict(mode="sequence_mean"),
+        entropy_coef=1e-3,  # ppo_trainer.yaml: actor.entropy_coeff
+        kl_coef=1e-3,  # <env>_train.sh: actor.kl_loss_coef
+        kl_kind="k3",  # <env>_train.sh: actor.kl_loss_type=low_var_kl
+    )
+
+
+def adamw():
+    """The optimiser of all scripts."""
+    return dict(
+        name="adamw",  # workers/agent_fsdp_workers.py
+        learning_rate=1e-6,  # <env>_train.sh: policy_learning_rate
+        schedule="constant",  # ppo_trainer.yaml: actor.optim.warmup_style
+        warmup_steps=0,  # ppo_trainer.yaml: actor.optim.lr_warmup_steps_ratio
+        final_fraction=1.0,
+        b1=0.9,  # workers/agent_fsdp_workers.py: betas
+        b2=0.999,
+        eps=1e-8,  # PyTorch's default
+        weight_decay=1e-2,  # workers/agent_fsdp_workers.py
+        max_grad_norm=1.0,  # ppo_trainer.yaml: actor.grad_clip
+    )

@@ -1,0 +1,51 @@
+r"""Horizons on TextCraft other than ScalingInter-RL's: per depth of recipe, or mixed in one batch.
+
+  python -m agentgym_jax.train --config=configs/rl/textcraft_horizons.py:horizon=by_depth \
+      --workdir=runs/by_depth
+
+Needs: accelerators (configs/paper/common.py); nothing running (it starts its own server).
+Result: not run.
+Source: configs/paper/textcraft.py; the horizons and their numbers are ours and were not tried.
+"""
+
+from configs import common
+from configs.paper import textcraft
+
+HORIZONS = dict(
+    # A depth gets the next limit when its tasks are solved: easy recipes soon, deep ones late.
+    by_depth=dict(
+        kind="by_group",
+        each=dict(
+            kind="adaptive_success",
+            turns=(10, 20, 30),
+            threshold=0.6,
+            decay=0.8,
+            min_steps=10,
+            max_steps=100,
+        ),
+        groups={},
+    ),
+    # While limits are short, one task in four shows what can be done with many turns.
+    mixed=dict(
+        kind="mixed",
+        schedules=dict(
+            growing=dict(kind="periodic", turns=(10, 20, 30), period=100),
+            full=dict(kind="fixed", turns=30),
+        ),
+        weights=dict(growing=3, full=1),
+    ),
+)
+
+
+def get_config(arg=None):
+    """Options: size=7b|3b|1p5b|0p5b; horizon=by_depth|mixed; tell=none|start|every_turn (the turn
+    budget shown to the agent); smoke (a tiny random policy)."""
+    opt = common.parse(arg, size="7b", horizon="by_depth", tell="none", smoke=False)
+    if opt.horizon not in HORIZONS:
+        raise ValueError(f"unknown horizon {opt.horizon!r}; known: {', '.join(HORIZONS)}")
+    c = textcraft.get_config(f"size={opt.size}")
+    c.horizon = HORIZONS[opt.horizon]
+    c.rollout.tell_budget = opt.tell
+    if opt.smoke:
+        common.smoke(c)
+    return c
