@@ -3,8 +3,8 @@ r"""AgentEvol on TextCraft and BabyAI: four rounds of exploring, filtering and f
   python -m agentgym_jax.train --workdir=runs/agentevol \
       --config=configs/agentevol/textcraft_babyai.py
 
-Needs: nothing running (starts its own servers); about 16 bytes per weight of accelerator memory
-and room for the sampler's cache.
+Needs: nothing running (starts its own servers); memory for 16 bytes per weight (float32 weights,
+gradient and two moments), the sampler's weights and its cache, which was not measured at this size.
 Result: not run yet.
 Source: four rounds, one sample per task at temperature 1.2, learning rate 1e-5, rewards above 0 in
 BabyAI and solved tasks elsewhere: AgentGym, arXiv:2406.04151, and its released scripts.

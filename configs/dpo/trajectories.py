@@ -7,7 +7,8 @@ With the tasks of configs/eval/textcraft.py played at the start, every 20 steps 
 --config=configs/dpo/trajectories.py:evaluate=textcraft
 
 Needs: a policy to start from and episodes of it with rewards (the folder of an RL run or of AgentEvol,
-or AgentGym's trajectory files); about 16 bytes per weight of accelerator memory.
+or AgentGym's trajectory files); memory for 16 bytes per weight (float32 weights, gradient and two moments),
+the reference and the activations, which was not measured at this size.
 Result: not run yet.
 Source: beta 0.5, learning rate 5e-7, warm-up and decay of AgentGym's DPO script, arXiv:2406.04151.
 """

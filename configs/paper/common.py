@@ -25,7 +25,8 @@ part of this repository. With a file of them, `train=dict(kind="file", path=...)
 
 Memory was never measured at these sizes. Float32 weights, gradient and two moments are 16 bytes
 per weight; the reference, the sampler's weights and its cache add to that. By ahead-of-time
-compilation `size=3b` does not fit one device of 80 GB.
+compilation `size=3b` does not fit one device of 80 GB. On several devices set `learner.micro_rows`
+to a multiple of their number, so that they share the rows; the gradient does not depend on it.
 """
 
 from configs import common

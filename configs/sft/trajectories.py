@@ -6,7 +6,8 @@ r"""Supervised training of Qwen2.5 on AgentGym's trajectory files (AgentTraj-L a
 With the tasks of configs/eval/textcraft.py played at the start, every 50 steps and at the end:
 --config=configs/sft/trajectories.py:evaluate=textcraft
 
-Needs: the files; about 16 bytes per weight of accelerator memory.
+Needs: the files; memory for 16 bytes per weight (float32 weights, gradient and two moments) and the
+activations, which was not measured at this size.
 Result: not run yet.
 Source: learning rate 1e-5 of AgentGym's behavioural cloning, arXiv:2406.04151.
 """
