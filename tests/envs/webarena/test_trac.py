@@ -2,8 +2,10 @@
 
 import concurrent.futures
 import importlib
+import importlib.util
 import json
 import os
+import pathlib
 import re
 import socket
 import sqlite3
@@ -22,7 +24,7 @@ from agentgym_envs.webarena.embedded import trac as trac_tasks
 from agentgym_envs.webarena.embedded_sites import shared
 from agentgym_envs.webarena.sites import cluster
 from agentgym_envs.webarena.sites.site import RunningSite
-from agentgym_envs.webarena.sites.trac import issues, tables
+from agentgym_envs.webarena.sites.trac import tables, tickets
 from agentgym_envs.webarena.sites.trac.projects import AGENT, PASSWORD, PROJECTS
 from agentgym_envs.webarena.sites.trac.site import make_site
 from agentgym_envs.webarena.tasks import read_task, task_row
@@ -62,35 +64,79 @@ def test_there_are_tasks_from_many_templates_in_both_splits():
 
 
 def test_summaries_are_unique_so_that_a_task_can_name_a_ticket():
-    summaries = [ticket.summary for ticket in tables.tickets()]
+    summaries = [ticket.summary for ticket in tickets.tickets()]
     assert len(set(summaries)) == len(summaries) >= 400
 
 
 def test_tickets_are_numbered_in_the_order_of_their_creation():
-    created = [ticket.created for ticket in tables.tickets()]
+    created = [ticket.created for ticket in tickets.tickets()]
     assert created == sorted(created)
-    assert [ticket.number for ticket in tables.tickets()] == list(range(1, len(created) + 1))
+    assert [ticket.number for ticket in tickets.tickets()] == list(range(1, len(created) + 1))
 
 
 def test_a_ticket_is_owned_by_a_developer_of_its_project():
     roles = {project.identifier: project.roles for project in PROJECTS}
-    for ticket in tables.tickets():
+    for ticket in tickets.tickets():
         assert ticket.owner == "" or roles[ticket.project][ticket.owner] != "Reporter"
         assert ticket.created <= ticket.updated < "2024-03-01"
 
 
-def test_a_ticket_tells_what_the_issue_of_its_number_tells():
-    for issue, ticket in zip(issues.issues(), tables.tickets(), strict=True):
-        assert (ticket.number, ticket.summary) == (issue.number, issue.subject)
-        # Trac has no status between the end of the work and the closing.
-        assert ticket.is_open != (issue.is_closed or issue.status == "Resolved")
-        assert bool(ticket.resolution) == (ticket.status == "closed")
+# The statuses that Trac's workflow leads to from each status.
+NEXT = {
+    "new": {"accepted", "closed"},
+    "accepted": {"closed"},
+    "closed": {"reopened"},
+    "reopened": {"accepted", "closed"},
+}
+
+
+def test_a_history_follows_the_workflow_and_ends_in_the_status_of_its_ticket():
+    for ticket in tickets.tickets():
         status, resolution = "new", ""
         for change in ticket.changes:
-            before, status = change.fields.get("status", (status, status))
-            assert before in ("new", "accepted") or "status" not in change.fields
-            _, resolution = change.fields.get("resolution", (resolution, resolution))
+            before, after = change.fields.get("status", (status, status))
+            assert before == status
+            assert after == status or after in NEXT[status]
+            was, resolution_after = change.fields.get("resolution", (resolution, resolution))
+            assert was == resolution
+            status, resolution = after, resolution_after
         assert (status, resolution) == (ticket.status, ticket.resolution)
+        assert ticket.is_open == (ticket.resolution == "")
+        times = [ticket.created, *(change.when for change in ticket.changes)]
+        assert times == sorted(times)
+    statuses = {ticket.status for ticket in tickets.tickets()}
+    assert statuses == {"new", "accepted", "reopened", "closed"}
+
+
+def test_only_the_owner_accepts_and_closes_a_ticket():
+    for ticket in tickets.tickets():
+        for change in ticket.changes:
+            if change.fields.get("status", ("", ""))[1] in ("accepted", "closed"):
+                assert change.author == ticket.owner
+
+
+def test_no_open_ticket_is_in_a_completed_milestone():
+    completed = {each.name for each in tables.milestones() if each.is_completed}
+    assert not any(each.is_open and each.milestone in completed for each in tickets.tickets())
+
+
+@needs_trac
+def test_the_links_to_the_handbook_lead_to_pages():
+    templates = pathlib.Path(importlib.util.find_spec("trac").origin).parent.rglob("*.html")
+    hidden = {"admin", "versioncontrol"}  # components that the agent has no access to
+    texts = [path.read_text() for path in templates if not hidden & set(path.parts)]
+    links = {
+        name
+        for text in texts
+        for name in re.findall(r"(?:wikihelp|href\.wiki)\('((?:Trac|Wiki)\w+)'", text)
+    }
+    assert {"TracTickets", "TracGuide", "WikiFormatting"} <= links
+    names = {page.name for page in tables.wiki_pages()}
+    assert links - {"TracIni"} <= names  # a link that only administrators see
+    words = {
+        word for page in tables.wiki_pages() for word in re.findall(r"\bTrac[A-Z]\w+", page.text)
+    }
+    assert words <= names
 
 
 def test_wiki_pages_are_in_tracs_markup_and_link_to_pages_that_are_there():
@@ -100,6 +146,7 @@ def test_wiki_pages_are_in_tracs_markup_and_link_to_pages_that_are_there():
     assert "\n 1. Run `make setup` and then `make run`.\n" in pages["Kiln/Installation"]
     assert "\n * '''Build queue''': belongs to Scheduling." in pages["Kiln/Glossary"]
     for text in pages.values():
+        assert "under News" not in text
         assert not re.search(r"^h\d\. |^[#*] |@", text, re.MULTILINE)
         for name in re.findall(r"\[wiki:(\S+) ", text):
             assert name in pages
@@ -194,7 +241,7 @@ def test_two_templates_are_equal_byte_for_byte(prepared, tmp_path):
 def test_the_database_holds_what_the_tables_tell(prepared):
     with sqlite3.connect(prepared / "template.sqlite3") as database:
         count = lambda table: database.execute(f"select count(*) from {table}").fetchone()[0]
-        assert count("ticket") == len(tables.tickets())
+        assert count("ticket") == len(tickets.tickets())
         assert count("wiki") == len(tables.wiki_pages())
         assert count("milestone where completed = 0") == sum(
             not each.is_completed for each in tables.milestones()

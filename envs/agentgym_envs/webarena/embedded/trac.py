@@ -7,13 +7,8 @@ from agentgym_envs.webarena.embedded import trac_writing as writing
 from agentgym_envs.webarena.embedded.task import EmbeddedTask, Instance, from_template
 from agentgym_envs.webarena.sites.chance import Dice
 from agentgym_envs.webarena.sites.trac.projects import PEOPLE, PROJECTS
-from agentgym_envs.webarena.sites.trac.tables import (
-    PRIORITIES,
-    Milestone,
-    Ticket,
-    milestones,
-    tickets,
-)
+from agentgym_envs.webarena.sites.trac.tables import Milestone, milestones
+from agentgym_envs.webarena.sites.trac.tickets import PRIORITIES, Ticket, tickets
 
 _PER_TEMPLATE = 4
 
@@ -129,9 +124,7 @@ def _changing() -> Iterable[EmbeddedTask]:
         17,
         'Set the priority of the ticket "{summary}" to {priority}.',
         [
-            writing.priority(
-                ticket, dice.pick([p for p in PRIORITIES.values() if p != ticket.priority])
-            )
+            writing.priority(ticket, dice.pick([p for p in PRIORITIES if p != ticket.priority]))
             for ticket in _some("set priority", _is_open)
         ],
     )
@@ -226,7 +219,7 @@ def _is_open(ticket: Ticket) -> bool:
 def _priorities_in(stone: Milestone) -> list[str]:
     """Those that a milestone's page lists."""
     found = {ticket.priority for ticket in tickets() if ticket.milestone == stone.name}
-    return [name for name in PRIORITIES.values() if name in found]
+    return [name for name in PRIORITIES if name in found]
 
 
 def _milestones_for(ticket: Ticket) -> list[str]:

@@ -4,7 +4,8 @@ from agentgym_envs.webarena.embedded import script
 from agentgym_envs.webarena.embedded.script import Node, Reader, Script
 from agentgym_envs.webarena.sites.trac.pages import full_name
 from agentgym_envs.webarena.sites.trac.projects import Project
-from agentgym_envs.webarena.sites.trac.tables import Milestone, Ticket
+from agentgym_envs.webarena.sites.trac.tables import Milestone
+from agentgym_envs.webarena.sites.trac.tickets import Ticket
 
 _MENU = ("WIKI", "TIMELINE", "ROADMAP", "VIEW TICKETS", "NEW TICKET", "SEARCH")
 

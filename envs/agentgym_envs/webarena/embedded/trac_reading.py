@@ -16,7 +16,8 @@ from agentgym_envs.webarena.embedded.trac_plays import (
     value_of,
 )
 from agentgym_envs.webarena.sites.trac.projects import Project
-from agentgym_envs.webarena.sites.trac.tables import Milestone, Ticket, tickets, wiki_root
+from agentgym_envs.webarena.sites.trac.tables import Milestone, wiki_root
+from agentgym_envs.webarena.sites.trac.tickets import Ticket, tickets
 from agentgym_envs.webarena.tasks import Evaluation
 
 

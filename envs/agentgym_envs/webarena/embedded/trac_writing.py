@@ -14,7 +14,8 @@ from agentgym_envs.webarena.embedded.trac_plays import (
     ticket_address,
 )
 from agentgym_envs.webarena.sites.trac.projects import Project
-from agentgym_envs.webarena.sites.trac.tables import Ticket, tickets, wiki_root
+from agentgym_envs.webarena.sites.trac.tables import wiki_root
+from agentgym_envs.webarena.sites.trac.tickets import Ticket, tickets
 
 NEXT_TICKET = len(tickets()) + 1  # number of the next ticket
 _SUBMIT = "Submit changes"

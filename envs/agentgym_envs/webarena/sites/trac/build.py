@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from agentgym_envs.webarena.sites import clock
 from agentgym_envs.webarena.sites.episode_database import add_clock
 from agentgym_envs.webarena.sites.site import storage_state_path
-from agentgym_envs.webarena.sites.trac import present, tables
+from agentgym_envs.webarena.sites.trac import present, tables, tickets
 from agentgym_envs.webarena.sites.trac.projects import AGENT, PEOPLE, PROJECTS
 
 ENVIRONMENT = "environment"  # folder of the settings; its database is a file beside it
@@ -47,7 +47,6 @@ _OPTIONS = (
     ("report", "items_per_page", "50"),
     ("logging", "log_type", "stderr"),
     ("logging", "log_level", "ERROR"),
-    ("metanav", "help", "disabled"),  # Trac's own handbook is not seeded
     ("metanav", "about", "disabled"),
     # All but the policy of attachments, which would be files outside the database of an episode.
     (
@@ -104,8 +103,8 @@ def _seed(connection: sqlite3.Connection) -> None:
     fill("milestone", map(_milestone, tables.milestones()))
     connection.execute("DELETE FROM version")
     fill("wiki", map(_wiki_page, tables.wiki_pages()))
-    fill("ticket", map(_ticket, tables.tickets()))
-    fill("ticket_change", (row for each in tables.tickets() for row in _changes(each)))
+    fill("ticket", map(_ticket, tickets.tickets()))
+    fill("ticket_change", (row for each in tickets.tickets() for row in _changes(each)))
     connection.execute("UPDATE report SET author = ?", (_MAKER,))
 
 
@@ -118,7 +117,7 @@ def _wiki_page(page: tables.WikiPage) -> tuple:
     return page.name, 1, _moment(page.when), page.author, page.text, "", 0
 
 
-def _ticket(ticket: tables.Ticket) -> tuple:
+def _ticket(ticket: tickets.Ticket) -> tuple:
     return (
         ticket.number,
         ticket.type,
@@ -140,7 +139,7 @@ def _ticket(ticket: tables.Ticket) -> tuple:
     )
 
 
-def _changes(ticket: tables.Ticket) -> Iterable[tuple]:
+def _changes(ticket: tickets.Ticket) -> Iterable[tuple]:
     for number, change in enumerate(ticket.changes, start=1):
         when = _moment(change.when)
         for field, (before, after) in change.fields.items():

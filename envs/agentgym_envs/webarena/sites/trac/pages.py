@@ -79,9 +79,9 @@ The person on call is {full_name(project.on_call)}. Ask in {project.channel} bef
 
 Releases are made on {project.release_day} mornings, never before a holiday.
 
-# All issues of the version are closed or moved to the next one.
+# All tickets of the milestone are closed or moved to the next one.
 # {full_name(_manager(project))} signs the release notes.
-# The build is published and announced under News.
+# The build is published and announced in {project.channel}.
 """,
         "Glossary": "h1. Glossary\n\n"
         + "\n".join(

@@ -344,36 +344,3 @@ PROJECTS: tuple[Project, ...] = (
         "ines.duarte",
     ),
 )
-
-BUG_PROBLEMS = (
-    "crashes when the list is empty",
-    "shows yesterday's values after midnight",
-    "loses the last entry when two people save",
-    "ignores the selected time zone",
-    "is slow with more than a thousand rows",
-    "prints umlauts as question marks",
-    "accepts dates in the past",
-    "counts cancelled entries twice",
-    "stays blank in a narrow window",
-    "forgets its filter after a reload",
-    "rounds amounts the wrong way",
-    "hangs when the disk is full",
-    "sends the same message twice",
-    "breaks on names with an apostrophe",
-)
-FEATURE_PROBLEMS = (
-    "should export to a spreadsheet",
-    "needs a dark theme",
-    "should remember the last view",
-    "needs an undo button",
-    "should work with the keyboard alone",
-    "needs a weekly summary",
-    "should show who changed what",
-    "needs a trial mode without side effects",
-)
-SUPPORT_PROBLEMS = (
-    "cannot be reached from the branch office",
-    "asks for a password on each start",
-    "needs a written guide for new colleagues",
-    "has to move to the new server",
-)

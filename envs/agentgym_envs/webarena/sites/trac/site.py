@@ -13,7 +13,15 @@ _HERE = pathlib.Path(__file__).parent
 # What the template depends on; the rest is read when the site runs.
 _SOURCES = tuple(
     _HERE / name
-    for name in ("build.py", "issues.py", "pages.py", "present.py", "projects.py", "tables.py")
+    for name in (
+        "build.py",
+        "handbook.py",
+        "pages.py",
+        "present.py",
+        "projects.py",
+        "tables.py",
+        "tickets.py",
+    )
 )
 _PACKAGE = "agentgym_envs.webarena.sites.trac"
 

@@ -1,4 +1,4 @@
-"""Content of the Trac site: the facts of `projects`, `issues` and `pages` in Trac's terms.
+"""Content of the Trac site besides its tickets: milestones and pages of the wiki.
 
 One Trac serves all projects: a project is a component, a version of it a milestone, and its wiki lies
 below a page of its name.
@@ -8,26 +8,10 @@ import dataclasses
 import functools
 import re
 
-from agentgym_envs.webarena.sites.trac import issues, pages
+from agentgym_envs.webarena.sites.trac import handbook, pages
 from agentgym_envs.webarena.sites.trac.projects import PROJECTS, Project
+from agentgym_envs.webarena.sites.trac.tickets import milestone_name
 
-TYPES = {"Bug": "defect", "Feature": "enhancement", "Support": "task"}
-PRIORITIES = {
-    "Low": "trivial",
-    "Normal": "minor",
-    "High": "major",
-    "Urgent": "critical",
-    "Immediate": "blocker",
-}
-# Status and resolution; Trac has no status between the end of the work and the closing.
-STATUSES = {
-    "New": ("new", ""),
-    "In Progress": ("accepted", ""),
-    "Resolved": ("closed", "worksforme"),
-    "Feedback": ("reopened", ""),
-    "Closed": ("closed", "fixed"),
-    "Rejected": ("closed", "wontfix"),
-}
 START = "WikiStart"
 
 
@@ -49,72 +33,6 @@ class Milestone:
 
 
 @dataclasses.dataclass(frozen=True)
-class Change:
-    """One entry of a ticket's history.
-
-    Attributes:
-      author: login.
-      when: ISO time, UTC.
-      comment: may be empty.
-      fields: name of a field -> value before and after.
-    """
-
-    author: str
-    when: str
-    comment: str
-    fields: dict[str, tuple[str, str]]
-
-
-@dataclasses.dataclass(frozen=True)
-class Ticket:
-    """A ticket; logins, names and ISO times throughout.
-
-    Attributes:
-      number: its id.
-      project: identifier of its project.
-      summary: unique.
-      description: two or three sentences.
-      type: of TYPES.
-      priority: of PRIORITIES.
-      component: name of its project.
-      keywords: the category in the project.
-      milestone: name, or "".
-      reporter: login.
-      owner: login, or "".
-      status: of STATUSES.
-      resolution: of STATUSES; "" while the ticket is open.
-      created: ISO time.
-      changes: oldest first.
-    """
-
-    number: int
-    project: str
-    summary: str
-    description: str
-    type: str
-    priority: str
-    component: str
-    keywords: str
-    milestone: str
-    reporter: str
-    owner: str
-    status: str
-    resolution: str
-    created: str
-    changes: tuple[Change, ...]
-
-    @property
-    def is_open(self) -> bool:
-        """Whether something is left to do."""
-        return self.status != "closed"
-
-    @property
-    def updated(self) -> str:
-        """Time of the last change."""
-        return self.changes[-1].when if self.changes else self.created
-
-
-@dataclasses.dataclass(frozen=True)
 class WikiPage:
     """A page of the wiki, in Trac's markup."""
 
@@ -122,11 +40,6 @@ class WikiPage:
     author: str
     when: str
     text: str
-
-
-def milestone_name(project: Project, version: str) -> str:
-    """The milestone that stands for a version."""
-    return f"{project.name} {version}"
 
 
 def wiki_root(project: Project) -> str:
@@ -150,43 +63,6 @@ def milestones() -> tuple[Milestone, ...]:
 
 
 @functools.cache
-def tickets() -> tuple[Ticket, ...]:
-    """All tickets; ticket number n is at index n - 1."""
-    projects = {project.identifier: project for project in PROJECTS}
-    return tuple(_ticket(issue, projects[issue.project]) for issue in issues.issues())
-
-
-def _ticket(issue: issues.Issue, project: Project) -> Ticket:
-    status, resolution = STATUSES[issue.status]
-    return Ticket(
-        number=issue.number,
-        project=issue.project,
-        summary=issue.subject,
-        description=issue.description,
-        type=TYPES[issue.tracker],
-        priority=PRIORITIES[issue.priority],
-        component=project.name,
-        keywords=issue.category,
-        milestone=milestone_name(project, issue.version) if issue.version else "",
-        reporter=issue.author,
-        owner=issue.assignee or "",
-        status=status,
-        resolution=resolution,
-        created=issue.created,
-        changes=tuple(map(_change, issue.changes)),
-    )
-
-
-def _change(change: issues.Change) -> Change:
-    fields = {}
-    if change.status is not None:
-        before, after = (STATUSES[name] for name in change.status)
-        pairs = {"status": (before[0], after[0]), "resolution": (before[1], after[1])}
-        fields = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
-    return Change(change.author, change.when, change.note, fields)
-
-
-@functools.cache
 def wiki_pages() -> tuple[WikiPage, ...]:
     """The pages of all projects below one that lists them."""
     projects = {project.identifier: project for project in PROJECTS}
@@ -199,6 +75,10 @@ def wiki_pages() -> tuple[WikiPage, ...]:
             START, PROJECTS[0].on_call, "2023-03-06 09:00:00", f"= Larkspur Works =\n\n{start}\n"
         ),
         WikiPage("TitleIndex", PROJECTS[0].on_call, "2023-03-06 09:00:00", "[[TitleIndex]]\n"),
+        *(
+            WikiPage(name, PROJECTS[0].on_call, "2023-03-06 09:00:00", text)
+            for name, text in handbook.PAGES.items()
+        ),
     ]
     below = [
         WikiPage(
