@@ -28,6 +28,7 @@ _PERMANENT_KINDS = frozenset(
         ErrorKind.UNKNOWN_TASK,
         ErrorKind.TOO_LARGE,
         ErrorKind.UNAUTHORIZED,
+        ErrorKind.FORBIDDEN,
     }
 )
 _CAUSE_OF_KIND = {

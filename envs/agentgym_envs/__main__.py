@@ -64,6 +64,13 @@ def _add_server_options(parser: argparse.ArgumentParser, port: int) -> None:
     add("--step-seconds", type=float, default=30, help="stop a simulator that takes longer")
     add("--busy-seconds", type=float, default=60, help="how long a request waits for its turn")
     add("--token-file", type=pathlib.Path, help="file with the bearer token clients must send")
+    add(
+        "--allow-host",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="another name than localhost by which clients address it; may be given several times",
+    )
     add("--parent-pid", type=int, help="stop when this process is gone")
     _add_option(parser)
     add("--log-level", default="warning", choices=LOG_LEVELS)
@@ -189,6 +196,7 @@ def _serve(args: argparse.Namespace) -> int:
         busy_seconds=args.busy_seconds,
         step_seconds=args.step_seconds,
         token=token,
+        host_names=args.allow_host,
         options=chosen,
     )
     name = args.command if args.command in KINDS else load_kind(module, chosen).spec.name

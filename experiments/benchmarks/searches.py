@@ -52,7 +52,7 @@ class Connection:
         """The body of the answer, which must have status 200."""
         data = json.dumps(body).encode()
         self._writer.write(
-            b"POST %b HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+            b"POST %b HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
             b"content-length: %d\r\n\r\n%b" % (path.encode(), len(data), data)
         )
         head = await self._reader.readuntil(b"\r\n\r\n")

@@ -109,6 +109,7 @@ def test_a_broken_answer_to_a_step_is_an_error_and_never_a_reward(server, world,
         (ErrorKind.FINISHED, 409, EnvCause.HTTP_STATUS, True),
         (ErrorKind.UNKNOWN_TASK, 422, EnvCause.HTTP_STATUS, False),
         (ErrorKind.UNAUTHORIZED, 401, EnvCause.HTTP_STATUS, False),
+        (ErrorKind.FORBIDDEN, 403, EnvCause.HTTP_STATUS, False),
     ],
 )
 def test_typed_errors_keep_their_kind(server, world, kind, status, cause, retryable):

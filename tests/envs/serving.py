@@ -24,20 +24,26 @@ OPTIONS = {
 @contextlib.contextmanager
 def serving(module, **changes):
     """An HTTP client of a server of that module's environment; all is gone afterwards."""
-    application = create_app(module, **{**OPTIONS, **changes})
+    with serving_application(create_app(module, **{**OPTIONS, **changes})) as client:
+        client.get("/health")  # answered as soon as the workers are ready
+        yield client
+
+
+@contextlib.contextmanager
+def serving_application(application, **options):
+    """An HTTP client of a server of that application; `options` are arguments of `serve.answer`."""
     listener = serve.bind("127.0.0.1", 0)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     loop = asyncio.new_event_loop()
     stop = asyncio.Event()
     thread = threading.Thread(
         target=loop.run_until_complete,
-        args=(serve.answer(application, listener, stop, ""),),
+        args=(serve.answer(application, listener, stop, "", **options),),
         daemon=True,
     )
     thread.start()
     try:
         with httpx.Client(base_url=url, timeout=60) as client:
-            client.get("/health")  # answered as soon as the workers are ready
             yield client
     finally:
         loop.call_soon_threadsafe(stop.set)

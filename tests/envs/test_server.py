@@ -217,11 +217,12 @@ def test_a_body_in_chunks_below_the_limit_is_read(server):
 
 def test_a_token_is_asked_for_on_every_route():
     with serving("door", token="s3cret") as client:
-        for headers in ({}, {"authorization": "Bearer s3cre"}, {"authorization": "s3cret"}):
+        for headers in ({}, {"authorization": "Bearer s3cre"}, {"authorization": "Basic s3cret"}):
             assert_error(client.get("/spec", headers=headers), ErrorKind.UNAUTHORIZED)
             assert_error(client.post("/create", headers=headers), ErrorKind.UNAUTHORIZED)
-        right = {"authorization": "Bearer s3cret"}
-        assert client.post("/create", headers=right).json() == {"id": 0}
+        for number, scheme in enumerate(("Bearer", "bearer", "BEARER")):
+            right = {"authorization": f"{scheme} s3cret"}
+            assert client.post("/create", headers=right).json() == {"id": number}
 
 
 def test_compat_answers_errors_with_status_200_and_agentgyms_texts(compat_server):
@@ -267,11 +268,13 @@ def test_a_prefix_a_task_field_and_a_create_body():
         assert "game" in bad.json()["error"]
 
 
-def test_a_body_that_is_not_declared_as_json_is_not_read(server):
-    # A page in a browser can send this to a server on loopback without asking it first.
+@pytest.mark.parametrize("headers", [{}, {"content-type": "text/plain"}, {"content-type": ""}])
+def test_a_body_that_is_not_declared_as_json_is_not_read(server, headers):
+    # A page in a browser can send these to a server on loopback without asking it first.
     body = json.dumps({"id": started(server), "action": "open"})
-    answer = server.post("/step", content=body, headers={"content-type": "text/plain"})
+    answer = server.post("/step", content=body, headers=headers)
     assert_error(answer, ErrorKind.INVALID_REQUEST)
+    assert "expected application/json" in answer.json()["error"]
 
 
 def talk(server, *pieces):
@@ -293,7 +296,8 @@ def talk(server, *pieces):
 def test_requests_that_are_sent_ahead_are_answered_in_their_order(server):
     session_id = started(server)
     body = b'{"id": %d, "action": "sleep 0.05"}' % session_id
-    step = b"POST /step HTTP/1.1\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
+    head = b"POST /step HTTP/1.1\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+    step = head % len(body) + body
     heard = talk(server, step + step + b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n")
     assert heard.index(b"1: you did") < heard.index(b"2: you did") < heard.index(b"a door")
     assert heard.count(b"HTTP/1.1 200 OK") == 3
@@ -309,6 +313,7 @@ def test_a_request_in_small_pieces_is_read(server):
 def test_a_client_that_asks_before_it_sends_its_body_is_told_to_go_on(server):
     body = b'{"id": %d}' % started(server)
     head = b"POST /close HTTP/1.1\r\nexpect: 100-continue\r\nconnection: close\r\n"
+    head += b"content-type: application/json\r\n"
     heard = talk(server, head + b"content-length: %d\r\n\r\n" % len(body), body)
     assert heard.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK")
     assert heard.endswith(b"true")
@@ -336,9 +341,8 @@ def test_a_client_that_leaves_early_harms_nobody(server):
     session_id = started(server)
     body = b'{"id": %d, "action": "sleep 0.2"}' % session_id
     with socket.create_connection((server.base_url.host, server.base_url.port)) as connection:
-        connection.sendall(
-            b"POST /step HTTP/1.1\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
-        )
+        head = b"POST /step HTTP/1.1\r\ncontent-type: application/json\r\n"
+        connection.sendall(head + b"content-length: %d\r\n\r\n%s" % (len(body), body))
         time.sleep(0.05)
     step = server.post("/step", json={"id": session_id, "action": "x"})
     assert step.json()["observation"] == "2: you did x"  # the first step was made all the same

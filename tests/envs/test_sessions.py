@@ -2,6 +2,8 @@
 
 import asyncio
 import functools
+import os
+import signal
 
 import pytest
 
@@ -130,6 +132,21 @@ async def test_an_operation_that_was_refused_is_not_repeated_later(store, clock)
     await store.call(session_id, "step", "knock")
     await store._workers[0].kill()
     assert b"2: you did knock" in await store.call(session_id, "step", "knock")
+
+
+@with_store()
+async def test_a_session_is_closed_when_its_worker_is_killed_while_it_restarts(store, clock):
+    session_id = await new_id(store)
+    worker = store._workers[0]
+    await worker.kill()
+    killed = worker.pid
+    failed = asyncio.create_task(fault_of(store.call(session_id, "observation", None)))
+    while worker.pid == killed:
+        await asyncio.sleep(0)
+    os.kill(worker.pid, signal.SIGKILL)
+    assert await failed is ErrorKind.SIMULATOR
+    assert len(store) == worker.sessions == 0
+    assert await fault_of(store.call(session_id, "observation", None)) is ErrorKind.UNKNOWN_SESSION
 
 
 @with_store()

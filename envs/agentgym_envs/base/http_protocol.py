@@ -1,12 +1,16 @@
 """HTTP/1.1 on asyncio with the parser of Node.js (httptools): one object per connection.
 
-General servers cost three times as much per request as a text game needs for its step. What is
-left out here: everything but JSON answers of known length on plain HTTP/1.
+General servers cost three times as much per request as a text game needs for its step. This one
+supports only JSON answers of known length on plain HTTP/1. A connection holds a bounded number of
+bytes and a request has a deadline, whatever the client sends and however slowly it reads.
 """
 
 import asyncio
+import collections
+import dataclasses
 import http
 import logging
+import math
 import time
 import urllib.parse
 from typing import cast
@@ -18,7 +22,11 @@ from agentgym_envs.base.protocol import TURN_HEADER, ErrorKind
 
 _LOGGER = logging.getLogger(__name__)
 
-_MAX_HEAD_BYTES = 32768  # of a request's line and headers
+# Limit on a request without its body and the framing of its chunks: the request line, headers,
+# chunk extensions and trailers.
+_MAX_HEAD_BYTES = 32768
+_PARSED_BYTES = 4096  # fed to the parser at once: bounds the requests that it can find in them
+_WRITTEN_BYTES = 65536  # given to the transport at once; also its high-water mark
 _STATUS_LINE = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode()
     for status in http.HTTPStatus
@@ -31,124 +39,238 @@ _BUG = Answer(
 )
 
 
+@dataclasses.dataclass(frozen=True)
+class Deadlines:
+    """Times in seconds after which the server ends a connection.
+
+    Attributes:
+      idle: Time without a request. A client that thinks between two steps keeps its connection.
+      request: Time from the first byte of a request to its last one.
+      answer: Time in which a client must read an answer, apart from what fits into buffers.
+    """
+
+    idle: float = 120.0
+    request: float = 60.0
+    answer: float = 60.0
+
+    def __post_init__(self) -> None:
+        """Refuses times that are not positive."""
+        if min(self.idle, self.request, self.answer) <= 0:
+            raise ValueError(f"deadlines must be positive, got {self}")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Exchange:
+    """A complete request with the endpoint that answers it, or with its answer."""
+
+    request: Request
+    found: Endpoint | Answer
+    keeps_alive: bool
+    is_head: bool
+
+
 class HttpProtocol(asyncio.Protocol):
     """Reads requests, has them answered one after the other, writes the answers.
 
+    A client may send requests ahead of their answers. They stay unparsed, and reading pauses,
+    until the earlier ones are answered. Answering pauses while the client does not read.
+
     Args:
-      application: answers.
-      connections: holds this object while its connection is open.
+      application: Endpoints, limit on bodies and access checks.
+      connections: Set that contains this object while its connection is open.
+      deadlines: Times that `end_overdue` enforces.
     """
 
-    def __init__(self, application: Application, connections: "set[HttpProtocol]"):
+    def __init__(
+        self, application: Application, connections: "set[HttpProtocol]", deadlines: Deadlines
+    ):
         self._application = application
         self._connections = connections
+        self._deadlines = deadlines
         self._loop = asyncio.get_running_loop()
         self._parser = httptools.HttpRequestParser(self)
-        self._waiting: list[tuple[Request, Endpoint | Answer, bool, bool]] = []
+        self._unparsed = bytearray()
+        self._exchanges: collections.deque[_Exchange] = collections.deque()
         self._task: asyncio.Task[None] | None = None
-        self._is_ended = False  # nothing more is read
-        self._completed = 0  # requests read
-        self.last_active = time.monotonic()
+        self._drained: asyncio.Future[None] | None = None  # set while the write buffer is full
+        self._is_paused = False  # reading
+        self._is_ended = False  # no further request is accepted
+        self._read_deadline = time.monotonic() + deadlines.idle  # counts while nothing is answered
+        self._write_deadline = math.inf
+        self._reset_message()
 
     # The connection.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client connected."""
+        """Accepts a client."""
         self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=_WRITTEN_BYTES)
         self._connections.add(self)
-        self.on_message_begin()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """The client is gone. What was begun is finished: a step cannot be taken back."""
+        """The client is gone. The current operation is finished: a step cannot be taken back."""
         self._connections.discard(self)
-        self._is_ended = True
-        self._waiting.clear()
+        self._end()
+        self.resume_writing()
 
     def data_received(self, data: bytes) -> None:
-        """Bytes came."""
-        self.last_active = time.monotonic()
+        """Parses bytes, or keeps them while earlier requests are answered."""
         if self._is_ended:
             return
-        before = self._completed
-        try:
-            self._parser.feed_data(data)
-        except (httptools.HttpParserUpgrade, httptools.HttpParserError):
-            self._refuse(typed_error(ErrorKind.INVALID_REQUEST, "this is no HTTP/1 request"))
-            return
-        if self._in_body or self._completed > before:
-            return
-        self._head_bytes += len(data)
-        if self._head_bytes > _MAX_HEAD_BYTES:
-            self._refuse(typed_error(ErrorKind.TOO_LARGE, "the headers are too long"))
+        self._unparsed += data
+        if self._task is None:
+            self._parse()
+        else:
+            self._is_paused = True
+            self._transport.pause_reading()
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether a request is being answered."""
-        return self._task is not None
+    def pause_writing(self) -> None:
+        """The write buffer is above its high-water mark."""
+        self._drained = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        """The write buffer is below its low-water mark again, or the connection is lost."""
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+        self._drained = None
 
     def close(self) -> None:
-        """Ends the connection after the answer under way."""
-        self._is_ended = True
-        self._waiting.clear()
+        """Ends the connection after the current answer."""
+        self._end()
         if self._task is None:
-            self._transport.close()
+            self._close_transport()
 
-    # What the parser tells.
+    def end_if_overdue(self, now: float) -> None:
+        """Ends the connection at once if its client missed a deadline.
 
-    def on_message_begin(self) -> None:
-        """A request begins."""
+        Args:
+          now: Reading of `time.monotonic()`, in seconds.
+        """
+        if now > self._write_deadline or (self._task is None and now > self._read_deadline):
+            self._transport.abort()
+
+    def _end(self) -> None:
+        self._is_ended = True
+        self._exchanges.clear()
+        self._unparsed.clear()
+
+    def _close_transport(self) -> None:
+        """Closes the connection once the client has read the answers."""
+        self._write_deadline = time.monotonic() + self._deadlines.answer
+        self._transport.close()
+
+    # Requests.
+
+    def _parse(self) -> None:
+        """Feeds the parser until at least one request is complete or no bytes are left."""
+        while self._unparsed and not self._exchanges:
+            piece = bytes(self._unparsed[:_PARSED_BYTES])
+            del self._unparsed[:_PARSED_BYTES]
+            try:
+                self._parser.feed_data(piece)
+            except httptools.HttpParserUpgrade:
+                self._is_ended = True  # the request itself is answered as any other
+                self._unparsed.clear()
+            except httptools.HttpParserError:
+                self._refuse(typed_error(ErrorKind.INVALID_REQUEST, "this is no HTTP/1 request"))
+            else:
+                self._check_overhead(len(piece))
+
+    def _check_overhead(self, num_bytes: int) -> None:
+        """Refuses a request whose parts other than the body are too long.
+
+        Args:
+          num_bytes: Bytes parsed since the previous check.
+        """
+        if self._exchanges:  # most of them belong to a request that is complete
+            return
+        self._parsed_bytes += num_bytes
+        if self._parsed_bytes - self._body_bytes - self._framing_bytes > _MAX_HEAD_BYTES:
+            self._refuse(typed_error(ErrorKind.TOO_LARGE, "the headers or trailers are too long"))
+
+    def _reset_message(self) -> None:
+        self._is_reading = False  # inside a request
+        self._in_body = False
         self._url = b""
         self._content_type = b""
         self._authorization = b""
+        self._host = b""
+        self._origin = b""
         self._turn = b""
         self._expects_continue = False
-        self._declared = 0
+        self._declared_bytes = 0
         self._chunks: list[bytes] = []
-        self._size = 0
-        self._head_bytes = 0
-        self._in_body = False
+        self._parsed_bytes = 0
+        self._body_bytes = 0
+        self._framed_bytes = 0  # of the body, in complete chunks
+        self._framing_bytes = 0
+
+    # Callbacks of the parser.
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        self._reset_message()
+        self._is_reading = True
+        self._read_deadline = time.monotonic() + self._deadlines.request
 
     def on_url(self, url: bytes) -> None:
         """A piece of the target."""
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header."""
+        """One header, or one trailer after the body."""
+        if self._in_body:
+            return
         name = name.lower()
-        if name == b"content-type":
+        if name == b"host":
+            self._host = value.lower()
+        elif name == b"content-type":
             self._content_type = value.lower()
+        elif name == b"content-length" and value.isdigit():
+            self._declared_bytes = int(value[:20])
         elif name == b"authorization":
             self._authorization = value
+        elif name == b"origin":
+            self._origin = value.lower()
         elif name == _TURN:
             self._turn = value
-        elif name == b"content-length" and value.isdigit():
-            self._declared = int(value[:20])
         elif name == b"expect":
             self._expects_continue = value.lower() == b"100-continue"
 
     def on_headers_complete(self) -> None:
-        """The body follows, if there is one."""
+        """The body follows, if there is one. A client without access cannot send it."""
         self._in_body = True
-        if self._declared > self._application.max_body_bytes:
+        if self._is_ended:
+            return
+        refusal = self._application.refusal(self._host, self._origin, self._authorization)
+        if refusal is not None:
+            self._refuse(refusal)
+        elif self._declared_bytes > self._application.max_body_bytes:
             self._refuse(self._application.too_large())
-        elif self._expects_continue:
+        elif self._expects_continue and self._task is None:
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
         """A piece of the body."""
-        self._size += len(body)
-        if self._size > self._application.max_body_bytes:
-            self._chunks.clear()
-            self._refuse(self._application.too_large())
-        elif not self._is_ended:
-            self._chunks.append(body)
-
-    def on_message_complete(self) -> None:
-        """The request is whole."""
         if self._is_ended:
             return
-        self._in_body = False
-        self._completed += 1
+        self._body_bytes += len(body)
+        if self._body_bytes > self._application.max_body_bytes:
+            self._refuse(self._application.too_large())
+        else:
+            self._chunks.append(body)
+
+    def on_chunk_complete(self) -> None:
+        """A chunk ends. Its size in hexadecimal and two line ends are no overhead."""
+        size = self._body_bytes - self._framed_bytes
+        self._framing_bytes += len(f"{size:x}") + 4
+        self._framed_bytes = self._body_bytes
+
+    def on_message_complete(self) -> None:
+        """The request is complete."""
+        self._is_reading = False
+        if self._is_ended:
+            return
         method = self._parser.get_method().decode("latin-1")
         try:
             url = httptools.parse_url(self._url)
@@ -161,68 +283,92 @@ class HttpProtocol(asyncio.Protocol):
         request = Request(
             path, url.query or b"", self._content_type, self._turn, b"".join(self._chunks)
         )
-        found = self._application.find(method, path, self._authorization)
-        self._waiting.append((request, found, self._parser.should_keep_alive(), method == "HEAD"))
-        if self._task is None:
-            self._task = self._loop.create_task(self._answer_all())
-        else:  # the client sends ahead of its answers: let it wait
-            self._transport.pause_reading()
+        self._chunks.clear()
+        found = self._application.find(method, path)
+        keeps_alive = self._parser.should_keep_alive()
+        self._add(_Exchange(request, found, keeps_alive, method == "HEAD"))
+
+    def _refuse(self, answer: Answer) -> None:
+        """Answers after the requests before it, and reads no more of this connection."""
+        if self._is_ended:
+            return
+        self._is_ended = True
+        self._chunks.clear()
+        self._unparsed.clear()
+        request = Request("", b"", b"", b"", b"")
+        self._add(_Exchange(request, answer, keeps_alive=False, is_head=False))
 
     # Answers.
 
+    def _add(self, exchange: _Exchange) -> None:
+        self._exchanges.append(exchange)
+        if self._task is None:
+            self._task = self._loop.create_task(self._answer_all())
+
     async def _answer_all(self) -> None:
-        """Answers what has come, in its order."""
+        """Answers the requests that were received, in their order."""
         try:
-            while self._waiting:
-                request, found, keeps_alive, is_head = self._waiting.pop(0)
-                if isinstance(found, Answer):
-                    answer = found
-                else:
-                    try:
-                        answer = await found(request)
-                    except Exception:
-                        # The loop that must answer whatever happens; a bug of ours is logged.
-                        _LOGGER.exception("no answer to %s", request.path)
-                        answer = _BUG
-                self._write(answer, keeps_alive, is_head)
+            while self._exchanges:
+                exchange = self._exchanges.popleft()
+                await self._write(await self._answer(exchange), exchange)
+                if self._unparsed and not self._exchanges:
+                    await asyncio.sleep(0)  # a client that sends ahead must not delay the others
+                    self._parse()
         finally:
             self._task = None
         if self._is_ended:
-            self._transport.close()
-        else:
+            self._close_transport()
+            return
+        limit = self._deadlines.request if self._is_reading else self._deadlines.idle
+        self._read_deadline = time.monotonic() + limit
+        if self._is_paused:
+            self._is_paused = False
             self._transport.resume_reading()
 
-    def _write(self, answer: Answer, keeps_alive: bool, is_head: bool = False) -> None:
-        if self._transport.is_closing():
-            return
-        self.last_active = time.monotonic()
-        is_last = answer.is_last or not keeps_alive or self._is_ended
+    async def _answer(self, exchange: _Exchange) -> Answer:
+        if isinstance(exchange.found, Answer):
+            return exchange.found
+        try:
+            return await exchange.found(exchange.request)
+        except Exception:
+            # Every request gets an answer; a bug in an endpoint is logged.
+            _LOGGER.exception("no answer to %s", exchange.request.path)
+            return _BUG
+
+    async def _write(self, answer: Answer, exchange: _Exchange) -> None:
+        """Writes an answer as fast as the client reads it; returns when the buffer has room."""
+        if answer.is_last or not exchange.keeps_alive:
+            self._end()
+        is_last = self._is_ended and not self._exchanges
         head = _STATUS_LINE[answer.status] + _HEADERS % (
             len(answer.body),
             _CLOSE if is_last else b"",
         )
+        body = b"" if exchange.is_head else answer.body
         # One write: a second one would wait for the client's acknowledgement of the first.
-        self._transport.write(head if is_head else head + answer.body)
-        if is_last:
-            self._is_ended = True
-            self._waiting.clear()
+        piece = head + body[:_WRITTEN_BYTES]
+        end = _WRITTEN_BYTES
+        while not self._transport.is_closing():
+            self._transport.write(piece)
+            if self._drained is not None:
+                if self._write_deadline == math.inf:
+                    self._write_deadline = time.monotonic() + self._deadlines.answer
+                await self._drained
+            piece = body[end : end + _WRITTEN_BYTES]
+            end += _WRITTEN_BYTES
+            if not piece:
+                break
+        self._write_deadline = math.inf
 
-    def _refuse(self, answer: Answer) -> None:
-        """Answers at once and reads no more: where the next request begins cannot be known."""
-        if self._is_ended:
-            return
-        self._is_ended = True
-        if self._task is None:
-            self._write(answer, keeps_alive=False)
-            self._transport.close()
-        # Else an answer is under way; the connection closes after it.
 
+async def end_overdue(connections: set[HttpProtocol], deadlines: Deadlines) -> None:
+    """Ends connections whose client missed a deadline, until cancelled.
 
-async def close_idle(connections: set[HttpProtocol], idle_seconds: float) -> None:
-    """Closes connections on which nothing happened for so long, again and again."""
+    A connection is ended at most a quarter of the shortest deadline too late.
+    """
+    period_seconds = min(deadlines.idle, deadlines.request, deadlines.answer) / 4
     while True:
-        await asyncio.sleep(idle_seconds / 4)
+        await asyncio.sleep(period_seconds)
         now = time.monotonic()
         for connection in list(connections):
-            if not connection.is_busy and now - connection.last_active > idle_seconds:
-                connection.close()
+            connection.end_if_overdue(now)

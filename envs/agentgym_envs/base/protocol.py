@@ -22,6 +22,7 @@ class ErrorKind(enum.StrEnum):
     BUSY = "busy"  # 503: the session did not become free in time
     TOO_LARGE = "too_large"  # 413: the body exceeds the limit
     UNAUTHORIZED = "unauthorized"  # 401: bearer token missing or wrong
+    FORBIDDEN = "forbidden"  # 403: page of another site, or a name that is not this server's
     TIMEOUT = "timeout"  # 504: the simulator did not answer in time
     SIMULATOR = "simulator"  # 500: the simulator failed; the session is gone
 
@@ -37,6 +38,7 @@ STATUS = {
     ErrorKind.BUSY: 503,
     ErrorKind.TOO_LARGE: 413,
     ErrorKind.UNAUTHORIZED: 401,
+    ErrorKind.FORBIDDEN: 403,
     ErrorKind.TIMEOUT: 504,
     ErrorKind.SIMULATOR: 500,
 }

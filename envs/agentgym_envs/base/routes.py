@@ -2,11 +2,13 @@
 
 import dataclasses
 import functools
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pydantic
 
+from agentgym_envs.base.application import Request
 from agentgym_envs.base.kind import EnvironmentKind, SessionBody
 
 
@@ -142,4 +144,40 @@ def read(model: type[pydantic.BaseModel], values: Any, where: str) -> Any:
         found = error.errors(include_url=False, include_context=False)
         raise RequestProblem(
             [{**problem, "loc": (where, *problem["loc"])} for problem in found]
+        ) from None
+
+
+def json_body(request: Request) -> Any:
+    """Returns the JSON value of a body.
+
+    Only a body that is declared as JSON is read: a browser lets a page send any other content
+    type, or none, to a server on loopback without asking that server first.
+
+    Raises:
+      RequestProblem: The request has no body, another content type, or no JSON in its body.
+    """
+    if not request.body:
+        raise RequestProblem(
+            [{"type": "missing", "loc": ("body",), "msg": "Field required", "input": None}]
+        )
+    media_type = request.content_type.partition(b";")[0].strip()
+    if media_type != b"application/json" and not media_type.endswith(b"+json"):
+        found = repr(media_type.decode("latin-1")) if media_type else "missing"
+        problem = f"the content type is {found}, expected application/json"
+        raise RequestProblem(
+            [{"type": "model_attributes_type", "loc": ("body",), "msg": problem, "input": None}]
+        )
+    try:
+        return json.loads(request.body)
+    except (ValueError, RecursionError) as error:
+        position = error.pos if isinstance(error, json.JSONDecodeError) else 0
+        raise RequestProblem(
+            [
+                {
+                    "type": "json_invalid",
+                    "loc": ("body", position),
+                    "msg": f"the body is not JSON in UTF-8 ({error})",
+                    "input": {},
+                }
+            ]
         ) from None

@@ -11,13 +11,13 @@ import uvloop
 
 from agentgym_envs.base.application import Application
 from agentgym_envs.base.environment import SetupError
-from agentgym_envs.base.http_protocol import HttpProtocol, close_idle
+from agentgym_envs.base.http_protocol import Deadlines, HttpProtocol, end_overdue
 
 _LOGGER = logging.getLogger(__name__)
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _PARENT_POLL_SECONDS = 1.0
-_IDLE_SECONDS = 120  # a client that thinks between two steps keeps its connection
+_DEADLINES = Deadlines()
 _SHUTDOWN_SECONDS = 5  # for requests that are being answered
 
 
@@ -60,7 +60,11 @@ def check_exposure(host: str, token: str | None) -> None:
 
 
 async def answer(
-    application: Application, listener: socket.socket, stop: asyncio.Event, ready_line: str
+    application: Application,
+    listener: socket.socket,
+    stop: asyncio.Event,
+    ready_line: str,
+    deadlines: Deadlines = _DEADLINES,
 ) -> None:
     """Serves on a socket until `stop` is set; then lets the answers under way finish.
 
@@ -69,14 +73,15 @@ async def answer(
       listener: listening socket; closed at the end.
       stop: asks for the end.
       ready_line: written to stdout when connections are accepted; empty for none.
+      deadlines: Times after which connections of slow or silent clients are ended.
     """
     loop = asyncio.get_running_loop()
     connections: set[HttpProtocol] = set()
     async with application.lifespan():
         server = await loop.create_server(
-            lambda: HttpProtocol(application, connections), sock=listener, backlog=1024
+            lambda: HttpProtocol(application, connections, deadlines), sock=listener, backlog=1024
         )
-        sweeper = loop.create_task(close_idle(connections, _IDLE_SECONDS))
+        sweeper = loop.create_task(end_overdue(connections, deadlines))
         if ready_line:
             sys.stdout.write(ready_line + "\n")
             sys.stdout.flush()

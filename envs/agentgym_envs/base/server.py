@@ -3,11 +3,10 @@
 import asyncio
 import contextlib
 import functools
-import json
 import math
 import time
 import urllib.parse
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 from agentgym_envs.base import openapi
@@ -26,6 +25,7 @@ from agentgym_envs.base.routes import (
     RequestProblem,
     SessionRoute,
     facts,
+    json_body,
     read,
     session_routes,
 )
@@ -50,6 +50,7 @@ def create_app(
     busy_seconds: float,
     step_seconds: float,
     token: str | None = None,
+    host_names: Collection[str] = (),
     options: Mapping[str, Any] | None = None,
 ) -> Application:
     """What a server of one environment answers; its lifespan starts the worker processes.
@@ -65,6 +66,7 @@ def create_app(
       busy_seconds: how long a request waits for its turn.
       step_seconds: how long a simulator may take for one request.
       token: if given, every request must carry it as bearer token.
+      host_names: Names besides `localhost` by which clients may address a server without token.
       options: of `make_kind()`.
     """
     if workers < 1:
@@ -101,7 +103,8 @@ def create_app(
         _routes(kind, routes, store, processes, compat),
         lifespan=lifespan,
         max_body_bytes=max_body_bytes,
-        authorization=None if token is None else b"Bearer " + token.encode(),
+        token=token,
+        host_names=frozenset(name.lower() for name in host_names),
     )
 
 
@@ -136,16 +139,16 @@ def _routes(
 
     async def create(request: Request) -> bytes:
         if kind.create_body is not None:
-            read(kind.create_body, _json_body(request), "body")
+            read(kind.create_body, json_body(request), "body")
         return await store.create(read_turn(request.turn))
 
     async def close(request: Request) -> bytes:
-        body = read(kind.session_body, _json_body(request), "body")
+        body = read(kind.session_body, json_body(request), "body")
         return to_json(await store.close(body.session))
 
     def of_session(route: SessionRoute) -> Handler:
         where = "query" if route.method == "GET" else "body"
-        values = _query if route.method == "GET" else _json_body
+        values = _query if route.method == "GET" else json_body
 
         async def endpoint(request: Request) -> bytes:
             body = read(route.body, values(request), where)
@@ -180,42 +183,6 @@ def _routes(
 def _query(request: Request) -> dict[str, str]:
     text = request.query.decode("latin-1")
     return dict(urllib.parse.parse_qsl(text, keep_blank_values=True))
-
-
-def _json_body(request: Request) -> Any:
-    """The JSON value of a body.
-
-    A browser may send other content types to a server on loopback without asking it first, so
-    only JSON is read.
-
-    Raises:
-      RequestProblem: there is no body, or no JSON in it.
-    """
-    if not request.body:
-        raise RequestProblem(
-            [{"type": "missing", "loc": ("body",), "msg": "Field required", "input": None}]
-        )
-    media_type = request.content_type.partition(b";")[0].strip()
-    if media_type not in (b"application/json", b"") and not media_type.endswith(b"+json"):
-        found = media_type.decode("latin-1")
-        problem = f"the content type is {found!r}, expected application/json"
-        raise RequestProblem(
-            [{"type": "model_attributes_type", "loc": ("body",), "msg": problem, "input": None}]
-        )
-    try:
-        return json.loads(request.body)
-    except (ValueError, RecursionError) as error:
-        position = error.pos if isinstance(error, json.JSONDecodeError) else 0
-        raise RequestProblem(
-            [
-                {
-                    "type": "json_invalid",
-                    "loc": ("body", position),
-                    "msg": f"the body is not JSON in UTF-8 ({error})",
-                    "input": {},
-                }
-            ]
-        ) from None
 
 
 def _typed_errors(handler: Handler) -> Endpoint:

@@ -314,11 +314,15 @@ class SessionStore:
         raise EnvironmentFault(reply.kind, reply.message, reply.compat_message)
 
     async def _ensure_running(self, session: Session) -> None:
+        """Starts the session's worker if it does not run; without it the session is closed."""
         try:
             await session.worker.ensure_running()
         except SetupError as error:
+            self._forget(session)
             raise EnvironmentFault(
-                ErrorKind.SIMULATOR, f"a worker process could not be started again: {error}"
+                ErrorKind.SIMULATOR,
+                f"a worker process could not be started again: {error}. Session {session.id} is "
+                "closed; create a new one.",
             ) from error
 
     async def _bring_back(self, session: Session) -> None:

@@ -11,7 +11,6 @@ serves the corpus of facts, which it builds if it is not there.
 import argparse
 import asyncio
 import contextlib
-import json
 import logging
 import pathlib
 import sys
@@ -25,7 +24,7 @@ from agentgym_envs.base.application import Answer, Application, Request, typed_e
 from agentgym_envs.base.environment import SetupError
 from agentgym_envs.base.host import to_json
 from agentgym_envs.base.protocol import ErrorKind
-from agentgym_envs.base.routes import RequestProblem, read
+from agentgym_envs.base.routes import RequestProblem, json_body, read
 from agentgym_envs.data_folder import data_folder
 from agentgym_envs.searchqa import embedded
 from agentgym_envs.searchqa.engines.engine import ENGINES, MAX_TOPK
@@ -62,7 +61,7 @@ def create_app(
 
     async def retrieve(request: Request) -> Answer:
         try:
-            body = read(RetrieveBody, _json(request.body), "body")
+            body = read(RetrieveBody, json_body(request), "body")
         except RequestProblem as error:
             return typed_error(ErrorKind.INVALID_REQUEST, f"/retrieve: {error}")
         async with lock:  # an engine serves one thread at a time
@@ -80,16 +79,8 @@ def create_app(
         {"/retrieve": {"POST": retrieve}, "/health": {"GET": health}},
         lifespan=lifespan,
         max_body_bytes=max_body_bytes,
-        authorization=None if token is None else b"Bearer " + token.encode(),
+        token=token,
     )
-
-
-def _json(body: bytes) -> Any:
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError) as error:
-        problem = {"type": "json_invalid", "loc": ("body",), "msg": str(error), "input": None}
-        raise RequestProblem([problem]) from None
 
 
 def _answer(hits: Any, has_scores: bool) -> list[Any]:
