@@ -2,13 +2,15 @@
 
 Calls only store numbers under a lock; drawing happens in a thread of its own a few times a
 second, so callbacks from worker threads cost microseconds. In a notebook, in CI and in a
-file every step is one line of text.
+file every step is one line of text. The stream itself decides (`isatty`): FORCE_COLOR and the
+like, which notebooks and CI services set, say nothing about cursor movements.
 """
 
 import collections
 import dataclasses
 import logging
 import math
+import os
 import sys
 import threading
 import time
@@ -24,7 +26,7 @@ from rich.table import Table
 from rich.text import Text
 
 _DRAWS_PER_SECOND = 4
-_PLAIN_PHASE_SECONDS = 60.0  # a silent phase longer than this gets a line in plain mode
+_PLAIN_PHASE_SECONDS = 15.0  # in plain mode a phase gets a line after this, twice this, ...
 _ETA_STEPS = 20  # steps whose mean duration gives the ETA: horizons grow, old steps mislead
 _COLUMN_WIDTH = 9
 
@@ -82,6 +84,15 @@ def _line(columns: Sequence[_Column], metrics: Mapping[str, float]) -> str:
     return "  ".join(f"{heading} {text}" for heading, text in cells if text is not None)
 
 
+def format_count(number: int) -> str:
+    """`832`, `12.4 thousand`, `0.67 million`, `7.62 billion`."""
+    for size, name in ((1e9, "billion"), (1e5, "million"), (1e3, "thousand")):
+        if number >= size:
+            unit = 1e6 if name == "million" else size
+            return f"{number / unit:.3g} {name}"
+    return str(number)
+
+
 def format_duration(seconds: float) -> str:
     """`42s`, `3m20s`, `5h07m`, `2d03h`."""
     whole = int(max(0.0, seconds))
@@ -103,6 +114,7 @@ class _Phase:
     total: int
     note: str
     started: float  # time.monotonic()
+    next_line_s: float = _PLAIN_PHASE_SECONDS  # seconds after the start, plain mode
 
 
 class RunConsole:
@@ -149,19 +161,13 @@ class RunConsole:
         self._phase: _Phase | None = None
         self._lock = threading.Lock()
         self._started = self._last_step_time = time.monotonic()
-        self._last_plain_phase = self._started
-        self._console = Console(
-            file=sys.stdout if stream is None else stream,
-            force_terminal=True if live else None,
-            width=width,
-            highlight=False,
-        )
+        self._announced: set[str] = set()  # phases that had a line in plain mode
+        stream = sys.stdout if stream is None else stream
         if live is None:
-            live = (
-                self._console.is_terminal
-                and not self._console.is_dumb_terminal
-                and not self._console.is_jupyter
-            )
+            live = stream.isatty() and os.environ.get("TERM", "") not in ("dumb", "unknown")
+        self._console = Console(
+            file=stream, force_terminal=live, force_jupyter=False, width=width, highlight=False
+        )
         self._live: Live | None = None
         if live:
             self._live = Live(
@@ -175,7 +181,7 @@ class RunConsole:
         self._rerouted: list[tuple[logging.StreamHandler, IO[str]]] = []
 
     def __enter__(self) -> "RunConsole":
-        self._started = self._last_step_time = self._last_plain_phase = time.monotonic()
+        self._started = self._last_step_time = time.monotonic()
         if self._live is None:
             self._write(self._title)
             for key, value in self._facts.items():
@@ -213,22 +219,28 @@ class RunConsole:
                     break
 
     def phase(self, name: str, done: int, total: int, note: str = "") -> None:
-        """What runs now: `phase("rollout", 57, 128, "1,204 tok/s")`. Cheap; call it often."""
+        """Shows what runs now: `phase("rollout", 57, 128, "1,204 tok/s")`. Cheap; call it often.
+
+        Plain mode writes a line when a name is new, and then after 15, 30, 60, ... seconds.
+        """
         now = time.monotonic()
         with self._lock:
-            same = self._phase is not None and self._phase.name == name
-            started = self._phase.started if self._phase is not None and same else now
-            self._phase = _Phase(name, done, total, note, started)
-            due = (
-                self._live is None
-                and same
-                and now - max(started, self._last_plain_phase) >= _PLAIN_PHASE_SECONDS
-            )
+            phase = self._phase
+            if phase is None or phase.name != name:
+                phase = _Phase(name, done, total, note, now)
+            phase = dataclasses.replace(phase, done=done, total=total, note=note)
+            is_new = name not in self._announced
+            due = self._live is None and (is_new or now - phase.started >= phase.next_line_s)
             if due:
-                self._last_plain_phase = now
+                self._announced.add(name)
+            if due and not is_new:
+                phase.next_line_s *= 2
+            self._phase = phase
         if due:
-            progress = f"{name} {done}/{total}" if total else name
-            self._write(f"  {progress}  {format_duration(now - started)}  {note}".rstrip())
+            parts = [name, f"{done}/{total}" if done else "", note]
+            if not is_new:
+                parts.insert(2, format_duration(now - phase.started))
+            self._write("  " + "  ".join(filter(None, parts)))
 
     def step(self, step: int, metrics: Mapping[str, float]) -> None:
         """A step is done; `step` counts optimiser steps from 1, 0 is an evaluation before them."""
@@ -240,7 +252,7 @@ class RunConsole:
                 if not self._durations:  # a warm start may lie before the first step
                     seconds = min(seconds, metrics.get("time/iteration_s", seconds))
                 self._durations.extend([seconds] * min(steps, _ETA_STEPS))
-            self._last_step_time = self._last_plain_phase = now
+            self._last_step_time = now
             self._done = step
             self._rows.append((step, dict(metrics)))
             self._phase = None
@@ -261,6 +273,13 @@ class RunConsole:
                 f"evaluation at step {step}  {_line(_EVAL_COLUMNS, metrics)}"
                 + (f"  [{groups}]" if groups else "")
             )
+
+    def fact(self, key: str, value: str) -> None:
+        """Adds an entry to the header that was not known at the start."""
+        with self._lock:
+            self._facts[key] = value
+        if self._live is None:
+            self._write(f"  {key}: {value}")
 
     def note(self, text: str) -> None:
         """A warning or event for the reader; the last three stay visible."""
@@ -306,7 +325,9 @@ class RunConsole:
         grid = Table.grid(padding=(0, 2))
         grid.add_column(style="dim", no_wrap=True)
         grid.add_column(overflow="fold")
-        for key, value in self._facts.items():
+        with self._lock:
+            facts = list(self._facts.items())
+        for key, value in facts:
             grid.add_row(Text(key), Text(value))
         return Panel(grid, title=Text(self._title, style="bold"), title_align="left")
 

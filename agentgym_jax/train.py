@@ -10,6 +10,7 @@ from absl import app, flags
 from ml_collections import config_flags
 
 from agentgym_jax import redact
+from agentgym_jax.run import closing
 from agentgym_jax.run.agentevol import open_agentevol
 from agentgym_jax.run.dpo import open_dpo
 from agentgym_jax.run.rl import open_rl
@@ -57,7 +58,9 @@ def run_job(config: dict, workdir: str, *, plots: bool = True) -> int:
                     run.console.phase("plots", 0, 1)
                     write_plots(workdir)
         except StopRequested as stopped:
-            sys.stderr.write(f"{stopped}; the same command goes on from there\n")
+            sys.stderr.write(f"\n{stopped}; to resume: {closing.resume_command()}\n")
+            return stop.exit_status
+    sys.stdout.write("\n".join(closing.summary(workdir, config["total_steps"])) + "\n")
     return 0
 
 

@@ -9,7 +9,14 @@ import time
 
 import pytest
 
-from agentgym_jax.console import _EVAL_COLUMNS, _STEP_COLUMNS, RunConsole, format_duration
+from agentgym_jax import console as console_module
+from agentgym_jax.console import (
+    _EVAL_COLUMNS,
+    _STEP_COLUMNS,
+    RunConsole,
+    format_count,
+    format_duration,
+)
 from agentgym_jax.metrics import lookup
 
 FACTS = {"model": "tiny [test]", "devices": "8 x cpu"}
@@ -36,12 +43,83 @@ def last_frame(text):
 
 
 def test_a_file_gets_one_line_per_step_and_no_escape_codes():
-    text = plain_run(lambda c: [c.step(1, STEP), c.step(2, STEP), c.phase("rollout", 1, 8)])
+    text = plain_run(lambda c: [c.step(1, STEP), c.step(2, STEP)])
     lines = text.splitlines()
     assert lines[:3] == ["grpo", "  model: tiny [test]", "  devices: 8 x cpu"]
     assert lines[3].startswith("step 1/10  success 43.8%  turns 4.2  horizon 5  eta ")
     assert len(lines) == 5
     assert "\x1b" not in text
+
+
+def test_a_file_names_a_phase_once():
+    def use(console):
+        for step in range(1, 4):
+            for done in range(3):
+                console.phase("rollout", done, 2, "compiling first" if step == 1 else "")
+            console.step(step, STEP)
+
+    lines = plain_run(use).splitlines()[3:]
+    assert lines[0] == "  rollout  compiling first"
+    assert [line[:4] for line in lines[1:]] == ["step"] * 3
+
+
+def test_a_long_phase_gets_lines_at_doubling_distances_in_a_file(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(console_module.time, "monotonic", lambda: now[0])
+
+    def use(console):
+        for second in range(130):
+            now[0] = float(second)
+            console.phase("warm start", second, 300)
+
+    lines = plain_run(use).splitlines()[3:]
+    assert lines == [
+        "  warm start",
+        "  warm start  15/300  15s",
+        "  warm start  30/300  30s",
+        "  warm start  60/300  1m00s",
+        "  warm start  120/300  2m00s",
+    ]
+
+
+NOTEBOOK_PROGRAM = """
+from agentgym_jax.console import RunConsole
+
+with RunConsole("grpo", {"model": "tiny"}, 30) as console:
+    console.fact("parameters", "0.67 million")
+    for step in range(1, 31):
+        for done in range(50):
+            console.phase("rollout", done, 50)
+        console.step(step, {"rollout/success": 0.5})
+    console.note("slow")
+"""
+
+
+def test_colours_forced_by_the_environment_do_not_bring_the_live_table_into_a_pipe():
+    """Notebooks and CI services set these; their output is a pipe all the same."""
+    forced = {"FORCE_COLOR": "1", "CLICOLOR_FORCE": "1", "TTY_COMPATIBLE": "1"}
+    environment = {**os.environ, **forced, "TERM": "xterm-256color"}
+    done = subprocess.run(
+        [sys.executable, "-c", NOTEBOOK_PROGRAM], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[:4] == ["grpo", "  model: tiny", "  parameters: 0.67 million", "  rollout"]
+    assert len(lines) == 3 + 1 + 30 + 1
+    assert "\x1b" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (832, "832"),
+        (12_400, "12.4 thousand"),
+        (669_568, "0.67 million"),
+        (7_615_616_512, "7.62 billion"),
+    ],
+)
+def test_counts_read_well(number, text):
+    assert format_count(number) == text
 
 
 def test_a_file_gets_evaluations_and_notes():

@@ -33,6 +33,12 @@ class Dropped:
     truncated: int
     without_loss: int
 
+    def __str__(self) -> str:
+        return (
+            f"{self.truncated} were cut to a row, {self.too_long} left out as longer than a row, "
+            f"{self.without_loss} left out for want of a token to imitate"
+        )
+
 
 class Batches:
     """A sequence of batches `[rows, row_length]`; `batch_at(step)` may be called in any order.
@@ -136,7 +142,7 @@ def batches(
     if not sequences:
         raise ValueError(f"none of {len(encoded)} conversations can be trained on: {dropped}")
     if any(dataclasses.astuple(dropped)):
-        logging.warning("of %d conversations: %s", len(encoded), dropped)
+        logging.warning("of %d conversations %s", len(encoded), dropped)
     lengths = [len(sequence.tokens) for sequence in sequences]
     plan = _plan(lengths, row_length=row_length, rows=rows, seed=seed, epochs=epochs, steps=steps)
     return Batches(

@@ -209,8 +209,10 @@ def _build(
     )
     playing.check_held_out(environments, demonstrations)
     texts = supervised.texts(demonstrations)
+    run.console.phase("preparing the tokenizer", 0, 1)
     tokenizer = build_tokenizer(settings.tokenizer, source, run.folder, texts)
     model = build_model(settings.model, source, tokenizer, layouts, run.folder)
+    run.show_size(model.policy.config.num_parameters)
     explored = settings.agentevol.tasks_per_file * settings.agentevol.samples
     environments = playing.with_openings(environments, settings.playing, demonstrations)
     return AgentEvolParts(

@@ -182,8 +182,10 @@ def open_offline(
         clients = {} if environments is None else environments.clients
         loaded = load(run, {name: client.tasks for name, client in clients.items()})
         texts = supervised.texts(loaded.conversations)
+        run.console.phase("preparing the tokenizer", 0, 1)
         tokenizer = build_tokenizer(settings.tokenizer, source, run.folder, texts)
         model = build_model(settings.model, source, tokenizer, layouts, run.folder)
+        run.show_size(model.policy.config.num_parameters)
         players = None
         if settings.playing is not None and environments is not None:
             playing.check_held_out(environments, loaded.conversations)

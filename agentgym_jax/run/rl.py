@@ -363,8 +363,10 @@ def _build(settings: RLSettings, source, layouts, environments: Environments, ru
             settings.sft, run.folder, {n: c.tasks for n, c in environments.clients.items()}
         )
     texts = supervised.texts(conversations)
+    run.console.phase("preparing the tokenizer", 0, 1)
     tokenizer = build_tokenizer(settings.tokenizer, source, run.folder, texts)
     model = build_model(settings.model, source, tokenizer, layouts, run.folder)
+    run.show_size(model.policy.config.num_parameters)
     most_episodes = max(
         settings.rollout.tasks_per_step * settings.rollout.group_size,
         settings.evaluation.episodes(len(environments.eval_tasks)),

@@ -13,7 +13,7 @@ import jax
 from absl import logging
 
 from agentgym_jax.compilations import CompilationCounter
-from agentgym_jax.console import RunConsole
+from agentgym_jax.console import RunConsole, format_count
 from agentgym_jax.learner.checkpoint import Checkpoints
 from agentgym_jax.learner.train_state import TrainState
 from agentgym_jax.loggers.table import Loggers, open_loggers
@@ -115,6 +115,7 @@ class Run:
     restored_guards: dict[str, Any] | None = None
     open_sessions: Callable[[], int] | None = None
     _checkpoint_s: float = 0.0
+    _begun: set[str] = dataclasses.field(default_factory=set)
 
     def watch(self, environments: Environments) -> None:
         """From now on the sessions on these servers are counted."""
@@ -122,6 +123,7 @@ class Run:
 
     def progress(self, name: str) -> Callable[[int, int, int], None]:
         """A progress callback (done, total, tokens) that shows phase `name` on the console."""
+        self.begin(name)
         started = time.perf_counter()
 
         def report(done: int, total: int, tokens: int) -> None:
@@ -130,11 +132,21 @@ class Run:
 
         return report
 
+    def begin(self, name: str, total: int = 0) -> None:
+        """Shows phase `name` before its first result, with why the first time takes long."""
+        kind = name.partition(",")[0]
+        note = "" if kind in self._begun else "compiling first"
+        self._begun.add(kind)
+        self.console.phase(name, 0, total, note)
+
+    def show_size(self, parameters: int) -> None:
+        """Adds the size of the policy to the header of the console."""
+        self.console.fact("parameters", format_count(parameters))
+
     def warn(self, step: int, texts: Sequence[str]) -> None:
-        """Tells whoever watches, and whoever reads the log, what is wrong with a step."""
+        """Notes on the console, which a log holds as well, what is wrong with a step."""
         for text in texts:
             self.console.note(f"step {step}: {text}")
-            logging.warning("step %d: %s", step, text)
 
     def log_step(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Writes the line of a step and shows it; `step` steps are done."""
@@ -157,7 +169,8 @@ class Run:
         """Saves everything a resumed run needs; waits only for the copy off the devices.
 
         Tasks and keys are functions of the seed and the step, so the host's part is these two
-        numbers and the memory. The log is on disk before the checkpoint that follows it.
+        numbers and the memory. The log is on disk before the checkpoint that follows it. Step 0 is
+        never saved: without a checkpoint a run begins again, from the same weights.
 
         Args:
           step: steps done.
@@ -167,7 +180,7 @@ class Run:
           guards: JSON object of what they remember (training/guards.py).
           behaviour: weights that play the next step, if they are not those of the state.
         """
-        if self.checkpoints.latest_step() == step:
+        if step == 0 or self.checkpoints.latest_step() == step:
             return
         started = time.perf_counter()
         self.console.phase("checkpoint", 0, 1)
@@ -220,6 +233,13 @@ class Run:
         }
 
 
+def device_name(device: jax.Device) -> str:
+    """`cpu`, `gpu NVIDIA H100`, `TPU v5e`: platform and kind, without saying one twice."""
+    if device.device_kind.lower().startswith(device.platform):
+        return device.device_kind
+    return f"{device.platform} {device.device_kind}"
+
+
 @contextlib.contextmanager
 def open_run(
     config: Mapping[str, Any],
@@ -232,7 +252,7 @@ def open_run(
     stop: StopFlag,
 ) -> Iterator[Run]:
     """Takes the run folder, checks that it is the same run, opens its parts, closes them at the end."""
-    devices = [f"{d.platform} {d.device_kind}" for d in jax.devices()]
+    devices = [device_name(device) for device in jax.devices()]
     try:
         names = parse_loggers(config["loggers"])
     except ValueError as error:

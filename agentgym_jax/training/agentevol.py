@@ -63,6 +63,7 @@ def train(run: Run, parts: AgentEvolParts) -> None:
                 state = fitting.first_state(model, optimizer, run.seed)
                 history = History()  # gradients of another fit say nothing about these
             limit = guards.withheld_above(guarding, history)
+            run.begin("update")
             state, metrics = sft.supervised_step(
                 model, update, state, data, done, parts.settings.sft, limit
             )

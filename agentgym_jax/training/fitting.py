@@ -57,10 +57,10 @@ def fit(
         if unlogged is not None:
             run.log_step(step, unlogged | _evaluate(run, players, state, step))
             unlogged = None
-            run.save(step, state, guards=history.to_json())
         while step < run.total_steps:
             if run.should_stop():
                 raise StopRequested(f"stopped after step {step}")
+            run.begin("update")
             state, metrics = take_step(state, step, guards.withheld_above(guarding, history))
             step += 1
             metrics, history, stop = judged(run, step, guarding, history, metrics)

@@ -204,6 +204,7 @@ def _update(
     logged: list[Mapping[str, jax.Array]] = []
     limit = put_limit(grad_limit, parts.model.layout)
     total = parts.settings.learner.epochs * len(batches)
+    run.begin("update", total)
     for _ in range(parts.settings.learner.epochs):
         for batch in batches:
             run.console.phase("update", len(logged), total)

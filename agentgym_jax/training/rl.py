@@ -83,7 +83,6 @@ def train(run: Run, parts: RLParts) -> None:
             # A line that was written after that state was saved is there already.
             if run.writer.last_step != now.step:
                 now = _log(run, parts, now)
-            now.save(run)
             while now.step < run.total_steps:
                 started = time.perf_counter()
                 now = dataclasses.replace(now, behaviour=None)  # what it played is taken or begun

@@ -72,6 +72,7 @@ def warm_start(run: Run, parts: RLParts, params: Any) -> Any:
         update = supervised_update(model, optimizer, parts.settings.logprob_chunk)
         # A second step line of the same number would be an error: a stopped start begins anew.
         (folder / "metrics.jsonl").unlink(missing_ok=True)
+        run.begin("warm start (SFT)", settings.steps)
         with MetricWriter(folder / "metrics.jsonl") as writer:
             for step in range(settings.steps):
                 if run.should_stop():

@@ -146,6 +146,7 @@ def test_a_conversation_longer_than_a_row_is_an_error_unless_chosen_otherwise():
         batches(encoded, row_length=8, rows=1, seed=0, steps=1)
     skipped = batches(encoded, row_length=8, rows=1, seed=0, epochs=1, too_long="skip")
     assert skipped.dropped == Dropped(too_long=2, truncated=0, without_loss=0)
+    assert str(skipped.dropped).startswith("0 were cut to a row, 2 left out as longer than a row")
     assert skipped.num_sequences == 1
     cut = batches(encoded, row_length=8, rows=2, seed=0, epochs=1, too_long="truncate")
     # The third has its only trained token beyond the row.
@@ -155,7 +156,7 @@ def test_a_conversation_longer_than_a_row_is_an_error_unless_chosen_otherwise():
 
 
 def test_nothing_to_train_on_is_an_error():
-    with pytest.raises(ValueError, match="none of 1 conversations.*without_loss=1"):
+    with pytest.raises(ValueError, match="none of 1 conversations.*1 left out for want of a token"):
         batches([conversation(4, 0)], row_length=8, rows=1, seed=0, steps=1)
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shlex
 import signal
 import subprocess
 import sys
@@ -100,12 +101,17 @@ def uninterrupted(tmp_path_factory, cache):
     return workdir
 
 
-@pytest.mark.parametrize("step", [1, BOUNDARY])
-def test_killed_and_resumed_equals_uninterrupted(tmp_path, cache, uninterrupted, step):
+@pytest.mark.parametrize(
+    ("step", "every"),
+    [(1, 1), (BOUNDARY, 1), (1, 100)],
+    ids=["after the first step", "at a stage boundary", "before the first checkpoint"],
+)
+def test_killed_and_resumed_equals_uninterrupted(tmp_path, cache, uninterrupted, step, every):
     workdir = tmp_path / "run"
+    overrides = (f"--config.checkpoint.every={every}",)
     with open(tmp_path / "log", "w") as log:
         process = subprocess.Popen(
-            command(workdir, cache), env=environment(), cwd=ROOT, stdout=log, stderr=log
+            command(workdir, cache, *overrides), env=environment(), cwd=ROOT, stdout=log, stderr=log
         )
         deadline = time.monotonic() + 200
         metrics = workdir / "metrics.jsonl"
@@ -115,11 +121,11 @@ def test_killed_and_resumed_equals_uninterrupted(tmp_path, cache, uninterrupted,
             time.sleep(0.005)
         process.send_signal(signal.SIGKILL)
         process.wait()
-    train(workdir, cache)
+    train(workdir, cache, *overrides)
     assert_same_run(workdir, uninterrupted)
 
 
-def stop_after(step, workdir, cache, *overrides):
+def stop_after(step, workdir, cache, *overrides, number=signal.SIGTERM):
     """Starts a run and asks it to stop when the line of a step is written."""
     process = subprocess.Popen(
         command(workdir, cache, *overrides),
@@ -134,18 +140,21 @@ def stop_after(step, workdir, cache, *overrides):
     while not (metrics.exists() and len(metrics.read_text().splitlines()) >= step):
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.005)
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(number)
     _, stderr = process.communicate(timeout=120)
-    assert process.returncode == 0, stderr[-3000:]
-    assert "the same command goes on from there" in stderr
+    assert process.returncode == 128 + number, stderr[-3000:]
+    resume = stderr.strip().splitlines()[-1].split("; to resume: ")[1]
+    assert shlex.split(resume) == ["python", *command(workdir, cache, *overrides)[1:]]
 
 
-def test_stopped_by_sigterm_it_saves_exits_cleanly_and_resumes_to_the_same(
+def test_stopped_by_a_signal_it_exits_as_interrupted_and_resumes_to_the_same(
     tmp_path, cache, uninterrupted
 ):
     workdir = tmp_path / "run"
     overrides = ("--config.checkpoint.every=100", "--config.evaluation.at_start=True")
-    stop_after(1, workdir, cache, *overrides)  # step 0 is evaluated and nothing is learned yet
+    # Step 0 is evaluated and nothing is learned yet: nothing is worth a checkpoint.
+    stop_after(1, workdir, cache, *overrides, number=signal.SIGINT)
+    assert not list((workdir / "checkpoints").iterdir())
     stop_after(1 + BOUNDARY, workdir, cache, *overrides)
     train(workdir, cache, *overrides)
     assert_same_run(workdir, uninterrupted)

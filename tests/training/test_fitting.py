@@ -44,8 +44,11 @@ class FakeRun:
         return state, step, unlogged
 
     def save(self, step, state, unlogged=None, *, guards):
-        if not self.checkpoints or self.checkpoints[-1][0] != step:
+        if step and (not self.checkpoints or self.checkpoints[-1][0] != step):
             self.checkpoints.append((step, state, unlogged, json.loads(json.dumps(guards))))
+
+    def begin(self, name):
+        assert name == "update"
 
     def warn(self, step, texts):
         self.warnings += [(step, text) for text in texts]
