@@ -80,7 +80,6 @@ def base():
         micro_rows=1,
         epochs=1,
         mini_batches=1,
-        ratio_against="sampler",
         max_logprob_gap=0.1,
         min_informative_groups=1,
     )
@@ -156,6 +155,7 @@ def grpo():
         zero_variance="keep",
         baseline=dict(kind="none"),
         critic=dict(kind="none"),
+        ratio_against="sampler",
         logprob_chunk=1024,
     )
 
@@ -200,9 +200,15 @@ def ppo_turn(critic="separate"):
     return ppo(critic) | dict(name="ppo_turn", advantage=advantage)
 
 
-def rloo():
-    """RLOO (arXiv:2402.14740), regularised as `grpo` is, so that the two differ in the advantage."""
-    return grpo() | dict(name="rloo", advantage={}, aggregation=TOKEN_MEAN)
+def rloo(length):
+    """RLOO (arXiv:2402.14740), regularised as `grpo` is.
+
+    An episode is one action, so its log-probability is a sum over tokens: no length in the
+    denominator. `length` is the constant that a token's weight is divided by, as in `dr_grpo`.
+    """
+    return grpo() | dict(
+        name="rloo", advantage={}, aggregation=dict(mode="fixed_length", length=length)
+    )
 
 
 def dr_grpo(length):
@@ -219,16 +225,18 @@ def dr_grpo(length):
     )
 
 
-def reinforce():
+def reinforce(length):
     """REINFORCE (Williams 1992) against a moving average of the mean return of earlier steps.
 
-    One update per collection: the loss has no ratio. The decay is our choice.
+    The loss has no ratio, so it needs one update per step: `learner.epochs` and
+    `learner.mini_batches` 1, `rollout.lag` 0. The decay is our choice. `length` is the constant
+    that a token's weight is divided by, as in `dr_grpo`.
     """
     return grpo() | dict(
         name="reinforce",
         advantage=dict(discount=1.0, turn_discount=1.0),
         loss={},
-        aggregation=dict(mode="sequence_mean"),
+        aggregation=dict(mode="fixed_length", length=length),
         entropy_coef=0.0,
         kl_coef=0.0,
         baseline=dict(kind="moving_average", decay=0.9),
@@ -283,11 +291,16 @@ def dapo():
 
 
 def gspo():
-    """GSPO (arXiv:2507.18071): one ratio per episode, with the narrow bounds of section 5.1."""
+    """GSPO (arXiv:2507.18071): one ratio per episode, with the narrow bounds of section 5.1.
+
+    The ratio is against the learner's own log-probabilities: against the sampler's, rounding alone
+    would leave the bounds.
+    """
     return grpo() | dict(
         name="gspo",
         loss=dict(clip_low=3e-4, clip_high=4e-4),
         aggregation=dict(mode="sequence_mean"),
+        ratio_against="learner",
         entropy_coef=0.0,
         kl_coef=0.0,
     )

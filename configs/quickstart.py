@@ -83,7 +83,6 @@ def get_config(arg=None):
         micro_rows=2,
         epochs=1,
         mini_batches=2,
-        ratio_against="sampler",
         max_logprob_gap=0.01,
         min_informative_groups=3,
     )

@@ -66,7 +66,7 @@ def changed(path, value):
         ("rollout.group_sise", 8, "did you mean 'group_size'"),
         ("rollout.group_size", 1, "group_size=1"),
         ("learner.mini_batches", 7, "does not divide"),
-        ("learner.ratio_against", "nobody", "ratio_against='nobody'"),
+        ("algorithm.ratio_against", "nobody", "ratio_against='nobody'"),
         ("sampling.max_tokens", 4096, "an episode must fit"),
         ("sampling.max_turn_tokens", 1024, "no room for a prompt"),
         ("sampling.temperature", 0.0, "temperature must be positive"),

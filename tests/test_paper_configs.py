@@ -42,7 +42,7 @@ SHARED = [
     ("sampling.top_k", 0, "ppo_trainer.yaml: rollout.top_k=-1, which is off"),
     ("sampling.top_p", 1.0, "ppo_trainer.yaml: rollout.top_p"),
     ("learner.epochs", 1, "agent_actor/dp_actor.py: one pass, whatever ppo_epochs is"),
-    ("learner.ratio_against", "learner", "ppo/ray_trainer.py: old_log_probs of the actor"),
+    ("algorithm.ratio_against", "learner", "ppo/ray_trainer.py: old_log_probs of the actor"),
     ("learner.min_informative_groups", 0, "ppo/ray_trainer.py: no step is skipped"),
     ("rollout.truncation", "fail", "vllm_rollout.py: reward of the last step"),
     ("rollout.wasted_turn_penalty", 0.0, "vllm_rollout.py: no shaping"),

@@ -69,11 +69,15 @@ def clipped_surrogate(
     *,
     clip_low: float,
     clip_high: float,
+    dual_clip: float | None = None,
 ) -> TokenLoss:
     """PPO's pessimistic surrogate with separate bounds: eq. 7 of arXiv:1707.06347.
 
     loss = -min(ratio * A, clip(ratio, 1 - clip_low, 1 + clip_high) * A). A larger `clip_high`
     is "clip-higher": eq. 8 of arXiv:2503.14476.
+
+    For A < 0 this loss grows without bound with the ratio. `dual_clip` bounds it: loss <=
+    -dual_clip * A ("dual clip", arXiv:1912.09729). Beyond the bound the token has no gradient.
 
     Args:
       logprob_BT: under the policy that is trained.
@@ -82,11 +86,22 @@ def clipped_surrogate(
       sequence_BT: not read.
       clip_low: how far below 1 the ratio may fall while A < 0 still has a gradient.
       clip_high: how far above 1 it may rise while A > 0 still has one.
+      dual_clip: largest ratio that counts while A < 0; above 1 + clip_high. None for no bound.
     """
     _check(logprob_BT, old_logprob_BT, advantage_BT, sequence_BT)
     _check_clip("clipped_surrogate", clip_low, clip_high)
+    if dual_clip is not None and dual_clip <= 1.0 + clip_high:
+        raise ValueError(
+            f"clipped_surrogate needs dual_clip > 1 + clip_high or None; got dual_clip={dual_clip}, "
+            f"clip_high={clip_high}"
+        )
     ratio_BT = jnp.exp(logprob_BT - old_logprob_BT)
-    return _pessimistic(ratio_BT, advantage_BT, clip_low, clip_high)
+    loss = _pessimistic(ratio_BT, advantage_BT, clip_low, clip_high)
+    if dual_clip is None:
+        return loss
+    is_bounded_BT = (advantage_BT < 0) & (ratio_BT > dual_clip)
+    loss_BT = jnp.where(is_bounded_BT, -dual_clip * advantage_BT, loss.loss_BT)
+    return TokenLoss(loss_BT, ratio_BT, loss.is_clipped_BT | is_bounded_BT)
 
 
 def sequence_surrogate(
@@ -98,53 +113,27 @@ def sequence_surrogate(
     clip_low: float,
     clip_high: float,
 ) -> TokenLoss:
-    """GSPO: the pessimistic surrogate of one ratio per episode; eq. 5 to 7 of arXiv:2507.18071.
+    """GSPO: the pessimistic surrogate of one ratio per episode; arXiv:2507.18071.
 
-    ratio = exp(mean over the action tokens of the episode of (logprob - old_logprob)), the
-    geometric mean of the token ratios, so its bounds are some thousand times narrower. Every
-    token of the episode carries the loss of the episode: with weights that add up to 1 / episodes
-    in each episode (`sequence_mean`) the sum is the published objective. Tokens of one episode
-    must have one advantage; `sequence_token_surrogate` takes several.
+    ratio = exp(mean over the action tokens of the episode of (logprob - old_logprob)), eq. 7: the
+    geometric mean of the token ratios, so its bounds are some thousand times narrower. With weights
+    that add up to 1 / episodes in each episode (`sequence_mean`) the sum is the objective of eq. 5.
 
-    Args:
-      logprob_BT: under the policy that is trained.
-      old_logprob_BT: under the policy that sampled; a constant.
-      advantage_BT: a constant, the same on all tokens of an episode.
-      sequence_BT: which tokens are of one episode.
-      clip_low: as in `clipped_surrogate`.
-      clip_high: as in `clipped_surrogate`.
-    """
-    _check(logprob_BT, old_logprob_BT, advantage_BT, sequence_BT)
-    _check_clip("sequence_surrogate", clip_low, clip_high)
-    ratio_BT = jnp.exp(_sequence_mean(logprob_BT - old_logprob_BT, sequence_BT))
-    return _pessimistic(ratio_BT, advantage_BT, clip_low, clip_high)
-
-
-def sequence_token_surrogate(
-    logprob_BT: jax.Array,
-    old_logprob_BT: jax.Array,
-    advantage_BT: jax.Array,
-    sequence_BT: jax.Array,
-    *,
-    clip_low: float,
-    clip_high: float,
-) -> TokenLoss:
-    """GSPO-token: ratio of the episode, gradient of the token; eq. 13, 14 of arXiv:2507.18071.
-
-    ratio_t = stop(ratio of the episode) * p_policy / stop(p_policy): its value is that of
-    `sequence_surrogate`, its gradient reaches only the token itself, so advantages may differ from
-    turn to turn. Where they do not, both have the same gradient.
+    The gradient of a token is that of GSPO-token (eq. 13 and 14): ratio * advantage * gradient of
+    its own log-probability. Where all tokens of an episode have one advantage this is the gradient
+    of eq. 5. Where they differ, by turn or by a correction factor, each token keeps its own; the
+    gradient of eq. 5 would give every token the mean.
 
     Args:
       logprob_BT: under the policy that is trained.
-      old_logprob_BT: under the policy that sampled; a constant.
+      old_logprob_BT: under the policy before the first update of the step; a constant.
       advantage_BT: a constant.
       sequence_BT: which tokens are of one episode.
       clip_low: as in `clipped_surrogate`.
       clip_high: as in `clipped_surrogate`.
     """
     _check(logprob_BT, old_logprob_BT, advantage_BT, sequence_BT)
-    _check_clip("sequence_token_surrogate", clip_low, clip_high)
+    _check_clip("sequence_surrogate", clip_low, clip_high)
     log_ratio_BT = _sequence_mean(logprob_BT - old_logprob_BT, sequence_BT)
     log_ratio_BT = jax.lax.stop_gradient(log_ratio_BT - logprob_BT) + logprob_BT
     return _pessimistic(jnp.exp(log_ratio_BT), advantage_BT, clip_low, clip_high)
@@ -203,7 +192,7 @@ def policy_gradient(
     advantage_BT: jax.Array,
     sequence_BT: jax.Array,
 ) -> TokenLoss:
-    """REINFORCE: -A * logprob; no ratio and no bound, for one update per collection.
+    """REINFORCE: -A * logprob; no ratio and no bound, for one update per step.
 
     Args:
       logprob_BT: under the policy that is trained.

@@ -21,6 +21,11 @@ class Algorithm:
         sets the coefficients to 0 may leave the reference out.
       needs_groups: several rollouts of the same task are compared.
       takes_baseline: the advantage subtracts what was expected from earlier steps.
+      ratio: the probability ratio of the loss: of each `token`, of the whole `episode` (a geometric
+        mean, whose bounds are narrower than the rounding differences between sampler and learner),
+        or `none`. Without a ratio, tokens of older weights cannot be learned from.
+      is_unbiased: at the weights that sampled, the expected gradient of the loss without its
+        regularisation is that of the expected return, up to a constant factor.
       defaults: published values, or ours where docs/algorithms.md says so, by section:
         `advantage` and `loss` are keyword arguments of the two functions, `update` of
         `learner.update.make_update`, `run` of the section `algorithm`. They document; a config
@@ -36,6 +41,8 @@ class Algorithm:
     needs_reference: bool
     needs_groups: bool
     takes_baseline: bool
+    ratio: str
+    is_unbiased: bool
     defaults: Mapping[str, Mapping[str, Any]]
     paper: str
     value_target: Callable[..., jax.Array] | None = None
@@ -58,6 +65,7 @@ _PLAIN = {
     "zero_variance": "keep",
     "baseline": {"kind": "none"},
     "critic": {"kind": "none"},
+    "ratio_against": "sampler",
 }
 _CRITIC = {"critic": {"kind": "separate", "clip": 0.2, "warmup_steps": 0}}
 
@@ -69,6 +77,8 @@ ALGORITHMS = {
         needs_reference=True,
         needs_groups=False,
         takes_baseline=False,
+        ratio="token",
+        is_unbiased=False,
         defaults={
             "advantage": {
                 "discount": 1.0,
@@ -91,6 +101,8 @@ ALGORITHMS = {
         needs_reference=True,
         needs_groups=False,
         takes_baseline=False,
+        ratio="token",
+        is_unbiased=False,
         defaults={
             "advantage": {
                 "turn_discount": 1.0,
@@ -112,6 +124,8 @@ ALGORITHMS = {
         needs_reference=True,
         needs_groups=True,
         takes_baseline=False,
+        ratio="token",
+        is_unbiased=False,
         defaults={
             "advantage": {"std_normalize": True, "eps": 1e-6},
             "loss": _CLIP,
@@ -127,6 +141,8 @@ ALGORITHMS = {
         needs_reference=False,
         needs_groups=True,
         takes_baseline=False,
+        ratio="token",
+        is_unbiased=True,
         defaults={
             "advantage": {"std_normalize": False, "eps": 1e-6},
             "loss": _CLIP,
@@ -138,20 +154,24 @@ ALGORITHMS = {
     "rloo": Algorithm(
         advantage=advantages.leave_one_out,
         loss=losses.clipped_surrogate,
-        aggregation="token_mean",
+        aggregation="fixed_length",
         needs_reference=True,
         needs_groups=True,
         takes_baseline=False,
+        ratio="token",
+        is_unbiased=True,
         defaults={"advantage": {}, "loss": _CLIP, "update": _RELEASED, "run": _PLAIN},
         paper="arXiv:2402.14740",
     ),
     "reinforce": Algorithm(
         advantage=advantages.monte_carlo,
         loss=losses.policy_gradient,
-        aggregation="sequence_mean",
+        aggregation="fixed_length",
         needs_reference=False,
         needs_groups=False,
         takes_baseline=True,
+        ratio="none",
+        is_unbiased=True,
         defaults={
             "advantage": {"discount": 1.0, "turn_discount": 1.0},
             "loss": {},
@@ -167,6 +187,8 @@ ALGORITHMS = {
         needs_reference=True,
         needs_groups=False,
         takes_baseline=False,
+        ratio="token",
+        is_unbiased=False,
         defaults={
             "advantage": {"discount": 1.0, "turn_discount": 1.0, "eps": 1e-8},
             "loss": _CLIP,
@@ -182,6 +204,8 @@ ALGORITHMS = {
         needs_reference=True,
         needs_groups=True,
         takes_baseline=False,
+        ratio="token",
+        is_unbiased=False,
         defaults={
             "advantage": {"eps": 1e-8},
             "loss": _CLIP,
@@ -197,6 +221,8 @@ ALGORITHMS = {
         needs_reference=False,
         needs_groups=True,
         takes_baseline=False,
+        ratio="token",
+        is_unbiased=False,
         defaults={
             "advantage": {"std_normalize": True, "eps": 1e-6},
             "loss": {"clip_low": 0.2, "clip_high": 0.28},
@@ -212,21 +238,25 @@ ALGORITHMS = {
         needs_reference=False,
         needs_groups=True,
         takes_baseline=False,
+        ratio="episode",
+        is_unbiased=False,
         defaults={
             "advantage": {"std_normalize": True, "eps": 1e-6},
             "loss": {"clip_low": 3e-4, "clip_high": 4e-4},
             "update": _FREE,
-            "run": _PLAIN,
+            "run": _PLAIN | {"ratio_against": "learner"},
         },
         paper="arXiv:2507.18071",
     ),
     "gspo_token": Algorithm(
         advantage=advantages.group_in_group,
-        loss=losses.sequence_token_surrogate,
+        loss=losses.sequence_surrogate,
         aggregation="sequence_mean",
         needs_reference=False,
         needs_groups=True,
         takes_baseline=False,
+        ratio="episode",
+        is_unbiased=False,
         defaults={
             "advantage": {
                 "step_weight": 1.0,
@@ -236,7 +266,7 @@ ALGORITHMS = {
             },
             "loss": {"clip_low": 3e-4, "clip_high": 4e-4},
             "update": _FREE,
-            "run": _PLAIN,
+            "run": _PLAIN | {"ratio_against": "learner"},
         },
         paper="arXiv:2507.18071",
     ),
@@ -247,6 +277,8 @@ ALGORITHMS = {
         needs_reference=False,
         needs_groups=True,
         takes_baseline=False,
+        ratio="token",
+        is_unbiased=False,
         defaults={
             "advantage": {"std_normalize": True, "eps": 1e-6},
             "loss": {"ratio_low": 0.0, "ratio_high": 5.0},
@@ -262,6 +294,8 @@ ALGORITHMS = {
         needs_reference=True,
         needs_groups=True,
         takes_baseline=False,
+        ratio="token",
+        is_unbiased=False,
         defaults={
             "advantage": {
                 "step_weight": 1.0,

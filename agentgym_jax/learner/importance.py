@@ -1,7 +1,7 @@
 """When sampler and learner do not compute the same policy: factors on the advantages.
 
 The tokens were drawn from the sampler's policy; the ratio of the loss is against the learner's
-(`learner.ratio_against="learner"`). The factor between the two is a constant, so it is made once,
+(`algorithm.ratio_against="learner"`). The factor between the two is a constant, so it is made once,
 on the host, and multiplied into the advantages: every policy loss is homogeneous in them.
 With the ratio against the sampler itself nothing is missing and nothing is to be corrected.
 """

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from agentgym_jax.algorithms import ALGORITHMS, aggregation
+from agentgym_jax.algorithms import ALGORITHMS, Algorithm, aggregation
 from agentgym_jax.algorithms.mixture_horizon import MixtureHorizon
 from agentgym_jax.learner.experience import ZERO_VARIANCE
 from agentgym_jax.learner.importance import CORRECTIONS
@@ -25,6 +25,7 @@ _ALGORITHM = {
     "correction",
     "zero_variance",
     "critic",
+    "ratio_against",
     *_REGULARISATION,
     *_ADAPTATION,
 }
@@ -57,6 +58,7 @@ def parse_algorithm(options: dict[str, Any], horizon: MixtureHorizon) -> dict[st
             f"config.algorithm.zero_variance={options['zero_variance']!r} is none of "
             f"{', '.join(ZERO_VARIANCE)}"
         )
+    _check_ratio(options, row)
     adaptation = {name: options[name] for name in _ADAPTATION}
     if not row.takes_baseline and options["baseline"].get("kind") != "none":
         raise ConfigError(
@@ -70,11 +72,27 @@ def parse_algorithm(options: dict[str, Any], horizon: MixtureHorizon) -> dict[st
         "aggregation_options": options["aggregation"],
         "regularisation": {k: options[k] for k in _REGULARISATION},
         "logprob_chunk": options["logprob_chunk"],
+        "ratio_against": options["ratio_against"],
         "correction": _correction(options["correction"]),
         "zero_variance": options["zero_variance"],
         "critic": parse_critic(options["critic"], is_needed=row.needs_critic),
         "adaptation": call(Adaptation, "algorithm", adaptation, horizon=horizon),
     }
+
+
+def _check_ratio(options: Mapping[str, Any], row: Algorithm) -> None:
+    """Raises ConfigError unless the ratio is against log-probabilities that go with the loss."""
+    found = options["ratio_against"]
+    if found not in ("sampler", "learner"):
+        raise ConfigError(
+            f"config.algorithm.ratio_against={found!r} must be 'sampler' (log-probabilities as "
+            "sampled) or 'learner' (recomputed before the first update)"
+        )
+    if row.ratio == "episode" and found == "sampler":
+        raise ConfigError(
+            f"config.algorithm.ratio_against='sampler': the bounds of {options['name']!r} are "
+            "narrower than the rounding differences between sampler and learner; set it to 'learner'"
+        )
 
 
 def _correction(section: Mapping[str, Any]) -> functools.partial[np.ndarray]:

@@ -67,9 +67,11 @@ class RLSettings:
       loss_options: keyword arguments of its loss.
       regularisation: entropy_coef, kl_coef, kl_kind of the update.
       logprob_chunk: tokens whose logits exist at the same time.
+      ratio_against: log-probabilities in the ratio of the loss: `sampler` (as sampled) or `learner`
+        (recomputed before the first update of the step).
       correction: factor on the advantages where sampler and learner differ: (learner_logprob,
         sampler_logprob, sequence) -> factor.
-      zero_variance: what becomes of groups whose returns are all equal.
+      zero_variance: treatment of groups without an advantage: `keep`, `filter` or `resample`.
       critic: of algorithms that learn one; None for the others.
       adaptation: what follows from step to step: baseline, divergence in the reward, horizon.
       horizon: turn limit of every task.
@@ -99,6 +101,7 @@ class RLSettings:
     loss_options: Mapping[str, Any]
     regularisation: Mapping[str, Any]
     logprob_chunk: int
+    ratio_against: str
     correction: functools.partial[np.ndarray]
     zero_variance: str
     critic: CriticSettings | None
@@ -209,10 +212,19 @@ def _check_shapes(s: RLSettings) -> None:
             "config.algorithm.zero_variance='resample' needs an algorithm that compares the "
             "episodes of a group, and no kl_reward: with it the returns of a group always differ"
         )
-    if s.correction.func is not CORRECTIONS["none"] and s.learner.ratio_against == "sampler":
+    if s.correction.func is not CORRECTIONS["none"] and s.ratio_against == "sampler":
         raise ConfigError(
-            "config.algorithm.correction: with config.learner.ratio_against='sampler' the ratio of "
-            "the loss already corrects; set it to 'learner' or the kind to 'none'"
+            "config.algorithm.correction: with config.algorithm.ratio_against='sampler' the ratio "
+            "of the loss already corrects; set it to 'learner' or the kind to 'none'"
+        )
+    updates = s.learner.epochs * s.learner.mini_batches
+    if s.algorithm.ratio == "none" and (updates > 1 or s.rollout.lag):
+        raise ConfigError(
+            "config.algorithm: the loss of this algorithm has no ratio, so it needs one update per "
+            "step by the weights that sampled. Set config.learner.epochs=1, "
+            "config.learner.mini_batches=1 and config.rollout.lag=0; got "
+            f"epochs={s.learner.epochs}, mini_batches={s.learner.mini_batches}, "
+            f"lag={s.rollout.lag}"
         )
     for name, known in (("truncation", TRUNCATIONS), ("reward", ("turn", *REWARDS))):
         if getattr(s.rollout, name) not in known:

@@ -89,10 +89,9 @@ class LearnerSettings:
       micro_rows: rows whose gradient is computed at once.
       epochs: passes over a collection.
       mini_batches: optimiser steps per pass.
-      ratio_against: `sampler` (log-probabilities as sampled) or `learner` (recomputed).
       max_logprob_gap: by which sampler and learner may differ on average, nats; beyond it
         `guards.logprob_gap` says what is done.
-      min_informative_groups: with fewer groups of different returns a step is skipped; only for
+      min_informative_groups: a step with fewer groups that have an advantage is skipped; only for
         algorithms that compare the episodes of a group.
     """
 
@@ -101,7 +100,6 @@ class LearnerSettings:
     micro_rows: int
     epochs: int
     mini_batches: int
-    ratio_against: str
     max_logprob_gap: float
     min_informative_groups: int
 
@@ -115,10 +113,6 @@ class LearnerSettings:
         )
         if not 0 <= self.row_halvings <= 8:
             raise ValueError(f"row_halvings={self.row_halvings}, expected 0 to 8")
-        if self.ratio_against not in ("sampler", "learner"):
-            raise ValueError(
-                f"ratio_against={self.ratio_against!r}, expected 'sampler' or 'learner'"
-            )
 
 
 GUARD_ACTIONS = ("off", "warn", "skip", "stop")

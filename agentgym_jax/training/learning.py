@@ -53,7 +53,7 @@ def learn(
     if informative < needed:
         run.console.note(
             f"step {step + 1}: no update, {informative} of {int(experience.statistics.groups)} "
-            "groups have variance (learner.min_informative_groups="
+            "groups are informative (learner.min_informative_groups="
             f"{settings.learner.min_informative_groups})"
         )
         return state, {"policy/lag": lag} | _NO_UPDATE, found
@@ -79,7 +79,7 @@ def learn(
         if packed is not None:
             is_known = experience.reference_logprobs is not None
             absent = None if is_known else reference
-            batches.append(_scored(parts, state, absent, packed, metrics, gaps))
+            batches.append(scored_batch(parts, state, absent, packed, metrics, gaps))
     if not batches:
         run.console.note(f"step {step + 1}: no update, no episode has anything to train on")
         return state, {"policy/lag": lag} | _NO_UPDATE, found
@@ -136,7 +136,7 @@ def reference_logprobs(
     return batching.unpack(logprobs, batch, len(trajectories))
 
 
-def _scored(
+def scored_batch(
     parts: RLParts,
     state: TrainState,
     reference,
@@ -150,7 +150,7 @@ def _scored(
     placed = on_device(parts, batch)
     learner = _scores(parts, state.params, placed)
     gaps.append(np.abs(learner - batch.old_logprobs)[batch.action_mask])
-    if learner_settings.ratio_against == "learner":
+    if parts.settings.ratio_against == "learner":
         sequence = np.where(batch.action_mask, batch.sequence_ids, -1)
         factor = parts.settings.correction(learner, batch.old_logprobs, sequence)
         batch = batch.replace(old_logprobs=learner, advantages=factor * batch.advantages)

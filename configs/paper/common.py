@@ -57,7 +57,7 @@ def get_config(size, horizon, scripts, eval_turns):
     # workers/rollout/agent_vllm_rollout/vllm_rollout.py: unreadable actions end no episode.
     c.rollout.max_invalid_actions = 1000
     c.learner.epochs = 1  # actor.ppo_epochs, up to 2 in <env>_train.sh, is read by no code
-    c.learner.ratio_against = "learner"  # ppo/ray_trainer.py: old_log_probs from the actor
+    c.algorithm.ratio_against = "learner"  # ppo/ray_trainer.py: old_log_probs from the actor
     c.learner.min_informative_groups = 0  # ppo/ray_trainer.py: no update is skipped
     c.checkpoint.every = 25  # <env>_train.sh: trainer.save_freq
     c.evaluation = dict(every=25, at_start=True, max_turns=eval_turns, samples=1, greedy=False)

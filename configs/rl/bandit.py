@@ -150,7 +150,7 @@ def algorithm(name, length, critic_rate):
     if name != plain_name:
         section = make(critic="shared")
     else:
-        section = make(length) if name == "dr_grpo" else make()
+        section = make(length) if name in ("dr_grpo", "rloo", "reinforce") else make()
     section["logprob_chunk"] = 512
     if section["critic"]["kind"] != "none":
         section["critic"]["optimizer"]["learning_rate"] = critic_rate
@@ -158,7 +158,7 @@ def algorithm(name, length, critic_rate):
 
 
 def learn(c, row_length, micro_rows):
-    """Two updates a step of a tiny policy, at a rate that falls."""
+    """Two updates a step of a tiny policy, at a rate that falls; one without a ratio in the loss."""
     c.optimizer.learning_rate = RATE
     c.optimizer.schedule = "linear"
     c.optimizer.warmup_steps = 6
@@ -168,8 +168,7 @@ def learn(c, row_length, micro_rows):
         row_halvings=0,
         micro_rows=micro_rows,
         epochs=1,
-        mini_batches=2,
-        ratio_against="sampler",
+        mini_batches=1 if c.algorithm.name == "reinforce" else 2,
         max_logprob_gap=0.01,
         min_informative_groups=1,
     )

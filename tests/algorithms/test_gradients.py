@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from episode_parts import drawn
 
-from agentgym_jax.algorithms import advantages, losses
+from agentgym_jax.algorithms import ALGORITHMS, advantages, aggregation, losses
+from agentgym_jax.algorithms.episodes import Episodes
 
 pytestmark = pytest.mark.usefixtures("compiled_fast")
 
@@ -72,9 +73,6 @@ LOSSES = {
     "sequence_surrogate": functools.partial(
         losses.sequence_surrogate, clip_low=3e-4, clip_high=4e-4
     ),
-    "sequence_token_surrogate": functools.partial(
-        losses.sequence_token_surrogate, clip_low=3e-4, clip_high=4e-4
-    ),
 }
 
 
@@ -112,3 +110,88 @@ def test_dividing_by_the_deviation_of_the_group_is_no_mere_factor():
     found = expected_gradient(advantages.group_relative, losses.policy_gradient, group_size=3)
     ratios = np.asarray(found / exact())
     assert ratios.min() > 0 and ratios.max() > 1.05 * ratios.min()
+
+
+# Episodes of one token or of four: the first action ends the episode or leads to three more, each
+# in another state. Logits [state, action]; there are nine episodes.
+LONG_LOGITS = jnp.array([[0.2, -0.4], [0.5, 0.1], [-0.3, 0.6], [0.4, -0.2]])
+LONG = np.array([[0, 0, 0, 0], *[(1, *rest) for rest in itertools.product((0, 1), repeat=3)]])
+LENGTHS = np.where(LONG[:, 0] == 0, 1, 4)
+RETURNS = np.array([0.5, 0.0, 1.0, 0.2, 0.0, 0.9, -0.3, 0.1, 0.7])
+
+
+def long_logprobs(logits, numbers):
+    """log p of the actions of some of the nine episodes; what comes after the end means nothing."""
+    table = jax.nn.log_softmax(logits)
+    states = jnp.broadcast_to(jnp.arange(4), (*numbers.shape, 4))
+    return table[states, jnp.asarray(LONG)[numbers]]
+
+
+def gradients_of_a_row(name, group_size=2):
+    """The expected gradient of a step of one group under a row of the table, and the exact one.
+
+    Advantage, loss and aggregation are those of the row with its default options.
+    """
+    row = ALGORITHMS[name]
+    groups_GR = np.array(list(itertools.product(range(len(LONG)), repeat=group_size)))
+    length = {"length": 3} if row.aggregation == "fixed_length" else {}
+    mask_NT = np.arange(4) < LENGTHS[:, None]
+    reward_NT = np.where(np.arange(4) == LENGTHS[:, None] - 1, RETURNS[:, None], 0.0)
+    # The tokens of an episode get its number in the group; 0 is none.
+    sequence_RT = np.broadcast_to(1 + np.arange(group_size)[:, None], (group_size, 4))
+
+    def objective(logits, numbers_R):
+        mask_BT = jnp.asarray(mask_NT)[numbers_R]
+        turn_BT = jnp.where(mask_BT, 0, -1)
+        valid_B = jnp.ones(group_size, bool)
+        made = Episodes(
+            reward_BT=jnp.asarray(reward_NT, jnp.float32)[numbers_R],
+            action_mask_BT=mask_BT,
+            valid_B=valid_B,
+            turn_BT=turn_BT,
+            anchor_BT=turn_BT,
+            value_BT=jnp.zeros(mask_BT.shape, jnp.float32),
+            group_size=group_size,
+        )
+        advantage_BT = row.advantage(made, **row.defaults["advantage"])
+        weight_BT = aggregation.token_weights(mask_BT, valid_B, mode=row.aggregation, **length)
+        logprob_BT = long_logprobs(logits, numbers_R)
+        loss = row.loss(
+            logprob_BT,
+            jax.lax.stop_gradient(logprob_BT),
+            advantage_BT,
+            jnp.where(mask_BT, sequence_RT, 0),
+            **row.defaults["loss"],
+        )
+        return -jnp.sum(weight_BT * loss.loss_BT)
+
+    def log_probability(logits, numbers):
+        logprobs_of = long_logprobs(logits, numbers)
+        return jnp.sum(jnp.where(mask_NT[numbers], logprobs_of, 0.0), axis=-1)
+
+    def expected_return(logits):
+        return jnp.sum(jnp.exp(log_probability(logits, np.arange(len(LONG)))) * RETURNS)
+
+    @jax.jit
+    def found(logits):
+        of_groups = jax.vmap(jax.grad(objective), in_axes=(None, 0))(logits, jnp.asarray(groups_GR))
+        probability_G = jnp.exp(log_probability(logits, groups_GR).sum(axis=1))
+        return jnp.tensordot(probability_G, of_groups, 1), jax.grad(expected_return)(logits)
+
+    return [np.asarray(x, np.float64) for x in found(LONG_LOGITS)]
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_row_is_unbiased_where_episodes_differ_in_length_exactly_if_it_claims_to_be(name):
+    found, exact = gradients_of_a_row(name)
+    cosine = np.sum(found * exact) / np.linalg.norm(found) / np.linalg.norm(exact)
+    if ALGORITHMS[name].is_unbiased:
+        assert cosine > 1 - 1e-6
+    else:
+        assert cosine < 1 - 1e-3
+
+
+@pytest.mark.parametrize(("name", "factor"), [("reinforce", 1), ("rloo", 1), ("dr_grpo", 1 / 2)])
+def test_the_scale_of_an_unbiased_gradient_is_one_over_the_length(name, factor):
+    found, exact = gradients_of_a_row(name)
+    np.testing.assert_allclose(found, factor * exact / 3, rtol=1e-4, atol=1e-6)

@@ -69,7 +69,6 @@ def test_the_surrogate_is_the_pessimistic_minimum():
 CLIPPED = (
     losses.clipped_surrogate,
     losses.sequence_surrogate,
-    losses.sequence_token_surrogate,
 )
 
 
@@ -120,7 +119,7 @@ def test_gspo_compares_episodes_by_the_geometric_mean_of_their_ratios():
     )
     np.testing.assert_allclose(found.ratio_BT, MEANS, rtol=1e-6)
     np.testing.assert_allclose(found.loss_BT, -MEANS * advantage_BT, rtol=1e-6)
-    # Each of the n tokens carries the loss s * A of the episode, and d s / d logprob = s / n.
+    # The same as for the sum of s * A over the n tokens of an episode, with d s / d logprob = s / n.
     expected = -MEANS * np.array([[2.0, 2.0, 0.0, -1.0, -1.0, -1.0]])
     np.testing.assert_allclose(gradient_BT, expected, rtol=1e-6)
 
@@ -135,22 +134,68 @@ def test_gspo_clips_whole_episodes():
     assert not gradient_BT[0, :3].any() and (gradient_BT[0, 3:] > 0).all()
 
 
+def published_gspo(logprob_BT, old_logprob_BT, advantage_BT, sequence_BT, *, clip_low, clip_high):
+    """Eq. 5 to 7 of arXiv:2507.18071: one differentiable ratio for all tokens of an episode."""
+    log_ratio_BT = logprob_BT - old_logprob_BT
+    mean_BT = sum(
+        jnp.where(
+            sequence_BT == i,
+            jnp.mean(log_ratio_BT, where=sequence_BT == i, keepdims=True),
+            0.0,
+        )
+        for i in (1, 2)
+    )
+    ratio_BT = jnp.exp(mean_BT)
+    clipped_BT = jnp.clip(ratio_BT, 1.0 - clip_low, 1.0 + clip_high)
+    loss_BT = -jnp.minimum(ratio_BT * advantage_BT, clipped_BT * advantage_BT)
+    return losses.TokenLoss(loss_BT, ratio_BT, ratio_BT != clipped_BT)
+
+
 @pytest.mark.parametrize("bounds", [(0.1, 0.3), (3e-4, 4e-4)])
-def test_gspo_token_has_the_gradient_of_gspo_where_the_advantage_is_one(bounds):
+def test_gspo_has_the_published_gradient_where_an_episode_has_one_advantage(bounds):
     advantage_BT = jnp.array([[2.0, 2.0, 0.0, -1.0, -1.0, -1.0]])
     options = dict(clip_low=bounds[0], clip_high=bounds[1])
-    whole, of_whole = gradient(losses.sequence_surrogate, advantage_BT, **options)
-    token, of_token = gradient(losses.sequence_token_surrogate, advantage_BT, **options)
-    np.testing.assert_allclose(of_token, of_whole, rtol=1e-6)
-    np.testing.assert_allclose(token.loss_BT, whole.loss_BT, rtol=1e-6)
-
-
-def test_gspo_token_gives_each_turn_its_own_advantage():
-    advantage_BT = jnp.array([[1.0, -3.0, 0.0, 0.0, 2.0, 0.0]])
-    _, gradient_BT = gradient(
-        losses.sequence_token_surrogate, advantage_BT, clip_low=0.9, clip_high=0.9
+    published, of_published = gradient(published_gspo, advantage_BT, **options)
+    found, of_found = gradient(losses.sequence_surrogate, advantage_BT, **options)
+    np.testing.assert_allclose(of_found, of_published, rtol=1e-6)
+    np.testing.assert_allclose(
+        found.loss_BT * (SEQUENCE > 0), published.loss_BT * (SEQUENCE > 0), rtol=1e-6
     )
+
+
+def test_gspo_gives_each_token_its_own_advantage():
+    """By turn, or because a correction multiplied it: no token gets the mean of its episode."""
+    advantage_BT = jnp.array([[1.0, -3.0, 0.0, 0.0, 2.0, 0.0]])
+    _, gradient_BT = gradient(losses.sequence_surrogate, advantage_BT, clip_low=0.9, clip_high=0.9)
     np.testing.assert_allclose(gradient_BT, -MEANS * advantage_BT, rtol=1e-6)
+
+
+def test_the_dual_clip_bounds_the_loss_of_a_likely_token_that_was_bad():
+    # ratios 2, 4 and 4; advantages -1, -1 and 1; clip 0.2, bound 3
+    ratio_BT, advantage_BT = jnp.array([[2.0, 4.0, 4.0]]), jnp.array([[-1.0, -1.0, 1.0]])
+
+    def total(logprob_BT, dual_clip):
+        found = losses.clipped_surrogate(
+            logprob_BT,
+            jnp.zeros((1, 3)),
+            advantage_BT,
+            jnp.ones((1, 3), int),
+            clip_low=0.2,
+            clip_high=0.2,
+            dual_clip=dual_clip,
+        )
+        return jnp.sum(found.loss_BT), found
+
+    compiled = jax.jit(jax.value_and_grad(total, has_aux=True), static_argnums=1)
+    (_, found), gradient_BT = compiled(jnp.log(ratio_BT), 3.0)
+    np.testing.assert_allclose(found.loss_BT, [[2.0, 3.0, -1.2]], rtol=1e-6)
+    np.testing.assert_allclose(gradient_BT, [[2.0, 0.0, 0.0]], rtol=1e-6)
+    np.testing.assert_array_equal(found.is_clipped_BT, [[False, True, True]])
+    (_, found), gradient_BT = compiled(jnp.log(ratio_BT), None)
+    np.testing.assert_allclose(found.loss_BT, [[2.0, 4.0, -1.2]], rtol=1e-6)
+    np.testing.assert_allclose(gradient_BT, [[2.0, 4.0, 0.0]], rtol=1e-6)
+    with pytest.raises(ValueError, match="dual_clip > 1 . clip_high"):
+        total(jnp.log(ratio_BT), 1.1)
 
 
 def test_cispo_keeps_the_gradient_of_every_token():

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("compiled_fast")
 
 # One that waits for a critic would be no config of its own yet.
 CONFIGS = {
-    name: getattr(common, name)(**({"length": 64} if name == "dr_grpo" else {}))
+    name: getattr(common, name)(**({"length": 64} if row.aggregation == "fixed_length" else {}))
     for name, row in ALGORITHMS.items()
     if not row.needs_critic
 }

@@ -12,7 +12,12 @@ from configs import common, quickstart
 def parsed(name="grpo", **changes):
     """Settings of the quickstart with another algorithm; `a__b=value` changes config.a.b."""
     c = quickstart.get_config("smoke")
-    c.algorithm = getattr(common, name)(**({"length": 1024} if name == "dr_grpo" else {}))
+    row = ALGORITHMS[name]
+    c.algorithm = getattr(common, name)(
+        **({"length": 1024} if row.aggregation == "fixed_length" else {})
+    )
+    if row.ratio == "none":
+        c.learner.mini_batches = 1
     config = sections.plain(c)
     for key, value in changes.items():
         section, _, rest = key.partition("__")
@@ -78,6 +83,25 @@ def test_a_critic_shares_the_trunk_or_has_its_own():
     shared = parsed("ppo_turn", algorithm__critic=common.ppo_turn("shared")["critic"]).critic
     assert shared.is_shared and shared.warmup_steps == 0
     assert parsed("grpo").critic is None
+
+
+@pytest.mark.parametrize("name", ["gspo", "gspo_token"])
+def test_a_ratio_of_whole_episodes_is_against_the_log_probabilities_of_the_learner(name):
+    assert parsed(name).ratio_against == "learner"
+    with pytest.raises(sections.ConfigError, match="ratio_against='sampler'.*set it to 'learner'"):
+        parsed(name, algorithm__ratio_against="sampler")
+
+
+@pytest.mark.parametrize("changed", [dict(epochs=2), dict(mini_batches=2)])
+def test_a_loss_without_a_ratio_takes_one_update_per_step(changed):
+    learner = sections.plain(quickstart.get_config("smoke").learner) | dict(mini_batches=1)
+    with pytest.raises(sections.ConfigError, match="no ratio.*one update per step"):
+        parsed("reinforce", learner=learner | changed)
+
+
+def test_a_loss_without_a_ratio_takes_no_episodes_of_older_weights():
+    with pytest.raises(sections.ConfigError, match="no ratio.*lag=1"):
+        parsed("reinforce", rollout__lag=1)
 
 
 def test_filtering_needs_groups():

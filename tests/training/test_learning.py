@@ -1,0 +1,78 @@
+"""Scores of a batch before its first update, and the loss that is made of them."""
+
+import functools
+import types
+
+import jax
+import numpy as np
+import pytest
+
+from agentgym_jax import batch as batching
+from agentgym_jax.learner import optimizer, train_state, update
+from agentgym_jax.models.config import DecoderConfig
+from agentgym_jax.models.policy import Policy
+from agentgym_jax.run import rl, sections
+from agentgym_jax.training import learning
+from configs import common, quickstart
+
+CONFIG = DecoderConfig(
+    vocab_size=64,
+    hidden_size=32,
+    intermediate_size=64,
+    num_layers=2,
+    num_heads=2,
+    num_kv_heads=1,
+    head_size=16,
+)
+
+
+def logprobs_in_bfloat16(params, batch):
+    """Log-probabilities that a sampler in bfloat16 would have recorded with the same weights."""
+    policy = Policy(CONFIG, dtype="bfloat16")
+    score = update.make_score(policy, temperature=1.0, logprob_chunk=64)
+    return np.asarray(score(params, update.put_batch(batch))[0])
+
+
+@pytest.mark.parametrize("name", ["gspo", "gspo_token"])
+def test_no_episode_is_clipped_before_the_first_update_though_the_sampler_rounds(name):
+    config = quickstart.get_config("smoke")
+    config.algorithm = getattr(common, name)()
+    settings = rl.parse(sections.plain(config))
+    policy = Policy(CONFIG)
+    # Ten times the first weights: logits of some size, as a trained model has.
+    params = jax.tree.map(lambda x: 10 * x, jax.jit(policy.init)(jax.random.key(0)))
+    rng = np.random.default_rng(0)
+    mask = np.arange(12) >= 4
+    sequences = [
+        {
+            "tokens": rng.integers(0, CONFIG.vocab_size, 12),
+            "action_mask": mask,
+            "weights": mask / (8 * 16),
+            "advantages": mask * (-1.0) ** i,
+            "old_logprobs": np.zeros(12),
+        }
+        for i in range(16)
+    ]
+    packed = batching.pack(sequences, row_length=12, rows_multiple=settings.learner.micro_rows)
+    sampled = logprobs_in_bfloat16(params, packed)
+    packed = packed.replace(old_logprobs=sampled)
+
+    built = optimizer.make_optimizer(**settings.optimizer_options, total_steps=10)
+    numerics = dict(temperature=1.0, logprob_chunk=64)
+    parts = types.SimpleNamespace(
+        settings=settings,
+        model=types.SimpleNamespace(layout=None),
+        score=update.make_score(policy, **numerics),
+    )
+    state = train_state.create(policy, built, params)
+    learner = np.asarray(parts.score(params, update.put_batch(packed))[0])
+    by_episode = (learner - sampled).mean(axis=-1, where=packed.action_mask)
+    # Rounding alone leaves the bounds 3e-4 and 4e-4.
+    assert np.mean(np.abs(by_episode) > 4e-4) > 0.2
+
+    batch = learning.scored_batch(parts, state, None, packed, {}, [])
+    loss = functools.partial(settings.algorithm.loss, **settings.loss_options)
+    step = update.make_update(policy, built, loss, **settings.regularisation, **numerics)
+    metrics = jax.device_get(step(state, update.put_batch(batch))[1])
+    assert metrics["clip_fraction"] == 0.0
+    assert metrics["ratio_mean"] == pytest.approx(1.0, abs=1e-5)
