@@ -82,6 +82,9 @@ DEV = [
     "ipykernel",
 ]
 
+# The folder configs/ is installed as agentgym_jax.configs, whose place in a checkout is a pointer to it.
+CONFIGS = [f"agentgym_jax.{name}" for name in find_packages(include=["configs.*"])]
+
 setup(
     name="agentgym-jax",
     version="0.1.0",
@@ -90,11 +93,14 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.11",
-    packages=find_packages(include=["agentgym_jax", "agentgym_jax.*"]) + find_packages("envs"),
-    package_dir={"agentgym_envs": "envs/agentgym_envs"},
+    packages=find_packages(include=["agentgym_jax", "agentgym_jax.*"])
+    + CONFIGS
+    + find_packages("envs"),
+    package_dir={"agentgym_envs": "envs/agentgym_envs", "agentgym_jax.configs": "configs"},
     package_data={"agentgym_envs": ["*/*.json", "*/*.json.gz", *SITE_FILES]}
     | {"agentgym_jax.native": ["*.cc", "*.h"]}  # compiled at first use
-    | {"agentgym_jax.viewer": ["page/*"]},
+    | {"agentgym_jax.viewer": ["page/*"]}
+    | {"agentgym_jax.configs": ["*/*/*.json"]},
     install_requires=TRAINING + ENVIRONMENTS,
     entry_points=ENTRY_POINTS,
     extras_require={

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import jax
 from absl import app, flags, logging
 
+from agentgym_jax import configs
 from agentgym_jax.env_client.errors import EnvError
 from agentgym_jax.learner.checkpoint import CheckpointError
 from agentgym_jax.redact import LogFilter
@@ -53,7 +54,26 @@ def launch(main: Callable[[list[str]], object], *required: str) -> None:
     app.run(main, flags_parser=_parse_flags)
 
 
+def find_shipped_config(argv: Sequence[str]) -> list[str]:
+    """Returns the command line with the path of the installed file in `--config=configs/...`.
+
+    A file of that name below the current folder has precedence, so in a checkout nothing changes.
+    """
+    found = list(argv)
+    for i, argument in enumerate(argv):
+        flag, equals, value = argument.partition("=")
+        if flag not in ("--config", "-config"):
+            continue
+        at = i if equals else i + 1
+        path, colon, options = (value if equals else "".join(argv[at : at + 1])).partition(":")
+        shipped = pathlib.Path(configs.__path__[0]) / path.removeprefix("configs/")
+        if path.startswith("configs/") and not pathlib.Path(path).exists() and shipped.is_file():
+            found[at] = f"{flag}=" * bool(equals) + f"{shipped}{colon}{options}"
+    return found
+
+
 def _parse_flags(argv: Sequence[str]) -> list[str]:
+    argv = find_shipped_config(argv)
     try:
         return app.parse_flags_with_usage(argv)
     except (AttributeError, KeyError) as error:

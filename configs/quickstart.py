@@ -8,7 +8,7 @@ Result: 212 held-out tasks, three seeds (one timed, 9 minutes): sampled 23-33 ->
 Source: levels, tokenizer and sizes by our own experiments, see experiments/.
 """
 
-from configs import common
+from agentgym_jax.configs import common
 
 # Level of a task = data_idx % 40, seed of its world = data_idx // 40.
 # The expert shows what it means to go to the thing that the goal names. In the levels of RL, which

@@ -10,7 +10,7 @@ the three templates equally often; tasks are now drawn equally often.
 Source: the sizes of configs/quickstart.py; questions split by entity by the manifest of the server.
 """
 
-from configs import common, quickstart
+from agentgym_jax.configs import common, quickstart
 
 # A name has to be copied into the query and a code out of the passage; one search answers them.
 TEMPLATES = ("airport_code", "language_code", "division_code")

@@ -8,7 +8,7 @@ Result: RL does not help yet. 72 held-out goals, seed 0, after 13 steps: sampled
 Source: the sizes of configs/quickstart.py; goals split by the manifest of the server.
 """
 
-from configs import common, quickstart
+from agentgym_jax.configs import common, quickstart
 
 
 def tasks(split, limit=0):

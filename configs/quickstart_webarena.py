@@ -9,7 +9,7 @@ Result: goes through the whole trainer in nine minutes; solves none of 24 held-o
 Source: the sizes of configs/quickstart.py; tasks split by template instance by the manifest of the server.
 """
 
-from configs import common, quickstart
+from agentgym_jax.configs import common, quickstart
 
 
 def tasks(split, limit=0):

@@ -43,6 +43,7 @@ LEVELS = {
     "run": 4,
     "evaluation": 5,
     "training": 6,
+    "configs": 7,
     "startup": 7,
     "train": 7,
     "evaluate": 7,

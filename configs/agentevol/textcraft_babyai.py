@@ -10,7 +10,7 @@ Source: four rounds, one sample per task at temperature 1.2, learning rate 1e-5,
 BabyAI and solved tasks elsewhere: AgentGym, arXiv:2406.04151, and its released scripts.
 """
 
-from configs import common
+from agentgym_jax.configs import common
 
 
 def tasks(start, stop, name):

@@ -15,7 +15,9 @@ def add(c, names, smoke, every):
       every: optimiser steps between evaluations.
     """
     configs = [
-        importlib.import_module(f"configs.eval.{name}").get_config("smoke" if smoke else None)
+        importlib.import_module(f"agentgym_jax.configs.eval.{name}").get_config(
+            "smoke" if smoke else None
+        )
         for name in names.split("+")
     ]
     with c.unlocked():

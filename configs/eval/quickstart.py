@@ -8,7 +8,7 @@ visited by RL, 75.5 and 67.9 % (experiments/2026-11-21_quickstart_four_levels).
 Source: tasks, decoding and limits of configs/quickstart.py.
 """
 
-from configs import common, quickstart
+from agentgym_jax.configs import common, quickstart
 
 
 def get_config(arg=None):

@@ -8,7 +8,7 @@ Source: 30 turns and 200 items as in AgentGym-RL, arXiv:2509.08755, whose list o
 training tasks; these do not.
 """
 
-from configs import common
+from agentgym_jax.configs import common
 
 
 def get_config(arg=None):

@@ -8,7 +8,7 @@ Result: expert and random player, see docs/evaluation.md; no model yet.
 Source: 30 turns and 400 questions as in AgentGym-RL, arXiv:2509.08755.
 """
 
-from configs import common
+from agentgym_jax.configs import common
 
 
 def get_config(arg=None):

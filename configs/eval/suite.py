@@ -15,8 +15,8 @@ import importlib.util
 import os
 import shutil
 
+from agentgym_jax.configs import common
 from agentgym_jax.data.suite import SUITE
-from configs import common
 
 # Environment -> what it needs beside the package itself.
 PLAYABLE = dict(

@@ -8,7 +8,7 @@ Result: not run yet.
 Source: 15 turns as in AgentGym-RL, arXiv:2509.08755.
 """
 
-from configs import common
+from agentgym_jax.configs import common
 
 
 def get_config(arg=None):

@@ -11,8 +11,8 @@ configs/paper/common.py. The two scripts differ in more than the horizon. The re
 environment by its default rules; the release has AgentGym's, which a server started with --compat has.
 """
 
-from configs import common
-from configs.paper import common as paper
+from agentgym_jax.configs import common
+from agentgym_jax.configs.paper import common as paper
 
 # The release has 810 training ids.
 SCRIPTS = dict(

@@ -29,7 +29,7 @@ compilation `size=3b` does not fit one device of 80 GB. On several devices set `
 to a multiple of their number, so that they share the rows; the gradient does not depend on it.
 """
 
-from configs import common
+from agentgym_jax.configs import common
 
 HUB = {"0p5b": "0.5B", "1p5b": "1.5B", "3b": "3B", "7b": "7B"}
 

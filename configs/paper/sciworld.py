@@ -13,8 +13,8 @@ simulator's score in 0 .. 1 (-1 for a failure), in the release 0 .. 100 (-100); 
 in the advantage that is the same. Training and test tasks are ScienceWorld's own sets: the release's overlap.
 """
 
-from configs import common
-from configs.paper import common as paper
+from agentgym_jax.configs import common
+from agentgym_jax.configs.paper import common as paper
 
 # Both scripts: sciworld_train.sh. The release has 2120 training ids.
 SHARED = dict(tasks=16, samples=8, mini_batch=8, turn_tokens=200, steps=10 * (2120 // 16))

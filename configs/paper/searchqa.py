@@ -16,8 +16,8 @@ configs/paper/common.py. A wrong answer ends the episode; in the release it may 
 started with --compat. The paper's appendix B has at most 4 turns, the scripts 5 to 10.
 """
 
-from configs import common
-from configs.paper import common as paper
+from agentgym_jax.configs import common
+from agentgym_jax.configs.paper import common as paper
 
 # Both scripts: searchqa_train.sh, 20 epochs. The number of training ids is not published, so the steps are
 # those of the paper's curves (figure 7).

@@ -10,8 +10,8 @@ Source: AgentGym-RL, arXiv:2509.08755, and its released scripts, value by value;
 configs/paper/common.py. The paper's appendix B has at most 20 turns, the scripts 30.
 """
 
-from configs import common
-from configs.paper import common as paper
+from agentgym_jax.configs import common
+from agentgym_jax.configs.paper import common as paper
 
 # Both scripts: textcraft_train.sh. The release has 374 training ids.
 SHARED = dict(

@@ -16,8 +16,8 @@ Source: AgentGym-RL, arXiv:2509.08755, and its released scripts, value by value;
 configs/paper/common.py. The paper's appendix B has a learning rate of 5e-7, the scripts 1e-6.
 """
 
-from configs import common
-from configs.paper import common as paper
+from agentgym_jax.configs import common
+from agentgym_jax.configs.paper import common as paper
 
 # Both scripts: webarena_train.sh. The release has 372 training ids.
 SHARED = dict(

@@ -14,7 +14,7 @@ from typing import Any
 
 from agentgym_envs.base.environment import Environment, StepResult
 from agentgym_envs.base.kind import EnvironmentKind, standard_kind
-from configs import common
+from agentgym_jax.configs import common
 
 # Which lever pays under which lamp: what the policy has to find out.
 PAYS = {"red": "north", "green": "east", "blue": "south", "white": "west"}
@@ -23,7 +23,7 @@ LEVERS = ("north", "east", "south", "west")
 PULLS = 2
 NUM_TASKS = 16 * len(LAMPS) ** PULLS  # every pair of lamps on sixteen machines
 HELD_OUT = 3  # pairs of lamps whose number is 0 modulo this are only played in evaluation
-MODULE = "configs.rl.bandit"
+MODULE = "agentgym_jax.configs.rl.bandit"
 RATE = 1.5e-3
 
 INSTRUCTIONS = f"""\

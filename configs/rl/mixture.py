@@ -10,8 +10,8 @@ trains a model per environment. One model for all, and the turn limits of Maze a
 arXiv:2406.04151. The reward is success everywhere, so that environments are in one unit.
 """
 
-from configs import common
-from configs.paper import babyai, sciworld, searchqa, textcraft, webarena
+from agentgym_jax.configs import common
+from agentgym_jax.configs.paper import babyai, sciworld, searchqa, textcraft, webarena
 
 
 def alone(config, name):

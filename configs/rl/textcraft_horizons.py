@@ -8,8 +8,8 @@ Result: not run.
 Source: configs/paper/textcraft.py; the horizons and their numbers are ours and were not tried.
 """
 
-from configs import common
-from configs.paper import textcraft
+from agentgym_jax.configs import common
+from agentgym_jax.configs.paper import textcraft
 
 HORIZONS = dict(
     # A depth gets the next limit when its tasks are solved: easy recipes soon, deep ones late.

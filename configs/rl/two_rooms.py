@@ -2,17 +2,20 @@ r"""Does an algorithm learn in BabyAI? One level of two rooms that its scripted 
 
   python -m agentgym_jax.train --config=configs/rl/two_rooms.py:algorithm=rloo --workdir=runs/two_rooms
 
-Needs: nothing running (it starts its own BabyAI server); two CPU cores; the task lists of the experiment.
+Needs: nothing running (it starts its own BabyAI server); two CPU cores.
 Result: the algorithms of docs/algorithms.md from the same warm start, three seeds each:
 experiments/2026-11-22_every_algorithm.
 Source: level and sizes are our own; the numbers of an algorithm are those of configs/common.py.
 """
 
-from configs import common
-from configs.rl import bandit
+import pathlib
+
+from agentgym_jax.configs import common
+from agentgym_jax.configs.rl import bandit
 
 # The 105 distinct worlds of OpenRedDoor, half of them held out: the seeds of this level repeat them.
-WORLDS = "experiments/2026-11-22_every_algorithm/two_rooms_{}.json"
+# Made by experiments/2026-11-22_every_algorithm/worlds.py.
+WORLDS = pathlib.Path(__file__).with_name("two_rooms_tasks")
 TURNS = 4  # three to look in every direction, one to open the door
 WORDS = (
     "turn left|turn right|move forward|toggle and go through|go to|red closed door|red|[0-9]|\n|, "
@@ -28,8 +31,8 @@ def get_config(arg=None):
     c.tokenizer = dict(source="train", vocab_size=512, isolate=WORDS, template="compact")
     c.environments = dict(
         babyai=common.environment(
-            train=dict(kind="file", path=WORLDS.format("train")),
-            eval=dict(kind="file", path=WORLDS.format("held_out")),
+            train=dict(kind="file", path=str(WORLDS / "train.json")),
+            eval=dict(kind="file", path=str(WORLDS / "held_out.json")),
         )
     )
     c.pool.workers = 16
@@ -42,7 +45,7 @@ def get_config(arg=None):
     bandit.learn(c, row_length=640, micro_rows=4)
     c.evaluation = dict(every=0, at_start=True, max_turns=TURNS, samples=4, greedy=True)
     c.checkpoint.every = c.total_steps
-    shown = dict(kind="file", path=WORLDS.format("shown"))
+    shown = dict(kind="file", path=str(WORLDS / "shown.json"))
     c.sft = bandit.warm_start(
         "babyai", shown, steps=200, row_length=512, max_turns=3, train_on="actions"
     )

@@ -12,8 +12,8 @@ Result: not run yet.
 Source: learning rate 1e-5 of AgentGym's behavioural cloning, arXiv:2406.04151.
 """
 
-from configs import common
-from configs.eval import common as held_out
+from agentgym_jax.configs import common
+from agentgym_jax.configs.eval import common as held_out
 
 
 def get_config(arg=None):

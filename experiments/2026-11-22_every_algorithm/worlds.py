@@ -3,9 +3,9 @@
   PYTHONPATH=. python experiments/2026-11-22_every_algorithm/worlds.py
 
 The level has two rooms (one row, two columns) and few worlds, so seeds alone would repeat the trained ones in the
-evaluation. A world is the whole grid, the agent's place and direction, and the goal. Writes `two_rooms_train.json` and
-`two_rooms_held_out.json` (one seed a world) and `two_rooms_shown.json` (all seeds of the training worlds, for the warm
-start), and prints what the players reach on them.
+evaluation. A world is the whole grid, the agent's place and direction, and the goal. Writes `train.json` and
+`held_out.json` (one seed a world) and `shown.json` (all seeds of the training worlds, for the warm start) of
+configs/rl/two_rooms_tasks, and prints what the players reach on them.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from agentgym_envs.babyai.environment import goal_text
 from agentgym_envs.babyai.kind import make_kind
 from agentgym_envs.babyai.world import make_world
 
-HERE = pathlib.Path(__file__).parent
+TASKS = pathlib.Path(__file__).parents[2] / "configs" / "rl" / "two_rooms_tasks"
 LEVEL, LEVELS, SEEDS, TURNS = 12, 40, 1200, 4
 
 
@@ -62,7 +62,7 @@ def main() -> None:
         ("held_out", [world[0] for world in worlds[half:]]),
     ):
         ids = [f"babyai_{i}" for i in sorted(chosen)]
-        (HERE / f"two_rooms_{name}.json").write_text(json.dumps(ids, indent=0) + "\n")
+        (TASKS / f"{name}.json").write_text(json.dumps(ids, indent=0) + "\n")
         if name == "shown":
             continue
         expert = sum(solved(i, lambda world: world.expert_action()) for i in chosen)

@@ -1,0 +1,113 @@
+"""Training from an installed wheel, in a folder that is no checkout, with a config of one's own."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+from agentgym_jax.run_folder import RunFolder
+
+ROOT = pathlib.Path(__file__).parents[2]
+PARTS = ("agentgym_jax", "configs", "envs", "setup.py", "pyproject.toml", "README.md")
+IGNORED = shutil.ignore_patterns("__pycache__", "*.egg-info", "build")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """A folder of packages with the unpacked wheel in it."""
+    source, site = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("site")
+    for name in PARTS:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, source / name, ignore=IGNORED)
+        else:
+            shutil.copy(ROOT / name, source / name)
+    build = [sys.executable, "setup.py", "-q", "bdist_wheel", "--dist-dir=dist"]
+    done = subprocess.run(build, cwd=source, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    (wheel,) = (source / "dist").glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    return site
+
+
+def run(site, folder, *arguments):
+    """A Python command in a folder that sees the wheel and nothing of this checkout."""
+    environment = {**os.environ, "PYTHONPATH": str(site), "XLA_FLAGS": ""}
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def own_config():
+    """The example of docs/runs.md."""
+    text = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    return code
+
+
+def test_the_wheel_holds_every_config_and_every_file_a_config_reads(site):
+    names = {
+        path.relative_to(ROOT / "configs")
+        for path in (ROOT / "configs").rglob("*")
+        if path.suffix in (".py", ".json")
+    }
+    installed = site / "agentgym_jax" / "configs"
+    assert all((installed / name).is_file() for name in names)
+    assert not (site / "configs").exists()
+
+
+def test_a_shipped_config_is_found_from_any_folder(site, tmp_path):
+    program = """
+import json, pathlib, sys
+from agentgym_jax.startup import find_shipped_config
+from agentgym_jax.configs.rl import two_rooms
+files = [e.path for e in two_rooms.get_config().environments.babyai.values() if hasattr(e, "path")]
+assert len(files) == 2 and all(pathlib.Path(f).is_file() for f in files), files
+print(json.dumps(find_shipped_config(sys.argv[1:])))
+"""
+    arguments = ["--config=configs/rl/two_rooms.py:smoke", "--config", "configs/quickstart.py"]
+    kept = ["--config=configs/none.py", "--config.seed=3", "--config=mine.py", "--workdir=configs"]
+    found = json.loads(run(site, tmp_path, "-c", program, *arguments, *kept))
+    shipped = site / "agentgym_jax" / "configs"
+    assert found[0] == f"--config={shipped / 'rl' / 'two_rooms.py'}:smoke"
+    assert found[1:3] == ["--config", str(shipped / "quickstart.py")]
+    assert found[3:] == kept
+
+
+def test_a_file_of_the_current_folder_has_precedence_over_a_shipped_config(site, tmp_path):
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "quickstart.py").touch()
+    program = "import sys; from agentgym_jax.startup import *; print(find_shipped_config(sys.argv))"
+    arguments = ["--config=configs/quickstart.py"]
+    assert repr(arguments[0]) in run(site, tmp_path, "-c", program, *arguments)
+
+
+def test_a_config_of_ones_own_trains_in_a_folder_of_ones_own(site, tmp_path):
+    (tmp_path / "doors.py").write_text(own_config(), encoding="utf-8")
+    smaller = (
+        "--config.total_steps=1",
+        "--config.sft.steps=1",
+        "--config.evaluation.at_start=False",
+        "--config.evaluation.greedy=False",
+        "--config.model.architecture.num_layers=1",
+    )
+    out = run(
+        site,
+        tmp_path,
+        *("-m", "agentgym_jax.train", "--config=doors.py:smoke", "--workdir=runs/doors"),
+        *smaller,
+    )
+    assert "rloo on babyai" in out and "finished: 1 steps in runs/doors" in out
+    folder = RunFolder(tmp_path / "runs" / "doors")
+    tasks = {record["item_id"] for record in folder.read_trajectories(1)}
+    assert {int(name.split("_")[1]) % 40 for name in tasks} == {13}
+    provenance = (folder.path / "provenance.json").read_text(encoding="utf-8")
+    assert str(ROOT) not in provenance
