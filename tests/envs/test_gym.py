@@ -1,5 +1,9 @@
 """The environments through gymnasium."""
 
+import os
+import subprocess
+import sys
+
 import gymnasium
 import pytest
 
@@ -44,3 +48,12 @@ def test_an_unknown_task_or_split_is_named():
         env.reset(options={"data_idx": 99999})
     with pytest.raises(ValueError, match="no tasks of split 'dev'"):
         gymnasium.make("agentgym/Maze-v0", split="dev")
+
+
+def test_the_libraries_of_a_simulator_print_no_greeting():
+    environment = {k: v for k, v in os.environ.items() if k != "PYGAME_HIDE_SUPPORT_PROMPT"}
+    program = "import agentgym_envs, gymnasium, minigrid"
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == ""

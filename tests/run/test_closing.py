@@ -1,9 +1,7 @@
 import json
 import shlex
-import types
 
 from agentgym_jax.run import closing
-from agentgym_jax.run.run import device_name
 
 
 def write_lines(workdir, lines):
@@ -38,9 +36,3 @@ def test_the_resume_command_can_be_pasted_and_holds_no_secret():
     command = closing.resume_command(arguments)
     assert shlex.split(command)[:5] == ["python", "-m", "agentgym_jax.train", *arguments[:2]]
     assert "abc" not in command
-
-
-def test_a_device_is_not_named_twice():
-    named = [("cpu", "cpu"), ("tpu", "TPU v5e"), ("gpu", "NVIDIA H100")]
-    devices = [types.SimpleNamespace(platform=p, device_kind=k) for p, k in named]
-    assert [device_name(d) for d in devices] == ["cpu", "TPU v5e", "gpu NVIDIA H100"]
