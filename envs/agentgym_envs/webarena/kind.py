@@ -19,7 +19,7 @@ from agentgym_envs.base.kind import (
 )
 from agentgym_envs.base.protocol import EnvironmentSpec, ErrorKind
 from agentgym_envs.webarena import texts
-from agentgym_envs.webarena.browser.launch import require_browser
+from agentgym_envs.webarena.browser.launch import browser_name, require_browser
 from agentgym_envs.webarena.world import Entry, World
 
 if TYPE_CHECKING:
@@ -152,11 +152,12 @@ def kind_of(
     # What needs Playwright is imported in functions: without it this module says what to install.
     from agentgym_envs.webarena.environment import WebArenaEnvironment, make
 
-    tasks = task_manifest(entries, origin)
+    browser = browser_name(require_browser())
+    tasks = task_manifest(entries, origin, browser)
     return EnvironmentKind(
         spec=EnvironmentSpec(
             name="webarena",
-            version=f"{BEHAVIOUR}-{version}",
+            version=f"{BEHAVIOUR}-{version}-{browser.replace(' ', '-')}",
             instructions=texts.INSTRUCTIONS,
             action_format="raw",
             num_tasks=len(tasks),
@@ -192,13 +193,22 @@ def kind_of(
     )
 
 
-def task_manifest(entries: Sequence[Entry], origin: str) -> list[dict[str, Any]]:
-    """The tasks without what would give their answers away; `world` is the origin of `kind_of`."""
+def task_manifest(entries: Sequence[Entry], origin: str, browser: str) -> list[dict[str, Any]]:
+    """Returns the tasks without their answers.
+
+    Args:
+      entries: The tasks.
+      origin: As for `kind_of`.
+      browser: Name and version; the manifest has the first number of the version, because
+        observations differ from one such release to the next.
+    """
+    release = browser.split(".")[0]
     return [
         {
             "data_idx": data_idx,
             "split": entry.split,
             "world": origin,
+            "browser": release,
             "task_id": entry.task.task_id,
             "sites": list(entry.task.sites),
             "template": entry.task.intent_template_id,

@@ -2,16 +2,25 @@
 
 import base64
 import os
+import pathlib
 import signal
 import subprocess
+import tempfile
 import time
+import urllib.parse
 
 import pytest
 
 from agentgym_envs.base.environment import SetupError
+from agentgym_envs.webarena.browser import temporary
 from agentgym_envs.webarena.browser.actions import read_action
 from agentgym_envs.webarena.browser.errors import ActionRefused, BrowserLost, PageLost
-from agentgym_envs.webarena.browser.launch import CHROMIUM_VARIABLE, find_chromium, require_browser
+from agentgym_envs.webarena.browser.launch import (
+    CHROMIUM_VARIABLE,
+    browser_name,
+    find_chromium,
+    require_browser,
+)
 from agentgym_envs.webarena.browser.reach import Reach
 from agentgym_envs.webarena.browser.start import Start
 
@@ -20,7 +29,7 @@ try:
 except SetupError as error:
     pytest.skip(str(error), allow_module_level=True)
 
-from browser_pages import number, reach
+from browser_pages import make_kind, number, reach
 
 from agentgym_envs.webarena.browser.process import BrowserProcess
 
@@ -281,7 +290,15 @@ def browser_pid(process):
     return process.run(ask(), 10)
 
 
-def test_what_a_browser_writes_is_removed_even_if_its_process_was_killed(tmp_path, monkeypatch):
+@pytest.fixture
+def short_path():
+    """A folder with a path that is short enough for sockets."""
+    with tempfile.TemporaryDirectory(prefix="t", dir="/tmp") as folder:
+        yield pathlib.Path(folder)
+
+
+def test_what_a_browser_writes_is_removed_even_if_its_process_was_killed(short_path, monkeypatch):
+    tmp_path = short_path
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     ended = subprocess.Popen(["true"])
     ended.wait()
@@ -294,6 +311,69 @@ def test_what_a_browser_writes_is_removed_even_if_its_process_was_killed(tmp_pat
     assert any(mine.iterdir()) and "TMPDIR" not in os.environ
     process.stop()
     assert list(tmp_path.iterdir()) == [alive]
+
+
+def test_paths_of_sockets_are_short_whatever_the_folder_for_temporary_files(tmp_path, monkeypatch):
+    long = tmp_path / ("long" * 30)
+    long.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(long))
+    folder = temporary.new_folder()
+    try:
+        socket_path = folder / "playwright_chromiumdev_profile-XXXXXX" / "SingletonSocket"
+        assert len(str(socket_path)) <= 107
+    finally:
+        folder.rmdir()
+
+
+def test_another_browser_is_used_only_if_it_is_named(tmp_path, caplog):
+    other = tmp_path / "chromium"
+    other.write_text("#!/bin/sh\necho Chromium 156.0.8078.79 built on Debian\n")
+    other.chmod(0o755)
+    with pytest.raises(SetupError, match="PATH has no chromium-headless-shell"):
+        find_chromium({"PATH": str(tmp_path)})
+    named = find_chromium({"PATH": str(tmp_path), CHROMIUM_VARIABLE: "chromium"})
+    assert browser_name(named) == "chromium 156.0.8078.79"
+    assert "is not chromium-headless-shell" in caplog.text
+
+
+def test_a_program_without_a_version_is_no_browser(tmp_path):
+    silent = tmp_path / "chromium"
+    silent.write_text("#!/bin/sh\n")
+    silent.chmod(0o755)
+    with pytest.raises(SetupError, match="expected the version of a Chromium"):
+        browser_name(str(silent))
+
+
+def test_the_browser_is_named_in_the_version_and_in_the_manifest():
+    name, version = browser_name(require_browser()).split()
+    kind = make_kind()
+    assert kind.spec.version.endswith(f"-{name}-{version}")
+    assert {row["browser"] for row in kind.tasks()} == {f"{name} {version.split('.')[0]}"}
+
+
+def test_no_link_frame_or_field_of_a_page_shows_a_file(hands, tmp_path):
+    file = tmp_path / "notes.txt"
+    file.write_text("content of a file of the host")
+    page = (
+        f"<a href='file://{file}'>Link</a> <a href='file://{file}' target=_blank>Window</a>"
+        f"<a href='view-source:file://{file}'>Source</a>"
+        f"<button onclick=\"location='file://{file}'\">Script</button>"
+        "<label>File <input type=file></label>"
+        f"<iframe src='file://{file}'></iframe><object data='file://{file}'></object>"
+    )
+    address = f"goto [{FRONT}x?a={urllib.parse.quote(page)}]"
+    for words in ("link 'Link'", "link 'Window'", "link 'Source'", "button 'Script'"):
+        assert "content of a file" not in hands.act(address)
+        assert "content of a file" not in hands.click(words)
+    hands.act(address)
+    field = hands.number("'File")
+    for text in (f"type [{field}] [{file}] [1]", f"click [{field}]", "press [Control+o]"):
+        try:
+            assert "content of a file" not in hands.act(text)
+        except ActionRefused:
+            continue
+    count = "document.querySelector('input').files.length"
+    assert hands.process.run(hands.session.tab.page.evaluate(count), 10) == 0
 
 
 def test_the_error_of_a_missing_browser_says_what_to_install(tmp_path):

@@ -2,10 +2,14 @@
 
 import asyncio
 import contextlib
+import functools
 import importlib.util
+import logging
 import os
 import pathlib
+import re
 import shutil
+import subprocess
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,14 +21,18 @@ from agentgym_envs.webarena.browser.reach import Reach
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Playwright
 
+_LOGGER = logging.getLogger(__name__)
+
 CHROMIUM_VARIABLE = "AGENTGYM_CHROMIUM"
-# The first starts in a fifth of the time and takes half of the memory of the others.
-COMMANDS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+# The one supported browser: observations depend on it. Debian's full chromium asks for icons of its
+# own accord and lists other text boxes, and it takes twice the memory.
+SUPPORTED = "chromium-headless-shell"
 PLAYWRIGHT_HINT = "Install it with: pip install 'agentgym-jax[web]'"
 CHROMIUM_HINT = (
-    "Install it (Debian: apt-get install chromium-headless-shell, elsewhere chromium) or name the "
-    f"program in {CHROMIUM_VARIABLE}."
+    "Install it (Debian: apt-get install chromium-headless-shell) or name the program in "
+    f"{CHROMIUM_VARIABLE}."
 )
+_VERSION_SECONDS = 30.0  # for a browser to print its version
 
 _FLAGS = (
     "--no-sandbox",  # containers rarely allow it; the sites are our own
@@ -49,10 +57,10 @@ _BEAT = 0.01
 
 
 def find_chromium(environ: Mapping[str, str]) -> str:
-    """Path of the browser: of AGENTGYM_CHROMIUM if that is set, else the first on PATH.
+    """Returns the path of the browser: AGENTGYM_CHROMIUM if that is set, else SUPPORTED on PATH.
 
     Raises:
-      SetupError: there is none.
+      SetupError: There is none.
     """
     named = environ.get(CHROMIUM_VARIABLE, "")
     path = environ.get("PATH", "")
@@ -63,11 +71,45 @@ def find_chromium(environ: Mapping[str, str]) -> str:
                 f"webarena: {CHROMIUM_VARIABLE} is {named}, which is no program. {CHROMIUM_HINT}"
             )
         return found
-    for command in COMMANDS:
-        found = shutil.which(command, path=path)
-        if found is not None:
-            return found
-    raise SetupError(f"webarena: needs Chromium, but PATH has none. {CHROMIUM_HINT}")
+    found = shutil.which(SUPPORTED, path=path)
+    if found is None:
+        raise SetupError(f"webarena: PATH has no {SUPPORTED}. {CHROMIUM_HINT}")
+    return found
+
+
+@functools.cache
+def browser_name(executable: str) -> str:
+    """Returns the name and version of a browser, such as "chromium-headless-shell 156.0.8078.79".
+
+    Args:
+      executable: Path of the program.
+
+    Raises:
+      SetupError: The program does not print a version.
+    """
+    try:
+        printed = subprocess.run(
+            [executable, "--version"],
+            capture_output=True,
+            text=True,
+            timeout=_VERSION_SECONDS,
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SetupError(f"webarena: {executable} --version failed: {error}") from error
+    version = re.search(r"\d+(?:\.\d+)+", printed)
+    if version is None:
+        raise SetupError(
+            f"webarena: {executable} --version prints {printed.strip()[:80]!r}, expected the "
+            f"version of a Chromium. {CHROMIUM_HINT}"
+        )
+    name = pathlib.Path(executable).name
+    if name != SUPPORTED:
+        _LOGGER.warning(
+            "webarena: %s is not %s: pages may look different and results are not comparable",
+            executable,
+            SUPPORTED,
+        )
+    return f"{name} {version[0]}"
 
 
 def require_browser(environ: Mapping[str, str] = os.environ) -> str:

@@ -7,12 +7,40 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 
+from agentgym_envs.base.environment import SetupError
+
 _PREFIX = "agentgym-browser-"
 
 
+# The path of a socket has at most 107 bytes. A folder below the root takes 34 of them, and Chromium's
+# socket in it 54 (/playwright_chromiumdev_profile-XXXXXX/SingletonSocket).
+_LONGEST_ROOT = 107 - 34 - 54
+_SHORT_ROOTS = ("/tmp", "/var/tmp")
+
+
+def _root() -> pathlib.Path:
+    """Returns the folder for temporary files, or another one if its path is too long for sockets.
+
+    Raises:
+      SetupError: No short folder can be written.
+    """
+    wanted = tempfile.gettempdir()
+    for root in (wanted, *_SHORT_ROOTS):
+        if len(os.fsencode(root)) <= _LONGEST_ROOT and os.access(root, os.W_OK | os.X_OK):
+            return pathlib.Path(root)
+    raise SetupError(
+        f"webarena: the browser needs a folder with a path of at most {_LONGEST_ROOT} bytes, found "
+        f"{wanted}, and {' and '.join(_SHORT_ROOTS)} cannot be written: set TMPDIR to a short path"
+    )
+
+
 def new_folder() -> pathlib.Path:
-    """A folder of this process; those of processes that are gone are removed."""
-    root = pathlib.Path(tempfile.gettempdir())
+    """Makes a folder of this process and removes those of processes that are gone.
+
+    Raises:
+      SetupError: No folder has a path that is short enough.
+    """
+    root = _root()
     for folder in root.glob(f"{_PREFIX}*"):
         owner = folder.name.removeprefix(_PREFIX).partition("-")[0]
         if owner.isdigit() and not _exists(int(owner)):

@@ -4,6 +4,7 @@ import argparse
 import io
 import mimetypes
 import pathlib
+import re
 import signal
 import socketserver
 import threading
@@ -19,6 +20,8 @@ from agentgym_envs.webarena.sites.site import EPISODE_HEADER, EPISODE_PATH, HEAL
 _EPISODE_KEY = "HTTP_" + EPISODE_HEADER.upper().replace("-", "_")
 _WARM_UP = "warm-up"
 _TEXT = [("Content-Type", "text/plain; charset=utf-8")]
+# Below the prefix: no other characters, no empty parts, not too long for a file system.
+_STATIC_NAME = re.compile(r"(?=.{1,200}\Z)[\w@+ .-]+(?:/[\w@+ .-]+)*", re.ASCII)
 _STATIC_SECONDS = 7 * 24 * 3600
 
 StartResponse = Callable[..., Any]
@@ -47,11 +50,11 @@ class StaticFiles:
           start_response: WSGI's.
         """
         if name not in self._files:
-            found = self._find(name)
-            if not found or not pathlib.Path(found).is_file():
-                return _answer(start_response, "404 Not Found", "no such file")
+            found = self._file(name)
+            if found is None:
+                return plain_answer(start_response, "404 Not Found", "no such file")
             kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
-            self._files[name] = (pathlib.Path(found).read_bytes(), kind)
+            self._files[name] = (found.read_bytes(), kind)
         content, kind = self._files[name]
         headers = [
             ("Content-Type", kind),
@@ -60,6 +63,13 @@ class StaticFiles:
         ]
         start_response("200 OK", headers)
         return [content]
+
+    def _file(self, name: str) -> pathlib.Path | None:
+        """Returns the path of a file, or None for names that lead elsewhere or nowhere."""
+        if not _STATIC_NAME.fullmatch(name) or ".." in name.split("/"):
+            return None
+        found = self._find(name)
+        return pathlib.Path(found) if found and pathlib.Path(found).is_file() else None
 
 
 class EpisodeApplication:
@@ -89,23 +99,23 @@ class EpisodeApplication:
         """Answers one request."""
         path = environ["PATH_INFO"]
         if path == HEALTH_PATH:
-            return _answer(start_response, "200 OK", "ok")
+            return plain_answer(start_response, "200 OK", "ok")
         if path.startswith(self._static.prefix):
             return self._static.answer(path.removeprefix(self._static.prefix), start_response)
         if path == "/favicon.ico":  # browsers ask for it when they please
-            return _answer(start_response, "404 Not Found", "no icon")
+            return plain_answer(start_response, "404 Not Found", "no icon")
         try:
             if path.startswith(EPISODE_PATH):
                 return self._end(environ, start_response)
             return self._serve(environ, start_response)
         except ValueError as error:
-            return _answer(start_response, "400 Bad Request", str(error))
+            return plain_answer(start_response, "400 Bad Request", str(error))
 
     def _end(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         if environ["REQUEST_METHOD"] != "DELETE":
-            return _answer(start_response, "405 Method Not Allowed", "use DELETE")
+            return plain_answer(start_response, "405 Method Not Allowed", "use DELETE")
         self._databases.remove(environ["PATH_INFO"].removeprefix(EPISODE_PATH))
-        return _answer(start_response, "204 No Content", "")
+        return plain_answer(start_response, "204 No Content", "")
 
     def _serve(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         if _EPISODE_KEY not in environ:
@@ -146,7 +156,38 @@ class EpisodeApplication:
         self._databases.remove(_WARM_UP)
 
 
-def _answer(start_response: StartResponse, status: str, text: str) -> list[bytes]:
+def without_tracebacks(application: Application) -> Application:
+    """Answers an internal error with one line.
+
+    Trac shows paths and source code of this machine otherwise.
+
+    Args:
+      application: The site's.
+    """
+
+    def run(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        statuses: list[str] = []
+
+        def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
+            statuses.append(status)
+            if status.startswith("5"):
+                return lambda data: None
+            return start_response(status, headers, exc_info)
+
+        body = application(environ, start)
+        if statuses and statuses[-1].startswith("5"):
+            if hasattr(body, "close"):
+                body.close()
+            return plain_answer(
+                start_response, "500 Internal Server Error", "the site made a mistake"
+            )
+        return body
+
+    return run
+
+
+def plain_answer(start_response: StartResponse, status: str, text: str) -> list[bytes]:
+    """Sends a line of text."""
     body = text.encode()
     start_response(status, [*_TEXT, ("Content-Length", str(len(body)))])
     return [body]

@@ -98,6 +98,7 @@ STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.InMemoryStorage"},
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
 }
+FILE_UPLOAD_HANDLERS = ["agentgym_envs.webarena.sites.uploads.RefuseUploads"]
 STATIC_URL = "/static/"
 MEDIA_URL = "/media/"
 

@@ -3,6 +3,7 @@
 import os
 import pathlib
 
+from oscar import defaults
 from oscar.defaults import *  # noqa: F403
 
 from agentgym_envs.webarena.sites.django_server import database_settings
@@ -105,6 +106,7 @@ STORAGES = {
     "default": {"BACKEND": "agentgym_envs.webarena.sites.shop.images.ReadOnlyImages"},
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
 }
+FILE_UPLOAD_HANDLERS = ["agentgym_envs.webarena.sites.uploads.RefuseUploads"]
 STATIC_URL = "/static/"
 MEDIA_ROOT = PREPARED / "media"
 MEDIA_URL = "/static/media/"  # pictures never change, so they are served like static files
@@ -147,6 +149,13 @@ OSCAR_ORDER_STATUS_PIPELINE = {
     "Cancelled": (),
     "Complete": (),
 }
+# Without the editor of mail templates; see urls.py.
+OSCAR_DASHBOARD_NAVIGATION = [
+    {**entry, "children": [c for c in entry["children"] if c["url_name"] != "dashboard:comms-list"]}
+    if "children" in entry
+    else entry
+    for entry in defaults.OSCAR_DASHBOARD_NAVIGATION
+]
 OSCAR_EAGER_ALERTS = False
 OSCAR_SEND_REGISTRATION_EMAIL = False
 OSCAR_COOKIES_DELETE_ON_LOGOUT = []

@@ -22,11 +22,15 @@ from trac.web import main as web
 
 from agentgym_envs.webarena.sites import episode_server
 from agentgym_envs.webarena.sites.episode_database import SUFFIX, EpisodeDatabases
-from agentgym_envs.webarena.sites.episode_server import EpisodeApplication, StaticFiles
+from agentgym_envs.webarena.sites.episode_server import (
+    EpisodeApplication,
+    StaticFiles,
+)
 from agentgym_envs.webarena.sites.trac.build import ENVIRONMENT, TEMPLATE
 from agentgym_envs.webarena.sites.trac.login import with_login_form
 
-_STATIC = "/chrome/common/"
+_STATIC = "/chrome/"
+_COMMON = "common/"  # the only folder below it that has files here
 _HTDOCS = pathlib.Path(trac.__file__).parent / "htdocs"
 _MOST_OPEN = 64  # environments that are kept; one that was closed is opened again when it is needed
 _PAGES = ("/", "/ticket/1", "/newticket", "/roadmap", "/search?q=none", "/report")
@@ -123,7 +127,9 @@ def _dispatch(environ: dict[str, Any], start_response: episode_server.StartRespo
 
 
 def _static(name: str) -> pathlib.Path | None:
-    path = (_HTDOCS / name).resolve()
+    if not name.startswith(_COMMON):
+        return None
+    path = (_HTDOCS / name.removeprefix(_COMMON)).resolve()
     return path if path.is_relative_to(_HTDOCS.resolve()) else None
 
 
@@ -153,7 +159,10 @@ def serve(arguments: argparse.Namespace) -> None:
     SQLiteConnection.poolable = False
     share_what_is_loaded(arguments.prepared / ENVIRONMENT)
     application = EpisodeApplication(
-        with_login_form(_dispatch), environments, StaticFiles(_STATIC, _static), environments.use
+        with_login_form(episode_server.without_tracebacks(_dispatch)),
+        environments,
+        StaticFiles(_STATIC, _static),
+        environments.use,
     )
     server = episode_server.ThreadedServer(("127.0.0.1", arguments.port), _Handler)
     gc.freeze()  # Trac collects garbage after each request, which is slow with all its modules

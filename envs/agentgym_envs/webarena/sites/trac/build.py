@@ -54,7 +54,15 @@ _OPTIONS = (
         "permission_policies",
         "DefaultWikiPolicy, DefaultTicketPolicy, DefaultPermissionPolicy",
     ),
+    # Whatever shows files, settings or paths of this machine.
     ("components", "trac.versioncontrol.*", "disabled"),
+    ("components", "trac.admin.console.*", "disabled"),
+    ("components", "trac.admin.web_ui.*", "disabled"),
+    ("components", "trac.about.*", "disabled"),
+    ("components", "trac.mimeview.rst.*", "disabled"),
+    ("components", "trac.wiki.macros.TracIniMacro", "disabled"),
+    ("wiki", "safe_schemes", "http, https, mailto"),  # no `file:` links
+    ("wiki", "render_unsafe_content", "disabled"),
 )
 _PERMISSIONS = (
     *(("anonymous", f"{area}_VIEW") for area in ("MILESTONE", "REPORT", "ROADMAP", "SEARCH")),
