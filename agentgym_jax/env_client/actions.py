@@ -18,6 +18,7 @@ class ActionFormat(enum.StrEnum):
     """How an action is written; the `action_format` of a server's spec and of a run's config."""
 
     REACT = "react"  # one line after `Action:`
+    REACT_OR_BARE = "react_or_bare"  # the same, or the action alone on the only line of the text
     RAW = "raw"  # the whole text
     FUNCTION_CALLING = "function_calling"  # a JSON object with thought, function_name, arguments
     CODE_AS_ACTION = "code_as_action"  # one Python call, the thought as comments
@@ -110,7 +111,8 @@ def parse_action(text: str, rules: ActionRules) -> ParsedAction:
     if rules.dropped:
         action = _SPACES.sub(" ", re.sub(rules.dropped, "", action)).strip()
     if not action:
-        empty = EMPTY_ACTION if rules.format is ActionFormat.REACT else EMPTY_ANSWER
+        has_marker = rules.format in (ActionFormat.REACT, ActionFormat.REACT_OR_BARE)
+        empty = EMPTY_ACTION if has_marker else EMPTY_ANSWER
         return ParsedAction(None, parsed.thought, empty)
     if len(action) > rules.max_characters:
         problem = LONG_ACTION.format(count=len(action), limit=rules.max_characters)
@@ -121,6 +123,14 @@ def parse_action(text: str, rules: ActionRules) -> ParsedAction:
 def _react(text: str, rules: ActionRules) -> ParsedAction:
     is_bare = rules.bare and not _MARKER.search(text) and re.search(rules.bare, text)
     return ParsedAction(text.strip(), None, None) if is_bare else parse_react(text)
+
+
+def _react_or_bare(text: str, rules: ActionRules) -> ParsedAction:
+    lines = text.strip().splitlines()
+    is_marked = _MARKER.search(text) or _THOUGHT.search(text)
+    if len(lines) != 1 or is_marked:
+        return _react(text, rules)
+    return ParsedAction(lines[0].strip(), None, None)
 
 
 def _raw(text: str, rules: ActionRules) -> ParsedAction:
@@ -156,6 +166,7 @@ def _call(text: str, rules: ActionRules, read: Callable[[str], calls.Call]) -> P
 
 _PARSERS: Mapping[ActionFormat, Callable[[str, ActionRules], ParsedAction]] = {
     ActionFormat.REACT: _react,
+    ActionFormat.REACT_OR_BARE: _react_or_bare,
     ActionFormat.RAW: _raw,
     ActionFormat.FUNCTION_CALLING: _function_calling,
     ActionFormat.CODE_AS_ACTION: _code_as_action,

@@ -114,8 +114,12 @@ class Upstream:
     @property
     def formats(self) -> tuple[ActionFormat, ...]:
         """Formats in which an action can be written; the first is the environment's own."""
-        calls = (ActionFormat.FUNCTION_CALLING, ActionFormat.CODE_AS_ACTION)
-        return (self.actions.format, *(calls if self.functions else ()))
+        found = [self.actions.format]
+        if self.actions.format is ActionFormat.REACT:
+            found.append(ActionFormat.REACT_OR_BARE)
+        if self.functions:
+            found += [ActionFormat.FUNCTION_CALLING, ActionFormat.CODE_AS_ACTION]
+        return tuple(found)
 
     def in_format(self, action_format: str | None) -> "Upstream":
         """The same facts for a model that writes its actions in another format.
@@ -134,6 +138,10 @@ class Upstream:
                 f"expected one of {[str(f) for f in self.formats]}"
             )
         chosen = ActionFormat(action_format)
+        if chosen is ActionFormat.REACT_OR_BARE:
+            return dataclasses.replace(
+                self, actions=dataclasses.replace(self.actions, format=chosen)
+            )
         rules = ActionRules(
             chosen,
             dropped="",
@@ -150,7 +158,9 @@ class Upstream:
           ValueError: the spec cannot be used.
         """
         said = from_spec(spec)
-        is_own = said.actions.format == self.actions.format
+        own = self.actions.format
+        own = ActionFormat.REACT if own is ActionFormat.REACT_OR_BARE else own
+        is_own = said.actions.format is own
         succeeded = self.succeeded
         if succeeded == Success():  # a server of ours may shape the reward of what is right
             succeeded = Success(least=spec.success_score)

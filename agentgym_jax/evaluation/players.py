@@ -100,7 +100,7 @@ class ScriptedPlayer:
 
     def __init__(self, formats: Mapping[str, ActionFormat]):
         for name, written in formats.items():
-            if written not in (ActionFormat.REACT, ActionFormat.RAW):
+            if written not in (ActionFormat.REACT, ActionFormat.REACT_OR_BARE, ActionFormat.RAW):
                 raise ValueError(
                     f"scripted players write their actions as {ActionFormat.REACT} or "
                     f"{ActionFormat.RAW}, and config.environments.{name}.action_format asks for "

@@ -24,7 +24,8 @@ def accumulated(
     """Sum of the losses of some micro-batches, its gradient, and what they counted.
 
     The number of micro-batches is a capacity: one program serves every step, and those beyond
-    `used` are not computed.
+    `used` are not computed. A single one is always computed: its gradients are the result, so that
+    memory holds one tree of them and not two.
 
     Args:
       loss_of: (params, micro-batch) -> (loss, (numbers to be added, numbers of which the largest
@@ -39,6 +40,12 @@ def accumulated(
       The loss, float32 gradients like `params`, and the numbers by name.
     """
     grad_of = jax.value_and_grad(loss_of, has_aux=True)
+
+    if jax.tree.leaves(batch)[0].shape[0] == 1:
+        only = jax.tree.map(lambda x: x[0], batch)
+        (total, (added, largest)), grads = grad_of(params, only)
+        grads = jax.tree.map(lambda g: g.astype(jnp.float32), grads)
+        return total, grads, added | largest
 
     def step(m, carry):
         total, grads, added, largest = carry

@@ -10,7 +10,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from agentgym_jax.models.kv_cache import numbers
+from agentgym_jax.models.bits import from_bits
 
 # Finite stand-in for -inf: exp(_MASKED - max) is exactly 0, and _MASKED - _MASKED is no NaN.
 _MASKED = -1e30
@@ -281,8 +281,8 @@ def attend_cache(
         max_nKGT1, sum_nKGT1, out_nKGTH = carry
         # The last block is moved left to stay inside; slots met before are masked out.
         start = jnp.minimum(i * block, S - block)
-        k_nKSH = numbers(_slots(k_LBKSH, layer, row_n, start, block))
-        v_nKSH = numbers(_slots(v_LBKSH, layer, row_n, start, block))
+        k_nKSH = from_bits(_slots(k_LBKSH, layer, row_n, start, block))
+        v_nKSH = from_bits(_slots(v_LBKSH, layer, row_n, start, block))
         slots_S = start + jnp.arange(block)
         mask = cache_mask(positions_nT, slots_S, S)
         mask &= (slots_S >= i * block)[None, None, None, None]

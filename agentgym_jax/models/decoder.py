@@ -18,6 +18,7 @@ from agentgym_jax.models.attention import attend_cache, attend_segments
 from agentgym_jax.models.config import DecoderConfig, RopeScaling
 from agentgym_jax.models.einsum import einsum
 from agentgym_jax.models.kv_cache import KVCache
+from agentgym_jax.models.layer_scan import scan_layers
 from agentgym_jax.models.split_layers import PRODUCTS, SplitLayers
 from agentgym_jax.native import attention as native_attention
 from agentgym_jax.native.products import einsum_transposed
@@ -25,8 +26,8 @@ from agentgym_jax.sharding import Layout, constrain
 
 INIT_STDDEV = 0.02
 
-# What the backward pass of a block finds stored; the rest is computed again.
-REMAT_POLICIES: dict[str, Callable[..., Any] | None] = {
+# Results of a layer that its backward pass finds stored. It computes the others again.
+REMAT_POLICIES: dict[str, Callable[..., bool] | None] = {
     "none": None,
     "block": jax.checkpoint_policies.nothing_saveable,
     "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
@@ -100,6 +101,16 @@ def _look_up(table_VD: jax.Array, tokens_BT: jax.Array) -> jax.Array:
         # loop, were it not for the tokens.
         table_VD, tokens_BT = jax.lax.optimization_barrier((table_VD, tokens_BT))
     return table_VD[tokens_BT]
+
+
+def _cast_kernels(dtype: jnp.dtype, layer: Any) -> Any:
+    """Weights of one layer with the operands of matrix products in the compute type."""
+
+    def cast(path, x):
+        name = path[-2].key  # the last one is that of the value in its nnx variable
+        return x.astype(dtype) if name in PRODUCTS else x
+
+    return jax.tree.map_with_path(cast, layer)
 
 
 class Unembed(nnx.Module):
@@ -271,12 +282,20 @@ class Decoder(nnx.Module):
         self, tokens_BT: jax.Array, positions_BT: jax.Array, segment_ids_BT: jax.Array
     ) -> jax.Array:
         """Hidden states of packed rows, after the final norm: [B, T, D]."""
+        x_BTD, rope = self._embed(tokens_BT, positions_BT)
+        graph, stacked = nnx.split(self.layers)
 
-        def attend(layer, q_BTNH, k_BTKH, v_BTKH, nothing):
-            return attend_segments(q_BTNH, k_BTKH, v_BTKH, segment_ids_BT), nothing
+        def layer(x_BTD, weights, constants):
+            rope, segment_ids_BT = constants
+            attend = functools.partial(attend_segments, segment_ids_BT=segment_ids_BT)
+            return nnx.merge(graph, weights)(x_BTD, rope, attend, einsum)
 
-        hidden_BTD, _ = self._run(tokens_BT, positions_BT, attend, None)
-        return hidden_BTD
+        if self.remat != "none":
+            policy = REMAT_POLICIES[self.remat]
+            layer = jax.checkpoint(layer, policy=policy, prevent_cse=False)
+        cast = functools.partial(_cast_kernels, self.dtype)
+        x_BTD = scan_layers(cast, layer, x_BTD, stacked, (rope, segment_ids_BT))
+        return self.final_norm(x_BTD)
 
     def hidden_cached(
         self,
@@ -291,20 +310,39 @@ class Decoder(nnx.Module):
         With `layers` there is no scan over stacked ones.
         """
         is_native = layers is not None and layers.is_native
+        product = einsum_transposed if is_native else einsum
         written_n = jnp.arange(cache.rows) if row_n is None else row_n
+        x_nTD, rope = self._embed(tokens_nT, positions_nT)
+        graph, stacked = nnx.split(self.layers)
 
-        def attend(layer, q_nTNH, k_nTKH, v_nTKH, cache):
-            cache = cache.write(layer, k_nTKH, v_nTKH, written_n, positions_nT)
+        def attend(layer, q_nTNH, cache):
             keys, values = cache.k_LBKSH, cache.v_LBKSH
             if is_native and native_attention.is_fast(q_nTNH, keys):
                 out_nNH = native_attention.attend_step(
                     q_nTNH[:, 0], keys, values, layer, written_n, positions_nT[:, 0]
                 )
-                return out_nNH[:, None], cache
-            return attend_cache(q_nTNH, keys, values, layer, row_n, positions_nT), cache
+                return out_nNH[:, None]
+            return attend_cache(q_nTNH, keys, values, layer, row_n, positions_nT)
 
-        product = einsum_transposed if is_native else einsum
-        return self._run(tokens_nT, positions_nT, attend, cache, layers, product)
+        def step(carry, layer_and_weights):
+            x_nTD, cache = carry
+            layer, weights = layer_and_weights
+            caches = []
+
+            def mix(q_nTNH, k_nTKH, v_nTKH):
+                caches.append(cache.write(layer, k_nTKH, v_nTKH, written_n, positions_nT))
+                return attend(layer, q_nTNH, caches[0])
+
+            x_nTD = nnx.merge(graph, weights)(x_nTD, rope, mix, product)
+            return (x_nTD, caches[0]), None
+
+        if layers is None:
+            numbers = jnp.arange(self.config.num_layers)
+            (x_nTD, cache), _ = jax.lax.scan(step, (x_nTD, cache), (numbers, stacked))
+        else:
+            for number_and_weights in enumerate(layers.of):
+                (x_nTD, cache), _ = step((x_nTD, cache), number_and_weights)
+        return self.final_norm(x_nTD), cache
 
     def logits(self, hidden: jax.Array, *, is_native: bool = False) -> jax.Array:
         """Float32 logits [..., V] of hidden states [..., D]; `is_native`: see SplitLayers."""
@@ -322,34 +360,8 @@ class Decoder(nnx.Module):
             preferred_element_type=jnp.float32,
         )
 
-    def _run(self, tokens_BT, positions_BT, attend, memory, layers=None, product=einsum):
-        """Embedding, all layers, final norm; `memory` goes from layer to layer."""
+    def _embed(self, tokens_BT: jax.Array, positions_BT: jax.Array):
+        """Input of the first layer, and the tables of the rotary positions."""
         x_BTD = _look_up(self.embed.embedding[...], tokens_BT).astype(self.dtype)
         x_BTD = constrain(self.layout, x_BTD, ("batch", "length", "act_embed"))
-        rope = rope_tables(self.config, positions_BT)
-        graph, stacked = nnx.split(self.layers)
-
-        def step(carry, layer_and_weights):
-            x_BTD, memory = carry
-            layer, weights = layer_and_weights
-            block = nnx.merge(graph, weights)
-            memories = []
-
-            def mix(q_BTNH, k_BTKH, v_BTKH):
-                out_BTNH, new_memory = attend(layer, q_BTNH, k_BTKH, v_BTKH, memory)
-                memories.append(new_memory)
-                return out_BTNH
-
-            x_BTD = block(x_BTD, rope, mix, product)
-            return (x_BTD, memories[0]), None
-
-        if self.remat != "none":
-            policy = REMAT_POLICIES[self.remat]
-            step = jax.checkpoint(step, policy=policy, prevent_cse=False)
-        if layers is None:
-            numbers = jnp.arange(self.config.num_layers)
-            (x_BTD, memory), _ = jax.lax.scan(step, (x_BTD, memory), (numbers, stacked))
-        else:
-            for number_and_weights in enumerate(layers.of):
-                (x_BTD, memory), _ = step((x_BTD, memory), number_and_weights)
-        return self.final_norm(x_BTD), memory
+        return x_BTD, rope_tables(self.config, positions_BT)

@@ -4,6 +4,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
+from agentgym_jax.models.bits import to_bits
 from agentgym_jax.models.config import DecoderConfig
 from agentgym_jax.sharding import Layout
 
@@ -14,9 +15,8 @@ CACHE_AXES = ("layers", "batch", "act_kv_heads", "length", "act_head")
 class KVCache:
     """Slot s of a row holds the token at position s; slots beyond the live length are garbage.
 
-    The slots of a head lie together, as the products of attention want them. On CPU bfloat16 is kept
-    as its bits, uint16 (`numbers` gives them their type): XLA there writes to an array of bfloat16
-    by widening the whole of it and narrowing it again.
+    The slots of a head lie together, as the products of attention want them. On CPU bfloat16 is
+    stored as its bits (models/bits.py).
     """
 
     k_LBKSH: jax.Array
@@ -81,17 +81,11 @@ class KVCache:
 
         def put(cache_LBKSH, new_nTKH):
             if cache_LBKSH.dtype == jnp.uint16:
-                new_nTKH = new_nTKH.astype(jnp.bfloat16)
-                new_nTKH = jax.lax.bitcast_convert_type(new_nTKH, jnp.uint16)
+                new_nTKH = to_bits(new_nTKH.astype(jnp.bfloat16))
             new_nTKH = new_nTKH.astype(cache_LBKSH.dtype)
             return cache_LBKSH.at[layer, rows_n11, heads_K, slots_nT1].set(new_nTKH, mode="drop")
 
         return KVCache(put(self.k_LBKSH, k_nTKH), put(self.v_LBKSH, v_nTKH))
-
-
-def numbers(x: jax.Array) -> jax.Array:
-    """A part of a cache, in the type it was created with."""
-    return jax.lax.bitcast_convert_type(x, jnp.bfloat16) if x.dtype == jnp.uint16 else x
 
 
 def copy_rows(cache: KVCache, source_n: jax.Array, target_n: jax.Array) -> KVCache:

@@ -62,8 +62,8 @@ class EnvironmentSettings:
       horizon: as the section horizon, for this environment alone; empty takes that section.
       eval_max_turns: turns of a held-out episode; 0 takes evaluation.max_turns.
       instructions: what the agent is told first; empty takes the server's own.
-      action_format: how the model writes its actions (`react`, `function_calling`,
-        `code_as_action`); empty takes the environment's own format.
+      action_format: how the model writes its actions (`react`, `react_or_bare`,
+        `function_calling`, `code_as_action`); empty takes the environment's own format.
     """
 
     url: str

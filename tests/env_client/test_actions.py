@@ -8,6 +8,7 @@ from agentgym_jax.env_client.actions import (
     EMPTY_ACTION,
     EMPTY_ANSWER,
     NO_ACTION,
+    SEVERAL_ACTIONS,
     ActionFormat,
     ActionRules,
     parse_action,
@@ -120,6 +121,40 @@ WEBARENA = UPSTREAM["webarena"].actions
 )
 def test_webshop_also_reads_a_bare_search_or_click(text, action):
     assert parse_action(text, WEBSHOP).action == action
+
+
+BABYAI_OR_BARE = UPSTREAM["babyai"].in_format("react_or_bare").actions
+
+
+@pytest.mark.parametrize(
+    ("text", "action"),
+    [
+        ("go to red ball 1", "go to red ball 1"),
+        ("\n  Turn left. \n", "Turn left"),
+        ("Thought: it is near\nAction: pick up red ball 1", "pick up red ball 1"),
+        ("Action:\ntoggle", "toggle"),
+    ],
+)
+def test_a_bare_line_is_an_action_where_the_format_allows_it(text, action):
+    assert parse_action(text, BABYAI_OR_BARE).action == action
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("I see a ball.\ngo to red ball 1", NO_ACTION),
+        ("Thought: go to red ball 1", NO_ACTION),
+        ("", NO_ACTION),
+        ("...", EMPTY_ACTION),
+        ("Action: a\nAction: b", SEVERAL_ACTIONS.format(count=2)),
+    ],
+)
+def test_a_text_of_several_lines_or_a_thought_alone_is_no_bare_action(text, problem):
+    assert parse_action(text, BABYAI_OR_BARE).problem == problem
+
+
+def test_a_bare_line_is_no_action_by_default():
+    assert parse_action("go to red ball 1", UPSTREAM["babyai"].actions).problem == NO_ACTION
 
 
 def test_webshop_reads_no_other_bare_text():

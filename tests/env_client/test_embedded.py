@@ -53,6 +53,25 @@ def test_the_table_agrees_with_our_server(servers, name):
     assert len(connect(servers, name).tasks()) == row.num_tasks <= spec.num_tasks
 
 
+def test_a_bare_line_is_an_action_of_our_server_if_the_format_is_chosen(servers):
+    client = EnvClient(
+        servers.urls["babyai"],
+        "babyai",
+        connect_timeout_s=10.0,
+        step_timeout_s=60.0,
+        action_format="react_or_bare",
+    )
+    spec = client.spec()
+    assert spec.action_format == "react_or_bare"
+    assert spec.instructions == connect(servers, "babyai").spec().instructions
+    parsed = client.parse("turn left!")  # what the table drops is still dropped
+    assert parsed.action == "turn left"
+    session = client.create()
+    client.reset(session, 41)
+    assert not client.upstream.is_refusal(client.step(session, parsed.action).text)
+    client.close(session)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_same_task_begins_the_same_in_every_session(servers, name):
     client = connect(servers, name)

@@ -86,7 +86,8 @@ def test_every_format_of_an_environment_has_instructions_and_rules(environment):
         assert chosen.actions.format is action_format
         assert len(chosen.instructions) > 300
         told.add(chosen.instructions)
-    assert len(told) == len(row.formats)
+    # `react_or_bare` changes what is read and not what the agent reads.
+    assert len(told) == len(set(row.formats) - {ActionFormat.REACT_OR_BARE})
     assert row.in_format(None) is row
 
 

@@ -2,8 +2,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from agentgym_jax.models.bits import from_bits
 from agentgym_jax.models.config import DecoderConfig
-from agentgym_jax.models.kv_cache import KVCache, copy_rows, numbers
+from agentgym_jax.models.kv_cache import KVCache, copy_rows
 from agentgym_jax.sharding import DECODE_RULES, Layout, make_mesh
 
 CONFIG = DecoderConfig(101, 32, 48, 3, 4, 2, 8)
@@ -19,7 +20,7 @@ def test_a_cache_has_the_shape_and_type_asked_for():
     cache = KVCache.create(CONFIG, 4, 6, "bfloat16")
     assert (cache.rows, cache.length) == (4, 6)
     assert cache.k_LBKSH.shape == cache.v_LBKSH.shape == (3, 4, 2, 6, 8)
-    assert numbers(cache.k_LBKSH).dtype == numbers(cache.v_LBKSH).dtype == jnp.bfloat16
+    assert from_bits(cache.k_LBKSH).dtype == from_bits(cache.v_LBKSH).dtype == jnp.bfloat16
     assert KVCache.create(CONFIG, 4, 6, "float32").k_LBKSH.dtype == jnp.float32
 
 
@@ -51,10 +52,10 @@ def test_tokens_in_bfloat16_are_written_without_widening_the_cache():
     write = jax.jit(KVCache.write, donate_argnums=0).lower(cache, 1, new, -new, rows, positions)
     written = write.compile()(cache, 1, new, -new, rows, positions)
     np.testing.assert_array_equal(
-        numbers(written.k_LBKSH)[1, :, :, 5], new[:, 0].astype(jnp.bfloat16)
+        from_bits(written.k_LBKSH)[1, :, :, 5], new[:, 0].astype(jnp.bfloat16)
     )
-    np.testing.assert_array_equal(numbers(written.v_LBKSH), -numbers(written.k_LBKSH))
-    assert not numbers(written.k_LBKSH)[::2].any()
+    np.testing.assert_array_equal(from_bits(written.v_LBKSH), -from_bits(written.k_LBKSH))
+    assert not from_bits(written.k_LBKSH)[::2].any()
     assert "f32[3,4,2,6,8]" not in write.compile().as_text()
 
 
