@@ -15,7 +15,7 @@ from agentgym_envs.base.environment import (
 from agentgym_envs.base.protocol import ErrorKind
 from agentgym_envs.webarena import texts
 from agentgym_envs.webarena.browser import actions
-from agentgym_envs.webarena.browser.errors import ActionRefused, BrowserLost, PageLost
+from agentgym_envs.webarena.browser.errors import ActionRefused, BrowserLost, PageHung, PageLost
 from agentgym_envs.webarena.browser.process import BrowserProcess
 from agentgym_envs.webarena.browser.session import BrowserSession
 from agentgym_envs.webarena.browser.start import Start
@@ -52,6 +52,7 @@ _CLICKED = frozenset(
     }
 )
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:")
+_ORIGIN = re.compile(r"https?://[^/?#@]*(?=[/?#]|$)", re.IGNORECASE)
 _Result = TypeVar("_Result")
 
 
@@ -86,6 +87,7 @@ class Episode:
       seen: what came of each of them; before them what was seen first.
       verdict: of the evaluators, once it has ended.
       answer: what it was stopped with, once it has ended.
+      has_hung: it has ended because its page did not respond.
     """
 
     data_idx: int
@@ -100,6 +102,7 @@ class Episode:
     verdict: Verdict | None = None
     answer: str | None = None
     player: Player | None = None
+    has_hung: bool = False
 
 
 class WebArenaEnvironment(Environment):
@@ -181,6 +184,11 @@ class WebArenaEnvironment(Environment):
             result = self._play(episode, action)
         except ActionRefused as refused:
             result = StepResult(texts.refusal(str(refused)), reward=0.0, score=0.0, done=False)
+        except PageHung:
+            # The agent brought the page there, so the episode counts as a failure.
+            episode.verdict, episode.has_hung = Verdict(0.0, ()), True
+            episode.prompt = texts.HUNG
+            result = StepResult(texts.HUNG, reward=0.0, score=0.0, done=True)
         episode.replies.append(action)
         episode.seen.append(result.observation)
         return result
@@ -222,6 +230,7 @@ class WebArenaEnvironment(Environment):
             return {}
         episode = self._current
         sight = episode.session.sight
+        picture = {} if episode.has_hung else {"screenshot": self._picture(_SMALL_PICTURE)}
         return {
             "data_idx": episode.data_idx,
             "objective": episode.task.intent,
@@ -232,7 +241,7 @@ class WebArenaEnvironment(Environment):
             "page": self._world.shown(sight.text),
             "dialogs": list(episode.session.dialogs),
             "checks": _checks(episode.verdict),
-            "screenshot": self._picture(_SMALL_PICTURE),
+            **picture,
         }
 
     def screenshot(self) -> dict[str, Any]:
@@ -281,7 +290,8 @@ class WebArenaEnvironment(Environment):
             patience_seconds=scoring.patience_seconds,
         )
         seconds = _STEP_SECONDS if scoring.judge is None else _JUDGED_SECONDS
-        episode.verdict, episode.answer = self._run(work, seconds), action.text
+        episode.verdict = self._run(episode.session.watched(work), seconds)
+        episode.answer = action.text
         episode.previous = actions.describe(action, "")
         episode.prompt = self._prompt(episode)
         score = episode.verdict.score
@@ -358,8 +368,9 @@ def _told(session: BrowserSession, action: actions.Action) -> str:
 
 
 def _complete(address: str) -> str:
-    """As a browser completes what is typed into its address bar."""
-    return address if _SCHEME.match(address) else f"http://{address}"
+    """Returns the address as a browser completes it, with scheme and host in lower case."""
+    full = address if _SCHEME.match(address) else f"http://{address}"
+    return _ORIGIN.sub(lambda origin: origin[0].lower(), full, count=1)
 
 
 def _checks(verdict: Verdict | None) -> list[str]:

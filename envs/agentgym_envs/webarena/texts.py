@@ -29,6 +29,7 @@ Action: ```click [42]```"""
 
 REFUSED = "The action was not done: "
 NO_PREVIOUS = "None"
+HUNG = "The page does not respond any more. The task has ended."
 
 
 def observation(tree: str, url: str, intent: str, previous: str) -> str:

@@ -58,6 +58,13 @@ class Site(http.server.BaseHTTPRequestHandler):
         elif url.path == "/restless":
             script = "setInterval(() => { document.body.className = performance.now() }, 5)"
             body = f"<title>Restless</title><h1>Restless</h1><script>{script}</script>"
+        elif url.path == "/endless":
+            body = (
+                "<title>Endless</title><h1>Endless</h1>"
+                '<button onclick="while (true) {}">Once</button>'
+                '<button onclick="for (let i = 0; i < 999; i++) setTimeout(() => { while (true) {} })">'
+                "Always</button>"
+            )
         elif url.path == "/slow":
             time.sleep(0.3)
             body = "late"

@@ -153,6 +153,43 @@ def test_a_site_that_is_down_is_a_fault_of_the_simulator_and_closes_the_tabs(env
     assert environment.reset(0).observation
 
 
+def test_an_endless_script_is_stopped_and_the_episode_continues(environment):
+    environment.reset(0)
+    page = environment.step("goto [http://onestopmarket.com/endless]").observation
+    button = number(page, "button 'Once'")
+    clicked = environment.step(f"click [{button}]")
+    assert "heading 'Endless'" in clicked.observation and not clicked.done
+    assert "Tiny shop" in environment.step("goto [http://onestopmarket.com/]").observation
+
+
+def test_an_episode_whose_page_hangs_again_and_again_ends_with_score_0(environment):
+    environment.reset(0)
+    page = environment.step("goto [http://onestopmarket.com/endless]").observation
+    button = number(page, "button 'Always'")
+    last = environment.step(f"click [{button}]")
+    assert (last.observation, last.reward, last.score, last.done) == (texts.HUNG, 0, 0, True)
+    assert environment.state()["title"] == "Endless"
+    with pytest.raises(EnvironmentFault) as caught:
+        environment.step("stop []")
+    assert caught.value.kind is ErrorKind.FINISHED
+    assert environment.reset(0).observation
+
+
+@pytest.mark.parametrize(
+    "address", ["HTTP://ONESTOPMARKET.COM/", "OneStopMarket.com", "Http://onestopmarket.COM/#Top"]
+)
+def test_scheme_and_host_of_an_address_may_be_in_upper_case(environment, address):
+    environment.reset(0)
+    environment.step("goto [http://onestopmarket.com/about]")
+    assert "Tiny shop" in environment.step(f"goto [{address}]").observation
+
+
+def test_the_path_of_an_address_keeps_its_case(environment):
+    environment.reset(0)
+    page = environment.step("goto [HTTP://OneStopMarket.com/item/Kite?Q=A]").observation
+    assert "URL: http://onestopmarket.com/item/Kite?Q=A" in page
+
+
 @pytest.mark.parametrize("action", ["scroll [down]", "click [14]", "stop []"])
 def test_a_killed_browser_is_lost_once_and_back_at_the_next_reset(environment, world, action):
     """It is neither an action that was refused nor a page that is not as it should be."""

@@ -134,3 +134,13 @@ def test_storage_states_are_for_this_machine_alone(sites):
 
 def test_the_shop_answers_when_asked_for_its_health(sites):
     assert is_healthy(sites.urls["shopping"])
+
+
+@pytest.mark.parametrize(
+    "name", ["", "..", "..%2f", "..%2f..%2fetc/passwd", "/etc/passwd", "%00", "x" * 300, "no.css"]
+)
+def test_an_address_of_no_static_file_is_not_found(sites, name):
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(f"{sites.urls['shopping']}/static/{name}", timeout=60)
+    assert caught.value.code == 404
+    caught.value.close()

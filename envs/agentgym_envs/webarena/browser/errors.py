@@ -9,5 +9,9 @@ class PageLost(Exception):
     """The page or its site broke down through no fault of the agent: the episode is lost."""
 
 
+class PageHung(Exception):
+    """The page's scripts keep it from answering: the episode ends and has failed."""
+
+
 class BrowserLost(Exception):
     """The browser process is gone, and all episodes in it."""

@@ -4,14 +4,14 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from typing import Any, TypeVar
 
 from playwright.async_api import Dialog, Error, Page
 
 from agentgym_envs.webarena.browser import scripts
 from agentgym_envs.webarena.browser.actions import Action
-from agentgym_envs.webarena.browser.errors import ActionRefused, PageLost
+from agentgym_envs.webarena.browser.errors import ActionRefused, PageHung, PageLost
 from agentgym_envs.webarena.browser.launch import Chromium, check_connected
 from agentgym_envs.webarena.browser.reach import Reach
 from agentgym_envs.webarena.browser.start import Start
@@ -27,6 +27,9 @@ _TYPED_BY_KEYS = 4  # last characters of a text: pages that complete words liste
 _HISTORY_SECONDS = 10.0
 _OPEN_SECONDS = 5.0  # for a new window to come
 _BEAT = 0.01
+_WATCH_SECONDS = 0.5  # between questions to a page that is at work
+_INTERRUPTIONS = 3  # of scripts, one directly after the other, until a page counts as hung
+_Result = TypeVar("_Result")
 
 # Names of keys as models write them -> Playwright's.
 _KEYS = {
@@ -151,9 +154,44 @@ class BrowserSession:
 
         Raises:
           ActionRefused: it cannot be done; nothing happened.
+          PageHung: its scripts keep it from answering.
           PageLost: the page or its site broke down.
           BrowserLost: the browser is gone.
         """
+        await self.watched(self._perform(action))
+
+    async def watched(self, work: Coroutine[Any, Any, _Result]) -> _Result:
+        """Returns the result of work in the page. Scripts that hang meanwhile are stopped.
+
+        Raises:
+          PageHung: others hang in their place.
+        """
+        task = asyncio.ensure_future(work)
+        watch = asyncio.ensure_future(self._stop_hung_scripts())
+        try:
+            await asyncio.wait((task, watch), return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise PageHung(f"the page {self.tab.page.url} does not respond")
+            return task.result()
+        finally:
+            task.cancel()
+            watch.cancel()
+            await asyncio.gather(task, watch, return_exceptions=True)
+
+    async def _stop_hung_scripts(self) -> None:
+        """Returns when the page in front hung several times in a row."""
+        hung = 0
+        while hung < _INTERRUPTIONS:
+            if not hung:
+                await asyncio.sleep(_WATCH_SECONDS)
+            tabs = self._tabs[self._current : self._current + 1]  # none while one is closed
+            if not tabs or await tabs[0].answers():
+                hung = 0
+            else:
+                hung += 1
+                await tabs[0].interrupt()
+
+    async def _perform(self, action: Action) -> None:
         opened = self.tab.opened
         front = self.tab
         try:

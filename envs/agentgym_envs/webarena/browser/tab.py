@@ -1,6 +1,7 @@
 """One tab: when its page has come to rest, what is on it, and where an element can be clicked."""
 
 import asyncio
+import contextlib
 import dataclasses
 import time
 from typing import Any
@@ -16,6 +17,7 @@ LOAD_SECONDS = 15.0  # for a page to load
 _QUIET_SECONDS = 3.0  # for a loaded page to come to rest; then it is looked at as it is
 _ANSWER_SECONDS = 5.0  # for Chromium to answer one question
 _REQUEST_SECONDS = 1.0  # after which a navigation that was asked for and never began is no more
+_ALIVE_SECONDS = 4.0  # for a page to answer the simplest question; less than `_ANSWER_SECONDS`
 _BEAT = 0.01  # seconds
 _ATTEMPTS = 4  # to look at a page that is being replaced
 
@@ -221,6 +223,22 @@ class Tab:
         except (Error, TimeoutError) as error:
             await self.check_alive(error)
             raise PageLost(f"{self.page.url} cannot be pictured") from error
+
+    async def answers(self) -> bool:
+        """Returns False if a script keeps the page from answering."""
+        try:
+            async with asyncio.timeout(_ALIVE_SECONDS):
+                await self._client.send("Runtime.evaluate", {"expression": "0"})
+        except TimeoutError:
+            return False
+        except Error:  # the page is being replaced or is gone, which other questions notice
+            return True
+        return True
+
+    async def interrupt(self) -> None:
+        """Stops the script that runs in the page, as people do in the browser's own dialog."""
+        with contextlib.suppress(Error, TimeoutError):
+            await self._ask("Runtime.terminateExecution", {})
 
     async def check_alive(self, error: BaseException) -> None:
         """Tells what a page refuses from a page that is no more.
