@@ -2,8 +2,7 @@
 
 Calls only store numbers under a lock; drawing happens in a thread of its own a few times a
 second, so callbacks from worker threads cost microseconds. In a notebook, in CI and in a
-file every step is one line of text. The stream itself decides (`isatty`): FORCE_COLOR and the
-like, which notebooks and CI services set, say nothing about cursor movements.
+file every step is one line of text.
 """
 
 import collections
@@ -117,6 +116,27 @@ class _Phase:
     next_line_s: float = _PLAIN_PHASE_SECONDS  # seconds after the start, plain mode
 
 
+def open_console(
+    stream: IO[str] | None = None, *, is_terminal: bool | None = None, width: int | None = None
+) -> Console:
+    """Returns a rich console with colours and cursor movements on a terminal only.
+
+    The stream itself says if it is one: FORCE_COLOR and the like, which notebooks and CI services
+    set and rich believes, say nothing about cursor movements.
+
+    Args:
+      stream: where to write; standard output if None.
+      is_terminal: overrides what the stream says.
+      width: columns; None asks the terminal.
+    """
+    stream = sys.stdout if stream is None else stream
+    if is_terminal is None:
+        is_terminal = stream.isatty() and os.environ.get("TERM", "") not in ("dumb", "unknown")
+    return Console(
+        file=stream, force_terminal=is_terminal, force_jupyter=False, width=width, highlight=False
+    )
+
+
 class RunConsole:
     """Progress of one run. Thread-safe; usable as a context manager.
 
@@ -162,12 +182,9 @@ class RunConsole:
         self._lock = threading.Lock()
         self._started = self._last_step_time = time.monotonic()
         self._announced: set[str] = set()  # phases that had a line in plain mode
-        stream = sys.stdout if stream is None else stream
+        self._console = open_console(stream, is_terminal=live, width=width)
         if live is None:
-            live = stream.isatty() and os.environ.get("TERM", "") not in ("dumb", "unknown")
-        self._console = Console(
-            file=stream, force_terminal=live, force_jupyter=False, width=width, highlight=False
-        )
+            live = self._console.is_terminal
         self._live: Live | None = None
         if live:
             self._live = Live(

@@ -12,9 +12,9 @@ import sys
 
 from absl import app, flags, logging
 from ml_collections import config_flags
-from rich.console import Console
 
 from agentgym_jax import redact
+from agentgym_jax.console import open_console
 from agentgym_jax.evaluation import compare, contents, endpoint, leakage, report, scores, trained_on
 from agentgym_jax.evaluation.endpoint import EndpointPlayer
 from agentgym_jax.evaluation.evaluate import Evaluation, evaluate
@@ -199,7 +199,7 @@ def write(
     training = None
     if parts.run_folder is not None:
         training = trained_on.read_trained_on(parts.run_folder)
-    console = Console()
+    console = open_console()
     for mode, episodes in (("sampled", result.sampled), ("greedy", result.greedy)):
         if not episodes:
             continue

@@ -9,9 +9,9 @@ import pathlib
 import sys
 
 from absl import app, flags
-from rich.console import Console
 from rich.markdown import Markdown
 
+from agentgym_jax.console import open_console
 from agentgym_jax.evaluation import compare, leaderboard, plots
 from agentgym_jax.run_folder import RunFolderError, write_atomic
 
@@ -36,7 +36,7 @@ def main(argv: list[str]) -> int:
     except (ValueError, OSError, RunFolderError) as error:
         sys.stderr.write(f"\nagentgym_jax.results: {error}\n")
         return 1
-    console = Console()
+    console = open_console()
     console.print(Markdown(overview))
     console.print(f"the page: {out}", highlight=False, soft_wrap=True)
     return 0

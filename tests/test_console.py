@@ -16,6 +16,7 @@ from agentgym_jax.console import (
     RunConsole,
     format_count,
     format_duration,
+    open_console,
 )
 from agentgym_jax.metrics import lookup
 
@@ -107,6 +108,13 @@ def test_colours_forced_by_the_environment_do_not_bring_the_live_table_into_a_pi
     assert lines[:4] == ["grpo", "  model: tiny", "  parameters: 0.67 million", "  rollout"]
     assert len(lines) == 3 + 1 + 30 + 1
     assert "\x1b" not in done.stdout
+
+
+def test_a_table_in_a_pipe_has_no_colours_whatever_the_environment_forces(monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    stream = io.StringIO()
+    open_console(stream).print("[bold red]success[/] 0.5")
+    assert stream.getvalue() == "success 0.5\n"
 
 
 @pytest.mark.parametrize(
