@@ -27,6 +27,23 @@ def test_an_index_counts_levels_first_and_seeds_second():
     assert levels.task(3599).seed == 89
 
 
+def test_a_process_that_only_describes_the_environment_does_not_load_its_simulator():
+    code = (
+        "import json, sys\n"
+        "from agentgym_envs.base.kind import load_kind\n"
+        "kind = load_kind('agentgym_envs.babyai.kind')\n"
+        "described = [name in sys.modules for name in ('numpy', 'minigrid')]\n"
+        "kind.prepare()\n"
+        "prepared = [name in sys.modules for name in ('numpy', 'minigrid')]\n"
+        "print(json.dumps([len(kind.tasks()), described, prepared]))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    num_tasks, described, prepared = json.loads(done.stdout.splitlines()[-1])
+    assert num_tasks == len(tasks())
+    assert described == [False, False]
+    assert prepared == [True, True]
+
+
 @pytest.mark.parametrize("index", [0, 39, 40, 12345, levels.NUM_TASKS - 1])
 def test_level_and_seed_lead_back_to_the_index(index):
     task = levels.task(index)

@@ -1,12 +1,12 @@
 """BabyAI as a server: what it says about itself and the shape of its answers."""
 
 import dataclasses
+import importlib
 import importlib.metadata
 from typing import Any
 
 from agentgym_envs.babyai import levels
-from agentgym_envs.babyai.environment import BabyAIEnvironment
-from agentgym_envs.babyai.scoring import CompatScoring
+from agentgym_envs.babyai.scoring import CompatScoring, OwnScoring, Scoring
 from agentgym_envs.base import manifest
 from agentgym_envs.base.environment import Environment, StepResult
 from agentgym_envs.base.kind import Answers, EnvironmentKind, ExtraRoute, ResetBody
@@ -14,6 +14,9 @@ from agentgym_envs.base.protocol import EnvironmentSpec
 
 # Changes when a world or a text changes; the worlds themselves come from minigrid.
 BEHAVIOUR = "1"
+# Imported where worlds are made. The front process of a server makes none, and minigrid, gymnasium
+# and numpy would cost it 25 MiB.
+_ENVIRONMENT = "agentgym_envs.babyai.environment"
 MAX_TURNS = 20
 
 INSTRUCTIONS = """\
@@ -69,8 +72,8 @@ def make_kind() -> EnvironmentKind:
     return EnvironmentKind(
         spec=spec,
         banner="This is environment BabyAI.",
-        factory=BabyAIEnvironment,
-        compat_factory=lambda: BabyAIEnvironment(CompatScoring()),
+        factory=lambda: _make(OwnScoring()),
+        compat_factory=lambda: _make(CompatScoring()),
         tasks=tasks,
         answers=Answers(
             create=lambda session_id, first: {"id": session_id},
@@ -83,26 +86,30 @@ def make_kind() -> EnvironmentKind:
         resets_on_create=False,
         compat_refused_when_done=frozenset({"step", "observation", "render"}),
         extra_routes=(ExtraRoute("/render", "POST", _render),),
+        prepare=_prepare,
     )
+
+
+def _prepare() -> None:
+    importlib.import_module(_ENVIRONMENT)
+
+
+def _make(scoring: Scoring) -> Environment:
+    return importlib.import_module(_ENVIRONMENT).BabyAIEnvironment(scoring)
 
 
 def _step_answer(result: StepResult) -> dict[str, Any]:
     return dataclasses.asdict(result)
 
 
-def _observation_answer(environment: Environment, last: StepResult | None) -> dict[str, Any]:
+def _observation_answer(environment: Any, last: StepResult | None) -> dict[str, Any]:
     """The last observation after the goal; before the first reset AgentGym answers this text."""
     if last is None:
         result = StepResult("Environment not initialized", 0, 0, False)
     else:
-        result = _babyai(environment).observe()
+        result = environment.observe()
     return {**_step_answer(result), "deleted": False}
 
 
-def _render(environment: Environment) -> str:
-    return _babyai(environment).render()
-
-
-def _babyai(environment: Environment) -> BabyAIEnvironment:
-    assert isinstance(environment, BabyAIEnvironment)  # the factories above make nothing else
-    return environment
+def _render(environment: Any) -> str:
+    return environment.render()
