@@ -4,6 +4,7 @@ import types
 import pytest
 
 from agentgym_jax.console import RunConsole
+from agentgym_jax.learner.checkpoint import Checkpoints
 from agentgym_jax.run.run import Run, device_name
 
 
@@ -36,6 +37,13 @@ def test_only_the_first_phase_of_a_kind_is_announced_as_compiling(run):
         "  rollout, horizon 10",
         "  update  compiling first",
     ]
+
+
+def test_step_zero_is_never_saved(run, tmp_path):
+    with Checkpoints(tmp_path / "checkpoints", max_to_keep=1) as checkpoints:
+        run.checkpoints = checkpoints
+        run.save(0, state=None)
+        assert checkpoints.steps() == []
 
 
 def test_a_device_is_not_named_twice():
