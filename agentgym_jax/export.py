@@ -29,9 +29,9 @@ FILE_SUFFIXES = (".gguf", ".safetensors", ".bin", ".pt", ".onnx")
 def export(model: str, out: str, *, dtype: str, overwrite: bool) -> pathlib.Path:
     """Exports a model.
 
-    A Qwen2.5-shaped model whose tokenizer cuts words by other rules than Qwen2's, such as one
-    trained here, is written as the llama that computes the same: `transformers` 5 gives every
-    model of type qwen2 the rules of Qwen2.
+    `transformers` 5 cuts words by Qwen2's rules for every model of type qwen2. A Qwen2.5-shaped
+    model with another tokenizer, such as one trained here, is therefore written as the llama that
+    computes the same.
 
     Args:
       model: anything `sources.resolve` finds.

@@ -1,4 +1,4 @@
-"""The last lines of a run: what it learned, where things are, and what to do next."""
+"""The last lines of a run: first and last success, figures, and the next commands."""
 
 import math
 import pathlib
@@ -53,7 +53,7 @@ def resume_command(arguments: Sequence[str] | None = None) -> str:
     """Returns the command that resumes this run, without secrets.
 
     Args:
-      arguments: of the command line; None for those of this process.
+      arguments: command line without the program; None takes that of this process.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     return shlex.join(["python", "-m", "agentgym_jax.train", *redact.command(arguments)])
