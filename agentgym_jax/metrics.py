@@ -51,7 +51,7 @@ METRICS: dict[str, Metric] = {
     "rollout/informative_groups": Metric("groups that give a gradient", "groups"),
     "rollout/rounds": Metric("collections until enough groups were informative", "rounds"),
     "rollout/played_groups": Metric("groups played, discarded ones included", "groups"),
-    "rollout/played_informative_groups": Metric("groups played whose rewards differ", "groups"),
+    "rollout/played_informative_groups": Metric("groups played that give a gradient", "groups"),
     "rollout/discarded_groups": Metric("groups played and not learned from", "groups"),
     "rollout/discarded_tokens": Metric("sampled tokens of these groups", "tokens"),
     "rollout/sampled_tokens": Metric("all tokens sampled: also lost and discarded ones", "tokens"),
@@ -83,7 +83,9 @@ METRICS: dict[str, Metric] = {
     "policy/learning_rate": Metric("learning rate of this step", "1"),
     "policy/kl_reward": Metric("divergence from the reference, as sampled", "nats"),
     "policy/kl_reward_coef": Metric("weight of that divergence in the reward", "1"),
-    "policy/expected_return": Metric("baseline known before this step", "reward"),
+    "policy/expected_return": Metric(
+        "baseline known before this step, mean over the environments", "reward"
+    ),
     "policy/advantage_std": Metric("standard deviation of the advantages", "1"),
     "critic/loss": Metric("half the squared error of the values", "1"),
     "critic/clip_fraction": Metric("action tokens whose value moved too far", "fraction"),

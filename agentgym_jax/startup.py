@@ -42,11 +42,7 @@ def prepare() -> None:
         logging.set_verbosity(logging.WARNING)
     logging.get_absl_handler().addFilter(LogFilter())
     if CACHE.value:
-        try:
-            cache = pathlib.Path(CACHE.value).expanduser()
-        except RuntimeError:  # no home folder
-            logging.warning("compiled programs are not kept: give --compilation_cache=FOLDER")
-            return
+        cache = pathlib.Path(CACHE.value).expanduser()
         jax.config.update("jax_compilation_cache_dir", str(cache))
         # Small programs too: a start compiles dozens of them.
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

@@ -51,6 +51,7 @@ class Turn:
       reward: reward of this step (AgentGym's `reward`, not the running score).
       is_cut: the turn hit its token limit before the model ended it.
       is_refused: the environment said that the action cannot be done.
+      shows_state: the observation says in which state the world is.
     """
 
     action_start: int
@@ -61,6 +62,7 @@ class Turn:
     reward: float
     is_cut: bool
     is_refused: bool = False  # records of older runs do not say it
+    shows_state: bool = True  # nor this
 
     @property
     def is_wasted(self) -> bool:
@@ -126,6 +128,11 @@ class Trajectory:
             raise ValueError(f"{self.item_id}: the spans of its turns are not its action tokens")
         if np.any(self.logprobs[~is_action]):
             raise ValueError(f"{self.item_id}: a token that was not sampled has a log-probability")
+
+    @property
+    def environment(self) -> str:
+        """Name of the environment, from the item id."""
+        return self.item_id.rpartition("_")[0]
 
     @property
     def action_mask(self) -> np.ndarray:

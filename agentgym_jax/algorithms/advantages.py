@@ -2,10 +2,11 @@
 
 Each takes `Episodes` and options and returns `advantage_BT`, zero off the action mask. A row that
 is not valid (its environment failed) is left out of every statistic and gets advantage 0; it is
-not an episode that was worth 0. Returns that are all equal give exactly 0.
+not an episode that was worth 0. Returns that are equal up to rounding give exactly 0.
 """
 
 import dataclasses
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -19,16 +20,20 @@ from agentgym_jax.algorithms.episodes import (
     turn_starts,
 )
 
+# Returns of a group that differ by less than this fraction of the rewards in them are equal. Sums of
+# float32 in another order differ by up to 2 n 2^-24 of the sum of magnitudes: 1e-5 for 80 rewards.
+RELATIVE_TOLERANCE = 1e-5
+
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class GroupStatistics:
-    """How much there was to learn from; int32 scalars, in groups.
+    """Counts of groups by what they teach; int32 scalars.
 
     Attributes:
       groups: all groups of the batch.
-      informative: groups in which two valid rows differ in their return.
-      zero_variance: groups with at least two valid rows, all of the same return.
+      informative: groups with at least two valid rows and an advantage that is not zero.
+      zero_variance: groups with at least two valid rows and no advantage but zero.
       too_small: groups with fewer than two valid rows.
     """
 
@@ -38,27 +43,36 @@ class GroupStatistics:
     too_small: jax.Array
 
 
-def _groups(return_B: jax.Array, episodes: Episodes) -> tuple[jax.Array, jax.Array]:
-    """Returns and validity as `[P, R]`; invalid returns become 0, so that NaN stays outside."""
+def _groups(
+    episodes: Episodes, turn_discount: float = 1.0
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Returns and validity as `[P, R]`, and differences `[P, 1]` that are rounding.
+
+    Invalid returns become 0, so that NaN stays outside.
+    """
     valid_PR = episodes.valid_B.reshape(-1, episodes.group_size)
-    return jnp.where(valid_PR, return_B.reshape(valid_PR.shape), 0.0), valid_PR
+
+    def of_groups(value_B):
+        return jnp.where(valid_PR, value_B.reshape(valid_PR.shape), 0.0)
+
+    return_PR = of_groups(episode_returns(episodes, turn_discount=turn_discount))
+    size_PR = of_groups(episode_returns(_magnitudes(episodes), turn_discount=turn_discount))
+    return return_PR, valid_PR, RELATIVE_TOLERANCE * jnp.max(size_PR, axis=1, keepdims=True)
 
 
-def _is_informative(return_PR: jax.Array, valid_PR: jax.Array) -> jax.Array:
-    """bool [P, 1]: two valid rows of the group differ.
+def _magnitudes(episodes: Episodes) -> Episodes:
+    """The same episodes with the absolute values of the rewards."""
+    return dataclasses.replace(episodes, reward_BT=jnp.abs(episodes.reward_BT))
 
-    Compared exactly: the mean of equal floats need not be equal to them, and a rounding error
-    divided by a rounding error would be an advantage of order one.
+
+def _differs(return_PR: jax.Array, valid_PR: jax.Array, rounding_P1: jax.Array) -> jax.Array:
+    """bool [P, 1]: two valid rows of the group differ by more than rounding.
+
+    Without this, a rounding error divided by a rounding error would be an advantage of order one.
     """
     high_P1 = jnp.max(jnp.where(valid_PR, return_PR, -jnp.inf), axis=1, keepdims=True)
     low_P1 = jnp.min(jnp.where(valid_PR, return_PR, jnp.inf), axis=1, keepdims=True)
-    return high_P1 > low_P1
-
-
-def informative_rows(episodes: Episodes) -> jax.Array:
-    """bool [B]: valid rows of groups in which two valid rows differ in their return."""
-    return_PR, valid_PR = _groups(episode_returns(episodes), episodes)
-    return (valid_PR & _is_informative(return_PR, valid_PR)).reshape(-1)
+    return high_P1 - low_P1 > rounding_P1
 
 
 def _spread(advantage_PR: jax.Array, action_mask_BT: jax.Array) -> jax.Array:
@@ -92,14 +106,13 @@ def group_relative(
       valid returns are all equal.
     """
     episodes.check()
-    return_B = episode_returns(episodes, turn_discount=turn_discount)
-    return_PR, valid_PR = _groups(return_B, episodes)
+    return_PR, valid_PR, rounding_P1 = _groups(episodes, turn_discount)
     mean_P1 = masked.masked_mean(return_PR, valid_PR, axis=1, keepdims=True)
     advantage_PR = return_PR - mean_P1
     if std_normalize:
         std_P1 = masked.masked_std(return_PR, valid_PR, axis=1, keepdims=True)
         advantage_PR = advantage_PR / (std_P1 + eps)
-    learns_PR = valid_PR & _is_informative(return_PR, valid_PR)
+    learns_PR = valid_PR & _differs(return_PR, valid_PR, rounding_P1)
     return _spread(jnp.where(learns_PR, advantage_PR, 0.0), episodes.action_mask_BT)
 
 
@@ -118,12 +131,11 @@ def leave_one_out(episodes: Episodes, *, turn_discount: float = 1.0) -> jax.Arra
       valid returns are all equal.
     """
     episodes.check()
-    return_B = episode_returns(episodes, turn_discount=turn_discount)
-    return_PR, valid_PR = _groups(return_B, episodes)
+    return_PR, valid_PR, rounding_P1 = _groups(episodes, turn_discount)
     total_P1 = jnp.sum(return_PR, axis=1, keepdims=True)
     others_P1 = jnp.sum(valid_PR, axis=1, keepdims=True) - 1
     advantage_PR = return_PR - (total_P1 - return_PR) / jnp.maximum(others_P1, 1)
-    learns_PR = valid_PR & _is_informative(return_PR, valid_PR)
+    learns_PR = valid_PR & _differs(return_PR, valid_PR, rounding_P1)
     return _spread(jnp.where(learns_PR, advantage_PR, 0.0), episodes.action_mask_BT)
 
 
@@ -184,11 +196,10 @@ def group_mean_batch_normalized(
       eps: added to the deviation, which is the sample one.
     """
     episodes.check()
-    return_B = episode_returns(episodes, turn_discount=turn_discount)
-    return_PR, valid_PR = _groups(return_B, episodes)
+    return_PR, valid_PR, rounding_P1 = _groups(episodes, turn_discount)
     mean_P1 = masked.masked_mean(return_PR, valid_PR, axis=1, keepdims=True)
-    is_informative_P1 = _is_informative(return_PR, valid_PR)
-    centred_PR = jnp.where(is_informative_P1, return_PR - mean_P1, 0.0)
+    differs_P1 = _differs(return_PR, valid_PR, rounding_P1)
+    centred_PR = jnp.where(differs_P1, return_PR - mean_P1, 0.0)
     compared_PR = valid_PR & (jnp.sum(valid_PR, axis=1, keepdims=True) > 1)
     mask_BT = episodes.action_mask_BT & compared_PR.reshape(-1, 1)
     return masked.masked_standardised(_spread(centred_PR, mask_BT), mask_BT, eps)
@@ -221,12 +232,13 @@ def group_in_group(
     """
     of_episode_BT = group_relative(episodes, std_normalize=std_normalize, eps=eps)
     return_BT = returns_to_go(episodes, turn_discount=turn_discount)
+    size_BT = returns_to_go(_magnitudes(episodes), turn_discount=turn_discount)
     starts_BT = turn_starts(episodes)
     # The return of a turn is that of its first token, also if tokens have rewards of their own.
-    return_BT = at_turn_start(return_BT, episodes)
     of_turn_BT = _among_equals(
-        return_BT,
+        at_turn_start(return_BT, episodes),
         episodes.anchor_BT,
+        size_BT=at_turn_start(size_BT, episodes),
         counted_BT=starts_BT & episodes.valid_B[:, None],
         std_normalize=std_normalize,
         eps=eps,
@@ -239,11 +251,15 @@ def _among_equals(
     value_BT: jax.Array,
     key_BT: jax.Array,
     *,
+    size_BT: jax.Array,
     counted_BT: jax.Array,
     std_normalize: bool,
     eps: float,
 ) -> jax.Array:
-    """(value - mean) / (std + eps) over the counted places of the same key; 0 if they are equal."""
+    """(value - mean) / (std + eps) over the counted places of the same key.
+
+    Exactly 0 where all values of a key are equal up to rounding, of which `size_BT` gives the scale.
+    """
     none = value_BT.size  # keys are smaller: places that do not count get a group of their own
     key_N = jnp.where(counted_BT, key_BT, none).reshape(-1)
     value_N = jnp.where(counted_BT, value_BT, 0.0).reshape(-1)
@@ -258,19 +274,44 @@ def _among_equals(
     mean_K = per_key(jax.ops.segment_sum, value_N) / jnp.maximum(count_K, 1.0)
     high_K = per_key(jax.ops.segment_max, value_N)
     low_K = per_key(jax.ops.segment_min, value_N)
+    size_N = jnp.where(counted_BT, size_BT, 0.0).reshape(-1)
+    rounding_K = RELATIVE_TOLERANCE * per_key(jax.ops.segment_max, size_N)
     advantage_BT = value_BT - at_places(mean_K)
     if std_normalize:
         squares_K = per_key(jax.ops.segment_sum, (value_N - mean_K[key_N]) ** 2)
         std_K = jnp.sqrt(squares_K / jnp.maximum(count_K - 1.0, 1.0))
         advantage_BT = advantage_BT / (at_places(std_K) + eps)
-    return jnp.where(at_places(high_K > low_K), advantage_BT, 0.0)
+    return jnp.where(at_places(high_K - low_K > rounding_K), advantage_BT, 0.0)
 
 
-def group_statistics(episodes: Episodes) -> GroupStatistics:
-    """Counts the groups that teach something: without variance a group's advantages are all zero."""
+def informative_rows(advantage: Callable[[Episodes], jax.Array], episodes: Episodes) -> jax.Array:
+    """bool [B]: valid rows of the groups that teach something.
+
+    A group is informative if it has at least two valid rows and, taken alone, an advantage that is
+    not zero. Alone, because a normalisation over the step moves the advantages of every group.
+
+    Args:
+      advantage: a function of this file or of `gae`, with its options bound.
+      episodes: of one step.
+    """
     episodes.check()
-    return_PR, valid_PR = _groups(episode_returns(episodes), episodes)
-    is_informative_P = _is_informative(return_PR, valid_PR)[:, 0]
+
+    def split(value):
+        return value.reshape(-1, episodes.group_size, *value.shape[1:])
+
+    groups = jax.tree.map(split, episodes)
+    teaches_P = jax.vmap(lambda group: jnp.any(advantage(group) != 0))(groups)
+    teaches_P1 = (teaches_P & (jnp.sum(groups.valid_B, axis=1) > 1))[:, None]
+    return (groups.valid_B & teaches_P1).reshape(-1)
+
+
+def group_statistics(
+    advantage: Callable[[Episodes], jax.Array], episodes: Episodes
+) -> GroupStatistics:
+    """Counts the groups that teach something; arguments as in `informative_rows`."""
+    informative_B = informative_rows(advantage, episodes)
+    is_informative_P = jnp.any(informative_B.reshape(-1, episodes.group_size), axis=1)
+    valid_PR = episodes.valid_B.reshape(-1, episodes.group_size)
     is_small_P = jnp.sum(valid_PR, axis=1) < 2
     return GroupStatistics(
         groups=jnp.asarray(valid_PR.shape[0], jnp.int32),

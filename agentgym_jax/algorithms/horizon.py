@@ -1,8 +1,8 @@
 """How many turns an episode may take: a function of the step, or of what the run measured.
 
-A schedule maps the number of optimiser steps *done* to a turn limit, so a run that resumes at
-any step, a stage boundary included, asks the same question and gets the same answer as one that
-ran through. Nothing is counted, so nothing can be counted twice.
+A schedule maps the number of steps *done* to a turn limit. A step is one collection of episodes with
+all its updates. A run that resumes at any step, a stage boundary included, asks the same question and
+gets the same answer as one that ran through. Nothing is counted, so nothing can be counted twice.
 
 An `AdaptiveHorizon` goes to the next limit when a moving average of something measured passes a
 threshold. All that it remembers is a `HorizonState`, which belongs into the checkpoint; the next
@@ -118,7 +118,7 @@ def stepwise(turns: Sequence[int], boundaries: Sequence[int]) -> Callable[[int],
 
     Args:
       turns: turn limits, non-decreasing.
-      boundaries: optimiser steps done when the next limit starts; increasing, one fewer.
+      boundaries: steps done when the next limit starts; increasing, one fewer.
     """
     turns, boundaries = tuple(turns), tuple(boundaries)
     if len(turns) != len(boundaries) + 1 or list(turns) != sorted(turns) or turns[0] < 1:
@@ -142,12 +142,12 @@ def periodic(turns: Sequence[int], period: int) -> Callable[[int], int]:
 
 
 def linear(first: int, last: int, steps: int) -> Callable[[int], int]:
-    """From `first` turns to `last` in `steps` optimiser steps, evenly, rounded down.
+    """From `first` turns to `last` in `steps` steps of the run, evenly, rounded down.
 
     Args:
       first: turn limit at the start.
       last: turn limit when `steps` steps are done and after.
-      steps: optimiser steps.
+      steps: Steps of the run.
     """
     if not 1 <= first <= last or steps < 1:
         raise ValueError(

@@ -151,7 +151,7 @@ class MixtureHorizon:
 
         Args:
           tasks: of the step.
-          step: optimiser steps done.
+          step: Steps of the run done.
           states: of the adaptive schedules; one that is not there has not begun.
           seed: of the draws.
         """

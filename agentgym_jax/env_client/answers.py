@@ -41,6 +41,7 @@ class Observation:
       done: the environment ended the episode.
       success: the task is solved.
       is_refusal: the environment could not do the action.
+      shows_state: the text says in which state the world is.
       score_scale: times `score` it is in the unit of `reward`.
     """
 
@@ -50,6 +51,7 @@ class Observation:
     done: bool
     success: bool
     is_refusal: bool = False
+    shows_state: bool = True
     score_scale: float = 1.0
 
 
@@ -151,6 +153,7 @@ def step(where: str, row: Upstream, body: Any) -> Observation:
         done,
         success=row.succeeded(raw_reward, score, done),
         is_refusal=row.is_refusal(text),
+        shows_state=row.shows_state(text),
         score_scale=row.reward_scale,
     )
 

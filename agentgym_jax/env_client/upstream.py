@@ -79,6 +79,8 @@ class Upstream:
       succeeded: whether a step solved the task.
       refusal: regular expression; how an answer begins that says that an action cannot be
         done. Empty if nothing says so.
+      stateless: regular expression; beginning of an answer that shows no state of the world,
+        though the action was not refused. Empty if there is none.
       actions: how a model's text is read, in the environment's own format.
       functions: its actions as functions; empty if AgentGym has no adapter for it.
       has_close: AgentGym's server has a close route.
@@ -104,6 +106,7 @@ class Upstream:
     reward_scale: float = 1.0
     succeeded: Success = Success()
     refusal: str
+    stateless: str = ""
     actions: ActionRules
     functions: Mapping[str, Function] = dataclasses.field(default_factory=dict)
     has_close: bool
@@ -176,6 +179,10 @@ class Upstream:
         """Whether an answer says that the action could not be done."""
         return bool(self.refusal) and re.match(self.refusal, text) is not None
 
+    def shows_state(self, text: str) -> bool:
+        """Whether an answer says in which state the world is."""
+        return not self.stateless or re.match(self.stateless, text) is None
+
 
 _SHORT = 500  # characters of the longest sensible action in the worlds
 _LONG = 10_000  # of a text that is sent as a whole; our servers take as much
@@ -242,6 +249,7 @@ _ROWS = (
         succeeded=Success("reward", _ABOVE_ZERO, needs_done=True),
         # An empty view begins with "You cannot see any objects" and refuses nothing.
         refusal=r"The action is not recognized|You cannot (?!see any objects)",
+        stateless=r"No change in state\.|You can take the following actions",
         actions=_PLAIN_REACT,
         has_close=True,
         # 100 seeds of 40 levels; the original serves any seed, AgentGym's item ids are below this.

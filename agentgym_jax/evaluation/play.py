@@ -255,6 +255,7 @@ class _Playing:
                 done=seen.done,
                 success=seen.success,
                 is_refusal=seen.is_refusal,
+                shows_state=seen.shows_state,
                 score_scale=seen.score_scale,
             )
         self._obey(index, command, seen)

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from agentgym_jax.learner.optimizer import at_position
 from agentgym_jax.learner.train_state import TrainState
 
 Sums = dict[str, jax.Array]
@@ -69,10 +70,21 @@ def used_micro_batches(segment_ids_MBT: jax.Array) -> jax.Array:
 
 
 def applied(
-    optimizer: optax.GradientTransformation, state: TrainState, grads: Any
+    optimizer: optax.GradientTransformation,
+    state: TrainState,
+    grads: Any,
+    position: jax.Array | None = None,
 ) -> tuple[TrainState, jax.Array]:
-    """The state after one optimiser step, and the norm of what was added to the parameters."""
-    updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
+    """Returns the state after one optimiser step, and the norm of the change of the parameters.
+
+    Args:
+      optimizer: from `make_optimizer`.
+      state: before the step.
+      grads: float32, like the parameters.
+      position: of the step in the run (`optimizer.at_position`).
+    """
+    opt_state = at_position(state.opt_state, position)
+    updates, opt_state = optimizer.update(grads, opt_state, state.params)
     params = optax.apply_updates(state.params, updates)
     new = state.replace(step=state.step + 1, params=params, opt_state=opt_state)
     return new, optax.tree.norm(updates)

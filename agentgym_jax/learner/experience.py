@@ -15,7 +15,7 @@ from agentgym_jax.batch import TokenBatch
 from agentgym_jax.trajectory import Outcome, TokenSource, Trajectory
 
 REWARDS = {
-    # What an episode is worth for training, on the last action token of its last turn.
+    # Reward at the end of an episode, on the last action token of its last turn.
     "success": lambda t: float(t.success),
     # The environment's own score, brought to a unit in which 1 is the best.
     "score": lambda t: t.score * t.score_scale,
@@ -33,7 +33,7 @@ class Experience:
       reward_BT: float32, NumPy; with everything that was taken off.
       action_mask_BT: bool.
       valid_B: bool, False for episodes that are left out of every statistic.
-      informative_B: bool, the valid ones of groups whose returns differ.
+      informative_B: bool, the valid ones of groups with an advantage that is not zero.
       counted_B: bool, the valid ones that the loss and its denominator count.
       advantage_BT: float32, zero off the mask and on episodes that are left out.
       statistics: of the groups.
@@ -55,10 +55,16 @@ class Experience:
     return_BT: np.ndarray | None = None
 
     @property
-    def mean_return(self) -> float | None:
-        """Mean over the valid episodes; None if there is none."""
-        returns = self.reward_BT[self.valid_B].sum(axis=1, dtype=np.float64)
-        return float(returns.mean()) if returns.size else None
+    def mean_returns(self) -> dict[str, float]:
+        """Mean over the valid episodes of each environment that has any."""
+        returns: dict[str, list[float]] = {}
+        of_all = self.reward_BT.sum(axis=1, dtype=np.float64)
+        for trajectory, value, is_valid in zip(
+            self.trajectories, of_all, self.valid_B, strict=True
+        ):
+            if is_valid:
+                returns.setdefault(trajectory.environment, []).append(value)
+        return {name: float(np.mean(values)) for name, values in returns.items()}
 
     @property
     def reference_divergence(self) -> float | None:
@@ -84,8 +90,9 @@ def token_rewards(
     wasted_turn_penalty: float,
     unreadable_turn_penalty: float = 0.0,
     overlong: Mapping[str, Any] | None = None,
+    goes_on: bool = False,
 ) -> np.ndarray:
-    """float32 [n]: reward of each token by the declared rule.
+    """Returns the reward of each token by the declared rule, float32 [n].
 
     `turn` is the environment's own reward per step, on the last action token of its turn;
     the keys of REWARDS put one number at the end. What a turn costs is taken off at the last
@@ -97,12 +104,14 @@ def token_rewards(
       wasted_turn_penalty: of every turn that was wasted: unreadable or refused.
       unreadable_turn_penalty: of every turn without a readable action, on top of that.
       overlong: a kind of `shaping.OVERLONG` and its options; None for none.
+      goes_on: the value of a critic stands for the rest of the episode. It expects the reward of
+        the end, so a key of REWARDS pays nothing here: the running score would count twice.
     """
     if reward == "turn":
         rewards = trajectory.token_rewards()
     elif reward in REWARDS:
         rewards = np.zeros(len(trajectory.tokens), np.float32)
-        if trajectory.turns:
+        if trajectory.turns and not goes_on:
             rewards[trajectory.turns[-1].action_stop - 1] = REWARDS[reward](trajectory)
     else:
         raise ValueError(f"rollout.reward is {reward!r}, expected one of {['turn', *REWARDS]}")
@@ -126,7 +135,8 @@ def turn_anchors(trajectories: Sequence[Trajectory], group_size: int) -> list[li
 
     Two turns of the same task have the same number if the agent had last been shown the same
     text. A wasted turn changes nothing, so the text before it stays: that an action was refused is
-    no state of the world.
+    no state of the world. The same holds for an answer that shows no state, such as BabyAI's "No
+    change in state.".
     """
     numbers: dict[tuple[int, str], int] = {}
     anchors = []
@@ -135,7 +145,7 @@ def turn_anchors(trajectories: Sequence[Trajectory], group_size: int) -> list[li
         of_turns = []
         for turn in trajectory.turns:
             of_turns.append(numbers.setdefault((i // group_size, shown), len(numbers)))
-            if not turn.is_wasted:
+            if not turn.is_wasted and turn.shows_state:
                 shown = turn.observation
         anchors.append(of_turns)
     return anchors
@@ -166,7 +176,7 @@ def make_experience(
     unreadable_turn_penalty: float = 0.0,
     overlong: Mapping[str, Any] | None = None,
     zero_variance: str = "keep",
-    expected_return: float = 0.0,
+    expected_returns: Mapping[str, float] | None = None,
     kl_coef: float = 0.0,
     reference_logprobs: Sequence[np.ndarray] | None = None,
     values_after: Sequence[np.ndarray] | None = None,
@@ -181,15 +191,17 @@ def make_experience(
       reward: `turn`, `success` or `score`.
       wasted_turn_penalty: taken off the reward for every turn without an effect.
       truncation: `fail` takes the rewards of a cut episode as they are (the paper: not
-        solved in time is not solved); `mask` leaves cut episodes out; `bootstrap` goes on with what
-        the critic expects after the last observation of an episode cut by its horizon.
+        solved in time is not solved); `mask` leaves cut episodes out; `bootstrap` takes the critic's
+        value after the last observation of an episode cut by its horizon in place of the reward at
+        the end.
       advantage_options: keyword arguments of the algorithm's advantage.
       unreadable_turn_penalty: taken off for every turn without a readable action.
       overlong: what the length of an episode costs (`token_rewards`).
-      zero_variance: groups whose returns are all equal: `keep` counts them in the denominator of
+      zero_variance: groups without an advantage but zero: `keep` counts them in the denominator of
         the loss; `filter` leaves them out, so that the informative ones weigh more; `resample`
         does so with those that remain after others were collected in their place.
-      expected_return: baseline known from earlier steps, for advantages that subtract one.
+      expected_returns: baseline by environment, known from earlier steps, for advantages that
+        subtract one; an environment that is not there has 0.
       kl_coef: taken off the reward of every action token: kl_coef * (logprob - reference).
       reference_logprobs: by episode, of every token; needed unless kl_coef is 0.
       values_after: by episode, what the critic expects after every token; needed by algorithms
@@ -205,22 +217,21 @@ def make_experience(
     reward_BT = np.zeros(shape, np.float32)
     action_mask_BT = np.zeros(shape, bool)
     turn_BT, anchor_BT = np.full(shape, -1, np.int32), np.full(shape, -1, np.int32)
-    value_BT, bootstrap_B = (
-        np.full(shape, expected_return, np.float32),
-        np.zeros(shape[0], np.float32),
-    )
+    value_BT, bootstrap_B = np.zeros(shape, np.float32), np.zeros(shape[0], np.float32)
     valid_B = np.zeros(shape[0], bool)
     anchors = turn_anchors(trajectories, group_size)
     for i, trajectory in enumerate(trajectories):
         if not trajectory.turns:
             continue  # nothing was sampled: its prompt may even be longer than T
         n = len(trajectory.tokens)
+        goes_on = truncation == "bootstrap" and _shows_what_is_next(trajectory)
         reward_BT[i, :n] = token_rewards(
             trajectory,
             reward=reward,
             wasted_turn_penalty=wasted_turn_penalty,
             unreadable_turn_penalty=unreadable_turn_penalty,
             overlong=overlong,
+            goes_on=goes_on,
         )
         if kl_coef:
             divergence = trajectory.logprobs - reference_logprobs[i]  # k1, zero off the actions
@@ -229,9 +240,11 @@ def make_experience(
         for k, turn in enumerate(trajectory.turns):
             turn_BT[i, turn.action_start : turn.action_stop] = k
             anchor_BT[i, turn.action_start : turn.action_stop] = anchors[i][k]
+        if expected_returns is not None and trajectory.environment in expected_returns:
+            value_BT[i] = expected_returns[trajectory.environment]
         if values_after is not None:
             value_BT[i, 1:n] = values_after[i][:-1]
-            if truncation == "bootstrap" and _shows_what_is_next(trajectory):
+            if goes_on:
                 bootstrap_B[i] = values_after[i][-1]
         is_masked = truncation == "mask" and trajectory.outcome.is_truncated
         valid_B[i] = trajectory.outcome.is_valid and not is_masked
@@ -277,12 +290,14 @@ def _shows_what_is_next(trajectory: Trajectory) -> bool:
 def _compiled(advantage, value_target, options: tuple[tuple[str, Any], ...]):
     """Compiled once for the functions of an algorithm and their options."""
 
+    bound = functools.partial(advantage, **dict(options))
+
     def compute(episodes: Episodes):
         return (
-            advantage(episodes, **dict(options)),
+            bound(episodes),
             None if value_target is None else value_target(episodes, **dict(options)),
-            advantages.informative_rows(episodes),
-            advantages.group_statistics(episodes),
+            advantages.informative_rows(bound, episodes),
+            advantages.group_statistics(bound, episodes),
         )
 
     return jax.jit(compute)

@@ -19,13 +19,14 @@ class Memory:
     """State of everything that adapts.
 
     Attributes:
-      expected_return: baseline of the next step; None before the first one.
+      expected_returns: baseline of the next step by environment; without those that had no
+        episode yet.
       kl_coef: weight of the divergence in the reward of the next step.
       horizons: of the adaptive schedules that have begun, by their place.
       tasks_taken: where the next step begins in the order of the tasks.
     """
 
-    expected_return: float | None
+    expected_returns: Mapping[str, float]
     kl_coef: float
     horizons: Mapping[Place, HorizonState]
     tasks_taken: int = 0
@@ -37,7 +38,7 @@ class Memory:
             for place, state in sorted(self.horizons.items())
         ]
         return {
-            "expected_return": self.expected_return,
+            "expected_returns": dict(self.expected_returns),
             "kl_coef": self.kl_coef,
             "horizons": rows,
             "tasks_taken": self.tasks_taken,
@@ -51,7 +52,7 @@ class Memory:
         for row in record["horizons"]:
             state = {name: value for name, value in row.items() if name not in fields}
             horizons[Place(*(row[name] for name in fields))] = HorizonState(**state)
-        return cls(record["expected_return"], record["kl_coef"], horizons, record["tasks_taken"])
+        return cls(record["expected_returns"], record["kl_coef"], horizons, record["tasks_taken"])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +61,8 @@ class Adaptation:
 
     Attributes:
       horizon: turn limits.
-      baseline: kind `none`, or `moving_average` with its decay: of the mean return of a step.
+      baseline: kind `none`, or `moving_average` with its decay: of the mean return of a step,
+        by environment.
       kl_reward: kind `none`, `fixed` with a coef, or `adaptive` with a first coef, a target in
         nats per action token and a rate: divergence from the reference in the reward.
 
@@ -78,7 +80,7 @@ class Adaptation:
         _check("kl_reward", self.kl_reward, kinds)
         if self.uses_kl_reward and self.kl_reward["coef"] <= 0:
             raise ValueError(f"kl_reward needs a positive coef; got {self.kl_reward['coef']}")
-        self.next(self.first(), mean_return=0.0, divergence=0.0, horizons={}, tasks=0)
+        self.next(self.first(), mean_returns={"": 0.0}, divergence=0.0, horizons={}, tasks=0)
 
     @property
     def uses_kl_reward(self) -> bool:
@@ -88,13 +90,13 @@ class Adaptation:
     def first(self) -> Memory:
         """Before the first step."""
         coef = self.kl_reward["coef"] if self.uses_kl_reward else 0.0
-        return Memory(None, coef, {})
+        return Memory({}, coef, {})
 
     def next(
         self,
         memory: Memory,
         *,
-        mean_return: float | None,
+        mean_returns: Mapping[str, float],
         divergence: float | None,
         horizons: Mapping[Place, HorizonStatistics],
         tasks: int,
@@ -103,22 +105,25 @@ class Adaptation:
 
         Args:
           memory: before it.
-          mean_return: of its valid episodes; None if there was none.
+          mean_returns: Mean return of the valid episodes of each environment that had any.
           divergence: from the reference, nats per action token; None if not measured.
           horizons: statistics of the places of schedules that had tasks.
           tasks: how many it took from the order of the tasks.
         """
-        expected_return, kl_coef = memory.expected_return, memory.kl_coef
+        expected_returns, kl_coef = dict(memory.expected_returns), memory.kl_coef
         if self.baseline["kind"] == "moving_average":
-            decay = self.baseline["decay"]
-            expected_return = controllers.moving_average(expected_return, mean_return, decay=decay)
+            for name, value in mean_returns.items():
+                average = expected_returns[name] if name in expected_returns else None
+                expected_returns[name] = controllers.moving_average(
+                    average, value, decay=self.baseline["decay"]
+                )
         if self.kl_reward["kind"] == "adaptive":
             target, rate = self.kl_reward["target"], self.kl_reward["rate"]
             kl_coef = controllers.adaptive_coefficient(
                 kl_coef, divergence, target=target, rate=rate
             )
         return Memory(
-            expected_return,
+            expected_returns,
             kl_coef,
             self.horizon.next(memory.horizons, horizons),
             memory.tasks_taken + tasks,

@@ -35,14 +35,14 @@ def learning_rate_at(
     total_steps: int,
     final_fraction: float,
 ) -> jax.Array:
-    """Learning rate of the update that follows `step` finished ones.
+    """Learning rate of the update at position `step` of the run.
 
     Rises linearly over the warm-up (the first update already moves: 1 / warmup_steps of the
     peak), then follows the schedule down to `final_fraction * learning_rate` at `total_steps`
     and stays there.
 
     Args:
-      step: optimiser steps done; may be traced.
+      step: optimiser steps planned before it, withheld ones included; may be traced.
       learning_rate: peak.
       schedule: one of SCHEDULES; `constant` ignores total_steps and final_fraction.
       warmup_steps: 0 for none.
@@ -68,16 +68,34 @@ def learning_rate_at(
 
 
 def rate_of(options: Mapping[str, Any], updates: int, *, total_steps: int) -> float:
-    """Learning rate of the update that follows `updates` of them.
+    """Learning rate of the update at a position of the run.
 
     Args:
       options: keyword arguments of `make_optimizer`, without total_steps.
-      updates: done before.
+      updates: Optimiser steps planned before it, withheld ones included.
       total_steps: optimiser steps of the run.
     """
     keys = ("learning_rate", "schedule", "warmup_steps", "final_fraction")
     given = {key: options[key] for key in keys}
     return float(learning_rate_at(updates, total_steps=total_steps, **given))
+
+
+def at_position(opt_state: Any, position: jax.Array | None) -> Any:
+    """Returns the optimiser state with its learning-rate schedules at a position of the run.
+
+    Schedules count the updates that were applied, so withheld ones would stretch them.
+
+    Args:
+      opt_state: state of an optimiser from `make_optimizer`.
+      position: int32, updates that the run had planned before this one. None keeps the count.
+    """
+    if position is None:
+        return opt_state
+    return optax.tree.set(
+        opt_state,
+        lambda path, _: getattr(path[-1], "tuple_name", "") == "ScaleByScheduleState",
+        count=position,
+    )
 
 
 def _name(path: tuple[Any, ...]) -> str:

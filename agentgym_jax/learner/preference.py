@@ -86,7 +86,8 @@ def make_preference_update(
       `accuracy` (h is positive), `margin` (beta * h), `chosen_reward` and `rejected_reward` (beta
       times the log-ratio of one conversation), `chosen_logprob` and `rejected_logprob` (of the
       conversation, weighted as in the loss), and `grad_norm` (before clipping), `skipped`,
-      `nonfinite`. A third argument, `grad_limit`, withholds an update with a larger gradient norm.
+      `nonfinite`. A third argument, `grad_limit`, withholds an update with a larger gradient norm;
+      a fourth, `position`, is that of `learner.update.make_update`.
     """
     if not beta > 0:
         raise ValueError(f"beta={beta} must be positive")
@@ -130,7 +131,7 @@ def make_preference_update(
         }
         return loss, (jax.lax.stop_gradient(means), {})
 
-    def update(state, batch, grad_limit=jnp.inf):
+    def update(state, batch, grad_limit=jnp.inf, position=None):
         chex.assert_rank(batch.tokens.tokens, 3)
         used = jnp.sum(jnp.any(batch.pair_weights != 0, axis=1))
         _, grads, metrics = accumulation.accumulated(loss_of, state.params, batch, used, sums=_SUMS)
@@ -140,7 +141,7 @@ def make_preference_update(
         is_sound = is_finite & (grad_norm <= grad_limit) & has_pairs
         new_state = jax.lax.cond(
             is_sound,
-            lambda: accumulation.applied(optimizer, state, grads)[0],
+            lambda: accumulation.applied(optimizer, state, grads, position)[0],
             lambda: state,
         )
         metrics = accumulation.finite(metrics | {"grad_norm": grad_norm})

@@ -67,7 +67,7 @@ def rewarded(
     values: dict[int, float] = {}
     tasks: dict[str, list[int]] = {}
     for i, trajectory in enumerate(trajectories):
-        value = rules[trajectory.item_id.rpartition("_")[0]].value(trajectory)
+        value = rules[trajectory.environment].value(trajectory)
         if value is not None:
             values[i] = value
             tasks.setdefault(trajectory.item_id, []).append(i)

@@ -46,6 +46,12 @@ def put_limit(limit: float, layout: Layout | None = None) -> jax.Array:
     return jax.device_put(value, None if layout is None else layout.sharding((), ()))
 
 
+def put_position(position: int, layout: Layout | None = None) -> jax.Array:
+    """A `position` onto the devices."""
+    value = np.int32(position)
+    return jax.device_put(value, None if layout is None else layout.sharding((), ()))
+
+
 def _scored(policy, params, hidden_BTD, batch, temperature, logprob_chunk):
     """Log-probabilities and entropies [B, T], zero off the action mask."""
     scored = token_logprobs(
@@ -105,7 +111,9 @@ def make_update(
     """Compiles one optimiser step: (TrainState, TokenBatch [M, B, T]) -> (TrainState, metrics).
 
     A third argument, `grad_limit`, withholds an update whose gradient norm before clipping is
-    larger; without it there is no limit.
+    larger; without it there is no limit. A fourth, `position`, is the number of updates planned in
+    the run before this one: learning-rate schedules follow it, so that withheld updates do not
+    stretch them. Without it they count the updates applied.
 
     Minimises sum(weight * (token_loss + kl_coef * kl - entropy_coef * entropy)) over all M
     micro-batches. Weights come with the batch, so M only decides how much memory a step takes;
@@ -168,7 +176,7 @@ def make_update(
             sums |= of_values
         return total, (sums, maxima)
 
-    def update(state, batch, grad_limit=jnp.inf):
+    def update(state, batch, grad_limit=jnp.inf, position=None):
         chex.assert_rank(batch.tokens, 3)
         trees = {"policy": state.params}
         if critic is not None:
@@ -186,9 +194,11 @@ def make_update(
         is_sound = is_finite & (grad_norm <= grad_limit) & (found["weight"] > 0)
 
         def applied():
-            new, update_norm = accumulation.applied(optimizer, state, grads["policy"])
+            new, update_norm = accumulation.applied(optimizer, state, grads["policy"], position)
             if critic is not None:
-                of_critic = accumulation.applied(critic.optimizer, state.critic, grads["critic"])
+                of_critic = accumulation.applied(
+                    critic.optimizer, state.critic, grads["critic"], position
+                )
                 new = new.replace(critic=of_critic[0])
             return new, update_norm
 

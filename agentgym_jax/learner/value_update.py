@@ -17,7 +17,7 @@ from agentgym_jax.models.critic import Critic, values_before
 from agentgym_jax.sharding import Layout, constrain_rows
 
 Metrics = dict[str, jax.Array]
-ValueUpdate = Callable[[TrainState, TokenBatch], tuple[TrainState, Metrics]]
+ValueUpdate = Callable[..., tuple[TrainState, Metrics]]
 ValueScore = Callable[[Any, Any, TokenBatch], jax.Array]
 
 VALUE_SUMS = ("value_loss", "value_clipped", "value_tokens")
@@ -93,7 +93,8 @@ def make_value_update(
 
     (its TrainState, TokenBatch [M, B, T]) -> (TrainState, metrics): minimises the weighted sum of
     `losses.clipped_value_loss` over the action tokens of all micro-batches. The state is donated. A
-    step whose weights are all zero, or whose loss or gradient is not finite, changes nothing.
+    step whose weights are all zero, or whose loss or gradient is not finite, changes nothing. A
+    third argument, `position`, is that of `learner.update.make_update`.
 
     Args:
       critic: the network, not shared.
@@ -115,7 +116,7 @@ def make_value_update(
         loss, sums = value_sums(critic.values_after(params, hidden_BTD), batch, clip=clip)
         return loss, (sums, {})
 
-    def update(state, batch):
+    def update(state, batch, position=None):
         chex.assert_rank(batch.tokens, 3)
         used = accumulation.used_micro_batches(batch.segment_ids)
         total, grads, found = accumulation.accumulated(
@@ -125,7 +126,7 @@ def make_value_update(
         is_sound = jnp.isfinite(total) & jnp.isfinite(grad_norm) & (found["value_tokens"] > 0)
         new_state = jax.lax.cond(
             is_sound,
-            lambda: accumulation.applied(optimizer, state, grads)[0],
+            lambda: accumulation.applied(optimizer, state, grads, position)[0],
             lambda: state,
         )
         metrics = accumulation.finite(value_means(found) | {"value_grad_norm": grad_norm})

@@ -315,6 +315,7 @@ class _Collection:
                 done=o.done,
                 success=o.success,
                 is_refusal=o.is_refusal,
+                shows_state=o.shows_state,
                 score_scale=o.score_scale,
             )
             self._obey(index, command)

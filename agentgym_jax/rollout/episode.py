@@ -185,11 +185,16 @@ class Episode:
         done: bool,
         success: bool,
         is_refusal: bool = False,
+        shows_state: bool = True,
         score_scale: float = 1.0,
     ) -> Command:
         """The environment answered the last action."""
         self._turns[-1] = dataclasses.replace(
-            self._turns[-1], observation=observation, reward=reward, is_refused=is_refusal
+            self._turns[-1],
+            observation=observation,
+            reward=reward,
+            is_refused=is_refusal,
+            shows_state=shows_state,
         )
         self._score = score
         self._score_scale = score_scale

@@ -236,6 +236,11 @@ def _check_shapes(s: RLSettings) -> None:
             "config.rollout.truncation='bootstrap' asks a critic what a cut episode was still "
             "worth, and this algorithm has none; use 'fail' or 'mask', or ppo"
         )
+    if s.rollout.truncation == "bootstrap" and s.rollout.overlong["kind"] != "none":
+        raise ConfigError(
+            "config.rollout.overlong is taken off at the end of an episode, which a cut one has not "
+            "reached with truncation='bootstrap'; set kind='none' or truncation='fail'"
+        )
     if s.rollout.tasks_per_step % s.learner.mini_batches:
         raise ConfigError(
             f"config.learner.mini_batches={s.learner.mini_batches} does not divide "
@@ -262,7 +267,7 @@ def _check_shapes(s: RLSettings) -> None:
             "config.sampling: top_k and top_p must be off (0 and 1) in training, because the "
             "learner's log-probabilities are those of the whole distribution"
         )
-    call(make_optimizer, "optimizer", s.optimizer_options, total_steps=total_updates(s))
+    call(make_optimizer, "optimizer", s.optimizer_options, total_steps=policy_updates(s))
     if s.critic is not None:
         options = s.critic.optimizer
         call(make_optimizer, "algorithm.critic.optimizer", options, total_steps=total_updates(s))
@@ -311,15 +316,31 @@ class RLParts:
         episodes = s.rollout.tasks_per_step * s.rollout.group_size // s.learner.mini_batches
         return -(-episodes // s.learner.micro_rows)
 
-    def learning_rate(self, updates: int) -> float:
-        """Learning rate of the next update after `updates` of them."""
-        total = total_updates(self.settings)
-        return rate_of(self.settings.optimizer_options, updates, total_steps=total)
+    def learning_rate(self, position: int) -> float:
+        """Learning rate of the policy's update at a position of the run."""
+        total = policy_updates(self.settings)
+        return rate_of(self.settings.optimizer_options, position, total_steps=total)
+
+
+def updates_before(s: RLSettings, step: int) -> int:
+    """Number of optimiser steps planned in the first `step` steps, withheld ones included."""
+    return step * s.learner.epochs * s.learner.mini_batches
+
+
+def policy_updates_before(s: RLSettings, step: int) -> int:
+    """The same of the policy, which waits for the warm-up of a critic."""
+    waits = 0 if s.critic is None else s.critic.warmup_steps
+    return updates_before(s, max(0, step - waits))
 
 
 def total_updates(s: RLSettings) -> int:
-    """Optimiser steps of the whole run: the unit of learning-rate schedules."""
-    return max(1, s.total_steps * s.learner.epochs * s.learner.mini_batches)
+    """Optimiser steps of the whole run: the unit of a critic's learning-rate schedule."""
+    return max(1, updates_before(s, s.total_steps))
+
+
+def policy_updates(s: RLSettings) -> int:
+    """Optimiser steps of the policy in the whole run: the unit of its learning-rate schedule."""
+    return max(1, policy_updates_before(s, s.total_steps))
 
 
 @contextlib.contextmanager
@@ -386,7 +407,7 @@ def _build(settings: RLSettings, source, layouts, environments: Environments, ru
     sampler, collector = build_collector(
         settings.sampler, settings.rollout, model, environments, most_episodes
     )
-    optimizer = make_optimizer(**settings.optimizer_options, total_steps=total_updates(settings))
+    optimizer = make_optimizer(**settings.optimizer_options, total_steps=policy_updates(settings))
     numerics: dict[str, Any] = dict(
         temperature=settings.sampling.temperature,
         logprob_chunk=settings.logprob_chunk,

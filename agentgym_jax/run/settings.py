@@ -191,7 +191,7 @@ class EvaluationSettings:
     """How held-out tasks are played.
 
     Attributes:
-      every: optimiser steps between evaluations; 0 evaluates at the end only.
+      every: steps of the run between evaluations; 0 evaluates at the end only.
       at_start: evaluate before the first step.
       max_turns: turns per episode, whatever the training horizon is.
       samples: sampled episodes per task; 0 leaves the sampled evaluation out.

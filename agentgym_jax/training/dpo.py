@@ -22,7 +22,7 @@ from agentgym_jax.learner.preference import (
     put_pairs,
 )
 from agentgym_jax.learner.train_state import TrainState
-from agentgym_jax.learner.update import make_score, put_batch, put_limit
+from agentgym_jax.learner.update import make_score, put_batch, put_limit, put_position
 from agentgym_jax.run import conversations as supervised
 from agentgym_jax.run.dpo import DPOParts, DpoSettings
 from agentgym_jax.run.run import Run, StopRequested
@@ -205,9 +205,10 @@ def _step(
         length_normalised=settings.length_normalised,
     )
     packed = time.perf_counter()
-    rate = rate_of(settings.optimizer, int(state.step), total_steps=settings.steps)
+    rate = rate_of(settings.optimizer, step, total_steps=settings.steps)
     layout = parts.model.layout
-    state, device_metrics = update(state, put_pairs(batch, layout), put_limit(grad_limit, layout))
+    limit, position = put_limit(grad_limit, layout), put_position(step, layout)
+    state, device_metrics = update(state, put_pairs(batch, layout), limit, position)
     metrics = jax.device_get(device_metrics)
     ended = time.perf_counter()
     return state, _logged(metrics, batch) | {

@@ -10,8 +10,8 @@ from agentgym_jax import batch as batching
 from agentgym_jax.batch import TokenBatch
 from agentgym_jax.learner.experience import Experience, mini_batch_rows, pack_experience
 from agentgym_jax.learner.train_state import TrainState
-from agentgym_jax.learner.update import put_batch, put_limit
-from agentgym_jax.run.rl import RLParts
+from agentgym_jax.learner.update import put_batch, put_limit, put_position
+from agentgym_jax.run.rl import RLParts, policy_updates_before, updates_before
 from agentgym_jax.run.run import Run
 from agentgym_jax.training import guards
 from agentgym_jax.training.guards import Finding, History
@@ -60,13 +60,14 @@ def learn(
     metrics = {"policy/lag": lag}
     gaps: list[np.ndarray] = []
     started = time.perf_counter()
-    batches = []
-    for rows in mini_batch_rows(
+    batches: dict[int, TokenBatch] = {}
+    parted = mini_batch_rows(
         settings.rollout.tasks_per_step,
         settings.rollout.group_size,
         settings.learner.mini_batches,
         step,
-    ):
+    )
+    for number, rows in enumerate(parted):
         packed = pack_experience(
             experience,
             rows,
@@ -79,7 +80,7 @@ def learn(
         if packed is not None:
             is_known = experience.reference_logprobs is not None
             absent = None if is_known else reference
-            batches.append(scored_batch(parts, state, absent, packed, metrics, gaps))
+            batches[number] = scored_batch(parts, state, absent, packed, metrics, gaps)
     if not batches:
         run.console.note(f"step {step + 1}: no update, no episode has anything to train on")
         return state, {"policy/lag": lag} | _NO_UPDATE, found
@@ -88,7 +89,7 @@ def learn(
     found += guards.of_scores(settings.guards, metrics, settings.learner.max_logprob_gap)
     if guards.withholds(found):
         return state, metrics | _NO_UPDATE, found
-    rate = parts.learning_rate(int(state.step))
+    rate = parts.learning_rate(policy_updates_before(settings, step))
     started = time.perf_counter()
     limit = guards.withheld_above(settings.guards, history)
     state, updated = _update(run, parts, state, batches, step, limit)
@@ -196,21 +197,29 @@ def _update(
     run: Run,
     parts: RLParts,
     state: TrainState,
-    batches: Sequence[TokenBatch],
+    batches: Mapping[int, TokenBatch],
     step: int,
     grad_limit: float,
 ) -> tuple[TrainState, Metrics]:
-    """`epochs` passes over the mini-batches, one optimiser step each; means of their metrics."""
+    """`epochs` passes over the mini-batches, one optimiser step each; means of their metrics.
+
+    A mini-batch without anything to train on is not in `batches`, but keeps its number.
+    """
     logged: list[Mapping[str, jax.Array]] = []
     limit = put_limit(grad_limit, parts.model.layout)
     total = parts.settings.learner.epochs * len(batches)
     run.begin("update", total)
-    for _ in range(parts.settings.learner.epochs):
-        for batch in batches:
+    for epoch in range(parts.settings.learner.epochs):
+        for number, batch in batches.items():
             run.console.phase("update", len(logged), total)
             padded = batching.pad_micro_batches(batch, parts.max_micro_batches)
             state, metrics = _one_update(
-                parts, state, put_batch(padded, parts.model.layout), limit, step=step
+                parts,
+                state,
+                put_batch(padded, parts.model.layout),
+                limit,
+                step=step,
+                number=epoch * parts.settings.learner.mini_batches + number,
             )
             logged.append(metrics)
     host = jax.device_get(logged)
@@ -228,16 +237,25 @@ def _update(
 
 
 def _one_update(
-    parts: RLParts, state: TrainState, batch: TokenBatch, grad_limit: jax.Array, *, step: int
+    parts: RLParts,
+    state: TrainState,
+    batch: TokenBatch,
+    grad_limit: jax.Array,
+    *,
+    step: int,
+    number: int,
 ) -> tuple[TrainState, Mapping[str, jax.Array]]:
-    """One optimiser step of the policy and of its critic, if it has one."""
-    critic = parts.critic
+    """One optimiser step, the `number`-th of its step, of the policy and of its critic if any."""
+    critic, settings, layout = parts.critic, parts.settings, parts.model.layout
+    position = put_position(policy_updates_before(settings, step) + number, layout)
     if critic is None or critic.update is None:
-        return parts.update(state, batch, grad_limit)
-    of_critic, learned = critic.update(state.critic, batch)
+        return parts.update(state, batch, grad_limit, position)
+    of_critic, learned = critic.update(
+        state.critic, batch, put_position(updates_before(settings, step) + number, layout)
+    )
     if step < critic.settings.warmup_steps:
         return state.replace(critic=of_critic), learned
-    state, metrics = parts.update(state.replace(critic=None), batch, grad_limit)
+    state, metrics = parts.update(state.replace(critic=None), batch, grad_limit, position)
     return state.replace(critic=of_critic), metrics | learned
 
 

@@ -163,7 +163,7 @@ def _learned(
     experience = make_experience(
         trajectories,
         **settings.experience_options,
-        expected_return=memory.expected_return or 0.0,
+        expected_returns=memory.expected_returns,
         kl_coef=memory.kl_coef,
         reference_logprobs=reference_logprobs,
         values_after=critic.values_after(parts, now.state, trajectories),
@@ -242,10 +242,11 @@ def _remember(
     if divergence is not None:
         metrics = {"policy/kl_reward": divergence, "policy/kl_reward_coef": memory.kl_coef}
     if parts.settings.algorithm.takes_baseline:
-        metrics["policy/expected_return"] = memory.expected_return or 0.0
+        baselines = list(memory.expected_returns.values())
+        metrics["policy/expected_return"] = float(np.mean(baselines)) if baselines else 0.0
     memory = parts.settings.adaptation.next(
         memory,
-        mean_return=experience.mean_return,
+        mean_returns=experience.mean_returns,
         divergence=divergence,
         horizons=horizon_statistics(collected.played.trajectories, collected.played.limits),
         tasks=len(collected.played.tasks),

@@ -184,8 +184,7 @@ def of_groups(
     }
     if len(environments) == 1:
         return metrics
-    # An advantage is not zero exactly where returns differ.
-    teaches_P = np.any(experience.advantage_BT, axis=1).reshape(len(tasks), -1).any(axis=1)
+    teaches_P = experience.informative_B.reshape(len(tasks), -1).any(axis=1)
     is_whole_P = experience.valid_B.reshape(len(tasks), -1).sum(axis=1) > 1
     for name in environments:
         own_P = np.array([task.environment == name for task in tasks])

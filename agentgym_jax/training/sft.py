@@ -16,7 +16,7 @@ from agentgym_jax.learner import train_state
 from agentgym_jax.learner.checkpoint import Checkpoints
 from agentgym_jax.learner.optimizer import make_optimizer, rate_of
 from agentgym_jax.learner.train_state import TrainState
-from agentgym_jax.learner.update import Update, make_update, put_batch, put_limit
+from agentgym_jax.learner.update import Update, make_update, put_batch, put_limit, put_position
 from agentgym_jax.metrics_file import MetricWriter
 from agentgym_jax.run import conversations as supervised
 from agentgym_jax.run.model import Model, abstract_params
@@ -168,9 +168,10 @@ def supervised_step(
     packed = data.batch_at(step)
     batch = batching.micro_batches(packed, settings.micro_rows)
     ready = time.perf_counter()
-    rate = rate_of(settings.optimizer, int(state.step), total_steps=settings.steps)
+    rate = rate_of(settings.optimizer, step, total_steps=settings.steps)
     limit = put_limit(grad_limit, model.layout)
-    state, device_metrics = update(state, put_batch(batch, model.layout), limit)
+    position = put_position(step, model.layout)
+    state, device_metrics = update(state, put_batch(batch, model.layout), limit, position)
     metrics = jax.device_get(device_metrics)
     ended = time.perf_counter()
     tokens = float((packed.segment_ids > 0).sum())

@@ -236,6 +236,29 @@ def test_a_batch_that_does_not_split_names_the_setting(advantage):
 def test_statistics_count_every_group_once():
     valid = [True, True, True, True, True, False, False, False]
     made = episodes([0.0, 1.0, 0.1, 0.1, 1.0, 0.0, 3.0, 4.0], group_size=2, valid=valid)
-    found = advantages.group_statistics(made)
+    found = advantages.group_statistics(advantages.group_relative, made)
     assert (found.groups, found.informative, found.zero_variance, found.too_small) == (4, 1, 1, 2)
-    np.testing.assert_array_equal(advantages.informative_rows(made), [True] * 2 + [False] * 6)
+    informative_B = advantages.informative_rows(advantages.group_relative, made)
+    np.testing.assert_array_equal(informative_B, [True] * 2 + [False] * 6)
+
+
+@pytest.mark.parametrize("name", [*GROUPED, "group_mean_batch_normalized"])
+@hypothesis.settings(max_examples=30, deadline=None)
+@hypothesis.given(
+    rewards=st.lists(st.floats(-1, 1, width=32), min_size=8, max_size=8),
+    orders=st.lists(st.permutations(range(8)), min_size=3, max_size=3),
+)
+def test_the_same_rewards_in_another_order_give_exactly_zero(name, rewards, orders):
+    made = drawn(
+        ["01234567"] * 3,
+        [{i: rewards[k] for i, k in enumerate(order)} for order in orders],
+        group_size=3,
+    )
+    np.testing.assert_array_equal(ESTIMATORS[name](made), np.zeros((3, 8)))
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_a_small_difference_of_returns_is_no_rounding(scale):
+    made = episodes([scale, 1.001 * scale], group_size=2)
+    found = estimate("group_relative", made, eps=0.0)
+    np.testing.assert_allclose(found[:, 1], [-(0.5**0.5), 0.5**0.5], rtol=1e-2)

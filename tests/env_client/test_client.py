@@ -62,6 +62,21 @@ def test_refusals_are_told_from_what_is_seen(server, world, environment, text, i
     assert connect(server.url, environment).step(0, "x").is_refusal == is_refusal
 
 
+@pytest.mark.parametrize(
+    ("environment", "text", "shows_state"),
+    [
+        ("babyai", "No change in state.\nAvailable actions: [turn left]", False),
+        ("babyai", "You can take the following actions: turn left", False),
+        ("babyai", "In front of you in this room, you can see a red ball 1", True),
+        ("textcraft", "Got 2 oak log", True),
+    ],
+)
+def test_an_answer_says_whether_it_shows_a_state(server, world, environment, text, shows_state):
+    body = {"observation": text, "reward": 0, "score": 0, "done": False}
+    world.faults["/step"] = [(200, body)]
+    assert connect(server.url, environment).step(0, "x").shows_state == shows_state
+
+
 GOOD = {"observation": "x", "reward": 0, "done": False}
 
 

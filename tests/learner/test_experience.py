@@ -166,6 +166,46 @@ def test_a_wasted_turn_stays_in_its_state():
     assert turn_anchors(episodes, group_size=2) == [[0, 0, 0], [0]]
 
 
+def test_an_answer_that_shows_no_state_is_no_state():
+    """BabyAI says "No change in state." in every room: turns after it are not in one state."""
+    stuck = shown("dd", "hall", "No change in state.", "kitchen")
+    first = dataclasses.replace(stuck.turns[0], shows_state=False)
+    stuck = dataclasses.replace(stuck, turns=(first, stuck.turns[1]))
+    assert turn_anchors([stuck, shown("d", "hall", "kitchen")], group_size=2) == [[0, 0], [0]]
+
+
+def solved_after(turns):
+    """An episode that looks round, all from one hall, and then solves its task."""
+    return shown("d" * turns, "hall", *[f"view {turns} {i}" for i in range(turns)], success=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "expected"),
+    [
+        ("grpo", dict(turn_discount=0.9), True),
+        ("gigpo", {}, True),
+        ("grpo", {}, False),
+        ("reinforce_pp_baseline", {}, False),
+    ],
+)
+def test_a_group_teaches_if_it_has_an_advantage_however_equal_its_returns_are(
+    name, options, expected
+):
+    """All four are solved, in 1, 2, 3 and 4 turns; the other group is solved half of the time."""
+    others = [episode("d", success=i % 2 == 0) for i in range(4)]
+    found = make(
+        [*map(solved_after, (1, 2, 3, 4)), *others],
+        name,
+        group_size=4,
+        zero_variance="filter",
+        advantage_options=ALGORITHMS[name].defaults["advantage"] | options,
+    )
+    np.testing.assert_array_equal(found.informative_B, [expected] * 4 + [True] * 4)
+    np.testing.assert_array_equal(found.counted_B, found.informative_B)
+    counts = found.statistics
+    assert (counts.informative, counts.zero_variance) == (1 + expected, 1 - expected)
+
+
 def test_gigpo_gets_the_states_of_the_episodes():
     """Both solve it; the first wasted a turn in the hall, so its first action is the worse one."""
     found = make(
@@ -225,13 +265,21 @@ def test_a_divergence_in_the_reward_is_charged_token_by_token():
     expected = [[0, -0.05, 1.0, 0], [0, 0, 0.05, 0]]
     np.testing.assert_allclose(found.reward_BT[:, :4], expected, atol=1e-7)
     assert found.reference_divergence == pytest.approx((0.5 - 0.5) / 4)
-    assert found.mean_return == pytest.approx((0.95 + 0.05) / 2)
+    assert found.mean_returns == {"babyai": pytest.approx((0.95 + 0.05) / 2)}
 
 
 def test_reinforce_subtracts_what_was_expected():
-    found = make([episode("d", success=True), episode("d")], "reinforce", expected_return=0.25)
+    episodes = [episode("d", success=True), episode("d")]
+    found = make(episodes, "reinforce", expected_returns={"babyai": 0.25})
     np.testing.assert_allclose(found.advantage_BT[:, 1], [0.75, -0.25])
     assert found.statistics.informative == 1
+
+
+def test_each_environment_has_a_baseline_and_a_mean_return():
+    other = dataclasses.replace(episode("d", success=True), item_id="text_craft_3")
+    found = make([episode("d"), other], "reinforce", expected_returns={"babyai": 0.25})
+    np.testing.assert_allclose(found.advantage_BT[:, 1], [-0.25, 1.0])
+    assert found.mean_returns == {"babyai": 0.0, "text_craft": 1.0}
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -274,6 +322,19 @@ def test_an_episode_cut_by_its_horizon_may_go_on_with_what_is_expected(
     found = make([made], "ppo", truncation=truncation, values_after=[values])
     last = made.turns[-1].action_stop - 1
     assert found.return_BT[0, last] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("reward", ["score", "success"])
+def test_a_running_score_is_not_paid_beside_the_value_that_expects_the_final_one(reward):
+    """The critic is right at 0.6 everywhere; the cut episode has a running score of 0.5."""
+    made = dataclasses.replace(cut("dd", shows_next=True), score=0.5, success=True)
+    values = np.full(len(made.tokens), 0.6, np.float32)
+    found = make([made], "ppo", truncation="bootstrap", reward=reward, values_after=[values])
+    np.testing.assert_allclose(found.return_BT[0][found.action_mask_BT[0]], 0.6, rtol=1e-6)
+    # One that had no room for the next observation is worth what it got.
+    full = dataclasses.replace(cut("dd", shows_next=False), score=0.5, success=False)
+    found = make([full], "ppo", truncation="bootstrap", reward="score", values_after=[values[:6]])
+    assert found.return_BT[0, full.turns[-1].action_stop - 1] == pytest.approx(0.5)
 
 
 def test_an_episode_that_has_ended_is_worth_nothing_after_its_end():

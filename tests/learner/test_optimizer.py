@@ -5,6 +5,7 @@ import optax
 import pytest
 from learner_parts import OPTIMIZER, first_params
 
+from agentgym_jax.learner import accumulation
 from agentgym_jax.learner.optimizer import (
     MATRICES,
     is_layer_matrix,
@@ -12,6 +13,7 @@ from agentgym_jax.learner.optimizer import (
     make_optimizer,
     rate_of,
 )
+from agentgym_jax.learner.train_state import TrainState
 
 RATE = {"learning_rate": 1.0, "warmup_steps": 4, "total_steps": 14, "final_fraction": 0.2}
 
@@ -170,3 +172,21 @@ def test_the_learning_rate_of_a_step_follows_the_schedule():
     options = dict(learning_rate=1.0, schedule="linear", warmup_steps=2, final_fraction=0.0)
     rates = [rate_of(options, n, total_steps=4) for n in range(4)]
     assert rates == pytest.approx([0.5, 1.0, 1.0, 0.5])
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_withheld_updates_do_not_stretch_a_schedule(params, name):
+    """Five of ten updates were withheld: the first one applied has half of the peak."""
+    options = OPTIMIZER | dict(name=name, schedule="linear", final_fraction=0.0, weight_decay=0.0)
+    optimizer = make_optimizer(**options)
+    state = TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params))
+    grads = jax.tree.map(jnp.ones_like, params)
+
+    @jax.jit
+    def norm_at(position):
+        return accumulation.applied(optimizer, state, grads, position)[1]
+
+    first, sixth = (float(norm_at(jnp.int32(position))) for position in (0, 5))
+    assert sixth == pytest.approx(0.5 * first, rel=1e-5)
+    counted = float(jax.jit(lambda: accumulation.applied(optimizer, state, grads)[1])())
+    assert counted == pytest.approx(first, rel=1e-6)

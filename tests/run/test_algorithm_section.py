@@ -70,6 +70,14 @@ CRITIC = dict(common.ppo()["critic"])
         ("ppo", dict(algorithm__critic=CRITIC | dict(optimizer={})), "critic.optimizer lacks"),
         ("grpo", dict(rollout__truncation="bootstrap"), "truncation='bootstrap' asks a critic"),
         ("grpo", dict(rollout__truncation="forget"), "truncation is 'forget'.*bootstrap"),
+        (
+            "ppo",
+            dict(
+                rollout__truncation="bootstrap",
+                rollout__overlong=dict(kind="turns", limit=3, margin=2, penalty=0.5),
+            ),
+            "overlong is taken off at the end",
+        ),
         ("grpo", dict(rollout__reward="sucess"), "reward is 'sucess'.*success"),
     ],
 )
@@ -102,6 +110,15 @@ def test_a_loss_without_a_ratio_takes_one_update_per_step(changed):
 def test_a_loss_without_a_ratio_takes_no_episodes_of_older_weights():
     with pytest.raises(sections.ConfigError, match="no ratio.*lag=1"):
         parsed("reinforce", rollout__lag=1)
+
+
+def test_the_learning_rate_of_the_policy_waits_for_the_warm_up_of_the_critic():
+    critic = CRITIC | dict(warmup_steps=2)
+    settings = parsed("ppo", total_steps=5, algorithm__critic=critic)
+    assert settings.learner.epochs * settings.learner.mini_batches == 2
+    assert [rl.updates_before(settings, step) for step in (0, 2, 5)] == [0, 4, 10]
+    assert [rl.policy_updates_before(settings, step) for step in (0, 2, 3, 5)] == [0, 0, 2, 6]
+    assert (rl.total_updates(settings), rl.policy_updates(settings)) == (10, 6)
 
 
 def test_filtering_needs_groups():

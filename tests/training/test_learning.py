@@ -76,3 +76,40 @@ def test_no_episode_is_clipped_before_the_first_update_though_the_sampler_rounds
     metrics = jax.device_get(step(state, update.put_batch(batch))[1])
     assert metrics["clip_fraction"] == 0.0
     assert metrics["ratio_mean"] == pytest.approx(1.0, abs=1e-5)
+
+
+def test_every_update_of_a_step_has_its_place_in_the_run():
+    """The first of two mini-batches has nothing to train on; the critic learns alone for a step."""
+    config = quickstart.get_config("smoke")
+    config.algorithm = common.ppo()
+    config.algorithm.critic.warmup_steps = 1
+    config.learner.epochs = 2
+    settings = rl.parse(sections.plain(config))
+    positions: dict[str, list[int]] = {"policy": [], "critic": []}
+
+    def of_policy(state, batch, grad_limit, position):
+        positions["policy"].append(int(position))
+        return state, dict(skipped=0.0, nonfinite=0.0, ratio_max=1.0, grad_norm=1.0)
+
+    def of_critic(state, batch, position):
+        positions["critic"].append(int(position))
+        return state, {}
+
+    parts = types.SimpleNamespace(
+        settings=settings,
+        model=types.SimpleNamespace(layout=None),
+        max_micro_batches=1,
+        critic=types.SimpleNamespace(update=of_critic, settings=settings.critic),
+        update=of_policy,
+    )
+
+    def ignore(*_):
+        pass
+
+    run = types.SimpleNamespace(begin=ignore, console=types.SimpleNamespace(phase=ignore))
+    state = train_state.TrainState(0, {}, {}, train_state.TrainState(0, {}, {}))
+    sequence = dict(tokens=np.arange(4), action_mask=np.arange(4) > 1)
+    batch = batching.micro_batches(batching.pack([sequence], row_length=4, rows_multiple=1), 1)
+    for step in (0, 1, 2):
+        learning._update(run, parts, state, {1: batch}, step, 1.0)
+    assert positions == {"critic": [1, 3, 5, 7, 9, 11], "policy": [1, 3, 5, 7]}

@@ -1,8 +1,7 @@
 """HTTP/1.1 on asyncio with the parser of Node.js (httptools): one object per connection.
 
-A general server with the same parser takes 1.2 to 1.8 times the CPU time per step of a text game,
-and has no deadline for a request. This one supports only JSON answers of known length on plain
-HTTP/1. A connection holds a bounded number of
+General servers cost three times as much per request as a text game needs for its step. This one
+supports only JSON answers of known length on plain HTTP/1. A connection holds a bounded number of
 bytes and a request has a deadline, whatever the client sends and however slowly it reads.
 """
 
