@@ -94,7 +94,8 @@ class DeployedWorld(World):
                 cookies += self._cookies.of(site)
             except (LoginError, TimeoutError, BrowserLost) as error:
                 raise EnvironmentFault(ErrorKind.SIMULATOR, f"webarena: {error}") from None
-        recording = self._recordings and self._recordings.begin(task.task_id)
+        recordings = self._recordings
+        recording = None if recordings is None else recordings.begin(task.task_id)
         return Start(
             urls=task.start_urls,
             cookies=tuple(cookies),
