@@ -1,7 +1,7 @@
 """The run folder: its layout, the lock on it, the config it belongs to, atomic files.
 
     config.json           the resolved config that every start of this run must repeat, without secrets
-    provenance.json       versions, commit, devices and command line of every start
+    provenance.json       versions, commit, machine and command line of every start
     metrics.jsonl         one object per step (`metrics.py`)
     trajectories/         step_000042.jsonl, one record per episode
     checkpoints/          Orbax
@@ -171,11 +171,14 @@ def git_state(folder: pathlib.Path) -> dict[str, Any] | None:
         return None
 
 
-def provenance(devices: Sequence[str], command: Sequence[str]) -> dict[str, Any]:
+def provenance(
+    devices: Sequence[str], machine: Mapping[str, Any], command: Sequence[str]
+) -> dict[str, Any]:
     """Facts about this start that a later reader needs to judge or repeat it.
 
     Args:
       devices: descriptions of the accelerators, such as `[str(d) for d in jax.devices()]`.
+      machine: further facts about the machine (`native.library.machine`).
       command: the command line, usually `sys.argv`.
     """
     versions: dict[str, str | None] = {}
@@ -194,6 +197,7 @@ def provenance(devices: Sequence[str], command: Sequence[str]) -> dict[str, Any]
         "host": socket.gethostname(),
         "pid": os.getpid(),
         "devices": list(devices),
+        **machine,
     }
 
 
@@ -224,6 +228,7 @@ class RunFolder:
         config: Mapping[str, Any],
         *,
         devices: Sequence[str],
+        machine: Mapping[str, Any] | None = None,
         adjustable: Sequence[str],
         command: Sequence[str] | None = None,
     ) -> bool:
@@ -232,6 +237,7 @@ class RunFolder:
         Args:
           config: the resolved config; anything JSON can hold (tuples become lists).
           devices: descriptions of the accelerators, for provenance.json.
+          machine: further facts about the machine, for provenance.json.
           adjustable: dotted keys that a later start may change, with `*` as in a shell
             (`total_steps`, `evaluation.*`). The new value replaces the old in config.json.
           command: the command line; `sys.argv` if None.
@@ -261,7 +267,8 @@ class RunFolder:
                 with disk_errors(folder):
                     folder.mkdir(exist_ok=True)
             write_atomic(self.config_path, json.dumps(plain, indent=2) + "\n")
-            self._record_start(provenance(devices, sys.argv if command is None else command))
+            command = sys.argv if command is None else command
+            self._record_start(provenance(devices, machine or {}, command))
         except BaseException:
             self.close()
             raise

@@ -42,7 +42,11 @@ def prepare() -> None:
         logging.set_verbosity(logging.WARNING)
     logging.get_absl_handler().addFilter(LogFilter())
     if CACHE.value:
-        cache = pathlib.Path(CACHE.value).expanduser()
+        try:
+            cache = pathlib.Path(CACHE.value).expanduser()
+        except RuntimeError:  # no home folder
+            logging.warning("compiled programs are not kept: give --compilation_cache=FOLDER")
+            return
         jax.config.update("jax_compilation_cache_dir", str(cache))
         # Small programs too: a start compiles dozens of them.
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

@@ -57,6 +57,13 @@ def test_the_same_config_resumes_and_every_start_is_recorded(tmp_path):
     assert facts["versions"]["jax"] and facts["python"].startswith("3.")
 
 
+def test_facts_about_the_machine_are_recorded(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    folder.start({}, devices=[], machine={"cpu": "Z80", "native": False}, adjustable=())
+    assert folder.provenance()["cpu"] == "Z80"
+    assert folder.provenance()["starts"][0]["native"] is False
+
+
 def test_another_config_is_refused_with_both_values_and_the_remedy(tmp_path):
     folder, _ = start(tmp_path)
     folder.close()

@@ -1,15 +1,18 @@
 """Compiles the C++ sources of this package at their first use and loads them."""
 
 import ctypes
+import dataclasses
 import functools
 import hashlib
 import os
 import pathlib
 import platform
+import shlex
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,13 +29,72 @@ TARGETS = {
 # Each function exists for weights, or a cache, of these types.
 SUFFIXES = {jnp.dtype(jnp.float32): "", jnp.dtype(jnp.bfloat16): "_bfloat16"}
 COMPILERS = ("c++", "g++", "clang++")
+SWITCH = "AGENTGYM_JAX_NATIVE"  # an environment variable: 0 leaves everything to XLA
+COMPILER_TIMEOUT_S = 600.0
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-shared", "-fPIC", "-w")
 
 
 def cache_folder() -> pathlib.Path:
-    """Where compiled sources are kept."""
-    base = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    """Returns the folder of compiled sources.
+
+    Raises:
+      FileNotFoundError: there is neither XDG_CACHE_HOME nor a home folder.
+    """
+    base = os.environ.get("XDG_CACHE_HOME")
+    if not base:
+        try:
+            base = pathlib.Path.home() / ".cache"
+        except RuntimeError:
+            raise FileNotFoundError(
+                "no folder for compiled functions: set HOME or XDG_CACHE_HOME"
+            ) from None
     return pathlib.Path(base) / "agentgym_jax" / "native"
+
+
+def is_switched_on() -> bool:
+    """Reads SWITCH.
+
+    Raises:
+      ValueError: it is neither 0 nor 1 nor empty.
+    """
+    value = os.environ.get(SWITCH, "")
+    if value not in ("", "0", "1"):
+        raise ValueError(f"{SWITCH}={value!r}: set it to 0 or 1, or unset it")
+    return value != "0"
+
+
+@dataclasses.dataclass(frozen=True)
+class Compiler:
+    """A command that compiles C++.
+
+    Attributes:
+      command: its path and first arguments.
+      version: first line of what it answers to `--version`.
+    """
+
+    command: tuple[str, ...]
+    version: str
+
+
+def find_compiler() -> Compiler:
+    """Returns the compiler that CXX or CC names, or else the first of COMPILERS that exists.
+
+    Raises:
+      FileNotFoundError: there is none of these.
+    """
+    if named := os.environ.get("CXX"):
+        choices = [shlex.split(named)]
+    elif named := os.environ.get("CC"):
+        choices = [[*shlex.split(named), "-lstdc++"]]  # a C compiler does not link it
+    else:
+        choices = [[name] for name in COMPILERS]
+    for name, *arguments in choices:
+        if path := shutil.which(name):
+            told = subprocess.run(
+                [path, "--version"], capture_output=True, text=True, timeout=COMPILER_TIMEOUT_S
+            )
+            return Compiler((path, *arguments), told.stdout.partition("\n")[0])
+    raise FileNotFoundError(f"no C++ compiler, tried {', '.join(c[0] for c in choices)}")
 
 
 @functools.cache
@@ -50,44 +112,57 @@ def has_tiles() -> bool:
 
 
 def compiled(
-    sources: pathlib.Path, compilers: Sequence[str], flags: Sequence[str], folder: pathlib.Path
+    sources: pathlib.Path, compiler: Compiler, flags: Sequence[str], folder: pathlib.Path
 ) -> pathlib.Path:
-    """The shared library of all `*.cc` in `sources`, compiled unless the folder has it.
+    """Returns the shared library of all `*.cc` in `sources`; compiles it unless the folder has it.
 
-    Processes may race for it: each writes a file of its own and renames it.
+    Several processes may do so at once: each writes a file of its own and renames it. The name
+    ends with a hash of the contents, because loading a file that lost its end kills the process.
 
     Raises:
-      FileNotFoundError: none of the compilers exists.
       subprocess.CalledProcessError: the compiler failed; `stderr` says why.
+      subprocess.TimeoutExpired: the compiler took COMPILER_TIMEOUT_S.
       OSError: the folder cannot be written.
     """
-    compiler = next((path for name in compilers if (path := shutil.which(name))), None)
-    if compiler is None:
-        raise FileNotFoundError(f"no C++ compiler, tried {', '.join(compilers)}")
     files = sorted([*sources.glob("*.cc"), *sources.glob("*.h")])
     texts = [file.read_text(encoding="utf-8") for file in files]
     facts = (texts, compiler, *flags, jaxlib.__version__, processor())
-    target = folder / f"{hashlib.sha256(repr(facts).encode()).hexdigest()[:32]}.so"
-    if target.exists():
-        return target
+    key = hashlib.sha256(repr(facts).encode()).hexdigest()[:32]
+    for kept in sorted(folder.glob(f"{key}-*.so")):
+        if kept.name == f"{key}-{_hash_of(kept)}.so":
+            return kept
+        kept.unlink(missing_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as workspace:
-        built = pathlib.Path(workspace) / target.name
+        built = pathlib.Path(workspace) / "library.so"
         units = [str(file) for file in files if file.suffix == ".cc"]
-        command = [compiler, *flags, *units, "-o", str(built)]
-        subprocess.run(command, check=True, capture_output=True, text=True)
+        path, *arguments = compiler.command
+        command = [path, *flags, *units, *arguments, "-o", str(built)]
+        subprocess.run(
+            command, check=True, capture_output=True, text=True, timeout=COMPILER_TIMEOUT_S
+        )
+        target = folder / f"{key}-{_hash_of(built)}.so"
         os.replace(built, target)
     return target
 
 
+def _hash_of(file: pathlib.Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:32]
+
+
 @functools.cache
 def is_registered() -> bool:
-    """Makes the functions of TARGETS known to XLA; False, and one line in the log, if impossible."""
+    """Makes the functions of TARGETS known to XLA; False, and one line in the log, if impossible.
+
+    False without a line if SWITCH says so.
+    """
+    if not is_switched_on():
+        return False
     try:
         flags = (*FLAGS, f"-I{jax.ffi.include_dir()}")
-        library = ctypes.CDLL(str(compiled(FOLDER, COMPILERS, flags, cache_folder())))
-    except (OSError, subprocess.CalledProcessError) as error:
-        told = getattr(error, "stderr", None) or str(error)
+        library = ctypes.CDLL(str(compiled(FOLDER, find_compiler(), flags, cache_folder())))
+    except (OSError, subprocess.SubprocessError) as error:
+        told = isinstance(error, subprocess.CalledProcessError) and error.stderr or str(error)
         reason = told.strip().splitlines()[0]
         logging.warning("decoding on CPU without native functions, slower: %s", reason)
         return False
@@ -95,6 +170,17 @@ def is_registered() -> bool:
         capsule = jax.ffi.pycapsule(getattr(library, function))
         jax.ffi.register_ffi_target(target, capsule, platform="cpu")
     return True
+
+
+def machine() -> dict[str, Any]:
+    """Facts about this machine that the bits of a run on CPU depend on, for provenance.json."""
+    models = [line for line in processor().splitlines() if line.startswith("model name")]
+    is_native = jax.default_backend() == "cpu" and is_registered()
+    return {
+        "cpu": models[0].partition(":")[2].strip() if models else platform.machine(),
+        "native": is_native,
+        "compiler": find_compiler().version if is_native else None,
+    }
 
 
 def call(function: str, dtype: jax.typing.DTypeLike, result: jax.ShapeDtypeStruct):

@@ -84,7 +84,8 @@ struct Sums {
   }
 };
 
-// e to the x, for x <= 0, to 2 units in the last place; 0 below the smallest normal number.
+// e to the x, for x <= 0, to 2 units in the last place; 0 below the smallest normal number, NaN of
+// NaN.
 // x = n log 2 + r: a power of two times the series of e^r, |r| <= log(2) / 2.
 inline Vector Exp(Vector x) {
   const Vector rounded = x * 1.44269504f + 12582912.0f;  // 1.5 * 2^23: its last bits are n
@@ -102,7 +103,7 @@ inline Vector Exp(Vector x) {
   bits = (bits + 127) << 23;
   Vector power;
   std::memcpy(&power, &bits, sizeof(power));
-  return x > -87.0f ? p * power : Vector{};
+  return x <= -87.0f ? Vector{} : p * power;
 }
 
 }  // namespace agentgym

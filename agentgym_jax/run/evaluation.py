@@ -16,6 +16,7 @@ from agentgym_jax.env_client.client import EnvClient
 from agentgym_jax.env_client.guided import ExpertClient, ValidActionsClient
 from agentgym_jax.learner.checkpoint import Checkpoints
 from agentgym_jax.models.sources import ModelSource
+from agentgym_jax.native import library
 from agentgym_jax.rollout.collect import Collector
 from agentgym_jax.run.environments import (
     Environments,
@@ -229,6 +230,7 @@ def open_evaluation(config: Mapping[str, Any], workdir: str) -> Iterator[Evaluat
             folder.start(
                 config,
                 devices=devices,
+                machine=library.machine(),
                 adjustable=_ADJUSTABLE,
             )
         except ValueError as error:

@@ -19,6 +19,7 @@ from agentgym_jax.learner.train_state import TrainState
 from agentgym_jax.loggers.table import Loggers, open_loggers
 from agentgym_jax.loggers.table import parse as parse_loggers
 from agentgym_jax.metrics_file import MetricWriter
+from agentgym_jax.native import library
 from agentgym_jax.run import monitor
 from agentgym_jax.run.environments import Environments
 from agentgym_jax.run.sections import ConfigError
@@ -260,7 +261,7 @@ def open_run(
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(RunFolder(workdir))
         try:
-            folder.start(config, devices=devices, adjustable=ADJUSTABLE)
+            folder.start(config, devices=devices, machine=library.machine(), adjustable=ADJUSTABLE)
         except ValueError as error:
             raise ConfigError(str(error)) from error
         compilations = CompilationCounter()

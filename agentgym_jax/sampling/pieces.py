@@ -66,3 +66,50 @@ def cut(piece: Piece, row: int, start: int, lengths: Sequence[int]) -> Iterator[
         part = piece.tokens[i : i + lengths[-1]]
         length = next(T for T in lengths if len(part) <= T)
         yield Lane(row=row, start=start + i, tokens=part, length=length)
+
+
+def places(counts: Sequence[int], lengths: Sequence[int]) -> int:
+    """Returns the tokens that the lanes of some pieces could hold.
+
+    Args:
+      counts: tokens of each piece.
+      lengths: of the lines there are, ascending.
+    """
+    total = 0
+    for count in counts:
+        whole, rest = divmod(count, lengths[-1])
+        total += whole * lengths[-1] + (next(T for T in lengths if rest <= T) if rest else 0)
+    return total
+
+
+def best_lengths(
+    counts: Sequence[int], *, count: int, longest: int, multiple: int = 16
+) -> list[int]:
+    """Returns the lengths of lines that need the fewest places for some pieces, ascending.
+
+    The longest line holds the longest piece, if `longest` allows it. The others are chosen by
+    dynamic programming over the multiples of `multiple`.
+
+    Args:
+      counts: tokens of each piece, at least one of them positive.
+      count: how many lengths to choose; fewer are returned where more save nothing.
+      longest: bound of all of them, a multiple of `multiple`.
+      multiple: of which all lengths are.
+    """
+    top = min(longest, -(-max(counts) // multiple) * multiple)
+    rests = [n % top for n in counts if n % top]
+    steps = range(multiple, top + 1, multiple)
+    # cheapest[T]: the fewest places for the rests up to T, and the lengths, of which T is the last.
+    needed = {T: sum(1 for n in rests if n <= T) for T in (0, *steps)}
+    cheapest = {T: (T * needed[T], [T]) for T in steps}
+    for _ in range(count - 1):
+        longer = {}
+        for T in steps:
+            choices = [
+                (cost + T * (needed[T] - needed[S]), [*lengths, T])
+                for S, (cost, lengths) in cheapest.items()
+                if S < T
+            ]
+            longer[T] = min([cheapest[T], *choices], key=lambda choice: (choice[0], len(choice[1])))
+        cheapest = longer
+    return cheapest[top][1]

@@ -7,6 +7,13 @@ Full rows of random tokens, AdamW with float32 moments. The fraction is that of 
 of large products, forward and backward pass counted as three forward ones, all logits included.
 `peak_gib` is of the process: weights, gradients and two moments are 16 bytes a weight.
 
+In bfloat16 torch needs a processor that multiplies it: without AVX-512 it takes minutes a step. There
+--torch_dtype=float32 compares with torch's float32. A step of real size, one process at a time:
+
+  PYTHONPATH=. python experiments/benchmarks/train_step.py --shape=0.5b --rows=1 --tokens=1024 \
+      --dtype=bfloat16 --torch_dtype=float32 --vocab_chunk=128 --rounds=2 --nokeep_alive \
+      --torch_python=torch-env/bin/python
+
 --action_share=0.25 is an agent's batch: of every 128 tokens the last 32 were sampled and have a
 loss, the others are observations. --vocab changes the shape's number of words: what memory does
 as the vocabulary grows.
@@ -28,6 +35,9 @@ _VOCAB = flags.DEFINE_integer("vocab", 0, "Words; 0: as many as the shape has.",
 _MICRO_ROWS = flags.DEFINE_integer("micro_rows", 0, "Ours: rows computed together; 0: all.")
 _VOCAB_CHUNK = flags.DEFINE_integer("vocab_chunk", 512, "Ours: tokens whose logits exist together.")
 _DTYPE = flags.DEFINE_enum("dtype", "float32", ["float32", "bfloat16"], "Of the products.")
+_TORCH_DTYPE = flags.DEFINE_enum(
+    "torch_dtype", "", ["", "float32", "bfloat16"], "Of torch's products; empty: that of --dtype."
+)
 _REMAT = flags.DEFINE_string("remat", "none", "Ours: none, block or dots.")
 _ROUNDS = flags.DEFINE_integer("rounds", 3, "Measurements of each.")
 _KEEP = flags.DEFINE_bool("keep_alive", True, "All workers stay in memory together.")
@@ -56,7 +66,8 @@ def contenders() -> list[Contender]:
     if _TUNIX.value:
         found.append(Contender("tunix", "worker_tunix.py", _TUNIX.value, options))
     if _TORCH.value:
-        found.append(Contender("transformers", "worker_torch.py", _TORCH.value, options))
+        of_torch = options | dict(dtype=_TORCH_DTYPE.value or _DTYPE.value)
+        found.append(Contender("transformers", "worker_torch.py", _TORCH.value, of_torch))
     return found
 
 
@@ -82,7 +93,7 @@ def main(_: list[str]) -> None:
             ),
         )
     names = ("shape", "vocab", "rows", "tokens", "action_share", "dtype")
-    names += ("micro_rows", "vocab_chunk", "remat")
+    names += ("micro_rows", "vocab_chunk", "remat", "torch_dtype")
     options = {name: flags.FLAGS[name].value for name in names}
     record = dict(benchmark="train_step", options=options, machine=limits, table=table, found=found)
     side_by_side.write(record, _OUT.value)

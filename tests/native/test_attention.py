@@ -56,6 +56,17 @@ def test_large_scores_do_not_overflow():
     np.testing.assert_allclose(got, expected[:, 0], rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_key_that_is_not_a_number_reaches_the_result(dtype):
+    q, k, v = _operands(2, 3, 16, dtype=dtype)
+    sound = _attend(q, k, v, 0, range(B), [S - 1] * B)
+    k[0, 1, 0, 70, 3] = np.nan
+    found = _attend(q, k, v, 0, range(B), [S - 1] * B).copy()
+    assert np.isnan(found[1, :3]).all()
+    found[1, :3] = sound[1, :3]
+    np.testing.assert_array_equal(found, sound)
+
+
 def test_a_row_has_the_same_bits_whatever_is_beside_it_and_behind_it():
     q, k, v = _operands(2, 7, 64)
     whole = _attend(q, k, v, 2, range(B), [10, 130, 64, 199, 3])

@@ -18,6 +18,7 @@ from agentgym_jax.native import library, products
 
 pytestmark = pytest.mark.usefixtures("compiled_fast")
 HAS_COMPILER = any(map(shutil.which, library.COMPILERS))
+SHARED = ("-shared", "-fPIC")
 needs_compiler = pytest.mark.skipif(not HAS_COMPILER, reason="no C++ compiler")
 # A tile is 3 columns of the result, 1024 deep, and 4 rows.
 
@@ -170,6 +171,8 @@ def test_without_a_compiler_the_product_is_that_of_xla(
     unregistered, monkeypatch, tmp_path, compilers, caplog
 ):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.delenv("CC", raising=False)
     monkeypatch.setattr(library, "COMPILERS", compilers)
     x, weights = _operands(8, 300, 400)
     products.einsum_transposed("mk,kn->mn", x, weights)
@@ -180,6 +183,81 @@ def test_without_a_compiler_the_product_is_that_of_xla(
     assert not list(tmp_path.rglob("*.so"))
 
 
+def _warnings(caplog):
+    return [r.getMessage() for r in caplog.records if "without native functions" in r.getMessage()]
+
+
+def test_the_switch_leaves_everything_to_xla(unregistered, monkeypatch, caplog):
+    monkeypatch.setenv(library.SWITCH, "0")
+    assert not library.is_registered() and not _warnings(caplog)
+    assert not products.is_for(1, "float32")
+    facts = library.machine()
+    assert facts["cpu"] and facts["native"] is False and facts["compiler"] is None
+    monkeypatch.setenv(library.SWITCH, "off")
+    with pytest.raises(ValueError, match="AGENTGYM_JAX_NATIVE='off': set it to 0 or 1"):
+        library.is_switched_on()
+
+
+@needs_compiler
+def test_the_machine_is_described_with_its_compiler():
+    facts = library.machine()
+    assert facts["native"] is True
+    assert facts["compiler"] == library.find_compiler().version != ""
+
+
+@needs_compiler
+@pytest.mark.parametrize("variable", ["CXX", "CC"])
+def test_the_compiler_that_the_environment_names_is_used(tmp_path, monkeypatch, variable):
+    script, said = tmp_path / "named", tmp_path / "said"
+    script.write_text(f'#!/bin/sh\necho "$@" >> {said}\nexec c++ "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv(variable, f"{script} -DONE=1")
+    (tmp_path / "one.cc").write_text('extern "C" int one() { return ONE; }')
+    compiler = library.find_compiler()
+    built = library.compiled(tmp_path, compiler, SHARED, tmp_path / "cache")
+    assert ctypes.CDLL(str(built)).one() == 1
+    assert "-DONE=1" in said.read_text()
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(FileNotFoundError, match="tried no-such-compiler"):
+        library.find_compiler()
+
+
+def test_without_a_home_folder_decoding_is_that_of_xla(unregistered, monkeypatch, caplog):
+    def unknown(_):
+        raise KeyError
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    assert not library.is_registered()
+    assert len(_warnings(caplog)) == 1
+    if HAS_COMPILER:
+        assert "set HOME or XDG_CACHE_HOME" in _warnings(caplog)[0]
+
+
+def test_a_compiler_that_hangs_is_given_up(unregistered, monkeypatch, tmp_path, caplog):
+    script = tmp_path / "slow"
+    script.write_text('#!/bin/sh\n[ "$1" = --version ] && exit\nexec sleep 60\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("CXX", str(script))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(library, "COMPILER_TIMEOUT_S", 0.5)
+    assert not library.is_registered()
+    assert len(_warnings(caplog)) == 1 and "timed out" in _warnings(caplog)[0]
+
+
+@needs_compiler
+def test_a_kept_library_that_lost_its_end_is_compiled_again(tmp_path):
+    (tmp_path / "one.cc").write_text('extern "C" int one() { return 1; }')
+    folder = tmp_path / "cache"
+    build = lambda: library.compiled(tmp_path, library.find_compiler(), SHARED, folder)
+    whole = build().read_bytes()
+    build().write_bytes(whole[: len(whole) // 2])
+    assert build().read_bytes() == whole
+    assert ctypes.CDLL(str(build())).one() == 1
+
+
 @needs_compiler
 def test_two_may_compile_the_same_at_once(tmp_path):
     folder = tmp_path / "cache"
@@ -188,7 +266,7 @@ def test_two_may_compile_the_same_at_once(tmp_path):
 
     def build(_):
         start.wait()
-        return library.compiled(tmp_path, library.COMPILERS, ("-shared", "-fPIC"), folder)
+        return library.compiled(tmp_path, library.find_compiler(), SHARED, folder)
 
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         first, second = pool.map(build, range(2))
@@ -202,7 +280,7 @@ def test_a_changed_source_or_flag_is_compiled_anew_and_an_error_is_told(tmp_path
     source, header = tmp_path / "one.cc", tmp_path / "one.h"
     source.write_text("int one() { return 1; }")
     build = functools.partial(
-        library.compiled, tmp_path, library.COMPILERS, folder=tmp_path / "cache"
+        library.compiled, tmp_path, library.find_compiler(), folder=tmp_path / "cache"
     )
     first = build(("-shared", "-fPIC"))
     assert build(("-shared", "-fPIC")) == first != build(("-shared", "-fPIC", "-O2"))

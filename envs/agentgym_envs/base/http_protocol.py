@@ -1,7 +1,8 @@
 """HTTP/1.1 on asyncio with the parser of Node.js (httptools): one object per connection.
 
-General servers cost three times as much per request as a text game needs for its step. This one
-supports only JSON answers of known length on plain HTTP/1. A connection holds a bounded number of
+A general server with the same parser takes 1.2 to 1.8 times the CPU time per step of a text game,
+and has no deadline for a request. This one supports only JSON answers of known length on plain
+HTTP/1. A connection holds a bounded number of
 bytes and a request has a deadline, whatever the client sends and however slowly it reads.
 """
 
