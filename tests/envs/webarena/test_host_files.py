@@ -44,7 +44,7 @@ FOLDERS = {
 
 
 class Agent:
-    """Somebody who is logged in to a site and sends requests exactly as they are written."""
+    """A logged-in account that sends requests exactly as they are written."""
 
     def __init__(self, url, cookies):
         self.server = urllib.parse.urlsplit(url).netloc
@@ -307,10 +307,15 @@ def test_the_shop_keeps_no_pictures_and_reads_none_by_their_paths(agents, marker
     assert product is not None
     path = f"/dashboard/catalogue/products/{product[1]}/"
     fields = {"images-TOTAL_FORMS": "1", "images-INITIAL_FORMS": "0"}
-    for files in ([("images-0-original", "me.gif", PICTURE)], []):
-        status, page = agent.post(path, files=files, **fields, **{"images-0-original": str(marker)})
-        assert status < 500
-        assert "me.gif" not in page and "me.gif" not in agent.get(path)[1]
+    with other_server() as (url, asked):
+        for place in (str(marker), f"file://{marker}", url):
+            for files in ([("images-0-original", "me.gif", PICTURE)], []):
+                status, page = agent.post(
+                    path, files=files, **fields, **{"images-0-original": place}
+                )
+                assert status < 500
+                assert "me.gif" not in page and "me.gif" not in agent.get(path)[1]
+        assert not asked
 
 
 def test_accounts_of_the_agent_are_no_administrators_of_forum_and_trac(agents):

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger(__name__)
 
 CHROMIUM_VARIABLE = "AGENTGYM_CHROMIUM"
-# The one supported browser: observations depend on it. Debian's full chromium asks for icons of its
-# own accord and lists other text boxes, and it takes twice the memory.
+# The one supported browser, because observations depend on it. Debian's full chromium requests
+# favicons, lists other text boxes and takes twice the memory.
 SUPPORTED = "chromium-headless-shell"
 PLAYWRIGHT_HINT = "Install it with: pip install 'agentgym-jax[web]'"
 CHROMIUM_HINT = (

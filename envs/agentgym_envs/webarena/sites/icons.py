@@ -17,7 +17,7 @@ _LABELS = {
     "chevron-right": "Next page",
     "times": "Remove",
 }
-# The first of five stars, whose colour tells a rating.
+# The first of five stars, whose colours show a rating.
 _STARS = re.compile(
     r'(class="star-rating (\w+)"[^>]*>\s*(?:<span>\s*)?)<i class="fas fa-star"></i>'
 )
@@ -31,7 +31,7 @@ def label_icons(html: str) -> str:
     """Returns a page whose icons have a text or are hidden from the accessibility tree.
 
     A link that holds only an icon with an entry in the table gets its label. A link with a title
-    keeps the title as its name. The first star of a rating tells the rating.
+    keeps the title as its name. The first star of a rating is labelled with the rating.
 
     Args:
       html: The page.

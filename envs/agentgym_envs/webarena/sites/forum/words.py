@@ -1,4 +1,4 @@
-"""The names of the forum's members and what they write to each other."""
+"""Names of the forum's members and texts of their comments."""
 
 # Names of members: every pair of a first and a second word.
 FIRST = "quiet brass copper lucky north paper river silver tiny velvet".split()

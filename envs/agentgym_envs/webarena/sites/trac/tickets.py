@@ -296,7 +296,7 @@ def _changes(
     """
     count = rng.choices((0, 1, 2, 3), (25, 35, 25, 15))[0]
     notes = rng.sample(_NOTES[draft.kind], count)
-    # Comments come before the last move: nobody discusses a closed ticket.
+    # Each comment precedes a move, so closed tickets get no more comments.
     places = sorted(rng.randrange(max(len(moves), 1)) for _ in notes)
     events: list[tuple[str, str, dict[str, tuple[str, str]]]] = []
     before = ("new", "")
