@@ -121,7 +121,7 @@ def environment(**entry):
         horizon={},
         eval_max_turns=0,
         instructions="",
-        action_format="",
+        action_format="",  # react_or_bare also takes an action without `Action:`
     )
     return default | entry
 
@@ -156,7 +156,7 @@ def grpo():
         baseline=dict(kind="none"),
         critic=dict(kind="none"),
         ratio_against="sampler",
-        logprob_chunk=1024,
+        logprob_chunk=128,
     )
 
 

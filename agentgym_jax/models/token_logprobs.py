@@ -3,11 +3,15 @@
 The shift from "hidden state at t" to "token t + 1" exists here and nowhere else.
 """
 
+import functools
+
 import chex
 import flax.struct
 import jax
 import jax.numpy as jnp
+from jax.custom_derivatives import SymbolicZero
 
+from agentgym_jax.models.bits import from_bits, to_bits
 from agentgym_jax.models.policy import Params, Policy
 from agentgym_jax.sharding import constrain
 
@@ -38,8 +42,8 @@ def token_logprobs(
 
     Logits exist for about `chunk_size` tokens at a time, in the backward pass too, where they
     are computed again. A chunk takes a few tokens of all rows, so rows stay on their devices.
-    Wanted tokens are moved to the front and chunks without any cost nothing: of an agent's
-    tokens most are observations, whose logits nobody needs.
+    Wanted tokens are moved to the front, and only chunks that have one are computed: most tokens
+    of an agent's episode are observations, whose logits have no use.
 
     Args:
       policy: turns hidden states into logits.
@@ -56,7 +60,7 @@ def token_logprobs(
         raise ValueError(f"token_logprobs: chunk_size is {chunk_size} tokens, it must be positive")
     B, T, _ = hidden_BTD.shape
     span = min(T, max(1, chunk_size // B))
-    chunks = -(-T // span)
+    num_chunks = -(-T // span)
     wanted_BT = jnp.ones((B, T), bool) if wanted_BT is None else wanted_BT
     wanted_BT &= (jnp.arange(T) > 0)[None]
     order_BT = jnp.argsort(~wanted_BT, axis=1, stable=True)
@@ -66,32 +70,97 @@ def token_logprobs(
     def chunked(x):
         """[B, T, ...] to [chunks, B, span, ...] with the wanted tokens first."""
         x = jnp.take_along_axis(x, order_BT.reshape(B, T, *(1,) * (x.ndim - 2)), axis=1)
-        x = jnp.pad(x, ((0, 0), (0, chunks * span - T), *((0, 0),) * (x.ndim - 2)))
-        return x.reshape(B, chunks, span, *x.shape[2:]).swapaxes(0, 1)
+        x = jnp.pad(x, ((0, 0), (0, num_chunks * span - T), *((0, 0),) * (x.ndim - 2)))
+        return x.reshape(B, num_chunks, span, *x.shape[2:]).swapaxes(0, 1)
 
-    def score(hidden_BSD, targets_BS):
-        logits_BSV = policy.logits(params, hidden_BSD) / temperature
-        logits_BSV = constrain(policy.layout, logits_BSV, ("batch", "length", "act_vocab"))
-        normaliser_BS = jax.nn.logsumexp(logits_BSV, axis=-1)
-        chosen_BS = jnp.take_along_axis(logits_BSV, targets_BS[..., None], axis=-1)[..., 0]
-        probs_BSV = jnp.exp(logits_BSV - normaliser_BS[..., None])
-        entropy_BS = normaliser_BS - jnp.sum(probs_BSV * logits_BSV, axis=-1)
-        return chosen_BS - normaliser_BS, entropy_BS
-
-    def nothing(_, targets_BS):
-        zeros_BS = jnp.zeros(targets_BS.shape, jnp.float32)
-        return zeros_BS, zeros_BS
-
-    @jax.checkpoint
-    def score_chunk(chunk):
-        hidden_BSD, targets_BS, wanted_BS = chunk
-        return jax.lax.cond(jnp.any(wanted_BS), score, nothing, hidden_BSD, targets_BS)
-
-    scores = jax.lax.map(score_chunk, tuple(map(chunked, (previous_BTD, tokens_BT, wanted_BT))))
+    used = jnp.sum(jnp.any(chunked(wanted_BT), axis=(1, 2)))  # they are the first ones
+    chunks = tuple(map(chunked, (previous_BTD, tokens_BT)))
+    scores = _score_chunks(policy, params, chunks, used, jnp.asarray(temperature, jnp.float32))
     place_BT = jnp.argsort(order_BT, axis=1)
 
     def whole(x_CBS):
-        x_BT = x_CBS.swapaxes(0, 1).reshape(B, chunks * span)
+        x_BT = x_CBS.swapaxes(0, 1).reshape(B, num_chunks * span)
         return jnp.where(wanted_BT, jnp.take_along_axis(x_BT, place_BT, axis=1), 0.0)
 
     return TokenLogprobs(whole(scores[0]), whole(scores[1]))
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _score_chunks(policy, params, chunks, used, temperature) -> tuple[jax.Array, jax.Array]:
+    """Log-probabilities and entropies [C, B, S] of the first `used` chunks, and zeros.
+
+    Args:
+      policy: turns hidden states into logits.
+      params: its weights.
+      chunks: hidden states [C, B, S, D] and the tokens [C, B, S] that they predict.
+      used: number of chunks to compute. One program serves every number of wanted tokens.
+      temperature: float32 scalar. It gets no gradient.
+    """
+    hidden_CBSD, targets_CBS = chunks
+    params = _with_head(policy, params, _cast_head(policy, params, hidden_CBSD.dtype))
+
+    def step(c, scores):
+        new = _score(policy, params, hidden_CBSD[c], targets_CBS[c], temperature)
+        return tuple(x_CBS.at[c].set(new_BS) for x_CBS, new_BS in zip(scores, new, strict=True))
+
+    zeros_CBS = jnp.zeros(targets_CBS.shape, jnp.float32)
+    return jax.lax.fori_loop(0, used, step, (zeros_CBS, zeros_CBS))
+
+
+def _score_chunks_forward(policy, *arguments):
+    values = jax.tree.map(lambda x: x.value, arguments)  # of jax.custom_derivatives.CustomVJPPrimal
+    return _score_chunks(policy, *values), values
+
+
+def _score_chunks_backward(policy, arguments, d_scores):
+    params, (hidden_CBSD, targets_CBS), used, temperature = arguments
+    head = _cast_head(policy, params, hidden_CBSD.dtype)
+    # Most losses do not depend on the entropies: their part of the backward pass is left out.
+    needed = [i for i, d in enumerate(d_scores) if not isinstance(d, SymbolicZero)]
+
+    def step(i, carry):
+        d_head, d_hidden_CBSD = carry
+        c = used - 1 - i
+
+        def score(head, hidden_BSD):
+            whole = _with_head(policy, params, head)
+            scores = _score(policy, whole, hidden_BSD, targets_CBS[c], temperature)
+            return [scores[i] for i in needed]
+
+        _, pull_back = jax.vjp(score, head, hidden_CBSD[c])
+        d_head_of_chunk, d_hidden_BSD = pull_back([d_scores[i][c] for i in needed])
+        d_head = jax.tree.map(lambda a, g: a + g.astype(a.dtype), d_head, d_head_of_chunk)
+        return d_head, d_hidden_CBSD.at[c].set(to_bits(d_hidden_BSD))
+
+    zeros = jax.tree.map(jnp.zeros_like, (params[_head(policy)], to_bits(hidden_CBSD)))
+    d_head, d_hidden_CBSD = jax.lax.fori_loop(0, used, step, zeros)
+    d_params = dict.fromkeys(params) | {_head(policy): d_head}
+    return d_params, (from_bits(d_hidden_CBSD), None), None, None
+
+
+_score_chunks.defvjp(_score_chunks_forward, _score_chunks_backward, symbolic_zeros=True)
+
+
+def _score(policy, params, hidden_BSD, targets_BS, temperature) -> tuple[jax.Array, jax.Array]:
+    """Log-probabilities and entropies [B, S] of one chunk."""
+    logits_BSV = policy.logits(params, hidden_BSD) / temperature
+    logits_BSV = constrain(policy.layout, logits_BSV, ("batch", "length", "act_vocab"))
+    normaliser_BS = jax.nn.logsumexp(logits_BSV, axis=-1)
+    chosen_BS = jnp.take_along_axis(logits_BSV, targets_BS[..., None], axis=-1)[..., 0]
+    probs_BSV = jnp.exp(logits_BSV - normaliser_BS[..., None])
+    entropy_BS = normaliser_BS - jnp.sum(probs_BSV * logits_BSV, axis=-1)
+    return chosen_BS - normaliser_BS, entropy_BS
+
+
+def _head(policy: Policy) -> str:
+    """Name of the weights that logits are computed with."""
+    return "embed" if policy.config.tie_embeddings else "unembed"
+
+
+def _cast_head(policy: Policy, params: Params, dtype: jnp.dtype) -> Params:
+    """The head in the compute type: cast once, not once for every chunk."""
+    return jax.tree.map(lambda x: x.astype(dtype), params[_head(policy)])
+
+
+def _with_head(policy: Policy, params: Params, head: Params) -> Params:
+    return params | {_head(policy): head}

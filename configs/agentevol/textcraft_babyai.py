@@ -37,7 +37,7 @@ def get_config(arg=None):
         c.evaluation = dict(max_turns=20, samples=1, greedy=True)
     c.job = "agentevol"
     c.total_steps = 5 * 300
-    c.logprob_chunk = 1024
+    c.logprob_chunk = 128
     c.model.source = "Qwen/Qwen2.5-7B-Instruct"
     c.mesh.fsdp = -1
     c.sampling.temperature = 1.2

@@ -29,7 +29,7 @@ def get_config(arg=None):
             del c[name]
     c.job = "dpo"
     c.total_steps = 100
-    c.logprob_chunk = 1024
+    c.logprob_chunk = 128
     c.model.source = "runs/sft"
     c.mesh.fsdp = -1
     c.dpo = dict(

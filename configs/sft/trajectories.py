@@ -28,7 +28,7 @@ def get_config(arg=None):
             del c[name]
     c.job = "sft"
     c.total_steps = 300
-    c.logprob_chunk = 1024
+    c.logprob_chunk = 128
     c.model.source = "Qwen/Qwen2.5-7B-Instruct"
     c.mesh.fsdp = -1
     c.sft = dict(

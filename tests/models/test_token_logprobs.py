@@ -1,6 +1,7 @@
 import dataclasses
 
 import jax
+import jax.extend
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -101,6 +102,28 @@ def test_chunks_without_wanted_tokens_are_not_computed(case):
 
     assert is_sound(wanted)
     assert not is_sound(wanted.at[0, 9].set(True))
+
+
+def test_chunks_without_wanted_tokens_do_not_touch_the_gradient_of_the_head():
+    """The loop ends with the last wanted token, instead of adding zeros for every other chunk."""
+    policy = Policy(TIED)
+    hidden = jax.ShapeDtypeStruct((B, T, 16), jnp.float32)
+    tokens = jax.ShapeDtypeStruct((B, T), jnp.int32)
+
+    def loss(params, hidden, tokens):
+        out = token_logprobs(policy, params, hidden, tokens, wanted_BT=tokens > 0, chunk_size=B)
+        return jnp.sum(out.logprob_BT)
+
+    jaxpr = jax.make_jaxpr(jax.grad(loss, (0, 1)))(policy.abstract_params(), hidden, tokens)
+    loops = {name for name in _primitives(jaxpr.jaxpr) if name in ("while", "scan", "cond")}
+    assert loops == {"while"}
+
+
+def _primitives(jaxpr):
+    for equation in jaxpr.eqns:
+        yield equation.primitive.name
+        for inner in jax.extend.core.jaxprs_in_params(equation.params):
+            yield from _primitives(inner)
 
 
 def test_index_t_is_about_token_t(case):
