@@ -18,7 +18,8 @@ from typing import Any
 
 from agentgym_envs.data_folder import data_folder
 from agentgym_envs.webarena.sites.cluster import Cluster, sites_for
-from agentgym_envs.webarena.sites.site import end_episode, is_healthy
+from agentgym_envs.webarena.sites.content import Changes
+from agentgym_envs.webarena.sites.site import end_episode, episode_changes, is_healthy
 
 VARIABLE = "AGENTGYM_WEBARENA_SITES"
 _ANSWER_SECONDS = 3.0
@@ -58,6 +59,15 @@ class RunningSites:
         except OSError:
             return False
         return True
+
+    def changes(self, episode: str) -> dict[str, Changes]:
+        """What an episode changed, by site; the shop's dashboard is part of `shopping`.
+
+        Raises:
+          OSError: a site does not answer.
+        """
+        names = {_root(self.urls[name]): name for name in sorted(self.urls, reverse=True)}
+        return {name: episode_changes(root, episode) for root, name in names.items()}
 
     def wait_until_healthy(self, names: Iterable[str], seconds: float) -> None:
         """Waits for sites that are being started again; for so long, then no more.

@@ -7,7 +7,9 @@ from agentgym_envs.webarena.browser.reach import Reach, server_of
 from agentgym_envs.webarena.browser.start import Start
 from agentgym_envs.webarena.embedded_sites import running_sites
 from agentgym_envs.webarena.evaluation.functions import WITHOUT_A_SITE
+from agentgym_envs.webarena.evaluation.page import PageError
 from agentgym_envs.webarena.homepage import Homepage
+from agentgym_envs.webarena.sites.content import Changes
 from agentgym_envs.webarena.sites.site import EPISODE_HEADER
 from agentgym_envs.webarena.tasks import WebTask
 from agentgym_envs.webarena.urls import SiteUrls
@@ -77,6 +79,17 @@ class EmbeddedWorld(World):
             has_calendar=True,
             is_original=is_original,
         )
+
+    def changes(self, start: Start) -> Mapping[str, Changes]:
+        """The differences between the episode's databases and the templates.
+
+        Raises:
+          PageError: a site does not answer.
+        """
+        try:
+            return self._sites.changes(start.headers[EPISODE_HEADER])
+        except OSError as error:
+            raise PageError(f"a site does not tell what the episode changed: {error}") from error
 
     def finish(self, start: Start, answer: str | None = None) -> None:
         """Removes the episode's copies, now or when all sites answer again."""

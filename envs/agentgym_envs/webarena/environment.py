@@ -1,5 +1,6 @@
 """One task on web sites behind the text protocol: a synchronous face of a browser session."""
 
+import asyncio
 import contextlib
 import dataclasses
 import re
@@ -287,6 +288,7 @@ class WebArenaEnvironment(Environment):
             episode.session.page(),
             scoring.judge,
             scoring.functions,
+            changes=lambda: asyncio.to_thread(self._world.changes, episode.start),
             patience_seconds=scoring.patience_seconds,
         )
         seconds = _STEP_SECONDS if scoring.judge is None else _JUDGED_SECONDS

@@ -28,11 +28,12 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger(__name__)
 
 # Changes when a page, a task, a text or the rules of the tree change.
-BEHAVIOUR = "2"
+BEHAVIOUR = "3"
 MAX_TURNS = 15
 
 
 ALL = "all"  # value of the option `sites`
+INSTANCES, TEMPLATES = SPLITS = ("instances", "templates")  # values of the option `split`
 
 
 class IdxBody(EnvIdxBody):
@@ -42,7 +43,7 @@ class IdxBody(EnvIdxBody):
     seed: int | None = 0
 
 
-def make_kind(*, deployment: str = "", sites: str = ALL) -> EnvironmentKind:
+def make_kind(*, deployment: str = "", sites: str = ALL, split: str = INSTANCES) -> EnvironmentKind:
     """Web navigation for the server.
 
     Args:
@@ -50,6 +51,8 @@ def make_kind(*, deployment: str = "", sites: str = ALL) -> EnvironmentKind:
         played there; empty: the embedded sites and tasks.
       sites: of the embedded ones, those that are started, separated by commas, such as
         `shopping,reddit`; the others' tasks are left out.
+      split: of the embedded tasks, what is held out for testing: `instances`, so that every
+        template is trained, or `templates`, so that those that are tested are never trained.
 
     Raises:
       SetupError: something is not installed, or an option is wrong.
@@ -57,10 +60,12 @@ def make_kind(*, deployment: str = "", sites: str = ALL) -> EnvironmentKind:
     require_browser()
     if deployment:
         return _deployed_kind(pathlib.Path(deployment).expanduser())
-    return _embedded_kind(sites)
+    if split not in SPLITS:
+        raise SetupError(f"webarena: split={split!r} is unknown; there are {', '.join(SPLITS)}")
+    return _embedded_kind(sites, split)
 
 
-def _embedded_kind(sites: str) -> EnvironmentKind:
+def _embedded_kind(sites: str, split: str) -> EnvironmentKind:
     from agentgym_envs.webarena import embedded_world
     from agentgym_envs.webarena.embedded import embedded_tasks
     from agentgym_envs.webarena.embedded_sites import shared
@@ -79,7 +84,14 @@ def _embedded_kind(sites: str) -> EnvironmentKind:
         _LOGGER.warning(
             "webarena: %d of %d embedded tasks are on these sites", len(chosen), len(tasks)
         )
-    entries = [Entry(each.task, each.split, each.solution) for each in chosen]
+    entries = [
+        Entry(
+            each.task,
+            each.template_split if split == TEMPLATES else each.split,
+            each.solution,
+        )
+        for each in chosen
+    ]
     world = functools.cache(lambda: embedded_world.EmbeddedWorld(entries, names))
     versions = [f"{site.name} {site.version()}" for site in applications]
     return kind_of(

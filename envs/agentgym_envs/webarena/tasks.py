@@ -1,7 +1,8 @@
 """WebArena's task format (arXiv:2307.13854): what a task asks for and how it is scored.
 
 The 812 tasks of WebArena are a file of the user's own: `task_file.py` finds it. This module only
-knows the format, which the tasks of our embedded sites share.
+knows the format, which the tasks of our embedded sites share. Those have three stricter rules that
+WebArena does not have: `short_answer`, an address that must be the same, and `state`.
 """
 
 import dataclasses
@@ -14,11 +15,13 @@ from agentgym_envs.webarena.urls import SITES, SiteUrls
 STRING_MATCH = "string_match"
 URL_MATCH = "url_match"
 PROGRAM_HTML = "program_html"
-EVAL_TYPES = (STRING_MATCH, URL_MATCH, PROGRAM_HTML)
+STATE = "state"  # not WebArena's: the databases of embedded sites
+EVAL_TYPES = (STRING_MATCH, URL_MATCH, PROGRAM_HTML, STATE)
 
 EXACT_MATCH = "exact_match"
 MUST_INCLUDE = "must_include"
 FUZZY_MATCH = "fuzzy_match"
+SHORT_ANSWER = "short_answer"  # not WebArena's: the answer and next to nothing else
 NOT_POSSIBLE = "N/A"  # the answer to a task that cannot be done
 
 LAST_PAGE = "last"  # as a target's url: the page that the agent left
@@ -27,6 +30,8 @@ SCRIPT_STARTS = ("document.", "[...document.")
 ALTERNATIVES = " |OR| "
 TABS = " |AND| "
 URL_RULE = "GOLD in PRED"  # the only rule that WebArena has
+SAME_URL_RULE = "GOLD is PRED"  # not WebArena's: part of an address is not enough
+ADDED, REMOVED, CHANGED = "added", "removed", "changed"  # kinds of edits
 
 
 class TaskFormatError(ValueError):
@@ -54,6 +59,33 @@ class HtmlTarget:
 
 
 @dataclasses.dataclass(frozen=True)
+class ShortText:
+    """A text of a row that is compared as a `short_answer`."""
+
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Edit:
+    """One row that a task adds, removes or changes in the database of an embedded site.
+
+    Attributes:
+      site: WebArena's name of the site; that of the shop and its dashboard is `shopping`.
+      table: name of the table; `sites/*/content.py` says how its rows are compared.
+      kind: ADDED, REMOVED or CHANGED.
+      row: column -> value or ShortText. All other columns of an added row are empty. Of a row that is
+        removed or changed, enough values to know it by.
+      to: the new values of a changed row.
+    """
+
+    site: str
+    table: str
+    kind: str
+    row: Mapping[str, Any]
+    to: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
 class Answers:
     """References of `string_match`; what is None is not asked for.
 
@@ -62,12 +94,14 @@ class Answers:
       must_include: what the answer must contain.
       fuzzy_match: a judge must find the answer to mean each of these.
       not_possible: the task cannot be done; the answer is "N/A" or, for a judge, the reason.
+      short_answer: the answer, which may stand in a short sentence.
     """
 
     exact_match: str | None = None
     must_include: tuple[str, ...] | None = None
     fuzzy_match: tuple[str, ...] | None = None
     not_possible: bool = False
+    short_answer: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,6 +114,8 @@ class Evaluation:
       reference_urls: alternatives for url_match.
       targets: for program_html.
       reason: why a task is not possible, for a judge.
+      same_url: the address of the last page must be a reference, not only contain one.
+      edits: for state: everything that the task changes.
     """
 
     eval_types: tuple[str, ...]
@@ -87,6 +123,8 @@ class Evaluation:
     reference_urls: tuple[str, ...] = ()
     targets: tuple[HtmlTarget, ...] = ()
     reason: str = ""
+    same_url: bool = False
+    edits: tuple[Edit, ...] = ()
 
     @property
     def needs_judge(self) -> bool:
@@ -275,7 +313,8 @@ def _evaluation(reader: _Reader, outer_note: str) -> Evaluation:
     eval_types = reader.texts("eval_types")
     if not set(eval_types) <= set(EVAL_TYPES):
         raise reader.wrong("eval_types", f"some of {', '.join(EVAL_TYPES)}")
-    if reader.one("url_note", str, default=URL_RULE) != URL_RULE:
+    url_rule = reader.one("url_note", str, default=URL_RULE)
+    if url_rule not in (URL_RULE, SAME_URL_RULE):
         raise reader.wrong("url_note", repr(URL_RULE))
     return Evaluation(
         eval_types,
@@ -283,7 +322,37 @@ def _evaluation(reader: _Reader, outer_note: str) -> Evaluation:
         reference_urls=_reference_urls(reader) if URL_MATCH in eval_types else (),
         targets=_targets(reader) if PROGRAM_HTML in eval_types else (),
         reason=reader.one("string_note", str, default=outer_note),
+        same_url=url_rule == SAME_URL_RULE,
+        edits=_edits(reader) if STATE in eval_types else (),
     )
+
+
+def _edits(reader: _Reader) -> tuple[Edit, ...]:
+    """The `state` list; an empty one says that nothing may change."""
+    rows = reader.one("state", list)
+    places = (f"{reader.place}.state[{number}]" for number in range(len(rows)))
+    return tuple(_edit(_Reader(row, place)) for row, place in zip(rows, places, strict=True))
+
+
+def _edit(reader: _Reader) -> Edit:
+    kind = reader.one("kind", str)
+    if kind not in (ADDED, REMOVED, CHANGED):
+        raise reader.wrong("kind", f"{ADDED}, {REMOVED} or {CHANGED}")
+    return Edit(
+        site=reader.one("site", str),
+        table=reader.one("table", str),
+        kind=kind,
+        row=_values(reader, "row"),
+        to=_values(reader, "to") if kind == CHANGED else {},
+    )
+
+
+def _values(reader: _Reader, field: str) -> dict[str, Any]:
+    """Columns with values; `{"short_answer": ..}` is a ShortText."""
+    return {
+        column: ShortText(value[SHORT_ANSWER]) if isinstance(value, Mapping) else value
+        for column, value in reader.one(field, Mapping).items()
+    }
 
 
 def _reference_urls(reader: _Reader) -> tuple[str, ...]:
@@ -296,13 +365,14 @@ def _reference_urls(reader: _Reader) -> tuple[str, ...]:
 
 def _answers(reader: _Reader) -> Answers:
     """The `reference_answers` object."""
-    reader.only(EXACT_MATCH, MUST_INCLUDE, FUZZY_MATCH)
+    reader.only(EXACT_MATCH, MUST_INCLUDE, FUZZY_MATCH, SHORT_ANSWER)
     not_possible = reader.value(FUZZY_MATCH) == NOT_POSSIBLE
     return Answers(
         exact_match=reader.one(EXACT_MATCH, str, default=None),
         must_include=reader.texts(MUST_INCLUDE, default=None),
         fuzzy_match=None if not_possible else reader.texts(FUZZY_MATCH, default=None),
         not_possible=not_possible,
+        short_answer=reader.one(SHORT_ANSWER, str, default=None),
     )
 
 
@@ -344,7 +414,9 @@ def _evaluation_row(evaluation: Evaluation) -> dict[str, Any]:
     if evaluation.answers is not None:
         row["reference_answers"] = _answers_row(evaluation.answers)
     if evaluation.reference_urls:
-        row["url_note"] = URL_RULE
+        row["url_note"] = SAME_URL_RULE if evaluation.same_url else URL_RULE
+    if STATE in evaluation.eval_types:
+        row[STATE] = [_edit_row(edit) for edit in evaluation.edits]
     if evaluation.reason:
         row["string_note"] = evaluation.reason
     return row
@@ -361,7 +433,22 @@ def _answers_row(answers: Answers) -> dict[str, Any]:
         row[FUZZY_MATCH] = NOT_POSSIBLE
     elif answers.fuzzy_match is not None:
         row[FUZZY_MATCH] = list(answers.fuzzy_match)
+    if answers.short_answer is not None:
+        row[SHORT_ANSWER] = answers.short_answer
     return row
+
+
+def _edit_row(edit: Edit) -> dict[str, Any]:
+    """One edit of `state`."""
+    row = {"site": edit.site, "table": edit.table, "kind": edit.kind, "row": _plain(edit.row)}
+    return row | ({"to": _plain(edit.to)} if edit.kind == CHANGED else {})
+
+
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        column: {SHORT_ANSWER: value.text} if isinstance(value, ShortText) else value
+        for column, value in values.items()
+    }
 
 
 def _target_row(target: HtmlTarget) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from agentgym_envs.webarena.browser.start import Start
 from agentgym_envs.webarena.embedded.script import Solution
 from agentgym_envs.webarena.evaluation.functions import Function
 from agentgym_envs.webarena.evaluation.judge import Judge
+from agentgym_envs.webarena.evaluation.page import PageError
+from agentgym_envs.webarena.sites.content import Changes
 from agentgym_envs.webarena.tasks import WebTask
 from agentgym_envs.webarena.urls import SITES, SiteUrls
 
@@ -82,6 +84,17 @@ class World(abc.ABC):
           start: of the episode.
           answer: what the agent stopped with; None: it was not scored.
         """
+
+    def changes(self, start: Start) -> Mapping[str, Changes]:
+        """What an episode changed in the databases of the sites, by site.
+
+        Args:
+          start: of the episode.
+
+        Raises:
+          PageError: a site does not answer, or its database is not known here.
+        """
+        raise PageError("the databases of these sites are not known here")
 
     def shown(self, text: str) -> str:
         """Text of a page as the agent sees it: with the names of public sites."""

@@ -3,7 +3,14 @@ import collections
 import pytest
 
 from agentgym_envs.webarena.embedded import across, script, shopping, shopping_admin
-from agentgym_envs.webarena.embedded.task import all_of, answer_has, ends_at, page_has
+from agentgym_envs.webarena.embedded.task import (
+    added,
+    all_of,
+    answer_has,
+    changes,
+    ends_at,
+    page_is,
+)
 from agentgym_envs.webarena.tasks import read_task, task_row
 
 GROUPS = {"shopping": shopping.tasks, "shopping_admin": shopping_admin.tasks}
@@ -43,8 +50,7 @@ def test_tasks_have_webarenas_format_and_need_no_judge(group):
 def test_no_task_is_done_by_stopping_at_once(group):
     for each in GROUPS[group]():
         evaluation = each.task.evaluation
-        for text in (evaluation.answers and evaluation.answers.must_include) or ():
-            assert text
+        assert evaluation.answers or evaluation.reference_urls or evaluation.edits
         for url in evaluation.reference_urls:
             assert all(url not in start for start in each.task.start_urls)
 
@@ -60,7 +66,9 @@ def test_tasks_across_sites_begin_with_a_tab_for_each():
     for each in tasks:
         assert read_task(task_row(each.task)) == each.task
         assert len(each.task.start_urls) == len(each.task.sites) == 2
-        assert any("__REDDIT__" in target.url for target in each.task.evaluation.targets)
+        assert each.task.evaluation.answers or any(
+            edit.site == "reddit" for edit in each.task.evaluation.edits
+        )
 
 
 def test_an_exact_name_goes_before_one_that_contains_it():
@@ -118,7 +126,10 @@ def test_a_solution_begins_by_asking_for_the_page():
 
 
 def test_evaluations_are_put_together():
-    both = all_of(answer_has("1"), page_has("__SHOPPING__/", "a"), page_has("last", "b"))
-    assert both.eval_types == ("string_match", "program_html")
-    assert len(both.targets) == 2 and both.answers.must_include == ("1",)
-    assert all_of(ends_at("__SHOPPING__/a")).reference_urls == ("__SHOPPING__/a",)
+    one, other = added("shopping", "basket_line", quantity=1), added("reddit", "topic", title="a")
+    both = all_of(answer_has("1"), changes(one), page_is("last", "", "a"), changes(other))
+    assert both.eval_types == ("string_match", "state", "program_html")
+    assert both.edits == (one, other) and both.answers.short_answer == "1"
+    assert len(both.targets) == 1 and not both.same_url
+    page = all_of(ends_at("__SHOPPING__/a"), changes())
+    assert page.reference_urls == ("__SHOPPING__/a",) and page.same_url

@@ -58,7 +58,7 @@ def test_there_are_tasks_from_many_templates_in_both_splits():
     assert len({each.task.intent for each in tasks}) == len(tasks)
     assert {each.split for each in tasks} == {"train", "test"}
     kinds = {kind for each in tasks for kind in each.task.evaluation.eval_types}
-    assert kinds == {"string_match", "url_match", "program_html"}
+    assert kinds == {"string_match", "url_match", "program_html", "state"}
     for each in tasks:
         assert read_task(json.loads(json.dumps(task_row(each.task)))) == each.task
 
@@ -325,7 +325,7 @@ def test_the_form_logs_in_who_knows_the_password_and_nobody_else(visitor):
 @needs_trac
 @pytest.mark.skipif(bool(NO_BROWSER), reason=NO_BROWSER)
 def test_scripted_solutions_solve_a_task_of_each_kind_and_idling_none(tmp_path, monkeypatch):
-    """Numbers from the wiki (string_match), a report (url_match) and a closed ticket (program_html)."""
+    """Numbers from the wiki (string_match), a report (url_match) and a closed ticket (state)."""
     monkeypatch.setenv(VARIABLE, str(tmp_path))
     check = importlib.import_module("agentgym_envs.webarena.embedded.check")
     chosen = [each for each in trac_tasks.tasks() if each.task.task_id in (60800, 61200, 61500)]

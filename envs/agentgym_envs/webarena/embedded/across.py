@@ -4,11 +4,12 @@ from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 
 from agentgym_envs.webarena.embedded import script
-from agentgym_envs.webarena.embedded.forum_plays import address, open_topic
+from agentgym_envs.webarena.embedded.forum_plays import open_topic
+from agentgym_envs.webarena.embedded.forum_writing import says
 from agentgym_envs.webarena.embedded.script import Script, click, fill
 from agentgym_envs.webarena.embedded.shopping_admin_plays import open_menu
+from agentgym_envs.webarena.embedded.shopping_edits import in_basket
 from agentgym_envs.webarena.embedded.shopping_plays import (
-    BASKET,
     first_of_shelf,
     open_product,
     price_on,
@@ -17,17 +18,18 @@ from agentgym_envs.webarena.embedded.shopping_plays import (
 from agentgym_envs.webarena.embedded.task import (
     EmbeddedTask,
     Instance,
-    all_of,
+    changes,
     from_template,
-    page_has,
+    impossible,
 )
 from agentgym_envs.webarena.sites.chance import Dice
 from agentgym_envs.webarena.sites.forum.tables import Topic, topics
 from agentgym_envs.webarena.sites.shop.tables import Product, tables
 from agentgym_envs.webarena.sites.shop.words import SHELVES, Shelf
-from agentgym_envs.webarena.tasks import Evaluation
+from agentgym_envs.webarena.tasks import NOT_POSSIBLE, Evaluation, ShortText
 
 GROUP = "across"
+_NO_PRODUCT = "Larchmont Copper Birdbath, Round"
 _FORUM_TAB = "tab_focus [1]"
 _MOST_COMMENTS = 8  # of a topic, so that its page is short
 _Found = Generator[str, str, str]  # returns what was found
@@ -60,10 +62,9 @@ def _reply(seen: str, topic: Topic, text: str) -> Script:
     return (yield from click(seen, "button", "Publish"))
 
 
-def _replied(topic: Topic, *texts: str) -> Evaluation:
-    """A new comment that contains these."""
-    comment = f"document.querySelector('#c{len(topic.comments) + 1}')?.innerText"
-    return page_has(address(topic), *texts, locator=comment)
+def _replied(topic: Topic, text: str) -> Evaluation:
+    """A new comment that says this, perhaps in a short sentence."""
+    return changes(says(topic.title, ShortText(text)))
 
 
 def _telling(find: Callable[[str], _Found], topic: Topic) -> Callable[[str], Script]:
@@ -93,7 +94,17 @@ def _price() -> list[Instance]:
             _telling(find(product), topic),
         )
         for product, topic in zip(_products("price", 4), _topics("price", 4), strict=True)
-    ]
+    ] + [_no_price(_NO_PRODUCT, topic) for topic in _topics("no price", 1)]
+
+
+def _no_price(product: str, topic: Topic) -> Instance:
+    """The price of what the shop does not sell."""
+
+    def play(seen: str) -> Script:
+        yield from fill(seen, "Search", product, enter=True)
+        return (yield script.stop(NOT_POSSIBLE))
+
+    return Instance({"product": product, "topic": topic.title}, impossible(), play)
 
 
 def _cheapest() -> list[Instance]:
@@ -146,9 +157,9 @@ def _announce() -> list[Instance]:
     return [
         Instance(
             {"product": product.title, "topic": topic.title},
-            all_of(
-                page_has(BASKET, product.title),
-                _replied(topic, f"I am getting the {product.title}"),
+            changes(
+                in_basket(product, 1),
+                says(topic.title, ShortText(f"I am getting the {product.title}")),
             ),
             play(product, topic),
         )

@@ -1,6 +1,9 @@
-"""Plays every embedded task twice: with its solution, which must score 1, and idly, which must score 0.
+"""Plays every embedded task: its solution must score 1, an idle and a hostile player 0.
 
 python -m agentgym_envs.webarena.embedded.check --group shopping --parallel 4
+
+The hostile player does another task, then this one, and stops with the text of all pages as its
+answer. `hostile.py` checks many more of its deeds without a browser; `--no-browser` runs only those.
 """
 
 import argparse
@@ -11,13 +14,15 @@ import pathlib
 import queue
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from agentgym_envs.base.environment import EnvironmentFault, SetupError, SimulatorLost
 from agentgym_envs.webarena.browser.launch import require_browser
 from agentgym_envs.webarena.embedded import embedded_tasks
+from agentgym_envs.webarena.embedded.hostile import check_without_browser
+from agentgym_envs.webarena.embedded.script import ScriptError
 from agentgym_envs.webarena.embedded.task import FIRST_IDS, EmbeddedTask
-from agentgym_envs.webarena.embedded_sites import shared
+from agentgym_envs.webarena.embedded_sites import running_sites, shared
 from agentgym_envs.webarena.embedded_world import EmbeddedWorld
 from agentgym_envs.webarena.environment import WebArenaEnvironment
 from agentgym_envs.webarena.world import Entry
@@ -25,32 +30,35 @@ from agentgym_envs.webarena.world import Entry
 _MAX_ACTIONS = 60  # of a solution
 _ATTEMPTS = 3  # a browser or site that broke down says nothing about the task
 _IDLE = "```stop []```"
+_SOLUTION, _IDLE_PLAYER, _HOSTILE = PLAYERS = ("solution", "idle", "hostile")
 
 
 @dataclasses.dataclass(frozen=True)
 class Played:
-    """What came of one task.
+    """The scores of one task; that of a player that did not play is None.
 
     Attributes:
       task_id: its number.
       solved: score of the solution; -1 if it lost its way or the environment broke down.
       idle: score of an episode that stops at once; -1 if the environment broke down.
-      actions: of the solution.
+      hostile: score of the hostile player; -1 if the environment broke down.
+      actions: number of actions of the solution.
       seconds: that the solution took.
       trouble: why a score is -1.
     """
 
     task_id: int
-    solved: float
-    idle: float
+    solved: float | None
+    idle: float | None
+    hostile: float | None
     actions: int
     seconds: float
     trouble: str
 
     @property
     def is_right(self) -> bool:
-        """Whether both scores are as they must be."""
-        return self.solved == 1.0 and self.idle == 0.0
+        """Returns True if all scores are right."""
+        return self.solved in (1.0, None) and {self.idle, self.hostile} <= {0.0, None}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -59,9 +67,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tasks = _chosen(options)
     sites = sorted({site for each in tasks for site in each.task.sites})
     try:
-        require_browser()
         with shared(sites):
-            results = check(tasks, sites, parallel=options.parallel)
+            hacks = check_without_browser(tasks, running_sites(sites))
+            for hack in hacks:
+                sys.stdout.write(f"wrong: task {hack.task_id} pays a player that {hack.deed}\n")
+            if options.no_browser:
+                sys.stdout.write(
+                    f"hostile endings are paid by {len(hacks)} tasks of {len(tasks)}\n"
+                )
+                return 1 if hacks else 0
+            require_browser()
+            players = options.player or PLAYERS
+            results = check(tasks, sites, players, parallel=options.parallel)
     except SetupError as error:
         sys.stderr.write(f"{error}\n")
         return 1
@@ -69,15 +86,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rows = [dataclasses.asdict(result) for result in results]
         options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     _report(results)
-    return 0 if all(result.is_right for result in results) else 1
+    return 0 if not hacks and all(result.is_right for result in results) else 1
 
 
-def check(tasks: Sequence[EmbeddedTask], sites: Sequence[str], *, parallel: int) -> list[Played]:
+def check(
+    tasks: Sequence[EmbeddedTask],
+    sites: Sequence[str],
+    players: Sequence[str] = PLAYERS,
+    *,
+    parallel: int,
+) -> list[Played]:
     """Plays tasks.
 
     Args:
       tasks: to play.
       sites: WebArena's names of the sites that they need.
+      players: some of PLAYERS.
       parallel: episodes at a time.
     """
     entries = [Entry(each.task, each.split, each.solution) for each in tasks]
@@ -89,7 +113,7 @@ def check(tasks: Sequence[EmbeddedTask], sites: Sequence[str], *, parallel: int)
     def work(index: int) -> Played:
         environment = free.get()
         try:
-            return _play_both(environment, index, tasks[index].task.task_id)
+            return _play_all(environment, index, tasks, players)
         finally:
             free.put(environment)
 
@@ -105,22 +129,40 @@ def check(tasks: Sequence[EmbeddedTask], sites: Sequence[str], *, parallel: int)
     return sorted(results, key=lambda result: result.task_id)
 
 
-def _play_both(environment: WebArenaEnvironment, index: int, task_id: int) -> Played:
+def _play_all(
+    environment: WebArenaEnvironment,
+    index: int,
+    tasks: Sequence[EmbeddedTask],
+    players: Sequence[str],
+) -> Played:
+    plays: dict[str, Callable[[], tuple[float, int]]] = {
+        _SOLUTION: lambda: _play(environment, index),
+        _IDLE_PLAYER: lambda: _idle(environment, index),
+        _HOSTILE: lambda: _hostile(environment, index, _other_deed(tasks[index])),
+    }
+    scores: dict[str, float] = {}
     began = time.monotonic()
-    solved, actions, trouble = _tried(environment, index, is_idle=False)
-    seconds = time.monotonic() - began
-    idle, _, more = _tried(environment, index, is_idle=True)
-    return Played(task_id, solved, idle, actions, round(seconds, 1), trouble or more)
+    actions, seconds, troubles = 0, 0.0, []
+    for player in players:
+        scores[player], count, trouble = _tried(plays[player])
+        troubles.append(trouble)
+        if player == _SOLUTION:
+            actions, seconds = count, time.monotonic() - began
+    return Played(
+        tasks[index].task.task_id,
+        *(scores.get(player) for player in PLAYERS),
+        actions,
+        round(seconds, 1),
+        " ".join(filter(None, troubles)),
+    )
 
 
-def _tried(
-    environment: WebArenaEnvironment, index: int, *, is_idle: bool
-) -> tuple[float, int, str]:
+def _tried(play: Callable[[], tuple[float, int]]) -> tuple[float, int, str]:
     """Score, number of actions, trouble."""
     trouble = ""
     for _ in range(_ATTEMPTS):
         try:
-            score, actions = _play(environment, index, is_idle=is_idle)
+            score, actions = play()
         except (EnvironmentFault, SimulatorLost) as error:
             trouble = str(error)
         else:
@@ -128,25 +170,75 @@ def _tried(
     return -1.0, 0, trouble
 
 
-def _play(environment: WebArenaEnvironment, index: int, *, is_idle: bool) -> tuple[float, int]:
+def _play(environment: WebArenaEnvironment, index: int) -> tuple[float, int]:
     environment.reset(index)
     for count in range(1, _MAX_ACTIONS + 1):
-        result = environment.step(_IDLE if is_idle else environment.expert_action())
+        result = environment.step(environment.expert_action())
         if result.done:
             return result.score, count
     return 0.0, _MAX_ACTIONS
 
 
+def _idle(environment: WebArenaEnvironment, index: int) -> tuple[float, int]:
+    environment.reset(index)
+    return environment.step(_IDLE).score, 1
+
+
+def _other_deed(own: EmbeddedTask) -> EmbeddedTask:
+    """The next task that changes something else and begins at the same pages."""
+    tasks = embedded_tasks()
+    place = tasks.index(own)
+    return next(
+        each
+        for each in (*tasks[place + 1 :], *tasks[:place])
+        if each.task.start_urls == own.task.start_urls
+        and each.task.evaluation.edits not in ((), own.task.evaluation.edits)
+    )
+
+
+def _hostile(
+    environment: WebArenaEnvironment, index: int, other: EmbeddedTask
+) -> tuple[float, int]:
+    """Does another task, then this one, and answers with all that was seen."""
+    environment.reset(index)
+    seen = [environment.prompt]
+    _follow(environment, other, seen)
+    for _ in range(_MAX_ACTIONS):
+        try:
+            action = environment.expert_action()
+        except EnvironmentFault:  # the other task removed something that the solution needs
+            action = _IDLE
+        if "stop [" in action:
+            break
+        seen.append(environment.step(action).observation)
+    return environment.step(f"stop [{' '.join(seen)}]").score, len(seen)
+
+
+def _follow(environment: WebArenaEnvironment, other: EmbeddedTask, seen: list[str]) -> None:
+    """Plays the solution of a task in an episode of another one."""
+    script = other.solution()
+    next(script)
+    try:
+        action = script.send(seen[-1])
+        while action is not None and not action.startswith("stop"):
+            seen.append(environment.step(action).observation)
+            action = script.send(seen[-1])
+    except (ScriptError, StopIteration):
+        pass  # the attempt is enough
+
+
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m agentgym_envs.webarena.embedded.check",
-        description="Plays every embedded task with its solution, which must score 1, and idly, "
-        "which must score 0.",
+        description="Plays every embedded task with its solution, which must score 1, and with an "
+        "idle and a hostile player, which must score 0.",
     )
     add = parser.add_argument
     add("--group", action="append", choices=sorted(FIRST_IDS), help="only these; may be repeated")
     add("--task", action="append", type=int, help="only the task with this number; may be repeated")
     add("--first", action="store_true", help="only the first instance of each template")
+    add("--player", action="append", choices=PLAYERS, help="only these; may be repeated")
+    add("--no-browser", action="store_true", help="only the hostile player that needs no browser")
     add("--parallel", type=int, default=4, help="episodes at a time (default: %(default)s)")
     add("--json", type=pathlib.Path, help="write all results to this file")
     return parser.parse_args(arguments)
@@ -173,6 +265,7 @@ def _chosen(options: argparse.Namespace) -> list[EmbeddedTask]:
 def _tell(result: Played, done: int, count: int) -> None:
     mark = "ok " if result.is_right else "BAD"
     line = f"[{done}/{count}] {mark} {result.task_id} solution {result.solved} idle {result.idle}"
+    line += f" hostile {result.hostile}"
     line += f" in {result.actions} actions, {result.seconds} s"
     if result.trouble:
         line += f"; {result.trouble[-600:]}"
@@ -181,13 +274,17 @@ def _tell(result: Played, done: int, count: int) -> None:
 
 
 def _report(results: Sequence[Played]) -> None:
-    solved = sum(result.solved == 1.0 for result in results)
-    idle = sum(result.idle == 0.0 for result in results)
+    for player, score, wanted in (
+        (_SOLUTION, lambda result: result.solved, 1.0),
+        (_IDLE_PLAYER, lambda result: result.idle, 0.0),
+        (_HOSTILE, lambda result: result.hostile, 0.0),
+    ):
+        scores = [score(result) for result in results if score(result) is not None]
+        if scores:
+            right = sum(each == wanted for each in scores)
+            sys.stdout.write(f"{player}: {right} of {len(scores)} score {wanted}\n")
     actions = sorted(result.actions for result in results)
-    sys.stdout.write(
-        f"{solved} of {len(results)} solutions score 1.0, {idle} of {len(results)} idle episodes "
-        f"score 0.0; actions: median {actions[len(actions) // 2]}, most {actions[-1]}\n"
-    )
+    sys.stdout.write(f"actions: median {actions[len(actions) // 2]}, most {actions[-1]}\n")
     wrong = [result.task_id for result in results if not result.is_right]
     if wrong:
         sys.stdout.write(f"wrong: {wrong}\n")

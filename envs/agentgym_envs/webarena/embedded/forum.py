@@ -27,13 +27,19 @@ def _reading() -> Iterable[EmbeddedTask]:
     yield from _template(
         0,
         'Who started the topic "{title}"? Answer with the username.',
-        map(reading.who_started, _some("who started", _by_others("advice"))),
+        [
+            *map(reading.who_started, _some("who started", _by_others("advice"))),
+            reading.nobody_started("Where do you find a tame dragon?"),
+        ],
     )
     yield from _template(
         1,
         'How many likes does the comment of {member} in the topic "{title}" have? '
         "Answer with the number only.",
-        map(reading.likes, _some("likes", _by_others("diary"))),
+        [
+            *map(reading.likes, _some("likes", _by_others("diary"))),
+            *(reading.likes_of_nobody(*each) for each in _strangers("likes of nobody", "diary", 1)),
+        ],
     )
     yield from _template(
         2,
@@ -106,7 +112,10 @@ def _writing() -> Iterable[EmbeddedTask]:
     yield from _template(
         14,
         'Like the comment of {member} in the topic "{title}".',
-        map(writing.like, _some("like", _by_others("advice"))),
+        [
+            *map(writing.like, _some("like", _by_others("advice"))),
+            *(writing.like_nothing(*each) for each in _strangers("like nothing", "advice", 3)),
+        ],
     )
     yield from _template(
         15,
@@ -148,6 +157,17 @@ def _template(number: int, text: str, instances: Iterable[Instance]) -> list[Emb
 def _some(name: str, topics: Sequence[Topic]) -> list[Topic]:
     """Topics for the instances of a template."""
     return Dice(f"forum tasks: {name}").sample(topics, _PER_TEMPLATE)
+
+
+def _strangers(name: str, kind: str, count: int) -> list[tuple[Topic, str]]:
+    """Topics, each with a member who wrote no comment in it."""
+    dice = Dice(f"forum tasks: {name}")
+    pairs = []
+    for topic in dice.sample(_by_others(kind), count):
+        writers = {comment.author for comment in topic.comments}
+        others = [member for member in tables.members() if member not in writers | {AGENT}]
+        pairs.append((topic, dice.pick(others)))
+    return pairs
 
 
 def _by_others(kind: str) -> list[Topic]:

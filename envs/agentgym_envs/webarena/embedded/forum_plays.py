@@ -9,13 +9,21 @@ from agentgym_envs.webarena.embedded.script import Node, Play, Reader, Script
 from agentgym_envs.webarena.sites.forum import tables
 from agentgym_envs.webarena.sites.forum.tables import Topic
 from agentgym_envs.webarena.sites.forum.words import AGENT
+from agentgym_envs.webarena.sites.shop.tables import slug
+
+_SLUG_LETTERS = 50  # of a title in an address
+
+
+def search(observation: str, title: str) -> Script:
+    """Searches for a title."""
+    words = " ".join(re.findall(r"[\w'-]+", title))
+    observation = yield from script.click(observation, "link", "Search")
+    return (yield from script.fill(observation, "Search:", words, enter=True))
 
 
 def open_topic(observation: str, title: str) -> Script:
     """Searches for a title and opens the topic."""
-    words = " ".join(re.findall(r"[\w'-]+", title))
-    observation = yield from script.click(observation, "link", "Search")
-    observation = yield from script.fill(observation, "Search:", words, enter=True)
+    observation = yield from search(observation, title)
     return (yield from script.click(observation, "link", title))
 
 
@@ -76,7 +84,7 @@ def answering(title: str, read: Reader) -> Play:
 
 def address(topic: Topic) -> str:
     """Of a topic."""
-    return f"__REDDIT__/topic/{topic.number}/"
+    return f"__REDDIT__/topic/{topic.number}/{slug(topic.title)[:_SLUG_LETTERS].strip('-')}/"
 
 
 def circle(topic: Topic) -> str:

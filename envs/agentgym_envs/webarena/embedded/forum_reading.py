@@ -1,5 +1,6 @@
 """Tasks that read the forum or look for a page of it: one function for each template."""
 
+import functools
 import re
 from collections.abc import Generator
 
@@ -11,6 +12,7 @@ from agentgym_envs.webarena.embedded.forum_plays import (
     open_category,
     open_topic,
     said_by,
+    search,
     user_menu,
 )
 from agentgym_envs.webarena.embedded.script import Node, Reader, Script, matching
@@ -19,6 +21,8 @@ from agentgym_envs.webarena.embedded.task import (
     answer_has,
     answer_is,
     ends_at,
+    impossible,
+    refusing,
 )
 from agentgym_envs.webarena.sites.forum import tables
 from agentgym_envs.webarena.sites.forum.circles import CIRCLES
@@ -32,6 +36,18 @@ def who_started(topic: Topic) -> Instance:
         return script.value_after(page, topic.title, "link")
 
     return Instance({"title": topic.title}, answer_is(topic.author), answering(topic.title, read))
+
+
+def nobody_started(title: str) -> Instance:
+    """The author of a topic that is not there."""
+    way = functools.partial(search, title=title)
+    return Instance({"title": title}, impossible(), refusing(way))
+
+
+def likes_of_nobody(topic: Topic, member: str) -> Instance:
+    """Of the comment of a member who wrote none there."""
+    way = functools.partial(open_topic, title=topic.title)
+    return Instance({"title": topic.title, "member": member}, impossible(), refusing(way))
 
 
 def likes(topic: Topic) -> Instance:
@@ -184,7 +200,7 @@ def open_profile(topic: Topic) -> Instance:
         yield from _to_author(observation, topic.title)
         yield script.stop()
 
-    return Instance({"title": topic.title}, ends_at(f"__REDDIT__/user/{_number(topic)}/"), play)
+    return Instance({"title": topic.title}, ends_at(f"__REDDIT__/user/{_author(topic)}/"), play)
 
 
 def open_topics_of(topic: Topic) -> Instance:
@@ -197,13 +213,13 @@ def open_topics_of(topic: Topic) -> Instance:
         yield script.stop()
 
     return Instance(
-        {"title": topic.title}, ends_at(f"__REDDIT__/user/topics/{_number(topic)}/"), play
+        {"title": topic.title}, ends_at(f"__REDDIT__/user/topics/{_author(topic)}/"), play
     )
 
 
-def _number(topic: Topic) -> int:
-    """Of the member who opened the topic."""
-    return tables.members().index(topic.author) + 1
+def _author(topic: Topic) -> str:
+    """The end of the addresses of the member who opened the topic."""
+    return f"{tables.members().index(topic.author) + 1}/{topic.author}"
 
 
 def _to_author(observation: str, title: str) -> Script:

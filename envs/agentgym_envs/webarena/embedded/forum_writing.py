@@ -1,10 +1,10 @@
 """Tasks that write, like, vote and set in the forum: one function for each template."""
 
+import functools
 from collections.abc import Generator
 
 from agentgym_envs.webarena.embedded import script
 from agentgym_envs.webarena.embedded.forum_plays import (
-    address,
     circle,
     open_topic,
     page_of_topic,
@@ -12,16 +12,44 @@ from agentgym_envs.webarena.embedded.forum_plays import (
 )
 from agentgym_envs.webarena.embedded.task import (
     Instance,
-    all_of,
-    page_has,
-    page_is,
+    added,
+    changed,
+    changes,
+    impossible,
+    refusing,
 )
 from agentgym_envs.webarena.sites.forum import tables
 from agentgym_envs.webarena.sites.forum.circles import CIRCLES
+from agentgym_envs.webarena.sites.forum.content import PRIVATE_CATEGORY
 from agentgym_envs.webarena.sites.forum.tables import Topic
 from agentgym_envs.webarena.sites.forum.words import AGENT
+from agentgym_envs.webarena.tasks import Edit, ShortText
 
-_NEXT_TOPIC = len(tables.topics()) + len(tables.letters()) + 1  # number of the next topic
+SITE = "reddit"
+_COMMENT = "spirit_comment_comment"
+
+
+def member_number(name: str) -> int:
+    """The id of a member."""
+    return tables.members().index(name) + 1
+
+
+def comment_number(topic: Topic, index: int) -> int:
+    """The id of a comment of the seed."""
+    before = tables.topics()[: topic.number - 1]
+    return sum(len(each.comments) for each in before) + index + 1
+
+
+def says(title: str, text: str | ShortText) -> Edit:
+    """A new comment of the agent in a topic."""
+    row = dict(topic_id=title, user_id=member_number(AGENT), comment=text)
+    return added(SITE, _COMMENT, **row)
+
+
+def _opens(title: str, category: int, text: str) -> list[Edit]:
+    """A new topic of the agent's and its first comment."""
+    row = dict(title=title, category_id=category, user_id=member_number(AGENT))
+    return [added(SITE, "spirit_topic_topic", **row), says(title, text)]
 
 
 _WORDS = (
@@ -44,12 +72,7 @@ def reply(numbered: tuple[int, Topic]) -> Instance:
         yield from script.click(observation, "button", "Publish")
         yield script.stop()
 
-    here = f"document.querySelector('#c{len(topic.comments) + 1}').innerText"
-    return Instance(
-        {"title": topic.title, "text": text},
-        page_has(address(topic), text, AGENT, locator=here),
-        play,
-    )
+    return Instance({"title": topic.title, "text": text}, changes(says(topic.title, text)), play)
 
 
 _NEW_TOPICS = (
@@ -80,10 +103,7 @@ def create(index: int) -> Instance:
 
     return Instance(
         {"title": title, "category": category, "text": text},
-        all_of(
-            page_has(f"__REDDIT__/category/{number}/", title),
-            page_has(f"__REDDIT__/topic/{_NEXT_TOPIC}/", title, text, category),
-        ),
+        changes(*_opens(title, number, text)),
         play,
     )
 
@@ -98,12 +118,18 @@ def like(topic: Topic) -> Instance:
         yield from script.click(observation, "link", "like (", after=member)
         yield script.stop()
 
-    here = f"document.querySelector('#c{index + 1} .comment-like').innerText"
+    row = dict(comment_id=comment_number(topic, index), user_id=member_number(AGENT))
     return Instance(
         {"title": topic.title, "member": member},
-        page_has(address(topic), "remove like", locator=here),
+        changes(added(SITE, "spirit_comment_like_commentlike", **row)),
         play,
     )
+
+
+def like_nothing(topic: Topic, member: str) -> Instance:
+    """Of a member who wrote no comment there."""
+    way = functools.partial(open_topic, title=topic.title)
+    return Instance({"title": topic.title, "member": member}, impossible(), refusing(way))
 
 
 def vote(topic: Topic) -> Instance:
@@ -116,16 +142,10 @@ def vote(topic: Topic) -> Instance:
         yield from script.click(observation, "button", "Vote")
         yield script.stop()
 
-    votes = len(topic.poll[loser]) + 1
-    total = sum(map(len, topic.poll.values())) + 1
+    row = dict(choice_id=f"{topic.title}: {loser}", voter_id=member_number(AGENT))
     return Instance(
         {"circle": circle(topic), "option": loser},
-        page_has(
-            address(topic),
-            f"{loser}, {votes / total * 100:.0f}%",
-            f"Votes: {total}",
-            locator="document.querySelector('.comment__text__poll').innerText",
-        ),
+        changes(added(SITE, "spirit_comment_poll_commentpollvote", **row)),
         play,
     )
 
@@ -144,8 +164,14 @@ def edit(numbered: tuple[int, Topic]) -> Instance:
 
     return Instance(
         {"title": topic.title, "text": text},
-        page_is(
-            address(topic), "document.querySelector('#c1 .comment__text').innerText.trim()", text
+        changes(
+            changed(
+                SITE,
+                _COMMENT,
+                {"comment": text},
+                topic_id=topic.title,
+                comment=topic.comments[0].text,
+            )
         ),
         play,
     )
@@ -163,7 +189,6 @@ _LETTERS = (
 def write_letter(index: int) -> Instance:
     """A new private topic."""
     member, title, text = _LETTERS[index]
-    address = f"__REDDIT__/topic/private/{_NEXT_TOPIC}/"
 
     def play(observation: str) -> Generator[str, str, None]:
         observation = yield from user_menu(observation, "Private topics")
@@ -176,9 +201,12 @@ def write_letter(index: int) -> Instance:
 
     return Instance(
         {"member": member, "title": title, "text": text},
-        all_of(
-            page_has(address, title, text),
-            page_has(address, member, locator="document.body.textContent"),  # in a closed menu
+        changes(
+            *_opens(title, PRIVATE_CATEGORY, text),
+            *(
+                added(SITE, "spirit_topic_private_topicprivate", topic_id=title, user_id=number)
+                for number in map(member_number, (AGENT, member))
+            ),
         ),
         play,
     )
@@ -196,7 +224,7 @@ def set_location(place: str) -> Instance:
 
     return Instance(
         {"place": place},
-        page_is("__REDDIT__/user/", "document.querySelector('#id_location').value", place),
+        changes(changed(SITE, "spirit_user_userprofile", {"location": place}, nickname=AGENT)),
         play,
     )
 
@@ -209,5 +237,6 @@ def notify(topic: Topic) -> Instance:
         yield from script.click(observation, "button", "Notify Me")
         yield script.stop()
 
-    here = "document.querySelector('.comments__footer_menu__notify input[type=submit]').value"
-    return Instance({"title": topic.title}, page_is(address(topic), here, "Unnotify Me"), play)
+    row = dict(topic_id=topic.title, user_id=member_number(AGENT), is_active=1)
+    check = changes(added(SITE, "spirit_topic_notification_topicnotification", **row))
+    return Instance({"title": topic.title}, check, play)

@@ -64,7 +64,9 @@ def _about_orders() -> Iterable[EmbeddedTask]:
         map(reading.order_total, _orders("total")),
     )
     yield from _template(
-        5, "What is the status of my order {order}?", map(reading.order_status, _orders("status"))
+        5,
+        "What is the status of my order {order}?",
+        [*map(reading.order_status, _orders("status")), *map(reading.strange_order, _others())],
     )
     yield from _template(
         6,
@@ -73,7 +75,15 @@ def _about_orders() -> Iterable[EmbeddedTask]:
         _spending(),
     )
     yield from _template(
-        7, 'Who wrote the review "{title}" of the {product}?', map(reading.reviewer, _reviews())
+        7,
+        'Who wrote the review "{title}" of the {product}?',
+        [
+            *map(reading.reviewer, _reviews()),
+            *(
+                reading.no_reviewer(each, "Squeaks in the rain")
+                for each in _products("no review", 1)
+            ),
+        ],
     )
     yield from _template(
         8,
@@ -118,10 +128,12 @@ def _basket() -> Iterable[EmbeddedTask]:
     yield from _template(
         14,
         "Take the {product} out of my basket and leave the rest.",
-        map(writing.remove, (first, second), (second, first)),
+        map(writing.remove, (first, second)),
     )
     yield from _template(
-        15, "Use the voucher code {code} for my basket.", map(writing.voucher, _valid_codes())
+        15,
+        "Use the voucher code {code} for my basket.",
+        [*map(writing.voucher, _valid_codes()), *map(writing.expired_voucher, _expired_codes())],
     )
     yield from _template(
         16,
@@ -167,9 +179,10 @@ def _account() -> Iterable[EmbeddedTask]:
     yield from _template(
         22,
         "I moved within the town: in my address book, change {street} to {new}.",
-        map(
-            writing.edit_address, _streets(), ("8 Rowan Way", "77 Tannery Row", "140 Depot Street")
-        ),
+        [
+            *map(writing.edit_address, _streets(), _NEW_STREETS),
+            writing.edit_no_address("31 Granary Lane", "16 Cooper Street"),
+        ],
     )
     yield from _template(
         23,
@@ -217,6 +230,7 @@ _NEW_ADDRESSES = (
     ("9 Orchard Close", "Madison", "WI", "53703"),
     ("61 Quarry Hill", "Duluth", "MN", "55802"),
 )
+_NEW_STREETS = ("8 Rowan Way", "77 Tannery Row", "140 Depot Street")
 _MONTHS = ((2023, 5), (2023, 9), (2023, 12), (2024, 1), (2023, 7), (2023, 10))
 _FOUR_DIGITS = 100_000  # cents: larger sums are written with a comma on pages
 
@@ -243,6 +257,14 @@ def _orders(name: str) -> list[Order]:
     shop = tables()
     cheap = [order for order in shop.orders_of(shop.customer) if order.cents < _FOUR_DIGITS]
     return Dice(f"shopping {name}").sample(cheap, _PER_TEMPLATE)
+
+
+def _others() -> list[Order]:
+    """Orders of other customers."""
+    shop = tables()
+    return Dice("shopping others").sample(
+        [order for order in shop.orders if order.customer is not shop.customer], 4
+    )
 
 
 def _orders_to_repeat() -> list[Order]:
@@ -284,6 +306,11 @@ def _valid_codes() -> list[str]:
     today: datetime.date = EPISODE_START.date()
     valid = [each for each in VOUCHERS if each.first_day <= today <= each.last_day]
     return [each.code for each in valid if each.code != "GARDEN5"]
+
+
+def _expired_codes() -> list[str]:
+    today: datetime.date = EPISODE_START.date()
+    return [each.code for each in VOUCHERS if each.last_day < today]
 
 
 def _streets() -> list[str]:

@@ -10,6 +10,7 @@ from agentgym_envs.webarena.embedded.shopping_plays import days_of
 from agentgym_envs.webarena.embedded.task import EmbeddedTask, Instance, from_template
 from agentgym_envs.webarena.sites.chance import Dice
 from agentgym_envs.webarena.sites.shop.tables import (
+    FIRST_ORDER_NUMBER,
     VOUCHERS,
     Customer,
     Order,
@@ -40,7 +41,10 @@ def _about_customers() -> Iterable[EmbeddedTask]:
     yield from _template(
         0,
         "What is the email address of the customer {customer}?",
-        map(reading.customer_email, _customers("email")),
+        [
+            *map(reading.customer_email, _customers("email")),
+            reading.no_customer_email("Leopold Marchbanks"),
+        ],
     )
     yield from _template(
         1,
@@ -57,7 +61,12 @@ def _about_customers() -> Iterable[EmbeddedTask]:
 
 def _about_orders() -> Iterable[EmbeddedTask]:
     yield from _template(
-        3, "Who placed order {order}?", map(reading.order_customer, _orders("customer"))
+        3,
+        "Who placed order {order}?",
+        [
+            *map(reading.order_customer, _orders("customer")),
+            reading.no_order_customer(str(FIRST_ORDER_NUMBER + len(tables().orders) + 27)),
+        ],
     )
     yield from _template(
         4,
@@ -99,7 +108,7 @@ def _about_things() -> Iterable[EmbeddedTask]:
     yield from _template(
         10,
         "What is the last day of the voucher with the code {code}? Answer like 2023-01-31.",
-        map(reading.voucher_end, VOUCHERS[:5]),
+        [*map(reading.voucher_end, VOUCHERS[:5]), reading.no_voucher_end("HARVEST30")],
     )
 
 
@@ -118,7 +127,9 @@ def _finding() -> Iterable[EmbeddedTask]:
 
 def _changing() -> Iterable[EmbeddedTask]:
     yield from _template(
-        13, 'Change the status of order {order} to "{status}".', _changed_statuses()
+        13,
+        'Change the status of order {order} to "{status}".',
+        [*_changed_statuses(), *_final_statuses()],
     )
     yield from _template(
         14,
@@ -252,6 +263,14 @@ def _changed_statuses() -> Iterable[Instance]:
     for index, order in enumerate(_some("status", unfinished, 6)):
         choices = _NEXT_STATUSES[order.status]
         yield writing.change_status(order, choices[index % len(choices)])
+
+
+def _final_statuses() -> Iterable[Instance]:
+    """Orders that are complete or cancelled stay so."""
+    finished = [order for order in tables().orders if order.status not in _NEXT_STATUSES]
+    for order in _some("final status", finished, 2):
+        status = "Complete" if order.status == "Cancelled" else "Cancelled"
+        yield writing.change_final_status(order, status)
 
 
 def _reviews(name: str, *, is_approved: bool) -> list[Review]:

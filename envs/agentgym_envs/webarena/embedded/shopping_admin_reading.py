@@ -29,6 +29,8 @@ from agentgym_envs.webarena.embedded.task import (
     answer_has,
     answer_is,
     ends_at,
+    impossible,
+    refusing,
 )
 from agentgym_envs.webarena.sites.shop.tables import (
     Customer,
@@ -52,6 +54,16 @@ def _of_customer(customer: Customer, label: str, check: Evaluation) -> Instance:
 def customer_email(customer: Customer) -> Instance:
     """The address of a customer."""
     return _of_customer(customer, "Email", answer_has(customer.email))
+
+
+def no_customer_email(name: str) -> Instance:
+    """The address of somebody who is no customer."""
+
+    def way(seen: str) -> Script:
+        seen = yield from open_menu(seen, "Customers", "Customers")
+        return (yield from fill(seen, "Name:", name, enter=True))
+
+    return Instance({"customer": name}, impossible(), refusing(way))
 
 
 def customer_orders(customer: Customer) -> Instance:
@@ -78,6 +90,16 @@ def order_customer(order: Order) -> Instance:
         answer_has(order.customer.name),
         answering(functools.partial(open_order, order=order), read, in_sight=True),
     )
+
+
+def no_order_customer(number: str) -> Instance:
+    """Who placed an order that is not there."""
+
+    def way(seen: str) -> Script:
+        seen = yield from open_menu(seen, "Fulfilment", "Orders")
+        return (yield from fill(seen, "Order number:", number, enter=True))
+
+    return Instance({"order": number}, impossible(), refusing(way))
 
 
 def order_day(order: Order) -> Instance:
@@ -173,6 +195,12 @@ def voucher_end(voucher: Voucher) -> Instance:
 
     check = answer_has(voucher.last_day.isoformat())
     return Instance({"code": voucher.code}, check, answering(way, read))
+
+
+def no_voucher_end(code: str) -> Instance:
+    """The last day of a voucher that is not there."""
+    way = functools.partial(open_menu, menu="Offers", page="Vouchers")
+    return Instance({"code": code}, impossible(), refusing(way))
 
 
 def order_page(order: Order) -> Instance:

@@ -1,8 +1,10 @@
 """Tasks that change orders, products, reviews and offers: one function for each template."""
 
+import functools
+
+from agentgym_envs.webarena.embedded import shopping_edits as edits
 from agentgym_envs.webarena.embedded.script import Script, choose, click, doing, fill
 from agentgym_envs.webarena.embedded.shopping_admin_plays import (
-    ADMIN,
     create,
     open_order,
     open_product,
@@ -11,15 +13,14 @@ from agentgym_envs.webarena.embedded.shopping_admin_plays import (
     save,
     set_stock_field,
 )
-from agentgym_envs.webarena.embedded.shopping_plays import SHOP
 from agentgym_envs.webarena.embedded.task import (
     Instance,
-    page_has,
-    page_is,
-    page_lacks,
+    added,
+    changes,
+    impossible,
+    refusing,
 )
 from agentgym_envs.webarena.sites.shop.tables import Order, Product, Review
-from agentgym_envs.webarena.tasks import Evaluation
 
 _STOCK_FIELD, _PRICE_FIELD = 0, 2  # among the numbers of a product's stock
 
@@ -32,13 +33,17 @@ def change_status(order: Order, status: str) -> Instance:
         seen = yield from choose(seen, "New order status", status)
         return (yield from click(seen, "button", "Change status"))
 
-    table = "[...document.querySelectorAll('table')].find(t => t.innerText.includes('Time of'))"
-    page = f"{ADMIN}/orders/{order.number}/"
     return Instance(
         {"order": order.number, "status": status},
-        page_has(page, status, locator=f"{table}.innerText"),
+        changes(edits.order_status(order, status)),
         doing(way),
     )
+
+
+def change_final_status(order: Order, status: str) -> Instance:
+    """Of an order whose status is the last one."""
+    way = functools.partial(open_order, order=order)
+    return Instance({"order": order.number, "status": status}, impossible(), refusing(way))
 
 
 def add_note(order: Order, note: str) -> Instance:
@@ -50,10 +55,9 @@ def add_note(order: Order, note: str) -> Instance:
         seen = yield from fill(seen, "Message", note)
         return (yield from click(seen, "button", "Save note"))
 
-    page = f"{ADMIN}/orders/{order.number}/"
     return Instance(
         {"order": order.number, "note": note},
-        page_has(page, note, locator="document.body.textContent"),
+        changes(edits.order_note(order, note)),
         doing(way),
     )
 
@@ -65,10 +69,9 @@ def set_price(product: Product, price: str) -> Instance:
         seen = yield from open_stock(seen, product)
         return (yield from set_stock_field(seen, _PRICE_FIELD, price))
 
-    locator = "document.querySelector('.product_main .price_color').innerText"
     return Instance(
         {"product": product.title, "upc": product.upc, "price": price},
-        page_is(SHOP + product.path, locator, f"${price}"),
+        changes(edits.stock_field(product, "price", float(price))),
         doing(way),
     )
 
@@ -82,7 +85,7 @@ def set_stock(product: Product, count: int) -> Instance:
 
     return Instance(
         {"product": product.title, "upc": product.upc, "count": count},
-        page_has(SHOP + product.path, f"({count} available)"),
+        changes(edits.stock_field(product, "num_in_stock", count)),
         doing(way),
     )
 
@@ -98,7 +101,7 @@ def rename_product(product: Product, line: str) -> Instance:
 
     return Instance(
         {"product": product.title, "title": title},
-        page_is(SHOP + product.path, "document.querySelector('h1').innerText", title),
+        changes(edits.product_field(product, "title", title)),
         doing(way),
     )
 
@@ -111,12 +114,11 @@ def hide_product(product: Product) -> Instance:
         seen = yield from click(seen, "checkbox", "Is public")
         return (yield from save(seen))
 
-    locator = "document.querySelector('#id_is_public').checked ? 'public' : 'hidden'"
-    page = f"{ADMIN}/catalogue/products/{product.id}/"
-    return Instance({"product": product.title}, page_is(page, locator, "hidden"), doing(way))
+    check = changes(edits.product_field(product, "is_public", 0))
+    return Instance({"product": product.title}, check, doing(way))
 
 
-def _judge(review: Review, status: str, check: Evaluation) -> Instance:
+def _judge(review: Review, status: str, number: int) -> Instance:
     def way(seen: str) -> Script:
         seen = yield from open_review(seen, review)
         seen = yield from choose(seen, "Status:", status)
@@ -127,20 +129,17 @@ def _judge(review: Review, status: str, check: Evaluation) -> Instance:
         "customer": review.customer.name,
         "product": review.product.title,
     }
-    return Instance(values, check, doing(way))
+    return Instance(values, changes(edits.review_status(review, number)), doing(way))
 
 
 def approve(review: Review) -> Instance:
     """A review that waits for moderation."""
-    page = f"{SHOP}{review.product.path}reviews/"
-    check = page_has(page, review.customer.name, review.title, review.body)
-    return _judge(review, "Approved", check)
+    return _judge(review, "Approved", 1)
 
 
 def reject(review: Review) -> Instance:
     """A review that everybody sees."""
-    check = page_lacks(SHOP + review.product.path, review.customer.name)
-    return _judge(review, "Rejected", check)
+    return _judge(review, "Rejected", 2)
 
 
 def new_page(title: str, url: str, text: str) -> Instance:
@@ -152,7 +151,11 @@ def new_page(title: str, url: str, text: str) -> Instance:
         return (yield from save(seen))
 
     values = {"title": title, "url": url, "text": text}
-    return Instance(values, page_has(SHOP + url, text), doing(way))
+    check = changes(
+        added(edits.SITE, "django_flatpage", url=url, title=title, content=text),
+        added(edits.SITE, "django_flatpage_sites", flatpage_id=url, site_id=1),
+    )
+    return Instance(values, check, doing(way))
 
 
 def new_category(name: str, parent: str) -> Instance:
@@ -163,13 +166,10 @@ def new_category(name: str, parent: str) -> Instance:
         seen = yield from choose(seen, "Relative to", parent)
         return (yield from save(seen))
 
-    # The tree of categories at the side of the shop: names in order, a parent before its own.
-    links = "[...document.querySelectorAll('.side_categories a')].map(a => a.innerText.trim())"
-    return Instance(
-        {"name": name, "parent": parent},
-        page_has(f"{SHOP}/catalogue/", f"{parent}/{name}", locator=f"{links}.join('/')"),
-        doing(way),
-    )
+    # `path` is the name of the category above; see `sites/shop/content.py`.
+    row = dict(name=name, path=parent, is_public=1, ancestors_are_public=1)
+    check = changes(added(edits.SITE, "catalogue_category", **row))
+    return Instance({"name": name, "parent": parent}, check, doing(way))
 
 
 def new_partner(name: str) -> Instance:
@@ -179,7 +179,8 @@ def new_partner(name: str) -> Instance:
         seen = yield from create(seen, "Fulfilment", "Partners", "partner", {"Name": name})
         return (yield from save(seen))
 
-    return Instance({"name": name}, page_has(f"{ADMIN}/partners/", name), doing(way))
+    check = changes(added(edits.SITE, "partner_partner", name=name))
+    return Instance({"name": name}, check, doing(way))
 
 
 def new_range(name: str, text: str) -> Instance:
@@ -191,7 +192,8 @@ def new_range(name: str, text: str) -> Instance:
         return (yield from save(seen))
 
     values = {"name": name, "text": text}
-    return Instance(values, page_has(f"{ADMIN}/ranges/", name), doing(way))
+    check = changes(added(edits.SITE, "offer_range", name=name, description=text))
+    return Instance(values, check, doing(way))
 
 
 def new_voucher(name: str, code: str, end: str, offer: str) -> Instance:
@@ -204,4 +206,13 @@ def new_voucher(name: str, code: str, end: str, offer: str) -> Instance:
         return (yield from save(seen))
 
     values = {"name": name, "code": code, "end": end, "offer": offer}
-    return Instance(values, page_has(f"{ADMIN}/vouchers/", name, code), doing(way))
+    check = changes(
+        added(edits.SITE, "voucher_voucher", name=name, code=code, end_datetime=end),
+        added(
+            edits.SITE,
+            "voucher_voucher_offers",
+            voucher_id=code,
+            conditionaloffer_id=f"Offer for voucher '{offer}'",
+        ),
+    )
+    return Instance(values, check, doing(way))

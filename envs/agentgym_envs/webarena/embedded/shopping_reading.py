@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Generator
 
 from agentgym_envs.webarena.embedded import script
+from agentgym_envs.webarena.embedded import shopping_edits as edits
 from agentgym_envs.webarena.embedded.script import (
     Node,
     Script,
@@ -16,7 +17,6 @@ from agentgym_envs.webarena.embedded.script import (
     value_after,
 )
 from agentgym_envs.webarena.embedded.shopping_plays import (
-    BASKET,
     SHOP,
     dollars,
     first_of_shelf,
@@ -33,8 +33,10 @@ from agentgym_envs.webarena.embedded.task import (
     all_of,
     answer_has,
     answer_is,
+    changes,
     ends_at,
-    page_has,
+    impossible,
+    refusing,
 )
 from agentgym_envs.webarena.sites.shop.tables import (
     Order,
@@ -110,6 +112,12 @@ def order_status(order: Order) -> Instance:
     return _order_fact(order, "Status", order.status)
 
 
+def strange_order(order: Order) -> Instance:
+    """The status of an order that is another customer's."""
+    way = functools.partial(open_order, order=order)
+    return Instance({"order": order.number}, impossible(), refusing(way))
+
+
 def spending(first: datetime.date, last: datetime.date, cents: int) -> Instance:
     """What the customer spent from one day to another."""
 
@@ -142,6 +150,13 @@ def reviewer(review: Review) -> Instance:
     )
 
 
+def no_reviewer(product: Product, title: str) -> Instance:
+    """Who wrote a review that is not there."""
+    way = functools.partial(open_product, product=product)
+    values = {"product": product.title, "title": title}
+    return Instance(values, impossible(), refusing(way))
+
+
 def on_a_page(question: str, page: str, pattern: str, answer: str) -> Instance:
     """What a page of text says; such a page is short, so its foot is near."""
 
@@ -170,7 +185,7 @@ def basket_total(product: Product) -> Instance:
     total = f"{(before + product.cents) / 100:.2f}"
     return Instance(
         {"product": product.title},
-        all_of(answer_has(total), page_has(BASKET, product.title)),
+        all_of(answer_has(total), changes(edits.in_basket(product, 1))),
         answering(way, read),
     )
 

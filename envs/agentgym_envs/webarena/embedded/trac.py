@@ -6,7 +6,7 @@ from agentgym_envs.webarena.embedded import trac_reading as reading
 from agentgym_envs.webarena.embedded import trac_writing as writing
 from agentgym_envs.webarena.embedded.task import EmbeddedTask, Instance, from_template
 from agentgym_envs.webarena.sites.chance import Dice
-from agentgym_envs.webarena.sites.trac.projects import PEOPLE, PROJECTS
+from agentgym_envs.webarena.sites.trac.projects import AGENT, PEOPLE, PROJECTS
 from agentgym_envs.webarena.sites.trac.tables import Milestone, milestones
 from agentgym_envs.webarena.sites.trac.tickets import PRIORITIES, Ticket, tickets
 
@@ -20,7 +20,12 @@ def tasks() -> list[EmbeddedTask]:
 
 def _about_tickets() -> Iterable[EmbeddedTask]:
     yield from _template(
-        0, 'Who owns the ticket "{summary}"?', map(reading.owner, _some("owner", _is_owned))
+        0,
+        'Who owns the ticket "{summary}"?',
+        [
+            *map(reading.owner, _some("owner", _is_owned)),
+            *map(reading.no_owner, _some("no owner", lambda ticket: not ticket.owner)[:1]),
+        ],
     )
     yield from _template(
         1, 'Who reported the ticket "{summary}"?', map(reading.reporter, _some("reporter"))
@@ -116,7 +121,9 @@ def _changing() -> Iterable[EmbeddedTask]:
         16,
         'Assign the ticket "{summary}" to {person}.',
         [
-            writing.assign(ticket, dice.pick([each for each in PEOPLE if each != ticket.owner]))
+            writing.assign(
+                ticket, dice.pick([each for each in PEOPLE if each not in (ticket.owner, AGENT)])
+            )
             for ticket in _some("assign", _is_open)
         ],
     )
@@ -134,6 +141,10 @@ def _changing() -> Iterable[EmbeddedTask]:
         [
             writing.milestone(ticket, dice.pick(_milestones_for(ticket)))
             for ticket in _some("move", lambda each: each.is_open and bool(_milestones_for(each)))
+        ]
+        + [
+            writing.no_milestone(ticket, f"{ticket.component} {_NO_VERSION}")
+            for ticket in _some("move nowhere", _is_open)
         ],
     )
 
@@ -161,6 +172,7 @@ def _adding() -> Iterable[EmbeddedTask]:
     )
 
 
+_NO_VERSION = "12.7"  # no milestone of any project
 _REPORTS = {  # those that Trac itself brings along
     1: "Active Tickets",
     3: "Active Tickets by Milestone",

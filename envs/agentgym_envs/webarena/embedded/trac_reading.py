@@ -5,7 +5,15 @@ from collections.abc import Callable, Mapping
 
 from agentgym_envs.webarena.embedded import script
 from agentgym_envs.webarena.embedded.script import Node, Reader, matching
-from agentgym_envs.webarena.embedded.task import Instance, answer_has, answer_is, ends_at, page_is
+from agentgym_envs.webarena.embedded.task import (
+    Instance,
+    answer_has,
+    answer_is,
+    ends_at,
+    impossible,
+    page_is,
+    refusing,
+)
 from agentgym_envs.webarena.embedded.trac_plays import (
     name_of,
     open_menu,
@@ -29,6 +37,12 @@ def _about_ticket(ticket: Ticket, evaluation: Evaluation, read: Reader) -> Insta
 def owner(ticket: Ticket) -> Instance:
     """Who owns a ticket."""
     return _about_ticket(ticket, answer_has(name_of(ticket.owner)), value_of("Owned by:"))
+
+
+def no_owner(ticket: Ticket) -> Instance:
+    """Who owns a ticket that has no owner."""
+    way = functools.partial(open_ticket, ticket=ticket)
+    return Instance({"summary": ticket.summary}, impossible(), refusing(way))
 
 
 def reporter(ticket: Ticket) -> Instance:

@@ -4,30 +4,33 @@ import functools
 
 from agentgym_envs.webarena.embedded import script
 from agentgym_envs.webarena.embedded.script import Script
-from agentgym_envs.webarena.embedded.task import Instance, all_of, page_has, page_is
+from agentgym_envs.webarena.embedded.task import (
+    Instance,
+    added,
+    changed,
+    changes,
+    impossible,
+    refusing,
+)
 from agentgym_envs.webarena.embedded.trac_plays import (
     name_of,
     open_form,
     open_menu,
     open_ticket,
     open_wiki,
-    ticket_address,
 )
-from agentgym_envs.webarena.sites.trac.projects import Project
+from agentgym_envs.webarena.sites.trac.projects import AGENT, Project
 from agentgym_envs.webarena.sites.trac.tables import wiki_root
-from agentgym_envs.webarena.sites.trac.tickets import Ticket, tickets
+from agentgym_envs.webarena.sites.trac.tickets import Ticket
+from agentgym_envs.webarena.tasks import Edit, Evaluation
 
-NEXT_TICKET = len(tickets()) + 1  # number of the next ticket
+SITE = "gitlab"
 _SUBMIT = "Submit changes"
 
 
-def _text(selector: str) -> str:
-    return f"document.querySelector({selector!r}).innerText.trim()"
-
-
-def _field(name: str) -> str:
-    """The value of a field in the table on top of a ticket."""
-    return _text(f'td[headers="h_{name}"]')
+def _ticket(ticket: Ticket, **to: str) -> Evaluation:
+    """New values of a ticket's fields."""
+    return changes(changed(SITE, "ticket", to, summary=ticket.summary))
 
 
 def create(component: str, kind: str, priority: str, summary: str) -> Instance:
@@ -41,17 +44,9 @@ def create(component: str, kind: str, priority: str, summary: str) -> Instance:
         observation = yield from script.choose(observation, "Component:", component)
         return (yield from script.click(observation, "button", "Create ticket"))
 
-    url = f"__GITLAB__/ticket/{NEXT_TICKET}"
-    return Instance(
-        {"component": component, "type": kind, "priority": priority, "summary": summary},
-        all_of(
-            page_is(url, _text("#ticket .summary"), summary),
-            page_is(url, _text(".trac-type"), kind),
-            page_is(url, _field("priority"), priority),
-            page_is(url, _field("component"), component),
-        ),
-        script.doing(way),
-    )
+    values = {"component": component, "type": kind, "priority": priority, "summary": summary}
+    ticket: Edit = added(SITE, "ticket", **values, reporter=AGENT, status="new")
+    return Instance(values, changes(ticket), script.doing(way))
 
 
 def comment(ticket: Ticket, text: str) -> Instance:
@@ -64,7 +59,7 @@ def comment(ticket: Ticket, text: str) -> Instance:
 
     return Instance(
         {"summary": ticket.summary, "text": text},
-        page_has(ticket_address(ticket), text, locator=_text("#changelog")),
+        changes(added(SITE, "ticket_change", ticket=ticket.summary, author=AGENT, newvalue=text)),
         script.doing(way),
     )
 
@@ -82,7 +77,7 @@ def priority(ticket: Ticket, name: str) -> Instance:
     """Another priority."""
     return Instance(
         {"summary": ticket.summary, "priority": name},
-        page_is(ticket_address(ticket), _field("priority"), name),
+        _ticket(ticket, priority=name),
         _choosing(ticket, "Priority:", name),
     )
 
@@ -91,9 +86,16 @@ def milestone(ticket: Ticket, name: str) -> Instance:
     """Another milestone."""
     return Instance(
         {"summary": ticket.summary, "milestone": name},
-        page_is(ticket_address(ticket), _field("milestone"), name),
+        _ticket(ticket, milestone=name),
         _choosing(ticket, "Milestone:", name),
     )
+
+
+def no_milestone(ticket: Ticket, name: str) -> Instance:
+    """A milestone that is not there."""
+    way = functools.partial(open_form, ticket=ticket)
+    values = {"summary": ticket.summary, "milestone": name}
+    return Instance(values, impossible(), refusing(way))
 
 
 def _deciding(observation: str, ticket: Ticket, deed: str, box: str, option: str) -> Script:
@@ -107,13 +109,9 @@ def _deciding(observation: str, ticket: Ticket, deed: str, box: str, option: str
 def close(ticket: Ticket, resolution: str) -> Instance:
     """A ticket is closed."""
     way = functools.partial(_deciding, ticket=ticket, deed="resolve", box="", option=resolution)
-    url = ticket_address(ticket)
     return Instance(
         {"summary": ticket.summary, "resolution": resolution},
-        all_of(
-            page_is(url, _text(".trac-status"), "closed"),
-            page_is(url, _text(".trac-resolution"), f"({resolution})"),
-        ),
+        _ticket(ticket, status="closed", resolution=resolution),
         script.doing(way),
     )
 
@@ -124,7 +122,7 @@ def assign(ticket: Ticket, person: str) -> Instance:
     way = functools.partial(_deciding, ticket=ticket, deed="assign", box="", option=name)
     return Instance(
         {"summary": ticket.summary, "person": name},
-        page_is(ticket_address(ticket), _field("owner"), name),
+        _ticket(ticket, owner=person, status="assigned"),
         script.doing(way),
     )
 
@@ -139,15 +137,8 @@ def new_milestone(name: str, text: str) -> Instance:
         observation = yield from script.fill(observation, "Description:", text)
         return (yield from script.click(observation, "button", "Add milestone"))
 
-    url = f"__GITLAB__/milestone/{name.replace(' ', '%20')}"
-    return Instance(
-        {"name": name, "text": text},
-        all_of(
-            page_has(url, name, locator=_text("#content h1")),
-            page_is(url, _text("#content .description"), text),
-        ),
-        script.doing(way),
-    )
+    check = changes(added(SITE, "milestone", name=name, description=text))
+    return Instance({"name": name, "text": text}, check, script.doing(way))
 
 
 def rewrite_page(project: Project, text: str) -> Instance:
@@ -163,6 +154,6 @@ def rewrite_page(project: Project, text: str) -> Instance:
 
     return Instance(
         {"project": project.name, "text": text},
-        page_is(f"__GITLAB__/wiki/{wiki_root(project)}/Glossary", _text("#wikipage"), text),
+        changes(changed(SITE, "wiki", {"text": text}, name=f"{wiki_root(project)}/Glossary")),
         script.doing(way),
     )

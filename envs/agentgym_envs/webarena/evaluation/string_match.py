@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 
 from agentgym_envs.webarena.evaluation.judge import Judge, JudgeMissing
+from agentgym_envs.webarena.evaluation.short_answer import is_short_answer
 from agentgym_envs.webarena.evaluation.text_match import clean, equals, includes, includes_word
 from agentgym_envs.webarena.evaluation.verdict import Part
 from agentgym_envs.webarena.tasks import (
@@ -10,6 +11,7 @@ from agentgym_envs.webarena.tasks import (
     FUZZY_MATCH,
     MUST_INCLUDE,
     NOT_POSSIBLE,
+    SHORT_ANSWER,
     STRING_MATCH,
     WebTask,
 )
@@ -34,6 +36,9 @@ async def string_match(task: WebTask, answer: str, judge: Judge | None) -> Async
         if judge is None:
             raise JudgeMissing(f"task {task.task_id} has a free answer and there is no judge")
         yield _part(FUZZY_MATCH, reference, await judge.same_answer(task.intent, reference, answer))
+    if answers.short_answer is not None:
+        holds = is_short_answer(answers.short_answer, answer, task.intent)
+        yield _part(SHORT_ANSWER, answers.short_answer, holds)
     if answers.not_possible:
         yield await _not_possible(task, answer, judge)
 

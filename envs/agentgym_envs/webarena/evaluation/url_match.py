@@ -11,7 +11,8 @@ from agentgym_envs.webarena.tasks import ALTERNATIVES, URL_MATCH, WebTask
 def url_match(task: WebTask, url: str) -> Iterator[Part]:
     """The checks of the last page's address, one by one.
 
-    Host and path of one of the references must be part of host and path of the page. Of the query,
+    Host and path of one of the references must be part of host and path of the page, or be the same if
+    the task says so. Of the query,
     each key that any reference has must have a value that some reference gives it; what else is
     in the page's query does not matter.
     """
@@ -23,10 +24,11 @@ def url_match(task: WebTask, url: str) -> Iterator[Part]:
         for key in query:
             wanted[key].update(query[key])
     page_base, page_query = _split(url)
+    same = task.evaluation.same_url
     yield Part(
         f"{URL_MATCH} path",
         ALTERNATIVES.join(bases),
-        float(any(base in page_base for base in bases)),
+        float(any(_is_same(base, page_base) if same else base in page_base for base in bases)),
         page_base,
     )
     for key, values in wanted.items():
@@ -37,6 +39,10 @@ def url_match(task: WebTask, url: str) -> Iterator[Part]:
             float(any(value in found for value in values)),
             ", ".join(found),
         )
+
+
+def _is_same(base: str, page_base: str) -> bool:
+    return base.rstrip("/") == page_base.rstrip("/")
 
 
 def _split(url: str) -> tuple[str, dict[str, list[str]]]:

@@ -16,6 +16,7 @@ from django.core.wsgi import get_wsgi_application
 from django.db import connections
 
 from agentgym_envs.webarena.sites import clock, episode_server
+from agentgym_envs.webarena.sites.content import Content
 from agentgym_envs.webarena.sites.episode_database import EpisodeDatabases
 from agentgym_envs.webarena.sites.episode_server import (
     Application,
@@ -63,6 +64,7 @@ class _Server(ThreadedWSGIServer):
 def serve(
     arguments: argparse.Namespace,
     *,
+    content: Content,
     wrap: Callable[[Application], Application] = lambda application: application,
     warm_up: Sequence[str] = ("/",),
 ) -> None:
@@ -70,13 +72,14 @@ def serve(
 
     Args:
       arguments: of `episode_server.parse_arguments`.
+      content: comparison of the site's tables.
       wrap: puts more WSGI around Django's application.
       warm_up: paths to ask for before the first request is taken.
     """
     clock.install_in_signatures()
     application = EpisodeApplication(
         wrap(get_wsgi_application()),
-        EpisodeDatabases(arguments.prepared / "template.sqlite3", arguments.episodes),
+        EpisodeDatabases(arguments.prepared / "template.sqlite3", arguments.episodes, content),
         StaticFiles(settings.STATIC_URL, finders.find),
         use_database,
     )

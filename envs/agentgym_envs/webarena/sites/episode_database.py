@@ -8,7 +8,9 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
+from types import MappingProxyType
 
+from agentgym_envs.webarena.sites.content import Changes, Content, differences
 from agentgym_envs.webarena.sites.site import check_episode
 
 SUFFIX = ".sqlite3"
@@ -22,14 +24,18 @@ class EpisodeDatabases:
     is never locked, and two requests of a page cannot change places in what they write.
     """
 
-    def __init__(self, template: pathlib.Path, folder: pathlib.Path):
+    def __init__(
+        self, template: pathlib.Path, folder: pathlib.Path, content: Content = MappingProxyType({})
+    ):
         """Removes what is older than a day.
 
         Args:
           template: SQLite file to copy; has the table of `add_clock`.
           folder: of the copies.
+          content: comparison of the tables, for `changes`.
         """
         self._template = template
+        self._content = {**content, "sqlite_sequence": None, "episode_clock": None}
         self._folder = folder
         self._guard = threading.Lock()
         self._locks: dict[str, threading.Lock] = {}
@@ -54,6 +60,21 @@ class EpisodeDatabases:
             if not path.exists():
                 self._copy(path)
             yield path
+
+    def changes(self, episode: str) -> Changes:
+        """The difference between an episode's database and the template; see `content`.
+
+        Args:
+          episode: its id; one that has made no request has changed nothing.
+
+        Raises:
+          ValueError: that is no id.
+        """
+        check_episode(episode)
+        with self._guard:
+            lock = self._locks.setdefault(episode, threading.Lock())
+        with lock:
+            return differences(self._template, self._folder / (episode + SUFFIX), self._content)
 
     def remove(self, episode: str) -> None:
         """Forgets an episode; no trouble if there is none.

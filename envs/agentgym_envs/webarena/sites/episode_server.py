@@ -2,6 +2,7 @@
 
 import argparse
 import io
+import json
 import mimetypes
 import pathlib
 import re
@@ -106,15 +107,24 @@ class EpisodeApplication:
             return plain_answer(start_response, "404 Not Found", "no icon")
         try:
             if path.startswith(EPISODE_PATH):
-                return self._end(environ, start_response)
+                return self._episode(environ, start_response)
             return self._serve(environ, start_response)
         except ValueError as error:
             return plain_answer(start_response, "400 Bad Request", str(error))
 
-    def _end(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-        if environ["REQUEST_METHOD"] != "DELETE":
-            return plain_answer(start_response, "405 Method Not Allowed", "use DELETE")
-        self._databases.remove(environ["PATH_INFO"].removeprefix(EPISODE_PATH))
+    def _episode(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        """Ends an episode or tells what it changed; not to a browser, which sends the header."""
+        method = environ["REQUEST_METHOD"]
+        if _EPISODE_KEY in environ:
+            return plain_answer(start_response, "404 Not Found", "no such page")
+        episode = environ["PATH_INFO"].removeprefix(EPISODE_PATH)
+        if method == "GET":
+            return plain_answer(
+                start_response, "200 OK", json.dumps(self._databases.changes(episode))
+            )
+        if method != "DELETE":
+            return plain_answer(start_response, "405 Method Not Allowed", "use GET or DELETE")
+        self._databases.remove(episode)
         return plain_answer(start_response, "204 No Content", "")
 
     def _serve(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:

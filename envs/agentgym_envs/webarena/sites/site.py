@@ -8,12 +8,15 @@ Every site process keeps these rules, whatever it is written in:
   the template. A request without the header, or with another id, gets 400: there is no database
   that belongs to nobody.
 - `DELETE /__episode__/<id>` removes an episode's database and answers 204, also if there is none.
+- `GET /__episode__/<id>` answers what the episode changed, as JSON (`content.Changes`). Requests with
+  the header `X-Episode`, which a browser sends, get 404 here.
 - An episode starts at 2024-03-01 12:00:00 UTC (`clock.EPISODE_START`), and each request that is not for
   a static file moves it by one second. The seconds are kept in the episode's database.
 - Nothing of an episode is kept outside its database: no cache, no uploaded file, no search index.
 """
 
 import dataclasses
+import json
 import pathlib
 import re
 import signal
@@ -24,6 +27,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from agentgym_envs.base.environment import SetupError
+from agentgym_envs.webarena.sites.content import Changes
 
 EPISODE_HEADER = "X-Episode"
 EPISODE_ID = re.compile(r"[0-9a-z-]{1,64}")
@@ -191,6 +195,21 @@ def end_episode(url: str, episode: str, timeout: float = 10.0) -> None:
     request = urllib.request.Request(url + EPISODE_PATH + episode, method="DELETE")
     with _OPENER.open(request, timeout=timeout):
         pass
+
+
+def episode_changes(url: str, episode: str, timeout: float = 10.0) -> Changes:
+    """The difference between an episode's database and the template.
+
+    Args:
+      url: of a site.
+      episode: its id.
+      timeout: seconds to wait for the answer.
+
+    Raises:
+      OSError: the site does not answer or refuses.
+    """
+    with _OPENER.open(url + EPISODE_PATH + episode, timeout=timeout) as response:
+        return json.load(response)
 
 
 def check_episode(episode: str) -> str:

@@ -12,11 +12,12 @@ def main() -> None:
     import django
 
     from agentgym_envs.webarena.sites import django_server, episode_server
+    from agentgym_envs.webarena.sites.forum.content import CONTENT
 
     arguments = episode_server.parse_arguments("Serves the embedded forum.")
     os.environ["DJANGO_SETTINGS_MODULE"] = "agentgym_envs.webarena.sites.forum.settings"
     django.setup()
-    django_server.serve(arguments, warm_up=("/", "/topic/1/"))
+    django_server.serve(arguments, content=CONTENT, warm_up=("/", "/topic/1/"))
 
 
 if __name__ == "__main__":

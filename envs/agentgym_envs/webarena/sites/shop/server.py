@@ -12,12 +12,13 @@ def main() -> None:
     import django
 
     from agentgym_envs.webarena.sites import django_server, episode_server
+    from agentgym_envs.webarena.sites.shop.content import CONTENT
 
     arguments = episode_server.parse_arguments("Serves the embedded shop.")
     os.environ["SHOP_PREPARED"] = str(arguments.prepared)
     os.environ["DJANGO_SETTINGS_MODULE"] = "agentgym_envs.webarena.sites.shop.settings"
     django.setup()
-    django_server.serve(arguments, warm_up=("/", "/dashboard/login/"))
+    django_server.serve(arguments, content=CONTENT, warm_up=("/", "/dashboard/login/"))
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from agentgym_envs.webarena.sites.episode_server import (
     StaticFiles,
 )
 from agentgym_envs.webarena.sites.trac.build import ENVIRONMENT, TEMPLATE
+from agentgym_envs.webarena.sites.trac.content import CONTENT
 from agentgym_envs.webarena.sites.trac.login import with_login_form
 
 _STATIC = "/chrome/"
@@ -73,7 +74,7 @@ class EpisodeEnvironments(EpisodeDatabases):
           prepared: what `build` made.
           folder: of the episodes' databases.
         """
-        super().__init__(prepared / TEMPLATE, folder)
+        super().__init__(prepared / TEMPLATE, folder, CONTENT)
         self._settings = (prepared / ENVIRONMENT).absolute()
         self._folder = folder.absolute()
         self._opening = threading.Lock()

@@ -1,0 +1,74 @@
+"""`state`: did the episode change in the sites' databases what the task asked for, and nothing else?"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from agentgym_envs.webarena.evaluation.short_answer import is_short_answer
+from agentgym_envs.webarena.evaluation.verdict import Part
+from agentgym_envs.webarena.sites.content import Changes, Row
+from agentgym_envs.webarena.tasks import ADDED, CHANGED, REMOVED, STATE, Edit, ShortText, WebTask
+
+
+def state_match(task: WebTask, changes: Mapping[str, Changes]) -> Iterator[Part]:
+    """The checks of the edits that the task declares, one by one, then that there is no other.
+
+    Args:
+      task: with its edits.
+      changes: what the episode changed, by site.
+    """
+    rest = {
+        (site, table): {kind: list(rows) for kind, rows in found.items()}
+        for site, tables in changes.items()
+        for table, found in tables.items()
+    }
+    for edit in task.evaluation.edits:
+        found = rest.get((edit.site, edit.table), {REMOVED: [], ADDED: []})
+        holds = _take(edit, found[REMOVED], found[ADDED], task.intent)
+        yield Part(f"{STATE} {edit.kind}", f"{edit.site} {edit.table}", float(holds))
+    others = [f"{site} {table}" for (site, table), found in rest.items() if any(found.values())]
+    yield Part(f"{STATE} nothing else", "", float(not others), ", ".join(sorted(others)))
+
+
+def _take(edit: Edit, removed: list[Row], added: list[Row], question: str) -> bool:
+    """Takes the rows of an edit out of the differences; False if they are not there."""
+    if edit.kind == CHANGED:
+        for old in removed:
+            for new in added:
+                if _has(old, edit.row, question) and _became(old, new, edit.to, question):
+                    removed.remove(old)
+                    added.remove(new)
+                    return True
+        return False
+    rows = added if edit.kind == ADDED else removed
+    for row in rows:
+        if _has(row, edit.row, question) and (edit.kind == REMOVED or _is_bare(row, edit.row)):
+            rows.remove(row)
+            return True
+    return False
+
+
+def _has(row: Row, values: Mapping[str, Any], question: str) -> bool:
+    """Returns True if the row has these values."""
+    return all(
+        column in row and _equal(wanted, row[column], question) for column, wanted in values.items()
+    )
+
+
+def _is_bare(row: Row, values: Mapping[str, Any]) -> bool:
+    """Returns True if all other columns of the row are empty: nothing was added that was not asked for."""
+    return not any(value for column, value in row.items() if column not in values)
+
+
+def _became(old: Row, new: Row, values: Mapping[str, Any], question: str) -> bool:
+    """Returns True if one row is the other with these values and no other change."""
+    rest: Sequence[str] = [column for column in old if column not in values]
+    return _has(new, values, question) and all(old[column] == new[column] for column in rest)
+
+
+def _equal(wanted: Any, found: Any, question: str) -> bool:
+    """Equality, blanks in texts aside: forms send line breaks of their own."""
+    if isinstance(wanted, ShortText):
+        return is_short_answer(wanted.text, str(found), question)
+    if isinstance(wanted, str) and isinstance(found, str):
+        return wanted.split() == found.split()
+    return wanted == found
