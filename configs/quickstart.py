@@ -3,8 +3,8 @@ r"""A tiny Qwen2.5-shaped policy learns BabyAI on a laptop CPU: warm start, RL, 
   python -m agentgym_jax.train --config=configs/quickstart.py --workdir=runs/quickstart
 
 Needs: nothing running (it starts its own BabyAI server); two CPU cores, 2 GB of memory.
-Result: 212 held-out tasks, three seeds (one timed, 9 minutes): sampled 23-33 -> 48-59 %, greedy 23-29 -> 48-62 %
-(experiments/LOG.md).
+Result: commit bff7e9a, 212 held-out tasks, three seeds (one timed, 9 minutes): sampled 23-33 -> 48-59 %,
+greedy 23-29 -> 48-62 % (experiments/LOG.md). Other processors give other numbers (docs/runs.md).
 Source: levels, tokenizer and sizes by our own experiments, see experiments/.
 """
 
