@@ -3,13 +3,16 @@
 The sites are prepared once for a version of their sources.
 """
 
+import contextlib
+import importlib
 import pathlib
+import sqlite3
 import tempfile
 
 import pytest
 
 from agentgym_envs.base.environment import SetupError
-from agentgym_envs.data_folder import VARIABLE
+from agentgym_envs.data_folder import VARIABLE, data_folder
 from agentgym_envs.webarena.browser.launch import require_browser
 from agentgym_envs.webarena.embedded import embedded_tasks, hostile
 from agentgym_envs.webarena.embedded.check import check
@@ -149,6 +152,18 @@ def test_solutions_are_paid_and_an_idle_or_hostile_player_is_not(sites):
     chosen = [TASKS[number] for number in (31000, 61700, 12203)]
     results = check(chosen, NAMES, parallel=1)
     assert [(each.solved, each.idle, each.hostile) for each in results] == [(1.0, 0.0, 0.0)] * 3
+
+
+@pytest.mark.parametrize("name", ["forum", "shop", "trac"])
+def test_the_rules_of_a_site_name_tables_and_columns_that_it_has(sites, name):
+    content = importlib.import_module(f"agentgym_envs.webarena.sites.{name}.content").CONTENT
+    site = next(each for each in all_sites() if each.name == name)
+    folder = data_folder() / "webarena" / name / site.version()
+    with contextlib.closing(sqlite3.connect(folder / "template.sqlite3")) as connection:
+        for table, rules in content.items():
+            columns = {row[1] for row in connection.execute(f'PRAGMA table_info("{table}")')}
+            assert columns, table
+            assert rules is None or {*rules.free, *rules.named} <= columns, table
 
 
 def test_a_page_is_read_without_scripts_and_with_the_values_of_its_forms():

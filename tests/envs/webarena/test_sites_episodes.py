@@ -1,5 +1,8 @@
+import contextlib
 import datetime
+import json
 import os
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -9,6 +12,7 @@ import pytest
 
 from agentgym_envs.webarena.sites.chance import Dice
 from agentgym_envs.webarena.sites.episode_database import EpisodeDatabases, add_clock, next_second
+from agentgym_envs.webarena.sites.episode_server import EpisodeApplication, StaticFiles
 
 
 def make(tmp_path):
@@ -72,6 +76,33 @@ def test_episodes_older_than_a_day_are_removed_at_the_start(tmp_path):
     os.utime(tmp_path / "episodes" / "old.sqlite3", (yesterday, yesterday))
     EpisodeDatabases(tmp_path / "template.sqlite3", tmp_path / "episodes")
     assert [path.name for path in (tmp_path / "episodes").iterdir()] == ["new.sqlite3"]
+
+
+def test_what_an_episode_changed_is_told_to_the_evaluators_and_not_to_a_browser(tmp_path):
+    databases = make(tmp_path)
+    with databases.opened("a") as path:
+        with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute("CREATE TABLE note (text TEXT)")
+            connection.execute("INSERT INTO note VALUES ('new')")
+        next_second(path)
+    application = EpisodeApplication(
+        lambda environ, start_response: [b"a page"],
+        databases,
+        StaticFiles("/static/", lambda name: None),
+        lambda database: None,
+    )
+
+    def ask(path, **headers):
+        statuses = []
+        environ = {"PATH_INFO": path, "REQUEST_METHOD": "GET", "QUERY_STRING": "", **headers}
+        body = b"".join(application(environ, lambda status, *_: statuses.append(status)))
+        return statuses[0][:3], body
+
+    status, body = ask("/__episode__/a")
+    assert status == "200"
+    assert json.loads(body) == {"note": {"removed": [], "added": [{"text": "new"}]}}
+    assert ask("/__episode__/never-there") == ("200", b"{}")
+    assert ask("/__episode__/a", HTTP_X_EPISODE="a")[0] == "404"
 
 
 def test_dice_fall_alike_everywhere():
