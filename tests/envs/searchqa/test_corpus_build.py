@@ -18,6 +18,7 @@ from agentgym_envs.searchqa.corpus.expert import Expert
 from agentgym_envs.searchqa.corpus.progress import Progress
 from agentgym_envs.searchqa.corpus.questions import KINDS
 from agentgym_envs.searchqa.corpus.understand import understand
+from agentgym_envs.searchqa.scoring import exact_match
 
 
 def _missing():
@@ -70,6 +71,40 @@ def test_there_are_as_many_passages_and_questions_as_promised(corpus):
         for split in (splits.TRAIN, splits.TEST):
             found = [q for q in corpus.questions if (q["kind"], q["split"]) == (kind, split)]
             assert len(found) == corpus.metadata["questions"][kind][split] >= 400
+
+
+# What these relations ask for is a code, a number or a domain.
+CODES = {"airport_code", "calling_code", "currency_code", "currency_number", "division_code"}
+CODES |= {"domain", "element_symbol", "iso3", "language_code", "prefix"}
+
+
+def test_most_questions_ask_for_names_rather_than_codes(corpus):
+    asked = [q["template"].rpartition("/")[2] for q in corpus.questions]
+    assert sum(relation in CODES for relation in asked) < 0.2 * len(asked)
+    assert len(set(asked) - CODES) >= 18
+
+
+def test_sentences_give_countries_their_article_and_repeat_no_word(corpus):
+    names = "United States|Netherlands|Philippines|Bahamas|Gambia|Maldives|Solomon Islands"
+    lacking = re.compile(rf" (?:in|of|is|are) (?:{names})\b")
+    ours = [text for key, text in corpus.passages.items() if not key.startswith("factbook")]
+    assert not [text for text in ours if lacking.search(text)]
+    assert not [text for text in ours if "Airport Airport" in text or " london " in text]
+
+
+@pytest.mark.parametrize(
+    "question, given",
+    [
+        ("iso2-KR currency_code", "KRW (South Korean won)"),
+        ("iso2-KR currency", "South Korean won"),
+        ("iso2-MA currency", "dirham"),
+    ],
+)
+def test_a_currency_may_be_named_with_its_country(corpus, question, given):
+    entity, relation = question.split()
+    entity = entity.replace("iso2", "country")
+    (found,) = [q for q in corpus.questions if (q["entity"], q["template"]) == (entity, relation)]
+    assert exact_match(given, found["golden_answers"])
 
 
 def test_passages_are_rows_as_of_wiki_18(corpus):

@@ -27,6 +27,16 @@ COUNTRY_NAMES: Mapping[str, str] = {
     "VA": "Vatican City",
 }
 
+# Factbook: other names of the states that countries became independent from.
+FORMER_RULERS: Mapping[str, tuple[str, ...]] = {
+    "UK": ("United Kingdom", "Great Britain", "Britain", "British Empire"),
+    "US": ("United States", "United States of America", "USA"),
+    "Soviet Union": ("USSR", "Russia"),
+    "Yugoslavia": ("SFR Yugoslavia",),
+    "Netherlands": ("Holland",),
+    "Ottoman Empire": ("Ottoman Turkey", "Turkey"),
+}
+
 # GeoNames: values that are out of date or lack an accent.
 COUNTRY_VALUES: Mapping[str, Mapping[str, str]] = {
     "BR": {"capital": "Brasília"},
@@ -40,13 +50,20 @@ COUNTRY_VALUES: Mapping[str, Mapping[str, str]] = {
     "US": {"capital": "Washington, D.C."},
 }
 
-# Names of countries that questions write with "the".
+# Names of countries that sentences write with "the".
 WITH_ARTICLE = frozenset(
     {
-        "AE", "BS", "CD", "CF", "CG", "DO", "FM", "GB", "GM", "KM", "MH", "MV", "NL", "PH", "SB",
-        "SC", "US",
+        "AE", "AX", "BQ", "BS", "CC", "CD", "CF", "CG", "CK", "DO", "FK", "FM", "FO", "GB", "GM",
+        "IM", "KM", "KY", "MH", "MP", "MV", "NL", "PH", "PN", "SB", "SC", "TC", "UM", "US", "VG",
+        "VI",
     }
 )  # fmt: skip
+
+
+def in_sentence(iso2: str, name: str) -> str:
+    """Returns the name of a country as a sentence writes it: `the Netherlands`, `Norway`."""
+    return f"the {name}" if iso2 in WITH_ARTICLE else name
+
 
 # Other names under which a country is known: answers, beside the names of the two sources.
 COUNTRY_ALIASES: Mapping[str, tuple[str, ...]] = {

@@ -21,6 +21,9 @@ _FIELDS = {
     "anthem": "National anthem(s)",
     "adjective": "Nationality",
     "local_name": "Country name",
+    "language": "Languages",
+    "independence": "Independence",
+    "legislature": "Legislative branch",
     "area": "Area",
     "height": "Elevation",
     "coastline": "Coastline",
@@ -60,7 +63,7 @@ class Country:
     @property
     def asked_name(self) -> str:
         """As questions write it, with an article where English has one."""
-        return f"the {self.name}" if self.iso2 in known.WITH_ARTICLE else self.name
+        return known.in_sentence(self.iso2, self.name)
 
     @property
     def entity(self) -> str:
@@ -136,6 +139,7 @@ class _Facts:
     def facts(self) -> Iterator[tuple[str, Fact | None]]:
         row = self._row
         yield "capital", self._capital()
+        yield "currency", self._currency_name()
         yield "currency_code", self._currency()
         if row.calling_code.isdigit() and len(row.calling_code) > 1:
             code = row.calling_code
@@ -147,6 +151,9 @@ class _Facts:
         yield "anthem", self._anthem()
         yield "adjective", self._adjective()
         yield "local_name", self._local_name()
+        yield "language", self._language()
+        yield "independence", self._independence()
+        yield "legislature", self._legislature()
 
     def measures(self) -> Iterator[tuple[str, tuple[float, str, str]]]:
         for relation in MEASURES:
@@ -187,7 +194,59 @@ class _Facts:
         is_known = row.currency in self._currencies and row.iso2 not in known.NO_CURRENCY
         if not is_known or any(code != row.currency for code in theirs):
             return None
-        return Fact((row.currency,), self._own("currency"))
+        glosses = (f"{row.currency} ({name})" for name in self._currency_names())
+        return Fact((row.currency, *glosses), self._own("currency"))
+
+    def _currency_name(self) -> Fact | None:
+        """The money by its full name; its last word is right as well, such as `dirham`."""
+        code = self._currency()
+        if code is None:
+            return None
+        names = self._currency_names()
+        if not re.fullmatch(r"[\w' ]+", names[0]):
+            return None
+        glosses = (f"{name} ({code.answers[0]})" for name in names)
+        return Fact((*names, *glosses), self._own("currency"))
+
+    def _currency_names(self) -> tuple[str, ...]:
+        """Names of the money: ISO's, its last word, and that with the country's adjective."""
+        name = self._currencies[self._row.currency].name
+        last = "Pound" if name == "Pound Sterling" else name.split()[-1]
+        adjective = self._profile.text("People and Society", "Nationality", "adjective")
+        plain = (adjective,) if re.fullmatch(r"[A-Z][\w -]+", adjective) else ()
+        adjectives = (*plain, *known.ADJECTIVE_ALIASES.get(self._row.iso2, ()))
+        full = (f"{adjective} {last}" for adjective in adjectives)
+        return tuple(dict.fromkeys((name, last, *full)))
+
+    def _language(self) -> Fact | None:
+        """The official language, where the Factbook names exactly one."""
+        text = self._profile.text("People and Society", "Languages", "Languages")
+        text = text or self._profile.text("People and Society", "Languages")
+        found = re.findall(r"([A-Z][a-z]+) \(official\)", text)
+        answer, passage = self._from_factbook("language")
+        if len(found) != 1 or text.count("official") != 1 or answer != found[0]:
+            return None
+        return Fact((answer,), passage)
+
+    def _independence(self) -> Fact | None:
+        """The country that it became independent from; an empire that is gone counts as well."""
+        text = self._profile.text("Government", "Independence")
+        answer, passage = self._from_factbook("independence")
+        found = re.fullmatch(r"\d{1,2} [A-Z][a-z]+ \d{4} \(from (?:the )?([\w. -]+)\)", text)
+        if found is None or not answer or len(words(answer)) > 3:
+            return None
+        bare = found[1].removesuffix(".")
+        return Fact((answer, bare, *known.FORMER_RULERS.get(bare, ())), passage)
+
+    def _legislature(self) -> Fact | None:
+        """The legislature by its English name, and by its local name where there is one."""
+        text = self._profile.text("Government", "Legislative branch", "legislature name")
+        answer, passage = self._from_factbook("legislature")
+        found = re.fullmatch(r"([^();]+)(?: \(([^();/]+)\))?", text)
+        if found is None or answer != found[1].strip() or answer == "Parliament" or " - " in answer:
+            return None
+        local = (found[2], f"{answer} ({found[2]})") if found[2] else ()
+        return Fact((answer, *local), passage)
 
     def _domain(self) -> Fact | None:
         text = self._profile.text("Communications", "Internet country code")

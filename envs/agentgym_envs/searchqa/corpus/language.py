@@ -51,6 +51,12 @@ COUNTRY_ASKS: Mapping[str, tuple[str, ...]] = {
         "Give the three-letter currency code of {c}.",
         "Which currency code stands for the money of {c}?",
     ),
+    "currency": (
+        "What is the name of the currency of {c}?",
+        "Which currency is used in {c}?",
+        "Name the currency of {c}.",
+        "Which currency do people pay with in {c}?",
+    ),
     "calling_code": (
         "What is the international telephone calling code of {c}?",
         "Which international calling code is dialled to reach {c}?",
@@ -93,11 +99,26 @@ COUNTRY_ASKS: Mapping[str, tuple[str, ...]] = {
         "Give the local short form of the name of {c}.",
         "Which local short name belongs to {c}?",
     ),
+    "language": (
+        "What is the official language of {c}?",
+        "Which language is the official language of {c}?",
+        "Name the official language of {c}.",
+    ),
+    "independence": (
+        "Which state ruled {c} before its independence?",
+        "Name the state that {c} became independent from.",
+        "What is the name of the state that {c} became independent from?",
+    ),
+    "legislature": (
+        "What is the name of the legislature of {c}?",
+        "Name the legislature of {c}.",
+        "Which body is the legislature of {c}?",
+    ),
     "capital_airport": (
-        "What is the IATA code of the airport that serves the capital of {c}?",
-        "Which IATA code belongs to the airport serving the capital of {c}?",
-        "Give the IATA code of the airport of the capital of {c}.",
-        "Which IATA code is listed for the airport that serves the capital of {c}?",
+        "Which airport serves the capital of {c}?",
+        "What is the name of the airport that serves the capital of {c}?",
+        "Name the airport of the capital of {c}.",
+        "What is the name of the airport of the capital of {c}?",
     ),
     "currency_number": (
         "What is the ISO 4217 number of the currency of {c}?",
@@ -120,7 +141,7 @@ COUNTRIES: Mapping[str, tuple[str, ...]] = {
         "the country where {x} is located",
         "the country in which {x} lies",
         "the country that has {x} on its territory",
-        "the country in which one lands at {x}",
+        "the country that a traveller reaches by flying to {x}",
     ),
     "division_country": (
         "the country that has {ak} named {x}",
@@ -231,11 +252,10 @@ ELEMENT_ASKS: Mapping[str, tuple[str, ...]] = {
         "Give the chemical symbol of {e}.",
         "Which symbol do chemists write for {e}?",
     ),
-    "element_number": (
-        "What is the atomic number of {e}?",
-        "Which is the atomic number of {e}?",
-        "Give the atomic number of {e}.",
-        "Which atomic number belongs to {e}?",
+    "element_country": (
+        "In which country was {e} discovered?",
+        "Which country was {e} first found in?",
+        "Name the country of the discovery of {e}.",
     ),
 }
 ELEMENTS: Mapping[str, tuple[str, ...]] = {
@@ -274,7 +294,7 @@ NAMED_ASKS: Mapping[str, tuple[str, ...]] = {
     "airport_country": (
         "In which country is {x}?",
         "Which country is {x} in?",
-        "In which country does one land at {x}?",
+        "Which country does a traveller reach by flying to {x}?",
     ),
     "airport_code": (
         "What is the IATA code of {x}?",
@@ -286,6 +306,21 @@ NAMED_ASKS: Mapping[str, tuple[str, ...]] = {
         "Name the airport with the IATA code {x}.",
         "What is the name of the airport whose IATA code is {x}?",
     ),
+    "airport_city": (
+        "Which city or town does {x} serve?",
+        "Which place is served by {x}?",
+        "Name the city or town that {x} serves.",
+    ),
+    "airport_region": (
+        "In which region, state or province is {x}?",
+        "Which region, state or province is {x} in?",
+        "Name the region, state or province where {x} is located.",
+    ),
+    "division_parent": (
+        "Which larger division is the {k} of {x} part of?",
+        "What is the larger division that contains the {k} of {x}?",
+        "To which higher-level division does the {k} of {x} belong?",
+    ),
     "county_state": (
         "In which US state is {x}?",
         "Which state of the United States does {x} belong to?",
@@ -295,10 +330,5 @@ NAMED_ASKS: Mapping[str, tuple[str, ...]] = {
         "What is the ISO 639-3 code of the {x} language?",
         "Which ISO 639-3 code does the language {x} have?",
         "Give the three-letter ISO 639-3 code of the {x} language.",
-    ),
-    "currency_number": (
-        "What is the ISO 4217 number of the currency with the code {x}?",
-        "Which ISO 4217 number goes with the currency code {x}?",
-        "Give the three-digit ISO 4217 number of the currency code {x}.",
     ),
 }

@@ -65,13 +65,22 @@ def number(text: str) -> float | None:
 
 def _names_match(written: str, subject: str) -> bool:
     """`written` may carry other spellings in brackets."""
-    return any(same_name(name, subject) for name in re.split(r" \(also spelled |\)", written))
+    return any(_same(name, subject) for name in re.split(r" \(also spelled |\)", written))
+
+
+def _same(first: str, second: str) -> bool:
+    """Returns whether two names are the same, with or without a small `the` before them."""
+    return same_name(_bare(first), _bare(second))
+
+
+def _bare(name: str) -> str:
+    return name.strip().removeprefix("the ").removeprefix("The ")
 
 
 def _is_within(found: re.Match[str], within: str) -> bool:
     """Whether the country that a sentence names, if it names one, is the one that is meant."""
     written = found.groupdict().get("within")
-    return not within or written is None or same_name(written, within)
+    return not within or written is None or _same(written, within)
 
 
 def _about(pattern: str) -> Reader:
@@ -81,7 +90,7 @@ def _about(pattern: str) -> Reader:
     def read(document: Document, subject: str, within: str) -> str | None:
         for found in compiled.finditer(document.text):
             if _names_match(found["subject"], subject) and _is_within(found, within):
-                return found["answer"].strip()
+                return found["answer"].strip().removeprefix("the ")
         return None
 
     return read
@@ -94,7 +103,7 @@ def _leads_to(pattern: str, wanted: Callable[[str, str], bool] = same_name) -> R
     def read(document: Document, subject: str, within: str) -> str | None:
         for found in compiled.finditer(document.text):
             if wanted(found["value"], subject) and _is_within(found, within):
-                return found["answer"].strip()
+                return found["answer"].strip().removeprefix("the ")
         return None
 
     return read
@@ -246,6 +255,30 @@ RELATIONS: Mapping[str, Relation] = {
         ("Nationality of {0} adjective", "{0} People and Society nationality noun adjective"),
         _about(r"Nationality" + _OF + r".*?adjective: (?P<answer>[^;.]+)"),
     ),
+    "currency": Relation(
+        ("currency of {0} currency code", "{0} currency"),
+        _about(
+            r"^The currency of (?P<subject>.+?) is the (?P<answer>.+), which has the currency code "
+        ),
+    ),
+    "language": Relation(
+        (
+            "Languages of {0} official language",
+            "{0} languages official major-language sample",
+        ),
+        _about(r"Languages" + _OF + r"(?:Languages: )?[^;]*?(?P<answer>[A-Z][a-z]+) \(official\)"),
+    ),
+    "independence": Relation(
+        ("Independence of {0} from", "{0} Government independence"),
+        _about(r"Independence" + _OF + r"[^;(]+ \(from (?P<answer>[^();]+)\)"),
+    ),
+    "legislature": Relation(
+        (
+            "legislature name {0} legislative structure number of seats electoral system",
+            "Legislative branch of {0} legislature name",
+        ),
+        _about(r"Legislative branch" + _OF + r"legislature name: (?P<answer>[^;(]+)"),
+    ),
     "local_name": Relation(
         ("{0} country name local", "{0} conventional short form etymology"),
         _about(r"Country name" + _OF + r".*?local short form: (?P<answer>[^;(.]+)"),
@@ -258,7 +291,7 @@ RELATIONS: Mapping[str, Relation] = {
             "{0} airport",
         ),
         _leads_to(
-            r"is an airport in (?P<within>.+?)\. It serves (?P<value>.+?)\. .*?Its IATA code is (?P<answer>\w+)",
+            r"^(?P<answer>.+?) is an airport in (?P<within>.+?)\. It serves (?P<value>.+?)\. .*?Its IATA code",
             _served,
         ),
     ),
@@ -267,6 +300,10 @@ RELATIONS: Mapping[str, Relation] = {
         _leads_to(r"ISO 4217 code (?P<value>\w+)\. Its ISO 4217 number is (?P<answer>\d+)"),
     ),
     # Parts of countries.
+    "airport_city": Relation(
+        ("{0}", "{0} airport IATA code", "{0} is an airport in"),
+        _about(_AIRPORT + r".+? It serves (?P<answer>.+?)\. (?:It|Its) "),
+    ),
     "airport_region": Relation(
         ("{0}", "{0} airport IATA code", "{0} is an airport in"),
         _about(_AIRPORT + r".+? It lies in (?P<answer>.+?)\. Its IATA"),
@@ -302,10 +339,6 @@ RELATIONS: Mapping[str, Relation] = {
         _about(
             r"^(?P<subject>.+?) is the chemical element with the chemical symbol (?P<answer>\w+)"
         ),
-    ),
-    "element_number": Relation(
-        ("{0} atomic number", "{0} chemical symbol", "{0} element"),
-        _about(r"^(?P<subject>.+?) is the chemical element .+? the atomic number (?P<answer>\d+)"),
     ),
     # What is compared.
     "area": Relation(

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
@@ -67,10 +68,10 @@ class Question:
 
     @property
     def golden_answers(self) -> list[str]:
-        """All spellings that count as right, each once; names with blanks for hyphens, too."""
+        """All spellings that count as right, each once; also with blanks for hyphens."""
         forms = [form for answer in self.answers for form in (answer, ascii_form(answer))]
-        if not self.is_code:
-            forms += [form.replace("-", " ") for form in forms]
+        forms += [form.replace("-", " ") for form in forms]
+        forms += [short for form in forms for short in _abbreviated(form)]
         return [form for form in dict.fromkeys(forms) if form]
 
     def row(self, split: str) -> str:
@@ -88,6 +89,15 @@ class Question:
             },
             ensure_ascii=False,
         )
+
+
+def _abbreviated(name: str) -> Iterator[str]:
+    """Yields a name with its `Mount` or `Saint` written short, or in full."""
+    for full, short in (("Mount ", "Mt "), ("Saint ", "St "), ("Fort ", "Ft ")):
+        if re.search(rf"\b{full}", name):
+            yield re.sub(rf"\b{full}", short, name)
+        if re.search(rf"\b{short[:-1]}\.? ", name):
+            yield re.sub(rf"\b{short[:-1]}\.? ", full, name)
 
 
 def capped(

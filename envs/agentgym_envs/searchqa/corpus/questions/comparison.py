@@ -214,20 +214,27 @@ def _of_element(
     winner = choose(first, second, key=lambda side: side.value)
     entity = f"{first.entity} {second.entity}"
     element = next(e for e in world.elements if e.name.lower() == winner.name)
-    ask = pick(tuple(ELEMENT_ASKS), entity, relation)
-    answer = element.symbol if ask == "element_symbol" else str(element.number)
+    # The passage on a discovery has both year and country, so years lead on to symbols.
+    has_country = measure == "melting_point" and element.country in world.countries
+    ask = "element_country" if has_country and element.discoverers else "element_symbol"
+    answers: tuple[str, ...] = (element.symbol,)
+    passage = f"element-{element.symbol}-identity"
+    if ask == "element_country":
+        country = world.countries[element.country]
+        answers = (country.name, *country.aliases)
+        passage = f"element-{element.symbol}-discovery"
     described = pick(ELEMENTS[relation], entity).format(a=first.name, b=second.name)
     return Question(
         kind=COMPARISON,
         template=f"{relation}/{ask}",
         text=pick(ELEMENT_ASKS[ask], entity, relation).format(e=described),
-        answers=(answer,),
+        answers=answers,
         entity=entity,
         hops=(
             _measured(measure, first),
             _measured(measure, second),
-            hop(ask, winner.name, answer, f"element-{element.symbol}-identity"),
+            hop(ask, winner.name, answers[0], passage),
         ),
         subjects=(),
-        is_code=True,
+        is_code=ask == "element_symbol",
     )

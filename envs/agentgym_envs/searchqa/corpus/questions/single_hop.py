@@ -1,5 +1,6 @@
 """Questions that one passage answers."""
 
+import re
 from collections.abc import Iterator, Sequence
 
 from agentgym_envs.searchqa.corpus.countries import CODES, Country, short_enough
@@ -14,15 +15,23 @@ from agentgym_envs.searchqa.corpus.language import (
 )
 from agentgym_envs.searchqa.corpus.questions import SINGLE_HOP, Question, capped, hop
 from agentgym_envs.searchqa.corpus.questions.starts import Start, is_askable
-from agentgym_envs.searchqa.corpus.text import words
+from agentgym_envs.searchqa.corpus.sources.airports import Airport
+from agentgym_envs.searchqa.corpus.text import mentions_name, words
 from agentgym_envs.searchqa.corpus.world import Uniqueness, World
 
 # Per country, and for languages in all.
-_STARTS = {"city_country": 3, "airport_country": 2, "division_country": 3}
-_AIRPORT_CODES = 3
-_DIVISION_CODES = 3
+_STARTS = {
+    "city_country": 3,
+    "airport_country": 2,
+    "division_country": 3,
+}
+_AIRPORT_CITIES = 5
+_AIRPORT_REGIONS = 4
+_AIRPORT_CODES = 1
+_DIVISION_PARENTS = 5
+_DIVISION_CODES = 1
 _COUNTIES = 6
-_LANGUAGES = 500
+_LANGUAGES = 100
 
 
 def make(world: World, unique: Uniqueness, starts: Sequence[Start]) -> Iterator[Question]:
@@ -34,7 +43,7 @@ def make(world: World, unique: Uniqueness, starts: Sequence[Start]) -> Iterator[
     yield from _of_divisions(world, unique)
     yield from _of_counties(world, unique)
     yield from _of_codes(world)
-    yield from _of_elements(world)
+    yield from _of_elements(world, starts)
 
 
 def _one(
@@ -88,10 +97,39 @@ def _of_airports(world: World, unique: Uniqueness) -> Iterator[Question]:
         text = pick(NAMED_ASKS["airport_code"], entity).format(x=airport.name)
         answers = (airport.iata,)
         yield _one("airport_code", text, answers, entity, entity, airport.name, is_code=True)
-    for entity, airport in capped(items, 2, "airport_of_code"):
+    for entity, airport in capped(_with_city(items), _AIRPORT_CITIES, "airport_city"):
+        text = pick(NAMED_ASKS["airport_city"], entity).format(x=airport.name)
+        yield _one(
+            "airport_city", text, (airport.city,), entity, entity, airport.name, is_code=False
+        )
+    for entity, airport in capped(_in_region(world, items), _AIRPORT_REGIONS, "region"):
+        text = pick(NAMED_ASKS["airport_region"], entity).format(x=airport.name)
+        answers = (world.regions[airport.iata].name,)
+        yield _one("airport_region", text, answers, entity, entity, airport.name, is_code=False)
+    for entity, airport in capped(items, 1, "airport_of_code"):
         text = pick(NAMED_ASKS["airport_of_code"], entity).format(x=airport.iata)
         names = (airport.name, airport.name.removesuffix(" Airport"))
         yield _one("airport_of_code", text, names, entity, entity, airport.iata, is_code=False)
+
+
+def _with_city(items: Sequence[tuple[str, str, Airport]]) -> Iterator[tuple[str, str, Airport]]:
+    """Airports that serve one city or town, which their name does not give away."""
+    for item in items:
+        airport = item[2]
+        is_plain = re.fullmatch(r"[^\W\d_][^,/()\d]{2,30}", airport.city) is not None
+        if is_plain and not set(words(airport.city)) & set(words(airport.name)):
+            yield item
+
+
+def _in_region(
+    world: World, items: Sequence[tuple[str, str, Airport]]
+) -> Iterator[tuple[str, str, Airport]]:
+    """Airports in a region of a known name, which theirs does not give away."""
+    for item in items:
+        airport = item[2]
+        region = world.regions.get(airport.iata)
+        if region is not None and not mentions_name(airport.name, region.name):
+            yield item
 
 
 def _of_divisions(world: World, unique: Uniqueness) -> Iterator[Question]:
@@ -100,6 +138,19 @@ def _of_divisions(world: World, unique: Uniqueness) -> Iterator[Question]:
         for d in world.divisions.values()
         if d.country in world.countries and unique.division(d)
     ]
+    inner = [
+        (country, entity, division)
+        for country, entity, division in items
+        if division.parent in world.divisions
+        and unique.division(world.divisions[division.parent])
+        and not mentions_name(division.name, world.divisions[division.parent].name)
+    ]
+    for entity, division in capped(inner, _DIVISION_PARENTS, "division_parent"):
+        parent = world.divisions[division.parent]
+        wording = pick(NAMED_ASKS["division_parent"], entity)
+        text = wording.format(x=division.name, k=division.kind)
+        answers = (parent.name, f"{parent.name} {parent.kind}", f"{parent.kind} {parent.name}")
+        yield _one("division_parent", text, answers, entity, entity, division.name, is_code=False)
     for entity, division in capped(items, _DIVISION_CODES, "division_code"):
         named = pick(DIVISIONS["division"], entity).format(x=division.name, k=division.kind)
         text = pick(DIVISION_ASKS["division_code"], entity).format(d=named)
@@ -125,24 +176,20 @@ def _of_codes(world: World) -> Iterator[Question]:
         text = pick(NAMED_ASKS["language_code"], entity).format(x=language.name)
         answers = (language.code,)
         yield _one("language_code", text, answers, entity, entity, language.name, is_code=True)
-    used = {row.currency for row in world.rows.values()}
-    for code, currency in world.currencies.items():
-        if code in used:
-            entity = f"currency-{code}"
-            text = pick(NAMED_ASKS["currency_number"], entity).format(x=code)
-            answers = (currency.number,)
-            yield _one("currency_number", text, answers, entity, entity, code, is_code=True)
 
 
-def _of_elements(world: World) -> Iterator[Question]:
+def _of_elements(world: World, starts: Sequence[Start]) -> Iterator[Question]:
+    countries = {s.entity: s for s in starts if s.relation == "element_country"}
     for element in world.elements:
         entity = f"element-{element.symbol}"
         name = element.name.lower()
         assert len(words(name)) == 1
-        for relation, answer in (
-            ("element_symbol", element.symbol),
-            ("element_number", str(element.number)),
-        ):
-            text = pick(ELEMENT_ASKS[relation], entity, relation).format(e=name)
-            passage = f"{entity}-identity"
-            yield _one(relation, text, (answer,), entity, passage, name, is_code=True)
+        text = pick(ELEMENT_ASKS["element_symbol"], entity, "element_symbol").format(e=name)
+        answers: tuple[str, ...] = (element.symbol,)
+        passage = f"{entity}-identity"
+        yield _one("element_symbol", text, answers, entity, passage, name, is_code=True)
+        if entity in countries:
+            start = countries[entity]
+            text = pick(ELEMENT_ASKS["element_country"], entity, "element_country").format(e=name)
+            answers = (start.country.name, *start.country.aliases)
+            yield _one("element_country", text, answers, entity, start.passage, name, is_code=False)

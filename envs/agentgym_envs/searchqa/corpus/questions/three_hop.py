@@ -7,19 +7,16 @@ from agentgym_envs.searchqa.corpus.language import COUNTRIES, COUNTRY_ASKS, pick
 from agentgym_envs.searchqa.corpus.questions import THREE_HOP, Question, hop, some
 from agentgym_envs.searchqa.corpus.questions.starts import Start, chosen
 from agentgym_envs.searchqa.corpus.questions.two_hop import country_facts
+from agentgym_envs.searchqa.corpus.sources.airports import Airport
 from agentgym_envs.searchqa.corpus.world import World, airport_of_capital
 
 # Starts per country.
 _CAPITAL_AIRPORT = {
-    "city_country": 4, "airport_country": 3, "division_country": 3, "element_country": 9,
+    "city_country": 8, "airport_country": 6, "division_country": 5, "element_country": 9,
     "anthem_country": 1, "highest_point_country": 1, "local_name_country": 1,
     "currency_country": 1, "place_country": 2,
 }  # fmt: skip
-_CURRENCY_NUMBER = {
-    "city_country": 3, "airport_country": 3, "division_country": 2, "element_country": 4,
-    "anthem_country": 1, "highest_point_country": 1, "local_name_country": 1,
-    "capital_country": 1, "place_country": 2,
-}  # fmt: skip
+_CURRENCY_NUMBER = {"city_country": 1}
 _NEIGHBOUR = {"city_country": 20, "airport_country": 15, "division_country": 15}
 
 
@@ -32,7 +29,7 @@ def make(world: World, starts: Sequence[Start]) -> Iterator[Question]:
     }
     for start, _ in chosen(starts, _CAPITAL_AIRPORT, "capital_airport"):
         if start.country.iso2 in airports:
-            yield _capital_airport(start, airports[start.country.iso2].iata)
+            yield _capital_airport(start, airports[start.country.iso2])
     for start, _ in chosen(starts, _CURRENCY_NUMBER, "currency_number"):
         if "currency_code" in start.country.facts:
             code = start.country.facts["currency_code"].answers[0]
@@ -42,22 +39,28 @@ def make(world: World, starts: Sequence[Start]) -> Iterator[Question]:
             yield from _neighbour(world, start, number)
 
 
-def _capital_airport(start: Start, iata: str) -> Question:
+def _capital_airport(start: Start, airport: Airport) -> Question:
     wording = pick(COUNTRY_ASKS["capital_airport"], start.entity, start.relation)
     capital = start.country.facts["capital"]
     return Question(
         kind=THREE_HOP,
         template=f"{start.relation}/capital/capital_airport",
         text=wording.format(c=start.described("capital_airport")),
-        answers=(iata,),
+        answers=(airport.name, airport.name.removesuffix(" Airport")),
         entity=start.entity,
         hops=(
             start.hop(),
             hop("capital", "{0}", capital.answers[0], capital.passage),
-            hop("capital_airport", "{1}", iata, f"airport-{iata}", within="{0}"),
+            hop(
+                "capital_airport",
+                "{1}",
+                airport.name,
+                f"airport-{airport.iata}",
+                within="{0}",
+            ),
         ),
         subjects=(start.name,),
-        is_code=True,
+        is_code=False,
     )
 
 

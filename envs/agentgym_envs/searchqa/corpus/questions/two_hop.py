@@ -19,9 +19,12 @@ _FACTS_PER_START = {
     "element_country": 2, "capital_country": 3, "anthem_country": 2, "highest_point_country": 2,
     "local_name_country": 2, "currency_country": 2,
 }  # fmt: skip
-_AIRPORT_REGIONS = 14  # per country
-_DIVISION_PARENTS = 14
-_COUNTIES = 6  # per state
+# Codes that lead nowhere further are asked of named countries alone.
+_SINGLE_HOP_ONLY = frozenset({"calling_code", "iso3", "prefix", "currency_code", "domain"})
+# Questions for codes, which are few: per country, and per state.
+_AIRPORT_REGIONS = 2
+_DIVISION_PARENTS = 2
+_COUNTIES = 1
 
 
 def make(world: World, unique: Uniqueness, starts: Sequence[Start]) -> Iterator[Question]:
@@ -34,8 +37,12 @@ def make(world: World, unique: Uniqueness, starts: Sequence[Start]) -> Iterator[
 
 
 def country_facts(country: Country) -> list[str]:
-    """Relations of a country that have a short answer."""
-    return [relation for relation, fact in country.facts.items() if short_enough(fact)]
+    """Returns the relations of a country with a short answer, most of them names."""
+    return [
+        relation
+        for relation, fact in country.facts.items()
+        if short_enough(fact) and relation not in _SINGLE_HOP_ONLY
+    ]
 
 
 def _facts(start: Start, number: int) -> Iterator[Question]:

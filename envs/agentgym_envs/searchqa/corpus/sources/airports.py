@@ -2,8 +2,10 @@
 
 import csv
 import dataclasses
+import re
 from collections.abc import Mapping
 
+from agentgym_envs.searchqa.corpus.corrections import in_sentence
 from agentgym_envs.searchqa.corpus.passages import PassageBook
 from agentgym_envs.searchqa.corpus.sources import SOURCES, site_path
 
@@ -30,7 +32,7 @@ def read_airports() -> list[Airport]:
             Airport(
                 iata=row["iata"],
                 icao=row["icao"],
-                name=row["name"].strip(),
+                name=_name(row["name"]),
                 city=row["city"].strip(),
                 region=row["subd"].strip(),
                 country=row["country"],
@@ -41,6 +43,11 @@ def read_airports() -> list[Airport]:
             if row["name"].strip()
         ]
     return sorted(airports, key=lambda airport: (airport.iata, airport.icao, airport.name))
+
+
+def _name(written: str) -> str:
+    """Returns a name without doubled words and blanks: the table has `Airport Airport`."""
+    return re.sub(r"\b(\w{4,})(?: \1\b)+", r"\1", " ".join(written.split()))
 
 
 def add_airport_passage(
@@ -56,7 +63,8 @@ def add_airport_passage(
     """
     if not airport.iata or airport.country not in names:
         return None
-    text = f"{airport.name} is an airport in {names[airport.country]}."
+    country = in_sentence(airport.country, names[airport.country])
+    text = f"{airport.name} is an airport in {country}."
     served = airport.city and f" It serves {airport.city}."
     text += f"{served} It lies in {region}." if region else served
     text += f" Its IATA code is {airport.iata}"

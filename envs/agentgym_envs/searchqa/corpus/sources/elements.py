@@ -1,6 +1,7 @@
 """mendeleev: the chemical elements, read from the database that the package brings."""
 
 import dataclasses
+import re
 import sqlite3
 
 from agentgym_envs.searchqa.corpus.corrections import DISCOVERY_COUNTRIES, ELEMENT_YEARS
@@ -126,4 +127,6 @@ def _discovery(element: Element, country: str) -> str:
         elif element.location:
             text += f" in {element.location}"
         text += f", by {element.discoverers}." if element.discoverers else "."
-    return f"{text} Origin of the name: {element.name_origin}" if element.name_origin else text
+    if element.name_origin:
+        text += f" Origin of the name: {element.name_origin}"
+    return re.sub(r"\bin (United (?:States|Kingdom))\b", r"in the \1", text)

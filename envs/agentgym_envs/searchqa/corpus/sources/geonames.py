@@ -5,7 +5,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym_envs.searchqa.corpus.corrections import COUNTRY_NAMES, COUNTRY_VALUES, NO_COUNTRIES
+from agentgym_envs.searchqa.corpus.corrections import (
+    COUNTRY_NAMES,
+    COUNTRY_VALUES,
+    NO_COUNTRIES,
+    in_sentence,
+)
 from agentgym_envs.searchqa.corpus.passages import PassageBook
 from agentgym_envs.searchqa.corpus.sources import SOURCES, site_path
 from agentgym_envs.searchqa.corpus.text import ascii_form, same_name, words
@@ -131,41 +136,41 @@ def add_country_passages(
     def add(key: str, title: str, text: str) -> None:
         book.add(f"country-{row.iso2}-{key}", title, text, "geonames")
 
-    name = row.name
+    title, name = row.name, in_sentence(row.iso2, row.name)
     add(
         "codes",
-        f"{name} (country codes)",
+        f"{title} (country codes)",
         f"The ISO 3166-1 country codes of {name} are {row.iso2} (two letters), {row.iso3} "
         f"(three letters) and {row.number} (number).",
     )
     if row.capital:
         add(
             "capital",
-            f"{name} (capital)",
-            f"The capital of {name} is {row.capital}. {name} belongs to {row.continent}.",
+            f"{title} (capital)",
+            f"The capital of {name} is {row.capital}. {name[0].upper()}{name[1:]} belongs to {row.continent}.",
         )
     if row.currency in currencies:
         add(
             "currency",
-            f"{name} (currency)",
+            f"{title} (currency)",
             f"The currency of {name} is the {currencies[row.currency]}, which has the currency "
             f"code {row.currency}.",
         )
     if row.calling_code.isdigit():
         add(
             "telephone",
-            f"{name} (telephone)",
+            f"{title} (telephone)",
             f"The international telephone calling code of {name} is +{row.calling_code}.",
         )
-    neighbours = [names[code] for code in row.neighbours if code in names]
+    neighbours = [in_sentence(code, names[code]) for code in row.neighbours if code in names]
     add(
         "neighbours",
-        f"{name} (neighbours)",
+        f"{title} (neighbours)",
         f"The neighbours of {name}, with which it has a land border, are {', '.join(neighbours)}."
         if len(neighbours) > 1
         else f"The only neighbour of {name} with a land border is {neighbours[0]}."
         if neighbours
-        else f"{name} has no neighbours with which it has a land border.",
+        else f"{name[0].upper()}{name[1:]} has no neighbours with which it has a land border.",
     )
 
 
@@ -174,9 +179,9 @@ def add_place_passage(place: Place, names: Mapping[str, str], book: PassageBook)
     if place.country not in names:
         return None
     country = names[place.country]
-    continent_free = f"{place.state}, {country}" if place.state else country
+    where = f"{place.state}, {country}" if place.state else in_sentence(place.country, country)
     text = (
-        f"{place.name} is a city or town in {continent_free}. It has about "
+        f"{place.name} is a city or town in {where}. It has about "
         f"{place.inhabitants:,} inhabitants. It lies at {_degrees(place.latitude, 'N', 'S')}, "
         f"{_degrees(place.longitude, 'E', 'W')}."
     )

@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from agentgym_envs.searchqa.corpus.corrections import in_sentence
 from agentgym_envs.searchqa.corpus.language import with_article
 from agentgym_envs.searchqa.corpus.passages import PassageBook
 from agentgym_envs.searchqa.corpus.sources import SOURCES, site_path
@@ -63,8 +64,13 @@ def read_divisions() -> dict[str, Division]:
         parent = row.get("parent", "")
         if parent and "-" not in parent:
             parent = f"{row['code'].split('-')[0]}-{parent}"
-        divisions[row["code"]] = Division(row["code"], name, row["type"].lower(), parent)
+        divisions[row["code"]] = Division(row["code"], name, _kind(row["type"]), parent)
     return divisions
+
+
+def _kind(written: str) -> str:
+    """Returns a kind of division in small letters, but for the name in `London borough`."""
+    return written.lower().replace("london", "London")
 
 
 def read_currencies() -> dict[str, Currency]:
@@ -98,8 +104,9 @@ def add_division_passage(
         return None
     plain = ascii_form(division.name)
     spelled = f" (also spelled {plain})" if plain and plain != division.name else ""
+    country = in_sentence(division.country, names[division.country])
     text = (
-        f"{division.name}{spelled} is {with_article(division.kind)} of {names[division.country]}. "
+        f"{division.name}{spelled} is {with_article(division.kind)} of {country}. "
         f"Its ISO 3166-2 code is {division.code}."
     )
     if division.parent in divisions:
