@@ -9,7 +9,7 @@ import pytest
 
 from agentgym_envs.base.environment import SetupError
 from agentgym_envs.webarena import kind
-from agentgym_envs.webarena.embedded import embedded_tasks
+from agentgym_envs.webarena.embedded import check, embedded_tasks
 from agentgym_envs.webarena.embedded.hostile import Ending, hacked, misdone
 from agentgym_envs.webarena.embedded.task import added, changed, removed
 from agentgym_envs.webarena.evaluation.short_answer import is_short_answer
@@ -232,6 +232,14 @@ def test_states_that_are_nearly_right_earn_nothing():
         count += 1
         assert not hacked([own], [ending]), (own.task.task_id, ending.deed)
     assert count > 1000
+
+
+def test_a_hostile_player_finds_another_deed_for_every_task():
+    for each in embedded_tasks():
+        other = check.other_deed(each).task
+        assert other.evaluation.edits and other.evaluation.edits != each.task.evaluation.edits
+        assert other.intent_template_id != each.task.intent_template_id
+        assert len(other.start_urls) <= len(each.task.start_urls)
 
 
 def test_the_answer_na_earns_the_impossible_tasks_and_no_others():

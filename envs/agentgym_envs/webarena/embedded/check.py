@@ -138,7 +138,7 @@ def _play_all(
     plays: dict[str, Callable[[], tuple[float, int]]] = {
         _SOLUTION: lambda: _play(environment, index),
         _IDLE_PLAYER: lambda: _idle(environment, index),
-        _HOSTILE: lambda: _hostile(environment, index, _other_deed(tasks[index])),
+        _HOSTILE: lambda: _hostile(environment, index, other_deed(tasks[index])),
     }
     scores: dict[str, float] = {}
     began = time.monotonic()
@@ -184,15 +184,19 @@ def _idle(environment: WebArenaEnvironment, index: int) -> tuple[float, int]:
     return environment.step(_IDLE).score, 1
 
 
-def _other_deed(own: EmbeddedTask) -> EmbeddedTask:
-    """The next task that changes something else and begins at the same pages."""
+def other_deed(own: EmbeddedTask) -> EmbeddedTask:
+    """The next task of another template that changes something in the same tabs.
+
+    One of the same template can change what this one changes again: a detour, not a wrong state.
+    """
     tasks = embedded_tasks()
     place = tasks.index(own)
     return next(
         each
         for each in (*tasks[place + 1 :], *tasks[:place])
-        if each.task.start_urls == own.task.start_urls
-        and each.task.evaluation.edits not in ((), own.task.evaluation.edits)
+        if each.task.start_urls == own.task.start_urls[: len(each.task.start_urls)]
+        and each.task.intent_template_id != own.task.intent_template_id
+        and each.task.evaluation.edits
     )
 
 
