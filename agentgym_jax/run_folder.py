@@ -46,6 +46,7 @@ _PACKAGES = (
     "numpy",
 )
 _MISSING = object()
+_SHOWN_DIFFERENCES = 5
 
 
 class RunFolderError(RuntimeError):
@@ -201,6 +202,11 @@ def provenance(
     }
 
 
+def _short(value: str) -> str:
+    """A value for a message, of at most 60 characters."""
+    return value if len(value) <= 60 else f"{value[:57]}..."
+
+
 class RunFolder:
     """Paths of a run, and, between `start` and `close`, the sole right to write to it.
 
@@ -221,7 +227,11 @@ class RunFolder:
         self.tokenizer = self.path / "tokenizer"
         self.logs = self.path / "logs"
         self.loggers = self.path / "loggers"
+        self.data = self.path / "data"
+        self.evaluation_path = self.path / "evaluation.json"
         self._lock: IO[str] | None = None
+        self._is_provisional = False  # made by this start, which may still fail
+        self._made: list[pathlib.Path] = []  # folders that were not there before, inner ones first
 
     def start(
         self,
@@ -251,11 +261,14 @@ class RunFolder:
         """
         # Both sides of the comparison are without secrets: a new password is not another run.
         plain = redact.config(json.loads(json.dumps(config)))
+        made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
         with disk_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
         self._acquire()
         try:
             resumed = self._match_config(plain, adjustable)
+            self._is_provisional = not resumed
+            self._made = made
             for folder in (
                 self.trajectories,
                 self.checkpoints,
@@ -273,6 +286,43 @@ class RunFolder:
             self.close()
             raise
         return resumed
+
+    def begin(self) -> None:
+        """Gives the folder to the run for good: everything that the config asks for is there."""
+        self._is_provisional = False
+
+    def withdraw(self) -> None:
+        """Removes what `start` and the failed preparations after it made.
+
+        A corrected config can then start in the same place. Does nothing after `begin`, or if the
+        folder held the run before. Files that are not of a run stay.
+        """
+        if not self._is_provisional:
+            return
+        self._is_provisional = False
+        for path in (
+            self.trajectories,
+            self.checkpoints,
+            self.plots,
+            self.model,
+            self.tokenizer,
+            self.logs,
+            self.loggers,
+            self.data,
+        ):
+            shutil.rmtree(path, ignore_errors=True)
+        lock = self.path / ".lock"
+        for path in (
+            self.config_path,
+            self.provenance_path,
+            self.metrics_path,
+            self.evaluation_path,
+            lock,
+        ):
+            path.unlink(missing_ok=True)
+        for path in self._made:
+            with contextlib.suppress(OSError):  # something else is in it, and stays
+                path.rmdir()
 
     def _acquire(self) -> None:
         if self._lock is not None:
@@ -314,8 +364,11 @@ class RunFolder:
         }
         if fixed:
             lines = [
-                f"  {key}: {old} in the folder, {new} now" for key, (old, new) in fixed.items()
+                f"  {key}: {_short(old)} in the folder, {_short(new)} now"
+                for key, (old, new) in list(fixed.items())[:_SHOWN_DIFFERENCES]
             ]
+            if len(fixed) > _SHOWN_DIFFERENCES:
+                lines.append(f"  ... and {len(fixed) - _SHOWN_DIFFERENCES} more")
             raise ValueError(
                 f"{self.path} holds a run with another config:\n"
                 + "\n".join(lines)

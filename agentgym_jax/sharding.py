@@ -7,11 +7,13 @@ goes. A new layout is a new table, not an edit of the model.
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from agentgym_jax.limits import Range
 
 MESH_AXES = ("data", "fsdp", "tensor")
 
@@ -42,15 +44,19 @@ DECODE_RULES: Mapping[str, MeshAxes] = {**TRAIN_RULES, "embed": None}
 
 
 def make_mesh(
-    *, data: int = 1, fsdp: int = 1, tensor: int = 1, devices: Sequence[jax.Device] | None = None
+    *,
+    data: Annotated[int, Range(-1)] = 1,
+    fsdp: Annotated[int, Range(-1)] = 1,
+    tensor: Annotated[int, Range(-1)] = 1,
+    devices: Sequence[jax.Device] | None = None,
 ) -> Mesh:
     """Mesh with the axes data, fsdp, tensor, in this order.
 
     Args:
-      data: replicas of the weights.
-      fsdp: shards of weights and rows.
-      tensor: shards inside a layer.
-      devices: defaults to all devices. One of the sizes may be -1: what is left.
+      data: Replicas of the weights. One of the three sizes may be -1: the devices that are left.
+      fsdp: Shards of weights and rows.
+      tensor: Shards inside a layer.
+      devices: All devices if None.
 
     Raises:
       ValueError: the sizes do not multiply to the number of devices.

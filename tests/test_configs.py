@@ -76,7 +76,7 @@ def changed(path, value):
         ("algorithm.name", "grop", "config.algorithm.name='grop'"),
         ("algorithm.loss", {"clip": 0.2}, "config.algorithm.loss.clip"),
         ("algorithm.aggregation", {"mood": "token_mean"}, "config.algorithm.aggregation.mood"),
-        ("optimizer.name", "adam", "optimizer name is 'adam'"),
+        ("optimizer.name", "adam", "config.optimizer.name='adam': expected one of adamw, muon"),
         ("environments", {}, "config.environments is empty"),
         ("environments.babyai.train", {}, "needs train tasks"),
         ("environments.babyai.eval.kind", "all", "kind='all'"),
@@ -85,7 +85,7 @@ def changed(path, value):
         ("sft.demonstrations.expert.player_name", "x", "player_name"),
         ("model.architecture", {}, "architecture"),
         ("tokenizer.template", "odd", "template='odd'"),
-        ("evaluation.samples", -1, "must not be negative"),
+        ("evaluation.samples", -1, "config.evaluation.samples=-1"),
     ],
 )
 def test_a_wrong_value_is_refused_by_name_before_anything_starts(path, value, message):

@@ -33,6 +33,7 @@ LEVELS = {
     "console": 1,
     "compilations": 1,
     "native": 1,
+    "limits": 1,
     "models": 2,
     "env_client": 2,
     "viewer": 2,

@@ -9,21 +9,22 @@ import pathlib
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from agentgym_jax.data.conversations import Conversation, read_conversations
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.env_client.embedded import option_arguments
+from agentgym_jax.limits import Range
 
 
 def record(
     tasks: Sequence[Task],
     path: pathlib.Path,
     *,
-    player: str,
-    epsilon: float,
-    max_turns: int,
-    seed: int,
+    player: Literal["expert", "random", "mixed"],
+    epsilon: Annotated[float, Range(0, 1)],
+    max_turns: Annotated[int, Range(1, unit="turns")],
+    seed: Annotated[int, Range(0)],
     module: str = "",
     options: Mapping[str, Any] | None = None,
 ) -> None:
@@ -32,12 +33,12 @@ def record(
     Args:
       tasks: of one environment.
       path: where to; written in one rename, so that it is whole or absent.
-      player: `expert`, `random` (any valid action) or `mixed`.
-      epsilon: with `mixed`, probability of a random action.
-      max_turns: turns per episode.
-      seed: of the random actions.
-      module: of the environment, if it is not one of ours.
-      options: of the environment, if it needs any.
+      player: Scripted player: `expert`, `random` (any valid action) or `mixed`.
+      epsilon: Probability per turn of a random detour, which is not imitated.
+      max_turns: Turn limit of an episode.
+      seed: Random seed of the player.
+      module: Module of the environment; empty for a shipped one.
+      options: Options of the environment; None for none.
 
     Raises:
       RuntimeError: the command failed; its own words are in the message.

@@ -10,13 +10,14 @@ import hashlib
 import itertools
 import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from agentgym_jax.data.conversations import Conversation, parse_turn
 from agentgym_jax.data.rows import Bad, field, number, read_rows
 from agentgym_jax.data.tasks import canonical_item_id
+from agentgym_jax.limits import OneOf, Range
 from agentgym_jax.text.chat import Message, check_roles
 
 MEASURES: Mapping[str, Callable[[Conversation], float | None]] = {
@@ -71,11 +72,11 @@ def opening(messages: Sequence[Message]) -> tuple[Message, ...]:
 def pair_up(
     conversations: Sequence[Conversation],
     *,
-    measure: str,
+    measure: Annotated[str, OneOf(MEASURES)],
     threshold: float,
-    gap: float,
+    gap: Annotated[float, Range(above=0)],
     unrated: float | None,
-    pairs_per_task: int,
+    pairs_per_task: Annotated[int, Range(1)],
     seed: int,
 ) -> tuple[list[Preference], PairStatistics]:
     """Pairs of episodes of the same task whose measures are far enough apart.
@@ -86,12 +87,12 @@ def pair_up(
 
     Args:
       conversations: of any tasks, from any files.
-      measure: a key of MEASURES.
-      threshold: the chosen one has at least this.
-      gap: the rejected one has at least this much less; positive.
-      unrated: measure of a conversation without one, such as 1.0 for the expert demonstrations
+      measure: Measure of an episode: `reward`, `score` or `success`.
+      threshold: Smallest measure of a chosen episode.
+      gap: Smallest difference between the chosen and the rejected episode.
+      unrated: Measure of a conversation without one, such as 1.0 for the expert demonstrations
         of AgentGym; None leaves it out.
-      pairs_per_task: at most so many of a task.
+      pairs_per_task: Largest number of pairs of a task.
       seed: of the choice among equals.
     """
     if measure not in MEASURES:

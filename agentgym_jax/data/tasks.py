@@ -4,12 +4,13 @@ import dataclasses
 import functools
 import heapq
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from agentgym_jax.data import suite
 from agentgym_jax.data.rows import Bad, field, read_rows
+from agentgym_jax.limits import Range
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,9 +37,9 @@ def from_residues(
     environment: str,
     manifest: Sequence[Mapping[str, Any]],
     *,
-    start: int,
-    stop: int,
-    modulus: int,
+    start: Annotated[int, Range(0)],
+    stop: Annotated[int, Range(1)],
+    modulus: Annotated[int, Range(1)],
     groups: Mapping[str, int],
 ) -> list[Task]:
     """Indices of [start, stop) whose remainder is that of a group.
@@ -72,7 +73,7 @@ def from_split(
     split: str,
     group_by: str,
     where: Mapping[str, Sequence[Any]],
-    limit: int,
+    limit: Annotated[int, Range(0)],
 ) -> list[Task]:
     """Tasks of one split of the server's manifest.
 
@@ -98,7 +99,8 @@ def from_split(
     ]
     if not chosen:
         raise ValueError(
-            f"tasks of {environment}: the manifest has none of split {split!r} where {dict(where)}"
+            f"tasks of {environment}: the manifest has none of split {split!r} where "
+            f"{dict(where)}; its splits are {', '.join(sorted({t['split'] for t in manifest}))}"
         )
     chosen = _evenly(chosen, limit)
     return [Task(environment, t["data_idx"], _group_name(group_by, t[group_by])) for t in chosen]
@@ -149,7 +151,7 @@ def from_suite(
     manifest: Sequence[Mapping[str, Any]],
     *,
     subtasks: Sequence[str],
-    limit: int,
+    limit: Annotated[int, Range(0)],
 ) -> list[Task]:
     """The test items of the suite of 27 tasks (data/suite.py), grouped by sub-task.
 

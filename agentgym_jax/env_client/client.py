@@ -8,7 +8,7 @@ How requests travel is in transport.py.
 import dataclasses
 import urllib.parse
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from agentgym_envs.base.protocol import EnvironmentSpec
 from agentgym_jax.env_client import answers
@@ -17,6 +17,7 @@ from agentgym_jax.env_client.answers import Observation
 from agentgym_jax.env_client.errors import EnvCause, EnvError
 from agentgym_jax.env_client.transport import HttpTransport, Transport
 from agentgym_jax.env_client.upstream import UPSTREAM, Upstream, from_spec
+from agentgym_jax.limits import Range
 
 
 class EnvClient:
@@ -26,10 +27,10 @@ class EnvClient:
       base_url: such as `http://127.0.0.1:36001`.
       environment: key of the table in `upstream.py`, or the name that the server's `/spec`
         gives; one that the table does not have is described by its `/spec` alone.
-      connect_timeout_s: limit for opening a connection.
-      step_timeout_s: limit for the answer to any call, from sending to its last byte.
-      token: bearer token, if the server wants one.
-      connections: kept-alive connections; as many as threads that call at the same time.
+      connect_timeout_s: Limit for opening a connection.
+      step_timeout_s: Limit for the answer to any call, from sending to its last byte.
+      token: Bearer token, if the server wants one.
+      connections: Number of kept-alive connections; at least the number of concurrent calls.
       upstream: facts about the environment, in place of the table's.
       action_format: how the model writes its actions (`react`, `function_calling`,
         `code_as_action`, `raw`), if not in the environment's own format.
@@ -41,10 +42,10 @@ class EnvClient:
         base_url: str,
         environment: str,
         *,
-        connect_timeout_s: float,
-        step_timeout_s: float,
+        connect_timeout_s: Annotated[float, Range(above=0, unit="seconds")],
+        step_timeout_s: Annotated[float, Range(above=0, unit="seconds")],
         token: str | None = None,
-        connections: int = 256,
+        connections: Annotated[int, Range(1)] = 256,
         upstream: Upstream | None = None,
         action_format: str | None = None,
         transport: Transport | None = None,

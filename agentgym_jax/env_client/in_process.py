@@ -9,6 +9,8 @@ from agentgym_envs.base.in_process import InProcessServer
 from agentgym_envs.base.kind import load_kind
 from agentgym_envs.kinds import KINDS
 
+SHIPPED = tuple(KINDS)  # environments that need no module
+
 
 class InProcessTransport:
     """Calls a server of this process; nothing can break on the way, and nothing limits the time.

@@ -14,6 +14,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Hashable, Mapping
+from typing import Annotated
 
 from absl import logging
 
@@ -23,6 +24,9 @@ from agentgym_jax.env_client.client import EnvClient, Observation
 from agentgym_jax.env_client.errors import EnvCause, EnvError
 from agentgym_jax.env_client.jobs import JobQueue
 from agentgym_jax.env_client.sessions import ServerSessions, Session
+from agentgym_jax.limits import Range
+
+Seconds = Annotated[float, Range(0, unit="seconds")]
 
 
 class ReplyKind(enum.StrEnum):
@@ -84,14 +88,14 @@ class EnvPool:
 
     Args:
       clients: environment name -> client of its server.
-      workers: threads, the largest number of calls under way at the same time.
-      max_idle_sessions: sessions of one environment that are kept for reuse.
-      retry_patience_s: how long a request may be tried again before it is reported.
-      backoff_s: pause before the first further attempt; doubles each time, with jitter.
-      backoff_max_s: longest pause.
-      breaker_failures: failed calls in a row after which a server may count as unavailable.
-      breaker_patience_s: ... if they also span this time; `poll` then raises.
-      close_timeout_s: how long `close` waits for calls under way and for sessions to close.
+      workers: Threads, and so the largest number of concurrent calls.
+      max_idle_sessions: Sessions per environment that are kept for reuse.
+      retry_patience_s: Longest time that a request is tried again before it is reported.
+      backoff_s: Pause before the first further attempt; doubles each time, with jitter.
+      backoff_max_s: Longest pause.
+      breaker_failures: Consecutive failed calls after which a server may count as unavailable.
+      breaker_patience_s: Time that these failures must span as well; then the run stops.
+      close_timeout_s: Time at the end for running calls and for sessions to close.
 
     Attributes:
       patience_s: how long a server may fail everybody.
@@ -101,14 +105,14 @@ class EnvPool:
         self,
         clients: Mapping[str, EnvClient],
         *,
-        workers: int,
-        max_idle_sessions: int,
-        retry_patience_s: float = 120.0,
-        backoff_s: float = 0.1,
-        backoff_max_s: float = 5.0,
-        breaker_failures: int = 20,
-        breaker_patience_s: float = 60.0,
-        close_timeout_s: float = 10.0,
+        workers: Annotated[int, Range(1)],
+        max_idle_sessions: Annotated[int, Range(0)],
+        retry_patience_s: Seconds = 120.0,
+        backoff_s: Seconds = 0.1,
+        backoff_max_s: Seconds = 5.0,
+        breaker_failures: Annotated[int, Range(1)] = 20,
+        breaker_patience_s: Seconds = 60.0,
+        close_timeout_s: Seconds = 10.0,
     ):
         if workers < 1:
             raise ValueError(f"an environment pool needs at least one worker, got {workers}")

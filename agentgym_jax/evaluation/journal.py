@@ -37,7 +37,7 @@ class Journal:
 
     def __init__(self, folder: RunFolder, identity: Mapping[str, Any]):
         self._folder = folder
-        self._state = folder.path / "evaluation.json"
+        self._state = folder.evaluation_path
         self._final = folder.trajectories_path(0, KIND)
         self._partial = self._final.with_name(self._final.name + ".partial")
         self._identity = json.loads(json.dumps(dict(identity)))

@@ -2,13 +2,15 @@
 
 import functools
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import chex
 import jax
 import jax.numpy as jnp
 import optax
 from optax.contrib import MuonDimensionNumbers
+
+from agentgym_jax.limits import OneOf, Range
 
 NAMES = ("adamw", "muon")
 SCHEDULES = ("constant", "cosine", "linear")
@@ -114,19 +116,19 @@ def is_layer_matrix(params: Any) -> Any:
 
 def make_optimizer(
     *,
-    name: str,
-    learning_rate: float,
-    schedule: str,
-    warmup_steps: int,
+    name: Annotated[str, OneOf(NAMES)],
+    learning_rate: Annotated[float, Range(0)],
+    schedule: Annotated[str, OneOf(SCHEDULES)],
+    warmup_steps: Annotated[int, Range(0, unit="optimiser steps")],
     total_steps: int,
-    final_fraction: float,
-    b1: float,
-    b2: float,
-    eps: float,
-    weight_decay: float,
-    max_grad_norm: float | None,
-    adam_learning_rate: float | None = None,
-    momentum: float = 0.95,
+    final_fraction: Annotated[float, Range(0, 1)],
+    b1: Annotated[float, Range(0, below=1)],
+    b2: Annotated[float, Range(0, below=1)],
+    eps: Annotated[float, Range(above=0)],
+    weight_decay: Annotated[float, Range(0)],
+    max_grad_norm: Annotated[float, Range(above=0)] | None,
+    adam_learning_rate: Annotated[float, Range(0)] | None = None,
+    momentum: Annotated[float, Range(0, below=1)] = 0.95,
 ) -> optax.GradientTransformation:
     """AdamW, or Muon on the matrices of the layers with AdamW on everything else.
 
@@ -135,18 +137,18 @@ def make_optimizer(
     Sources: AdamW arXiv:1711.05101; Muon, Jordan 2024, kellerjordan.github.io/posts/muon.
 
     Args:
-      name: one of NAMES.
-      learning_rate: peak; with `muon` that of the matrices.
-      schedule: see `learning_rate_at`, as are the next three.
-      warmup_steps: optimiser steps.
-      total_steps: optimiser steps.
-      final_fraction: of the peak.
+      name: Optimiser: `adamw` or `muon`.
+      learning_rate: Peak learning rate; with `muon` that of the matrices.
+      schedule: Course of the learning rate after the warm-up: `constant`, `cosine` or `linear`.
+      warmup_steps: Optimiser steps of linear warm-up.
+      total_steps: Optimiser steps of the run, warm-up included.
+      final_fraction: Share of the peak that is left at the end of the run.
       b1: Adam's decay of the first moment.
       b2: Adam's decay of the second moment.
       eps: Adam's epsilon.
-      weight_decay: 0 for none.
-      max_grad_norm: the gradient is scaled down to this global norm; None for no limit.
-      adam_learning_rate: with `muon`, the peak for everything that is not a matrix, on the
+      weight_decay: Weight decay of the matrices inside layers; 0 for none.
+      max_grad_norm: Global norm that the gradient is scaled down to; None for no limit.
+      adam_learning_rate: With `muon`, the peak for everything that is not a matrix, on the
         same schedule; None takes `learning_rate`. Not for `adamw`.
       momentum: Muon's (Nesterov) momentum.
     """

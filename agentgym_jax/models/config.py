@@ -5,7 +5,11 @@ One config covers Qwen2/Qwen2.5 (bias on q, k, v), Qwen3 (norms on q and k) and 
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
+
+from agentgym_jax.limits import Range
+
+Size = Annotated[int, Range(1)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,36 +43,36 @@ class DecoderConfig:
     """Everything that fixes the parameter tree and the function of a decoder.
 
     Attributes:
-      vocab_size: V, rows of the embedding.
-      hidden_size: D.
-      intermediate_size: F.
-      num_layers: L.
-      num_heads: N, query heads.
-      num_kv_heads: K, key and value heads; divides N.
-      head_size: H; even, N * H need not be D.
-      rope_theta: base of the rotary frequencies.
-      rope_scaling: None for plain rotary embeddings.
-      norm_eps: added to the mean square in every RMS norm.
-      qkv_bias: q, k and v projections have a bias.
-      qk_norm: RMS norm over the head axis of q and k.
-      tie_embeddings: the output head is the transposed embedding.
-      max_position: longest sequence the weights were trained for, in tokens.
+      vocab_size: Rows of the embedding (V).
+      hidden_size: Width of the residual stream (D).
+      intermediate_size: Width of the MLP (F).
+      num_layers: Number of layers (L).
+      num_heads: Query heads (N); a multiple of `num_kv_heads`.
+      num_kv_heads: Key and value heads (K).
+      head_size: Width of a head (H); even, N * H need not be D.
+      rope_theta: Base of the rotary frequencies.
+      rope_scaling: Stretching of the rotary frequencies; None for plain rotary embeddings.
+      norm_eps: Constant added to the mean square in every RMS norm.
+      qkv_bias: Adds a bias to the q, k and v projections.
+      qk_norm: Applies an RMS norm over the head axis of q and k.
+      tie_embeddings: Takes the transposed embedding as output head.
+      max_position: Longest sequence the weights were trained for.
     """
 
     vocab_size: int
-    hidden_size: int
-    intermediate_size: int
-    num_layers: int
-    num_heads: int
-    num_kv_heads: int
-    head_size: int
-    rope_theta: float = 1e6
+    hidden_size: Size
+    intermediate_size: Size
+    num_layers: Size
+    num_heads: Size
+    num_kv_heads: Size
+    head_size: Size
+    rope_theta: Annotated[float, Range(above=0)] = 1e6
     rope_scaling: RopeScaling | None = None
-    norm_eps: float = 1e-6
+    norm_eps: Annotated[float, Range(above=0)] = 1e-6
     qkv_bias: bool = True
     qk_norm: bool = False
     tie_embeddings: bool = True
-    max_position: int = 32768
+    max_position: Annotated[int, Range(1, unit="tokens")] = 32768
 
     def __post_init__(self):
         if self.num_heads % self.num_kv_heads:

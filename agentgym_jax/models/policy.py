@@ -16,7 +16,7 @@ from agentgym_jax.sharding import Layout
 
 Params = dict[str, Any]  # nested dicts of arrays, shapes as in `Policy.abstract_params()`
 
-_DTYPES = ("float32", "bfloat16")
+DTYPES = ("float32", "bfloat16")
 
 
 def _split(params: Params) -> SplitLayers | None:
@@ -44,8 +44,8 @@ class Policy:
     layout: Layout | None = None
 
     def __post_init__(self):
-        if self.dtype not in _DTYPES:
-            raise ValueError(f"Policy.dtype is {self.dtype!r}; it must be one of {_DTYPES}")
+        if self.dtype not in DTYPES:
+            raise ValueError(f"Policy.dtype is {self.dtype!r}; it must be one of {DTYPES}")
         if self.remat not in REMAT_POLICIES:
             raise ValueError(
                 f"Policy.remat is {self.remat!r}; it must be one of {tuple(REMAT_POLICIES)}"

@@ -12,8 +12,9 @@ import jax
 
 from agentgym_jax.models import gguf_weights
 from agentgym_jax.models.config import PRESETS, DecoderConfig, from_hf_config
+from agentgym_jax.models.hf_tensors import SafetensorsDirectory
 from agentgym_jax.models.policy import Policy
-from agentgym_jax.models.weights import TOKENIZER_FILES, load_hf
+from agentgym_jax.models.weights import TOKENIZER_FILES, check_tensors, load_hf
 from agentgym_jax.sharding import Layout
 
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
@@ -83,7 +84,13 @@ def read_hf_config(directory: pathlib.Path) -> DecoderConfig:
             f"{directory} has no config.json. A model is a Hugging Face directory (config.json and "
             "safetensors), a .gguf file, or a run folder with checkpoints/ and model/config.json."
         )
-    return from_hf_config(json.loads(path.read_text()))
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON ({error}); restore it") from error
+    if not isinstance(config, dict):
+        raise ValueError(f"{path} holds no JSON object; restore it")
+    return from_hf_config(config)
 
 
 def download(hub_id: str) -> pathlib.Path:
@@ -99,6 +106,18 @@ def download(hub_id: str) -> pathlib.Path:
             f"({type(error).__name__}: {reason}). Without a network, copy the model's directory "
             "here and pass its path."
         ) from error
+
+
+def check_weights(source: ModelSource) -> None:
+    """Checks that the files of a Hugging Face directory hold every tensor, and reads none.
+
+    Raises:
+      ValueError: tensors are missing, unexpected or wrongly shaped, or a file is cut off.
+      FileNotFoundError: a file is missing.
+    """
+    if source.kind == "hf_dir":
+        tensors = SafetensorsDirectory(source.path)
+        check_tensors(tensors, Policy(source.config).abstract_params(), source.config)
 
 
 def load_params(

@@ -4,12 +4,13 @@ import contextlib
 import dataclasses
 import functools
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 from agentgym_jax.data.conversations import Conversation
 from agentgym_jax.data.tasks import MixtureSchedule, Task
 from agentgym_jax.learner.optimizer import make_optimizer
-from agentgym_jax.learner.rewarded import WEIGHTINGS, Rule
+from agentgym_jax.learner.rewarded import MEASURES, WEIGHTINGS, Rule
+from agentgym_jax.limits import OneOf
 from agentgym_jax.run import conversations as supervised
 from agentgym_jax.run import mixture, playing
 from agentgym_jax.run.environments import Environments
@@ -24,48 +25,52 @@ from agentgym_jax.run.model import (
 )
 from agentgym_jax.run.playing import Players, PlayingSettings
 from agentgym_jax.run.run import Run, StopFlag, open_run
-from agentgym_jax.run.sections import ConfigError, call, section
-from agentgym_jax.run.settings import CheckpointSettings, GuardSettings, SftSettings
+from agentgym_jax.run.sections import ConfigError, call, check, section
+from agentgym_jax.run.settings import (
+    CheckpointSettings,
+    Count,
+    CountOrNone,
+    GuardSettings,
+    SftSettings,
+    Tokens,
+    Turns,
+    check_top,
+)
+from agentgym_jax.sharding import make_mesh
 
-_OWN = "job seed total_steps loggers model tokenizer mesh checkpoint guards sft agentevol logprob_chunk".split()
-_TOP = (*_OWN, *playing.SECTIONS)
+_OWN = "model tokenizer mesh checkpoint guards sft agentevol".split()
+_SECTIONS = (*_OWN, *playing.SECTIONS)
+
+
+def _explored(max_turns: Turns, measure: Annotated[str, OneOf(MEASURES)], threshold: float) -> None:
+    """Keys of an entry of `agentevol.explore`."""
 
 
 @dataclasses.dataclass(frozen=True)
 class AgentEvolSettings:
-    """The section `agentevol`.
+    """Section `agentevol`: rounds of exploring, filtering and fitting.
 
     Attributes:
-      rounds: explorations; the policy is fitted once before the first, and after each of them.
-      tasks_per_round: training tasks of an exploration; 0 plays all of them.
-      samples: episodes per task.
-      tasks_per_file: tasks between two files of episodes: what a killed run may have to play again.
-      explore: environment -> `max_turns` of an episode, `measure` and `threshold` of what is kept.
-      keep_per_task: the best so many episodes of a task; 0 keeps all that pass.
-      weighting: `equal`, `reward` or `importance` (learner/rewarded.py).
+      rounds: Explorations; the policy is fitted once before the first, and after each of them.
+      tasks_per_round: Training tasks of an exploration; 0 plays all of them.
+      samples: Episodes per task.
+      tasks_per_file: Tasks between two files of episodes, which a killed run may play again.
+      explore: Environment -> `max_turns` of an episode, `measure` and `threshold` of those kept.
+      keep_per_task: Largest number of episodes kept per task, the best first; 0 keeps all.
+      weighting: Weight of a kept episode: `equal`, `reward` or `importance` (learner/rewarded.py).
     """
 
-    rounds: int
-    tasks_per_round: int
-    samples: int
-    tasks_per_file: int
+    rounds: Count
+    tasks_per_round: CountOrNone
+    samples: Count
+    tasks_per_file: Count
     explore: Mapping[str, Mapping[str, Any]]
-    keep_per_task: int
-    weighting: str
+    keep_per_task: CountOrNone
+    weighting: Annotated[str, OneOf(WEIGHTINGS)]
 
     def __post_init__(self) -> None:
-        least = dict(rounds=1, tasks_per_round=0, samples=1, tasks_per_file=1, keep_per_task=0)
-        for name, value in least.items():
-            if getattr(self, name) < value:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least {value}")
-        if self.weighting not in WEIGHTINGS:
-            raise ValueError(f"weighting={self.weighting!r} is none of {', '.join(WEIGHTINGS)}")
         for name, entry in self.explore.items():
-            if set(entry) != {"max_turns", "measure", "threshold"} or entry["max_turns"] < 1:
-                raise ValueError(
-                    f"explore.{name}={dict(entry)} needs max_turns (at least 1), measure, threshold"
-                )
-            Rule(entry["measure"], entry["threshold"])
+            check(_explored, f"agentevol.explore.{name}", entry)
 
     @property
     def rules(self) -> dict[str, Rule]:
@@ -127,10 +132,9 @@ def parse(config: Mapping[str, Any]) -> JobSettings:
     Raises:
       ConfigError: a key is unknown, missing or impossible; the message names it.
     """
-    unknown = sorted(set(config) - set(_TOP))
-    if unknown:
-        raise ConfigError(f"config.{unknown[0]}: there is no such key. Known: {', '.join(_TOP)}")
+    check_top(config, _SECTIONS, logprob_chunk=Tokens)
     part = functools.partial(section, config)
+    check(make_mesh, "mesh", part("mesh"), devices=None)
     settings = JobSettings(
         model=call(ModelSettings, "model", part("model")),
         tokenizer=call(TokenizerSettings, "tokenizer", part("tokenizer")),
@@ -197,7 +201,9 @@ def open_agentevol(
         run.console.phase("starting environments", 0, 1)
         environments = playing.open_playing(stack, settings.playing, run.folder)
         run.watch(environments)
-        yield run, _build(settings, source, layouts, environments, run)
+        parts = _build(settings, source, layouts, environments, run)
+        run.folder.begin()
+        yield run, parts
 
 
 def _build(

@@ -12,6 +12,7 @@ from agentgym_jax.data import tasks as selection
 from agentgym_jax.data.conversations import Conversation, read_conversations
 from agentgym_jax.data.demonstrations import record, record_sets
 from agentgym_jax.data.rows import Bad
+from agentgym_jax.run.environments import check_tasks
 from agentgym_jax.run.sections import ConfigError, call, check
 from agentgym_jax.run_folder import RunFolder
 from agentgym_jax.text.chat import ChatRenderer, EncodedConversation, Message
@@ -46,16 +47,18 @@ def check_demonstrations(settings: Sources, section: str = "sft") -> None:
     """Checks the sets of a section before anything is started."""
     for name, options in settings.demonstrations.items():
         where = f"{section}.demonstrations.{name}"
-        options = dict(options)
-        try:
-            tasks, _ = dict(options.pop("tasks")), options.pop("environment")
-        except KeyError as error:
-            raise ConfigError(f"config.{where} lacks {error.args[0]}") from error
-        if "kind" not in tasks or tasks["kind"] not in selection.SELECTIONS:
-            raise ConfigError(
-                f"config.{where}.tasks.kind is none of {sorted(selection.SELECTIONS)}"
-            )
-        check(record, where, options, tasks=(), path=None)
+        check(
+            _recorded,
+            where,
+            {key: options[key] for key in ("environment", "tasks") if key in options},
+        )
+        check_tasks(f"{where}.tasks", options["tasks"])
+        rest = {key: value for key, value in options.items() if key not in ("environment", "tasks")}
+        check(record, where, rest, tasks=(), path=None)
+
+
+def _recorded(environment: str, tasks: Mapping[str, Any]) -> None:
+    """Keys of a set of demonstrations besides those of `record`."""
 
 
 def load_conversations(

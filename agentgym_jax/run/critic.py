@@ -1,8 +1,8 @@
 """The critic of a run: its section in the config, and its parts."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
 
 import optax
 
@@ -14,15 +14,10 @@ from agentgym_jax.learner.value_update import (
     make_value_score,
     make_value_update,
 )
+from agentgym_jax.limits import Range
 from agentgym_jax.models.critic import Critic
 from agentgym_jax.run.model import Model
-from agentgym_jax.run.sections import ConfigError, call
-
-_KINDS = {
-    "none": set(),
-    "separate": {"clip", "warmup_steps", "optimizer"},
-    "shared": {"clip", "coef", "optimizer"},
-}
+from agentgym_jax.run.sections import ConfigError, call, kind_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,11 +27,11 @@ class CriticSettings:
     Attributes:
       is_shared: a head on the policy's hidden states (`shared`), or a network of its own that
         starts as the policy (`separate`).
-      clip: of `losses.clipped_value_loss`, in the unit of the return; 0 for none.
-      optimizer: keyword arguments of `make_optimizer`, without total_steps; of the head alone if
-        it is shared.
-      coef: `shared`: weight of the critic's loss beside the policy's.
-      warmup_steps: `separate`: steps of the run in which only the critic learns.
+      clip: Largest move of a value that its loss rewards (`losses.clipped_value_loss`); 0 for no
+        limit.
+      optimizer: Optimiser of its weights, with the keys of the section `optimizer`.
+      coef: Weight of the loss of a `shared` critic relative to the policy's.
+      warmup_steps: Steps of the run in which only a `separate` critic learns.
     """
 
     is_shared: bool
@@ -45,10 +40,35 @@ class CriticSettings:
     coef: float = 1.0
     warmup_steps: int = 0
 
-    def __post_init__(self) -> None:
-        for name in ("clip", "coef", "warmup_steps"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name}={getattr(self, name)} must not be negative")
+
+def _none() -> None:
+    """No critic."""
+    return None
+
+
+def _separate(
+    clip: Annotated[float, Range(0, unit="return")],
+    warmup_steps: Annotated[int, Range(0, unit="steps")],
+    optimizer: Mapping[str, Any],
+) -> CriticSettings:
+    """A network that starts as the policy."""
+    return CriticSettings(False, clip, optimizer, warmup_steps=warmup_steps)
+
+
+def _shared(
+    clip: Annotated[float, Range(0, unit="return")],
+    coef: Annotated[float, Range(0)],
+    optimizer: Mapping[str, Any],
+) -> CriticSettings:
+    """A head on the policy's hidden states."""
+    return CriticSettings(True, clip, optimizer, coef=coef)
+
+
+CRITICS: Mapping[str, Callable[..., CriticSettings | None]] = {
+    "none": _none,
+    "separate": _separate,
+    "shared": _shared,
+}
 
 
 def parse_critic(options: Mapping[str, Any], *, is_needed: bool) -> CriticSettings | None:
@@ -61,23 +81,13 @@ def parse_critic(options: Mapping[str, Any], *, is_needed: bool) -> CriticSettin
     Raises:
       ConfigError: a key is unknown, missing or impossible, or there should be no critic, or one.
     """
-    options = dict(options)
-    kind = options.pop("kind", None)
-    if kind not in _KINDS:
-        raise ConfigError(f"config.algorithm.critic.kind={kind!r} is none of {', '.join(_KINDS)}")
-    if set(options) != _KINDS[kind]:
-        raise ConfigError(
-            f"config.algorithm.critic: kind={kind!r} takes {sorted(_KINDS[kind])}, "
-            f"got {sorted(options)}"
-        )
+    kind, options = kind_of("algorithm.critic", options, CRITICS)
     if is_needed != (kind != "none"):
         raise ConfigError(
             f"config.algorithm.critic.kind={kind!r}: this algorithm "
             + ("learns one; choose 'separate' or 'shared'" if is_needed else "has none; use 'none'")
         )
-    if kind == "none":
-        return None
-    return call(CriticSettings, "algorithm.critic", options, is_shared=kind == "shared")
+    return call(CRITICS[kind], "algorithm.critic", options)
 
 
 @dataclasses.dataclass(frozen=True)

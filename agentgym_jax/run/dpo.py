@@ -3,52 +3,55 @@
 import contextlib
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from absl import logging
 
 from agentgym_jax.data.conversations import Conversation
 from agentgym_jax.data.preferences import Preference, pair_up, read_preferences
-from agentgym_jax.data.rows import Bad
 from agentgym_jax.learner.preference import LOSSES
+from agentgym_jax.limits import OneOf, Range
 from agentgym_jax.run import conversations as supervised
 from agentgym_jax.run import offline
 from agentgym_jax.run.conversations import Manifest
 from agentgym_jax.run.offline import Loaded, OfflineParts, OfflineSettings
 from agentgym_jax.run.run import Run, StopFlag
 from agentgym_jax.run.sections import ConfigError, call
+from agentgym_jax.run.settings import Count, Steps, Tokens
 
 
 @dataclasses.dataclass(frozen=True)
 class DpoSettings:
-    """The section `dpo`.
+    """Section `dpo`: preferences between episodes of the same task.
 
     Attributes:
-      steps: optimiser steps.
-      pairs: per optimiser step.
-      micro_rows: packed rows whose gradient is computed at once, at least 2; they hold whole pairs.
-      row_length: tokens per row.
-      loss: a key of `learner.preference.LOSSES`: `sigmoid` (DPO) or `ipo`.
-      beta: how strongly the policy is held near the reference, which is the policy at the start.
-      length_normalised: a conversation's log-probability is a mean over its tokens, not a sum.
-      too_long: pairs of which a conversation is longer than a row: `error`, `skip` or `truncate`.
-      bad: rows of a data file that cannot be read: `fatal` or `skip`.
-      preferences: files of ready-made pairs (data/preferences.py).
-      files: conversations to pair up: files, or folders of our runs.
-      demonstrations: name -> tasks and player to record and pair up (data/demonstrations.py).
-      pairing: keyword arguments of `pair_up` without seed.
-      optimizer: keyword arguments of `make_optimizer`, without total_steps.
+      steps: Optimiser steps.
+      pairs: Pairs per optimiser step.
+      micro_rows: Packed rows whose gradient is computed together; they hold whole pairs.
+      row_length: Length of a row.
+      loss: Preference loss: `sigmoid` (DPO) or `ipo`.
+      beta: Strength of the pull towards the reference, which is the policy at the start.
+      length_normalised: Takes the mean over a conversation's tokens as its log-probability instead
+        of the sum.
+      too_long: Treatment of pairs with a conversation longer than a row: `error`, `skip` or
+        `truncate`.
+      bad: Treatment of rows of a data file that cannot be read: `fatal` or `skip`.
+      preferences: Files of ready-made pairs (data/preferences.py).
+      files: Conversations to pair up: files, or folders of runs.
+      demonstrations: Name -> tasks and player to record and pair up (data/demonstrations.py).
+      pairing: Choice of pairs: `measure`, `threshold`, `gap`, `unrated` and `pairs_per_task`.
+      optimizer: Optimiser, with the keys of the section `optimizer`.
     """
 
-    steps: int
-    pairs: int
-    micro_rows: int
-    row_length: int
-    loss: str
-    beta: float
+    steps: Steps
+    pairs: Count
+    micro_rows: Annotated[int, Range(2)]
+    row_length: Tokens
+    loss: Annotated[str, OneOf(LOSSES)]
+    beta: Annotated[float, Range(above=0)]
     length_normalised: bool
     too_long: Literal["error", "skip", "truncate"]
-    bad: Bad
+    bad: Literal["fatal", "skip"]
     preferences: tuple[str, ...]
     files: tuple[str, ...]
     demonstrations: Mapping[str, Any]
@@ -56,15 +59,6 @@ class DpoSettings:
     optimizer: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        for name, least in (("steps", 1), ("pairs", 1), ("micro_rows", 2)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least {least}")
-        if self.loss not in LOSSES:
-            raise ValueError(f"loss={self.loss!r} is none of {', '.join(LOSSES)}")
-        if not self.beta > 0:
-            raise ValueError(f"beta={self.beta} must be positive")
-        if self.too_long not in ("error", "skip", "truncate"):
-            raise ValueError(f"too_long={self.too_long!r}, expected 'error', 'skip' or 'truncate'")
         if not (self.preferences or self.files or self.demonstrations):
             raise ValueError("give preferences, files or demonstrations: there is nothing to pair")
 

@@ -2,48 +2,41 @@
 
 import contextlib
 import dataclasses
+import difflib
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from absl import logging
 
 from agentgym_jax.data import tasks as selection
 from agentgym_jax.data.tasks import Task
+from agentgym_jax.env_client.actions import ActionFormat
 from agentgym_jax.env_client.client import EnvClient
 from agentgym_jax.env_client.embedded import EmbeddedServers
-from agentgym_jax.env_client.in_process import InProcessTransport, in_process_servers
+from agentgym_jax.env_client.in_process import SHIPPED, InProcessTransport, in_process_servers
 from agentgym_jax.env_client.pool import EnvPool
 from agentgym_jax.env_client.starting import spec_when_ready
+from agentgym_jax.limits import OneOf, Range
 from agentgym_jax.rollout.collect import EnvironmentText
-from agentgym_jax.run.sections import ConfigError, call, check
+from agentgym_jax.run.sections import ConfigError, call, check, kind_of
 from agentgym_jax.run_folder import RunFolder
 
-OPENINGS = ("system", "none")
-
-
-TRANSPORTS = ("http", "inprocess")
+Turns = Annotated[int, Range(0, unit="turns")]
 
 
 @dataclasses.dataclass(frozen=True)
 class TransportSettings:
-    """The section `env`: how the environments that the config gives no URL are run.
+    """Section `env`: environments that the config gives no URL.
 
     Attributes:
       transport: `http` starts a server for each of them: a simulator that hangs or crashes costs
-        one episode. `inprocess` runs them in the training process, with the same answers and
-        nothing between.
-      workers: worker processes of each server; without effect in process.
+        one episode. `inprocess` runs them in the training process, with the same answers.
+      workers: Worker processes of each server; without effect in process.
     """
 
-    transport: str
-    workers: int
-
-    def __post_init__(self) -> None:
-        if self.transport not in TRANSPORTS:
-            raise ValueError(f"transport={self.transport!r}, expected one of {TRANSPORTS}")
-        if self.workers < 1:
-            raise ValueError(f"workers={self.workers} must be at least 1")
+    transport: Literal["http", "inprocess"]
+    workers: Annotated[int, Range(1)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,19 +44,18 @@ class EnvironmentSettings:
     """One entry of the section `environments`.
 
     Attributes:
-      url: of a running server; empty starts one for this run.
-      module: with `make_kind()`, of the environment to start; empty: ours of that name.
-      options: of the environment to start, as of `--option`; it says which it has.
-      train: which tasks to train on: `kind` and the arguments of data/tasks.py; may be empty
-        where nothing is trained.
-      eval: which tasks are held out.
-      weight: how often its tasks come beside those of the other environments; 0 only evaluates.
-      weights: group -> draws per cycle of training tasks; its number of tasks if not named.
-      horizon: as the section horizon, for this environment alone; empty takes that section.
-      eval_max_turns: turns of a held-out episode; 0 takes evaluation.max_turns.
-      instructions: what the agent is told first; empty takes the server's own.
-      action_format: how the model writes its actions (`react`, `react_or_bare`,
-        `function_calling`, `code_as_action`); empty takes the environment's own format.
+      url: Address of a running server; empty starts one for this run.
+      module: Module with `make_kind()` of the environment to start; empty takes the shipped one.
+      options: Options of the environment to start, as with `--option`.
+      train: Tasks to train on: `kind` and the arguments of data/tasks.py; may be empty where
+        nothing is trained.
+      eval: Held-out tasks, in the same form.
+      weight: Share of its tasks among those of all environments; 0 only evaluates.
+      weights: Group -> draws per cycle of training tasks; its number of tasks if not named.
+      horizon: Horizon of this environment, as the section `horizon`; empty takes that section.
+      eval_max_turns: Turn limit of a held-out episode; 0 takes `evaluation.max_turns`.
+      instructions: First message to the agent; empty takes the server's own.
+      action_format: Form of the model's actions; empty takes the environment's own.
     """
 
     url: str
@@ -71,12 +63,12 @@ class EnvironmentSettings:
     options: Mapping[str, Any]
     train: Mapping[str, Any]
     eval: Mapping[str, Any]
-    weight: int
-    weights: Mapping[str, int]
+    weight: Annotated[int, Range(0)]
+    weights: Mapping[str, Annotated[int, Range(0)]]
     horizon: Mapping[str, Any]
-    eval_max_turns: int
+    eval_max_turns: Turns
     instructions: str
-    action_format: str
+    action_format: Annotated[str, OneOf(("", *ActionFormat))]
 
     def __post_init__(self) -> None:
         if self.url and self.module:
@@ -89,27 +81,8 @@ class EnvironmentSettings:
                 f"url={self.url!r} and options={dict(self.options)}: a server that runs has its "
                 "own. Give them on its command line, --option NAME=VALUE"
             )
-        if not isinstance(self.weight, int) or self.weight < 0:
-            raise ValueError(
-                f"weight={self.weight!r}, expected a whole number, 0 or more: write 3 and 1, not "
-                "0.75 and 0.25"
-            )
-        if self.eval_max_turns < 0:
-            raise ValueError(f"eval_max_turns={self.eval_max_turns} must not be negative")
-        for name in ("train", "eval"):
-            options = dict(getattr(self, name))
-            if name == "train" and not options:
-                continue
-            kind = options.pop("kind", None)
-            if kind not in selection.SELECTIONS:
-                raise ValueError(f"{name}.kind={kind!r} is none of {sorted(selection.SELECTIONS)}")
-            check(
-                selection.SELECTIONS[kind],
-                f"environments.<name>.{name}",
-                options,
-                environment="",
-                manifest=(),
-            )
+        if self.url and not self.url.startswith(("http://", "https://")):
+            raise ValueError(f"url={self.url!r} is no address such as http://127.0.0.1:36001")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,10 +112,52 @@ def parse_settings(section: Mapping[str, Any]) -> dict[str, EnvironmentSettings]
     """Checks the section before anything is started."""
     if not section:
         raise ConfigError("config.environments is empty; name at least one environment")
-    return {
-        name: call(EnvironmentSettings, f"environments.{name}", options)
-        for name, options in section.items()
-    }
+    settings = {}
+    for name, options in section.items():
+        if not isinstance(options, Mapping):
+            raise ConfigError(f"config.environments.{name}={options!r}: expected a section")
+        settings[name] = call(EnvironmentSettings, f"environments.{name}", options)
+        for use in ("train", "eval"):
+            if use == "eval" or options[use]:
+                check_tasks(f"environments.{name}.{use}", options[use])
+    return settings
+
+
+def check_tasks(name: str, options: Any) -> None:
+    """Checks a section that chooses tasks; only the server knows whether they exist."""
+    kind_of(name, options, selection.SELECTIONS, environment="", manifest=())
+
+
+def check_playable(
+    settings: Mapping[str, EnvironmentSettings],
+    client: Mapping[str, Any],
+    pool: Mapping[str, Any],
+    opening: str,
+) -> None:
+    """Checks, before anything is started, what opening the environments will need.
+
+    Args:
+      settings: The checked section environments.
+      client: Section client.
+      pool: Section pool.
+      opening: Key rollout.opening.
+    """
+    bound = dict(base_url="", environment="", action_format=None, transport=None, upstream=None)
+    check(EnvClient, "client", client, **bound)
+    check(EnvPool, "pool", pool, clients={})
+    for name, entry in settings.items():
+        if entry.instructions and opening != "system":
+            raise ConfigError(
+                f"config.environments.{name}.instructions would not be shown: "
+                f"config.rollout.opening is {opening!r}"
+            )
+        if not entry.url and not entry.module and name not in SHIPPED:
+            nearest = difflib.get_close_matches(name, SHIPPED, n=1)
+            raise ConfigError(
+                f"config.environments.{name}: there is no such environment"
+                + (f"; did you mean {nearest[0]!r}?" if nearest else ".")
+                + f" Known: {', '.join(SHIPPED)}. For another one give its module or its url"
+            )
 
 
 def evaluation_turns(settings: Mapping[str, EnvironmentSettings], default: int) -> dict[str, int]:
@@ -166,14 +181,6 @@ def open_environments(
     Everything opened is closed by `stack`, also when a later step fails. `client_class` is what
     talks to the servers: a scripted player's asks them more than an agent's.
     """
-    if opening not in OPENINGS:
-        raise ConfigError(f"config.rollout.opening={opening!r}, expected one of {OPENINGS}")
-    for name, entry in settings.items():
-        if entry.instructions and opening == "none":
-            raise ConfigError(
-                f"config.environments.{name}.instructions would not be shown: "
-                "config.rollout.opening is 'none'"
-            )
     own = [name for name, entry in settings.items() if not entry.url]
     modules = {name: settings[name].module for name in own if settings[name].module}
     options = {name: settings[name].options for name in own if settings[name].options}

@@ -22,6 +22,7 @@ from agentgym_jax.run.environments import (
     Environments,
     EnvironmentSettings,
     TransportSettings,
+    check_playable,
     evaluation_turns,
     open_environments,
     parse_settings,
@@ -35,14 +36,14 @@ from agentgym_jax.run.model import (
     build_tokenizer,
     resolve_source,
 )
-from agentgym_jax.run.sampling import build_collector
-from agentgym_jax.run.sections import ConfigError, call, section
-from agentgym_jax.run.settings import EndpointSettings, EvaluationSettings, RolloutSettings
+from agentgym_jax.run.sampling import build_collector, check_sampler
+from agentgym_jax.run.sections import ConfigError, call, check, no_such_key, section
+from agentgym_jax.run.settings import EndpointSettings, EvaluationSettings, RolloutSettings, Seed
 from agentgym_jax.run_folder import RunFolder
 from agentgym_jax.sampling.sampler import Sampler, SamplingOptions
+from agentgym_jax.sharding import make_mesh
 
-_TOP = (
-    "seed",
+_SECTIONS = (
     "model",
     "tokenizer",
     "mesh",
@@ -158,12 +159,19 @@ class _Settings:
     endpoint: EndpointSettings
 
 
+def _seeded(seed: Seed) -> None:
+    """Keys of an evaluation outside sections."""
+
+
 def parse(config: Mapping[str, Any]) -> _Settings:
     """Checks every section of a plain config."""
-    unknown = sorted(set(config) - set(_TOP))
-    if unknown:
-        raise ConfigError(f"config.{unknown[0]}: there is no such key. Known: {', '.join(_TOP)}")
+    known = ("seed", *_SECTIONS)
+    for name in config:
+        if name not in known:
+            raise ConfigError(no_such_key(name, known))
     part = functools.partial(section, config)
+    check(_seeded, "", {name: config[name] for name in ("seed",) if name in config})
+    check(make_mesh, "mesh", part("mesh"), devices=None)
     has_weights = contestant(part("model")["source"]) is Contestant.MODEL
     settings = _Settings(
         model=call(ModelSettings, "model", part("model")) if has_weights else None,
@@ -175,11 +183,8 @@ def parse(config: Mapping[str, Any]) -> _Settings:
         evaluation=call(EvaluationSettings, "evaluation", part("evaluation")),
         endpoint=call(EndpointSettings, "endpoint", part("endpoint")),
     )
-    if settings.sampling.max_tokens > config["sampler"]["cache_length"]:
-        raise ConfigError(
-            f"config.sampling.max_tokens={settings.sampling.max_tokens} exceeds "
-            f"config.sampler.cache_length={config['sampler']['cache_length']}: an episode must fit"
-        )
+    check_sampler(part("sampler"), settings.sampling)
+    check_playable(settings.environments, part("client"), part("pool"), settings.rollout.opening)
     return settings
 
 
@@ -235,6 +240,7 @@ def open_evaluation(config: Mapping[str, Any], workdir: str) -> Iterator[Evaluat
             )
         except ValueError as error:
             raise ConfigError(str(error)) from error
+        stack.callback(folder.withdraw)
         facts = {"model": name, "environments": ", ".join(config["environments"])}
         console = stack.enter_context(RunConsole("evaluation", facts, 1))
         environments = open_environments(

@@ -1,6 +1,6 @@
 """What each environment of a run has to itself: its horizon and its place among the tasks."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agentgym_jax.algorithms import horizon
@@ -14,7 +14,9 @@ from agentgym_jax.algorithms.mixture_horizon import (
 )
 from agentgym_jax.data.tasks import MixtureSchedule, Task, TaskSchedule
 from agentgym_jax.run.environments import EnvironmentSettings
-from agentgym_jax.run.sections import ConfigError, call, check
+from agentgym_jax.run.sections import ConfigError, call, kind_of
+
+_KINDS: Mapping[str, Callable[..., Any]] = {**horizon.SCHEDULES, "mixed": DrawnHorizon}
 
 
 def check_trained(environments: Mapping[str, EnvironmentSettings]) -> None:
@@ -73,10 +75,9 @@ def check_groups(horizons: MixtureHorizon, tasks: Sequence[Task]) -> None:
 
 def _horizon(where: str, section: Mapping[str, Any]) -> EnvironmentHorizon:
     """The schedule of an environment."""
-    kind, options = _kind(where, section, (*horizon.SCHEDULES, "mixed", "by_group"))
+    kind, options = kind_of(where, section, _KINDS | {"by_group": GroupHorizons})
     if kind != "by_group":
         return _of_group(where, section)
-    check(GroupHorizons, where, options)
     groups = {
         name: _of_group(f"{where}.groups.{name}", own) for name, own in options["groups"].items()
     }
@@ -85,10 +86,9 @@ def _horizon(where: str, section: Mapping[str, Any]) -> EnvironmentHorizon:
 
 def _of_group(where: str, section: Mapping[str, Any]) -> GroupHorizon:
     """The schedule of a group of tasks, or of all of them."""
-    kind, options = _kind(where, section, (*horizon.SCHEDULES, "mixed"))
+    kind, options = kind_of(where, section, _KINDS)
     if kind != "mixed":
         return _single(where, section)
-    check(DrawnHorizon, where, options)
     schedules = {
         name: _single(f"{where}.schedules.{name}", own)
         for name, own in options["schedules"].items()
@@ -97,22 +97,8 @@ def _of_group(where: str, section: Mapping[str, Any]) -> GroupHorizon:
 
 
 def _single(where: str, section: Mapping[str, Any]) -> HorizonSchedule:
-    kind, options = _kind(where, section, horizon.SCHEDULES)
-    schedule: Callable[..., HorizonSchedule] = horizon.SCHEDULES[kind]
-    return call(schedule, where, options)
-
-
-def _kind(
-    where: str, section: Mapping[str, Any], kinds: Collection[str]
-) -> tuple[str, dict[str, Any]]:
-    """The kind of a schedule and its options."""
-    if not isinstance(section, Mapping):
-        raise ConfigError(f"config.{where} is {section!r}, expected a section with a kind")
-    options = dict(section)
-    kind = options.pop("kind", None)
-    if kind not in kinds:
-        raise ConfigError(f"config.{where}.kind={kind!r} is none of {', '.join(kinds)}")
-    return kind, options
+    kind, options = kind_of(where, section, horizon.SCHEDULES)
+    return call(horizon.SCHEDULES[kind], where, options)
 
 
 def schedule(

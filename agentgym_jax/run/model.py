@@ -3,17 +3,19 @@
 import dataclasses
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 from absl import logging
 
 from agentgym_jax.learner.checkpoint import Checkpoints
+from agentgym_jax.limits import OneOf, Range
 from agentgym_jax.models import sources
-from agentgym_jax.models.config import DecoderConfig, to_hf_config
-from agentgym_jax.models.policy import Policy
+from agentgym_jax.models.config import PRESETS, DecoderConfig, to_hf_config
+from agentgym_jax.models.decoder import REMAT_POLICIES
+from agentgym_jax.models.policy import DTYPES, Policy
 from agentgym_jax.models.sources import ModelSource
-from agentgym_jax.run.sections import ConfigError, call, check
+from agentgym_jax.run.sections import ConfigError, call
 from agentgym_jax.run_folder import RunFolder, write_atomic
 from agentgym_jax.sharding import DECODE_RULES, TRAIN_RULES, Layout, make_mesh
 from agentgym_jax.text.chat import ChatRenderer
@@ -27,22 +29,23 @@ TEMPLATES = {"compact": COMPACT, "chatml": CHATML}
 
 @dataclasses.dataclass(frozen=True)
 class ModelSettings:
-    """The section `model`.
+    """Section `model`.
 
     Attributes:
       source: Hugging Face directory or hub id, `.gguf` file, run folder, preset; or `random`
         for the given architecture.
-      architecture: keyword arguments of DecoderConfig without vocab_size, for `random`; else empty.
-      dtype: of the learner's computation; parameters and optimiser are float32.
-      decode_dtype: of the sampler's weights and computation.
-      remat: `none`, `block` or `dots`.
+      architecture: Architecture of a `random` model; empty for any other.
+      dtype: Type of the learner's computation; parameters and optimiser are float32.
+      decode_dtype: Type of the sampler's weights and computation.
+      remat: Activations that the backward pass computes again: `none`, whole layers (`block`), or
+        everything but matrix products (`dots`).
     """
 
     source: str
     architecture: Mapping[str, Any]
-    dtype: str
-    decode_dtype: str
-    remat: str
+    dtype: Annotated[str, OneOf(DTYPES)]
+    decode_dtype: Annotated[str, OneOf(DTYPES)]
+    remat: Annotated[str, OneOf(REMAT_POLICIES)]
 
     def __post_init__(self) -> None:
         if (self.source == _RANDOM) != bool(self.architecture):
@@ -50,27 +53,29 @@ class ModelSettings:
                 f"source={self.source!r} with architecture={dict(self.architecture)}: an "
                 "architecture goes with source='random' and only with it"
             )
+        if self.architecture:
+            call(DecoderConfig, "model.architecture", self.architecture, vocab_size=1)
 
 
 @dataclasses.dataclass(frozen=True)
 class TokenizerSettings:
-    """The section `tokenizer`.
+    """Section `tokenizer`.
 
     Attributes:
       source: `model` (the model's own), a path, `bytes`, or `train` (on the demonstrations).
-      vocab_size: of a trained one; 0 otherwise.
-      isolate: regular expression of what a trained one never merges with its neighbours.
-      template: conversation format of a trained one: `compact` or `chatml`.
+      vocab_size: Vocabulary of a trained tokenizer; 0 for any other.
+      isolate: Regular expression; a trained tokenizer never merges a match with its neighbours.
+      template: Conversation format of a trained tokenizer: `compact` or `chatml`.
     """
 
     source: str
-    vocab_size: int
+    vocab_size: Annotated[int, Range(0, unit="tokens")]
     isolate: str
-    template: str
+    template: Annotated[str, OneOf(TEMPLATES)]
 
     def __post_init__(self) -> None:
-        if self.template not in TEMPLATES:
-            raise ValueError(f"template={self.template!r} is none of {', '.join(TEMPLATES)}")
+        if not self.source:
+            raise ValueError("source is empty: give 'model', 'bytes', 'train' or a path")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,14 +141,24 @@ def build_layouts(mesh_options: Mapping[str, Any]) -> tuple[Layout | None, Layou
 
 
 def resolve_source(settings: ModelSettings) -> ModelSource | None:
-    """Finds the model on disk; None for random weights. Loads nothing."""
+    """Finds the model on disk and checks its files; None for random weights. Loads nothing.
+
+    Raises:
+      ConfigError: there is no such model, or its weights are incomplete.
+    """
     if settings.source == _RANDOM:
-        check(DecoderConfig, "model.architecture", settings.architecture, vocab_size=0)
         return None
+    if not settings.source:
+        raise ConfigError(
+            "config.model.source is empty: name a Hugging Face directory or hub id, a .gguf file, "
+            f"a run folder, a preset ({', '.join(PRESETS)}) or 'random'"
+        )
     try:
-        return sources.resolve(settings.source)
-    except (ValueError, FileNotFoundError) as error:
+        source = sources.resolve(settings.source)
+        sources.check_weights(source)
+    except (ValueError, OSError) as error:
         raise ConfigError(f"config.model.source={settings.source}: {error}") from error
+    return source
 
 
 def build_tokenizer(
@@ -162,6 +177,19 @@ def build_tokenizer(
     """
     if (folder.tokenizer / "tokenizer.json").exists():
         return load_tokenizer(folder.tokenizer)
+    try:
+        tokenizer = _make_tokenizer(settings, source, folder, texts)
+    except (ValueError, OSError) as error:
+        raise ConfigError(f"config.tokenizer.source={settings.source!r}: {error}") from error
+    return tokenizer
+
+
+def _make_tokenizer(
+    settings: TokenizerSettings,
+    source: ModelSource | None,
+    folder: RunFolder,
+    texts: Iterable[str],
+) -> Tokenizer:
     if settings.source == "train":
         train_tokenizer(
             texts,
@@ -174,13 +202,13 @@ def build_tokenizer(
     if settings.source == "model":
         path = None if source is None else source.tokenizer_path
         if path is None:
-            raise ConfigError(
-                "config.tokenizer.source='model', but the model has random weights and no "
-                "tokenizer; give a path, 'bytes' or 'train'"
+            raise ValueError(
+                "the model has random weights and no tokenizer; give a path, 'bytes' or 'train'"
             )
         tokenizer = load_tokenizer(path)
     else:
         tokenizer = load_tokenizer(settings.source)
+    ChatRenderer(tokenizer)  # a template that cannot be used fails here, where its source is named
     tokenizer.save(folder.tokenizer)
     return tokenizer
 

@@ -22,21 +22,11 @@ from agentgym_jax.run.model import (
 )
 from agentgym_jax.run.playing import Players, PlayingSettings
 from agentgym_jax.run.run import Run, StopFlag, open_run
-from agentgym_jax.run.sections import ConfigError, call, section
-from agentgym_jax.run.settings import CheckpointSettings, GuardSettings
+from agentgym_jax.run.sections import ConfigError, call, check, section
+from agentgym_jax.run.settings import CheckpointSettings, GuardSettings, Tokens, check_top
+from agentgym_jax.sharding import make_mesh
 
-_TOP = (
-    "job",
-    "seed",
-    "total_steps",
-    "loggers",
-    "model",
-    "tokenizer",
-    "mesh",
-    "checkpoint",
-    "guards",
-    "logprob_chunk",
-)
+_SECTIONS = ("model", "tokenizer", "mesh", "checkpoint", "guards")
 
 
 class Learning(supervised.Sources, Protocol):
@@ -105,18 +95,16 @@ def parse(config: Mapping[str, Any], job: str, kind: Callable[..., S]) -> Offlin
     """Checks every section of a plain config.
 
     Args:
-      config: with the sections of _TOP, that of the job, and all or none of `playing.SECTIONS`.
+      config: with the sections of _SECTIONS, that of the job, and all or none of `playing.SECTIONS`.
       job: its name, and that of its section.
       kind: class of that section.
 
     Raises:
       ConfigError: a key is unknown, missing or impossible; the message names it.
     """
-    known = (*_TOP, job, *playing.SECTIONS)
-    unknown = sorted(set(config) - set(known))
-    if unknown:
-        raise ConfigError(f"config.{unknown[0]}: there is no such key. Known: {', '.join(known)}")
+    check_top(config, (*_SECTIONS, job, *playing.SECTIONS), logprob_chunk=Tokens)
     part = functools.partial(section, config)
+    check(make_mesh, "mesh", part("mesh"), devices=None)
     learning = call(kind, job, part(job))
     if learning.steps != config["total_steps"]:
         raise ConfigError(
@@ -193,4 +181,5 @@ def open_offline(
                 environments, settings.playing, loaded.conversations
             )
             players = playing.build_players(settings.playing, model, environments)
+        run.folder.begin()
         yield run, OfflineParts(settings, model, loaded.data, players)

@@ -17,12 +17,13 @@ from agentgym_jax.run.environments import (
     Environments,
     EnvironmentSettings,
     TransportSettings,
+    check_playable,
     evaluation_turns,
     open_environments,
     parse_settings,
 )
 from agentgym_jax.run.model import Model
-from agentgym_jax.run.sampling import build_collector
+from agentgym_jax.run.sampling import build_collector, check_sampler
 from agentgym_jax.run.sections import ConfigError, call, section
 from agentgym_jax.run.settings import EvaluationSettings, PlaySettings
 from agentgym_jax.run_folder import RunFolder
@@ -95,17 +96,8 @@ def parse(config: Mapping[str, Any], **evaluation: Any) -> PlayingSettings:
         rollout=call(PlaySettings, "rollout", part("rollout")),
         evaluation=call(EvaluationSettings, "evaluation", part("evaluation"), **evaluation),
     )
-    if settings.sampling.max_tokens > settings.sampler["cache_length"]:
-        raise ConfigError(
-            f"config.sampling.max_tokens={settings.sampling.max_tokens} exceeds "
-            f"config.sampler.cache_length={settings.sampler['cache_length']}: an episode must fit"
-        )
-    for name, entry in settings.environments.items():
-        if entry.instructions and settings.rollout.opening == _AS_DATA:
-            raise ConfigError(
-                f"config.environments.{name}.instructions would not be shown: "
-                "config.rollout.opening is 'data'"
-            )
+    check_sampler(settings.sampler, settings.sampling)
+    check_playable(settings.environments, settings.client, settings.pool, settings.rollout.opening)
     return settings
 
 

@@ -13,7 +13,6 @@ from agentgym_jax.algorithms import Algorithm
 from agentgym_jax.algorithms.mixture_horizon import MixtureHorizon
 from agentgym_jax.data.conversations import Conversation
 from agentgym_jax.data.tasks import MixtureSchedule
-from agentgym_jax.learner.experience import REWARDS, TRUNCATIONS
 from agentgym_jax.learner.importance import CORRECTIONS
 from agentgym_jax.learner.memory import Adaptation
 from agentgym_jax.learner.optimizer import make_optimizer, rate_of
@@ -27,6 +26,7 @@ from agentgym_jax.run.environments import (
     Environments,
     EnvironmentSettings,
     TransportSettings,
+    check_playable,
     evaluation_turns,
     open_environments,
     parse_settings,
@@ -41,8 +41,8 @@ from agentgym_jax.run.model import (
     resolve_source,
 )
 from agentgym_jax.run.run import Run, StopFlag, open_run
-from agentgym_jax.run.sampling import build_collector
-from agentgym_jax.run.sections import ConfigError, call, section
+from agentgym_jax.run.sampling import build_collector, check_sampler
+from agentgym_jax.run.sections import ConfigError, call, check, section
 from agentgym_jax.run.settings import (
     CheckpointSettings,
     EvaluationSettings,
@@ -50,8 +50,10 @@ from agentgym_jax.run.settings import (
     LearnerSettings,
     RolloutSettings,
     SftSettings,
+    check_top,
 )
 from agentgym_jax.sampling.sampler import Sampler, SamplingOptions
+from agentgym_jax.sharding import make_mesh
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,7 +154,6 @@ SECTIONS = (
     "model tokenizer mesh env environments client pool sampler sampling rollout learner evaluation "
     "checkpoint guards sft algorithm horizon optimizer"
 ).split()
-_TOP = ("job", "seed", "total_steps", "loggers", *SECTIONS)
 
 
 def parse(config: Mapping[str, Any]) -> RLSettings:
@@ -161,10 +162,9 @@ def parse(config: Mapping[str, Any]) -> RLSettings:
     Raises:
       ConfigError: a key is unknown, missing or impossible; the message names it.
     """
-    unknown = sorted(set(config) - set(_TOP))
-    if unknown:
-        raise ConfigError(f"config.{unknown[0]}: there is no such key. Known: {', '.join(_TOP)}")
+    check_top(config, SECTIONS)
     part = functools.partial(section, config)
+    check(make_mesh, "mesh", part("mesh"), devices=None)
     environments = parse_settings(part("environments"))
     mixture.check_trained(environments)
     horizon = mixture.horizons(part("horizon"), environments)
@@ -186,11 +186,13 @@ def parse(config: Mapping[str, Any]) -> RLSettings:
         evaluation=call(EvaluationSettings, "evaluation", part("evaluation")),
         checkpoint=call(CheckpointSettings, "checkpoint", part("checkpoint")),
         guards=call(GuardSettings, "guards", part("guards")),
-        sft=call(SftSettings, "sft", part("sft")) if config["sft"] else None,
+        sft=call(SftSettings, "sft", part("sft")) if part("sft") else None,
         horizon=horizon,
         optimizer_options=part("optimizer"),
         **algorithm,
     )
+    check_sampler(settings.sampler, settings.sampling)
+    check_playable(environments, settings.client, settings.pool, settings.rollout.opening)
     _check_shapes(settings)
     return settings
 
@@ -226,11 +228,6 @@ def _check_shapes(s: RLSettings) -> None:
             f"epochs={s.learner.epochs}, mini_batches={s.learner.mini_batches}, "
             f"lag={s.rollout.lag}"
         )
-    for name, known in (("truncation", TRUNCATIONS), ("reward", ("turn", *REWARDS))):
-        if getattr(s.rollout, name) not in known:
-            raise ConfigError(
-                f"config.rollout.{name} is {getattr(s.rollout, name)!r}, expected one of {known}"
-            )
     if s.rollout.truncation == "bootstrap" and s.critic is None:
         raise ConfigError(
             "config.rollout.truncation='bootstrap' asks a critic what a cut episode was still "
@@ -246,19 +243,10 @@ def _check_shapes(s: RLSettings) -> None:
             f"config.learner.mini_batches={s.learner.mini_batches} does not divide "
             f"config.rollout.tasks_per_step={s.rollout.tasks_per_step}"
         )
-    for name, limit in (
-        ("learner.row_length", s.learner.row_length),
-        ("sampler.cache_length", s.sampler["cache_length"]),
-    ):
-        if s.sampling.max_tokens > limit:
-            raise ConfigError(
-                f"config.sampling.max_tokens={s.sampling.max_tokens} exceeds config.{name}={limit}: "
-                "an episode must fit"
-            )
-    if s.sampling.max_turn_tokens >= s.sampling.max_tokens:
+    if s.sampling.max_tokens > s.learner.row_length:
         raise ConfigError(
-            f"config.sampling.max_turn_tokens={s.sampling.max_turn_tokens} leaves no room for a "
-            f"prompt within config.sampling.max_tokens={s.sampling.max_tokens}"
+            f"config.sampling.max_tokens={s.sampling.max_tokens} exceeds "
+            f"config.learner.row_length={s.learner.row_length}: an episode must fit"
         )
     if s.sampling.temperature <= 0:
         raise ConfigError("config.sampling.temperature must be positive: RL learns from samples")
@@ -273,6 +261,7 @@ def _check_shapes(s: RLSettings) -> None:
         call(make_optimizer, "algorithm.critic.optimizer", options, total_steps=total_updates(s))
     if s.sft is not None:
         supervised.check_demonstrations(s.sft)
+        call(make_optimizer, "sft.optimizer", s.sft.optimizer, total_steps=s.sft.steps)
     if s.tokenizer.source == "train" and (s.sft is None or not s.sft.demonstrations):
         raise ConfigError("config.tokenizer.source='train' needs config.sft.demonstrations")
 
@@ -384,7 +373,9 @@ def open_rl(
             opening=settings.rollout.opening,
         )
         run.watch(environments)
-        yield run, _build(settings, source, layouts, environments, run)
+        parts = _build(settings, source, layouts, environments, run)
+        run.folder.begin()
+        yield run, parts
 
 
 def _build(settings: RLSettings, source, layouts, environments: Environments, run: Run) -> RLParts:

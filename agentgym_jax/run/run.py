@@ -264,6 +264,7 @@ def open_run(
             folder.start(config, devices=devices, machine=library.machine(), adjustable=ADJUSTABLE)
         except ValueError as error:
             raise ConfigError(str(error)) from error
+        stack.callback(folder.withdraw)
         compilations = CompilationCounter()
         checkpoints = stack.enter_context(
             Checkpoints(

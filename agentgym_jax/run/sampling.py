@@ -6,8 +6,8 @@ from typing import Any, Protocol
 from agentgym_jax.rollout.collect import Collector
 from agentgym_jax.run.environments import Environments
 from agentgym_jax.run.model import Model
-from agentgym_jax.run.sections import call
-from agentgym_jax.sampling.sampler import Sampler
+from agentgym_jax.run.sections import ConfigError, call, check
+from agentgym_jax.sampling.sampler import Sampler, SamplingOptions, checked_buckets
 
 
 class Attempts(Protocol):
@@ -28,6 +28,30 @@ class Attempts(Protocol):
     @property
     def tell_budget(self) -> str:
         """What the agent is told of its turns."""
+
+
+def check_sampler(options: Mapping[str, Any], sampling: SamplingOptions) -> None:
+    """Checks the section sampler, and that the longest episode fits.
+
+    Args:
+      options: Section sampler.
+      sampling: The checked section sampling.
+    """
+    check(Sampler, "sampler", options, policy=None, stop_ids=())
+    try:
+        checked_buckets(options["buckets"], options["cache_length"])
+    except ValueError as error:
+        raise ConfigError(f"config.{error}") from error
+    if sampling.max_tokens > options["cache_length"]:
+        raise ConfigError(
+            f"config.sampling.max_tokens={sampling.max_tokens} exceeds "
+            f"config.sampler.cache_length={options['cache_length']}: an episode must fit"
+        )
+    if sampling.max_turn_tokens >= sampling.max_tokens:
+        raise ConfigError(
+            f"config.sampling.max_turn_tokens={sampling.max_turn_tokens} leaves no room for a "
+            f"prompt within config.sampling.max_tokens={sampling.max_tokens}"
+        )
 
 
 def build_collector(

@@ -1,214 +1,207 @@
-"""Sections that are plain numbers, as dataclasses that check themselves."""
+"""Sections that are plain values, as dataclasses whose annotations say which values fit."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
 
 from agentgym_jax.algorithms import shaping
-from agentgym_jax.rollout import budget
+from agentgym_jax.learner.experience import REWARDS, TRUNCATIONS
+from agentgym_jax.limits import OneOf, Range
+from agentgym_jax.rollout.budget import TELLINGS
+from agentgym_jax.run.sections import ConfigError, check, no_such_key
+
+OPENINGS = ("system", "none")
 
 
-def _positive(what: str, **values: int) -> None:
-    for name, value in values.items():
-        if value < 1:
-            raise ValueError(f"{name}={value} in {what} must be at least 1")
+Steps = Annotated[int, Range(1, unit="steps")]
+Count = Annotated[int, Range(1)]
+CountOrNone = Annotated[int, Range(0)]
+Tokens = Annotated[int, Range(1, unit="tokens")]
+Turns = Annotated[int, Range(1, unit="turns")]
+Seconds = Annotated[float, Range(above=0, unit="seconds")]
+Penalty = Annotated[float, Range(0, unit="reward")]
+GuardAction = Literal["off", "warn", "skip", "stop"]
+Seed = Annotated[int, Range(0, 2**32 - 1)]
+
+
+@dataclasses.dataclass(frozen=True)
+class TopLevel:
+    """Keys of a config outside its sections.
+
+    Attributes:
+      job: Kind of run: `rl`, `sft`, `dpo` or `agentevol`.
+      seed: Random seed of the run.
+      total_steps: Length of the run: collections of episodes in `rl`, optimiser steps elsewhere.
+      loggers: Further places for metrics: `none`, or `tensorboard`, `wandb`, `mlflow` and
+        `trackio`, several joined by `+`.
+    """
+
+    job: str
+    seed: Seed
+    total_steps: Steps
+    loggers: str
+
+
+def check_top(config: Mapping[str, Any], sections: Sequence[str], **scalars: Any) -> None:
+    """Checks the keys outside sections, and that there is nothing else at the top of a config.
+
+    Args:
+      config: The whole plain config.
+      sections: Names of the sections that the job may have.
+      scalars: Further keys outside sections, each with its annotation.
+    """
+    fields = {field.name: field.type for field in dataclasses.fields(TopLevel)} | scalars
+    known = (*fields, *sections)
+    missing = [name for name in fields if name not in config]
+    for name in config:
+        if name not in known:
+            raise ConfigError(no_such_key(name, known, missing))
+    top = dataclasses.make_dataclass("Top", fields.items())
+    check(top, "", {name: value for name, value in config.items() if name in fields})
 
 
 @dataclasses.dataclass(frozen=True)
 class RolloutSettings:
-    """How episodes are collected.
+    """Section `rollout`: collection of the episodes of a step.
 
     Attributes:
-      tasks_per_step: P.
-      group_size: R, episodes per task; P * R episodes a step.
-      max_rounds: with algorithm.zero_variance="resample" the most collections of P tasks a step.
-      lag: updates that the weights of the players are behind those of the learner: 0, or 1 to
-        collect the episodes of the next step while the learner is at those of the present one.
-      max_invalid_actions: unreadable actions after which an episode ends.
-      max_attempts: starts of an episode whose environment fails, the first included.
-      max_replacements: other samples tried after that.
-      prefetch: episodes reset ahead of a free row.
-      reward: `success`, `score` or `turn` (learner/experience.py).
-      wasted_turn_penalty: taken off the reward for every turn whose action could not be read or
-        was refused by the environment (elsewhere: invalid action penalty).
-      unreadable_turn_penalty: taken off on top of it where the action could not be read.
-      overlong: what the length of an episode costs: kind `none`, or `tokens` or `turns` with
-        limit, margin and penalty (algorithms/shaping.py).
-      truncation: what an episode cut by the horizon is worth: `fail` or `mask`.
-      opening: where the instructions go: `system`, `none`.
-      tell_budget: what the agent is told of its turns: `none`, its limit at the `start`, or at
-        `every_turn` how many are left (rollout/budget.py).
+      tasks_per_step: Number of tasks per step (P).
+      group_size: Episodes per task (R); a step has P * R episodes.
+      max_rounds: Largest number of collections per step with `algorithm.zero_variance="resample"`.
+      lag: Updates by which rollout weights may be stale. With 1 the episodes of the next step are
+        collected while the learner works on the present one.
+      max_invalid_actions: Unreadable actions after which an episode ends.
+      max_attempts: Starts of an episode whose environment fails, the first included.
+      max_replacements: Further samples tried after `max_attempts`.
+      prefetch: Episodes reset ahead of a free row.
+      reward: Reward of an episode: `success` (0 or 1), `score` (the environment's score scaled to
+        1) or `turn` (the sum of the environment's rewards per turn).
+      wasted_turn_penalty: Penalty per turn whose action could not be read or was refused by the
+        environment.
+      unreadable_turn_penalty: Additional penalty per turn whose action could not be read.
+      overlong: Penalty for long episodes: kind `none`, or `tokens` or `turns` with `limit`,
+        `margin` and `penalty` (algorithms/shaping.py).
+      truncation: Treatment of an episode cut by the horizon: `fail`, `mask` (left out) or
+        `bootstrap` (a critic estimates the rest).
+      opening: Place of the instructions: a `system` message, or `none`.
+      tell_budget: Turn budget shown to the agent: `none`, its limit at the `start`, or the turns
+        left at `every_turn`.
     """
 
-    tasks_per_step: int
-    group_size: int
-    max_rounds: int
-    lag: int
-    max_invalid_actions: int
-    max_attempts: int
-    max_replacements: int
-    prefetch: int
-    reward: str
-    wasted_turn_penalty: float
-    unreadable_turn_penalty: float
+    tasks_per_step: Count
+    group_size: Count
+    max_rounds: Count
+    lag: Annotated[int, Range(0, 1, unit="updates")]
+    max_invalid_actions: Count
+    max_attempts: Count
+    max_replacements: CountOrNone
+    prefetch: CountOrNone
+    reward: Annotated[str, OneOf(("turn", *REWARDS))]
+    wasted_turn_penalty: Penalty
+    unreadable_turn_penalty: Penalty
     overlong: Mapping[str, Any]
-    truncation: str
-    opening: str
-    tell_budget: str
+    truncation: Annotated[str, OneOf(TRUNCATIONS)]
+    opening: Annotated[str, OneOf(OPENINGS)]
+    tell_budget: Annotated[str, OneOf(TELLINGS)]
 
     def __post_init__(self) -> None:
-        _positive(
-            "rollout",
-            tasks_per_step=self.tasks_per_step,
-            group_size=self.group_size,
-            max_rounds=self.max_rounds,
-            max_attempts=self.max_attempts,
-        )
-        if self.lag not in (0, 1):
-            raise ValueError(
-                f"lag={self.lag} in rollout must be 0 or 1: players are one step ahead"
-            )
-        for name in ("wasted_turn_penalty", "unreadable_turn_penalty"):
-            if getattr(self, name) < 0:
-                raise ValueError(
-                    f"{name}={getattr(self, name)} in rollout must not be negative: "
-                    "it is taken off the reward"
-                )
         shaping.check_overlong(**self.overlong)
-        budget.check_telling(self.tell_budget)
 
 
 @dataclasses.dataclass(frozen=True)
 class LearnerSettings:
-    """How a collection becomes optimiser steps.
+    """Section `learner`: optimiser steps on a collection.
 
     Attributes:
-      row_length: T of the packed rows, tokens, at most.
-      row_halvings: how often T may be halved for a batch where that leaves less padding; every
-        length that comes up is compiled once.
-      micro_rows: rows whose gradient is computed at once.
-      epochs: passes over a collection.
-      mini_batches: optimiser steps per pass.
-      max_logprob_gap: by which sampler and learner may differ on average, nats; beyond it
-        `guards.logprob_gap` says what is done.
-      min_informative_groups: a step with fewer groups that have an advantage is skipped; only for
-        algorithms that compare the episodes of a group.
+      row_length: Longest packed row (T).
+      row_halvings: Number of shorter row lengths to try when packing: T/2, T/4 and so on, where
+        that leaves less padding. Every length in use is compiled once.
+      micro_rows: Rows whose gradient is computed together.
+      epochs: Passes over a collection.
+      mini_batches: Optimiser steps per pass.
+      max_logprob_gap: Largest mean difference of sampler and learner log-probabilities; beyond it
+        `guards.logprob_gap` acts.
+      min_informative_groups: Groups with an advantage that a step needs; with fewer its update is
+        skipped. Only for algorithms that compare the episodes of a group.
     """
 
-    row_length: int
-    row_halvings: int
-    micro_rows: int
-    epochs: int
-    mini_batches: int
-    max_logprob_gap: float
-    min_informative_groups: int
-
-    def __post_init__(self) -> None:
-        _positive(
-            "learner",
-            row_length=self.row_length,
-            micro_rows=self.micro_rows,
-            epochs=self.epochs,
-            mini_batches=self.mini_batches,
-        )
-        if not 0 <= self.row_halvings <= 8:
-            raise ValueError(f"row_halvings={self.row_halvings}, expected 0 to 8")
-
-
-GUARD_ACTIONS = ("off", "warn", "skip", "stop")
+    row_length: Tokens
+    row_halvings: Annotated[int, Range(0, 8)]
+    micro_rows: Count
+    epochs: Count
+    mini_batches: Count
+    max_logprob_gap: Annotated[float, Range(above=0, unit="nats per token")]
+    min_informative_groups: CountOrNone
 
 
 @dataclasses.dataclass(frozen=True)
 class GuardSettings:
-    """What is done about numbers that go wrong (training/guards.py).
+    """Section `guards`: reactions to numbers that go wrong (training/guards.py).
 
     An action is `off`, `warn`, `skip` (the update is withheld) or `stop` (it is withheld, the step
     is logged and saved, and the run ends with an error).
 
     Attributes:
-      window: steps that guards with a history look back on; before that they say nothing.
-      nonfinite: loss or gradient that is no number: `skip` or `stop`; it is never applied.
-      nonfinite_steps: so many such steps in a row stop the run in any case.
-      grad_spike: gradient norm of more than `grad_spike_factor` times the median of the window.
-      grad_spike_factor: greater than 1.
-      logprob_gap: sampler and learner differ by more than `learner.max_logprob_gap`.
-      entropy_collapse: entropy below `entropy_floor` on average over the window.
-      entropy_floor: nats per sampled token.
-      reward_collapse: mean reward of the window `reward_drop` below the best such mean so far.
-      reward_drop: fraction of that best.
+      window: Steps that guards with a history look back on; before that they are silent.
+      nonfinite: Action on a NaN or infinite loss or gradient, which is never applied.
+      nonfinite_steps: Consecutive such steps that stop the run in any case.
+      grad_spike: Action on a gradient norm above `grad_spike_factor` times the window's median.
+      grad_spike_factor: Factor of `grad_spike`.
+      logprob_gap: Action on a gap of sampler and learner above `learner.max_logprob_gap`.
+      entropy_collapse: Action on a mean entropy of the window below `entropy_floor`.
+      entropy_floor: Threshold of `entropy_collapse`.
+      reward_collapse: Action on a mean reward of the window `reward_drop` below the best so far.
+      reward_drop: Fraction of that best.
     """
 
-    window: int
-    nonfinite: str
-    nonfinite_steps: int
-    grad_spike: str
-    grad_spike_factor: float
-    logprob_gap: str
-    entropy_collapse: str
-    entropy_floor: float
-    reward_collapse: str
-    reward_drop: float
-
-    def __post_init__(self) -> None:
-        _positive("guards", window=self.window, nonfinite_steps=self.nonfinite_steps)
-        for name in ("grad_spike", "logprob_gap", "entropy_collapse", "reward_collapse"):
-            if getattr(self, name) not in GUARD_ACTIONS:
-                raise ValueError(f"{name}={getattr(self, name)!r} is none of {GUARD_ACTIONS}")
-        if self.nonfinite not in ("skip", "stop"):
-            raise ValueError(
-                f"nonfinite={self.nonfinite!r}, expected 'skip' or 'stop': an update that is no "
-                "number would end the policy"
-            )
-        if self.grad_spike_factor <= 1:
-            raise ValueError(f"grad_spike_factor={self.grad_spike_factor} must be greater than 1")
-        if self.entropy_floor < 0 or self.reward_drop <= 0:
-            raise ValueError(
-                f"entropy_floor={self.entropy_floor} must not be negative and "
-                f"reward_drop={self.reward_drop} must be positive"
-            )
+    window: Annotated[int, Range(1, unit="steps")]
+    nonfinite: Literal["skip", "stop"]
+    nonfinite_steps: Steps
+    grad_spike: GuardAction
+    grad_spike_factor: Annotated[float, Range(above=1)]
+    logprob_gap: GuardAction
+    entropy_collapse: GuardAction
+    entropy_floor: Annotated[float, Range(0, unit="nats per token")]
+    reward_collapse: GuardAction
+    reward_drop: Annotated[float, Range(above=0)]
 
 
 @dataclasses.dataclass(frozen=True)
 class CheckpointSettings:
-    """When the whole state is saved.
+    """Section `checkpoint`: saving of the whole state.
 
     Attributes:
-      every: steps between checkpoints.
-      max_to_keep: older ones are removed.
-      keep_every: steps whose multiples are kept for good; 0 for none.
+      every: Interval between checkpoints.
+      max_to_keep: Number of checkpoints kept; older ones are removed.
+      keep_every: Interval of checkpoints that are kept for good; 0 for none.
     """
 
-    every: int
-    max_to_keep: int
-    keep_every: int
-
-    def __post_init__(self) -> None:
-        _positive("checkpoint", every=self.every, max_to_keep=self.max_to_keep)
+    every: Steps
+    max_to_keep: Count
+    keep_every: Annotated[int, Range(0, unit="steps")]
 
 
 @dataclasses.dataclass(frozen=True)
 class EvaluationSettings:
-    """How held-out tasks are played.
+    """Section `evaluation`: episodes on held-out tasks.
 
     Attributes:
-      every: steps of the run between evaluations; 0 evaluates at the end only.
-      at_start: evaluate before the first step.
-      max_turns: turns per episode, whatever the training horizon is.
-      samples: sampled episodes per task; 0 leaves the sampled evaluation out.
-      greedy: play every task once greedily as well.
+      every: Interval between evaluations; 0 evaluates at the end only.
+      at_start: Evaluates before the first step.
+      max_turns: Turn limit of an episode, independent of the training horizon.
+      samples: Sampled episodes per task; 0 leaves the sampled evaluation out.
+      greedy: Plays every task once greedily as well.
     """
 
-    every: int
+    every: Annotated[int, Range(0, unit="steps")]
     at_start: bool
-    max_turns: int
-    samples: int
+    max_turns: Turns
+    samples: CountOrNone
     greedy: bool
 
     def __post_init__(self) -> None:
-        if self.every < 0 or self.max_turns < 1 or self.samples < 0:
-            raise ValueError(f"evaluation: counts must not be negative, got {self}")
         if not self.samples and not self.greedy:
-            raise ValueError("evaluation: samples=0 and greedy=False leave nothing to play")
+            raise ValueError("samples=0 and greedy=False leave nothing to play")
 
     def is_due(self, step: int, total_steps: int) -> bool:
         """Whether to evaluate when `step` steps are done."""
@@ -223,29 +216,30 @@ class EvaluationSettings:
 
 @dataclasses.dataclass(frozen=True)
 class SftSettings:
-    """Supervised training on conversations.
+    """Section `sft`: supervised training on conversations.
 
     Attributes:
-      steps: optimiser steps.
-      rows: packed rows per step.
-      micro_rows: rows whose gradient is computed at once.
-      row_length: tokens per row.
-      weighting: `token_mean` or `sequence_mean`.
-      train_on: `actions` (what the data marks for imitation) or `text` (observations as well:
-        a small model learns to read them, which actions alone teach slowly).
-      too_long: conversations longer than a row: `error`, `skip` or `truncate`.
-      bad: rows of a data file that cannot be read: `fatal` or `skip`.
-      files: conversation files (AgentGym's JSON or JSONL); empty if `demonstrations` are given.
-      demonstrations: name -> tasks and player to record before the run (data/demonstrations.py).
-      optimizer: keyword arguments of `make_optimizer`, without total_steps.
+      steps: Optimiser steps.
+      rows: Packed rows per step; a multiple of `micro_rows`.
+      micro_rows: Rows whose gradient is computed together.
+      row_length: Length of a row.
+      weighting: Weight of a conversation: `token_mean` (by its tokens) or `sequence_mean` (equal).
+      train_on: Tokens with a loss: `actions` (those the data marks for imitation) or `text`
+        (observations as well, from which a small model learns to read).
+      too_long: Treatment of conversations longer than a row: `error`, `skip` or `truncate`.
+      bad: Treatment of rows of a data file that cannot be read: `fatal` or `skip`.
+      files: Conversation files (AgentGym's JSON or JSONL) or folders of runs; empty if
+        `demonstrations` are given.
+      demonstrations: Name -> tasks and player to record before the run (data/demonstrations.py).
+      optimizer: Optimiser, with the keys of the section `optimizer`.
     """
 
-    steps: int
-    rows: int
-    micro_rows: int
-    row_length: int
+    steps: Steps
+    rows: Count
+    micro_rows: Count
+    row_length: Tokens
     weighting: Literal["token_mean", "sequence_mean"]
-    train_on: str
+    train_on: Literal["actions", "text"]
     too_long: Literal["error", "skip", "truncate"]
     bad: Literal["fatal", "skip"]
     files: tuple[str, ...]
@@ -253,68 +247,59 @@ class SftSettings:
     optimizer: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        _positive("sft", steps=self.steps, rows=self.rows, micro_rows=self.micro_rows)
         if self.rows % self.micro_rows:
             raise ValueError(f"rows={self.rows} do not split into micro_rows={self.micro_rows}")
-        if self.train_on not in ("actions", "text"):
-            raise ValueError(f"train_on={self.train_on!r}, expected 'actions' or 'text'")
         if bool(self.files) == bool(self.demonstrations):
             raise ValueError("give either files or demonstrations")
 
 
 @dataclasses.dataclass(frozen=True)
 class PlaySettings:
-    """The section `rollout` of jobs that learn offline: how episodes are played.
+    """Section `rollout` of jobs that learn offline: exploration and evaluation.
 
     Attributes:
-      max_invalid_actions: unreadable actions after which an episode ends.
-      max_attempts: starts of an episode whose environment fails, the first included.
-      max_replacements: other samples tried after that.
-      prefetch: episodes reset ahead of a free row.
-      opening: where the instructions go: `system`, `none`, or `data`: episodes open as the
-        conversations of their environment do that the policy learns from.
-      tell_budget: what the agent is told of its turns: `none`, `start` or `every_turn`.
+      max_invalid_actions: Unreadable actions after which an episode ends.
+      max_attempts: Starts of an episode whose environment fails, the first included.
+      max_replacements: Further samples tried after `max_attempts`.
+      prefetch: Episodes reset ahead of a free row.
+      opening: Place of the instructions: a `system` message, `none`, or `data`: the opening of the
+        conversations that the policy learns from.
+      tell_budget: Turn budget shown to the agent: `none`, `start` or `every_turn`.
     """
 
-    max_invalid_actions: int
-    max_attempts: int
-    max_replacements: int
-    prefetch: int
-    opening: str
-    tell_budget: str
-
-    def __post_init__(self) -> None:
-        _positive("rollout", max_attempts=self.max_attempts)
-        budget.check_telling(self.tell_budget)
-        if self.opening not in ("system", "none", "data"):
-            raise ValueError(f"opening={self.opening!r}, expected 'system', 'none' or 'data'")
+    max_invalid_actions: Count
+    max_attempts: Count
+    max_replacements: CountOrNone
+    prefetch: CountOrNone
+    opening: Annotated[str, OneOf((*OPENINGS, "data"))]
+    tell_budget: Annotated[str, OneOf(TELLINGS)]
 
 
 @dataclasses.dataclass(frozen=True)
 class EndpointSettings:
-    """The section `endpoint`: how an OpenAI-compatible model is asked.
+    """Section `endpoint`: requests to an OpenAI-compatible model.
 
     Attributes:
-      model: name sent with every request; empty takes the only one that the endpoint lists.
-      key_variable: environment variable that holds the key; it may be unset.
-      workers: requests, and so episodes, under way at the same time.
-      connect_timeout_s: limit for opening a connection.
-      timeout_s: limit for one answer.
-      patience_s: how long a turn that the endpoint refuses for now is asked again.
-      send_seed: send a `seed` that follows from what is sampled; some servers refuse the field.
-      max_tokens_field: name of the field with the turn's token limit.
+      model: Name sent with every request; empty takes the only one that the endpoint lists.
+      key_variable: Environment variable that holds the key; it may be unset.
+      workers: Concurrent requests, and so episodes.
+      connect_timeout_s: Limit for opening a connection.
+      timeout_s: Limit for one answer.
+      patience_s: Longest time that a refused turn is tried again.
+      send_seed: Sends a `seed`, which makes sampling repeatable; some servers refuse the field.
+      max_tokens_field: Name of the field with the turn's token limit.
     """
 
     model: str
     key_variable: str
-    workers: int
-    connect_timeout_s: float
-    timeout_s: float
-    patience_s: float
+    workers: Count
+    connect_timeout_s: Seconds
+    timeout_s: Seconds
+    patience_s: Annotated[float, Range(0, unit="seconds")]
     send_seed: bool
     max_tokens_field: str
 
     def __post_init__(self) -> None:
-        _positive("endpoint", workers=self.workers)
-        if not self.key_variable:
-            raise ValueError("key_variable='' names no environment variable")
+        for name in ("key_variable", "max_tokens_field"):
+            if not getattr(self, name):
+                raise ValueError(f"{name} is empty")

@@ -9,10 +9,12 @@ import dataclasses
 import hashlib
 import time
 from collections.abc import Sequence
+from typing import Annotated
 
 import jax
 import numpy as np
 
+from agentgym_jax.limits import Range
 from agentgym_jax.models.kv_cache import KVCache
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.native import products
@@ -24,21 +26,21 @@ from agentgym_jax.sampling.statistics import SamplerStatistics
 
 @dataclasses.dataclass(frozen=True)
 class SamplingOptions:
-    """How the tokens of an episode are drawn.
+    """Section `sampling`: the draw of the tokens of an episode.
 
     Attributes:
-      temperature: 0 is greedy.
-      top_k: 0 keeps all.
-      top_p: 1 keeps all.
-      max_turn_tokens: sampled tokens per turn, the end-of-turn token included.
-      max_tokens: tokens per episode, everything included.
+      temperature: Sampling temperature; 0 is greedy.
+      top_k: Number of likeliest tokens that are drawn from; 0 keeps all.
+      top_p: Smallest probability mass that is drawn from; 1 keeps all.
+      max_turn_tokens: Sampled tokens per turn, the end-of-turn token included.
+      max_tokens: Tokens per episode, prompt and observations included.
     """
 
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    max_turn_tokens: int = 256
-    max_tokens: int = 4096
+    temperature: Annotated[float, Range(0)] = 1.0
+    top_k: Annotated[int, Range(0, unit="tokens")] = 0
+    top_p: Annotated[float, Range(above=0, at_most=1)] = 1.0
+    max_turn_tokens: Annotated[int, Range(1, unit="tokens")] = 256
+    max_tokens: Annotated[int, Range(2, unit="tokens")] = 4096
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,6 +95,34 @@ _split_layers = jax.jit(Policy.split_layers, static_argnums=0, static_argnames="
 _stack_layers = jax.jit(Policy.stack_layers, static_argnums=0)
 
 
+def checked_buckets(
+    buckets: Sequence[tuple[int, int]], cache_length: int
+) -> tuple[tuple[int, int], ...]:
+    """Shapes of the ingest programs, the shortest first.
+
+    Args:
+      buckets: `(tokens, lanes)` of each.
+      cache_length: Tokens of a row of the cache.
+
+    Raises:
+      ValueError: there is none, one has no token or lane, two have the same number of tokens, or
+        one is longer than the cache.
+    """
+    ordered = tuple(sorted((int(t), int(n)) for t, n in buckets))
+    if not ordered or len({t for t, _ in ordered}) != len(ordered):
+        raise ValueError(
+            f"sampler.buckets: {ordered} must name each token length once, and at least one"
+        )
+    if any(t < 1 or n < 1 for t, n in ordered):
+        raise ValueError(f"sampler.buckets: {ordered} needs tokens and lanes of at least 1")
+    if ordered[-1][0] > cache_length:
+        raise ValueError(
+            f"sampler.buckets: the largest, {ordered[-1][0]} tokens, exceeds "
+            f"sampler.cache_length={cache_length}"
+        )
+    return ordered
+
+
 class Sampler:
     """A fixed number of decode rows over one key/value cache."""
 
@@ -100,41 +130,30 @@ class Sampler:
         self,
         policy: Policy,
         *,
-        rows: int,
-        cache_length: int,
+        rows: Annotated[int, Range(1)],
+        cache_length: Annotated[int, Range(2, unit="tokens")],
         buckets: Sequence[tuple[int, int]],
-        decode_rows: int = 0,
-        decode_steps: int,
-        wake_rows: int,
+        decode_rows: Annotated[int, Range(0)] = 0,
+        decode_steps: Annotated[int, Range(1, unit="tokens")],
+        wake_rows: Annotated[int, Range(1)],
         stop_ids: Sequence[int],
     ):
         """Allocates the cache.
 
         Args:
           policy: the network that decodes, with its decode layout.
-          rows: episodes under way together, each with a row of the cache.
-          cache_length: tokens an episode may have.
+          rows: Concurrent episodes, each with a row of the cache.
+          cache_length: Length of a row of the cache; at least `sampling.max_tokens`.
           buckets: `(tokens, lanes)` shapes of the ingest programs. What is appended is cut into
             lanes of the longest bucket, and the rest goes into the shortest that holds it: this
             depends on its own length only. A call takes lanes of any rows, also several of one.
-          decode_rows: rows that decode together, at most; 0 is all. With fewer than `rows` of them, the rows
-            whose environments have answered take the places of those that wait.
-          decode_steps: tokens per decode call, at most.
-          wake_rows: a decode call returns early once this many rows finished their turn.
+          decode_rows: Largest number of rows that decode together; 0 is all. With fewer than
+            `rows`, rows whose environments have answered take the places of those that wait.
+          decode_steps: Largest number of tokens per decode call.
+          wake_rows: Finished turns after which a decode call returns early.
           stop_ids: tokens that end a turn.
         """
-        buckets = tuple(sorted((int(t), int(n)) for t, n in buckets))
-        if not buckets or len({t for t, _ in buckets}) != len(buckets):
-            raise ValueError(
-                f"sampler.buckets: {buckets} must name each token length once, and at least one"
-            )
-        if buckets[-1][0] > cache_length:
-            raise ValueError(
-                f"sampler.buckets: the largest, {buckets[-1][0]} tokens, exceeds "
-                f"sampler.cache_length={cache_length}"
-            )
-        if decode_rows < 0:
-            raise ValueError(f"sampler.decode_rows={decode_rows} must be 0 (all) or more")
+        buckets = checked_buckets(buckets, cache_length)
         if policy.layout is not None and 0 < decode_rows < rows:
             raise ValueError(
                 f"sampler.decode_rows={decode_rows} of {rows} rows: on several devices rows stay on "

@@ -60,9 +60,9 @@ def test_no_pair_to_learn_from_says_what_became_of_the_episodes(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (dict(micro_rows=1), "micro_rows=1 must be at least 2"),
-        (dict(loss="hinge"), "loss='hinge' is none of sigmoid, ipo"),
-        (dict(beta=0.0), "beta=0.0 must be positive"),
+        (dict(micro_rows=1), "micro_rows=1: expected a whole number, at least 2"),
+        (dict(loss="hinge"), "loss='hinge': expected one of sigmoid, ipo"),
+        (dict(beta=0.0), "beta=0.0: expected a number, above 0"),
         (dict(files=()), "there is nothing to pair"),
         (dict(steps=9), "must be the same number in job 'dpo'"),
         (dict(too_long="cut"), "too_long='cut'"),

@@ -1,18 +1,12 @@
 import collections
-import contextlib
 
 import pytest
 
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.run import mixture, rl
-from agentgym_jax.run.environments import (
-    TransportSettings,
-    evaluation_turns,
-    open_environments,
-    parse_settings,
-)
+from agentgym_jax.run.environments import evaluation_turns, parse_settings
+from agentgym_jax.run.run import StopFlag
 from agentgym_jax.run.sections import ConfigError, plain
-from agentgym_jax.run_folder import RunFolder
 from configs import common, quickstart
 from configs.rl import mixture as mixture_config
 from configs.rl import textcraft_horizons
@@ -125,12 +119,12 @@ def test_a_group_without_tasks_is_an_error_of_its_environment():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (dict(weight=0.5), "config.environments.babyai: weight=0.5"),
-        (dict(weight=-1), "config.environments.babyai: weight=-1"),
+        (dict(weight=0.5), "config.environments.babyai.weight=0.5: expected a whole number"),
+        (dict(weight=-1), "config.environments.babyai.weight=-1"),
         (dict(wieght=1), "config.environments.babyai.wieght: there is no such key"),
         (dict(weight=0), "every weight is 0"),
         (dict(train={}), "config.environments.babyai: job 'rl' needs train tasks"),
-        (dict(eval_max_turns=-1), "config.environments.babyai: eval_max_turns=-1"),
+        (dict(eval_max_turns=-1), "config.environments.babyai.eval_max_turns=-1"),
         (dict(horizon=dict(turns=3)), "config.environments.babyai.horizon.kind=None"),
         (
             dict(horizon=dict(kind="fixed", turn=3)),
@@ -167,16 +161,11 @@ def test_a_wrong_value_of_an_environment_is_refused_by_name(changes, message):
 
 
 def test_instructions_that_nobody_would_see_are_refused_before_a_server_starts(tmp_path):
-    with contextlib.ExitStack() as stack, pytest.raises(ConfigError, match="babyai.instructions"):
-        open_environments(
-            stack,
-            settings(babyai=entry(instructions="Walk.")),
-            RunFolder(tmp_path),
-            transport=TransportSettings("http", 1),
-            client_options={},
-            pool_options={},
-            opening="none",
-        )
+    config = plain(quickstart.get_config())
+    config["environments"]["babyai"]["instructions"] = "Walk."
+    with pytest.raises(ConfigError, match="babyai.instructions"):
+        with rl.open_rl(config, tmp_path / "run", StopFlag()):
+            pass
     assert not list(tmp_path.iterdir())
 
 

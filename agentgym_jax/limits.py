@@ -1,0 +1,159 @@
+"""Limits of config values, written in the annotations of what reads them.
+
+A section of a config is the keyword arguments of one function or dataclass. Its annotations say
+which values fit: `rows: Annotated[int, Range(1, unit="rows")]`. The same annotation refuses a
+wrong value before a run starts (`misfit`) and describes the key in docs/config.md (`describe`).
+"""
+
+import dataclasses
+import functools
+import inspect
+import math
+import types
+import typing
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+_NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "True or False"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """Limits of a number.
+
+    Attributes:
+      at_least: smallest value; None for no such limit.
+      at_most: largest value; None for no such limit.
+      above: the value must be larger; None for no such limit.
+      below: the value must be smaller; None for no such limit.
+      unit: unit of the value, for messages and documentation.
+    """
+
+    at_least: float | None = None
+    at_most: float | None = None
+    _: dataclasses.KW_ONLY
+    above: float | None = None
+    below: float | None = None
+    unit: str = ""
+
+    def holds(self, value: Any) -> bool:
+        """True if the number is within the limits."""
+        return (
+            (self.at_least is None or value >= self.at_least)
+            and (self.at_most is None or value <= self.at_most)
+            and (self.above is None or value > self.above)
+            and (self.below is None or value < self.below)
+        )
+
+    def __str__(self) -> str:
+        named = ("at least", self.at_least), ("above", self.above)
+        named += ("at most", self.at_most), ("below", self.below)
+        return " and ".join(f"{name} {limit:g}" for name, limit in named if limit is not None)
+
+
+@dataclasses.dataclass(frozen=True)
+class OneOf:
+    """Names that a value may have, such as the keys of a table."""
+
+    names: Collection[str]
+
+    def holds(self, value: Any) -> bool:
+        """True if the value is one of the names."""
+        return value in self.names
+
+    def __str__(self) -> str:
+        return f"one of {', '.join(map(str, self.names))}"
+
+
+def annotations(reader: Callable[..., Any]) -> dict[str, Any]:
+    """Annotations of the arguments of a function or class, by name; `Any` for those without."""
+    function = reader.func if isinstance(reader, functools.partial) else reader
+    function = function.__init__ if inspect.isclass(function) else function
+    hints = typing.get_type_hints(inspect.unwrap(function), include_extras=True)
+    return {name: hints.get(name, Any) for name in inspect.signature(reader).parameters}
+
+
+def misfit(value: Any, annotation: Any) -> str:
+    """Description of the values that would fit; empty if this one does.
+
+    Args:
+      value: Any value of a plain config.
+      annotation: Type with or without limits. Types that a config cannot hold accept everything.
+    """
+    return "" if _fits(value, annotation) else describe(annotation)
+
+
+def unit(annotation: Any) -> str:
+    """Unit of the value; empty if the annotation names none."""
+    if typing.get_origin(annotation) is Annotated:
+        units = [limit.unit for limit in annotation.__metadata__ if isinstance(limit, Range)]
+        return " ".join(filter(None, units))
+    parts = typing.get_args(annotation) if _is_union(annotation) else ()
+    return next(filter(None, map(unit, parts)), "")
+
+
+def describe(annotation: Any) -> str:
+    """Values that an annotation allows, in words: `a whole number, at least 1`."""
+    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is Annotated:
+        limits = [limit for limit in annotation.__metadata__ if isinstance(limit, Range | OneOf)]
+        if any(isinstance(limit, OneOf) for limit in limits):
+            return ", ".join(map(str, limits))
+        return ", ".join([describe(args[0]), *filter(None, map(str, limits))])
+    if origin is Literal:
+        return str(OneOf([str(arg) for arg in args]))
+    if _is_union(annotation):
+        return " or ".join("None" if arg is types.NoneType else describe(arg) for arg in args)
+    if annotation in _NAMES:
+        return _NAMES[annotation]
+    if _is_kind(annotation, Mapping):
+        return "a section"
+    if _is_kind(annotation, tuple | Sequence):
+        return "a sequence"
+    return "a value"
+
+
+def _is_union(annotation: Any) -> bool:
+    return typing.get_origin(annotation) in (typing.Union, types.UnionType)
+
+
+def _is_kind(annotation: Any, kind: Any) -> bool:
+    origin = typing.get_origin(annotation) or annotation
+    return inspect.isclass(origin) and issubclass(origin, kind)
+
+
+def _fits(value: Any, annotation: Any) -> bool:
+    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is Annotated:
+        limits = [limit for limit in annotation.__metadata__ if isinstance(limit, Range | OneOf)]
+        return _fits(value, args[0]) and all(limit.holds(value) for limit in limits)
+    if origin is Literal:
+        return any(value == arg and type(value) is type(arg) for arg in args)
+    if _is_union(annotation):
+        return any(_fits(value, arg) for arg in args)
+    if annotation is types.NoneType:
+        return value is None
+    if annotation is bool or annotation is str:
+        return isinstance(value, annotation)
+    if annotation is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    if annotation is float:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return is_number and math.isfinite(value)
+    if _is_kind(annotation, str):  # str is a sequence, and an enumeration of texts a str
+        return True
+    if _is_kind(annotation, Mapping):
+        keys = args or (Any, Any)
+        return isinstance(value, Mapping) and all(
+            _fits(k, keys[0]) and _fits(v, keys[1]) for k, v in value.items()
+        )
+    if _is_kind(annotation, tuple) and args and args[-1] is not Ellipsis:
+        return (
+            isinstance(value, list | tuple)
+            and len(value) == len(args)
+            and all(_fits(v, arg) for v, arg in zip(value, args, strict=True))
+        )
+    if _is_kind(annotation, tuple | Sequence):
+        items = args[0] if args else Any
+        return isinstance(value, list | tuple) and all(_fits(v, items) for v in value)
+    return True
