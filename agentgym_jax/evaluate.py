@@ -95,8 +95,10 @@ def run(config: dict, parts: EvaluationParts, stop: StopFlag) -> int:
     if finished:
         logging.warning("%d of %d episodes are on disk", len(finished), len(tasks) * stride)
     everything = len(finished) == len(tasks) * stride
+    players = _Nobody() if everything else collector(config, parts, player)
+    parts.folder.begin()
     result = evaluate(
-        _Nobody() if everything else collector(config, parts, player),
+        players,
         tasks,
         parts.evaluation,
         seed=parts.seed,

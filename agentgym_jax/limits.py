@@ -48,7 +48,7 @@ class Range:
     def __str__(self) -> str:
         named = ("at least", self.at_least), ("above", self.above)
         named += ("at most", self.at_most), ("below", self.below)
-        return " and ".join(f"{name} {limit:g}" for name, limit in named if limit is not None)
+        return " and ".join(f"{name} {limit}" for name, limit in named if limit is not None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +62,7 @@ class OneOf:
         return value in self.names
 
     def __str__(self) -> str:
-        return f"one of {', '.join(map(str, self.names))}"
+        return f"one of {', '.join(str(name) or 'an empty text' for name in self.names)}"
 
 
 def annotations(reader: Callable[..., Any]) -> dict[str, Any]:

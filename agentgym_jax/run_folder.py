@@ -394,13 +394,16 @@ class RunFolder:
     @staticmethod
     def _read_json(path: pathlib.Path) -> dict[str, Any]:
         try:
-            return json.loads(path.read_text(encoding="utf-8"))
+            document = json.loads(path.read_text(encoding="utf-8"))
+            if not isinstance(document, dict):
+                raise ValueError("no object")
+            return document
         except FileNotFoundError:
             raise FileNotFoundError(
                 f"{path} does not exist: {path.parent} is not a run folder. "
                 "Give the --workdir of a training or evaluation run."
             ) from None
-        except json.JSONDecodeError as error:
+        except ValueError as error:
             raise ValueError(
                 f"{path} is not JSON ({error}); restore it or use another workdir"
             ) from None

@@ -1,14 +1,18 @@
 """What every entry point does first, and the errors that are the user's to mend."""
 
+import difflib
+import functools
 import pathlib
 import re
 import sys
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 import jax
 from absl import app, flags, logging
 
-from agentgym_jax import configs
+from agentgym_jax import configs, redact
+from agentgym_jax.env_client.embedded import ServerFailed
 from agentgym_jax.env_client.errors import EnvError
 from agentgym_jax.learner.checkpoint import CheckpointError
 from agentgym_jax.redact import LogFilter
@@ -25,6 +29,7 @@ USER_ERRORS = (
     RunFolderError,
     CheckpointError,
     EnvError,
+    ServerFailed,
     GuardStop,
 )
 
@@ -55,7 +60,7 @@ def prepare() -> None:
 def launch(main: Callable[[list[str]], object], *required: str) -> None:
     """`app.run` that wants some flags and answers a misspelled `--config.a.b` with one line."""
     flags.mark_flags_as_required(required)
-    app.run(main, flags_parser=_parse_flags)
+    app.run(main, flags_parser=functools.partial(_parse_flags, required=required))
 
 
 def find_shipped_config(argv: Sequence[str]) -> list[str]:
@@ -76,10 +81,28 @@ def find_shipped_config(argv: Sequence[str]) -> list[str]:
     return found
 
 
-def _parse_flags(argv: Sequence[str]) -> list[str]:
+def fail(message: str) -> NoReturn:
+    """Ends the program with one message on stderr and exit status 1."""
+    sys.stderr.write(f"\n{redact.text(message)}\n")
+    sys.exit(1)
+
+
+def _parse_flags(argv: Sequence[str], required: Sequence[str]) -> list[str]:
     argv = find_shipped_config(argv)
+    _check_config_file(argv)
     try:
-        return app.parse_flags_with_usage(argv)
+        rest = flags.FLAGS(argv)
+        for name in required:
+            if flags.FLAGS[name].value == "":
+                fail(f"--{name}= is empty: give it a value")
+        return rest
+    except flags.Error as error:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, ConfigError):
+            cause = cause.__cause__ or cause.__context__
+        if cause is not None:  # an option of the config file
+            fail(f"--config={_config_argument(argv)}: {cause}")
+        fail(_of_flag(str(error)))
     except (AttributeError, KeyError) as error:
         # Raised by ml_collections with the last name of the path alone. An error of the config
         # file itself names no part of an override, and keeps its traceback.
@@ -88,6 +111,41 @@ def _parse_flags(argv: Sequence[str]) -> list[str]:
             if any(re.search(rf"\b{re.escape(part)}\b", reason) for part in name.split(".")[1:]):
                 meant = re.search(r'Did you mean "(\w+)"', reason)
                 hint = f"; did you mean {meant[1]}?" if meant else ""
-                sys.stderr.write(f"\n{name}: the config has no such key{hint}\n")
-                sys.exit(1)
+                fail(f"{name}: the config has no such key{hint}")
         raise
+
+
+def _config_argument(argv: Sequence[str]) -> str:
+    """Value of --config on a command line; empty if it has none."""
+    for i, argument in enumerate(argv):
+        name, is_given, value = argument.lstrip("-").partition("=")
+        if argument.startswith("-") and name == "config":
+            return value if is_given else next(iter(argv[i + 1 :]), "")
+    return ""
+
+
+def _check_config_file(argv: Sequence[str]) -> None:
+    """Ends the program if --config names no file: what reads it would say so in many lines."""
+    path = pathlib.Path(_config_argument(argv).partition(":")[0])
+    if not path.name or path.is_file():
+        return
+    folder = next(parent for parent in path.parents if parent.is_dir())
+    found = sorted(str(p) for p in folder.glob("**/*.py") if not p.name.startswith("_"))
+    nearest = difflib.get_close_matches(str(path), found, n=1)
+    hint = f"; did you mean {nearest[0]}?" if nearest else ". --list names those that are shipped"
+    fail(f"--config={path}: there is no such file{hint}")
+
+
+def _of_flag(message: str) -> str:
+    """One line about a flag with an impossible value."""
+    text = " ".join(message.split()).removeprefix("flag ")
+    is_missing = re.search(r"Flag --(\w+) must have a value other than None", text)
+    if is_missing:
+        return f"--{is_missing[1]} is missing; --help shows how the command is called"
+    is_section = re.match(r"(--config\.\S+)=(.*?): Failed to parse .* as a ConfigDict", text)
+    if is_section:
+        return (
+            f"{is_section[1]}={is_section[2]}: this key is a section. Set one of its keys, "
+            f"{is_section[1]}.KEY=VALUE (docs/config.md lists them)"
+        )
+    return text

@@ -7,7 +7,6 @@ The file needs no network and no server: open it in a browser, send it to a coll
 """
 
 import contextlib
-import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -42,7 +41,7 @@ def replaying(
 def _options(run: str, environment: str) -> Mapping[str, Any]:
     """Of an environment in the run's config; none where the run has no such environment."""
     path = checked_folder(run).config_path
-    config = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    config = checked_folder(run).config() if path.exists() else {}
     entry = config.get("environments", {}).get(environment, {})
     return entry.get("options", {})
 
@@ -51,7 +50,14 @@ def serve(run: str, *, host: str, port: int, max_replays: int, max_web_replays: 
     """Serves the page until interrupted."""
     with replaying(run, max_replays, max_web_replays) as transports:
         live = LiveRun(checked_folder(run), transports)
-        with LiveServer(live, host, port) as server:
+        try:
+            server = LiveServer(live, host, port)
+        except (OSError, OverflowError) as error:
+            raise ValueError(
+                f"--serve cannot listen on {host}:{port} ({error}): give another --port, or "
+                "--port=0 for a free one"
+            ) from error
+        with server:
             sys.stdout.write(f"{run} is at {server.url} (Ctrl-C ends)\n")
             sys.stdout.flush()
             with contextlib.suppress(KeyboardInterrupt):

@@ -1,20 +1,46 @@
 """What the configs share. A config file is flat: everything a run uses stands in it or here."""
 
+import difflib
+
 import ml_collections
+
+from agentgym_jax.run.sections import ConfigError
 
 TOKEN_MEAN = dict(mode="token_mean")
 
 
-def parse(arg, **defaults):
-    """`size=7b,smoke` -> attributes, typed like the defaults; a bare name is True."""
+def parse(arg, known=None, **defaults):
+    """`size=7b,smoke` -> attributes, typed like the defaults; a bare name is True.
+
+    Args:
+      arg: Text after the colon of `--config=FILE:OPTIONS`; None for none.
+      known: Option -> values that it may have; options that are not named take any.
+      defaults: Options of the config file with their defaults.
+    """
     values = dict(defaults)
     for item in filter(None, (arg or "").split(",")):
         name, is_given, text = item.partition("=")
-        if name not in defaults:
-            raise ValueError(f"unknown config option {name!r}; known: {', '.join(defaults)}")
+        check_known("config option", name, defaults)
         kind = type(defaults[name])
-        values[name] = kind(text) if kind is not bool else not is_given or text == "true"
+        if kind is bool:
+            check_known(f"value of {name}", text if is_given else "true", ("true", "false"))
+            values[name] = text != "false"
+            continue
+        try:
+            values[name] = kind(text)
+        except ValueError:
+            raise ConfigError(f"config option {name}={text}: expected a whole number") from None
+        if known is not None and name in known:
+            check_known(name, text, known[name])
     return ml_collections.ConfigDict(values)
+
+
+def check_known(what, name, known):
+    """Raises ConfigError unless a name is one of those known."""
+    if name not in known:
+        nearest = difflib.get_close_matches(name, list(known), n=1)
+        hint = f"; did you mean {nearest[0]!r}?" if nearest else "."
+        raise ConfigError(f"unknown {what} {name!r}{hint} Known: {', '.join(known)}")
 
 
 def base():
@@ -338,6 +364,27 @@ def gigpo():
         aggregation=TOKEN_MEAN,
         kl_coef=1e-2,
     )
+
+
+# Name of an algorithm to the function that makes its section.
+ALGORITHMS = {
+    make.__name__: make
+    for make in (
+        ppo,
+        ppo_turn,
+        grpo,
+        dr_grpo,
+        rloo,
+        reinforce,
+        reinforce_pp,
+        reinforce_pp_baseline,
+        dapo,
+        gspo,
+        gspo_token,
+        cispo,
+        gigpo,
+    )
+}
 
 
 def evaluation_base():

@@ -11,9 +11,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
+from absl import logging
+
 from agentgym_jax.data.conversations import Conversation, read_conversations
 from agentgym_jax.data.tasks import Task
-from agentgym_jax.env_client.embedded import option_arguments
+from agentgym_jax.env_client.embedded import ServerFailed, last_words, option_arguments
 from agentgym_jax.limits import Range
 
 
@@ -41,7 +43,7 @@ def record(
       options: Options of the environment; None for none.
 
     Raises:
-      RuntimeError: the command failed; its own words are in the message.
+      ServerFailed: the command failed; its last words are in the message.
     """
     environments = {task.environment for task in tasks}
     if len(environments) != 1:
@@ -62,9 +64,10 @@ def record(
     command += option_arguments(options or {})
     result = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if result.returncode:
-        raise RuntimeError(
-            f"recording demonstrations failed with status {result.returncode}. It wrote:\n"
-            f"{result.stderr.strip()[-2000:] or '(nothing)'}"
+        logging.info("recording demonstrations wrote:\n%s", result.stderr)
+        raise ServerFailed(
+            f"recording demonstrations failed with status {result.returncode}. It wrote: "
+            f"{last_words(result.stderr)}"
         )
     os.replace(partial, path)
 

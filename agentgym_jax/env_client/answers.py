@@ -73,12 +73,18 @@ def read_json(where: str, status: int, data: bytes) -> Any:
             raise bad_body(where, repr(data[:200]), "JSON") from error
         body = None
     if status != 200:
-        shown = data[:500].decode(errors="replace")
+        shown = _shown(data)
         message = f"{where} answered status {status}: {shown}"
         raise from_status(status, _kind(body), message)
     if isinstance(body, dict) and "error" in body:
         raise _error_in_body(where, str(body["error"]), _kind(body))
     return body
+
+
+def _shown(data: bytes) -> str:
+    """A body for a message: one line, and of a page of another web server only that it is one."""
+    text = " ".join(data[:500].decode(errors="replace").split())
+    return "an HTML page; this is no environment server" if text.startswith("<") else text
 
 
 def spec(where: str, body: Any) -> EnvironmentSpec:

@@ -272,6 +272,12 @@ class EnvClient:
     def _spec_of_table(self) -> EnvironmentSpec:
         """The facts about a server that does not say them itself."""
         row = self._row
+        _, greeting = self._send("GET", "/", None, resend=True, timeout_s=None)
+        if greeting.lstrip().startswith(b"<"):
+            raise self._unfit(
+                "is another web server: it has no /spec and answers with an HTML page; correct "
+                f"config.environments.{self.environment}.url"
+            )
         if row is None:
             raise self._unfit(
                 f"has no /spec, and the client knows no environment {self.environment!r}; "

@@ -28,6 +28,16 @@ def option_arguments(options: Mapping[str, Any]) -> list[str]:
     return [f"--option={name}={text}" for name, text in texts.items()]
 
 
+class ServerFailed(RuntimeError):
+    """An embedded server did not start; the message has its own last words."""
+
+
+def last_words(text: str) -> str:
+    """The last line of a program's output, which says why it ended."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else "(nothing)"
+
+
 class _Server:
     """One child process and its log files; `target` is what the command line names."""
 
@@ -83,9 +93,9 @@ class _Server:
                 return
             if ended:
                 status = "no process" if self.process is None else self.process.returncode
-                raise RuntimeError(self._failure(f"ended with status {status} before it was ready"))
+                raise ServerFailed(self._failure(f"ended with status {status} before it was ready"))
             if time.monotonic() > deadline:
-                raise RuntimeError(self._failure("was not ready in time; raise start_timeout_s"))
+                raise ServerFailed(self._failure("was not ready in time; raise start_timeout_s"))
             time.sleep(_POLL_S)
 
     def terminate(self) -> None:
@@ -104,8 +114,9 @@ class _Server:
             self.process.wait()
 
     def _failure(self, what: str) -> str:
-        tail = self.stderr.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace").strip()
-        return f"the embedded {self.environment} server {what}. It wrote:\n{tail or '(nothing)'}"
+        tail = self.stderr.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace")
+        logging.info("the %s server wrote:\n%s", self.environment, tail)
+        return f"the embedded {self.environment} server {what}. It wrote: {last_words(tail)}"
 
 
 class EmbeddedServers:

@@ -6,10 +6,12 @@ the run's config, except those given on the command line.
 """
 
 import copy
-import json
 import pathlib
 from collections.abc import Collection, Mapping
 from typing import Any
+
+from agentgym_jax.run.sections import ConfigError
+from agentgym_jax.run_folder import RunFolder
 
 _KEYS = (
     "model.dtype",
@@ -38,10 +40,13 @@ def take_over(
     """
     merged = copy.deepcopy(dict(config))
     changed: dict[str, Any] = {}
-    path = run / "config.json"
-    if not path.exists():
+    folder = RunFolder(run)
+    if not folder.config_path.exists():
         return merged, changed
-    trained = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        trained = folder.config()
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
     keys = [*_KEYS]
     for name in config["environments"]:
         keys += [f"environments.{name}.{key}" for key in _ENVIRONMENT_KEYS]

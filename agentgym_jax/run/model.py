@@ -106,7 +106,10 @@ class Model:
             return self.policy.init_sharded(jax.random.key(seed), self.layout)
         if self.source.kind == "workdir":
             return load_run_params(self.source, self.policy, self.layout)
-        return sources.load_params(self.source, self.policy, self.layout, seed=seed)
+        try:
+            return sources.load_params(self.source, self.policy, self.layout, seed=seed)
+        except (ValueError, OSError) as error:
+            raise ConfigError(f"the weights of {self.source.model}: {error}") from error
 
 
 def abstract_params(policy: Policy, layout: Layout | None):

@@ -2,6 +2,9 @@
 
 import importlib
 
+from agentgym_jax.configs import common
+
+EVALUATIONS = ("babyai", "sciworld", "searchqa", "textcraft", "webarena")
 SECTIONS = ("env", "environments", "client", "pool", "sampler", "sampling", "rollout", "evaluation")
 
 
@@ -14,6 +17,8 @@ def add(c, names, smoke, every):
       smoke: their smoke variants.
       every: optimiser steps between evaluations.
     """
+    for name in names.split("+"):
+        common.check_known("evaluation", name, EVALUATIONS)
     configs = [
         importlib.import_module(f"agentgym_jax.configs.eval.{name}").get_config(
             "smoke" if smoke else None

@@ -54,6 +54,8 @@ def get_config(arg=None):
         names += ["webarena"] if opt.deployment else []
     else:
         names = opt.environments.split("+")
+        for name in names:
+            common.check_known("environment", name, SUITE)
     c = common.evaluation_base()
     c.environments = {
         name: common.environment(

@@ -43,10 +43,8 @@ def get_config(size, horizon, scripts, eval_turns):
       scripts: horizon -> values of its script, under the names of `from_script`.
       eval_turns: max_rounds of `examples/eval/<env>_eval.sh`.
     """
-    if size not in HUB:
-        raise ValueError(f"unknown size {size!r}; known: {', '.join(HUB)}")
-    if horizon not in scripts:
-        raise ValueError(f"unknown horizon {horizon!r}; known: {', '.join(scripts)}")
+    common.check_known("size", size, HUB)
+    common.check_known("horizon", horizon, scripts)
     c = common.base()
     c.mesh = dict(data=1, fsdp=-1, tensor=1)
     # <env>_train.sh: pure_agent_model_name

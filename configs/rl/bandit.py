@@ -146,7 +146,10 @@ def algorithm(name, length, critic_rate):
     `length` is that of the longest episode in action tokens, `critic_rate` the learning rate of a critic.
     """
     plain_name = name.removesuffix("_shared")
-    make = getattr(common, plain_name)
+    common.check_known("algorithm", plain_name, common.ALGORITHMS)
+    if name != plain_name:
+        common.check_known("algorithm with a shared critic", plain_name, ("ppo", "ppo_turn"))
+    make = common.ALGORITHMS[plain_name]
     if name != plain_name:
         section = make(critic="shared")
     else:

@@ -52,9 +52,8 @@ def get_config(arg=None):
         wordle=plain("split", turns=8),
     )
     chosen = opt.environments.split("+")
-    unknown = [name for name in chosen if name not in known]
-    if unknown:
-        raise ValueError(f"unknown environment {unknown[0]!r}; known: {', '.join(known)}")
+    for name in chosen:
+        common.check_known("environment", name, known)
     c.environments = {name: known[name] for name in chosen}
     if "webarena" in chosen:
         c.sampling.max_tokens = c.sampler.cache_length = c.learner.row_length = 14848

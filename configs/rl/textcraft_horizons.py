@@ -40,9 +40,8 @@ HORIZONS = dict(
 def get_config(arg=None):
     """Options: size=7b|3b|1p5b|0p5b; horizon=by_depth|mixed; tell=none|start|every_turn (the turn
     budget shown to the agent); smoke (a tiny random policy)."""
-    opt = common.parse(arg, size="7b", horizon="by_depth", tell="none", smoke=False)
-    if opt.horizon not in HORIZONS:
-        raise ValueError(f"unknown horizon {opt.horizon!r}; known: {', '.join(HORIZONS)}")
+    known = dict(horizon=HORIZONS, tell=("none", "start", "every_turn"))
+    opt = common.parse(arg, known, size="7b", horizon="by_depth", tell="none", smoke=False)
     c = textcraft.get_config(f"size={opt.size}")
     c.horizon = HORIZONS[opt.horizon]
     c.rollout.tell_budget = opt.tell

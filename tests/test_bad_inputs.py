@@ -1,0 +1,427 @@
+"""Bad inputs are answered with one line that says what to change, and leave nothing behind.
+
+Most rows run a job in this process. Those about the command line run the command: one child process
+imports what all commands need and forks for each of them, so that a command costs no start.
+"""
+
+import contextlib
+import copy
+import http.server
+import importlib
+import json
+import pathlib
+import socket
+import subprocess
+import sys
+import threading
+
+import jax
+import numpy as np
+import pytest
+
+from agentgym_jax import limits
+from agentgym_jax.models.config import DecoderConfig
+from agentgym_jax.models.policy import Policy
+from agentgym_jax.models.weights import save_hf
+from agentgym_jax.run import as_trained, evaluation
+from agentgym_jax.run.sections import ConfigError, plain
+from agentgym_jax.startup import USER_ERRORS
+from agentgym_jax.train import run_job
+from configs import common
+
+ROOT = pathlib.Path(__file__).parents[1]
+DELETED = object()
+JOBS = dict(
+    rl="quickstart",
+    sft="sft.trajectories",
+    dpo="dpo.trajectories",
+    agentevol="agentevol.textcraft_babyai",
+    evaluate="eval.quickstart",
+)
+
+
+def changed(job, /, **changes):
+    """The smoke config of a job; `a__b=value` changes config.a.b, DELETED removes it."""
+    config = plain(importlib.import_module(f"configs.{JOBS[job]}").get_config("smoke"))
+    config["mesh"]["data"] = -1  # the tests have eight devices
+    if job in ("rl", "evaluate"):
+        config["env"]["transport"] = "inprocess"
+    for path, value in changes.items():
+        *parents, last = path.split("__")
+        section = config
+        for parent in parents:
+            section = section[parent]
+        if value is DELETED:
+            del section[last]
+        else:
+            section[last] = value
+    return config
+
+
+def message(job, config, workdir):
+    """What a job says that is not to run."""
+    with pytest.raises(USER_ERRORS) as refused:
+        if job == "evaluate":
+            with evaluation.open_evaluation(config, str(workdir)) as parts:
+                evaluation.build_players(config, parts)
+        else:
+            run_job(config, str(workdir))
+    return str(refused.value)
+
+
+def check_one_line(text, words):
+    assert words in text
+    assert "\n" not in text.strip() and "<" not in text.split(words)[0] and len(text) < 700
+
+
+WRONG = [
+    ("rl", dict(sampler__bukets=((16, 4),)), "config.sampler.bukets: there is no such key"),
+    ("rl", dict(pool__worker=3), "did you mean 'workers'?"),
+    ("rl", dict(client__step_timeout=3.0), "did you mean 'step_timeout_s'?"),
+    ("rl", dict(rollout__opening="sytem"), "config.rollout.opening='sytem': expected one of"),
+    ("rl", dict(mesh__fdsp=1), "did you mean 'fsdp'?"),
+    ("rl", dict(sampler__cache_length=DELETED), "config.sampler lacks cache_length"),
+    ("rl", dict(seed=DELETED), "config lacks seed"),
+    ("rl", dict(total_steps=DELETED), "config lacks total_steps"),
+    ("rl", dict(sft=DELETED), "config.sft is missing"),
+    ("rl", dict(pool=DELETED), "config.pool is missing"),
+    ("rl", dict(algorithm__critic=DELETED), "config.algorithm lacks critic"),
+    ("rl", dict(algorithm__advantage__epsilon=1.0), "config.algorithm.advantage.epsilon"),
+    ("rl", dict(horizon__kind=DELETED), "config.horizon.kind=None is none of fixed"),
+    ("rl", dict(optimzer={}), "did you mean 'optimizer'?"),
+    ("rl", dict(optimizer__learning_rate=-1.0), "config.optimizer.learning_rate=-1.0: expected"),
+    ("rl", dict(optimizer__learning_rate="1e-3"), "learning_rate='1e-3': expected a number"),
+    ("rl", dict(optimizer__learning_rate=float("nan")), "learning_rate=nan: expected a number"),
+    ("rl", dict(optimizer__b2=1.0), "config.optimizer.b2=1.0: expected a number, at least 0"),
+    ("rl", dict(optimizer__warmup_steps=-1), "config.optimizer.warmup_steps=-1"),
+    ("rl", dict(optimizer__warmup_steps=99), "ends within its warm-up"),
+    ("rl", dict(total_steps=0), "config.total_steps=0: expected a whole number, at least 1"),
+    ("rl", dict(total_steps=2.5), "config.total_steps=2.5: expected a whole number"),
+    ("rl", dict(seed=-1), "config.seed=-1"),
+    ("rl", dict(loggers="wandbb"), "'wandbb' is none of tensorboard"),
+    ("rl", dict(model__dtype="float16"), "config.model.dtype='float16': expected one of"),
+    ("rl", dict(model__remat="all"), "config.model.remat='all'"),
+    ("rl", dict(model__source="no-such", model__architecture={}), "config.model.source=no-such"),
+    ("rl", dict(model__source="", model__architecture={}), "config.model.source is empty"),
+    ("rl", dict(model__architecture__num_heads=3), "config.model.architecture: DecoderConfig"),
+    ("rl", dict(model__architecture__hidden_size=0), "config.model.architecture.hidden_size=0"),
+    ("rl", dict(tokenizer__vocab_size=10), "config.tokenizer.source='train'"),
+    ("rl", dict(tokenizer__source="nowhere"), "no tokenizer at nowhere"),
+    ("rl", dict(mesh__data=5), "config.mesh: mesh data=5"),
+    ("rl", dict(env__transport="grpc"), "config.env.transport='grpc': expected one of http"),
+    ("rl", dict(env__workers=0), "config.env.workers=0: expected a whole number, at least 1"),
+    ("rl", dict(client__connect_timeout_s=0), "config.client.connect_timeout_s=0"),
+    ("rl", dict(pool__max_idle_sessions=-1), "config.pool.max_idle_sessions=-1"),
+    ("rl", dict(sampler__rows=0), "config.sampler.rows=0"),
+    ("rl", dict(sampler__buckets=((16, 0),)), "needs tokens and lanes of at least 1"),
+    ("rl", dict(sampler__buckets=()), "must name each token length once"),
+    ("rl", dict(sampler__buckets=(16, 4)), "config.sampler.buckets=(16, 4): expected a sequence"),
+    ("rl", dict(sampler__wake_rows=0), "config.sampler.wake_rows=0"),
+    ("rl", dict(sampling__temperature=-1.0), "config.sampling.temperature=-1.0"),
+    ("rl", dict(sampling__top_p=0.0), "config.sampling.top_p=0.0"),
+    ("rl", dict(sampling__max_turn_tokens=0), "config.sampling.max_turn_tokens=0"),
+    ("rl", dict(rollout__group_size=True), "config.rollout.group_size=True"),
+    ("rl", dict(rollout__prefetch=-1), "config.rollout.prefetch=-1"),
+    ("rl", dict(rollout__tell_budget="often"), "config.rollout.tell_budget='often'"),
+    ("rl", dict(rollout__overlong=dict(kind="words")), "kind is 'words'"),
+    ("rl", dict(learner__micro_rows=0), "config.learner.micro_rows=0"),
+    ("rl", dict(learner__row_length=64), "exceeds config.learner.row_length=64"),
+    ("rl", dict(learner__max_logprob_gap=0.0), "(nats per token)"),
+    ("rl", dict(guards__grad_spike="explode"), "config.guards.grad_spike='explode'"),
+    ("rl", dict(guards__grad_spike_factor=1.0), "config.guards.grad_spike_factor=1.0"),
+    ("rl", dict(checkpoint__every=0), "config.checkpoint.every=0"),
+    ("rl", dict(evaluation__samples=0, evaluation__greedy=False), "leave nothing to play"),
+    ("rl", dict(algorithm__name="ppo"), "common.ppo()"),
+    ("rl", dict(algorithm__name="rloo"), "common.rloo()"),
+    ("rl", dict(algorithm__kl_kind="k4"), "config.algorithm.kl_kind='k4'"),
+    ("rl", dict(algorithm__kl_coef=-0.1), "config.algorithm.kl_coef=-0.1"),
+    ("rl", dict(algorithm__logprob_chunk=0), "config.algorithm.logprob_chunk=0"),
+    ("rl", dict(algorithm__loss__clip_low=1.5), "needs 0 <= clip_low < 1"),
+    ("rl", dict(algorithm__advantage__eps=-1.0), "config.algorithm.advantage.eps=-1.0"),
+    ("rl", dict(algorithm__aggregation=dict(mode="mean")), "mode is 'mean'"),
+    ("rl", dict(horizon=dict(kind="fixed", turns=0)), "at least one turn"),
+    ("rl", dict(horizon=dict(kind="periodic", turns=5, period=2)), "expected a sequence"),
+    ("rl", dict(environments__babyai__url="localhost:1"), "is no address such as"),
+    ("rl", dict(environments__babyai__action_format="xml"), "action_format='xml'"),
+    ("rl", dict(environments__babyai__weights={"GoTo": -1}), "babyai.weights={'GoTo': -1}"),
+    ("rl", dict(environments__babyai__train__stop=DELETED), "babyai.train lacks stop"),
+    ("rl", dict(environments__babyai__eval__modulus=0), "babyai.eval.modulus=0"),
+    ("rl", dict(environments=dict(babyay=common.environment())), "environments.babyay"),
+    ("rl", dict(sft__weighting="mean"), "config.sft.weighting='mean'"),
+    ("rl", dict(sft__optimizer__b1=2.0), "config.sft.optimizer.b1=2.0"),
+    ("rl", dict(sft__demonstrations__play__player="human"), "play.player='human'"),
+    ("rl", dict(sft__demonstrations__play__tasks__start="x"), "play.tasks.start='x'"),
+    ("rl", dict(job="rel"), "config.job must be one of rl"),
+    ("sft", dict(sft__rows=3, sft__micro_rows=2), "do not split into micro_rows"),
+    ("sft", dict(sft__stepz=3), "config.sft.stepz: there is no such key"),
+    ("sft", dict(total_steps=5), "must be the same number"),
+    ("sft", dict(logprob_chunk=0), "config.logprob_chunk=0"),
+    ("sft", dict(rollout={}), "config.env is missing"),
+    ("dpo", dict(dpo__beta=0), "config.dpo.beta=0: expected a number, above 0"),
+    ("dpo", dict(dpo__pairing__gap=0.0), "config.dpo.pairing.gap=0.0"),
+    ("dpo", dict(dpo__pairing__measure="luck"), "config.dpo.pairing.measure='luck'"),
+    ("dpo", dict(checkpoint__evry=1), "did you mean 'every'?"),
+    ("agentevol", dict(agentevol__rounds=0), "config.agentevol.rounds=0"),
+    ("agentevol", dict(agentevol__explore__babyai__turns=3), "explore.babyai.turns"),
+    ("agentevol", dict(rollout__opening="sytem"), "config.rollout.opening='sytem'"),
+    ("agentevol", dict(sampler__bukets=()), "config.sampler.bukets"),
+    ("evaluate", dict(sampler__bukets=()), "config.sampler.bukets"),
+    ("evaluate", dict(pool__worker=1), "config.pool.worker"),
+    ("evaluate", dict(endpoint__timeout_s=0), "config.endpoint.timeout_s=0"),
+    ("evaluate", dict(rollout__opening="sytem"), "config.rollout.opening='sytem'"),
+    ("evaluate", dict(seed=DELETED), "config lacks seed"),
+]
+
+
+@pytest.mark.parametrize(("job", "changes", "words"), WRONG)
+def test_a_wrong_config_is_refused_in_one_line_and_leaves_nothing(tmp_path, job, changes, words):
+    workdir = tmp_path / "runs" / "first"
+    check_one_line(message(job, changed(job, **changes), workdir), words)
+    assert not list(tmp_path.iterdir())
+
+
+def test_every_number_and_choice_of_the_shipped_base_has_limits():
+    """A value far outside is refused for every number of every section that is read as it is."""
+    config = changed("rl")
+    free = {"guards.reward_drop", "horizon.turns", "horizon.boundaries"}
+    accepted = []
+    for name, section in config.items():
+        for key, value in section.items() if isinstance(section, dict) else ():
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not (is_number or isinstance(value, bool)) or f"{name}.{key}" in free:
+                continue
+            wrong = copy.deepcopy(config)
+            wrong[name][key] = -7
+            with contextlib.suppress(ConfigError):
+                run_job(wrong, "/nonexistent")
+                accepted.append(f"{name}.{key}")
+    assert not accepted
+
+
+class _WebSite(http.server.BaseHTTPRequestHandler):
+    """A web server that is no environment server."""
+
+    def do_GET(self):
+        page = b"<!DOCTYPE html>\n" + b"<p>Hello</p>\n" * 777
+        self.send_response(self.server.status)
+        self.send_header("Content-Length", str(len(page)))
+        self.end_headers()
+        self.wfile.write(page)
+
+    def log_message(self, *arguments):
+        """Stays silent."""
+
+
+@pytest.mark.parametrize("status", [200, 403, 404])
+def test_the_address_of_another_web_server_is_named_in_one_line(tmp_path, status):
+    with http.server.HTTPServer(("127.0.0.1", 0), _WebSite) as server:
+        server.status = status
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        config = changed("rl", environments__babyai__url=url, pool__breaker_patience_s=0.1)
+        text = message("rl", config, tmp_path / "run")
+        server.shutdown()
+    assert url in text and "Hello" not in text.replace("<p>Hello</p>", "", 20)
+    assert "\n" not in text and len(text) < 700
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_corrected_config_starts_where_the_wrong_one_was_refused(tmp_path):
+    workdir = tmp_path / "run"
+    wrong = changed("evaluate", environments__babyai__eval__groups={"NoSuchLevel": 41})
+    wrong["model"] |= dict(source="random", architecture={})
+    assert "need 0 <= r < 40" in message("evaluate", wrong, workdir)
+    assert not list(tmp_path.iterdir())
+    right = changed("evaluate")
+    right["model"] |= dict(source="random", architecture={})
+    with evaluation.open_evaluation(right, str(workdir)) as parts:
+        parts.folder.begin()
+    assert (workdir / "config.json").exists()
+
+
+def test_files_of_others_stay_in_a_folder_where_a_config_was_refused(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    wrong = changed("evaluate", environments__babyai__eval__groups={"NoSuchLevel": 41})
+    wrong["model"] |= dict(source="random", architecture={})
+    message("evaluate", wrong, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_a_folder_of_another_config_names_five_differences_and_the_number_of_the_others(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(changed("agentevol")))
+    text = message("rl", changed("rl"), tmp_path)
+    lines = text.splitlines()
+    assert len(lines) == 8 and max(map(len, lines)) < 260
+    assert lines[6].strip().startswith("... and ") and lines[6].endswith(" more")
+    assert "new --workdir" in lines[7]
+
+
+def test_a_broken_config_of_a_run_is_named(tmp_path):
+    (tmp_path / "config.json").write_text('{"seed": ')
+    check_one_line(message("rl", changed("rl"), tmp_path), "config.json is not JSON")
+    with pytest.raises(ConfigError, match="config.json is not JSON"):
+        as_trained.take_over(changed("evaluate"), tmp_path, ())
+
+
+TINY = DecoderConfig(300, 16, 16, 1, 2, 1, 8)
+
+
+@pytest.fixture
+def weights(tmp_path):
+    """A directory with the weights of a tiny model, and no tokenizer."""
+    zeros = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), Policy(TINY).abstract_params())
+    save_hf(zeros, TINY, tmp_path / "model", dtype="float32")
+    return tmp_path / "model"
+
+
+def evaluated(weights):
+    return changed("evaluate", model__source=str(weights), model__architecture={})
+
+
+def test_weights_that_are_cut_off_are_refused_before_the_folder_is_touched(weights, tmp_path):
+    file = weights / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-100])
+    for job, config in (
+        ("evaluate", evaluated(weights)),
+        ("sft", changed("sft", model__source=str(weights), model__architecture={})),
+    ):
+        check_one_line(message(job, config, tmp_path / "run"), "was cut off or damaged")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_model_without_a_tokenizer_is_refused_and_leaves_nothing(weights, tmp_path):
+    text = message("evaluate", evaluated(weights), tmp_path / "run")
+    check_one_line(text, "neither tokenizer.json nor tokenizer.model")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_model_config_that_is_no_json_is_named(weights, tmp_path):
+    (weights / "config.json").write_text("{")
+    check_one_line(message("evaluate", evaluated(weights), tmp_path / "run"), "is not JSON")
+
+
+def test_a_simulator_that_is_not_installed_is_named_with_the_remedy(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java"))
+    entry = common.environment(
+        train=dict(kind="split", split="train", group_by="topic", where={}, limit=1),
+        eval=dict(kind="split", split="test", group_by="topic", where={}, limit=1),
+    )
+    for transport in ("http", "inprocess"):
+        config = changed("rl", environments=dict(sciworld=entry), env__transport=transport)
+        text = message("rl", config, tmp_path / "run")
+        check_one_line(text, "Install a Java runtime")
+        assert not (tmp_path / "run").exists()
+
+
+COMMANDS = [
+    ("train --config=configs/quikstart.py --workdir={}", "did you mean configs/quickstart.py?"),
+    ("train --config=nowhere/x.py --workdir={}", "there is no such file"),
+    ("train --config=configs/rl/two_rooms.py:algorithm=a2c --workdir={}", "Known: ppo"),
+    ("train --config=configs/paper/babyai.py:size=70b --workdir={}", "did you mean '7b'?"),
+    ("train --config=configs/quickstart.py:fast --workdir={}", "unknown config option 'fast'"),
+    ("train --config=configs/quickstart.py:smoke=maybe --workdir={}", "'maybe'"),
+    ("train --config=configs/rl/mixture.py:environments=webshop --workdir={}", "'webshop'"),
+    ("train --config=configs/sft/trajectories.py:evaluate=chess --workdir={}", "'chess'"),
+    ("train --config=configs/quickstart.py --workdir={} --config.optimizer=adam", "is a section"),
+    ("train --config=configs/quickstart.py --workdir={} --config.total_steps=ten", "'ten'"),
+    ("train --config=configs/quickstart.py --workdir={} --config.sead=1", "did you mean seed?"),
+    ("train --config=configs/quickstart.py --workdir={} --wrkdir=x", "wrkdir"),
+    ("train --config=configs/quickstart.py --workdir=", "--workdir= is empty"),
+    ("train --workdir={}", "--config is missing"),
+    ("train --config=configs/eval/suite.py --workdir={}", "config.job must be one of"),
+    (
+        "train --config=configs/quickstart.py:smoke --workdir={} --config.algorithm.name=ppo",
+        "common.ppo()",
+    ),
+    (
+        "evaluate --config=configs/eval/suite.py:environments=chess --workdir={} --model=random",
+        "unknown environment 'chess'",
+    ),
+    ("evaluate --config=configs/eval/textcraft.py --workdir={} --model=nowhere", "nowhere"),
+    (
+        "evaluate --config=configs/eval/textcraft.py:limit=few --workdir={} --model=random",
+        "limit=few",
+    ),
+    ("export --model=nowhere --out={}", "nowhere"),
+    ("view {}", "is not a run folder"),
+    ("results {}", "{}"),
+]
+
+# Imports what the commands share, then runs each of them in a fork.
+FORKS = """
+import json, os, runpy, sys
+import agentgym_jax.startup, agentgym_jax.viewer.plots, agentgym_jax.evaluation.report
+import agentgym_jax.run.agentevol, agentgym_jax.run.dpo, agentgym_jax.run.rl, agentgym_jax.run.sft
+import agentgym_jax.training.agentevol, agentgym_jax.training.dpo, agentgym_jax.training.rl
+for module, *arguments in json.load(sys.stdin):
+    sys.stdout.flush()
+    child = os.fork()
+    if not child:
+        os.dup2(1, 2)
+        sys.argv = [module, *arguments]
+        runpy.run_module(f"agentgym_jax.{module}", run_name="__main__", alter_sys=True)
+        os._exit(0)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    print(f"\\nSTATUS {status}", flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory):
+    """Output and exit status of all commands, and the folder that none of them may make."""
+    workdir = tmp_path_factory.mktemp("commands") / "run"
+    lines = [text.format(workdir).split() for text, _ in COMMANDS]
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        served = tmp_path_factory.mktemp("served")
+        (served / "config.json").write_text("{}")
+        (served / "metrics.jsonl").write_text("")
+        lines.append(["view", str(served), "--serve", f"--port={port}"])
+        done = subprocess.run(
+            [sys.executable, "-c", FORKS],
+            cwd=ROOT,
+            input=json.dumps(lines),
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+    assert done.returncode == 0, done.stderr
+    parts = done.stdout.split("\nSTATUS ")
+    outputs = [parts[0], *(part.partition("\n")[2] for part in parts[1:])]
+    statuses = [int(part.partition("\n")[0]) for part in parts[1:]]
+    return list(zip(outputs, statuses, strict=False)), workdir
+
+
+@pytest.mark.parametrize("number", range(len(COMMANDS)), ids=[text for text, _ in COMMANDS])
+def test_a_wrong_command_line_is_answered_in_one_line(answers, number):
+    found, workdir = answers
+    output, status = found[number]
+    assert status == 1
+    check_one_line(output, COMMANDS[number][1].format(workdir))
+    assert not workdir.exists()
+
+
+def test_a_port_that_is_taken_is_answered_in_one_line(answers):
+    output, status = answers[0][-1]
+    assert status == 1
+    check_one_line(output, "or --port=0 for a free one")
+
+
+@pytest.mark.parametrize(
+    ("value", "annotation", "expected"),
+    [
+        (3, int, ""),
+        (True, int, "a whole number"),
+        (3, float, ""),
+        (float("inf"), float, "a number"),
+        ("x", str, ""),
+        (None, float | None, ""),
+        ("x", float | None, "a number or None"),
+        ([1, 2], tuple[int, ...], ""),
+        ((1, "x"), tuple[int, ...], "a sequence"),
+        ({"a": 1}, dict[str, int], ""),
+        ({"a": "x"}, dict[str, int], "a section"),
+    ],
+)
+def test_values_that_do_not_fit_an_annotation_are_described(value, annotation, expected):
+    assert limits.misfit(value, annotation) == expected
