@@ -1,5 +1,6 @@
 """What every entry point does first, and the errors that are the user's to mend."""
 
+import ast
 import difflib
 import functools
 import pathlib
@@ -12,6 +13,7 @@ import jax
 from absl import app, flags, logging
 
 from agentgym_jax import configs, redact
+from agentgym_jax.algorithms import ALGORITHMS
 from agentgym_jax.env_client.embedded import ServerFailed
 from agentgym_jax.env_client.errors import EnvError
 from agentgym_jax.learner.checkpoint import CheckpointError
@@ -33,6 +35,9 @@ USER_ERRORS = (
     GuardStop,
 )
 
+LIST = flags.DEFINE_bool(
+    "list", False, "Names the shipped configs and the algorithms, and the list of config keys."
+)
 CACHE = flags.DEFINE_string(
     "compilation_cache",
     "~/.cache/agentgym_jax/xla",
@@ -81,6 +86,26 @@ def find_shipped_config(argv: Sequence[str]) -> list[str]:
     return found
 
 
+def _shipped_configs() -> list[tuple[str, str]]:
+    """Paths of the shipped configs, each with the first line about it."""
+    folder = pathlib.Path(configs.__path__[0])
+    found = []
+    for path in sorted(folder.glob("**/*.py")):
+        about = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        if "--config=" in about:
+            found.append((f"configs/{path.relative_to(folder).as_posix()}", about.splitlines()[0]))
+    return found
+
+
+def shipped() -> str:
+    """Names of the shipped configs with their first line, and of the algorithms."""
+    lines = ["Configs (--config=FILE:OPTIONS; every file names its options):"]
+    lines += [f"  {name}\n      {about}" for name, about in _shipped_configs()]
+    lines.append(f"Algorithms (functions of configs/common.py): {', '.join(ALGORITHMS)}")
+    lines.append("Keys (--config.SECTION.KEY=VALUE): docs/config.md")
+    return "\n".join(lines) + "\n"
+
+
 def fail(message: str) -> NoReturn:
     """Ends the program with one message on stderr and exit status 1."""
     sys.stderr.write(f"\n{redact.text(message)}\n")
@@ -88,6 +113,9 @@ def fail(message: str) -> NoReturn:
 
 
 def _parse_flags(argv: Sequence[str], required: Sequence[str]) -> list[str]:
+    if "--list" in argv:
+        sys.stdout.write(shipped())
+        sys.exit(0)
     argv = find_shipped_config(argv)
     _check_config_file(argv)
     try:
@@ -97,11 +125,10 @@ def _parse_flags(argv: Sequence[str], required: Sequence[str]) -> list[str]:
                 fail(f"--{name}= is empty: give it a value")
         return rest
     except flags.Error as error:
-        cause: BaseException | None = error
-        while cause is not None and not isinstance(cause, ConfigError):
-            cause = cause.__cause__ or cause.__context__
-        if cause is not None:  # an option of the config file
-            fail(f"--config={_config_argument(argv)}: {cause}")
+        # ml_collections hands on an error of the config file as the text of its traceback.
+        refused = re.search(rf"{ConfigError.__module__}\.ConfigError: (.*)", str(error))
+        if refused:
+            fail(f"--config={_config_argument(argv)}: {refused[1]}")
         fail(_of_flag(str(error)))
     except (AttributeError, KeyError) as error:
         # Raised by ml_collections with the last name of the path alone. An error of the config
@@ -129,9 +156,8 @@ def _check_config_file(argv: Sequence[str]) -> None:
     path = pathlib.Path(_config_argument(argv).partition(":")[0])
     if not path.name or path.is_file():
         return
-    folder = next(parent for parent in path.parents if parent.is_dir())
-    found = sorted(str(p) for p in folder.glob("**/*.py") if not p.name.startswith("_"))
-    nearest = difflib.get_close_matches(str(path), found, n=1)
+    found = [name for name, _ in _shipped_configs()]
+    nearest = difflib.get_close_matches(str(path), found, n=1, cutoff=0.8)
     hint = f"; did you mean {nearest[0]}?" if nearest else ". --list names those that are shipped"
     fail(f"--config={path}: there is no such file{hint}")
 
@@ -145,7 +171,7 @@ def _of_flag(message: str) -> str:
     is_section = re.match(r"(--config\.\S+)=(.*?): Failed to parse .* as a ConfigDict", text)
     if is_section:
         return (
-            f"{is_section[1]}={is_section[2]}: this key is a section. Set one of its keys, "
-            f"{is_section[1]}.KEY=VALUE (docs/config.md lists them)"
+            f"{is_section[1]}={is_section[2]}: this key is a section. Set the keys in it; "
+            "docs/config.md lists them"
         )
     return text

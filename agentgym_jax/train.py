@@ -2,6 +2,10 @@
 
 A second call with the same workdir resumes. Every value of the config can be changed on the
 command line: --config.optimizer.learning_rate=1e-4
+
+  python -m agentgym_jax.train --list                                   # configs and algorithms
+  python -m agentgym_jax.train --config=configs/quickstart.py:smoke --workdir=runs/smoke
+  python -m agentgym_jax.train --config=configs/rl/bandit.py:algorithm=ppo --workdir=runs/bandit
 """
 
 import sys

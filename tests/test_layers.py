@@ -129,7 +129,9 @@ def test_a_module_has_a_level_and_imports_nothing_above_it(path):
 
 @pytest.mark.parametrize("path", TRAINING_FILES, ids=ids(TRAINING_FILES))
 def test_training_knows_the_protocol_of_the_environments_and_one_place_calls_them(path):
-    allowed = {"agentgym_envs.base.protocol"} | CALLERS.get(module_name(path), set())
+    allowed = {"agentgym_envs.base.protocol", "agentgym_envs.base.extras"} | CALLERS.get(
+        module_name(path), set()
+    )
     for node, target in imports(path, KNOWN):
         if within(target, "agentgym_envs"):
             assert target in allowed, f"{path}:{node.lineno}: {target}"

@@ -15,6 +15,8 @@ from typing import Any, Literal, TypeVar
 
 from absl import logging
 
+from agentgym_envs.base import extras
+
 try:
     import pyarrow.parquet as parquet
 except ImportError:  # an optional extra; said where a file needs it
@@ -134,8 +136,8 @@ def _parquet_rows(file: pathlib.Path) -> Iterator[tuple[str, Callable[[], Any]]]
     """Rows as dictionaries: nested columns as lists and dictionaries, or as JSON in a string."""
     if parquet is None:
         raise ValueError(
-            f"{file}: reading .parquet needs pyarrow. Install agentgym-jax[parquet], or convert the "
-            "file to .jsonl"
+            f"{file}: reading .parquet needs pyarrow: {extras.install('parquet')}; or convert "
+            "the file to .jsonl"
         )
     row = 0
     with parquet.ParquetFile(file) as table:
@@ -156,8 +158,8 @@ def _tfds_rows(folder: pathlib.Path) -> Iterator[tuple[str, Callable[[], Any]]]:
         tfds = importlib.import_module("tensorflow_datasets")
     except ImportError as error:
         raise ValueError(
-            f"{folder}: a dataset of TensorFlow Datasets needs its package. Install "
-            "agentgym-jax[tfds], or give the file it was made from"
+            f"{folder}: a dataset of TensorFlow Datasets needs its package: "
+            f"{extras.install('tfds')}; or give the file it was made from"
         ) from error
     source = tfds.builder_from_directory(str(folder)).as_data_source(split="train")
     for row in range(len(source)):

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from agentgym_envs.base import extras
 from agentgym_jax import redact
 from agentgym_jax.loggers.about import About
 from agentgym_jax.loggers.channel import Channel
@@ -45,7 +46,7 @@ def parse(word: str) -> tuple[str, ...]:
         if importlib.util.find_spec(package) is None:
             raise ValueError(
                 f"loggers={word!r} needs the package {package}, which is not installed: "
-                f"pip install 'agentgym-jax[{name}]'"
+                f"{extras.install(name)}"
             )
     if len(set(names)) < len(names):
         raise ValueError(f"loggers={word!r} names a logger twice")

@@ -246,7 +246,7 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(name, monk
     monkeypatch.setattr(importlib.util, "find_spec", lambda package: None)
     with pytest.raises(ValueError) as error:
         table.parse(name)
-    assert f"pip install 'agentgym-jax[{name}]'" in str(error.value)
+    assert f'pip install -e ".[{name}]"' in str(error.value)
 
 
 def test_every_logger_has_an_extra_with_its_package():

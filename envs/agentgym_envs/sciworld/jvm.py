@@ -11,6 +11,7 @@ import types
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from agentgym_envs.base import extras
 from agentgym_envs.base.environment import EnvironmentFault, SetupError, SimulatorLost
 from agentgym_envs.base.protocol import ErrorKind
 
@@ -18,7 +19,7 @@ JAVA_HINT = (
     "Install a Java runtime (Debian and Ubuntu: apt-get install default-jre-headless; conda: "
     "conda install openjdk) or set JAVA_HOME."
 )
-PACKAGE_HINT = "Install it with: pip install 'scienceworld==1.2.3'"
+PACKAGE_HINT = f"Install it with: {extras.install('sciworld')}"
 
 # All measured, see README.md. Live data are 15 MiB and some 0.4 MiB an episode; the small first heap
 # makes the machine collect garbage before it asks for more. A machine out of memory exits, so that

@@ -5,6 +5,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from agentgym_envs.base import extras
 from agentgym_envs.base.environment import SetupError
 from agentgym_envs.searchqa.engines.corpus_file import Corpus
 
@@ -40,7 +41,7 @@ def load_engine(name: str) -> "EngineModule":
     except ImportError as error:
         raise SetupError(
             f"searchqa: the engine {name} needs the Python package {error.name}. Install the extra: "
-            'pip install "agentgym-jax[search]" (dense also needs jax, safetensors and tokenizers)'
+            f"{extras.install('search')}; dense also needs jax, safetensors and tokenizers"
         ) from error
     return module  # type: ignore[return-value]
 

@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from agentgym_envs.base import extras
 from agentgym_envs.base.environment import SetupError
 from agentgym_envs.webarena.browser import temporary
 from agentgym_envs.webarena.browser.errors import BrowserLost
@@ -27,7 +28,7 @@ CHROMIUM_VARIABLE = "AGENTGYM_CHROMIUM"
 # The one supported browser, because observations depend on it. Debian's full chromium requests
 # favicons, lists other text boxes and takes twice the memory.
 SUPPORTED = "chromium-headless-shell"
-PLAYWRIGHT_HINT = "Install it with: pip install 'agentgym-jax[web]'"
+PLAYWRIGHT_HINT = f"Install it with: {extras.install('web')}"
 CHROMIUM_HINT = (
     "Install it (Debian: apt-get install chromium-headless-shell) or name the program in "
     f"{CHROMIUM_VARIABLE}."

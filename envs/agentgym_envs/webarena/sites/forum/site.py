@@ -5,6 +5,7 @@ import pathlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
+from agentgym_envs.base import extras
 from agentgym_envs.webarena.sites import preparation
 from agentgym_envs.webarena.sites.forum.words import AGENT, PASSWORD
 from agentgym_envs.webarena.sites.site import Account
@@ -25,7 +26,7 @@ class ForumSite:
     def missing(self) -> str | None:
         """A sentence if django-spirit is not installed."""
         if importlib.util.find_spec("spirit") is None:
-            return "the embedded forum needs django-spirit: pip install 'agentgym-jax[web]'"
+            return f"the embedded forum needs django-spirit: {extras.install('web')}"
         return None
 
     def version(self) -> str:

@@ -5,6 +5,7 @@ import pathlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
+from agentgym_envs.base import extras
 from agentgym_envs.webarena.sites import preparation
 from agentgym_envs.webarena.sites.shop import tables
 from agentgym_envs.webarena.sites.site import Account
@@ -36,7 +37,7 @@ class ShopSite:
     def missing(self) -> str | None:
         """A sentence if django-oscar is not installed."""
         if importlib.util.find_spec("oscar") is None:
-            return "the embedded shop needs django-oscar: pip install 'agentgym-jax[web]'"
+            return f"the embedded shop needs django-oscar: {extras.install('web')}"
         return None
 
     def version(self) -> str:

@@ -5,6 +5,7 @@ import pathlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
+from agentgym_envs.base import extras
 from agentgym_envs.webarena.sites import preparation
 from agentgym_envs.webarena.sites.site import Account
 from agentgym_envs.webarena.sites.trac.projects import AGENT, PASSWORD
@@ -39,8 +40,8 @@ class TracSite:
         if not absent:
             return None
         return (
-            f"the embedded site gitlab needs Trac: pip install 'agentgym-jax[web]' "
-            f"({' and '.join(absent)} cannot be imported)"
+            f"the embedded site gitlab needs Trac ({' and '.join(absent)} cannot be imported): "
+            f"{extras.install('web')}"
         )
 
     def version(self) -> str:
