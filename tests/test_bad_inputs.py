@@ -376,7 +376,7 @@ def answers(tmp_path_factory):
         served = tmp_path_factory.mktemp("served")
         (served / "config.json").write_text("{}")
         (served / "metrics.jsonl").write_text("")
-        lines.append(["view", str(served), "--serve", f"--port={port}"])
+        lines.append(["view", str(served), "--serve", f"--port={port}", "--max_replays=0"])
         done = subprocess.run(
             [sys.executable, "-c", FORKS],
             cwd=ROOT,
