@@ -75,7 +75,7 @@ def check_groups(horizons: MixtureHorizon, tasks: Sequence[Task]) -> None:
 
 def _horizon(where: str, section: Mapping[str, Any]) -> EnvironmentHorizon:
     """The schedule of an environment."""
-    kind, options = kind_of(where, section, _KINDS | {"by_group": GroupHorizons})
+    kind, options = kind_of(where, section, {**_KINDS, "by_group": GroupHorizons})
     if kind != "by_group":
         return _of_group(where, section)
     groups = {

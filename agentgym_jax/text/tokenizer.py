@@ -137,8 +137,13 @@ class Tokenizer:
         model, cut = state["model"], state["pre_tokenizer"]
         if model["type"] != "BPE" or cut is None or cut["type"] != "Sequence":
             return False
-        options = ("unk_token", "continuing_subword_prefix", "end_of_word_suffix")
-        options += ("byte_fallback", "ignore_merges")
+        options = (
+            "unk_token",
+            "continuing_subword_prefix",
+            "end_of_word_suffix",
+            "byte_fallback",
+            "ignore_merges",
+        )
         return (
             not any(model[name] for name in options if name in model)
             and state["normalizer"] == {"type": "NFC"}

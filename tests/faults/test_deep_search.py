@@ -15,7 +15,7 @@ from tests.faults.plays import ROUTES, assert_counted, play
 from tests.faults.proxy import Fault, FaultProxy, Schedule
 
 for package in ("Stemmer", "tantivy"):
-    pytest.importorskip(package, reason='engines need: pip install "agentgym-jax[search]"')
+    pytest.importorskip(package, reason='engines need: pip install -e ".[search]"')
 
 # The scripted player knows the way to a capital and none to a code word.
 CAPITALS = range(topics.CAPITALS, topics.CAPITALS + 16)

@@ -127,7 +127,7 @@ def jobs():
     yield "mixture", mixture
     yield "ppo", rl(common.ppo(), ("coin",))
     kl_reward = dict(kind="fixed", coef=1e-3)
-    yield "reinforce", rl(common.reinforce() | dict(kl_reward=kl_reward), ("coin",))
+    yield "reinforce", rl(common.reinforce(length=6) | dict(kl_reward=kl_reward), ("coin",))
 
     c = shrink(dpo.get_config("smoke,evaluate=textcraft"))
     c.dpo.row_length = 256

@@ -257,7 +257,7 @@ def test_every_logger_has_an_extra_with_its_package():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_real_package_takes_what_it_is_sent(name, tmp_path, monkeypatch):
-    """Only where it is installed; by hand: pip install 'agentgym-jax[wandb]' and so on."""
+    """Only where it is installed; by hand: pip install -e '.[wandb]' and so on."""
     if importlib.util.find_spec(table.LOGGERS[name][0]) is None:
         pytest.skip(f"{table.LOGGERS[name][0]} is not installed")
     monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))

@@ -18,7 +18,7 @@ from agentgym_envs.searchqa.engines.corpus_file import Corpus
 from agentgym_envs.searchqa.library import Library, index_of
 
 for package in ("bm25s", "numba", "Stemmer", "tantivy"):
-    pytest.importorskip(package, reason='engines need: pip install "agentgym-jax[search]"')
+    pytest.importorskip(package, reason='engines need: pip install -e ".[search]"')
 import bm25s  # noqa: E402
 
 from agentgym_envs.searchqa.engines import bm25, tantivy_index  # noqa: E402

@@ -18,7 +18,7 @@ from agentgym_envs.searchqa.kind import make_kind
 from agentgym_jax.env_client.upstream import UPSTREAM
 
 for package in ("Stemmer", "tantivy"):
-    pytest.importorskip(package, reason='engines need: pip install "agentgym-jax[search]"')
+    pytest.importorskip(package, reason='engines need: pip install -e ".[search]"')
 
 MODULE = "agentgym_envs.searchqa.kind"
 FOUND = (

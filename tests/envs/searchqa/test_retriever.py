@@ -20,7 +20,7 @@ from agentgym_envs.searchqa.remote import TOKEN_VARIABLE, RetrieverClient, token
 from agentgym_envs.searchqa.retriever import main
 
 for package in ("Stemmer", "tantivy"):
-    pytest.importorskip(package, reason='engines need: pip install "agentgym-jax[search]"')
+    pytest.importorskip(package, reason='engines need: pip install -e ".[search]"')
 
 READY = re.compile(r"agentgym_envs retriever ready on (http://127\.0\.0\.1:\d+)\n")
 

@@ -126,8 +126,8 @@ def test_every_part_of_an_answer_must_be_included():
     ],
 )
 def test_a_single_character_must_be_a_word_of_its_own(answer: str, expected: float):
-    pytest.importorskip("nltk", reason='pip install "agentgym-jax[web]"')
-    pytest.importorskip("punkt", reason='pip install "agentgym-jax[web]"')
+    pytest.importorskip("nltk", reason='pip install -e ".[web]"')
+    pytest.importorskip("punkt", reason='pip install -e ".[web]"')
     assert score(task("string_match", answers=Answers(must_include=("3",))), answer) == expected
 
 

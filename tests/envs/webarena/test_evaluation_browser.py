@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("playwright", reason='pip install "agentgym-jax[web]"')
+pytest.importorskip("playwright", reason='pip install -e ".[web]"')
 
 from json_server import answering  # noqa: E402
 

@@ -23,7 +23,7 @@ from agentgym_envs.webarena.tasks import read_task, task_row
 
 needs_spirit = pytest.mark.skipif(
     importlib.util.find_spec("spirit") is None,
-    reason="the forum needs django-spirit: pip install 'agentgym-jax[web]'",
+    reason="the forum needs django-spirit: pip install -e '.[web]'",
 )
 
 PAGE = """\

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("playwright", reason='pip install "agentgym-jax[web]"')
+pytest.importorskip("playwright", reason='pip install -e ".[web]"')
 
 from login_forms import BASES, PASSWORD, USERNAME, serving  # noqa: E402
 

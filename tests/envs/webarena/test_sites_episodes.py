@@ -139,6 +139,6 @@ assert look()[0].year >= YEAR and look()[3] != look()[3]
 
 
 def test_in_an_episode_it_is_always_the_same_moment():
-    pytest.importorskip("django", reason="needs Django: pip install 'agentgym-jax[web]'")
+    pytest.importorskip("django", reason="needs Django: pip install -e '.[web]'")
     year = datetime.datetime.now(datetime.UTC).year
     subprocess.run([sys.executable, "-c", CLOCK.replace("YEAR", str(year))], check=True)

@@ -17,7 +17,7 @@ from agentgym_envs.webarena.sites.shop.site import make_site
 from agentgym_envs.webarena.sites.shop.tables import category_path, tables
 from agentgym_envs.webarena.sites.site import is_healthy
 
-pytest.importorskip("oscar", reason="needs django-oscar: pip install 'agentgym-jax[web]'")
+pytest.importorskip("oscar", reason="needs django-oscar: pip install -e '.[web]'")
 
 
 @pytest.fixture(scope="module")

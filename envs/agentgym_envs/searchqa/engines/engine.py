@@ -43,7 +43,7 @@ def load_engine(name: str) -> "EngineModule":
             f"searchqa: the engine {name} needs the Python package {error.name}. Install the extra: "
             f"{extras.install('search')}; dense also needs jax, safetensors and tokenizers"
         ) from error
-    return module  # type: ignore[return-value]
+    return module
 
 
 class EngineModule(Protocol):

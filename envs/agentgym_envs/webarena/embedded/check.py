@@ -150,7 +150,9 @@ def _play_all(
             actions, seconds = count, time.monotonic() - began
     return Played(
         tasks[index].task.task_id,
-        *(scores.get(player) for player in PLAYERS),
+        scores.get(_SOLUTION),
+        scores.get(_IDLE_PLAYER),
+        scores.get(_HOSTILE),
         actions,
         round(seconds, 1),
         " ".join(filter(None, troubles)),

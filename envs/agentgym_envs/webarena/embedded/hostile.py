@@ -149,7 +149,7 @@ def _state(edits: Sequence[Edit]) -> dict[str, Changes]:
         if edit.kind == ADDED:
             found[ADDED].append(row)
         elif edit.kind == CHANGED:
-            found[ADDED].append(row | edit.to)
+            found[ADDED].append(row | dict(edit.to))
     return state
 
 

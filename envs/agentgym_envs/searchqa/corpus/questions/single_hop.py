@@ -149,8 +149,8 @@ def _of_divisions(world: World, unique: Uniqueness) -> Iterator[Question]:
         parent = world.divisions[division.parent]
         wording = pick(NAMED_ASKS["division_parent"], entity)
         text = wording.format(x=division.name, k=division.kind)
-        answers = (parent.name, f"{parent.name} {parent.kind}", f"{parent.kind} {parent.name}")
-        yield _one("division_parent", text, answers, entity, entity, division.name, is_code=False)
+        names = (parent.name, f"{parent.name} {parent.kind}", f"{parent.kind} {parent.name}")
+        yield _one("division_parent", text, names, entity, entity, division.name, is_code=False)
     for entity, division in capped(items, _DIVISION_CODES, "division_code"):
         named = pick(DIVISIONS["division"], entity).format(x=division.name, k=division.kind)
         text = pick(DIVISION_ASKS["division_code"], entity).format(d=named)
