@@ -76,6 +76,7 @@ def check_one_line(text, words):
 
 WRONG = [
     ("rl", dict(sampler__bukets=((16, 4),)), "config.sampler.bukets: there is no such key"),
+    ("rl", dict(sampler__decode_rows=-1), "config.sampler.decode_rows=-1: expected"),
     ("rl", dict(pool__worker=3), "did you mean 'workers'?"),
     ("rl", dict(client__step_timeout=3.0), "did you mean 'step_timeout_s'?"),
     ("rl", dict(rollout__opening="sytem"), "config.rollout.opening='sytem': expected one of"),

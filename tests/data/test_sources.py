@@ -124,10 +124,10 @@ def test_a_bad_row_of_a_table_is_named(tmp_path):
 def test_without_the_extra_the_message_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setattr(rows, "parquet", None)
     (tmp_path / "data.parquet").write_bytes(b"")
-    with pytest.raises(ValueError, match=r"Install agentgym-jax\[parquet\]"):
+    with pytest.raises(ValueError, match=r"pip install -e .*\.\[parquet\]"):
         read_conversations(tmp_path / "data.parquet", bad="skip")
     monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
     (tmp_path / "made").mkdir()
     (tmp_path / "made" / "dataset_info.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"Install agentgym-jax\[tfds\]"):
+    with pytest.raises(ValueError, match=r"pip install -e .*\.\[tfds\]"):
         read_conversations(tmp_path / "made", bad="skip")

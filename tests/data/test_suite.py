@@ -66,7 +66,7 @@ def deployment(folder, rows, sites=SITES, *, has_judge=False):
     path.write_text(json.dumps(rows))
     chosen = task_file.select(task_file.load_tasks(path), sites, has_judge=has_judge)
     entries = [Entry(task, "test") for task in chosen.tasks]
-    return json.loads(json.dumps(task_manifest(entries, "webarena")))
+    return json.loads(json.dumps(task_manifest(entries, "webarena", "browser 1.2")))
 
 
 @pytest.fixture

@@ -238,11 +238,6 @@ def test_a_call_that_runs_is_finished_before_the_next_and_before_new_weights(pol
     assert not sampler.is_running
 
 
-def test_a_negative_number_of_places_is_refused(policy, params):
-    with pytest.raises(ValueError, match="sampler.decode_rows"):
-        make_sampler(policy, params, decode_rows=-1)
-
-
 def test_samples_of_a_task_differ_and_another_seed_gives_other_tokens(policy, params):
     played = play(make_sampler(policy, params), EPISODES)
     assert len({tuple(played[(0, s)].tokens) for s in range(4)}) == 4

@@ -289,5 +289,5 @@ def test_an_unknown_site_or_a_missing_deployment_is_told():
 
 def test_without_playwright_the_kind_says_what_to_install(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(SetupError, match=r"pip install 'agentgym-jax\[web\]'"):
+    with pytest.raises(SetupError, match=r"pip install -e .*\.\[web\]"):
         make_kind()

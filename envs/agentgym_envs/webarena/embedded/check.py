@@ -192,7 +192,7 @@ def other_deed(own: EmbeddedTask) -> EmbeddedTask:
     One of the same template can change what this one changes again: a detour, not a wrong state.
     """
     tasks = embedded_tasks()
-    place = tasks.index(own)
+    place = [each.task.task_id for each in tasks].index(own.task.task_id)
     return next(
         each
         for each in (*tasks[place + 1 :], *tasks[:place])
