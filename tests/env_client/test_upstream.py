@@ -96,8 +96,8 @@ def test_a_format_that_an_environment_does_not_have_is_refused_at_once():
         EnvClient(
             "http://127.0.0.1:1",
             "maze",
-            connect_timeout_s=1,
-            step_timeout_s=1,
+            connect_timeout_s=30,
+            step_timeout_s=30,
             action_format="function_calling",
         )
 
@@ -244,7 +244,7 @@ def test_a_server_of_the_table_brings_its_own_refusals_and_instructions(serve):
             return super().answer(path.removeprefix("/maze"), body)
 
     with serve(Prefixed(MAZE)) as server:
-        client = EnvClient(server.url, "maze", connect_timeout_s=2, step_timeout_s=2)
+        client = EnvClient(server.url, "maze", connect_timeout_s=30, step_timeout_s=30)
         assert client.spec().instructions == "Walk."
         assert client.upstream.is_refusal("You cannot go there")
         assert client.upstream.reset_key == "game"
@@ -253,7 +253,7 @@ def test_a_server_of_the_table_brings_its_own_refusals_and_instructions(serve):
 def test_a_server_that_wants_another_format_than_the_table_is_right(serve):
     wants_raw = dataclasses.replace(SPEC, name="alfworld", action_format="raw")
     with serve(Chess(wants_raw)) as server:
-        client = EnvClient(server.url, "alfworld", connect_timeout_s=2, step_timeout_s=2)
+        client = EnvClient(server.url, "alfworld", connect_timeout_s=30, step_timeout_s=30)
         assert client.parse("look").action is None
         client.spec()
         assert client.parse("look").action == "look"
@@ -265,8 +265,8 @@ def test_a_chosen_format_changes_what_a_server_with_a_spec_tells_and_how_its_mod
         client = EnvClient(
             server.url,
             "alfworld",
-            connect_timeout_s=2,
-            step_timeout_s=2,
+            connect_timeout_s=30,
+            step_timeout_s=30,
             action_format="code_as_action",
         )
         spec = client.spec()

@@ -37,8 +37,8 @@ def maze(
         client = (client_class or CLIENTS[kind])(
             "http://maze",
             "maze",
-            connect_timeout_s=1.0,
-            step_timeout_s=10.0,
+            connect_timeout_s=30.0,
+            step_timeout_s=60.0,
             transport=transports["maze"],
         )
         with EnvPool(

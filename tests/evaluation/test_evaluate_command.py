@@ -92,7 +92,7 @@ def test_sigterm_ends_an_evaluation_whose_endpoint_never_answers(tmp_path):
             stderr=subprocess.PIPE,
             text=True,
         )
-        assert asked.wait(240)
+        asked.wait()
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate()  # pytest's limit ends the test if this hangs
     assert process.returncode == 143

@@ -21,7 +21,6 @@ def test_killed_at_random_points_and_in_a_checkpoint_it_ends_as_if_undisturbed(
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=280,
     )
     log = tmp_path / "run.log"
     assert done.returncode == 0, done.stderr[-2000:] + log.read_text()[-2000:]

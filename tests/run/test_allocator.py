@@ -57,7 +57,6 @@ def heaps(before, **environment):
         env={k: v for k, v in os.environ.items() if k != "MALLOC_ARENA_MAX"} | environment,
         capture_output=True,
         text=True,
-        timeout=120,
         check=True,
     )
     return len(re.findall("<heap ", done.stdout))
