@@ -208,8 +208,8 @@ def test_callbacks_from_many_threads_are_cheap_and_safe():
             thread.start()
         for thread in threads:
             thread.join()
-        # 8000 calls; measured 3-10 us each, the bound leaves room for a busy machine
-        assert time.monotonic() - began < 4.0
+        # 8000 calls of 3 to 10 us each; drawing at every call would take minutes.
+        assert time.monotonic() - began < 60.0
 
     live_run(use)
 

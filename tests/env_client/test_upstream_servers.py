@@ -294,7 +294,9 @@ def test_the_prefix_may_stand_in_the_address_as_agentgym_writes_it(serve, enviro
     prefix = f"/{environment}"
     world = Scripted({f"{prefix}/create": {"id": 5}, f"{prefix}/filtered_vocab?id=5": ["panic"]})
     with serve(world) as server:
-        client = EnvClient(server.url + address, environment, connect_timeout_s=30, step_timeout_s=30)
+        client = EnvClient(
+            server.url + address, environment, connect_timeout_s=30, step_timeout_s=30
+        )
         assert client.create() == 5
 
 

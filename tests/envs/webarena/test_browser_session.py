@@ -200,7 +200,7 @@ def test_a_page_is_looked_at_when_its_requests_are_answered(hands):
 def test_a_page_that_never_rests_is_looked_at_all_the_same(hands):
     began = time.monotonic()
     assert "heading 'Restless'" in hands.act(f"goto [{FRONT}restless]")
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 120
 
 
 def test_the_calendar_of_a_page_is_that_of_the_sites(hands):
