@@ -19,6 +19,7 @@ import jax
 import numpy as np
 import pytest
 
+from agentgym_envs.sciworld.simulator import shared_simulator
 from agentgym_jax import limits
 from agentgym_jax.models.config import DecoderConfig
 from agentgym_jax.models.policy import Policy
@@ -303,6 +304,10 @@ def test_a_model_config_that_is_no_json_is_named(weights, tmp_path):
 
 def test_a_simulator_that_is_not_installed_is_named_with_the_remedy(tmp_path, monkeypatch):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java"))
+    # The simulator is shared by a process, so an earlier test may have left one running.
+    if shared_simulator.cache_info().currsize:
+        shared_simulator().close()
+        shared_simulator.cache_clear()
     entry = common.environment(
         train=dict(kind="split", split="train", group_by="topic", where={}, limit=1),
         eval=dict(kind="split", split="test", group_by="topic", where={}, limit=1),
