@@ -76,6 +76,7 @@ DEV = [
     "schemathesis>=4.0",
     "requests>=2.32",
     "ruff>=0.9",
+    "pre-commit>=4.0",
     "wheel>=0.42",  # setuptools below 70 builds no wheel without it
     "mypy>=1.14",
     "nbformat",
