@@ -1,6 +1,6 @@
 PYTHON ?= python
 
-.PHONY: check format lint types test
+.PHONY: check format lint types test test-all
 
 check: lint types test
 
@@ -13,7 +13,10 @@ lint:
 	$(PYTHON) -m ruff check .
 
 types:
-	$(PYTHON) -m mypy envs/agentgym_envs agentgym_jax/env_client agentgym_jax/rollout agentgym_jax/text agentgym_jax/trajectory.py agentgym_jax/run
+	$(PYTHON) -m mypy
 
 test:
+	$(PYTHON) -m pytest -m "not slow"
+
+test-all:
 	$(PYTHON) -m pytest

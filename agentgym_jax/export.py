@@ -1,9 +1,9 @@
-r"""Writes a model as a Hugging Face directory that `transformers` and its relatives load.
+r"""Writes a model as a Hugging Face directory that `transformers` loads.
 
   python -m agentgym_jax.export --model=runs/textcraft --out=exports/textcraft
 
 The model is a run folder (its latest checkpoint), a Hugging Face directory or hub id, a `.gguf`
-file, or a preset with random weights. The tokenizer goes along where the model has one.
+file, or a preset with random weights. If the model has a tokenizer, the tokenizer is written too.
 """
 
 import pathlib
@@ -22,30 +22,31 @@ from agentgym_jax.startup import prepare
 from agentgym_jax.text.tokenizer import load_tokenizer
 
 DTYPES = ("bfloat16", "float32")
-# Other formats of models, which an export is not.
+# Suffixes of model files. An export is a directory, so its name must not have one of these
+# suffixes.
 FILE_SUFFIXES = (".gguf", ".safetensors", ".bin", ".pt", ".onnx")
 
 
 def export(model: str, out: str, *, dtype: str, overwrite: bool) -> pathlib.Path:
-    """Exports a model.
+    """Exports a model as a Hugging Face directory.
 
-    `transformers` 5 cuts words by Qwen2's rules for every model of type qwen2. A Qwen2.5-shaped
-    model with another tokenizer, such as one trained here, is therefore written as the llama that
-    computes the same.
+    `transformers` 5 splits words by Qwen2's rules for every model of type qwen2. A Qwen2.5-shaped
+    model with a different tokenizer, such as one trained with this package, is therefore written as
+    a llama. The llama computes the same function.
 
     Args:
-      model: anything `sources.resolve` finds.
-      out: directory to write.
-      dtype: one of `DTYPES`, the type of the stored tensors.
-      overwrite: replace an earlier export at `out`.
+      model: Any source that `sources.resolve` accepts.
+      out: Directory to write.
+      dtype: Type of the stored tensors, one of `DTYPES`.
+      overwrite: True to replace an existing export at `out`.
 
     Returns:
-      The directory.
+      Path of the written directory.
 
     Raises:
-      FileExistsError: `out` exists and may not be replaced.
-      ValueError: `out` is named like a file, or the model cannot be loaded.
-      FileNotFoundError, CheckpointError: the model cannot be loaded.
+      FileExistsError: `out` exists, and `overwrite` is False or `out` is no earlier export.
+      ValueError: `out` has the suffix of a file, or the model cannot be loaded. FileNotFoundError,
+      CheckpointError: The model cannot be loaded.
     """
     target = pathlib.Path(out).expanduser()
     if target.suffix in FILE_SUFFIXES:
@@ -53,7 +54,7 @@ def export(model: str, out: str, *, dtype: str, overwrite: bool) -> pathlib.Path
             f"--out={out} ends in {target.suffix} like a file, but an export is a directory of "
             f"safetensors: use --out={target.with_suffix('')}"
         )
-    check_target(target, overwrite)  # before anything large is loaded
+    check_target(target, overwrite)  # the target is checked before the weights are loaded
     source = sources.resolve(model)
     policy = Policy(source.config)
     params = load(source, policy)
@@ -64,8 +65,12 @@ def export(model: str, out: str, *, dtype: str, overwrite: bool) -> pathlib.Path
             logging.warning("%s has no tokenizer: %s will hold none", model, target)
         elif (tokenizer / "tokenizer.json").exists():
             as_llama = source.config.qkv_bias and not load_tokenizer(tokenizer).is_qwen2
-        if as_llama:
-            tokenizer = general_tokenizer(tokenizer, pathlib.Path(temporary) / "general")
+        if as_llama:  # the tokenizer files name the general class of `transformers`
+            general = pathlib.Path(temporary) / "general"
+            general.mkdir()
+            copy_tokenizer(tokenizer, general)
+            load_tokenizer(general).save(general)
+            tokenizer = general
         save_hf(
             params,
             source.config,
@@ -80,7 +85,7 @@ def export(model: str, out: str, *, dtype: str, overwrite: bool) -> pathlib.Path
 
 
 def load(source: sources.ModelSource, policy: Policy) -> dict[str, Any]:
-    """Float32 parameters of any kind of source; of a run folder, those of its latest checkpoint."""
+    """Loads float32 parameters from any source; for a run folder, those of the latest checkpoint."""
     if source.kind != "workdir":
         return sources.load_params(source, policy)
     directory = source.path / "checkpoints"
@@ -97,35 +102,22 @@ def load(source: sources.ModelSource, policy: Policy) -> dict[str, Any]:
 def tokenizer_directory(
     source: sources.ModelSource, temporary: pathlib.Path
 ) -> pathlib.Path | None:
-    """Directory with the tokenizer files of a source; None if it has no tokenizer.
+    """Returns the directory with the tokenizer files of a source; None if it has no tokenizer.
 
-    Args:
-      source: the model.
-      temporary: where the tokenizer of a `.gguf` file is written first.
+    The tokenizer of a `.gguf` file is first written to the folder `temporary`.
     """
-    match source.kind:
-        case "gguf":
-            load_tokenizer(source.path).save(temporary)
-            return temporary
-        case "workdir":
-            return source.path / "tokenizer"
-        case "hf_dir":
-            known = ("tokenizer.json", "tokenizer.model", "vocab.json")
-            return source.path if any((source.path / name).exists() for name in known) else None
-        case "preset":
-            return None
-
-
-def general_tokenizer(directory: pathlib.Path, out: pathlib.Path) -> pathlib.Path:
-    """Copies tokenizer files under the general class of `transformers`; returns `out`."""
-    out.mkdir()
-    copy_tokenizer(directory, out)
-    load_tokenizer(out).save(out)
-    return out
+    path = source.tokenizer_path
+    if source.kind == "gguf":
+        load_tokenizer(path).save(temporary)
+        return temporary
+    known = ("tokenizer.json", "tokenizer.model", "vocab.json")
+    if source.kind == "hf_dir" and not any((path / name).exists() for name in known):
+        return None
+    return path
 
 
 def define_flags() -> None:
-    """The command line."""
+    """Defines the flags of the command line."""
     flags.DEFINE_string("model", None, "Run folder, Hugging Face directory or id, .gguf, preset.")
     flags.DEFINE_string("out", None, "Directory to write.")
     flags.DEFINE_enum("dtype", "bfloat16", DTYPES, "Type of the stored tensors.")
@@ -134,7 +126,7 @@ def define_flags() -> None:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Entry point; expects the flags of `define_flags`."""
+    """Runs the program; requires the flags of `define_flags`."""
     if len(argv) > 1:
         raise app.UsageError(f"unexpected arguments: {' '.join(argv[1:])}")
     prepare()

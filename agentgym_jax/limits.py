@@ -1,8 +1,9 @@
-"""Limits of config values, written in the annotations of what reads them.
+"""Limits of config values, declared in the annotations of the functions and classes that read them.
 
-A section of a config is the keyword arguments of one function or dataclass. Its annotations say
-which values fit: `rows: Annotated[int, Range(1, unit="rows")]`. The same annotation refuses a
-wrong value before a run starts (`misfit`) and describes the key in docs/config.md (`describe`).
+A section of a config holds the keyword arguments of one function or dataclass. The annotations of
+the arguments declare the valid values: `rows: Annotated[int, Range(1, unit="rows")]`. The same
+annotation rejects an invalid value before a run starts (`misfit`) and describes the key in
+docs/config.md (`describe`).
 """
 
 import dataclasses
@@ -19,14 +20,9 @@ _NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "True o
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """Limits of a number.
+    """Limits of a number (None for no limit), and the unit of the number for messages.
 
-    Attributes:
-      at_least: smallest value; None for no such limit.
-      at_most: largest value; None for no such limit.
-      above: the value must be larger; None for no such limit.
-      below: the value must be smaller; None for no such limit.
-      unit: unit of the value, for messages and documentation.
+    A value may equal `at_least` or `at_most`, but not `above` or `below`.
     """
 
     at_least: float | None = None
@@ -37,7 +33,7 @@ class Range:
     unit: str = ""
 
     def holds(self, value: Any) -> bool:
-        """True if the number is within the limits."""
+        """Returns True if the value is within the limits."""
         return (
             (self.at_least is None or value >= self.at_least)
             and (self.at_most is None or value <= self.at_most)
@@ -53,12 +49,12 @@ class Range:
 
 @dataclasses.dataclass(frozen=True)
 class OneOf:
-    """Names that a value may have, such as the keys of a table."""
+    """Accepted names of a value, such as the keys of a table."""
 
     names: Collection[str]
 
     def holds(self, value: Any) -> bool:
-        """True if the value is one of the names."""
+        """Returns True if the value is one of the names."""
         return value in self.names
 
     def __str__(self) -> str:
@@ -66,7 +62,9 @@ class OneOf:
 
 
 def annotations(reader: Callable[..., Any]) -> dict[str, Any]:
-    """Annotations of the arguments of a function or class, by name; `Any` for those without."""
+    """Returns the annotations of the arguments of a function or class, by argument name; `Any` for
+    an argument without an annotation.
+    """
     function = reader.func if isinstance(reader, functools.partial) else reader
     function = function.__init__ if inspect.isclass(function) else function
     hints = typing.get_type_hints(inspect.unwrap(function), include_extras=True)
@@ -74,17 +72,18 @@ def annotations(reader: Callable[..., Any]) -> dict[str, Any]:
 
 
 def misfit(value: Any, annotation: Any) -> str:
-    """Description of the values that would fit; empty if this one does.
+    """Returns a description of the valid values if `value` is invalid, otherwise an empty text.
 
     Args:
       value: Any value of a plain config.
-      annotation: Type with or without limits. Types that a config cannot hold accept everything.
+      annotation: Type with or without limits. A type that a config cannot contain accepts any
+        value.
     """
     return "" if _fits(value, annotation) else describe(annotation)
 
 
 def unit(annotation: Any) -> str:
-    """Unit of the value; empty if the annotation names none."""
+    """Returns the unit in an annotation; empty if the annotation has no unit."""
     if typing.get_origin(annotation) is Annotated:
         units = [limit.unit for limit in annotation.__metadata__ if isinstance(limit, Range)]
         return " ".join(filter(None, units))
@@ -93,13 +92,13 @@ def unit(annotation: Any) -> str:
 
 
 def describe(annotation: Any) -> str:
-    """Values that an annotation allows, in words: `a whole number, at least 1`."""
+    """Describes the values that an annotation allows, such as `a whole number, at least 1`."""
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Annotated:
-        limits = [limit for limit in annotation.__metadata__ if isinstance(limit, Range | OneOf)]
-        if any(isinstance(limit, OneOf) for limit in limits):
-            return ", ".join(map(str, limits))
-        return ", ".join([describe(args[0]), *filter(None, map(str, limits))])
+        limits = _limits(annotation)
+        is_named = any(isinstance(limit, OneOf) for limit in limits)
+        kind = [] if is_named else [describe(args[0])]
+        return ", ".join(kind + [str(limit) for limit in limits if str(limit)])
     if origin is Literal:
         return str(OneOf([str(arg) for arg in args]))
     if _is_union(annotation):
@@ -111,6 +110,11 @@ def describe(annotation: Any) -> str:
     if _is_kind(annotation, tuple | Sequence):
         return "a sequence"
     return "a value"
+
+
+def _limits(annotation: Any) -> list[Range | OneOf]:
+    """Returns the limits of an `Annotated` type."""
+    return [limit for limit in annotation.__metadata__ if isinstance(limit, Range | OneOf)]
 
 
 def _is_union(annotation: Any) -> bool:
@@ -125,8 +129,7 @@ def _is_kind(annotation: Any, kind: Any) -> bool:
 def _fits(value: Any, annotation: Any) -> bool:
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Annotated:
-        limits = [limit for limit in annotation.__metadata__ if isinstance(limit, Range | OneOf)]
-        return _fits(value, args[0]) and all(limit.holds(value) for limit in limits)
+        return _fits(value, args[0]) and all(limit.holds(value) for limit in _limits(annotation))
     if origin is Literal:
         return any(value == arg and type(value) is type(arg) for arg in args)
     if _is_union(annotation):
@@ -140,20 +143,17 @@ def _fits(value: Any, annotation: Any) -> bool:
     if annotation is float:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return is_number and math.isfinite(value)
-    if _is_kind(annotation, str):  # str is a sequence, and an enumeration of texts a str
+    if _is_kind(annotation, str):  # a str is a sequence too, and a text enumeration is a str
         return True
     if _is_kind(annotation, Mapping):
         keys = args or (Any, Any)
         return isinstance(value, Mapping) and all(
             _fits(k, keys[0]) and _fits(v, keys[1]) for k, v in value.items()
         )
-    if _is_kind(annotation, tuple) and args and args[-1] is not Ellipsis:
-        return (
-            isinstance(value, list | tuple)
-            and len(value) == len(args)
-            and all(_fits(v, arg) for v, arg in zip(value, args, strict=True))
-        )
     if _is_kind(annotation, tuple | Sequence):
-        items = args[0] if args else Any
-        return isinstance(value, list | tuple) and all(_fits(v, items) for v in value)
+        if not isinstance(value, list | tuple):
+            return False
+        is_fixed = _is_kind(annotation, tuple) and args and args[-1] is not Ellipsis
+        kinds = args if is_fixed else (args[0] if args else Any,) * len(value)
+        return len(value) == len(kinds) and all(map(_fits, value, kinds))
     return True

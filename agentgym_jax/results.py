@@ -1,8 +1,9 @@
 """Compares results: python -m agentgym_jax.results A/scores.json B/scores.json --out=results.md
 
-Every argument is a scores.json or a folder that holds one. Writes a leaderboard with intervals, the
-sub-tasks of the suite, a paired comparison of every result with the baseline, and figures beside the page.
-Results of other task manifests are refused with the difference named.
+Every argument is a scores.json or a folder that holds a scores.json. The program writes a
+leaderboard with intervals, the sub-tasks of the suite, a paired comparison of every result with the
+baseline, and figures next to the page. Results with different task manifests are rejected, and the
+message names the difference.
 """
 
 import pathlib
@@ -11,11 +12,11 @@ import sys
 from absl import app, flags
 from rich.markdown import Markdown
 
-from agentgym_jax.console import open_console
-from agentgym_jax.evaluation import compare, leaderboard, plots
+from agentgym_jax.evaluation import compare, plots, report
 from agentgym_jax.run_folder import RunFolderError, write_atomic
+from agentgym_jax.telemetry.console import open_console
 
-_OUT = flags.DEFINE_string("out", "results.md", "The page; figures go to a folder beside it.")
+_OUT = flags.DEFINE_string("out", "results.md", "The page; figures go to a folder next to it.")
 _BASELINE = flags.DEFINE_integer(
     "baseline", 1, "Which of the arguments, counted from 1, the others are compared with; 0: none."
 )
@@ -23,7 +24,7 @@ _PLOTS = flags.DEFINE_bool("plots", True, "Draw figures.")
 
 
 def main(argv: list[str]) -> int:
-    """Reads, compares and writes; returns the exit status."""
+    """Reads, compares and writes the results; returns the exit status."""
     paths = argv[1:]
     if not paths:
         raise app.UsageError("give at least one scores.json, or a folder that holds one")
@@ -32,7 +33,7 @@ def main(argv: list[str]) -> int:
     try:
         out = pathlib.Path(_OUT.value)
         write(paths, out, _BASELINE.value, with_plots=_PLOTS.value)
-        overview = leaderboard.overview(compare.load(paths))
+        overview = report.overview(compare.load(paths))
     except (ValueError, OSError, RunFolderError) as error:
         sys.stderr.write(f"\nagentgym_jax.results: {error}\n")
         return 1
@@ -46,27 +47,28 @@ def write(paths: list[str], out: pathlib.Path, baseline: int, *, with_plots: boo
     """Writes the page and its figures.
 
     Args:
-      paths: result files or folders.
-      out: the page.
-      baseline: argument that the others are compared with, from 1; 0 for none.
-      with_plots: draw figures into `<out without suffix>_plots/`.
+      paths: Result files or folders.
+      out: Path of the page.
+      baseline: Number, from 1, of the result that all other results are compared with; 0 for no
+        comparison.
+      with_plots: True to draw figures into `<out without suffix>_plots/`.
 
     Returns:
-      The page.
+      Content of the written page.
     """
     results = compare.load(paths)
     compare.check_comparable(results)
     comparisons = []
     if baseline:
         first = results[baseline - 1]
-        others = [r for r in results if r is not first and compare.share_tasks(first, r)]
+        others = [r for r in results if r is not first and compare.common_items(first, r)]
         comparisons = [compare.compare(first, r) for r in others]
     out = out.absolute()
     out.parent.mkdir(parents=True, exist_ok=True)
     figures = []
     if with_plots:
         figures = plots.write_plots(results, out.with_name(f"{out.stem}_plots"))
-    text = leaderboard.document(results, comparisons, figures, out.parent)
+    text = report.results_page(results, comparisons, figures, out.parent)
     write_atomic(out, text)
     return text
 

@@ -1,15 +1,15 @@
-"""The run folder: its layout, the lock on it, the config it belongs to, atomic files.
+"""Run folder: layout, lock, comparison of configs, and atomic files.
 
     config.json           the resolved config that every start of this run must repeat, without secrets
     provenance.json       versions, commit, machine and command line of every start
     metrics.jsonl         one object per step (`metrics.py`)
     trajectories/         step_000042.jsonl, one record per episode
     checkpoints/          Orbax
-    model/  tokenizer/    what is needed to load the policy without the config
+    model/  tokenizer/    all that loads the policy without the config
     plots/                figures made from metrics.jsonl
-    loggers/              what other dashboards read, if config.loggers names any
+    loggers/              files of other dashboards, if config.loggers names any
 
-With several processes only process 0 owns the folder; the others only read paths.
+With several processes only process 0 owns the folder; the other processes only read paths.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ from typing import IO, Any
 
 from absl import logging
 
-from agentgym_jax import redact
+from agentgym_jax.telemetry import redact
 
 _PACKAGES = (
     "agentgym-jax",
@@ -45,16 +45,17 @@ _PACKAGES = (
     "tokenizers",
     "numpy",
 )
-_MISSING = object()
 _SHOWN_DIFFERENCES = 5
 
 
 class RunFolderError(RuntimeError):
-    """The folder cannot be used: locked by another process, unwritable, or the disk is full."""
+    """Error for a folder that cannot be used: it is locked by another process or unwritable, or the
+    disk is full.
+    """
 
 
 def disk_advice(number: int | None) -> str:
-    """What to do about an error of the operating system, by its number."""
+    """Returns the remedy for an error of the operating system, by its number."""
     if number in (errno.ENOSPC, errno.EDQUOT):
         return (
             "The disk or quota is full: free space and run the same command to resume, or choose "
@@ -71,14 +72,7 @@ def disk_advice(number: int | None) -> str:
 
 @contextlib.contextmanager
 def disk_errors(path: pathlib.Path) -> Iterator[None]:
-    """Turns the operating system's refusal into a message that says what to change.
-
-    Args:
-      path: what is being written.
-
-    Raises:
-      RunFolderError: in place of an OSError.
-    """
+    """Converts an OSError while `path` is written to a RunFolderError that names the remedy."""
     try:
         yield
     except OSError as error:
@@ -87,7 +81,7 @@ def disk_errors(path: pathlib.Path) -> Iterator[None]:
 
 
 def _sync_folder(folder: pathlib.Path) -> None:
-    """Makes a rename in `folder` survive a power cut."""
+    """Makes a renamed entry of `folder` survive a power failure."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -96,14 +90,15 @@ def _sync_folder(folder: pathlib.Path) -> None:
 
 
 def write_atomic(path: str | os.PathLike, write: str | Callable[[IO[str]], None]) -> None:
-    """Writes a text file so that a reader or a crash sees the old one or the new one, whole.
+    """Writes a text file atomically: after a crash and for every reader, the complete old or the
+    complete new file exists.
 
     Args:
-      path: the file; its folder must exist.
-      write: the text, or a function that writes it to an open file.
+      path: Path of the file; the folder of the file must exist.
+      write: Text of the file, or a function that writes the text to an open file.
 
     Raises:
-      RunFolderError: the disk is full or the folder is not writable. The old file is untouched.
+      RunFolderError: The disk is full or the folder is not writable. The old file is unchanged.
     """
     path = pathlib.Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -123,7 +118,10 @@ def write_atomic(path: str | os.PathLike, write: str | Callable[[IO[str]], None]
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested mapping to dotted keys: `{"a": {"b": 1}}` to `{"a.b": 1}`. Empty sections stay."""
+    """Flattens a nested mapping to dotted keys: `{"a": {"b": 1}}` becomes `{"a.b": 1}`.
+
+    An empty section is kept as a value.
+    """
     flat: dict[str, Any] = {}
     for key, value in config.items():
         if isinstance(value, Mapping) and value:
@@ -136,24 +134,27 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 def config_differences(
     old: Mapping[str, Any], new: Mapping[str, Any]
 ) -> dict[str, tuple[str, str]]:
-    """Dotted keys whose values differ, each with both values as JSON (`absent` if missing)."""
+    """Returns the dotted keys whose values differ, each key with both values as JSON (`absent` if
+    missing).
+    """
     flat_old, flat_new = flatten(old), flatten(new)
 
-    def show(value: Any) -> str:
-        return "absent" if value is _MISSING else json.dumps(value)
+    def show(flat: Mapping[str, Any], key: str) -> str:
+        return json.dumps(flat[key]) if key in flat else "absent"
 
-    pairs = {
-        key: (flat_old.get(key, _MISSING), flat_new.get(key, _MISSING))
+    return {
+        key: (show(flat_old, key), show(flat_new, key))
         for key in sorted(flat_old.keys() | flat_new.keys())
+        if key not in flat_old or key not in flat_new or flat_old[key] != flat_new[key]
     }
-    return {key: (show(a), show(b)) for key, (a, b) in pairs.items() if a is _MISSING or a != b}
 
 
 def git_state(folder: pathlib.Path) -> dict[str, Any] | None:
-    """Commit of the checkout that tracks `folder`, and whether files differ from it.
+    """Returns the commit of the checkout that tracks `folder`, and True as `dirty` if tracked files
+    were changed.
 
-    None without git or if `folder` is not tracked: an installed package may lie inside
-    somebody else's repository, whose commit says nothing about this code.
+    Returns None if git is missing or `folder` is not tracked. An installed package may be inside
+    another repository, whose commit says nothing about this code.
     """
 
     def git(*arguments: str) -> str:
@@ -175,24 +176,18 @@ def git_state(folder: pathlib.Path) -> dict[str, Any] | None:
 def provenance(
     devices: Sequence[str], machine: Mapping[str, Any], command: Sequence[str]
 ) -> dict[str, Any]:
-    """Facts about this start that a later reader needs to judge or repeat it.
+    """Returns the facts about this start that are needed to judge or repeat the run.
 
     Args:
-      devices: descriptions of the accelerators, such as `[str(d) for d in jax.devices()]`.
-      machine: further facts about the machine (`native.library.machine`).
-      command: the command line, usually `sys.argv`.
+      devices: Descriptions of the accelerators, such as `[str(d) for d in jax.devices()]`.
+      machine: Further facts about the machine (`native.library.machine`).
+      command: Command line, usually `sys.argv`.
     """
-    versions: dict[str, str | None] = {}
-    for package in _PACKAGES:
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            versions[package] = None
     return {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "command": redact.command(command),
         "git": git_state(pathlib.Path(__file__).parent),
-        "versions": versions,
+        "versions": {package: _version(package) for package in _PACKAGES},
         "python": sys.version.split()[0],
         "platform": platform.platform(),
         "host": socket.gethostname(),
@@ -202,15 +197,24 @@ def provenance(
     }
 
 
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
 def _short(value: str) -> str:
-    """A value for a message, of at most 60 characters."""
+    """Shortens a value to at most 60 characters, for a message."""
     return value if len(value) <= 60 else f"{value[:57]}..."
 
 
 class RunFolder:
-    """Paths of a run, and, between `start` and `close`, the sole right to write to it.
+    """Paths of a run.
 
-    Making the object touches nothing, so a viewer may point it at a running job.
+    Between `start` and `close` this object has the exclusive right to write to them.
+
+    The constructor touches no file, so a viewer may use it on a running job.
     """
 
     def __init__(self, workdir: str | os.PathLike):
@@ -229,9 +233,15 @@ class RunFolder:
         self.loggers = self.path / "loggers"
         self.data = self.path / "data"
         self.evaluation_path = self.path / "evaluation.json"
+        self._lock_path = self.path / ".lock"
+        # Folders that every run has.
+        self._folders = (self.trajectories, self.checkpoints, self.plots)
+        self._folders += (self.model, self.tokenizer, self.logs)
         self._lock: IO[str] | None = None
-        self._is_provisional = False  # made by this start, which may still fail
-        self._made: list[pathlib.Path] = []  # folders that were not there before, inner ones first
+        # True if this start made the folder and later preparations may still fail
+        self._is_provisional = False
+        # folders made by this start; a subfolder precedes the folder that contains it
+        self._made: list[pathlib.Path] = []
 
     def start(
         self,
@@ -242,24 +252,25 @@ class RunFolder:
         adjustable: Sequence[str],
         command: Sequence[str] | None = None,
     ) -> bool:
-        """Takes the folder for this process; creates it, or checks that it is the same run.
+        """Locks the folder for this process, and creates it or checks that it holds the same run.
 
         Args:
-          config: the resolved config; anything JSON can hold (tuples become lists).
-          devices: descriptions of the accelerators, for provenance.json.
-          machine: further facts about the machine, for provenance.json.
-          adjustable: dotted keys that a later start may change, with `*` as in a shell
-            (`total_steps`, `evaluation.*`). The new value replaces the old in config.json.
-          command: the command line; `sys.argv` if None.
+          config: Resolved config, with JSON values (tuples become lists).
+          devices: Descriptions of the accelerators, for provenance.json.
+          machine: Further facts about the machine, for provenance.json.
+          adjustable: Dotted keys whose values a later start may change, with `*` as in a shell
+            (`total_steps`, `evaluation.*`). The new value replaces the old value in config.json.
+          command: Command line; `sys.argv` if None.
 
         Returns:
-          True if the folder already held this run, so that the caller should resume.
+          True if the folder already held this run, in which case the caller should resume.
 
         Raises:
-          ValueError: the folder holds a run with another config.
-          RunFolderError: another process has it, or it cannot be written.
+          ValueError: The folder holds a run with a different config.
+          RunFolderError: Another process has locked the folder, or it cannot be written.
         """
-        # Both sides of the comparison are without secrets: a new password is not another run.
+        # Secrets are removed from both configs before the comparison, so a new password does not
+        # count as a different run.
         plain = redact.config(json.loads(json.dumps(config)))
         made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
         with disk_errors(self.path):
@@ -269,14 +280,7 @@ class RunFolder:
             resumed = self._match_config(plain, adjustable)
             self._is_provisional = not resumed
             self._made = made
-            for folder in (
-                self.trajectories,
-                self.checkpoints,
-                self.plots,
-                self.model,
-                self.tokenizer,
-                self.logs,
-            ):
+            for folder in self._folders:
                 with disk_errors(folder):
                     folder.mkdir(exist_ok=True)
             write_atomic(self.config_path, json.dumps(plain, indent=2) + "\n")
@@ -288,48 +292,32 @@ class RunFolder:
         return resumed
 
     def begin(self) -> None:
-        """Gives the folder to the run for good: everything that the config asks for is there."""
+        """Makes the folder permanent; called after all parts of the config have been built."""
         self._is_provisional = False
 
     def withdraw(self) -> None:
-        """Removes what `start` and the failed preparations after it made.
+        """Removes the files made by `start` and by later preparations that failed.
 
-        A corrected config can then start in the same place. Does nothing after `begin`, or if the
-        folder held the run before. Files that are not of a run stay.
+        A corrected config can then start in the same folder. Does nothing after `begin`, or if the
+        folder already held the run. Files from other programs are kept.
         """
         if not self._is_provisional:
             return
         self._is_provisional = False
-        for path in (
-            self.trajectories,
-            self.checkpoints,
-            self.plots,
-            self.model,
-            self.tokenizer,
-            self.logs,
-            self.loggers,
-            self.data,
-        ):
-            shutil.rmtree(path, ignore_errors=True)
-        lock = self.path / ".lock"
-        for path in (
-            self.config_path,
-            self.provenance_path,
-            self.metrics_path,
-            self.evaluation_path,
-            lock,
-        ):
+        for folder in (*self._folders, self.loggers, self.data):
+            shutil.rmtree(folder, ignore_errors=True)
+        facts = (self.config_path, self.provenance_path, self._lock_path)
+        for path in (*facts, self.metrics_path, self.evaluation_path):
             path.unlink(missing_ok=True)
         for path in self._made:
-            with contextlib.suppress(OSError):  # something else is in it, and stays
+            with contextlib.suppress(OSError):  # a folder with other files is kept
                 path.rmdir()
 
     def _acquire(self) -> None:
         if self._lock is not None:
             raise RunFolderError(f"{self.path} was already started by this object")
-        path = self.path / ".lock"
-        with disk_errors(path):
-            lock = open(path, "a+", encoding="utf-8")
+        with disk_errors(self._lock_path):
+            lock = open(self._lock_path, "a+", encoding="utf-8")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -346,14 +334,16 @@ class RunFolder:
                 self.path,
                 error.strerror,
             )
-        with disk_errors(path):
+        with disk_errors(self._lock_path):
             lock.truncate(0)
             lock.write(f"pid {os.getpid()} on {socket.gethostname()}\n")
             lock.flush()
         self._lock = lock
 
     def _match_config(self, config: Mapping[str, Any], adjustable: Sequence[str]) -> bool:
-        """True if config.json exists and agrees; raises ValueError if it does not agree."""
+        """Returns True if config.json exists and agrees with `config` up to the adjustable keys;
+        raises ValueError if it does not agree.
+        """
         if not self.config_path.exists():
             return False
         differences = config_differences(self.config(), config)
@@ -384,11 +374,11 @@ class RunFolder:
         write_atomic(self.provenance_path, json.dumps(document, indent=2) + "\n")
 
     def config(self) -> dict[str, Any]:
-        """The config as last started."""
+        """Returns the resolved config of the latest start."""
         return self._read_json(self.config_path)
 
     def provenance(self) -> dict[str, Any]:
-        """Facts of the latest start, and all starts in order under `starts`."""
+        """Returns the facts of the latest start, and all starts in order under `starts`."""
         return self._read_json(self.provenance_path)
 
     @staticmethod
@@ -409,13 +399,15 @@ class RunFolder:
             ) from None
 
     def trajectories_path(self, step: int, kind: str = "step") -> pathlib.Path:
-        """File of the episodes of one step; `kind` is `step` (training) or, say, `eval`."""
+        """Returns the path of the episodes of one step; `kind` is `step` (training) or another word
+        such as `eval`.
+        """
         return self.trajectories / f"{kind}_{step:06d}.jsonl"
 
     def write_trajectories(
         self, step: int, records: Iterable[Mapping[str, Any]], kind: str = "step"
     ) -> pathlib.Path:
-        """Writes the episodes of one step, one JSON object a line; replaces an older file."""
+        """Writes the episodes of one step, one JSON object per line; replaces an older file."""
 
         def write(file: IO[str]) -> None:
             for record in records:
@@ -428,7 +420,7 @@ class RunFolder:
         return path
 
     def read_trajectories(self, step: int, kind: str = "step") -> list[dict[str, Any]]:
-        """The records of one step, in the order written."""
+        """Returns the episode records of one step, in the order in which they were written."""
         path = self.trajectories_path(step, kind)
         if not path.exists():
             raise FileNotFoundError(
@@ -438,7 +430,7 @@ class RunFolder:
             return [json.loads(line) for line in file]
 
     def trajectory_steps(self, kind: str = "step") -> list[int]:
-        """Steps that have a file, ascending."""
+        """Returns the steps that have a file of episodes, ascending."""
         return sorted(step for step, _ in self._trajectory_files(f"{kind}_"))
 
     def _trajectory_files(self, prefix: str = "") -> list[tuple[int, pathlib.Path]]:
@@ -450,23 +442,26 @@ class RunFolder:
         return sorted(found)
 
     def trajectories_after(self, step: int) -> list[pathlib.Path]:
-        """Files of steps later than `step`, of every kind, in step order."""
+        """Returns the files of episodes of all steps after `step`, of every kind, in the order of
+        the steps.
+        """
         return [path for number, path in self._trajectory_files() if number > step]
 
     def remove_trajectories_after(self, step: int) -> list[pathlib.Path]:
-        """Deletes the files of steps that a resumed run will do again; returns what was deleted."""
+        """Deletes the episode files of steps that a resumed run will repeat; returns the deleted
+        paths.
+        """
         paths = self.trajectories_after(step)
         with disk_errors(self.trajectories):
             for path in paths:
                 path.unlink()
         return paths
 
-    def free_bytes(self) -> int:
-        """Free space on the folder's disk."""
-        return shutil.disk_usage(self.path).free
-
     def close(self) -> None:
-        """Gives the folder back. The operating system does the same when the process dies."""
+        """Releases the lock on the folder.
+
+        The operating system also releases the lock when the process dies.
+        """
         if self._lock is not None:
             self._lock.close()
             self._lock = None

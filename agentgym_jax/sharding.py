@@ -1,7 +1,7 @@
-"""Mesh, rule tables from logical to mesh axes, and moving weights between layouts.
+"""Device mesh, tables from logical axes to mesh axes, and moving of weights between layouts.
 
-The model names the axes of its weights and activations; a table here says where each
-goes. A new layout is a new table, not an edit of the model.
+The model names the axes of its weights and activations; a table maps each name to mesh axes. A new
+layout needs a new table, but no change of the model.
 """
 
 import dataclasses
@@ -19,8 +19,8 @@ MESH_AXES = ("data", "fsdp", "tensor")
 
 MeshAxes = str | tuple[str, ...] | None
 
-# Weights: embed, vocab, heads, kv_heads, head, mlp, layers. Activations and caches: batch,
-# length and act_*. `embed` is split over fsdp and gathered layer by layer.
+# Axes of weights: embed, vocab, heads, kv_heads, head, mlp, layers. Axes of activations and caches:
+# batch, length and act_*. `embed` is split over fsdp and gathered layer by layer.
 TRAIN_RULES: Mapping[str, MeshAxes] = {
     "embed": "fsdp",
     "vocab": "tensor",
@@ -39,27 +39,29 @@ TRAIN_RULES: Mapping[str, MeshAxes] = {
     "act_mlp": "tensor",
 }
 
-# Decoding reads every weight once a token: no gathers over fsdp, which only splits rows.
+# Decoding reads every weight once per token. Gathering over fsdp would be slow, so fsdp splits only
+# rows.
 DECODE_RULES: Mapping[str, MeshAxes] = {**TRAIN_RULES, "embed": None}
 
 
 def make_mesh(
     *,
-    data: Annotated[int, Range(-1)] = 1,
-    fsdp: Annotated[int, Range(-1)] = 1,
-    tensor: Annotated[int, Range(-1)] = 1,
+    data: Annotated[int, Range(-1)],
+    fsdp: Annotated[int, Range(-1)],
+    tensor: Annotated[int, Range(-1)],
     devices: Sequence[jax.Device] | None = None,
 ) -> Mesh:
-    """Mesh with the axes data, fsdp, tensor, in this order.
+    """Makes a mesh with the axes `data`, `fsdp` and `tensor`, in this order.
 
     Args:
-      data: Replicas of the weights. One of the three sizes may be -1: the devices that are left.
-      fsdp: Shards of weights and rows.
-      tensor: Shards inside a layer.
-      devices: All devices if None.
+      data: Number of replicas of the weights. One of the three sizes may be -1, which stands for
+        all remaining devices.
+      fsdp: Number of shards of weights and rows.
+      tensor: Number of shards inside a layer.
+      devices: Devices of the mesh; None takes all.
 
     Raises:
-      ValueError: the sizes do not multiply to the number of devices.
+      ValueError: The product of the sizes is not the number of devices.
     """
     devices = jax.devices() if devices is None else list(devices)
     sizes = dict(zip(MESH_AXES, (data, fsdp, tensor), strict=True))
@@ -84,11 +86,12 @@ def make_mesh(
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Where every logical axis lives.
+    """Placement of every logical axis on the device mesh.
 
     Attributes:
-      mesh: the devices.
-      rules: logical axis -> mesh axis, tuple of mesh axes, or None for not split.
+      mesh: Mesh of the devices.
+      rules: Mapping from each logical axis to a mesh axis, a tuple of mesh axes, or None for an
+        axis that is not split.
     """
 
     mesh: Mesh
@@ -104,21 +107,21 @@ class Layout:
                 )
 
     def shards(self, axis: str) -> int:
-        """Into how many parts the table splits a logical axis."""
+        """Returns the number of parts into which the table splits a logical axis."""
         return math.prod(self.mesh.shape[name] for name in self._mesh_axes(axis))
 
     def sharding(
         self, axes: Sequence[str | None], shape: Sequence[int] | None = None
     ) -> NamedSharding:
-        """Sharding of an array with these logical axes.
+        """Returns the sharding of an array with these logical axes.
 
         Args:
-          axes: one logical name an array axis; None is not split.
-          shape: if given, an axis that its mesh axes do not divide stays whole (for example
-            2 key/value heads on tensor=4).
+          axes: Logical name of each array axis; None for an axis that is not split.
+          shape: Shape of the array, if known. An axis is not split if its length is not divisible
+            by the size of its mesh axes (for example 2 key/value heads on tensor=4).
 
         Raises:
-          ValueError: an unknown logical axis, or two axes on the same mesh axis.
+          ValueError: A logical axis is unknown, or two axes are mapped to the same mesh axis.
         """
         owner: dict[str, str] = {}
         spec = []
@@ -137,7 +140,7 @@ class Layout:
         return NamedSharding(self.mesh, PartitionSpec(*spec))
 
     def tree_shardings(self, logical_tree: Any, abstract_tree: Any) -> Any:
-        """Shardings of a tree of arrays, from the same tree of logical axes."""
+        """Returns the shardings of a tree of arrays, given the tree of their logical axes."""
         return jax.tree.map(
             lambda axes, x: self.sharding(axes, x.shape),
             logical_tree,
@@ -146,7 +149,7 @@ class Layout:
         )
 
     def constrain(self, x: jax.Array, axes: Sequence[str | None]) -> jax.Array:
-        """Pins the sharding of a value inside jit; on every platform."""
+        """Constrains the sharding of a value inside jit, on every platform."""
         if len(axes) != x.ndim:
             raise ValueError(f"layout: {len(axes)} axes {tuple(axes)} for an array {x.shape}")
         return jax.lax.with_sharding_constraint(x, self.sharding(axes, x.shape))
@@ -160,12 +163,12 @@ class Layout:
 
 
 def constrain_rows(layout: Layout | None, batch: Any) -> Any:
-    """`constrain` for every array [B, T] of a packed batch."""
+    """Applies `constrain` to every array [B, T] of a packed batch."""
     return jax.tree.map(lambda x: constrain(layout, x, ("batch", "length")), batch)
 
 
 def constrain(layout: Layout | None, x: jax.Array, axes: Sequence[str | None]) -> jax.Array:
-    """`layout.constrain`, or `x` itself where there is no layout (one device)."""
+    """Applies `layout.constrain`; returns `x` unchanged without a layout (one device)."""
     return x if layout is None else layout.constrain(x, axes)
 
 
@@ -180,14 +183,15 @@ def _cast(params: Any, dtype: Any) -> Any:
 
 
 def reshard(params: Any, shardings: Any, dtype: Any) -> Any:
-    """Weights in another layout and type, by one jitted program and without a host copy.
+    """Converts weights to another layout and type, in one jitted program and without a copy on the
+    host.
 
-    Compiled once for each layout: jit finds the program of `_cast` again.
+    The program is compiled once per layout, because jit caches `_cast`.
 
     Args:
-      params: tree of arrays.
-      shardings: tree of shardings over the same devices, or None: the compiler's choice.
-      dtype: type of every array of the result.
+      params: Tree of arrays.
+      shardings: Tree of shardings over the same devices; None leaves the choice to the compiler.
+      dtype: Type of every array of the result.
     """
     program = jax.jit(_cast, static_argnums=1, out_shardings=shardings)
     return program(params, jnp.dtype(dtype))

@@ -1,8 +1,10 @@
-"""What every entry point does first, and the errors that are the user's to mend."""
+"""Setup that all entry points share, and the errors that users can fix."""
 
 import ast
+import ctypes
 import difflib
 import functools
+import os
 import pathlib
 import re
 import sys
@@ -12,19 +14,20 @@ from typing import NoReturn
 import jax
 from absl import app, flags, logging
 
-from agentgym_jax import configs, redact
+from agentgym_jax import configs
 from agentgym_jax.algorithms import ALGORITHMS
-from agentgym_jax.env_client.embedded import ServerFailed
-from agentgym_jax.env_client.errors import EnvError
+from agentgym_jax.client.embedded import ServerFailed
+from agentgym_jax.client.errors import EnvError
+from agentgym_jax.jobs.config.sections import ConfigError
 from agentgym_jax.learner.checkpoint import CheckpointError
-from agentgym_jax.redact import LogFilter
 from agentgym_jax.rollout.collect import ContextTooSmallError
-from agentgym_jax.run.allocator import limit_arenas
-from agentgym_jax.run.sections import ConfigError
 from agentgym_jax.run_folder import RunFolderError
-from agentgym_jax.training.guards import GuardStop
+from agentgym_jax.telemetry import redact
+from agentgym_jax.telemetry.guards import GuardStop
+from agentgym_jax.telemetry.redact import LogFilter
 
-# One line on stderr and exit status 1; anything else is a defect and keeps its traceback.
+# Each of these errors gives one line on stderr and exit status 1. Any other error is a defect and
+# keeps its traceback.
 USER_ERRORS = (
     ConfigError,
     ContextTooSmallError,
@@ -45,8 +48,27 @@ CACHE = flags.DEFINE_string(
 )
 
 
+_ARENA_MAX = -8  # constant M_ARENA_MAX of glibc's malloc.h
+_ARENAS = 4
+
+
+def limit_arenas() -> None:
+    """Limits the C library to four heaps; must be called before the first threads start.
+
+    glibc creates up to eight heaps per core, and each heap keeps its peak size. Every checkpoint is
+    written by new threads on arbitrary heaps. Without a limit the process therefore grows by some
+    MiB per heap until all heaps have been used (512 heaps on 64 cores). MALLOC_ARENA_MAX overrides
+    the limit. Without glibc this function does nothing.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None and "MALLOC_ARENA_MAX" not in os.environ:
+        mallopt(_ARENA_MAX, _ARENAS)
+
+
 def prepare() -> None:
-    """Few heaps, logging without secrets, quiet unless --verbosity is given, compiled programs kept."""
+    """Prepares the process: limits heaps, removes secrets from logs, logs little unless --verbosity
+    is given, and caches compiled programs.
+    """
     limit_arenas()
     if not flags.FLAGS["verbosity"].present:
         logging.set_verbosity(logging.WARNING)
@@ -54,24 +76,28 @@ def prepare() -> None:
     if CACHE.value:
         try:
             cache = pathlib.Path(CACHE.value).expanduser()
-        except RuntimeError:  # no home folder
+        except RuntimeError:  # the user has no home folder
             logging.warning("compiled programs are not kept: give --compilation_cache=FOLDER")
             return
         jax.config.update("jax_compilation_cache_dir", str(cache))
-        # Small programs too: a start compiles dozens of them.
+        # Small programs are cached too, because a start compiles dozens of them.
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 
 def launch(main: Callable[[list[str]], object], *required: str) -> None:
-    """`app.run` that wants some flags and answers a misspelled `--config.a.b` with one line."""
+    """Runs `app.run` with required flags; a misspelled `--config.a.b` gives one line instead of a
+    traceback.
+    """
     flags.mark_flags_as_required(required)
     app.run(main, flags_parser=functools.partial(_parse_flags, required=required))
 
 
 def find_shipped_config(argv: Sequence[str]) -> list[str]:
-    """Returns the command line with the path of the installed file in `--config=configs/...`.
+    """Returns the command line, with `--config=configs/...` replaced by the path of the installed
+    file.
 
-    A file of that name below the current folder has precedence, so in a checkout nothing changes.
+    A file of that name below the current folder has precedence, so nothing changes inside a
+    checkout.
     """
     found = list(argv)
     for i, argument in enumerate(argv):
@@ -87,7 +113,7 @@ def find_shipped_config(argv: Sequence[str]) -> list[str]:
 
 
 def _shipped_configs() -> list[tuple[str, str]]:
-    """Paths of the shipped configs, each with the first line about it."""
+    """Returns the paths of the shipped configs, each with the first line of the config's docstring."""
     folder = pathlib.Path(configs.__path__[0])
     found = []
     for path in sorted(folder.glob("**/*.py")):
@@ -98,7 +124,7 @@ def _shipped_configs() -> list[tuple[str, str]]:
 
 
 def shipped() -> str:
-    """Names of the shipped configs with their first line, and of the algorithms."""
+    """Lists the names of the shipped configs with their first lines, and the algorithms."""
     lines = ["Configs (--config=FILE:OPTIONS; every file names its options):"]
     lines += [f"  {name}\n      {about}" for name, about in _shipped_configs()]
     lines.append(f"Algorithms (functions of configs/common.py): {', '.join(ALGORITHMS)}")
@@ -107,7 +133,7 @@ def shipped() -> str:
 
 
 def fail(message: str) -> NoReturn:
-    """Ends the program with one message on stderr and exit status 1."""
+    """Exits with one message on stderr and exit status 1."""
     sys.stderr.write(f"\n{redact.text(message)}\n")
     sys.exit(1)
 
@@ -125,14 +151,14 @@ def _parse_flags(argv: Sequence[str], required: Sequence[str]) -> list[str]:
                 fail(f"--{name}= is empty: give it a value")
         return rest
     except flags.Error as error:
-        # ml_collections hands on an error of the config file as the text of its traceback.
+        # ml_collections reports an error of the config file as the text of a traceback.
         refused = re.search(rf"{ConfigError.__module__}\.ConfigError: (.*)", str(error))
         if refused:
             fail(f"--config={_config_argument(argv)}: {refused[1]}")
-        fail(_of_flag(str(error)))
+        fail(_extract_flag(str(error)))
     except (AttributeError, KeyError) as error:
-        # Raised by ml_collections with the last name of the path alone. An error of the config
-        # file itself names no part of an override, and keeps its traceback.
+        # ml_collections raises this error with only the last name of the path. An error of the
+        # config file does not match any override, and keeps its traceback.
         reason = str(error)
         for name in (arg.partition("=")[0] for arg in argv if arg.startswith("--config.")):
             if any(re.search(rf"\b{re.escape(part)}\b", reason) for part in name.split(".")[1:]):
@@ -143,7 +169,7 @@ def _parse_flags(argv: Sequence[str], required: Sequence[str]) -> list[str]:
 
 
 def _config_argument(argv: Sequence[str]) -> str:
-    """Value of --config on a command line; empty if it has none."""
+    """Returns the value of --config on a command line; empty if it is absent."""
     for i, argument in enumerate(argv):
         name, is_given, value = argument.lstrip("-").partition("=")
         if argument.startswith("-") and name == "config":
@@ -152,7 +178,7 @@ def _config_argument(argv: Sequence[str]) -> str:
 
 
 def _check_config_file(argv: Sequence[str]) -> None:
-    """Ends the program if --config names no file: what reads it would say so in many lines."""
+    """Exits if --config names no file, because the error of ml_collections would have many lines."""
     path = pathlib.Path(_config_argument(argv).partition(":")[0])
     if not path.name or path.is_file():
         return
@@ -162,8 +188,8 @@ def _check_config_file(argv: Sequence[str]) -> None:
     fail(f"--config={path}: there is no such file{hint}")
 
 
-def _of_flag(message: str) -> str:
-    """One line about a flag with an impossible value."""
+def _extract_flag(message: str) -> str:
+    """Returns one line about a flag with an invalid value."""
     text = " ".join(message.split()).removeprefix("flag ")
     is_missing = re.search(r"Flag --(\w+) must have a value other than None", text)
     if is_missing:

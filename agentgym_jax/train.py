@@ -1,6 +1,6 @@
 """Trains a policy: python -m agentgym_jax.train --config=configs/quickstart.py --workdir=runs/first
 
-A second call with the same workdir resumes. Every value of the config can be changed on the
+A second call with the same workdir resumes the run. Every value of the config can be changed on the
 command line: --config.optimizer.learning_rate=1e-4
 
   python -m agentgym_jax.train --list                                   # configs and algorithms
@@ -13,32 +13,33 @@ import sys
 from absl import app, flags
 from ml_collections import config_flags
 
-from agentgym_jax import redact
-from agentgym_jax.run import closing
-from agentgym_jax.run.agentevol import open_agentevol
-from agentgym_jax.run.dpo import open_dpo
-from agentgym_jax.run.rl import open_rl
-from agentgym_jax.run.run import StopFlag, StopRequested
-from agentgym_jax.run.sections import ConfigError, plain
-from agentgym_jax.run.sft import open_sft
+from agentgym_jax.jobs import agentevol, dpo, sft
+from agentgym_jax.jobs.agentevol import open_agentevol
+from agentgym_jax.jobs.config.sections import ConfigError, plain
+from agentgym_jax.jobs.dpo import open_dpo
+from agentgym_jax.jobs.rl import loop
+from agentgym_jax.jobs.rl.build import open_rl
+from agentgym_jax.jobs.run import StopFlag, StopRequested
+from agentgym_jax.jobs.sft import open_sft
 from agentgym_jax.startup import USER_ERRORS, launch, prepare
-from agentgym_jax.training import agentevol, dpo, rl, sft
+from agentgym_jax.telemetry import redact
+from agentgym_jax.telemetry.summary import resume_command, summary_lines
 from agentgym_jax.viewer.plots import write_plots
 
 JOBS = {
-    "rl": (open_rl, rl.train),
+    "rl": (open_rl, loop.train),
     "sft": (open_sft, sft.train),
     "dpo": (open_dpo, dpo.train),
     "agentevol": (open_agentevol, agentevol.train),
 }
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "Config file.", lock_config=True)
-_WORKDIR = flags.DEFINE_string("workdir", None, "Run folder; made, or resumed if it exists.")
-_PLOTS = flags.DEFINE_bool("plots_at_end", True, "Draw the figures of plots/ at the end.")
+_WORKDIR = flags.DEFINE_string("workdir", None, "Run folder; created, or resumed if it exists.")
+_PLOTS = flags.DEFINE_bool("plots_at_end", True, "Draws the figures of plots/ at the end.")
 
 
 def main(argv: list[str]) -> int:
-    """Runs the job of the config; returns the exit status."""
+    """Runs the job that the config describes; returns the exit status."""
     if len(argv) > 1:
         raise app.UsageError(f"unexpected argument {argv[1]!r}; flags start with --")
     prepare()
@@ -50,7 +51,7 @@ def main(argv: list[str]) -> int:
 
 
 def run_job(config: dict, workdir: str, *, plots: bool = True) -> int:
-    """Opens, trains and closes one job, then draws its figures; returns the exit status."""
+    """Opens, runs and closes one job, then draws its figures; returns the exit status."""
     if "job" not in config or config["job"] not in JOBS:
         raise ConfigError(f"config.job must be one of {', '.join(JOBS)}")
     open_job, train = JOBS[config["job"]]
@@ -62,9 +63,9 @@ def run_job(config: dict, workdir: str, *, plots: bool = True) -> int:
                     run.console.phase("plots", 0, 1)
                     write_plots(workdir)
         except StopRequested as stopped:
-            sys.stderr.write(f"\n{stopped}; to resume: {closing.resume_command()}\n")
+            sys.stderr.write(f"\n{stopped}; to resume: {resume_command()}\n")
             return stop.exit_status
-    sys.stdout.write("\n".join(closing.summary(workdir, config["total_steps"])) + "\n")
+    sys.stdout.write("\n".join(summary_lines(workdir, config["total_steps"])) + "\n")
     return 0
 
 

@@ -1,5 +1,6 @@
-"""A finished episode on the host: token-exact record, invariants, and its JSON form."""
+"""A finished episode on the host: token-exact record, invariants and JSON form."""
 
+import collections
 import dataclasses
 import enum
 from collections.abc import Mapping, Sequence
@@ -9,29 +10,29 @@ import numpy as np
 
 
 class Outcome(enum.StrEnum):
-    """How an episode ended. Only the first five may be trained on."""
+    """Ending of an episode. Only episodes with one of the first five endings may be trained on."""
 
     SUCCESS = "success"  # the environment ended the episode and the task is solved
     FAILURE = "failure"  # the environment ended the episode and the task is not solved
-    HORIZON = "horizon"  # stopped by the turn limit: truncated, not terminated
-    CONTEXT_FULL = "context_full"  # stopped because the token budget was spent
-    INVALID_ACTION = "invalid_action"  # stopped after too many unreadable actions
-    ENV_ERROR = "env_error"  # the environment failed: says nothing about the policy
-    ABORTED = "aborted"  # the collection was stopped
+    HORIZON = "horizon"  # the turn limit was reached: truncated, not terminated
+    CONTEXT_FULL = "context_full"  # the token limit was reached
+    PARSE_ERRORS = "parse_errors"  # too many parse errors
+    ENV_ERROR = "env_error"  # the environment failed, which says nothing about the policy
+    ABORTED = "aborted"  # the rollout was stopped
 
     @property
     def is_valid(self) -> bool:
-        """True if the episode says something about the policy."""
+        """True unless the environment failed or the rollout was stopped."""
         return self not in (Outcome.ENV_ERROR, Outcome.ABORTED)
 
     @property
     def is_truncated(self) -> bool:
-        """True if the episode was cut, so that its return is not final."""
+        """True if a limit cut the episode, so that its return is not final."""
         return self in (Outcome.HORIZON, Outcome.CONTEXT_FULL)
 
 
 class TokenSource(enum.IntEnum):
-    """Where a token of an episode came from."""
+    """Origin of a token of an episode."""
 
     PROMPT = 0
     OBSERVATION = 1
@@ -40,18 +41,18 @@ class TokenSource(enum.IntEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Turn:
-    """One action of the policy and what it brought.
+    """One action of the policy and its result.
 
     Attributes:
-      action_start: index of the first sampled token in the episode.
-      action_stop: index after the last sampled token.
-      text: the sampled text, without its end-of-turn token.
-      action: what was sent to the environment; None if no action could be read.
-      observation: the environment's answer as text; empty if it was never asked.
-      reward: reward of this step (AgentGym's `reward`, not the running score).
-      is_cut: the turn hit its token limit before the model ended it.
-      is_refused: the environment said that the action cannot be done.
-      shows_state: the observation says in which state the world is.
+      action_start: Index of the turn's first sampled token in the episode.
+      action_stop: Index after the turn's last sampled token.
+      text: Sampled text, without its end-of-turn token.
+      action: Action sent to the environment; None after a parse error.
+      observation: Text of the environment's answer; empty if no request was sent to it.
+      reward: Reward of this step (AgentGym's `reward`, not the running score).
+      is_cut: True if the turn reached its token limit before the model ended it.
+      is_rejected: True if the environment rejected the action.
+      shows_state: True if the observation describes the state of the environment.
     """
 
     action_start: int
@@ -61,37 +62,39 @@ class Turn:
     observation: str
     reward: float
     is_cut: bool
-    is_refused: bool = False  # records of older runs do not say it
-    shows_state: bool = True  # nor this
+    is_rejected: bool = False  # absent from records of older runs
+    shows_state: bool = True  # absent from records of older runs
 
     @property
-    def is_wasted(self) -> bool:
-        """True if nothing was done: no readable action, or one that the environment refused."""
-        return self.action is None or self.is_refused
+    def is_failed(self) -> bool:
+        """True if the turn had a parse error or a rejected action."""
+        return self.action is None or self.is_rejected
 
 
 @dataclasses.dataclass(frozen=True)
 class Trajectory:
-    """One episode, exactly as it was sampled. n is its number of tokens.
+    """One episode, exactly as it was sampled. n is the number of tokens.
 
     Attributes:
-      item_id: environment and task index, such as `babyai_17`.
-      sample: which of the samples of this task; 0 .. group_size - 1.
-      step: steps done before the one that it was played for.
-      outcome: how it ended.
-      score: the environment's own score (unit depends on the environment).
-      success: whether the task is solved.
+      item_id: Environment and task index, such as `babyai_17`.
+      sample: Number of the episode among the samples of its task: 0 .. group_size - 1.
+      step: Number of training steps completed before the step of this episode.
+      outcome: Ending of the episode.
+      score: Score reported by the environment, in its own unit.
+      success: True if the task is solved.
       tokens: int32 [n].
-      sources: int8 [n], a TokenSource each.
-      logprobs: float32 [n], log-probability as sampled; 0 off the action tokens.
-      policy_versions: int32 [n], optimiser step of the weights that sampled the token; -1 off actions.
-      turns: one entry per action.
-      messages: the conversation as text, in order: dictionaries with `role` and `content`.
-      error: cause of an ENV_ERROR; empty otherwise.
-      attempts: how often the episode was started, 1 if nothing failed.
-      seconds: wall time from admission to end.
-      score_scale: times `score` it is in a unit in which 1 is the best (SciWorld: 0.01).
-      first_observation: the environment's text at the start; its message may say more.
+      sources: int8 [n], `TokenSource` of each token.
+      logprobs: float32 [n], log-probability of each sampled token; 0 off the action tokens.
+      policy_versions: int32 [n], version (training step) of the weights that sampled the token; -1
+        off the action tokens.
+      turns: Turns, one per action.
+      messages: Conversation as text, in order: dictionaries with `role` and `content`.
+      error: Cause of an `ENV_ERROR`; empty for other outcomes.
+      attempts: Number of times that the episode was started; 1 without a failure.
+      seconds: Wall time of the episode from admission to end.
+      score_scale: Factor that converts `score` to a unit in which 1 is the best (SciWorld: 0.01).
+      first_observation: First text of the environment. The message in the conversation may contain
+        additional text.
     """
 
     item_id: str
@@ -109,8 +112,8 @@ class Trajectory:
     error: str = ""
     attempts: int = 1
     seconds: float = 0.0
-    score_scale: float = 1.0  # records of older runs do not say it
-    first_observation: str | None = None  # nor this
+    score_scale: float = 1.0  # absent from records of older runs
+    first_observation: str | None = None  # absent from records of older runs
 
     def __post_init__(self) -> None:
         n = len(self.tokens)
@@ -136,7 +139,7 @@ class Trajectory:
 
     @property
     def action_mask(self) -> np.ndarray:
-        """bool [n], True on sampled tokens."""
+        """bool [n], True for sampled tokens."""
         return self.sources == TokenSource.ACTION
 
     @property
@@ -154,12 +157,20 @@ class Trajectory:
 
 
 _ROLE_TO_FROM = {"system": "system", "user": "human", "assistant": "gpt"}
+_COPIED = ("item_id", "sample", "step", "score", "error", "attempts", "seconds")
+_ARRAYS = {
+    "tokens": np.int32,
+    "sources": np.int8,
+    "logprobs": np.float32,
+    "policy_versions": np.int32,
+}
 
 
 def _losses(t: Trajectory) -> list[bool | None]:
-    """Per message whether it is one of the episode's answers; None for what others said.
+    """Returns for each message of the agent True if it is an answer of this episode, else False;
+    None for other messages.
 
-    An answer before the first turn belongs to the opening.
+    An answer before the first turn is part of the prompt.
     """
     answers = [i for i, m in enumerate(t.messages) if m["role"] == "assistant"]
     own = set(answers[len(answers) - len(t.turns) :])
@@ -167,16 +178,14 @@ def _losses(t: Trajectory) -> list[bool | None]:
 
 
 def to_record(trajectory: Trajectory) -> dict[str, Any]:
-    """JSON object of a trajectory; `item_id`, `conversations`, `reward` are AgentGym's fields."""
+    """Converts a trajectory to a JSON object; `item_id`, `conversations`, `reward` are AgentGym's
+    fields.
+    """
     t = trajectory
     return {
         "item_id": t.item_id,
         "conversations": [
-            {
-                "from": _ROLE_TO_FROM[m["role"]],
-                "value": m["content"],
-                "loss": loss,
-            }
+            {"from": _ROLE_TO_FROM[m["role"]], "value": m["content"], "loss": loss}
             for m, loss in zip(t.messages, _losses(t), strict=True)
         ],
         "reward": t.reward,
@@ -199,34 +208,24 @@ def to_record(trajectory: Trajectory) -> dict[str, Any]:
 
 
 def from_record(record: Mapping[str, Any]) -> Trajectory:
-    """Inverse of `to_record` (log-probabilities to 6 decimals)."""
+    """Converts a record back to a trajectory; the log-probabilities of a record have 6 decimals."""
     role = {v: k for k, v in _ROLE_TO_FROM.items()}
+    fields: dict[str, Any] = {name: record[name] for name in _COPIED}
+    fields |= {name: np.asarray(record[name], dtype) for name, dtype in _ARRAYS.items()}
     return Trajectory(
-        item_id=record["item_id"],
-        sample=record["sample"],
-        step=record["step"],
+        **fields,
         outcome=Outcome(record["outcome"]),
-        score=record["score"],
         success=bool(record["success"]),
-        tokens=np.asarray(record["tokens"], np.int32),
-        sources=np.asarray(record["sources"], np.int8),
-        logprobs=np.asarray(record["logprobs"], np.float32),
-        policy_versions=np.asarray(record["policy_versions"], np.int32),
         turns=tuple(Turn(**turn) for turn in record["turns"]),
         messages=tuple(
             {"role": role[m["from"]], "content": m["value"]} for m in record["conversations"]
         ),
-        error=record["error"],
-        attempts=record["attempts"],
-        seconds=record["seconds"],
-        score_scale=record["score_scale"] if "score_scale" in record else 1.0,
-        first_observation=record["first_observation"] if "first_observation" in record else None,
+        score_scale=record.get("score_scale", 1.0),
+        first_observation=record.get("first_observation"),
     )
 
 
 def outcome_counts(trajectories: Sequence[Trajectory]) -> dict[Outcome, int]:
-    """How many episodes ended in each way; every outcome is a key."""
-    counts = dict.fromkeys(Outcome, 0)
-    for trajectory in trajectories:
-        counts[trajectory.outcome] += 1
-    return counts
+    """Returns the number of episodes by outcome; every outcome is a key."""
+    counts = collections.Counter(trajectory.outcome for trajectory in trajectories)
+    return {outcome: counts[outcome] for outcome in Outcome}

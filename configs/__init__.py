@@ -1,1 +1,4 @@
-"""The shipped configs. From a config of your own: `from agentgym_jax.configs import common`."""
+"""Package of the shipped configs.
+
+Your own config imports it with `from agentgym_jax.configs import common`.
+"""

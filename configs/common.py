@@ -1,21 +1,27 @@
-"""What the configs share. A config file is flat: everything a run uses stands in it or here."""
+"""Functions and default sections shared by the configs.
+
+Every value of a run is written in its config file or in this module.
+"""
 
 import difflib
+import inspect
 
 import ml_collections
 
-from agentgym_jax.run.sections import ConfigError
+from agentgym_jax.jobs.config.sections import ConfigError
 
 TOKEN_MEAN = dict(mode="token_mean")
 
 
 def parse(arg, known=None, **defaults):
-    """`size=7b,smoke` -> attributes, typed like the defaults; a bare name is True.
+    """Parses `size=7b,smoke` into attributes with the types of the defaults.
+
+    An option without a value is True.
 
     Args:
-      arg: Text after the colon of `--config=FILE:OPTIONS`; None for none.
-      known: Option -> values that it may have; options that are not named take any.
-      defaults: Options of the config file with their defaults.
+      arg: Text after the colon of `--config=FILE:OPTIONS`, or None.
+      known: Dictionary from option to allowed values. Options without an entry accept any value.
+      defaults: Options of the config file with their default values.
     """
     values = dict(defaults)
     for item in filter(None, (arg or "").split(",")):
@@ -36,7 +42,7 @@ def parse(arg, known=None, **defaults):
 
 
 def check_known(what, name, known):
-    """Raises ConfigError unless a name is one of those known."""
+    """Raises ConfigError if a name is not one of the known names."""
     if name not in known:
         nearest = difflib.get_close_matches(name, list(known), n=1)
         hint = f"; did you mean {nearest[0]!r}?" if nearest else "."
@@ -44,65 +50,49 @@ def check_known(what, name, known):
 
 
 def base():
-    """A config of job `rl` with every section; files overwrite what is theirs."""
+    """Returns a config of job `rl` with every section. Config files overwrite its values."""
     c = ml_collections.ConfigDict()
     c.job = "rl"
     c.seed = 0
     c.total_steps = 100
-    c.loggers = "none"  # or tensorboard, wandb, mlflow, trackio, several joined by +
-    c.model = dict(
-        source="", architecture={}, dtype="bfloat16", decode_dtype="bfloat16", remat="block"
-    )
-    c.tokenizer = dict(source="model", vocab_size=0, isolate="", template="chatml")
+    c.loggers = "none"  # alternatives: tensorboard, wandb, mlflow, trackio, or several joined by +
+    c.model = dict(source="", dtype="bfloat16", decode_dtype="bfloat16", remat="block")
+    c.tokenizer = dict(source="model")
     c.mesh = dict(data=1, fsdp=1, tensor=1)
-    c.env = dict(transport="http", workers=1)
+    c.env_server = dict(transport="http", workers=1)
     c.environments = {}
-    c.client = dict(connect_timeout_s=10.0, step_timeout_s=60.0)
-    c.pool = dict(workers=32, max_idle_sessions=256, breaker_patience_s=60.0)
+    c.client = dict(step_timeout_s=60.0)
+    c.pool = dict(workers=32)
     c.sampler = dict(
         rows=64,
-        decode_rows=0,
         cache_length=4096,
         buckets=((64, 16), (256, 8), (1024, 2)),
         decode_steps=16,
-        wake_rows=4,
+        return_after_finished=4,
     )
-    c.sampling = dict(temperature=1.0, top_k=0, top_p=1.0, max_turn_tokens=256, max_tokens=4096)
+    c.sampling = dict(temperature=1.0, max_turn_tokens=256, max_tokens=4096)
     c.rollout = dict(
         tasks_per_step=16,
         group_size=8,
-        max_rounds=10,
-        lag=0,
-        max_invalid_actions=3,
-        max_attempts=3,
-        max_replacements=1,
-        prefetch=16,
+        max_off_policy_steps=0,
+        max_parse_errors=3,
         reward="success",
-        wasted_turn_penalty=0.0,
-        unreadable_turn_penalty=0.0,
-        overlong=dict(kind="none"),
-        truncation="fail",
-        opening="system",
-        tell_budget="none",
+        failed_turn_penalty=0.0,
+        system_prompt_mode="system",
+        show_turn_budget="none",
     )
     c.algorithm = grpo()
     c.horizon = dict(kind="fixed", turns=20)
-    # AdamW at a constant 1e-6: the scripts released with AgentGym-RL (arXiv:2509.08755).
+    # AdamW at a constant 1e-6, as in the scripts released with AgentGym-RL (arXiv:2509.08755).
     c.optimizer = dict(
         name="adamw",
         learning_rate=1e-6,
         schedule="constant",
         warmup_steps=0,
         final_fraction=1.0,
-        b1=0.9,
-        b2=0.999,
-        eps=1e-8,
-        weight_decay=0.0,
-        max_grad_norm=1.0,
     )
     c.learner = dict(
         row_length=4096,
-        row_halvings=3,
         micro_rows=1,
         epochs=1,
         mini_batches=1,
@@ -110,33 +100,13 @@ def base():
         min_informative_groups=1,
     )
     c.evaluation = dict(every=10, at_start=True, max_turns=20, samples=1, greedy=False)
-    c.checkpoint = dict(every=10, max_to_keep=2, keep_every=0)
-    c.guards = guards()
-    c.sft = {}
+    c.checkpoint = dict(every=10)
+    c.guards = "default"  # changes have the form grad_spike=skip,window=20
     return c
 
 
-def guards():
-    """What is done about numbers that go wrong: off, warn, skip (the update) or stop (docs/runs.md).
-
-    The thresholds are our choice: far outside what the runs in experiments/ that learned have shown.
-    """
-    return dict(
-        window=10,
-        nonfinite="skip",
-        nonfinite_steps=3,
-        grad_spike="warn",
-        grad_spike_factor=10.0,
-        logprob_gap="stop",  # beyond learner.max_logprob_gap
-        entropy_collapse="warn",
-        entropy_floor=0.01,
-        reward_collapse="warn",
-        reward_drop=0.5,
-    )
-
-
 def environment(**entry):
-    """An entry of `environments` that is like any other but for what is given."""
+    """Returns an entry of `environments`; values that are not given are the defaults."""
     default = dict(
         url="",
         module="",
@@ -147,13 +117,16 @@ def environment(**entry):
         horizon={},
         eval_max_turns=0,
         instructions="",
-        action_format="",  # react_or_bare also takes an action without `Action:`
+        action_format="",  # react_or_bare also accepts an action without `Action:`
     )
     return default | entry
 
 
 def mixed_turns(weights):
-    """A horizon under which every task draws one of some turn limits: turns -> how often."""
+    """Returns a horizon that draws a turn limit for every task.
+
+    `weights` maps turn limits to frequencies.
+    """
     return dict(
         kind="mixed",
         schedules={f"{turns} turns": dict(kind="fixed", turns=turns) for turns in weights},
@@ -162,32 +135,32 @@ def mixed_turns(weights):
 
 
 def grpo():
-    """GRPO (arXiv:2402.03300): every episode counts the same, whatever its length.
+    """Returns the section of GRPO (arXiv:2402.03300).
 
-    Clip 0.2, k3 1e-3 and entropy 1e-3 are those of AgentGym-RL's released scripts. The functions
-    below that replace its aggregation by a mean over tokens follow their own papers or
-    implementations (docs/algorithms.md).
+    Every episode has the same weight in the loss, regardless of its length.
+
+    Clip 0.2, k3 coefficient 1e-3 and entropy coefficient 1e-3 are from AgentGym-RL's released
+    scripts. The functions below that use a mean over tokens follow their own papers or
+    implementations (docs/algorithms.md). A clip has an effect only if one batch is used for several
+    optimiser steps. Estimators that were published without a clip therefore have one too.
     """
     return dict(
         name="grpo",
-        advantage=dict(std_normalize=True, eps=1e-6),
+        advantage=dict(std_normalize=True),
         loss=dict(clip_low=0.2, clip_high=0.2),
         aggregation=dict(mode="sequence_mean"),
         entropy_coef=1e-3,
         kl_coef=1e-3,
-        kl_kind="k3",
-        kl_reward=dict(kind="none"),
-        correction=dict(kind="none"),
         zero_variance="keep",
-        baseline=dict(kind="none"),
-        critic=dict(kind="none"),
-        ratio_against="sampler",
+        old_logprobs_from="sampler",
         logprob_chunk=128,
     )
 
 
 def warm_start_optimizer():
-    """Muon for some hundred steps of imitation by a policy of less than a million weights."""
+    """Returns Muon settings for some hundred imitation steps of a policy with less than a million
+    weights.
+    """
     return dict(
         name="muon",
         learning_rate=0.02,
@@ -195,42 +168,42 @@ def warm_start_optimizer():
         schedule="cosine",
         warmup_steps=5,
         final_fraction=0.05,
-        b1=0.9,
         b2=0.95,
-        eps=1e-8,
-        weight_decay=0.0,
-        max_grad_norm=1.0,
     )
 
 
 def ppo(critic="separate"):
-    """PPO (arXiv:1707.06347) with a token as action; lambda 1 because an episode is paid at its end.
+    """Returns the section of PPO (arXiv:1707.06347), with one token as an action.
 
-    `critic` is `separate` (a network of its own that starts as the policy) or `shared` (a head on
-    the policy's hidden states). Learning rates are those of a large model.
+    Lambda is 1 because the reward arrives at the end of the episode.
+
+    `critic` is `separate` (a second network, initialised with the policy's weights) or `shared` (a
+    head on the policy's hidden states). The learning rates are for a large model.
     """
     rate = dict(base()["optimizer"], learning_rate=1e-5)
     kinds = dict(
         separate=dict(kind="separate", clip=0.2, warmup_steps=0, optimizer=rate),
         shared=dict(kind="shared", clip=0.2, coef=0.1, optimizer=rate),
     )
-    advantage = dict(discount=1.0, turn_discount=1.0, gae_lambda=1.0, normalize=True, eps=1e-8)
+    advantage = dict(discount=1.0, turn_discount=1.0, gae_lambda=1.0, normalize=True)
     return grpo() | dict(
         name="ppo", advantage=advantage, aggregation=TOKEN_MEAN, critic=kinds[critic]
     )
 
 
 def ppo_turn(critic="separate"):
-    """PPO with a turn as action: advantages and returns from turn to turn, lambda 0.95."""
-    advantage = dict(turn_discount=1.0, gae_lambda=0.95, normalize=True, eps=1e-8)
+    """Returns the section of turn-level PPO: advantages and returns are computed per turn, with
+    lambda 0.95.
+    """
+    advantage = dict(turn_discount=1.0, gae_lambda=0.95, normalize=True)
     return ppo(critic) | dict(name="ppo_turn", advantage=advantage)
 
 
 def rloo(length):
-    """RLOO (arXiv:2402.14740), regularised as `grpo` is.
+    """Returns the section of RLOO (arXiv:2402.14740), regularised like `grpo`.
 
-    An episode is one action, so its log-probability is a sum over tokens: no length in the
-    denominator. `length` is the constant that a token's weight is divided by, as in `dr_grpo`.
+    An episode is one action, so its log-probability is the sum over its tokens, not their mean.
+    Each token's weight is divided by the constant `length`, as in `dr_grpo`.
     """
     return grpo() | dict(
         name="rloo", advantage={}, aggregation=dict(mode="fixed_length", length=length)
@@ -238,13 +211,17 @@ def rloo(length):
 
 
 def dr_grpo(length):
-    """Dr. GRPO (arXiv:2503.20783): no deviation, no length in the denominator, no reference.
+    """Returns the section of Dr. GRPO (arXiv:2503.20783), which uses no reference policy.
 
-    `length` is what an action token's weight is divided by: the longest episode, in tokens.
+    The advantage is not divided by the standard deviation, and the loss is not divided by the
+    episode's length.
+
+    The weight of an action token is divided by `length`, the number of tokens in the longest
+    episode.
     """
     return grpo() | dict(
         name="dr_grpo",
-        advantage=dict(std_normalize=False, eps=1e-6),
+        advantage=dict(std_normalize=False),
         aggregation=dict(mode="fixed_length", length=length),
         entropy_coef=0.0,
         kl_coef=0.0,
@@ -252,11 +229,13 @@ def dr_grpo(length):
 
 
 def reinforce(length):
-    """REINFORCE (Williams 1992) against a moving average of the mean return of earlier steps.
+    """Returns the section of REINFORCE (Williams 1992).
 
-    The loss has no ratio, so it needs one update per step: `learner.epochs` and
-    `learner.mini_batches` 1, `rollout.lag` 0. The decay is our choice. `length` is the constant
-    that a token's weight is divided by, as in `dr_grpo`.
+    The baseline is a moving average of the mean returns of earlier steps.
+
+    The loss has no ratio, so each step must have exactly one update. Set `learner.epochs` and
+    `learner.mini_batches` to 1 and `rollout.max_off_policy_steps` to 0. The decay of the average is
+    our own choice. Each token's weight is divided by the constant `length`, as in `dr_grpo`.
     """
     return grpo() | dict(
         name="reinforce",
@@ -270,13 +249,17 @@ def reinforce(length):
 
 
 def reinforce_pp():
-    """REINFORCE++ (arXiv:2501.03262): divergence in the reward, normalised over the step.
+    """Returns the section of REINFORCE++ (arXiv:2501.03262).
 
-    Clip, coefficient and no discount are those of its section 4.2.3 (version 2).
+    The KL divergence is part of the reward, and advantages are normalised over all action tokens of
+    a step.
+
+    The clip, the KL coefficient and the absence of a discount are from section 4.2.3 of the paper
+    (version 2).
     """
     return grpo() | dict(
         name="reinforce_pp",
-        advantage=dict(discount=1.0, turn_discount=1.0, eps=1e-8),
+        advantage=dict(discount=1.0, turn_discount=1.0),
         aggregation=TOKEN_MEAN,
         entropy_coef=0.0,
         kl_coef=0.0,
@@ -285,13 +268,16 @@ def reinforce_pp():
 
 
 def reinforce_pp_baseline():
-    """REINFORCE++ with baseline (arXiv:2501.03262): mean of the group, deviation of the step.
+    """Returns the section of REINFORCE++ with baseline (arXiv:2501.03262).
 
-    The k2 loss is its own, the coefficient ours.
+    The advantage is the return minus the group's mean, divided by the standard deviation over the
+    step.
+
+    The k2 loss is from the paper. The coefficient is our own choice.
     """
     return grpo() | dict(
         name="reinforce_pp_baseline",
-        advantage=dict(eps=1e-8),
+        advantage={},
         aggregation=TOKEN_MEAN,
         entropy_coef=0.0,
         kl_coef=1e-3,
@@ -300,11 +286,13 @@ def reinforce_pp_baseline():
 
 
 def dapo():
-    """DAPO (arXiv:2503.14476): clip-higher, mean over tokens, groups without variance replaced.
+    """Returns the section of DAPO (arXiv:2503.14476): a higher upper clip bound, a mean over
+    tokens, and replacement of groups without variance.
 
-    Episodes are collected until `rollout.tasks_per_step` groups have variance, in at most
-    `rollout.max_rounds` rounds; `zero_variance="filter"` takes one round and trains on what is left.
-    Its overlong shaping is `rollout.overlong`, with limits that depend on the environment.
+    Sampling continues until `rollout.tasks_per_step` groups have variance, for at most
+    `rollout.max_rounds` rounds. With `zero_variance="filter"` there is one round, and training uses
+    only the groups with variance. DAPO's overlong shaping is `rollout.overlong`; its limits depend
+    on the environment.
     """
     return grpo() | dict(
         name="dapo",
@@ -317,31 +305,37 @@ def dapo():
 
 
 def gspo():
-    """GSPO (arXiv:2507.18071): one ratio per episode, with the narrow bounds of section 5.1.
+    """Returns the section of GSPO (arXiv:2507.18071): one ratio per episode, with the narrow clip
+    bounds of section 5.1.
 
-    The ratio is against the learner's own log-probabilities: against the sampler's, rounding alone
-    would leave the bounds.
+    The ratio is computed against the learner's own log-probabilities. With the sampler's
+    log-probabilities, rounding alone would push the ratio outside the clip bounds.
     """
     return grpo() | dict(
         name="gspo",
         loss=dict(clip_low=3e-4, clip_high=4e-4),
         aggregation=dict(mode="sequence_mean"),
-        ratio_against="learner",
+        old_logprobs_from="learner",
         entropy_coef=0.0,
         kl_coef=0.0,
     )
 
 
 def gspo_token():
-    """GSPO-token (arXiv:2507.18071) with the advantages of `gigpo`, which differ between turns."""
+    """Returns the section of GSPO-token (arXiv:2507.18071).
+
+    The advantages are those of `gigpo`, which differ between turns.
+    """
     return gspo() | dict(name="gspo_token", advantage=gigpo()["advantage"])
 
 
 def cispo():
-    """CISPO (arXiv:2506.13585): the weight is bounded, no token loses its gradient.
+    """Returns the section of CISPO (arXiv:2506.13585).
 
-    The paper has no lower bound and does not state the upper one; 5 is what trl recommends, after
-    ScaleRL (arXiv:2510.13786).
+    The importance weight is bounded, and no token loses its gradient.
+
+    The paper has no lower bound and does not state the upper bound. The value 5 is trl's
+    recommendation, which follows ScaleRL (arXiv:2510.13786).
     """
     return grpo() | dict(
         name="cispo",
@@ -353,20 +347,22 @@ def cispo():
 
 
 def gigpo():
-    """GiGPO (arXiv:2505.10978): turns from equal states are compared as well.
+    """Returns the section of GiGPO (arXiv:2505.10978).
 
-    Weight 1, discount 0.95 and divergence 1e-2 are those of its appendix E.1 for ALFWorld and
-    WebShop; clip and entropy are those of `grpo`.
+    The advantage also compares turns of a group that start from equal states.
+
+    Weight 1, discount 0.95 and KL coefficient 1e-2 are from the paper's appendix E.1 for ALFWorld
+    and WebShop. Clip and entropy coefficient are those of `grpo`.
     """
     return grpo() | dict(
         name="gigpo",
-        advantage=dict(step_weight=1.0, turn_discount=0.95, std_normalize=True, eps=1e-6),
+        advantage=dict(step_weight=1.0, turn_discount=0.95, std_normalize=True),
         aggregation=TOKEN_MEAN,
         kl_coef=1e-2,
     )
 
 
-# Name of an algorithm to the function that makes its section.
+# Dictionary from the name of an algorithm to the function that returns its section.
 ALGORITHMS = {
     make.__name__: make
     for make in (
@@ -387,8 +383,27 @@ ALGORITHMS = {
 }
 
 
+def make_algorithm(name, length, **options):
+    """Returns the section of the named algorithm.
+
+    Args:
+      name: Key of ALGORITHMS.
+      length: Constant by which some algorithms divide the token weights. The other algorithms
+          ignore it.
+      **options: Further arguments of the function that returns the section.
+    """
+    check_known("algorithm", name, ALGORITHMS)
+    make = ALGORITHMS[name]
+    if "length" in inspect.signature(make).parameters:
+        options["length"] = length
+    return make(**options)
+
+
 def evaluation_base():
-    """A config for `evaluate`: the sections of `base` that scoring needs. The model is a flag."""
+    """Returns a config for `evaluate`: the sections of `base` that scoring needs.
+
+    The model is not part of the config; the flag `--model` selects it.
+    """
     c = base()
     for name in (
         "job",
@@ -400,7 +415,6 @@ def evaluation_base():
         "learner",
         "checkpoint",
         "guards",
-        "sft",
     ):
         del c[name]
     c.endpoint = dict(
@@ -417,7 +431,7 @@ def evaluation_base():
 
 
 def tiny_model():
-    """A policy of some ten thousand weights that needs no download, for smoke variants."""
+    """Returns a model of some ten thousand weights for smoke variants; nothing is downloaded."""
     architecture = dict(
         hidden_size=32,
         intermediate_size=64,
@@ -437,7 +451,9 @@ def tiny_model():
 
 
 def smoke(c):
-    """Turns an RL config into a minute on a CPU: tiny random policy, bytes, two steps."""
+    """Reduces an RL config to about a minute on a CPU: a tiny random policy, a byte tokenizer and
+    two steps.
+    """
     c.model = tiny_model()
     c.tokenizer.source = "bytes"
     c.mesh = dict(data=1, fsdp=1, tensor=1)
@@ -448,9 +464,9 @@ def smoke(c):
         entry.eval_max_turns = 0
     c.rollout.tasks_per_step = 4
     c.rollout.group_size = 2
-    c.rollout.max_invalid_actions = 1
+    c.rollout.max_parse_errors = 1
     c.learner.mini_batches = 2
-    c.learner.row_halvings = 0  # one program instead of some
+    c.learner.num_row_lengths = 1  # a single compiled program
     c.learner.min_informative_groups = 0
     c.sampling.max_turn_tokens = 8
     c.evaluation.max_turns = 1

@@ -2,17 +2,18 @@ r"""A tiny Qwen2.5-shaped policy learns BabyAI on a laptop CPU: warm start, RL, 
 
   python -m agentgym_jax.train --config=configs/quickstart.py --workdir=runs/quickstart
 
-Needs: nothing running (it starts its own BabyAI server); two CPU cores, 2 GB of memory.
-Result: commit bff7e9a, 212 held-out tasks, three seeds (one timed, 9 minutes): sampled 23-33 -> 48-59 %,
-greedy 23-29 -> 48-62 % (experiments/LOG.md). Other processors give other numbers (docs/runs.md).
-Source: levels, tokenizer and sizes by our own experiments, see experiments/.
+Needs: no running server (the command starts a BabyAI server); two CPU cores, 2 GB of memory.
+Result: commit bff7e9a, 212 held-out tasks, three seeds (seed 1 took 9 minutes, the others were not
+timed): sampled 23-33 -> 48-59 %, greedy 23-29 -> 48-62 % (experiments/LOG.md). Other processors
+give other numbers (docs/runs.md).
+Source: our own experiments determined levels, tokenizer and sizes, see experiments/.
 """
 
 from agentgym_jax.configs import common
 
-# Level of a task = data_idx % 40, seed of its world = data_idx // 40.
-# The expert shows what it means to go to the thing that the goal names. In the levels of RL, which
-# are also those of the evaluation, nobody shows what the goal asks for, only what can be done.
+# Level of a task = data_idx % 40, seed of its world = data_idx // 40. In these levels the expert
+# demonstrates how to go to the object that the goal names. RL and evaluation use the levels below.
+# Their demonstrations show only possible actions, never the goal.
 EXPERT = {"GoToLocalS8N7": 4, "GoToDoor": 9, "GoToObjDoor": 10}
 LEVELS = {"GoToRedBallGrey": 0, "OpenDoorLoc": 13, "PickupDistDebug": 19, "PickupAbove": 20}
 COLOURS = "red|green|blue|purple|yellow|grey"
@@ -20,14 +21,16 @@ OBJECTS = "ball|box|key|door"
 
 
 def tasks(first_seed, last_seed, levels):
-    """Worlds of seeds first_seed .. last_seed - 1 of some levels."""
+    """Returns the selection of the worlds with seeds first_seed .. last_seed - 1 in the given
+    levels.
+    """
     return dict(
         kind="residues", start=40 * first_seed, stop=40 * last_seed, modulus=40, groups=levels
     )
 
 
 def get_config(arg=None):
-    """Options: smoke (one minute, learns nothing)."""
+    """Returns the config. Options: smoke (one minute, learns nothing)."""
     opt = common.parse(arg, smoke=False)
     c = common.base()
     c.total_steps = 26
@@ -50,23 +53,25 @@ def get_config(arg=None):
     c.tokenizer = dict(
         source="train",
         vocab_size=640,
-        isolate=rf"{COLOURS}|{OBJECTS}|[0-9]|\n|, ",
+        pretokenizer_pattern=rf"{COLOURS}|{OBJECTS}|[0-9]|\n|, ",
         template="compact",
     )
     c.environments = dict(
         babyai=common.environment(train=tasks(100, 1100, LEVELS), eval=tasks(0, 53, LEVELS))
     )
     c.pool.workers = 16
-    c.sampler = dict(rows=64, cache_length=1024, buckets=((16, 32),), decode_steps=8, wake_rows=16)
-    c.sampling = dict(temperature=1.0, top_k=0, top_p=1.0, max_turn_tokens=16, max_tokens=1024)
+    c.sampler = dict(
+        rows=64, cache_length=1024, buckets=((16, 32),), decode_steps=8, return_after_finished=16
+    )
+    c.sampling = dict(temperature=1.0, max_turn_tokens=16, max_tokens=1024)
     c.rollout.tasks_per_step = 20
-    c.rollout.opening = "none"
-    c.rollout.max_invalid_actions = 1
-    # Dr. GRPO (arXiv:2503.20783): no division by a group's spread.
-    c.algorithm.advantage = dict(std_normalize=False, eps=1e-6)
+    c.rollout.system_prompt_mode = "none"
+    c.rollout.max_parse_errors = 1
+    # Dr. GRPO (arXiv:2503.20783) does not divide by the standard deviation of a group.
+    c.algorithm.advantage = dict(std_normalize=False)
     c.algorithm.loss = dict(clip_low=0.2, clip_high=0.28)
-    # Per episode, as published: with a mean over tokens the longer, failed episodes would outweigh
-    # the solved ones of their group.
+    # Each episode has the same weight, as published. With a mean over tokens, failed episodes,
+    # which are longer, would outweigh the solved episodes of their group.
     c.algorithm.aggregation = dict(mode="sequence_mean")
     c.algorithm.kl_coef = 0.0
     c.algorithm.entropy_coef = 0.0
@@ -79,7 +84,7 @@ def get_config(arg=None):
     c.optimizer.b2 = 0.95
     c.learner = dict(
         row_length=1024,
-        row_halvings=0,
+        num_row_lengths=1,
         micro_rows=2,
         epochs=1,
         mini_batches=2,
@@ -100,11 +105,12 @@ def get_config(arg=None):
         bad="fatal",
         files=(),
         demonstrations=dict(
-            # Any valid action: what can be done where RL has to find out what for. In 3 of 10 turns
-            # comes a detour, often refused, that is not imitated: what to do after a refusal.
-            play=dict(player="random", epsilon=0.3, tasks=tasks(1100, 1300, LEVELS), **show),
-            # The expert: what it means to go to the thing that the goal names.
-            expert=dict(player="mixed", epsilon=0.3, tasks=tasks(2300, 2700, EXPERT), **show),
+            # Random valid actions show which actions exist; RL has to find out when to use them. In
+            # 3 of 10 turns the agent takes a detour, often a rejected action, which is not
+            # imitated. The next turn shows how to recover from the detour.
+            play=dict(agent="random", epsilon=0.3, tasks=tasks(1100, 1300, LEVELS), **show),
+            # The expert shows how to go to the object that the goal names.
+            expert=dict(agent="mixed", epsilon=0.3, tasks=tasks(2300, 2700, EXPERT), **show),
         ),
         optimizer=common.warm_start_optimizer(),
     )
@@ -114,7 +120,7 @@ def get_config(arg=None):
 
 
 def smoke(c):
-    """The same run in about a minute: fewer steps, tasks and demonstrations."""
+    """Reduces the run to about a minute: fewer steps, tasks and demonstrations."""
     c.total_steps = 3
     c.horizon = dict(kind="stepwise", turns=(2, 3), boundaries=(1,))
     c.rollout.tasks_per_step = 4

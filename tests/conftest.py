@@ -1,4 +1,4 @@
-"""Eight fake CPU devices and strict JAX settings, before anything imports JAX."""
+"""Sets up eight fake CPU devices and strict JAX settings before anything imports JAX."""
 
 import os
 import pathlib
@@ -7,8 +7,9 @@ import sys
 ROOT = pathlib.Path(__file__).parents[1]
 
 if sys.dont_write_bytecode:
-    # The tests start some hundred processes: none is to compile again what another imported, which
-    # takes longer than most tests. In a folder of pytest, as the sources are to be left alone.
+    # The tests start some hundred processes, and compiling the imported modules to bytecode takes
+    # longer than most tests. The processes therefore share the bytecode in pytest's folder, so the
+    # source folders stay unchanged.
     sys.dont_write_bytecode = False
     sys.pycache_prefix = str(ROOT / ".pytest_cache" / "bytecode")
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -26,12 +27,12 @@ from jax._src import compiler  # noqa: E402
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
-# What takes minutes begins first: at the end all processes are to have something left to do.
+# Slow folders, which run first so that all worker processes are busy until the end.
 HEAVY = ("integration", "faults", "learner", "models", "sampling", "rollout", "envs/webarena")
 
 
 def pytest_collection_modifyitems(items):
-    """Heavy folders first; within them, as always, by name."""
+    """Sorts the tests: heavy folders first, otherwise by name."""
     places = {str(ROOT / "tests" / folder): i for i, folder in enumerate(HEAVY)}
 
     def place(item):
@@ -42,7 +43,10 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="module")
 def compiled_fast():
-    """Programs of the module are compiled fast rather than to be fast: most run only once."""
+    """Compiles the programs of a test module fast instead of optimising them.
+
+    Most of these programs run only once.
+    """
     before = jax.config.values["jax_disable_most_optimizations"]
     jax.config.update("jax_disable_most_optimizations", True)
     yield
@@ -51,10 +55,11 @@ def compiled_fast():
 
 @pytest.fixture(scope="module")
 def compiled_fastest(compiled_fast):
-    """And fused loops are emitted the older way of XLA, which takes a third of the time.
+    """Compiles like `compiled_fast`, but with XLA's old loop emitter, in a third of the time.
 
-    Not for tests of two programs that agree bit for bit. JAX has no public setting that ends with a
-    module; where its function has another name, programs are compiled fast only.
+    This fixture is not for tests that require two programs to agree bit for bit. JAX has no public
+    setting for one module. If JAX's internal function has another name, this fixture equals
+    `compiled_fast`.
     """
     original = getattr(compiler, "get_compile_options", None)
 

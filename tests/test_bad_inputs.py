@@ -1,19 +1,19 @@
-"""Bad inputs are answered with one line that says what to change, and leave nothing behind.
+"""Bad inputs: each one gives a one-line message that names the remedy, and leaves no files behind.
 
-Most rows run a job in this process. Those about the command line run the command: one child process
-imports what all commands need and forks for each of them, so that a command costs no start.
+Most rows run a job in this process; rows about the command line run the command. One child process
+imports the modules of all commands and forks for each command, so that commands start fast.
 """
 
 import contextlib
 import copy
-import http.server
 import importlib
+import importlib.metadata
 import json
 import pathlib
+import re
 import socket
 import subprocess
 import sys
-import threading
 
 import jax
 import numpy as np
@@ -21,14 +21,16 @@ import pytest
 
 from agentgym_envs.sciworld.simulator import shared_simulator
 from agentgym_jax import limits
-from agentgym_jax.models.config import DecoderConfig
+from agentgym_jax.algorithms.table import ALGORITHMS
+from agentgym_jax.jobs import as_trained, evaluation
+from agentgym_jax.jobs.config.sections import ConfigError, plain
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.weights import save_hf
-from agentgym_jax.run import as_trained, evaluation
-from agentgym_jax.run.sections import ConfigError, plain
 from agentgym_jax.startup import USER_ERRORS
 from agentgym_jax.train import run_job
 from configs import common
+from tests.builders import decoder_config
+from tests.fake_server import serving
 
 ROOT = pathlib.Path(__file__).parents[1]
 DELETED = object()
@@ -42,11 +44,14 @@ JOBS = dict(
 
 
 def changed(job, /, **changes):
-    """The smoke config of a job; `a__b=value` changes config.a.b, DELETED removes it."""
+    """Returns the smoke config of a job.
+
+    `a__b=value` sets config.a.b; the value DELETED removes the key.
+    """
     config = plain(importlib.import_module(f"configs.{JOBS[job]}").get_config("smoke"))
-    config["mesh"]["data"] = -1  # the tests have eight devices
+    config["mesh"]["data"] = -1  # uses all eight devices of the test session
     if job in ("rl", "evaluate"):
-        config["env"]["transport"] = "inprocess"
+        config["env_server"]["transport"] = "inprocess"
     for path, value in changes.items():
         *parents, last = path.split("__")
         section = config
@@ -60,11 +65,11 @@ def changed(job, /, **changes):
 
 
 def message(job, config, workdir):
-    """What a job says that is not to run."""
+    """Returns the error message of a job that must fail before it starts."""
     with pytest.raises(USER_ERRORS) as refused:
         if job == "evaluate":
             with evaluation.open_evaluation(config, str(workdir)) as parts:
-                evaluation.build_players(config, parts)
+                evaluation.build_evaluated_agent(config, parts)
         else:
             run_job(config, str(workdir))
     return str(refused.value)
@@ -80,14 +85,18 @@ WRONG = [
     ("rl", dict(sampler__decode_rows=-1), "config.sampler.decode_rows=-1: expected"),
     ("rl", dict(pool__worker=3), "did you mean 'workers'?"),
     ("rl", dict(client__step_timeout=3.0), "did you mean 'step_timeout_s'?"),
-    ("rl", dict(rollout__opening="sytem"), "config.rollout.opening='sytem': expected one of"),
+    (
+        "rl",
+        dict(rollout__system_prompt_mode="sytem"),
+        "config.rollout.system_prompt_mode='sytem': expected one of",
+    ),
     ("rl", dict(mesh__fdsp=1), "did you mean 'fsdp'?"),
     ("rl", dict(sampler__cache_length=DELETED), "config.sampler lacks cache_length"),
     ("rl", dict(seed=DELETED), "config lacks seed"),
     ("rl", dict(total_steps=DELETED), "config lacks total_steps"),
-    ("rl", dict(sft=DELETED), "config.sft is missing"),
+    ("rl", dict(sft=DELETED), "needs config.sft.demonstrations"),
     ("rl", dict(pool=DELETED), "config.pool is missing"),
-    ("rl", dict(algorithm__critic=DELETED), "config.algorithm lacks critic"),
+    ("rl", dict(algorithm__loss=DELETED), "config.algorithm lacks loss"),
     ("rl", dict(algorithm__advantage__epsilon=1.0), "config.algorithm.advantage.epsilon"),
     ("rl", dict(horizon__kind=DELETED), "config.horizon.kind=None is none of fixed"),
     ("rl", dict(optimzer={}), "did you mean 'optimizer'?"),
@@ -110,29 +119,37 @@ WRONG = [
     ("rl", dict(tokenizer__vocab_size=10), "config.tokenizer.source='train'"),
     ("rl", dict(tokenizer__source="nowhere"), "no tokenizer at nowhere"),
     ("rl", dict(mesh__data=5), "config.mesh: mesh data=5"),
-    ("rl", dict(env__transport="grpc"), "config.env.transport='grpc': expected one of http"),
-    ("rl", dict(env__workers=0), "config.env.workers=0: expected a whole number, at least 1"),
+    (
+        "rl",
+        dict(env_server__transport="grpc"),
+        "config.env_server.transport='grpc': expected one of http",
+    ),
+    (
+        "rl",
+        dict(env_server__workers=0),
+        "config.env_server.workers=0: expected a whole number, at least 1",
+    ),
     ("rl", dict(client__connect_timeout_s=0), "config.client.connect_timeout_s=0"),
     ("rl", dict(pool__max_idle_sessions=-1), "config.pool.max_idle_sessions=-1"),
     ("rl", dict(sampler__rows=0), "config.sampler.rows=0"),
-    ("rl", dict(sampler__buckets=((16, 0),)), "needs tokens and lanes of at least 1"),
+    ("rl", dict(sampler__buckets=((16, 0),)), "needs tokens and slices of at least 1"),
     ("rl", dict(sampler__buckets=()), "must name each token length once"),
     ("rl", dict(sampler__buckets=(16, 4)), "config.sampler.buckets=(16, 4): expected a sequence"),
-    ("rl", dict(sampler__wake_rows=0), "config.sampler.wake_rows=0"),
+    ("rl", dict(sampler__return_after_finished=0), "config.sampler.return_after_finished=0"),
     ("rl", dict(sampling__temperature=-1.0), "config.sampling.temperature=-1.0"),
     ("rl", dict(sampling__top_p=0.0), "config.sampling.top_p=0.0"),
     ("rl", dict(sampling__max_turn_tokens=0), "config.sampling.max_turn_tokens=0"),
     ("rl", dict(rollout__group_size=True), "config.rollout.group_size=True"),
     ("rl", dict(rollout__prefetch=-1), "config.rollout.prefetch=-1"),
-    ("rl", dict(rollout__tell_budget="often"), "config.rollout.tell_budget='often'"),
+    ("rl", dict(rollout__show_turn_budget="often"), "config.rollout.show_turn_budget='often'"),
     ("rl", dict(rollout__overlong=dict(kind="words")), "kind is 'words'"),
     ("rl", dict(learner__micro_rows=0), "config.learner.micro_rows=0"),
     ("rl", dict(learner__row_length=64), "exceeds config.learner.row_length=64"),
     ("rl", dict(learner__max_logprob_gap=0.0), "(nats per token)"),
-    ("rl", dict(guards__grad_spike="explode"), "config.guards.grad_spike='explode'"),
-    ("rl", dict(guards__grad_spike_factor=1.0), "config.guards.grad_spike_factor=1.0"),
+    ("rl", dict(guards="grad_spike=explode"), "config.guards.grad_spike='explode'"),
+    ("rl", dict(guards="grad_spike_factor=1.0"), "config.guards.grad_spike_factor=1.0"),
     ("rl", dict(checkpoint__every=0), "config.checkpoint.every=0"),
-    ("rl", dict(evaluation__samples=0, evaluation__greedy=False), "leave nothing to play"),
+    ("rl", dict(evaluation__samples=0, evaluation__greedy=False), "leave no episodes"),
     ("rl", dict(algorithm__name="ppo"), "common.ppo()"),
     ("rl", dict(algorithm__name="rloo"), "common.rloo()"),
     ("rl", dict(algorithm__kl_kind="k4"), "config.algorithm.kl_kind='k4'"),
@@ -151,26 +168,34 @@ WRONG = [
     ("rl", dict(environments=dict(babyay=common.environment())), "environments.babyay"),
     ("rl", dict(sft__weighting="mean"), "config.sft.weighting='mean'"),
     ("rl", dict(sft__optimizer__b1=2.0), "config.sft.optimizer.b1=2.0"),
-    ("rl", dict(sft__demonstrations__play__player="human"), "play.player='human'"),
+    ("rl", dict(sft__demonstrations__play__agent="human"), "play.agent='human'"),
     ("rl", dict(sft__demonstrations__play__tasks__start="x"), "play.tasks.start='x'"),
     ("rl", dict(job="rel"), "config.job must be one of rl"),
     ("sft", dict(sft__rows=3, sft__micro_rows=2), "do not split into micro_rows"),
     ("sft", dict(sft__stepz=3), "config.sft.stepz: there is no such key"),
     ("sft", dict(total_steps=5), "must be the same number"),
     ("sft", dict(logprob_chunk=0), "config.logprob_chunk=0"),
-    ("sft", dict(rollout={}), "config.env is missing"),
+    ("sft", dict(rollout={}), "config.env_server is missing"),
     ("dpo", dict(dpo__beta=0), "config.dpo.beta=0: expected a number, above 0"),
     ("dpo", dict(dpo__pairing__gap=0.0), "config.dpo.pairing.gap=0.0"),
     ("dpo", dict(dpo__pairing__measure="luck"), "config.dpo.pairing.measure='luck'"),
     ("dpo", dict(checkpoint__evry=1), "did you mean 'every'?"),
     ("agentevol", dict(agentevol__rounds=0), "config.agentevol.rounds=0"),
     ("agentevol", dict(agentevol__explore__babyai__turns=3), "explore.babyai.turns"),
-    ("agentevol", dict(rollout__opening="sytem"), "config.rollout.opening='sytem'"),
+    (
+        "agentevol",
+        dict(rollout__system_prompt_mode="sytem"),
+        "config.rollout.system_prompt_mode='sytem'",
+    ),
     ("agentevol", dict(sampler__bukets=()), "config.sampler.bukets"),
     ("evaluate", dict(sampler__bukets=()), "config.sampler.bukets"),
     ("evaluate", dict(pool__worker=1), "config.pool.worker"),
     ("evaluate", dict(endpoint__timeout_s=0), "config.endpoint.timeout_s=0"),
-    ("evaluate", dict(rollout__opening="sytem"), "config.rollout.opening='sytem'"),
+    (
+        "evaluate",
+        dict(rollout__system_prompt_mode="sytem"),
+        "config.rollout.system_prompt_mode='sytem'",
+    ),
     ("evaluate", dict(seed=DELETED), "config lacks seed"),
 ]
 
@@ -183,9 +208,9 @@ def test_a_wrong_config_is_refused_in_one_line_and_leaves_nothing(tmp_path, job,
 
 
 def test_every_number_and_choice_of_the_shipped_base_has_limits():
-    """A value far outside is refused for every number of every section that is read as it is."""
+    """Checks that every number in the directly read sections has an upper limit."""
     config = changed("rl")
-    free = {"guards.reward_drop", "horizon.turns", "horizon.boundaries"}
+    free = {"horizon.turns", "horizon.boundaries"}
     accepted = []
     for name, section in config.items():
         for key, value in section.items() if isinstance(section, dict) else ():
@@ -200,29 +225,13 @@ def test_every_number_and_choice_of_the_shipped_base_has_limits():
     assert not accepted
 
 
-class _WebSite(http.server.BaseHTTPRequestHandler):
-    """A web server that is no environment server."""
-
-    def do_GET(self):
-        page = b"<!DOCTYPE html>\n" + b"<p>Hello</p>\n" * 777
-        self.send_response(self.server.status)
-        self.send_header("Content-Length", str(len(page)))
-        self.end_headers()
-        self.wfile.write(page)
-
-    def log_message(self, *arguments):
-        """Stays silent."""
-
-
 @pytest.mark.parametrize("status", [200, 403, 404])
 def test_the_address_of_another_web_server_is_named_in_one_line(tmp_path, status):
-    with http.server.HTTPServer(("127.0.0.1", 0), _WebSite) as server:
-        server.status = status
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}"
+    page = b"<!DOCTYPE html>\n" + b"<p>Hello</p>\n" * 777
+    with serving(lambda request: (status, page), keeps_alive=False) as server:
+        url = server.url
         config = changed("rl", environments__babyai__url=url, pool__breaker_patience_s=0.1)
         text = message("rl", config, tmp_path / "run")
-        server.shutdown()
     assert url in text and "Hello" not in text.replace("<p>Hello</p>", "", 20)
     assert "\n" not in text and len(text) < 700
     assert not list(tmp_path.iterdir())
@@ -265,12 +274,14 @@ def test_a_broken_config_of_a_run_is_named(tmp_path):
         as_trained.take_over(changed("evaluate"), tmp_path, ())
 
 
-TINY = DecoderConfig(300, 16, 16, 1, 2, 1, 8)
+TINY = decoder_config(
+    vocab_size=300, hidden_size=16, intermediate_size=16, num_layers=1, num_heads=2, num_kv_heads=1
+)
 
 
 @pytest.fixture
 def weights(tmp_path):
-    """A directory with the weights of a tiny model, and no tokenizer."""
+    """Returns a directory with the weights of a tiny model, without a tokenizer."""
     zeros = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), Policy(TINY).abstract_params())
     save_hf(zeros, TINY, tmp_path / "model", dtype="float32")
     return tmp_path / "model"
@@ -304,7 +315,7 @@ def test_a_model_config_that_is_no_json_is_named(weights, tmp_path):
 
 def test_a_simulator_that_is_not_installed_is_named_with_the_remedy(tmp_path, monkeypatch):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java"))
-    # The simulator is shared by a process, so an earlier test may have left one running.
+    # Environments of a process share the simulator, so an earlier test may have started it.
     if shared_simulator.cache_info().currsize:
         shared_simulator().close()
         shared_simulator.cache_clear()
@@ -313,10 +324,38 @@ def test_a_simulator_that_is_not_installed_is_named_with_the_remedy(tmp_path, mo
         eval=dict(kind="split", split="test", group_by="topic", where={}, limit=1),
     )
     for transport in ("http", "inprocess"):
-        config = changed("rl", environments=dict(sciworld=entry), env__transport=transport)
+        config = changed("rl", environments=dict(sciworld=entry), env_server__transport=transport)
         text = message("rl", config, tmp_path / "run")
         check_one_line(text, "Install a Java runtime")
         assert not (tmp_path / "run").exists()
+
+
+def test_a_missing_python_package_of_a_simulator_is_named_with_the_remedy(tmp_path, monkeypatch):
+    version = importlib.metadata.version
+
+    def without_scienceworld(name):
+        if name == "scienceworld":
+            raise importlib.metadata.PackageNotFoundError(name)
+        return version(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", without_scienceworld)
+    entry = common.environment(
+        train=dict(kind="split", split="train", group_by="topic", where={}, limit=1),
+        eval=dict(kind="split", split="test", group_by="topic", where={}, limit=1),
+    )
+    config = changed("rl", environments=dict(sciworld=entry), env_server__transport="inprocess")
+    text = message("rl", config, tmp_path / "run")
+    check_one_line(text, "the Python package scienceworld is missing")
+    assert "pip install" in text and not (tmp_path / "run").exists()
+
+
+def test_list_names_the_shipped_configs_and_the_algorithms():
+    done = subprocess.run(
+        [sys.executable, "-m", "agentgym_jax.train", "--list"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "configs/quickstart.py" in done.stdout
+    assert set(ALGORITHMS) <= set(re.findall(r"\w+", done.stdout))
 
 
 COMMANDS = [
@@ -353,12 +392,12 @@ COMMANDS = [
     ("results {}", "{}"),
 ]
 
-# Imports what the commands share, then runs each of them in a fork.
+# Program that imports the modules of all commands once and runs each command in a fork.
 FORKS = """
 import json, os, runpy, sys
 import agentgym_jax.startup, agentgym_jax.viewer.plots, agentgym_jax.evaluation.report
-import agentgym_jax.run.agentevol, agentgym_jax.run.dpo, agentgym_jax.run.rl, agentgym_jax.run.sft
-import agentgym_jax.training.agentevol, agentgym_jax.training.dpo, agentgym_jax.training.rl
+import agentgym_jax.jobs.rl.build, agentgym_jax.jobs.sft
+import agentgym_jax.jobs.agentevol, agentgym_jax.jobs.dpo, agentgym_jax.jobs.rl.loop
 for module, *arguments in json.load(sys.stdin):
     sys.stdout.flush()
     child = os.fork()
@@ -374,7 +413,7 @@ for module, *arguments in json.load(sys.stdin):
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory):
-    """Output and exit status of all commands, and the folder that none of them may make."""
+    """Returns output and exit status of each command, and a folder that no command may create."""
     workdir = tmp_path_factory.mktemp("commands") / "run"
     lines = [text.format(workdir).split() for text, _ in COMMANDS]
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -398,6 +437,7 @@ def answers(tmp_path_factory):
     return list(zip(outputs, statuses, strict=False)), workdir
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(COMMANDS)), ids=[text for text, _ in COMMANDS])
 def test_a_wrong_command_line_is_answered_in_one_line(answers, number):
     found, workdir = answers

@@ -62,23 +62,23 @@ def test_rows_never_overflow_and_hold_each_sequence_once(lengths, row_length):
     rows = batching.assign_rows(lengths, row_length)
     assert sorted(i for row in rows for i in row) == list(range(len(lengths)))
     assert all(0 < sum(lengths[i] for i in row) <= row_length for row in rows)
-    # first fit: no two rows could be one
+    # property of first fit: no two rows would fit into one
     filled = [sum(lengths[i] for i in row) for row in rows]
     assert all(a + b > row_length for k, a in enumerate(filled) for b in filled[k + 1 :])
 
 
 @settings(deadline=None, max_examples=50)
-@given(LENGTHS, st.integers(1, 4), st.integers(0, 4))
+@given(LENGTHS, st.integers(1, 4), st.integers(1, 5))
 def test_the_tightest_row_length_is_that_of_the_smallest_batch_that_holds_all(
-    lengths, multiple, halvings
+    lengths, multiple, num_row_lengths
 ):
     sequences = [sequence(n) for n in lengths]
 
     def size(row_length):
         return batching.pack(sequences, row_length=row_length, rows_multiple=multiple).tokens.size
 
-    found = batching.tightest_row_length(lengths, 96, multiple, halvings)
-    allowed = [n for n in (96, 48, 24, 12, 6)[: halvings + 1] if n >= max(lengths, default=0)]
+    found = batching.tightest_row_length(lengths, 96, multiple, num_row_lengths)
+    allowed = [n for n in (96, 48, 24, 12, 6)[:num_row_lengths] if n >= max(lengths, default=0)]
     assert size(found) == min(map(size, allowed))
     assert found == max(n for n in allowed if size(n) == size(found))
 
@@ -94,7 +94,7 @@ def test_no_sequences_give_one_empty_batch():
     assert batching.unpack(packed.tokens, packed, 0) == []
 
 
-def test_an_empty_sequence_comes_back_empty():
+def test_an_empty_sequence_round_trips():
     sequences = [sequence(3), sequence(0), sequence(2, seed=1), sequence(0)]
     packed = batching.pack(sequences, row_length=8, rows_multiple=1)
     found = batching.unpack(packed.tokens, packed, 4)

@@ -1,17 +1,22 @@
-"""docs/config.md lists every key of a config as the code reads it. As a program this file writes it."""
+"""Completeness of docs/config.md, which must list every config key that the code reads.
+
+Run as a program, this file writes docs/config.md.
+"""
 
 import importlib
+import inspect
 import pathlib
 
-from agentgym_jax.run import keys
-from agentgym_jax.run.sections import plain
+from agentgym_jax.algorithms import ALGORITHMS
+from agentgym_jax.jobs.config.sections import plain
 from configs import common
+from tests import config_page
 
 PAGE = pathlib.Path(__file__).parents[1] / "docs" / "config.md"
 
 
 def defaults():
-    """Dotted section -> its values in the shipped configs."""
+    """Returns the values of each section in the shipped configs by dotted section name."""
     base = plain(common.base())
     found = {"": base, **{name: part for name, part in base.items() if isinstance(part, dict)}}
     for job in ("sft.trajectories", "dpo.trajectories", "agentevol.textcraft_babyai"):
@@ -20,7 +25,8 @@ def defaults():
     found["dpo.pairing"] = found["dpo"]["pairing"]
     found["endpoint"] = plain(common.evaluation_base())["endpoint"]
     found["environments.NAME"] = common.environment()
-    for job in ("sft", "dpo", "agentevol"):  # long sections, which other tables list
+    # long sections are omitted, because other tables list their keys
+    for job in ("sft", "dpo", "agentevol"):
         for key, value in found[job].items():
             if isinstance(value, dict) and value:
                 found[job] = found[job] | {key: "..."}
@@ -30,24 +36,38 @@ def defaults():
     return found
 
 
+def test_no_default_exists_twice():
+    base = plain(common.base()) | {"endpoint": plain(common.evaluation_base())["endpoint"]}
+    for section, (reader, _) in config_page.READERS.items():
+        given = base if not section else base.get(section, {})
+        parameters = inspect.signature(reader).parameters
+        with_default = {n for n, p in parameters.items() if p.default is not p.empty}
+        assert not with_default & set(given), f"{section}: {with_default & set(given)}"
+    for name in common.ALGORITHMS:
+        made, row = common.make_algorithm(name, length=64), ALGORITHMS[name]
+        for part, function in (("advantage", row.advantage), ("loss", row.loss)):
+            parameters = inspect.signature(function).parameters
+            assert all(parameters[key].default is inspect.Parameter.empty for key in made[part])
+
+
 def leaves(section, name=""):
-    """Dotted names of all keys with a value in a config."""
+    """Yields the dotted names of all keys that have a value in a config."""
     for key, value in section.items():
         path = f"{name}.{key}" if name else key
         yield path
-        if isinstance(value, dict) and f"{path}" in keys.READERS:
+        if isinstance(value, dict) and f"{path}" in config_page.READERS:
             yield from leaves(value, path)
 
 
-def test_the_page_is_what_the_code_says():
-    assert PAGE.read_text(encoding="utf-8") == keys.document(defaults()), (
+def test_the_page_equals_the_code():
+    assert PAGE.read_text(encoding="utf-8") == config_page.render_page(defaults()), (
         "docs/config.md is stale: python tests/test_config_keys.py writes it"
     )
 
 
 def test_every_key_of_the_base_is_listed_with_its_meaning():
-    listed = {key.name: key for key in keys.keys(defaults())}
-    sections = set(keys.READERS) | {"horizon", "environments"}
+    listed = {key.name: key for key in config_page.list_keys(defaults())}
+    sections = set(config_page.READERS) | {"horizon", "environments"}
     missing = [name for name in leaves(plain(common.base())) if name not in {*listed, *sections}]
     assert not missing
     assert not [name for name, key in listed.items() if len(key.meaning) < 10]
@@ -55,9 +75,9 @@ def test_every_key_of_the_base_is_listed_with_its_meaning():
 
 
 def test_the_unit_of_a_time_is_in_the_list():
-    timed = [key for key in keys.keys(defaults()) if key.name.endswith("_s")]
+    timed = [key for key in config_page.list_keys(defaults()) if key.name.endswith("_s")]
     assert len(timed) > 5 and {key.unit for key in timed} == {"seconds"}
 
 
 if __name__ == "__main__":
-    PAGE.write_text(keys.document(defaults()), encoding="utf-8")
+    PAGE.write_text(config_page.render_page(defaults()), encoding="utf-8")

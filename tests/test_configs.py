@@ -1,12 +1,13 @@
-"""Every config file loads in all its variants, and every section binds to what reads it."""
+"""Config files: each variant loads, and every section fits the function that reads it."""
 
 import importlib
 import pathlib
 
 import pytest
 
-from agentgym_jax.run import agentevol, dpo, evaluation, rl, sft
-from agentgym_jax.run.sections import ConfigError, plain
+from agentgym_jax.jobs import agentevol, dpo, evaluation, sft
+from agentgym_jax.jobs.config.sections import ConfigError, plain
+from agentgym_jax.jobs.rl import config as rl
 from agentgym_jax.train import JOBS
 
 CONFIGS = pathlib.Path(__file__).parent.parent / "configs"
@@ -37,7 +38,7 @@ def test_every_section_of_every_config_binds(name, arg):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_config_says_how_it_is_run_what_it_needs_and_what_came_of_it(name):
+def test_every_config_gives_its_command_requirements_and_result(name):
     text = importlib.import_module(f"configs.{name}").__doc__
     path = f"configs/{name.replace('.', '/')}.py"
     assert f"--config={path}" in text
@@ -66,7 +67,7 @@ def changed(path, value):
         ("rollout.group_sise", 8, "did you mean 'group_size'"),
         ("rollout.group_size", 1, "group_size=1"),
         ("learner.mini_batches", 7, "does not divide"),
-        ("algorithm.ratio_against", "nobody", "ratio_against='nobody'"),
+        ("algorithm.old_logprobs_from", "nobody", "old_logprobs_from='nobody'"),
         ("sampling.max_tokens", 4096, "an episode must fit"),
         ("sampling.max_turn_tokens", 1024, "no room for a prompt"),
         ("sampling.temperature", 0.0, "temperature must be positive"),
@@ -80,9 +81,9 @@ def changed(path, value):
         ("environments", {}, "config.environments is empty"),
         ("environments.babyai.train", {}, "needs train tasks"),
         ("environments.babyai.eval.kind", "all", "kind='all'"),
-        ("sft", {}, "needs config.sft.demonstrations"),
+        ("sft", {}, "config.sft lacks steps"),
         ("sft.rows", 12, "micro_rows"),
-        ("sft.demonstrations.expert.player_name", "x", "player_name"),
+        ("sft.demonstrations.expert.agent_name", "x", "agent_name"),
         ("model.architecture", {}, "architecture"),
         ("tokenizer.template", "odd", "template='odd'"),
         ("evaluation.samples", -1, "config.evaluation.samples=-1"),

@@ -1,6 +1,6 @@
-"""What the code released with AgentGym-RL gets wrong, and the tests that this project does not.
+"""Defects of the code released with AgentGym-RL, and tests that this project does not have them.
 
-DEFECTS names the tests of each; the short ones below stand for those that fit into a few lines.
+DEFECTS names the tests of each defect; the short ones of these tests are below.
 """
 
 import ast
@@ -16,10 +16,12 @@ from agentgym_envs.sciworld.tasks import task_manifest
 from agentgym_jax import batch as batching
 from agentgym_jax.algorithms import advantages, aggregation, horizon, losses
 from agentgym_jax.algorithms.episodes import Episodes
+from agentgym_jax.client.actions import ParsedAction
+from agentgym_jax.client.answers import Observation
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.evaluation import scores
-from agentgym_jax.rollout.episode import Episode, EpisodeLimits
-from agentgym_jax.run.sections import plain
+from agentgym_jax.jobs.config.sections import plain
+from agentgym_jax.rollout.episode import AgentTurn, Episode, EpisodeLimits
 from agentgym_jax.text.tokenizer import byte_tokenizer
 from agentgym_jax.trajectory import Outcome
 from configs.paper import sciworld
@@ -58,9 +60,9 @@ DEFECTS = {
         "sampling/test_sampler.py::test_log_probabilities_as_sampled_are_those_of_teacher_forcing",
     ),
     "6 a failing environment becomes reward 0 and is trained on": (
-        "env_client/test_client.py::test_a_broken_answer_to_a_step_is_an_error_and_never_a_reward",
-        "env_client/test_upstream_servers.py::"
-        "test_alfworld_tells_a_lost_session_and_a_bad_request_in_bodies_of_status_200",
+        "client/test_client.py::test_a_broken_answer_to_a_step_is_an_error_and_never_a_reward",
+        "client/test_original_servers.py::"
+        "test_alfworld_reports_a_lost_session_and_a_bad_request_in_bodies_of_status_200",
         "rollout/test_collect.py::"
         "test_a_task_that_always_fails_is_never_a_reward_and_leaves_the_others_alone",
         "algorithms/test_advantages.py::"
@@ -73,16 +75,16 @@ DEFECTS = {
         "test_micro_batch_split_and_order_leave_the_gradient_of_episode_ratios_unchanged",
         "integration/test_mixture.py::test_every_epoch_is_an_update_for_each_mini_batch",
         "algorithms/test_gradients.py::test_rloo_is_unbiased",
-        "run/test_algorithm_section.py::test_every_algorithm_can_be_chosen_by_name",
-        "env_client/test_client.py::test_a_slow_answer_is_a_timeout_in_time",
+        "jobs/test_algorithm_section.py::test_every_algorithm_can_be_chosen_by_name",
+        "client/test_client.py::test_a_slow_answer_is_a_timeout_in_time",
         "rollout/test_collect.py::test_a_hanging_answer_is_bounded_by_the_timeout",
         "test_configs.py::test_every_section_of_every_config_binds",
     ),
     "8 every episode waits for the slowest; histories are read again; sessions start in turn": (
-        "env_client/test_pool.py::test_an_episode_goes_on_while_another_one_waits",
-        "env_client/test_pool.py::test_sessions_are_started_at_the_same_time",
+        "client/test_pool.py::test_an_episode_continues_while_another_one_waits",
+        "client/test_pool.py::test_sessions_are_started_at_the_same_time",
         "rollout/test_collect.py::test_slow_answers_in_any_order_change_nothing",
-        "sampling/test_sampler.py::test_every_token_goes_through_the_model_once",
+        "sampling/test_sampler.py::test_every_token_passes_through_the_model_once",
     ),
     "9 task ids depend on the machine; evaluation tasks are trained on": (
         f"{HERE}::test_no_task_of_scienceworld_is_both_trained_on_and_evaluated",
@@ -92,13 +94,13 @@ DEFECTS = {
     "10 any score counts for pass@k; no evaluation in training, no results, no error bars": (
         f"{HERE}::test_an_unsolved_task_with_a_score_does_not_pass",
         "evaluation/test_scores.py::test_pass_at_k_is_the_share_of_subsets_with_a_correct_sample",
-        "evaluation/test_scores.py::test_scores_json_holds_everything_and_comes_back",
+        "evaluation/test_scores.py::test_scores_json_holds_everything_and_round_trips",
         "evaluation/test_scores.py::test_wilson_interval_by_hand",
         "integration/test_mixture.py::test_each_environment_has_its_own_evaluation",
     ),
     "11 data order, random state and environments are not in the checkpoint": (
         "integration/test_resume.py::test_killed_and_resumed_equals_uninterrupted",
-        "learner/test_memory.py::test_resuming_through_json_anywhere_equals_running_through",
+        "learner/test_controller_state.py::test_resuming_through_json_anywhere_equals_running_through",
         "rollout/test_collect.py::test_a_failed_step_starts_the_episode_again_to_the_same_result",
     ),
 }
@@ -122,7 +124,7 @@ def test_all_eleven_are_there():
 
 
 def one_turn_and_an_observation(rewards, mask=(True, True, True, False)):
-    """Episodes of one task; the last token of each is what the environment said last."""
+    """Returns episodes of one task whose last token is an observation."""
     shape = (len(rewards), len(mask))
     mask_BT = jnp.asarray(np.tile(mask, (len(rewards), 1)))
     turn_BT = jnp.where(mask_BT, 0, -1)
@@ -140,11 +142,13 @@ def one_turn_and_an_observation(rewards, mask=(True, True, True, False)):
 @pytest.mark.parametrize(
     "advantage",
     [
-        advantages.group_relative,
+        functools.partial(advantages.group_relative, std_normalize=True),
         advantages.leave_one_out,
-        advantages.monte_carlo,
-        advantages.batch_normalized_returns,
-        advantages.group_in_group,
+        functools.partial(advantages.monte_carlo, discount=1.0, turn_discount=1.0),
+        functools.partial(advantages.batch_normalized_returns, discount=1.0, turn_discount=1.0),
+        functools.partial(
+            advantages.group_in_group, step_weight=1.0, turn_discount=0.95, std_normalize=True
+        ),
     ],
 )
 def test_a_terminal_reward_on_an_observation_reaches_every_action(advantage):
@@ -153,14 +157,17 @@ def test_a_terminal_reward_on_an_observation_reaches_every_action(advantage):
 
 
 def test_resuming_at_step_100_plays_the_second_stage():
-    """The release plays 20 turns at step 101 and then 30, as if 200 steps were done."""
+    """Checks the turn limits after a resume at step 100.
+
+    The released code uses 20 turns at step 101 and then 30, as if 200 steps were done.
+    """
     resumed = horizon.stepwise((10, 20, 30), (100, 200))
     assert [resumed(steps_done) for steps_done in (99, 100, 101, 199, 200)] == [10, 20, 20, 20, 30]
 
 
 def test_an_empty_action_mask_gives_loss_and_gradient_zero():
     made = one_turn_and_an_observation([1.0, 0.0], mask=(False,) * 4)
-    advantage_BT = advantages.group_relative(made)
+    advantage_BT = advantages.group_relative(made, std_normalize=True)
     weight_BT = aggregation.token_weights(made.action_mask_BT, made.valid_B, mode="token_mean")
 
     def loss(logprob_BT):
@@ -175,7 +182,7 @@ def test_an_empty_action_mask_gives_loss_and_gradient_zero():
 
 
 class Nothing:
-    """A renderer of conversations in which only the policy speaks."""
+    """A renderer whose conversations contain only the policy's tokens."""
 
     def opening(self, messages):
         return [[1], [2]]
@@ -186,7 +193,8 @@ class Nothing:
 
 def test_ids_that_text_cannot_carry_are_trained_on_as_sampled():
     tokenizer = byte_tokenizer()
-    # Half a character: its text has a replacement mark, which is three other bytes.
+    # The ids end with half of a character; decoding gives a replacement mark, which has three other
+    # bytes.
     sampled = [*tokenizer.encode("go ")[:3], tokenizer.encode("é")[0]]
     text = tokenizer.decode(sampled)
     assert tokenizer.encode(text) != sampled
@@ -200,16 +208,9 @@ def test_ids_that_text_cannot_carry_are_trained_on_as_sampled():
     )
     episode.begin("start")
     logprobs = np.array([-0.1, -0.2, -0.3, -0.4], np.float32)
-    episode.act(
-        np.array(sampled, np.int32),
-        logprobs,
-        is_stopped=True,
-        version=0,
-        text=text,
-        action=text,
-        problem="",
-    )
-    episode.observe("", reward=1.0, score=1.0, done=True, success=True, is_refusal=False)
+    turn = AgentTurn(row=0, text=text, tokens=np.array(sampled, np.int32), logprobs=logprobs)
+    episode.act(turn, ParsedAction(text, None, None))
+    episode.observe(Observation("", 1.0, 1.0, done=True, success=True))
     trajectory = episode.trajectory(attempts=1, seconds=0.0)
     packed = batching.pack(
         [

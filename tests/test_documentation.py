@@ -1,4 +1,4 @@
-"""The pages name only files, headings, commands, options and functions that exist."""
+"""The documentation: files, headings, commands, options and functions on its pages exist."""
 
 import ast
 import contextlib
@@ -31,7 +31,7 @@ API_ROW = re.compile(r"^\| \[`([\w.]+?)\.(\w+)(?:\((.*?)\))?`\]\((\S+)\) \| .+ \
 
 
 def each(pages):
-    """Runs a test once for each page."""
+    """Returns a decorator that runs a test once for each page."""
     return pytest.mark.parametrize("page", pages, ids=lambda p: p.relative_to(ROOT).as_posix())
 
 
@@ -40,12 +40,12 @@ def read(page):
 
 
 def prose(page):
-    """Returns a page without its fenced code."""
+    """Returns the text of a page without fenced code."""
     return re.sub(r"^ *```.*?^ *```$", "", read(page), flags=re.DOTALL | re.MULTILINE)
 
 
 def anchors(page):
-    """Returns the anchors of the headings of a page, as GitHub makes them."""
+    """Returns the anchors that GitHub makes for the headings of a page."""
     found = set()
     for title in re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE):
         slug = re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-")
@@ -55,7 +55,7 @@ def anchors(page):
 
 
 def commands(page):
-    """Returns module and arguments of each command of this project on a page."""
+    """Returns (module, arguments) of each command of this project on a page."""
     text = re.sub(r"\\\n\s*", " ", read(page))
     return [(module, shlex.split(rest, comments=True)) for module, rest in COMMAND.findall(text)]
 
@@ -73,13 +73,14 @@ def test_each_link_to_a_file_or_a_heading_resolves(page):
     assert not broken
 
 
-@each(MANUALS)  # a record of an experiment names the files of its commit
+@each(MANUALS)  # excludes records of experiments, which name files of older commits
 def test_each_file_that_a_page_names_exists(page):
     broken = []
     for name in re.findall(r"`([\w./-]+)`", prose(page)):
         if re.match(rf"(?:{FOLDERS})/", name):
             candidates = [ROOT / name, page.parent / name]
-        elif name.endswith(".md") and not name.startswith("runs/"):  # written by the commands
+        # commands create the pages below runs/
+        elif name.endswith(".md") and not name.startswith("runs/"):
             candidates = [page.parent / name, *ROOT.glob(f"docs/{name}"), ROOT / name]
         else:
             continue
@@ -107,7 +108,7 @@ def test_each_command_names_a_module_and_options_that_exist(page, tmp_path, monk
 
 
 def parse_environment_command(arguments):
-    """Parses a command of `agentgym_envs`; NAME and my_... may be any environment."""
+    """Parses a command of `agentgym_envs`; NAME and my_... are placeholders for any environment."""
     arguments = ["maze" if re.match(r"my_|NAME$", a) else a for a in arguments]
     try:
         environment_commands(arguments).parse_args(arguments)
@@ -116,7 +117,7 @@ def parse_environment_command(arguments):
 
 
 def parse_flags(module, arguments):
-    """Parses a command line of absl flags, the config file and what overrides it included."""
+    """Parses a command line of absl flags, including the config file and its overrides."""
     if "--config=configs/X.py" in arguments or "--config=configs/eval/X.py" in arguments:
         arguments = [a for a in arguments if not a.startswith("--config")]
     values = flags.FlagValues()
@@ -131,18 +132,19 @@ def parse_flags(module, arguments):
             flags.DEFINE_string(name, None, "", flag_values=values)
     rest = values(["", *arguments])[1:]
     if any(a.startswith("--config=") for a in arguments):
-        assert values["config"].value.to_dict()  # a file that is missing raises here
+        # this statement raises an error if the file is missing
+        assert values["config"].value.to_dict()
     assert not rest or module.endswith(("results", "view")), (module, rest)
 
 
 def flag_definitions(module):
-    """Returns kind and name of each flag that a module defines, without importing it."""
+    """Returns the flags that a module defines, as type and name, without importing the module."""
     spec = importlib.util.find_spec(module)
     assert spec, f"there is no module {module}"
     if spec.submodule_search_locations:
         spec = importlib.util.find_spec(f"{module}.__main__")
     tree = ast.parse(pathlib.Path(spec.origin).read_text(encoding="utf-8"))
-    # AST: two commands cannot be imported together, because they share names of flags.
+    # The source is parsed because modules that define the same flag cannot be imported together.
     return {
         (node.func.attr, node.args[0].value)
         for node in ast.walk(tree)

@@ -19,7 +19,7 @@ from agentgym_jax.export import export
 from agentgym_jax.learner import train_state
 from agentgym_jax.learner.checkpoint import CheckpointError, Checkpoints
 from agentgym_jax.models import sources
-from agentgym_jax.models.config import DecoderConfig, to_hf_config
+from agentgym_jax.models.config import to_hf_config
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.weights import load_hf, save_hf
 from agentgym_jax.text.chat import ChatRenderer
@@ -28,6 +28,7 @@ from agentgym_jax.text.template import CHATML, COMPACT
 from agentgym_jax.text.tokenizer import Tokenizer, byte_tokenizer, load_tokenizer
 from agentgym_jax.text.train_tokenizer import train_tokenizer
 from configs import quickstart
+from tests.builders import decoder_config
 
 GOLDEN = pathlib.Path(__file__).parent / "golden" / "decoder"
 OBSERVATIONS = [
@@ -48,7 +49,7 @@ def random_params(policy, seed):
 
 
 def make_run_folder(path, steps):
-    """What a run leaves behind, as far as an export needs it; step n has weights of seed n."""
+    """Writes those parts of a run folder that an export reads; step n has the weights of seed n."""
     config = sources.resolve(str(GOLDEN / "qwen3")).config
     policy = Policy(config)
     (path / "model").mkdir(parents=True)
@@ -64,15 +65,19 @@ def make_run_folder(path, steps):
 
 
 def bias_config(vocab_size):
-    """A decoder with the shape of Qwen2.5: biases, no norm of q and k."""
-    return DecoderConfig(vocab_size, 32, 48, 2, 4, 2, 8, max_position=4096)
+    """Returns the config of a decoder like Qwen2.5, with biases and without norms of q and k."""
+    return decoder_config(vocab_size=vocab_size, max_position=4096)
 
 
 def make_trained_run(path, template):
-    """A run folder whose tokenizer was trained as the quickstart trains its own."""
-    isolate = quickstart.get_config().tokenizer.isolate
+    """Writes a run folder whose tokenizer was trained like the quickstart's."""
+    isolate = quickstart.get_config().tokenizer.pretokenizer_pattern
     tokenizer = train_tokenizer(
-        OBSERVATIONS, vocab_size=400, isolate=isolate, out=path / "tokenizer", template=template
+        OBSERVATIONS,
+        vocab_size=400,
+        pretokenizer_pattern=isolate,
+        out=path / "tokenizer",
+        template=template,
     )
     config = bias_config(tokenizer.vocab_size)
     policy = Policy(config)
@@ -87,7 +92,7 @@ def make_trained_run(path, template):
 
 
 def make_qwen_directory(path):
-    """A Hugging Face directory of type qwen2 whose tokenizer cuts words as Qwen2's does."""
+    """Writes a Hugging Face directory of type qwen2 whose tokenizer splits words as that of Qwen2."""
     backend = tokenizers.Tokenizer(models.BPE())
     backend.normalizer = normalizers.NFC()
     backend.pre_tokenizer = pre_tokenizers.Sequence(
@@ -118,7 +123,7 @@ def make_qwen_directory(path):
 
 
 def assert_ids_of_transformers(out):
-    """Texts and conversations have the ids here that transformers gives them."""
+    """Checks that our ids of texts and conversations equal those of transformers."""
     reference, tokenizer = AutoTokenizer.from_pretrained(out), load_tokenizer(out)
     renderer = ChatRenderer(tokenizer)
     for text in [*OBSERVATIONS, "a\n\n\nb  12345 'll e\u0301 \t\U0001f642\r\n"]:
@@ -185,7 +190,7 @@ def test_a_model_with_the_tokenizer_of_qwen2_stays_a_qwen2(tmp_path):
 
 
 def test_an_export_names_no_family_whose_rules_its_tokenizer_breaks(tmp_path):
-    """A directory of type qwen2, class and all, whose tokenizer.json cuts words otherwise."""
+    """Checks a directory of type qwen2 whose tokenizer.json splits words differently."""
     make_qwen_directory(tmp_path / "in")
     state = json.loads((tmp_path / "in" / "tokenizer.json").read_text())
     state["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "[0-9]+|[a-z]+|\n"
@@ -204,6 +209,7 @@ def test_a_llama_whose_output_projection_has_a_bias_is_refused(tmp_path):
         load_hf(out, policy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["own.gguf", "own.safetensors"])
 def test_the_command_refuses_to_name_a_directory_like_a_file(name, tmp_path):
     done = run_command(f"--model={GOLDEN / 'llama'}", f"--out={tmp_path / name}")
@@ -229,13 +235,14 @@ def run_command(*arguments):
     )
 
 
+@pytest.mark.slow
 def test_the_command_writes_bfloat16_by_default(tmp_path):
     done = run_command(f"--model={GOLDEN / 'llama'}", f"--out={tmp_path / 'out'}")
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "out" / "config.json").read_text())["torch_dtype"] == "bfloat16"
 
 
-def test_the_command_ends_with_one_line_that_says_what_is_wrong(tmp_path):
+def test_the_command_ends_with_one_line_about_the_error(tmp_path):
     done = run_command("--model=qwen9-1b", f"--out={tmp_path / 'out'}")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith("export: --model=qwen9-1b is no existing path")

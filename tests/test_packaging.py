@@ -1,25 +1,67 @@
-"""The two setup.py files agree on what the environment servers need."""
+"""Both setup.py files: they install the same packages for the servers and declare every command."""
 
-import ast
+import json
 import pathlib
+import pkgutil
+import subprocess
+import sys
+
+import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
+READ = """
+import json, runpy, setuptools
+setuptools.setup = lambda **options: print(json.dumps(options))
+runpy.run_path("setup.py")
+"""
 
 
-def literal(path: pathlib.Path, name: str) -> list[str]:
-    """Value of a top-level `name = [...]` without running the file."""
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.Assign) and [ast.unparse(t) for t in node.targets] == [name]:
-            return ast.literal_eval(node.value)
-    raise AssertionError(f"{path} does not define {name}")
+@pytest.fixture(scope="module")
+def both():
+    """Returns the arguments of both setup.py files for setuptools.
+
+    The first setup.py is for the whole project, the second for the servers alone.
+    """
+    found = []
+    for folder in (ROOT, ROOT / "envs"):
+        done = subprocess.run(
+            [sys.executable, "-c", READ], cwd=folder, capture_output=True, text=True, check=True
+        )
+        found.append(json.loads(done.stdout))
+    return found
 
 
-def test_environments_alone_need_what_the_whole_project_installs_for_them():
-    for name in ("ENVIRONMENTS", "SCIWORLD", "SEARCH", "WEB", "SITE_FILES", "ENTRY_POINTS"):
-        assert literal(ROOT / "envs/setup.py", name) == literal(ROOT / "setup.py", name)
+def test_the_whole_project_installs_all_requirements_of_the_servers(both):
+    project, servers = both
+    assert set(servers["install_requires"]) <= set(project["install_requires"])
+    assert servers["extras_require"].items() <= project["extras_require"].items()
+    assert "pydantic>=2.9" in servers["install_requires"]
 
 
-def test_both_install_the_same_package_data():
-    sources = [(ROOT / name).read_text(encoding="utf-8") for name in ("setup.py", "envs/setup.py")]
-    line = 'package_data={"agentgym_envs": ["*/*.json", "*/*.json.gz", *SITE_FILES]}'
-    assert all(line in source for source in sources)
+def test_both_install_the_same_packages_data_and_entry_points_of_the_servers(both):
+    project, servers = both
+    assert servers["packages"] and set(servers["packages"]) <= set(project["packages"])
+    assert servers["package_data"].items() <= project["package_data"].items()
+    for group, points in servers["entry_points"].items():
+        assert set(points) <= set(project["entry_points"][group])
+
+
+def test_every_console_script_names_a_function(both):
+    scripts = both[0]["entry_points"]["console_scripts"]
+    targets = dict(script.split(" = ") for script in scripts)
+    assert {"agentgym-train", "agentgym-evaluate", "agentgym-view", "agentgym-envs"} <= set(targets)
+    assert all(callable(pkgutil.resolve_name(target)) for target in targets.values())
+
+
+def test_a_console_script_is_its_module():
+    program = "import sys; from agentgym_jax.scripts import results; results()"
+    script = subprocess.run(
+        [sys.executable, "-c", program, "--helpshort"], capture_output=True, text=True
+    )
+    module = subprocess.run(
+        [sys.executable, "-m", "agentgym_jax.results", "--helpshort"],
+        capture_output=True,
+        text=True,
+    )
+    assert "--out" in module.stdout
+    assert script.stdout == module.stdout and script.returncode == module.returncode

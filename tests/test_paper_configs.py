@@ -1,6 +1,7 @@
-"""The configs of configs/paper hold the values of the scripts released with AgentGym-RL.
+"""The configs of configs/paper, which have the values of the scripts released with AgentGym-RL.
 
-The tables below were read from the scripts in the repository WooooDyy/AgentGym-RL; each row names its source.
+The tables below were copied from scripts in the repository WooooDyy/AgentGym-RL; each row names its
+source.
 """
 
 import importlib
@@ -12,10 +13,11 @@ import pytest
 
 from agentgym_jax.algorithms import ALGORITHMS, aggregation
 from agentgym_jax.data.tasks import Task
-from agentgym_jax.run import rl
-from agentgym_jax.run.sections import plain
+from agentgym_jax.jobs.config.sections import plain
+from agentgym_jax.jobs.rl import config as rl
 
-# Values of every script. Those that no script sets are the defaults of ppo_trainer.yaml or of the code.
+# Values that all scripts have in common. Values that no script sets are the defaults of
+# ppo_trainer.yaml or of the code.
 SHARED = [
     ("model.source", "Qwen/Qwen2.5-7B-Instruct", "pure_agent_model_name"),
     ("model.remat", "block", "ppo_trainer.yaml: enable_gradient_checkpointing"),
@@ -42,16 +44,16 @@ SHARED = [
     ("sampling.top_k", 0, "ppo_trainer.yaml: rollout.top_k=-1, which is off"),
     ("sampling.top_p", 1.0, "ppo_trainer.yaml: rollout.top_p"),
     ("learner.epochs", 1, "agent_actor/dp_actor.py: one pass, whatever ppo_epochs is"),
-    ("algorithm.ratio_against", "learner", "ppo/ray_trainer.py: old_log_probs of the actor"),
+    ("algorithm.old_logprobs_from", "learner", "ppo/ray_trainer.py: old_log_probs of the actor"),
     ("learner.min_informative_groups", 0, "ppo/ray_trainer.py: no step is skipped"),
     ("rollout.truncation", "fail", "vllm_rollout.py: reward of the last step"),
-    ("rollout.wasted_turn_penalty", 0.0, "vllm_rollout.py: no shaping"),
-    ("rollout.tell_budget", "none", "vllm_rollout.py"),
-    ("rollout.lag", 0, "ppo/ray_trainer.py: one batch after another"),
+    ("rollout.failed_turn_penalty", 0.0, "vllm_rollout.py: no shaping"),
+    ("rollout.show_turn_budget", "none", "vllm_rollout.py"),
+    ("rollout.max_off_policy_steps", 0, "ppo/ray_trainer.py: one batch after another"),
     ("checkpoint.every", 25, "trainer.save_freq"),
 ]
 
-# By script of examples/train: rounds, steps_scaling_inter, train_batch_size, rollout.n,
+# Values of each script in examples/train: rounds, steps_scaling_inter, train_batch_size, rollout.n,
 # ppo_mini_batch_size, max_prompt_length, max_response_length, rollout.max_tokens, total_epochs.
 SCRIPTS = {
     "AgentGym-RL/textcraft_train.sh": (30, None, 32, 8, 8, 512, 10240, 512, 30),
@@ -66,8 +68,9 @@ SCRIPTS = {
     "ScalingInter-RL/webarena_train.sh": ((8, 12, 15), 80, 32, 4, 4, 750, 14098, 512, 25),
 }
 
-# By environment: number of training ids of the release, reward, max_rounds of examples/eval/<env>_eval.sh.
-# The number of questions is not published. AgentGym's clients pay the score in BabyAI and SciWorld.
+# For each environment: number of training ids in the release, reward, and max_rounds of
+# examples/eval/<env>_eval.sh. The number of questions is not published. AgentGym's clients use the
+# score as reward in BabyAI and SciWorld.
 ENVIRONMENTS = {
     "textcraft": (374, "success", 30),
     "babyai": (810, "score", 20),
@@ -78,7 +81,7 @@ ENVIRONMENTS = {
 
 
 def load(script, size="7b"):
-    """The config that stands for a script."""
+    """Returns the config that corresponds to a script."""
     folder, file = script.split("/")
     horizon = {"AgentGym-RL": "fixed", "ScalingInter-RL": "scaling"}[folder]
     name = file.removesuffix("_train.sh")
@@ -115,11 +118,13 @@ def test_a_config_has_the_values_of_its_script(script, row):
     assert config["rollout"]["reward"] == reward
     assert config["evaluation"]["max_turns"] == max_rounds
     if ids is None:
-        assert config["total_steps"] == 350  # the last step of the paper's curves, figure 7
+        assert config["total_steps"] == 350  # the curves in figure 7 of the paper end at this step
     else:
-        assert config["total_steps"] == epochs * (ids // batch)  # an incomplete batch is dropped
+        # the last batch of an epoch is dropped if it is incomplete
+        assert config["total_steps"] == epochs * (ids // batch)
     assert list(config["environments"]) == [environment]
-    assert not config["environments"][environment]["weights"]  # data.shuffle: uniform over the ids
+    # data.shuffle draws ids with equal probability
+    assert not config["environments"][environment]["weights"]
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
@@ -133,7 +138,7 @@ def test_the_turn_limit_rises_after_every_period(environment):
     assert found == [limits[0], limits[0], limits[1], limits[1], limits[2], limits[2]]
 
 
-def test_every_config_of_the_paper_stands_for_two_scripts():
+def test_every_config_of_the_paper_covers_two_scripts():
     folder = importlib.import_module("configs.paper").__path__[0]
     names = {path.stem for path in pathlib.Path(folder).glob("*.py")}
     assert names - {"__init__", "common"} == set(ENVIRONMENTS)
@@ -156,10 +161,10 @@ def test_an_unknown_option_is_refused_with_the_known_ones(option):
         module.get_config(option)
 
 
-def test_grpo_as_published_weighs_every_episode_the_same_whatever_its_length():
+def test_published_grpo_weighs_every_episode_the_same_for_any_length():
     assert ALGORITHMS["grpo"].aggregation == "sequence_mean"
     options = rl.parse(load("AgentGym-RL/textcraft_train.sh")[0]).aggregation_options
-    # Two episodes solved in 2 tokens, two that failed after 6.
+    # Two episodes are solved in 2 tokens; two episodes fail after 6 tokens.
     mask_BT = np.arange(6) < np.array([2, 2, 6, 6])[:, None]
     weight_BT = aggregation.token_weights(jnp.asarray(mask_BT), jnp.ones(4, bool), **options)
     np.testing.assert_allclose(np.asarray(weight_BT).sum(axis=1), [0.25] * 4, rtol=1e-6)

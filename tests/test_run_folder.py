@@ -91,7 +91,8 @@ def test_an_adjustable_key_may_change_and_the_new_value_is_kept(tmp_path, patter
 def test_a_refused_start_gives_the_lock_back(tmp_path):
     folder, _ = start(tmp_path)
     folder.close()
-    refused = RunFolder(tmp_path)  # kept alive: being collected would free the lock too
+    # The object must stay referenced, because garbage collection would release the lock.
+    refused = RunFolder(tmp_path)
     with pytest.raises(ValueError):
         refused.start({"job": "sft"}, devices=[], adjustable=())
     assert start(tmp_path)[1]
@@ -178,7 +179,7 @@ def test_a_reader_of_the_old_file_keeps_it_whole_while_it_is_replaced(tmp_path):
     assert path.read_text() == "new"
 
 
-def test_trajectories_come_back_as_written_and_in_order(tmp_path):
+def test_trajectories_round_trip_in_order(tmp_path):
     folder, _ = start(tmp_path)
     records = [{"item_id": f"textcraft_{i}", "reward": i / 3, "text": "ä\n"} for i in range(3)]
     path = folder.write_trajectories(42, iter(records))
@@ -232,7 +233,7 @@ def test_equal_configs_do_not_differ():
     assert config_differences(plain, plain) == {}
 
 
-def test_the_commit_is_told_only_for_a_checkout_that_tracks_the_code(tmp_path):
+def test_the_commit_is_recorded_only_for_a_checkout_that_tracks_the_code(tmp_path):
     environment = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null"}
 
     def git(*arguments):

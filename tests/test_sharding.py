@@ -7,18 +7,19 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
 
-from agentgym_jax.models.config import DecoderConfig
 from agentgym_jax.models.kv_cache import KVCache
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.token_logprobs import token_logprobs
 from agentgym_jax.sharding import DECODE_RULES, TRAIN_RULES, Layout, make_mesh, reshard
+from tests.builders import decoder_config
 
 pytestmark = pytest.mark.usefixtures("compiled_fastest")
 
-CONFIG = DecoderConfig(104, 32, 48, 2, 4, 2, 8)
-# 2 key/value heads on tensor=4 stay whole; 4 query heads on tensor=8 too.
+CONFIG = decoder_config(vocab_size=104)
+# The 2 key/value heads are not split if tensor=4; the 4 query heads are not split if tensor=8.
+ONE_DEVICE = dict(data=1, fsdp=1, tensor=1)
 MESHES = [dict(data=8), dict(fsdp=2, tensor=4), dict(data=2, fsdp=2, tensor=2), dict(tensor=8)]
-TOLERANCE = dict(rtol=2e-4, atol=2e-5)  # float32 sums split over devices
+TOLERANCE = dict(rtol=2e-4, atol=2e-5)  # tolerance for float32 sums that are split over devices
 
 
 def _batch(rows=8, length=16):
@@ -48,13 +49,14 @@ def _trained_by_one(tie):
     return jax.device_get(_loss(policy)(_spread_params(policy), *_batch()))
 
 
-# An output head of its own on one of the meshes, the tied one on the others.
+# One mesh is tested with a separate output head, the other meshes with tied weights.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sizes", "tie"), [(sizes, sizes != MESHES[2]) for sizes in MESHES], ids=str
 )
 def test_eight_devices_train_like_one(sizes, tie):
     config = dataclasses.replace(CONFIG, tie_embeddings=tie)
-    layout = Layout(make_mesh(**sizes), TRAIN_RULES)
+    layout = Layout(make_mesh(**ONE_DEVICE | sizes), TRAIN_RULES)
     many = Policy(config, layout=layout)
     (loss, hidden), gradients = _trained_by_one(tie)
     (loss8, hidden8), gradients8 = _loss(many)(_spread_params(many, layout), *_batch())
@@ -82,20 +84,21 @@ def _decoded_by_one():
     return _decode(None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", MESHES, ids=str)
 def test_eight_devices_decode_like_one(sizes):
-    many = _decode(Layout(make_mesh(**sizes), DECODE_RULES))
+    many = _decode(Layout(make_mesh(**ONE_DEVICE | sizes), DECODE_RULES))
     np.testing.assert_allclose(many, _decoded_by_one(), rtol=2e-4, atol=2e-4)
 
 
 def test_a_constraint_is_in_the_compiled_program_on_cpu():
-    layout = Layout(make_mesh(data=4, tensor=2), TRAIN_RULES)
+    layout = Layout(make_mesh(data=4, fsdp=1, tensor=2), TRAIN_RULES)
     out = jax.jit(lambda x: layout.constrain(x * 2, ("batch", "act_mlp")))(jnp.ones((8, 6)))
     assert {s.data.shape for s in out.addressable_shards} == {(2, 3)}
 
 
 def test_sharded_init_gives_the_weights_of_one_device():
-    layout = Layout(make_mesh(fsdp=4, tensor=2), TRAIN_RULES)
+    layout = Layout(make_mesh(data=1, fsdp=4, tensor=2), TRAIN_RULES)
     policy = Policy(CONFIG)
     one = policy.init_sharded(jax.random.key(0), None)
     many = policy.init_sharded(jax.random.key(0), layout)
@@ -106,7 +109,7 @@ def test_sharded_init_gives_the_weights_of_one_device():
 
 
 def test_reshard_changes_placement_and_type_with_one_program():
-    mesh = make_mesh(fsdp=4, tensor=2)
+    mesh = make_mesh(data=1, fsdp=4, tensor=2)
     policy = Policy(CONFIG)
     params = policy.init_sharded(jax.random.key(0), Layout(mesh, TRAIN_RULES))
     target = policy.param_shardings(Layout(mesh, DECODE_RULES))
@@ -128,7 +131,7 @@ def test_weights_for_decoding_outlive_an_update_of_the_state_that_they_are_from(
 
 
 class _no_compilation:
-    """Fails when JAX compiles inside the block."""
+    """A context manager that raises an error if JAX compiles a program inside the block."""
 
     def __enter__(self):
         self.count = 0
@@ -153,29 +156,29 @@ class _no_compilation:
 )
 def test_a_mesh_that_does_not_fit_names_sizes_and_devices(sizes, message):
     with pytest.raises(ValueError, match=message):
-        make_mesh(**sizes)
+        make_mesh(**ONE_DEVICE | sizes)
 
 
 def test_one_size_may_be_the_rest():
-    assert make_mesh(data=-1, tensor=2).shape == {"data": 4, "fsdp": 1, "tensor": 2}
-    assert make_mesh(devices=jax.devices()[:1]).size == 1
+    assert make_mesh(data=-1, fsdp=1, tensor=2).shape == {"data": 4, "fsdp": 1, "tensor": 2}
+    assert make_mesh(data=1, fsdp=1, tensor=1, devices=jax.devices()[:1]).size == 1
 
 
 def test_two_axes_on_one_mesh_axis_are_refused():
-    layout = Layout(make_mesh(data=8), {**TRAIN_RULES, "act_embed": "data"})
+    layout = Layout(make_mesh(data=8, fsdp=1, tensor=1), {**TRAIN_RULES, "act_embed": "data"})
     with pytest.raises(ValueError, match="both 'batch' and 'act_embed' on mesh axis 'data'"):
         layout.sharding(("batch", "length", "act_embed"))
 
 
 def test_unknown_axes_of_either_kind_are_named():
     with pytest.raises(ValueError, match="no rule for logical axis 'widht'"):
-        Layout(make_mesh(data=8), TRAIN_RULES).sharding(("widht",))
+        Layout(make_mesh(data=8, fsdp=1, tensor=1), TRAIN_RULES).sharding(("widht",))
     with pytest.raises(ValueError, match=r"not \['expert'\]"):
-        Layout(make_mesh(data=8), {"mlp": "expert"})
+        Layout(make_mesh(data=8, fsdp=1, tensor=1), {"mlp": "expert"})
 
 
 def test_an_axis_that_does_not_divide_stays_whole():
-    layout = Layout(make_mesh(data=2, tensor=4), TRAIN_RULES)
+    layout = Layout(make_mesh(data=2, fsdp=1, tensor=4), TRAIN_RULES)
     assert layout.shards("kv_heads") == 4
     assert layout.sharding(("embed", "kv_heads"), (32, 2)).spec == PartitionSpec("fsdp", None)
     assert layout.sharding(("embed", "kv_heads"), (32, 8)).spec == PartitionSpec("fsdp", "tensor")

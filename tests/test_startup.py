@@ -1,10 +1,13 @@
-"""The flags of the entry points, as their user meets them."""
+"""The command-line flags of the entry points, as users set them."""
 
 import pathlib
 import subprocess
 import sys
 
 import pytest
+
+from agentgym_jax.startup import USER_ERRORS
+from agentgym_jax.telemetry.guards import GuardStop
 
 ROOT = pathlib.Path(__file__).parent.parent
 
@@ -14,6 +17,7 @@ def run(*arguments, config="configs/quickstart.py", module="train"):
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("override", "hint"),
     [
@@ -30,6 +34,7 @@ def test_a_misspelled_override_is_answered_with_one_line(tmp_path, override, hin
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_defect_of_the_config_file_keeps_its_traceback(tmp_path):
     config = tmp_path / "broken.py"
     config.write_text("def get_config():\n    return None.total_steps\n")
@@ -38,8 +43,12 @@ def test_a_defect_of_the_config_file_keeps_its_traceback(tmp_path):
     assert "NoneType" in done.stderr and "broken.py" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_smallest_program_is_kept_for_the_next_start(tmp_path):
-    """A start makes dozens of them: together they compile for seconds."""
+    """Checks that even the smallest compiled program is stored in the cache.
+
+    A start has dozens of small programs, whose compilation takes seconds in total.
+    """
     program = (
         "import sys; from absl import flags; from agentgym_jax import startup; import jax.numpy;"
         "flags.FLAGS(sys.argv); startup.prepare(); jax.numpy.ones(3) + 1"
@@ -47,3 +56,16 @@ def test_the_smallest_program_is_kept_for_the_next_start(tmp_path):
     command = [sys.executable, "-c", program, f"--compilation_cache={tmp_path}"]
     subprocess.run(command, cwd=ROOT, check=True)
     assert [path.name for path in tmp_path.glob("jit_add-*")]
+
+
+@pytest.mark.slow
+def test_an_error_of_the_user_is_shown_without_secrets_and_without_a_traceback(tmp_path):
+    address = "http://me:hunter2@host"
+    done = run(f"--workdir={tmp_path / 'run'}", f"--config.env_server.transport={address}")
+    assert done.returncode == 1
+    assert "agentgym_jax.train: " in done.stderr and "@host" in done.stderr
+    assert "hunter2" not in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_run_that_a_guard_stops_is_an_error_of_the_user():
+    assert GuardStop in USER_ERRORS

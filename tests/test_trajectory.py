@@ -6,56 +6,33 @@ import pytest
 
 from agentgym_jax.trajectory import (
     Outcome,
-    TokenSource,
-    Trajectory,
-    Turn,
     from_record,
     outcome_counts,
     to_record,
 )
-
-P, O, A = TokenSource.PROMPT, TokenSource.OBSERVATION, TokenSource.ACTION  # noqa: E741
-
-
-def turn(start, stop, reward=0.0, is_cut=False):
-    return Turn(start, stop, "Action: go", "go", "a wall", reward, is_cut)
+from tests.builders import trajectory, turn
 
 
-def episode(sources, turns, **changes):
-    """A trajectory whose arrays follow from its sources."""
-    sources = np.asarray(sources, np.int8)
-    is_action = sources == TokenSource.ACTION
-    fields = {
-        "item_id": "babyai_17",
-        "sample": 3,
-        "step": 5,
-        "outcome": Outcome.SUCCESS,
-        "score": 0.5,
-        "success": True,
-        "tokens": np.arange(10, 10 + len(sources), dtype=np.int32),
-        "sources": sources,
-        "logprobs": np.where(is_action, -0.25, 0.0).astype(np.float32),
-        "policy_versions": np.where(is_action, 5, -1).astype(np.int32),
-        "turns": tuple(turns),
-        "messages": ({"role": "user", "content": "hi"}, {"role": "assistant", "content": "go"}),
-    }
-    return Trajectory(**{**fields, **changes})
+def episode(picture, turns=None, **changes):
+    fields = dict(item_id="babyai_17", sample=3, step=5, outcome=Outcome.SUCCESS, score=0.5)
+    messages = ({"role": "user", "content": "hi"}, {"role": "assistant", "content": "go"})
+    return trajectory(picture, turns, version=5, **fields | {"messages": messages} | changes)
 
 
 def test_each_turns_reward_sits_on_its_last_action_token():
-    found = episode([P, A, A, O, A, O], [turn(1, 3, 0.25), turn(4, 5, 1.0)])
+    found = episode("paaoao", [turn(1, 3, reward=0.25), turn(4, 5, reward=1.0)])
     np.testing.assert_array_equal(found.token_rewards(), [0, 0, 0.25, 0, 1.0, 0])
     assert found.reward == 1.25
 
 
 def test_a_record_of_an_older_run_has_no_refused_turns():
-    record = to_record(episode([P, A, A], [turn(1, 3)]))
-    del record["turns"][0]["is_refused"]
-    assert not from_record(record).turns[0].is_refused
+    record = to_record(episode("paa", [turn(1, 3)]))
+    del record["turns"][0]["is_rejected"]
+    assert not from_record(record).turns[0].is_rejected
 
 
 def test_the_unit_of_a_score_is_recorded_and_one_in_records_of_older_runs():
-    record = to_record(episode([P, A, A], [turn(1, 3)], score=83.0, score_scale=0.01))
+    record = to_record(episode("paa", [turn(1, 3)], score=83.0, score_scale=0.01))
     assert from_record(record).score_scale == 0.01
     assert from_record(record).score == 83.0
     del record["score_scale"]
@@ -63,18 +40,18 @@ def test_the_unit_of_a_score_is_recorded_and_one_in_records_of_older_runs():
 
 
 def test_a_final_observation_does_not_swallow_the_reward():
-    found = episode([P, A, A, O, O, O], [turn(1, 3, 1.0)])
+    found = episode("paaooo", [turn(1, 3, reward=1.0)])
     assert found.token_rewards()[found.action_mask].sum() == 1.0
 
 
 def test_a_turn_without_tokens_has_nowhere_to_put_a_reward():
-    found = episode([P, A, O], [turn(1, 2, 1.0), turn(2, 2, 0.5)])
+    found = episode("pao", [turn(1, 2, reward=1.0), turn(2, 2, reward=0.5)])
     np.testing.assert_array_equal(found.token_rewards(), [0, 1.0, 0])
 
 
 @pytest.mark.parametrize("name", ["sources", "logprobs", "policy_versions"])
 def test_every_token_needs_one_of_each(name):
-    good = episode([P, A, O], [turn(1, 2)])
+    good = episode("pao", [turn(1, 2)])
     with pytest.raises(ValueError, match=f"babyai_17: 3 tokens but 2 {name}"):
         dataclasses.replace(good, **{name: getattr(good, name)[:2]})
 
@@ -82,18 +59,18 @@ def test_every_token_needs_one_of_each(name):
 @pytest.mark.parametrize("spans", [[], [(1, 2)], [(1, 4)], [(0, 3)]])
 def test_turns_cover_exactly_the_action_tokens(spans):
     with pytest.raises(ValueError, match="spans of its turns are not its action tokens"):
-        episode([P, A, A, O], [turn(*span) for span in spans])
+        episode("paao", [turn(*span) for span in spans])
 
 
 def test_only_sampled_tokens_have_a_log_probability():
     with pytest.raises(ValueError, match="not sampled has a log-probability"):
-        episode([P, A, O], [turn(1, 2)], logprobs=np.full(3, -1.0, np.float32))
+        episode("pao", [turn(1, 2)], logprobs=np.full(3, -1.0, np.float32))
 
 
 def test_a_record_survives_json():
     before = episode(
-        [P, A, A, O, A],
-        [turn(1, 3, 0.5), turn(4, 5, 0.0, is_cut=True)],
+        "paaoa",
+        [turn(1, 3, reward=0.5), turn(4, 5, reward=0.0, is_cut=True)],
         outcome=Outcome.ENV_ERROR,
         error="timeout",
         attempts=2,
@@ -110,7 +87,7 @@ def test_a_record_survives_json():
 
 
 def test_a_record_has_the_fields_of_agentgym():
-    record = to_record(episode([P, A], [turn(1, 2, 1.0)]))
+    record = to_record(episode("pa", [turn(1, 2, reward=1.0)]))
     assert record["item_id"] == "babyai_17"
     assert record["reward"] == 1.0
     assert record["conversations"] == [
@@ -127,5 +104,5 @@ def test_failures_of_the_environment_say_nothing_about_the_policy():
 
 
 def test_outcomes_are_counted_with_zeros():
-    counts = outcome_counts([episode([P, A], [turn(1, 2)])] * 2)
+    counts = outcome_counts([episode("pa", [turn(1, 2)])] * 2)
     assert counts == {outcome: 2 * (outcome is Outcome.SUCCESS) for outcome in Outcome}

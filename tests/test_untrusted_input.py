@@ -1,4 +1,4 @@
-"""Files, servers and models are strangers: what they send is data and never a path, a program or markup."""
+"""Untrusted files, servers and models: their output is data, never a path, program or markup."""
 
 import ast
 import html.parser
@@ -16,17 +16,18 @@ import pytest
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.learner.checkpoint import Checkpoints
 from agentgym_jax.learner.train_state import TrainState
-from agentgym_jax.redact import HIDDEN, LogFilter
 from agentgym_jax.run_folder import RunFolder
-from agentgym_jax.trajectory import Outcome, TokenSource, Trajectory, Turn, from_record, to_record
+from agentgym_jax.telemetry.redact import HIDDEN, LogFilter
+from agentgym_jax.trajectory import from_record, to_record
+from tests.builders import trajectory, turn
 
 ROOT = pathlib.Path(__file__).parents[1]
 SECRET = "hunter2-abc"
 SOURCES = sorted(
-    [*(ROOT / "agentgym_jax").rglob("*.py"), *(ROOT / "envs").rglob("agentgym_envs/**/*.py")]
+    [*(ROOT / "agentgym_jax").rglob("*.py"), *(ROOT / "envs").glob("agentgym_*/**/*.py")]
 )
 
-# A server and its own worker processes speak pickle over a pipe that nobody else has an end of.
+# These modules use pickle, but only on a private pipe between a server and its worker processes.
 PRIVATE_PIPES = {"envs/agentgym_envs/base/worker.py", "envs/agentgym_envs/base/workers.py"}
 LOADERS = {
     "pickle",
@@ -52,7 +53,10 @@ HOSTILE = (
 
 
 def calls(tree):
-    """(name of what is called, its keywords) all over a module."""
+    """Yields every function call of a module.
+
+    Each result has the name of the function, a flag for a plain name, and the keywords.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             function = node.func
@@ -74,11 +78,12 @@ def imported(tree):
 
 
 def faults(source):
-    """What of a module could turn data into a program."""
+    """Returns the calls in a module that could execute data as a program."""
     tree = ast.parse(source)
     found = [f"import {name}" for name in imported(tree) if name in LOADERS]
     for name, is_plain, keywords in calls(tree):
-        is_method = name in ("compile", "eval", "exec") and not is_plain  # re.compile and its like
+        # methods such as re.compile are allowed
+        is_method = name in ("compile", "eval", "exec") and not is_plain
         if name in EXECUTORS and not is_method:
             found.append(f"{name}()")
         if "shell" in keywords and keywords["shell"] != "False":
@@ -99,7 +104,7 @@ def faults(source):
         "np.load(path, allow_pickle=True)",
     ],
 )
-def test_the_search_finds_what_it_looks_for(source):
+def test_the_search_finds_the_fact(source):
     assert faults(source)
     assert not faults("import re\nre.compile(text)\nsubprocess.run([text], shell=False)")
 
@@ -112,7 +117,7 @@ def test_no_module_loads_pickles_or_gives_text_to_a_shell_or_an_interpreter():
 
 
 class Bomb:
-    """Unpickling it makes a folder."""
+    """An object that creates a folder when it is unpickled."""
 
     def __init__(self, path):
         self.path = path
@@ -124,7 +129,8 @@ class Bomb:
 def test_an_array_file_that_is_a_pickle_is_refused(tmp_path):
     np.save(tmp_path / "a.npy", np.array([Bomb(tmp_path / "owned")], object), allow_pickle=True)
     with pytest.raises(ValueError, match="allow_pickle"):
-        np.load(tmp_path / "a.npy")  # the default that every call in the package keeps
+        # `np.load` with the default for pickles, which no call in the package changes
+        np.load(tmp_path / "a.npy")
     assert not (tmp_path / "owned").exists()
 
 
@@ -149,19 +155,11 @@ def test_a_checkpoint_is_saved_and_restored_without_any_pickle(tmp_path, monkeyp
 
 
 def episode(text, item_id="textcraft_1"):
-    """One turn in which model and environment say the same."""
-    return Trajectory(
+    """Returns an episode of one turn whose action and observation have the same text."""
+    return trajectory(
+        "paa",
+        [turn(1, 3, text=text, action=text, observation=text)],
         item_id=item_id,
-        sample=0,
-        step=1,
-        outcome=Outcome.FAILURE,
-        score=0.0,
-        success=False,
-        tokens=np.array([1, 2, 3], np.int32),
-        sources=np.array([TokenSource.PROMPT, TokenSource.ACTION, TokenSource.ACTION], np.int8),
-        logprobs=np.array([0.0, -0.5, -0.5], np.float32),
-        policy_versions=np.array([-1, 0, 0], np.int32),
-        turns=(Turn(1, 3, text, text, text, 0.0, False),),
         messages=({"role": "user", "content": text}, {"role": "assistant", "content": text}),
     )
 
@@ -171,7 +169,7 @@ def tree_of(folder):
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_what_a_model_says_comes_back_from_a_file_and_names_none(tmp_path, text):
+def test_a_models_text_round_trips_through_a_file_and_names_none(tmp_path, text):
     folder = RunFolder(tmp_path / "run")
     folder.start({"seed": 0}, devices=[], adjustable=(), command=["train"])
     folder.write_trajectories(1, [to_record(episode(text))])
@@ -199,7 +197,7 @@ def test_an_item_id_is_text_in_a_record_and_never_part_of_a_path(tmp_path, item_
 
 
 class Elements(html.parser.HTMLParser):
-    """Elements and attributes of a page, as a browser would find them."""
+    """A parser that collects the elements and attributes of a page as a browser would."""
 
     def __init__(self):
         super().__init__()
@@ -210,7 +208,7 @@ class Elements(html.parser.HTMLParser):
 
 
 def report_of(folder, text):
-    """The page of a run whose model and environment said this."""
+    """Returns the page of a run in which the model and the environment produced this text."""
     report = pytest.importorskip("agentgym_jax.viewer.report")
     run = RunFolder(folder)
     run.start({"seed": 0}, devices=[], adjustable=(), command=["train"])
@@ -222,7 +220,7 @@ def report_of(folder, text):
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_what_a_model_says_is_no_markup_in_the_report(tmp_path, text):
+def test_a_models_text_is_no_markup_in_the_report(tmp_path, text):
     pages = []
     for name, said in (("harmless", "x"), ("hostile", text)):
         parser = Elements()
@@ -233,7 +231,7 @@ def test_what_a_model_says_is_no_markup_in_the_report(tmp_path, text):
     assert pages[0] == pages[1]
 
 
-def test_no_secret_is_in_a_run_folder_or_in_what_is_logged(tmp_path, caplog):
+def test_no_secret_is_in_a_run_folder_or_in_the_log(tmp_path, caplog):
     config = {
         "seed": 0,
         "client": {"token": SECRET},
@@ -246,7 +244,7 @@ def test_no_secret_is_in_a_run_folder_or_in_what_is_logged(tmp_path, caplog):
         assert HIDDEN in folder.config_path.read_text()
         assert HIDDEN in folder.provenance_path.read_text()
     assert not any(SECRET in text for text in texts)
-    with RunFolder(tmp_path / "run") as folder:  # the same run, with another password
+    with RunFolder(tmp_path / "run") as folder:  # a second start of the run, with another password
         changed = json.loads(json.dumps(config).replace(SECRET, "another"))
         assert folder.start(changed, devices=["cpu"], adjustable=(), command=command)
     lines = []

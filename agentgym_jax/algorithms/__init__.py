@@ -1,4 +1,7 @@
-"""Reinforcement learning as pure functions: needs jax and chex, nothing else of this package."""
+"""Reinforcement learning as pure functions.
+
+Imports jax and chex, and no other package of this project.
+"""
 
 from agentgym_jax.algorithms.table import ALGORITHMS, Algorithm
 

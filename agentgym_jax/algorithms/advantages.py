@@ -1,8 +1,13 @@
-"""Advantages: what an action token was worth, compared with what was to be expected.
+"""Advantage functions: the return of each action token relative to a baseline.
 
-Each takes `Episodes` and options and returns `advantage_BT`, zero off the action mask. A row that
-is not valid (its environment failed) is left out of every statistic and gets advantage 0; it is
-not an episode that was worth 0. Returns that are equal up to rounding give exactly 0.
+Each function takes `Episodes` and options and returns `advantage_BT`, which is zero off the action
+mask. A row that is not valid (its environment failed) is left out of every statistic and gets
+advantage 0. Such a row is not treated as an episode with return 0. If the returns of a group are
+equal up to rounding, or if the group has fewer than two valid rows, its advantages are exactly 0.
+
+Options: `discount` applies per action token and `turn_discount` per turn, so an episode's return
+multiplies the reward of turn k by turn_discount ** k. `eps` is added to the sample standard
+deviation (n - 1).
 """
 
 import dataclasses
@@ -20,21 +25,22 @@ from agentgym_jax.algorithms.episodes import (
     turn_starts,
 )
 
-# Returns of a group that differ by less than this fraction of the rewards in them are equal. Sums of
-# float32 in another order differ by up to 2 n 2^-24 of the sum of magnitudes: 1e-5 for 80 rewards.
+# Two returns of a group are treated as equal if they differ by less than this fraction of the
+# largest sum of absolute rewards in the group. Float32 sums in two different orders differ by up to
+# 2 n 2^-24 of the sum of absolute values: 1e-5 for 80 rewards.
 RELATIVE_TOLERANCE = 1e-5
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class GroupStatistics:
-    """Counts of groups by what they teach; int32 scalars.
+    """Numbers of groups with and without a learning signal; int32 scalars.
 
     Attributes:
-      groups: all groups of the batch.
-      informative: groups with at least two valid rows and an advantage that is not zero.
-      zero_variance: groups with at least two valid rows and no advantage but zero.
-      too_small: groups with fewer than two valid rows.
+      groups: Number of all groups of the batch.
+      informative: Number of groups with at least two valid rows and a nonzero advantage.
+      zero_variance: Number of groups with at least two valid rows and only zero advantages.
+      too_small: Number of groups with fewer than two valid rows.
     """
 
     groups: jax.Array
@@ -46,29 +52,31 @@ class GroupStatistics:
 def _groups(
     episodes: Episodes, turn_discount: float = 1.0
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Returns and validity as `[P, R]`, and differences `[P, 1]` that are rounding.
+    """Returns the returns and the valid flags as `[P, R]`, and the rounding tolerance of each group
+    as `[P, 1]`.
 
-    Invalid returns become 0, so that NaN stays outside.
+    Returns of invalid rows become 0, so that a NaN in such a row cannot spread.
     """
     valid_PR = episodes.valid_B.reshape(-1, episodes.group_size)
 
-    def of_groups(value_B):
+    def split_groups(value_B):
         return jnp.where(valid_PR, value_B.reshape(valid_PR.shape), 0.0)
 
-    return_PR = of_groups(episode_returns(episodes, turn_discount=turn_discount))
-    size_PR = of_groups(episode_returns(_magnitudes(episodes), turn_discount=turn_discount))
+    return_PR = split_groups(episode_returns(episodes, turn_discount=turn_discount))
+    size_PR = split_groups(episode_returns(_magnitudes(episodes), turn_discount=turn_discount))
     return return_PR, valid_PR, RELATIVE_TOLERANCE * jnp.max(size_PR, axis=1, keepdims=True)
 
 
 def _magnitudes(episodes: Episodes) -> Episodes:
-    """The same episodes with the absolute values of the rewards."""
+    """Returns the episodes with every reward replaced by its absolute value."""
     return dataclasses.replace(episodes, reward_BT=jnp.abs(episodes.reward_BT))
 
 
 def _differs(return_PR: jax.Array, valid_PR: jax.Array, rounding_P1: jax.Array) -> jax.Array:
-    """bool [P, 1]: two valid rows of the group differ by more than rounding.
+    """Returns bool [P, 1]: True if the returns of two valid rows of the group differ by more than
+    rounding.
 
-    Without this, a rounding error divided by a rounding error would be an advantage of order one.
+    Without this check, dividing one rounding error by another would give an advantage of order one.
     """
     high_P1 = jnp.max(jnp.where(valid_PR, return_PR, -jnp.inf), axis=1, keepdims=True)
     low_P1 = jnp.min(jnp.where(valid_PR, return_PR, jnp.inf), axis=1, keepdims=True)
@@ -76,7 +84,7 @@ def _differs(return_PR: jax.Array, valid_PR: jax.Array, rounding_P1: jax.Array) 
 
 
 def _spread(advantage_PR: jax.Array, action_mask_BT: jax.Array) -> jax.Array:
-    """The advantage of an episode on each of its action tokens; zero elsewhere."""
+    """Copies the advantage of an episode to each of its action tokens; other tokens get zero."""
     advantage_B1 = advantage_PR.reshape(-1, 1)
     return jnp.where(action_mask_BT, advantage_B1, 0.0)
 
@@ -84,26 +92,17 @@ def _spread(advantage_PR: jax.Array, action_mask_BT: jax.Array) -> jax.Array:
 def group_relative(
     episodes: Episodes,
     *,
-    std_normalize: bool = True,
+    std_normalize: bool,
     eps: float = 1e-6,
     turn_discount: float = 1.0,
 ) -> jax.Array:
-    """GRPO: the return against the mean of its group, in units of the group's deviation.
+    """Computes the GRPO advantage: the return minus the mean of its group, divided by the group's
+    standard deviation.
 
-    advantage = (return - mean) / (std + eps), the same for every action token of the episode;
-    eq. in section 4.1.2 of arXiv:2402.03300. The deviation is the sample one (n - 1), as in the
-    scripts that AgentGym-RL released. With `std_normalize=False` the division is left out
-    (Dr. GRPO, arXiv:2503.20783).
-
-    Args:
-      episodes: of one step.
-      std_normalize: divide by the deviation of the group.
-      eps: added to the deviation.
-      turn_discount: the reward of turn k counts turn_discount ** k.
-
-    Returns:
-      advantage_BT; zero in groups with fewer than two valid rows and, exactly, in groups whose
-      valid returns are all equal.
+    advantage = (return - mean) / (std + eps), the same for every action token of the episode; see
+    section 4.1.2 of arXiv:2402.03300. `std` is the sample standard deviation (n - 1), as in the
+    scripts that AgentGym-RL released. With `std_normalize=False` the division is left out (Dr.
+    GRPO, arXiv:2503.20783).
     """
     episodes.check()
     return_PR, valid_PR, rounding_P1 = _groups(episodes, turn_discount)
@@ -117,18 +116,11 @@ def group_relative(
 
 
 def leave_one_out(episodes: Episodes, *, turn_discount: float = 1.0) -> jax.Array:
-    """RLOO: the return against the mean of the *other* valid rollouts of its group.
+    """Computes the RLOO advantage: the return minus the mean of the *other* valid rollouts of its
+    group.
 
-    advantage_i = return_i - mean_{j != i} return_j; arXiv:2402.14740, where an episode is one
+    advantage_i = return_i - mean_{j != i} return_j; arXiv:2402.14740, where a whole episode is one
     action.
-
-    Args:
-      episodes: of one step.
-      turn_discount: the reward of turn k counts turn_discount ** k.
-
-    Returns:
-      advantage_BT; zero in groups with fewer than two valid rows and, exactly, in groups whose
-      valid returns are all equal.
     """
     episodes.check()
     return_PR, valid_PR, rounding_P1 = _groups(episodes, turn_discount)
@@ -139,19 +131,13 @@ def leave_one_out(episodes: Episodes, *, turn_discount: float = 1.0) -> jax.Arra
     return _spread(jnp.where(learns_PR, advantage_PR, 0.0), episodes.action_mask_BT)
 
 
-def monte_carlo(
-    episodes: Episodes, *, discount: float = 1.0, turn_discount: float = 1.0
-) -> jax.Array:
-    """REINFORCE: the return from a token on against what was expected before it.
+def monte_carlo(episodes: Episodes, *, discount: float, turn_discount: float) -> jax.Array:
+    """Computes the REINFORCE advantage: the return from a token on, minus the value before the
+    token.
 
-    advantage_t = return_t - value_t, where the value is whatever `Episodes` carries: a running
-    mean of earlier steps, a critic, or zero. Of this step's episodes nothing is subtracted, so
-    the baseline does not depend on the action and the gradient is unbiased.
-
-    Args:
-      episodes: of one step.
-      discount: per action token.
-      turn_discount: per turn.
+    advantage_t = return_t - value_t. The value is `Episodes.value_BT`: a running mean of earlier
+    steps, a critic's value, or zero. It does not depend on this step's episodes. The baseline is
+    therefore independent of the action, and the gradient is unbiased.
     """
     episodes.check()
     return_BT = returns_to_go(episodes, discount=discount, turn_discount=turn_discount)
@@ -161,20 +147,15 @@ def monte_carlo(
 def batch_normalized_returns(
     episodes: Episodes,
     *,
-    discount: float = 1.0,
-    turn_discount: float = 1.0,
+    discount: float,
+    turn_discount: float,
     eps: float = 1e-8,
 ) -> jax.Array:
-    """REINFORCE++: the return from a token on, normalised over all action tokens of the step.
+    """Computes the REINFORCE++ advantage: the return from a token on, normalised over all action
+    tokens of the step.
 
-    The rewards may contain a penalty per token for leaving the reference policy: eq. 4 and 5 of
-    arXiv:2501.03262 (version 9; 8 to 10 in version 2).
-
-    Args:
-      episodes: of one step.
-      discount: per action token.
-      turn_discount: per turn.
-      eps: added to the deviation, which is the sample one.
+    The rewards may contain a KL penalty per token: eq. 4 and 5 of arXiv:2501.03262 (version 9; 8 to
+    10 in version 2).
     """
     episodes.check()
     return_BT = returns_to_go(episodes, discount=discount, turn_discount=turn_discount)
@@ -184,16 +165,12 @@ def batch_normalized_returns(
 def group_mean_batch_normalized(
     episodes: Episodes, *, turn_discount: float = 1.0, eps: float = 1e-8
 ) -> jax.Array:
-    """REINFORCE++ with baseline: return minus mean of its group, normalised over the step.
+    """Computes REINFORCE++ with baseline: the return minus the mean of its group, normalised over
+    the step.
 
-    The mean is the group's, so tasks are compared with themselves; the deviation is that of all
-    action tokens of the step, so an easy task does not get large advantages. arXiv:2501.03262.
+    The mean is that of the group, so each task is compared with itself. The deviation is that of
+    all action tokens of the step, so an easy task does not get large advantages. arXiv:2501.03262.
     Groups with fewer than two valid rows are left out.
-
-    Args:
-      episodes: of one step.
-      turn_discount: the reward of turn k counts turn_discount ** k.
-      eps: added to the deviation, which is the sample one.
     """
     episodes.check()
     return_PR, valid_PR, rounding_P1 = _groups(episodes, turn_discount)
@@ -208,33 +185,26 @@ def group_mean_batch_normalized(
 def group_in_group(
     episodes: Episodes,
     *,
-    step_weight: float = 1.0,
-    turn_discount: float = 0.95,
-    std_normalize: bool = True,
+    step_weight: float,
+    turn_discount: float,
+    std_normalize: bool,
     eps: float = 1e-6,
 ) -> jax.Array:
-    """GiGPO: advantage of the episode in its group plus that of the turn among equal states.
+    """Computes the GiGPO advantage: that of the episode in its group plus that of each turn among
+    turns from equal states.
 
     advantage = episode advantage + step_weight * step advantage: eq. 8 of arXiv:2505.10978. The
-    first is `group_relative`. For the second (eq. 7), all turns of a group that started from the
-    same anchor state, in whichever episodes and however often, are compared by their discounted
-    return from there on, each turn once.
-
-    Args:
-      episodes: of one step.
-      step_weight: omega.
-      turn_discount: of the return from a turn on; the return of the episode is not discounted.
-      std_normalize: divide both by the deviation of their group.
-      eps: added to the deviations.
-
-    Returns:
-      advantage_BT; a turn whose state nobody else was in has only the advantage of its episode.
+    episode advantage is `group_relative`. The step advantage (eq. 7) compares all turns of a group
+    that started from the same anchor state, within and across episodes. It compares their
+    discounted returns from that turn on; the return of the episode is not discounted. Every turn
+    has the same weight. A turn with a unique state has only the advantage of its episode.
+    `std_normalize` divides each advantage by the standard deviation of the values that it compares.
     """
     of_episode_BT = group_relative(episodes, std_normalize=std_normalize, eps=eps)
     return_BT = returns_to_go(episodes, turn_discount=turn_discount)
     size_BT = returns_to_go(_magnitudes(episodes), turn_discount=turn_discount)
     starts_BT = turn_starts(episodes)
-    # The return of a turn is that of its first token, also if tokens have rewards of their own.
+    # The return of a turn is that of its first token, even if tokens have separate rewards.
     of_turn_BT = _among_equals(
         at_turn_start(return_BT, episodes),
         episodes.anchor_BT,
@@ -256,11 +226,14 @@ def _among_equals(
     std_normalize: bool,
     eps: float,
 ) -> jax.Array:
-    """(value - mean) / (std + eps) over the counted places of the same key.
+    """Standardises values within each key: (value - mean) / (std + eps) over the counted positions
+    with that key.
 
-    Exactly 0 where all values of a key are equal up to rounding, of which `size_BT` gives the scale.
+    The result is exactly 0 if all values of a key are equal up to rounding. `size_BT` gives the
+    scale of the rounding.
     """
-    none = value_BT.size  # keys are smaller: places that do not count get a group of their own
+    # larger than every key: all positions that are not counted form one additional group
+    none = value_BT.size
     key_N = jnp.where(counted_BT, key_BT, none).reshape(-1)
     value_N = jnp.where(counted_BT, value_BT, 0.0).reshape(-1)
 
@@ -285,14 +258,15 @@ def _among_equals(
 
 
 def informative_rows(advantage: Callable[[Episodes], jax.Array], episodes: Episodes) -> jax.Array:
-    """bool [B]: valid rows of the groups that teach something.
+    """Returns bool [B]: True for the valid rows of informative groups.
 
-    A group is informative if it has at least two valid rows and, taken alone, an advantage that is
-    not zero. Alone, because a normalisation over the step moves the advantages of every group.
+    A group is informative if it has at least two valid rows and, computed alone, a nonzero
+    advantage. Each group is computed alone because a normalisation over the step would shift the
+    advantages of every group.
 
     Args:
-      advantage: a function of this file or of `gae`, with its options bound.
-      episodes: of one step.
+      advantage: Function of this module or of `gae`, with its options bound.
+      episodes: Episodes of one step.
     """
     episodes.check()
 
@@ -308,7 +282,7 @@ def informative_rows(advantage: Callable[[Episodes], jax.Array], episodes: Episo
 def group_statistics(
     advantage: Callable[[Episodes], jax.Array], episodes: Episodes
 ) -> GroupStatistics:
-    """Counts the groups that teach something; arguments as in `informative_rows`."""
+    """Returns the numbers of informative and other groups; arguments as in `informative_rows`."""
     informative_B = informative_rows(advantage, episodes)
     is_informative_P = jnp.any(informative_B.reshape(-1, episodes.group_size), axis=1)
     valid_PR = episodes.valid_B.reshape(-1, episodes.group_size)

@@ -1,8 +1,8 @@
-"""From a loss per token to one number: weights that are data.
+"""Token weights that turn a loss per token into one number.
 
-The loss of a batch is `sum(weight_BT * loss_BT)` over the WHOLE batch. Weights are made once,
-before the batch is packed and split, so no split into micro-batches, rows or devices can
-change what is minimised.
+The loss of a batch is `sum(weight_BT * loss_BT)` over the WHOLE batch. Weights are computed once,
+before the batch is packed and split. How the batch is split into micro-batches, rows or devices
+therefore does not change the objective.
 """
 
 import chex
@@ -19,29 +19,20 @@ def token_weights(
     mode: str,
     length: int | None = None,
 ) -> jax.Array:
-    """Weight of every token in the loss, float32.
+    """Returns the weight of every token in the loss, float32.
 
-    token_mean: every action token of the batch counts the same (arXiv:2503.14476); weights
-      add up to 1.
-    sequence_mean: every episode counts the same, whatever its length (GRPO as published,
-      arXiv:2402.03300); weights add up to 1.
-    fixed_length: an action token weighs 1 / (episodes * length): no length bias and no
-      dependence on the other episodes' lengths (Dr. GRPO, arXiv:2503.20783).
+    token_mean: every action token of the batch has the same weight (arXiv:2503.14476); weights add
+    up to 1. sequence_mean: every episode has the same weight, regardless of its length (GRPO as
+    published, arXiv:2402.03300); weights add up to 1. fixed_length: an action token weighs 1 /
+    (episodes * length), without length bias and independently of the lengths of other episodes (Dr.
+    GRPO, arXiv:2503.20783).
 
-    Denominators count valid episodes with at least one action token, also those with zero
-    advantage: one group that happens to have variance does not take the whole step.
+    Denominators count valid episodes with at least one action token, including episodes with zero
+    advantage. A step in which only one group has a nonzero advantage is therefore not dominated by
+    that group.
 
-    Args:
-      action_mask_BT: bool, True on tokens the policy sampled; one row an episode.
-      valid_B: bool, False for rows that are left out.
-      mode: one of MODES.
-      length: tokens, only for fixed_length.
-
-    Returns:
-      weight_BT, zero off the action mask and on invalid rows; all zero if nothing is left.
-
-    Raises:
-      ValueError: unknown mode, or a length that does not go with it.
+    Weights are zero off the action mask and on invalid rows. Only fixed_length takes the option
+    `length`, in tokens.
     """
     chex.assert_rank([action_mask_BT, valid_B], [2, 1])
     chex.assert_type([action_mask_BT, valid_B], bool)

@@ -1,13 +1,10 @@
-"""Numbers that follow what a run measures: pure functions from a value to the next one."""
+"""Controllers: pure functions from a present value and a measurement to the next value."""
 
 
 def moving_average(average: float | None, value: float | None, *, decay: float) -> float | None:
-    """decay * average + (1 - decay) * value; the first value is taken as it is.
+    """Returns decay * average + (1 - decay) * value; the first value becomes the average.
 
-    Args:
-      average: so far; None before the first value.
-      value: measured in this step; None if nothing was, which changes nothing.
-      decay: 0 forgets at once; below 1.
+    The average is None before the first value. A value of None leaves the average unchanged.
     """
     if not 0.0 <= decay < 1.0:
         raise ValueError(f"moving_average needs 0 <= decay < 1; got decay={decay}")
@@ -19,16 +16,10 @@ def moving_average(average: float | None, value: float | None, *, decay: float) 
 def adaptive_coefficient(
     coef: float, measured: float | None, *, target: float, rate: float
 ) -> float:
-    """Moves the weight of a penalty so that what it penalises stays near a target.
+    """Adjusts the weight of a penalty so that the penalised quantity stays near a target.
 
-    coef * (1 + rate * clip(measured / target - 1, -0.2, 0.2)): section 2.2 of arXiv:1909.08593,
-    which has rate 0.1.
-
-    Args:
-      coef: of this step.
-      measured: divergence in this step; None if there was nothing to measure.
-      target: same unit as `measured`; positive.
-      rate: how fast it follows.
+    Returns coef * (1 + rate * clip(measured / target - 1, -0.2, 0.2)): section 2.2 of
+    arXiv:1909.08593, with rate 0.1. A measurement of None leaves the coefficient unchanged.
     """
     if target <= 0.0 or not 0.0 < rate < 5.0:
         raise ValueError(

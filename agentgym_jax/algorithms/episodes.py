@@ -1,7 +1,7 @@
-"""What an advantage may know of the episodes of one step, and what it does with turns.
+"""Input of the advantage functions: the episodes of one step, with helper functions for turns.
 
-Arrays are per episode and unpacked: `[B, T]`, one row an episode, padded on the right.
-Groups are task-major: B = P * R, rows `p * R .. (p + 1) * R - 1` are the R rollouts of task p.
+Arrays have one unpacked episode per row: `[B, T]`, padded on the right. Groups are task-major: B =
+P * R, and rows `p * R .. (p + 1) * R - 1` are the R rollouts of task p.
 """
 
 import dataclasses
@@ -14,21 +14,24 @@ import jax.numpy as jnp
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Episodes:
-    """Episodes of one step. Every array is data: nothing is read off a pad id.
+    """Episodes of one step.
+
+    Masks and lengths are stored explicitly; nothing is inferred from a padding token id.
 
     Attributes:
-      reward_BT: reward received after token t; zero on padding.
-      action_mask_BT: bool, True on tokens the policy sampled.
-      valid_B: bool, False for rows that say nothing about the policy (a failed environment):
-        they are out of every statistic and get advantage 0.
-      turn_BT: int32, which turn of its episode an action token belongs to; -1 elsewhere.
-      anchor_BT: int32, number of the state that the turn of an action token started from: equal
-        numbers are equal states of the same task; from 0 to B * T - 1, -1 elsewhere.
-      value_BT: return that was expected before token t, by a critic or from earlier steps; zero
-        where nothing is known. Ignored off the action mask.
+      reward_BT: Reward received after token t; zero on padding.
+      action_mask_BT: bool, True for tokens sampled by the policy.
+      valid_B: bool, False for episodes whose environment failed. They are left out of every
+        statistic and get advantage 0.
+      turn_BT: int32, number of the turn of each action token within its episode; -1 for other
+          tokens.
+      anchor_BT: int32, number of the state at the start of an action token's turn. Equal numbers
+        mean equal states of the same task. Numbers are from 0 to B * T - 1; other tokens have -1.
+      value_BT: Expected return before token t, from a critic or from earlier steps; zero if
+        unknown. Values off the action mask are ignored.
       group_size: R, rollouts per task; static.
-      bootstrap_B: return that is expected after the last action token of an episode that was cut;
-        zero where the episode has ended. None is zero everywhere.
+      bootstrap_B: Expected return after the last action token of an episode that was cut; zero if
+        the environment ended the episode. None means zero for all episodes.
     """
 
     reward_BT: jax.Array
@@ -41,10 +44,10 @@ class Episodes:
     bootstrap_B: jax.Array | None = None
 
     def check(self) -> None:
-        """Asserts shapes and types.
+        """Asserts the shapes and types of all arrays.
 
         Raises:
-          ValueError: the rows do not split into groups.
+          ValueError: The number of rows is not a multiple of the group size.
         """
         B = self.reward_BT.shape[0]
         of_tokens = [self.reward_BT, self.action_mask_BT, self.turn_BT, self.anchor_BT]
@@ -63,26 +66,19 @@ class Episodes:
 
     @property
     def trained_BT(self) -> jax.Array:
-        """bool, action tokens of the valid rows."""
+        """Returns bool [B, T]: True for action tokens of the valid rows."""
         return self.action_mask_BT & self.valid_B[:, None]
 
 
 def returns_to_go(
     episodes: Episodes, *, discount: float = 1.0, turn_discount: float = 1.0
 ) -> jax.Array:
-    """Return from every action token on, the reward of the token itself included.
+    """Returns the return from every action token on, including the reward of the token itself.
 
-    Time passes at action tokens only: `discount` from one to the next of the same turn,
-    `turn_discount` from the last of a turn to the first of the next. Observations take none,
-    however long they are, and a reward on one counts for the action token before it.
-
-    Args:
-      episodes: of one step.
-      discount: per action token.
-      turn_discount: per turn.
-
-    Returns:
-      return_BT, zero off the action mask.
+    Discounts apply between action tokens only. `discount` applies from one token to the next within
+    a turn, `turn_discount` from the last token of a turn to the first of the next turn.
+    Observations add no discount, regardless of their length. A reward on an observation is added to
+    the return of the action token before it. The result is zero off the action mask.
     """
 
     def step(carry, token):
@@ -106,28 +102,32 @@ def returns_to_go(
 
 
 def episode_returns(episodes: Episodes, *, turn_discount: float = 1.0) -> jax.Array:
-    """Return of every episode, `[B]`: the reward of turn k counts turn_discount ** k.
+    """Returns the return of every episode, `[B]`: the reward of turn k is multiplied by
+    turn_discount ** k.
 
-    Sums over all tokens, not only action tokens: a reward that sits on an observation counts
-    for the turn before it, so no mask can swallow the terminal reward.
+    Sums over all tokens, not only action tokens. A reward on an observation is assigned to the turn
+    before it, so the action mask cannot drop the terminal reward.
     """
     if turn_discount == 1.0:
         return jnp.sum(episodes.reward_BT, axis=1)
-    # Observations have no turn of their own: the largest so far is that of the turn before.
+    # Observations have no turn number; the running maximum assigns them to the turn before.
     turn_BT = jax.lax.cummax(episodes.turn_BT, axis=1)
     weight_BT = turn_discount ** jnp.maximum(turn_BT, 0).astype(episodes.reward_BT.dtype)
     return jnp.sum(episodes.reward_BT * weight_BT, axis=1)
 
 
 def turn_starts(episodes: Episodes) -> jax.Array:
-    """bool [B, T], True on the first action token of every turn."""
+    """Returns bool [B, T], True for the first action token of every turn."""
     before_BT = jnp.pad(episodes.turn_BT[:, :-1], ((0, 0), (1, 0)), constant_values=-1)
-    # A turn may be interrupted by tokens that were not sampled: compare with all before it.
+    # Tokens that were not sampled may interrupt a turn, so each token is compared with all tokens
+    # before it.
     seen_BT = jax.lax.cummax(before_BT, axis=1)
     return episodes.action_mask_BT & (episodes.turn_BT > seen_BT)
 
 
 def at_turn_start(value_BT: jax.Array, episodes: Episodes) -> jax.Array:
-    """Every token gets the value of the first action token of its turn; meaningless before that."""
+    """Gives every token the value of the first action token of its turn; values before the first
+    turn are meaningless.
+    """
     index_BT = jnp.where(turn_starts(episodes), jnp.arange(value_BT.shape[1])[None, :], 0)
     return jnp.take_along_axis(value_BT, jax.lax.cummax(index_BT, axis=1), axis=1)

@@ -1,12 +1,18 @@
-"""Generalised advantage estimation over the turns of an agent, per token and per turn.
+"""Generalised advantage estimation (GAE) with tokens or whole turns as actions.
 
-Time passes at action tokens only, as in `episodes.returns_to_go`: the last token of a turn looks
-ahead to the first token of the next one. So a longer observation changes neither the discount nor
-the trace, no value is read on a token that the critic was not trained on, and a reward that stands
-on an observation counts for the action token before it.
+Discounts apply between action tokens only, as in `episodes.returns_to_go`: the successor of a
+turn's last token is the first token of the next turn. A longer observation therefore changes
+neither the discount nor the trace. Values are read only at tokens on which the critic was trained.
+A reward on an observation token is assigned to the action token before it.
 
-An episode that was cut may go on with `Episodes.bootstrap_B`, one that has ended is worth nothing
-after its end. Each estimator is a pair: the advantage, and the return that the critic learns.
+After a cut episode, the value is `Episodes.bootstrap_B`; after a finished episode it is zero. Each
+estimator is a pair of functions: one returns the advantage, the other the return that the critic
+learns. Both results are zero off the action mask and on rows that are not valid.
+
+Options: `discount` is gamma from an action token to the next token of its turn, `turn_discount`
+that from the last token of a turn to the first of the next turn. `gae_lambda` = 0 is one-step TD;
+`gae_lambda` = 1 is the Monte Carlo return minus the value. `normalize` gives the advantages of all
+action tokens of the step mean 0 and deviation 1, with `eps` added to the deviation.
 """
 
 import jax
@@ -25,18 +31,8 @@ def token_gae(
     normalize: bool,
     eps: float = 1e-8,
 ) -> jax.Array:
-    """Advantage of every action token as an action of its own: eq. 16 of arXiv:1506.02438.
-
-    Args:
-      episodes: of one step; `value_BT` is the critic's.
-      discount: gamma from an action token to the next of its turn.
-      turn_discount: gamma from the last of a turn to the first of the next.
-      gae_lambda: 0 is one-step TD, 1 is Monte Carlo less the value.
-      normalize: to mean 0 and deviation 1 over the action tokens of the step.
-      eps: added to the deviation.
-
-    Returns:
-      advantage_BT, zero off the action mask and on rows that are not valid.
+    """Returns the advantage with every action token as a separate action: eq. 16 of
+    arXiv:1506.02438.
     """
     episodes.check()
     advantage_BT = _traced(
@@ -51,7 +47,7 @@ def token_gae(
 
 
 def token_gae_returns(episodes: Episodes, **options: float) -> jax.Array:
-    """return_BT that belongs to `token_gae`: advantage before normalisation + value."""
+    """Returns the `return_BT` that matches `token_gae`: advantage before normalisation + value."""
     advantage_BT = token_gae(episodes, **(options | {"normalize": False}))
     return jnp.where(episodes.trained_BT, advantage_BT + episodes.value_BT, 0.0)
 
@@ -64,20 +60,10 @@ def turn_gae(
     normalize: bool,
     eps: float = 1e-8,
 ) -> jax.Array:
-    """Advantage of every turn as one action, on each of its tokens.
+    """Returns the advantage with every turn as one action, copied to each token of the turn.
 
-    A_k = r_k + turn_discount * V_{k+1} - V_k + turn_discount * gae_lambda * A_{k+1} with r_k all
-    that turn k was rewarded and V_k the value of its first token.
-
-    Args:
-      episodes: of one step; `value_BT` is the critic's.
-      turn_discount: gamma, per turn.
-      gae_lambda: per turn.
-      normalize: to mean 0 and deviation 1 over the action tokens of the step.
-      eps: added to the deviation.
-
-    Returns:
-      advantage_BT, zero off the action mask and on rows that are not valid.
+    A_k = r_k + turn_discount * V_{k+1} - V_k + turn_discount * gae_lambda * A_{k+1}, where r_k is
+    the sum of the rewards of turn k and V_k the value of its first token.
     """
     episodes.check()
     advantage_BT = _turn_traced(episodes, turn_discount, gae_lambda)
@@ -85,17 +71,14 @@ def turn_gae(
 
 
 def turn_gae_returns(
-    episodes: Episodes,
-    *,
-    turn_discount: float,
-    gae_lambda: float,
-    normalize: bool,
-    eps: float = 1e-8,
+    episodes: Episodes, *, turn_discount: float, gae_lambda: float, **_: float
 ) -> jax.Array:
-    """return_BT that belongs to `turn_gae`: of the turn, for each of its tokens.
+    """Returns the `return_BT` that matches `turn_gae`: the return of the turn, copied to each of
+    its tokens.
 
-    Within a turn nothing is discounted, so what its first token should expect is an estimate of
-    what its others should: the critic learns it on all of them.
+    Rewards are not discounted within a turn. The expected return of a turn's first token is
+    therefore also an estimate for the other tokens of the turn, and the critic learns this return
+    on all of them.
     """
     advantage_BT = _turn_traced(episodes, turn_discount, gae_lambda)
     return_BT = advantage_BT + at_turn_start(episodes.value_BT, episodes)
@@ -103,7 +86,10 @@ def turn_gae_returns(
 
 
 def _turn_traced(episodes: Episodes, turn_discount: float, gae_lambda: float) -> jax.Array:
-    """Unmasked: with one value per turn and nothing lost within it, its tokens telescope."""
+    """Returns the advantage of each turn, before masking.
+
+    With one value per turn and no discount within the turn, the sum over its tokens telescopes.
+    """
     advantage_BT = _traced(
         episodes,
         at_turn_start(episodes.value_BT, episodes),
@@ -112,7 +98,7 @@ def _turn_traced(episodes: Episodes, turn_discount: float, gae_lambda: float) ->
         token_lambda=1.0,
         turn_lambda=gae_lambda,
     )
-    # A token in the middle has missed the rewards of those before it.
+    # The sum at a token in the middle of a turn lacks the rewards of the tokens before it.
     return at_turn_start(advantage_BT, episodes)
 
 
@@ -133,7 +119,7 @@ def _traced(
     token_lambda: float,
     turn_lambda: float,
 ) -> jax.Array:
-    """The recursion of eq. 16 from action token to action token, backwards."""
+    """Computes the recursion of eq. 16 from action token to action token, backwards."""
 
     def step(carry, token):
         advantage_B, next_value_B, turn_B, late_reward_B = carry

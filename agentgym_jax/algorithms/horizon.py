@@ -1,30 +1,31 @@
-"""How many turns an episode may take: a function of the step, or of what the run measured.
+"""Schedules of the turn limit: functions of the step, or of statistics of the run.
 
-A schedule maps the number of steps *done* to a turn limit. A step is one collection of episodes with
-all its updates. A run that resumes at any step, a stage boundary included, asks the same question and
-gets the same answer as one that ran through. Nothing is counted, so nothing can be counted twice.
+A schedule maps the number of steps *done* to a turn limit. A step is one rollout with all its
+updates. A run that resumes at any step evaluates the same function and gets the same limit as an
+uninterrupted run. There is no counter, so no step can be counted twice.
 
-An `AdaptiveHorizon` goes to the next limit when a moving average of something measured passes a
-threshold. All that it remembers is a `HorizonState`, which belongs into the checkpoint; the next
-state is a pure function of the last one and of the statistics of the step.
+An `AdaptiveHorizon` advances to the next limit when a moving average of a measurement passes a
+threshold. Its whole state is a `HorizonState`, which is saved in the checkpoint. The next state is
+a pure function of the present state and the statistics of the step.
 """
 
 import bisect
 import dataclasses
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
 from agentgym_jax.algorithms.controllers import moving_average
 
 
 @dataclasses.dataclass(frozen=True)
 class HorizonStatistics:
-    """What the episodes of one environment say about their limit; None where none says it.
+    """Statistics of one environment's episodes under the present limit; None without data.
 
     Attributes:
-      success: share of the valid episodes that are solved.
-      truncation: share of the valid episodes that were cut.
-      turns: turns of the solved episodes as a share of the limit.
+      success: Fraction of the valid episodes that are solved.
+      truncation: Fraction of the valid episodes that were cut.
+      turns: Turns of the solved episodes as a fraction of the limit.
     """
 
     success: float | None
@@ -34,12 +35,12 @@ class HorizonStatistics:
 
 @dataclasses.dataclass(frozen=True)
 class HorizonState:
-    """What an adaptive horizon remembers; plain numbers for a JSON object.
+    """State of an adaptive horizon; plain numbers for a JSON object.
 
     Attributes:
-      stage: index of the limit.
-      steps: steps done at this limit.
-      average: moving average at this limit; None before the first value.
+      stage: Index of the current limit.
+      steps: Steps done at this limit.
+      average: Moving average at this limit; None before the first value.
     """
 
     stage: int = 0
@@ -49,21 +50,20 @@ class HorizonState:
 
 @dataclasses.dataclass(frozen=True)
 class AdaptiveHorizon:
-    """Goes through turn limits as a measured average allows it.
+    """Advances through turn limits when a measured average passes a threshold.
 
     Attributes:
-      turns: the limits, non-decreasing.
-      measure: the statistic that is followed.
-      is_ready: (average, threshold) -> whether the next limit may come.
-      threshold: of the average.
-      decay: of the average (`controllers.moving_average`).
-      min_steps: steps that every limit is kept at least.
-      max_steps: steps after which the next limit comes anyway; 0 for never.
+      measure: Name of the field of `HorizonStatistics` that is averaged.
+      turns: Turn limits in non-decreasing order.
+      threshold: Value at which the schedule advances: the average must be at least this value, or
+        at most this value if `measure` is `truncation`.
+      decay: Decay of the average (`controllers.moving_average`).
+      min_steps: Minimum number of steps at every limit.
+      max_steps: Number of steps after which the schedule advances regardless; 0 for never.
     """
 
-    turns: tuple[int, ...]
-    measure: Callable[[HorizonStatistics], float | None]
-    is_ready: Callable[[float, float], bool]
+    measure: Literal["success", "truncation", "turns"]
+    turns: Sequence[int]
     threshold: float
     decay: float
     min_steps: int
@@ -86,14 +86,16 @@ class AdaptiveHorizon:
             )
 
     def limit(self, state: HorizonState) -> int:
-        """Turn limit of the next step."""
+        """Returns the turn limit of the next step."""
         return self.turns[min(state.stage, len(self.turns) - 1)]
 
     def next(self, state: HorizonState, statistics: HorizonStatistics) -> HorizonState:
-        """State after a step with these statistics."""
-        average = moving_average(state.average, self.measure(statistics), decay=self.decay)
+        """Returns the state after a step that had these statistics."""
+        measured = getattr(statistics, self.measure)
+        average = moving_average(state.average, measured, decay=self.decay)
         steps = state.steps + 1
-        is_ready = average is not None and self.is_ready(average, self.threshold)
+        compare = operator.le if self.measure == "truncation" else operator.ge
+        is_ready = average is not None and compare(average, self.threshold)
         is_due = 0 < self.max_steps <= steps
         if state.stage + 1 < len(self.turns) and steps >= self.min_steps and (is_ready or is_due):
             return HorizonState(stage=state.stage + 1)
@@ -104,21 +106,17 @@ HorizonSchedule = Callable[[int], int] | AdaptiveHorizon
 
 
 def fixed(turns: int) -> Callable[[int], int]:
-    """The same limit at every step, in turns."""
+    """Returns a schedule with the same turn limit at every step."""
     if turns < 1:
         raise ValueError(f"fixed horizon needs at least one turn; got turns={turns}")
     return lambda step: turns
 
 
 def stepwise(turns: Sequence[int], boundaries: Sequence[int]) -> Callable[[int], int]:
-    """ScalingInter-RL: `turns[i]` until `boundaries[i]` steps are done (arXiv:2509.08755).
+    """Returns the ScalingInter-RL schedule: `turns[i]` until `boundaries[i]` steps are done.
 
-    Counting steps from 1 as the paper does, the switches happen at steps
-    `boundaries[i] + 1`.
-
-    Args:
-      turns: turn limits, non-decreasing.
-      boundaries: steps done when the next limit starts; increasing, one fewer.
+    Reference: arXiv:2509.08755. If steps are counted from 1 as in the paper, the limit changes at
+    the steps `boundaries[i] + 1`.
     """
     turns, boundaries = tuple(turns), tuple(boundaries)
     if len(turns) != len(boundaries) + 1 or list(turns) != sorted(turns) or turns[0] < 1:
@@ -135,19 +133,16 @@ def stepwise(turns: Sequence[int], boundaries: Sequence[int]) -> Callable[[int],
 
 
 def periodic(turns: Sequence[int], period: int) -> Callable[[int], int]:
-    """`stepwise` with a switch after every `period` steps: the form of the paper's tables."""
+    """Returns a `stepwise` schedule that changes every `period` steps, as in the paper's tables."""
     if period < 1:
         raise ValueError(f"periodic horizon needs a period of at least one step; got {period}")
     return stepwise(turns, [period * (i + 1) for i in range(len(turns) - 1)])
 
 
 def linear(first: int, last: int, steps: int) -> Callable[[int], int]:
-    """From `first` turns to `last` in `steps` steps of the run, evenly, rounded down.
+    """Returns a schedule that grows linearly from `first` to `last` turns over `steps` steps.
 
-    Args:
-      first: turn limit at the start.
-      last: turn limit when `steps` steps are done and after.
-      steps: Steps of the run.
+    The number of turns is rounded down to a whole number.
     """
     if not 1 <= first <= last or steps < 1:
         raise ValueError(
@@ -160,37 +155,28 @@ def linear(first: int, last: int, steps: int) -> Callable[[int], int]:
 def adaptive_success(
     turns: Sequence[int], threshold: float, decay: float, min_steps: int, max_steps: int
 ) -> AdaptiveHorizon:
-    """The next limit comes when the share of solved episodes has reached the threshold."""
-    measure = operator.attrgetter("success")
-    return AdaptiveHorizon(
-        tuple(turns), measure, operator.ge, threshold, decay, min_steps, max_steps
-    )
+    """Returns a schedule that advances once at least `threshold` of the episodes are solved."""
+    return AdaptiveHorizon("success", turns, threshold, decay, min_steps, max_steps)
 
 
 def adaptive_truncation(
     turns: Sequence[int], threshold: float, decay: float, min_steps: int, max_steps: int
 ) -> AdaptiveHorizon:
-    """The next limit comes when no more than the threshold's share of episodes is cut.
+    """Returns a schedule that advances once at most `threshold` of the episodes are cut.
 
-    Episodes that end in time, solved or not, have come to the end of what the limit shows them.
+    Episodes that end before the limit, solved or not, would not use a longer limit.
     """
-    measure = operator.attrgetter("truncation")
-    return AdaptiveHorizon(
-        tuple(turns), measure, operator.le, threshold, decay, min_steps, max_steps
-    )
+    return AdaptiveHorizon("truncation", turns, threshold, decay, min_steps, max_steps)
 
 
 def adaptive_turns(
     turns: Sequence[int], threshold: float, decay: float, min_steps: int, max_steps: int
 ) -> AdaptiveHorizon:
-    """The next limit comes when solved episodes use the threshold's share of the limit or more.
+    """Returns a schedule that advances once solved episodes use at least `threshold` of the limit.
 
-    Then the limit is what keeps other episodes from being solved.
+    If solved episodes need so many turns, the limit is probably the reason why other episodes fail.
     """
-    measure = operator.attrgetter("turns")
-    return AdaptiveHorizon(
-        tuple(turns), measure, operator.ge, threshold, decay, min_steps, max_steps
-    )
+    return AdaptiveHorizon("turns", turns, threshold, decay, min_steps, max_steps)
 
 
 SCHEDULES: Mapping[str, Callable[..., HorizonSchedule]] = {

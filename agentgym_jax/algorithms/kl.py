@@ -1,9 +1,9 @@
 """Estimators of KL(policy || reference) from one sampled token.
 
 Schulman, "Approximating KL divergence" (2020), joschu.net/blog/kl-approx.html. With r =
-p_reference(a) / p_policy(a), all three have the expectation or the limit of the KL when `a` is
-drawn from the policy, but as *losses* they are different things, because the sampling
-distribution is held fixed: the exact gradient with respect to `logprob` is given with each.
+p_reference(a) / p_policy(a), all three functions estimate the KL if `a` is drawn from the policy.
+As *losses* they differ, because the sampling distribution is held fixed. Each docstring therefore
+gives the exact gradient of its estimator with respect to `logprob`.
 """
 
 import chex
@@ -12,19 +12,19 @@ import jax.numpy as jnp
 
 
 def k1(logprob: jax.Array, reference_logprob: jax.Array) -> jax.Array:
-    """log(1 / r): unbiased value, high variance, may be negative.
+    """Returns log(1 / r): unbiased value, high variance, may be negative.
 
-    Gradient: 1, whatever the reference. As a loss it pulls nowhere in expectation; use it to
-    measure, or as a penalty inside the reward.
+    Gradient: 1, independent of the reference. As a loss the estimator has no effect in expectation.
+    It serves as a metric or as a penalty in the reward.
     """
     chex.assert_equal_shape([logprob, reference_logprob])
     return logprob - reference_logprob
 
 
 def k2(logprob: jax.Array, reference_logprob: jax.Array) -> jax.Array:
-    """(log r)^2 / 2: biased value, low variance, never negative.
+    """Returns (log r)^2 / 2: biased value, low variance, never negative.
 
-    Gradient: logprob - reference_logprob. In expectation over the policy that is the gradient of
+    Gradient: logprob - reference_logprob. In expectation over the policy this is the gradient of
     KL(policy || reference).
     """
     chex.assert_equal_shape([logprob, reference_logprob])
@@ -32,10 +32,10 @@ def k2(logprob: jax.Array, reference_logprob: jax.Array) -> jax.Array:
 
 
 def k3(logprob: jax.Array, reference_logprob: jax.Array) -> jax.Array:
-    """r - 1 - log r: unbiased value, low variance, never negative; GRPO's choice.
+    """Returns r - 1 - log r, which GRPO uses: unbiased value, low variance, never negative.
 
-    Gradient: 1 - r. In expectation over the policy that is the gradient of the *other*
-    direction, KL(reference || policy). GRPO: eq. 4 of arXiv:2402.03300.
+    Gradient: 1 - r. In expectation over the policy this is the gradient of the *other* direction,
+    KL(reference || policy). GRPO: eq. 4 of arXiv:2402.03300.
     """
     chex.assert_equal_shape([logprob, reference_logprob])
     log_ratio = reference_logprob - logprob

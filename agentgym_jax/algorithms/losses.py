@@ -1,7 +1,11 @@
-"""Losses per token. All take the same four arrays, so that the update knows none by name.
+"""Losses per token.
 
-Arrays are packed rows `[B, T]`. `sequence_BT` tells which trained tokens of a row belong to one
-episode: equal positive numbers do; 0 is everything that is not trained.
+All functions take the same four arrays, so the update step treats all losses alike.
+
+Arrays are packed rows `[B, T]`. `logprob_BT` has the log-probabilities of the policy in training.
+`old_logprob_BT` has those of the policy in the denominator of the ratio. `old_logprob_BT` and
+`advantage_BT` are constants. In `sequence_BT`, trained tokens of one episode share a positive
+number; 0 marks untrained tokens.
 """
 
 import dataclasses
@@ -14,12 +18,13 @@ import jax.numpy as jnp
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class TokenLoss:
-    """One loss per token, and what a log wants to know about it.
+    """Loss per token, with quantities to log.
 
     Attributes:
-      loss_BT: to be minimised; not weighted, not masked.
-      ratio_BT: p_policy / p_old of the token, or of its episode if the loss compares episodes.
-      is_clipped_BT: bool, the clip removed or bounded the gradient of this token.
+      loss_BT: Loss to minimise, before weights and masks are applied.
+      ratio_BT: p_policy / p_old of the token; for a loss with one ratio per episode, the ratio of
+          the token's episode.
+      is_clipped_BT: bool, True if the clip removed or bounded the gradient of this token.
     """
 
     loss_BT: jax.Array
@@ -27,17 +32,11 @@ class TokenLoss:
     is_clipped_BT: jax.Array
 
 
-def _check(
-    logprob_BT: jax.Array,
-    old_logprob_BT: jax.Array,
-    advantage_BT: jax.Array,
-    sequence_BT: jax.Array,
-) -> None:
-    chex.assert_rank(logprob_BT, 2)
-    chex.assert_equal_shape([logprob_BT, old_logprob_BT, advantage_BT, sequence_BT])
-    chex.assert_type(
-        [logprob_BT, old_logprob_BT, advantage_BT, sequence_BT], [float, float, float, int]
-    )
+def _check(*arrays: jax.Array) -> None:
+    """Asserts shapes and types of the four arrays of a loss."""
+    chex.assert_rank(arrays, 2)
+    chex.assert_equal_shape(arrays)
+    chex.assert_type(arrays, [float, float, float, int])
 
 
 def _check_clip(who: str, clip_low: float, clip_high: float) -> None:
@@ -51,12 +50,12 @@ def _check_clip(who: str, clip_low: float, clip_high: float) -> None:
 def _pessimistic(
     ratio_BT: jax.Array, advantage_BT: jax.Array, clip_low: float, clip_high: float
 ) -> TokenLoss:
-    """-min(ratio * A, clip(ratio, 1 - clip_low, 1 + clip_high) * A)."""
+    """Returns -min(ratio * A, clip(ratio, 1 - clip_low, 1 + clip_high) * A)."""
     clipped_BT = jnp.clip(ratio_BT, 1.0 - clip_low, 1.0 + clip_high)
     is_clipped_BT = jnp.where(
         advantage_BT > 0, ratio_BT > 1.0 + clip_high, ratio_BT < 1.0 - clip_low
     ) & (advantage_BT != 0)
-    # Selecting by is_clipped is the min above, with no ambiguous gradient at a tie.
+    # Selecting by is_clipped equals the min above, with a defined gradient at a tie.
     surrogate_BT = jnp.where(is_clipped_BT, clipped_BT, ratio_BT) * advantage_BT
     return TokenLoss(-surrogate_BT, ratio_BT, is_clipped_BT)
 
@@ -71,22 +70,15 @@ def clipped_surrogate(
     clip_high: float,
     dual_clip: float | None = None,
 ) -> TokenLoss:
-    """PPO's pessimistic surrogate with separate bounds: eq. 7 of arXiv:1707.06347.
+    """Computes PPO's pessimistic surrogate with separate lower and upper bounds: eq. 7 of
+    arXiv:1707.06347.
 
     loss = -min(ratio * A, clip(ratio, 1 - clip_low, 1 + clip_high) * A). A larger `clip_high`
     is "clip-higher": eq. 8 of arXiv:2503.14476.
 
-    For A < 0 this loss grows without bound with the ratio. `dual_clip` bounds it: loss <=
-    -dual_clip * A ("dual clip", arXiv:1912.09729). Beyond the bound the token has no gradient.
-
-    Args:
-      logprob_BT: under the policy that is trained.
-      old_logprob_BT: under the policy that sampled; a constant.
-      advantage_BT: a constant.
-      sequence_BT: not read.
-      clip_low: how far below 1 the ratio may fall while A < 0 still has a gradient.
-      clip_high: how far above 1 it may rise while A > 0 still has one.
-      dual_clip: largest ratio that counts while A < 0; above 1 + clip_high. None for no bound.
+    For A < 0 this loss grows without bound with the ratio. `dual_clip` bounds the loss: loss <=
+    -dual_clip * A ("dual clip", arXiv:1912.09729). If A < 0 and the ratio exceeds `dual_clip`, the
+    token has no gradient. `dual_clip` must be above 1 + clip_high.
     """
     _check(logprob_BT, old_logprob_BT, advantage_BT, sequence_BT)
     _check_clip("clipped_surrogate", clip_low, clip_high)
@@ -113,24 +105,18 @@ def sequence_surrogate(
     clip_low: float,
     clip_high: float,
 ) -> TokenLoss:
-    """GSPO: the pessimistic surrogate of one ratio per episode; arXiv:2507.18071.
+    """Computes the GSPO loss: the pessimistic surrogate of one ratio per episode; arXiv:2507.18071.
 
     ratio = exp(mean over the action tokens of the episode of (logprob - old_logprob)), eq. 7: the
-    geometric mean of the token ratios, so its bounds are some thousand times narrower. With weights
-    that add up to 1 / episodes in each episode (`sequence_mean`) the sum is the objective of eq. 5.
+    geometric mean of the token ratios. Useful clip ranges are therefore about a thousand times
+    narrower than for token ratios. If the weights of each episode add up to 1 / episodes
+    (`sequence_mean`), the weighted sum is the objective of eq. 5.
 
     The gradient of a token is that of GSPO-token (eq. 13 and 14): ratio * advantage * gradient of
-    its own log-probability. Where all tokens of an episode have one advantage this is the gradient
-    of eq. 5. Where they differ, by turn or by a correction factor, each token keeps its own; the
-    gradient of eq. 5 would give every token the mean.
-
-    Args:
-      logprob_BT: under the policy that is trained.
-      old_logprob_BT: under the policy before the first update of the step; a constant.
-      advantage_BT: a constant.
-      sequence_BT: which tokens are of one episode.
-      clip_low: as in `clipped_surrogate`.
-      clip_high: as in `clipped_surrogate`.
+    the token's log-probability. If all tokens of an episode share one advantage, this is the
+    gradient of eq. 5. If a turn or a correction factor changes the advantage within an episode,
+    each token keeps its own advantage, whereas eq. 5 would give every token the mean. The old
+    policy is the one before the first update of the step.
     """
     _check(logprob_BT, old_logprob_BT, advantage_BT, sequence_BT)
     _check_clip("sequence_surrogate", clip_low, clip_high)
@@ -140,15 +126,17 @@ def sequence_surrogate(
 
 
 def _sequence_mean(value_BT: jax.Array, sequence_BT: jax.Array) -> jax.Array:
-    """Mean over the tokens of the same sequence of the row, at each of them; 0 elsewhere."""
+    """Returns at each token the mean over all tokens of its sequence in the row; 0 off all
+    sequences.
+    """
     is_trained_BT = sequence_BT > 0
     segments = sequence_BT.shape[1] + 1  # a row of T tokens has at most T sequences
 
-    def of_row(value_T, sequence_T):
+    def sum_row(value_T, sequence_T):
         return jax.ops.segment_sum(value_T, sequence_T, num_segments=segments)[sequence_T]
 
-    total_BT = jax.vmap(of_row)(jnp.where(is_trained_BT, value_BT, 0.0), sequence_BT)
-    count_BT = jax.vmap(of_row)(is_trained_BT.astype(value_BT.dtype), sequence_BT)
+    total_BT = jax.vmap(sum_row)(jnp.where(is_trained_BT, value_BT, 0.0), sequence_BT)
+    count_BT = jax.vmap(sum_row)(is_trained_BT.astype(value_BT.dtype), sequence_BT)
     return jnp.where(is_trained_BT, total_BT / jnp.maximum(count_BT, 1.0), 0.0)
 
 
@@ -161,18 +149,12 @@ def clipped_weight(
     ratio_low: float,
     ratio_high: float,
 ) -> TokenLoss:
-    """CISPO: REINFORCE with a bounded importance weight; eq. 4 and 5 of arXiv:2506.13585.
+    """Computes the CISPO loss: REINFORCE with a bounded importance weight; eq. 4 and 5 of
+    arXiv:2506.13585.
 
-    loss = -stop(clip(ratio, ratio_low, ratio_high)) * A * logprob. The bound never removes a
-    token's gradient, as the pessimistic surrogate does; it only bounds its size.
-
-    Args:
-      logprob_BT: under the policy that is trained.
-      old_logprob_BT: under the policy that sampled; a constant.
-      advantage_BT: a constant.
-      sequence_BT: not read.
-      ratio_low: smallest weight; 0 for none, as published.
-      ratio_high: largest weight.
+    loss = -stop(clip(ratio, ratio_low, ratio_high)) * A * logprob. The bound limits the size of a
+    token's gradient but never removes the gradient, unlike the bound of the pessimistic surrogate.
+    The published `ratio_low` is 0.
     """
     _check(logprob_BT, old_logprob_BT, advantage_BT, sequence_BT)
     if not 0.0 <= ratio_low <= 1.0 <= ratio_high:
@@ -192,13 +174,10 @@ def policy_gradient(
     advantage_BT: jax.Array,
     sequence_BT: jax.Array,
 ) -> TokenLoss:
-    """REINFORCE: -A * logprob; no ratio and no bound, for one update per step.
+    """Computes the REINFORCE loss: -A * logprob, without a bound.
 
-    Args:
-      logprob_BT: under the policy that is trained.
-      old_logprob_BT: under the policy that sampled; only measured.
-      advantage_BT: a constant.
-      sequence_BT: not read.
+    The ratio is only measured and does not bound the update, so every step must have a single
+    update.
     """
     _check(logprob_BT, old_logprob_BT, advantage_BT, sequence_BT)
     ratio_BT = jax.lax.stop_gradient(jnp.exp(logprob_BT - old_logprob_BT))
@@ -211,7 +190,10 @@ def negative_log_likelihood(
     advantage_BT: jax.Array,
     sequence_BT: jax.Array,
 ) -> TokenLoss:
-    """Supervised loss: -logprob. The other arrays are not read; weights choose the tokens."""
+    """Computes the supervised loss: -logprob.
+
+    The other arrays are unused; weights select the tokens.
+    """
     _check(logprob_BT, old_logprob_BT, advantage_BT, sequence_BT)
     return TokenLoss(-logprob_BT, jnp.ones_like(logprob_BT), jnp.zeros(logprob_BT.shape, jnp.bool_))
 
@@ -219,19 +201,14 @@ def negative_log_likelihood(
 def clipped_value_loss(
     value_BT: jax.Array, old_value_BT: jax.Array, return_BT: jax.Array, *, clip: float
 ) -> tuple[jax.Array, jax.Array]:
-    """Half the squared error of a critic, pessimistic about moves of more than `clip`.
+    """Computes half the squared error of a critic: the larger of the plain and the clipped error.
 
     loss = max((V - R)^2, (V_old + clamp(V - V_old, -clip, clip) - R)^2) / 2: PPO's clip applied to
-    values, as in the code that was released with arXiv:1707.06347; the paper has the square alone.
+    values, as in the code released with arXiv:1707.06347. The paper has only the squared error
+    without a clip.
 
-    Args:
-      value_BT: of the critic that is trained.
-      old_value_BT: of the critic at the start of the step; a constant.
-      return_BT: what the value should be; a constant.
-      clip: in the unit of the return; 0 for none.
-
-    Returns:
-      loss_BT, and is_clipped_BT: the clip removed the gradient of this token.
+    `old_value_BT` is the value at the start of the step. `clip` has the unit of the return; 0 means
+    no clip. Returns the loss, and True for tokens whose gradient the clip removed.
     """
     chex.assert_rank(value_BT, 2)
     chex.assert_equal_shape([value_BT, old_value_BT, return_BT])

@@ -1,7 +1,7 @@
-"""Masked statistics: one policy for what an empty denominator means.
+"""Masked statistics with one rule for empty denominators.
 
-An empty mask gives 0, never NaN: `jnp.where` guards both the value and the division, so that
-neither the result nor its gradient sees what lies off the mask.
+An empty mask gives 0, never NaN. `jnp.where` guards both the value and the division, so neither the
+result nor its gradient depends on values off the mask.
 """
 
 import chex
@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 
 def masked_sum(value: jax.Array, mask: jax.Array, axis: int | None = None) -> jax.Array:
-    """Sum over the mask; values off the mask may be anything, NaN included."""
+    """Returns the sum over the mask; values off the mask are ignored, even if they are NaN."""
     chex.assert_equal_shape([value, mask])
     chex.assert_type(mask, bool)
     return jnp.sum(jnp.where(mask, value, 0.0), axis=axis)
@@ -19,7 +19,7 @@ def masked_sum(value: jax.Array, mask: jax.Array, axis: int | None = None) -> ja
 def masked_mean(
     value: jax.Array, mask: jax.Array, axis: int | None = None, keepdims: bool = False
 ) -> jax.Array:
-    """Mean over the mask; 0 where the mask is empty."""
+    """Returns the mean over the mask; 0 for an empty mask."""
     chex.assert_equal_shape([value, mask])
     chex.assert_type(mask, bool)
     total = jnp.sum(jnp.where(mask, value, 0.0), axis=axis, keepdims=keepdims)
@@ -30,9 +30,9 @@ def masked_mean(
 def masked_std(
     value: jax.Array, mask: jax.Array, axis: int | None = None, keepdims: bool = False
 ) -> jax.Array:
-    """Sample standard deviation (n - 1) over the mask; 0 where fewer than two values are."""
+    """Returns the sample standard deviation (n - 1) over the mask; 0 for fewer than two values."""
     mean = masked_mean(value, mask, axis=axis, keepdims=True)
-    # Rank-equal subtraction: a mean over all axes keeps them as ones and must be spread here.
+    # A mean over all axes keeps these axes with length one, so it is broadcast explicitly.
     centred = jnp.where(mask, value - jnp.broadcast_to(mean, value.shape), 0.0)
     squares = jnp.sum(centred**2, axis=axis, keepdims=keepdims)
     count = jnp.sum(mask, axis=axis, keepdims=keepdims)
@@ -40,14 +40,16 @@ def masked_std(
 
 
 def masked_max(value: jax.Array, mask: jax.Array) -> jax.Array:
-    """Largest value on the mask; 0 where the mask is empty."""
+    """Returns the largest value on the mask; 0 for an empty mask."""
     chex.assert_equal_shape([value, mask])
     largest = jnp.max(jnp.where(mask, value, -jnp.inf))
     return jnp.where(jnp.any(mask), largest, 0.0)
 
 
 def masked_standardised(value: jax.Array, mask: jax.Array, eps: float) -> jax.Array:
-    """(value - mean) / (std + eps) over the mask; exactly 0 if all values are equal, and off it."""
+    """Returns (value - mean) / (std + eps) over the mask; exactly 0 if all values are equal, and 0
+    off the mask.
+    """
     mean, std = masked_mean(value, mask), masked_std(value, mask)
     high = jnp.max(jnp.where(mask, value, -jnp.inf))
     low = jnp.min(jnp.where(mask, value, jnp.inf))

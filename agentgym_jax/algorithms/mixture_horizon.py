@@ -1,12 +1,12 @@
-"""Which schedule a task's turn limit comes from: that of its environment, its group, or one drawn.
+"""Mixture of schedules: each task has that of its environment or group, or a randomly drawn one.
 
-A run has one schedule per environment (`MixtureHorizon`). It may hold one per group of tasks, such
-as a level (`GroupHorizons`), and a schedule, of an environment or of a group, may be several among
-which every task draws (`DrawnHorizon`). What is left in the end is a schedule of `horizon.py`; its
-`Place` says how it was reached, and what an adaptive one remembers is kept by place.
+A run has one schedule per environment (`MixtureHorizon`). An environment can have one schedule per
+group of tasks, such as a level (`GroupHorizons`). The schedule of an environment or group can be a
+set from which every task draws (`DrawnHorizon`). These choices lead to one schedule of
+`horizon.py`. A `Place` records them, and the states of adaptive schedules are stored by place.
 
-The limit of a task is a function of seed, step, task and states, so that all rollouts of a task
-have the same one: advantages compare them.
+The limit of a task is a function of seed, step, task and states. All rollouts of a task therefore
+have the same limit, without which an advantage could not compare their returns.
 """
 
 import bisect
@@ -25,29 +25,29 @@ from agentgym_jax.algorithms.horizon import (
 
 
 class Task(Protocol):
-    """What a limit may depend on (data/tasks.py)."""
+    """Task attributes that a limit may depend on (data/tasks.py)."""
 
     @property
     def environment(self) -> str:
-        """Its environment."""
+        """Returns the name of the environment."""
 
     @property
     def group(self) -> str:
-        """Its group in the environment, such as a level."""
+        """Returns the group of tasks within the environment, such as a level."""
 
     @property
     def item_id(self) -> str:
-        """Its name, in no other environment the same."""
+        """Returns the id of the task, unique over all environments."""
 
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Place:
-    """Where a schedule stands in a mixture.
+    """Position of a schedule in a mixture.
 
     Attributes:
-      environment: whose schedule it is.
-      group: whose it is alone; empty if the groups share it.
-      drawn: its name among several; empty if there is nothing to draw.
+      environment: Environment of the schedule.
+      group: Group of tasks of the schedule; empty if all groups share one schedule.
+      drawn: Name of the schedule within a `DrawnHorizon`; empty if the schedule was not drawn.
     """
 
     environment: str
@@ -57,12 +57,7 @@ class Place:
 
 @dataclasses.dataclass(frozen=True)
 class TurnLimit:
-    """How long the episodes of a task may be.
-
-    Attributes:
-      place: of the schedule that says so.
-      turns: the limit.
-    """
+    """Turn limit of the episodes of a task, and the place of the schedule that sets it."""
 
     place: Place
     turns: int
@@ -70,11 +65,12 @@ class TurnLimit:
 
 @dataclasses.dataclass(frozen=True)
 class DrawnHorizon:
-    """Every task draws one of several schedules at every step, whatever the others draw.
+    """Set of schedules. At every step each task draws one of them, independently of other tasks.
 
     Attributes:
-      schedules: by name.
-      weights: name -> how often it is drawn, a whole number: 3 and 1 for three in four.
+      schedules: Schedules by name.
+      weights: Relative frequency of each schedule by name, a whole number. With 3 and 1, the first
+          is drawn in three cases of four.
     """
 
     schedules: Mapping[str, HorizonSchedule]
@@ -93,7 +89,7 @@ class DrawnHorizon:
             )
 
     def draw(self, seed: int, step: int, item_id: str) -> str:
-        """Name of the schedule that a task has at a step."""
+        """Returns the name of the schedule that a task draws at a step."""
         bounds = list(itertools.accumulate(self.weights.values()))
         digest = hashlib.sha256(f"{seed} {step} {item_id}".encode()).digest()
         return list(self.weights)[
@@ -106,20 +102,20 @@ GroupHorizon = HorizonSchedule | DrawnHorizon
 
 @dataclasses.dataclass(frozen=True)
 class GroupHorizons:
-    """A schedule per group of tasks.
+    """Schedules of one environment by group of tasks.
 
     Attributes:
-      each: of every group that is not named. The groups do not share its state: if it adapts, it
-        adapts to each of them apart.
-      groups: of those that are.
+      each: Schedule of every group without an entry in `groups`. An adaptive schedule has a
+        separate state for each group.
+      groups: Schedules by name of the group.
     """
 
     each: GroupHorizon
     groups: Mapping[str, GroupHorizon]
 
-    def of(self, group: str) -> GroupHorizon:
-        """The schedule of a group."""
-        return self.groups[group] if group in self.groups else self.each
+    def schedule_for(self, group: str) -> GroupHorizon:
+        """Returns the schedule of a group."""
+        return self.groups.get(group, self.each)
 
 
 EnvironmentHorizon = GroupHorizon | GroupHorizons
@@ -127,11 +123,7 @@ EnvironmentHorizon = GroupHorizon | GroupHorizons
 
 @dataclasses.dataclass(frozen=True)
 class MixtureHorizon:
-    """One schedule per environment.
-
-    Attributes:
-      schedules: by environment.
-    """
+    """One schedule per environment."""
 
     schedules: Mapping[str, EnvironmentHorizon]
 
@@ -147,23 +139,19 @@ class MixtureHorizon:
         *,
         seed: int,
     ) -> list[TurnLimit]:
-        """Turn limit of every task.
+        """Returns the turn limit of every task after `step` steps.
 
-        Args:
-          tasks: of the step.
-          step: Steps of the run done.
-          states: of the adaptive schedules; one that is not there has not begun.
-          seed: of the draws.
+        An adaptive schedule without a state in `states` starts at its first limit.
         """
         places = [self.place(task, step, seed=seed) for task in tasks]
         return [TurnLimit(place, self._turns(place, step, states)) for place in places]
 
     def place(self, task: Task, step: int, *, seed: int) -> Place:
-        """Which schedule a task has at a step."""
+        """Returns the place of a task's schedule at a step."""
         schedule = self.schedules[task.environment]
         group = drawn = ""
         if isinstance(schedule, GroupHorizons):
-            group, schedule = task.group, schedule.of(task.group)
+            group, schedule = task.group, schedule.schedule_for(task.group)
         if isinstance(schedule, DrawnHorizon):
             drawn = schedule.draw(seed, step, task.item_id)
         return Place(task.environment, group, drawn)
@@ -173,31 +161,24 @@ class MixtureHorizon:
         states: Mapping[Place, HorizonState],
         statistics: Mapping[Place, HorizonStatistics],
     ) -> dict[Place, HorizonState]:
-        """States of the adaptive schedules after a step; one that had no task keeps its own.
-
-        Args:
-          states: before the step.
-          statistics: of the episodes at each place.
+        """Returns the states of the adaptive schedules after a step; a schedule without statistics
+        in this step keeps its state.
         """
         following = dict(states)
         for place, measured in statistics.items():
             schedule = self._schedule(place)
             if isinstance(schedule, AdaptiveHorizon):
-                following[place] = schedule.next(_state(states, place), measured)
+                following[place] = schedule.next(states.get(place, HorizonState()), measured)
         return following
 
     def _turns(self, place: Place, step: int, states: Mapping[Place, HorizonState]) -> int:
         schedule = self._schedule(place)
         if isinstance(schedule, AdaptiveHorizon):
-            return schedule.limit(_state(states, place))
+            return schedule.limit(states.get(place, HorizonState()))
         return schedule(step)
 
     def _schedule(self, place: Place) -> HorizonSchedule:
         schedule = self.schedules[place.environment]
         if isinstance(schedule, GroupHorizons):
-            schedule = schedule.of(place.group)
+            schedule = schedule.schedule_for(place.group)
         return schedule.schedules[place.drawn] if isinstance(schedule, DrawnHorizon) else schedule
-
-
-def _state(states: Mapping[Place, HorizonState], place: Place) -> HorizonState:
-    return states[place] if place in states else HorizonState()

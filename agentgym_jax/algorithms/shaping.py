@@ -1,4 +1,4 @@
-"""What the length of an episode costs, whatever it achieved."""
+"""Penalties on the length of an episode, independent of its success."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,30 +11,24 @@ OVERLONG: Mapping[str, frozenset[str]] = {
 
 
 def soft_limit(length: float, *, limit: float, margin: float) -> float:
-    """0 up to `limit - margin`, then rising linearly to 1 at `limit`; 1 beyond.
+    """Returns the penalty for a length: 0 up to `limit - margin`, then rising linearly to 1 at
+    `limit`; 1 beyond.
 
-    The negative of eq. 13 of arXiv:2503.14476 (soft overlong punishment), whose L_max and L_cache
-    are `limit` and `margin`.
-
-    Args:
-      length: of the episode.
-      limit: same unit.
-      margin: same unit; positive, not above `limit`.
+    This is the negative of eq. 13 of arXiv:2503.14476 (soft overlong punishment), whose L_max and
+    L_cache are `limit` and `margin`. All arguments have the same unit.
     """
     return min(1.0, max(0.0, (length - (limit - margin)) / margin))
 
 
 def overlong_penalty(*, action_tokens: int, turns: int, kind: str, **options: Any) -> float:
-    """What is taken off the reward of an episode for its length.
+    """Returns the amount to subtract from an episode's reward for its length.
 
     Args:
-      action_tokens: tokens the policy sampled.
-      turns: turns it took.
-      kind: `none`, `tokens` or `turns`: what is counted.
-      options: `limit`, `margin` and `penalty` (at and beyond the limit), but for `none`.
-
-    Raises:
-      ValueError: an option is unknown, missing or impossible.
+      action_tokens: Number of tokens sampled by the policy.
+      turns: Number of turns.
+      kind: Unit of length: `none`, `tokens` or `turns`.
+      options: `limit`, `margin` and `penalty` (the amount at and beyond the limit); empty if `kind`
+          is `none`.
     """
     check_overlong(kind=kind, **options)
     if kind == "none":
@@ -44,7 +38,7 @@ def overlong_penalty(*, action_tokens: int, turns: int, kind: str, **options: An
 
 
 def check_overlong(*, kind: str, **options: Any) -> None:
-    """Raises ValueError unless the options go with the kind."""
+    """Raises a ValueError unless the names and values of the options fit `kind`."""
     if kind not in OVERLONG:
         raise ValueError(f"overlong: kind is {kind!r}, expected one of {', '.join(OVERLONG)}")
     if set(options) != OVERLONG[kind]:

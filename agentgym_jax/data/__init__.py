@@ -1,1 +1,1 @@
-"""Conversations and the input pipeline."""
+"""Conversations, preference pairs, tasks, and the input pipeline."""

@@ -1,6 +1,6 @@
-"""Demonstrations of scripted players, made by the environment package's own command.
+"""Records demonstrations of scripted agents, with the command of the environment package.
 
-The environments run in a process of their own, as their servers do: training imports none of them.
+The environments run in a separate process, because the training package imports none of them.
 """
 
 import json
@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal
 
 from absl import logging
 
+from agentgym_jax.client.embedded import ServerFailed, last_words, option_arguments
 from agentgym_jax.data.conversations import Conversation, read_conversations
 from agentgym_jax.data.tasks import Task
-from agentgym_jax.env_client.embedded import ServerFailed, last_words, option_arguments
 from agentgym_jax.limits import Range
 
 
@@ -23,27 +23,27 @@ def record(
     tasks: Sequence[Task],
     path: pathlib.Path,
     *,
-    player: Literal["expert", "random", "mixed"],
+    agent: Literal["expert", "random", "mixed"],
     epsilon: Annotated[float, Range(0, 1)],
     max_turns: Annotated[int, Range(1, unit="turns")],
     seed: Annotated[int, Range(0)],
     module: str = "",
     options: Mapping[str, Any] | None = None,
 ) -> None:
-    """Plays every task once and writes AgentGym's conversation records, one a line.
+    """Runs one episode of every task and writes conversations in AgentGym's format, one per line.
 
     Args:
-      tasks: of one environment.
-      path: where to; written in one rename, so that it is whole or absent.
-      player: Scripted player: `expert`, `random` (any valid action) or `mixed`.
-      epsilon: Probability per turn of a random detour, which is not imitated.
+      tasks: Tasks of one environment.
+      path: Output file. It is renamed when complete, so it is never partial.
+      agent: Scripted agent: `expert`, `random` (any valid action) or `mixed`.
+      epsilon: Probability per turn of random actions; these actions are not imitated.
       max_turns: Turn limit of an episode.
-      seed: Random seed of the player.
-      module: Module of the environment; empty for a shipped one.
-      options: Options of the environment; None for none.
+      seed: Random seed of the agent.
+      module: Python module of the environment; empty for a shipped environment.
+      options: Options of the environment; None for the defaults.
 
     Raises:
-      ServerFailed: the command failed; its last words are in the message.
+      ServerFailed: The command failed; the message has the last line of its output.
     """
     environments = {task.environment for task in tasks}
     if len(environments) != 1:
@@ -52,16 +52,10 @@ def record(
     listed = path.with_suffix(".tasks.json")
     listed.write_text(json.dumps([{"item_id": task.item_id} for task in tasks]))
     partial = path.with_suffix(".partial")
-    command = [
-        sys.executable,
-        "-m",
-        "agentgym_envs",
-        "demonstrations",
-        module or environments.pop(),
-    ]
-    command += ["--tasks-file", str(listed), "--player", player, "--epsilon", str(epsilon)]
-    command += ["--max-turns", str(max_turns), "--seed", str(seed), "--out", str(partial)]
-    command += option_arguments(options or {})
+    command = [sys.executable, "-m", "agentgym_envs", "demonstrations"]
+    command += [module or environments.pop(), "--tasks-file", str(listed), "--agent", agent]
+    command += ["--epsilon", str(epsilon), "--max-turns", str(max_turns)]
+    command += ["--seed", str(seed), "--out", str(partial), *option_arguments(options or {})]
     result = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if result.returncode:
         logging.info("recording demonstrations wrote:\n%s", result.stderr)
@@ -75,11 +69,10 @@ def record(
 def record_sets(
     sets: Mapping[str, tuple[Sequence[Task], Mapping[str, Any]]], folder: pathlib.Path
 ) -> list[Conversation]:
-    """Records every set that is not there yet, and reads all of them in order.
+    """Records the sets (tasks, keyword arguments of `record`) whose files are missing in `folder`.
 
-    Args:
-      sets: name -> (tasks, keyword arguments of `record`).
-      folder: one file per set.
+    Returns:
+      The conversations of all sets, in the order of `sets`.
     """
     conversations = []
     for name, (tasks, options) in sets.items():

@@ -1,7 +1,7 @@
-"""From encoded conversations to packed batches of one static shape, in an order fixed by a seed.
+"""Packs encoded conversations into batches of one static shape, in an order that a seed determines.
 
-Which sequences are in which batch is decided when the pipeline is made. A batch is then a function
-of its step, so resuming is asking for step n.
+The function `batches` assigns all sequences to batches. A batch then depends only on its step, so a
+resumed run simply requests the batch of step n.
 """
 
 import collections
@@ -15,23 +15,17 @@ from absl import logging
 from agentgym_jax.batch import TokenBatch, assign_rows, pack
 from agentgym_jax.text.chat import EncodedConversation
 
-# Sequences that a batch looks through for one that still fits its gaps.
+# number of queued sequences to try for the gaps of a batch
 _LOOKAHEAD = 32
 
 
 @dataclasses.dataclass(frozen=True)
 class Dropped:
-    """How many conversations are not, or not wholly, in the batches.
+    """Counts of conversations that are left out of the batches or truncated."""
 
-    Attributes:
-      too_long: left out because they have more tokens than a row.
-      truncated: cut to a row.
-      without_loss: left out because they have no token to imitate (after cutting).
-    """
-
-    too_long: int
-    truncated: int
-    without_loss: int
+    too_long: int  # left out because they are longer than a row
+    truncated: int  # truncated to the length of a row
+    without_loss: int  # left out because they have no token to imitate, possibly after truncation
 
     def __str__(self) -> str:
         return (
@@ -40,62 +34,51 @@ class Dropped:
         )
 
 
+@dataclasses.dataclass(frozen=True)
 class Batches:
-    """A sequence of batches `[rows, row_length]`; `batch_at(step)` may be called in any order.
-
-    Attributes:
-      dropped: counts of conversations that were left out or cut.
-      num_sequences: conversations that are used in every epoch.
+    """Sequence of batches `[rows, row_length]`; steps can be requested from `batch_at` in any
+    order.
     """
 
-    def __init__(
-        self,
-        sequences: Sequence[EncodedConversation],
-        plan: Sequence[Sequence[int]],
-        *,
-        row_length: int,
-        rows: int,
-        weighting: str,
-        importance: Sequence[float],
-        dropped: Dropped,
-    ) -> None:
-        """Holds what `batches` worked out."""
-        self._sequences = sequences
-        self._plan = plan
-        self._row_length = row_length
-        self._rows = rows
-        self._weighting = weighting
-        self._importance = importance
-        self.dropped = dropped
-        self.num_sequences = len(sequences)
-        self._taken = np.cumsum([len(members) for members in plan])
+    sequences: Sequence[EncodedConversation]  # sequences used in every epoch
+    plan: Sequence[Sequence[int]]  # indices of the sequences in every batch
+    row_length: int
+    rows: int
+    weighting: str  # weighting of tokens, as in `batches`
+    importance: Sequence[float]  # importance of every sequence, as in `batches`
+    dropped: Dropped
+
+    @property
+    def num_sequences(self) -> int:
+        """Returns the number of conversations used in every epoch."""
+        return len(self.sequences)
 
     def __len__(self) -> int:
-        return len(self._plan)
+        return len(self.plan)
 
     def __iter__(self) -> Iterator[TokenBatch]:
         return (self.batch_at(step) for step in range(len(self)))
 
     def batch_at(self, step: int) -> TokenBatch:
-        """The batch of a step, as NumPy arrays; the weights of its tokens sum to 1.
+        """Returns the batch of a step as NumPy arrays; the weights of its tokens sum to 1.
 
         Raises:
-          IndexError: the step is not in 0 .. len - 1.
+          IndexError: The step is not between 0 and the number of batches - 1.
         """
-        if not 0 <= step < len(self._plan):
-            raise IndexError(f"step {step} of a pipeline of {len(self._plan)} batches")
-        members = [self._sequences[i] for i in self._plan[step]]
-        importance = [self._importance[i] for i in self._plan[step]]
-        all_weights = _weights(members, importance, self._weighting)
+        if not 0 <= step < len(self.plan):
+            raise IndexError(f"step {step} of a pipeline of {len(self.plan)} batches")
+        members = [self.sequences[i] for i in self.plan[step]]
+        importance = [self.importance[i] for i in self.plan[step]]
+        all_weights = _weights(members, importance, self.weighting)
         sequences = [
             {"tokens": member.tokens, "action_mask": member.action_mask, "weights": weights}
             for member, weights in zip(members, all_weights, strict=True)
         ]
-        return pack(sequences, row_length=self._row_length, rows_multiple=self._rows)
+        return pack(sequences, row_length=self.row_length, rows_multiple=self.rows)
 
     def epochs_until(self, step: int) -> float:
-        """Passes over the data that the batches up to that of a step make together."""
-        return float(self._taken[step]) / self.num_sequences
+        """Returns the number of passes over the data completed after the batch of a step."""
+        return sum(map(len, self.plan[: step + 1])) / self.num_sequences
 
 
 def batches(
@@ -110,25 +93,28 @@ def batches(
     too_long: Literal["error", "skip", "truncate"] = "error",
     importance: Sequence[float] | None = None,
 ) -> Batches:
-    """Plans batches over shuffled epochs. Every epoch has every sequence once.
+    """Plans batches over shuffled epochs; an epoch has every sequence once.
 
-    A batch is filled across the end of an epoch, so only the last one may have empty rows. All
-    are of one static shape, so one program is compiled.
+    A batch may contain the end of one epoch and the start of the next, so only the last batch can
+    have empty rows. All batches have the same static shape, so only one program is compiled.
 
     Args:
-      encoded: the conversations.
-      row_length: tokens in a row.
-      rows: rows in a batch.
-      seed: fixes the order; epoch e is shuffled by (seed, e).
-      epochs: passes over the data; give this or `steps`.
-      steps: number of batches; give this or `epochs`.
-      weighting: `token_mean` weighs all tokens to imitate alike, `sequence_mean` all conversations.
-      too_long: what a conversation longer than a row does: `error` raises, `skip` leaves it
-        out, `truncate` keeps its first `row_length` tokens. The counts are logged.
-      importance: of every conversation beside the others of its batch, above 0; None is 1 each.
+      encoded: Encoded conversations.
+      row_length: Number of tokens per row.
+      rows: Number of rows per batch.
+      seed: Random seed of the order; epoch e is shuffled by (seed, e).
+      epochs: Number of passes over the data; give either `epochs` or `steps`.
+      steps: Number of batches; give either `steps` or `epochs`.
+      weighting: `token_mean` gives equal weight to all imitated tokens, `sequence_mean` to all
+          conversations.
+      too_long: Treatment of conversations longer than a row: `error` raises ValueError, `skip`
+        leaves them out, `truncate` keeps their first `row_length` tokens. The counts are logged.
+      importance: Positive weight of every conversation relative to others in its batch; None gives
+        all conversations weight 1.
 
     Raises:
-      ValueError: a choice is unknown, a conversation too long, or nothing is left to train on.
+      ValueError: An option is unknown, a conversation is too long with `error`, or no training data
+          is left.
     """
     if (epochs is None) == (steps is None):
         raise ValueError(f"give either epochs or steps; got epochs={epochs}, steps={steps}")
@@ -145,21 +131,16 @@ def batches(
         logging.warning("of %d conversations %s", len(encoded), dropped)
     lengths = [len(sequence.tokens) for sequence in sequences]
     plan = _plan(lengths, row_length=row_length, rows=rows, seed=seed, epochs=epochs, steps=steps)
-    return Batches(
-        sequences,
-        plan,
-        row_length=row_length,
-        rows=rows,
-        weighting=weighting,
-        importance=[importance[i] for i in kept],
-        dropped=dropped,
-    )
+    kept_importance = [importance[i] for i in kept]
+    return Batches(sequences, plan, row_length, rows, weighting, kept_importance, dropped)
 
 
 def _fit(
     encoded: Sequence[EncodedConversation], row_length: int, too_long: str
 ) -> tuple[dict[int, EncodedConversation], Dropped]:
-    """Index -> sequence of those that fit a row and have something to imitate."""
+    """Returns the sequences that fit a row and have a token to imitate, by index, and the counts of
+    others.
+    """
     if too_long not in ("error", "skip", "truncate"):
         raise ValueError(f"too_long is {too_long!r}; expected 'error', 'skip' or 'truncate'")
     kept: dict[int, EncodedConversation] = {}
@@ -184,11 +165,9 @@ def _fit(
 
 
 def truncate(sequence: EncodedConversation, length: int) -> EncodedConversation:
-    """The first tokens of a conversation."""
+    """Returns the first `length` tokens of a conversation."""
     return EncodedConversation(
-        tokens=sequence.tokens[:length],
-        action_mask=sequence.action_mask[:length],
-        sources=sequence.sources[:length],
+        sequence.tokens[:length], sequence.action_mask[:length], sequence.sources[:length]
     )
 
 
@@ -201,12 +180,13 @@ def _plan(
     epochs: int | None,
     steps: int | None,
 ) -> list[list[int]]:
-    """Indices of the sequences of every batch."""
+    """Returns the indices of the sequences in every batch."""
     plan: list[list[int]] = []
     queue: list[int] = []
     epoch = 0
     while steps is None or len(plan) < steps:
-        # Twice a batch, so that there is a choice of sequences for its last gaps.
+        # The queue has tokens for two batches, so that several sequences are candidates for the
+        # last gaps.
         while sum(lengths[i] for i in queue) < 2 * rows * row_length and (
             epochs is None or epoch < epochs
         ):
@@ -222,14 +202,16 @@ def _plan(
 
 
 def _fill(queue: Sequence[int], lengths: Sequence[int], row_length: int, rows: int) -> list[int]:
-    """Places in the queue of the sequences of the next batch: the first ones that fit together.
+    """Returns the queue positions of the sequences in the next batch: those that fit, earliest
+    first.
 
-    A sequence that does not fit stays first in the queue of the next batch, so none waits long.
+    A sequence that does not fit is the first in the queue for the next batch, so it never waits
+    long.
     """
     members: list[int] = []
-    chosen: list[int] = []  # their lengths
+    chosen: list[int] = []  # lengths of the chosen sequences
     misses = 0
-    too_big = row_length + 1  # sequences of this length did not fit
+    too_big = row_length + 1  # smallest length that did not fit
     for at, i in enumerate(queue):
         if lengths[i] < too_big and _fits([*chosen, lengths[i]], row_length, rows):
             members.append(at)
@@ -243,11 +225,11 @@ def _fill(queue: Sequence[int], lengths: Sequence[int], row_length: int, rows: i
 
 
 def _fits(lengths: Sequence[int], row_length: int, rows: int) -> bool:
-    """Whether `pack` needs no more than `rows` rows."""
+    """Returns True if `pack` needs at most `rows` rows."""
     total = sum(lengths)
     if total > rows * row_length:
         return False
-    # First fit opens another row only if all rows are filled beyond row_length - longest.
+    # First fit opens another row only if every open row has more than row_length - longest tokens.
     if total <= rows * (row_length - max(lengths)):
         return True
     return len(assign_rows(lengths, row_length)) <= rows
@@ -256,17 +238,15 @@ def _fits(lengths: Sequence[int], row_length: int, rows: int) -> bool:
 def _weights(
     members: Sequence[EncodedConversation], importance: Sequence[float], weighting: str
 ) -> list[np.ndarray]:
-    """Weight of every token of every sequence, 0 where there is nothing to imitate."""
+    """Returns the weight of every token of every sequence; 0 for tokens that are not imitated."""
     counts = [int(member.action_mask.sum()) for member in members]
-    total = sum(count * weight for count, weight in zip(counts, importance, strict=True))
-    per_token = {
-        "token_mean": [weight / total for weight in importance],
-        "sequence_mean": [
-            weight / (sum(importance) * count)
-            for count, weight in zip(counts, importance, strict=True)
-        ],
-    }
+    pairs = list(zip(counts, importance, strict=True))
+    if weighting == "token_mean":
+        total = sum(count * weight for count, weight in pairs)
+        per_token = [weight / total for weight in importance]
+    else:
+        per_token = [weight / (sum(importance) * count) for count, weight in pairs]
     return [
         member.action_mask.astype(np.float32) * np.float32(weight)
-        for member, weight in zip(members, per_token[weighting], strict=True)
+        for member, weight in zip(members, per_token, strict=True)
     ]

@@ -1,7 +1,7 @@
-"""Preference pairs: two whole episodes of one task, the better one and a worse one.
+"""Preference pairs: two whole episodes of one task, of which one is better.
 
-A pair compares answers to the same prompt: same task, same messages up to the first answer that is
-to be imitated. Otherwise the prompts' own likelihoods would not cancel in the loss.
+Both episodes answer the same prompt: the task and the messages up to the first answer to imitate
+are equal. Otherwise the likelihoods of the prompts would not cancel in the loss.
 """
 
 import collections
@@ -9,19 +9,19 @@ import dataclasses
 import hashlib
 import itertools
 import pathlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 import numpy as np
 
-from agentgym_jax.data.conversations import Conversation, parse_turn
-from agentgym_jax.data.rows import Bad, field, number, read_rows
+from agentgym_jax.data.conversations import Conversation, check_order, parse_turns
+from agentgym_jax.data.rows import Bad, check_object, field, number, read_rows
 from agentgym_jax.data.tasks import canonical_item_id
 from agentgym_jax.limits import OneOf, Range
-from agentgym_jax.text.chat import Message, check_roles
+from agentgym_jax.text.chat import Message
 
 MEASURES: Mapping[str, Callable[[Conversation], float | None]] = {
-    # What an episode is compared by.
+    # quantity by which episodes are compared
     "reward": lambda c: c.reward,
     "score": lambda c: c.score,
     "success": lambda c: None if c.success is None else float(c.success),
@@ -33,7 +33,7 @@ _ROUNDING = 1e-9
 
 @dataclasses.dataclass(frozen=True)
 class Preference:
-    """Two conversations on one task, of which the first is preferred."""
+    """Two conversations on one task, a chosen and a rejected one."""
 
     chosen: Conversation
     rejected: Conversation
@@ -41,31 +41,22 @@ class Preference:
 
 @dataclasses.dataclass(frozen=True)
 class PairStatistics:
-    """What became of the conversations that pairs were made of.
-
-    Attributes:
-      conversations: given.
-      invalid: of these left out because the environment failed.
-      unrated: left out because they hold no measure and no value was given for them.
-      silent: left out because they have no answer to imitate.
-      copies: left out because the same task has one with the same messages.
-      tasks: with at least one conversation left.
-      tasks_without_pair: of these without two that are far enough apart.
-      pairs: made.
-    """
+    """Numbers of conversations, of conversations left out (by reason), of tasks, and of pairs."""
 
     conversations: int
-    invalid: int
-    unrated: int
-    silent: int
-    copies: int
-    tasks: int
-    tasks_without_pair: int
+    invalid: int  # left out because the environment failed
+    unrated: int  # left out because they have no measure and `unrated` is None
+    silent: int  # left out because they have no answer to imitate
+    copies: int  # left out because the same task has a conversation with equal messages
+    tasks: int  # tasks with at least one usable conversation
+    tasks_without_pair: int  # tasks without two conversations that differ enough
     pairs: int
 
 
 def opening(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """What both members of a pair begin with: all before the first answer to imitate."""
+    """Returns the messages that both conversations of a pair share: those before the first answer
+    to imitate.
+    """
     return tuple(itertools.takewhile(lambda message: not message.loss, messages))
 
 
@@ -79,21 +70,22 @@ def pair_up(
     pairs_per_task: Annotated[int, Range(1)],
     seed: int,
 ) -> tuple[list[Preference], PairStatistics]:
-    """Pairs of episodes of the same task whose measures are far enough apart.
+    """Pairs episodes of the same task whose measures differ enough.
 
-    The widest gaps come first, and an episode comes again only when all others of its task came as
-    often: the best episode of a task is the chosen one of its first pair. Ties are broken by the
-    seed. Neither the order of the conversations nor other tasks change the pairs of a task.
+    Pairs with a larger gap are made first. An episode is reused only after all other episodes of
+    its task were used equally often. The first pair of a task contains its best episode. The seed
+    breaks ties. The pairs of a task do not depend on other tasks or on the order of the
+    conversations.
 
     Args:
-      conversations: of any tasks, from any files.
-      measure: Measure of an episode: `reward`, `score` or `success`.
-      threshold: Smallest measure of a chosen episode.
-      gap: Smallest difference between the chosen and the rejected episode.
-      unrated: Measure of a conversation without one, such as 1.0 for the expert demonstrations
-        of AgentGym; None leaves it out.
-      pairs_per_task: Largest number of pairs of a task.
-      seed: of the choice among equals.
+      conversations: Conversations of any tasks, from any files.
+      measure: Quantity by which episodes are compared: `reward`, `score` or `success`.
+      threshold: Minimum measure of a chosen episode.
+      gap: Minimum difference between the measures of the chosen and the rejected episode.
+      unrated: Measure of conversations without a recorded value, such as 1.0 for AgentGym's expert
+        demonstrations; None leaves such conversations out.
+      pairs_per_task: Maximum number of pairs per task.
+      seed: Random seed for breaking ties.
     """
     if measure not in MEASURES:
         raise ValueError(f"measure={measure!r} is none of {', '.join(MEASURES)}")
@@ -102,29 +94,29 @@ def pair_up(
     if pairs_per_task < 1:
         raise ValueError(f"pairs_per_task={pairs_per_task} must be at least 1")
     groups, left_out = _groups(conversations, measure, unrated)
-    pairs: list[Preference] = []
-    without = 0
-    for key in sorted(groups):
-        found = _of_task(list(groups[key].values()), threshold, gap, pairs_per_task, seed, key)
-        pairs += found
-        without += not found
-    counts = {k: left_out[k] for k in ("invalid", "unrated", "silent", "copies")}
+    pairs_of_tasks = []
+    for key, group in sorted(groups.items()):
+        rng = np.random.default_rng([seed, *"".join(key).encode()])
+        pairs_of_tasks.append(_pair_task(group, threshold, gap, pairs_per_task, rng))
+    pairs = list(itertools.chain.from_iterable(pairs_of_tasks))
     return pairs, PairStatistics(
         conversations=len(conversations),
-        **counts,
+        **{k: left_out[k] for k in ("invalid", "unrated", "silent", "copies")},
         tasks=len(groups),
-        tasks_without_pair=without,
+        tasks_without_pair=pairs_of_tasks.count([]),
         pairs=len(pairs),
     )
 
 
-_Rated = tuple[float, str, Conversation]  # measure, digest of the messages, conversation
+_Rated = tuple[float, Conversation]  # measure and its conversation
 
 
 def _groups(
     conversations: Sequence[Conversation], measure: str, unrated: float | None
 ) -> tuple[dict[tuple[str, str], dict[str, _Rated]], collections.Counter[str]]:
-    """Usable conversations by (task, digest of the opening), then by digest of the messages."""
+    """Groups usable conversations by task and opening, then by a digest of the messages; counts the
+    others by reason.
+    """
     groups: dict[tuple[str, str], dict[str, _Rated]] = {}
     left_out: collections.Counter[str] = collections.Counter()
     for conversation in conversations:
@@ -141,32 +133,25 @@ def _groups(
             group = groups.setdefault((canonical_item_id(conversation.item_id), start), {})
             digest = _digest(conversation.messages)
             left_out["copies"] += digest in group
-            # Of copies with different rewards (a random environment) the best is kept.
+            # Equal conversations can have different rewards in a random environment; the best is
+            # kept.
             if digest not in group or value > group[digest][0]:
-                group[digest] = (value, digest, conversation)
+                group[digest] = (value, conversation)
     return groups, left_out
 
 
-def _of_task(
-    rated: Sequence[_Rated],
-    threshold: float,
-    gap: float,
-    most: int,
-    seed: int,
-    key: tuple[str, str],
+def _pair_task(
+    group: Mapping[str, _Rated], threshold: float, gap: float, most: int, rng: np.random.Generator
 ) -> list[Preference]:
-    """The pairs of one task."""
-    rng = np.random.default_rng([seed, *"".join(key).encode()])
-    episodes = sorted(rated, key=lambda entry: entry[1])
+    """Returns the pairs of one task, given its conversations by digest."""
+    episodes = [group[digest] for digest in sorted(group)]
     episodes = [episodes[i] for i in rng.permutation(len(episodes))]
     candidates = [
-        (better[0] - worse[0], i, j)
-        for i, better in enumerate(episodes)
-        for j, worse in enumerate(episodes)
-        if better[0] >= threshold
-        and better[0] > worse[0]
-        # In floating point 1.0 - 0.9 is less than 0.1.
-        and better[0] - worse[0] >= gap - _ROUNDING
+        (better - worse, i, j)
+        for i, (better, _) in enumerate(episodes)
+        for j, (worse, _) in enumerate(episodes)
+        # In floating point 1.0 - 0.9 is less than 0.1, hence the tolerance.
+        if better >= threshold and better > worse and better - worse >= gap - _ROUNDING
     ]
     uses = [0] * len(episodes)
     pairs: list[Preference] = []
@@ -176,7 +161,7 @@ def _of_task(
         _, i, j = best
         uses[i] += 1
         uses[j] += 1
-        pairs.append(Preference(episodes[i][2], episodes[j][2]))
+        pairs.append(Preference(episodes[i][1], episodes[j][1]))
     return pairs
 
 
@@ -187,36 +172,26 @@ def _digest(messages: Sequence[Message]) -> str:
 def read_preferences(
     path: str | pathlib.Path, *, bad: Bad
 ) -> tuple[tuple[Preference, ...], tuple[str, ...]]:
-    """Reads ready-made pairs: rows of `data/rows.py` with `item_id`, `prompt`, `chosen`, `rejected`.
+    """Reads ready-made pairs from rows with `item_id`, `prompt`, `chosen` and `rejected`
+    (`data/rows.py`).
 
-    All three are lists of turns as in `conversations`; `prompt` may be missing, and precedes both.
-    AgentGym writes such files with a number `id` in place of `item_id`. Optional numbers:
-    `chosen_reward`, `rejected_reward`.
-
-    Returns:
-      The pairs, and a message for every row that was left out.
-
-    Raises:
-      As `read_rows`.
+    `prompt`, `chosen` and `rejected` are lists of turns as in `conversations`. `prompt` is optional
+    and precedes both answers. AgentGym's files have a number `id` instead of `item_id`. Optional
+    numbers: `chosen_reward`, `rejected_reward`. Results and errors are those of `read_rows`.
     """
     pairs, problems = read_rows(path, parse_preference, bad=bad, what="preference")
     return tuple(pairs), tuple(problems)
 
 
 def parse_preference(row: Any, place: str) -> Preference:
-    """One row as a Preference; ValueError names the field that breaks the rules."""
-    if not isinstance(row, dict):
-        raise ValueError(f"{place}: expected an object, found {type(row).__name__}")
+    """Converts a row to a Preference; a ValueError names the invalid field."""
+    check_object(row, place)
     item_id = _item_id(row, place)
-    has_prompt = "prompt" in row and row["prompt"] is not None
-    prompt = list(_turns(row, "prompt", place)) if has_prompt else []
+    prompt = parse_turns(row, "prompt", place) if row.get("prompt") is not None else ()
     members = {}
     for side in ("chosen", "rejected"):
-        messages = (*prompt, *_turns(row, side, place))
-        try:
-            check_roles([message.role for message in messages])
-        except ValueError as error:
-            raise ValueError(f"{place}: {side}: {error}") from error
+        messages = prompt + parse_turns(row, side, place)
+        check_order(messages, f"{place}: {side}")
         if not any(message.loss for message in messages):
             raise ValueError(f"{place}: {side}: no turn has 'loss' true, so nothing is compared")
         members[side] = Conversation(item_id, messages, number(row, f"{side}_reward", place))
@@ -235,8 +210,3 @@ def _item_id(row: Mapping[str, Any], place: str) -> str:
     if "item_id" not in row and "id" in row and isinstance(row["id"], int):
         return str(row["id"])
     return field(row, "item_id", str, place)
-
-
-def _turns(row: Mapping[str, Any], name: str, place: str) -> Iterator[Message]:
-    for i, turn in enumerate(field(row, name, list, place)):
-        yield parse_turn(turn, f"{place}: {name}[{i}]")

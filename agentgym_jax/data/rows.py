@@ -1,9 +1,9 @@
-"""Rows of data files, whatever the format, each with the place where it stands.
+"""Reads rows of data files in every supported format, each row with its place in the file.
 
-Formats: `.json` (a list), `.jsonl`, `.parquet` (with the extra `[parquet]`), or a folder: that of a
-run, whose trajectories are read, any folder of `.jsonl` or `.parquet` files, or one that a builder
-of `data/tfds_builders.py` has prepared (with the extra `[tfds]`). What a row must hold is for its
-reader to say; every message begins with file, line or row, and field.
+Formats: `.json` (a list), `.jsonl`, `.parquet` (with the extra `[parquet]`), or a folder. A folder
+is a run with trajectories, a set of `.jsonl` or `.parquet` files, or the output of a builder in
+`data/tfds_builders.py` (with the extra `[tfds]`). The caller checks the contents of rows. Every
+error message begins with the file, the line or row, and the field.
 """
 
 import importlib
@@ -19,7 +19,7 @@ from agentgym_envs.base import extras
 
 try:
     import pyarrow.parquet as parquet
-except ImportError:  # an optional extra; said where a file needs it
+except ImportError:  # this extra is optional; an error message names it when it is needed
     parquet = None
 
 Bad = Literal["fatal", "skip"]
@@ -32,17 +32,19 @@ def read_rows(
     """Parses every row of a file or folder.
 
     Args:
-      path: a file or a folder, see above.
-      parse: from a row and its place to a value; raises ValueError for a bad row.
-      bad: what a bad row does: `fatal` raises, `skip` leaves it out, with a warning that counts.
-      what: a row is, for messages, such as `conversation`.
+      path: File or folder in a supported format.
+      parse: Function that converts a row and its place to a value; raises ValueError for an invalid
+          row.
+      bad: Treatment of invalid rows: `fatal` raises ValueError, `skip` leaves them out and logs
+          their number.
+      what: Name of the rows in messages, such as `conversation`.
 
     Returns:
-      The values of the good rows in the order of the files, and a message for each bad one.
+      The values of the valid rows in the order of the files, and a message for each invalid row.
 
     Raises:
-      FileNotFoundError: there is nothing at the path, or no data file in the folder.
-      ValueError: a bad row under `fatal`, no good row at all, or a file that cannot be read.
+      FileNotFoundError: The path does not exist, or the folder has no data file.
+      ValueError: A row is invalid with `fatal`, no row is valid, or a file cannot be read.
     """
     if bad not in ("fatal", "skip"):
         raise ValueError(f"bad is {bad!r}; expected 'fatal' or 'skip'")
@@ -65,13 +67,20 @@ def read_rows(
 
 
 def data_files(path: pathlib.Path, what: str) -> list[pathlib.Path]:
-    """The files behind a path, in the order of their names."""
+    """Returns the data files at a path, sorted by name."""
     if not path.exists():
         raise FileNotFoundError(f"no {what}s at {path}")
     if path.is_file() or _is_tfds(path):
         return [path]
     if (path / "config.json").exists() and (path / "trajectories").is_dir():
-        return _of_run(path / "trajectories")
+        # held-out tasks must not be trained on
+        files = [f for f in sorted(path.glob("trajectories/*.jsonl")) if f.name[:5] != "eval_"]
+        if not files:
+            raise FileNotFoundError(
+                f"no .jsonl file of training in {path / 'trajectories'}; episodes of held-out "
+                "tasks (eval_*) are read only if a file is named"
+            )
+        return files
     for suffix in ("jsonl", "parquet"):
         files = sorted(path.glob(f"*.{suffix}"))
         if files:
@@ -79,19 +88,14 @@ def data_files(path: pathlib.Path, what: str) -> list[pathlib.Path]:
     raise FileNotFoundError(f"no .jsonl file in {path}, and no .parquet file")
 
 
-def _of_run(trajectories: pathlib.Path) -> list[pathlib.Path]:
-    """Episodes of training; those of held-out tasks are not for learning."""
-    files = [f for f in sorted(trajectories.glob("*.jsonl")) if not f.name.startswith("eval_")]
-    if not files:
-        raise FileNotFoundError(
-            f"no .jsonl file of training in {trajectories}; episodes of held-out tasks (eval_*) are "
-            "read only if a file is named"
-        )
-    return files
+def check_object(value: Any, place: str) -> None:
+    """Raises ValueError unless `value` is a JSON object."""
+    if not isinstance(value, dict):
+        raise ValueError(f"{place}: expected an object, found {type(value).__name__}")
 
 
 def field(record: Mapping[str, Any], name: str, kind: type, place: str) -> Any:
-    """A field that must be there and of one type."""
+    """Returns a required field of a row after checking its type."""
     if name not in record:
         raise ValueError(f"{place}: field {name!r} is missing; there are {sorted(record)}")
     if not isinstance(record[name], kind):
@@ -101,17 +105,19 @@ def field(record: Mapping[str, Any], name: str, kind: type, place: str) -> Any:
 
 
 def number(record: Mapping[str, Any], name: str, place: str) -> float | None:
-    """An optional number; booleans are none."""
-    if name not in record or record[name] is None:
+    """Returns an optional number of a row; a boolean is an error."""
+    value = record.get(name)
+    if value is None:
         return None
-    value = record[name]
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{place}: field {name!r} is {value!r}, expected a number")
     return float(value)
 
 
 def _rows(file: pathlib.Path) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Place and loader of every row; loading raises ValueError on broken JSON."""
+    """Yields the place of every row and a function that loads it; loading invalid JSON raises
+    ValueError.
+    """
     if file.suffix == ".json":
         values = _parse(file.read_text(encoding="utf-8"), str(file))
         if not isinstance(values, list):
@@ -133,7 +139,9 @@ def _rows(file: pathlib.Path) -> Iterator[tuple[str, Callable[[], Any]]]:
 
 
 def _parquet_rows(file: pathlib.Path) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Rows as dictionaries: nested columns as lists and dictionaries, or as JSON in a string."""
+    """Yields the place of every row and a function that loads it; nested columns become lists and
+    dictionaries, or JSON text.
+    """
     if parquet is None:
         raise ValueError(
             f"{file}: reading .parquet needs pyarrow: {extras.install('parquet')}; or convert "
@@ -143,17 +151,18 @@ def _parquet_rows(file: pathlib.Path) -> Iterator[tuple[str, Callable[[], Any]]]
     with parquet.ParquetFile(file) as table:
         for batch in table.iter_batches(batch_size=256):
             for value in batch.to_pylist():
-                yield f"{file}, row {row}", lambda value=value: _unwrapped(value)
+                fields = {name: _list_or_text(entry) for name, entry in value.items()}
+                yield f"{file}, row {row}", lambda fields=fields: fields
                 row += 1
 
 
 def _is_tfds(path: pathlib.Path) -> bool:
-    """Whether a builder of TensorFlow Datasets has prepared this folder."""
+    """Returns True if a TensorFlow Datasets builder has prepared this folder."""
     return path.is_dir() and (path / "dataset_info.json").exists()
 
 
 def _tfds_rows(folder: pathlib.Path) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Rows of the split `train`, by `tfds.data_source`, which does not need TensorFlow."""
+    """Yields the rows of the split `train` with `tfds.data_source`, which works without TensorFlow."""
     try:
         tfds = importlib.import_module("tensorflow_datasets")
     except ImportError as error:
@@ -167,7 +176,7 @@ def _tfds_rows(folder: pathlib.Path) -> Iterator[tuple[str, Callable[[], Any]]]:
 
 
 def _from_tfds(value: Any) -> Any:
-    """Arrays and bytes as what JSON has: text, lists of turns, null where a number is missing."""
+    """Converts arrays and bytes to JSON values: text, lists of turns, and null for missing numbers."""
     if isinstance(value, bytes):
         return value.decode()
     if isinstance(value, Mapping):
@@ -181,7 +190,9 @@ def _from_tfds(value: Any) -> Any:
 
 
 def _turns(columns: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
-    """A sequence of turns is stored as one array per field; -1 is the loss that is null."""
+    """Converts a sequence of turns from one array per field to a list; a stored loss of -1 means
+    null.
+    """
     loss = [None if flag < 0 else bool(flag) for flag in columns["loss"]]
     return [
         {"from": speaker, "value": text, "loss": flag}
@@ -189,18 +200,16 @@ def _turns(columns: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _unwrapped(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Columns of text that hold a JSON list become that list: many tables keep turns so."""
-    return {name: _list_or_text(value) for name, value in row.items()}
-
-
 def _list_or_text(value: Any) -> Any:
+    """Parses text that contains a JSON list, as in tables that store turns as text; returns other
+    text unchanged.
+    """
     if not isinstance(value, str) or not value.startswith("["):
         return value
     try:
         return json.loads(value)
     except json.JSONDecodeError:
-        return value  # its reader names the field and says that it is text
+        return value  # the caller's error message names the field and says that it is text
 
 
 def _parse(text: str, place: str) -> Any:

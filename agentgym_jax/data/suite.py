@@ -1,40 +1,42 @@
-"""The 27 tasks of AgentGym-RL (arXiv:2509.08755) as data: sub-tasks, their items, turn budgets.
+"""The 27 sub-tasks of AgentGym-RL (arXiv:2509.08755) as data: the items (selected tasks) of each
+sub-task, and the turn limit of each environment.
 
-A sub-task is described by facts of a task manifest, so that every item id has one, also those that
-are not in the suite. Which items are in the suite is fixed in `suite_items.py`, each with a digest of its
-facts: the suite on a server whose tasks are other ones is refused, as are the embedded questions and
-sites, which are other tasks than those of the paper. Here are only numbers and names;
-what the paper's item ids were is not known, so ours are drawn by a rule (`choose`) from the test
-split of our manifests.
+A sub-task is defined by facts in a task manifest, so tasks outside the suite have sub-tasks too.
+`suite_items/` lists the items of the suite, each with a digest of its facts. Servers with other
+tasks are refused; so are the embedded questions and sites, whose tasks are not the paper's. This
+module contains only numbers and names. The paper's item ids are unknown, so `choose` selects items
+from the test split of this project's manifests.
 """
 
 import dataclasses
 import hashlib
 import json
+import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym_jax.data.suite_items import PINNED
-
 Facts = Mapping[str, Any]
+
+# One file per environment with one line per sub-task: `number:mark` of every item. `pin` made the
+# files from the manifests of this version, for question sets from their sizes, and for WebArena
+# from the 730 of its tasks that need no judge. A test makes them again.
+PINNED: Mapping[str, str] = {
+    path.stem: path.read_text(encoding="ascii")
+    for path in (pathlib.Path(__file__).parent / "suite_items").glob("*.txt")
+}
 
 
 @dataclasses.dataclass(frozen=True)
 class SubTask:
-    """One of the 27 tasks.
+    """One sub-task among the 27 tasks."""
 
-    Attributes:
-      name: as results are reported.
-      test_items: in the paper's table.
-      where: fact of a manifest -> its values in this sub-task; empty if no manifest tells.
-    """
-
-    name: str
-    test_items: int
+    name: str  # name of the sub-task in reports
+    test_items: int  # number of items in the paper's table
+    # Accepted values of each manifest fact; empty if no manifest has such facts.
     where: Mapping[str, tuple[Any, ...]] = dataclasses.field(default_factory=dict)
 
     def holds(self, facts: Facts) -> bool:
-        """Whether a task with these facts belongs to the sub-task."""
+        """Returns True if a task with these facts belongs to the sub-task."""
         return bool(self.where) and all(
             fact in facts and facts[fact] in values for fact, values in self.where.items()
         )
@@ -42,150 +44,141 @@ class SubTask:
 
 @dataclasses.dataclass(frozen=True)
 class SuiteEnvironment:
-    """The part of the suite that is played in one environment.
+    """Sub-tasks of the suite in one environment."""
 
-    Attributes:
-      max_turns: of an episode in the released evaluation scripts.
-      test_items: in all.
-      spread: fact over whose values the items of a sub-task are spread evenly; empty: over indices.
-      subtasks: in the order of reports.
-      identity: facts that an item is known by where its content cannot be pinned, because the data
-        are the user's own; empty: all facts.
-      number: fact that numbers the items. `data_idx` is the server's own number of a task, which
-        moves where a server leaves tasks out.
-    """
-
-    max_turns: int
-    test_items: int
-    spread: str
-    subtasks: tuple[SubTask, ...]
+    max_turns: int  # turn limit in the released evaluation scripts
+    subtasks: tuple[SubTask, ...]  # sub-tasks in the order of reports
+    # Fact whose values the selected items cover evenly; if empty, items are spread evenly over
+    # indices.
+    spread: str = ""
+    # Names of the facts that identify an item. Needed if the user supplies the data, so that the
+    # content cannot be pinned. If empty, all facts identify an item.
     identity: tuple[str, ...] = ()
+    # Fact that numbers the items. The default `data_idx` is the server's number of a task; it
+    # changes if a server leaves tasks out.
     number: str = "data_idx"
 
+    @property
+    def test_items(self) -> int:
+        """Returns the number of items in all sub-tasks together."""
+        return sum(subtask.test_items for subtask in self.subtasks)
 
-def _families(**items: int) -> tuple[SubTask, ...]:
-    return tuple(SubTask(name, n, {"family": (name,)}) for name, n in items.items())
 
+def _subtasks(
+    fact: str, table: Mapping[str, tuple[Any, ...]], **where: tuple[Any, ...]
+) -> tuple[SubTask, ...]:
+    """Returns sub-tasks that differ in the values of one fact.
 
-def _on_sites(**items: tuple[str, int]) -> tuple[SubTask, ...]:
-    """Tasks of the real WebArena on one site; those on the embedded sites are none of the suite."""
+    Args:
+      fact: Name of the fact.
+      table: Number of items in the paper's table, followed by accepted values of the fact, by
+          sub-task.
+      **where: Accepted values of further facts, equal for all sub-tasks.
+    """
     return tuple(
-        SubTask(name, n, {"sites": ([site],), "world": ("webarena",)})
-        for name, (site, n) in items.items()
+        SubTask(name, items, {fact: tuple(values)} | where)
+        for name, (items, *values) in table.items()
     )
-
-
-def _question_sets(**items: tuple[str, int]) -> tuple[SubTask, ...]:
-    return tuple(SubTask(name, n, {"dataset": (data,)}) for name, (data, n) in items.items())
 
 
 SUITE: Mapping[str, SuiteEnvironment] = {
     "webarena": SuiteEnvironment(
         max_turns=15,
-        test_items=50,
-        spread="",
-        # The paper gives 10 items for the last two together; that half are of each is our choice.
-        subtasks=_on_sites(
-            Shopping=("shopping", 15),
-            CMS=("shopping_admin", 15),
-            Maps=("map", 10),
-            GitLab=("gitlab", 5),
-            Reddit=("reddit", 5),
+        # The paper gives 10 items for the last two sub-tasks together; dividing them equally is our
+        # choice.
+        subtasks=_subtasks(
+            "sites",
+            {
+                "Shopping": (15, ["shopping"]),
+                "CMS": (15, ["shopping_admin"]),
+                "Maps": (10, ["map"]),
+                "GitLab": (5, ["gitlab"]),
+                "Reddit": (5, ["reddit"]),
+            },
+            world=("webarena",),  # tasks on the embedded sites are not part of the suite
         ),
-        # WebArena's number of the task: its file is not part of this package, and a deployment has
-        # no tasks for sites and judges that it lacks.
+        # WebArena's task number identifies a task. The task file is not part of this package, and a
+        # deployment has no tasks for missing sites and judges.
         identity=("world", "task_id", "sites", "template"),
         number="task_id",
     ),
     "searchqa": SuiteEnvironment(
         max_turns=30,
-        test_items=400,
-        spread="",
-        subtasks=_question_sets(
-            NQ=("nq", 50),
-            TriviaQA=("triviaqa", 50),
-            PopQA=("popqa", 50),
-            HotpotQA=("hotpotqa", 50),
-            **{"2Wiki": ("2wikimultihopqa", 50)},
-            MuSiQue=("musique", 100),
-            Bamboogle=("bamboogle", 50),
+        subtasks=_subtasks(
+            "dataset",
+            {
+                "NQ": (50, "nq"),
+                "TriviaQA": (50, "triviaqa"),
+                "PopQA": (50, "popqa"),
+                "HotpotQA": (50, "hotpotqa"),
+                "2Wiki": (50, "2wikimultihopqa"),
+                "MuSiQue": (100, "musique"),
+                "Bamboogle": (50, "bamboogle"),
+            },
         ),
-        # Which row of which set: the sets themselves are not part of this package.
+        # Data set, split and row number identify an item, because the data sets are not part of
+        # this package.
         identity=("dataset", "split", "upstream_idx"),
     ),
     "textcraft": SuiteEnvironment(
         max_turns=30,
-        test_items=100,
-        spread="",
-        subtasks=tuple(
-            SubTask(f"depth {depth}", items, {"depth": (depth,)})
-            for depth, items in ((1, 31), (2, 41), (3, 25), (4, 3))
+        subtasks=_subtasks(
+            "depth", {"depth 1": (31, 1), "depth 2": (41, 2), "depth 3": (25, 3), "depth 4": (3, 4)}
         ),
     ),
     "babyai": SuiteEnvironment(
         max_turns=20,
-        test_items=90,
         spread="level",
-        subtasks=_families(
-            GoTo=55, Pickup=15, ActionObjDoor=5, FindObjS7=5, OneRoomS20=5, SynthLoc=5
+        subtasks=_subtasks(
+            "family",
+            {
+                "GoTo": (55, "GoTo"),
+                "Pickup": (15, "Pickup"),
+                "ActionObjDoor": (5, "ActionObjDoor"),
+                "FindObjS7": (5, "FindObjS7"),
+                "OneRoomS20": (5, "OneRoomS20"),
+                "SynthLoc": (5, "SynthLoc"),
+            },
         ),
     ),
-    # Which of ScienceWorld's task types the paper's names stand for is our reading of them.
+    # The assignment of the paper's names to ScienceWorld's task types is our interpretation.
     "sciworld": SuiteEnvironment(
         max_turns=30,
-        test_items=200,
         spread="task",
-        subtasks=(
-            SubTask(
-                "Measure",
-                53,
-                {
-                    "task": (
-                        "use-thermometer",
-                        "measure-melting-point-known-substance",
-                        "measure-melting-point-unknown-substance",
-                    )
-                },
-            ),
-            SubTask(
-                "Test-conductivity",
-                83,
-                {"task": ("test-conductivity", "test-conductivity-of-unknown-substances")},
-            ),
-            SubTask(
-                "Find",
-                44,
-                {
-                    "task": (
-                        "find-living-thing",
-                        "find-non-living-thing",
-                        "find-plant",
-                        "find-animal",
-                    )
-                },
-            ),
-            SubTask(
-                "Chem-Mix",
-                5,
-                {
-                    "task": (
-                        "chemistry-mix",
-                        "chemistry-mix-paint-secondary-color",
-                        "chemistry-mix-paint-tertiary-color",
-                    )
-                },
-            ),
-            SubTask(
-                "Lifespan",
-                15,
-                {
-                    "task": (
-                        "lifespan-longest-lived",
-                        "lifespan-shortest-lived",
-                        "lifespan-longest-lived-then-shortest-lived",
-                    )
-                },
-            ),
+        subtasks=_subtasks(
+            "task",
+            {
+                "Measure": (
+                    53,
+                    "use-thermometer",
+                    "measure-melting-point-known-substance",
+                    "measure-melting-point-unknown-substance",
+                ),
+                "Test-conductivity": (
+                    83,
+                    "test-conductivity",
+                    "test-conductivity-of-unknown-substances",
+                ),
+                "Find": (
+                    44,
+                    "find-living-thing",
+                    "find-non-living-thing",
+                    "find-plant",
+                    "find-animal",
+                ),
+                "Chem-Mix": (
+                    5,
+                    "chemistry-mix",
+                    "chemistry-mix-paint-secondary-color",
+                    "chemistry-mix-paint-tertiary-color",
+                ),
+                "Lifespan": (
+                    15,
+                    "lifespan-longest-lived",
+                    "lifespan-shortest-lived",
+                    "lifespan-longest-lived-then-shortest-lived",
+                ),
+            },
         ),
     ),
 }
@@ -193,36 +186,32 @@ NUM_SUBTASKS = sum(len(part.subtasks) for part in SUITE.values())
 
 
 def subtask_of(environment: str, facts: Facts) -> str | None:
-    """The sub-task of any task of a manifest; None if the suite has none for it."""
-    if environment not in SUITE:
-        return None
-    for subtask in SUITE[environment].subtasks:
-        if subtask.holds(facts):
-            return subtask.name
-    return None
+    """Returns the sub-task of a task; None if the task has no sub-task."""
+    subtasks = SUITE[environment].subtasks if environment in SUITE else ()
+    return next((subtask.name for subtask in subtasks if subtask.holds(facts)), None)
 
 
 def digest(facts: Facts) -> str:
-    """Eight hexadecimal digits that change with any fact of a task."""
+    """Returns eight hexadecimal digits that change with any fact of a task."""
     text = json.dumps(facts, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode("ascii")).hexdigest()[:8]
 
 
 def mark(environment: str, facts: Facts) -> str:
-    """What an item of the suite is pinned by: the digest of the facts that it is known by."""
+    """Returns a digest of the facts that identify an item; `suite_items/` stores it."""
     identity = SUITE[environment].identity
     return digest({name: facts.get(name) for name in identity} if identity else facts)
 
 
 def choose(environment: str, manifest: Sequence[Facts]) -> dict[str, list[int]]:
-    """The rule by which the items of `suite_items.py` were found: sub-task -> numbers of items.
+    """Returns the numbers of the items for `suite_items/`, by sub-task.
 
-    From the test split, as many as the paper has. They go round the values of `spread` (levels of
-    BabyAI, task types of SciWorld) so that each has the same number, or one less; within a value
-    they are evenly spread over its indices.
+    Selects from the test split as many items per sub-task as the paper has. The items cycle through
+    the values of `spread` (levels of BabyAI, task types of SciWorld), so that the numbers per value
+    differ by at most one. The items of one value are evenly spread over its indices.
 
     Raises:
-      ValueError: the split has fewer tasks than the paper.
+      ValueError: The split has fewer tasks of a sub-task than the paper.
     """
     part = SUITE[environment]
     chosen = {}
@@ -230,17 +219,16 @@ def choose(environment: str, manifest: Sequence[Facts]) -> dict[str, list[int]]:
         strata: dict[Any, list[int]] = {}
         for facts in manifest:
             if facts["split"] == "test" and subtask.holds(facts):
-                strata.setdefault(facts[part.spread] if part.spread else "", []).append(
-                    facts[part.number]
-                )
-        wanted = subtask.test_items
+                stratum = facts[part.spread] if part.spread else ""
+                strata.setdefault(stratum, []).append(facts[part.number])
         found = sum(map(len, strata.values()))
-        if not 0 < wanted <= found:
+        if not 0 < subtask.test_items <= found:
             raise ValueError(
                 f"suite: {environment} has {found} test tasks of {subtask.name}, and the paper "
                 f"{subtask.test_items}"
             )
-        quotas = _round_robin({name: len(items) for name, items in strata.items()}, wanted)
+        available = {name: len(items) for name, items in strata.items()}
+        quotas = _round_robin(available, subtask.test_items)
         chosen[subtask.name] = sorted(
             item for name, items in strata.items() for item in _spread(items, quotas[name])
         )
@@ -248,7 +236,7 @@ def choose(environment: str, manifest: Sequence[Facts]) -> dict[str, list[int]]:
 
 
 def _round_robin(available: Mapping[Any, int], wanted: int) -> dict[Any, int]:
-    """Deals `wanted` places out one by one to those that have something left."""
+    """Distributes `wanted` items one by one; no entry gets more than its available number."""
     dealt = dict.fromkeys(available, 0)
     while wanted:
         for name in dealt:
@@ -259,18 +247,18 @@ def _round_robin(available: Mapping[Any, int], wanted: int) -> dict[Any, int]:
 
 
 def _spread(items: Sequence[int], wanted: int) -> list[int]:
-    """`wanted` of the items, the middles of equally long stretches."""
+    """Returns `wanted` items: the middles of equally long ranges."""
     return [items[(2 * i + 1) * len(items) // (2 * wanted)] for i in range(wanted)]
 
 
 def by_number(environment: str, manifest: Sequence[Facts]) -> dict[int, Facts]:
-    """Tasks by what the suite numbers them by."""
+    """Returns the facts of the tasks, by their number in the suite."""
     number = SUITE[environment].number
     return {row[number]: row for row in manifest if number in row}
 
 
 def pin(environment: str, manifest: Sequence[Facts]) -> str:
-    """The text of `suite_items.py` for one environment: `number:mark` of every chosen item."""
+    """Returns the content of an environment's file in `suite_items/`."""
     facts = by_number(environment, manifest)
     lines = []
     for name, items in choose(environment, manifest).items():
@@ -279,10 +267,10 @@ def pin(environment: str, manifest: Sequence[Facts]) -> str:
 
 
 def pinned(environment: str) -> dict[str, dict[int, str]]:
-    """Sub-task -> number of an item -> its `mark`.
+    """Returns the `mark` of every pinned item, by sub-task and item number.
 
     Raises:
-      ValueError: this version of the suite has no items of the environment.
+      ValueError: This version of the suite has no items for the environment.
     """
     if environment not in PINNED:
         raise ValueError(
@@ -297,15 +285,9 @@ def pinned(environment: str) -> dict[str, dict[int, str]]:
 
 
 def check_pinned(environment: str, manifest: Sequence[Facts], subtasks: Sequence[str] = ()) -> None:
-    """Refuses a server whose tasks are not those of the suite.
+    """Raises ValueError with a list of differing items unless the manifest has the suite's tasks.
 
-    Args:
-      environment: its name.
-      manifest: the server's task list.
-      subtasks: those that are played; empty: all.
-
-    Raises:
-      ValueError: with the items that differ.
+    Only items of `subtasks` are checked; if `subtasks` is empty, all items are checked.
     """
     number = SUITE[environment].number
     served = by_number(environment, manifest)
@@ -327,6 +309,6 @@ def check_pinned(environment: str, manifest: Sequence[Facts], subtasks: Sequence
 
 
 def describe(facts: Facts) -> str:
-    """The short facts of a task on one line."""
+    """Returns the short facts of a task as one line of text."""
     words = {key: value for key, value in facts.items() if len(str(value)) <= 60}
     return ", ".join(f"{key}={value}" for key, value in words.items() if key != "data_idx")

@@ -1,4 +1,4 @@
-"""Which tasks a run uses, and which of them belong to a step: pure functions of numbers."""
+"""Selects the tasks of a run and of each step; the results depend only on the arguments."""
 
 import dataclasses
 import functools
@@ -15,21 +15,15 @@ from agentgym_jax.limits import Range
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """A task of an environment.
-
-    Attributes:
-      environment: its name.
-      data_idx: index of the task there.
-      group: what it is reported under, such as a level.
-    """
+    """Task of an environment."""
 
     environment: str
-    data_idx: int
-    group: str
+    data_idx: int  # index of the task in its environment
+    group: str  # group of the task in reports, such as a level
 
     @property
     def item_id(self) -> str:
-        """AgentGym's name of the task."""
+        """Returns AgentGym's name of the task."""
         return f"{self.environment}_{self.data_idx}"
 
 
@@ -42,18 +36,19 @@ def from_residues(
     modulus: Annotated[int, Range(1)],
     groups: Mapping[str, int],
 ) -> list[Task]:
-    """Indices of [start, stop) whose remainder is that of a group.
+    """Returns the tasks in [start, stop) whose remainder modulo `modulus` is the remainder of a
+    group.
 
-    BabyAI's level is `data_idx % 40` and the seed `data_idx // 40`, so `modulus=40` chooses
-    levels, and `start` and `stop` choose seeds. The manifest is not read.
+    For BabyAI, the level is `data_idx % 40` and the seed is `data_idx // 40`. With `modulus=40` the
+    groups select levels, and `start` and `stop` select seeds. The manifest is not read.
 
     Args:
-      environment: its name.
-      manifest: the server's task list.
-      start: first index.
-      stop: index after the last.
-      modulus: number of kinds that alternate.
-      groups: name of a group -> its remainder.
+      environment: Name of the environment.
+      manifest: Not used.
+      start: First index.
+      stop: Index after the last one.
+      modulus: Divisor of the remainders.
+      groups: Remainder of each group, by name.
     """
     bad = {name: r for name, r in groups.items() if not 0 <= r < modulus}
     if bad or not groups:
@@ -75,15 +70,16 @@ def from_split(
     where: Mapping[str, Sequence[Any]],
     limit: Annotated[int, Range(0)],
 ) -> list[Task]:
-    """Tasks of one split of the server's manifest.
+    """Returns the tasks in one split of the server's manifest.
 
     Args:
-      environment: its name.
-      manifest: the server's task list (`GET /tasks`).
+      environment: Name of the environment.
+      manifest: Task list of the server (`GET /tasks`).
       split: `train` or `test`.
-      group_by: fact of a task that names its group, such as `depth`.
-      where: fact -> values that are kept, such as `{"depth": (1, 2)}`; empty keeps all.
-      limit: at most so many, evenly spread; 0 for all.
+      group_by: Fact whose value names the group of a task, such as `GoTo` for a word or `depth 2`
+          for a number.
+      where: Accepted values of each fact, such as `{"depth": (1, 2)}`; empty keeps all tasks.
+      limit: Maximum number of tasks, evenly spread over the split; 0 for all tasks.
     """
     facts = set(manifest[0]) if manifest else set()
     unknown = {group_by, *where} - facts
@@ -102,35 +98,34 @@ def from_split(
             f"tasks of {environment}: the manifest has none of split {split!r} where "
             f"{dict(where)}; its splits are {', '.join(sorted({t['split'] for t in manifest}))}"
         )
-    chosen = _evenly(chosen, limit)
-    return [Task(environment, t["data_idx"], _group_name(group_by, t[group_by])) for t in chosen]
+
+    def group(task: Mapping[str, Any]) -> str:
+        fact = task[group_by]
+        return fact if isinstance(fact, str) else f"{group_by} {fact}"
+
+    return [Task(environment, task["data_idx"], group(task)) for task in _evenly(chosen, limit)]
 
 
 def _evenly(items: list[Any], limit: int) -> list[Any]:
-    """At most `limit` of the items, evenly spread; all of them if it is 0."""
+    """Returns at most `limit` items, evenly spread; all items if `limit` is 0."""
     if not 0 < limit < len(items):
         return items
     return [items[i] for i in np.linspace(0, len(items) - 1, limit).round().astype(int)]
 
 
-def _group_name(fact: str, value: Any) -> str:
-    """`GoTo` for a fact that is a word, `depth 2` for one that is a number."""
-    return value if isinstance(value, str) else f"{fact} {value}"
-
-
 def from_file(
     environment: str, manifest: Sequence[Mapping[str, Any]], *, path: str, bad: Bad = "fatal"
 ) -> list[Task]:
-    """Tasks listed in AgentGym's form: rows with an `item_id`, or, in JSON, the ids alone.
+    """Returns the tasks listed in a file: rows with an `item_id`, or a JSON list of ids.
 
-    Other fields are not read, so that a trajectory file or a run folder names tasks as well; a
-    task that comes several times is one.
+    Other fields are ignored, so the file can also be a trajectory file or a run folder. A task
+    listed several times is selected once.
 
     Args:
-      environment: its name.
-      manifest: not read.
-      path: a file or folder of any format of `data/rows.py`.
-      bad: what a row that names no task of this environment does: `fatal` or `skip`.
+      environment: Name of the environment.
+      manifest: Not used.
+      path: File or folder in any format of `data/rows.py`.
+      bad: Treatment of rows without a task of this environment: `fatal` or `skip`.
     """
 
     def parse(row: Any, place: str) -> Task:
@@ -153,13 +148,13 @@ def from_suite(
     subtasks: Sequence[str],
     limit: Annotated[int, Range(0)],
 ) -> list[Task]:
-    """The test items of the suite of 27 tasks (data/suite.py), grouped by sub-task.
+    """Returns the test items of the suite of 27 tasks (data/suite.py), grouped by sub-task.
 
     Args:
-      environment: its name.
-      manifest: the server's task list; must have the tasks that these sub-tasks are pinned to.
-      subtasks: names of those that are kept; empty keeps all.
-      limit: at most so many of each sub-task, evenly spread; 0 for all.
+      environment: Name of the environment.
+      manifest: Task list of the server; must contain the pinned tasks of the selected sub-tasks.
+      subtasks: Names of the selected sub-tasks; empty for all.
+      limit: Maximum number of tasks per sub-task, evenly spread; 0 for all tasks.
     """
     pinned = suite.pinned(environment)
     unknown = sorted(set(subtasks) - set(pinned))
@@ -179,7 +174,9 @@ def from_suite(
 
 
 def canonical_item_id(item_id: str) -> str:
-    """AgentGym's id with the environment's own name: its two text games share a prefix."""
+    """Returns an item id without the prefix `lmrlgym_`, which AgentGym adds to ids of its two text
+    games.
+    """
     return item_id.removeprefix("lmrlgym_")
 
 
@@ -194,48 +191,45 @@ SELECTIONS: Mapping[str, Callable[..., list[Task]]] = {
 def select(
     environment: str, manifest: Sequence[Mapping[str, Any]], *, kind: str, **options: Any
 ) -> list[Task]:
-    """Tasks chosen by one of SELECTIONS."""
+    """Returns the tasks that the function `SELECTIONS[kind]` selects."""
     if kind not in SELECTIONS:
         raise ValueError(f"tasks of {environment}: kind {kind!r} is none of {sorted(SELECTIONS)}")
     return SELECTIONS[kind](environment, manifest, **options)
 
 
 def group_label(environment: str, group: str, *, is_mixture: bool) -> str:
-    """What a group is reported as: in a mixture two environments may use the same name."""
+    """Returns the name of a group in reports; in a mixture it includes the environment, because
+    group names can repeat.
+    """
     return f"{environment} {group}" if is_mixture and group != environment else group
 
 
 @dataclasses.dataclass(frozen=True)
 class _Cycle:
-    """An endless repetition of a finite sequence of names.
-
-    Attributes:
-      names: Name at each place of the sequence.
-      earlier: Number of earlier places that have the same name.
-      counts: Number of places of each name.
-    """
+    """Endless repetition of a finite sequence of names."""
 
     names: tuple[str, ...]
-    earlier: tuple[int, ...]
-    counts: Mapping[str, int]
+    earlier: tuple[int, ...]  # number of earlier places with the same name, for each place
+    counts: Mapping[str, int]  # number of places of each name
 
     def draw(self, position: int) -> tuple[str, int]:
-        """Returns the name at a position and the number of earlier positions that have it."""
+        """Returns the name at a position and the number of earlier positions with the same name."""
         rounds, place = divmod(position, len(self.names))
         name = self.names[place]
         return name, rounds * self.counts[name] + self.earlier[place]
 
 
 def _evenly_spread(counts: Mapping[str, int]) -> _Cycle:
-    """Returns a cycle that has each name `counts[name]` times, as evenly as possible.
+    """Returns a cycle that contains each name `counts[name]` times, as evenly as possible.
 
-    After any number of places, each name has been drawn its exact share of times, rounded up or
-    down. Earliest deadline first: draw k of a name (from 0) is due when its share passes from k
-    to k + 1, and each place goes to the draw that is due first.
+    After any number of places, the count of each name is its exact share, rounded up or down. The
+    method is earliest deadline first. Draw k of a name (from 0) can start when the share of the
+    name reaches k, and its deadline is when the share reaches k + 1. Each place gets the draw with
+    the earliest deadline.
     """
     counts = {name: count for name, count in counts.items() if count}
     total = sum(counts.values())
-    # Quotients of equal value are equal floats, so a tie goes to the name that was given first.
+    # Equal quotients are equal floats, so the name listed first wins a tie.
     waiting = sorted(
         (k * total // count, (k + 1) / count, order, k, name)
         for order, (name, count) in enumerate(counts.items())
@@ -254,24 +248,25 @@ def _evenly_spread(counts: Mapping[str, int]) -> _Cycle:
 
 
 class TaskSchedule:
-    """Tasks of one environment in a fixed order; the task at a position is a pure function of it.
+    """Tasks of one environment in a fixed order, so that a position determines its task.
 
-    By default every task is drawn equally often: an epoch has each task once, in an order that
-    depends on the seed, with the groups spread evenly. Weights draw groups more or less often.
-    Within a group, every task is drawn once before any is drawn again.
+    By default every task is drawn equally often. An epoch has each task once, in an order that
+    depends on the seed, with groups spread evenly. Weights change how often groups are drawn.
+    Within a group, all tasks are drawn once before a task is drawn again.
     """
 
     def __init__(self, tasks: Sequence[Task], weights: Mapping[str, int], *, seed: int):
         """Sorts the tasks into groups.
 
         Args:
-          tasks: Tasks to draw from.
-          weights: Group -> draws per cycle, 0 to leave it out. A group that is not named has as
-            many draws as tasks.
+          tasks: Training tasks of one environment.
+          weights: Draws per cycle, by group; 0 excludes the group. The default of a group is its
+            number of tasks.
           seed: Random seed of the order.
 
         Raises:
-          ValueError: There are no tasks, or a weight names no group or is no count.
+          ValueError: There are no tasks, a weight is for an unknown group, or a weight is no whole
+              number.
         """
         self._groups: dict[str, list[Task]] = {}
         for task in tasks:
@@ -289,7 +284,7 @@ class TaskSchedule:
         self._seed = seed
 
     def task(self, position: int) -> Task:
-        """The task at a position; positions count from 0 and have no end."""
+        """Returns the task at a position; positions start at 0 and have no upper limit."""
         name, draw = self._cycle.draw(position)
         tasks = self._groups[name]
         epoch, index = divmod(draw, len(tasks))
@@ -297,19 +292,21 @@ class TaskSchedule:
 
 
 class MixtureSchedule:
-    """Tasks of every step, as a function of the step: resuming cannot disagree with running on.
+    """Tasks of every step.
 
-    Environments alternate in a fixed cycle, evenly spread, each with the draws of its weight and
-    not of its number of tasks. The order within an environment is that of training on it alone:
-    weights and other environments change when its tasks are drawn, not their order.
+    They depend only on the step, so a resumed run draws the same tasks as an uninterrupted run.
+
+    Environments alternate in a fixed, evenly spread cycle. The number of draws of an environment
+    depends on its weight, not on its number of tasks. Weights and other environments do not change
+    the order of tasks within an environment.
     """
 
     def __init__(self, schedules: Mapping[str, TaskSchedule], weights: Mapping[str, int]):
-        """Fixes the cycle.
+        """Computes the cycle of environments.
 
         Args:
-          schedules: environment -> its tasks.
-          weights: Environment -> draws per cycle; 0 to leave it out.
+          schedules: Schedule of tasks, by environment.
+          weights: Draws per cycle, by environment; 0 excludes the environment.
         """
         if set(schedules) != {name for name, weight in weights.items() if weight > 0}:
             raise ValueError(f"schedules of {list(schedules)} do not fit weights {dict(weights)}")
@@ -319,20 +316,17 @@ class MixtureSchedule:
         self._cycle = _evenly_spread(weights)
 
     def at(self, step: int, count: int) -> list[Task]:
-        """The `count` tasks of a step; steps count from 0."""
+        """Returns the `count` tasks of a step; the first step is 0."""
         return self.drawn(step * count, count)
 
     def drawn(self, position: int, count: int) -> list[Task]:
-        """The `count` tasks from a position on; positions count from 0."""
-        return [self._task(i) for i in range(position, position + count)]
-
-    def _task(self, position: int) -> Task:
-        name, draw = self._cycle.draw(position)
-        return self._schedules[name].task(draw)
+        """Returns `count` tasks, starting at a position; the first position is 0."""
+        draws = map(self._cycle.draw, range(position, position + count))
+        return [self._schedules[name].task(draw) for name, draw in draws]
 
 
 @functools.lru_cache(maxsize=64)
 def _order(seed: int, group: str, epoch: int, n: int) -> np.ndarray:
-    """A permutation of n, fixed by its arguments."""
+    """Returns a permutation of the numbers below n that depends only on the arguments."""
     words = [seed, epoch, *group.encode()]
     return np.random.default_rng(words).permutation(n)

@@ -1,13 +1,13 @@
-"""TensorFlow Datasets builders of trajectories and preference pairs, read without TensorFlow.
+"""TensorFlow Datasets builders for trajectories and preference pairs; reading needs no TensorFlow.
 
-Needs the extra `[tfds]` (tensorflow-datasets with ArrayRecord and pyarrow; not tensorflow):
+Requires the extra `[tfds]` (tensorflow-datasets with ArrayRecord and pyarrow; not tensorflow):
 
     builder = AgentTrajectories(source="agenttraj.json", data_dir="data")
     builder.download_and_prepare()
     tfds.data_source("agent_trajectories", split="train", data_dir="data")
 
-A prepared folder (`data/agent_trajectories/1.0.0`) is a data source of every job as well:
-`config.sft.files=("data/agent_trajectories/1.0.0",)`. `data/rows.py` reads it.
+Every job can read a prepared folder (`data/agent_trajectories/1.0.0`) with `data/rows.py`:
+`config.sft.files=("data/agent_trajectories/1.0.0",)`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import tensorflow_datasets as tfds
 
-from agentgym_jax.data.conversations import Conversation, read_conversations
+from agentgym_jax.data.conversations import read_conversations
 from agentgym_jax.data.preferences import Preference, opening, read_preferences
 from agentgym_jax.text.chat import Message
 
@@ -24,24 +24,26 @@ _FROM = {"user": "human", "assistant": "gpt", "system": "system"}
 
 
 def turns_feature() -> tfds.features.Sequence:
-    """Turns of a conversation; `loss` is 1, 0, or -1 where AgentGym's files have null."""
+    """Returns the feature for the turns of a conversation; `loss` is 1, 0, or -1 for null in
+    AgentGym's files.
+    """
     return tfds.features.Sequence(
         {"from": tfds.features.Text(), "value": tfds.features.Text(), "loss": np.int32}
     )
 
 
 class _FromRows(tfds.core.GeneratorBasedBuilder):
-    """Rows of a local file or folder, as ArrayRecord."""
+    """Builder that stores the rows of a local file or folder as ArrayRecord."""
 
     VERSION = tfds.core.Version("1.0.0")
 
     def __init__(self, *, source: str, bad: str = "fatal", **options: Any):
-        """See `tfds.core.DatasetBuilder` for `options`, such as data_dir.
+        """Creates a builder; for `options`, such as data_dir, see `tfds.core.DatasetBuilder`.
 
         Args:
-          source: anything that `data/rows.py` reads.
-          bad: rows that cannot be read: `fatal` or `skip`.
-          options: of the builder.
+          source: File or folder in any format of `data/rows.py`.
+          bad: Treatment of invalid rows: `fatal` or `skip`.
+          options: Options of `tfds.core.DatasetBuilder`.
         """
         self._source, self._bad = source, bad
         super().__init__(file_format="array_record", **options)
@@ -51,26 +53,26 @@ class _FromRows(tfds.core.GeneratorBasedBuilder):
 
 
 class AgentTrajectories(_FromRows):
-    """Conversations with `item_id` and, if known, `reward`."""
+    """Builder for conversations with `item_id` and, if known, `reward`."""
 
     def _info(self) -> tfds.core.DatasetInfo:
-        features = tfds.features.FeaturesDict(
-            {
-                "item_id": tfds.features.Text(),
-                "conversations": turns_feature(),
-                "reward": np.float64,  # not a number if unknown
-            }
-        )
-        return self.dataset_info_from_configs(features=features)
+        features = {
+            "item_id": tfds.features.Text(),
+            "conversations": turns_feature(),
+            "reward": np.float64,  # NaN if unknown
+        }
+        return self.dataset_info_from_configs(features=tfds.features.FeaturesDict(features))
 
     def _generate_examples(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
         found = read_conversations(self._source, bad=self._bad).conversations
         for i, conversation in enumerate(c for c in found if c.is_valid):
-            yield i, _trajectory(conversation)
+            reward = float("nan") if conversation.reward is None else conversation.reward
+            turns = _turns(conversation.messages)
+            yield i, {"item_id": conversation.item_id, "conversations": turns, "reward": reward}
 
 
 class AgentPreferences(_FromRows):
-    """Preference pairs: `item_id`, `prompt`, `chosen`, `rejected`."""
+    """Builder for preference pairs with `item_id`, `prompt`, `chosen` and `rejected`."""
 
     def _info(self) -> tfds.core.DatasetInfo:
         turns = {name: turns_feature() for name in ("prompt", "chosen", "rejected")}
@@ -79,14 +81,6 @@ class AgentPreferences(_FromRows):
 
     def _generate_examples(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
         yield from enumerate(map(_preference, read_preferences(self._source, bad=self._bad)[0]))
-
-
-def _trajectory(conversation: Conversation) -> dict[str, Any]:
-    return {
-        "item_id": conversation.item_id,
-        "conversations": _turns(conversation.messages),
-        "reward": float("nan") if conversation.reward is None else conversation.reward,
-    }
 
 
 def _preference(pair: Preference) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Scores of a policy over a set of tasks."""
+"""Evaluation of a policy on a fixed set of tasks."""

@@ -1,29 +1,29 @@
-"""Several result files side by side: whether they may be compared, and pair by pair."""
+"""Loads several results, rejects results on different tasks, and compares pairs of results."""
 
 import dataclasses
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from agentgym_jax.evaluation.contents import Items, manifest_differences
-from agentgym_jax.evaluation.paired import paired_difference
-from agentgym_jax.evaluation.scores import EpisodeScore, read_scores
+from agentgym_jax.evaluation.scores import EpisodeScore, read_scores, successes
+from agentgym_jax.evaluation.statistics import paired_difference
+from agentgym_jax.evaluation.task_identity import Items, manifest_differences
 
 
 class NotComparableError(ValueError):
-    """Two results are not about the same tasks; the message names the difference."""
+    """Two results have different tasks. The message names the difference."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """One result file.
+    """Content of one result file.
 
     Attributes:
-      name: of the row: the model, with its decoding if it was greedy.
-      path: of the file.
-      document: its content.
-      episodes: its episodes.
+      name: Name of the result: the model, and the decoding mode if it is greedy.
+      path: Path of the file.
+      document: Parsed content of the file.
+      episodes: Scores of the episodes in the file.
     """
 
     name: str
@@ -33,16 +33,27 @@ class Result:
 
     @property
     def suite(self) -> Mapping[str, Any] | None:
-        """The suite's part, if an item of the suite was played."""
-        return self.document["suite"] if "suite" in self.document else None
+        """Returns the entry `suite` of the document; None if tasks outside the suite were
+        evaluated.
+        """
+        return self.document.get("suite")
+
+    @property
+    def summary(self) -> Mapping[str, Any]:
+        """Returns the summary with the entries `overall` and `environments`: that of the suite if
+        the document has one, otherwise that of all tasks.
+        """
+        return self.suite or self.document
 
 
 def load(paths: Sequence[str | os.PathLike]) -> list[Result]:
-    """Result files, or folders that hold a `scores.json`. Equal names are told apart by their path.
+    """Loads result files; a folder stands for its `scores.json`.
+
+    Results with equal names are named by their paths instead.
 
     Raises:
-      ValueError: a file is none of ours.
-      OSError: it cannot be read.
+      ValueError: A file has another format.
+      OSError: A file cannot be read.
     """
     results = []
     for given in paths:
@@ -61,10 +72,10 @@ def load(paths: Sequence[str | os.PathLike]) -> list[Result]:
 
 
 def check_comparable(results: Sequence[Result]) -> None:
-    """Refuses results of other task manifests.
+    """Raises an error if two results have different task manifests.
 
     Raises:
-      NotComparableError: with environment, hashes and items that differ.
+      NotComparableError: Environments, hashes and items differ; the message names the differences.
     """
     for i, a in enumerate(results):
         for b in results[i + 1 :]:
@@ -79,17 +90,18 @@ def check_comparable(results: Sequence[Result]) -> None:
 
 
 def check_same_tasks(path: str, manifests: Mapping[str, str], items: Items) -> None:
-    """Refuses to play what could not be compared with an older result.
+    """Raises an error if the tasks of a new evaluation are not comparable with those of an older
+    result.
 
     Args:
-      path: of its scores.json.
-      manifests: of the evaluation that is about to begin, environment -> hash.
-      items: of `contents.item_facts`.
+      path: Path of the older result's `scores.json`.
+      manifests: SHA-256 of the task manifests of the new evaluation, by environment.
+      items: Result of `task_identity.item_facts`.
 
     Raises:
-      NotComparableError: its task manifests are other ones.
-      ValueError: the file is none of ours.
-      OSError: it cannot be read.
+      NotComparableError: The older result has different task manifests.
+      ValueError: The file has another format.
+      OSError: The file cannot be read.
     """
     document, _ = read_scores(path)
     here = {"manifests": manifests, "items": items}
@@ -101,55 +113,53 @@ def check_same_tasks(path: str, manifests: Mapping[str, str], items: Items) -> N
         )
 
 
-def decoding_differences(a: Result, b: Result) -> dict[str, tuple[Any, Any]]:
-    """What else was different: limits, temperature, seed. Such results may be compared."""
-    old, new = a.document["decoding"], b.document["decoding"]
-    keys = sorted(old.keys() & new.keys())
-    return {key: (old[key], new[key]) for key in keys if old[key] != new[key]}
-
-
-def share_tasks(a: Result, b: Result) -> bool:
-    """Whether any task was played in both."""
-    return bool({e.item_id for e in a.episodes} & {e.item_id for e in b.episodes})
+def common_items(a: Result, b: Result) -> set[str]:
+    """Returns the ids of the tasks that are in both results."""
+    return {e.item_id for e in a.episodes} & {e.item_id for e in b.episodes}
 
 
 def compare(a: Result, b: Result) -> dict[str, Any]:
-    """Success of `b` minus success of `a`, overall, by environment and by group.
+    """Compares the success rate of `b` with that of `a`, overall, by environment and by group.
 
-    Only tasks that both finished count (`paired.paired_difference`). The p-values are those of
-    single comparisons: of twenty rows without a difference one is expected below 0.05.
+    Only tasks with valid episodes in both results are used (`statistics.paired_difference`). Each
+    p-value is that of a single comparison. Among twenty rows without a true difference, one p-value
+    below 0.05 is therefore expected.
 
     Returns:
-      `a`, `b`, `decoding` (what else differs), `overall`, `environments`, `groups`.
+      `a`, `b`, `decoding` (differences in limits, temperature and seed, which do not prevent a
+      comparison), `overall`, `environments`, `groups`.
 
     Raises:
-      NotComparableError: other manifests, or no common task.
+      NotComparableError: The manifests differ, or the results have no task in common.
     """
     check_comparable([a, b])
-    common = {e.item_id for e in a.episodes} & {e.item_id for e in b.episodes}
+    common = common_items(a, b)
     if not common:
         raise NotComparableError(f"{a.path} and {b.path} have no task in common")
     sides = [[e for e in side.episodes if e.item_id in common] for side in (a, b)]
     groups = {e.item_id: f"{e.environment} {e.group}" for e in sides[0]}
+    old, new = a.document["decoding"], b.document["decoding"]
+    shared_keys = sorted(old.keys() & new.keys())
     return {
         "a": a.name,
         "b": b.name,
-        "decoding": decoding_differences(a, b),
+        "decoding": {key: (old[key], new[key]) for key in shared_keys if old[key] != new[key]},
         "overall": _difference(*sides),
-        "environments": _each(sides, lambda e: e.environment),
-        "groups": _each(sides, lambda e: groups[e.item_id]),
+        "environments": _difference_by(sides, lambda e: e.environment),
+        "groups": _difference_by(sides, lambda e: groups[e.item_id]),
     }
 
 
-def _each(sides, label) -> dict[str, Any]:
-    names = sorted({label(e) for e in sides[0]})
+def _difference_by(
+    sides: Sequence[Sequence[EpisodeScore]], label: Callable[[EpisodeScore], str]
+) -> dict[str, Any]:
     return {
         name: _difference(*([e for e in side if label(e) == name] for side in sides))
-        for name in names
+        for name in sorted({label(e) for e in sides[0]})
     }
 
 
 def _difference(a: Sequence[EpisodeScore], b: Sequence[EpisodeScore]) -> dict[str, Any] | None:
-    """None where no task was finished on both sides."""
-    finished = [{e.item_id for e in side if e.outcome.is_valid} for side in (a, b)]
-    return paired_difference(a, b) if finished[0] & finished[1] else None
+    """Returns the paired difference, or None if no task has valid episodes in both results."""
+    old, new = successes(a), successes(b)
+    return paired_difference(old, new) if old.keys() & new.keys() else None

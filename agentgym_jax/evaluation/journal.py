@@ -1,38 +1,39 @@
-"""Finished episodes of an evaluation on disk, so that an interrupted one goes on from there.
+"""Journal of finished episodes, with which an interrupted evaluation resumes.
 
-Every episode is appended to one file as soon as it ends, and synchronised to the disk. At the end the
-file is replaced by the trajectories in the order of the requests. Episodes that the environment
-failed are not kept: a later start plays them again.
+Every episode is appended to one file as soon as it ends, and synchronised to the disk. At the end,
+the trajectories in the order of the requests replace this file. Episodes with a failed environment
+are not stored, so a later start repeats them.
 """
 
 import json
 import os
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym_jax.rollout.collect import EpisodeRequest
+from agentgym_jax.rollout.episode import EpisodeRequest
 from agentgym_jax.run_folder import RunFolder, RunFolderError, write_atomic
 from agentgym_jax.trajectory import Trajectory, from_record, to_record
 
 KIND = "eval"
-_FORMAT = 1
+_FORMAT = 2
+_ABSENT = "absent"
 
-Key = tuple[str, int]  # item id, sample as requested
+Key = tuple[str, int]  # item id and requested sample number
 
 
 def key_of(request: EpisodeRequest) -> Key:
-    """Which episode a request asks for."""
+    """Returns the key of a requested episode in the journal."""
     return request.task.item_id, request.sample
 
 
 class Journal:
-    """The episodes of one evaluation.
+    """Stored episodes of one evaluation.
 
     Args:
-      folder: of the evaluation, started.
-      identity: everything beside the config that the episodes depend on, as JSON: which weights,
-        which tasks. An evaluation with another identity is refused.
+      folder: Folder of the evaluation, already initialised.
+      identity: Facts outside the config on which the episodes depend (weights and tasks), as JSON.
+        A folder with another identity is rejected.
     """
 
     def __init__(self, folder: RunFolder, identity: Mapping[str, Any]):
@@ -42,47 +43,45 @@ class Journal:
         self._partial = self._final.with_name(self._final.name + ".partial")
         self._identity = json.loads(json.dumps(dict(identity)))
 
-    def open(self, describe: Callable[[str, Any, Any], str]) -> None:
-        """Takes the folder for this evaluation, or checks that it is the same one.
-
-        Args:
-          describe: from a key of the identity, its old and its new value to one line.
+    def open(self) -> None:
+        """Writes the identity to the folder, or checks that the folder already has the same
+        identity.
 
         Raises:
-          ValueError: the folder has episodes of something else, or cannot be read.
+          ValueError: The folder has episodes of another evaluation, or its files cannot be read.
         """
         if self._state.exists():
-            old = self._read_state()
+            old = self._read_state()["identity"]
             changed = [
-                describe(key, old["identity"][key] if key in old["identity"] else None, new)
+                _describe_change(key, old.get(key), new)
                 for key, new in self._identity.items()
-                if key not in old["identity"] or old["identity"][key] != new
+                if old.get(key) != new
             ]
             if changed:
                 raise ValueError(
                     f"{self._folder.path} holds episodes of another evaluation:\n  "
                     + "\n  ".join(changed)
-                    + "\nGive a new --workdir, or delete this one to play everything again."
+                    + "\nGive a new --workdir, or delete this one to start again."
                 )
         elif self._partial.exists() or self._final.exists():
             raise ValueError(
-                f"{self._final.parent} has episodes, but {self._state.name} is missing, so nobody "
-                "knows of which model they are. Give a new --workdir, or delete this one."
+                f"{self._final.parent} has episodes, but {self._state.name} is missing, so their "
+                "model is unknown. Give a new --workdir, or delete this one."
             )
         document = {"format": _FORMAT, "identity": self._identity}
         write_atomic(self._state, json.dumps(document, indent=1) + "\n")
 
     def finished(self, stride: int) -> dict[Key, Trajectory]:
-        """The episodes that are complete.
+        """Returns the finished episodes by key.
 
-        A killed process may leave half a line at the end of the file: it is cut off.
+        A killed process may leave a partial last line, which is removed from the file.
 
         Args:
-          stride: samples per task; another sample that took the place of a failed one has a
-            number that is larger by a multiple of it.
+          stride: Number of samples per task. A replacement sample has the number of the failed
+            sample plus a multiple of the stride.
 
         Raises:
-          ValueError: a file is damaged; the message names the line.
+          ValueError: A file is damaged; the message names the line.
         """
         found: dict[Key, Trajectory] = {}
         for path in (self._final, self._partial):
@@ -95,7 +94,7 @@ class Journal:
         return found
 
     def append(self, trajectory: Trajectory) -> None:
-        """Keeps an episode, unless it says nothing about the policy."""
+        """Appends an episode to the file on the disk, unless its environment failed."""
         if not trajectory.outcome.is_valid:
             return
         line = json.dumps(to_record(trajectory), ensure_ascii=False, allow_nan=False) + "\n"
@@ -108,7 +107,9 @@ class Journal:
             raise RunFolderError(f"cannot write {self._partial}: {error.strerror}") from error
 
     def finish(self, trajectories: Sequence[Trajectory]) -> pathlib.Path:
-        """Writes all episodes in order; the growing file is no longer needed."""
+        """Writes the file with all episodes in order and deletes the appended file; returns the
+        path.
+        """
         path = self._folder.write_trajectories(0, [to_record(t) for t in trajectories], kind=KIND)
         self._partial.unlink(missing_ok=True)
         return path
@@ -118,10 +119,10 @@ class Journal:
             state = json.loads(self._state.read_text(encoding="utf-8"))
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise ValueError(
-                f"{self._state} is not JSON ({error}): its episodes cannot be told apart. Give a "
+                f"{self._state} is not JSON ({error}): its episodes cannot be identified. Give a "
                 "new --workdir, or delete this one."
             ) from error
-        if not isinstance(state, dict) or "format" not in state or state["format"] != _FORMAT:
+        if not isinstance(state, dict) or state.get("format") != _FORMAT:
             raise ValueError(
                 f"{self._state} is not of format {_FORMAT}: another version of this program wrote "
                 "it. Give a new --workdir."
@@ -130,13 +131,26 @@ class Journal:
 
 
 def _whole_lines(path: pathlib.Path) -> list[str]:
-    """The lines that end with a newline; what follows the last one is cut off the file."""
+    """Returns the lines that end with a newline, and removes a partial last line from the file."""
     data = path.read_bytes()
     whole = data.rfind(b"\n") + 1
     if whole < len(data):
         os.truncate(path, whole)
-    # Not splitlines(): text of a model may hold other separators, which JSON keeps as they are.
+    # Unlike splitlines(), this ignores other line separators, which a model's text may contain.
     return data[:whole].decode("utf-8", errors="replace").split("\n")[:-1]
+
+
+def _describe_change(key: str, old: Any, new: Any) -> str:
+    """Describes in one line the difference between the identity in the folder and the present
+    identity.
+    """
+    if isinstance(old, dict) and isinstance(new, dict):
+        names = sorted(old.keys() | new.keys())
+        first, *others = [n for n in names if old.get(n, _ABSENT) != new.get(n, _ABSENT)]
+        more = f", and {len(others)} more" if others else ""
+        before, now = old.get(first, _ABSENT), new.get(first, _ABSENT)
+        return f"{key}.{first}: {before} in the folder, {now} now{more}"
+    return f"{key}: {old} in the folder, {new} now"
 
 
 def _read(path: pathlib.Path, number: int, line: str) -> Trajectory:
@@ -145,5 +159,5 @@ def _read(path: pathlib.Path, number: int, line: str) -> Trajectory:
     except (json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(
             f"{path}, line {number}, is no episode ({type(error).__name__}: {error}). Delete the "
-            "line to play that episode again, or give a new --workdir."
+            "line to repeat that episode, or give a new --workdir."
         ) from error

@@ -1,7 +1,8 @@
-"""Figures of several results: success by environment, and both test-time scaling curves."""
+"""Figures of several results: success by environment, turn limit and number of samples."""
 
 import pathlib
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -12,121 +13,106 @@ from agentgym_jax.evaluation.compare import Result
 
 _DPI = 120
 _PANEL = (4.6, 3.4)  # inches
-Colours = Mapping[str, str]  # by player
+Colours = Mapping[str, str]  # colour of each result by its name
+# points of each curve by environment and by name of the result
+Curves = dict[str, dict[str, Sequence[Mapping[str, Any]]]]
 
 
 def write_plots(results: Sequence[Result], folder: pathlib.Path) -> list[pathlib.Path]:
-    """Draws what the results allow; a figure without data is not made. A player has one colour in all.
+    """Draws the figures for which the results have data.
+
+    A result has the same colour in all figures.
 
     Args:
-      results: to be drawn together.
-      folder: made if it does not exist.
+      results: Results to draw in the same figures.
+      folder: Folder of the figures; created if it does not exist.
 
     Returns:
-      The files written.
+      Paths of the files that were written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     colours = {result.name: f"C{i % 10}" for i, result in enumerate(results)}
-    written = [_success(results, colours, folder / "success.png")]
-    written.append(_turn_budgets(results, colours, folder / "turn_budgets.png"))
-    written.append(_sample_counts(results, colours, folder / "samples.png"))
-    return [path for path in written if path is not None]
+    written = [_plot_success(results, colours, folder / "success.png")]
+    budgets = _curves(results, "turn_budgets", min_points=1)
+    if budgets:
+        written.append(_plot_turn_budgets(budgets, colours, folder / "turn_budgets.png"))
+    counts = _curves(results, "sample_counts", min_points=2)
+    if counts:
+        written.append(_plot_sample_counts(counts, colours, folder / "samples.png"))
+    return written
 
 
-def _environments(results: Sequence[Result]) -> list[str]:
-    return sorted({name for r in results for name in r.document["environments"]})
+def _curves(results: Sequence[Result], entry: str, *, min_points: int) -> Curves:
+    """Returns the curves under `entry` in each result's scores.json, keyed by environment and then
+    by the name of the result.
+    """
+    curves: Curves = {}
+    for result in results:
+        for name, curve in (result.document.get(entry) or {}).items():
+            if name != "all" and len(curve) >= min_points:
+                curves.setdefault(name, {})[result.name] = curve
+    return dict(sorted(curves.items()))
 
 
-def _success(
-    results: Sequence[Result], colours: Colours, path: pathlib.Path
-) -> pathlib.Path | None:
-    names = _environments(results)
+def _plot_success(results: Sequence[Result], colours: Colours, path: pathlib.Path) -> pathlib.Path:
+    names = sorted({name for r in results for name in r.document["environments"]})
     figure, axes = _figure(1, width=1.2 + 1.6 * len(names))
-    axis = axes[0]
     width = 0.8 / len(results)
     for i, result in enumerate(results):
         rows = result.document["environments"]
-        at = [j for j, name in enumerate(names) if name in rows and _has(rows[name])]
+        at = [
+            j for j, name in enumerate(names) if name in rows and rows[name]["success"] is not None
+        ]
         if not at:
             continue
         values = [rows[names[j]]["success"] for j in at]
         ends = [rows[names[j]]["success_interval"] for j in at]
         below = [max(0.0, v - low) for v, (low, _) in zip(values, ends, strict=True)]
         above = [max(0.0, high - v) for v, (_, high) in zip(values, ends, strict=True)]
-        places = [j + (i - (len(results) - 1) / 2) * width for j in at]
-        colour, ends = colours[result.name], [below, above]
-        axis.bar(places, values, width, yerr=ends, capsize=2, color=colour, label=result.name)
-    axis.set_xticks(range(len(names)), names)
-    axis.set_title("success, 95% intervals")
+        axes[0].bar(
+            [j + (i - (len(results) - 1) / 2) * width for j in at],
+            values,
+            width,
+            yerr=[below, above],
+            capsize=2,
+            color=colours[result.name],
+            label=result.name,
+        )
+    axes[0].set_xticks(range(len(names)), names)
+    axes[0].set_title("success, 95% intervals")
     return _save(figure, axes, path)
 
 
-def _has(row) -> bool:
-    return row["success"] is not None
-
-
-def _turn_budgets(
-    results: Sequence[Result], colours: Colours, path: pathlib.Path
-) -> pathlib.Path | None:
-    """One panel an environment; results whose agent was told its budget have no curve."""
-    having = [r for r in results if "turn_budgets" in r.document and r.document["turn_budgets"]]
-    names = sorted({name for r in having for name in r.document["turn_budgets"]})
-    if not names:
-        return None
-    figure, axes = _figure(len(names))
-    for axis, name in zip(axes, names, strict=True):
-        for result in having:
-            curves = result.document["turn_budgets"]
-            if name not in curves or not curves[name]:
-                continue
-            turns = [row["turns"] for row in curves[name]]
-            ends = [row["success_interval"] for row in curves[name]]
-            success = [row["success"] for row in curves[name]]
-            axis.plot(turns, success, color=colours[result.name], label=result.name)
-            axis.fill_between(
-                turns,
-                [low for low, _ in ends],
-                [high for _, high in ends],
-                color=colours[result.name],
-                alpha=0.15,
-                linewidth=0,
-            )
-        axis.set_title(f"{name}: success within a turn limit")
-        axis.set_xlabel("turn limit")
-        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+def _plot_turn_budgets(curves: Curves, colours: Colours, path: pathlib.Path) -> pathlib.Path:
+    figure, axes = _figure(len(curves))
+    for axis, (environment, by_result) in zip(axes, curves.items(), strict=True):
+        for name, curve in by_result.items():
+            turns = [row["turns"] for row in curve]
+            low, high = zip(*(row["success_interval"] for row in curve), strict=True)
+            success = [row["success"] for row in curve]
+            axis.plot(turns, success, color=colours[name], label=name)
+            axis.fill_between(turns, low, high, color=colours[name], alpha=0.15, linewidth=0)
+        _label(axis, f"{environment}: success within a turn limit", "turn limit")
     return _save(figure, axes, path)
 
 
-def _sample_counts(
-    results: Sequence[Result], colours: Colours, path: pathlib.Path
-) -> pathlib.Path | None:
-    """One panel an environment; only results with more than one sample a task have a curve."""
-    curves = {
-        (result.name, name): curve
-        for result in results
-        if "sample_counts" in result.document
-        for name, curve in result.document["sample_counts"].items()
-        if name != "all" and len(curve) > 1
-    }
-    names = sorted({name for _, name in curves})
-    if not names:
-        return None
-    figure, axes = _figure(len(names))
-    for axis, name in zip(axes, names, strict=True):
-        for (model, environment), curve in curves.items():
-            if environment != name:
-                continue
+def _plot_sample_counts(curves: Curves, colours: Colours, path: pathlib.Path) -> pathlib.Path:
+    estimators = (("pass_at_k", "pass@k", "o-"), ("majority_at_k", "majority of k", "--"))
+    figure, axes = _figure(len(curves))
+    for axis, (environment, by_result) in zip(axes, curves.items(), strict=True):
+        for name, curve in by_result.items():
             ks = [row["k"] for row in curve]
-            for estimator, words, style in (
-                ("pass_at_k", "pass@k", "o-"),
-                ("majority_at_k", "majority of k", "--"),
-            ):
+            for estimator, words, style in estimators:
                 values = [row[estimator] for row in curve]
-                axis.plot(ks, values, style, color=colours[model], label=f"{model}: {words}")
-        axis.set_title(f"{name}: samples of a task")
-        axis.set_xlabel("samples k")
-        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+                axis.plot(ks, values, style, color=colours[name], label=f"{name}: {words}")
+        _label(axis, f"{environment}: samples of a task", "samples k")
     return _save(figure, axes, path)
+
+
+def _label(axis: Axes, title: str, x: str) -> None:
+    axis.set_title(title)
+    axis.set_xlabel(x)
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def _figure(panels: int, width: float = 0.0) -> tuple[Figure, list[Axes]]:
@@ -142,7 +128,7 @@ def _save(figure: Figure, axes: Sequence[Axes], path: pathlib.Path) -> pathlib.P
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(axis="y", color="#E6E6E6")
         axis.set_axisbelow(True)
-    # One for all panels: a player may be missing in any of them.
+    # All panels share one legend, because a result may have no curve in some of the panels.
     known = {
         label: handle
         for axis in axes

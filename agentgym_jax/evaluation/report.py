@@ -1,95 +1,98 @@
-"""What an evaluation says beside its means: scaling curves, suite, leakage; and its table."""
+"""Reports: the score table of an evaluation, and results.md, a page that compares several results."""
 
+import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich import box
 from rich.table import Table
 
-from agentgym_jax.evaluation import curves, leakage, suite_scores
-from agentgym_jax.evaluation.scores import EpisodeScore
+from agentgym_jax.data.suite import NUM_SUBTASKS, SUITE
+from agentgym_jax.evaluation.compare import Result
+from agentgym_jax.evaluation.contamination import describe_leakage
+from agentgym_jax.evaluation.scores import (
+    EpisodeScore,
+    by_environment,
+    sample_counts,
+    turn_budgets,
+)
+from agentgym_jax.evaluation.suite import describe_coverage, suite_scores
+from agentgym_jax.evaluation.task_identity import Items
 from agentgym_jax.trajectory import Outcome
 
-_NAMED = 20  # tasks that a sentence names at most
+_MAX_NAMED = 20  # maximum number of tasks named in a sentence
+_NONE = "-"
+_NOTE = (
+    "Success in percent with 95% intervals; `success %` is over the evaluated tasks, so "
+    "agents with other sub-tasks do not compare by it. A score has the unit of its environment. "
+    "Invalid: episodes that the environment failed; they count nowhere."
+)
 
 
-def facts(
+def score_facts(
     episodes: Sequence[EpisodeScore],
-    items: Mapping[str, Mapping[str, Any]],
+    items: Items,
     *,
     max_turns: Mapping[str, int],
-    tell_budget: str,
+    show_turn_budget: str,
     is_sampled: bool,
-    leaks: Mapping[str, Any],
+    leakage: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Further entries of scores.json.
+    """Returns the entries of scores.json beyond the summary and the episodes.
 
     Args:
-      episodes: one decoding's.
-      items: of `contents.item_facts`.
-      max_turns: of an episode, by environment.
-      tell_budget: what the agent was told of it.
-      is_sampled: whether the samples of a task are independent draws.
-      leaks: of `leakage.report`.
+      episodes: Episodes of one decoding mode.
+      items: Result of `task_identity.item_facts`.
+      max_turns: Turn limit by environment.
+      show_turn_budget: Display of the turn budget in observations (rollout/budget.py).
+      is_sampled: True if the samples of a task are independent draws.
+      leakage: Result of `contamination.find_leakage`.
 
     Returns:
-      `items`, `suite` (None if no item of it was played), `leakage`, `turn_budgets` (environment ->
-      curve; None if the agent was told its budget), `sample_counts` (environment -> curve, and
-      `all` of them; empty unless sampled).
+      `items`, `suite` (None if a task outside the suite was evaluated), `leakage`, `turn_budgets`
+      (curve by environment; None if the agent saw its budget), `sample_counts` (curve by
+      environment, and `all` for all environments together; empty unless `is_sampled`).
     """
-    environments: dict[str, list[EpisodeScore]] = {}
-    for episode in episodes:
-        environments.setdefault(episode.environment, []).append(episode)
+    environments = by_environment(episodes)
     budgets = {
-        name: curves.turn_budgets(part, max_turns=max_turns[name], tell_budget=tell_budget)
+        name: turn_budgets(part, max_turns=max_turns[name], show_turn_budget=show_turn_budget)
         for name, part in environments.items()
-        if tell_budget == "none"
+        if show_turn_budget == "none"
     }
     sets = {**environments, "all": episodes} if len(environments) > 1 else environments
     return {
-        "suite": suite_scores.suite_scores(episodes, items),
-        "leakage": leaks,
+        "suite": suite_scores(episodes, items),
+        "leakage": leakage,
         "turn_budgets": budgets or None,
-        "sample_counts": {name: curves.sample_counts(part) for name, part in sets.items()}
-        if is_sampled
-        else {},
+        "sample_counts": {name: sample_counts(part) for name, part in sets.items() if is_sampled},
         "items": dict(sorted(items.items())),
     }
 
 
-def changed_identity(key: str, old: Any, new: Any) -> str:
-    """One line about what the folder was begun with and what it would go on with."""
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
-        changed = [k for k in sorted(old.keys() | new.keys()) if _value(old, k) != _value(new, k)]
-        first = changed[0]
-        more = f", and {len(changed) - 1} more" if len(changed) > 1 else ""
-        return f"{key}.{first}: {_value(old, first)} in the folder, {_value(new, first)} now{more}"
-    return f"{key}: {old} in the folder, {new} now"
+def score_table(mode: str, document: Mapping[str, Any]) -> Table:
+    """Returns the table of scores by group, and by environment if there are several.
 
-
-def _value(mapping: Mapping[str, Any], key: str) -> Any:
-    return mapping[key] if key in mapping else "absent"
-
-
-def table(mode: str, document: Mapping[str, Any]) -> Table:
-    """Scores by group, and by environment if there are several, as a person reads them."""
-    # Narrow enough for 80 columns, which is what a file or a pipe is taken to have.
+    Args:
+      mode: Decoding mode, `sampled` or `greedy`.
+      document: Parsed content of scores.json.
+    """
+    # The table fits 80 columns, the width that is assumed for a file or a pipe.
     title = f"{document['model']}, {document['decoding']['mode'] or mode}"
-    result = Table(title=title, box=box.SIMPLE, pad_edge=False)
-    result.add_column("group", no_wrap=True)
+    table = Table(title=title, box=box.SIMPLE, pad_edge=False)
+    table.add_column("group", no_wrap=True)
     for heading in ("tasks", "success", "95%", "score", "turns", "invalid"):
-        result.add_column(heading, justify="right")
+        table.add_column(heading, justify="right")
     rows = [*document["groups"].items()]
     if len(document["environments"]) > 1:
         rows += document["environments"].items()
     for name, numbers in (*rows, ("all", document["overall"])):
-        result.add_row(name, *_cells(numbers))
-    return result
+        table.add_row(name, *_score_cells(numbers))
+    return table
 
 
-def _cells(numbers: Mapping[str, Any]) -> tuple[str, ...]:
+def _score_cells(numbers: Mapping[str, Any]) -> tuple[str, ...]:
     if numbers["success"] is None:
-        return ("0", "-", "-", "-", "-", str(numbers["invalid"]))
+        return ("0", _NONE, _NONE, _NONE, _NONE, str(numbers["invalid"]))
     low, high = numbers["success_interval"]
     return (
         str(numbers["tasks"]),
@@ -101,21 +104,196 @@ def _cells(numbers: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def sentences(document: Mapping[str, Any]) -> list[str]:
-    """What a reader must know beside the table."""
-    told = suite_scores.sentences(document["suite"]) if document["suite"] else []
-    leaks = leakage.sentences(document["leakage"])
-    return told + [f"leakage: {text}" for text in leaks] + _invalid(document["episodes"])
+def score_notes(document: Mapping[str, Any]) -> list[str]:
+    """Returns the notes that a reader of the table needs: coverage, leakage, invalid episodes."""
+    notes = describe_coverage(document["suite"]) if document["suite"] else []
+    notes += [f"leakage: {text}" for text in describe_leakage(document["leakage"])]
+    invalid = [e["item_id"] for e in document["episodes"] if not Outcome(e["outcome"]).is_valid]
+    if invalid:
+        items = list(dict.fromkeys(invalid))
+        more = f" and {len(items) - _MAX_NAMED} more" if len(items) > _MAX_NAMED else ""
+        notes.append(
+            f"invalid: {len(invalid)} episodes that their environment failed are in no mean: "
+            f"{', '.join(items[:_MAX_NAMED])}{more}. The same command repeats them"
+        )
+    return notes
 
 
-def _invalid(episodes: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Names the tasks with episodes that are in no mean."""
-    invalid = [e["item_id"] for e in episodes if not Outcome(e["outcome"]).is_valid]
-    if not invalid:
-        return []
-    items = list(dict.fromkeys(invalid))
-    more = f" and {len(items) - _NAMED} more" if len(items) > _NAMED else ""
-    return [
-        f"invalid: {len(invalid)} episodes that their environment failed are in no mean: "
-        f"{', '.join(items[:_NAMED])}{more}. The same command plays them again"
+def results_page(
+    results: Sequence[Result],
+    comparisons: Sequence[Mapping[str, Any]],
+    plots: Sequence[pathlib.Path],
+    folder: pathlib.Path,
+) -> str:
+    """Returns the text of results.md: leaderboard, sub-tasks, pairwise differences and figures.
+
+    Args:
+      results: Comparable results.
+      comparisons: Results of `compare.compare`.
+      plots: Paths of the figures to show.
+      folder: Folder of the page; paths in the page are relative to it.
+    """
+    ranked = sorted(results, key=_rank, reverse=True)
+    parts = ["# Results", _leaderboard(ranked), _NOTE, *_coverage(ranked)]
+    if any(r.suite for r in ranked):
+        parts += ["## The suite, by sub-task", _subtasks(ranked)]
+    else:
+        parts += ["## By group", _groups(ranked)]
+    if max(_sample_powers(ranked), default=0) > 1:
+        parts += ["## Several samples", _samples(ranked)]
+    for comparison in comparisons:
+        parts += [f"## {comparison['b']} against {comparison['a']}", _comparison(comparison)]
+    if plots:
+        parts.append("## Figures")
+        parts += [f"![{p.stem}]({p.relative_to(folder).as_posix()})" for p in plots]
+    return "\n\n".join([*parts, "## Files", _files(ranked)]) + "\n"
+
+
+def overview(results: Sequence[Result]) -> str:
+    """Returns the leaderboard, the first table of the page, in Markdown."""
+    return _leaderboard(sorted(results, key=_rank, reverse=True))
+
+
+def _rank(result: Result) -> tuple[int, float]:
+    """Returns the sort key: complete suites first, then by success; results without success are
+    last.
+    """
+    success = result.summary["overall"]["success"]
+    num_subtasks = result.suite["played_subtasks"] if result.suite else 0
+    return num_subtasks, -1.0 if success is None else success
+
+
+def _markdown(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(heading) + " |", "|---|" + "---:|" * (len(heading) - 1)]
+    for row in rows:
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |")
+    return "\n".join(lines)
+
+
+def _success(row: Mapping[str, Any] | None) -> str:
+    """Formats the success rate in percent with its interval."""
+    if row is None or row["success"] is None:
+        return _NONE
+    low, high = row["success_interval"]
+    return f"{100 * row['success']:.1f} ({100 * low:.0f}-{100 * high:.0f})"
+
+
+def _score(row: Mapping[str, Any] | None) -> str:
+    return _NONE if row is None or row["score_mean"] is None else f"{row['score_mean']:.3f}"
+
+
+def _leaderboard(results: Sequence[Result]) -> str:
+    """Returns the leaderboard, with success and score in separate columns, over all tasks and by
+    environment.
+    """
+    names = sorted({name for r in results for name in r.document["environments"]})
+    heading = ["agent", "sub-tasks", "tasks", "success %", "invalid"]
+    heading += [f"{name} success %" for name in names] + [f"{name} score" for name in names]
+    rows = []
+    for r in results:
+        whole = r.summary["overall"]
+        cells = [r.summary["environments"].get(name) for name in names]
+        subtasks = f"{r.suite['played_subtasks']} of {NUM_SUBTASKS}" if r.suite else _NONE
+        rows.append(
+            [r.name, subtasks, str(whole["tasks"]), _success(whole), str(whole["invalid"])]
+            + [*map(_success, cells), *map(_score, cells)]
+        )
+    return _markdown(heading, rows)
+
+
+def _coverage(results: Sequence[Result]) -> list[str]:
+    """Returns lines about missing items of the suite, and about items that training may have used."""
+    lines = []
+    for r in results:
+        if r.suite and not r.suite["is_complete"]:
+            lines.append(f"- {r.name}: {'; '.join(describe_coverage(r.suite)[1:])}")
+        leakage = r.document.get("leakage")
+        if not leakage:
+            continue
+        found = [leakage[k]["count"] for k in ("train_split", "trained", "same_observation")]
+        if any(found):
+            without = leakage["success_without"]
+            clean = _NONE if without is None else f"{100 * without:.1f} %"
+            lines.append(
+                f"- {r.name}: {found[0]} evaluated tasks are of the training split, {found[1]} were "
+                f"trained on, {found[2]} begin like one that was; success without these: {clean}"
+            )
+    return ["Left out, and leakage:\n\n" + "\n".join(lines)] if lines else []
+
+
+def _subtasks(results: Sequence[Result]) -> str:
+    found = [
+        {(row["environment"], row["subtask"]): row for row in r.suite["subtasks"] if row["played"]}
+        if r.suite
+        else {}
+        for r in results
     ]
+    rows = []
+    for environment, part in SUITE.items():
+        for subtask in part.subtasks:
+            cells = [by_name.get((environment, subtask.name)) for by_name in found]
+            known = [cell for cell in cells if cell is not None]
+            if known:
+                label = f"{known[0]['items']} ({subtask.test_items})"
+                rows.append([f"{environment} {subtask.name}", label, *map(_success, cells)])
+    return _markdown(["sub-task", "items (paper)", *(r.name for r in results)], rows)
+
+
+def _groups(results: Sequence[Result]) -> str:
+    names = sorted({name for r in results for name in r.document["groups"]})
+    rows = [[name, *(_success(r.document["groups"].get(name)) for r in results)] for name in names]
+    return _markdown(["group", *(r.name for r in results)], rows)
+
+
+def _sample_powers(results: Sequence[Result]) -> list[int]:
+    return sorted({int(k) for r in results for k in r.document["overall"]["pass_at_k"]})
+
+
+def _samples(results: Sequence[Result]) -> str:
+    """Returns the table of pass@k and majority of k, for powers of two up to the number of samples."""
+    ks = _sample_powers(results)
+    heading = ["agent", *(f"pass@{k}" for k in ks), *(f"majority of {k}" for k in ks)]
+    rows = []
+    for r in results:
+        overall = r.document["overall"]
+        values = [overall[name].get(str(k)) for name in ("pass_at_k", "majority_at_k") for k in ks]
+        rows.append([r.name, *(_NONE if v is None else f"{100 * v:.1f}" for v in values)])
+    return _markdown(heading, rows)
+
+
+def _comparison(comparison: Mapping[str, Any]) -> str:
+    heading = ["", "tasks", "success % before", "after", "difference", "95% interval", "p", "test"]
+    rows = [("all", comparison["overall"])]
+    rows += [*comparison["environments"].items(), *comparison["groups"].items()]
+    table = _markdown(heading, [[name, *_difference_cells(row)] for name, row in rows])
+    notes = ["The p-values are of single comparisons, not corrected for the number of rows."]
+    changed = [
+        f"{k}: {old} before, {new} after" for k, (old, new) in comparison["decoding"].items()
+    ]
+    if changed:
+        notes.append(f"Evaluated under other conditions: {'; '.join(changed)}.")
+    return table + "\n\n" + " ".join(notes)
+
+
+def _difference_cells(row: Mapping[str, Any] | None) -> list[str]:
+    if row is None:
+        return ["0"] + [_NONE] * 6
+    low, high = row["interval"]
+    return [
+        str(row["tasks"]),
+        f"{100 * row['success_a']:.1f}",
+        f"{100 * row['success_b']:.1f}",
+        f"{100 * row['difference']:+.1f}",
+        f"{100 * low:+.1f} to {100 * high:+.1f}",
+        f"{row['p_value']:.2g}",
+        {"mcnemar": "McNemar, exact", "sign_flip": "sign flip"}[row["test"]],
+    ]
+
+
+def _files(results: Sequence[Result]) -> str:
+    rows = []
+    for r in results:
+        hashes = ", ".join(f"{n} {h[:12] or _NONE}" for n, h in r.document["manifests"].items())
+        turns = ", ".join(f"{n} {t}" for n, t in r.document["decoding"]["max_turns"].items())
+        rows.append([r.name, f"`{r.path}`", turns, hashes])
+    return _markdown(["agent", "file", "turn limits", "task manifests (sha256)"], rows)

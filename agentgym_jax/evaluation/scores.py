@@ -1,29 +1,34 @@
-"""Scores of a set of evaluation episodes, and scores.json.
+"""Scores of evaluation episodes: scores.json, metrics, and test-time scaling curves.
 
-An episode that the environment failed says nothing about the policy: it is left out of every
-mean and counted in `outcomes` and `invalid`.
+An episode whose environment failed says nothing about the policy. It is left out of all means, but
+included in `outcomes` and `invalid`.
 """
 
 import collections
 import dataclasses
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from agentgym_jax.data.tasks import group_label
-from agentgym_jax.evaluation.intervals import bootstrap_interval, cluster_interval
-from agentgym_jax.evaluation.samples import at_k
-from agentgym_jax.metrics import of_environment
+from agentgym_jax.evaluation.statistics import (
+    ESTIMATORS,
+    at_k,
+    bootstrap_interval,
+    cluster_interval,
+)
 from agentgym_jax.run_folder import write_atomic
+from agentgym_jax.telemetry.metrics import add_environment
 from agentgym_jax.trajectory import Outcome, Trajectory
 
-# What every scores.json has.
-_WRITTEN = frozenset(
+# required keys of every scores.json
+_REQUIRED = frozenset(
     {"model", "decoding", "manifests", "overall", "environments", "groups", "episodes"}
 )
+_CONFIDENCE = 0.95
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,13 +36,13 @@ class EpisodeScore:
     """Result of one evaluation episode.
 
     Attributes:
-      item_id: environment and task index, such as `babyai_17`.
-      group: what results are split by within an environment, such as the level.
-      sample: which of the samples of this task, from 0.
-      success: whether the task is solved.
-      score: the environment's own score.
-      turns: actions taken.
-      outcome: how it ended.
+      item_id: Name of the environment and index of the task, such as `babyai_17`.
+      group: Group of the task within its environment, such as the level.
+      sample: Number of the sample of this task, counted from 0.
+      success: True if the task is solved.
+      score: Score reported by the environment, in its unit.
+      turns: Number of turns of the agent.
+      outcome: Reason why the episode ended.
     """
 
     item_id: str
@@ -50,12 +55,12 @@ class EpisodeScore:
 
     @property
     def environment(self) -> str:
-        """Where the task is from."""
+        """Returns the name of the environment."""
         return self.item_id.rpartition("_")[0]
 
 
 def from_trajectory(trajectory: Trajectory, group: str) -> EpisodeScore:
-    """The score of a finished episode."""
+    """Returns the score of a finished episode."""
     return EpisodeScore(
         item_id=trajectory.item_id,
         group=group,
@@ -67,111 +72,184 @@ def from_trajectory(trajectory: Trajectory, group: str) -> EpisodeScore:
     )
 
 
-def valid(results: Sequence[EpisodeScore]) -> list[EpisodeScore]:
-    """The episodes that say something about the policy."""
-    return [result for result in results if result.outcome.is_valid]
+def by_task(episodes: Iterable[EpisodeScore]) -> dict[str, list[EpisodeScore]]:
+    """Returns the valid episodes of every task, by item id."""
+    return _split((e for e in episodes if e.outcome.is_valid), lambda e: e.item_id)
 
 
-def by_task(results: Sequence[EpisodeScore]) -> dict[str, list[EpisodeScore]]:
-    """Item id -> its episodes."""
-    tasks: dict[str, list[EpisodeScore]] = {}
-    for result in results:
-        tasks.setdefault(result.item_id, []).append(result)
-    return tasks
+def by_environment(episodes: Iterable[EpisodeScore]) -> dict[str, list[EpisodeScore]]:
+    """Returns the episodes of every environment, by name."""
+    return _split(episodes, lambda e: e.environment)
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    return float(np.mean(values)) if values else None
+def _split(episodes, label) -> dict[str, list[EpisodeScore]]:
+    parts: dict[str, list[EpisodeScore]] = {}
+    for episode in episodes:
+        parts.setdefault(label(episode), []).append(episode)
+    return parts
 
 
-def summarise_group(results: Sequence[EpisodeScore], confidence: float = 0.95) -> dict[str, Any]:
-    """Numbers of one set of episodes, over its valid ones; None where there are none.
+def successes(episodes: Iterable[EpisodeScore]) -> dict[str, list[bool]]:
+    """Returns the success flags of the valid episodes of every task, by item id."""
+    return {item: [e.success for e in task] for item, task in by_task(episodes).items()}
+
+
+def summarise_group(episodes: Sequence[EpisodeScore]) -> dict[str, Any]:
+    """Returns a summary of the valid episodes of a set; means are None if there are no valid
+    episodes.
 
     Returns:
-      `tasks`, `episodes` (valid), `invalid`, `success` (mean over tasks of the task's rate),
-      `success_interval`, `score_mean` and its `score_interval` (a bootstrap over tasks),
+      `tasks`, `episodes` (valid), `invalid`, `success` (mean over tasks of each task's success
+      rate), `success_interval`, `score_mean` and its `score_interval` (a bootstrap over tasks),
       `turns_mean`, `outcomes`, and `pass_at_k` and `majority_at_k` for powers of two up to the
-      samples that every task has.
+      smallest number of samples of a task.
     """
-    usable = valid(results)
-    tasks = by_task(usable)
-    rates = [float(np.mean([r.success for r in task])) for task in tasks.values()]
-    scores = [float(np.mean([r.score for r in task])) for task in tasks.values()]
-    counts = [(len(task), sum(r.success for r in task)) for task in tasks.values()]
-    samples = min((len(task) for task in tasks.values()), default=0)
-    outcomes = collections.Counter(str(result.outcome) for result in results)
-    powers = [2**i for i in range(samples.bit_length())]
+    tasks = by_task(episodes).values()
+    valid = [episode for task in tasks for episode in task]
+    counts = [(len(task), sum(e.success for e in task)) for task in tasks]
+    scores = [float(np.mean([e.score for e in task])) for task in tasks]
+    outcomes = collections.Counter(str(episode.outcome) for episode in episodes)
     return {
         "tasks": len(tasks),
-        "episodes": len(usable),
-        "invalid": len(results) - len(usable),
-        "success": _mean(rates),
-        "success_interval": list(cluster_interval(rates, len(usable), confidence))
-        if rates
-        else None,
-        "confidence": confidence,
-        "score_mean": _mean(scores),
-        "score_interval": list(bootstrap_interval(scores, confidence)) if scores else None,
-        "turns_mean": _mean([result.turns for result in usable]),
+        "episodes": len(valid),
+        "invalid": len(episodes) - len(valid),
+        **_success(counts),
+        "confidence": _CONFIDENCE,
+        "score_mean": float(np.mean(scores)) if scores else None,
+        "score_interval": list(bootstrap_interval(scores, _CONFIDENCE)) if scores else None,
+        "turns_mean": float(np.mean([e.turns for e in valid])) if valid else None,
         "outcomes": dict(sorted(outcomes.items())),
-        "pass_at_k": {str(k): at_k("pass_at_k", counts, k) for k in powers},
-        "majority_at_k": {str(k): at_k("majority_at_k", counts, k) for k in powers},
+        **_at_powers_of_two(counts),
     }
 
 
-def summarise(results: Sequence[EpisodeScore], confidence: float = 0.95) -> dict[str, Any]:
-    """`summarise_group` of all episodes, of each environment and of each group, sorted by name.
+def _success(counts: Sequence[tuple[int, int]]) -> dict[str, Any]:
+    """Returns the mean success over tasks and its interval; `counts` has the samples and the solved
+    samples of each task.
+    """
+    if not counts:
+        return {"success": None, "success_interval": None}
+    rates = [solved / n for n, solved in counts]
+    episodes = sum(n for n, _ in counts)
+    return {
+        "success": float(np.mean(rates)),
+        "success_interval": list(cluster_interval(rates, episodes, _CONFIDENCE)),
+    }
 
-    Overall, tasks weigh the same, so that an environment counts by the number of its tasks.
-    With several environments the name of a group has its environment in front.
+
+def _at_powers_of_two(counts: Sequence[tuple[int, int]]) -> dict[str, dict[str, float]]:
+    """Returns the values of every estimator for powers of two up to the smallest number of samples
+    of a task.
+    """
+    powers = [2**i for i in range(_common_samples(counts).bit_length())]
+    return {name: {str(k): at_k(name, counts, k) for k in powers} for name in ESTIMATORS}
+
+
+def _common_samples(counts: Sequence[tuple[int, int]]) -> int:
+    return min((n for n, _ in counts), default=0)
+
+
+def summarise(episodes: Sequence[EpisodeScore]) -> dict[str, Any]:
+    """Returns the results of `summarise_group` for all episodes, each environment and each group,
+    sorted by name.
+
+    In the overall numbers every task has the same weight, so the weight of an environment is its
+    number of tasks. With several environments, the name of a group begins with the name of its
+    environment.
 
     Raises:
-      ValueError: one (item_id, sample) occurs twice, which would count a task double.
+      ValueError: An (item_id, sample) pair occurs twice, so a sample would be counted twice.
     """
-    seen = collections.Counter((result.item_id, result.sample) for result in results)
+    seen = collections.Counter((episode.item_id, episode.sample) for episode in episodes)
     repeated = [key for key, count in seen.items() if count > 1]
     if repeated:
         raise ValueError(
             f"summarise: {len(repeated)} episodes occur more than once, such as {repeated[0]}; "
             "give every sample of a task its own number"
         )
-    environments: dict[str, list[EpisodeScore]] = {}
-    for result in results:
-        environments.setdefault(result.environment, []).append(result)
-    groups: dict[str, list[EpisodeScore]] = {}
-    for result in results:
-        label = group_label(result.environment, result.group, is_mixture=len(environments) > 1)
-        groups.setdefault(label, []).append(result)
+    environments = by_environment(episodes)
+    groups = _split(
+        episodes,
+        lambda e: group_label(e.environment, e.group, is_mixture=len(environments) > 1),
+    )
     return {
-        "overall": summarise_group(results, confidence),
-        "environments": _summarise_each(environments, confidence),
-        "groups": _summarise_each(groups, confidence),
+        "overall": summarise_group(episodes),
+        "environments": {name: summarise_group(p) for name, p in sorted(environments.items())},
+        "groups": {name: summarise_group(part) for name, part in sorted(groups.items())},
     }
 
 
-def _summarise_each(
-    parts: Mapping[str, Sequence[EpisodeScore]], confidence: float
-) -> dict[str, Any]:
-    return {name: summarise_group(part, confidence) for name, part in sorted(parts.items())}
+def turn_budgets(
+    episodes: Sequence[EpisodeScore], *, max_turns: int, show_turn_budget: str
+) -> list[dict[str, Any]]:
+    """Returns the exact success under every turn limit up to that of the rollouts, from one set of
+    rollouts.
+
+    Up to turn b, an episode with limit B equals the episode with a smaller limit b if its turns do
+    not depend on the limit. This has three conditions: the agent does not see its budget, the
+    environment does not know the limit (true for this project's environments), and the random draws
+    are keyed by position. Success under limit b is then exactly `success` and `turns <= b`, for
+    sampled and greedy episodes. For a *trained* policy, the curve shows the effect of smaller
+    limits in evaluation, not in training.
+
+    Args:
+      episodes: Scores of one environment, all with the limit `max_turns`.
+      max_turns: Turn limit of the rollouts.
+      show_turn_budget: Display of the turn budget in observations (rollout/budget.py).
+
+    Returns:
+      For each limit: `turns`, `success`, `success_interval`, `pass_at_k` and `majority_at_k` (for
+      powers of two). The last entry has the limit of the evaluation itself.
+
+    Raises:
+      ValueError: The agent saw its budget, so smaller limits need separate episodes.
+    """
+    if show_turn_budget != "none":
+        raise ValueError(
+            f"turn_budgets: the agent saw its budget (show_turn_budget={show_turn_budget!r}), so an "
+            "episode under a smaller limit is another episode. Evaluate with "
+            "--config.evaluation.max_turns instead"
+        )
+    tasks = by_task(episodes).values()
+    curve = []
+    for turns in range(1, max_turns + 1) if tasks else ():
+        counts = [(len(task), sum(e.success and e.turns <= turns for e in task)) for task in tasks]
+        curve.append({"turns": turns, **_success(counts), **_at_powers_of_two(counts)})
+    return curve
+
+
+def sample_counts(episodes: Sequence[EpisodeScore]) -> list[dict[str, Any]]:
+    """Returns pass@k and majority of k for every k up to the smallest number of samples of a task.
+
+    Args:
+      episodes: Scores of any set of tasks, sampled independently with the same decoding, not
+          greedy.
+    """
+    counts = [(len(task), sum(task)) for task in successes(episodes).values()]
+    return [
+        {"k": k, **{name: at_k(name, counts, k) for name in ESTIMATORS}}
+        for k in range(1, _common_samples(counts) + 1)
+    ]
 
 
 def eval_metrics(summary: Mapping[str, Any], *, greedy: bool) -> dict[str, float]:
-    """A summary under the names of `metrics.METRICS`; what has no valid episode is left out."""
+    """Returns the metrics of a summary, named as in `metrics.METRICS`.
+
+    Groups without valid episodes are left out.
+    """
     suffix = "_greedy" if greedy else ""
-    metrics = _interval_metrics(summary["overall"], suffix) | _mean_metrics(
-        summary["overall"], suffix
-    )
+    metrics = _all_metrics(summary["overall"], suffix)
     for group, numbers in summary["groups"].items():
         metrics |= {f"{k}/{group}": v for k, v in _mean_metrics(numbers, suffix).items()}
     if len(summary["environments"]) > 1:
         for name, numbers in summary["environments"].items():
-            own = _interval_metrics(numbers, suffix) | _mean_metrics(numbers, suffix)
-            metrics |= {of_environment(k, name): v for k, v in own.items()}
+            own = _all_metrics(numbers, suffix)
+            metrics |= {add_environment(k, name): v for k, v in own.items()}
     return metrics
 
 
-def _interval_metrics(numbers: Mapping[str, Any], suffix: str) -> dict[str, float]:
-    """Counts, and the interval of success."""
+def _all_metrics(numbers: Mapping[str, Any], suffix: str) -> dict[str, float]:
+    """Returns the metrics with counts, the success interval and the means."""
     metrics: dict[str, float] = {
         f"eval/episodes{suffix}": numbers["episodes"],
         f"eval/env_errors{suffix}": numbers["invalid"],
@@ -179,11 +257,10 @@ def _interval_metrics(numbers: Mapping[str, Any], suffix: str) -> dict[str, floa
     if numbers["success_interval"] is not None:
         low, high = numbers["success_interval"]
         metrics |= {f"eval/success{suffix}_low": low, f"eval/success{suffix}_high": high}
-    return metrics
+    return metrics | _mean_metrics(numbers, suffix)
 
 
 def _mean_metrics(numbers: Mapping[str, Any], suffix: str) -> dict[str, float]:
-    """Means over valid episodes, as far as there are any."""
     named = {"success": "eval/success", "score_mean": "eval/score", "turns_mean": "eval/turns_mean"}
     return {
         f"{name}{suffix}": numbers[key] for key, name in named.items() if numbers[key] is not None
@@ -192,7 +269,7 @@ def _mean_metrics(numbers: Mapping[str, Any], suffix: str) -> dict[str, float]:
 
 def write_scores(
     path: str | os.PathLike,
-    results: Sequence[EpisodeScore],
+    episodes: Sequence[EpisodeScore],
     *,
     model: str,
     decoding: Mapping[str, Any],
@@ -202,23 +279,23 @@ def write_scores(
     """Writes scores.json and returns its content.
 
     Args:
-      path: usually `RunFolder.scores_path`.
-      results: every episode, invalid ones included.
-      model: what was scored.
-      decoding: temperature, turn and token limits, seed: what the numbers depend on.
-      manifests: per environment the sha256 of its task manifest. Scores are comparable only
-        where these are equal.
-      facts: further entries of the document, before the episodes.
+      path: Path of the file, usually `RunFolder.scores_path`.
+      episodes: Scores of all episodes, including invalid ones.
+      model: Name of the evaluated model.
+      decoding: Settings that affect the results: temperature, turn and token limits, seed.
+      manifests: SHA-256 of the task manifest by environment. Only scores with equal hashes are
+        comparable.
+      facts: Additional entries of the document, written before the episodes.
     """
     document = {
         "model": model,
         "decoding": dict(decoding),
         "manifests": dict(sorted(manifests.items())),
-        **summarise(results),
+        **summarise(episodes),
         **(facts or {}),
         "episodes": [
-            dataclasses.asdict(r)
-            for r in sorted(results, key=lambda r: (r.environment, r.group, r.item_id, r.sample))
+            dataclasses.asdict(e)
+            for e in sorted(episodes, key=lambda e: (e.environment, e.group, e.item_id, e.sample))
         ],
     }
     write_atomic(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
@@ -226,16 +303,16 @@ def write_scores(
 
 
 def read_scores(path: str | os.PathLike) -> tuple[dict[str, Any], list[EpisodeScore]]:
-    """Inverse of `write_scores`: the document and its episodes.
+    """Reads a file that `write_scores` wrote; returns the document and its episodes.
 
     Raises:
-      ValueError: the file is another one.
-      OSError: it cannot be read.
+      ValueError: The file has another format.
+      OSError: The file cannot be read.
     """
     try:
         with open(path, encoding="utf-8") as file:
             document = json.load(file)
-        missing = sorted(_WRITTEN - document.keys())
+        missing = sorted(_REQUIRED - document.keys())
         if missing:
             raise KeyError(*missing)
         episodes = [

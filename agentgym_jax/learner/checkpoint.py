@@ -1,11 +1,13 @@
-"""Checkpoints: everything a run needs to go on, saved in the background, complete or absent.
+"""Checkpoints of the complete state of a run.
 
-A checkpoint is a folder named by its step with three items: `params`, `optimizer` (optimiser state,
-step counter and the whole critic, if there is one) and `record` (JSON: the caller's `extra`, and what
-the arrays are). A run that collects ahead has a fourth, `behaviour`: the weights that play the next
-step. Orbax writes the folder under a temporary name and renames it when all is on the disk. Just
-before that, the digest of every file is added, because the array format notices a lost file but not
-a flipped bit.
+A checkpoint is saved in the background and is either complete or absent.
+
+A checkpoint is a folder named by its step with three items. `params` holds the policy. `optimizer`
+holds the optimiser state, the step counter and the whole critic, if there is one. `record` is JSON:
+the caller's `extra` and a description of the arrays. A run that samples one step ahead has a fourth
+item, `behaviour`: the weights that sample the next step. Orbax writes the folder under a temporary
+name and renames it when all files are on the disk. Just before the renaming, the digest of every
+file is added, because the array format notices a lost file but not a flipped bit.
 """
 
 import concurrent.futures
@@ -26,25 +28,25 @@ import tensorstore
 from absl import logging
 from orbax.checkpoint import checkpoint_managers
 
-from agentgym_jax.learner.train_state import TrainState
+from agentgym_jax.learner.train_state import TrainState, describe_arrays
 from agentgym_jax.run_folder import disk_advice
 
 _DIGESTS = "digests.json"
 _TEMPORARY = ".orbax-checkpoint-tmp"
 _BEHAVIOUR = "behaviour"
-# How the writer of arrays tells the operating system's error.
+# Pattern of an operating-system error in the messages of the array writer.
 _OS_ERROR = re.compile(r"\[os_error_code='(\d+)'\]")
-# Written after the seal or rewritten by the rename; nothing is restored from them.
+# Files written after the digests or changed by the renaming; nothing is restored from them.
 _UNSEALED = ("_CHECKPOINT_METADATA", "commit_success.txt", _DIGESTS)
 
 
 class CheckpointError(RuntimeError):
-    """A checkpoint that cannot be used; the message says what to do."""
+    """A checkpoint that cannot be used; the message states the remedy."""
 
 
 @contextlib.contextmanager
 def _errors_only() -> Iterator[None]:
-    """Keeps Orbax from warning that a reader reads only."""
+    """Silences Orbax's warning about a checkpoint manager that only reads."""
     verbosity = logging.get_verbosity()
     logging.set_verbosity(logging.ERROR)
     try:
@@ -57,11 +59,12 @@ class Checkpoints:
     """The checkpoints of one run.
 
     Args:
-      directory: the run's `checkpoints/`.
-      max_to_keep: the newest so many stay; older ones are deleted.
-      keep_every: steps that are a multiple of this stay for ever; None for none.
-      read_only: for readers (export, evaluation) of a folder that a trainer may be writing to:
-        nothing is created, cleaned up or deleted.
+      directory: Folder `checkpoints/` of the run.
+      max_to_keep: Number of newest checkpoints to keep; older ones are deleted.
+      keep_every: Checkpoints of steps that are multiples of this number are never deleted; None for
+        no exceptions.
+      read_only: True for readers (export, evaluation) of a folder to which a trainer may be
+        writing. No file is created or deleted.
     """
 
     def __init__(
@@ -102,21 +105,23 @@ class Checkpoints:
     def save(
         self, step: int, state: TrainState, extra: Mapping[str, Any], behaviour: Any = None
     ) -> None:
-        """Copies the state off the devices, then writes in the background.
+        """Copies the state off the devices, then writes it in the background.
 
-        The state may be donated as soon as this returns. An error of the writing thread is
-        raised by the next `save`, `wait` or `close`; a save first waits for the one before it.
-        Saving the step that was saved last again does nothing: it is on its way.
+        The caller may donate the state as soon as this call returns. An error of the writing thread
+        is raised by the next `save`, `wait` or `close`. A save first waits for the previous save.
+        Saving the most recently saved step again does nothing.
 
         Args:
-          step: name of the checkpoint, larger than that of every complete one.
-          state: all of it is saved.
-          extra: JSON object of everything that lives on the host. Tuples come back as lists.
-          behaviour: weights that play the next step, if they are not those of the state.
+          step: Step that names the checkpoint, larger than the step of every complete checkpoint.
+          state: State to save, with all its arrays.
+          extra: JSON object with all state of the host. Tuples are restored as lists.
+          behaviour: Weights that sample the next step, if they differ from the weights in the
+            state.
         """
         items = {} if behaviour is None else {_BEHAVIOUR: behaviour}
-        record = {"arrays": _described(state) | _described(items), "extra": dict(extra)}
-        json.dumps(record, allow_nan=False)  # fails here rather than in the writing thread
+        record = {"arrays": describe_arrays(state) | describe_arrays(items), "extra": dict(extra)}
+        # raises an error here rather than in the writing thread
+        json.dumps(record, allow_nan=False)
         if step == self._newest_started:
             return
         self.wait()
@@ -141,30 +146,29 @@ class Checkpoints:
             raise CheckpointError(f"checkpoint {step} in {self._directory} was not started")
 
     def steps(self) -> list[int]:
-        """Steps of all complete checkpoints, oldest first."""
-        # Read from the disk every time: another process may be the writer.
+        """Returns the steps of all complete checkpoints, oldest first."""
+        # The folder is read every time, because another process may be the writer.
         names = (p.name for p in self._directory.iterdir() if (p / _DIGESTS).is_file())
         return sorted(int(name) for name in names if name.isdecimal())
 
     def latest_step(self) -> int | None:
-        """Step of the newest complete checkpoint; None if there is none."""
+        """Returns the step of the newest complete checkpoint; None if there is none."""
         return max(self.steps(), default=None)
 
     def restore(self, step: int, abstract_state: TrainState) -> tuple[TrainState, dict[str, Any]]:
-        """State and `extra` of a step.
+        """Restores the state and the `extra` of a step returned by `latest_step()`.
 
-        Args:
-          step: from `latest_step()`.
-          abstract_state: from `train_state.abstract_state`; its shardings say where the arrays
-            go, on any mesh.
+        `abstract_state` is the result of `train_state.abstract_state`; its shardings determine the
+        placement of the arrays, on any mesh.
 
         Raises:
-          CheckpointError: the checkpoint is damaged, incomplete or of another model.
+          CheckpointError: The checkpoint is damaged, incomplete or of a different model.
         """
         self._verify(step)
         record = self._record(step)
-        arrays = {k: v for k, v in record["arrays"].items() if not _is_of(_BEHAVIOUR, k)}
-        self._check_arrays(step, arrays, _described(abstract_state))
+        items = record["arrays"].items()
+        arrays = {k: v for k, v in items if not k.startswith(f"{_BEHAVIOUR}/")}
+        self._check_arrays(step, arrays, describe_arrays(abstract_state))
         found = self._manager.restore(
             step,
             args=ocp.args.Composite(
@@ -181,22 +185,18 @@ class Checkpoints:
         return state, record["extra"]
 
     def restore_params(self, step: int, abstract_params: Any) -> Any:
-        """Only the parameters of a step; the optimiser state is not read.
+        """Restores the parameters of a step; the optimiser state is not read.
 
-        Args:
-          step: from `latest_step()`.
-          abstract_params: tree of ShapeDtypeStruct; without a sharding an array goes to the
-            first device.
+        Arrays of `abstract_params` without a sharding are placed on the first device.
         """
         self._verify(step)
         return self._restore_item(step, "params", abstract_params)
 
     def restore_behaviour(self, step: int, abstract_params: Any) -> Any:
-        """The weights that play the step after this one, saved with a state that is newer.
+        """Restores the weights that sample the next step, which are older than the weights of the
+        saved state.
 
-        Args:
-          step: of a checkpoint that `restore` has read, and so found complete.
-          abstract_params: tree of ShapeDtypeStruct, as for `restore_params`.
+        The caller must first have called `restore` for this step without an error.
         """
         return self._restore_item(step, _BEHAVIOUR, abstract_params)
 
@@ -206,24 +206,24 @@ class Checkpoints:
             lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding or here),
             abstract,
         )
-        saved = self._record(step)["arrays"]
-        saved = {k: v for k, v in saved.items() if _is_of(name, k)}
-        self._check_arrays(step, saved, _described({name: placed}))
+        items = self._record(step)["arrays"].items()
+        saved = {k: v for k, v in items if k.startswith(f"{name}/")}
+        self._check_arrays(step, saved, describe_arrays({name: placed}))
         args = ocp.args.Composite(**{name: ocp.args.StandardRestore(placed)})
         return self._manager.restore(step, args=args)[name]
 
     def restore_extra(self, step: int) -> dict[str, Any]:
-        """Only the JSON object of a step."""
+        """Restores the `extra` of a step."""
         self._verify(step)
         return self._record(step)["extra"]
 
     def wait(self) -> None:
-        """Returns when everything saved so far is complete on the disk."""
+        """Waits until every saved checkpoint is complete on the disk."""
         with self._write_errors():
             self._manager.wait_until_finished()
 
     def close(self) -> None:
-        """Waits, then ends the background threads."""
+        """Waits for the last save, then ends the background threads."""
         with self._write_errors():
             self._manager.close()
 
@@ -235,10 +235,11 @@ class Checkpoints:
 
     @contextlib.contextmanager
     def _write_errors(self) -> Iterator[None]:
-        """Says what became of a checkpoint that the disk did not take.
+        """Converts an error of the operating system to a CheckpointError that explains the
+        consequences.
 
         Raises:
-          CheckpointError: in place of the operating system's error, in whatever form it comes.
+          CheckpointError: The checkpoint could not be written to the disk.
         """
         try:
             yield
@@ -273,13 +274,17 @@ class Checkpoints:
         )
 
     def _record(self, step: int) -> dict[str, Any]:
-        """The JSON item: `arrays` describes what was saved, `extra` is the caller's."""
+        """Reads the JSON item: `arrays` describes the saved arrays, and `extra` is the caller's
+        object.
+        """
         return self._manager.restore(step, args=ocp.args.Composite(record=ocp.args.JsonRestore()))[
             "record"
         ]
 
     def _check_arrays(self, step: int, saved: Mapping[str, str], wanted: Mapping[str, str]) -> None:
-        """Refuses before anything is read: the array format would pad, cut or cast."""
+        """Raises an error before any array is read if types or shapes differ, because the array
+        format would pad, cut or cast such arrays.
+        """
         names = [k for k in saved.keys() | wanted.keys() if saved.get(k) != wanted.get(k)]
         names.sort(key=lambda k: (not k.startswith("params"), k))
         if not names:
@@ -292,41 +297,23 @@ class Checkpoints:
 
 
 def _leave_counters_alone() -> None:
-    """Keeps Orbax from asking TensorStore twice an item how much was written, only to log the rate.
+    """Stops Orbax from querying TensorStore twice per item for the number of written bytes.
 
-    What TensorStore hands to Python as JSON is never freed (0.1.74 to 0.1.86): 14 KiB of counters
-    each time. The specification of every array, some 300 bytes a save, is needed and stays lost.
+    Orbax needs that number only to log the rate.
+
+    TensorStore (0.1.74 to 0.1.86) never frees JSON that it passes to Python: 14 KiB of counters per
+    query. The specification of each array (some 300 bytes per save) is needed, so that small leak
+    remains.
     """
     tensorstore.experimental_collect_matching_metrics = lambda *args, **kwargs: []
 
 
 def _optimizer_item(state: TrainState) -> dict[str, Any]:
-    """Everything but the parameters of the policy, which others read without the rest."""
+    """Returns all of the state except the policy's parameters, which are a separate item."""
     item = {"step": state.step, "opt_state": state.opt_state}
-    critic = state.critic
-    if critic is not None:
-        item["critic"] = {
-            "step": critic.step,
-            "params": critic.params,
-            "opt_state": critic.opt_state,
-        }
+    if state.critic is not None:
+        item["critic"] = _optimizer_item(state.critic) | {"params": state.critic.params}
     return item
-
-
-def _is_of(item: str, name: str) -> bool:
-    """Whether an array belongs to an item, by its path."""
-    return name.startswith(f"{item}/")
-
-
-def _described(tree: Any) -> dict[str, str]:
-    """Type and shape of every array by its path, such as `float32[2,16]`."""
-    flat, _ = jax.tree_util.tree_flatten_with_path(tree)
-    return {
-        jax.tree_util.keystr(path, simple=True, separator="/"): (
-            f"{x.dtype}[{','.join(map(str, x.shape))}]"
-        )
-        for path, x in flat
-    }
 
 
 def _digest(path: pathlib.Path) -> str:
@@ -335,7 +322,7 @@ def _digest(path: pathlib.Path) -> str:
 
 
 def _digests(folder: pathlib.Path) -> dict[str, str]:
-    """sha256 of every file that matters, by its path inside the folder."""
+    """Returns the sha256 of every file that is restored, by the file's path inside the folder."""
     files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name not in _UNSEALED)
     with concurrent.futures.ThreadPoolExecutor(8) as pool:  # hashing releases the GIL
         values = pool.map(_digest, files)
@@ -343,13 +330,14 @@ def _digests(folder: pathlib.Path) -> dict[str, str]:
 
 
 def _seal(directory: pathlib.Path) -> None:
-    """Adds digests to the checkpoint that is about to be renamed. Runs in the writing thread."""
+    """Adds digests to the checkpoint that is about to be renamed; runs in the writing thread."""
     if jax.process_index() != 0:
         return
     for folder in directory.glob(f"*{_TEMPORARY}*"):
         sealed = folder / _DIGESTS
         if folder.is_dir() and not sealed.exists():
-            # In one rename: a full disk must not leave a seal that looks like one.
+            # The digests are written in one rename, so that a full disk cannot leave a partial
+            # file.
             half = folder / f"{_DIGESTS}.half"
             half.write_text(json.dumps(_digests(folder), indent=1))
             half.replace(sealed)
@@ -357,7 +345,9 @@ def _seal(directory: pathlib.Path) -> None:
 
 
 def _set_aside_incomplete(directory: pathlib.Path) -> None:
-    """Renames step folders without digests: a later save must not stumble over them."""
+    """Renames step folders that lack digests, so that a later save of the same step does not
+    collide with them.
+    """
     for folder in directory.iterdir():
         if folder.name.isdecimal() and not (folder / _DIGESTS).is_file():
             aside = directory / f"incomplete-{folder.name}"
@@ -368,7 +358,7 @@ def _set_aside_incomplete(directory: pathlib.Path) -> None:
 
 
 def _faults(folder: pathlib.Path) -> list[str]:
-    """What differs from the digests; empty if nothing does."""
+    """Returns the differences between the files and their digests; empty if there are none."""
     try:
         expected = json.loads((folder / _DIGESTS).read_text())
     except (OSError, ValueError) as error:

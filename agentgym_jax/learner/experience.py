@@ -1,4 +1,6 @@
-"""From finished episodes to a batch: rewards, validity, advantages, weights, packing."""
+"""Conversion of finished episodes to a training batch: rewards, validity, advantages, weights,
+packing.
+"""
 
 import dataclasses
 import functools
@@ -17,7 +19,7 @@ from agentgym_jax.trajectory import Outcome, TokenSource, Trajectory
 REWARDS = {
     # Reward at the end of an episode, on the last action token of its last turn.
     "success": lambda t: float(t.success),
-    # The environment's own score, brought to a unit in which 1 is the best.
+    # The environment's score is converted to a unit in which 1 is the best.
     "score": lambda t: t.score * t.score_scale,
 }
 TRUNCATIONS = ("fail", "mask", "bootstrap")
@@ -26,20 +28,21 @@ ZERO_VARIANCE = ("keep", "filter", "resample")
 
 @dataclasses.dataclass(frozen=True)
 class Experience:
-    """Episodes of one step with what training makes of them; one row an episode.
+    """Episodes of one step with their rewards and advantages. The arrays have one row per episode.
 
     Attributes:
-      trajectories: B episodes, task-major.
-      reward_BT: float32, NumPy; with everything that was taken off.
-      action_mask_BT: bool.
-      valid_B: bool, False for episodes that are left out of every statistic.
-      informative_B: bool, the valid ones of groups with an advantage that is not zero.
-      counted_B: bool, the valid ones that the loss and its denominator count.
-      advantage_BT: float32, zero off the mask and on episodes that are left out.
-      statistics: of the groups.
-      reference_logprobs: by episode, if the reward needed them; else the loss asks for its own.
-      value_BT: float32, what the critic expected before token t; None without a critic.
-      return_BT: float32, what it should have expected, zero off the mask; None without a critic.
+      trajectories: B episodes in task-major order.
+      reward_BT: float32 NumPy array of rewards after all penalties.
+      action_mask_BT: bool, True for sampled tokens.
+      valid_B: bool, False for episodes that all statistics leave out.
+      informative_B: bool, True for valid episodes in groups with a nonzero advantage.
+      counted_B: bool, True for valid episodes that are included in the loss and its denominator.
+      advantage_BT: float32; zero for tokens off the mask and for episodes left out of the loss.
+      statistics: Statistics of the groups.
+      reference_logprobs: Log-probabilities under the reference by episode, if the reward needed
+        them. If None, the loss computes them.
+      value_BT: float32, the critic's value before each token; None without a critic.
+      return_BT: float32, the critic's target, zero off the action mask; None without a critic.
     """
 
     trajectories: Sequence[Trajectory]
@@ -56,7 +59,9 @@ class Experience:
 
     @property
     def mean_returns(self) -> dict[str, float]:
-        """Mean over the valid episodes of each environment that has any."""
+        """Mean return of the valid episodes by environment; an environment without a valid episode
+        is absent.
+        """
         returns: dict[str, list[float]] = {}
         of_all = self.reward_BT.sum(axis=1, dtype=np.float64)
         for trajectory, value, is_valid in zip(
@@ -68,8 +73,9 @@ class Experience:
 
     @property
     def reference_divergence(self) -> float | None:
-        """Mean of logprob - reference over the action tokens of the valid episodes, nats; None
-        where it was not measured."""
+        """Mean of (logprob - reference logprob) over the action tokens of the valid episodes, in
+        nats; None if not measured.
+        """
         if self.reference_logprobs is None:
             return None
         differences = [
@@ -87,25 +93,26 @@ def token_rewards(
     trajectory: Trajectory,
     *,
     reward: str,
-    wasted_turn_penalty: float,
-    unreadable_turn_penalty: float = 0.0,
+    failed_turn_penalty: float,
+    parse_error_penalty: float = 0.0,
     overlong: Mapping[str, Any] | None = None,
     goes_on: bool = False,
 ) -> np.ndarray:
-    """Returns the reward of each token by the declared rule, float32 [n].
+    """Returns the reward of each token, float32 [n], by the configured rule.
 
-    `turn` is the environment's own reward per step, on the last action token of its turn;
-    the keys of REWARDS put one number at the end. What a turn costs is taken off at the last
-    action token of that turn, what the length costs at the last one of the episode.
+    `turn` places the environment's reward for a step on the last action token of its turn. The keys
+    of REWARDS give a single reward at the end. Turn penalties are subtracted at the last action
+    token of the penalised turn, the length penalty at the last action token of the episode.
 
     Args:
-      trajectory: a finished episode.
+      trajectory: A finished episode.
       reward: `turn`, `success` or `score`.
-      wasted_turn_penalty: of every turn that was wasted: unreadable or refused.
-      unreadable_turn_penalty: of every turn without a readable action, on top of that.
-      overlong: a kind of `shaping.OVERLONG` and its options; None for none.
-      goes_on: the value of a critic stands for the rest of the episode. It expects the reward of
-        the end, so a key of REWARDS pays nothing here: the running score would count twice.
+      failed_turn_penalty: Penalty of every failed turn: a parse error or a rejected action.
+      parse_error_penalty: Additional penalty of every turn with a parse error.
+      overlong: A kind of `shaping.OVERLONG` and its options; None for none.
+      goes_on: True if a critic's value replaces the rest of the episode. A key of REWARDS then
+        gives no reward, because that value already includes the final reward, which would be
+        counted twice.
     """
     if reward == "turn":
         rewards = trajectory.token_rewards()
@@ -117,10 +124,10 @@ def token_rewards(
         raise ValueError(f"rollout.reward is {reward!r}, expected one of {['turn', *REWARDS]}")
     for turn in trajectory.turns:
         if turn.action_stop > turn.action_start:
-            if turn.is_wasted:
-                rewards[turn.action_stop - 1] -= wasted_turn_penalty
+            if turn.is_failed:
+                rewards[turn.action_stop - 1] -= failed_turn_penalty
             if turn.action is None:
-                rewards[turn.action_stop - 1] -= unreadable_turn_penalty
+                rewards[turn.action_stop - 1] -= parse_error_penalty
     if overlong is not None and trajectory.turns:
         rewards[trajectory.turns[-1].action_stop - 1] -= shaping.overlong_penalty(
             action_tokens=int(trajectory.action_mask.sum()),
@@ -131,12 +138,12 @@ def token_rewards(
 
 
 def turn_anchors(trajectories: Sequence[Trajectory], group_size: int) -> list[list[int]]:
-    """Number of the state that each turn of each episode started from.
+    """Returns for each turn of each episode the number of the state from which the turn started.
 
-    Two turns of the same task have the same number if the agent had last been shown the same
-    text. A wasted turn changes nothing, so the text before it stays: that an action was refused is
-    no state of the world. The same holds for an answer that shows no state, such as BabyAI's "No
-    change in state.".
+    Two turns of the same task have the same number if the last state text before them was the same.
+    A failed turn does not change the state, and a rejection message is not a state. The turn after
+    a failed turn therefore has the same number as the failed turn. The same holds for an answer
+    that shows no state, such as BabyAI's "No change in state.".
     """
     numbers: dict[tuple[int, str], int] = {}
     anchors = []
@@ -145,14 +152,16 @@ def turn_anchors(trajectories: Sequence[Trajectory], group_size: int) -> list[li
         of_turns = []
         for turn in trajectory.turns:
             of_turns.append(numbers.setdefault((i // group_size, shown), len(numbers)))
-            if not turn.is_wasted and turn.shows_state:
+            if not turn.is_failed and turn.shows_state:
                 shown = turn.observation
         anchors.append(of_turns)
     return anchors
 
 
 def _opening_text(trajectory: Trajectory) -> str:
-    """The first observation; of older records the last message before the agent spoke."""
+    """Returns the first observation; for records of older runs, the last message before the agent's
+    first message.
+    """
     if trajectory.first_observation is not None:
         return trajectory.first_observation
     text = ""
@@ -169,43 +178,39 @@ def make_experience(
     algorithm: Algorithm,
     group_size: int,
     max_tokens: int,
-    reward: str,
-    wasted_turn_penalty: float,
     truncation: str,
     advantage_options: Mapping[str, Any],
-    unreadable_turn_penalty: float = 0.0,
-    overlong: Mapping[str, Any] | None = None,
     zero_variance: str = "keep",
     expected_returns: Mapping[str, float] | None = None,
     kl_coef: float = 0.0,
     reference_logprobs: Sequence[np.ndarray] | None = None,
     values_after: Sequence[np.ndarray] | None = None,
+    **reward_options: Any,
 ) -> Experience:
-    """Rewards and advantages of the episodes of one step.
+    """Computes rewards and advantages of the episodes of one step.
 
     Args:
-      trajectories: task-major, `group_size` episodes a task.
-      algorithm: row of the table.
-      group_size: rollouts per task.
-      max_tokens: T; fixed over a run, so that one program serves all steps.
-      reward: `turn`, `success` or `score`.
-      wasted_turn_penalty: taken off the reward for every turn without an effect.
-      truncation: `fail` takes the rewards of a cut episode as they are (the paper: not
-        solved in time is not solved); `mask` leaves cut episodes out; `bootstrap` takes the critic's
-        value after the last observation of an episode cut by its horizon in place of the reward at
-        the end.
-      advantage_options: keyword arguments of the algorithm's advantage.
-      unreadable_turn_penalty: taken off for every turn without a readable action.
-      overlong: what the length of an episode costs (`token_rewards`).
-      zero_variance: groups without an advantage but zero: `keep` counts them in the denominator of
-        the loss; `filter` leaves them out, so that the informative ones weigh more; `resample`
-        does so with those that remain after others were collected in their place.
-      expected_returns: baseline by environment, known from earlier steps, for advantages that
-        subtract one; an environment that is not there has 0.
-      kl_coef: taken off the reward of every action token: kl_coef * (logprob - reference).
-      reference_logprobs: by episode, of every token; needed unless kl_coef is 0.
-      values_after: by episode, what the critic expects after every token; needed by algorithms
-        with a critic.
+      trajectories: Episodes in task-major order, `group_size` per task.
+      algorithm: Row of the table of algorithms.
+      group_size: Rollouts per task.
+      max_tokens: T; constant over a run, so that one program serves all steps.
+      truncation: Treatment of cut episodes. `fail` keeps their rewards (in the paper, a task not
+        solved in time is unsolved). `mask` leaves cut episodes out. `bootstrap` replaces the final
+        reward of an episode cut by its horizon: the critic's value after the last observation is
+        used instead.
+      advantage_options: Keyword arguments of the algorithm's advantage function.
+      zero_variance: Treatment of groups whose advantages are all zero. `keep` counts them in the
+        denominator of the loss. `filter` leaves them out, so that informative groups weigh more.
+        `resample` filters the groups that are still uninformative after resampling.
+      expected_returns: Baseline by environment from earlier steps, for advantages that subtract a
+        baseline; 0 for a missing environment.
+      kl_coef: Coefficient of the penalty kl_coef * (logprob - reference logprob) on the reward of
+        every action token.
+      reference_logprobs: Log-probabilities of every token under the reference, by episode; required
+        unless kl_coef is 0.
+      values_after: The critic's values after every token, by episode; required by algorithms with a
+        critic.
+      **reward_options: Keyword arguments of `token_rewards`.
     """
     if truncation not in TRUNCATIONS:
         raise ValueError(f"rollout.truncation is {truncation!r}, expected one of {TRUNCATIONS}")
@@ -222,19 +227,13 @@ def make_experience(
     anchors = turn_anchors(trajectories, group_size)
     for i, trajectory in enumerate(trajectories):
         if not trajectory.turns:
-            continue  # nothing was sampled: its prompt may even be longer than T
+            continue  # no token was sampled, and the prompt may even be longer than T
         n = len(trajectory.tokens)
         goes_on = truncation == "bootstrap" and _shows_what_is_next(trajectory)
-        reward_BT[i, :n] = token_rewards(
-            trajectory,
-            reward=reward,
-            wasted_turn_penalty=wasted_turn_penalty,
-            unreadable_turn_penalty=unreadable_turn_penalty,
-            overlong=overlong,
-            goes_on=goes_on,
-        )
+        reward_BT[i, :n] = token_rewards(trajectory, goes_on=goes_on, **reward_options)
         if kl_coef:
-            divergence = trajectory.logprobs - reference_logprobs[i]  # k1, zero off the actions
+            # estimator k1, zero off the action tokens
+            divergence = trajectory.logprobs - reference_logprobs[i]
             reward_BT[i, :n] -= np.where(trajectory.action_mask, kl_coef * divergence, 0.0)
         action_mask_BT[i, :n] = trajectory.action_mask
         for k, turn in enumerate(trajectory.turns):
@@ -278,9 +277,9 @@ def make_experience(
 
 
 def _shows_what_is_next(trajectory: Trajectory) -> bool:
-    """Whether an episode that was cut by its horizon holds the observation after its last action.
+    """Returns True if an episode cut by its horizon contains the observation after its last action.
 
-    One that has no room left for it is worth what it got: the context is at its end.
+    If the context has no room for that observation, the episode keeps its reward.
     """
     is_cut = trajectory.outcome is Outcome.HORIZON
     return is_cut and trajectory.sources[-1] == TokenSource.OBSERVATION
@@ -288,7 +287,7 @@ def _shows_what_is_next(trajectory: Trajectory) -> bool:
 
 @functools.lru_cache(maxsize=16)
 def _compiled(advantage, value_target, options: tuple[tuple[str, Any], ...]):
-    """Compiled once for the functions of an algorithm and their options."""
+    """Compiles the advantage and value-target functions, once for all calls with the same options."""
 
     bound = functools.partial(advantage, **dict(options))
 
@@ -309,27 +308,19 @@ def pack_experience(
     *,
     aggregation_options: Mapping[str, Any],
     row_length: int,
-    row_halvings: int,
+    num_row_lengths: int,
     rows_multiple: int,
     keep_zero_advantage: bool,
 ) -> TokenBatch | None:
-    """Packs some episodes of an experience for one optimiser step.
+    """Packs the selected episodes of an experience for one optimiser step.
 
-    Weights are made over exactly these episodes, before anything is dropped or split, so
-    leaving out what has no gradient changes no gradient.
+    Weights are computed over all selected episodes, before any episode is dropped or split. Leaving
+    out tokens without a gradient therefore changes no gradient. `keep_zero_advantage` keeps
+    episodes whose advantages are all zero. It is needed if an entropy bonus, a divergence in the
+    loss or a critic gives these episodes a gradient.
 
-    Args:
-      experience: all episodes of the step.
-      rows: int, which of them (a mini-batch).
-      aggregation_options: keyword arguments of `aggregation.token_weights`.
-      row_length: T of the packed rows, at most.
-      row_halvings: how often T may be halved where that leaves less padding.
-      rows_multiple: rows are filled up to a multiple of this.
-      keep_zero_advantage: keep episodes whose advantages are all zero; needed if an entropy
-        bonus, a divergence in the loss or a critic gives them a gradient.
-
-    Returns:
-      The batch, or None if no episode has anything to train on.
+    `rows` are the indices of the selected episodes, a mini-batch. The row length is that of
+    `batch.tightest_row_length`. Returns None if no episode has a token to train on.
     """
     mask_BT, counted_B = experience.action_mask_BT[rows], experience.counted_B[rows]
     weight_BT = np.asarray(aggregation.token_weights(mask_BT, counted_B, **aggregation_options))
@@ -356,19 +347,19 @@ def pack_experience(
     if not sequences:
         return None
     lengths = [len(sequence["tokens"]) for sequence in sequences]
-    T = batching.tightest_row_length(lengths, row_length, rows_multiple, row_halvings)
+    T = batching.tightest_row_length(lengths, row_length, rows_multiple, num_row_lengths)
     return batching.pack(sequences, row_length=T, rows_multiple=rows_multiple)
 
 
 def mini_batch_rows(num_tasks: int, group_size: int, parts: int, seed: int) -> list[np.ndarray]:
-    """Splits tasks (whole groups) at random into `parts` mini-batches of episode indices."""
+    """Splits tasks (whole groups) randomly into `parts` mini-batches of episode indices."""
     if num_tasks % parts:
         raise ValueError(
             f"learner.mini_batches={parts} does not divide rollout.tasks_per_step={num_tasks}"
         )
-    order = (
-        np.random.default_rng(seed).permutation(num_tasks) if parts > 1 else np.arange(num_tasks)
-    )
+    order = np.arange(num_tasks)
+    if parts > 1:
+        order = np.random.default_rng(seed).permutation(num_tasks)
     return [
         (np.sort(tasks)[:, None] * group_size + np.arange(group_size)).reshape(-1)
         for tasks in np.split(order, parts)

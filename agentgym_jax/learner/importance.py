@@ -1,9 +1,16 @@
-"""When sampler and learner do not compute the same policy: factors on the advantages.
+"""Importance corrections for a sampler and a learner whose policies differ numerically.
 
-The tokens were drawn from the sampler's policy; the ratio of the loss is against the learner's
-(`algorithm.ratio_against="learner"`). The factor between the two is a constant, so it is made once,
-on the host, and multiplied into the advantages: every policy loss is homogeneous in them.
-With the ratio against the sampler itself nothing is missing and nothing is to be corrected.
+They are factors on the advantages.
+
+The tokens were drawn from the sampler's policy, but the ratio in the loss has the learner's policy
+as its denominator (`algorithm.old_logprobs_from="learner"`). The factor between the two policies is
+a constant. It is computed once, on the host, and multiplied into the advantages, because every
+policy loss is homogeneous in the advantages. No correction is needed if the sampler's policy is the
+denominator.
+
+Arrays may have any shape. `learner_logprob` is computed before the first update, `sampler_logprob`
+is recorded at sampling. `sequence` is the number of the episode of each action token, and -1 for
+tokens that were not sampled; their factor is 0. Factors are float32.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +22,7 @@ import numpy as np
 def no_correction(
     learner_logprob: np.ndarray, sampler_logprob: np.ndarray, sequence: np.ndarray
 ) -> np.ndarray:
-    """1 on every action token; arguments as in `truncated`."""
+    """Returns 1 for every action token."""
     return (sequence >= 0).astype(np.float32)
 
 
@@ -26,21 +33,13 @@ def truncated(
     *,
     cap: float,
 ) -> np.ndarray:
-    """Truncated importance sampling: min(p_learner / p_sampler, cap), token by token.
+    """Returns min(p_learner / p_sampler, cap) per token: truncated importance sampling.
 
     Yao et al., "Your efficient RL framework secretly brings you off-policy RL training" (2025),
-    fengyao.notion.site/off-policy-rl. Truncation from above only, after Ionides (2008).
-
-    Args:
-      learner_logprob: float, of any shape, before the first update.
-      sampler_logprob: as sampled.
-      sequence: int, which episode an action token belongs to; -1 where nothing was sampled.
-      cap: largest factor, at least 1.
-
-    Returns:
-      float32 factor of the advantage, 0 where nothing was sampled.
+    fengyao.notion.site/off-policy-rl. The factors are truncated from above only, after Ionides
+    (2008).
     """
-    _check(learner_logprob, sampler_logprob, sequence)
+    chex.assert_equal_shape([learner_logprob, sampler_logprob, sequence])
     if cap < 1.0:
         raise ValueError(f"truncated correction needs a cap of at least 1; got cap={cap}")
     is_action = sequence >= 0
@@ -57,23 +56,13 @@ def sequence_mask(
     low: float,
     high: float,
 ) -> np.ndarray:
-    """Leaves out episodes that the learner finds much likelier or less likely than the sampler.
+    """Returns 0 for tokens of episodes whose probability ratio is outside [low, high], else 1.
 
-    The ratio of an episode is the geometric mean over its action tokens (as in
-    arXiv:2507.18071), so the bounds do not depend on its length. A factor of 0 leaves the episode
-    in the denominator of the loss: the others do not weigh more.
-
-    Args:
-      learner_logprob: float, of any shape, before the first update.
-      sampler_logprob: as sampled.
-      sequence: int, which episode an action token belongs to; -1 where nothing was sampled.
-      low: smallest ratio that is kept, at most 1.
-      high: largest one, at least 1.
-
-    Returns:
-      float32, 1 or 0; 0 where nothing was sampled.
+    The ratio of an episode is the geometric mean of p_learner / p_sampler over its action tokens
+    (as in arXiv:2507.18071), so the bounds do not depend on the episode's length. An episode with
+    factor 0 remains in the denominator of the loss, so the other episodes do not weigh more.
     """
-    _check(learner_logprob, sampler_logprob, sequence)
+    chex.assert_equal_shape([learner_logprob, sampler_logprob, sequence])
     if not 0.0 <= low <= 1.0 <= high:
         raise ValueError(f"sequence_mask needs 0 <= low <= 1 <= high; got low={low}, high={high}")
     is_action = sequence >= 0
@@ -83,10 +72,6 @@ def sequence_mask(
     means = np.bincount(index, weights=log_ratio) / np.maximum(counts, 1.0)
     is_kept = (np.exp(means) >= low) & (np.exp(means) <= high)
     return (is_action & is_kept[index].reshape(sequence.shape)).astype(np.float32)
-
-
-def _check(learner_logprob: np.ndarray, sampler_logprob: np.ndarray, sequence: np.ndarray) -> None:
-    chex.assert_equal_shape([learner_logprob, sampler_logprob, sequence])
 
 
 CORRECTIONS: Mapping[str, Callable[..., np.ndarray]] = {

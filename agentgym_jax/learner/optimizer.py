@@ -1,4 +1,4 @@
-"""Optimisers over the stacked parameter tree of `models.decoder`, and their learning rate."""
+"""Optimisers for the stacked parameter tree of `models.decoder`, and their learning rates."""
 
 import functools
 from collections.abc import Mapping
@@ -15,8 +15,8 @@ from agentgym_jax.limits import OneOf, Range
 NAMES = ("adamw", "muon")
 SCHEDULES = ("constant", "cosine", "linear")
 
-# The matrices inside the layers, [L, ...]: which axes a token's vector is contracted over and
-# which it is mapped to. The layer axis is named in neither, so every layer is its own matrix.
+# Summed axes (`reduction_axis`) and produced axes (`output_axis`) of the matrices inside the
+# layers, [L, ...]. The layer axis is in neither, so every layer is a separate matrix.
 MATRICES = {
     "q_kernel": MuonDimensionNumbers(reduction_axis=(1,), output_axis=(2, 3)),  # L D N H
     "k_kernel": MuonDimensionNumbers(reduction_axis=(1,), output_axis=(2, 3)),  # L D K H
@@ -37,19 +37,19 @@ def learning_rate_at(
     total_steps: int,
     final_fraction: float,
 ) -> jax.Array:
-    """Learning rate of the update at position `step` of the run.
+    """Returns the learning rate of the update at the position `step` of the run.
 
-    Rises linearly over the warm-up (the first update already moves: 1 / warmup_steps of the
-    peak), then follows the schedule down to `final_fraction * learning_rate` at `total_steps`
-    and stays there.
+    The rate rises linearly during the warm-up; the first update already has 1 / warmup_steps of the
+    peak. It then follows the schedule down to `final_fraction * learning_rate` at `total_steps` and
+    remains constant afterwards.
 
     Args:
-      step: optimiser steps planned before it, withheld ones included; may be traced.
-      learning_rate: peak.
-      schedule: one of SCHEDULES; `constant` ignores total_steps and final_fraction.
-      warmup_steps: 0 for none.
-      total_steps: optimiser steps of the run, warm-up included.
-      final_fraction: of the peak, at the end.
+      step: Optimiser steps planned before this one, including withheld ones; may be traced.
+      learning_rate: Peak learning rate.
+      schedule: One of SCHEDULES; `constant` ignores `total_steps` and `final_fraction`.
+      warmup_steps: Steps of linear warm-up; 0 for none.
+      total_steps: Optimiser steps of the run, including the warm-up.
+      final_fraction: Final learning rate as a fraction of the peak.
     """
     if schedule not in SCHEDULES:
         raise ValueError(
@@ -69,27 +69,20 @@ def learning_rate_at(
     return learning_rate * warmup * (final_fraction + (1.0 - final_fraction) * falling)
 
 
-def rate_of(options: Mapping[str, Any], updates: int, *, total_steps: int) -> float:
-    """Learning rate of the update at a position of the run.
-
-    Args:
-      options: keyword arguments of `make_optimizer`, without total_steps.
-      updates: Optimiser steps planned before it, withheld ones included.
-      total_steps: optimiser steps of the run.
+def get_learning_rate(options: Mapping[str, Any], updates: int, *, total_steps: int) -> float:
+    """Returns the rate of `learning_rate_at` after `updates` steps; `options` are the keyword
+    arguments of `make_optimizer`.
     """
     keys = ("learning_rate", "schedule", "warmup_steps", "final_fraction")
     given = {key: options[key] for key in keys}
     return float(learning_rate_at(updates, total_steps=total_steps, **given))
 
 
-def at_position(opt_state: Any, position: jax.Array | None) -> Any:
+def set_schedule_position(opt_state: Any, position: jax.Array | None) -> Any:
     """Returns the optimiser state with its learning-rate schedules at a position of the run.
 
-    Schedules count the updates that were applied, so withheld ones would stretch them.
-
-    Args:
-      opt_state: state of an optimiser from `make_optimizer`.
-      position: int32, updates that the run had planned before this one. None keeps the count.
+    Schedules count applied updates, so withheld updates would stretch the schedules. The position
+    is the int32 number of updates planned in the run before this update; None keeps the count.
     """
     if position is None:
         return opt_state
@@ -100,18 +93,14 @@ def at_position(opt_state: Any, position: jax.Array | None) -> Any:
     )
 
 
-def _name(path: tuple[Any, ...]) -> str:
-    return path[-1].key
-
-
 def layer_matrices(params: Any) -> Any:
-    """Per parameter its MuonDimensionNumbers; None for embeddings, norms and biases."""
-    return jax.tree_util.tree_map_with_path(lambda path, _: MATRICES.get(_name(path)), params)
+    """Returns the MuonDimensionNumbers of every matrix; None for embeddings, norms and biases."""
+    return jax.tree.map_with_path(lambda path, _: MATRICES.get(path[-1].key), params)
 
 
 def is_layer_matrix(params: Any) -> Any:
-    """Per parameter True if it is a matrix inside a layer: what weight decay acts on."""
-    return jax.tree_util.tree_map_with_path(lambda path, _: _name(path) in MATRICES, params)
+    """Returns a tree with True for matrices inside a layer, to which weight decay applies."""
+    return jax.tree.map_with_path(lambda path, _: path[-1].key in MATRICES, params)
 
 
 def make_optimizer(
@@ -122,34 +111,35 @@ def make_optimizer(
     warmup_steps: Annotated[int, Range(0, unit="optimiser steps")],
     total_steps: int,
     final_fraction: Annotated[float, Range(0, 1)],
-    b1: Annotated[float, Range(0, below=1)],
-    b2: Annotated[float, Range(0, below=1)],
-    eps: Annotated[float, Range(above=0)],
-    weight_decay: Annotated[float, Range(0)],
-    max_grad_norm: Annotated[float, Range(above=0)] | None,
+    b1: Annotated[float, Range(0, below=1)] = 0.9,
+    b2: Annotated[float, Range(0, below=1)] = 0.999,
+    eps: Annotated[float, Range(above=0)] = 1e-8,
+    weight_decay: Annotated[float, Range(0)] = 0.0,
+    max_grad_norm: Annotated[float, Range(above=0)] | None = 1.0,
     adam_learning_rate: Annotated[float, Range(0)] | None = None,
     momentum: Annotated[float, Range(0, below=1)] = 0.95,
 ) -> optax.GradientTransformation:
-    """AdamW, or Muon on the matrices of the layers with AdamW on everything else.
+    """Returns AdamW, or Muon for the matrices of the layers and AdamW for all other parameters.
 
-    Weight decay (times the learning rate) acts on the matrices of the layers only, never on
-    embeddings, norms or biases. The tree is stacked, so this goes by name: a norm is [L, D].
-    Sources: AdamW arXiv:1711.05101; Muon, Jordan 2024, kellerjordan.github.io/posts/muon.
+    Weight decay (times the learning rate) applies only to the matrices of the layers, never to
+    embeddings, norms or biases. Matrices are recognised by name, because the tree is stacked and
+    even a norm has two axes [L, D]. Sources: AdamW arXiv:1711.05101; Muon, Jordan 2024,
+    kellerjordan.github.io/posts/muon.
 
     Args:
       name: Optimiser: `adamw` or `muon`.
-      learning_rate: Peak learning rate; with `muon` that of the matrices.
-      schedule: Course of the learning rate after the warm-up: `constant`, `cosine` or `linear`.
+      learning_rate: Peak learning rate; with `muon` the peak for the matrices.
+      schedule: Shape of the learning rate after the warm-up: `constant`, `cosine` or `linear`.
       warmup_steps: Optimiser steps of linear warm-up.
-      total_steps: Optimiser steps of the run, warm-up included.
-      final_fraction: Share of the peak that is left at the end of the run.
+      total_steps: Optimiser steps of the run, including the warm-up.
+      final_fraction: Final learning rate as a fraction of the peak.
       b1: Adam's decay of the first moment.
       b2: Adam's decay of the second moment.
       eps: Adam's epsilon.
       weight_decay: Weight decay of the matrices inside layers; 0 for none.
-      max_grad_norm: Global norm that the gradient is scaled down to; None for no limit.
-      adam_learning_rate: With `muon`, the peak for everything that is not a matrix, on the
-        same schedule; None takes `learning_rate`. Not for `adamw`.
+      max_grad_norm: Global norm to which a larger gradient is scaled down; None for no limit.
+      adam_learning_rate: With `muon`, the peak learning rate of all parameters that are not
+        matrices, on the same schedule; None uses `learning_rate`. Not allowed for `adamw`.
       momentum: Muon's (Nesterov) momentum.
     """
     if name not in NAMES:
@@ -168,7 +158,8 @@ def make_optimizer(
         total_steps=total_steps,
         final_fraction=final_fraction,
     )
-    shape(0, learning_rate=learning_rate)  # a wrong schedule fails here, not in the first step
+    # an invalid schedule raises an error here, not in the first step
+    shape(0, learning_rate=learning_rate)
     rate = functools.partial(shape, learning_rate=learning_rate)
     if name == "adamw":
         optimizer = optax.adamw(

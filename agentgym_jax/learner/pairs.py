@@ -1,8 +1,8 @@
-"""Pairs of conversations as packed micro-batches that hold whole pairs.
+"""Packing of pairs of conversations into micro-batches, without splitting a pair.
 
-A preference loss needs the log-probability of both conversations of a pair at once, so the two may
-lie in different rows but never in different micro-batches. How many pairs share a micro-batch
-depends on their lengths; the shape does not.
+A preference loss needs the log-probabilities of both conversations of a pair at the same time. The
+two may be in different rows, but never in different micro-batches. The number of pairs in a
+micro-batch depends on their lengths, while the shape is constant.
 """
 
 import dataclasses
@@ -21,9 +21,9 @@ class Member:
     """One conversation of a pair; n is its number of tokens.
 
     Attributes:
-      tokens: int32 [n].
-      action_mask: bool [n], True on the tokens that are compared; at least one.
-      reference_logprobs: float32 [n], under the reference policy; 0 off the mask.
+      tokens: int32 [n], token ids.
+      action_mask: bool [n], True for the tokens whose log-probabilities are compared; at least one.
+      reference_logprobs: float32 [n], log-probabilities under the reference policy; 0 off the mask.
     """
 
     tokens: np.ndarray
@@ -38,47 +38,44 @@ Pair = tuple[Member, Member]  # chosen, rejected
 class PreferenceBatch:
     """M micro-batches of at most P whole pairs.
 
-    In each of them sequence 2p of `tokens.sequence_ids` is the chosen conversation of its pair p,
-    and 2p + 1 the rejected one. `tokens.weights` is what a token's log-probability counts in that
-    of its conversation: 1, or 1 / n if it is a mean. The weights of all pairs sum to 1.
+    In a micro-batch, sequence 2p of `tokens.sequence_ids` is the chosen conversation of pair p, and
+    sequence 2p + 1 the rejected one. `tokens.weights` is the weight of a token in the
+    log-probability of its conversation: 1 for a sum, 1 / n for a mean. The pair weights of all
+    micro-batches sum to 1.
     """
 
     tokens: TokenBatch  # [M, B, T]
-    pair_weights: jax.Array  # float32 [M, P], 0 where there is no pair
+    pair_weights: jax.Array  # float32 [M, P], 0 for absent pairs
 
     def check(self) -> None:
-        """Asserts shapes and types; also of one micro-batch, without M."""
+        """Asserts shapes and types, also for a single micro-batch without the axis M."""
         self.tokens.check()
         chex.assert_rank(self.pair_weights, self.tokens.tokens.ndim - 1)
         chex.assert_type(self.pair_weights, float)
 
 
-def most_micro_batches(pairs: int, micro_rows: int) -> int:
-    """Micro-batches that hold so many pairs even if every conversation fills a row."""
+def max_micro_batches(pairs: int, micro_rows: int) -> int:
+    """Returns the number of micro-batches that suffices for `pairs` pairs even if every
+    conversation fills a row.
+    """
     return -(-pairs // (micro_rows // 2))
 
 
 def pack_pairs(
     pairs: Sequence[Pair], *, row_length: int, micro_rows: int, length_normalised: bool
 ) -> PreferenceBatch:
-    """One optimiser step's pairs, each in one micro-batch, first fit.
+    """Packs the pairs of one optimiser step by first fit, each pair into one micro-batch.
 
-    The shape depends on the number of pairs alone; micro-batches that are not needed are empty and
-    come last.
-
-    Args:
-      pairs: whose conversations all fit a row.
-      row_length: T, in tokens.
-      micro_rows: B, at least 2, so that any pair fits.
-      length_normalised: a conversation's log-probability is the mean over its tokens instead of
-        the sum.
+    The shape depends only on the number of pairs; unneeded micro-batches are empty and last. Every
+    conversation must fit a row of `row_length` tokens. With `length_normalised`, a conversation's
+    log-probability is the mean over its tokens instead of the sum.
     """
     if micro_rows < 2:
         raise ValueError(f"micro_rows={micro_rows}: a micro-batch needs 2 rows to hold any pair")
     bins = _bins(
         [[len(member.tokens) for member in pair] for pair in pairs], row_length, micro_rows
     )
-    capacity = most_micro_batches(len(pairs), micro_rows)
+    capacity = max_micro_batches(len(pairs), micro_rows)
     pair_weights = np.zeros((capacity, len(pairs)), np.float32)
     packed = []
     for m, members in enumerate(bins):
@@ -90,9 +87,11 @@ def pack_pairs(
 
 
 def _bins(lengths: Sequence[Sequence[int]], row_length: int, micro_rows: int) -> list[list[int]]:
-    """Indices of the pairs of each micro-batch: the first one that has room."""
+    """Assigns pairs to micro-batches by first fit; returns the indices of the pairs in each
+    micro-batch.
+    """
     bins: list[list[int]] = []
-    held: list[list[int]] = []  # lengths of the conversations in each
+    held: list[list[int]] = []  # lengths of the conversations in each micro-batch
     for i, pair in enumerate(lengths):
         for members, inside in zip(bins, held, strict=True):
             if len(assign_rows([*inside, *pair], row_length)) <= micro_rows:

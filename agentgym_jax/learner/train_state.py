@@ -1,4 +1,4 @@
-"""What an optimiser step reads and writes, created and described with its shardings."""
+"""State that an optimiser step reads and writes, its creation, and its shardings."""
 
 import functools
 from typing import Any, Protocol
@@ -9,19 +9,18 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import PartitionSpec
 
-from agentgym_jax.models.policy import Policy
 from agentgym_jax.sharding import Layout
 
 
 @flax.struct.dataclass
 class TrainState:
-    """One pytree; updates donate it.
+    """State of training as one pytree; updates donate it.
 
     Attributes:
-      step: int32 scalar, optimiser updates applied (skipped ones do not count).
-      params: tree of float32 arrays.
-      opt_state: of the optimiser.
-      critic: the same of a critic, with its own count and optimiser; None without one.
+      step: int32 scalar, number of applied optimiser updates; skipped updates are not counted.
+      params: Tree of float32 arrays.
+      opt_state: State of the optimiser.
+      critic: State of the critic, with a separate count and optimiser; None without a critic.
     """
 
     step: jax.Array
@@ -31,13 +30,13 @@ class TrainState:
 
 
 class Network(Protocol):
-    """Whose parameters a state holds: `models.policy.Policy` or `models.critic.Critic`."""
+    """Network whose parameters are in a state: `models.policy.Policy` or `models.critic.Critic`."""
 
     def abstract_params(self) -> Any:
-        """Shapes and types of the parameters."""
+        """Returns the shapes and types of the parameters."""
 
     def logical_axes(self) -> Any:
-        """Logical axis names of the parameters."""
+        """Returns the logical axis names of the parameters."""
 
 
 def _new(optimizer: optax.GradientTransformation, params: Any) -> TrainState:
@@ -45,10 +44,11 @@ def _new(optimizer: optax.GradientTransformation, params: Any) -> TrainState:
 
 
 def _like_parameters(tree: Any, params: Any, shardings: Any, replicated: Any) -> Any:
-    """Shardings of any tree that holds copies of the parameter tree inside.
+    """Returns shardings for any tree that contains copies of the parameter tree, such as moments.
 
-    A leaf whose path ends in the path of a parameter, with that parameter's shape, is its moment
-    and lies where it lies; the rest (counters, coefficients) is on every device.
+    A leaf is a moment of a parameter if its path ends in the parameter's path and both have the
+    same shape. It gets the parameter's sharding. Other leaves (counters, coefficients) are
+    replicated on every device.
     """
     flat, _ = jax.tree_util.tree_flatten_with_path(params)
     by_path = {
@@ -67,9 +67,14 @@ def _like_parameters(tree: Any, params: Any, shardings: Any, replicated: Any) ->
 
 
 def state_shardings(
-    network: Network, optimizer: optax.GradientTransformation, layout: Layout
-) -> TrainState:
-    """TrainState of shardings: moments lie where their parameter lies."""
+    network: Network, optimizer: optax.GradientTransformation, layout: Layout | None
+) -> TrainState | None:
+    """Returns a TrainState of shardings, in which moments have the sharding of their parameter.
+
+    Returns None without a layout.
+    """
+    if layout is None:
+        return None
     params = network.abstract_params()
     shardings = layout.tree_shardings(network.logical_axes(), params)
     replicated = jax.NamedSharding(layout.mesh, PartitionSpec())
@@ -80,13 +85,14 @@ def state_shardings(
 def abstract_state(
     network: Network, optimizer: optax.GradientTransformation, layout: Layout | None = None
 ) -> TrainState:
-    """ShapeDtypeStruct of every array of the state, with shardings: what a restore asks for."""
+    """Returns a ShapeDtypeStruct with sharding for every array of the state; serves as the target
+    of a restore.
+    """
     abstract = jax.eval_shape(functools.partial(_new, optimizer), network.abstract_params())
-    if layout is None:
+    shardings = state_shardings(network, optimizer, layout)
+    if shardings is None:
         here = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
         shardings = jax.tree.map(lambda _: here, abstract)
-    else:
-        shardings = state_shardings(network, optimizer, layout)
     return jax.tree.map(
         lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
         abstract,
@@ -100,56 +106,34 @@ def create(
     params: Any,
     layout: Layout | None = None,
 ) -> TrainState:
-    """State before the first step.
+    """Creates the state before the first step.
 
-    The state owns its arrays: `params` are copied (on the devices), because every update donates
-    the state and a caller may keep the same weights as the reference policy.
-
-    Args:
-      network: whose parameters these are.
-      optimizer: from `make_optimizer`.
-      params: float32 parameters, on the host or on devices in any layout.
-      layout: where the state goes; None is one device.
+    `params` are copied on the devices, because every update donates the state and a caller may keep
+    the same weights as the reference policy. The parameters are float32, on the host or on devices
+    in any layout.
     """
-    expected = jax.tree.map(lambda x: (x.shape, x.dtype), network.abstract_params())
-    found = jax.tree.map(lambda x: (x.shape, jnp.dtype(x.dtype)), params)
-    if expected != found:
-        raise ValueError(_mismatch(network.abstract_params(), params))
-    if layout is None:
-        shardings = None
-        params = jax.tree.map(jnp.array, params)  # a copy; the state must not alias the input
-        return jax.jit(functools.partial(_new, optimizer), donate_argnums=0)(params)
-    shardings = state_shardings(network, optimizer, layout)
-    params = jax.tree.map(
-        lambda x, s: jax.device_put(x, s, may_alias=False), params, shardings.params
-    )
-    return jax.jit(functools.partial(_new, optimizer), out_shardings=shardings, donate_argnums=0)(
-        params
-    )
-
-
-def initialise(
-    policy: Policy,
-    optimizer: optax.GradientTransformation,
-    key: jax.Array,
-    layout: Layout | None = None,
-) -> TrainState:
-    """State with random parameters, made in place on the shards."""
-    shardings = None if layout is None else state_shardings(policy, optimizer, layout)
-    return jax.jit(lambda key: _new(optimizer, policy.init(key)), out_shardings=shardings)(key)
-
-
-def _mismatch(expected: Any, found: Any) -> str:
-    """Names the first parameters that do not fit."""
-
-    def describe(tree):
-        flat, _ = jax.tree_util.tree_flatten_with_path(tree)
-        return {
-            jax.tree_util.keystr(p, simple=True, separator="/"): (x.shape, str(x.dtype))
-            for p, x in flat
-        }
-
-    want, have = describe(expected), describe(found)
+    want, have = describe_arrays(network.abstract_params()), describe_arrays(params)
     wrong = sorted(k for k in want.keys() | have.keys() if want.get(k) != have.get(k))
-    lines = [f"{k}: found {have.get(k)}, expected {want.get(k)}" for k in wrong[:5]]
-    return "parameters do not fit the policy's config: " + "; ".join(lines)
+    if wrong:
+        lines = [f"{k}: found {have.get(k)}, expected {want.get(k)}" for k in wrong[:5]]
+        raise ValueError("parameters do not fit the policy's config: " + "; ".join(lines))
+    shardings = state_shardings(network, optimizer, layout)
+    if shardings is None:
+        params = jax.tree.map(jnp.array, params)
+    else:
+        params = jax.tree.map(
+            lambda x, s: jax.device_put(x, s, may_alias=False), params, shardings.params
+        )
+    new = jax.jit(functools.partial(_new, optimizer), out_shardings=shardings, donate_argnums=0)
+    return new(params)
+
+
+def describe_arrays(tree: Any) -> dict[str, str]:
+    """Returns type and shape of every array, such as `float32[2,16]`, by the path of the array."""
+    flat, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="/"): (
+            f"{x.dtype}[{','.join(map(str, x.shape))}]"
+        )
+        for path, x in flat
+    }

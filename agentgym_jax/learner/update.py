@@ -1,4 +1,4 @@
-"""One optimiser step from packed micro-batches, and scoring with the same numerics."""
+"""One optimiser step on packed micro-batches, and scoring with the same numerics."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,14 +14,9 @@ from agentgym_jax.algorithms.losses import TokenLoss
 from agentgym_jax.batch import TokenBatch
 from agentgym_jax.learner import accumulation
 from agentgym_jax.learner.train_state import TrainState, state_shardings
-from agentgym_jax.learner.value_update import (
-    VALUE_SUMS,
-    SharedCritic,
-    value_means,
-    value_sums,
-)
+from agentgym_jax.learner.value_update import SharedCritic, value_means, value_sums
 from agentgym_jax.models.policy import Policy
-from agentgym_jax.models.token_logprobs import token_logprobs
+from agentgym_jax.models.token_logprobs import TokenLogprobs, token_logprobs
 from agentgym_jax.sharding import Layout, constrain_rows
 
 Metrics = dict[str, jax.Array]
@@ -30,9 +25,12 @@ Score = Callable[[Any, TokenBatch], tuple[jax.Array, jax.Array]]
 
 
 def put_batch(batch: TokenBatch, layout: Layout | None = None) -> TokenBatch:
-    """Batch of NumPy arrays onto the devices: rows split, micro-batches not.
+    """Moves a batch of NumPy arrays to the devices.
 
-    The explicit transfer that a transfer guard asks for. Leading axes may be [B, T] or [M, B, T].
+    Rows are split over the devices; micro-batches are not.
+
+    The transfer is explicit, because a transfer guard forbids implicit ones. The axes may be [B, T]
+    or [M, B, T].
     """
     if layout is None:
         return jax.tree.map(jax.device_put, batch)
@@ -41,30 +39,38 @@ def put_batch(batch: TokenBatch, layout: Layout | None = None) -> TokenBatch:
 
 
 def put_limit(limit: float, layout: Layout | None = None) -> jax.Array:
-    """A `grad_limit` onto the devices, where every update finds it like the batch."""
-    value = np.float32(limit)
-    return jax.device_put(value, None if layout is None else layout.sharding((), ()))
+    """Moves a `grad_limit` to the devices of the batch."""
+    return _put_scalar(np.float32(limit), layout)
 
 
 def put_position(position: int, layout: Layout | None = None) -> jax.Array:
-    """A `position` onto the devices."""
-    value = np.int32(position)
+    """Moves a `position` to the devices."""
+    return _put_scalar(np.int32(position), layout)
+
+
+def _put_scalar(value: np.generic, layout: Layout | None) -> jax.Array:
     return jax.device_put(value, None if layout is None else layout.sharding((), ()))
 
 
-def _scored(policy, params, hidden_BTD, batch, temperature, logprob_chunk):
-    """Log-probabilities and entropies [B, T], zero off the action mask."""
-    scored = token_logprobs(
+def score_tokens(
+    policy: Policy, params: Any, batch: TokenBatch, logprob_chunk: int, temperature: float = 1.0
+) -> tuple[jax.Array, TokenLogprobs]:
+    """Returns hidden states [B, T, D], and log-probabilities and entropies that are zero off the
+    action mask.
+    """
+    batch.check()
+    hidden_BTD = policy.hidden(params, batch.tokens, batch.positions, batch.segment_ids)
+    return hidden_BTD, token_logprobs(
         policy,
         params,
         hidden_BTD,
         batch.tokens,
-        # Never the first token of a segment, which is predicted from its neighbour in the row.
+        # The mask excludes the first token of a segment, because that token would be predicted from
+        # the neighbouring segment.
         wanted_BT=batch.action_mask,
         temperature=temperature,
         chunk_size=logprob_chunk,
     )
-    return scored.logprob_BT, scored.entropy_BT
 
 
 def make_score(
@@ -76,21 +82,14 @@ def make_score(
 ) -> Score:
     """Compiles (params, TokenBatch [B, T]) -> (logprob_BT, entropy_BT), zero off the action mask.
 
-    For the old and the reference log-probabilities: the same code as in the update, so that the
-    ratio of an unchanged policy is one.
-
-    Args:
-      policy: the network.
-      temperature: at which the tokens were sampled.
-      logprob_chunk: tokens whose logits exist at the same time.
-      layout: of the parameters; None is one device.
+    The result computes the old and the reference log-probabilities. It shares the code of the
+    update, so that the ratio of an unchanged policy is one. Arguments are those of `make_update`.
     """
 
     def score(params, batch):
         batch = constrain_rows(layout, batch)
-        batch.check()
-        hidden_BTD = policy.hidden(params, batch.tokens, batch.positions, batch.segment_ids)
-        return _scored(policy, params, hidden_BTD, batch, temperature, logprob_chunk)
+        _, scored = score_tokens(policy, params, batch, logprob_chunk, temperature)
+        return scored.logprob_BT, scored.entropy_BT
 
     return jax.jit(score)
 
@@ -110,52 +109,50 @@ def make_update(
 ) -> Update:
     """Compiles one optimiser step: (TrainState, TokenBatch [M, B, T]) -> (TrainState, metrics).
 
-    A third argument, `grad_limit`, withholds an update whose gradient norm before clipping is
-    larger; without it there is no limit. A fourth, `position`, is the number of updates planned in
-    the run before this one: learning-rate schedules follow it, so that withheld updates do not
-    stretch them. Without it they count the updates applied.
+    The third argument of the update, `grad_limit`, is the largest gradient norm before clipping;
+    above it the update is withheld. Without it there is no limit. The fourth argument, `position`,
+    is the number of updates planned in the run before this one. Learning-rate schedules follow the
+    position, so that withheld updates do not stretch them. Without it they count the applied
+    updates.
 
     Minimises sum(weight * (token_loss + kl_coef * kl - entropy_coef * entropy)) over all M
-    micro-batches. Weights come with the batch, so M only decides how much memory a step takes;
-    empty micro-batches at the end are not computed.
-    The state is donated.
+    micro-batches. The weights are part of the batch, so M affects only the memory of a step. Empty
+    micro-batches at the end are not computed. The state is donated.
 
-    A step whose weights are all zero, or whose loss or gradient is not finite, changes nothing,
-    not even the counter, and says so: `skipped` is 1 and metrics that are not finite read 0. The
-    same holds above the limit; `nonfinite` tells which of the two it was.
+    A step changes nothing, not even the counter, if its weights are all zero or its loss or
+    gradient is not finite. `skipped` is then 1, and non-finite metrics are 0. The same holds for a
+    gradient above the limit; `nonfinite` distinguishes the two cases.
 
     Args:
-      policy: the network.
-      optimizer: from `make_optimizer`.
-      token_loss: a function of `algorithms.losses` with its options bound.
-      entropy_coef: weight of the entropy bonus.
-      kl_coef: weight of the divergence from `batch.reference_logprobs`.
-      kl_kind: a key of `algorithms.kl.ESTIMATORS`; used if kl_coef is not 0.
-      temperature: at which the tokens were sampled.
-      logprob_chunk: tokens whose logits exist at the same time.
-      layout: of the state; None is one device.
-      critic: a head on the policy's hidden states that learns in the same step: its loss times its
-        coefficient is added, and the state has its part.
+      policy: Functions of the network.
+      optimizer: Result of `make_optimizer`.
+      token_loss: Function of `algorithms.losses` with its options bound.
+      entropy_coef: Weight of the entropy bonus.
+      kl_coef: Weight of the divergence from `batch.reference_logprobs`.
+      kl_kind: Key of `algorithms.kl.ESTIMATORS`; used if `kl_coef` is not 0.
+      temperature: Temperature at which the tokens were sampled.
+      logprob_chunk: Number of tokens whose logits exist at the same time.
+      layout: Layout of the state; None for one device.
+      critic: Head on the policy's hidden states that learns in the same step. Its loss times its
+        coefficient is added to the loss, and the state includes its parameters.
 
     Returns:
-      A function whose metrics are float32 scalars on the device, unweighted means over the tokens
-      with a weight unless said otherwise: `loss` (what is minimised), `surrogate_loss` (its
-      part from token_loss), `kl_k3` (from the reference), `approx_kl` (old to new, k3),
+      A function whose metrics are float32 scalars on the device. They are unweighted means over the
+      tokens with a weight unless noted otherwise: `loss` (the minimised sum), `surrogate_loss` (the
+      part of `loss` from token_loss), `kl_k3` (from the reference), `approx_kl` (old to new, k3),
       `ratio_mean`, `ratio_max`, `clip_fraction`, `entropy`, `grad_norm` (before clipping),
-      `update_norm`, `param_norm` (before the update), `skipped`, `nonfinite`; with a critic `value_loss` and
-      `value_clip_fraction` (learner/value_update.py).
+      `update_norm`, `param_norm` (before the update), `skipped`, `nonfinite`; with a critic also
+      `value_loss` and `value_clip_fraction` (learner/value_update.py).
     """
     if kl_kind not in kl.ESTIMATORS:
         raise ValueError(f"kl_kind is {kl_kind!r}, expected one of {', '.join(kl.ESTIMATORS)}")
 
-    def loss_of(trees, batch):
-        params = trees["policy"]
+    def loss_fn(trees, batch):
         batch = constrain_rows(layout, batch)
-        batch.check()
-        hidden_BTD = policy.hidden(params, batch.tokens, batch.positions, batch.segment_ids)
-        logprob_BT, entropy_BT = _scored(
-            policy, params, hidden_BTD, batch, temperature, logprob_chunk
+        hidden_BTD, scored = score_tokens(
+            policy, trees["policy"], batch, logprob_chunk, temperature
         )
+        logprob_BT, entropy_BT = scored.logprob_BT, scored.entropy_BT
         trained_BT = batch.action_mask & (batch.weights != 0)
         weight_BT = jnp.where(trained_BT, batch.weights, 0.0)
         old_BT = jnp.where(trained_BT, batch.old_logprobs, logprob_BT)
@@ -181,22 +178,22 @@ def make_update(
         trees = {"policy": state.params}
         if critic is not None:
             trees["critic"] = state.critic.params
-        total, grads, found = accumulation.accumulated(
-            loss_of,
+        total, grads, found = accumulation.accumulate_gradients(
+            loss_fn,
             trees,
             batch,
-            accumulation.used_micro_batches(batch.segment_ids),
-            sums=_SUMS if critic is None else (*_SUMS, *VALUE_SUMS),
-            maxima=("ratio_max",),
+            accumulation.count_used_micro_batches(batch.segment_ids),
         )
         grad_norm = optax.tree.norm(grads)
         is_finite = jnp.isfinite(total) & jnp.isfinite(grad_norm)
         is_sound = is_finite & (grad_norm <= grad_limit) & (found["weight"] > 0)
 
         def applied():
-            new, update_norm = accumulation.applied(optimizer, state, grads["policy"], position)
+            new, update_norm = accumulation.apply_gradients(
+                optimizer, state, grads["policy"], position
+            )
             if critic is not None:
-                of_critic = accumulation.applied(
+                of_critic = accumulation.apply_gradients(
                     critic.optimizer, state.critic, grads["critic"], position
                 )
                 new = new.replace(critic=of_critic[0])
@@ -220,23 +217,17 @@ def make_update(
         }
         if critic is not None:
             metrics |= value_means(found)
-        metrics = accumulation.finite(metrics)
+        metrics = accumulation.replace_nonfinite(metrics)
         return new_state, metrics | {
             "skipped": 1.0 - is_sound.astype(jnp.float32),
             "nonfinite": 1.0 - is_finite.astype(jnp.float32),
         }
 
-    if layout is None:
-        return jax.jit(update, donate_argnums=0)
-    # Pinned: the second step must find the state where the first one did.
     shardings = state_shardings(policy, optimizer, layout)
-    if critic is not None:
+    if shardings is not None and critic is not None:
         of_critic = state_shardings(critic.network, critic.optimizer, layout)
         shardings = shardings.replace(critic=of_critic)
-    return jax.jit(update, donate_argnums=0, out_shardings=(shardings, None))
-
-
-_SUMS = ("weight", "tokens", "surrogate_loss", "kl_k3", "approx_kl", "ratio", "clipped", "entropy")
+    return accumulation.compile_update(update, shardings)
 
 
 def _token_sums(
@@ -247,7 +238,7 @@ def _token_sums(
     weight_BT: jax.Array,
     trained_BT: jax.Array,
 ) -> tuple[Metrics, Metrics]:
-    """Of the trained tokens of one micro-batch: sums with the keys of _SUMS, and `ratio_max`."""
+    """Returns sums over the trained tokens of one micro-batch, and the largest ratio."""
 
     def total(value_BT):
         return masked.masked_sum(jax.lax.stop_gradient(value_BT), trained_BT)

@@ -1,4 +1,4 @@
-"""A critic's values of the tokens of a batch, and the optimiser step that improves them."""
+"""Values of a critic for the tokens of a batch, and the critic's optimiser step."""
 
 import dataclasses
 from collections.abc import Callable
@@ -20,18 +20,16 @@ Metrics = dict[str, jax.Array]
 ValueUpdate = Callable[..., tuple[TrainState, Metrics]]
 ValueScore = Callable[[Any, Any, TokenBatch], jax.Array]
 
-VALUE_SUMS = ("value_loss", "value_clipped", "value_tokens")
-
 
 @dataclasses.dataclass(frozen=True)
 class SharedCritic:
-    """A head on the policy's hidden states, and how it learns with the policy.
+    """Critic that is a head on the policy's hidden states, and the options of its training.
 
     Attributes:
-      network: with `is_shared`.
-      optimizer: of the head alone.
-      coef: weight of its loss beside the policy's.
-      clip: of `losses.clipped_value_loss`.
+      network: Critic with `is_shared`.
+      optimizer: Optimiser of the head alone.
+      coef: Weight of the value loss relative to the policy's.
+      clip: Clip range of `losses.clipped_value_loss`.
     """
 
     network: Critic
@@ -43,8 +41,8 @@ class SharedCritic:
 def make_value_score(critic: Critic, layout: Layout | None = None) -> ValueScore:
     """Compiles (policy params, critic params, TokenBatch [B, T]) -> value_after_BT.
 
-    Index t is the return that is expected when tokens up to and including t are known, on every
-    token of the batch.
+    The value at index t is the expected return given tokens up to and including t, for every token
+    of the batch.
     """
 
     def score(policy_params, critic_params, batch):
@@ -61,7 +59,9 @@ def make_value_score(critic: Critic, layout: Layout | None = None) -> ValueScore
 
 
 def value_sums(after_BT: jax.Array, batch: TokenBatch, *, clip: float) -> tuple[jax.Array, Metrics]:
-    """Loss of the values before the action tokens, weighted like these tokens; keys VALUE_SUMS."""
+    """Returns the weighted loss of the values before the action tokens, and the sums for its
+    metrics.
+    """
     trained_BT = batch.action_mask & (batch.weights != 0)
     loss_BT, is_clipped_BT = losses.clipped_value_loss(
         values_before(after_BT), batch.old_values, batch.returns, clip=clip
@@ -75,7 +75,7 @@ def value_sums(after_BT: jax.Array, batch: TokenBatch, *, clip: float) -> tuple[
 
 
 def value_means(found: Metrics) -> Metrics:
-    """What of VALUE_SUMS belongs into a log."""
+    """Returns the logged metrics from the sums of `value_sums`."""
     return {
         "value_loss": found["value_loss"],
         "value_clip_fraction": found["value_clipped"] / jnp.maximum(found["value_tokens"], 1.0),
@@ -89,27 +89,19 @@ def make_value_update(
     clip: float,
     layout: Layout | None = None,
 ) -> ValueUpdate:
-    """Compiles one optimiser step of a critic with a trunk of its own.
+    """Compiles one optimiser step of a critic with a separate trunk.
 
-    (its TrainState, TokenBatch [M, B, T]) -> (TrainState, metrics): minimises the weighted sum of
-    `losses.clipped_value_loss` over the action tokens of all micro-batches. The state is donated. A
-    step whose weights are all zero, or whose loss or gradient is not finite, changes nothing. A
-    third argument, `position`, is that of `learner.update.make_update`.
-
-    Args:
-      critic: the network, not shared.
-      optimizer: of all its weights.
-      clip: of the loss.
-      layout: of the state; None is one device.
-
-    Returns:
-      A function whose metrics are float32 scalars on the device: `value_loss`,
-      `value_clip_fraction`, `value_grad_norm` (before clipping), `value_skipped`.
+    The result maps (TrainState of the critic, TokenBatch [M, B, T]) to (TrainState, metrics). It
+    minimises the weighted sum of `losses.clipped_value_loss` over the action tokens of all
+    micro-batches. The state is donated. A step changes nothing if its weights are all zero or its
+    loss or gradient is not finite. The third argument, `position`, is that of
+    `learner.update.make_update`. The metrics are float32 scalars on the device: `value_loss`,
+    `value_clip_fraction`, `value_grad_norm` (before clipping) and `value_skipped`.
     """
     if critic.is_shared:
         raise ValueError("a critic that shares the policy's trunk learns in the policy's update")
 
-    def loss_of(params, batch):
+    def loss_fn(params, batch):
         batch = constrain_rows(layout, batch)
         batch.check()
         hidden_BTD = critic.hidden(params, batch.tokens, batch.positions, batch.segment_ids)
@@ -118,21 +110,18 @@ def make_value_update(
 
     def update(state, batch, position=None):
         chex.assert_rank(batch.tokens, 3)
-        used = accumulation.used_micro_batches(batch.segment_ids)
-        total, grads, found = accumulation.accumulated(
-            loss_of, state.params, batch, used, sums=VALUE_SUMS
-        )
+        used = accumulation.count_used_micro_batches(batch.segment_ids)
+        total, grads, found = accumulation.accumulate_gradients(loss_fn, state.params, batch, used)
         grad_norm = optax.tree.norm(grads)
         is_sound = jnp.isfinite(total) & jnp.isfinite(grad_norm) & (found["value_tokens"] > 0)
         new_state = jax.lax.cond(
             is_sound,
-            lambda: accumulation.applied(optimizer, state, grads, position)[0],
+            lambda: accumulation.apply_gradients(optimizer, state, grads, position)[0],
             lambda: state,
         )
-        metrics = accumulation.finite(value_means(found) | {"value_grad_norm": grad_norm})
+        metrics = accumulation.replace_nonfinite(
+            value_means(found) | {"value_grad_norm": grad_norm}
+        )
         return new_state, metrics | {"value_skipped": 1.0 - is_sound.astype(jnp.float32)}
 
-    if layout is None:
-        return jax.jit(update, donate_argnums=0)
-    shardings = state_shardings(critic, optimizer, layout)
-    return jax.jit(update, donate_argnums=0, out_shardings=(shardings, None))
+    return accumulation.compile_update(update, state_shardings(critic, optimizer, layout))

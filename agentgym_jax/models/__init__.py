@@ -1,1 +1,1 @@
-"""The policy network: decoder, cache, log-probabilities, weights."""
+"""The policy network: decoder, cache, log-probabilities and weights."""

@@ -1,7 +1,7 @@
-"""Attention of packed rows and of cached rows; every mask of the project is made here.
+"""Attention of packed rows and of cached rows. All masks of the project are made here.
 
-Both take query heads grouped over key/value heads (N = K * G), run their products in the
-type they get and the softmax in float32. They need no [B, N, T, S] mask or score array.
+In both functions, G query heads share one key/value head (N = K * G). Products are computed in the
+type of the inputs, and the softmax in float32. No [B, N, T, S] mask or score array is built.
 """
 
 import functools
@@ -10,22 +10,20 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from agentgym_jax.models.bits import from_bits
+from agentgym_jax.models.bfloat16_bits import from_bits
 
-# Finite stand-in for -inf: exp(_MASKED - max) is exactly 0, and _MASKED - _MASKED is no NaN.
+# Finite replacement for -inf, because -inf - -inf is NaN. exp(_MASKED - max) is exactly 0.
 _MASKED = -1e30
 
 
 def segment_mask(
     query_ids_BT: jax.Array, key_ids_BS: jax.Array, first_query: jax.Array, first_key: jax.Array
 ) -> jax.Array:
-    """Who sees whom in packed rows: bool [B, 1, 1, T, S], earlier or equal, same segment.
+    """Returns the attention mask of packed rows: bool [B, 1, 1, T, S].
 
-    Args:
-      query_ids_BT: segments of tokens first_query, first_query + 1, ... of the row.
-      key_ids_BS: segments of tokens first_key, first_key + 1, ... of the row.
-      first_query: int scalar, index of the first query in its row.
-      first_key: int scalar, index of the first key.
+    It is True for keys in the query's segment that are not later than the query.
+
+    `first_query` and `first_key` are the indices of the first query and key in their row.
     """
     query_T = first_query + jnp.arange(query_ids_BT.shape[1])
     key_S = first_key + jnp.arange(key_ids_BS.shape[1])
@@ -35,9 +33,10 @@ def segment_mask(
 
 
 def cache_mask(positions_BT: jax.Array, slots_S: jax.Array, length: int) -> jax.Array:
-    """Who sees which cache slot: bool [B, 1, 1, T, S], slots up to the own position.
+    """Returns the attention mask of cache slots, bool [B, 1, 1, T, S]: True for slots up to the
+    position of the token.
 
-    A position outside [0, length) is padding and sees nothing.
+    A position outside [0, length) is padding and attends to no slot.
     """
     positions_BT1 = positions_BT[:, :, None]
     mask_BTS = (slots_S[None, None, :] <= positions_BT1) & (positions_BT1 < length)
@@ -45,14 +44,14 @@ def cache_mask(positions_BT: jax.Array, slots_S: jax.Array, length: int) -> jax.
 
 
 def _group(q_BTNH: jax.Array, num_kv_heads: int) -> jax.Array:
-    """[B, T, N, H] -> [B, K, G, T, H], scaled by 1 / sqrt(H)."""
+    """Reshapes queries [B, T, N, H] to [B, K, G, T, H] and scales them by 1 / sqrt(H)."""
     B, T, N, H = q_BTNH.shape
     q_BTKGH = (q_BTNH * H**-0.5).reshape(B, T, num_kv_heads, N // num_kv_heads, H)
     return q_BTKGH.transpose(0, 2, 3, 1, 4)
 
 
 def _ungroup(out_BKGTH: jax.Array) -> jax.Array:
-    """[B, K, G, T, H] -> [B, T, N, H]."""
+    """Reshapes results [B, K, G, T, H] to [B, T, N, H]."""
     B, K, G, T, H = out_BKGTH.shape
     return out_BKGTH.transpose(0, 3, 1, 2, 4).reshape(B, T, K * G, H)
 
@@ -65,23 +64,16 @@ def attend_segments(
     *,
     block: int = 128,
 ) -> jax.Array:
-    """Causal attention within each segment of packed rows.
+    """Computes causal attention within each segment of packed rows.
 
-    Goes over square blocks of queries and keys and leaves out those in which no query of any
-    row sees a key: later keys, and keys before the segments that the queries are in. So rows
-    cost what their segments cost, not the square of their length. Scores exist for one block
-    at a time, in the backward pass too.
+    Loops over square blocks of queries and keys. Skips blocks in which no query of any row sees a
+    key: keys later than the queries, or before the segments of the queries. The cost of a row
+    therefore depends on its segments, not on the square of its length. Scores exist for one block
+    at a time, in the backward pass too. A block has `block` tokens per side. It has more if a row
+    would otherwise need over 16 blocks, because blocks are computed one after the other.
 
-    Args:
-      q_BTNH: queries, rotated.
-      k_BTKH: keys, rotated.
-      v_BTKH: values.
-      segment_ids_BT: int, each segment in one piece; padding (0) attends to padding.
-      block: tokens a side; more where a row would need over 16 blocks, because blocks go one
-        after the other.
-
-    Returns:
-      [B, T, N, H], type of the queries.
+    Queries and keys are already rotated. Each segment is contiguous; padding (segment 0) attends to
+    padding. The result is [B, T, N, H] in the type of the queries.
     """
     chex.assert_rank([q_BTNH, k_BTKH, v_BTKH, segment_ids_BT], [4, 4, 4, 2])
     chex.assert_equal_shape([k_BTKH, v_BTKH])
@@ -100,11 +92,11 @@ def attend_segments(
 def _attend_blocks(
     q_BKGTH: jax.Array, k_BKSH: jax.Array, v_BKSH: jax.Array, ids_BT: jax.Array, block: int
 ) -> jax.Array:
-    """Attention block by block that keeps no scores for the backward pass: the normaliser of
-    each query gives them back.
+    """Computes attention block by block without storing scores for the backward pass, which
+    recomputes them from the normaliser of each query.
 
-    The softmax is carried as in arXiv:1805.02867, the backward pass is that of
-    arXiv:2205.14135, appendix B.2.
+    The running softmax is described in arXiv:1805.02867, the backward pass in arXiv:2205.14135,
+    appendix B.2.
     """
     return _attend_blocks_forward(q_BKGTH, k_BKSH, v_BKSH, ids_BT, block)[0]
 
@@ -129,7 +121,8 @@ def _attend_blocks_forward(q_BKGTH, k_BKSH, v_BKSH, ids_BT, block):
 
         zeros_BKGtH = jnp.zeros(q_BKGtH.shape, jnp.float32)
         zeros_BKGt1 = zeros_BKGtH[..., :1]
-        # The own block first: there every query sees itself, so no maximum stays masked.
+        # The diagonal block is first. In it every query sees itself, so no running maximum is
+        # _MASKED afterwards.
         carry = keys(i, (zeros_BKGt1 + _MASKED, zeros_BKGt1, zeros_BKGtH))
         max_BKGt1, sum_BKGt1, out_BKGtH = jax.lax.fori_loop(first_key_Q[i], i, keys, carry)
         out_BKGtH = (out_BKGtH / sum_BKGt1).astype(q_BKGTH.dtype)
@@ -152,8 +145,9 @@ def _attend_blocks_backward(block, saved, d_out_BKGTH):
     products = d_out_BKGTH.astype(jnp.float32) * out_BKGTH.astype(jnp.float32)
     mean_BKGT1 = jnp.sum(products, axis=-1, keepdims=True)
 
-    # Sums over queries want them as the last axis: a product with a transposed left side is slow on
-    # CPU, and so the gradients of keys and values are summed up as [B, K, H, S].
+    # The gradients of keys and values are sums over queries. Queries must be the last axis, because
+    # a product with a transposed left operand is slow on CPU. These gradients are therefore summed
+    # as [B, K, H, S].
     q_BKHGT, d_out_BKHGT = (x.transpose(0, 1, 4, 2, 3) for x in (q_BKGTH, d_out_BKGTH))
 
     def queries(i, carry):
@@ -192,14 +186,16 @@ _attend_blocks.defvjp(_attend_blocks_forward, _attend_blocks_backward)
 
 
 def _first_key_blocks(ids_BT: jax.Array, block: int) -> jax.Array:
-    """First block of keys that some query of each block sees, in any row: int [T / block]."""
+    """Returns for each block of queries the first block of keys that any of its queries sees, in
+    any row: int [T / block].
+    """
     is_first_BT = jnp.diff(ids_BT, axis=1, prepend=ids_BT[:, :1] - 1) != 0
     start_BT = jax.lax.cummax(jnp.where(is_first_BT, jnp.arange(ids_BT.shape[1]), 0), axis=1)
     return jnp.min(start_BT[:, ::block], axis=0) // block
 
 
 def _block_mask(ids_BT: jax.Array, i, j, block: int) -> jax.Array:
-    """Mask of query block i against key block j."""
+    """Returns the attention mask of query block i and key block j."""
     query_ids_Bt, key_ids_Bs = _block(ids_BT, i, block, 1), _block(ids_BT, j, block, 1)
     return segment_mask(query_ids_Bt, key_ids_Bs, i * block, j * block)
 
@@ -212,12 +208,12 @@ def _put_block(x: jax.Array, values: jax.Array, i, block: int, axis: int) -> jax
     return jax.lax.dynamic_update_slice_in_dim(x, values, i * block, axis)
 
 
-# The three products with the heads of a group folded into the token axis: on CPU a batch of
+# In these three products the heads of a group are folded into the token axis: on CPU a batch of
 # plain matrix products is faster than the same einsum over five axes.
 
 
 def _scores(a_BKGTH: jax.Array, b_BKSH: jax.Array) -> jax.Array:
-    """Dot products over H: float32 [B, K, G, T, S]."""
+    """Returns dot products over H: float32 [B, K, G, T, S]."""
     B, K, G, T, H = a_BKGTH.shape
     flat = jnp.matmul(
         a_BKGTH.reshape(B, K, G * T, H), b_BKSH.mT, preferred_element_type=jnp.float32
@@ -226,14 +222,14 @@ def _scores(a_BKGTH: jax.Array, b_BKSH: jax.Array) -> jax.Array:
 
 
 def _mix(weights_BKGTS: jax.Array, x_BKSH: jax.Array) -> jax.Array:
-    """Sums over S: float32 [B, K, G, T, H]."""
+    """Returns sums over S: float32 [B, K, G, T, H]."""
     B, K, G, T, S = weights_BKGTS.shape
     flat = weights_BKGTS.reshape(B, K, G * T, S).astype(x_BKSH.dtype)
     return jnp.matmul(flat, x_BKSH, preferred_element_type=jnp.float32).reshape(B, K, G, T, -1)
 
 
 def _mix_queries(x_BKHGT: jax.Array, weights_BKGTS: jax.Array) -> jax.Array:
-    """Sums over the queries of a group: float32 [B, K, H, S]."""
+    """Returns sums over the queries of a group: float32 [B, K, H, S]."""
     B, K, G, T, S = weights_BKGTS.shape
     x_BKHX = x_BKHGT.reshape(B, K, -1, G * T)
     weights_BKXS = weights_BKGTS.reshape(B, K, G * T, S).astype(x_BKHX.dtype)
@@ -250,25 +246,26 @@ def attend_cache(
     *,
     key_block: int = 128,
 ) -> jax.Array:
-    """Attention of new tokens to the slots of their own row, up to their own position.
+    """Computes attention of new tokens to the slots of the same row, up to their position.
 
-    Goes over blocks of slots and stops after the longest live row, so a step costs what is in
-    the cache, not what it could hold; one program for all lengths. The softmax is carried from
-    block to block (arXiv:1805.02867). A block that a row does not see multiplies its sums by
-    exp(0) = 1 and adds 0, so a row's result does not depend on how long the others are.
+    Loops over blocks of slots and stops after the longest live row. The cost of a step depends on
+    the number of tokens in the cache, not on the cache's capacity, and one program serves all
+    lengths. The running softmax is described in arXiv:1805.02867. A block that a row does not see
+    multiplies that row's sums by exp(0) = 1 and adds 0. The result of a row therefore does not
+    depend on the lengths of other rows.
 
     Args:
-      q_nTNH: queries, rotated.
-      k_LBKSH: key cache that already holds the new tokens.
-      v_LBKSH: value cache.
-      layer: int scalar, which layer of the cache.
-      row_n: cache row of the queries; one outside [0, B) may stand for padding only. None: n = B,
-        queries b belong to row b, which saves the look-up.
-      positions_nT: slot of each query; S or more marks padding, whose result is 0.
-      key_block: slots a block.
+      q_nTNH: Rotated queries.
+      k_LBKSH: Key cache that already contains the new tokens.
+      v_LBKSH: Value cache.
+      layer: Layer of the cache, int scalar.
+      row_n: Cache row of each line of queries; a row outside [0, B) is allowed for padding only.
+        None means that n = B and that line b uses row b, which saves the look-up.
+      positions_nT: Slot of each query; S or more marks padding, whose result is 0.
+      key_block: Slots per block.
 
     Returns:
-      [n, T, N, H], type of the queries.
+      [n, T, N, H], in the type of the queries.
     """
     chex.assert_rank([q_nTNH, k_LBKSH, v_LBKSH, positions_nT], [4, 5, 5, 2])
     chex.assert_equal_shape([k_LBKSH, v_LBKSH])
@@ -279,7 +276,8 @@ def attend_cache(
 
     def step(i, carry):
         max_nKGT1, sum_nKGT1, out_nKGTH = carry
-        # The last block is moved left to stay inside; slots met before are masked out.
+        # The last block is moved left to stay inside the cache; slots of earlier blocks are masked
+        # out.
         start = jnp.minimum(i * block, S - block)
         k_nKSH = from_bits(_slots(k_LBKSH, layer, row_n, start, block))
         v_nKSH = from_bits(_slots(v_LBKSH, layer, row_n, start, block))
@@ -298,12 +296,12 @@ def attend_cache(
     _, sum_nKGT1, out_nKGTH = jax.lax.fori_loop(
         0, -(-live // block), step, (zeros_nKGT1 + _MASKED, zeros_nKGT1, zeros_nKGTH)
     )
-    out_nKGTH = out_nKGTH / jnp.where(sum_nKGT1 == 0, 1.0, sum_nKGT1)  # 0: padding
+    out_nKGTH = out_nKGTH / jnp.where(sum_nKGT1 == 0, 1.0, sum_nKGT1)  # a sum of 0 marks padding
     return _ungroup(out_nKGTH.astype(q_nTNH.dtype))
 
 
 def _slots(x_LBKSH: jax.Array, layer, row_n: jax.Array | None, start, block: int) -> jax.Array:
-    """Slots start .. start + block - 1 of some cache rows: [n, K, block, H]."""
+    """Returns slots start .. start + block - 1 of some cache rows: [n, K, block, H]."""
     _, B, K, _, H = x_LBKSH.shape
     if row_n is None:
         return jax.lax.dynamic_slice(x_LBKSH, (layer, 0, 0, start, 0), (1, B, K, block, H))[0]

@@ -1,4 +1,5 @@
-"""Shape of a decoder: our own config, presets, and Hugging Face `config.json` both ways.
+"""Shape of a decoder: the config class, presets, and conversion from and to Hugging Face's
+`config.json`.
 
 One config covers Qwen2/Qwen2.5 (bias on q, k, v), Qwen3 (norms on q and k) and Llama 3 (neither).
 """
@@ -14,15 +15,17 @@ Size = Annotated[int, Range(1)]
 
 @dataclasses.dataclass(frozen=True)
 class RopeScaling:
-    """Stretching of the rotary frequencies beyond the length of pre-training.
+    """Scaling of the rotary frequencies for contexts longer than those of pre-training.
 
     Attributes:
       kind: `linear` divides every frequency by `factor`; `llama3` divides the low frequencies,
-        keeps the high ones and blends in between (Llama 3.1, arXiv:2407.21783).
-      factor: how many times longer the context becomes.
-      low_frequency_factor: llama3 only; wavelengths above original / this are divided.
-      high_frequency_factor: llama3 only; wavelengths below original / this are kept.
-      original_max_position: llama3 only; context length of pre-training, in tokens.
+        keeps the high ones and interpolates between the two (Llama 3.1, arXiv:2407.21783).
+      factor: Ratio of the new context length to that of pre-training.
+      low_frequency_factor: For `llama3` only; frequencies are divided if their wavelength is longer
+        than original_max_position / low_frequency_factor.
+      high_frequency_factor: For `llama3` only; frequencies are kept if their wavelength is shorter
+        than original_max_position / high_frequency_factor.
+      original_max_position: For `llama3` only; context length of pre-training, in tokens.
     """
 
     kind: str
@@ -40,7 +43,9 @@ class RopeScaling:
 
 @dataclasses.dataclass(frozen=True)
 class DecoderConfig:
-    """Everything that fixes the parameter tree and the function of a decoder.
+    """Shape of a decoder.
+
+    It determines the parameter tree and the function that the decoder computes.
 
     Attributes:
       vocab_size: Rows of the embedding (V).
@@ -49,14 +54,14 @@ class DecoderConfig:
       num_layers: Number of layers (L).
       num_heads: Query heads (N); a multiple of `num_kv_heads`.
       num_kv_heads: Key and value heads (K).
-      head_size: Width of a head (H); even, N * H need not be D.
+      head_size: Width of a head (H). It is even; N * H and D may differ.
       rope_theta: Base of the rotary frequencies.
-      rope_scaling: Stretching of the rotary frequencies; None for plain rotary embeddings.
+      rope_scaling: Scaling of the rotary frequencies; None for plain rotary embeddings.
       norm_eps: Constant added to the mean square in every RMS norm.
-      qkv_bias: Adds a bias to the q, k and v projections.
-      qk_norm: Applies an RMS norm over the head axis of q and k.
-      tie_embeddings: Takes the transposed embedding as output head.
-      max_position: Longest sequence the weights were trained for.
+      qkv_bias: True if the q, k and v projections have a bias.
+      qk_norm: True if q and k have an RMS norm over the head axis.
+      tie_embeddings: True if the transposed embedding is the output head.
+      max_position: Longest sequence on which the weights were trained, in tokens.
     """
 
     vocab_size: int
@@ -87,7 +92,7 @@ class DecoderConfig:
 
     @property
     def num_parameters(self) -> int:
-        """Number of weights, tied embeddings counted once."""
+        """Returns the number of weights, counting tied embeddings once."""
         D, F, H = self.hidden_size, self.intermediate_size, self.head_size
         N, K = self.num_heads, self.num_kv_heads
         layer = 2 * D + D * H * (2 * N + 2 * K) + 3 * D * F
@@ -97,32 +102,32 @@ class DecoderConfig:
         return self.num_layers * layer + heads * self.vocab_size * D + D
 
 
-def _qwen25(V: int, D: int, F: int, L: int, N: int, K: int, H: int, tied: bool) -> DecoderConfig:
-    return DecoderConfig(V, D, F, L, N, K, H, tie_embeddings=tied)
+def _qwen25(*sizes: int, tied: bool) -> DecoderConfig:
+    return DecoderConfig(*sizes, tie_embeddings=tied)
 
 
-def _qwen3(V: int, D: int, F: int, L: int, N: int, K: int, H: int, tied: bool) -> DecoderConfig:
+def _qwen3(*sizes: int, tied: bool) -> DecoderConfig:
     return DecoderConfig(
-        V, D, F, L, N, K, H, tie_embeddings=tied, qkv_bias=False, qk_norm=True, max_position=40960
+        *sizes, tie_embeddings=tied, qkv_bias=False, qk_norm=True, max_position=40960
     )
 
 
 # Sizes from the released config.json files of the instruct models.
 PRESETS: Mapping[str, DecoderConfig] = {
-    "qwen2.5-0.5b": _qwen25(151936, 896, 4864, 24, 14, 2, 64, True),
-    "qwen2.5-1.5b": _qwen25(151936, 1536, 8960, 28, 12, 2, 128, True),
-    "qwen2.5-3b": _qwen25(151936, 2048, 11008, 36, 16, 2, 128, True),
-    "qwen2.5-7b": _qwen25(152064, 3584, 18944, 28, 28, 4, 128, False),
-    "qwen2.5-14b": _qwen25(152064, 5120, 13824, 48, 40, 8, 128, False),
-    "qwen2.5-32b": _qwen25(152064, 5120, 27648, 64, 40, 8, 128, False),
-    "qwen2.5-72b": _qwen25(152064, 8192, 29568, 80, 64, 8, 128, False),
-    "qwen3-0.6b": _qwen3(151936, 1024, 3072, 28, 16, 8, 128, True),
-    "qwen3-1.7b": _qwen3(151936, 2048, 6144, 28, 16, 8, 128, True),
-    "qwen3-4b": _qwen3(151936, 2560, 9728, 36, 32, 8, 128, True),
-    "qwen3-8b": _qwen3(151936, 4096, 12288, 36, 32, 8, 128, False),
+    "qwen2.5-0.5b": _qwen25(151936, 896, 4864, 24, 14, 2, 64, tied=True),
+    "qwen2.5-1.5b": _qwen25(151936, 1536, 8960, 28, 12, 2, 128, tied=True),
+    "qwen2.5-3b": _qwen25(151936, 2048, 11008, 36, 16, 2, 128, tied=True),
+    "qwen2.5-7b": _qwen25(152064, 3584, 18944, 28, 28, 4, 128, tied=False),
+    "qwen2.5-14b": _qwen25(152064, 5120, 13824, 48, 40, 8, 128, tied=False),
+    "qwen2.5-32b": _qwen25(152064, 5120, 27648, 64, 40, 8, 128, tied=False),
+    "qwen2.5-72b": _qwen25(152064, 8192, 29568, 80, 64, 8, 128, tied=False),
+    "qwen3-0.6b": _qwen3(151936, 1024, 3072, 28, 16, 8, 128, tied=True),
+    "qwen3-1.7b": _qwen3(151936, 2048, 6144, 28, 16, 8, 128, tied=True),
+    "qwen3-4b": _qwen3(151936, 2560, 9728, 36, 32, 8, 128, tied=True),
+    "qwen3-8b": _qwen3(151936, 4096, 12288, 36, 32, 8, 128, tied=False),
 }
 
-# What Hugging Face assumes for keys that a config.json of that family leaves out.
+# Hugging Face's defaults for keys that are missing in a config.json.
 _COMMON_DEFAULTS = {
     "rope_theta": 10000.0,
     "rope_scaling": None,
@@ -141,14 +146,18 @@ _FAMILY_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "qwen3": {"tie_word_embeddings": False, "max_position_embeddings": 32768, "head_dim": 128},
     "llama": {"tie_word_embeddings": False, "max_position_embeddings": 2048},
 }
-# Keys that must be present, and values that switch on something this decoder does not compute.
-_REQUIRED = (
-    "vocab_size",
-    "hidden_size",
-    "intermediate_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-)
+# Names of the sizes in a DecoderConfig and in a config.json. A config.json must have all of them,
+# except those in _COMMON_DEFAULTS.
+_SIZES = {
+    "vocab_size": "vocab_size",
+    "hidden_size": "hidden_size",
+    "intermediate_size": "intermediate_size",
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
+    "num_kv_heads": "num_key_value_heads",
+    "head_size": "head_dim",
+}
+# Required values of keys whose other values enable features that this decoder does not have.
 _SUPPORTED_VALUE = {
     "hidden_act": "silu",
     "use_sliding_window": False,
@@ -158,24 +167,24 @@ _SUPPORTED_VALUE = {
 
 
 def from_hf_config(hf: Mapping[str, Any]) -> DecoderConfig:
-    """DecoderConfig of a Hugging Face `config.json`.
+    """Returns the DecoderConfig of a Hugging Face `config.json`.
 
     Understands the rotary keys of both transformers 4 (`rope_theta`, `rope_scaling`) and 5
     (`rope_parameters`).
 
     Raises:
-      ValueError: unknown model type, a missing key, or a feature this decoder does not have.
+      ValueError: The model type is unknown, a key is missing, or the decoder does not have a
+        feature.
     """
-    if "model_type" not in hf or hf["model_type"] not in _FAMILY_DEFAULTS:
-        found = hf["model_type"] if "model_type" in hf else None
+    family = hf.get("model_type")
+    if family not in _FAMILY_DEFAULTS:
         raise ValueError(
-            f"config.json: model_type is {found!r}; supported: {', '.join(_FAMILY_DEFAULTS)}"
+            f"config.json: model_type is {family!r}; supported: {', '.join(_FAMILY_DEFAULTS)}"
         )
-    family = hf["model_type"]
-    missing = [key for key in _REQUIRED if key not in hf]
+    full = {**_COMMON_DEFAULTS, **_FAMILY_DEFAULTS[family], **hf}
+    missing = [key for key in _SIZES.values() if key not in full]
     if missing:
         raise ValueError(f"config.json of a {family} model lacks {', '.join(missing)}")
-    full = {**_COMMON_DEFAULTS, **_FAMILY_DEFAULTS[family], **hf}
     for key, value in _SUPPORTED_VALUE.items():
         if full[key] != value:
             raise ValueError(
@@ -188,16 +197,13 @@ def from_hf_config(hf: Mapping[str, Any]) -> DecoderConfig:
             "it is supported in a llama model only"
         )
     theta, scaling = _rope(full)
-    num_heads = full["num_attention_heads"]
-    kv_heads, head_size = full["num_key_value_heads"], full["head_dim"]
+    sizes = {field: full[key] for field, key in _SIZES.items()}
+    if sizes["num_kv_heads"] is None:
+        sizes["num_kv_heads"] = sizes["num_heads"]
+    if sizes["head_size"] is None:
+        sizes["head_size"] = sizes["hidden_size"] // sizes["num_heads"]
     return DecoderConfig(
-        vocab_size=full["vocab_size"],
-        hidden_size=full["hidden_size"],
-        intermediate_size=full["intermediate_size"],
-        num_layers=full["num_hidden_layers"],
-        num_heads=num_heads,
-        num_kv_heads=num_heads if kv_heads is None else kv_heads,
-        head_size=full["hidden_size"] // num_heads if head_size is None else head_size,
+        **sizes,
         rope_theta=theta,
         rope_scaling=scaling,
         norm_eps=float(full["rms_norm_eps"]),
@@ -209,7 +215,7 @@ def from_hf_config(hf: Mapping[str, Any]) -> DecoderConfig:
 
 
 def _rope(full: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
-    """Base and scaling of the rotary embedding, from either generation of keys."""
+    """Returns base and scaling of the rotary embedding from the keys of transformers 4 or 5."""
     rope = {"rope_theta": full["rope_theta"], "rope_type": "default"}
     for section in (full["rope_scaling"], full["rope_parameters"]):
         rope.update(section or {})
@@ -233,15 +239,14 @@ def _rope(full: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
 
 
 def to_hf_config(config: DecoderConfig, *, as_llama: bool = False) -> dict[str, Any]:
-    """Returns the `config.json` of a decoder, with the rotary keys both generations read.
+    """Returns the `config.json` of a decoder, with the rotary keys of transformers 4 and 5.
 
-    Args:
-      config: the decoder.
-      as_llama: write a decoder with `qkv_bias` as a llama with `attention_bias`. Such a llama has
-        a bias after attention as well; with zeros in it the two compute the same.
+    `as_llama` writes a decoder with `qkv_bias` as a llama with `attention_bias`. Such a llama also
+    has a bias after attention. If that bias is zero, the llama and the decoder compute the same
+    function.
 
     Raises:
-      ValueError: no Hugging Face family has this combination of bias and norm.
+      ValueError: No Hugging Face family has the decoder's combination of bias and norm.
     """
     if config.qkv_bias and config.qk_norm:
         raise ValueError(
@@ -259,13 +264,7 @@ def to_hf_config(config: DecoderConfig, *, as_llama: bool = False) -> dict[str, 
     hf: dict[str, Any] = {
         "architectures": [architectures[family]],
         "model_type": family,
-        "vocab_size": config.vocab_size,
-        "hidden_size": config.hidden_size,
-        "intermediate_size": config.intermediate_size,
-        "num_hidden_layers": config.num_layers,
-        "num_attention_heads": config.num_heads,
-        "num_key_value_heads": config.num_kv_heads,
-        "head_dim": config.head_size,
+        **{key: getattr(config, field) for field, key in _SIZES.items()},
         "hidden_act": "silu",
         "rms_norm_eps": config.norm_eps,
         "rope_theta": config.rope_theta,
@@ -283,11 +282,12 @@ def to_hf_config(config: DecoderConfig, *, as_llama: bool = False) -> dict[str, 
     if family == "qwen3":
         hf.update(attention_bias=False)
     if config.rope_scaling is not None:
-        hf["rope_scaling"] = _hf_rope_scaling(config.rope_scaling)
+        hf["rope_scaling"] = to_hf_rope_scaling(config.rope_scaling)
     return hf
 
 
-def _hf_rope_scaling(scaling: RopeScaling) -> dict[str, Any]:
+def to_hf_rope_scaling(scaling: RopeScaling) -> dict[str, Any]:
+    """Returns the entry `rope_scaling` of a `config.json`."""
     hf: dict[str, Any] = {"rope_type": scaling.kind, "factor": scaling.factor}
     if scaling.kind == "llama3":
         hf.update(

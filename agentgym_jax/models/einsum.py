@@ -1,4 +1,4 @@
-"""Products of tokens with kernels, in the compute type forwards and backwards."""
+"""Einsum of tokens with weight kernels; its forward and backward passes both use the compute type."""
 
 import functools
 
@@ -7,19 +7,30 @@ import jax.numpy as jnp
 
 from agentgym_jax.native.products import einsum_xla
 
+# Einsum specification of each kernel of a layer.
+KERNEL_SPECS = {
+    "q_kernel": "btd,dnh->btnh",
+    "k_kernel": "btd,dnh->btnh",
+    "v_kernel": "btd,dnh->btnh",
+    "o_kernel": "btnh,nhd->btd",
+    "gate_kernel": "btd,df->btf",
+    "up_kernel": "btd,df->btf",
+    "down_kernel": "btf,fd->btd",
+}
+
 
 def einsum(spec: str, x: jax.Array, kernel: jax.Array, preferred_element_type=None) -> jax.Array:
-    """`jnp.einsum` whose backward pass multiplies in the type of `x` as well.
+    """Computes `jnp.einsum` with a backward pass that multiplies in the type of `x`.
 
-    JAX's own gradient of bfloat16 operands with a float32 result, such as logits, has products of
-    float32 with bfloat16, which no tensor core or tile unit computes. For float32 it is
-    `jnp.einsum`.
+    JAX's gradient for bfloat16 operands with a float32 result, such as logits, multiplies float32
+    by bfloat16. No tensor core or tile unit supports that product. For float32 operands this
+    function is `jnp.einsum`.
 
     Args:
-      spec: such as "btd,dnh->btnh"; an axis is in two of the three operands.
-      x: tokens.
-      kernel: weights, of the same type.
-      preferred_element_type: as in `jnp.einsum`; the sums are float32 in any case.
+      spec: Specification such as "btd,dnh->btnh"; each axis occurs in two of the three operands.
+      x: Tokens.
+      kernel: Weights of the same type.
+      preferred_element_type: Type of the result, as in `jnp.einsum`. Sums are always float32.
     """
     if x.dtype != jnp.bfloat16:
         return jnp.einsum(spec, x, kernel, preferred_element_type=preferred_element_type)

@@ -1,7 +1,7 @@
-"""`.gguf` files: configuration from their metadata, tensors dequantised one at a time.
+"""Loading of `.gguf` files: configuration from the metadata, tensors dequantised one at a time.
 
-The quantised blocks are decoded by the `gguf` package. Names and axes are translated to Hugging
-Face's, so that `weights.assemble` builds the parameters of both kinds of file.
+The `gguf` package decodes the quantised blocks. Names and axes are translated to Hugging Face's, so
+that `weights.assemble` builds the parameters from both file formats.
 """
 
 import math
@@ -13,7 +13,13 @@ import gguf
 import numpy as np
 from gguf.quants import dequantize
 
-from agentgym_jax.models.config import DecoderConfig, from_hf_config
+from agentgym_jax.models.config import (
+    DecoderConfig,
+    RopeScaling,
+    from_hf_config,
+    to_hf_rope_scaling,
+)
+from agentgym_jax.models.decoder import llama3_frequencies
 from agentgym_jax.models.policy import Params, Policy
 from agentgym_jax.models.weights import assemble
 from agentgym_jax.sharding import Layout
@@ -40,17 +46,12 @@ _BLOCK_NAMES = {
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
-_ROPE_FACTORS = "rope_freqs.weight"  # not a weight: llama.cpp's form of the llama3 rope scaling
-# Rope scaling that every released Llama 3.1, 3.2 and 3.3 shares; only the factor differs.
-_LLAMA3_ROPE = {
-    "rope_type": "llama3",
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 8192,
-}
-_DEFAULT_ROPE_THETA = 10000.0  # what a file without `rope.freq_base` means
+_ROPE_FACTORS = "rope_freqs.weight"  # factors of llama.cpp's llama3 rope scaling, not a weight
+_DEFAULT_ROPE_THETA = 10000.0  # default for a file without `rope.freq_base`
+_REQUIRED = object()  # marks metadata that every file must have
 _ROWS_AT_ONCE = 4096
-_ROWS_COMPARED = 1024  # of head and embedding, to find out if they are one matrix
+# number of rows compared to decide if head and embedding are the same matrix
+_ROWS_COMPARED = 1024
 _KINDS = {kind.value: kind for kind in gguf.GGMLQuantizationType}
 _MANTISSA_BITS = {
     gguf.GGMLQuantizationType.F32: 24.0,
@@ -80,15 +81,15 @@ class GGUFFile:
 
     @property
     def location(self) -> str:
-        """The file."""
+        """Path of the file."""
         return str(self._path)
 
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """Shape of every tensor."""
+        """Shapes of all tensors, by name."""
         return {name: self._entries[stored].shape for name, stored in self._names.items()}
 
     def read(self, name: str) -> np.ndarray:
-        """One tensor, dequantised to float32."""
+        """Reads one tensor, dequantised to float32."""
         value = self._dequantised(self._names[name])
         if self._architecture == "llama":
             if ".self_attn.q_proj." in name:
@@ -98,20 +99,20 @@ class GGUFFile:
         return value
 
     def _head_repeats_embedding(self) -> bool:
-        """True if the stored output head is the embedding, as far as their rounding lets one see.
+        """Returns True if the stored output head equals the embedding within the rounding of both.
 
-        Some quantisers store a tied head as a tensor of its own, in another type.
+        Some quantisers store a tied head as a separate tensor of another type.
         """
         if self._entries[_HEAD].shape != self._entries[_EMBEDDING].shape:
             return False
         stride = max(1, self._entries[_HEAD].shape[0] // _ROWS_COMPARED)
         head, embedding = (self._dequantised(name, stride) for name in (_HEAD, _EMBEDDING))
-        # A uniform rounding to b bits leaves a relative error of about 2^-b.
+        # Uniform rounding to b bits has a relative error of about 2^-b.
         bound = 3.0 * 2.0 ** -min(map(self._precision, (_HEAD, _EMBEDDING)))
         return bool(np.linalg.norm(head - embedding) <= bound * np.linalg.norm(embedding))
 
     def _precision(self, name: str) -> float:
-        """Bits of a number in a tensor, its share of the block's scales included."""
+        """Returns the bits per number of a tensor; the scales of its blocks are included."""
         kind = _KINDS[self._entries[name].kind]
         if kind in _MANTISSA_BITS:
             return _MANTISSA_BITS[kind]
@@ -119,11 +120,9 @@ class GGUFFile:
         return 8 * block_bytes / block_size
 
     def _dequantised(self, name: str, stride: int = 1) -> np.ndarray:
-        """A tensor by its GGUF name; some rows at a time, because decoding takes several copies.
+        """Reads a tensor by its GGUF name; a `stride` above 1 reads every `stride`-th row only.
 
-        Args:
-          name: of the tensor.
-          stride: of the rows, for a sample of them.
+        Decodes a few rows at a time, because decoding makes several copies of its input.
         """
         entry = self._entries[name]
         raw = np.memmap(self._path, np.uint8, "r", entry.start, (self._num_bytes(name),))
@@ -157,8 +156,7 @@ class GGUFFile:
             )
 
     def _find_architecture(self) -> str:
-        key = "general.architecture"
-        found = self._fields[key] if key in self._fields else None
+        found = self._fields.get("general.architecture")
         if found not in ARCHITECTURES:
             raise ValueError(
                 f"{self._path}: architecture {found!r} is not supported; "
@@ -166,29 +164,24 @@ class GGUFFile:
             )
         return found
 
-    def _has(self, key: str) -> bool:
-        return f"{self._architecture}.{key}" in self._fields
-
-    def _value(self, key: str) -> Any:
-        """Metadata of the architecture."""
-        if not self._has(key):
-            raise ValueError(f"{self._path} lacks the metadata {self._architecture}.{key}")
-        return self._fields[f"{self._architecture}.{key}"]
+    def _value(self, key: str, default: Any = _REQUIRED) -> Any:
+        """Returns the metadata `key` of the file's architecture."""
+        name = f"{self._architecture}.{key}"
+        if name not in self._fields and default is _REQUIRED:
+            raise ValueError(f"{self._path} lacks the metadata {name}")
+        return self._fields.get(name, default)
 
     def _hf_config(self) -> dict[str, Any]:
-        """The metadata under the keys of a Hugging Face `config.json`."""
+        """Returns the metadata converted to the keys and values of a Hugging Face `config.json`."""
         heads, width = self._value("attention.head_count"), self._value("embedding_length")
-        head_size = width // heads
-        if self._has("attention.key_length"):
-            head_size = self._value("attention.key_length")
-        if self._has("rope.dimension_count") and self._value("rope.dimension_count") != head_size:
+        head_size = self._value("attention.key_length", width // heads)
+        turned = self._value("rope.dimension_count", head_size)
+        if turned != head_size:
             raise ValueError(
-                f"{self._path} turns {self._value('rope.dimension_count')} of {head_size} "
+                f"{self._path} turns {turned} of {head_size} "
                 "dimensions of a head; only rotary embeddings over the whole head are supported"
             )
-        theta = _DEFAULT_ROPE_THETA
-        if self._has("rope.freq_base"):
-            theta = _shortest(self._value("rope.freq_base"))
+        theta = _shortest(self._value("rope.freq_base", _DEFAULT_ROPE_THETA))
         return {
             "model_type": self._architecture,
             "vocab_size": self._entries[_EMBEDDING].shape[0],
@@ -210,20 +203,20 @@ class GGUFFile:
     def _rope_scaling(self, theta: float) -> dict[str, Any] | None:
         if _ROPE_FACTORS in self._entries:
             stored = self._dequantised(_ROPE_FACTORS)
-            factor = float(stored.max())
-            expected = llama3_frequency_divisors(2 * stored.size, theta, factor)
-            if not np.allclose(stored, expected, rtol=1e-4):
+            # All released Llama 3.1, 3.2 and 3.3 models use the default options of the scaling,
+            # except the factor.
+            scaling = RopeScaling("llama3", factor=float(stored.max()))
+            plain = theta ** -(np.arange(stored.size) / stored.size)
+            if not np.allclose(stored, plain / llama3_frequencies(plain, scaling), rtol=1e-4):
                 raise ValueError(
                     f"{self._path}: the frequencies of {_ROPE_FACTORS} are not those of Llama 3.1 "
-                    f"to 3.3 with factor {factor}; load the Hugging Face directory instead"
+                    f"to 3.3 with factor {scaling.factor}; load the Hugging Face directory instead"
                 )
-            return {**_LLAMA3_ROPE, "factor": factor}
-        if not self._has("rope.scaling.type") or self._value("rope.scaling.type") == "none":
+            return to_hf_rope_scaling(scaling)
+        kind = self._value("rope.scaling.type", "none")
+        if kind == "none":
             return None
-        return {
-            "rope_type": self._value("rope.scaling.type"),
-            "factor": self._value("rope.scaling.factor"),
-        }
+        return {"rope_type": kind, "factor": self._value("rope.scaling.factor")}
 
 
 def load_gguf(
@@ -232,46 +225,37 @@ def load_gguf(
     layout: Layout | None = None,
     dtype: str = "float32",
 ) -> Params:
-    """Parameters of a `.gguf` file, each put straight on its devices.
-
-    Args:
-      path: the file; `read_config` gives the configuration that the policy needs.
-      policy: says which parameters there are and how large they are.
-      layout: where the parameters go; None is the default device.
-      dtype: type of the parameters.
+    """Loads the parameters of a `.gguf` file for a policy whose config is the result of
+    `read_config`.
 
     Raises:
-      ValueError: the file is damaged, of another architecture, or does not fit the policy.
+      ValueError: The file is damaged, has an unsupported architecture, or does not match the
+        policy.
     """
     return assemble(GGUFFile(path), policy, layout, dtype)
 
 
 def read_config(path: str | pathlib.Path) -> DecoderConfig:
-    """Configuration of the decoder in a `.gguf` file."""
+    """Reads the configuration of the decoder in a `.gguf` file."""
     return GGUFFile(path).config
 
 
 def rotary_halves(value: np.ndarray, heads: int) -> np.ndarray:
-    """Rows of a llama q or k matrix [heads * H, D] or bias [heads * H] in Hugging Face's order.
+    """Returns the rows of a llama q or k matrix [heads * H, D] or bias [heads * H] in Hugging
+    Face's order.
 
-    llama.cpp turns neighbouring rows of a head as a pair, Hugging Face row i with row i + H/2;
-    the converter to GGUF interleaves the two halves of every head to make up for it.
+    llama.cpp rotates neighbouring rows of a head as a pair; Hugging Face rotates rows i and i + H/2
+    as a pair. The converter to GGUF therefore interleaves the two halves of every head.
     """
     pairs = value.reshape(heads, len(value) // heads // 2, 2, -1)
     return pairs.swapaxes(1, 2).reshape(value.shape)
 
 
-def llama3_frequency_divisors(head_size: int, theta: float, factor: float) -> np.ndarray:
-    """[H/2]: by what the llama3 scaling divides each rotary frequency (arXiv:2407.21783)."""
-    wavelength = 2 * math.pi * theta ** (np.arange(0, head_size, 2) / head_size)
-    turns = _LLAMA3_ROPE["original_max_position_embeddings"] / wavelength
-    low, high = _LLAMA3_ROPE["low_freq_factor"], _LLAMA3_ROPE["high_freq_factor"]
-    kept = np.clip((turns - low) / (high - low), 0.0, 1.0)
-    return 1.0 / ((1.0 - kept) / factor + kept)
-
-
 def _hugging_face_name(name: str) -> str:
-    """Hugging Face's name of a GGUF tensor; an unknown one keeps its own and is reported later."""
+    """Returns Hugging Face's name of a GGUF tensor.
+
+    An unknown name is returned unchanged and reported later.
+    """
     if name in _TOP_NAMES:
         return _TOP_NAMES[name]
     match name.split("."):
@@ -281,5 +265,7 @@ def _hugging_face_name(name: str) -> str:
 
 
 def _shortest(value: float) -> float:
-    """1e-06 from 9.999999974752427e-07: the decimal that a float32 was written for."""
+    """Returns the shortest decimal that rounds to the same float32: 1e-06 for
+    9.999999974752427e-07.
+    """
     return float(str(np.float32(value)))

@@ -1,7 +1,8 @@
-"""Tensors of Hugging Face checkpoints: their names and axes against ours, and reading them.
+"""Tensors of Hugging Face checkpoints: reading them, and the mapping of their names and axes to the
+parameter tree.
 
-Hugging Face keeps one matrix per layer as [out, in]; the parameter tree keeps the layers of one
-kind stacked, as [L, in..., out...] with heads split. `RULES` is the whole correspondence.
+Hugging Face stores one matrix [out, in] per layer. The parameter tree stacks the matrices of all
+layers as [L, in..., out...], with heads split. `RULES` defines the whole conversion.
 """
 
 import contextlib
@@ -23,13 +24,13 @@ SINGLE_FILE = "model.safetensors"
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """Where one parameter stands in a Hugging Face checkpoint, and in which form.
+    """Name and form of one parameter in a Hugging Face checkpoint.
 
     Attributes:
-      name: tensor name; `{layer}` where there is one tensor per layer.
-      form: `table` is stored as it is; `vector` is stored with its axes joined; `matrix` is
-        stored as [out, in] with the axes of each side joined.
-      inputs: of a matrix, how many leading axes (after L) are its input.
+      name: Tensor name; contains `{layer}` if every layer has a tensor.
+      form: `table` is stored unchanged; `vector` is stored with its axes joined; `matrix` is stored
+        as [out, in] with the axes of each side joined.
+      inputs: Number of leading axes of a matrix (after L) that are inputs.
     """
 
     name: str
@@ -38,21 +39,21 @@ class Rule:
 
     @property
     def is_stacked(self) -> bool:
-        """True if there is one tensor per layer."""
+        """Returns True if every layer has a separate tensor."""
         return "{layer}" in self.name
 
     def names(self, layers: int) -> list[str]:
-        """Names of the tensors, in the order of the layers."""
+        """Returns the names of the tensors, in the order of the layers."""
         if not self.is_stacked:
             return [self.name]
         return [self.name.format(layer=layer) for layer in range(layers)]
 
     def part_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Axes of a parameter that one tensor fills: all but L."""
+        """Returns the shape that one tensor has in the parameter tree: all axes except L."""
         return shape[1:] if self.is_stacked else shape
 
     def stored_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """Shape in the file of a part of this shape."""
+        """Returns the shape that a part of shape `shape` has in the file."""
         match self.form:
             case "table":
                 return tuple(shape)
@@ -62,11 +63,11 @@ class Rule:
                 return (math.prod(shape[self.inputs :]), math.prod(shape[: self.inputs]))
 
     def from_stored(self, value: np.ndarray, shape: Sequence[int]) -> np.ndarray:
-        """A view of the stored tensor with the axes of the part."""
+        """Returns a view of the stored tensor in the shape of the part."""
         return (value.T if self.form == "matrix" else value).reshape(shape)
 
     def to_stored(self, value: np.ndarray) -> np.ndarray:
-        """Inverse of `from_stored`."""
+        """Converts a part to the form that is stored; inverse of `from_stored`."""
         stored = self.stored_shape(value.shape)
         return value.reshape(stored[::-1]).T if self.form == "matrix" else value.reshape(stored)
 
@@ -82,7 +83,7 @@ RULES: dict[Path, Rule] = {
     ("layers", "attention", "q_bias"): Rule(_BLOCK + "self_attn.q_proj.bias"),
     ("layers", "attention", "k_bias"): Rule(_BLOCK + "self_attn.k_proj.bias"),
     ("layers", "attention", "v_bias"): Rule(_BLOCK + "self_attn.v_proj.bias"),
-    # Only in a llama with attention_bias. The decoder has none: it is written as zeros.
+    # Only a llama with attention_bias has this bias. The decoder lacks it, so zeros are written.
     ("layers", "attention", "o_bias"): Rule(_BLOCK + "self_attn.o_proj.bias"),
     ("layers", "attention", "q_norm"): Rule(_BLOCK + "self_attn.q_norm.weight"),
     ("layers", "attention", "k_norm"): Rule(_BLOCK + "self_attn.k_norm.weight"),
@@ -96,17 +97,17 @@ RULES: dict[Path, Rule] = {
 
 
 class TensorSource(Protocol):
-    """Tensors under their Hugging Face names and in Hugging Face's axes, read one at a time."""
+    """Source of tensors with Hugging Face's names and axes, read one at a time."""
 
     @property
     def location(self) -> str:
-        """What to call the source in an error message."""
+        """Returns the name of the source in error messages."""
 
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """Shape of every tensor."""
+        """Shapes of all tensors, by name."""
 
     def read(self, name: str) -> np.ndarray:
-        """One tensor, in any float type."""
+        """Reads one tensor, in any float type."""
 
 
 class SafetensorsDirectory:
@@ -125,18 +126,18 @@ class SafetensorsDirectory:
 
     @property
     def location(self) -> str:
-        """The directory."""
+        """Path of the directory."""
         return str(self._directory)
 
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """Shape of every tensor in the files."""
+        """Shapes of all tensors in the files, by name."""
         return self._shapes
 
     def read(self, name: str) -> np.ndarray:
-        """One tensor, in the type it is stored in.
+        """Reads one tensor, in its stored type.
 
-        The file is opened again for every tensor, so that the pages of the tensors read before
-        do not stay mapped.
+        The file is opened again for every tensor, so that the pages of earlier tensors do not stay
+        mapped.
         """
         with self._open(self._file_of[name]) as file:
             return file.get_tensor(name)

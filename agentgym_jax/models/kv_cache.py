@@ -1,11 +1,12 @@
-"""Keys and values of the tokens seen so far: one row an episode, one slot a position."""
+"""Keys and values of earlier tokens: one row per episode, one slot per position."""
 
 import flax.struct
 import jax
 import jax.numpy as jnp
 
-from agentgym_jax.models.bits import to_bits
+from agentgym_jax.models.bfloat16_bits import to_bits
 from agentgym_jax.models.config import DecoderConfig
+from agentgym_jax.models.decode_backend import get_backend
 from agentgym_jax.sharding import Layout
 
 CACHE_AXES = ("layers", "batch", "act_kv_heads", "length", "act_head")
@@ -13,10 +14,11 @@ CACHE_AXES = ("layers", "batch", "act_kv_heads", "length", "act_head")
 
 @flax.struct.dataclass
 class KVCache:
-    """Slot s of a row holds the token at position s; slots beyond the live length are garbage.
+    """Cache whose slot s of a row holds the token at position s.
 
-    The slots of a head lie together, as the products of attention want them. On CPU bfloat16 is
-    stored as its bits (models/bits.py).
+    Slots beyond the length of a sequence are undefined. Slots of a head are contiguous, which
+    suits the products of attention. The `DecodeBackend` chooses the storage type; on CPU,
+    bfloat16 is stored as its bits (models/bfloat16_bits.py).
     """
 
     k_LBKSH: jax.Array
@@ -31,20 +33,13 @@ class KVCache:
         dtype: jax.typing.DTypeLike,
         layout: Layout | None = None,
     ) -> "KVCache":
-        """Cache of zeros, made in place on the devices of the layout.
+        """Creates a cache of zeros directly on the devices of the layout.
 
-        Args:
-          config: decides L, K and H.
-          rows: B.
-          length: S, in tokens.
-          dtype: type of keys and values; the compute type of the policy that fills it.
-          layout: None for one device.
+        `length` is in tokens. `dtype` is the type of keys and values: the policy's compute type.
         """
         shape = (config.num_layers, rows, config.num_kv_heads, length, config.head_size)
         sharding = None if layout is None else layout.sharding(CACHE_AXES, shape)
-
-        is_bits = jnp.dtype(dtype) == jnp.bfloat16 and jax.default_backend() == "cpu"
-        dtype = jnp.uint16 if is_bits else dtype
+        dtype = get_backend().choose_cache_dtype(dtype)
 
         def zeros():
             return cls(jnp.zeros(shape, dtype), jnp.zeros(shape, dtype))
@@ -53,12 +48,12 @@ class KVCache:
 
     @property
     def rows(self) -> int:
-        """B."""
+        """Number of rows (B)."""
         return self.k_LBKSH.shape[1]
 
     @property
     def length(self) -> int:
-        """S, in tokens."""
+        """Slots per row (S), in tokens."""
         return self.k_LBKSH.shape[3]
 
     def write(
@@ -71,10 +66,10 @@ class KVCache:
     ) -> "KVCache":
         """Writes new tokens of one layer into cache row `row_n` at their positions.
 
-        Tokens with a row outside [0, B) or a position outside [0, S) are dropped. The same row may
-        be given several times, with different positions.
+        Tokens are dropped if their row is outside [0, B) or their position is outside [0, S).
         """
-        # Negative numbers would count from the end.
+        # JAX would count negative indices from the end, so they are replaced by an index that is
+        # dropped.
         slots_nT1 = jnp.where(positions_nT < 0, self.length, positions_nT)[:, :, None]
         rows_n11 = jnp.where(row_n < 0, self.rows, row_n)[:, None, None]
         heads_K = jnp.arange(self.k_LBKSH.shape[2])
@@ -89,5 +84,5 @@ class KVCache:
 
 
 def copy_rows(cache: KVCache, source_n: jax.Array, target_n: jax.Array) -> KVCache:
-    """Row target_n[i] takes all slots of row source_n[i]; a target of B stands for no copy."""
+    """Copies all slots of row source_n[i] to row target_n[i]; a target of B skips the copy."""
     return jax.tree.map(lambda x: x.at[:, target_n].set(x[:, source_n], mode="drop"), cache)

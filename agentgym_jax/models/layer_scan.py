@@ -1,4 +1,4 @@
-"""A scan over stacked layers whose backward pass reads activations that are stored as bits."""
+"""Scan over stacked layers for training."""
 
 import functools
 from collections.abc import Callable
@@ -6,28 +6,29 @@ from typing import Any
 
 import jax
 
-from agentgym_jax.models.bits import from_bits, to_bits
+from agentgym_jax.models.bfloat16_bits import from_bits, to_bits
 
 Cast = Callable[[Any], Any]
-# (hidden states, cast weights of one layer, constants) -> hidden states
+# Maps (hidden states, cast weights of one layer, constants) to hidden states.
 Layer = Callable[[jax.Array, Any, Any], jax.Array]
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def scan_layers(cast: Cast, layer: Layer, x: jax.Array, stacked: Any, constants: Any) -> jax.Array:
-    """Applies a layer once for every set of weights.
+    """Applies all layers and stores few residuals for the backward pass.
 
-    Values and gradients are those of `jax.lax.scan`, which stores for its backward pass what a
-    layer read and computed. Two things are stored differently. Cast weights are not: they would
-    take the memory of thousands of tokens. Activations in bfloat16 are stored as bits, because XLA
-    on CPU would write those of one layer by converting those of all layers (models/bits.py).
+    Values and gradients are those of `jax.lax.scan`. Two types of residuals are stored differently:
+
+    - Cast weights are not stored. They would take the memory of thousands of tokens.
+    - Activations in bfloat16 are stored as bits (models/bfloat16_bits.py). On CPU, XLA would
+      convert the activations of all layers to write those of one.
 
     Args:
-      cast: weights of one layer to the types that `layer` computes with.
-      layer: one layer. Under `jax.checkpoint` it decides which activations are stored.
-      x: input of the first layer.
-      stacked: tree of weights, each with a leading axis of layers.
-      constants: tree of arrays that every layer reads. They get no gradient.
+      cast: Function that casts the weights of one layer to the types `layer` computes with.
+      layer: One layer. `jax.checkpoint` around it decides which activations are stored.
+      x: Input of the first layer.
+      stacked: Tree of weights with a leading axis of layers.
+      constants: Tree of arrays that every layer reads. They have no gradient.
 
     Returns:
       Output of the last layer.
@@ -42,7 +43,7 @@ def scan_layers(cast: Cast, layer: Layer, x: jax.Array, stacked: Any, constants:
 def _forward(cast, layer, x, stacked, constants):
     def step(x, weights):
         y, pull_back = jax.vjp(layer, x, cast(weights), constants)
-        pull_back.args_res = None  # the backward pass has these already
+        pull_back.args_res = None  # the backward pass recomputes these arrays
         return y, jax.tree.map(to_bits, (x, pull_back))
 
     y, stored = jax.lax.scan(step, x, stacked)

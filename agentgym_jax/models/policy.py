@@ -2,40 +2,46 @@
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from flax import nnx
 
-from agentgym_jax.models import split_layers
+from agentgym_jax.models.attention import attend_segments
 from agentgym_jax.models.config import DecoderConfig
-from agentgym_jax.models.decoder import REMAT_POLICIES, Decoder
+from agentgym_jax.models.decode_backend import DecodeBackend, get_backend
+from agentgym_jax.models.decoder import Decoder, cast_kernels, rope_tables
+from agentgym_jax.models.einsum import einsum
 from agentgym_jax.models.kv_cache import KVCache
-from agentgym_jax.models.split_layers import SplitLayers
-from agentgym_jax.sharding import Layout
+from agentgym_jax.models.layer_scan import scan_layers
+from agentgym_jax.sharding import Layout, constrain
 
-Params = dict[str, Any]  # nested dicts of arrays, shapes as in `Policy.abstract_params()`
+Params = dict[str, Any]  # nested dicts of arrays, with the shapes of `Policy.abstract_params()`
 
 DTYPES = ("float32", "bfloat16")
 
-
-def _split(params: Params) -> SplitLayers | None:
-    """Layers that are split; None where they are stacked."""
-    return params["layers"] if isinstance(params["layers"], SplitLayers) else None
+# Residuals of a layer that are stored for its backward pass. All other residuals are recomputed.
+REMAT_POLICIES: dict[str, Callable[..., bool] | None] = {
+    "none": None,
+    "block": jax.checkpoint_policies.nothing_saveable,
+    "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+}
 
 
 @dataclasses.dataclass(frozen=True)
 class Policy:
-    """How to compute with the weights; holds none.
+    """Decoder as pure functions of its weights.
 
-    Every method takes the weights first and may be called inside jit.
+    Methods with an argument `params` may be called inside jit.
 
     Attributes:
-      config: shape of the network.
-      dtype: "float32" or "bfloat16", type of activations and matrix products. Norms, softmax
+      config: Shape of the decoder.
+      dtype: Type of activations and matrix products, "float32" or "bfloat16". Norms, softmax
         and logits are float32 in both.
-      remat: "none", "block" or "dots", what the backward pass computes again.
-      layout: pins activations to a mesh; None for one device.
+      remat: Recomputation in the backward pass: "none", "block" or "dots".
+      layout: Mesh over which activations are sharded; None for one device.
     """
 
     config: DecoderConfig
@@ -52,19 +58,19 @@ class Policy:
             )
 
     def init(self, key: jax.Array) -> Params:
-        """Random float32 weights: normal(0.02), output projections 0.02 / sqrt(2 L)."""
+        """Returns random float32 weights: normal(0.02), output projections 0.02 / sqrt(2 L)."""
         return nnx.to_pure_dict(nnx.split(self._build(key))[1])
 
     def init_sharded(self, key: jax.Array, layout: Layout | None) -> Params:
-        """`init`, each device making its own shards only. The values are those of `init`."""
+        """Returns the weights of `init`; each device computes only its shards."""
         return jax.jit(self.init, out_shardings=self.param_shardings(layout))(key)
 
     def abstract_params(self) -> Params:
-        """Shapes and types of the weights, as a tree of jax.ShapeDtypeStruct."""
+        """Returns shapes and types of the weights, as a tree of jax.ShapeDtypeStruct."""
         return nnx.to_pure_dict(self._skeleton[1])
 
     def logical_axes(self) -> Params:
-        """Logical axis names of the weights, as a tree of tuples."""
+        """Returns logical axis names of the weights, as a tree of tuples."""
         variables = self._skeleton[1]
         is_variable = lambda x: isinstance(x, nnx.Variable)
         axes = jax.tree.map(
@@ -73,7 +79,7 @@ class Policy:
         return nnx.to_pure_dict(axes)
 
     def param_shardings(self, layout: Layout | None) -> Params | None:
-        """Shardings of the weights in a layout; None without one."""
+        """Returns the shardings of the weights in a layout; None without a layout."""
         if layout is None:
             return None
         return layout.tree_shardings(self.logical_axes(), self.abstract_params())
@@ -85,18 +91,33 @@ class Policy:
         positions_BT: jax.Array,
         segment_ids_BT: jax.Array,
     ) -> jax.Array:
-        """Hidden states of packed rows after the final norm.
+        """Returns hidden states of packed rows after the final norm.
 
         Args:
-          params: the weights.
-          tokens_BT: int token ids.
-          positions_BT: int, restart at 0 in every segment.
-          segment_ids_BT: int; a token attends to earlier tokens of its own segment. 0 is padding.
+          params: Weights.
+          tokens_BT: Integer token ids.
+          positions_BT: Integer positions, which restart at 0 in every segment.
+          segment_ids_BT: Integer segment of each token; 0 is padding. A token attends to earlier
+            tokens of its segment.
 
         Returns:
-          hidden_BTD in the compute type; index t knows tokens up to and including t.
+          hidden_BTD in the compute type; index t depends on tokens up to and including t.
         """
-        return self._decoder(params).hidden(tokens_BT, positions_BT, segment_ids_BT)
+        decoder, backend = self._merge(params)
+        x_BTD, rope = self._embed(decoder, backend, tokens_BT, positions_BT)
+        graph, stacked = nnx.split(decoder.layers)
+
+        def layer(x_BTD, weights, constants):
+            rope, segment_ids_BT = constants
+            attend = functools.partial(attend_segments, segment_ids_BT=segment_ids_BT)
+            return nnx.merge(graph, weights)(x_BTD, rope, attend, einsum)
+
+        if self.remat != "none":
+            remat_policy = REMAT_POLICIES[self.remat]
+            layer = jax.checkpoint(layer, policy=remat_policy, prevent_cse=False)
+        cast = functools.partial(cast_kernels, jnp.dtype(self.dtype))
+        x_BTD = scan_layers(cast, layer, x_BTD, stacked, (rope, segment_ids_BT))
+        return decoder.final_norm(x_BTD)
 
     def hidden_cached(
         self,
@@ -106,65 +127,81 @@ class Policy:
         cache: KVCache,
         row_n: jax.Array | None = None,
     ) -> tuple[jax.Array, KVCache]:
-        """Hidden states of new tokens that continue rows of a cache.
+        """Returns hidden states of new tokens that continue rows of a cache.
 
         Args:
-          params: the weights.
-          tokens_nT: int token ids.
-          positions_nT: cache slot of each token. A token sees the slots of its row up to its own,
-            those that this call writes included. Padding has position S (or more): not written,
-            its result is meaningless.
-          cache: donate it, then it is updated in place.
-          row_n: cache row of each line of tokens; several lines may continue the same row. None:
-            line b belongs to row b, and n = B.
-
-        The weights may also be those of `split_layers`.
+          params: Weights, stacked or from `DecodeBackend.prepare_params`.
+          tokens_nT: Integer token ids.
+          positions_nT: Cache slot of each token. A token attends to the slots of its row up to its
+            own slot, including slots that this call writes. A position of S or more marks padding,
+            which is not written and whose result is meaningless.
+          cache: Keys and values of earlier tokens. Updated in place if donated.
+          row_n: Cache row of each line of tokens; several lines may continue the same row. None
+            means that n = B and that line b continues row b.
 
         Returns:
-          hidden_nTD after the final norm, and the cache with the new tokens.
+          Hidden states hidden_nTD after the final norm, and the cache with the new tokens.
         """
-        decoder = self._decoder(params)
-        return decoder.hidden_cached(tokens_nT, positions_nT, cache, row_n, _split(params))
+        is_in_order = row_n is None
+        row_n = jnp.arange(cache.rows) if row_n is None else row_n
+        decoder, backend = self._merge(params)
+        x_nTD, rope = self._embed(decoder, backend, tokens_nT, positions_nT)
+        graph, _ = nnx.split(decoder.layers)
 
-    def split_layers(self, params: Params, *, is_native: bool) -> Params:
-        """The weights with `layers` in the form of models/split_layers.py."""
-        return split_layers.split(params, self.config.num_layers, is_native=is_native)
+        def step(carry, number_and_weights):
+            x_nTD, cache = carry
+            layer, weights = number_and_weights
+            caches = []
 
-    def stack_layers(self, params: Params) -> Params:
-        """Undoes `split_layers`."""
-        return split_layers.stack(params)
+            def attend(q_nTNH, k_nTKH, v_nTKH):
+                cache_with_new = cache.write(layer, k_nTKH, v_nTKH, row_n, positions_nT)
+                caches.append(cache_with_new)
+                keys, values = cache_with_new.k_LBKSH, cache_with_new.v_LBKSH
+                return backend.attend(
+                    q_nTNH, keys, values, layer, row_n, positions_nT, is_in_order=is_in_order
+                )
+
+            x_nTD = nnx.merge(graph, weights)(x_nTD, rope, attend, backend.multiply)
+            return (x_nTD, caches[0]), None
+
+        x_nTD, cache = backend.apply_layers(step, (x_nTD, cache), params["layers"])
+        return decoder.final_norm(x_nTD), cache
 
     def logits(self, params: Params, hidden: jax.Array) -> jax.Array:
-        """Float32 next-token logits [..., V] of hidden states [..., D].
+        """Returns float32 next-token logits [..., V] of hidden states [..., D].
 
-        The weights may also be those of `split_layers`, then without gradient.
+        Weights from `DecodeBackend.prepare_params` are allowed, but give no gradient.
         """
-        layers = _split(params)
-        is_native = layers is not None and layers.is_native
-        return self._decoder(params).logits(hidden, is_native=is_native)
+        decoder, backend = self._merge(params)
+        is_tied = self.config.tie_embeddings
+        kernel = (decoder.embed.embedding if is_tied else decoder.unembed.kernel)[...]
+        return backend.compute_logits(hidden, kernel, is_tied=is_tied)
+
+    def _embed(self, decoder: Decoder, backend: DecodeBackend, tokens_BT, positions_BT):
+        """Returns the input of the first layer and the rotary tables."""
+        table_VD = decoder.embed.embedding[...]
+        x_BTD = backend.look_up(table_VD, tokens_BT).astype(jnp.dtype(self.dtype))
+        x_BTD = constrain(self.layout, x_BTD, ("batch", "length", "act_embed"))
+        return x_BTD, rope_tables(self.config, positions_BT)
 
     def _build(self, key: jax.Array) -> Decoder:
-        return Decoder(
-            self.config,
-            dtype=self.dtype,
-            remat=self.remat,
-            layout=self.layout,
-            rngs=nnx.Rngs(params=key),
-        )
+        return Decoder(self.config, self.layout, nnx.Rngs(params=key))
 
     @functools.cached_property
     def _skeleton(self) -> tuple[Any, Any]:
-        """Graph and abstract variables of the decoder."""
+        """Returns the graph definition and the abstract variables of the decoder."""
         return nnx.split(nnx.eval_shape(lambda: self._build(jax.random.key(0))))
 
-    def _decoder(self, params: Params) -> Decoder:
-        layers = _split(params)
-        if layers is not None:  # the others have the structure of the first
-            params = params | {"layers": layers.of[0]}
+    def _merge(self, params: Params) -> tuple[Decoder, DecodeBackend]:
+        """Returns the decoder with the weights `params`, and the backend for the form of these
+        weights.
+        """
+        backend = get_backend(params["layers"])
+        params = params | {"layers": backend.get_layer_template(params["layers"])}
         expected = jax.tree.structure(self.abstract_params())
         found = jax.tree.structure(params)
         if found != expected:
             raise ValueError(
                 f"Policy: the weights are a tree {found}, the config describes {expected}"
             )
-        return nnx.merge(self._skeleton[0], params)
+        return nnx.merge(self._skeleton[0], params), backend

@@ -1,4 +1,4 @@
-"""What `--model=M` may name, and the parameters behind each of its kinds."""
+"""Values that `--model=M` accepts, and loading of the parameters that they name."""
 
 import dataclasses
 import json
@@ -23,13 +23,13 @@ _HUB_FILES = ("config.json", "*.safetensors", "*.safetensors.index.json", *TOKEN
 
 @dataclasses.dataclass(frozen=True)
 class ModelSource:
-    """A model that was found but not loaded.
+    """A model that was found but not yet loaded.
 
     Attributes:
-      model: the name as the user gave it.
-      kind: which of the forms below it is.
+      model: Name given by the user.
+      kind: Form of the source, one of those in `resolve`.
       path: Hugging Face directory, `.gguf` file or run folder; None for a preset.
-      config: configuration of its decoder.
+      config: Configuration of the model's decoder.
     """
 
     model: str
@@ -39,22 +39,22 @@ class ModelSource:
 
     @property
     def tokenizer_path(self) -> pathlib.Path | None:
-        """What the tokenizer is loaded from; None for a preset, which has none."""
+        """Returns the path of the tokenizer; None for a preset, which has no tokenizer."""
         if self.kind == "workdir":
             return self.path / "tokenizer"
         return self.path
 
 
 def resolve(model: str) -> ModelSource:
-    """Finds the model that `model` names; reads configurations, loads no weights.
+    """Finds the source of a model by its name; reads configurations but loads no weights.
 
     Args:
-      model: a path (Hugging Face directory, `.gguf` file, run folder), a preset such as
-        `qwen2.5-0.5b` with random weights, or a hub id, which is downloaded. A path wins.
+      model: Path (of a Hugging Face directory, `.gguf` file or run folder), preset such as
+        `qwen2.5-0.5b` with random weights, or hub id of a model to download. A path has precedence.
 
     Raises:
-      ValueError: it names none of these, or a model that is not supported.
-      FileNotFoundError: a file of the model is missing, or the hub cannot be reached.
+      ValueError: `model` is none of these, or the model is not supported.
+      FileNotFoundError: A file of the model is missing, or the hub cannot be reached.
     """
     path = pathlib.Path(model).expanduser()
     if path.is_file():
@@ -77,7 +77,7 @@ def resolve(model: str) -> ModelSource:
 
 
 def read_hf_config(directory: pathlib.Path) -> DecoderConfig:
-    """DecoderConfig of a directory with a Hugging Face `config.json`."""
+    """Returns the DecoderConfig of a directory with a Hugging Face `config.json`."""
     path = directory / "config.json"
     if not path.exists():
         raise FileNotFoundError(
@@ -94,7 +94,9 @@ def read_hf_config(directory: pathlib.Path) -> DecoderConfig:
 
 
 def download(hub_id: str) -> pathlib.Path:
-    """Local directory of a model of the Hugging Face hub, downloaded if it is not cached."""
+    """Returns the local directory of a model of the Hugging Face hub, downloaded if it is not
+    cached.
+    """
     try:
         return pathlib.Path(
             huggingface_hub.snapshot_download(hub_id, allow_patterns=list(_HUB_FILES))
@@ -109,11 +111,9 @@ def download(hub_id: str) -> pathlib.Path:
 
 
 def check_weights(source: ModelSource) -> None:
-    """Checks that the files of a Hugging Face directory hold every tensor, and reads none.
+    """Checks that the files of a Hugging Face directory have every tensor; reads no tensor.
 
-    Raises:
-      ValueError: tensors are missing, unexpected or wrongly shaped, or a file is cut off.
-      FileNotFoundError: a file is missing.
+    Errors are those of `weights.load_hf`.
     """
     if source.kind == "hf_dir":
         tensors = SafetensorsDirectory(source.path)
@@ -128,17 +128,11 @@ def load_params(
     dtype: str = "float32",
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Parameters of a model, each put straight on its devices.
-
-    Args:
-      source: result of `resolve`; its config must be the policy's.
-      policy: says which parameters there are.
-      layout: where the parameters go; None is the default device.
-      dtype: type of the parameters.
-      seed: of a preset's random weights.
+    """Loads the parameters of a model directly onto their devices; `seed` is for a preset's random
+    weights.
 
     Raises:
-      ValueError: the weights do not fit the policy, or the source is a run folder, whose
+      ValueError: The weights do not match the policy, or the source is a run folder, whose
         checkpoints are restored by `agentgym_jax.learner.checkpoint`.
     """
     if source.config != policy.config:

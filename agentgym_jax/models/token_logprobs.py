@@ -1,6 +1,6 @@
-"""Log-probabilities and entropies of given tokens, without an array of [B, T, V].
+"""Log-probabilities and entropies of given tokens, without an array [B, T, V].
 
-The shift from "hidden state at t" to "token t + 1" exists here and nowhere else.
+The shift from "hidden state at t" to "token t + 1" is made only here.
 """
 
 import functools
@@ -11,21 +11,24 @@ import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
-from agentgym_jax.models.bits import from_bits, to_bits
+from agentgym_jax.models.bfloat16_bits import from_bits, to_bits
 from agentgym_jax.models.policy import Params, Policy
 from agentgym_jax.sharding import constrain
 
 
 @flax.struct.dataclass
 class TokenLogprobs:
-    """Index t is about token t given the tokens before it; float32, in nats.
+    """Log-probabilities and entropies, float32, in nats.
 
-    0 where nothing was asked for, and at index 0 of a row. The first token of a later segment
-    has a number that means nothing (it comes from the segment before): do not ask for it.
+    Index t refers to token t given the tokens before it.
+
+    Positions outside `wanted_BT`, and index 0 of each row, are 0. The first token of a later
+    segment must not be requested. Its number is meaningless, because the context is the segment
+    before.
     """
 
     logprob_BT: jax.Array
-    entropy_BT: jax.Array  # of the distribution that token t was drawn from
+    entropy_BT: jax.Array  # entropy of the distribution that token t was drawn from
 
 
 def token_logprobs(
@@ -38,21 +41,16 @@ def token_logprobs(
     temperature: float | jax.Array = 1.0,
     chunk_size: int,
 ) -> TokenLogprobs:
-    """Log-probability and entropy of tokens under softmax(logits / temperature).
+    """Returns the log-probability and entropy of tokens under softmax(logits / temperature).
 
-    Logits exist for about `chunk_size` tokens at a time, in the backward pass too, where they
-    are computed again. A chunk takes a few tokens of all rows, so rows stay on their devices.
-    Wanted tokens are moved to the front, and only chunks that have one are computed: most tokens
-    of an agent's episode are observations, whose logits have no use.
+    Logits exist for about `chunk_size` tokens at a time, in the backward pass too, which recomputes
+    them. A chunk takes a few tokens of every row, so rows stay on their devices. Wanted tokens are
+    moved to the front, and only chunks with a wanted token are computed. Most tokens of an agent's
+    episode are observations, whose logits are not needed.
 
-    Args:
-      policy: turns hidden states into logits.
-      params: its weights.
-      hidden_BTD: `policy.hidden(...)` of the same tokens.
-      tokens_BT: int token ids.
-      wanted_BT: bool, of which tokens; None is all.
-      temperature: of the sampler whose probabilities are wanted; above 0.
-      chunk_size: tokens a chunk, rows times positions; at least one position of each row.
+    The hidden states are `policy.hidden(...)` of the same tokens. `wanted_BT` is a mask; without it
+    all tokens are wanted. The temperature is above 0. `chunk_size` is rows times positions; a chunk
+    has at least one position of each row.
     """
     chex.assert_rank([hidden_BTD, tokens_BT], [3, 2])
     chex.assert_equal_shape_prefix([hidden_BTD, tokens_BT], 2)
@@ -64,16 +62,17 @@ def token_logprobs(
     wanted_BT = jnp.ones((B, T), bool) if wanted_BT is None else wanted_BT
     wanted_BT &= (jnp.arange(T) > 0)[None]
     order_BT = jnp.argsort(~wanted_BT, axis=1, stable=True)
-    # Token t is predicted from the hidden state at t - 1; token 0 from nothing.
+    # Token t is predicted from the hidden state at t - 1; token 0 has no prediction.
     previous_BTD = jnp.pad(hidden_BTD[:, :-1], ((0, 0), (1, 0), (0, 0)))
 
     def chunked(x):
-        """[B, T, ...] to [chunks, B, span, ...] with the wanted tokens first."""
+        """Reshapes [B, T, ...] to [chunks, B, span, ...] with the wanted tokens first."""
         x = jnp.take_along_axis(x, order_BT.reshape(B, T, *(1,) * (x.ndim - 2)), axis=1)
         x = jnp.pad(x, ((0, 0), (0, num_chunks * span - T), *((0, 0),) * (x.ndim - 2)))
         return x.reshape(B, num_chunks, span, *x.shape[2:]).swapaxes(0, 1)
 
-    used = jnp.sum(jnp.any(chunked(wanted_BT), axis=(1, 2)))  # they are the first ones
+    # wanted tokens are in the first chunks
+    used = jnp.sum(jnp.any(chunked(wanted_BT), axis=(1, 2)))
     chunks = tuple(map(chunked, (previous_BTD, tokens_BT)))
     scores = _score_chunks(policy, params, chunks, used, jnp.asarray(temperature, jnp.float32))
     place_BT = jnp.argsort(order_BT, axis=1)
@@ -87,17 +86,14 @@ def token_logprobs(
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _score_chunks(policy, params, chunks, used, temperature) -> tuple[jax.Array, jax.Array]:
-    """Log-probabilities and entropies [C, B, S] of the first `used` chunks, and zeros.
+    """Returns log-probabilities and entropies [C, B, S] of the first `used` chunks, and zeros for
+    the other chunks.
 
-    Args:
-      policy: turns hidden states into logits.
-      params: its weights.
-      chunks: hidden states [C, B, S, D] and the tokens [C, B, S] that they predict.
-      used: number of chunks to compute. One program serves every number of wanted tokens.
-      temperature: float32 scalar. It gets no gradient.
+    `chunks` are hidden states [C, B, S, D] and the tokens [C, B, S] that they predict. `used` is an
+    array, so one program serves every number of wanted tokens. The temperature has no gradient.
     """
     hidden_CBSD, targets_CBS = chunks
-    params = _with_head(policy, params, _cast_head(policy, params, hidden_CBSD.dtype))
+    params = params | {_head(policy): _cast_head(policy, params, hidden_CBSD.dtype)}
 
     def step(c, scores):
         new = _score(policy, params, hidden_CBSD[c], targets_CBS[c], temperature)
@@ -108,14 +104,16 @@ def _score_chunks(policy, params, chunks, used, temperature) -> tuple[jax.Array,
 
 
 def _score_chunks_forward(policy, *arguments):
-    values = jax.tree.map(lambda x: x.value, arguments)  # of jax.custom_derivatives.CustomVJPPrimal
+    # each argument is a jax.custom_derivatives.CustomVJPPrimal
+    values = jax.tree.map(lambda x: x.value, arguments)
     return _score_chunks(policy, *values), values
 
 
 def _score_chunks_backward(policy, arguments, d_scores):
     params, (hidden_CBSD, targets_CBS), used, temperature = arguments
     head = _cast_head(policy, params, hidden_CBSD.dtype)
-    # Most losses do not depend on the entropies: their part of the backward pass is left out.
+    # Most losses do not depend on the entropies. The backward pass then omits the part for
+    # entropies.
     needed = [i for i, d in enumerate(d_scores) if not isinstance(d, SymbolicZero)]
 
     def step(i, carry):
@@ -123,7 +121,7 @@ def _score_chunks_backward(policy, arguments, d_scores):
         c = used - 1 - i
 
         def score(head, hidden_BSD):
-            whole = _with_head(policy, params, head)
+            whole = params | {_head(policy): head}
             scores = _score(policy, whole, hidden_BSD, targets_CBS[c], temperature)
             return [scores[i] for i in needed]
 
@@ -142,7 +140,7 @@ _score_chunks.defvjp(_score_chunks_forward, _score_chunks_backward, symbolic_zer
 
 
 def _score(policy, params, hidden_BSD, targets_BS, temperature) -> tuple[jax.Array, jax.Array]:
-    """Log-probabilities and entropies [B, S] of one chunk."""
+    """Returns log-probabilities and entropies [B, S] of one chunk."""
     logits_BSV = policy.logits(params, hidden_BSD) / temperature
     logits_BSV = constrain(policy.layout, logits_BSV, ("batch", "length", "act_vocab"))
     normaliser_BS = jax.nn.logsumexp(logits_BSV, axis=-1)
@@ -153,14 +151,10 @@ def _score(policy, params, hidden_BSD, targets_BS, temperature) -> tuple[jax.Arr
 
 
 def _head(policy: Policy) -> str:
-    """Name of the weights that logits are computed with."""
+    """Returns the name of the module whose weights are the output head."""
     return "embed" if policy.config.tie_embeddings else "unembed"
 
 
 def _cast_head(policy: Policy, params: Params, dtype: jnp.dtype) -> Params:
-    """The head in the compute type: cast once, not once for every chunk."""
+    """Casts the weights of the output head to the compute type, once instead of once per chunk."""
     return jax.tree.map(lambda x: x.astype(dtype), params[_head(policy)])
-
-
-def _with_head(policy: Policy, params: Params, head: Params) -> Params:
-    return params | {_head(policy): head}

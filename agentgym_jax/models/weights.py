@@ -1,16 +1,19 @@
-"""Weights in and out: any source of tensors to the parameter tree, and the tree to Hugging Face."""
+"""Loading and saving of weights: from any source of tensors to the parameter tree, and from the
+tree to Hugging Face.
+"""
 
 import json
 import pathlib
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import safetensors.numpy
+from flax.traverse_util import flatten_dict, unflatten_dict
 
 from agentgym_jax.models.config import DecoderConfig, to_hf_config
 from agentgym_jax.models.hf_tensors import (
@@ -25,7 +28,7 @@ from agentgym_jax.models.hf_tensors import (
 from agentgym_jax.models.policy import Params, Policy
 from agentgym_jax.sharding import Layout
 
-MAX_SHARD_BYTES = 5 * 10**9  # what Hugging Face's own exports use
+MAX_SHARD_BYTES = 5 * 10**9  # limit of Hugging Face's exports
 TOKENIZER_FILES = (
     "tokenizer.json",
     "tokenizer_config.json",
@@ -45,17 +48,12 @@ def load_hf(
     layout: Layout | None = None,
     dtype: str = "float32",
 ) -> Params:
-    """Parameters of a Hugging Face directory, each put straight on its devices.
-
-    Args:
-      directory: holds `model.safetensors`, or several files with their index.
-      policy: says which parameters there are and how large they are.
-      layout: where the parameters go; None is the default device.
-      dtype: type of the parameters; the file may have another one.
+    """Loads the parameters of a Hugging Face directory: `model.safetensors`, or several files with
+    an index.
 
     Raises:
-      ValueError: tensors are missing, unexpected or wrongly shaped, or a file is cut off.
-      FileNotFoundError: a file is missing.
+      ValueError: Tensors are missing, unexpected or wrongly shaped, or a file is truncated.
+      FileNotFoundError: A file is missing.
     """
     return assemble(SafetensorsDirectory(directory), policy, layout, dtype)
 
@@ -63,19 +61,21 @@ def load_hf(
 def assemble(
     source: TensorSource, policy: Policy, layout: Layout | None = None, dtype: str = "float32"
 ) -> Params:
-    """Builds the parameter tree one parameter at a time, reading every tensor once.
+    """Builds the parameter tree one parameter at a time; reads every tensor once.
 
-    Host memory stays near the finished parameters plus the largest single one: only the slices
-    that this process's devices need are filled, handed over, and released.
+    Parameters get the type `dtype` and are placed directly on the devices of the layout, or on the
+    default device. Host memory is little more than the finished parameters plus the largest single
+    one. Only the slices for this process's devices are filled, transferred and released.
     """
     abstract = policy.abstract_params()
     check_tensors(source, abstract, policy.config)
-    shardings = policy.param_shardings(layout)
-    params: Params = {}
-    for path, leaf in flat_items(abstract):
-        sharding = None if shardings is None else _at(shardings, path)
-        _insert(params, path, _load_parameter(source, RULES[path], leaf.shape, dtype, sharding))
-    return params
+    shardings = flatten_dict(policy.param_shardings(layout) or {})
+    return unflatten_dict(
+        {
+            path: _load_parameter(source, RULES[path], leaf.shape, dtype, shardings.get(path))
+            for path, leaf in flatten_dict(abstract).items()
+        }
+    )
 
 
 def _load_parameter(
@@ -85,7 +85,7 @@ def _load_parameter(
     dtype: str,
     sharding: jax.sharding.Sharding | None,
 ) -> jax.Array:
-    """One parameter on its devices; without a sharding on the default one, uncommitted."""
+    """Places one parameter on its devices; without a sharding, uncommitted on the default device."""
     if sharding is None:
         indices = [(slice(None),) * len(shape)]
     else:
@@ -116,15 +116,15 @@ def _load_parameter(
 
 
 def _bounds(index: tuple[slice, ...], shape: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
-    """Start and stop per axis: slices themselves cannot be keys on Python 3.11."""
+    """Returns the start and stop of each axis, because slices cannot be keys on Python 3.11."""
     return tuple(s.indices(size)[:2] for s, size in zip(index, shape, strict=True))
 
 
 def check_tensors(source: TensorSource, abstract: Params, config: DecoderConfig) -> None:
-    """Raises one ValueError that names all tensors that are missing, too many or misshapen."""
+    """Raises one ValueError that names all missing, unexpected and wrongly shaped tensors."""
     found = source.shapes()
     expected = {}
-    for path, leaf in flat_items(abstract):
+    for path, leaf in flatten_dict(abstract).items():
         rule = RULES[path]
         shape = rule.stored_shape(rule.part_shape(leaf.shape))
         expected.update(dict.fromkeys(rule.names(config.num_layers), shape))
@@ -137,13 +137,10 @@ def check_tensors(source: TensorSource, abstract: Params, config: DecoderConfig)
         for name, shape in expected.items()
         if name in found and found[name] != shape
     ]
+    groups = {"missing": missing, "unexpected": unexpected, "wrongly shaped": misshapen}
     problems = [
         f"{len(names)} {what}: {', '.join(names[:6])}{', ...' if len(names) > 6 else ''}"
-        for what, names in [
-            ("missing", missing),
-            ("unexpected", unexpected),
-            ("wrongly shaped", misshapen),
-        ]
+        for what, names in groups.items()
         if names
     ]
     if problems:
@@ -156,7 +153,9 @@ def check_tensors(source: TensorSource, abstract: Params, config: DecoderConfig)
 
 
 def _is_redundant(name: str, source: TensorSource, config: DecoderConfig) -> bool:
-    """True for tensors that some exports store though they follow from the rest."""
+    """Returns True for a tensor that some exports store although its content follows from other
+    tensors.
+    """
     if name == "lm_head.weight":
         return config.tie_embeddings
     if name.endswith("self_attn.o_proj.bias"):
@@ -177,20 +176,17 @@ def save_hf(
 ) -> None:
     """Writes a directory that `transformers` loads: configuration, safetensors, tokenizer.
 
-    It is written beside its place and renamed when complete: a reader sees all of it or nothing.
+    The directory is written under a temporary name and renamed when complete, so a reader never
+    sees a partial export.
 
-    Args:
-      params: parameter tree; may be sharded over the devices of this process.
-      config: configuration of the decoder.
-      directory: must not exist, unless `overwrite` and it is an earlier export.
-      dtype: type of the stored tensors, such as `bfloat16`.
-      tokenizer_files: directory whose tokenizer files are copied; None for none.
-      as_llama: see `config.to_hf_config`.
-      overwrite: replace an existing export.
-      max_shard_bytes: a larger checkpoint is split into several files with an index.
+    The parameters may be sharded over the devices of this process. `dtype` is the type of the stored
+    tensors. The directory `tokenizer_files` has the tokenizer files to copy, and `overwrite`
+    replaces an earlier export. A checkpoint of more than `max_shard_bytes` is split into several
+    files with an index.
 
     Raises:
-      FileExistsError: the directory exists and may not be replaced.
+      FileExistsError: The directory exists, and `overwrite` is False or the directory is no earlier
+        export.
     """
     target = pathlib.Path(directory)
     check_target(target, overwrite)
@@ -214,7 +210,7 @@ def save_hf(
 
 
 def _with_zero_output_bias(params: Params, config: DecoderConfig) -> Params:
-    """Returns the tree of an equal llama, which has a bias [L, D] after attention."""
+    """Returns the parameters of the equivalent llama, with a bias of zeros [L, D] after attention."""
     bias_LD = np.zeros((config.num_layers, config.hidden_size), np.float32)
     attention = params["layers"]["attention"] | {"o_bias": bias_LD}
     return params | {"layers": params["layers"] | {"attention": attention}}
@@ -228,7 +224,7 @@ def check_target(target: pathlib.Path, overwrite: bool) -> None:
         raise FileExistsError(f"{target} exists. Choose another --out, or pass --overwrite.")
     if not (target / "config.json").exists() or not any(target.glob("*.safetensors")):
         raise FileExistsError(
-            f"{target} is no earlier export (it has no config.json beside safetensors), so it is "
+            f"{target} is no earlier export (it has no config.json next to its safetensors), so it is "
             "not replaced. Choose another --out, or remove it yourself."
         )
 
@@ -246,7 +242,7 @@ def copy_tokenizer(source: pathlib.Path, target: pathlib.Path) -> None:
 
 
 def _special_ids(directory: pathlib.Path) -> dict[str, int]:
-    """Ids of the end, start and padding token, as far as the tokenizer files name them."""
+    """Returns the ids of the end, start and padding tokens named in the tokenizer files."""
     config_file, vocabulary_file = (
         directory / name for name in ("tokenizer_config.json", "tokenizer.json")
     )
@@ -270,9 +266,12 @@ def _write_tensors(
     dtype: str,
     max_shard_bytes: int,
 ) -> None:
-    """Writes the tensors to one file, or to several with an index; one file is held at a time."""
+    """Writes the tensors to one file, or to several with an index; only one file's tensors are in
+    memory at a time.
+    """
     stored_dtype = jnp.dtype(dtype)
-    files = _plan_files(params, config, stored_dtype.itemsize, max_shard_bytes)
+    leaves = flatten_dict(params)
+    files = _plan_files(leaves, config, stored_dtype.itemsize, max_shard_bytes)
     weight_map, total_size = {}, 0
     for i, parts in enumerate(files, 1):
         file_name = SINGLE_FILE
@@ -280,14 +279,15 @@ def _write_tensors(
             file_name = f"model-{i:05d}-of-{len(files):05d}.safetensors"
         tensors = {}
         for name, path, layer in parts:
-            leaf = _at(params, path)
+            leaf = leaves[path]
             value = np.asarray(leaf[layer] if RULES[path].is_stacked else leaf)
             tensors[name] = np.ascontiguousarray(RULES[path].to_stored(value).astype(stored_dtype))
             weight_map[name] = file_name
             total_size += tensors[name].nbytes
-        # The metadata is what transformers asks of a file before it loads it.
+        # transformers requires this metadata before it loads a file.
         safetensors.numpy.save_file(tensors, directory / file_name, metadata={"format": "pt"})
-        # The library makes it readable by its owner alone; the rest of the export follows umask.
+        # The library makes the file readable by its owner only, while the mode of other exported
+        # files follows umask.
         (directory / file_name).chmod((directory / "config.json").stat().st_mode)
     if len(files) > 1:
         index = {"metadata": {"total_size": total_size}, "weight_map": weight_map}
@@ -295,16 +295,19 @@ def _write_tensors(
 
 
 def _plan_files(
-    params: Params, config: DecoderConfig, itemsize: int, max_shard_bytes: int
+    leaves: Mapping[Path, Any], config: DecoderConfig, itemsize: int, max_shard_bytes: int
 ) -> list[list[tuple[str, Path, int]]]:
-    """Per file the (tensor name, parameter path, layer) it holds, none above the limit."""
+    """Returns for each file its (tensor name, parameter path, layer) entries.
+
+    Only a file with a single tensor may exceed the limit.
+    """
     files: list[list[tuple[str, Path, int]]] = [[]]
     free = max_shard_bytes
-    for path, leaf in flat_items(params):
+    for path, leaf in leaves.items():
         names = RULES[path].names(config.num_layers)
         size = leaf.size // len(names) * itemsize
         for layer, name in enumerate(names):
-            if size > free and files[-1]:  # a tensor above the limit gets a file of its own
+            if size > free and files[-1]:  # a tensor above the limit gets a separate file
                 files.append([])
                 free = max_shard_bytes
             files[-1].append((name, path, layer))
@@ -314,24 +317,3 @@ def _plan_files(
 
 def _write_json(path: pathlib.Path, value: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(value, indent=2, sort_keys=True) + "\n")
-
-
-def flat_items(tree: Params, prefix: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """(path, leaf) of every leaf of a nested dictionary."""
-    for key, value in tree.items():
-        if isinstance(value, dict):
-            yield from flat_items(value, (*prefix, key))
-        else:
-            yield (*prefix, key), value
-
-
-def _at(tree: Params, path: Path) -> Any:
-    for key in path:
-        tree = tree[key]
-    return tree
-
-
-def _insert(tree: Params, path: Path, value: Any) -> None:
-    for key in path[:-1]:
-        tree = tree.setdefault(key, {})
-    tree[path[-1]] = value

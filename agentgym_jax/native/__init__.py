@@ -1,1 +1,1 @@
-"""Machine code of our own, where XLA's is far from what the machine can do; CPU only."""
+"""C++ functions for CPUs, for operations in which XLA is far slower than the machine allows."""

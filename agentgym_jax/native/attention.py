@@ -7,7 +7,7 @@ from agentgym_jax.native import library, products
 
 
 def is_fast(q_nTNH: jax.Array, k_LBKSH: jax.Array) -> bool:
-    """If `attend_step` may be called, and has been compiled."""
+    """Returns True if `attend_step` may be called and has been compiled."""
     n, T = q_nTNH.shape[:2]
     return T == 1 and q_nTNH.dtype == _dtype(k_LBKSH) and products.is_for(n, q_nTNH.dtype)
 
@@ -20,21 +20,21 @@ def attend_step(
     row_n: jax.Array,
     position_n: jax.Array,
 ) -> jax.Array:
-    """Attention of one new token of each row to the slots of its row, up to its own position.
+    """Computes attention of one new token per row to the slots of its row, up to its position.
 
-    It reads what a row has in the cache and no more, and a row has the same bits whatever is beside it.
+    Reads only the filled part of a row's cache. The bits of a row's result do not depend on other
+    rows.
 
     Args:
-      q_nNH: queries, rotated.
-      k_LBKSH: key cache that already holds the new tokens; float32, or
-        the bits of bfloat16.
-      v_LBKSH: value cache.
-      layer: which layer of the cache.
-      row_n: cache row of each query.
-      position_n: slot of each query; one outside [0, S) marks padding, whose result is 0.
+      q_nNH: Rotated queries.
+      k_LBKSH: Key cache that already contains the new tokens; float32, or the bits of bfloat16.
+      v_LBKSH: Value cache.
+      layer: Layer of the cache.
+      row_n: Cache row of each query.
+      position_n: Slot of each query; one outside [0, S) marks padding, whose result is 0.
 
     Returns:
-      [n, N, H], type of the queries.
+      [n, N, H], in the type of the queries.
     """
     H = q_nNH.shape[-1]
     result = jax.ShapeDtypeStruct(q_nNH.shape, jnp.float32)

@@ -1,4 +1,4 @@
-"""Compiles the C++ sources of this package at their first use and loads them."""
+"""Compilation of this package's C++ sources at their first use."""
 
 import ctypes
 import dataclasses
@@ -26,10 +26,10 @@ TARGETS = {
     "agentgym_decode_attention": "DecodeAttention",
     "agentgym_decode_attention_bfloat16": "DecodeAttentionBFloat16",
 }
-# Each function exists for weights, or a cache, of these types.
+# Suffix of the function names for each type of weights or cache.
 SUFFIXES = {jnp.dtype(jnp.float32): "", jnp.dtype(jnp.bfloat16): "_bfloat16"}
 COMPILERS = ("c++", "g++", "clang++")
-SWITCH = "AGENTGYM_JAX_NATIVE"  # an environment variable: 0 leaves everything to XLA
+SWITCH = "AGENTGYM_JAX_NATIVE"  # environment variable; the value 0 leaves all products to XLA
 COMPILER_TIMEOUT_S = 600.0
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-shared", "-fPIC", "-w")
 
@@ -38,7 +38,7 @@ def cache_folder() -> pathlib.Path:
     """Returns the folder of compiled sources.
 
     Raises:
-      FileNotFoundError: there is neither XDG_CACHE_HOME nor a home folder.
+      FileNotFoundError: Neither XDG_CACHE_HOME nor a home folder exists.
     """
     base = os.environ.get("XDG_CACHE_HOME")
     if not base:
@@ -52,10 +52,10 @@ def cache_folder() -> pathlib.Path:
 
 
 def is_switched_on() -> bool:
-    """Reads SWITCH.
+    """Returns True unless SWITCH is 0.
 
     Raises:
-      ValueError: it is neither 0 nor 1 nor empty.
+      ValueError: The value of SWITCH is not 0, 1 or empty.
     """
     value = os.environ.get(SWITCH, "")
     if value not in ("", "0", "1"):
@@ -68,8 +68,8 @@ class Compiler:
     """A command that compiles C++.
 
     Attributes:
-      command: its path and first arguments.
-      version: first line of what it answers to `--version`.
+      command: Path of the compiler, followed by arguments of every call.
+      version: First line of the compiler's `--version`.
     """
 
     command: tuple[str, ...]
@@ -77,15 +77,17 @@ class Compiler:
 
 
 def find_compiler() -> Compiler:
-    """Returns the compiler that CXX or CC names, or else the first of COMPILERS that exists.
+    """Returns the compiler named by the environment variable CXX or CC, else the first of COMPILERS
+    that exists.
 
     Raises:
-      FileNotFoundError: there is none of these.
+      FileNotFoundError: No such compiler exists.
     """
     if named := os.environ.get("CXX"):
         choices = [shlex.split(named)]
     elif named := os.environ.get("CC"):
-        choices = [[*shlex.split(named), "-lstdc++"]]  # a C compiler does not link it
+        # a C compiler does not link the C++ library by itself
+        choices = [[*shlex.split(named), "-lstdc++"]]
     else:
         choices = [[name] for name in COMPILERS]
     for name, *arguments in choices:
@@ -99,7 +101,9 @@ def find_compiler() -> Compiler:
 
 @functools.cache
 def processor() -> str:
-    """What `-march=native` depends on: a home folder may be shared by different machines."""
+    """Returns an identifier of the target of `-march=native`, because different machines may share
+    a home folder.
+    """
     info = pathlib.Path("/proc/cpuinfo")
     lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
     flags = [line for line in lines if line.startswith(("flags", "Features", "model name"))]
@@ -107,22 +111,24 @@ def processor() -> str:
 
 
 def has_tiles() -> bool:
-    """If the processor multiplies tiles of bfloat16."""
+    """Returns True if the processor has a tile unit for bfloat16."""
     return "amx_bf16" in processor()
 
 
 def compiled(
     sources: pathlib.Path, compiler: Compiler, flags: Sequence[str], folder: pathlib.Path
 ) -> pathlib.Path:
-    """Returns the shared library of all `*.cc` in `sources`; compiles it unless the folder has it.
+    """Returns the shared library compiled from all `*.cc` in `sources`; compiles it if the cache
+    folder lacks it.
 
-    Several processes may do so at once: each writes a file of its own and renames it. The name
-    ends with a hash of the contents, because loading a file that lost its end kills the process.
+    Several processes may compile at the same time: each process writes a temporary file and renames
+    it. The file name ends with a hash of the file's contents, because loading a truncated file
+    kills the process.
 
     Raises:
-      subprocess.CalledProcessError: the compiler failed; `stderr` says why.
-      subprocess.TimeoutExpired: the compiler took COMPILER_TIMEOUT_S.
-      OSError: the folder cannot be written.
+      subprocess.CalledProcessError: The compiler failed; `stderr` has the reason.
+      subprocess.TimeoutExpired: The compiler exceeded COMPILER_TIMEOUT_S.
+      OSError: The folder cannot be written.
     """
     files = sorted([*sources.glob("*.cc"), *sources.glob("*.h")])
     texts = [file.read_text(encoding="utf-8") for file in files]
@@ -152,9 +158,11 @@ def _hash_of(file: pathlib.Path) -> str:
 
 @functools.cache
 def is_registered() -> bool:
-    """Makes the functions of TARGETS known to XLA; False, and one line in the log, if impossible.
+    """Registers the functions of TARGETS with XLA; returns True if they are available.
 
-    False without a line if SWITCH says so.
+    If they cannot be registered, logs one line and returns False.
+
+    Returns False without a log line if SWITCH is 0.
     """
     if not is_switched_on():
         return False
@@ -173,7 +181,9 @@ def is_registered() -> bool:
 
 
 def machine() -> dict[str, Any]:
-    """Facts about this machine that the bits of a run on CPU depend on, for provenance.json."""
+    """Returns the properties of this machine that affect the bits of a run on CPU, for
+    provenance.json.
+    """
     models = [line for line in processor().splitlines() if line.startswith("model name")]
     is_native = jax.default_backend() == "cpu" and is_registered()
     return {
@@ -184,5 +194,5 @@ def machine() -> dict[str, Any]:
 
 
 def call(function: str, dtype: jax.typing.DTypeLike, result: jax.ShapeDtypeStruct):
-    """A function of TARGETS, the one for this type."""
+    """Returns the FFI call of a function of TARGETS for this type."""
     return jax.ffi.ffi_call(function + SUFFIXES[jnp.dtype(dtype)], result)

@@ -1,4 +1,4 @@
-"""Matrix products of one decode step: few rows, weights that are read once."""
+"""Matrix products of one decode step, which has few rows and reads every weight once."""
 
 import functools
 import math
@@ -8,31 +8,35 @@ import jax.numpy as jnp
 
 from agentgym_jax.native import library
 
-# Smaller weights stay in a cache, where XLA's product is as fast.
+# Smaller weights fit the processor's cache, where XLA's product is as fast as the native one.
 MIN_WEIGHTS = 1 << 16
-# With more rows the copy that XLA makes of the weights is little.
+# With more rows, the time in which XLA copies the weights matters little.
 MAX_ROWS = 32
-# In bfloat16, where XLA has a tile unit (Intel's AMX): with more rows that is faster.
+# Limit for bfloat16 on processors with a tile unit (Intel's AMX). XLA uses that unit and is faster
+# for more rows.
 MAX_ROWS_BESIDE_TILES = 3
 
 
 def transposed(spec: str, weights: jax.Array) -> jax.Array:
-    """The weights as `einsum_transposed` wants them: axes of the result first, then summed ones."""
+    """Returns the weights in the layout of `einsum_transposed`: first the axes of the result, then
+    the summed axes.
+    """
     return jnp.einsum(f"{_weight_axes(spec)}->{''.join(_transposed_axes(spec))}", weights)
 
 
 def untransposed(spec: str, weights: jax.Array) -> jax.Array:
-    """Undoes `transposed`."""
+    """Converts the result of `transposed` back."""
     return jnp.einsum(f"{''.join(_transposed_axes(spec))}->{_weight_axes(spec)}", weights)
 
 
 def einsum_xla(
     spec: str, x: jax.Array, weights: jax.Array, preferred_element_type=None
 ) -> jax.Array:
-    """`jnp.einsum`, computed on CPU as XLA computes it best.
+    """Computes `jnp.einsum` in the form that XLA executes fastest on CPU.
 
-    It widens the operands of a product whose result is bfloat16. Asked for the float32 sums, it
-    leaves the product to the processor's tile unit, where there is one: a third of the time.
+    XLA on CPU converts the operands of a product to float32 if the result is bfloat16. If the
+    result type is float32, XLA uses the processor's tile unit, if there is one, and takes a third
+    of the time.
     """
     dtype = preferred_element_type or x.dtype
     asked = jnp.float32 if dtype == jnp.bfloat16 and jax.default_backend() == "cpu" else dtype
@@ -42,24 +46,26 @@ def einsum_xla(
 def einsum_transposed(
     spec: str, x: jax.Array, weights: jax.Array, preferred_element_type=None
 ) -> jax.Array:
-    """`jnp.einsum(spec, x, w)` of rows and weights, given `transposed(spec, w)`; no gradient.
+    """Computes `jnp.einsum(spec, x, w)`, where `weights` is `transposed(spec, w)`; has no gradient.
 
-    On CPU faster for up to MAX_ROWS rows in float32 and bfloat16. There sums are float32, and a row
-    of the result has the same bits whatever the other rows are, and how many they are within
-    MAX_ROWS. In bfloat16 a tile unit of the processor, which XLA uses, has all but the fewest rows.
+    This function is faster than XLA on CPU for up to MAX_ROWS rows in float32 and bfloat16. Sums
+    are float32. Up to MAX_ROWS, the bits of a result row do not depend on the content or number of
+    other rows. In bfloat16, XLA uses the processor's tile unit, which is faster for all but very
+    few rows.
 
     Args:
-      spec: such as "btd,dnh->btnh": the axes that both operands have are summed.
+      spec: Specification such as "btd,dnh->btnh"; the axes that both operands have are summed.
       x: [rows.., summed..].
       weights: [new.., summed..].
-      preferred_element_type: as in `jnp.einsum`.
+      preferred_element_type: Same as in `jnp.einsum`.
     """
     x_axes = spec.split(",")[0]
     new, summed = _transposed_axes(spec)
     rows = x_axes.removesuffix(summed)
     num_rows = math.prod(x.shape[: len(rows)])
     is_ours = _is_ours(num_rows, x, weights)
-    if x.dtype == jnp.float32 and not is_ours:  # in bfloat16 XLA would copy the weights for this
+    # in bfloat16 XLA would copy the weights for this product
+    if x.dtype == jnp.float32 and not is_ours:
         spec = f"{x_axes},{new + summed}->{rows + new}"
         return jnp.einsum(spec, x, weights, preferred_element_type=preferred_element_type)
     sizes = x.shape[: len(rows)] + weights.shape[: len(new)]
@@ -77,7 +83,9 @@ def _multiply(x_MK: jax.Array, weights_NK: jax.Array, dtype: jax.typing.DTypeLik
 
 
 def is_for(num_rows: int, dtype: jax.typing.DTypeLike) -> bool:
-    """If decode steps of so many rows in this type gain by `einsum_transposed`."""
+    """Returns True if decode steps of this many rows in this type are faster with
+    `einsum_transposed`.
+    """
     is_known = jnp.dtype(dtype) in library.SUFFIXES
     is_cpu = jax.default_backend() == "cpu"
     return num_rows <= MAX_ROWS and is_known and is_cpu and library.is_registered()
@@ -94,7 +102,7 @@ def _weight_axes(spec: str) -> str:
 
 
 def _transposed_axes(spec: str) -> tuple[str, str]:
-    """Axes of the weights that the result has, and those that are summed over."""
+    """Returns the axes of the weights that are in the result, and the summed axes."""
     operands, out_axes = spec.split("->")
     x_axes, weight_axes = operands.split(",")
     summed = "".join(axis for axis in x_axes if axis in weight_axes)

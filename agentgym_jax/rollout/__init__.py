@@ -1,1 +1,1 @@
-"""Where text, tokens and environments meet: episodes and their collection."""
+"""Rollouts: episodes in which an agent acts in environments."""

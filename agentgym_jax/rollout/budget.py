@@ -1,30 +1,24 @@
-"""What an agent is told of its turns, added to what the environment shows.
+"""Turn budget shown to the agent in its observations.
 
-It may be told its turn limit once (`start`), or before every turn how many are left (`every_turn`).
-The words are ours and stand in the conversation like any observation: they are tokens that nobody
-learns to say. Records keep the environment's own text beside it.
+The agent reads its turn limit once (`start`) or the number of remaining turns before every turn
+(`every_turn`). This text is part of the observation, so it is never trained on. Records also
+contain the environment's original text.
 """
 
-TELLINGS = ("none", "start", "every_turn")
+TURN_BUDGETS = ("none", "start", "every_turn")
 
 
-def check_telling(tell_budget: str) -> None:
-    """Raises unless it is one of TELLINGS."""
-    if tell_budget not in TELLINGS:
-        raise ValueError(f"tell_budget={tell_budget!r}, expected one of {', '.join(TELLINGS)}")
-
-
-def shown(observation: str, tell_budget: str, *, turns: int, max_turns: int) -> str:
-    """What the agent sees.
+def shown(observation: str, show_turn_budget: str, *, turns: int, max_turns: int) -> str:
+    """Returns the observation with the turn budget added, as the agent reads it.
 
     Args:
-      observation: the environment's text, or what is wrong with an unreadable action.
-      tell_budget: one of TELLINGS.
-      turns: taken so far.
-      max_turns: the limit.
+      observation: Text of the environment, or the message about a parse error.
+      show_turn_budget: One of TURN_BUDGETS.
+      turns: Number of turns taken.
+      max_turns: Turn limit.
     """
-    if tell_budget == "every_turn":
+    if show_turn_budget == "every_turn":
         return f"{observation}\nTurns left: {max_turns - turns}."
-    if tell_budget == "start" and not turns:
+    if show_turn_budget == "start" and not turns:
         return f"{observation}\nTurns for this task: {max_turns}."
     return observation

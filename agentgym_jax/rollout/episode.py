@@ -1,6 +1,6 @@
-"""One episode as a state machine: it knows no model and no network.
+"""State machine of one episode, without a model or a network.
 
-The caller feeds it what happened (`observe`, `act`, `fail`) and does what it answers:
+The caller passes events (`begin`, `observe`, `act`, `fail`) and executes the returned commands:
 append tokens to the sampler, send an action to the environment, or stop.
 """
 
@@ -10,59 +10,107 @@ from typing import Protocol
 
 import numpy as np
 
+from agentgym_jax.client.actions import ParsedAction
+from agentgym_jax.client.answers import Observation
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.rollout import budget
+from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.trajectory import Outcome, TokenSource, Trajectory, Turn
 
 
 class Renderer(Protocol):
-    """Append-only chat rendering (text/chat.py)."""
+    """Interface of the append-only chat rendering (text/chat.py)."""
 
     def opening(self, messages: Sequence[Mapping[str, str]]) -> list[list[int]]:
-        """Chunks of token ids up to where the model begins to speak."""
+        """Returns the token ids up to the first turn of the model, in chunks."""
 
     def observation(self, text: str) -> list[int]:
-        """A user message and the header of the next model turn."""
+        """Returns the token ids of a user message and of the header of the next model turn."""
 
     def close_turn(self, ended_by_stop: bool) -> list[int]:
-        """What the template puts after a model turn."""
+        """Returns the token ids that the template adds after a model turn."""
 
 
 @dataclasses.dataclass(frozen=True)
 class EpisodeLimits:
-    """When an episode is cut.
+    """Limits that cut an episode.
 
     Attributes:
-      max_turns: the horizon, in turns.
-      max_tokens: tokens of the whole episode.
-      max_invalid_actions: unreadable actions after which it ends; 0 ends at the first.
-      keep_last_observation: at the horizon what the model would see next is recorded, so that a
-        critic can say what the cut episode was still worth. Nobody answers it.
+      max_turns: Maximum number of turns.
+      max_tokens: Maximum number of tokens of the whole episode.
+      max_parse_errors: Maximum number of parse errors in an episode; one more ends the episode.
+      keep_last_observation: True to record the observation after the last allowed turn. From it a
+        critic can estimate the value of the cut episode. The agent does not reply to it.
     """
 
     max_turns: int
     max_tokens: int
-    max_invalid_actions: int
+    max_parse_errors: int
     keep_last_observation: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
+class EpisodeRequest:
+    """Request for one episode.
+
+    Attributes:
+      task: Task of the episode.
+      sample: Number of this sample among those of the task; part of the random key.
+      seed: Seed of the run; part of the random key.
+      step: Optimiser step of the rollout; part of the random key.
+      limits: Limits that cut the episode.
+      sampling: Sampling options of the sampler.
+    """
+
+    task: Task
+    sample: int
+    seed: int
+    step: int
+    limits: EpisodeLimits
+    sampling: SamplingOptions
+
+
+@dataclasses.dataclass(frozen=True)
+class AgentTurn:
+    """Finished turn of an agent.
+
+    Attributes:
+      row: Row of the episode.
+      text: Reply, without the stop token.
+      is_stopped: True if the turn ended by itself; False if a limit cut the turn.
+      tokens: Sampled token ids, including the stop token if it was sampled; empty for a text agent.
+      logprobs: Log-probabilities of `tokens`.
+      version: Version of the weights that sampled the turn.
+      overflow: Error message if the conversation exceeds the agent's context, so that the agent
+          took no turn; otherwise empty.
+    """
+
+    row: int
+    text: str
+    is_stopped: bool = True
+    tokens: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int32))
+    logprobs: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.float32))
+    version: int = 0
+    overflow: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
 class Append:
-    """Give these chunks to the sampler and sample a turn."""
+    """Command to append these chunks to the conversation and let the agent take a turn."""
 
     chunks: list[list[int]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Send:
-    """Send this action to the environment."""
+    """Command to send this action to the environment."""
 
     action: str
 
 
 @dataclasses.dataclass(frozen=True)
 class Finish:
-    """The episode is over; `Episode.trajectory` has the record."""
+    """Command to stop: the episode is over, and `Episode.trajectory` returns its record."""
 
     outcome: Outcome
 
@@ -71,7 +119,7 @@ Command = Append | Send | Finish
 
 
 class Episode:
-    """Collects tokens, turns and messages of one episode."""
+    """Builds the tokens, turns and messages of one episode."""
 
     def __init__(
         self,
@@ -82,25 +130,25 @@ class Episode:
         renderer: Renderer,
         preamble: Sequence[Mapping[str, str]],
         limits: EpisodeLimits,
-        tell_budget: str = "none",
+        show_turn_budget: str = "none",
     ):
-        """Starts before the first observation.
+        """Initialises the episode before its first observation.
 
         Args:
-          task: what is to be done.
-          sample: which sample of the task.
-          step: optimiser step of the weights.
-          renderer: text to token ids.
-          preamble: messages before the first observation (instructions).
-          limits: when to stop.
-          tell_budget: what the agent is told of its turns (budget.py).
+          task: Task of the episode.
+          sample: Number of the sample of the task.
+          step: Optimiser step of the weights that sample the turns.
+          renderer: Conversion of text to token ids.
+          preamble: Messages before the first observation (instructions).
+          limits: Limits that cut the episode.
+          show_turn_budget: Display of the turn budget in observations (budget.py).
         """
         self.task = task
         self._sample = sample
         self._step = step
         self._renderer = renderer
         self._limits = limits
-        self._tell_budget = tell_budget
+        self._show_turn_budget = show_turn_budget
         self._first_observation = ""
         self._messages: list[Mapping[str, str]] = list(preamble)
         self._tokens: list[int] = []
@@ -109,7 +157,7 @@ class Episode:
         self._versions: list[int] = []
         self._turns: list[Turn] = []
         self._ended_by_stop = True
-        self._invalid_actions = 0
+        self._parse_errors = 0
         self._score = 0.0
         self._score_scale = 1.0
         self._success = False
@@ -118,11 +166,16 @@ class Episode:
 
     @property
     def num_turns(self) -> int:
-        """Turns taken so far."""
+        """Returns the number of turns taken."""
         return len(self._turns)
 
+    @property
+    def messages(self) -> tuple[Mapping[str, str], ...]:
+        """Returns the conversation so far."""
+        return tuple(self._messages)
+
     def begin(self, observation: str) -> Command:
-        """The environment was reset and shows `observation`."""
+        """Starts the conversation with the first observation."""
         self._first_observation = observation
         self._messages.append({"role": "user", "content": self._shown(observation)})
         chunks = self._renderer.opening(self._messages)
@@ -132,84 +185,59 @@ class Episode:
             return self._finish(Outcome.CONTEXT_FULL)
         return Append(chunks)
 
-    def act(
-        self,
-        tokens: np.ndarray,
-        logprobs: np.ndarray,
-        *,
-        is_stopped: bool,
-        version: int,
-        text: str,
-        action: str | None,
-        problem: str,
-    ) -> Command:
-        """The model sampled a turn.
+    def act(self, turn: AgentTurn, parsed: ParsedAction) -> Command:
+        """Records a turn of the agent.
 
         Args:
-          tokens: sampled ids, with the stop token if there is one.
-          logprobs: of these.
-          is_stopped: the turn ended by itself.
-          version: version of the weights.
-          text: the turn as text, without the stop token.
-          action: what can be sent; None if the text has no readable action.
-          problem: told to the model when `action` is None.
+          turn: Finished turn.
+          parsed: Action parsed from the text of the turn, or the message to the agent after a parse
+              error.
         """
         start = len(self._tokens)
-        self._extend(tokens.tolist(), TokenSource.ACTION, logprobs.tolist(), version)
-        self._ended_by_stop = is_stopped
-        self._messages.append({"role": "assistant", "content": text})
+        self._extend(turn.tokens.tolist(), TokenSource.ACTION, turn.logprobs.tolist(), turn.version)
+        self._ended_by_stop = turn.is_stopped
+        self._messages.append({"role": "assistant", "content": turn.text})
         self._turns.append(
             Turn(
                 action_start=start,
                 action_stop=len(self._tokens),
-                text=text,
-                action=action,
+                text=turn.text,
+                action=parsed.action,
                 observation="",
                 reward=0.0,
-                is_cut=not is_stopped,
+                is_cut=not turn.is_stopped,
             )
         )
-        if action is not None:
-            return Send(action)
-        self._invalid_actions += 1
-        if self._invalid_actions > self._limits.max_invalid_actions:
-            return self._finish(Outcome.INVALID_ACTION)
-        return self._continue(problem)
+        if parsed.action is not None:
+            return Send(parsed.action)
+        self._parse_errors += 1
+        if self._parse_errors > self._limits.max_parse_errors:
+            return self._finish(Outcome.PARSE_ERRORS)
+        return self._continue(parsed.problem or "")
 
-    def observe(
-        self,
-        observation: str,
-        *,
-        reward: float,
-        score: float,
-        done: bool,
-        success: bool,
-        is_refusal: bool = False,
-        shows_state: bool = True,
-        score_scale: float = 1.0,
-    ) -> Command:
-        """The environment answered the last action."""
+    def observe(self, observation: Observation) -> Command:
+        """Records the answer of the environment to the last action."""
         self._turns[-1] = dataclasses.replace(
             self._turns[-1],
-            observation=observation,
-            reward=reward,
-            is_refused=is_refusal,
-            shows_state=shows_state,
+            observation=observation.text,
+            reward=observation.reward,
+            is_rejected=observation.is_rejection,
+            shows_state=observation.shows_state,
         )
-        self._score = score
-        self._score_scale = score_scale
-        self._success = success
-        if done:
-            return self._finish(Outcome.SUCCESS if success else Outcome.FAILURE)
-        return self._continue(observation)
+        self._score = observation.score
+        self._score_scale = observation.score_scale
+        self._success = observation.success
+        if observation.done:
+            return self._finish(Outcome.SUCCESS if observation.success else Outcome.FAILURE)
+        return self._continue(observation.text)
 
     def fail(self, outcome: Outcome, error: str) -> Command:
-        """The environment failed or the collection stops."""
+        """Ends the episode without a result, because its environment failed or the rollout stops."""
         self._error = error
         return self._finish(outcome)
 
     def trajectory(self, *, attempts: int, seconds: float) -> Trajectory:
-        """The record of a finished episode."""
+        """Returns the record of a finished episode."""
         if self._outcome is None:
             raise ValueError(f"{self.task.item_id}: the episode has not ended yet")
         return Trajectory(
@@ -233,9 +261,10 @@ class Episode:
         )
 
     def _continue(self, observation: str) -> Command:
-        """Goes on with what the model sees next, unless a limit is reached.
+        """Appends the next observation for the model, unless a limit is reached.
 
-        At the horizon the last observation is appended only if it is asked for: nobody answers it.
+        At the turn limit, the last observation is appended only on request, and the agent does not
+        reply to it.
         """
         is_last = len(self._turns) >= self._limits.max_turns
         if is_last and not self._limits.keep_last_observation:
@@ -251,7 +280,7 @@ class Episode:
 
     def _shown(self, observation: str) -> str:
         turns, max_turns = len(self._turns), self._limits.max_turns
-        return budget.shown(observation, self._tell_budget, turns=turns, max_turns=max_turns)
+        return budget.shown(observation, self._show_turn_budget, turns=turns, max_turns=max_turns)
 
     def _finish(self, outcome: Outcome) -> Finish:
         self._outcome = outcome

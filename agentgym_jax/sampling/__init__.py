@@ -1,1 +1,1 @@
-"""Token generation with a live key/value cache. Knows tokens, not text or environments."""
+"""Token generation with a live key/value cache, independent of text and environments."""

@@ -1,15 +1,17 @@
-"""The compiled programs of the sampler: ingest tokens, copy a prefix, decode a chunk.
+"""Compiled programs of the sampler: prefill of tokens, copy of a prefix, decoding of a chunk.
 
-Convention: the cache of a row holds every token of its sequence but the last, which is
-*pending*. Ingesting never needs logits, decoding always begins by feeding the pending
-token, and each token of an episode goes through the model exactly once.
+The cache of a row holds every token of its sequence except the last one, which is *pending*.
+Prefill therefore never needs logits, and decoding starts with the pending token as its input. Each
+token of an episode passes through the model exactly once.
 """
 
 import functools
+from collections.abc import Sequence
 
 import flax.struct
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from agentgym_jax.models import kv_cache
 from agentgym_jax.models.policy import Policy
@@ -18,38 +20,54 @@ from agentgym_jax.sampling import logits
 
 @flax.struct.dataclass
 class RowState:
-    """What decoding needs to know of each row; kept by the host, [B] arrays."""
+    """Decoding state of each row; the host owns the state."""
 
     token: jax.Array  # int32 [B], pending token
-    length: jax.Array  # int32 [B], tokens in the cache = position of the pending token
+    # int32 [B], number of tokens in the cache, which is the position of the pending token
+    length: jax.Array
     budget: jax.Array  # int32 [B], tokens that may still be sampled in this turn
     is_active: jax.Array  # bool [B]
     key: jax.Array  # uint32 [B, 2], random key of the episode
     temperature: jax.Array  # float32 [B]
     top_k: jax.Array  # int32 [B]
     top_p: jax.Array  # float32 [B]
-    stop: jax.Array  # int32 [B, n], ids that end a turn; -1 fills
+    stop: jax.Array  # int32 [B, n], ids that end a turn; -1 is padding
+
+    @classmethod
+    def create(cls, rows: int, stop_ids: Sequence[int]) -> "RowState":
+        """Creates the state of inactive rows, as NumPy arrays."""
+        return cls(
+            token=np.zeros(rows, np.int32),
+            length=np.zeros(rows, np.int32),
+            budget=np.zeros(rows, np.int32),
+            is_active=np.zeros(rows, bool),
+            key=np.zeros((rows, 2), np.uint32),
+            temperature=np.ones(rows, np.float32),
+            top_k=np.zeros(rows, np.int32),
+            top_p=np.ones(rows, np.float32),
+            stop=np.tile(np.asarray(stop_ids, np.int32)[None], (rows, 1)),
+        )
 
 
 @flax.struct.dataclass
 class DecodedChunk:
-    """Tokens sampled by one call; entries from `count` on are meaningless."""
+    """Tokens sampled by one call. A row's entries at index `count` and later are undefined."""
 
     tokens: jax.Array  # int32 [B, steps]
     logprobs: jax.Array  # float32 [B, steps]
     count: jax.Array  # int32 [B]
-    is_stopped: jax.Array  # bool [B], the last sampled token is a stop id
-    steps: jax.Array  # int32, how many steps were run
+    is_stopped: jax.Array  # bool [B], True if the last sampled token is a stop id
+    steps: jax.Array  # int32, number of steps
 
 
 def token_uniform(key_B2: jax.Array, position_B: jax.Array) -> jax.Array:
-    """One uniform number for each row's token at `position`: a function of key and position only."""
+    """Returns one uniform number per row, float32 [B], which depends on key and position only."""
 
-    def one(key_2, position):
+    def draw_uniform(key_2, position):
         key = jax.random.wrap_key_data(key_2, impl="threefry2x32")
         return jax.random.uniform(jax.random.fold_in(key, position))
 
-    return jax.vmap(one)(key_B2, position_B)
+    return jax.vmap(draw_uniform)(key_B2, position_B)
 
 
 @functools.partial(jax.jit, static_argnames=("policy", "steps"), donate_argnames=("cache",))
@@ -58,34 +76,27 @@ def decode_chunk(
     params,
     cache: kv_cache.KVCache,
     rows: RowState,
-    wake: jax.Array,
+    return_after_finished: jax.Array,
     row_B: jax.Array | None = None,
     *,
     steps: int,
 ) -> tuple[kv_cache.KVCache, DecodedChunk]:
     """Samples up to `steps` tokens for every active row.
 
-    Ends early when no row is active, or when `wake` rows have finished their turn since the
-    call began: they have work for the host, and the others lose nothing by the pause.
-
-    Args:
-      policy: the network (static).
-      params: its weights.
-      cache: donated.
-      rows: what decodes.
-      wake: finished turns that end the call.
-      row_B: cache row of each of `rows`, where these are not all rows of the cache in order.
-      steps: tokens a row, at most (static).
+    Returns early if no row is active, or if `return_after_finished` rows have finished their turn.
+    The host can then send the actions of finished turns to the environments. `row_B` is the cache
+    row of each entry of `rows`; None if the entries are all cache rows in order. The cache is
+    donated.
     """
     B = rows.token.shape[0]
     S = cache.length
 
-    def is_going(carry):
+    def should_continue(carry):
         step, _, rows_now, _ = carry
         finished = jnp.sum(rows.is_active & ~rows_now.is_active)
-        return (step < steps) & jnp.any(rows_now.is_active) & (finished < wake)
+        return (step < steps) & jnp.any(rows_now.is_active) & (finished < return_after_finished)
 
-    def one_token(carry):
+    def sample_token(carry):
         step, cache, row, out = carry
         position_B = jnp.where(row.is_active, row.length, S)
         hidden_B1D, cache = policy.hidden_cached(
@@ -119,12 +130,14 @@ def decode_chunk(
         is_stopped=jnp.zeros(B, bool),
         steps=jnp.int32(0),
     )
-    _, cache, _, out = jax.lax.while_loop(is_going, one_token, (jnp.int32(0), cache, rows, empty))
+    _, cache, _, out = jax.lax.while_loop(
+        should_continue, sample_token, (jnp.int32(0), cache, rows, empty)
+    )
     return cache, out
 
 
 @functools.partial(jax.jit, static_argnames=("policy",), donate_argnames=("cache",))
-def ingest(
+def prefill(
     policy: Policy,
     params,
     cache: kv_cache.KVCache,
@@ -133,17 +146,12 @@ def ingest(
     start_n: jax.Array,
     count_n: jax.Array,
 ) -> kv_cache.KVCache:
-    """Appends known tokens to the cache of some rows.
+    """Writes known tokens into the cache of some rows; the cache is donated.
 
-    Args:
-      policy: the network (static).
-      params: its weights.
-      cache: donated.
-      tokens_nT: n pieces of up to T tokens. A row may have several, with the starts that follow
-        from each other: all are written before any is read.
-      row_n: cache row of each; the number of rows marks an unused place.
-      start_n: position of the first token.
-      count_n: how many of the T tokens are real; the rest is not written.
+    Slices have up to T tokens. A row may have several consecutive slices, because all slices are
+    written before any is read. A `row_n` equal to the number of rows marks an unused line.
+    `start_n` is the position of a slice's first token. Only the first `count_n` tokens of a slice
+    are written.
     """
     offset_T = jnp.arange(tokens_nT.shape[1])
     position_nT = start_n[:, None] + offset_T[None, :]

@@ -1,7 +1,7 @@
-"""From logits to tokens: one uniform number a row, exact top-k and top-p, no sort.
+"""Sampling from logits with exact top-k and top-p, without sorting.
 
-Everything is a function of the row's own logits and its own uniform number, so neither
-the position of a row in the batch nor its neighbours can change a draw.
+A sample depends only on the logits and the uniform number of its row, not on the row's position in
+the batch or on other rows.
 """
 
 import chex
@@ -9,8 +9,8 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-# Width of one block of the two-level search over the vocabulary. Summing and scanning blocks costs
-# one pass over V; the search inside one block is negligible.
+# Block width of the two-level search over the vocabulary. The block sums need one pass over V; the
+# search inside one block takes little time.
 _BLOCK = 256
 
 
@@ -19,7 +19,8 @@ class Draw:
     """Sampled tokens and their log-probabilities."""
 
     token_B: jax.Array  # int32 [B]
-    logprob_B: jax.Array  # float32 [B], under the temperature-scaled full distribution
+    # float32 [B], log-probability under the full distribution at the temperature
+    logprob_B: jax.Array
 
 
 def draw(
@@ -29,19 +30,21 @@ def draw(
     top_k_B: jax.Array,
     top_p_B: jax.Array,
 ) -> Draw:
-    """Samples one token a row by inverting the cumulative distribution.
+    """Samples one token per row by inverting the cumulative distribution.
 
     Args:
-      logits_BV: float32.
-      uniform_B: one number in [0, 1) a row.
-      temperature_B: 0 means greedy; the log-probability is then that of temperature 1.
-      top_k_B: keep the k likeliest tokens; 0 keeps all. Ties with the k-th stay.
-      top_p_B: keep the smallest set of likeliest tokens whose mass reaches p, after top-k;
-        1 keeps all. Ties with the last stay.
+      logits_BV: float32 logits.
+      uniform_B: One number in [0, 1) per row.
+      temperature_B: Sampling temperature. 0 is greedy; the log-probability is then that at
+        temperature 1.
+      top_k_B: Number of likeliest tokens to keep; 0 keeps all. Tokens tied with the k-th are kept
+        too.
+      top_p_B: Probability mass of the smallest set of likeliest tokens to keep, after top-k; 1
+        keeps all. Tokens tied with the least likely kept token are kept too.
 
     Returns:
-      Tokens, and log-probabilities of the distribution before top-k and top-p: that is
-      what a learner recomputes from the logits alone.
+      Tokens and their log-probabilities before top-k and top-p. A learner can recompute these
+      log-probabilities from the logits alone.
     """
     chex.assert_rank([logits_BV, uniform_B, temperature_B, top_k_B, top_p_B], [2, 1, 1, 1, 1])
     is_greedy_B = temperature_B <= 0.0
@@ -64,14 +67,17 @@ def draw(
 
 
 def _blocks(values_BV: jax.Array, fill: float) -> jax.Array:
-    """[B, V] -> [B, V / block, block], padded at the end."""
+    """Reshapes [B, V] to [B, V / block, block]; the end is padded with `fill`."""
     B, V = values_BV.shape
     padded_BV = jnp.pad(values_BV, ((0, 0), (0, -V % _BLOCK)), constant_values=fill)
     return padded_BV.reshape(B, -1, _BLOCK)
 
 
 def _argmax(values_BV: jax.Array) -> jax.Array:
-    """First index of the maximum, in two passes (XLA's argmax over a large axis is slow on CPU)."""
+    """Returns the first index of the maximum.
+
+    Two passes are used, because XLA's argmax is slow on CPU.
+    """
     blocks_BMC = _blocks(values_BV, -jnp.inf)
     block_B = jnp.argmax(jnp.max(blocks_BMC, axis=-1), axis=-1)
     inner_BC = jnp.take_along_axis(blocks_BMC, block_B[:, None, None], axis=1)[:, 0]
@@ -79,12 +85,13 @@ def _argmax(values_BV: jax.Array) -> jax.Array:
 
 
 def _invert_cdf(mass_BV: jax.Array, uniform_B: jax.Array) -> jax.Array:
-    """Smallest token whose cumulative mass exceeds `uniform * total`; never one without mass."""
+    """Returns the smallest token that has mass and a cumulative mass above `uniform * total`."""
     blocks_BMC = _blocks(mass_BV, 0.0)
     cumulative_BM = jnp.cumsum(jnp.sum(blocks_BMC, axis=-1), axis=-1)
     target_B = uniform_B * cumulative_BM[:, -1]
     is_passed_BM = cumulative_BM <= target_B[:, None]
-    # Rounding of uniform * total can pass even the last block: stay in the last one with mass.
+    # `uniform * total` can be rounded to a value beyond the last block, so the index is clipped to
+    # the last block with mass.
     has_mass_BM = jnp.max(blocks_BMC, axis=-1) > 0.0
     block_B = jnp.minimum(jnp.sum(is_passed_BM, axis=-1), _last_true(has_mass_BM))
     before_B = jnp.where(
@@ -95,7 +102,8 @@ def _invert_cdf(mass_BV: jax.Array, uniform_B: jax.Array) -> jax.Array:
     inner_BC = jnp.take_along_axis(blocks_BMC, block_B[:, None, None], axis=1)[:, 0]
     is_passed_BC = jnp.cumsum(inner_BC, axis=-1) <= (target_B - before_B)[:, None]
     inner_B = jnp.minimum(jnp.sum(is_passed_BC, axis=-1), _last_true(inner_BC > 0.0))
-    # The two scans round differently, so a token without mass can be hit at a block's left edge.
+    # The two cumulative sums round differently, so the index can point to a token without mass at
+    # the left edge of the block.
     first_B = jnp.argmax(inner_BC > 0.0, axis=-1)
     return (block_B * _BLOCK + jnp.maximum(inner_B, first_B)).astype(jnp.int32)
 
@@ -106,10 +114,10 @@ def _last_true(mask_BN: jax.Array) -> jax.Array:
 
 
 def _keep_likeliest(mass_BV: jax.Array, top_k_B: jax.Array, top_p_B: jax.Array) -> jax.Array:
-    """Zeroes all but the top-k, then all but the top-p tokens.
+    """Sets the mass of all tokens except the top-k to zero, then that of all except the top-p.
 
-    The threshold is found bit by bit on the float's own representation (non-negative floats
-    order like their bits): 31 counting passes instead of a sort of the vocabulary.
+    Non-negative floats and their bits have the same order. A bitwise search finds the threshold in
+    31 counting passes, without sorting the vocabulary.
     """
     bits_BV = jax.lax.bitcast_convert_type(mass_BV, jnp.int32)
 

@@ -1,1 +1,1 @@
-"""Between text and token ids: tokenizers and append-only chat rendering."""
+"""Converts between text and token ids: tokenizers and append-only chat rendering."""

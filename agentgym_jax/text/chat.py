@@ -1,13 +1,14 @@
-"""Append-only rendering of conversations: what a chat template writes, piece by piece, as ids.
+"""Append-only rendering of conversations: encodes the text of a chat template in pieces as token
+ids.
 
-An episode is one growing sequence of tokens: opening, sampled action, closing of the turn,
-observation, sampled action, ... Nothing is ever rendered or encoded a second time. That is only
-right if the template writes the same text for a message whatever comes after it, which
-`template.py` proves before a `ChatRenderer` exists.
+An episode is one growing sequence of tokens: opening, sampled action, end of the turn, observation,
+sampled action, ... Each part is rendered and encoded once. This requires a template whose text for
+a message does not depend on later messages. The constructor of `ChatRenderer` lets `template.py`
+prove this.
 
-Text and special tokens never mix: special tokens come from the template's own text, and what
-stands between two of them (template text and message content) is encoded as one run. Special
-tokens isolate runs, so the ids are those of rendering everything and encoding it at once.
+Text and special tokens never mix. Only the template's text contains special tokens. The text
+between two special tokens (template text and message content) is encoded as one run. Special tokens
+isolate runs, so the ids equal those of the whole conversation rendered and encoded in one call.
 """
 
 import dataclasses
@@ -20,9 +21,10 @@ from agentgym_jax.text.template import ChatTemplate, Grammar
 from agentgym_jax.text.tokenizer import Tokenizer
 from agentgym_jax.trajectory import TokenSource
 
-Piece = int | str  # a finished id, or text that is encoded together with its text neighbours
+# id of a special token, or text that is encoded together with neighbouring text
+Piece = int | str
 
-# Encoded in pieces and at once when a renderer is built.
+# Conversations that check a new renderer: they are encoded both in pieces and as a whole.
 _SAMPLE = (
     {"role": "user", "content": "You are in a room. Goal: go to the red door."},
     {"role": "assistant", "content": "Thought: it is 2 steps ahead.\nAction:\nmove forward"},
@@ -33,7 +35,7 @@ _SAMPLE = (
 
 @dataclasses.dataclass(frozen=True)
 class Message:
-    """One message. `loss` is True on an assistant message that is to be imitated."""
+    """Message of a conversation. `loss` is True for an assistant message to imitate."""
 
     role: str
     content: str
@@ -42,40 +44,36 @@ class Message:
 
 @dataclasses.dataclass(frozen=True)
 class EncodedConversation:
-    """A conversation as ids; n is its number of tokens.
+    """Conversation as token ids; n is the number of tokens."""
 
-    Attributes:
-      tokens: int32 [n].
-      action_mask: bool [n], True on the tokens to imitate, the end of the turn included.
-      sources: int8 [n], a TokenSource each; ACTION on every answer after the opening.
-    """
-
-    tokens: np.ndarray
+    tokens: np.ndarray  # int32 [n]
+    # bool [n], True for tokens to imitate, including the end-of-turn token
     action_mask: np.ndarray
+    # int8 [n], TokenSource of each token; ACTION for all answers after the opening
     sources: np.ndarray
 
 
 class ChatRenderer:
-    """Writes the pieces of a conversation as token ids, each once, in the order of an episode.
+    """Renders the parts of a conversation as token ids, in the order of an episode.
 
-    If the template trims outer whitespace, so are system and user messages. Answers are never
-    changed: their tokens are as sampled.
+    If the template trims outer whitespace, system and user messages are trimmed. Answers are never
+    changed, because their tokens were sampled.
 
     Attributes:
-      stop_ids: tokens that end a sampled turn. The first is the template's own; the tokenizer's
-        end of document follows if it is another one.
-      grammar: the template's strings.
+      stop_ids: Tokens that end a sampled turn: the template's stop token, then the tokenizer's
+        end-of-document token if it differs.
+      grammar: Fixed strings of the template.
     """
 
     stop_ids: tuple[int, ...]
     grammar: Grammar
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        """Learns the template's strings and proves that conversations only grow at their end.
+        """Extracts the template's strings and proves that conversations only grow at their end.
 
         Raises:
-          ValueError: there is no template, it is not append-only, or its text and the tokens
-            around it cannot be encoded apart; the message says why.
+          ValueError: There is no template, the template is not append-only, or its text cannot be
+            encoded separately from neighbouring tokens. The message states the reason.
         """
         template = ChatTemplate(tokenizer.chat_template, tokenizer.template_variables)
         self.grammar = template.grammar()
@@ -93,16 +91,17 @@ class ChatRenderer:
         self._check_runs(template)
 
     def opening(self, messages: Sequence[Mapping[str, str]]) -> list[list[int]]:
-        """Tokens before the first sampled one, ending with the header of the answer.
+        """Returns the tokens before the first sampled token; they end with the header of the
+        answer.
 
         Args:
-          messages: dictionaries with `role` and `content`: optionally a system message, then
-            users and assistants in turn, a user last.
+          messages: Dictionaries with `role` and `content`: optionally a system message, then
+            alternating user and assistant messages. The last message is from a user.
 
         Returns:
-          Two chunks: all that precedes the last message (equal for all tasks with the same
-          instructions), and the last message with the answer's header. One chunk if there is
-          only one message, or no special token between the last two.
+          Two chunks: the part before the last message (equal for all tasks with the same
+          instructions), and the last message with the answer's header. Only one chunk if there is
+          only one message, or if no special token separates the last two messages.
         """
         check_roles([message["role"] for message in messages], last="user")
         pieces: list[Piece] = []
@@ -125,10 +124,11 @@ class ChatRenderer:
         return [chunk for chunk in chunks if chunk]
 
     def action(self, text: str) -> list[int]:
-        """Ids of an answer as a model would sample it, its stop token included.
+        """Returns the ids of an answer, including its stop token, as a model would sample them.
 
-        These are the ids of the whole rendered text unless the first characters merge with the
-        template's header in front, as a leading newline may: a sampled token cannot.
+        These ids equal those in the encoded whole text, with one exception: the first characters of
+        an answer, such as a newline, could merge with the end of the template's header. A sampled
+        token cannot merge with the header.
         """
         header = self._assistant_header[-1:]
         context = header[0] if header and isinstance(header[0], str) else ""
@@ -140,30 +140,33 @@ class ChatRenderer:
         return [*ids, self.stop_ids[0]]
 
     def close_turn(self, ended_by_stop: bool) -> list[int]:
-        """Tokens after a sampled answer; none of them is sampled.
+        """Returns the template's tokens after a sampled answer; the model samples none of these
+        tokens.
 
         Args:
-          ended_by_stop: the last sampled token is one of `stop_ids`. Otherwise the turn was
-            cut, and the stop token comes first here.
+          ended_by_stop: True if the last sampled token is one of `stop_ids`. If False, the turn was
+            truncated, and the result begins with the stop token.
         """
         if ended_by_stop:
             return self._encode(self._after_stop)
         return self._encode([*self._before_stop, self.stop_ids[0], *self._after_stop])
 
     def observation(self, text: str) -> list[int]:
-        """Tokens of a user message after `close_turn`, ending with the header of the answer."""
+        """Returns the tokens of a user message that follow `close_turn`; they end with the header
+        of the answer.
+        """
         content = self.grammar.content("user", text)
         return self._encode([*self._next_header, content, *self._assistant_header])
 
     def encode_conversation(self, messages: Sequence[Message]) -> EncodedConversation:
-        """Ids of a finished conversation: exactly those of an episode of the methods above.
+        """Encodes a finished conversation; the ids equal those of an episode encoded part by part.
 
-        All before the first answer with `loss` is the opening. A user message at the end asks for
-        an answer, as an observation does.
+        The opening ends before the first answer with `loss`. A final user message is followed by
+        the header of an answer, like an observation.
 
         Raises:
-          ValueError: the roles do not alternate from a user (after an optional system message),
-            or a message with `loss` is not an assistant's.
+          ValueError: The roles do not alternate, starting with a user (after an optional system
+            message), or a message with `loss` is not from the assistant.
         """
         check_roles([message.role for message in messages])
         for i, message in enumerate(messages):
@@ -186,7 +189,7 @@ class ChatRenderer:
         )
 
     def _header(self, role: str, before: str | None) -> list[Piece]:
-        """The pieces in front of a system or user message."""
+        """Returns the template's pieces before a system or user message."""
         if role == "system" or before == "system":
             text = self.grammar.system_header if role == "system" else self.grammar.after_system
             if text is None:
@@ -198,7 +201,7 @@ class ChatRenderer:
         return self._pieces(self.grammar.first_user_header) if before is None else self._next_header
 
     def _pieces(self, text: str) -> list[Piece]:
-        """Splits text of the template at its special tokens."""
+        """Splits a template text at its special tokens."""
         if not self._tokenizer.special_tokens:
             return [text] if text else []
         ids = self._tokenizer.special_tokens
@@ -206,10 +209,10 @@ class ChatRenderer:
         return [ids[part] if part in ids else part for part in parts if part]
 
     def _encode(self, pieces: Sequence[Piece]) -> list[int]:
-        """Ids of the pieces; neighbouring texts are one run."""
+        """Returns the ids of pieces; neighbouring texts are encoded as one run."""
         ids: list[int] = []
         run = ""
-        for piece in [*pieces, -1]:  # the id at the end flushes the last run
+        for piece in [*pieces, -1]:  # the final id makes the loop encode the last run
             if isinstance(piece, str):
                 run += piece
                 continue
@@ -220,7 +223,9 @@ class ChatRenderer:
         return ids[:-1]
 
     def _split_footer(self) -> tuple[list[Piece], int, list[Piece]]:
-        """The end of an answer: text before the stop token, the stop token, the rest."""
+        """Splits the text after an answer into text before the stop token, the stop token, and the
+        rest.
+        """
         pieces = self._pieces(self.grammar.assistant_footer)
         for i, piece in enumerate(pieces):
             if isinstance(piece, int):
@@ -232,7 +237,9 @@ class ChatRenderer:
         )
 
     def _check_answer_prefix(self) -> None:
-        """Refuses structure between the header and the answer that a model would have to sample."""
+        """Raises ValueError if the template has special tokens between header and answer, which a
+        model would have to sample.
+        """
         prefix = self.grammar.answer_prefix
         if any(isinstance(piece, int) for piece in self._pieces(prefix)):
             raise ValueError(
@@ -241,7 +248,7 @@ class ChatRenderer:
             )
 
     def _check_runs(self, template: ChatTemplate) -> None:
-        """Compares ids encoded run by run with those of the whole text, on sample conversations."""
+        """Checks on sample conversations that ids encoded run by run equal those of the whole text."""
         system = {"role": "system", "content": "Answer with one action."}
         samples = [list(_SAMPLE)]
         if self.grammar.system_header is not None:
@@ -268,7 +275,7 @@ class ChatRenderer:
 def _move_tail(
     after_stop: Sequence[Piece], next_header: Sequence[Piece]
 ) -> tuple[list[Piece], list[Piece]]:
-    """Moves text that would run on into the next header from the end of a turn to that header."""
+    """Moves text at the end of a turn to the next header if both would merge into one token."""
     closing, header = list(after_stop), list(next_header)
     while closing and header and isinstance(closing[-1], str) and isinstance(header[0], str):
         header.insert(0, closing.pop())
@@ -276,14 +283,18 @@ def _move_tail(
 
 
 def _opening_length(messages: Sequence[Message]) -> int:
-    """Number of messages before the first answer with loss, or before the first answer at all."""
+    """Returns the number of messages before the first answer with loss; if none has a loss, before
+    the first answer.
+    """
     answers = [i for i, message in enumerate(messages) if message.role == "assistant"]
     trained = [i for i in answers if messages[i].loss]
     return next(iter(trained or answers), len(messages))
 
 
 def check_roles(roles: Sequence[str], last: str | None = None) -> None:
-    """Raises unless roles alternate from a user, after an optional system message."""
+    """Raises ValueError unless roles alternate, starting with a user, after an optional system
+    message.
+    """
     body = roles[1:] if roles and roles[0] == "system" else roles
     expected = ["user" if i % 2 == 0 else "assistant" for i in range(len(body))]
     if not body or list(body) != expected or (last is not None and roles[-1] != last):

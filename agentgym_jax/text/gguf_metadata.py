@@ -1,8 +1,8 @@
-"""The head of a GGUF file: its key-value part and the table of its tensors.
+"""Reads the head of a GGUF file: its metadata and the table of its tensors.
 
-The reader of the `gguf` package makes several objects per string, which takes half a minute for a
-vocabulary of 150 000 entries; this one takes a fraction of a second.
-Source: the GGUF specification, versions 2 and 3.
+The reader in the `gguf` package creates several objects per string, so a vocabulary of 150 000
+entries takes half a minute. This reader takes a fraction of a second. Source: the GGUF
+specification, versions 2 and 3.
 """
 
 import contextlib
@@ -15,54 +15,35 @@ from typing import Any
 
 _MAGIC = b"GGUF"
 _STRING, _ARRAY = 8, 9
-_ALIGNMENT = 32  # bytes, of the tensors where the file does not say
-_SCALARS = {
-    0: "B",
-    1: "b",
-    2: "H",
-    3: "h",
-    4: "I",
-    5: "i",
-    6: "f",
-    7: "?",
-    10: "Q",
-    11: "q",
-    12: "d",
-}
+_ALIGNMENT = 32  # alignment of tensors in bytes, unless the file specifies another value
+# format characters of `struct`
+_SCALARS = dict(enumerate("BbHhIif?")) | {10: "Q", 11: "q", 12: "d"}
 
 
 @dataclasses.dataclass(frozen=True)
 class TensorEntry:
-    """Where a tensor lies in a GGUF file.
+    """Position of a tensor in a GGUF file."""
 
-    Attributes:
-      shape: outermost axis first, as in NumPy; the file has it the other way round.
-      kind: number of its ggml type, such as 0 for float32 and 8 for Q8_0.
-      start: first byte in the file.
-    """
-
+    # axes of the tensor, outermost first as in NumPy; the file stores the reverse order
     shape: tuple[int, ...]
-    kind: int
-    start: int
+    kind: int  # number of the ggml type, such as 0 for float32 and 8 for Q8_0
+    start: int  # offset of the tensor's first byte in the file
 
 
 def read_metadata(path: pathlib.Path) -> dict[str, Any]:
-    """All fields of a `.gguf` file by name: numbers, booleans, strings, and lists of them.
+    """Returns all metadata fields of a `.gguf` file by name: numbers, booleans, strings, and lists
+    of these types.
 
     Raises:
-      ValueError: the file is not GGUF of version 2 or 3, or it ends too early.
+      ValueError: The file is not GGUF of version 2 or 3, or the file is truncated.
     """
     with _reading(path) as reader:
-        reader.scalar("Q")  # number of tensors
+        reader.scalar("Q")  # skips the number of tensors
         return reader.fields()
 
 
 def read_head(path: pathlib.Path) -> tuple[dict[str, Any], dict[str, TensorEntry]]:
-    """The fields of `read_metadata`, and where each tensor lies, by name.
-
-    Raises:
-      ValueError: the file is not GGUF of version 2 or 3, or it ends too early.
-    """
+    """Returns the metadata fields of a `.gguf` file, and the position of each tensor by name."""
     with _reading(path) as reader:
         count = reader.scalar("Q")
         fields = reader.fields()
@@ -71,7 +52,7 @@ def read_head(path: pathlib.Path) -> tuple[dict[str, Any], dict[str, TensorEntry
             name = reader.string()
             shape = tuple(reader.scalar("Q") for _ in range(reader.scalar("I")))
             entries[name] = TensorEntry(shape[::-1], reader.scalar("I"), reader.scalar("Q"))
-        alignment = fields["general.alignment"] if "general.alignment" in fields else _ALIGNMENT
+        alignment = fields.get("general.alignment", _ALIGNMENT)
         first = -(-reader.position // alignment) * alignment
     return fields, {
         name: dataclasses.replace(entry, start=first + entry.start)
@@ -81,7 +62,9 @@ def read_head(path: pathlib.Path) -> tuple[dict[str, Any], dict[str, TensorEntry
 
 @contextlib.contextmanager
 def _reading(path: pathlib.Path) -> Iterator["_Reader"]:
-    """A reader behind the magic number and version; what it trips over becomes a ValueError."""
+    """Opens a reader after the magic number and version; converts errors in the block to
+    ValueErrors.
+    """
     with path.open("rb") as file:
         head = file.read(8)
         if len(head) < 8 or head[:4] != _MAGIC or struct.unpack("<I", head[4:])[0] not in (2, 3):
@@ -99,7 +82,7 @@ def _reading(path: pathlib.Path) -> Iterator["_Reader"]:
 
 
 class _Reader:
-    """Reads values one after the other."""
+    """Reads the values of a file in order."""
 
     def __init__(self, data: mmap.mmap, position: int) -> None:
         self.data = data

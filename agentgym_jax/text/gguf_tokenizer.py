@@ -1,4 +1,6 @@
-"""The tokenizer inside a `.gguf` file: vocabulary, merges or scores, word splitting, chat template."""
+"""Reads the tokenizer of a `.gguf` file: vocabulary, merges or scores, word splitting, chat
+template.
+"""
 
 import dataclasses
 import pathlib
@@ -10,7 +12,8 @@ from tokenizers import Regex, normalizers, pre_tokenizers
 from agentgym_jax.text import vocabulary
 from agentgym_jax.text.gguf_metadata import read_metadata
 
-# Words of byte-level BPE, as in the tokenizer.json of the model families; digits are cut differently.
+# Regular expression for words of byte-level BPE, as in tokenizer.json files; model families differ
+# only in the splitting of digits.
 _WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|%s"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -20,7 +23,7 @@ _GPT2_WORDS = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!
 
 @dataclasses.dataclass(frozen=True)
 class _Kind:
-    """How a model family cuts text before merging."""
+    """Pre-tokenization rules of a model family."""
 
     words: str
     is_nfc: bool = False
@@ -33,7 +36,7 @@ _QWEN2 = _Kind(QWEN2_WORDS, is_nfc=True)
 _LLAMA3 = _Kind(_WORDS % r"\p{N}{1,3}", ignore_merges=True)
 _DIGITS = _Kind(_GPT2_WORDS, single_digits=True)
 
-# Values of `tokenizer.ggml.pre`.
+# pre-tokenization rules by the value of `tokenizer.ggml.pre`
 KINDS = {
     "qwen2": _QWEN2,
     "deepseek-r1-qwen": _QWEN2,
@@ -54,10 +57,10 @@ _TOKEN_FIELDS = {
 
 
 def read(path: pathlib.Path) -> tuple[str, dict[str, Any]]:
-    """The text of a `tokenizer.json` and the contents of a `tokenizer_config.json`.
+    """Returns the text of a `tokenizer.json` and the contents of a `tokenizer_config.json`.
 
     Raises:
-      ValueError: the file has no tokenizer, or one of a kind that is not in `KINDS`.
+      ValueError: The file has no tokenizer, or its pre-tokenizer is not in `KINDS`.
     """
     fields = read_metadata(path)
     model = _value(fields, "tokenizer.ggml.model", path)
@@ -70,12 +73,9 @@ def read(path: pathlib.Path) -> tuple[str, dict[str, Any]]:
         backend_json = vocabulary.from_scores(pieces, scores, kinds, is_unigram=False)
     else:
         raise ValueError(f"{path}: tokenizer model {model!r}; expected 'gpt2' or 'llama'")
-    config = {}
-    for name, theirs in _TOKEN_FIELDS.items():
-        if theirs in fields:
-            config[name] = pieces[_value(fields, theirs, path)]
+    config = {name: pieces[fields[key]] for name, key in _TOKEN_FIELDS.items() if key in fields}
     if "tokenizer.chat_template" in fields:
-        config["chat_template"] = _value(fields, "tokenizer.chat_template", path)
+        config["chat_template"] = fields["tokenizer.chat_template"]
     return backend_json, config
 
 
@@ -102,7 +102,7 @@ def _from_merges(
 
 
 def _value(fields: Mapping[str, Any], key: str, path: pathlib.Path) -> Any:
-    """Contents of a metadata field."""
+    """Returns the value of a required metadata field."""
     if key not in fields:
         raise ValueError(f"{path} has no field {key}, which its tokenizer needs")
     return fields[key]

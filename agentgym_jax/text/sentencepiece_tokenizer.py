@@ -1,4 +1,4 @@
-"""The tokenizer in a sentencepiece `.model` file."""
+"""Reads the tokenizer of a sentencepiece `.model` file."""
 
 import pathlib
 from typing import Any
@@ -9,17 +9,17 @@ from tokenizers import Regex, normalizers
 
 from agentgym_jax.text import vocabulary
 
-_UNIGRAM, _BPE = 1, 2  # sentencepiece's TrainerSpec.ModelType
+_UNIGRAM, _BPE = 1, 2  # values of ModelType in sentencepiece's TrainerSpec
 
 
 def read(path: pathlib.Path) -> tuple[str, dict[str, Any]]:
-    """The text of a `tokenizer.json` and the contents of a `tokenizer_config.json`.
+    """Returns the text of a `tokenizer.json` and the contents of a `tokenizer_config.json`.
 
-    Such a file holds no chat template. The dummy space that sentencepiece puts in front of a whole
-    text is left out, see `Tokenizer.encode`.
+    The file contains no chat template. sentencepiece puts a space in front of a whole text; this
+    tokenizer does not, see `Tokenizer.encode`.
 
     Raises:
-      ValueError: the file is no sentencepiece model, or one of words or characters.
+      ValueError: The file is no sentencepiece model, or its model type is word or character.
     """
     proto = sentencepiece_model.ModelProto()  # type: ignore[attr-defined]  # made at import
     try:
@@ -48,7 +48,9 @@ def read(path: pathlib.Path) -> tuple[str, dict[str, Any]]:
 
 
 def _normalizer(spec: Any) -> normalizers.Normalizer | None:
-    """The model's character table and its squeezing of repeated spaces."""
+    """Returns a normalizer that applies the model's character table and merges repeated spaces;
+    None if neither is needed.
+    """
     steps: list[normalizers.Normalizer] = []
     if spec.precompiled_charsmap:
         steps.append(normalizers.Precompiled(spec.precompiled_charsmap))

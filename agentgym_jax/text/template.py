@@ -1,9 +1,10 @@
-"""The fixed text that a Jinja chat template writes around messages, and the proof that it is fixed.
+"""Extracts the fixed text that a Jinja chat template writes around messages, and proves that it is
+fixed.
 
-A template is a program. What an append-only episode needs from it is a short list of strings:
-what stands before the first message, between messages, and at the end. They are found by rendering
-conversations whose contents are marker words and splitting the result at the markers. A template
-whose text depends on later messages, on contents or on the date has no such list, and is refused.
+A template is a program. An append-only episode needs a short list of strings from it: the text
+before the first message, between messages, and at the end. To find these strings, conversations of
+marker words are rendered and split at the markers. A template is refused if its text depends on
+later messages, on contents or on the date.
 """
 
 import dataclasses
@@ -18,7 +19,7 @@ import jinja2.nodes
 import jinja2.parser
 import jinja2.sandbox
 
-# ChatML without a system message of its own, for tokenizers that have no usable template.
+# ChatML without a default system message, for tokenizers without a usable template
 CHATML = (
     "{% for message in messages %}"
     "{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}"
@@ -26,7 +27,8 @@ CHATML = (
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 )
 
-# One special token per role marker and nothing else: three tokens of overhead per exchange.
+# one special token per role marker and no other text: three additional tokens per user message and
+# answer
 COMPACT = (
     "{% for message in messages %}"
     "{{ '<|' + message['role'] + '|>' + message['content'] + '<|im_end|>' }}"
@@ -35,9 +37,12 @@ COMPACT = (
 )
 
 _REMEDY = "Give the tokenizer an append-only template, such as text.template.CHATML."
-_LONGEST_PROOF = 8  # messages; effects of parity, of the first and of the last message show by 5
+# Number of messages in the proof. Already 5 show effects of parity and of the first and last
+# message.
+_LONGEST_PROOF = 8
 _OUTER_SPACE = " \n spaced out \n "
-# Contents on which templates are known to act. No empty system message: leaving it out is usual.
+# Contents to which templates are known to react. There is no empty system message, because
+# templates usually omit it.
 _PROBES = {
     "system": (_OUTER_SPACE, "a {{ b }} <c> & d"),
     "user": (_OUTER_SPACE, "a {{ b }} <c> & d", "", "<tool_response>\nx\n</tool_response>"),
@@ -49,24 +54,27 @@ Chat = Sequence[Mapping[str, str]]
 
 @dataclasses.dataclass(frozen=True)
 class Grammar:
-    """The strings between contents; u are user, a assistant messages, s an optional system message.
+    """Strings between contents.
+
+    `u` is a user message, `a` an assistant message, `s` an optional system message.
 
         first_user_header u1 assistant_header answer_prefix a1 assistant_footer
                      next_user_header u2 assistant_header answer_prefix a2 ...
         system_header s after_system u1 assistant_header ...
 
     Attributes:
-      first_user_header: all that precedes the first user message if there is no system message
-        (a template may write one of its own there).
-      assistant_header: what follows a user message when an answer is asked for; the user's footer
-        is part of it.
-      answer_prefix: what stands between it and an answer; a model has to sample it. Usually
-        empty, a space in templates of Llama 2's kind.
-      assistant_footer: what follows an answer, also when it is the last message.
-      next_user_header: between that footer and the next user message.
-      system_header: all that precedes a system message; None if the template takes none.
-      after_system: between a system message and the first user message; None likewise.
-      trimmed: roles whose contents lose their outer whitespace.
+      first_user_header: Text before the first user message if there is no system message. A
+        template may write a default system message there.
+      assistant_header: Text after a user message when an answer is requested, including the user's
+        footer.
+      answer_prefix: Text between the assistant header and an answer, which the model has to sample.
+        Usually empty; a space in templates such as Llama 2's.
+      assistant_footer: Text after an answer, even if the answer is the last message.
+      next_user_header: Text between `assistant_footer` and the next user message.
+      system_header: Text before a system message; None if the template supports none.
+      after_system: Text between a system message and the first user message; None if the template
+          supports no system message.
+      trimmed: Roles for which the template removes outer whitespace of contents.
     """
 
     first_user_header: str
@@ -79,57 +87,50 @@ class Grammar:
     trimmed: frozenset[str] = frozenset()
 
     def content(self, role: str, text: str) -> str:
-        """A message's content as the template writes it."""
+        """Returns the content of a message as the template writes it."""
         return text.strip() if role in self.trimmed else text
 
     def literals(self) -> list[str]:
-        """All strings that the template has."""
+        """Returns all strings of the template.
+
+        In tokenizer training, their order determines the ids of special tokens.
+        """
+        before_answer = [self.first_user_header, self.assistant_header, self.answer_prefix]
+        after_answer = [self.assistant_footer, self.next_user_header]
         optional = [text for text in (self.system_header, self.after_system) if text is not None]
-        return [
-            self.first_user_header,
-            self.assistant_header,
-            self.answer_prefix,
-            self.assistant_footer,
-            self.next_user_header,
-            *optional,
-        ]
+        return before_answer + after_answer + optional
 
     def write(self, messages: Chat) -> str:
-        """The whole text of alternating messages; after a user message an answer is asked for."""
-        parts = []
-        for before, message in zip([None, *messages], messages, strict=False):
-            match (before and before["role"], message["role"]):
-                case (None, "system"):
-                    parts.append(self.system_header or "")
-                case (None, "user"):
-                    parts.append(self.first_user_header)
-                case ("system", "user"):
-                    parts.append(self.after_system or "")
-                case ("assistant", "user"):
-                    parts.append(self.next_user_header)
-            content = self.content(message["role"], message["content"])
-            match message["role"]:
-                case "system":
-                    parts.append(content)
-                case "user":
-                    parts += [content, self.assistant_header]
-                case "assistant":
-                    parts += [self.answer_prefix, content, self.assistant_footer]
-        return "".join(parts)
+        """Returns the whole text of alternating messages; a final user message is followed by the
+        header of an answer.
+        """
+        before_user = {
+            "": self.first_user_header,
+            "system": self.after_system or "",
+            "assistant": self.next_user_header,
+        }
+        text, previous = "", ""
+        for message in messages:
+            role, content = message["role"], self.content(message["role"], message["content"])
+            if role == "system":
+                text += (self.system_header or "") + content
+            elif role == "user":
+                text += before_user[previous] + content + self.assistant_header
+            else:
+                text += self.answer_prefix + content + self.assistant_footer
+            previous = role
+        return text
 
 
 class ChatTemplate:
-    """A compiled chat template."""
+    """Compiled chat template."""
 
     def __init__(self, source: str | None, variables: Mapping[str, str]) -> None:
-        """Compiles the template.
-
-        Args:
-          source: Jinja source.
-          variables: what the template may read beside the messages, such as `bos_token`.
+        """Compiles Jinja source; templates can read `variables` such as `bos_token`, in addition to
+        the messages.
 
         Raises:
-          ValueError: there is no template, or it is not Jinja.
+          ValueError: There is no template, or the template is invalid Jinja.
         """
         if source is None:
             raise ValueError(
@@ -142,10 +143,11 @@ class ChatTemplate:
         self._variables = dict(variables)
 
     def render(self, messages: Chat) -> str:
-        """Text of a conversation as `transformers` writes it, asking for an answer after a user.
+        """Returns a conversation as `transformers` renders it; a final user message is followed by
+        the header of an answer.
 
         Raises:
-          ValueError: the template refuses these messages.
+          ValueError: The template rejects these messages.
         """
         try:
             return self._template.render(
@@ -159,10 +161,11 @@ class ChatTemplate:
             raise ValueError(f"chat template: {error}") from error
 
     def grammar(self) -> Grammar:
-        """The template's strings, after the proof that they hold in every probed conversation.
+        """Returns the template's strings, after proving that every probed conversation is made of
+        them.
 
         Raises:
-          ValueError: they do not; the message says where the texts part.
+          ValueError: A probed conversation differs; the message shows where the texts first differ.
         """
         first_user_header, assistant_header = self._literals(_roles(1))
         _, before_answer, footer = self._literals(_roles(2))
@@ -184,23 +187,27 @@ class ChatTemplate:
         return grammar
 
     def _literals(self, roles: Sequence[str]) -> list[str]:
-        """Render of marker contents, split at the markers: one string more than messages."""
+        """Returns the strings before, between and after messages: renders marker words and splits
+        the text there.
+        """
         messages = _marked(roles)
         rest = self.render(messages)
         literals = []
         for i, message in enumerate(messages):
-            if rest.count(message["content"]) != 1:
+            count = rest.count(message["content"])
+            if count != 1:
                 raise ValueError(
-                    f"chat template: message {i} of {'/'.join(roles)} is written "
-                    f"{rest.count(message['content'])} times or out of order, expected once. "
-                    + _REMEDY
+                    f"chat template: message {i} of {'/'.join(roles)} is written {count} times or "
+                    f"out of order, expected once. {_REMEDY}"
                 )
             literal, rest = rest.split(message["content"])
             literals.append(literal)
         return [*literals, rest]
 
     def _with_system(self, grammar: Grammar) -> Grammar:
-        """Adds the system strings; a template that refuses or ignores such a message has none."""
+        """Returns the grammar with the strings around system messages, if the template renders a
+        system message.
+        """
         try:
             system_header, after_system, _ = self._literals(("system", "user"))
         except ValueError:
@@ -208,7 +215,7 @@ class ChatTemplate:
         return dataclasses.replace(grammar, system_header=system_header, after_system=after_system)
 
     def _with_trimming(self, grammar: Grammar) -> Grammar:
-        """Finds the roles whose outer whitespace is cut."""
+        """Returns the grammar with the roles for which the template removes outer whitespace."""
         roles = _roles(3, system=grammar.system_header is not None)
         trimmed = set()
         for role in set(roles):
@@ -219,7 +226,9 @@ class ChatTemplate:
         return dataclasses.replace(grammar, trimmed=frozenset(trimmed))
 
     def _prove(self, grammar: Grammar) -> None:
-        """Compares growing conversations, with and without delicate contents, to the grammar."""
+        """Compares conversations of growing length, with and without special contents, to the
+        grammar.
+        """
         systems = (False,) if grammar.system_header is None else (False, True)
         for system in systems:
             for length in range(1, _LONGEST_PROOF + 1):
@@ -234,13 +243,15 @@ class ChatTemplate:
 
 
 def _roles(length: int, *, system: bool = False) -> tuple[str, ...]:
-    """`length` alternating roles from the user on, after a system message if wanted."""
+    """Returns `length` alternating roles, starting with a user; with `system=True` a system role
+    precedes them.
+    """
     alternating = tuple("user" if i % 2 == 0 else "assistant" for i in range(length))
     return ("system", *alternating) if system else alternating
 
 
 def _marked(roles: Sequence[str], role: str = "", content: str = "") -> list[dict[str, str]]:
-    """Messages that are marker words, except those of `role`, which are `content`."""
+    """Returns messages of marker words; messages of `role` have `content` instead."""
     return [
         {"role": r, "content": content if r == role else f"Qz{i}marker{i}zQ"}
         for i, r in enumerate(roles)
@@ -255,7 +266,7 @@ def _compare(template: ChatTemplate, grammar: Grammar, messages: Chat, label: st
 
 
 def _refuse(where: str, expected: str, found: str) -> NoReturn:
-    """Raises with the place where two texts part."""
+    """Raises a ValueError that shows where the two texts first differ."""
     at = len(os.path.commonprefix([expected, found]))
     start = max(0, at - 20)
     raise ValueError(
@@ -266,7 +277,9 @@ def _refuse(where: str, expected: str, found: str) -> NoReturn:
 
 
 def _environment() -> jinja2.sandbox.ImmutableSandboxedEnvironment:
-    """Jinja with the settings and names that chat templates on the Hugging Face hub expect."""
+    """Returns a Jinja environment with the settings and names that chat templates on the Hugging
+    Face hub use.
+    """
     environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[jinja2.ext.loopcontrols, _GenerationTag]
     )
@@ -292,11 +305,13 @@ def _refuse_date(date_format: str) -> NoReturn:
 
 
 class _GenerationTag(jinja2.ext.Extension):
-    """`{% generation %}` marks answers for other trainers; the text inside is written as it is."""
+    """Jinja extension for `{% generation %}`, which marks answers for other trainers; its body is
+    rendered unchanged.
+    """
 
     tags = {"generation"}  # noqa: RUF012 - the name and type that Jinja asks for
 
     def parse(self, parser: jinja2.parser.Parser) -> list[jinja2.nodes.Node]:
-        """Returns the body of the block."""
+        """Returns the nodes in the body of the block."""
         next(parser.stream)
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)

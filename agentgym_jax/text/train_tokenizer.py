@@ -1,10 +1,9 @@
-"""Trains a small byte-level BPE on the texts of an environment, for models of a few layers.
+"""Trains a small byte-level BPE tokenizer on texts of an environment, for models of a few layers.
 
-Ordinary tokenizers never merge across words. The observations of a text environment are made of
-few phrases, and tokens that span words make them several times shorter: with merges that cross
-words but not the parts that vary (colours, objects, digits), a phrase such as " steps to your
-right" is one token. What varies is isolated by a regular expression, so that the model still sees
-it as tokens of its own.
+Ordinary tokenizers never merge across words. The observations of a text environment consist of few
+phrases, so tokens that span words make them several times shorter. A phrase such as " steps to your
+right" becomes one token. A regular expression matches the variable parts (colours, objects,
+digits). No token crosses such a match, so the model sees variable parts as separate tokens.
 """
 
 import pathlib
@@ -19,7 +18,7 @@ from agentgym_jax.text.chat import ChatRenderer
 from agentgym_jax.text.template import COMPACT, ChatTemplate
 from agentgym_jax.text.tokenizer import Tokenizer
 
-END_OF_TEXT = "<|endoftext|>"  # also serves as padding token in exports
+END_OF_TEXT = "<|endoftext|>"  # also the padding token in exported models
 _SPECIAL = re.compile(r"<\|\w+\|>")
 
 
@@ -27,27 +26,28 @@ def train_tokenizer(
     texts: Iterable[str],
     *,
     vocab_size: int,
-    isolate: str,
+    pretokenizer_pattern: str,
     out: pathlib.Path,
     template: str = COMPACT,
 ) -> Tokenizer:
     """Trains a tokenizer and writes it as a Hugging Face directory.
 
-    Equal texts in equal order give equal files. Every text can be encoded, since all 256 bytes
-    are tokens.
+    The same texts in the same order give identical files. Every text can be encoded, because all
+    256 bytes are tokens.
 
     Args:
-      texts: what the model will read and write, in the frequencies in which it will.
-      vocab_size: number of tokens, special tokens and the 256 bytes included. The result is
+      texts: Typical observations and actions, in their natural frequencies.
+      vocab_size: Number of tokens, including special tokens and the 256 bytes. The vocabulary is
         smaller if the texts have no more pairs to merge.
-      isolate: regular expression (Oniguruma); no token crosses an end of one of its matches.
-      out: directory to write; existing tokenizer files in it are replaced.
+      pretokenizer_pattern: Regular expression (Oniguruma). No token crosses the beginning or end of
+          a match.
+      out: Output directory; existing tokenizer files in it are replaced.
       template: Jinja source of the conversation format, `template.CHATML` or `template.COMPACT`.
-        Every `<|name|>` that it writes becomes a special token. It is stored as it is: unlike
-        Qwen2.5's own, these two write no system message that nobody gave.
+        Every `<|name|>` in its output becomes a special token. The source is stored unchanged.
+        Unlike Qwen2.5's template, both formats add no default system message.
 
     Raises:
-      ValueError: `vocab_size` has no room for bytes and special tokens, or the template is not
+      ValueError: `vocab_size` is too small for bytes and special tokens, or the template is not
         append-only.
     """
     grammar = ChatTemplate(template, {}).grammar()
@@ -63,7 +63,7 @@ def train_tokenizer(
         raise ValueError(
             f"vocab_size={vocab_size} has no room for 256 bytes and {len(specials)} special tokens"
         )
-    backend = _train(texts, vocab_size=vocab_size, isolate=isolate, specials=specials)
+    backend = _train(texts, vocab_size, pretokenizer_pattern, specials)
     config = {
         "eos_token": ends[0],
         "pad_token": END_OF_TEXT,
@@ -71,23 +71,22 @@ def train_tokenizer(
         "chat_template": template,
     }
     tokenizer = Tokenizer(backend.to_str(), config)
-    ChatRenderer(tokenizer)  # a tokenizer that cannot write an episode is not worth saving
+    ChatRenderer(tokenizer)  # raises ValueError if the tokenizer cannot render an episode
     tokenizer.save(out)
     logging.info("trained a tokenizer of %d tokens: %s", tokenizer.vocab_size, out)
     return tokenizer
 
 
 def _train(
-    texts: Iterable[str], *, vocab_size: int, isolate: str, specials: list[str]
+    texts: Iterable[str], vocab_size: int, pattern: str, specials: list[str]
 ) -> tokenizers.Tokenizer:
-    """Byte-level BPE whose words are the stretches between matches of `isolate`."""
+    """Returns a byte-level BPE tokenizer trained on words; words are the matches of the pattern and
+    the text between them.
+    """
     backend = tokenizers.Tokenizer(models.BPE())
-    backend.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(tokenizers.Regex(isolate), behavior="isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
+    isolate = pre_tokenizers.Split(tokenizers.Regex(pattern), behavior="isolated")
+    to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    backend.pre_tokenizer = pre_tokenizers.Sequence([isolate, to_bytes])
     backend.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,

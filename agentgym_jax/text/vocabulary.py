@@ -1,6 +1,7 @@
-"""A vocabulary with scores or merges, as `.model` and `.gguf` files hold it, made a fast tokenizer.
+"""Converts a vocabulary with scores or merges, as in `.model` and `.gguf` files, to a fast
+tokenizer.
 
-Both return the text of a `tokenizer.json`, the form in which all tokenizers reach `Tokenizer`.
+Both functions return the text of a `tokenizer.json`, from which `Tokenizer` is built.
 """
 
 import enum
@@ -9,11 +10,11 @@ from collections.abc import Sequence
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
-SPACE = "\u2581"  # sentencepiece writes a space as this character
+SPACE = "\u2581"  # character that represents a space in sentencepiece vocabularies
 
 
 class PieceKind(enum.IntEnum):
-    """What an entry of a vocabulary is; the numbers of sentencepiece and GGUF."""
+    """Type of a vocabulary entry, as numbered by sentencepiece and GGUF."""
 
     NORMAL = 1
     UNKNOWN = 2
@@ -31,19 +32,20 @@ def from_scores(
     is_unigram: bool,
     normalizer: normalizers.Normalizer | None = None,
 ) -> str:
-    """A sentencepiece vocabulary: pairs merge in the order of the scores of what they make.
+    """Converts a sentencepiece vocabulary to the text of a `tokenizer.json`; BPE pairs merge in the
+    order of the merged pieces' scores.
 
-    No space is put in front of a text: pieces of an episode continue one another.
+    No space is put in front of a text, because a piece of an episode continues the previous piece.
 
     Args:
-      pieces: text of every id.
-      scores: log-probability (unigram) or minus the rank of the merge (BPE) of every id.
-      kinds: a PieceKind of every id.
-      is_unigram: the vocabulary is a unigram model and not BPE.
-      normalizer: what happens to a text before spaces are replaced.
+      pieces: Text of every id.
+      scores: Value of every id: log-probability (unigram) or minus the rank of the merge (BPE).
+      kinds: PieceKind of every id.
+      is_unigram: True for a unigram model, False for BPE.
+      normalizer: Normalizer applied to a text before spaces are replaced.
 
     Raises:
-      ValueError: there is no piece of the kind UNKNOWN.
+      ValueError: No piece has the kind UNKNOWN.
     """
     if PieceKind.UNKNOWN not in kinds:
         raise ValueError("sentencepiece vocabulary: no piece of the kind UNKNOWN among its entries")
@@ -81,15 +83,15 @@ def from_merges(
     normalizer: normalizers.Normalizer | None,
     ignore_merges: bool,
 ) -> str:
-    """A byte-level BPE vocabulary.
+    """Converts a byte-level BPE vocabulary to the text of a `tokenizer.json`.
 
     Args:
-      pieces: text of every id, in the alphabet of byte-level vocabularies.
-      merges: pairs in the order in which they merge.
-      kinds: a PieceKind of every id; UNUSED entries are left out.
-      split: how a text is cut into words before merging.
-      normalizer: what happens to a text first.
-      ignore_merges: a word that is an entry is that entry, whatever the merges say.
+      pieces: Text of every id, in the characters of byte-level vocabularies.
+      merges: Pairs in the order in which they merge.
+      kinds: PieceKind of every id; UNUSED entries are left out.
+      split: Pre-tokenizer that splits a text into words before pairs merge.
+      normalizer: Normalizer applied to a text first.
+      ignore_merges: Encodes a word in the vocabulary as one token, regardless of the merges.
     """
     vocab = {
         piece: i
@@ -109,7 +111,7 @@ def from_merges(
 
 
 def _add_tokens(backend: tokenizers.Tokenizer, pieces: Sequence[str], kinds: Sequence[int]) -> None:
-    """Declares control tokens as special and user-defined ones as unbreakable words."""
+    """Declares control tokens as special, and user-defined tokens as words that are never split."""
     for piece, kind in zip(pieces, kinds, strict=True):
         if kind in (PieceKind.CONTROL, PieceKind.UNKNOWN):
             token = tokenizers.AddedToken(piece, special=True, normalized=False)
@@ -121,7 +123,9 @@ def _add_tokens(backend: tokenizers.Tokenizer, pieces: Sequence[str], kinds: Seq
 def _merges(
     pieces: Sequence[str], scores: Sequence[float], kinds: Sequence[int]
 ) -> list[tuple[str, str]]:
-    """All pairs of pieces that make a piece, best piece first; ties in the order of the ids."""
+    """Returns all pairs of pieces whose concatenation is a piece, best concatenation first; ties in
+    the order of ids.
+    """
     ids = {
         piece: i
         for i, (piece, kind) in enumerate(zip(pieces, kinds, strict=True))

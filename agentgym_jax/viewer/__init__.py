@@ -1,1 +1,1 @@
-"""Plots and pages made from a run folder."""
+"""Figures and pages made from a run folder."""

@@ -1,33 +1,34 @@
-"""Signs that a run goes wrong before its success shows it: a value per step and a verdict each."""
+"""Early signs of a failing run: values by step, and a verdict on each sign."""
 
 import dataclasses
-import functools
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from agentgym_jax.viewer.series import Run
 
-_RECENT = 5  # steps whose mean is judged: one step alone is noise
+_RECENT = 5  # number of steps in the judged mean, because a single step is noise
 OK, WATCH, ALARM, UNKNOWN = "ok", "watch", "alarm", "unknown"
-Row = Mapping[str, Any]
+Rows = Sequence[Mapping[str, Any]]
+RowsOfStep = Mapping[int, Rows]
 Points = list[tuple[int, float]]
 
 
 @dataclasses.dataclass(frozen=True)
 class EarlyWarning:
-    """One line of the panel.
+    """One early warning, which is one line of the panel.
 
     Attributes:
-      key: short name.
-      title: what is measured.
-      meaning: what it would mean if it were high (or low).
-      unit: `share`, `nats`.
-      points: (step, value).
-      recent: mean of the last steps; None without values, or if one of them is not finite.
+      key: Short name.
+      title: Measured quantity.
+      meaning: Interpretation of a high (or low) value.
+      unit: `share` or `nats`.
+      points: Pairs of step and value.
+      recent: Mean over the last steps; None without values, or if one of the last values is not
+        finite.
       level: `ok`, `watch`, `alarm` or `unknown`.
-      limits: the rule in words.
-      nonfinite: how many of the last steps have a value that is not finite.
+      limits: Rule for the level, in words.
+      nonfinite: Number of non-finite values in the last steps.
     """
 
     key: str
@@ -42,117 +43,123 @@ class EarlyWarning:
 
 
 def early_warnings(
-    rows_of_step: Mapping[int, Sequence[Row]], run: Run, max_logprob_gap: float | None
+    rows_of_step: RowsOfStep, run: Run, max_logprob_gap: float | None
 ) -> list[EarlyWarning]:
-    """The panel of a run.
+    """Returns the early warnings of a run, in the order of the panel.
 
     Args:
-      rows_of_step: training episodes (`records.row_of`) by step; evaluations say less, as they
-        have another turn limit.
-      run: its metrics.
-      max_logprob_gap: the limit at which training stops; None if the config has none.
+      rows_of_step: Training episodes (`records.row_of`) by step. Evaluations are left out, because
+        they have a different turn limit.
+      run: Metrics of the run.
+      max_logprob_gap: Limit at which training stops; None if the config has no limit.
     """
-    share = functools.partial(_turn_share, rows_of_step)
     return [
-        _above(
+        _share(
             "saturation",
             "Episodes that use up their turns",
             "The turn limit decides, not the policy: it wanders, or the limit is too short.",
-            _per_step(rows_of_step, lambda rows: _mean(r["outcome"] == "horizon" for r in rows)),
+            _by_step(rows_of_step, lambda rows: _mean(r["outcome"] == "horizon" for r in rows)),
             watch=0.6,
             alarm=0.85,
         ),
-        _above(
+        _share(
             "repeated",
             "Repeated actions",
-            "Turns that did what an earlier turn did, and were answered the same: a loop.",
-            share("repeated"),
+            "Turns that repeat an earlier action and get the same answer: a loop.",
+            _by_step(rows_of_step, lambda rows: _turn_share(rows, "repeated")),
             watch=0.2,
             alarm=0.4,
         ),
-        _above(
-            "malformed",
-            "Malformed actions",
-            "Turns from which no action could be read.",
-            share("malformed"),
+        _share(
+            "parse_errors",
+            "Parse errors",
+            "Turns whose text has no valid action.",
+            _by_step(rows_of_step, lambda rows: _turn_share(rows, "parse_errors")),
             watch=0.05,
             alarm=0.2,
         ),
-        _above(
-            "refused",
-            "Refused actions",
-            "Turns whose action the environment refused.",
-            share("refused"),
+        _share(
+            "rejected",
+            "Rejected actions",
+            "Turns whose action the environment rejected.",
+            _by_step(rows_of_step, lambda rows: _turn_share(rows, "rejected")),
             watch=0.3,
             alarm=0.6,
         ),
         _entropy(rows_of_step, run),
-        _above(
+        _share(
             "zero_variance",
             "Groups without variance",
             "All samples of a task were worth the same: the group teaches nothing.",
-            _zero_variance(rows_of_step),
+            _by_step(rows_of_step, _zero_variance),
             watch=0.6,
             alarm=0.85,
         ),
-        _gap(run, max_logprob_gap),
+        _logprob_gap(run, max_logprob_gap),
     ]
 
 
-def _mean(values: Any) -> float:
+def _by_step(rows_of_step: RowsOfStep, value: Callable[[Rows], float | None]) -> Points:
+    """Returns the pairs of step and value for steps with episodes; leaves out steps whose value is
+    None.
+    """
+    values = [(step, value(rows)) for step, rows in sorted(rows_of_step.items()) if rows]
+    return [(step, float(found)) for step, found in values if found is not None]
+
+
+def _mean(values: Iterable[float]) -> float | None:
     values = list(values)
-    return sum(values) / len(values) if values else 0.0
+    return sum(values) / len(values) if values else None
 
 
-def _per_step(
-    rows_of_step: Mapping[int, Sequence[Row]], value: Callable[[Sequence[Row]], float]
-) -> Points:
-    return [(step, float(value(rows))) for step, rows in sorted(rows_of_step.items()) if rows]
+def _turn_share(rows: Rows, key: str) -> float | None:
+    """Returns the share of turns counted under `key` among all turns.
+
+    Only episodes whose record has the counts are included.
+    """
+    known = [row for row in rows if row[key] is not None]
+    turns = sum(row["turns"] for row in known)
+    return sum(row[key] for row in known) / turns if turns else None
 
 
-def _turn_share(rows_of_step: Mapping[int, Sequence[Row]], key: str) -> Points:
-    """Turns of a kind among all turns of the step, of the episodes whose record tells them."""
-    points = []
-    for step, rows in sorted(rows_of_step.items()):
-        known = [row for row in rows if row[key] is not None]
-        turns = sum(row["turns"] for row in known)
-        if turns:
-            points.append((step, sum(row[key] for row in known) / turns))
-    return points
+def _zero_variance(rows: Rows) -> float | None:
+    """Returns the share of groups whose rewards are all equal, among groups of at least two
+    samples.
+    """
+    rewards = defaultdict(list)
+    for row in rows:
+        rewards[row["item"]].append(row["reward"])
+    groups = [values for values in rewards.values() if len(values) > 1]
+    return _mean(max(values) - min(values) < 1e-9 for values in groups)
 
 
-def _zero_variance(rows_of_step: Mapping[int, Sequence[Row]]) -> Points:
-    """Share of the groups of at least two samples whose rewards are all equal, where there are any."""
-    points = []
-    for step, rows in sorted(rows_of_step.items()):
-        rewards = defaultdict(list)
-        for row in rows:
-            rewards[row["item"]].append(row["reward"])
-        groups = [values for values in rewards.values() if len(values) > 1]
-        if groups:
-            points.append((step, _mean(max(values) - min(values) < 1e-9 for values in groups)))
-    return points
+def _sampled_entropy(rows: Rows) -> float:
+    tokens = sum(row["tokens"] for row in rows)
+    return sum(row["entropy"] * row["tokens"] for row in rows) / max(1, tokens)
 
 
 def _recent(points: Points) -> float | None:
-    values = [value for _, value in points[-_RECENT:]]
-    return _mean(values) if values else None
+    return _mean(value for _, value in points[-_RECENT:])
 
 
-def _above(
+def _share(
     key: str, title: str, meaning: str, points: Points, *, watch: float, alarm: float
 ) -> EarlyWarning:
-    """A share that should stay low."""
-    recent = _recent(points)
-    level = UNKNOWN
-    if recent is not None:
-        level = ALARM if recent >= alarm else WATCH if recent >= watch else OK
+    """Judges a share that should remain low."""
     limits = f"watch from {watch:.0%}, alarm from {alarm:.0%}, mean of {_RECENT} steps"
+    recent = _recent(points)
+    level = UNKNOWN if recent is None else _judge(recent, watch, alarm)
     return EarlyWarning(key, title, meaning, "share", points, recent, level, limits)
 
 
+def _judge(value: float, watch: float, alarm: float) -> str:
+    return ALARM if value >= alarm else WATCH if value >= watch else OK
+
+
 def _metric(run: Run, name: str) -> tuple[Points, int]:
-    """Its finite values, and how many of the last ones are not."""
+    """Returns the finite values of a metric, and the number of non-finite values among its last
+    `_RECENT` values.
+    """
     steps, values = run.series(name)
     points = [(int(step), float(value)) for step, value in zip(steps, values, strict=True)]
     bad = run.nonfinite(name)
@@ -160,27 +167,22 @@ def _metric(run: Run, name: str) -> tuple[Points, int]:
     return points, len(set(bad) & set(last))
 
 
-def _entropy(rows_of_step: Mapping[int, Sequence[Row]], run: Run) -> EarlyWarning:
-    """Of the policy where it was logged, else of the tokens as they were sampled."""
-
-    def sampled(rows: Sequence[Row]) -> float:
-        tokens = sum(row["tokens"] for row in rows)
-        return sum(row["entropy"] * row["tokens"] for row in rows) / max(1, tokens)
-
+def _entropy(rows_of_step: RowsOfStep, run: Run) -> EarlyWarning:
+    """Judges the entropy of the policy if it was logged, otherwise the entropy of the sampled
+    tokens.
+    """
     points, nonfinite = _metric(run, "policy/entropy")
     if not points and not nonfinite:
-        points = _per_step(rows_of_step, sampled)
-    recent, level = None if nonfinite else _recent(points), UNKNOWN
+        points = _by_step(rows_of_step, _sampled_entropy)
+    recent, level = None if nonfinite else _recent(points), ALARM if nonfinite else UNKNOWN
     start = _mean(value for _, value in points[:_RECENT])
-    if nonfinite:
-        level = ALARM
-    elif recent is not None and start > 0:
+    if recent is not None and (start or 0) > 0:
         ratio = recent / start
         level = ALARM if ratio < 0.1 or ratio > 3 else WATCH if ratio < 0.3 or ratio > 1.5 else OK
     return EarlyWarning(
         "entropy",
         "Entropy",
-        "Near zero the policy has stopped exploring; growing, it falls apart.",
+        "Near zero the policy has stopped exploring; a steady rise means divergence.",
         "nats",
         points,
         recent,
@@ -191,15 +193,14 @@ def _entropy(rows_of_step: Mapping[int, Sequence[Row]], run: Run) -> EarlyWarnin
     )
 
 
-def _gap(run: Run, limit: float | None) -> EarlyWarning:
-    """Mean gap between sampler and learner, against the limit at which training stops."""
+def _logprob_gap(run: Run, limit: float | None) -> EarlyWarning:
+    """Judges the mean log-probability gap between sampler and learner, relative to the limit at
+    which training stops.
+    """
     points, nonfinite = _metric(run, "policy/logprob_gap_mean")
-    recent = None if nonfinite else _recent(points)
-    level, limits = ALARM if nonfinite else UNKNOWN, "the config has no limit"
-    if limit:
-        limits = f"training stops at {limit:g} nats; watch from a tenth of it, alarm from half"
-        if recent is not None:
-            level = ALARM if recent >= limit / 2 else WATCH if recent >= limit / 10 else OK
+    recent, level = None if nonfinite else _recent(points), ALARM if nonfinite else UNKNOWN
+    if limit and recent is not None:
+        level = _judge(recent, limit / 10, limit / 2)
     return EarlyWarning(
         "logprob_gap",
         "Log-probability gap",
@@ -208,6 +209,8 @@ def _gap(run: Run, limit: float | None) -> EarlyWarning:
         points,
         recent,
         level,
-        limits,
+        f"training stops at {limit:g} nats; watch from a tenth of it, alarm from half"
+        if limit
+        else "the config has no limit",
         nonfinite,
     )

@@ -1,4 +1,4 @@
-"""The page of a run while it goes on: a small HTTP server for one reader on the same machine."""
+"""Live page of a running job: a small HTTP server for one reader on the same machine."""
 
 import http.server
 import ipaddress
@@ -9,20 +9,20 @@ from typing import Any
 
 from absl import logging
 
-from agentgym_jax.env_client.transport import Transport
+from agentgym_jax.client.transport import Transport
 from agentgym_jax.run_folder import RunFolder
-from agentgym_jax.viewer.pieces import token_pieces
-from agentgym_jax.viewer.records import read_records, row_of, trajectory_files
-from agentgym_jax.viewer.report import make_bundle, packed, page, read_run, worlds_of
-from agentgym_jax.viewer.summary import Document
+from agentgym_jax.viewer.records import read_records, row_of, token_pieces, trajectory_files
+from agentgym_jax.viewer.report import make_bundle, packed, page
+from agentgym_jax.viewer.summary import summarise_run
+from agentgym_jax.viewer.worlds import worlds_of
 
 
 class LiveRun:
-    """What the page may ask for; a file is read again only when it changed.
+    """Data of the live page; a file is read again only after it has changed.
 
     Args:
-      folder: of the run.
-      transports: servers of environments for replays, by name.
+      folder: Folder of the run.
+      transports: Servers for replays by environment.
     """
 
     def __init__(self, folder: RunFolder, transports: Mapping[str, Transport]):
@@ -30,40 +30,40 @@ class LiveRun:
         self.name = folder.path.name
         self._transports = transports
         self._rows: dict[str, tuple[str, list[dict[str, Any]]]] = {}
-        self._lock = threading.Lock()  # requests come in threads, replays and rows are shared
+        # several threads answer requests, and they share replays and rows
+        self._lock = threading.Lock()
 
     def version(self) -> str:
-        """Changes whenever the page would."""
+        """Returns a text that changes whenever the data of the page change."""
         paths = [self._folder.metrics_path]
         paths += [file.path for file in trajectory_files(self._folder.trajectories)]
         stamps = [_stamp(path) for path in paths if path.exists()]
         return f"{len(stamps)}-{hash(tuple(stamps)) & 0xFFFFFFFF:x}"
 
     def index(self) -> bytes:
-        """The run without its episodes."""
+        """Returns the run without its episodes."""
         with self._lock:
             version = self.version()
             files = trajectory_files(self._folder.trajectories)
             rows = [self._rows_of(file.path) for file in files]
-        config, provenance, run = read_run(self._folder)
-        document = Document(self.name, config, provenance, run, files, rows).to_json()
+        document = summarise_run(self._folder, files, rows)
         return packed(document | {"pieces": {}, "replayed": [], "version": version})
 
     def bundle(self, name: str) -> bytes:
-        """The episodes of a file, with the text of their tokens.
+        """Returns the episodes of a file, with the texts of their tokens.
 
         Raises:
-          KeyError: there is no such file.
+          KeyError: No file has this name.
         """
         bundle, _ = make_bundle(self._file(name), set(), {})
         pieces = token_pieces(self._folder.tokenizer, sorted(bundle.token_ids))
         return packed(bundle.document() | {"pieces": pieces})
 
     def worlds(self, name: str, row: int) -> bytes:
-        """The states along one episode, or null.
+        """Returns the states along one episode as JSON, or null if it cannot be replayed.
 
         Raises:
-          KeyError: there is no such file or row.
+          KeyError: No file has this name, or the file has no such row.
         """
         for number, record in enumerate(read_records(self._file(name).path)):
             if number == row:
@@ -72,7 +72,7 @@ class LiveRun:
         raise KeyError(row)
 
     def _file(self, name: str) -> Any:
-        """Looked up among the files that exist: a name from outside never becomes a path."""
+        """Returns the listed file with this name; a name in a request is never used as a path."""
         return {file.name: file for file in trajectory_files(self._folder.trajectories)}[name]
 
     def _rows_of(self, path: Any) -> list[dict[str, Any]]:
@@ -88,14 +88,16 @@ def _stamp(path: Any) -> str:
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
-    """GET /, /version, /data/NAME and /worlds/NAME/ROW."""
+    """Handler of GET /, /version, /data/NAME and /worlds/NAME/ROW."""
 
     server: "LiveServer"
     server_version = "agentgym_view"
     protocol_version = "HTTP/1.1"
 
-    def do_GET(self) -> None:  # the name is the standard library's
-        """Answers; a page of another site that points its name at this machine gets nothing."""
+    def do_GET(self) -> None:  # the standard library requires this name
+        """Answers a request, unless it comes from a page of another site whose host name resolves
+        to this machine.
+        """
         if not self.server.is_own_name(self.headers.get("Host", "")):
             self._answer(403, "text/plain", b"this server answers only by its own name\n")
             return
@@ -133,17 +135,17 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Requests are of interest only with --verbosity=1."""
+        """Logs requests only with --verbosity=1."""
         logging.debug(format, *args)
 
 
 class LiveServer(http.server.ThreadingHTTPServer):
-    """Serves one run.
+    """HTTP server for one run.
 
     Args:
-      live: the run.
-      host: address to listen on.
-      port: 0 picks a free one.
+      live: Data of the run.
+      host: Address to listen on.
+      port: Port to listen on; 0 picks a free one.
     """
 
     daemon_threads = True
@@ -155,16 +157,13 @@ class LiveServer(http.server.ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where the page is."""
+        """Address of the page."""
         return f"http://{self._host}:{self.server_address[1]}/"
 
     def is_own_name(self, host_header: str) -> bool:
-        """Whether a request asked for this machine by address, as `localhost`, or as told."""
+        """Returns True for an IP address, `localhost` and the name of the listening address."""
         name = urllib.parse.urlsplit(f"//{host_header}").hostname or ""
-        if name in ("localhost", self._host):
-            return True
         try:
-            ipaddress.ip_address(name)
+            return name in ("localhost", self._host) or bool(ipaddress.ip_address(name))
         except ValueError:
             return False
-        return True

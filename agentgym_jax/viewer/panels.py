@@ -1,112 +1,175 @@
-"""The figures of a run, one question each, and the metrics that answer it."""
+"""Figures of a run. Each figure answers one question from a few metrics."""
 
 import dataclasses
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
-from agentgym_jax.metrics import of_environment
-from agentgym_jax.viewer.curves import (
-    BLACK,
-    BLUE,
-    GREEN,
-    ORANGE,
-    PALETTE,
-    PURPLE,
-    RED,
-    YELLOW,
-    band,
-    line,
-    percent_axis,
-    shade_horizon,
-    smooth_line,
-)
-from agentgym_jax.viewer.series import Run, time_shares
+from agentgym_jax.telemetry.metrics import add_environment
+from agentgym_jax.viewer.series import Run, horizon_stages, rolling_mean, visible_time_shares
 
-_MAX_GROUP_LINES = 6  # more groups than this become a map
+# Okabe and Ito's palette, distinguishable with any colour vision
+# (https://jfly.uni-koeln.de/color/).
+_BLUE, _ORANGE, _GREEN, _RED = "#0072B2", "#E69F00", "#009E73", "#D55E00"
+_PURPLE, _SKY, _YELLOW, _BLACK = "#CC79A7", "#56B4E9", "#F0E442", "#000000"
+_PALETTE = (_BLUE, _ORANGE, _GREEN, _RED, _PURPLE, _SKY, _BLACK, _YELLOW)
+TIME_COLORS = {
+    "prefill": _YELLOW,
+    "decode": _ORANGE,
+    "waiting for environments": _RED,
+    "rollout, other": "#B8860B",
+    "scoring": _PURPLE,
+    "update": _BLUE,
+    "data": "#7F7F7F",
+    "other": "#DDDDDD",
+    "evaluation": _GREEN,
+    "checkpoint": _BLACK,
+}
+_ROLLING_STEPS = 10
+_FEW_POINTS = 30  # curves with at most this number of points have markers
+_MAX_STAGES = 12  # with more stages, the horizon is not drawn in the background
+_MAX_GROUP_LINES = 6  # with more groups, the figure is a map instead of lines
+
+
+@dataclasses.dataclass(frozen=True)
+class Panel:
+    """One figure, which is drawn if the run has any metric of `needs`.
+
+    Attributes:
+      file: Name of the file without its suffix.
+      title: Title of the figure.
+      unit: Label of the vertical axis.
+      needs: Names in `metrics.METRICS`.
+      draw: Function that draws the metrics of a run.
+    """
+
+    file: str
+    title: str
+    unit: str
+    needs: tuple[str, ...]
+    draw: Callable[[Axes, Run], None]
+
+    def is_possible(self, run: Run) -> bool:
+        """Returns True if the run has data for the panel."""
+        return any(run.expand(need) for need in self.needs)
+
+
+def _line(ax: Axes, run: Run, name: str, label: str, color: str, **style: Any) -> None:
+    """Draws one metric, if the run has it."""
+    steps, values = run.series(name)
+    if len(steps):
+        marker = "o" if len(steps) <= _FEW_POINTS else ""
+        ax.plot(steps, values, label=label, color=color, marker=marker, **style)
+
+
+def _smooth_line(ax: Axes, run: Run, name: str, label: str, color: str) -> None:
+    """Draws the values faintly, with their rolling mean on top of them."""
+    steps, values = run.series(name)
+    if len(steps) <= _ROLLING_STEPS:
+        _line(ax, run, name, label, color)
+        return
+    ax.plot(steps, values, color=color, alpha=0.3, lw=0.9)
+    mean = rolling_mean(values, _ROLLING_STEPS)
+    ax.plot(steps, mean, color=color, label=f"{label}, mean of {_ROLLING_STEPS} steps")
+
+
+def _turn_limit(ax: Axes, run: Run, name: str, label: str, color: str) -> None:
+    steps, turns = run.series(name)
+    ax.step(steps, turns, where="mid", color=color, lw=1.2, ls="--", label=label)
+
+
+def _band(ax: Axes, run: Run, name: str, color: str) -> None:
+    """Draws the confidence band of an evaluation metric at the steps that have both bounds."""
+    low_steps, low = run.series(f"{name}_low")
+    high_steps, high = run.series(f"{name}_high")
+    common = np.intersect1d(low_steps, high_steps)
+    if len(common):
+        ax.fill_between(
+            common,
+            low[np.isin(low_steps, common)],
+            high[np.isin(high_steps, common)],
+            color=color,
+            alpha=0.18,
+            lw=0,
+        )
+
+
+def _shade_horizon(ax: Axes, run: Run) -> None:
+    """Draws background bands for the turn limit: longer horizons are darker, and each band shows
+    its limit.
+
+    With several environments no bands are drawn, because the stages of the environments differ.
+    """
+    stages = horizon_stages(*run.series("horizon/turns"))
+    if run.environments("horizon/turns") or not 1 < len(stages) <= _MAX_STAGES:
+        return
+    longest = max(turns for _, _, turns in stages)
+    for first, last, turns in stages:
+        ax.axvspan(first - 0.5, last + 0.5, color=_SKY, alpha=0.22 * turns / longest, lw=0)
+        ax.text(
+            (first + last) / 2,
+            0.985,
+            f"{turns:g} turns",
+            transform=ax.get_xaxis_transform(),
+            ha="center",
+            va="top",
+            fontsize=7,
+            color="#555555",
+        )
+
+
+def _percent_axis(ax: Axes) -> None:
+    ax.set_ylim(-0.02, 1.08)  # room above 100 % for the horizon labels
+    ax.set_yticks(np.linspace(0, 1, 6))
+    ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
 
 
 def _success(ax: Axes, run: Run) -> None:
-    shade_horizon(ax, run)
-    smooth_line(ax, run, "rollout/success", "training", BLUE)
+    _shade_horizon(ax, run)
+    _smooth_line(ax, run, "rollout/success", "training", _BLUE)
     for name, label, color in (
-        ("eval/success", "evaluation, sampled", ORANGE),
-        ("eval/success_greedy", "evaluation, greedy", RED),
+        ("eval/success", "evaluation, sampled", _ORANGE),
+        ("eval/success_greedy", "evaluation, greedy", _RED),
     ):
-        band(ax, run, name, color)
-        line(ax, run, name, label, color)
-    percent_axis(ax)
-
-
-def _reward(ax: Axes, run: Run) -> None:
-    shade_horizon(ax, run)
-    smooth_line(ax, run, "rollout/reward_mean", "training", BLUE)
+        _band(ax, run, name, color)
+        _line(ax, run, name, label, color)
+    _percent_axis(ax)
 
 
 def _turns(ax: Axes, run: Run) -> None:
-    smooth_line(ax, run, "rollout/turns_mean", "turns used", BLUE)
-    line(ax, run, "eval/turns_mean", "evaluation, sampled", ORANGE)
-    line(ax, run, "eval/turns_mean_greedy", "evaluation, greedy", RED)
-    steps, turns = run.series("horizon/turns")
-    if len(steps):
-        ax.step(steps, turns, where="mid", color=BLACK, lw=1.2, ls="--", label="turn limit")
+    _smooth_line(ax, run, "rollout/turns_mean", "turns used", _BLUE)
+    _line(ax, run, "eval/turns_mean", "evaluation, sampled", _ORANGE)
+    _line(ax, run, "eval/turns_mean_greedy", "evaluation, greedy", _RED)
+    if run.has("horizon/turns"):
+        _turn_limit(ax, run, "horizon/turns", "turn limit", _BLACK)
     ax.set_ylim(bottom=0)
 
 
-def _lines(
-    *curves: tuple[str, str], positive_log: bool = False, level: float | None = None
-) -> Callable[[Axes, Run], None]:
-    """A plain panel: (metric, label) each, on a log axis if asked and all values are positive.
-
-    `level` is a value to compare with, such as what chance gives: a thin line.
-    """
-
-    def draw(ax: Axes, run: Run) -> None:
-        if level is not None:
-            ax.axhline(level, color=BLACK, lw=0.8, ls=":")
-        for color, (name, label) in zip(PALETTE, curves, strict=False):
-            line(ax, run, name, label, color)
-        values = np.concatenate([run.series(name)[1] for name, _ in curves])
-        if positive_log and np.all(values > 0):
-            ax.set_yscale("log")
-
-    return draw
+def _reward(ax: Axes, run: Run) -> None:
+    _shade_horizon(ax, run)
+    _smooth_line(ax, run, "rollout/reward_mean", "training", _BLUE)
 
 
 def _entropy(ax: Axes, run: Run) -> None:
-    shade_horizon(ax, run)
-    line(ax, run, "policy/entropy", "entropy", PURPLE)
+    _shade_horizon(ax, run)
+    _line(ax, run, "policy/entropy", "entropy", _PURPLE)
     ax.set_ylim(bottom=0)
 
 
-TIME_COLORS = {
-    "prefill": YELLOW,
-    "decode": ORANGE,
-    "waiting for environments": RED,
-    "rollout, other": "#B8860B",
-    "scoring": PURPLE,
-    "update": BLUE,
-    "data": "#7F7F7F",
-    "other": "#DDDDDD",
-    "evaluation": GREEN,
-    "checkpoint": BLACK,
-}
-
-
 def _time(ax: Axes, run: Run) -> None:
-    steps, shares = time_shares(run)
-    shown = {label: values for label, values in shares.items() if values.max() > 0.002}
-    if len(steps) == 1:  # an area needs two ends
+    steps, shares = visible_time_shares(run)
+    if len(steps) == 1:  # a filled area needs two points
         steps = np.array([steps[0] - 0.5, steps[0] + 0.5])
-        shown = {label: np.repeat(values, 2) for label, values in shown.items()}
+        shares = {label: np.repeat(values, 2) for label, values in shares.items()}
     ax.stackplot(
         steps,
-        list(shown.values()),
-        labels=list(shown),
-        colors=[TIME_COLORS[label] for label in shown],
+        list(shares.values()),
+        labels=list(shares),
+        colors=[TIME_COLORS[label] for label in shares],
         edgecolor="white",
         linewidth=0.3,
     )
@@ -120,19 +183,19 @@ def _evaluation_metric(run: Run) -> str:
 
 
 def draw_groups(ax: Axes, run: Run) -> None:
-    """Success per group: a line each, or a map of groups by steps if there are many."""
+    """Draws a line per group, or a map of groups by steps if there are many groups."""
     name = _evaluation_metric(run)
     groups = run.groups(name)
     if len(groups) <= _MAX_GROUP_LINES:
-        for color, group in zip(PALETTE, groups, strict=False):
-            line(ax, run, f"{name}/{group}", group, color)
-        percent_axis(ax)
+        for color, group in zip(_PALETTE, groups, strict=False):
+            _line(ax, run, f"{name}/{group}", group, color)
+        _percent_axis(ax)
         return
     columns = [run.series(f"{name}/{group}") for group in groups]
     steps = np.unique(np.concatenate([steps for steps, _ in columns]))
     table = np.full((len(groups), len(steps)), np.nan)
-    for row, (where, values) in zip(table, columns, strict=True):
-        row[np.searchsorted(steps, where)] = values
+    for row, (at, values) in zip(table, columns, strict=True):
+        row[np.searchsorted(steps, at)] = values
     mesh = ax.pcolormesh(
         np.arange(len(steps) + 1), np.arange(len(groups) + 1), table, cmap="cividis", vmin=0, vmax=1
     )
@@ -147,52 +210,60 @@ def draw_groups(ax: Axes, run: Run) -> None:
 
 
 def _environments(ax: Axes, run: Run) -> None:
-    """Success of every environment: training as a line, evaluation dotted in the same colour."""
+    """Draws for every environment training as a solid line and evaluation dotted in the same
+    colour.
+    """
     metric = _evaluation_metric(run)
     names = {*run.environments("rollout/success"), *run.environments(metric)}
-    for color, name in zip(itertools.cycle(PALETTE), sorted(names), strict=False):
-        smooth_line(ax, run, of_environment("rollout/success", name), name, color)
-        line(ax, run, of_environment(metric, name), f"{name}, evaluation", color, ls=":")
-    percent_axis(ax)
+    for color, name in zip(itertools.cycle(_PALETTE), sorted(names), strict=False):
+        _smooth_line(ax, run, add_environment("rollout/success", name), name, color)
+        _line(ax, run, add_environment(metric, name), f"{name}, evaluation", color, ls=":")
+    _percent_axis(ax)
 
 
 def _environment_turns(ax: Axes, run: Run) -> None:
-    """Turns used in every environment, under its turn limit."""
     names = run.environments("rollout/turns_mean")
-    for color, name in zip(itertools.cycle(PALETTE), names, strict=False):
-        smooth_line(ax, run, of_environment("rollout/turns_mean", name), name, color)
-        steps, turns = run.series(of_environment("horizon/turns", name))
-        ax.step(steps, turns, where="mid", color=color, lw=1.2, ls="--", label=f"{name}, limit")
+    for color, name in zip(itertools.cycle(_PALETTE), names, strict=False):
+        _smooth_line(ax, run, add_environment("rollout/turns_mean", name), name, color)
+        _turn_limit(ax, run, add_environment("horizon/turns", name), f"{name}, limit", color)
     ax.set_ylim(bottom=0)
 
 
-@dataclasses.dataclass(frozen=True)
-class Panel:
-    """One figure: made if the run has any of `needs` (names of `metrics.METRICS`).
+def _curves(
+    file: str,
+    title: str,
+    unit: str,
+    labels: Mapping[str, str],
+    *,
+    needs: tuple[str, ...] = (),
+    positive_log: bool = False,
+    level: float | None = None,
+) -> Panel:
+    """Returns a panel with one line per metric.
 
-    `unit` labels the vertical axis.
+    Args:
+      file: See `Panel`.
+      title: See `Panel`.
+      unit: See `Panel`.
+      labels: Label of each metric's line, by metric name.
+      needs: See `Panel`; if empty, all metrics of the panel.
+      positive_log: True for a logarithmic axis if all values are positive.
+      level: Reference value, such as that of chance, drawn as a thin line.
     """
 
-    file: str
-    title: str
-    unit: str
-    needs: tuple[str, ...]
-    draw: Callable[[Axes, Run], None]
+    def draw(ax: Axes, run: Run) -> None:
+        if level is not None:
+            ax.axhline(level, color=_BLACK, lw=0.8, ls=":")
+        for color, (name, label) in zip(_PALETTE, labels.items(), strict=False):
+            _line(ax, run, name, label, color)
+        values = np.concatenate([run.series(name)[1] for name in labels])
+        if positive_log and np.all(values > 0):
+            ax.set_yscale("log")
 
-    def is_possible(self, run: Run) -> bool:
-        """Whether the run has something to draw."""
-        return any(self._has(run, name) for name in self.needs)
-
-    @staticmethod
-    def _has(run: Run, name: str) -> bool:
-        if name.endswith("/<group>"):
-            return bool(run.groups(name.removesuffix("/<group>")))
-        if "/<environment>/" in name:
-            return bool(run.environments(name.replace("/<environment>/", "/")))
-        return run.has(name)
+    return Panel(file, title, unit, needs or tuple(labels), draw)
 
 
-# In the order in which summary.png takes them.
+# Panels, in the order in which they are selected for summary.png.
 PANELS = (
     Panel(
         "success",
@@ -208,126 +279,96 @@ PANELS = (
         ("rollout/turns_mean", "eval/turns_mean", "eval/turns_mean_greedy"),
         _turns,
     ),
-    Panel(
+    _curves(
         "rounds",
         "Episodes that are imitated",
         "episodes",
-        ("agentevol/kept",),
-        _lines(
-            ("agentevol/explored", "explored"),
-            ("agentevol/kept", "kept"),
-            ("agentevol/demonstrations", "demonstrations"),
-        ),
+        {
+            "agentevol/explored": "explored",
+            "agentevol/kept": "kept",
+            "agentevol/demonstrations": "demonstrations",
+        },
+        needs=("agentevol/kept",),
     ),
-    Panel(
-        "sft_loss",
-        "Loss",
-        "nats per token",
-        ("sft/loss",),
-        _lines(("sft/loss", "training")),
-    ),
-    Panel(
-        "dpo_loss",
-        "Preference loss",
-        "nats",
-        ("dpo/loss",),
-        _lines(("dpo/loss", "training")),
-    ),
-    Panel(
+    _curves("sft_loss", "Loss", "nats per token", {"sft/loss": "training"}),
+    _curves("dpo_loss", "Preference loss", "nats", {"dpo/loss": "training"}),
+    _curves(
         "dpo_accuracy",
         "Pairs in the right order",
         "share of pairs",
-        ("dpo/accuracy",),
-        _lines(("dpo/accuracy", "chosen has the larger implicit reward"), level=0.5),
+        {"dpo/accuracy": "chosen has the larger implicit reward"},
+        level=0.5,
     ),
-    Panel(
+    _curves(
         "dpo_rewards",
         "Implicit rewards",
         "nats, from the reference",
-        ("dpo/margin", "dpo/chosen_reward", "dpo/rejected_reward"),
-        _lines(
-            ("dpo/chosen_reward", "chosen"),
-            ("dpo/rejected_reward", "rejected"),
-            ("dpo/margin", "margin"),
-            level=0.0,
-        ),
+        {"dpo/chosen_reward": "chosen", "dpo/rejected_reward": "rejected", "dpo/margin": "margin"},
+        needs=("dpo/margin", "dpo/chosen_reward", "dpo/rejected_reward"),
+        level=0.0,
     ),
-    Panel(
+    _curves(
         "dpo_logprobs",
         "Log-probability of an episode",
         "nats",
-        ("dpo/chosen_logprob", "dpo/rejected_logprob"),
-        _lines(("dpo/chosen_logprob", "chosen"), ("dpo/rejected_logprob", "rejected")),
+        {"dpo/chosen_logprob": "chosen", "dpo/rejected_logprob": "rejected"},
     ),
     Panel("reward", "Reward", "reward per episode", ("rollout/reward_mean",), _reward),
     Panel("entropy", "Policy entropy", "nats per token", ("policy/entropy",), _entropy),
-    Panel(
+    _curves(
         "kl",
         "Divergence",
         "nats per token",
-        ("policy/kl_k3", "policy/approx_kl"),
-        _lines(("policy/kl_k3", "from the reference (k3)"), ("policy/approx_kl", "of the update")),
+        {"policy/kl_k3": "from the reference (k3)", "policy/approx_kl": "of the update"},
     ),
     Panel("time", "Where the time goes", "share of a step", ("time/iteration_s",), _time),
-    Panel(
+    _curves(
         "grad_norm",
         "Gradient norm",
         "norm before clipping",
-        ("policy/grad_norm",),
-        _lines(("policy/grad_norm", "policy"), ("critic/grad_norm", "critic"), positive_log=True),
+        {"policy/grad_norm": "policy", "critic/grad_norm": "critic"},
+        needs=("policy/grad_norm",),
+        positive_log=True,
     ),
-    Panel(
+    _curves(
         "logprob_gap",
         "Sampler against learner",
         "log-probability gap, nats",
-        ("policy/logprob_gap_mean", "policy/logprob_gap_max"),
-        _lines(
-            ("policy/logprob_gap_mean", "mean"),
-            ("policy/logprob_gap_max", "largest"),
-            positive_log=True,
-        ),
+        {"policy/logprob_gap_mean": "mean", "policy/logprob_gap_max": "largest"},
+        positive_log=True,
     ),
-    Panel(
-        "learning_rate",
-        "Learning rate",
-        "per step",
-        ("policy/learning_rate",),
-        _lines(("policy/learning_rate", "of the policy")),
+    _curves(
+        "learning_rate", "Learning rate", "per step", {"policy/learning_rate": "of the policy"}
     ),
-    Panel(
+    _curves(
         "padding",
         "Padding of the batch",
         "share of positions",
-        ("batch/padding_share",),
-        _lines(("batch/padding_share", "without a token")),
+        {"batch/padding_share": "without a token"},
     ),
-    Panel(
+    _curves(
         "clip",
         "Clipped tokens",
         "share of action tokens",
-        ("policy/clip_fraction",),
-        _lines(("policy/clip_fraction", "ratio clipped")),
+        {"policy/clip_fraction": "ratio clipped"},
     ),
-    Panel(
+    _curves(
         "critic",
         "Critic",
         "reward",
-        ("critic/value_mean", "critic/return_mean"),
-        _lines(("critic/value_mean", "expected"), ("critic/return_mean", "came")),
+        {"critic/value_mean": "expected", "critic/return_mean": "observed"},
     ),
-    Panel(
+    _curves(
         "explained",
-        "What the critic knows",
+        "Quality of the critic",
         "share of the variance of returns",
-        ("critic/explained_variance",),
-        _lines(("critic/explained_variance", "explained")),
+        {"critic/explained_variance": "explained"},
     ),
-    Panel(
+    _curves(
         "throughput",
         "Throughput",
         "tokens per second",
-        ("rate/decode_tokens_per_s", "rate/train_tokens_per_s"),
-        _lines(("rate/decode_tokens_per_s", "decoding"), ("rate/train_tokens_per_s", "training")),
+        {"rate/decode_tokens_per_s": "decoding", "rate/train_tokens_per_s": "training"},
     ),
     Panel(
         "groups",

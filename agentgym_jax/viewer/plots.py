@@ -1,7 +1,7 @@
-"""Figures of a run, made from metrics.jsonl alone.
+"""Figures of a run, made only from metrics.jsonl.
 
-One PNG per question, and summary.png with the six that say most. A series the run does not
-have is left out, a figure without any series is not made. The same metrics give the same bytes.
+There is one PNG per question, and summary.png with the six most important figures. Missing series
+are left out, and a figure without any series is not made. Identical metrics give identical bytes.
 """
 
 import os
@@ -16,8 +16,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from agentgym_jax.metrics_file import read_metrics
 from agentgym_jax.run_folder import RunFolder
+from agentgym_jax.telemetry.metrics_file import read_metrics
 from agentgym_jax.viewer.panels import PANELS, Panel, draw_groups
 from agentgym_jax.viewer.series import Run
 
@@ -43,14 +43,14 @@ _DPI = 150
 
 
 def _draw(panel: Panel, ax: Axes, run: Run) -> None:
-    """One panel with its title, labels and legend."""
+    """Draws one panel with its title, labels and legend."""
     if panel.unit.startswith("share"):
         ax.yaxis.set_major_formatter(PercentFormatter(1.0))
     panel.draw(ax, run)
     ax.set_title(panel.title)
     ax.set_xlabel("optimiser step")
     if ax.collections and panel.draw is draw_groups and not ax.lines:
-        ax.set_ylabel("")  # the map's rows carry their own names
+        ax.set_ylabel("")  # each row of the map has a label
     else:
         ax.set_ylabel(panel.unit)
         ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
@@ -64,7 +64,7 @@ def _draw(panel: Panel, ax: Axes, run: Run) -> None:
 
 
 def _save(figure: Figure, path: pathlib.Path) -> None:
-    """Writes the PNG in one rename, without a date or version in it."""
+    """Writes the PNG in one rename, without a date or version in its metadata."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     FigureCanvasAgg(figure)
     figure.savefig(temporary, format="png", dpi=_DPI, metadata={"Software": None})
@@ -72,14 +72,14 @@ def _save(figure: Figure, path: pathlib.Path) -> None:
 
 
 def write_plots(run_dir: str | os.PathLike) -> list[pathlib.Path]:
-    """Draws every figure that the run's metrics allow into `plots/`.
+    """Draws every figure for which the run has metrics, and writes it to `plots/`.
 
     Returns:
-      The files written; the last is summary.png.
+      Paths of the files; summary.png is last.
 
     Raises:
-      FileNotFoundError: there is no metrics.jsonl.
-      ValueError: it has nothing that could be drawn.
+      FileNotFoundError: The folder has no metrics.jsonl.
+      ValueError: The metrics have no values to draw.
     """
     folder = RunFolder(run_dir)
     run = Run(read_metrics(folder.metrics_path))

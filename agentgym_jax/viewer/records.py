@@ -1,23 +1,30 @@
-"""Trajectory files as a page wants them: rows of a list, and one compact bundle per file.
+"""Trajectory files for the page: rows of the episode list, one compact bundle per file, and texts
+of tokens.
 
-A bundle holds every text and every run of tokens once: the samples of a group share their prompt,
-and most answers of an environment come again and again.
+A bundle stores each text and each token run once. The samples of a group share their prompt, and
+most answers of an environment are repeated.
 """
 
 import dataclasses
 import json
 import pathlib
 import re
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import tokenizers
+
+from agentgym_jax.text.tokenizer import BYTE_ALPHABET
 from agentgym_jax.trajectory import TokenSource
 
 _FILE = re.compile(r"(?P<kind>.+)_(?P<step>\d+)\.jsonl")
-# How the environments name the goal, else the first line of the task is shown.
+# Labels that precede the goal in the environments' texts. Without a label, the first line of the
+# task is shown.
 _GOAL = re.compile(r"(?:^|\n)(?:Your goal|Goal|Your task is to|OBJECTIVE|Question)[: ]+(.+)")
 _LONGEST_GOAL = 120  # characters
-_MILLI = 1000  # numbers of tokens are stored in thousandths
+# token for a single byte in a sentencepiece vocabulary
+_BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+_BYTE_OF = {character: byte for byte, character in enumerate(BYTE_ALPHABET)}
 Record = Mapping[str, Any]
 
 
@@ -31,22 +38,22 @@ class TrajectoryFile:
 
     @property
     def name(self) -> str:
-        """As in the page's links."""
+        """Name of the file in the page's links."""
         return self.path.stem
 
 
 def trajectory_files(folder: pathlib.Path) -> list[TrajectoryFile]:
-    """All files of a run by step; an evaluation comes before the training that follows it."""
+    """Returns all trajectory files of a run by step. At the same step, evaluation follows training."""
     found = [(path, _FILE.fullmatch(path.name)) for path in folder.glob("*.jsonl")]
     files = [TrajectoryFile(int(m["step"]), m["kind"], path) for path, m in found if m]
     return sorted(files, key=lambda f: (f.step, f.kind == "eval", f.kind))
 
 
 def read_records(path: pathlib.Path) -> Iterator[dict[str, Any]]:
-    """The episodes of a file.
+    """Yields the episodes of a file.
 
     Raises:
-      ValueError: a line is not JSON; the message has its number.
+      ValueError: A line is not JSON; the message has the line number.
     """
     with open(path, encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
@@ -57,16 +64,17 @@ def read_records(path: pathlib.Path) -> Iterator[dict[str, Any]]:
 
 
 def environment_of(item_id: str) -> tuple[str, int | None]:
-    """`babyai_17` -> (babyai, 17); the number is None where there is none."""
+    """Splits an item id into environment and number: `babyai_17` gives (babyai, 17).
+
+    Without a number, the second part is None.
+    """
     name, _, number = item_id.rpartition("_")
     return (name, int(number)) if name and number.isdecimal() else (item_id, None)
 
 
 def goal_of(record: Record) -> str:
-    """What the task asks for, in a line."""
-    answered = _own_answers(record)
-    opening = record["conversations"][: answered[0] if answered else None]
-    asked = [message["value"] for message in opening if message["from"] == "human"]
+    """Returns the goal of the task in one line."""
+    asked = [message["value"] for message in _opening(record) if message["from"] == "human"]
     text = asked[-1] if asked else ""
     match = _GOAL.search(text)
     line = match[1] if match else text.strip().partition("\n")[0]
@@ -74,26 +82,19 @@ def goal_of(record: Record) -> str:
 
 
 def repeated_turns(turns: Sequence[Record]) -> int:
-    """Turns that did what an earlier turn of the episode did, and were answered the same."""
+    """Returns the number of turns whose action and answer repeat those of an earlier turn."""
     pairs = [(turn["action"], turn["observation"]) for turn in turns if turn["action"] is not None]
     return len(pairs) - len(set(pairs))
 
 
-def _refused(turn: Record) -> bool:
-    """False in records of older runs, which do not say it."""
-    return "is_refused" in turn and bool(turn["is_refused"])
-
-
-def _refusals(turns: Sequence[Record]) -> int | None:
-    """How many turns were refused; None if the record does not say it."""
-    if not all("is_refused" in turn for turn in turns):
-        return None
-    return sum(_refused(turn) for turn in turns)
-
-
 def row_of(record: Record) -> dict[str, Any]:
-    """What the list says about an episode; numbers are rounded, `entropy` is nats per token."""
-    turns, sampled = record["turns"], _of_actions(record, record["logprobs"])
+    """Returns the summary of an episode for the episode list.
+
+    Numbers are rounded; `entropy` is in nats per token.
+    """
+    turns, sampled = record["turns"], _select_actions(record, record["logprobs"])
+    # records of older runs lack the field
+    has_rejections = all("is_rejected" in turn for turn in turns)
     environment, number = environment_of(record["item_id"])
     return {
         "item": record["item_id"],
@@ -106,36 +107,37 @@ def row_of(record: Record) -> dict[str, Any]:
         "success": int(record["success"]),
         "turns": len(turns),
         "tokens": len(sampled),
-        "malformed": sum(turn["action"] is None for turn in turns),
-        "refused": _refusals(turns),
+        "parse_errors": sum(turn["action"] is None for turn in turns),
+        "rejected": sum(bool(turn["is_rejected"]) for turn in turns) if has_rejections else None,
         "repeated": repeated_turns(turns),
         "cut": sum(turn["is_cut"] for turn in turns),
         "entropy": round(-sum(sampled) / len(sampled), 3) if sampled else 0.0,
-        "discarded": int("discarded" in record and record["discarded"]),
+        "discarded": int(record.get("discarded", False)),
     }
 
 
-def _of_actions(record: Record, values: Sequence[float]) -> list[float]:
-    """Of one value a token, those of the sampled ones."""
+def _select_actions(record: Record, values: Sequence[float]) -> list[float]:
+    """Returns the values at the positions of sampled tokens."""
     spans = [(turn["action_start"], turn["action_stop"]) for turn in record["turns"]]
     return [value for start, stop in spans for value in values[start:stop]]
 
 
-def _own_answers(record: Record) -> list[int]:
-    """Where in the conversation the episode's own answers stand."""
+def _opening(record: Record) -> Sequence[Mapping[str, str]]:
+    """Returns the messages before the agent's first sampled answer."""
     answers = [i for i, m in enumerate(record["conversations"]) if m["from"] == "gpt"]
-    return answers[len(answers) - len(record["turns"]) :]
+    sampled = answers[len(answers) - len(record["turns"]) :]
+    return record["conversations"][: sampled[0] if sampled else None]
 
 
 class _Table:
-    """Values by number, each kept once."""
+    """Table that assigns numbers to values and stores each value once."""
 
     def __init__(self) -> None:
         self.values: list[Any] = []
         self._numbers: dict[Hashable, int] = {}
 
     def number(self, value: Any, key: Hashable = None) -> int:
-        """The number of a value; `key` stands for one that cannot be hashed."""
+        """Returns the number of a value. `key` identifies a value that cannot be hashed."""
         key = value if key is None else key
         if key not in self._numbers:
             self._numbers[key] = len(self.values)
@@ -144,10 +146,10 @@ class _Table:
 
 
 class Bundle:
-    """The episodes of one file in a compact form; `document` is what the page decodes.
+    """Episodes of one file in a compact form. The page decodes the result of `document`.
 
     Attributes:
-      token_ids: all that occur, to know whose text is wanted.
+      token_ids: All token ids in the bundle; the page needs their texts.
     """
 
     def __init__(self) -> None:
@@ -156,33 +158,31 @@ class Bundle:
         self.token_ids: set[int] = set()
 
     def add(self, record: Record, worlds: Sequence[Mapping[str, Any]] | None = None) -> None:
-        """Appends an episode.
+        """Adds an episode to the bundle.
 
         Args:
-          record: as `trajectory.to_record` makes it, older ones included. Optional keys with a
-            number per token, 0 off the actions: `advantages`, `reference_logprobs`,
-            `learner_logprobs`; and `worlds`, as below.
-          worlds: state of the environment at the start and after every turn.
+          record: Result of `trajectory.to_record`, also from older versions. Optional keys have one
+            number per token, 0 off the action tokens: `advantages`, `reference_logprobs`,
+            `learner_logprobs`.
+          worlds: States of the environment at the start and after every turn.
         """
         text = self._texts.number
-        answers = _own_answers(record)
-        opening = record["conversations"][: answers[0] if answers else None]
         episode: dict[str, Any] = {
-            "opening": [[message["from"], text(message["value"])] for message in opening],
+            "opening": [[message["from"], text(message["value"])] for message in _opening(record)],
             "turns": [
                 [
                     text(turn["text"]),
                     -1 if turn["action"] is None else text(turn["action"]),
                     text(turn["observation"]),
                     round(turn["reward"], 4),
-                    int(turn["is_cut"]) + 2 * int(_refused(turn)),
+                    int(turn["is_cut"]) + 2 * int(turn.get("is_rejected", False)),
                 ]
                 for turn in record["turns"]
             ],
             "runs": self._token_runs(record),
-            "logprobs": _milli(_of_actions(record, record["logprobs"])),
+            "logprobs": _milli(_select_actions(record, record["logprobs"])),
             "versions": sorted(
-                {v for v in _of_actions(record, record["policy_versions"]) if v >= 0}
+                {v for v in _select_actions(record, record["policy_versions"]) if v >= 0}
             ),
             "prompt": sum(source == TokenSource.PROMPT for source in record["sources"]),
             "score": round(record["score"], 4),
@@ -191,10 +191,9 @@ class Bundle:
             "error": record["error"],
         }
         for key in ("advantages", "reference_logprobs", "learner_logprobs"):
-            if key in record and record[key] is not None:
-                episode[key] = _milli(_of_actions(record, record[key]))
-        if worlds is None and "worlds" in record:
-            worlds = record["worlds"]
+            if record.get(key) is not None:
+                episode[key] = _milli(_select_actions(record, record[key]))
+        worlds = record.get("worlds") if worlds is None else worlds
         if worlds is not None:
             episode["worlds"] = [
                 self._worlds.number(world, json.dumps(world, sort_keys=True)) for world in worlds
@@ -202,7 +201,9 @@ class Bundle:
         self._episodes.append(episode)
 
     def document(self) -> dict[str, Any]:
-        """JSON types: tables of texts, token runs and worlds, and episodes that point into them."""
+        """Returns the bundle as JSON types: tables of texts, token runs and worlds, and the
+        episodes.
+        """
         return {
             "texts": self._texts.values,
             "runs": self._runs.values,
@@ -211,7 +212,9 @@ class Bundle:
         }
 
     def _token_runs(self, record: Record) -> list[int]:
-        """Numbers of runs: the prompt, then of every turn its action and what follows it."""
+        """Returns the numbers of an episode's token runs: first the prompt, then for each turn the
+        action and the text after it.
+        """
         cuts = [0]
         for turn in record["turns"]:
             cuts += [turn["action_start"], turn["action_stop"]]
@@ -223,4 +226,50 @@ class Bundle:
 
 
 def _milli(values: Sequence[float]) -> list[int]:
-    return [round(_MILLI * value) for value in values]
+    return [round(1000 * value) for value in values]
+
+
+def token_pieces(directory: pathlib.Path, ids: Iterable[int]) -> dict[int, str]:
+    """Returns the bytes of each token, decoded with latin-1 because a token may end inside a
+    character.
+
+    Args:
+      directory: Folder `tokenizer/` of a run.
+      ids: Token ids; ids that the tokenizer does not know are left out.
+
+    Returns:
+      Bytes by token id; empty if the folder has no `tokenizer.json`.
+    """
+    path = directory / "tokenizer.json"
+    if not path.exists():
+        return {}
+    source = path.read_text(encoding="utf-8")
+    backend = tokenizers.Tokenizer.from_str(source)
+    added = {i: token.content for i, token in backend.get_added_tokens_decoder().items()}
+    is_byte_level = _is_byte_level(json.loads(source)["decoder"])
+    pieces = {}
+    for i in ids:
+        name = backend.id_to_token(i)
+        if i in added:
+            pieces[i] = added[i].encode().decode("latin-1")
+        elif name is not None:
+            pieces[i] = _as_bytes(name, is_byte_level).decode("latin-1")
+    return pieces
+
+
+def _is_byte_level(decoder: dict | None) -> bool:
+    if decoder is None:
+        return False
+    if decoder["type"] == "Sequence":
+        return any(_is_byte_level(part) for part in decoder["decoders"])
+    return decoder["type"] == "ByteLevel"
+
+
+def _as_bytes(name: str, is_byte_level: bool) -> bytes:
+    """Returns the bytes of a vocabulary entry."""
+    if is_byte_level and all(character in _BYTE_OF for character in name):
+        return bytes(_BYTE_OF[character] for character in name)
+    single = _BYTE_TOKEN.fullmatch(name)
+    if single:
+        return bytes([int(single[1], 16)])
+    return name.replace("\N{LOWER ONE EIGHTH BLOCK}", " ").encode()

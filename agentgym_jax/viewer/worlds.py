@@ -1,43 +1,57 @@
-"""States of the world along an episode, found by playing its actions again.
+"""States of the environment along an episode, computed by replaying its actions.
 
-A world is a function of the task and the actions, so a record needs no pictures. Text alone tells
-the rest: TextCraft's inventory and SciWorld's rooms are read off the observations by the page.
+The state is a function of the task and the actions, so a record need not contain pictures. For
+TextCraft's inventory and SciWorld's rooms, the page reads the observations instead.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym_jax.env_client.client import EnvClient
-from agentgym_jax.env_client.errors import EnvError
-from agentgym_jax.env_client.transport import Transport
+from absl import logging
+
+from agentgym_jax.client.client import EnvClient
+from agentgym_jax.client.errors import EnvError
+from agentgym_jax.client.transport import Transport
 from agentgym_jax.viewer.records import Record, environment_of
 
-# Environments whose observations do not say how the whole world looks.
+# Environments whose observations do not show the complete state.
 REPLAYED = ("babyai", "maze")
-# Played again only when asked: a turn takes a second, and its picture some tens of kilobytes.
+# Replayed only on request: a turn takes about a second, and its picture has some tens of kilobytes.
 WITH_BROWSER = ("webarena",)
 State = Mapping[str, Any]
 
 
 class ReplayError(Exception):
-    """The episode cannot be played again, or went another way."""
+    """Error for an episode that cannot be replayed, or whose replay differs from the record."""
 
 
 def can_replay(record: Record) -> bool:
-    """Whether the page gains anything from replaying this episode."""
+    """Returns True if a replay adds information to the page of the episode."""
     name, number = environment_of(record["item_id"])
     return name in (*REPLAYED, *WITH_BROWSER) and number is not None
 
 
+def worlds_of(record: Record, transports: Mapping[str, Transport]) -> list[State] | None:
+    """Returns the states along an episode; None if the episode cannot be replayed here."""
+    name, _ = environment_of(record["item_id"])
+    if name not in transports or not can_replay(record):
+        return None
+    try:
+        return replay(transports[name], record)
+    except ReplayError as error:
+        logging.warning("%s, sample %d: %s", record["item_id"], record["sample"], error)
+        return None
+
+
 def replay(transport: Transport, record: Record) -> list[State]:
-    """The state at the start and after every turn.
+    """Returns the states at the start and after every turn.
 
     Args:
-      transport: to a server of the record's environment.
-      record: a trajectory.
+      transport: Transport to a server of the record's environment.
+      record: Record of the episode.
 
     Raises:
-      ReplayError: the environment refuses, or answers otherwise than it did then.
+      ReplayError: The environment rejects a request, or its answers differ from the record.
     """
     name, number = environment_of(record["item_id"])
     if number is None:
@@ -60,28 +74,29 @@ def replay(transport: Transport, record: Record) -> list[State]:
 
 
 def _after(client: EnvClient, session: int, turn: Mapping[str, Any], before: State) -> State:
-    if turn["action"] is None:  # the environment was never asked
+    if turn["action"] is None:  # no request was sent to the environment
         return before
     if client.step(session, turn["action"]).text != turn["observation"]:
-        raise ReplayError("the environment now answers otherwise than the record says")
+        raise ReplayError("the answers of the environment differ from the record")
     return client.ask(session, "/state")
 
 
 def chosen_for_replay(
     files: Sequence[Sequence[Record]], limit: int, environments: Sequence[str] = REPLAYED
 ) -> set[tuple[int, int]]:
-    """Which episodes to replay when not all can be.
+    """Selects at most `limit` episodes to replay.
 
-    About half are all episodes of some tasks that were played at several steps, so that these can
-    be compared; the others are spread evenly over the run, one of each group first.
+    About half of the selection consists of all episodes of some tasks that occur at several steps,
+    so that these episodes can be compared. The other episodes are spread evenly over the run; the
+    first sample of each group is preferred.
 
     Args:
-      files: for every trajectory file, its rows (`records.row_of`) in order.
-      limit: episodes in total.
-      environments: whose episodes.
+      files: Rows (`records.row_of`) of every trajectory file, in order.
+      limit: Maximum number of episodes.
+      environments: Environments whose episodes are replayed.
 
     Returns:
-      (file, row) numbers.
+      Pairs of file number and row number.
     """
     of_task: dict[str, list[tuple[int, int]]] = {}
     first, others = [], []
@@ -90,17 +105,19 @@ def chosen_for_replay(
             if row["environment"] in environments and row["number"] is not None:
                 of_task.setdefault(row["item"], []).append((file, number))
                 (first if row["sample"] == 0 else others).append((file, number))
-    chosen = _of_repeated_tasks(list(of_task.values()), limit // 2)
+    chosen = _find_repeated_tasks(list(of_task.values()), limit // 2)
     for places in (first, others):
         left = [place for place in places if place not in chosen]
         chosen |= set(_spread(left, limit - len(chosen)))
     return chosen
 
 
-def _of_repeated_tasks(
+def _find_repeated_tasks(
     places_of_tasks: Sequence[list[tuple[int, int]]], limit: int
 ) -> set[tuple[int, int]]:
-    """All episodes of as many tasks that occur in several files as `limit` allows."""
+    """Returns all episodes of tasks that occur in several files, for as many tasks as `limit`
+    allows.
+    """
     repeated = [places for places in places_of_tasks if len({file for file, _ in places}) > 1]
     total = sum(map(len, repeated))
     chosen: set[tuple[int, int]] = set()
@@ -111,7 +128,7 @@ def _of_repeated_tasks(
 
 
 def _spread(places: Sequence[Any], limit: int) -> list[Any]:
-    """At most `limit` of them at even distances."""
+    """Returns at most `limit` evenly spaced items of `places`."""
     if limit >= len(places):
         return list(places)
     return [places[i * len(places) // limit] for i in range(max(0, limit))]

@@ -1,38 +1,38 @@
-r"""AgentEvol on TextCraft and BabyAI: four rounds of exploring, filtering and fitting from the base.
+r"""AgentEvol on TextCraft and BabyAI: four rounds of exploration, filtering and training from the
+base model.
 
   python -m agentgym_jax.train --workdir=runs/agentevol \
       --config=configs/agentevol/textcraft_babyai.py
 
-Needs: nothing running (starts its own servers); memory for 16 bytes per weight (float32 weights,
-gradient and two moments), the sampler's weights and its cache, which was not measured at this size.
+Needs: no running server (the command starts one); memory of 16 bytes per weight (float32 weights,
+gradient and two moments), plus memory for the sampler's weights and the sampler's cache. Memory was
+not measured at this size.
 Result: not run yet.
-Source: four rounds, one sample per task at temperature 1.2, learning rate 1e-5, rewards above 0 in
-BabyAI and solved tasks elsewhere: AgentGym, arXiv:2406.04151, and its released scripts.
+Source: AgentGym, arXiv:2406.04151, and its released scripts: four rounds, one sample per task at
+temperature 1.2, learning rate 1e-5. For BabyAI, episodes with a reward above 0 are kept; for other
+environments, solved episodes.
 """
 
 from agentgym_jax.configs import common
 
 
 def tasks(start, stop, name):
-    """Tasks by index."""
+    """Returns the selection of the tasks with indices start .. stop - 1."""
     return dict(kind="residues", start=start, stop=stop, modulus=1, groups={name: 0})
 
 
 def get_config(arg=None):
-    """Options: smoke (two rounds of one step with a tiny random policy)."""
+    """Returns the config. Options: smoke (two rounds of one step with a tiny random policy)."""
     opt = common.parse(arg, smoke=False)
     full = common.base()
     c = full.copy_and_resolve_references()
     with c.unlocked():
-        for name in ("algorithm", "horizon", "optimizer", "learner", "sft"):
+        for name in ("algorithm", "horizon", "optimizer", "learner"):
             del c[name]
         c.rollout = dict(
-            max_invalid_actions=3,
-            max_attempts=3,
-            max_replacements=1,
-            prefetch=16,
-            opening="system",
-            tell_budget="none",
+            max_parse_errors=3,
+            system_prompt_mode="system",
+            show_turn_budget="none",
         )
         c.evaluation = dict(max_turns=20, samples=1, greedy=True)
     c.job = "agentevol"
@@ -58,13 +58,13 @@ def get_config(arg=None):
         tasks_per_file=64,
         explore=dict(
             textcraft=dict(max_turns=30, measure="success", threshold=1.0),
-            # BabyAI's reward falls with the turns that a solution takes.
+            # BabyAI's reward decreases with the number of turns of a solution.
             babyai=dict(max_turns=20, measure="reward", threshold=0.0),
         ),
         keep_per_task=1,
         weighting="equal",
     )
-    play = dict(player="expert", epsilon=0.0, seed=0)
+    play = dict(agent="expert", epsilon=0.0, seed=0)
     c.sft = dict(
         steps=300,
         rows=16,
@@ -97,12 +97,15 @@ def get_config(arg=None):
 
 
 def smoke(c):
-    """Two rounds in about a minute on a CPU: a tiny random policy that learns next to nothing."""
+    """Reduces the config to two rounds that take about a minute on a CPU.
+
+    The tiny random policy learns next to nothing.
+    """
     c.model = common.tiny_model()
     c.tokenizer.source = "bytes"
     c.mesh = dict(data=1, fsdp=1, tensor=1)
     c.total_steps = 3 * 2
-    c.env.transport = "inprocess"
+    c.env_server.transport = "inprocess"
     c.environments.textcraft.instructions = "Craft."
     c.environments.babyai.instructions = "Walk."
     c.environments.textcraft.train.limit = c.environments.textcraft.eval.limit = 2
@@ -110,7 +113,9 @@ def smoke(c):
     c.environments.babyai.eval = tasks(0, 2, "babyai")
     c.environments.textcraft.eval_max_turns = 0
     c.evaluation = dict(max_turns=1, samples=1, greedy=False)
-    c.sampler = dict(rows=8, cache_length=2048, buckets=((256, 8),), decode_steps=8, wake_rows=4)
+    c.sampler = dict(
+        rows=8, cache_length=2048, buckets=((256, 8),), decode_steps=8, return_after_finished=4
+    )
     c.sampling.max_turn_tokens = 8
     c.sampling.max_tokens = 2048
     c.agentevol.rounds = 2

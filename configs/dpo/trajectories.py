@@ -1,14 +1,14 @@
-r"""Multi-turn DPO: whole episodes of a policy against better and worse ones of the same tasks.
+r"""Multi-turn DPO on pairs of better and worse whole episodes of the same task.
 
   python -m agentgym_jax.train --config=configs/dpo/trajectories.py --workdir=runs/dpo \
       --config.model.source=runs/sft --config.dpo.files="('runs/rl',)"
 
-With the tasks of configs/eval/textcraft.py played at the start, every 20 steps and at the end:
+Also evaluates the tasks of configs/eval/textcraft.py at the start, every 20 steps and at the end:
 --config=configs/dpo/trajectories.py:evaluate=textcraft
 
-Needs: a policy to start from and episodes of it with rewards (the folder of an RL run or of AgentEvol,
-or AgentGym's trajectory files); memory for 16 bytes per weight (float32 weights, gradient and two moments),
-the reference and the activations, which was not measured at this size.
+Needs: an initial policy, and rated episodes (the folder of an RL or AgentEvol run of this policy,
+or AgentGym's trajectory files); memory of 16 bytes per weight (float32 weights, gradient and two
+moments), plus memory for the reference and the activations. Memory was not measured at this size.
 Result: not run yet.
 Source: beta 0.5, learning rate 5e-7, warm-up and decay of AgentGym's DPO script, arXiv:2406.04151.
 """
@@ -18,14 +18,17 @@ from agentgym_jax.configs.eval import common as held_out
 
 
 def get_config(arg=None):
-    """Options: smoke (a tiny random policy: the expert's episodes against random ones);
-    evaluate=textcraft+babyai (files of configs/eval whose tasks are played at the start, every 20
-    steps and at the end)."""
+    """Returns the config.
+
+    Options: smoke (a tiny random policy; pairs of expert and random episodes);
+    evaluate=textcraft+babyai (files of configs/eval whose tasks are evaluated at the start, every
+    20 steps and at the end).
+    """
     opt = common.parse(arg, smoke=False, evaluate="")
     full = common.base()
     c = full.copy_and_resolve_references()
     with c.unlocked():
-        for name in (*held_out.SECTIONS, "algorithm", "horizon", "optimizer", "learner", "sft"):
+        for name in (*held_out.SECTIONS, "algorithm", "horizon", "optimizer", "learner"):
             del c[name]
     c.job = "dpo"
     c.total_steps = 100
@@ -58,7 +61,7 @@ def get_config(arg=None):
 
 
 def smoke(c):
-    """Two steps of a tiny policy on pairs that the run records itself."""
+    """Reduces the config to two steps of a tiny policy on pairs that the run records itself."""
     c.mesh.fsdp = 1
     c.total_steps = c.dpo.steps = 2
     c.model = common.tiny_model()
@@ -73,5 +76,5 @@ def smoke(c):
     play = dict(environment="textcraft", tasks=tasks, epsilon=0.0, max_turns=8, seed=0)
     with c.unlocked():
         c.dpo.demonstrations = dict(
-            expert=dict(player="expert", **play), chance=dict(player="random", **play)
+            expert=dict(agent="expert", **play), chance=dict(agent="random", **play)
         )

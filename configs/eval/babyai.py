@@ -1,8 +1,8 @@
-r"""Scores a model on BabyAI: the 90 evaluation tasks of AgentGym's size, sampled once and greedy.
+r"""Scores a model on 90 BabyAI tasks, as many as AgentGym evaluates, sampled once and greedy.
 
   python -m agentgym_jax.evaluate --config=configs/eval/babyai.py --workdir=DIR --model=M
 
-Needs: nothing running (it starts its own BabyAI server); memory for M.
+Needs: no running server (the command starts a BabyAI server); memory for the model M.
 Result: not run yet.
 Source: 20 turns and 90 test items as in AgentGym-RL, arXiv:2509.08755.
 """
@@ -11,7 +11,7 @@ from agentgym_jax.configs import common
 
 
 def get_config(arg=None):
-    """Options: smoke (two tasks); limit=N tasks."""
+    """Returns the config. Options: smoke (two tasks); limit=N tasks."""
     opt = common.parse(arg, smoke=False, limit=90)
     c = common.evaluation_base()
     c.environments = dict(

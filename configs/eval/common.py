@@ -1,21 +1,32 @@
-"""The sections of an evaluation, for configs of jobs that learn from recorded data."""
+"""Evaluation sections for configs of jobs that train on recorded data."""
 
 import importlib
 
 from agentgym_jax.configs import common
 
 EVALUATIONS = ("babyai", "sciworld", "searchqa", "textcraft", "webarena")
-SECTIONS = ("env", "environments", "client", "pool", "sampler", "sampling", "rollout", "evaluation")
+SECTIONS = (
+    "env_server",
+    "environments",
+    "client",
+    "pool",
+    "sampler",
+    "sampling",
+    "rollout",
+    "evaluation",
+)
 
 
 def add(c, names, smoke, every):
-    """Evaluates a run at its start, every so many steps and at its end.
+    """Adds to a training config the evaluation of held-out tasks at the start, at regular intervals
+    and at the end.
 
     Args:
-      c: config of the job.
-      names: files of this folder, `textcraft` or `textcraft+babyai`, whose tasks are held out.
-      smoke: their smoke variants.
-      every: optimiser steps between evaluations.
+      c: Config of the job.
+      names: Files of this folder whose tasks are evaluated, for example `textcraft` or
+          `textcraft+babyai`.
+      smoke: True to use the smoke variants of these files.
+      every: Number of optimiser steps between evaluations.
     """
     for name in names.split("+"):
         common.check_known("evaluation", name, EVALUATIONS)
@@ -29,12 +40,9 @@ def add(c, names, smoke, every):
         for name in SECTIONS:
             c[name] = configs[0][name]
         c.rollout = dict(
-            max_invalid_actions=3,
-            max_attempts=3,
-            max_replacements=1,
-            prefetch=16,
-            opening="data",
-            tell_budget="none",
+            max_parse_errors=3,
+            system_prompt_mode="data",
+            show_turn_budget="none",
         )
         for name, other in zip(names.split("+"), configs, strict=True):
             c.environments[name] = other.environments[name]
@@ -42,6 +50,6 @@ def add(c, names, smoke, every):
         c.evaluation.every = every
         c.evaluation.at_start = True
         if smoke:
-            c.env.transport = "inprocess"
+            c.env_server.transport = "inprocess"
             c.evaluation.greedy = False
             c.sampling.max_turn_tokens = 8

@@ -2,17 +2,18 @@ r"""Scores a model on SciWorld: 200 tasks of ScienceWorld's test set, sampled on
 
   python -m agentgym_jax.evaluate --config=configs/eval/sciworld.py --workdir=DIR --model=M
 
-Needs: the extra [sciworld] and Java; nothing running (it starts its own server); memory for M.
+Needs: the extra [sciworld] and Java; no running server (the command starts one); memory for the
+model M.
 Result: not run yet.
-Source: 30 turns and 200 items as in AgentGym-RL, arXiv:2509.08755, whose list of items overlaps its
-training tasks; these do not.
+Source: 30 turns and 200 items as in AgentGym-RL, arXiv:2509.08755. AgentGym-RL's test items overlap
+its training tasks; the test items here do not.
 """
 
 from agentgym_jax.configs import common
 
 
 def get_config(arg=None):
-    """Options: smoke (two tasks); limit=N tasks."""
+    """Returns the config. Options: smoke (two tasks); limit=N tasks."""
     opt = common.parse(arg, smoke=False, limit=200)
     c = common.evaluation_base()
     c.environments = dict(

@@ -1,10 +1,13 @@
-r"""Scores a model on deep search over the corpus of facts: 400 held-out questions, sampled once and greedy.
+r"""Scores a model on deep search over the corpus of facts with 400 held-out questions, sampled once
+and greedy.
 
   python -m agentgym_jax.evaluate --config=configs/eval/searchqa.py --workdir=DIR --model=M
 
-Needs: the extra [search]; nothing running (it starts its own server, which builds the corpus at its first
-start); memory for M. These are not the paper's questions: those are in configs/eval/suite.py.
-Result: expert and random player, see docs/evaluation.md; no model yet.
+Needs: the extra [search]; no running server (the command starts one, which builds the corpus at its
+first start); memory for the model M. These are not the paper's questions, which are in
+configs/eval/suite.py.
+Result: scores of the expert and the random agent are in docs/evaluation.md; no model has been
+scored yet.
 Source: 30 turns and 400 questions as in AgentGym-RL, arXiv:2509.08755.
 """
 
@@ -12,7 +15,7 @@ from agentgym_jax.configs import common
 
 
 def get_config(arg=None):
-    """Options: smoke (two tasks); limit=N tasks."""
+    """Returns the config. Options: smoke (two tasks); limit=N tasks."""
     opt = common.parse(arg, smoke=False, limit=400)
     c = common.evaluation_base()
     c.environments = dict(

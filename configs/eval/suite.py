@@ -1,14 +1,17 @@
-r"""Scores a player on the suite of 27 tasks of AgentGym-RL, as far as its environments are installed.
+r"""Scores an agent on AgentGym-RL's suite of 27 tasks, in the environments that are installed.
 
   python -m agentgym_jax.evaluate --config=configs/eval/suite.py --workdir=DIR --model=M
   python -m agentgym_jax.evaluate --config=configs/eval/suite.py --workdir=DIR --model=expert --environments=textcraft,babyai
 
-Needs: nothing running (it starts its own servers); for sciworld the extra [sciworld] and Java; for searchqa the extra
-[search] and the paper's question sets in FlashRAG's layout with a corpus or a retriever
-(:questions=flashrag,retriever=http://127.0.0.1:8000); for webarena the extra [web], Chromium and a deployment
-of WebArena (:deployment=webarena.json, docs/webarena.md); memory for M.
-Result: expert and random player, see docs/evaluation.md; no model yet.
-Source: items per sub-task and turns of arXiv:2509.08755 and its evaluation scripts (agentgym_jax/data/suite.py).
+Needs: no running server (the command starts one). For sciworld: the extra [sciworld] and Java. For
+searchqa: the extra [search] and the paper's question sets in FlashRAG's layout with a corpus or a
+retriever (:questions=flashrag,retriever=http://127.0.0.1:8000). For webarena: the extra [web],
+Chromium and a deployment of WebArena (:deployment=webarena.json, docs/webarena.md). Memory for the
+model M.
+Result: scores of the expert and the random agent are in docs/evaluation.md; no model has been
+scored yet.
+Source: items per sub-task and turns of arXiv:2509.08755 and its evaluation scripts
+(agentgym_jax/data/suite.py).
 """
 
 import importlib.util
@@ -18,7 +21,8 @@ import shutil
 from agentgym_jax.configs import common
 from agentgym_jax.data.suite import SUITE
 
-# Environment -> what it needs beside the package itself.
+# Environment -> function that returns True if the environment's additional requirements are
+# installed.
 PLAYABLE = dict(
     textcraft=lambda: True,
     babyai=lambda: True,
@@ -30,9 +34,11 @@ PLAYABLE = dict(
 
 
 def get_config(arg=None):
-    """Options: smoke (an item a sub-task, two turns); limit=N items a sub-task; samples=N; greedy=false;
-    environments=textcraft+babyai in place of all that are installed; questions, corpus, retriever (of searchqa);
-    deployment (of webarena).
+    """Returns the config.
+
+    Options: smoke (one item per sub-task, two turns); limit=N items per sub-task; samples=N;
+    greedy=false; environments=textcraft+babyai (default: all installed ones); questions, corpus,
+    retriever (of searchqa); deployment (of webarena).
     """
     opt = common.parse(
         arg,
@@ -68,7 +74,8 @@ def get_config(arg=None):
     c.evaluation = dict(
         every=0, at_start=False, max_turns=30, samples=opt.samples, greedy=opt.greedy
     )
-    # A turn of at most 512 tokens and of the episode as many as its longest training script has.
+    # A turn has at most 512 tokens. The token limit of an episode is that of the environment's
+    # longest training script.
     c.sampling.max_turn_tokens = 512
     c.sampling.max_tokens = c.sampler.cache_length = 14848 if "webarena" in names else 10240
     return c

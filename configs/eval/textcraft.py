@@ -1,8 +1,8 @@
-r"""Scores a model on TextCraft: its 100 held-out goals, sampled once and greedy.
+r"""Scores a model on the 100 held-out goals of TextCraft, sampled once and greedy.
 
   python -m agentgym_jax.evaluate --config=configs/eval/textcraft.py --workdir=DIR --model=M
 
-Needs: nothing running (it starts its own TextCraft server); memory for M.
+Needs: no running server (the command starts a TextCraft server); memory for the model M.
 Result: not run yet.
 Source: 30 turns and 100 test items as in AgentGym-RL, arXiv:2509.08755.
 """
@@ -11,7 +11,7 @@ from agentgym_jax.configs import common
 
 
 def get_config(arg=None):
-    """Options: smoke (two tasks); limit=N tasks."""
+    """Returns the config. Options: smoke (two tasks); limit=N tasks."""
     opt = common.parse(arg, smoke=False, limit=100)
     c = common.evaluation_base()
     c.environments = dict(

@@ -1,9 +1,11 @@
-r"""Scores a model on web navigation on the embedded sites: all held-out tasks, sampled once and greedy.
+r"""Scores a model on all held-out tasks of web navigation on the embedded sites, sampled once and
+greedy.
 
   python -m agentgym_jax.evaluate --config=configs/eval/webarena.py --workdir=DIR --model=M
 
-Needs: the extra [web] and Chromium; nothing running (it starts the sites and its own server); memory for M.
-These are not WebArena's tasks: those need a deployment of it (:deployment=webarena.json, docs/webarena.md).
+Needs: the extra [web] and Chromium; no running server (the command starts the sites and a server);
+memory for the model M. These are not WebArena's tasks, which need a deployment of WebArena
+(:deployment=webarena.json, docs/webarena.md).
 Result: not run yet.
 Source: 15 turns as in AgentGym-RL, arXiv:2509.08755.
 """
@@ -12,7 +14,7 @@ from agentgym_jax.configs import common
 
 
 def get_config(arg=None):
-    """Options: smoke (two tasks); limit=N tasks; deployment (file)."""
+    """Returns the config. Options: smoke (two tasks); limit=N tasks; deployment (file)."""
     opt = common.parse(arg, smoke=False, limit=0, deployment="")
     c = common.evaluation_base()
     c.environments = dict(

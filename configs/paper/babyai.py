@@ -1,14 +1,16 @@
-r"""AgentGym-RL's BabyAI: Qwen2.5-7B-Instruct, GRPO, the horizon 6 -> 13 -> 20 turns or 20 from the start.
+r"""AgentGym-RL's BabyAI training: Qwen2.5-7B-Instruct, GRPO, a horizon of 6 -> 13 -> 20 turns or of
+20 throughout.
 
   python -m agentgym_jax.train --config=configs/paper/babyai.py:size=7b --workdir=runs/babyai
   python -m agentgym_jax.train --config=configs/paper/babyai.py:horizon=fixed --workdir=runs/babyai_fixed
 
-Needs: accelerators (configs/paper/common.py); nothing running (it starts its own server).
-Result: not run, but for the smoke variant. Published success of 90 tasks: 96.7 % (7b, scaling), 92.2 % (7b,
-fixed), 93.3 % (3b, fixed).
-Source: AgentGym-RL, arXiv:2509.08755, and its released scripts, value by value; what differs is listed in
-configs/paper/common.py. The two scripts differ in more than the horizon. The reward is the score of the
-environment by its default rules; the release has AgentGym's, which a server started with --compat has.
+Needs: accelerators (configs/paper/common.py); no running server (the command starts one).
+Result: only the smoke variant has been run. Published success on 90 tasks: 96.7 % (7b, scaling),
+92.2 % (7b, fixed), 93.3 % (3b, fixed).
+Source: AgentGym-RL, arXiv:2509.08755, and its released scripts, value by value.
+configs/paper/common.py lists the differences. The scaling and the fixed script also differ in
+values other than the horizon. The reward is the score of our BabyAI environment with its default
+rules. The release uses AgentGym's rules, which a server started with --compat follows.
 """
 
 from agentgym_jax.configs import common
@@ -42,7 +44,10 @@ SCRIPTS = dict(
 
 
 def get_config(arg=None):
-    """Options: size=7b|3b|1p5b|0p5b; horizon=scaling|fixed; smoke (a tiny random policy)."""
+    """Returns the config.
+
+    Options: size=7b|3b|1p5b|0p5b; horizon=scaling|fixed; smoke (a tiny random policy).
+    """
     opt = common.parse(arg, size="7b", horizon="scaling", smoke=False)
     c = paper.get_config(opt.size, opt.horizon, SCRIPTS, eval_turns=20)
     c.environments = dict(
@@ -51,7 +56,8 @@ def get_config(arg=None):
             eval=dict(kind="split", split="test", group_by="family", where={}, limit=90),
         )
     )
-    c.rollout.reward = "score"  # AgentGym's client of BabyAI: the reward of a step is its score
+    # In AgentGym's client of BabyAI, the reward of a step is the score in the server's answer.
+    c.rollout.reward = "score"
     if opt.smoke:
         common.smoke(c)
     return c

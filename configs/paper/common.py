@@ -1,32 +1,35 @@
 """Settings shared by the training scripts released with AgentGym-RL (arXiv:2509.08755).
 
-Comments name the source of a value. `<env>_train.sh` is both scripts of an environment in the
+Comments name the source of a value. `<env>_train.sh` means both scripts of an environment in the
 repository WooooDyy/AgentGym-RL, `examples/train/AgentGym-RL/` (fixed horizon) and
-`examples/train/ScalingInter-RL/`. `ppo_trainer.yaml` is `AgentGym-RL/verl/agent_trainer/config/`,
-the defaults of what a script does not set. Other files are in `AgentGym-RL/verl/`.
+`examples/train/ScalingInter-RL/`. `ppo_trainer.yaml` is in `AgentGym-RL/verl/agent_trainer/config/`
+and has the defaults for values that a script does not set. Other files are in `AgentGym-RL/verl/`.
 
 Differences from the release:
 
 - The instructions are the system message. The release has Qwen's own system message, then the
-  instructions as a user message and a canned answer.
+  instructions as a user message and a fixed assistant reply.
 - The release limits instructions and episode separately (`data.max_prompt_length`,
-  `data.max_response_length`); here the sum of both limits the whole episode.
-- An episode whose environment failed is left out. The release trains on it with reward 0.
-- Weight decay acts on the matrices of the layers, in the release on all parameters.
+  `data.max_response_length`). Here the sum of both limits the whole episode.
+- An episode whose environment failed is excluded. The release trains on it with reward 0.
+- Weight decay applies to the weight matrices of the layers, in the release to all parameters.
 - The release clips the KL estimate of a token to 10.
-- An epoch's remainder of fewer than a batch of tasks is drawn too; the release drops it.
-- The release trains on sampled text after decoding and encoding it again, here on the sampled ids.
+- The last tasks of an epoch, fewer than a batch, are used too. The release drops them.
+- The release decodes the sampled tokens and encodes the text again before training. Here training
+  uses the sampled ids.
 - The release has no evaluation during training. Turn limits of held-out episodes are those of
-  `examples/eval/<env>_eval.sh`, one sample at temperature 1 as there; its token limits differ.
+  `examples/eval/<env>_eval.sh`, with one sample at temperature 1 as in these scripts. Their token
+  limits differ.
 - Seeds, hardware and steps of the published runs are not published.
 
-Lists of training ids are a separate data set of the release (AgentGym/AgentGym-RL-Data-ID), not
-part of this repository. With a file of them, `train=dict(kind="file", path=...)` reads it.
+The lists of training ids are a separate data set of the release (AgentGym/AgentGym-RL-Data-ID) and
+not part of this repository. `train=dict(kind="file", path=...)` reads a file of them.
 
-Memory was never measured at these sizes. Float32 weights, gradient and two moments are 16 bytes
-per weight; the reference, the sampler's weights and its cache add to that. By ahead-of-time
-compilation `size=3b` does not fit one device of 80 GB. On several devices set `learner.micro_rows`
-to a multiple of their number, so that they share the rows; the gradient does not depend on it.
+Memory was never measured at these sizes. Float32 weights, gradient and two moments need 16 bytes
+per weight. The reference, the sampler's weights and the sampler's cache need further memory.
+According to ahead-of-time compilation, `size=3b` does not fit one device of 80 GB. On several
+devices set `learner.micro_rows` to a multiple of the number of devices, so that the rows can be
+sharded. The gradient does not depend on `learner.micro_rows`.
 """
 
 from agentgym_jax.configs import common
@@ -35,13 +38,14 @@ HUB = {"0p5b": "0.5B", "1p5b": "1.5B", "3b": "3B", "7b": "7B"}
 
 
 def get_config(size, horizon, scripts, eval_turns):
-    """An RL config without environments.
+    """Returns an RL config without environments.
 
     Args:
-      size: `7b` is that of the scripts; the paper also has results of `3b`.
+      size: Size of the model. The scripts use `7b`; the paper also has results of `3b`.
       horizon: `scaling` (ScalingInter-RL) or `fixed` (AgentGym-RL).
-      scripts: horizon -> values of its script, under the names of `from_script`.
-      eval_turns: max_rounds of `examples/eval/<env>_eval.sh`.
+      scripts: Dictionary from horizon to the values of the released script, as keyword arguments of
+          `from_script`.
+      eval_turns: `max_rounds` of `examples/eval/<env>_eval.sh`.
     """
     common.check_known("size", size, HUB)
     common.check_known("horizon", horizon, scripts)
@@ -52,11 +56,14 @@ def get_config(size, horizon, scripts, eval_turns):
     c.algorithm = grpo()
     c.optimizer = adamw()
     c.rollout.reward = "success"
-    # workers/rollout/agent_vllm_rollout/vllm_rollout.py: unreadable actions end no episode.
-    c.rollout.max_invalid_actions = 1000
-    c.learner.epochs = 1  # actor.ppo_epochs, up to 2 in <env>_train.sh, is read by no code
-    c.algorithm.ratio_against = "learner"  # ppo/ray_trainer.py: old_log_probs from the actor
-    c.learner.min_informative_groups = 0  # ppo/ray_trainer.py: no update is skipped
+    # vllm_rollout.py: a truncated episode keeps the reward of its last step
+    c.rollout.truncation = "fail"
+    # workers/rollout/agent_vllm_rollout/vllm_rollout.py: parse errors never end an episode.
+    c.rollout.max_parse_errors = 1000
+    # <env>_train.sh sets actor.ppo_epochs to up to 2, but the release never reads the value.
+    c.learner.epochs = 1
+    c.algorithm.old_logprobs_from = "learner"  # ppo/ray_trainer.py: old_log_probs from the actor
+    c.learner.min_informative_groups = 0  # ppo/ray_trainer.py never skips an update.
     c.checkpoint.every = 25  # <env>_train.sh: trainer.save_freq
     c.evaluation = dict(every=25, at_start=True, max_turns=eval_turns, samples=1, greedy=False)
     from_script(c, **scripts[horizon])
@@ -64,18 +71,18 @@ def get_config(size, horizon, scripts, eval_turns):
 
 
 def from_script(c, *, turns, period, tasks, samples, mini_batch, tokens, turn_tokens, steps):
-    """Sets the values of one script.
+    """Writes the values of one script into the config.
 
     Args:
-      c: The config to change.
-      turns: algorithm.rounds_ctrl.rounds.
-      period: algorithm.rounds_ctrl.steps_scaling_inter; None with the type `fixed`.
-      tasks: data.train_batch_size.
-      samples: actor_rollout_ref.rollout.n.
-      mini_batch: actor_rollout_ref.actor.ppo_mini_batch_size, in tasks.
-      tokens: data.max_prompt_length + data.max_response_length.
-      turn_tokens: actor_rollout_ref.rollout.max_tokens.
-      steps: trainer.total_epochs * (number of training ids // data.train_batch_size).
+      c: Config to change.
+      turns: `algorithm.rounds_ctrl.rounds`.
+      period: `algorithm.rounds_ctrl.steps_scaling_inter`; None for a fixed horizon.
+      tasks: `data.train_batch_size`.
+      samples: `actor_rollout_ref.rollout.n`.
+      mini_batch: `actor_rollout_ref.actor.ppo_mini_batch_size`, in tasks.
+      tokens: `data.max_prompt_length + data.max_response_length`.
+      turn_tokens: `actor_rollout_ref.rollout.max_tokens`.
+      steps: `trainer.total_epochs * (number of training ids // data.train_batch_size)`.
     """
     c.total_steps = steps
     if period is None:
@@ -94,21 +101,23 @@ def from_script(c, *, turns, period, tasks, samples, mini_batch, tokens, turn_to
 
 
 def grpo():
-    """The objective of all scripts: `algorithm.adv_estimator=grpo`."""
+    """Returns the objective of all scripts: `algorithm.adv_estimator=grpo`."""
     return common.grpo() | dict(
         advantage=dict(std_normalize=True, eps=1e-6),  # ppo/core_algos.py
         loss=dict(clip_low=0.2, clip_high=0.2),  # ppo_trainer.yaml: actor.clip_ratio
-        # <env>_train.sh: ppo_micro_batch_size_per_gpu=1; agent_actor/dp_actor.py averages the
-        # tokens of a micro-batch, so every episode counts the same.
+        # <env>_train.sh: ppo_micro_batch_size_per_gpu=1. agent_actor/dp_actor.py averages the
+        # tokens of a micro-batch, so every episode has the same weight.
         aggregation=dict(mode="sequence_mean"),
         entropy_coef=1e-3,  # ppo_trainer.yaml: actor.entropy_coeff
         kl_coef=1e-3,  # <env>_train.sh: actor.kl_loss_coef
         kl_kind="k3",  # <env>_train.sh: actor.kl_loss_type=low_var_kl
+        kl_reward=dict(kind="none"),  # <env>_train.sh: actor.use_kl_loss=True
+        correction=dict(kind="none"),  # agent_actor/dp_actor.py
     )
 
 
 def adamw():
-    """The optimiser of all scripts."""
+    """Returns the optimiser of all scripts."""
     return dict(
         name="adamw",  # workers/agent_fsdp_workers.py
         learning_rate=1e-6,  # <env>_train.sh: policy_learning_rate

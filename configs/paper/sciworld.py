@@ -1,16 +1,19 @@
-r"""AgentGym-RL's SciWorld: Qwen2.5-7B-Instruct, GRPO, the horizon 10 -> 20 -> 30 turns or 20 from the start.
+r"""AgentGym-RL's SciWorld training: Qwen2.5-7B-Instruct, GRPO, a horizon of 10 -> 20 -> 30 turns or
+of 20 throughout.
 
   python -m agentgym_jax.train --config=configs/paper/sciworld.py:size=7b --workdir=runs/sciworld
   python -m agentgym_jax.train --config=configs/paper/sciworld.py:horizon=fixed --workdir=runs/sciworld_fixed
 
-Needs: the extra [sciworld] and Java; accelerators (configs/paper/common.py); nothing running (it starts its
-own server; --config.env.workers=N gives it more workers).
-Result: not run, but for the smoke variant. Published success of 200 tasks: 57 % (7b, scaling), 50.5 % (7b,
-fixed), 22.5 % (3b, fixed).
-Source: AgentGym-RL, arXiv:2509.08755, and its released scripts, value by value; what differs is listed in
-configs/paper/common.py. The two scripts differ in the tokens of an episode as well. The reward is the
-simulator's score in 0 .. 1 (-1 for a failure), in the release 0 .. 100 (-100); with the deviation of the group
-in the advantage that is the same. Training and test tasks are ScienceWorld's own sets: the release's overlap.
+Needs: the extra [sciworld] and Java; accelerators (configs/paper/common.py); no running server (the
+command starts one; --config.env_server.workers=N sets its number of workers).
+Result: only the smoke variant has been run. Published success on 200 tasks: 57 % (7b, scaling),
+50.5 % (7b, fixed), 22.5 % (3b, fixed).
+Source: AgentGym-RL, arXiv:2509.08755, and its released scripts, value by value.
+configs/paper/common.py lists the differences. The scaling and the fixed script also differ in the
+token limit of an episode. The reward is the simulator's score in 0 .. 1 (-1 for a failure), and 0
+.. 100 (-100) in the release. The advantage divides by the group's standard deviation, so both
+scales are equivalent. Training and test tasks are ScienceWorld's own sets, which do not overlap.
+The sets of the release overlap.
 """
 
 from agentgym_jax.configs import common
@@ -27,7 +30,10 @@ SCRIPTS = dict(
 
 
 def get_config(arg=None):
-    """Options: size=7b|3b|1p5b|0p5b; horizon=scaling|fixed; smoke (a tiny random policy)."""
+    """Returns the config.
+
+    Options: size=7b|3b|1p5b|0p5b; horizon=scaling|fixed; smoke (a tiny random policy).
+    """
     opt = common.parse(arg, size="7b", horizon="scaling", smoke=False)
     c = paper.get_config(opt.size, opt.horizon, SCRIPTS, eval_turns=30)
     c.environments = dict(
@@ -36,9 +42,10 @@ def get_config(arg=None):
             eval=dict(kind="split", split="test", group_by="topic", where={}, limit=200),
         )
     )
-    c.env.workers = 4  # Java virtual machines
-    c.rollout.reward = "score"  # AgentGym's client of SciWorld: the reward of a step is its score
+    c.env_server.workers = 4  # number of Java virtual machines
+    # In AgentGym's client of SciWorld, the reward of a step is the score in the server's answer.
+    c.rollout.reward = "score"
     if opt.smoke:
         common.smoke(c)
-        c.env.workers = 1
+        c.env_server.workers = 1
     return c

@@ -1,13 +1,15 @@
-r"""AgentGym-RL's TextCraft: Qwen2.5-7B-Instruct, GRPO, the horizon 10 -> 20 -> 30 turns or 30 from the start.
+r"""AgentGym-RL's TextCraft training: Qwen2.5-7B-Instruct, GRPO, a horizon of 10 -> 20 -> 30 turns
+or of 30 throughout.
 
   python -m agentgym_jax.train --config=configs/paper/textcraft.py:size=7b --workdir=runs/textcraft
   python -m agentgym_jax.train --config=configs/paper/textcraft.py:horizon=fixed --workdir=runs/textcraft_fixed
 
-Needs: accelerators (configs/paper/common.py); nothing running (it starts its own server).
-Result: not run, but for the smoke variant. Published success of 100 tasks: 91 % (7b, scaling), 89 % (7b,
-fixed), 75 % (3b, fixed).
-Source: AgentGym-RL, arXiv:2509.08755, and its released scripts, value by value; what differs is listed in
-configs/paper/common.py. The paper's appendix B has at most 20 turns, the scripts 30.
+Needs: accelerators (configs/paper/common.py); no running server (the command starts one).
+Result: only the smoke variant has been run. Published success on 100 tasks: 91 % (7b, scaling), 89
+% (7b, fixed), 75 % (3b, fixed).
+Source: AgentGym-RL, arXiv:2509.08755, and its released scripts, value by value.
+configs/paper/common.py lists the differences. The limit is 20 turns in the paper's appendix B and
+30 turns in the scripts.
 """
 
 from agentgym_jax.configs import common
@@ -29,7 +31,10 @@ SCRIPTS = dict(
 
 
 def get_config(arg=None):
-    """Options: size=7b|3b|1p5b|0p5b; horizon=scaling|fixed; smoke (a tiny random policy)."""
+    """Returns the config.
+
+    Options: size=7b|3b|1p5b|0p5b; horizon=scaling|fixed; smoke (a tiny random policy).
+    """
     opt = common.parse(arg, size="7b", horizon="scaling", smoke=False)
     c = paper.get_config(opt.size, opt.horizon, SCRIPTS, eval_turns=30)
     c.environments = dict(

@@ -1,19 +1,21 @@
-r"""AgentGym-RL's web navigation: Qwen2.5-7B-Instruct, GRPO, the horizon 8 -> 12 -> 15 turns or 15 from the start.
+r"""AgentGym-RL's web navigation training: Qwen2.5-7B-Instruct, GRPO, a horizon of 8 -> 12 -> 15
+turns or of 15 throughout.
 
   python -m agentgym_jax.train --config=configs/paper/webarena.py:size=7b --workdir=runs/webarena
   python -m agentgym_jax.train --config=configs/paper/webarena.py:horizon=fixed --workdir=runs/webarena_fixed
 
-By default the agent acts on the embedded sites, which its server starts; their tasks are not WebArena's. A
-WebArena deployment is described in a file (docs/webarena.md):
+By default the agent uses the embedded sites, which its server starts. Their tasks are not
+WebArena's. A file describes a deployment of WebArena (docs/webarena.md):
 
       --config=configs/paper/webarena.py:deployment=webarena.json
 
-Needs: the extra [web] and Chromium; accelerators (configs/paper/common.py); nothing running but such a
-deployment.
-Result: not run, but for the smoke variant. Published success of 50 tasks: 26 % (7b, scaling), 22 % (7b,
-fixed), 18 % (3b, fixed).
-Source: AgentGym-RL, arXiv:2509.08755, and its released scripts, value by value; what differs is listed in
-configs/paper/common.py. The paper's appendix B has a learning rate of 5e-7, the scripts 1e-6.
+Needs: the extra [web] and Chromium; accelerators (configs/paper/common.py); no running server
+except the deployment given above.
+Result: only the smoke variant has been run. Published success on 50 tasks: 26 % (7b, scaling), 22 %
+(7b, fixed), 18 % (3b, fixed).
+Source: AgentGym-RL, arXiv:2509.08755, and its released scripts, value by value.
+configs/paper/common.py lists the differences. The learning rate is 5e-7 in the paper's appendix B
+and 1e-6 in the scripts.
 """
 
 from agentgym_jax.configs import common
@@ -35,8 +37,11 @@ SCRIPTS = dict(
 
 
 def get_config(arg=None):
-    """Options: size=7b|3b|1p5b|0p5b; horizon=scaling|fixed; deployment (file); smoke (a tiny random
-    policy)."""
+    """Returns the config.
+
+    Options: size=7b|3b|1p5b|0p5b; horizon=scaling|fixed; deployment (file); smoke (a tiny random
+    policy).
+    """
     opt = common.parse(arg, size="7b", horizon="scaling", deployment="", smoke=False)
     c = paper.get_config(opt.size, opt.horizon, SCRIPTS, eval_turns=15)
     c.environments = dict(

@@ -1,28 +1,30 @@
-r"""Does an algorithm learn at all? A text bandit of two pulls, whose optimum is known.
+r"""Tests that an algorithm learns a text bandit with two pulls, whose optimum is known.
 
   python -m agentgym_jax.train --config=configs/rl/bandit.py:algorithm=rloo --workdir=runs/bandit
 
-Needs: nothing running (it starts a server for the environment below); two CPU cores.
-Result: the algorithms of docs/algorithms.md from the same warm start, three seeds each:
-experiments/2026-11-22_every_algorithm.
-Source: environment and sizes are our own; the numbers of an algorithm are those of configs/common.py.
+Needs: no running server (the command starts one for the environment below); two CPU cores.
+Result: experiments/2026-11-22_every_algorithm has three seeds of every algorithm of
+docs/algorithms.md from the same warm start.
+Source: we chose the environment and the sizes; the values of an algorithm are those of
+configs/common.py.
 
-This file is the environment as well: `python -m agentgym_envs check configs.rl.bandit`.
+This file also defines the environment: `python -m agentgym_envs check configs.rl.bandit`.
 """
 
 from typing import Any
 
 from agentgym_envs.base.environment import Environment, StepResult
-from agentgym_envs.base.kind import EnvironmentKind, standard_kind
+from agentgym_envs.base.served import ServedEnvironment, standard_environment
 from agentgym_jax.configs import common
 
-# Which lever pays under which lamp: what the policy has to find out.
+# Dictionary from the colour of the lamp to the lever that pays. The policy has to learn this
+# mapping.
 PAYS = {"red": "north", "green": "east", "blue": "south", "white": "west"}
 LAMPS = tuple(PAYS)
 LEVERS = ("north", "east", "south", "west")
 PULLS = 2
-NUM_TASKS = 16 * len(LAMPS) ** PULLS  # every pair of lamps on sixteen machines
-HELD_OUT = 3  # pairs of lamps whose number is 0 modulo this are only played in evaluation
+NUM_TASKS = 16 * len(LAMPS) ** PULLS  # every sequence of lamp colours, on 16 machines
+HELD_OUT = 3  # a task is held out if the number of its colour sequence is a multiple of 3
 MODULE = "agentgym_jax.configs.rl.bandit"
 RATE = 1.5e-3
 
@@ -36,13 +38,16 @@ Action: the colour of the lamp and the lever to pull, such as: {LAMPS[0]} {LEVER
 
 
 def lamps(data_idx: int) -> list[str]:
-    """Colours of the lamp, one for each pull."""
+    """Returns the colours of the lamp, one for each pull."""
     second, first = divmod(data_idx % len(LAMPS) ** PULLS, len(LAMPS))
     return [LAMPS[first], LAMPS[second]]
 
 
 class Bandit(Environment):
-    """A task is a machine with a pair of lamps. The best player is paid 1, any other lever 0."""
+    """Machine with a lamp that shows one colour before each pull; the task decides the colours.
+
+    Each pull of the right lever pays 1/2, any other lever 0, so a perfect episode scores 1.
+    """
 
     def reset(self, data_idx: int) -> StepResult:
         self._lamps = lamps(data_idx)
@@ -82,15 +87,15 @@ class Bandit(Environment):
         self._lamps, self._paid = (list(part) for part in snapshot)
 
 
-def make_kind() -> EnvironmentKind:
-    """What a server needs to know."""
+def make_served_environment() -> ServedEnvironment:
+    """Returns the description of the environment for the server."""
     pairs = len(LAMPS) ** PULLS
     splits = ["train" if i % pairs % HELD_OUT else "test" for i in range(NUM_TASKS)]
     tasks = [
         dict(data_idx=i, split=split, first=lamps(i)[0], second=lamps(i)[1])
         for i, split in enumerate(splits)
     ]
-    return standard_kind(
+    return standard_environment(
         Bandit,
         tasks,
         name="bandit",
@@ -102,7 +107,7 @@ def make_kind() -> EnvironmentKind:
 
 
 def tiny_policy():
-    """A policy of some hundred thousand weights, and a tokenizer of words for it."""
+    """Returns a policy of some hundred thousand weights."""
     architecture = dict(
         hidden_size=64,
         intermediate_size=192,
@@ -123,8 +128,11 @@ def tiny_policy():
 
 
 def warm_start(environment, tasks, steps, row_length, max_turns, train_on, module=""):
-    """Imitates a player that takes any valid action: what can be done, not what pays."""
-    show = dict(player="random", epsilon=0.0, max_turns=max_turns, seed=0, module=module)
+    """Returns the `sft` section, with which the policy imitates random valid actions.
+
+    These demonstrations show which actions exist, but not which lever pays.
+    """
+    show = dict(agent="random", epsilon=0.0, max_turns=max_turns, seed=0, module=module)
     return dict(
         steps=steps,
         rows=8,
@@ -141,34 +149,36 @@ def warm_start(environment, tasks, steps, row_length, max_turns, train_on, modul
 
 
 def algorithm(name, length, critic_rate):
-    """The algorithm of that name in configs/common.py, with `_shared` at the end: its critic on the trunk.
+    """Returns the section of the named algorithm in configs/common.py.
 
-    `length` is that of the longest episode in action tokens, `critic_rate` the learning rate of a critic.
+    The suffix `_shared` of a name selects a critic that shares the policy's trunk.
+
+    `length` is the number of action tokens in the longest episode. `critic_rate` is the critic's
+    learning rate.
     """
     plain_name = name.removesuffix("_shared")
-    common.check_known("algorithm", plain_name, common.ALGORITHMS)
+    options = {}
     if name != plain_name:
         common.check_known("algorithm with a shared critic", plain_name, ("ppo", "ppo_turn"))
-    make = common.ALGORITHMS[plain_name]
-    if name != plain_name:
-        section = make(critic="shared")
-    else:
-        section = make(length) if name in ("dr_grpo", "rloo", "reinforce") else make()
+        options["critic"] = "shared"
+    section = common.make_algorithm(plain_name, length, **options)
     section["logprob_chunk"] = 512
-    if section["critic"]["kind"] != "none":
+    if "critic" in section:
         section["critic"]["optimizer"]["learning_rate"] = critic_rate
     return section
 
 
 def learn(c, row_length, micro_rows):
-    """Two updates a step of a tiny policy, at a rate that falls; one without a ratio in the loss."""
+    """Sets a falling learning rate and two updates per step (one for REINFORCE, whose loss has no
+    ratio).
+    """
     c.optimizer.learning_rate = RATE
     c.optimizer.schedule = "linear"
     c.optimizer.warmup_steps = 6
     c.optimizer.final_fraction = 0.2
     c.learner = dict(
         row_length=row_length,
-        row_halvings=0,
+        num_row_lengths=1,
         micro_rows=micro_rows,
         epochs=1,
         mini_batches=1 if c.algorithm.name == "reinforce" else 2,
@@ -178,17 +188,20 @@ def learn(c, row_length, micro_rows):
 
 
 def start_from(c, folder):
-    """Starts from the weights and the tokenizer of a run folder instead of a warm start."""
+    """Sets the weights and the tokenizer of a run folder as the start, in place of a warm start."""
     c.model.source = folder
     c.model.architecture = {}
     c.tokenizer.source = "model"
     c.tokenizer.vocab_size = 0
-    c.tokenizer.isolate = ""
-    c.sft = {}
+    c.tokenizer.pretokenizer_pattern = ""
+    del c.sft
 
 
 def get_config(arg=None):
-    """Options: algorithm=grpo, or any other of configs/common.py; start=a run folder; smoke."""
+    """Returns the config.
+
+    Options: algorithm=grpo, or any other of configs/common.py; start=a run folder; smoke.
+    """
     opt = common.parse(arg, algorithm="grpo", start="", smoke=False)
     c = common.base()
     c.total_steps = 45
@@ -196,7 +209,7 @@ def get_config(arg=None):
     c.tokenizer = dict(
         source="train",
         vocab_size=384,
-        isolate="|".join([*LAMPS, *LEVERS, "[0-9]", "[.]", "\n"]),
+        pretokenizer_pattern="|".join([*LAMPS, *LEVERS, "[0-9]", "[.]", "\n"]),
         template="compact",
     )
     tasks = dict(kind="split", group_by="first", where={}, limit=0)
@@ -204,16 +217,18 @@ def get_config(arg=None):
         bandit=common.environment(
             module=MODULE,
             train=tasks | dict(split="train"),
-            weights=dict.fromkeys(LAMPS, 1),  # every first lamp equally often
+            weights=dict.fromkeys(LAMPS, 1),  # draws every first colour equally often
             eval=tasks | dict(split="test", limit=104),
         )
     )
     c.pool.workers = 16
-    c.sampler = dict(rows=64, cache_length=128, buckets=((16, 32),), decode_steps=4, wake_rows=32)
-    c.sampling = dict(temperature=1.0, top_k=0, top_p=1.0, max_turn_tokens=12, max_tokens=128)
+    c.sampler = dict(
+        rows=64, cache_length=128, buckets=((16, 32),), decode_steps=4, return_after_finished=32
+    )
+    c.sampling = dict(temperature=1.0, max_turn_tokens=12, max_tokens=128)
     c.rollout.tasks_per_step = 8
     c.rollout.reward = "turn"
-    c.rollout.opening = "none"
+    c.rollout.system_prompt_mode = "none"
     c.algorithm = algorithm(opt.algorithm, length=16, critic_rate=RATE)
     c.horizon = dict(kind="fixed", turns=PULLS)
     learn(c, row_length=128, micro_rows=12)

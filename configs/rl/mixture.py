@@ -1,13 +1,16 @@
-r"""Qwen2.5 on several environments at once with GRPO: TextCraft and BabyAI, each with its own horizon.
+r"""GRPO of one Qwen2.5 model on several environments: TextCraft and BabyAI, each with its own
+horizon.
 
   python -m agentgym_jax.train --config=configs/rl/mixture.py:size=7b --workdir=runs/mixture \
       --config.environments.babyai.weight=2 --config.mesh.fsdp=-1
 
-Needs: nothing running (it starts a server for each environment); accelerators (configs/paper/common.py).
-Result: not run, but for the smoke variant (also with searchqa and webarena in it).
-Source: tasks, turn limits and periods of configs/paper, batch and samples of its TextCraft; AgentGym-RL
-trains a model per environment. One model for all, and the turn limits of Maze and Wordle: AgentGym,
-arXiv:2406.04151. The reward is success everywhere, so that environments are in one unit.
+Needs: no running server (the command starts one for each environment); accelerators
+(configs/paper/common.py).
+Result: only the smoke variant has been run (also with searchqa and webarena).
+Source: tasks, turn limits and periods of configs/paper; batch size and number of samples of
+configs/paper/textcraft.py. AgentGym-RL trains a separate model per environment. AgentGym,
+arXiv:2406.04151, trains one model for all environments; the turn limits of Maze and Wordle are from
+the same paper. The reward is success in every environment, so that all rewards have the same unit.
 """
 
 from agentgym_jax.configs import common
@@ -15,7 +18,7 @@ from agentgym_jax.configs.paper import babyai, sciworld, searchqa, textcraft, we
 
 
 def alone(config, name):
-    """The entry of an environment that has a config of its own, with the limits it has there."""
+    """Returns an environment's entry, with the tasks and limits of its single-environment config."""
     return dict(
         config.environments[name],
         horizon=config.horizon,
@@ -24,7 +27,7 @@ def alone(config, name):
 
 
 def plain(group_by, turns):
-    """All tasks of an environment, by the server's split, with the same turn limit at all times."""
+    """Returns an entry with all tasks of the server's two splits and a constant turn limit."""
     train, test = (
         dict(kind="split", split=split, group_by=group_by, where={}, limit=0)
         for split in ("train", "test")
@@ -38,10 +41,13 @@ def plain(group_by, turns):
 
 
 def get_config(arg=None):
-    """Options: environments=textcraft+babyai+sciworld+searchqa+webarena+maze+wordle, any of them;
-    size=0p5b|1p5b|3b|7b; smoke."""
+    """Returns the config.
+
+    Options: environments=textcraft+babyai+sciworld+searchqa+webarena+maze+wordle, any of them;
+    size=0p5b|1p5b|3b|7b; smoke.
+    """
     opt = common.parse(arg, environments="textcraft+babyai", size="7b", smoke=False)
-    c = textcraft.get_config(f"size={opt.size}")  # its episodes are the longest
+    c = textcraft.get_config(f"size={opt.size}")  # TextCraft has the longest episodes
     known = dict(
         textcraft=alone(c, "textcraft"),
         babyai=alone(babyai.get_config(), "babyai"),
@@ -57,7 +63,7 @@ def get_config(arg=None):
     c.environments = {name: known[name] for name in chosen}
     if "webarena" in chosen:
         c.sampling.max_tokens = c.sampler.cache_length = c.learner.row_length = 14848
-    # For environments without limits of their own; all of these have some.
+    # This default applies to environments without a horizon; all environments here have one.
     c.horizon = dict(kind="fixed", turns=20)
     c.evaluation.max_turns = 20
     if opt.smoke:

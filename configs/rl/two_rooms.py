@@ -1,11 +1,12 @@
-r"""Does an algorithm learn in BabyAI? One level of two rooms that its scripted player always solves.
+r"""Tests that an algorithm learns a BabyAI level of two rooms that the scripted agent always
+solves.
 
   python -m agentgym_jax.train --config=configs/rl/two_rooms.py:algorithm=rloo --workdir=runs/two_rooms
 
-Needs: nothing running (it starts its own BabyAI server); two CPU cores.
-Result: the algorithms of docs/algorithms.md from the same warm start, three seeds each:
-experiments/2026-11-22_every_algorithm.
-Source: level and sizes are our own; the numbers of an algorithm are those of configs/common.py.
+Needs: no running server (the command starts a BabyAI server); two CPU cores.
+Result: experiments/2026-11-22_every_algorithm has three seeds of every algorithm of
+docs/algorithms.md from the same warm start.
+Source: we chose the level and the sizes; the values of an algorithm are those of configs/common.py.
 """
 
 import pathlib
@@ -13,22 +14,27 @@ import pathlib
 from agentgym_jax.configs import common
 from agentgym_jax.configs.rl import bandit
 
-# The 105 distinct worlds of OpenRedDoor, half of them held out: the seeds of this level repeat them.
-# Made by experiments/2026-11-22_every_algorithm/worlds.py.
+# The 105 distinct worlds of OpenRedDoor, half of them held out. Different seeds of this level can
+# give the same world. experiments/2026-11-22_every_algorithm/worlds.py writes the lists.
 WORLDS = pathlib.Path(__file__).with_name("two_rooms_tasks")
-TURNS = 4  # three to look in every direction, one to open the door
+TURNS = 4  # at most three turns to look in every direction, and one to open the door
 WORDS = (
     "turn left|turn right|move forward|toggle and go through|go to|red closed door|red|[0-9]|\n|, "
 )
 
 
 def get_config(arg=None):
-    """Options: algorithm=grpo, or any other of configs/common.py; start=a run folder; smoke."""
+    """Returns the config.
+
+    Options: algorithm=grpo, or any other of configs/common.py; start=a run folder; smoke.
+    """
     opt = common.parse(arg, algorithm="grpo", start="", smoke=False)
     c = common.base()
     c.total_steps = 45
     c.model = bandit.tiny_policy()
-    c.tokenizer = dict(source="train", vocab_size=512, isolate=WORDS, template="compact")
+    c.tokenizer = dict(
+        source="train", vocab_size=512, pretokenizer_pattern=WORDS, template="compact"
+    )
     c.environments = dict(
         babyai=common.environment(
             train=dict(kind="file", path=str(WORLDS / "train.json")),
@@ -36,10 +42,12 @@ def get_config(arg=None):
         )
     )
     c.pool.workers = 16
-    c.sampler = dict(rows=48, cache_length=640, buckets=((32, 32),), decode_steps=8, wake_rows=32)
-    c.sampling = dict(temperature=1.0, top_k=0, top_p=1.0, max_turn_tokens=16, max_tokens=640)
+    c.sampler = dict(
+        rows=48, cache_length=640, buckets=((32, 32),), decode_steps=8, return_after_finished=32
+    )
+    c.sampling = dict(temperature=1.0, max_turn_tokens=16, max_tokens=640)
     c.rollout.tasks_per_step = 6
-    c.rollout.opening = "none"
+    c.rollout.system_prompt_mode = "none"
     c.algorithm = bandit.algorithm(opt.algorithm, length=48, critic_rate=bandit.RATE)
     c.horizon = dict(kind="fixed", turns=TURNS)
     bandit.learn(c, row_length=640, micro_rows=4)

@@ -1,13 +1,13 @@
-r"""Supervised training of Qwen2.5 on AgentGym's trajectory files (AgentTraj-L and its like).
+r"""Supervised training of Qwen2.5 on AgentGym's trajectory files, such as AgentTraj-L.
 
   python -m agentgym_jax.train --config=configs/sft/trajectories.py --workdir=runs/sft \
       --config.sft.files="('textcraft_train.json',)"
 
-With the tasks of configs/eval/textcraft.py played at the start, every 50 steps and at the end:
+Also evaluates the tasks of configs/eval/textcraft.py at the start, every 50 steps and at the end:
 --config=configs/sft/trajectories.py:evaluate=textcraft
 
-Needs: the files; memory for 16 bytes per weight (float32 weights, gradient and two moments) and the
-activations, which was not measured at this size.
+Needs: the files; memory of 16 bytes per weight (float32 weights, gradient and two moments), plus
+memory for the activations. Memory was not measured at this size.
 Result: not run yet.
 Source: learning rate 1e-5 of AgentGym's behavioural cloning, arXiv:2406.04151.
 """
@@ -17,9 +17,12 @@ from agentgym_jax.configs.eval import common as held_out
 
 
 def get_config(arg=None):
-    """Options: smoke (a tiny random policy on demonstrations that it records itself);
-    evaluate=textcraft+babyai (files of configs/eval whose tasks are played at the start, every 50
-    steps and at the end)."""
+    """Returns the config.
+
+    Options: smoke (a tiny random policy on demonstrations that the run records itself);
+    evaluate=textcraft+babyai (files of configs/eval whose tasks are evaluated at the start, every
+    50 steps and at the end).
+    """
     opt = common.parse(arg, smoke=False, evaluate="")
     full = common.base()
     c = full.copy_and_resolve_references()
@@ -58,7 +61,7 @@ def get_config(arg=None):
             c.sft.demonstrations = dict(
                 expert=dict(
                     environment="textcraft",
-                    player="expert",
+                    agent="expert",
                     tasks=dict(
                         kind="residues", start=16, stop=24, modulus=1, groups={"textcraft": 0}
                     ),

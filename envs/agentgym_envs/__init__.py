@@ -2,7 +2,7 @@
 
 import os
 
-# pygame, which minigrid imports, greets on stdout unless this is set before its import.
+# minigrid imports pygame, which prints a greeting to stdout unless this is set first.
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 
 __version__ = "0.1.0"

@@ -1,11 +1,12 @@
 """Command line: serves an environment over HTTP, records demonstrations, checks an environment.
 
 python -m agentgym_envs textcraft --port 36001
-python -m agentgym_envs demonstrations babyai --tasks 0,1,2 --player expert --out demos.jsonl
+python -m agentgym_envs demonstrations babyai --tasks 0,1,2 --agent expert --out demos.jsonl
 python -m agentgym_envs check textcraft
 python -m agentgym_envs prepare searchqa
 
-Instead of a name, the module of an environment of one's own: python -m agentgym_envs my_envs.guess
+Every command also accepts the module of your own environment instead of a name: python -m
+agentgym_envs my_envs.guess
 """
 
 import argparse
@@ -17,21 +18,21 @@ from collections.abc import Sequence
 from agentgym_envs import demonstrations
 from agentgym_envs.base import options, serve
 from agentgym_envs.base.environment import SetupError
-from agentgym_envs.base.kind import load_kind
+from agentgym_envs.base.served import load_environment
 from agentgym_envs.base.server import create_app
 from agentgym_envs.conformance import suite
-from agentgym_envs.kinds import KINDS, find
+from agentgym_envs.registry import ENVIRONMENTS, find
 
 LOG_LEVELS = ["debug", "info", "warning", "error"]
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser of a command line, whose first argument may be a module."""
+    """Returns the parser of a command line, whose first argument may be a module."""
     parser = argparse.ArgumentParser(
         prog="python -m agentgym_envs",
         description="Environment servers that speak AgentGym's HTTP protocol.",
         epilog="Instead of a name, every command takes the module of another environment, such as "
-        "my_envs.guess: it must be importable and offer make_kind().",
+        "my_envs.guess: it must be importable and offer make_served_environment().",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
@@ -40,13 +41,13 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
             name, help=what, formatter_class=argparse.ArgumentDefaultsHelpFormatter
         )
 
-    for name, kind in KINDS.items():
-        _add_server_options(add(name, f"serve {name}"), kind.port)
+    for name, entry in ENVIRONMENTS.items():
+        _add_server_options(add(name, f"serve {name}"), entry.port)
     _add_demonstration_options(
-        add("demonstrations", "write episodes of a scripted player as AgentGym trajectory records")
+        add("demonstrations", "write episodes of a scripted agent as AgentGym trajectory records")
     )
     _add_check_options(add("check", "test that an environment keeps what all of them promise"))
-    _add_prepare_options(add("prepare", "build what an environment needs on this machine, once"))
+    _add_prepare_options(add("prepare", "build the files of an environment on this machine, once"))
     if arguments and not arguments[0].startswith("-") and arguments[0] not in commands.choices:
         _add_server_options(add(arguments[0], f"serve {arguments[0]}"), find(arguments[0]).port)
     return parser
@@ -72,8 +73,7 @@ def _add_server_options(parser: argparse.ArgumentParser, port: int) -> None:
         help="another name than localhost by which clients address it; may be given several times",
     )
     add("--parent-pid", type=int, help="stop when this process is gone")
-    _add_option(parser)
-    add("--log-level", default="warning", choices=LOG_LEVELS)
+    _add_common(parser, "warning")
 
 
 def _add_demonstration_options(parser: argparse.ArgumentParser) -> None:
@@ -84,19 +84,18 @@ def _add_demonstration_options(parser: argparse.ArgumentParser) -> None:
     tasks.add_argument(
         "--tasks-file", type=pathlib.Path, help='JSON list such as [{"item_id": ..}], or lines'
     )
-    add("--player", choices=list(demonstrations.PLAYERS), default="expert")
+    add("--agent", choices=demonstrations.AGENTS, default="expert")
     add(
         "--epsilon",
         type=float,
         default=0.1,
-        help="share of turns that are detours, of the players random and mixed",
+        help="share of turns that are detours, of the agents random and mixed",
     )
     add("--seed", type=int, default=0, help="of the random choices")
     add("--max-turns", type=int, default=20, help="actions after which an episode is cut")
     add("--thought", action="store_true", help="write a short Thought before each Action")
     add("--out", type=pathlib.Path, required=True, help="JSONL file to write")
-    _add_option(parser)
-    add("--log-level", default="info", choices=LOG_LEVELS)
+    _add_common(parser, "info")
 
 
 def _add_check_options(parser: argparse.ArgumentParser) -> None:
@@ -105,17 +104,15 @@ def _add_check_options(parser: argparse.ArgumentParser) -> None:
     add("--tasks", type=int, default=suite.TASKS, help="how many tasks are played")
     add("--actions", type=int, default=suite.ACTIONS, help="actions in each of them, at most")
     add("--compat", action="store_true", help="the behaviour of AgentGym's server")
-    _add_option(parser)
-    add("--log-level", default="error", choices=LOG_LEVELS)
+    _add_common(parser, "error")
 
 
 def _add_prepare_options(parser: argparse.ArgumentParser) -> None:
     _add_environment(parser)
-    _add_option(parser)
-    parser.add_argument("--log-level", default="warning", choices=LOG_LEVELS)
+    _add_common(parser, "warning")
 
 
-def _add_option(parser: argparse.ArgumentParser) -> None:
+def _add_common(parser: argparse.ArgumentParser, log_level: str) -> None:
     parser.add_argument(
         "--option",
         metavar="NAME=VALUE",
@@ -123,10 +120,11 @@ def _add_option(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="an option of this environment; may be given several times",
     )
+    parser.add_argument("--log-level", default=log_level, choices=LOG_LEVELS)
 
 
 def _add_environment(parser: argparse.ArgumentParser) -> None:
-    known = ", ".join(KINDS)
+    known = ", ".join(ENVIRONMENTS)
     parser.add_argument("environment", help=f"{known}, or a module such as my_envs.guess")
 
 
@@ -143,10 +141,10 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _prepare(args: argparse.Namespace) -> int:
-    """Making the kind builds its data, preparing it starts what its environments share."""
-    kind = load_kind(find(args.environment).module, options.parse(args.option))
-    kind.prepare()
-    _write_now(f"{kind.spec.name} is ready: version {kind.spec.version}\n")
+    """Builds the data of an environment and prepares its shared resources."""
+    served = load_environment(find(args.environment).module, options.parse(args.option))
+    served.prepare()
+    _write_now(f"{served.spec.name} is ready: version {served.spec.version}\n")
     return 0
 
 
@@ -165,17 +163,17 @@ def _record(args: argparse.Namespace) -> int:
         listed = args.tasks.replace(",", " ")
     else:
         listed = args.tasks_file.read_text(encoding="utf-8")
-    kind = load_kind(find(args.environment).module, options.parse(args.option))
-    kind.prepare()
-    indices = demonstrations.read_indices(listed, kind.spec.name)
+    served = load_environment(find(args.environment).module, options.parse(args.option))
+    served.prepare()
+    indices = demonstrations.read_indices(listed, served.spec.name)
     records = demonstrations.record(
-        kind,
+        served,
         indices,
-        player=args.player,
+        agent=args.agent,
         epsilon=args.epsilon,
         seed=args.seed,
         max_turns=args.max_turns,
-        to_text=demonstrations.TEXTS[kind.spec.action_format][args.thought],
+        to_text=demonstrations.TEXTS[served.spec.action_format][args.thought],
     )
     demonstrations.write(records, len(indices), args.out)
     return 0
@@ -199,7 +197,9 @@ def _serve(args: argparse.Namespace) -> int:
         host_names=args.allow_host,
         options=chosen,
     )
-    name = args.command if args.command in KINDS else load_kind(module, chosen).spec.name
+    name = (
+        args.command if args.command in ENVIRONMENTS else load_environment(module, chosen).spec.name
+    )
     serve.run(app, name, args.host, args.port, args.parent_pid)
     return 0
 

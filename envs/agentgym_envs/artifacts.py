@@ -1,4 +1,7 @@
-"""Files and folders that are built once on a machine: whole or not there, by one process at a time."""
+"""Files and folders that are built once per machine, by one process at a time.
+
+Each file or folder is either complete or absent.
+"""
 
 import contextlib
 import fcntl
@@ -13,15 +16,11 @@ from typing import TypeAlias
 
 Say: TypeAlias = Callable[[str], None]
 
-SIGN_S = 30.0  # whoever waits for a server takes silence for its end
+SIGN_S = 30.0  # seconds; waiting clients take a longer silence for a dead server
 
 
 def announcer(who: str) -> Say:
-    """Tells the person at the terminal about something that takes long, a line at a time.
-
-    Args:
-      who: stands in front of each line.
-    """
+    """Returns a callback that prints the progress of a build to stderr, prefixed with `who: `."""
 
     def say(text: str) -> None:
         sys.stderr.write(f"{who}: {text}\n")
@@ -33,21 +32,23 @@ def announcer(who: str) -> Say:
 def build_once(
     folder: pathlib.Path, fill: Callable[[pathlib.Path], None], say: Say, *, anew: bool = False
 ) -> None:
-    """Builds a folder that is not there yet.
+    """Builds a folder unless it exists.
 
-    Processes that ask at the same time wait for the one that builds. A build that fails leaves
-    nothing; one that is killed leaves an unfinished folder, which the next one removes.
+    Other processes that call this function meanwhile wait until the build ends. A build that fails
+    leaves no files. A killed build leaves an unfinished folder, which the next build removes.
 
     Args:
-      folder: which; it exists only when it is whole.
-      fill: writes into the empty folder that it is given, which gets its name afterwards.
-      say: is told who is waited for and, now and then, that the building goes on.
-      anew: build it even if it is there; whoever reads the old one may go on doing so.
+      folder: Path of the folder, which exists only when it is complete.
+      fill: Function that writes into the empty folder it receives. That folder is renamed to
+          `folder` afterwards.
+      say: Progress callback. It reports a build by another process, and progress every
+          `SIGN_S` seconds.
+      anew: True to build the folder even if it exists. Readers of the old folder are not disturbed.
     """
     if folder.exists() and not anew:
         return
     with locked(folder, say):
-        if folder.exists() and not anew:  # another process was quicker
+        if folder.exists() and not anew:  # another process was faster
             return
         with signs_of_life(say), appearing(folder) as unfinished:
             fill(unfinished)
@@ -55,11 +56,12 @@ def build_once(
 
 @contextlib.contextmanager
 def locked(path: pathlib.Path, say: Say) -> Iterator[None]:
-    """Keeps other processes from building the same thing; they wait.
+    """Locks an artifact, so that other processes that want to build it wait.
 
     Args:
-      path: of the thing; the lock is a file beside it, and ends with the process, however that ends.
-      say: is told if another process has it.
+      path: Path of the artifact. The lock is a file next to the artifact and is released when the
+          process ends for any reason.
+      say: Callback that is called if another process holds the lock.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_name(path.name + ".lock").open("w") as file:
@@ -74,7 +76,7 @@ def locked(path: pathlib.Path, say: Say) -> Iterator[None]:
 
 @contextlib.contextmanager
 def signs_of_life(say: Say) -> Iterator[None]:
-    """Says now and then that it goes on, unless at a terminal, where bars move."""
+    """Reports progress every `SIGN_S` seconds unless stderr is a terminal with progress bars."""
     began, is_over = time.monotonic(), threading.Event()
 
     def speak() -> None:
@@ -94,9 +96,9 @@ def signs_of_life(say: Say) -> Iterator[None]:
 
 @contextlib.contextmanager
 def appearing(folder: pathlib.Path) -> Iterator[pathlib.Path]:
-    """A folder to fill, which gets its name, in place of an older one, if the block has no error."""
+    """Yields a temporary folder that replaces `folder` by a rename if the block succeeds."""
     partial = _partial(folder)
-    shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
+    shutil.rmtree(partial, ignore_errors=True)  # left by a killed process
     partial.mkdir(parents=True)
     try:
         yield partial
@@ -109,13 +111,13 @@ def appearing(folder: pathlib.Path) -> Iterator[pathlib.Path]:
         else:
             os.replace(partial, folder)
     except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)  # of a full disk, say
+        shutil.rmtree(partial, ignore_errors=True)  # for example after a full disk
         raise
 
 
 @contextlib.contextmanager
 def appearing_file(path: pathlib.Path) -> Iterator[pathlib.Path]:
-    """A file to write, which gets its name if the block ends without an error."""
+    """Yields a temporary file path that is renamed to `path` if the block raises no error."""
     partial = _partial(path)
     try:
         yield partial

@@ -1,4 +1,4 @@
-"""Where data lies that is built or downloaded on the user's machine."""
+"""Folder for data that is built or downloaded on the user's machine."""
 
 import os
 import pathlib
@@ -7,6 +7,6 @@ VARIABLE = "AGENTGYM_DATA"
 
 
 def data_folder() -> pathlib.Path:
-    """$AGENTGYM_DATA, else ~/.cache/agentgym; it need not exist yet."""
+    """Returns $AGENTGYM_DATA, or else ~/.cache/agentgym. The folder need not exist yet."""
     named = os.environ.get(VARIABLE)
     return pathlib.Path(named) if named else pathlib.Path.home() / ".cache" / "agentgym"

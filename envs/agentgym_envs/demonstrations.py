@@ -1,13 +1,13 @@
-"""Episodes of scripted players, written as AgentGym's trajectory records, one JSON line each.
+"""Episodes of scripted agents, written as AgentGym's trajectory records, one JSON line each.
 
     {"item_id": "babyai_17",
      "conversations": [{"from": "human", "value": first observation, "loss": null},
                        {"from": "gpt", "value": "Action:\\nturn left", "loss": true,
                         "chosen_by": "expert"}, ...],
-     "reward": sum of the rewards, "success": 0 or 1, "player": "expert"}
+     "reward": sum of the rewards, "success": 0 or 1, "agent": "expert"}
 
-A record ends with the last action, as AgentGym's do. It depends on the seed and on the task
-alone, not on the other tasks of the call.
+A record ends with the last action, like AgentGym's records. It depends only on the seed and the
+task, not on the other tasks of the call.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from agentgym_envs.base.environment import Environment, EnvironmentFault
-from agentgym_envs.base.kind import EnvironmentKind
+from agentgym_envs.base.served import ServedEnvironment
 
 _LOGGER = logging.getLogger(__name__)
 _PROGRESS_EVERY = 100  # episodes
@@ -31,12 +31,11 @@ RANDOM = "random"
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """What a player does next.
+    """Next action of a scripted agent.
 
     Attributes:
-      action: sent to the environment.
       chosen_by: EXPERT or RANDOM.
-      is_taught: whether a model is to imitate it.
+      is_taught: True if a model is trained to imitate the action.
     """
 
     action: str
@@ -44,75 +43,48 @@ class Choice:
     is_taught: bool
 
 
-Player = Callable[[Environment, random.Random, float, Sequence[str]], Choice]
+AGENTS = ("expert", "random", "mixed")
 
 
-def _detour(rng: random.Random, epsilon: float, seen: Sequence[str]) -> Choice | None:
-    """Now and then something else than the player wants, so that it has to go on from there.
-
-    It was valid at some time in this episode, so that also the environment's refusals are seen.
-    It is shown but not taught.
-    """
-    return Choice(rng.choice(seen), RANDOM, False) if rng.random() < epsilon else None
-
-
-def _play_expert(
-    environment: Environment, rng: random.Random, epsilon: float, seen: Sequence[str]
+def choose(
+    environment: Environment, agent: str, rng: random.Random, epsilon: float, seen: Sequence[str]
 ) -> Choice:
-    """What the expert does; epsilon is not used."""
+    """Chooses the next action: the expert's for `expert` and `mixed`, a random valid one for
+    `random`.
+
+    With probability `epsilon`, `random` and `mixed` take a detour, so that the agent has to
+    recover. A detour is an action from `seen`: it was valid earlier in the episode, so the
+    environment may reject it now. Detours are part of the record but are not taught.
+    """
+    if agent != "expert" and rng.random() < epsilon:
+        return Choice(rng.choice(seen), RANDOM, False)
+    if agent == "random":
+        return Choice(rng.choice(environment.valid_actions()), RANDOM, True)
     return Choice(environment.expert_action(), EXPERT, True)
 
 
-def _play_random(
-    environment: Environment, rng: random.Random, epsilon: float, seen: Sequence[str]
-) -> Choice:
-    """Any valid action, with detours."""
-    detour = _detour(rng, epsilon, seen)
-    return detour or Choice(rng.choice(environment.valid_actions()), RANDOM, True)
-
-
-def _play_mixed(
-    environment: Environment, rng: random.Random, epsilon: float, seen: Sequence[str]
-) -> Choice:
-    """The expert, with detours."""
-    detour = _detour(rng, epsilon, seen)
-    return detour or _play_expert(environment, rng, epsilon, seen)
-
-
-# Player -> (environment, generator, epsilon, actions valid so far) -> choice.
-PLAYERS: Mapping[str, Player] = {
-    "expert": _play_expert,
-    "random": _play_random,
-    "mixed": _play_mixed,
-}
-
-
 def plain_text(action: str) -> str:
-    """What the model is to write: the action alone."""
+    """Returns the model's target text: only the action."""
     return f"Action:\n{action}"
 
 
 def thoughtful_text(action: str) -> str:
-    """The same after a thought, which says no more than the action does."""
+    """Returns the action, preceded by a thought that adds no information."""
     return f"Thought:\nFrom what I see now, the best next move is: {action}.\n\nAction:\n{action}"
 
 
-def raw_text(action: str) -> str:
-    """The action as it is, of an environment that reads the whole text."""
-    return action
-
-
 def thoughtful_raw_text(action: str) -> str:
-    """The same after a thought; an action that brings one of its own stays as it is."""
+    """Returns the action, preceded by a thought unless the action already has one."""
     if "<think>" in action:
         return action
     return f"From what I see now, the best next move is this.\n{action}"
 
 
-# Format of actions -> text of a turn from its action, without and with a thought.
+# For each action format: functions from an action to the text of a turn, without and with a
+# thought.
 TEXTS: Mapping[str, tuple[Callable[[str], str], Callable[[str], str]]] = {
     "react": (plain_text, thoughtful_text),
-    "raw": (raw_text, thoughtful_raw_text),
+    "raw": (str, thoughtful_raw_text),
 }
 
 
@@ -121,36 +93,28 @@ def record_episode(
     name: str,
     data_idx: int,
     *,
-    player: str,
+    agent: str,
     epsilon: float,
     seed: int,
     max_turns: int,
     to_text: Callable[[str], str],
     success_score: float,
 ) -> dict[str, Any]:
-    """Plays one task.
+    """Runs one episode of a task in an environment, which is reset first.
 
-    Args:
-      environment: where to play; it is reset.
-      name: of the environment, for the item id.
-      data_idx: index of the task.
-      player: a key of PLAYERS.
-      epsilon: of the players `random` and `mixed`, probability per turn of a detour.
-      seed: of the random choices; the same for all tasks of a call.
-      max_turns: actions after which the episode is cut.
-      to_text: action -> text of the model's turn.
-      success_score: least score of a solved task.
+    `name` is the prefix of the item id. The seed is the same for all tasks of a call. `to_text`
+    converts an action to the text of the model's turn. `max_turns` limits the actions.
     """
     item_id = f"{name}_{data_idx}"
     rng = random.Random(f"{seed}/{item_id}")
     result = environment.reset(data_idx)
     conversations: list[dict[str, Any]] = []
-    seen: dict[str, None] = {}  # an ordered set
+    seen: dict[str, None] = {}  # dictionary used as an ordered set
     reward = 0.0
     for _ in range(max_turns):
         conversations.append({"from": "human", "value": result.observation, "loss": None})
         seen.update(dict.fromkeys(environment.valid_actions()))
-        choice = PLAYERS[player](environment, rng, epsilon, list(seen))
+        choice = choose(environment, agent, rng, epsilon, list(seen))
         turn = {"from": "gpt", "value": to_text(choice.action), "loss": choice.is_taught}
         conversations.append({**turn, "chosen_by": choice.chosen_by})
         result = environment.step(choice.action)
@@ -162,42 +126,42 @@ def record_episode(
         "conversations": conversations,
         "reward": reward,
         "success": int(result.done and result.score >= success_score),
-        "player": player,
+        "agent": agent,
     }
 
 
 def record(
-    kind: EnvironmentKind, indices: Sequence[int], **options: Any
+    served: ServedEnvironment, indices: Sequence[int], **options: Any
 ) -> Iterator[dict[str, Any]]:
-    """Records of the tasks in order; `options` are the keywords of `record_episode`.
+    """Yields the records of the tasks in order; `options` are the keywords of `record_episode`.
 
     Raises:
-      ValueError: an index is not a task, or a player does not know how to go on.
+      ValueError: An index has no task, or an agent has no next action.
     """
-    environment = kind.factory()
+    environment = served.factory()
     try:
         for data_idx in indices:
-            if not 0 <= data_idx < kind.spec.num_tasks:
+            if not 0 <= data_idx < served.spec.num_tasks:
                 raise ValueError(
-                    f"{kind.spec.name} has tasks 0 .. {kind.spec.num_tasks - 1}; {data_idx} was "
+                    f"{served.spec.name} has tasks 0 .. {served.spec.num_tasks - 1}; {data_idx} was "
                     "asked for"
                 )
             try:
                 yield record_episode(
                     environment,
-                    kind.spec.name,
+                    served.spec.name,
                     data_idx,
-                    success_score=kind.spec.success_score,
+                    success_score=served.spec.success_score,
                     **options,
                 )
             except EnvironmentFault as fault:
-                raise ValueError(f"{kind.spec.name}_{data_idx}: {fault.message}") from fault
+                raise ValueError(f"{served.spec.name}_{data_idx}: {fault.message}") from fault
     finally:
         environment.close()
 
 
 def write(records: Iterator[Mapping[str, Any]], total: int, out: pathlib.Path) -> None:
-    """Writes records as JSON lines; the file appears whole or not at all."""
+    """Writes records as JSON lines. The file appears only when it is complete."""
     partial = out.with_name(out.name + ".partial")
     solved = 0
     with partial.open("w", encoding="utf-8") as file:
@@ -210,10 +174,11 @@ def write(records: Iterator[Mapping[str, Any]], total: int, out: pathlib.Path) -
 
 
 def read_indices(text: str, name: str) -> list[int]:
-    """Task indices of a list: JSON (item ids, numbers or `{"item_id": ...}`) or one id a line.
+    """Parses the task indices of a list: JSON (item ids, numbers or `{"item_id": ...}`) or one id
+    per line.
 
     Raises:
-      ValueError: an entry is not an id of this environment.
+      ValueError: An entry is not an id of this environment.
     """
     stripped = text.strip()
     entries = json.loads(stripped) if stripped.startswith("[") else stripped.split()

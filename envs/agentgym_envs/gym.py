@@ -1,7 +1,7 @@
 """The environments for gymnasium: `gymnasium.make("agentgym/TextCraft-v0")`.
 
-Actions and observations are text; the world runs in the calling process. The names are
-registered by gym_names.py.
+Actions and observations are text. The environment runs in the calling process. gym_names.py
+registers the names.
 """
 
 from collections.abc import Mapping
@@ -10,23 +10,23 @@ from typing import Any
 import gymnasium
 
 from agentgym_envs.base.environment import EnvironmentFault
-from agentgym_envs.base.kind import load_kind
 from agentgym_envs.base.protocol import ErrorKind
-from agentgym_envs.kinds import KINDS
+from agentgym_envs.base.served import load_environment
+from agentgym_envs.registry import ENVIRONMENTS
 
 
 class AnyText(gymnasium.Space[str]):
-    """All texts. gymnasium's own `Text` wants a list of the characters that may occur."""
+    """Space of all texts. gymnasium's own `Text` requires a list of the allowed characters."""
 
     def __init__(self) -> None:
         super().__init__(shape=None, dtype=None)
 
     def sample(self, mask: Any = None) -> str:
-        """An empty text: what makes sense, `TextEnv.valid_actions` knows."""
+        """Returns an empty text; `TextEnv.valid_actions` returns sensible actions."""
         return ""
 
     def contains(self, x: Any) -> bool:
-        """Whether it is a text."""
+        """Returns True if `x` is a text."""
         return isinstance(x, str)
 
     def __eq__(self, other: object) -> bool:
@@ -36,21 +36,23 @@ class AnyText(gymnasium.Space[str]):
 class TextEnv(gymnasium.Env[str, str]):
     """One environment as a `gymnasium.Env`.
 
-    `reset` takes the task from `options={"data_idx": 5}`, else draws one of the split. Rewards are
-    in units of a perfect episode; `info` has the environment's own `score`, `data_idx`, `success`
-    and the `instructions` for an agent.
+    `reset` starts the task in `options={"data_idx": 5}`, or else a random task of the split.
+    Rewards are divided by the environment's best score. `info` has the environment's own `score`,
+    `data_idx`, `success` and the `instructions` for an agent.
 
     Args:
-      environment: name, as for `python -m agentgym_envs NAME`.
-      split: tasks that `reset` draws from: `train`, `test`, or another of the manifest.
-      max_turns: actions after which an episode is truncated; None takes AgentGym's limit.
-      compat: AgentGym's behaviour, oddities included.
-      render_mode: None or `ansi`, for which `render` is the last observation.
-      settings: options of the environment, as of `--option`.
+      environment: Name of the environment, as for `python -m agentgym_envs NAME`.
+      split: Split from which `reset` draws tasks: `train`, `test`, or another split of the
+          manifest.
+      max_turns: Number of actions after which an episode is truncated; None selects AgentGym's
+          limit.
+      compat: True for AgentGym's behaviour, oddities included.
+      render_mode: None or `ansi`. With `ansi`, `render` returns the last observation.
+      settings: Options of the environment, as for `--option`.
 
     Raises:
-      SetupError: the environment cannot run on this machine.
-      ValueError: there are no tasks of this split.
+      SetupError: The environment cannot run on this machine.
+      ValueError: The split has no tasks.
     """
 
     metadata = {"render_modes": ["ansi"]}
@@ -65,16 +67,16 @@ class TextEnv(gymnasium.Env[str, str]):
         render_mode: str | None = None,
         settings: Mapping[str, Any] | None = None,
     ):
-        kind = load_kind(KINDS[environment].module, settings)
-        kind.prepare()
+        served = load_environment(ENVIRONMENTS[environment].module, settings)
+        served.prepare()
         self.render_mode = render_mode
-        self.instructions = kind.spec.instructions
-        self.world = (kind.compat_factory if compat else kind.factory)()
+        self.instructions = served.spec.instructions
+        self.world = (served.compat_factory if compat else served.factory)()
         self.observation_space = AnyText()
         self.action_space = AnyText()
-        self._spec = kind.spec
-        self._max_turns = kind.spec.max_turns if max_turns is None else max_turns
-        self._tasks = [task["data_idx"] for task in kind.tasks() if task["split"] == split]
+        self._spec = served.spec
+        self._max_turns = served.spec.max_turns if max_turns is None else max_turns
+        self._tasks = [task["data_idx"] for task in served.tasks() if task["split"] == split]
         if not self._tasks:
             raise ValueError(f"{environment} has no tasks of split {split!r}")
         self._turns = 0
@@ -87,7 +89,7 @@ class TextEnv(gymnasium.Env[str, str]):
         """Starts a task.
 
         Raises:
-          EnvironmentFault: there is no such task.
+          EnvironmentFault: The task does not exist.
         """
         super().reset(seed=seed)
         if options and "data_idx" in options:
@@ -106,7 +108,7 @@ class TextEnv(gymnasium.Env[str, str]):
         return result.observation, self._info(result.score, False)
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Takes one action: observation, reward, terminated, truncated, info."""
+        """Executes one action; returns observation, reward, terminated, truncated and info."""
         result = self.world.step(action)
         self._turns += 1
         self._text = result.observation
@@ -116,7 +118,7 @@ class TextEnv(gymnasium.Env[str, str]):
         return result.observation, reward, result.done, is_cut, self._info(result.score, success)
 
     def render(self) -> str | None:  # type: ignore[override]
-        """The last observation, in mode `ansi`."""
+        """Returns the last observation in mode `ansi`, otherwise None."""
         return self._text if self.render_mode == "ansi" else None
 
     def close(self) -> None:

@@ -1,13 +1,14 @@
-"""Names of the environments for gymnasium, which imports this by itself (an entry point).
+"""Names of the environments for gymnasium, which imports this module through an entry point.
 
-It does so while it is being imported, so nothing else of gymnasium or of ours is loaded here.
+gymnasium imports this module while gymnasium itself is being imported. Therefore no other module of
+gymnasium or of this project is loaded here.
 """
 
 from collections.abc import Mapping
 
 from gymnasium.envs.registration import register as register_id
 
-# Name for gymnasium -> name here.
+# Name in this project for each gymnasium name.
 IDS: Mapping[str, str] = {
     "TextCraft-v0": "textcraft",
     "BabyAI-v0": "babyai",
@@ -20,11 +21,11 @@ IDS: Mapping[str, str] = {
 
 
 def register() -> None:
-    """Registers all of them; gymnasium puts `agentgym/` before the names."""
+    """Registers all environments; gymnasium puts `agentgym/` before the names."""
     for name, environment in IDS.items():
         register_id(
             id=name,
             entry_point="agentgym_envs.gym:TextEnv",
             kwargs={"environment": environment},
-            disable_env_checker=True,  # it warns of every space that is not an array
+            disable_env_checker=True,  # the checker warns about every space that is not an array
         )

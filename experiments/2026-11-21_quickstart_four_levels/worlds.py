@@ -1,4 +1,5 @@
-"""Are the held-out worlds of the quickstart different from each other and from all trained ones?
+"""Checks that the held-out worlds of the quickstart differ from each other and from all training
+worlds.
 
   PYTHONPATH=. python experiments/2026-11-21_quickstart_four_levels/worlds.py
 
@@ -14,13 +15,13 @@ from configs import quickstart
 
 
 def indices(tasks) -> list[int]:
-    """Task numbers that a selection of kind `residues` names."""
+    """Returns the indices of the tasks selected by a `residues` selection."""
     residues = set(tasks.groups.values())
     return [i for i in range(tasks.start, tasks.stop) if i % tasks.modulus in residues]
 
 
 def fingerprint(data_idx: int) -> str:
-    """Hash of a world."""
+    """Returns a hash of the grid, agent and goal of a world."""
     world, _ = make_world(levels.task(data_idx))
     parts = (
         world.grid.encode().tobytes(),
@@ -32,7 +33,7 @@ def fingerprint(data_idx: int) -> str:
 
 
 def main() -> None:
-    """Prints the three numbers."""
+    """Prints the number of distinct held-out worlds and their overlap with the training worlds."""
     c = quickstart.get_config()
     shown = [show.tasks for show in c.sft.demonstrations.values()]
     selections = [c.environments.babyai.train, *shown]

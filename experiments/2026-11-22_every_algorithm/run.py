@@ -1,10 +1,13 @@
-r"""Every algorithm on both environments, three seeds, from the same warm start; a second call goes on.
+r"""Runs every algorithm on both environments, three seeds, from the same warm start.
+
+A second call runs only the missing runs.
 
   PYTHONPATH=. python experiments/2026-11-22_every_algorithm/run.py --out=runs/every_algorithm \
       --of=bandit,two_rooms --algorithms=grpo,rloo --seeds=0,1,2
 
-Several of these may run side by side on the same folder: a run belongs to the process that makes its `.claim`. A finished
-run leaves `results/<config>/<algorithm>_<seed>.jsonl`, its metrics without those of time and machine, and is never run again.
+Several of these processes may use the same folder. The process that creates the `.claim` of a run
+executes that run. A finished run writes its metrics, without times and machine statistics, to
+`results/<config>/<algorithm>_<seed>.jsonl` and is never run again.
 """
 
 import argparse
@@ -18,14 +21,14 @@ import time
 
 import jax
 
-from agentgym_jax.run.rl import open_rl
-from agentgym_jax.run.run import StopFlag
-from agentgym_jax.run.sections import plain
-from agentgym_jax.training import rl
+from agentgym_jax.jobs.config.sections import plain
+from agentgym_jax.jobs.rl import loop as rl
+from agentgym_jax.jobs.rl.build import open_rl
+from agentgym_jax.jobs.run import StopFlag
 
 HERE = pathlib.Path(__file__).parent
 CACHE = pathlib.Path("~/.cache/agentgym_jax/xla").expanduser()
-# What the tables and figures are made from; the rest of metrics.jsonl is left out.
+# Inputs of the tables and figures; the rest of metrics.jsonl is not kept.
 KEPT = set(
     """step eval/score eval/score_greedy eval/success eval/success_greedy eval/success_low eval/success_high
     eval/episodes eval/turns_mean rollout/score_mean rollout/success rollout/reward_mean rollout/episodes
@@ -34,23 +37,25 @@ KEPT = set(
     policy/kl_k3 policy/learning_rate policy/expected_return critic/loss critic/explained_variance
     horizon/turns batch/tokens time/iteration_s""".split()
 )
-# What the nature of an algorithm asks for; everything else is the same for all.
+# Settings that an algorithm requires; all other settings are shared.
 SMALLER_STEPS = {"optimizer.learning_rate": 1e-3, "total_steps": 68}
 OWN: dict[str, dict] = {
-    # As in the recorded runs; `grpo` as published is an average per episode.
+    # The recorded runs average over tokens; the published `grpo` averages per episode.
     "grpo": {"algorithm.aggregation.mode": "token_mean"},
-    # Its loss has no ratio: one update per collection, so twice the collections for as many updates.
+    # The loss has no ratio, so there is one update per rollout, and twice the rollouts for as many
+    # updates.
     "reinforce": {"learner.mini_batches": 1, "total_steps": 90},
-    # No token loses its gradient when the ratio has left the clip range: smaller steps, more of them.
+    # CISPO keeps the gradient of tokens whose ratio has left the clip range, so it needs smaller
+    # and more steps.
     "cispo": SMALLER_STEPS,
-    # At the shared rate seeds of these failed here (README.md).
+    # At the shared rate some seeds of these algorithms failed here (README.md).
     "two_rooms gspo_token": SMALLER_STEPS,
     "two_rooms ppo_shared": SMALLER_STEPS,
 }
 
 
 def set_path(config, path: str, value) -> None:
-    """Sets `learner.mini_batches` and its like in a plain config."""
+    """Sets a value by its path, such as `learner.mini_batches`, in a plain config."""
     *parents, last = path.split(".")
     for parent in parents:
         config = config[parent]
@@ -58,7 +63,7 @@ def set_path(config, path: str, value) -> None:
 
 
 def config_of(of: str, algorithm: str, seed: int, start: pathlib.Path, url: str = "") -> dict:
-    """The config of one run; `url` of a server that several runs share, or empty."""
+    """Returns the config of one run. `url` is a server that several runs share, or empty."""
     module = importlib.import_module(f"configs.rl.{of}")
     c = plain(module.get_config(f"algorithm={algorithm},start={start}"))
     c["seed"] = seed
@@ -72,7 +77,7 @@ def config_of(of: str, algorithm: str, seed: int, start: pathlib.Path, url: str 
 
 
 def warm_start(of: str, folder: pathlib.Path) -> None:
-    """Trains what all runs of a config start from, once."""
+    """Trains the common initial weights of all runs of a config, once."""
     if folder.exists():
         return
     config = f"{HERE.relative_to(pathlib.Path.cwd())}/warm_start.py:of={of}"
@@ -81,7 +86,7 @@ def warm_start(of: str, folder: pathlib.Path) -> None:
 
 
 def keep(metrics: pathlib.Path, target: pathlib.Path) -> None:
-    """Copies what the tables and figures are made from."""
+    """Copies the metrics that the tables and figures need."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.open("w") as out:
         for line in metrics.read_text().splitlines():
@@ -91,13 +96,13 @@ def keep(metrics: pathlib.Path, target: pathlib.Path) -> None:
 
 
 def run(config: dict, folder: pathlib.Path) -> None:
-    """One run without figures of its own."""
+    """Trains one config without drawing plots."""
     with StopFlag().installed() as stop, open_rl(config, str(folder), stop) as (opened, parts):
         rl.train(opened, parts)
 
 
 def main() -> None:
-    """Works off the queue."""
+    """Runs all selected configs, algorithms and seeds."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", required=True)
     parser.add_argument("--of", required=True)

@@ -1,4 +1,4 @@
-"""Tables and figures from results/: what every algorithm reached, and on the way.
+"""Tables and figures from results/: final success and learning curves of every algorithm.
 
 python experiments/2026-11-22_every_algorithm/tables.py
 """
@@ -13,8 +13,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 HERE = pathlib.Path(__file__).parent
-TARGET = 0.9  # of the optimum, which is 1 in both environments
-# What is compared with the optimum (held out, sampled), its greedy twin, and the curve in training.
+TARGET = 0.9  # share of the optimal reward, which is 1 in both environments
+# Metrics per environment: held-out sampled success, its greedy counterpart, and the training curve.
 WHAT = {
     "bandit": ("eval/score", "eval/score_greedy", "rollout/score_mean", "share of the best pay"),
     "two_rooms": ("eval/success", "eval/success_greedy", "rollout/success", "solved"),
@@ -23,7 +23,7 @@ BLUE, RED = "#0072B2", "#D55E00"
 
 
 def read(folder: pathlib.Path) -> dict[str, dict[int, list[dict]]]:
-    """algorithm -> seed -> lines of metrics."""
+    """Returns the metrics lines, keyed by algorithm and then by seed."""
     runs: dict[str, dict[int, list[dict]]] = defaultdict(dict)
     for path in sorted(folder.glob("*.jsonl")):
         name, seed = re.fullmatch(r"(.*)_(\d)", path.stem).groups()
@@ -32,25 +32,27 @@ def read(folder: pathlib.Path) -> dict[str, dict[int, list[dict]]]:
 
 
 def curve(lines: list[dict], metric: str) -> tuple[np.ndarray, np.ndarray]:
-    """Episodes collected so far and the metric of every step."""
+    """Returns two arrays: the episodes sampled until each step, and the metric at each step."""
     steps = [m for m in lines if m["step"] > 0]
     return np.cumsum([m["rollout/episodes"] for m in steps]), np.array([m[metric] for m in steps])
 
 
 def smooth(values: np.ndarray, width: int = 3) -> np.ndarray:
-    """Mean over the last `width` steps."""
+    """Returns a running mean over the last `width` steps."""
     return np.array([values[max(0, i + 1 - width) : i + 1].mean() for i in range(len(values))])
 
 
 def first_reach(lines: list[dict], metric: str) -> str:
-    """Episodes until the mean of three steps in training first was at the target."""
+    """Returns the number of episodes after which the mean of three training steps first reached the
+    target.
+    """
     episodes, values = curve(lines, metric)
     reached = np.flatnonzero((smooth(values) >= TARGET)[2:])
     return f"{episodes[reached[0] + 2]:.0f}" if len(reached) else "-"
 
 
 def table(runs, sampled: str, greedy: str, training: str) -> str:
-    """Markdown, best algorithm by its worst seed first."""
+    """Returns a Markdown table, sorted by the worst seed of each algorithm, best first."""
     rows = []
     for name, seeds in runs.items():
         ends = [lines[-1] for _, lines in sorted(seeds.items())]
@@ -71,7 +73,9 @@ def table(runs, sampled: str, greedy: str, training: str) -> str:
 
 
 def figure(runs, title: str, sampled: str, training: str, unit: str, out: pathlib.Path) -> None:
-    """Small multiples: thin lines are seeds in training, the thick one is their mean, dots the evaluations."""
+    """Draws one plot per algorithm: thin lines are seeds in training, the thick line is their mean,
+    dots are evaluations.
+    """
     columns = 5
     rows = -(-len(runs) // columns)
     fig = Figure(figsize=(2.6 * columns, 2.0 * rows + 0.5), layout="constrained")

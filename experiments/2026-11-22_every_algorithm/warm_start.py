@@ -1,4 +1,6 @@
-r"""The warm start of a config of job `rl`, alone: what every run of this experiment starts from.
+r"""Runs only the warm start of a config of job `rl`.
+
+Every run of this experiment starts from the resulting weights.
 
 python -m agentgym_jax.train --config=experiments/2026-11-22_every_algorithm/warm_start.py:of=bandit --workdir=runs/start_bandit
 """
@@ -9,7 +11,7 @@ from configs import common
 
 
 def get_config(arg=None):
-    """Options: of=bandit|two_rooms, a config of configs/rl."""
+    """Returns the config. Options: of=bandit|two_rooms, a config of configs/rl."""
     opt = common.parse(arg, of="bandit")
     module = opt.of if "." in opt.of or opt.of == "config" else f"configs.rl.{opt.of}"
     whole = importlib.import_module(module).get_config()

@@ -2,10 +2,11 @@
 
   PYTHONPATH=. python experiments/2026-11-22_every_algorithm/worlds.py
 
-The level has two rooms (one row, two columns) and few worlds, so seeds alone would repeat the trained ones in the
-evaluation. A world is the whole grid, the agent's place and direction, and the goal. Writes `train.json` and
-`held_out.json` (one seed a world) and `shown.json` (all seeds of the training worlds, for the warm start) of
-configs/rl/two_rooms_tasks, and prints what the players reach on them.
+The level has two rooms (one row, two columns) and few distinct worlds. If tasks were divided by
+seed only, the evaluation would repeat trained worlds. A world is the whole grid, the agent's place
+and direction, and the goal. Writes `train.json` and `held_out.json` (one seed per world) and
+`shown.json` (all seeds of the training worlds, for the warm start) of configs/rl/two_rooms_tasks.
+Prints the agents' success on these worlds.
 """
 
 import hashlib
@@ -15,7 +16,7 @@ import random
 
 from agentgym_envs.babyai import levels
 from agentgym_envs.babyai.environment import goal_text
-from agentgym_envs.babyai.kind import make_kind
+from agentgym_envs.babyai.served import make_served_environment
 from agentgym_envs.babyai.world import make_world
 
 TASKS = pathlib.Path(__file__).parents[2] / "configs" / "rl" / "two_rooms_tasks"
@@ -23,7 +24,7 @@ LEVEL, LEVELS, SEEDS, TURNS = 12, 40, 1200, 4
 
 
 def fingerprint(data_idx: int) -> str:
-    """Hash of a world."""
+    """Returns a hash of the grid, agent and goal of a world."""
     world, _ = make_world(levels.task(data_idx))
     assert (world.num_rows, world.num_cols) == (1, 2)
     parts = (
@@ -36,8 +37,8 @@ def fingerprint(data_idx: int) -> str:
 
 
 def solved(data_idx: int, choose) -> bool:
-    """Whether a player solves a world in TURNS turns."""
-    world = make_kind().factory()
+    """Returns True if an agent solves a world in TURNS turns."""
+    world = make_served_environment().factory()
     world.reset(data_idx)
     for _ in range(TURNS):
         result = world.step(choose(world))
@@ -47,7 +48,7 @@ def solved(data_idx: int, choose) -> bool:
 
 
 def main() -> None:
-    """Writes the files and prints the numbers."""
+    """Writes the three files and prints the numbers of worlds and the agents' success."""
     seeds: dict[str, list[int]] = {}
     for seed in range(SEEDS):
         data_idx = LEVELS * seed + LEVEL

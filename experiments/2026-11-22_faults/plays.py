@@ -1,9 +1,9 @@
-r"""Deep search and web navigation, disturbed while a scripted player plays; appends to results.jsonl.
+r"""Disturbs deep search and web navigation with a scripted agent; appends to results.jsonl.
 
   JAX_PLATFORMS=cpu python experiments/2026-11-22_faults/plays.py --repeat=2
   python -m tests.faults.report
 
-Player, proxy, environments and kills are those of tests/faults, which does each once.
+Agent, proxy, environments and kills are those of tests/faults.
 """
 
 import argparse
@@ -23,7 +23,7 @@ sys.path.insert(0, str(ROOT))
 from absl import logging  # noqa: E402
 
 from agentgym_envs.data_folder import VARIABLE  # noqa: E402
-from agentgym_jax.env_client.embedded import EmbeddedServers  # noqa: E402
+from agentgym_jax.client.embedded import EmbeddedServers  # noqa: E402
 from tests.envs import topics  # noqa: E402
 from tests.faults import plays, processes  # noqa: E402
 from tests.faults.proxy import Fault, FaultProxy, Schedule  # noqa: E402
@@ -31,12 +31,12 @@ from tests.faults.proxy import Fault, FaultProxy, Schedule  # noqa: E402
 RESULTS = pathlib.Path(__file__).with_name("results.jsonl")
 KILLS = 3
 TASKS = {"searchqa": range(len(topics.QUESTIONS)), "webarena": [*range(6)] * 2}
-STEPS = {"searchqa": 240, "webarena": 36}  # of the undisturbed episodes
+STEPS = {"searchqa": 240, "webarena": 36}  # steps of all episodes in the undisturbed run
 
 
 @contextlib.contextmanager
 def serving(name, folder):
-    """A server as in the tests."""
+    """Starts the server of an environment as in the tests."""
     arguments = {
         "searchqa": {
             "options": {
@@ -51,8 +51,10 @@ def serving(name, folder):
         yield servers
 
 
-def of_proxy(name, seed, servers, proxy):
-    """All kinds of fault, each in one of thirty requests of a route, and a stall now and then."""
+def inject_faults(name, seed, servers, proxy):
+    """Injects every type of fault, each in one of thirty requests of a route, and an occasional
+    stall.
+    """
     deal = Schedule(seed, set(Fault) - {Fault.STALL}, calm=20, routes=plays.ROUTES)
     draw = random.Random(seed)
 
@@ -63,8 +65,10 @@ def of_proxy(name, seed, servers, proxy):
     return proxy.injected
 
 
-def of_kills(victim):
-    """SIGKILL of what `victim` names, before the server sees some of the steps."""
+def kill_processes(victim):
+    """Returns a disturbance that sends SIGKILL to the process found by `victim`, before the server
+    receives some of the steps.
+    """
 
     def disturb(name, seed, servers, proxy):
         points = set(random.Random(seed).sample(range(3, STEPS[name] - 6), KILLS))
@@ -72,7 +76,8 @@ def of_kills(victim):
 
         def schedule(route):
             if route == "/step" and proxy.requests[route] in points:
-                with contextlib.suppress(ValueError):  # it is just being started again
+                # the process may be restarting at this moment
+                with contextlib.suppress(ValueError):
                     os.kill(victim(servers.pids[name]), signal.SIGKILL)
                     killed[f"kill -9 of the {victim.__name__}"] += 1
             return None
@@ -84,28 +89,35 @@ def of_kills(victim):
 
 
 def server(pid):
-    """The server itself."""
+    """Returns the process id of the server."""
     return pid
 
 
 def browser(pid):
-    """Its Chromium."""
+    """Returns the process id of the server's Chromium."""
     return processes.browser(pid).pid
 
 
 def site(pid):
-    """The process of its site."""
+    """Returns the process id of the server's site."""
     return processes.site(pid).pid
 
 
 PARTS = {
-    "searchqa": (of_proxy, of_kills(server)),
-    "webarena": (of_proxy, of_kills(browser), of_kills(site), of_kills(server)),
+    "searchqa": (inject_faults, kill_processes(server)),
+    "webarena": (
+        inject_faults,
+        kill_processes(browser),
+        kill_processes(site),
+        kill_processes(server),
+    ),
 }
 
 
 def record(part, seed, injected, played, undisturbed, **more):
-    """Appends one row; `identical`: the episodes are those that nothing disturbed."""
+    """Appends one row to the results; `identical` is True if the episodes equal the undisturbed
+    ones.
+    """
     row = {
         "part": part,
         "seed": seed,
@@ -143,7 +155,7 @@ def main():
                         with proxy:
                             played = plays.play(proxy.url, name, TASKS[name], **options)
                         more = {}
-                        if disturb is of_proxy:
+                        if disturb is inject_faults:
                             expected = plays.expected_errors(proxy.delivered)
                             asked = proxy.delivered["/expert_action", "connection"]
                             more = {"expected": dict(expected), "questions_broken": asked}

@@ -1,9 +1,10 @@
-r"""Disturbs small runs for as long as asked, and writes what was injected, survived and lost.
+r"""Disturbs small runs `--repeat` times, and writes the numbers of injected, survived and lost
+disturbances.
 
   JAX_PLATFORMS=cpu python experiments/2026-11-22_faults/run.py --repeat=5 --folder=runs/faults
   python -m tests.faults.report
 
-The runs, the proxy and the kills are those of tests/faults, which does each once.
+The runs, the proxy and the kills are those of tests/faults.
 """
 
 import argparse
@@ -24,8 +25,8 @@ sys.path.insert(0, str(ROOT))
 import jax  # noqa: E402
 from absl import logging  # noqa: E402
 
-from agentgym_jax.env_client.errors import ServerUnavailable  # noqa: E402
-from agentgym_jax.run import rl as run_rl  # noqa: E402
+from agentgym_jax.client.errors import ServerUnavailable  # noqa: E402
+from agentgym_jax.jobs import job  # noqa: E402
 from tests.faults import kills, runs  # noqa: E402
 from tests.faults.proxy import Fault, FaultProxy, Schedule  # noqa: E402
 from tests.faults.sickness import SICK, SICK_OPTIONS, after_the_first_step  # noqa: E402
@@ -34,7 +35,9 @@ RESULTS = pathlib.Path(__file__).with_name("results.jsonl")
 
 
 def record(part, seed, injected, workdir, reference, **more):
-    """Appends one row; `identical`: the run came to the end of the undisturbed one."""
+    """Appends one row to the results; `identical` is True if the run ended like the undisturbed
+    run.
+    """
     try:
         runs.assert_same(workdir, reference)
         is_identical = True
@@ -62,7 +65,7 @@ def train_behind(proxy, workdir, steps, **changes):
 
 
 def proxied(args, seed, servers, reference, workdir):
-    """All faults at once; are they counted exactly?"""
+    """Injects all types of proxy faults in one run and checks that the run counts them exactly."""
     deal = Schedule(seed, set(Fault) - {Fault.STALL}, calm=args.calm)
     draw = random.Random(seed)
     last = workdir / f"trajectories/step_{args.steps:06d}.jsonl"
@@ -90,7 +93,7 @@ def proxied(args, seed, servers, reference, workdir):
 
 
 def server_killed(args, seed, servers, reference, workdir):
-    """kill -9 of the server in the middle of steps, started again on its port."""
+    """Kills the server with `kill -9` in the middle of steps and restarts it on its port."""
     draw = random.Random(seed)
     points = {draw.randrange(5, 25 * args.steps) for _ in range(args.steps)}
     killed = collections.Counter()
@@ -111,7 +114,9 @@ def server_killed(args, seed, servers, reference, workdir):
 
 
 def sick(args, seed, servers, reference, workdir):
-    """A server that stays sick; then the same command with a healthy one."""
+    """Runs the trainer with a server that fails permanently; then runs the same command with a
+    healthy server.
+    """
     stops = []
     for name, sickness in SICK.items():
         schedule = after_the_first_step(workdir, sickness)
@@ -127,7 +132,7 @@ def sick(args, seed, servers, reference, workdir):
 
 
 def killed(args, seed, servers, reference, workdir):
-    """SIGKILL and SIGTERM of the trainer at random points, also inside a checkpoint."""
+    """Sends SIGKILL and SIGTERM to the trainer at random points, also during a checkpoint."""
     draw = random.Random(seed)
     kinds = ",".join(str(draw.randrange(len(kills.KINDS))) for _ in range(args.kills))
     command = [sys.executable, "-m", "tests.faults.kills", servers.urls["tally"], str(workdir)]
@@ -164,7 +169,7 @@ def main():
     jax.config.update("jax_compilation_cache_dir", str(args.folder / "xla"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_disable_most_optimizations", True)
-    run_rl.build_layouts = lambda mesh: (None, None)
+    job.build_layouts = lambda mesh: (None, None)
     with runs.serving() as servers:
         reference = args.folder / "undisturbed"
         runs.train(runs.config(servers.urls["tally"], steps=args.steps), reference)

@@ -1,15 +1,17 @@
-"""A chain of pulls: a task needs `depth` right ones, and some lamps are seen only after three of them.
+"""Environment in which a task needs `depth` correct pulls, and some lamps occur only after three
+correct pulls.
 
-The lamp and the levers are those of configs/rl/bandit.py. A right pull leads to the next lamp, a wrong one changes nothing.
-The first half of the lamps comes first, the other half only from the fourth pull on, so a run with a short turn limit never
-meets it. Reward 1 at the end of the chain, 0 before.
+The lamp and the levers are those of configs/rl/bandit.py. A correct pull leads to the next lamp, a
+wrong pull changes nothing. The first three pulls use the first half of the lamps, later pulls the
+other half, so a run with a short turn limit never reaches that half. The reward is 1 at the end of
+the chain, 0 before.
 """
 
 import random
 from typing import Any
 
 from agentgym_envs.base.environment import StepResult
-from agentgym_envs.base.kind import EnvironmentKind, standard_kind
+from agentgym_envs.base.served import ServedEnvironment, standard_environment
 from configs.rl.bandit import LAMPS, Bandit
 
 DEPTHS = (1, 2, 3, 4, 5, 6)
@@ -20,14 +22,14 @@ LATE = LAMPS[len(LAMPS) // 2 :]
 
 
 def chain(data_idx: int) -> list[str]:
-    """Colours of the lamp; their number is the depth of the task."""
+    """Returns the colours of the lamp; their number is the depth of the task."""
     rng = random.Random(f"chain {data_idx}")
     depth = DEPTHS[data_idx % len(DEPTHS)]
     return [rng.choice(EARLY if place < 3 else LATE) for place in range(depth)]
 
 
 class Chain(Bandit):
-    """A task is a list of lamps, and how far down it one has come."""
+    """Environment whose state is a list of lamps and the current position in this list."""
 
     def reset(self, data_idx: int) -> StepResult:
         self._lamps = chain(data_idx)
@@ -54,14 +56,14 @@ class Chain(Bandit):
         self._lamps, self._place = list(snapshot[0]), snapshot[1]
 
 
-def make_kind() -> EnvironmentKind:
-    """Every sixth machine of a depth is held out."""
+def make_served_environment() -> ServedEnvironment:
+    """Returns the description of the environment; of each depth every sixth machine is held out."""
     splits = ["train" if i // len(DEPTHS) % 6 else "test" for i in range(NUM_TASKS)]
     tasks = [
         dict(data_idx=i, machine=i, split=split, depth=len(chain(i)), lamps=" ".join(chain(i)))
         for i, split in enumerate(splits)
     ]
-    return standard_kind(
+    return standard_environment(
         Chain,
         tasks,
         name="chain",

@@ -1,9 +1,11 @@
-r"""Four schedules of the turn limit at equal tokens, three seeds, from the same warm start; a second call goes on.
+r"""Compares four schedules of the turn limit at equal tokens, three seeds, from the same warm
+start. A second call resumes.
 
   PYTHONPATH=.:experiments/2026-11-22_horizons python experiments/2026-11-22_horizons/compare.py --out=runs/horizons
 
-A run stops after the step in which its training episodes, sampled and observed tokens together, have reached the budget; then
-all held-out tasks are played at the long turn limit. Evaluations take no part in the budget.
+A run stops after the step in which its training episodes, sampled and observed tokens together,
+have reached the budget. Then all held-out tasks are evaluated at the long turn limit. Evaluations
+do not count in the budget.
 """
 
 import argparse
@@ -16,10 +18,11 @@ import sys
 import config as horizons
 import jax
 
-from agentgym_jax.run.rl import open_rl
-from agentgym_jax.run.run import StopFlag, StopRequested
-from agentgym_jax.run.sections import plain
-from agentgym_jax.training import held_out, rl
+from agentgym_jax.jobs import evaluation_step as held_out
+from agentgym_jax.jobs.config.sections import plain
+from agentgym_jax.jobs.rl import loop as rl
+from agentgym_jax.jobs.rl.build import open_rl
+from agentgym_jax.jobs.run import StopFlag, StopRequested
 
 HERE = pathlib.Path(__file__).parent
 _SPEC = importlib.util.spec_from_file_location(
@@ -30,13 +33,15 @@ _SPEC.loader.exec_module(every_algorithm)
 
 
 def tokens_of(metrics: pathlib.Path) -> float:
-    """Tokens of all training episodes so far."""
+    """Returns the tokens of all training episodes so far."""
     lines = [json.loads(line) for line in metrics.read_text().splitlines()]
     return sum(m["rollout/tokens_mean"] * m["rollout/episodes"] for m in lines if m["step"])
 
 
 class Budget(StopFlag):
-    """Set by the step that reaches a number of tokens, until it is lifted."""
+    """Stop flag that is set when the metrics show a given number of tokens; the limit can be
+    removed.
+    """
 
     def __init__(self, metrics: pathlib.Path, tokens: float) -> None:
         super().__init__()
@@ -56,7 +61,7 @@ class Budget(StopFlag):
 
 
 def run(config: dict, folder: pathlib.Path, tokens: float) -> None:
-    """Trains until the budget is spent, then evaluates."""
+    """Trains until the token budget is spent, then evaluates all held-out tasks."""
     flag = Budget(folder / "metrics.jsonl", tokens)
     with flag.installed() as stop, open_rl(config, str(folder), stop) as (opened, parts):
         try:
@@ -65,21 +70,12 @@ def run(config: dict, folder: pathlib.Path, tokens: float) -> None:
             flag.is_lifted = True
         lines = (folder / "metrics.jsonl").read_text().splitlines()
         step = json.loads(lines[-1])["step"]
-        scores = held_out.evaluate_step(
-            opened,
-            parts.collector,
-            parts.environments,
-            parts.settings.evaluation,
-            step=step,
-            max_turns=parts.settings.evaluation_turns,
-            sampling=parts.settings.sampling,
-            max_invalid_actions=parts.settings.rollout.max_invalid_actions,
-        )
+        scores = held_out.evaluate_step(opened, parts.agent, parts.settings, step)
     (folder / "final.json").write_text(json.dumps(dict(step=step, **scores)))
 
 
 def main() -> None:
-    """Works off the queue."""
+    """Runs all schedules and seeds."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", required=True)
     parser.add_argument("--tokens", type=float, required=True)

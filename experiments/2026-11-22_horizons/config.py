@@ -25,11 +25,11 @@ HORIZONS = dict(
 
 
 def get_config(arg=None):
-    """Options: horizon=short|long|stepwise|adaptive; start=a run folder."""
+    """Returns the config. Options: horizon=short|long|stepwise|adaptive; start=a run folder."""
     opt = common.parse(arg, horizon="long", start="")
     c = bandit.get_config("algorithm=dr_grpo")
     tasks = dict(kind="split", group_by="depth", where={})
-    c.total_steps = 400  # the budget of tokens ends a run
+    c.total_steps = 400  # upper bound; the token budget ends a run earlier
     c.environments = dict(
         chain=common.environment(
             module="chain",

@@ -1,4 +1,4 @@
-"""Table and figure of the horizons from results/.
+"""Draws the table and figure of the turn-limit schedules from results/.
 
 python experiments/2026-11-22_horizons/tables.py
 """
@@ -17,14 +17,14 @@ COLOURS = dict(zip(NAMES, ("#999999", "#D55E00", "#0072B2", "#009E73"), strict=T
 
 
 def wilson(share: float, n: int, z: float = 1.96) -> tuple[float, float]:
-    """Wilson's interval of a share."""
+    """Returns Wilson's confidence interval of a share."""
     centre = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
     return centre - half, centre + half
 
 
 def load(name: str) -> list[tuple[list[dict], dict]]:
-    """(metrics, final evaluation) of every seed there is."""
+    """Returns (metrics, final evaluation) of every available seed."""
     found = sorted((HERE / "results").glob(f"{name}_?.jsonl"))
     return [
         (
@@ -36,14 +36,14 @@ def load(name: str) -> list[tuple[list[dict], dict]]:
 
 
 def tokens(lines: list[dict]) -> np.ndarray:
-    """Tokens of the training episodes up to each line."""
+    """Returns the training tokens up to each line of the metrics."""
     return np.cumsum(
         [m.get("rollout/tokens_mean", 0) * m.get("rollout/episodes", 0) for m in lines]
     )
 
 
 def main() -> None:
-    """Prints the table, writes horizons.png."""
+    """Prints the table and writes horizons.png."""
     fig = Figure(figsize=(9, 3.4), layout="constrained")
     left, right = fig.subplots(1, 2)
     print(

@@ -1,6 +1,6 @@
-"""How many questions of the embedded corpus the scripted expert answers; see README.md.
+"""Counts the questions of the embedded corpus that the scripted expert answers; see README.md.
 
-python -m agentgym_envs.searchqa.corpus build
+python -m agentgym_facts build
 python experiments/2026-11-22_searchqa/expert.py --split test --results results.json
 """
 
@@ -15,14 +15,14 @@ import time
 import bm25s
 import Stemmer
 
-from agentgym_envs.searchqa.corpus import store
-from agentgym_envs.searchqa.corpus.expert import Expert
+from agentgym_facts import store
+from agentgym_facts.expert import Expert
 
 TOP = 3
 
 
 class Search:
-    """bm25s over all passages, as the environment's default engine."""
+    """Search with bm25s over all passages, like the environment's default engine."""
 
     def __init__(self, folder):
         self.ids, self.texts = [], []
@@ -42,7 +42,7 @@ class Search:
 
 
 def information(search, found):
-    """The observation of a search, as the environment writes it."""
+    """Returns the found passages in the format of the environment's observations."""
     lines = []
     for i, row in enumerate(found):
         title, text = search.texts[row].split("\n", 1)
@@ -51,13 +51,13 @@ def information(search, found):
 
 
 def normal(answer):
-    """SQuAD's normalisation."""
+    """Returns the answer after SQuAD's normalisation."""
     plain = "".join(c for c in answer.lower() if c not in string.punctuation)
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", plain).split())
 
 
 def play(search, row, turns):
-    """Whether the expert is right within so many turns, the turns it took, and what happened."""
+    """Answers one question; returns success within the turn limit, the turns taken, and the log."""
     expert, observation, log = Expert(row["question"]), "", []
     for turn in range(1, turns + 1):
         action = expert.next_action(observation)
@@ -72,7 +72,7 @@ def play(search, row, turns):
 
 
 def main():
-    """Plays all questions of a split."""
+    """Answers all questions of a split and prints the shares of correct answers."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--corpus", type=pathlib.Path)
     parser.add_argument("--split", default="test")

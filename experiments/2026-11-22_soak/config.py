@@ -1,9 +1,11 @@
-r"""The smallest run that still plays and learns in every step, and often saves and evaluates.
+r"""Configures the smallest run that still samples and learns in every step, with frequent
+checkpoints and evaluations.
 
   python -m agentgym_jax.train --config=experiments/2026-11-22_soak/config.py --workdir=runs/soak
 
-Needs: nothing running (it starts a server for the bandit of configs/rl/bandit.py); one CPU core.
-Result: README.md beside this file.
+Needs: no running server (the command starts one for the bandit of configs/rl/bandit.py); one CPU
+core.
+Result: README.md in this folder.
 Source: our own; sizes as small as the shapes of a run allow.
 """
 
@@ -12,15 +14,21 @@ from configs.rl import bandit
 
 
 def get_config(arg=None):
-    """Options: steps=2000, transport=http (a server, hence sockets and sessions) or inprocess, loggers."""
+    """Returns the config.
+
+    Options: steps=2000, transport=http (a server, hence sockets and sessions) or inprocess,
+    loggers.
+    """
     opt = common.parse(arg, steps=2000, transport="http", loggers="tensorboard")
     c = bandit.get_config("smoke")
     c.total_steps = opt.steps
-    c.env.transport = opt.transport
+    c.env_server.transport = opt.transport
     c.loggers = opt.loggers
     c.model = common.tiny_model()
     c.pool.workers = 4
-    c.sampler = dict(rows=16, cache_length=128, buckets=((16, 8),), decode_steps=4, wake_rows=8)
+    c.sampler = dict(
+        rows=16, cache_length=128, buckets=((16, 8),), decode_steps=4, return_after_finished=8
+    )
     c.rollout.tasks_per_step = 4
     c.rollout.group_size = 4
     c.learner.micro_rows = 4
@@ -31,6 +39,7 @@ def get_config(arg=None):
     c.evaluation = dict(every=100, at_start=True, max_turns=bandit.PULLS, samples=1, greedy=False)
     c.environments.bandit.eval.limit = 16
     c.checkpoint = dict(every=50, max_to_keep=2, keep_every=0)
-    c.algorithm.entropy_coef = 0.0  # a tiny policy would only learn to be random
+    # with an entropy bonus a tiny policy would only learn to act randomly
+    c.algorithm.entropy_coef = 0.0
     c.sft.steps = 100
     return c

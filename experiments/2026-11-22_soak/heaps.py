@@ -1,12 +1,14 @@
-r"""What a run's memory is made of while it saves every second step: the C library's heaps and Python's.
+r"""Analyses the memory of a run that saves every second step, in the heaps of the C library and of
+Python.
 
   MALLOC_ARENA_MAX=16 nice python experiments/2026-11-22_soak/heaps.py --workdir=runs/heaps \
       --config=experiments/2026-11-22_soak/config.py:steps=240,transport=inprocess,loggers=none \
       --config.checkpoint.every=2 --config.evaluation.every=0 --config.evaluation.at_start=False \
       --config.sft.steps=10 --noplots_at_end [--counters] [--nosaves]
 
-Writes runs/heaps/heaps.jsonl, a line a step, and says how fast each number grew per save in the
-second half. glibc only. Without MALLOC_ARENA_MAX the run has as many heaps as any other.
+Writes runs/heaps/heaps.jsonl with a line per step, and prints by how much each number grows per
+save in the second half. The script supports only glibc. Without MALLOC_ARENA_MAX the run has the
+usual number of heaps.
 """
 
 import ctypes
@@ -19,8 +21,8 @@ import numpy as np
 from absl import flags
 
 from agentgym_jax import train
+from agentgym_jax.jobs.run import Run
 from agentgym_jax.learner import checkpoint
-from agentgym_jax.run.run import Run
 from agentgym_jax.startup import launch
 
 MIB = 2.0**20
@@ -30,7 +32,7 @@ SAVES = flags.DEFINE_bool("saves", True, "Checkpoints are written.")
 
 
 def heaps(scratch: pathlib.Path) -> dict[str, float]:
-    """MiB that the C library holds, how much of it is in use, and in how many heaps."""
+    """Returns the MiB that the C library holds, the part of it in use, and the number of heaps."""
     library = ctypes.CDLL(None)
     library.fopen.restype = ctypes.c_void_p
     library.malloc_info.argtypes = [ctypes.c_int, ctypes.c_void_p]
@@ -45,13 +47,15 @@ def heaps(scratch: pathlib.Path) -> dict[str, float]:
 
 
 def resident() -> float:
-    """MiB of this process."""
+    """Returns the resident memory of this process in MiB."""
     text = pathlib.Path("/proc/self/smaps_rollup").read_text()
     return int(re.search(r"Rss:\s+(\d+)", text)[1]) / 1024
 
 
 def grown(lines: list[dict], name: str) -> tuple[float, float]:
-    """Slope per save in the second half of the run, and its standard error."""
+    """Returns the growth of a number per save in the second half of the run, and its standard
+    error.
+    """
     half = lines[len(lines) // 2 :]
     (slope, _), covariance = np.polyfit(
         [x["step"] for x in half], [x[name] for x in half], 1, cov=True
@@ -60,7 +64,7 @@ def grown(lines: list[dict], name: str) -> tuple[float, float]:
 
 
 def main(argv: list[str]) -> int:
-    """A run that is looked at after every step."""
+    """Runs the config and records the memory after every step."""
     folder = pathlib.Path(flags.FLAGS.workdir)
     lines: list[dict] = []
     plain_log = Run.log_step

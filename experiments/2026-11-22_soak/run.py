@@ -1,8 +1,9 @@
-r"""Runs config.py for 2,000 steps and says whether memory stayed flat.
+r"""Runs config.py for 2,000 steps and measures the growth of memory.
 
   nice python experiments/2026-11-22_soak/run.py --workdir=runs/soak
 
-A second call resumes, and one on a finished run only reads it. Writes results.jsonl and memory.png.
+A second call resumes the run; for a finished run it only reads the metrics. Writes results.jsonl
+and memory.png.
 """
 
 import argparse
@@ -14,12 +15,12 @@ import sys
 import matplotlib
 import numpy as np
 
-from agentgym_jax.metrics_file import read_metrics
 from agentgym_jax.run_folder import RunFolder
+from agentgym_jax.telemetry.metrics_file import read_metrics
 
 HERE = pathlib.Path(__file__).parent
-SETTLED = 500  # steps until caches, pools and the allocator have what they need
-MIB = 1024.0  # of a GiB
+SETTLED = 500  # steps until caches, pools and the allocator have reached their final size
+MIB = 1024.0  # MiB per GiB
 MEMORY = {
     "training process": "system/host_memory_gib",
     "environment server": "system/child_memory_gib",
@@ -30,7 +31,9 @@ EVERY = 10  # steps between two lines of results.jsonl
 
 
 def slopes(lines: list[dict], name: str) -> tuple[float, float]:
-    """Least-squares slope per 1,000 steps after SETTLED, and its standard error."""
+    """Returns the least-squares slope of a number per 1,000 steps after SETTLED, and its standard
+    error.
+    """
     found = [(x["step"], x[name]) for x in lines if x["step"] >= SETTLED]
     steps, values = np.array(found).T
     (slope, _), covariance = np.polyfit(steps, values, 1, cov=True)
@@ -38,7 +41,7 @@ def slopes(lines: list[dict], name: str) -> tuple[float, float]:
 
 
 def draw(lines: list[dict]) -> None:
-    """Memory against steps."""
+    """Draws memory against steps and writes memory.png."""
     matplotlib.use("Agg")
     from matplotlib import pyplot
 

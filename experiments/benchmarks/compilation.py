@@ -1,24 +1,26 @@
-r"""What a second start of the same run still compiles, and how long both take to their first step.
+r"""Counts the programs that a second start of a run still compiles, and measures the time of both
+starts to the first step.
 
   PYTHONPATH=. python experiments/benchmarks/compilation.py
 
-Runs `python -m agentgym_jax.train` as a user does, in fresh processes that share one cache folder,
-which is empty before the first (cold) and full before the second (warm). Every start has a run
-folder of its own: nothing is resumed. Of each start:
+Runs `python -m agentgym_jax.train` in fresh processes that share one cache folder. The folder is
+empty before the first start (cold) and filled before the second (warm). Every start has a separate
+run folder, so nothing is resumed. Fields of a start:
 
-- `programs`: asked of the cache of compiled programs, by the whole process, plots included;
-- `compiled`: of these, not in the cache. The target of the warm start is none; what it still
-  compiles is named;
-- `refused`: of these, not written to the cache either, with JAX's reason;
+- `programs`: programs that the whole process, plots included, looked up in the cache.
+- `compiled`: programs that were not in the cache. The target of the warm start is 0; otherwise
+  their names are printed.
+- `refused`: programs that JAX did not write to the cache either, with its reason.
 - `compile_s`: seconds in XLA until the end of the first step, reads of the cache included
-  (`jax/compile_s` of metrics.jsonl, agentgym_jax/compilations.py);
+  (`jax/compile_s` of metrics.jsonl, agentgym_jax/telemetry/compilations.py).
 - `first_step_s`: from the start of the process to the line of step 1 in metrics.jsonl: imports,
-  environments, warm start, evaluation before the first step and the step itself;
+  environments, warm start, evaluation before the first step and the step itself.
 - `whole_s`: to the end of the process.
 
-The default is a smoke config: few and short phases. Its random policy never succeeds, so without
-the entropy bonus that is added here nothing would be learned and half of the programs left out.
-What JAX logs of its cache is counted, which costs both starts the same.
+The default is a smoke config with few and short phases. Its random policy never succeeds. Without
+the entropy bonus that is added here, nothing would be learned and half of the programs would not be
+compiled. The counts are read from JAX's log messages about its cache; the logging costs both starts
+the same time.
 """
 
 import collections
@@ -47,11 +49,12 @@ _LOGGED = ("jax._src.compiler", "jax._src.compilation_cache")
 _HIT = re.compile(r"Persistent compilation cache hit for '([^']*)'")
 _MISS = re.compile(r"PERSISTENT COMPILATION CACHE MISS for '([^']*)'")
 _REFUSED = re.compile(r"Not writing persistent cache entry (?:for '([^']*)' )?(.*)")
-_NUMBERS = re.compile(r"\([\d.]+s\)|key '[^']*'")  # what differs between refusals of one reason
+# parts of a message that differ between refusals of one reason
+_NUMBERS = re.compile(r"\([\d.]+s\)|key '[^']*'")
 
 
 def train(cache: pathlib.Path, workdir: pathlib.Path) -> tuple[float, float, str]:
-    """A whole run; the clock at its start, its seconds, and what it logged."""
+    """Runs the training job; returns its start time, its duration in seconds and its log."""
     command = [sys.executable, "-m", "agentgym_jax.train", f"--config={_CONFIG.value}"]
     command += [f"--workdir={workdir}", f"--compilation_cache={cache}"]
     command += [f"--config.{override}" for override in _OVERRIDES.value]
@@ -70,7 +73,7 @@ def train(cache: pathlib.Path, workdir: pathlib.Path) -> tuple[float, float, str
 
 
 def measured(cache: pathlib.Path, workdir: pathlib.Path) -> dict:
-    """One start."""
+    """Measures one start of the training job and returns its record."""
     clock, whole_s, log = train(cache, workdir)
     lines = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
     first = next(line for line in lines if line["step"] == 1)
@@ -93,13 +96,13 @@ def measured(cache: pathlib.Path, workdir: pathlib.Path) -> dict:
 
 
 def files_of(cache: pathlib.Path) -> dict:
-    """How large the cache is."""
+    """Returns the number of files in the cache and their total size."""
     sizes = [path.stat().st_size for path in cache.rglob("*") if path.is_file()]
     return dict(files=len(sizes), mib=sum(sizes) / 2**20)
 
 
 def show(name: str, record: dict) -> None:
-    """One line of the table, and the programs that a warm start compiled."""
+    """Prints one line of the table and the names of the programs that a warm start compiled."""
     sys.stderr.write(
         f"{name:6} {record['programs']:8} {record['compiled']:9} {record['refused']:8} "
         f"{record['compile_s']:10.2f} {record['first_step_s']:13.1f} {record['whole_s']:8.1f}\n"
@@ -112,7 +115,7 @@ def show(name: str, record: dict) -> None:
 
 
 def main(_: list[str]) -> None:
-    """One JSON line and a table."""
+    """Prints one JSON line and a table."""
     starts = {}
     sys.stderr.write("start  programs  compiled  refused  compile_s  first_step_s  whole_s\n")
     with tempfile.TemporaryDirectory() as folder:

@@ -1,11 +1,13 @@
-r"""Tokens a second of generation, beside tunix and transformers, and as a fraction of the limit.
+r"""Measures the tokens per second of generation, compared with tunix and transformers, and as a
+fraction of the machine's limit.
 
   PYTHONPATH=. python experiments/benchmarks/decode.py --shape=0.5b --rows=8 \
       --tunix_python=tunix-env/bin/python --torch_python=torch-env/bin/python
 
-Random weights, prompts of equal length, temperature 1 over the whole vocabulary; no row ends
-early. Ours and tunix give the log-probability of every token, transformers does not. All workers
-stay in memory and take turns. A decode step is (all tokens - one token) / (tokens - 1).
+All libraries use random weights, prompts of equal length and temperature 1 over the whole
+vocabulary; no row ends early. Ours and tunix return the log-probability of every token,
+transformers does not. All workers stay in memory and alternate. The time of a decode step is (time
+of all tokens - time of one token) / (tokens - 1).
 """
 
 import sys
@@ -29,7 +31,7 @@ _OUT = flags.DEFINE_string("out", "", "File that the JSON lines are appended to.
 
 
 def contenders(rows: int) -> list[Contender]:
-    """Ours first."""
+    """Returns the libraries to compare, ours first."""
     options = dict(
         task="decode", shape=_SHAPE.value, rows=rows, prompt=_PROMPT.value, new=_NEW.value
     )
@@ -46,7 +48,7 @@ def contenders(rows: int) -> list[Contender]:
 
 
 def summary(found: dict, rows: int, limits: dict) -> dict:
-    """Rates, shares of the limit and ratios, by contender."""
+    """Returns the rate, share of the limit and ratio of each library."""
     shape, new = SHAPES[_SHAPE.value], _NEW.value
     table = {}
     for name, record in found.items():
@@ -71,7 +73,7 @@ def summary(found: dict, rows: int, limits: dict) -> dict:
 
 
 def main(_: list[str]) -> None:
-    """A JSON line and a table for every number of rows."""
+    """Prints a JSON line and a table for every number of rows."""
     limits = machine.limits(sys.executable, _TORCH.value)
     for rows in _ROWS.value:
         found = side_by_side.compare(contenders(rows), rounds=_ROUNDS.value, keep_alive=True)

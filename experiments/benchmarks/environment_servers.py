@@ -1,17 +1,20 @@
-r"""Speed, CPU and memory of one environment server, optionally beside another that speaks the same protocol.
+r"""Measures speed, CPU and memory of one environment server, optionally compared with another
+server of the same protocol.
 
   python experiments/benchmarks/environment_servers.py --env=textcraft --threads=1,8,64 --repeat=3 \
       --versus-command="textcraft --host 127.0.0.1 --port {port}" --out=textcraft.json
 
-Ours is started for the measurement; the other is started by --versus-command, or is already running at
---versus-url. Only loopback addresses. Both are measured in turns, so that both meet the same state of a
-busy machine: compare ratios, and CPU per step rather than steps/s. The clients are threads of this
-process; where `client` (CPU of a step on their side) is near 1000 / (steps/s), they are the limit.
+Our server is started for the measurement. The other server is started by --versus-command, or is
+already running at --versus-url. Only loopback addresses are allowed. Both servers are measured
+alternately, so that other load affects both equally: compare ratios, and CPU per step rather than
+steps/s. The clients are threads of this process. `client` is their CPU time per step in ms. If it
+is near 1000 / (steps/s), the clients limit the speed.
 
-A run of T threads: each creates a session and resets it (both timed, with all T at once), then all take
---steps steps together from a script of valid and invalid actions, then close. An episode that ends is
-reset within the steps; `resets` counts them. CPU and resident memory are those of the server's process
-tree; pages that processes share count for each of them.
+In a run of T threads, each thread creates a session and resets it; both calls are timed, with all T
+threads concurrent. Then all threads together take --steps steps from a script of valid and invalid
+actions, and close their sessions. An episode that ends is reset during the steps; `resets` counts
+these resets. CPU and resident memory are those of the server's process tree; pages that processes
+share count for each process.
 """
 
 import argparse
@@ -35,14 +38,15 @@ from typing import Any
 
 import psutil
 
-from agentgym_jax.env_client.embedded import EmbeddedServers
-from agentgym_jax.env_client.upstream import UPSTREAM
+from agentgym_jax.client.agentgym_originals.table import ORIGINALS
+from agentgym_jax.client.embedded import EmbeddedServers
 
 TIMEOUT_S = 120.0
 MAX_THREADS, MAX_STEPS, MAX_EPISODES = 256, 100_000, 4096
-OPENERS = 8  # threads that open the sessions of --episodes
+OPENERS = 8  # threads that create the sessions of --episodes
 TASKS = {"textcraft": 544, "babyai": 3600, "sciworld": 4639, "maze": 25, "wordle": 40}
-# Roughly half of them do something in most tasks; the last of each is refused in all.
+# In most tasks roughly half of these actions have an effect. The last action of each list is always
+# rejected.
 ACTIONS = {
     "textcraft": (
         "inventory",
@@ -81,7 +85,7 @@ ACTIONS = {
     "maze": ("move up", "move down", "move left", "move right", "move", "jump"),
     "wordle": ("s h i r e", "p a n i c", "o t h e r", "z z z z z", "robin", "12"),
 }
-# Column -> key of a measured run; all but the counts are medians over the repeats.
+# Keys of a measured run by table column. Columns other than counts are medians over the repeats.
 COLUMNS = {
     "steps/s": "steps_per_s",
     "p50 ms": "p50_ms",
@@ -98,21 +102,23 @@ COLUMNS = {
 
 @dataclasses.dataclass(frozen=True)
 class Server:
-    """A running server; `pid` 0 if its processes are unknown."""
+    """A running server; `pid` is 0 if its processes are unknown."""
 
     name: str
     url: str
     pid: int
 
     def processes(self) -> list[psutil.Process]:
-        """The process tree, without what ended meanwhile."""
+        """Returns the server's process and its descendants, or no process if `pid` is 0."""
         if not self.pid:
             return []
         root = psutil.Process(self.pid)
         return [root, *root.children(recursive=True)]
 
     def cpu_s(self) -> float:
-        """CPU seconds of the tree so far, user and system, with children that have ended."""
+        """Returns the user and system CPU seconds of the process tree so far, including ended
+        children.
+        """
         total = 0.0
         for process in self.processes():
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -129,11 +135,11 @@ class Server:
 
 
 class Session:
-    """One client with one session, over a new connection a call or over one that is kept."""
+    """One client with one session, over one connection per call or over a persistent connection."""
 
     def __init__(self, server: Server, env: str, keepalive: bool):
         parts = urllib.parse.urlsplit(server.url)
-        self._row = UPSTREAM[env]
+        self._row = ORIGINALS[env]
         prefix = parts.path.rstrip("/")
         self._prefix = prefix if prefix == self._row.path_prefix else self._row.path_prefix
         self._keepalive = keepalive
@@ -153,7 +159,7 @@ class Session:
         self._post("/reset", {"id": self.number, self._row.reset_key: task})
 
     def step(self, action: str) -> bool:
-        """Whether the episode has ended."""
+        """Takes a step and returns True at the end of the episode."""
         body = self._post("/step", {"id": self.number, "action": action})
         return bool(body.get("done", True))
 
@@ -176,7 +182,7 @@ class Session:
 
 
 def timed(seconds: list[float], call, *arguments) -> Any:
-    """The call's result; its duration goes to the list."""
+    """Calls `call`, appends the duration to `seconds` and returns the result."""
     started = time.perf_counter()
     result = call(*arguments)
     seconds.append(time.perf_counter() - started)
@@ -184,7 +190,10 @@ def timed(seconds: list[float], call, *arguments) -> Any:
 
 
 def side_by_side(work, threads: int) -> float:
-    """Runs `work(0)` .. `work(threads - 1)` at the same time; wall seconds of all of them."""
+    """Runs `work(0)` ..
+
+    `work(threads - 1)` concurrently; returns the wall seconds until all have ended.
+    """
     failures: list[BaseException] = []
 
     def guarded(k: int) -> None:
@@ -210,7 +219,7 @@ def percentile_ms(seconds: Sequence[float], share: float) -> float:
 
 
 def measure(server: Server, args: argparse.Namespace, threads: int, repeat: int) -> dict[str, Any]:
-    """One run: create, reset, step, close."""
+    """Measures one run, in which each session is created, reset, stepped and closed."""
     script, num_tasks = ACTIONS[args.env], TASKS[args.env]
     sessions = [Session(server, args.env, args.keepalive) for _ in range(threads)]
     creates, resets, late_resets, steps = ([[] for _ in sessions] for _ in range(4))
@@ -252,7 +261,9 @@ def measure(server: Server, args: argparse.Namespace, threads: int, repeat: int)
 
 
 def measure_memory(server: Server, args: argparse.Namespace) -> dict[str, Any]:
-    """Resident memory with --episodes live episodes, each reset to a task of its own."""
+    """Returns the resident memory with --episodes concurrent episodes, each reset to a different
+    task.
+    """
     count, num_tasks = args.episodes, TASKS[args.env]
     sessions = [Session(server, args.env, args.keepalive) for _ in range(count)]
     before = server.rss_mib()
@@ -283,7 +294,7 @@ def measure_memory(server: Server, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def medians(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Median of every number; counts of errors and resets are summed."""
+    """Returns the median of every number over the runs; errors and resets are summed."""
     totals = ("errors", "resets", "steps")
     return {
         key: (sum if key in totals else statistics.median)(run[key] for run in runs)
@@ -292,14 +303,14 @@ def medians(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def ratios(ours: dict[str, Any], other: dict[str, Any]) -> dict[str, float]:
-    """The other's median through ours, as far as both are known."""
+    """Returns the other server's median divided by ours, for the columns that both have."""
     keys = [key for key in COLUMNS.values() if key not in ("errors", "resets")]
     return {key: other[key] / ours[key] for key in keys if ours[key] and other[key]}
 
 
 @contextlib.contextmanager
 def running(args: argparse.Namespace) -> Iterator[list[Server]]:
-    """Ours, and the other one if there is one."""
+    """Yields our server and, if one is requested, the other server."""
     arguments = [f"--workers={args.workers}", f"--capacity={max(1024, 2 * args.episodes)}"]
     arguments += shlex.split(args.arguments)
     with contextlib.ExitStack() as stack:
@@ -314,14 +325,14 @@ def running(args: argparse.Namespace) -> Iterator[list[Server]]:
 
 @contextlib.contextmanager
 def started(command: str) -> Iterator[Server]:
-    """A server started by its command line, with a free port in place of `{port}`."""
+    """Starts a server by its command line, with a free port in place of `{port}`."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     process = subprocess.Popen(
         shlex.split(command.replace("{port}", str(port))),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
-        start_new_session=True,  # so that all its processes can be ended
+        start_new_session=True,  # lets all processes of the server be ended together
     )
     try:
         deadline = time.monotonic() + TIMEOUT_S
@@ -349,7 +360,7 @@ def _answers(port: int) -> bool:
 
 
 def table(rows: Sequence[tuple[str, dict[str, Any]]], columns: dict[str, str]) -> str:
-    """Aligned text; a number that a row does not have is left empty."""
+    """Returns the rows as aligned text; the cell of a missing number is empty."""
     lines = [["", *columns]]
     for name, values in rows:
         cells = [f"{values[key]:.4g}" if key in values else "" for key in columns.values()]
@@ -362,7 +373,7 @@ def table(rows: Sequence[tuple[str, dict[str, Any]]], columns: dict[str, str]) -
 
 
 def run(args: argparse.Namespace, servers: Sequence[Server]) -> dict[str, Any]:
-    """All measurements; each table is printed as soon as it is complete."""
+    """Runs all measurements and prints each table as soon as it is complete."""
     result: dict[str, Any] = {
         "command": shlex.join(sys.argv),
         "environment": args.env,
@@ -371,9 +382,11 @@ def run(args: argparse.Namespace, servers: Sequence[Server]) -> dict[str, Any]:
         "load": [],
         "memory": {},
     }
-    for server in servers:  # what is loaded or compiled at the first call belongs to no run
+    # The first call of each server loads and compiles, so it is not measured.
+    for server in servers:
         measure(server, with_changes(args, steps=len(ACTIONS[args.env])), 1, 0)
-    if args.episodes:  # first: later episodes would reuse memory that earlier ones freed
+    # Memory is measured first, because later episodes would reuse memory that earlier ones freed.
+    if args.episodes:
         result["memory"] = {server.name: measure_memory(server, args) for server in servers}
         keys = next(iter(result["memory"].values()))
         print(f"\n{args.episodes} live episodes")
@@ -399,7 +412,7 @@ def with_changes(args: argparse.Namespace, **changes: Any) -> argparse.Namespace
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """Checked arguments."""
+    """Parses and checks the command-line arguments."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -436,7 +449,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Measures, prints the tables, writes the file."""
+    """Measures the servers, prints the tables and writes the file."""
     args = parse(argv)
     with running(args) as servers:
         result = run(args, servers)

@@ -1,11 +1,13 @@
-r"""Does an episode cost in proportion to its length? Seconds of an episode against its tokens.
+r"""Measures the seconds of an episode against its tokens: is the cost of an episode proportional to
+its length?
 
   PYTHONPATH=. python experiments/benchmarks/episode_length.py --picture=episode_length.png
 
-The episodes of multiturn.py with environments that answer at once, all of one length: once through the
-rollout engine, whose rows keep their caches, once in lock step with the history computed again at every
-turn. `ms_per_token` (of the tokens that an episode ends with) would be the same in every line if an episode
-cost exactly in proportion to its length; what it grows by is attention over a longer history.
+The episodes are those of multiturn.py, with environments that answer immediately and equal numbers
+of turns. They run once through the rollout engine, whose rows keep their caches, and once in lock
+step, where the history is computed again at every turn. If the cost of an episode were exactly
+proportional to its length, `ms_per_token` (of the tokens at the end of an episode) would be the
+same in every line. Attention over a longer history makes it grow.
 """
 
 import sys
@@ -31,7 +33,10 @@ TASKS = {"ours": "multiturn", "lock step": "lock_step"}
 
 
 def contender(name: str, turns: int, longest: int) -> Contender:
-    """Episodes of `turns` turns; the cache has room for `longest` in every measurement."""
+    """Returns the engine `name` with options for episodes of `turns` turns.
+
+    The cache always has room for `longest` turns.
+    """
     budget = longest * (2 * _TURN_TOKENS.value + _OBSERVATION.value + 16)
     options = dict(
         task=TASKS[name],
@@ -49,13 +54,13 @@ def contender(name: str, turns: int, longest: int) -> Contender:
         delay_s=0.0,
         max_delay_s=0.0,
         decode_steps=32,
-        wake_rows=1,
+        return_after_finished=1,
     )
     return Contender(f"{name}, {turns}", "worker_ours.py", sys.executable, options)
 
 
 def draw(table: list[dict]) -> None:
-    """Seconds of an episode against its tokens, one line for each way to play."""
+    """Draws seconds of an episode against its tokens, one line for each engine."""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(6, 3.6), layout="constrained")
@@ -76,7 +81,7 @@ def draw(table: list[dict]) -> None:
 
 
 def main(_: list[str]) -> None:
-    """One JSON line, a table and a plot."""
+    """Prints one JSON line and a table, and draws the plot."""
     lengths = sorted(int(n) for n in _TURNS.value)
     cases = [
         (name, n) for n in lengths for name in TASKS if name == "ours" or n <= _LOCK_STEP.value

@@ -1,35 +1,38 @@
-r"""One whole RL step, time by phase, and the share of it in which the device waits for the host.
+r"""Measures the time of one whole RL step by phase, and the share of it in which the device waits
+for the host.
 
   PYTHONPATH=. python experiments/benchmarks/iteration.py
   PYTHONPATH=. python experiments/benchmarks/iteration.py --model=/path/of/qwen --steps=2 --skipped=1
 
-Without --model: configs/quickstart.py at its first horizon after a short warm start, so that episodes
-are about as long as there. With --model a Hugging Face directory plays BabyAI with
-configs/paper/babyai.py, 8 episodes of 2 turns. Both over HTTP, with the servers they start.
+Without --model the run uses configs/quickstart.py at its first horizon after a short warm start, so
+that episodes are about as long as in the quickstart. With --model it uses a Hugging Face directory
+on BabyAI with configs/paper/babyai.py, 8 episodes of 2 turns. Both runs use HTTP and start their
+servers.
 
-Phases, in seconds, medians over the steps after the first ones, from metrics.jsonl:
+Phases in seconds, from metrics.jsonl; medians over the steps after the skipped ones:
 
   step        from one line of the log to the next, so with logging and checkpoint
-  decode, ingest        time/decode_s, time/prefill_s: the sampler's calls until their results are there
+  decode, prefill        time/decode_s, time/prefill_s: the sampler's calls until their results are there
   score, update         time/score_s, time/update_s: with packing and transfers
   environments          time/env_wait_s: no row could decode
-  rollout, rest         time/rollout_s less decode, ingest and environments: text, tokens, queues
+  rollout, rest         time/rollout_s less decode, prefill and environments: text, tokens, queues
   between               time/iteration_s less rollout, score and update: advantages, episodes to disk
   checkpoint            time/checkpoint_s: until the copy is off the device; mean over the steps
   around                what is left of the step: weights to the sampler, the line of the log
 
-  host share = 1 - (decode + ingest + score + update) / step
+  host share = 1 - (decode + prefill + score + update) / step
 
-as a median over the steps (without the rare checkpoint, with one in every step) and over the sum of all
-steps, checkpoints included. The four phases do some host work too. So one more step at the end is
-recorded by JAX's profiler:
+`host_share` is the median over the steps, so rare checkpoints do not affect it. `host_share_of_all`
+is computed from the sums of all steps, checkpoints included. The four phases do some host work too.
+JAX's profiler therefore records one more step at the end:
 
   device idle = 1 - (time in which at least one operation ran) / step
 
-of that step: on an accelerator the events of its planes, on CPU those of XLA's own threads (what
-it runs in the caller's thread, if anything, counts as idle). The profiler costs time itself: an
-upper bound. Target: under 5 % on the quickstart. --profile adds a step under cProfile and lists what
-the main thread did; its seconds are too long by the cost of cProfile, its order is what counts.
+of the traced step. On an accelerator, operations are read from the events of the accelerator's
+planes; on a CPU, from the events of XLA's own threads. Work of XLA in the caller's thread counts as
+idle. The profiler itself takes time, so this number is an upper bound. Target: under 5 % on the
+quickstart. --profile adds a step under cProfile and lists the functions of the main thread. The
+listed seconds include the cost of cProfile; only their order is meaningful.
 """
 
 import contextlib
@@ -47,11 +50,11 @@ import jax
 import side_by_side
 from absl import app, flags
 
-from agentgym_jax.run.rl import open_rl
-from agentgym_jax.run.run import Run, StopFlag, StopRequested
-from agentgym_jax.run.sections import plain
+from agentgym_jax.jobs.config.sections import plain
+from agentgym_jax.jobs.rl import loop as rl
+from agentgym_jax.jobs.rl.build import open_rl
+from agentgym_jax.jobs.run import Run, StopFlag, StopRequested
 from agentgym_jax.startup import prepare
-from agentgym_jax.training import rl
 from configs import quickstart
 from configs.paper import babyai
 
@@ -65,14 +68,14 @@ _OUT = flags.DEFINE_string("out", "", "File that the JSON line is appended to.")
 
 _DEVICE = {
     "decode": "time/decode_s",
-    "ingest": "time/prefill_s",
+    "prefill": "time/prefill_s",
     "score": "time/score_s",
     "update": "time/update_s",
 }
 
 
-def of_quickstart():
-    """The quickstart with a shorter warm start."""
+def make_quickstart_config():
+    """Returns the quickstart's config with a shorter warm start and a fixed horizon of 6 turns."""
     c = quickstart.get_config()
     c.horizon = dict(kind="fixed", turns=6)
     c.sft.steps = _WARM_START.value
@@ -81,26 +84,26 @@ def of_quickstart():
     return c
 
 
-def of_model(path: str):
-    """Few and short episodes of a real network."""
+def make_model_config(path: str):
+    """Returns a config with few and short episodes of a real network."""
     c = babyai.get_config("size=0p5b")
     c.model.update(source=path, dtype=_DTYPE.value, decode_dtype=_DTYPE.value)
     c.mesh = dict(data=1, fsdp=1, tensor=1)
     c.rollout.tasks_per_step, c.rollout.group_size, c.learner.mini_batches = 2, 4, 1
-    c.sampler.update(rows=8, buckets=((64, 8),), decode_steps=16, wake_rows=2)
+    c.sampler.update(rows=8, buckets=((64, 8),), decode_steps=16, return_after_finished=2)
     c.sampling.update(max_turn_tokens=32, max_tokens=1024)
     c.sampler.cache_length = c.learner.row_length = 1024
     c.horizon = dict(kind="fixed", turns=2)
     c.algorithm.kl_coef = 0.0
-    c.algorithm.entropy_coef = 1e-3  # something to learn from where all episodes fail
+    c.algorithm.entropy_coef = 1e-3  # gives a learning signal even if all episodes fail
     c.checkpoint.every = 10**6
     return c
 
 
 def config() -> dict:
-    """Of the run, without evaluations."""
-    c = of_model(_MODEL.value) if _MODEL.value else of_quickstart()
-    # One more than are played: the last step of a run is evaluated.
+    """Returns the config of the run, without evaluations."""
+    c = make_model_config(_MODEL.value) if _MODEL.value else make_quickstart_config()
+    # One step more is traced. Another step follows, because the last step of a run is evaluated.
     c.total_steps = _SKIPPED.value + _STEPS.value + 1 + _PROFILE.value + 1
     c.learner.min_informative_groups = 0
     c.evaluation.update(every=0, at_start=False)
@@ -109,7 +112,9 @@ def config() -> dict:
 
 @contextlib.contextmanager
 def observed(run: Run, folder: str, profile: cProfile.Profile) -> Iterator[None]:
-    """Has the step after the counted ones traced, and the one after that profiled; then stops."""
+    """Traces the first step after the counted steps and, with --profile, profiles the next step;
+    then stops the run.
+    """
     traced = _SKIPPED.value + _STEPS.value + 1
     log_step = run.log_step
 
@@ -133,7 +138,7 @@ def observed(run: Run, folder: str, profile: cProfile.Profile) -> Iterator[None]
 
 
 def busy_s(folder: str) -> float:
-    """Seconds of a trace in which an operation ran on a device."""
+    """Returns the seconds of a trace in which at least one operation ran on a device."""
     path = next(pathlib.Path(folder).rglob("*.xplane.pb"))
     planes = list(jax.profiler.ProfileData.from_file(str(path)).planes)
     devices = [plane for plane in planes if plane.name.startswith("/device:")]
@@ -149,11 +154,11 @@ def busy_s(folder: str) -> float:
 
 
 def phases(line: dict, before: dict) -> dict[str, float]:
-    """Seconds of one step, as the docstring of this file has them."""
+    """Returns the seconds of each phase of one step, as defined in the docstring of this file."""
     found = {"step": line["time"] - before["time"]}
     found |= {name: line.get(metric, 0.0) for name, metric in _DEVICE.items()}
     found["environments"] = line["time/env_wait_s"]
-    of_rollout = found["decode"] + found["ingest"] + found["environments"]
+    of_rollout = found["decode"] + found["prefill"] + found["environments"]
     found["rollout, rest"] = line["time/rollout_s"] - of_rollout
     of_iteration = line["time/rollout_s"] + found["score"] + found["update"]
     found["between"] = line["time/iteration_s"] - of_iteration
@@ -163,12 +168,12 @@ def phases(line: dict, before: dict) -> dict[str, float]:
 
 
 def host_share(found: dict[str, float]) -> float:
-    """Of one step or of the sums of several."""
+    """Returns the host share of one step, or of several steps if `found` has their sums."""
     return 1 - sum(found[name] for name in _DEVICE) / found["step"]
 
 
 def table_of(lines: list[dict], trace: str) -> dict:
-    """Of the lines of metrics.jsonl, the first of which is that of step 1."""
+    """Returns the record of a run. `lines` are those of metrics.jsonl; the first one is step 1."""
     counted = range(_SKIPPED.value, _SKIPPED.value + _STEPS.value)
     steps = [phases(lines[i], lines[i - 1]) for i in counted]
     table = {name: statistics.median(step[name] for step in steps) for name in steps[0]}
@@ -192,7 +197,7 @@ def table_of(lines: list[dict], trace: str) -> dict:
 
 
 def show(record: dict) -> None:
-    """A line a phase, with its share of the step."""
+    """Prints a line per phase, with its share of the step."""
     for name, seconds in record["phases"].items():
         share = seconds / record["phases"]["step"]
         sys.stderr.write(f"{name:14} {seconds:9.3f} s  {100 * share:5.1f} %\n")
@@ -205,19 +210,19 @@ def show(record: dict) -> None:
 
 
 def main(_: list[str]) -> None:
-    """One JSON line and a table."""
+    """Prints one JSON line and a table."""
     prepare()
     profile = cProfile.Profile()
     with tempfile.TemporaryDirectory() as workdir, tempfile.TemporaryDirectory() as trace:
         with (
-            contextlib.redirect_stdout(sys.stderr),  # the console
+            contextlib.redirect_stdout(sys.stderr),  # console output goes to standard error
             open_rl(config(), workdir, StopFlag()) as (run, parts),
             observed(run, trace, profile),
         ):
             with contextlib.suppress(StopRequested):
                 rl.train(run, parts)
         lines = (pathlib.Path(workdir) / "metrics.jsonl").read_text().splitlines()
-        # A run that warms up first has a line before step 1.
+        # A run with a warm start has a line before step 1.
         logged = [line for line in map(json.loads, lines) if line["step"]]
         record = table_of(logged, trace)
     side_by_side.write(

@@ -1,10 +1,11 @@
-r"""Seconds per step of an RL run whose players wait for the update (rollout.lag=0) or do not (1).
+r"""Measures the seconds per step of an RL run whose agents wait for the update
+(rollout.max_off_policy_steps=0) or do not wait (1).
 
   PYTHONPATH=. python experiments/benchmarks/lag.py --latency_s=0.5 --order=0,1,1,0
 
-Environments play in this process, and every call takes `latency_s` longer, as a slow or distant
-server would. The policy is small and hardly trained. Runs of both kinds alternate. The
-first steps of a run compile and are left out; the median of the others counts.
+Environments run in this process, and every call takes `latency_s` longer, as with a slow or distant
+server. The policy is small and hardly trained. Runs with and without waiting alternate. The first
+steps of a run compile and are excluded; the result is the median of the other steps.
 """
 
 import json
@@ -15,11 +16,11 @@ import time
 import numpy as np
 from absl import app, flags
 
-from agentgym_jax.run.rl import open_rl
-from agentgym_jax.run.run import StopFlag
-from agentgym_jax.run.sections import plain
+from agentgym_jax.jobs.config.sections import plain
+from agentgym_jax.jobs.rl import loop as rl
+from agentgym_jax.jobs.rl.build import open_rl
+from agentgym_jax.jobs.run import StopFlag
 from agentgym_jax.startup import prepare
-from agentgym_jax.training import rl
 from configs import quickstart
 
 _LATENCY = flags.DEFINE_float("latency_s", 0.5, "Added to every reset and step of an environment.")
@@ -33,7 +34,7 @@ _TURNS = flags.DEFINE_integer("turns", 4, "Turns of an episode.")
 
 
 def config(lag: int) -> dict:
-    """The quickstart with short episodes that end by their turn limit alone."""
+    """Returns the quickstart with short episodes that end only by their turn limit."""
     c = quickstart.get_config("smoke")
     c.total_steps = _STEPS.value
     c.model.architecture.update(
@@ -42,13 +43,14 @@ def config(lag: int) -> dict:
     c.sampling.max_tokens = c.sampler.cache_length = c.learner.row_length = 512
     c.sampling.max_turn_tokens = 8
     c.learner.epochs = _EPOCHS.value
-    c.env.transport = "inprocess"
-    c.rollout.lag = lag
+    c.env_server.transport = "inprocess"
+    c.rollout.max_off_policy_steps = lag
     c.rollout.group_size = 4
     c.rollout.tasks_per_step = _EPISODES.value // 4
-    c.rollout.max_invalid_actions = 99
+    c.rollout.max_parse_errors = 99
     c.horizon = dict(kind="fixed", turns=_TURNS.value)
-    c.algorithm.entropy_coef = 1e-3  # an untrained policy never succeeds: something to learn from
+    # gives a learning signal, because an untrained policy never succeeds
+    c.algorithm.entropy_coef = 1e-3
     c.learner.min_informative_groups = 0
     c.evaluation.at_start = False
     c.checkpoint.every = 10**6
@@ -56,7 +58,7 @@ def config(lag: int) -> dict:
 
 
 def slowed(call):
-    """The same call, later."""
+    """Returns `call` with a delay before each call."""
 
     def wait_and_call(*args, **kwargs):
         time.sleep(_LATENCY.value)
@@ -66,9 +68,9 @@ def slowed(call):
 
 
 def steps_of_run(lag: int, workdir: str) -> list[dict]:
-    """Metrics of the steps that count."""
+    """Runs the job with the given lag and returns the metrics of the counted steps."""
     with open_rl(config(lag), workdir, StopFlag()) as (run, parts):
-        for client in parts.environments.clients.values():
+        for client in parts.agent.environments.clients.values():
             client.reset, client.step = slowed(client.reset), slowed(client.step)
         rl.train(run, parts)
     lines = (pathlib.Path(workdir) / "metrics.jsonl").read_text().splitlines()
@@ -76,7 +78,9 @@ def steps_of_run(lag: int, workdir: str) -> list[dict]:
 
 
 def main(_: list[str]) -> None:
-    """Runs in the order given; a line for each, then the medians of both kinds."""
+    """Runs the jobs in the given order; prints a line for each run, then the medians with and
+    without waiting.
+    """
     prepare()
     seconds: dict[str, list[float]] = {lag: [] for lag in _ORDER.value}
     for lag in _ORDER.value:

@@ -1,10 +1,12 @@
-"""What this machine can do at most, for the fractions that the benchmarks report."""
+"""Measures the limits of this machine, from which the benchmarks compute fractions."""
 
 import side_by_side
 
 
 def limits(python: str, torch_python: str) -> dict:
-    """`read_gbs` and `matmul_gflops` by dtype, the best that was seen; and what each library did."""
+    """Returns the best measured `read_gbs` and `matmul_gflops` by dtype, and the measurements of
+    each library.
+    """
     options = {"task": "roofline"}
     contenders = [side_by_side.Contender("jax", "worker_ours.py", python, options)]
     if torch_python:

@@ -1,11 +1,12 @@
-r"""Episodes a minute of a multi-turn rollout whose environments answer late.
+r"""Measures the episodes per minute of a multi-turn rollout whose environments answer late.
 
   PYTHONPATH=. python experiments/benchmarks/multiturn.py --shape=30m --rows=8 \
       --tunix_python=tunix-env/bin/python
 
-Ours: the collector, the pool of threads and the sampler as in training. Beside it the same sampler in
-lock step (every turn begins with the whole history, all wait for the slowest), and tunix's
-engine driven as its agentic learner drives it. Random weights; episodes of number_episodes.py.
+Ours is the collector, the thread pool and the sampler as in training. The first comparison is the
+same sampler in lock step: every turn begins with the whole history, and all rows wait for the
+slowest. The second comparison is tunix's engine, used as tunix's agentic learner uses it. All
+engines use random weights and the episodes of number_episodes.py.
 """
 
 import sys
@@ -27,7 +28,7 @@ _BUDGET = flags.DEFINE_integer("budget", 1984, "Tokens of an episode after its p
 _DELAY = flags.DEFINE_float("delay_s", 0.05, "Shortest answer of an environment; Pareto, 1.5.")
 _MAX_DELAY = flags.DEFINE_float("max_delay_s", 3.0, "Longest answer.")
 _STEPS = flags.DEFINE_integer("decode_steps", 32, "Tokens of a decode call, at most.")
-_WAKE = flags.DEFINE_integer("wake_rows", 1, "Finished turns that end a decode call.")
+_WAKE = flags.DEFINE_integer("return_after_finished", 1, "Finished turns that end a decode call.")
 _ROUNDS = flags.DEFINE_integer("rounds", 2, "Measurements of each.")
 _TUNIX = flags.DEFINE_string("tunix_python", "", "Interpreter with google-tunix; empty: left out.")
 _TUNIX_EPISODES = flags.DEFINE_integer("tunix_episodes", 8, "Episodes of its measurement.")
@@ -35,7 +36,7 @@ _OUT = flags.DEFINE_string("out", "", "File that the JSON line is appended to.")
 
 
 def contenders() -> list[Contender]:
-    """Ours first."""
+    """Returns the engines to compare, ours first."""
     turns = [int(n) for n in _TURNS.value]
     options = dict(
         shape=_SHAPE.value,
@@ -52,7 +53,7 @@ def contenders() -> list[Contender]:
         delay_s=_DELAY.value,
         max_delay_s=_MAX_DELAY.value,
         decode_steps=_STEPS.value,
-        wake_rows=_WAKE.value,
+        return_after_finished=_WAKE.value,
     )
     found = [
         Contender("ours", "worker_ours.py", sys.executable, options | {"task": "multiturn"}),
@@ -62,7 +63,8 @@ def contenders() -> list[Contender]:
         of_tunix = options | dict(
             task="multiturn",
             episodes=_TUNIX_EPISODES.value,
-            # Its cache must hold the next power of two of a history and the rest of the budget.
+            # Tunix's cache must hold the history, rounded up to a power of two, and the rest of the
+            # budget.
             cache_length=4 * (_PROMPT.value + _BUDGET.value),
             concurrency=_ROWS.value,
         )
@@ -71,7 +73,7 @@ def contenders() -> list[Contender]:
 
 
 def main(_: list[str]) -> None:
-    """One JSON line and a table."""
+    """Prints one JSON line and a table."""
     found = side_by_side.compare(contenders(), rounds=_ROUNDS.value, keep_alive=True)
     table = {}
     for name, record in found.items():

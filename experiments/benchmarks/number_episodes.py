@@ -1,9 +1,11 @@
-"""Episodes of random numbers for measuring a rollout engine: lengths as of agents, no meaning.
+"""Episodes of random numbers for measuring a rollout engine.
 
-An action ends at any of vocab / turn_tokens ids, so random weights speak about `turn_tokens`
-tokens a turn; an observation is `observation` random ids, after which an environment that
-answers late (a heavy-tailed delay) goes on until the episode has its number of turns. The texts
-that go through the real collector and the real pool of threads are these ids, written out.
+The episodes are as long as agents' episodes, but their texts have no meaning.
+
+An action ends at any of vocab / turn_tokens ids, so random weights generate about `turn_tokens`
+tokens per turn. An observation is `observation` random ids. An environment returns it after a
+heavy-tailed delay and continues until the episode has its number of turns. The real collector and
+the real thread pool receive these ids as texts of decimal numbers.
 """
 
 import itertools
@@ -16,13 +18,15 @@ import late_answers
 import numpy as np
 from shapes import SHAPES
 
+from agentgym_jax.client.actions import ParsedAction
+from agentgym_jax.client.answers import Observation
+from agentgym_jax.client.pool import EnvPool
 from agentgym_jax.data.tasks import Task
-from agentgym_jax.env_client.actions import ParsedAction
-from agentgym_jax.env_client.answers import Observation
-from agentgym_jax.env_client.pool import EnvPool
-from agentgym_jax.rollout.collect import Collector, EnvironmentText, EpisodeRequest
-from agentgym_jax.rollout.episode import EpisodeLimits
-from agentgym_jax.sampling.sampler import Sampler, SamplingOptions, episode_key
+from agentgym_jax.rollout.agents import SampledRows
+from agentgym_jax.rollout.collect import Collector, EnvironmentText
+from agentgym_jax.rollout.episode import EpisodeLimits, EpisodeRequest
+from agentgym_jax.sampling.options import SamplingOptions, episode_key
+from agentgym_jax.sampling.sampler import Sampler
 from agentgym_jax.trajectory import Trajectory
 
 NAME = "numbers"
@@ -32,7 +36,7 @@ class NumberEpisodes:
     """The episodes of one measurement.
 
     Options: `shape`, `episodes`, `rows`, `prompt`, `observation`, `turns` (lowest and highest),
-    `turn_tokens`, `budget` (tokens after the prompt), `delay_s` (shortest), `max_delay_s`.
+    `turn_tokens`, `budget` (tokens after the prompt), `delay_s` (minimum), `max_delay_s`.
     """
 
     def __init__(self, options: Mapping):
@@ -42,20 +46,20 @@ class NumberEpisodes:
         self._round = 0
 
     def prompt(self, episode: int) -> list[int]:
-        """Ids that the episode begins with."""
+        """Returns the ids of the prompt."""
         return self._ids(f"prompt {self._round} {episode}", self._options["prompt"])
 
     def observation(self, episode: int, turn: int) -> list[int]:
-        """Ids that follow a turn."""
+        """Returns the ids of the observation after turn number `turn`."""
         return self._ids(f"observation {episode} {turn}", self._options["observation"])
 
     def play(self, sampler: Sampler) -> tuple[list[Trajectory], float]:
-        """All episodes through the collector; also the seconds in which no row could decode."""
+        """Runs all episodes through the collector; also returns the seconds in which no row could
+        decode.
+        """
         self._round += 1
         rows = self._options["rows"]
-        limits = EpisodeLimits(
-            max_turns=10**6, max_tokens=self._max_tokens, max_invalid_actions=10**6
-        )
+        limits = EpisodeLimits(max_turns=10**6, max_tokens=self._max_tokens, max_parse_errors=10**6)
         requests = [
             EpisodeRequest(Task(NAME, i, ""), 0, 0, self._round, limits, self._sampling)
             for i in range(self._options["episodes"])
@@ -64,16 +68,14 @@ class NumberEpisodes:
             {NAME: _LateClient(self, self._options)}, workers=rows, max_idle_sessions=rows
         ) as pool:
             collector = Collector(
-                sampler,
+                SampledRows(sampler, _Numbers(), lambda tokens: f"{len(tokens)} numbers"),
                 pool,
-                _Numbers(),
-                lambda tokens: f"{len(tokens)} numbers",
                 {NAME: EnvironmentText((), lambda text: ParsedAction(text, None, None))},
                 prefetch=rows,
                 max_attempts=1,
                 max_replacements=0,
-                tell_budget="none",
-                revive=lambda: None,
+                show_turn_budget="none",
+                restart_dead_servers=lambda: None,
             )
             trajectories, statistics = collector.collect(
                 requests,
@@ -84,7 +86,9 @@ class NumberEpisodes:
         return trajectories, statistics.seconds_env_wait
 
     def play_lock_step(self, sampler: Sampler, pool: ThreadPoolExecutor, first: int) -> int:
-        """One batch of rows, turn by turn, every turn from the start; returns the tokens kept."""
+        """Runs one batch of rows turn by turn and prefills the whole history at each turn; returns
+        the tokens kept.
+        """
         if not first:
             self._round += 1
         last = min(first + self._options["rows"], self._options["episodes"])
@@ -105,11 +109,11 @@ class NumberEpisodes:
         return sum(len(tokens) - 1 for tokens in histories.values())
 
     def _speak(self, sampler: Sampler, histories: dict[int, list[int]], turn: int) -> dict:
-        """One turn of every episode, on rows of its own."""
+        """Samples one turn of every episode, each on a separate row; returns the tokens by episode."""
         episodes = {}
         for i, history in histories.items():
             row = sampler.open(episode_key(0, self._round, f"{NAME} {turn}", i), self._sampling)
-            sampler.append(row, [history])
+            sampler.prefill(row, [history])
             episodes[row] = i
         turns = []
         while len(turns) < len(episodes):
@@ -125,7 +129,7 @@ class NumberEpisodes:
     @property
     def _sampling(self) -> SamplingOptions:
         most = self._options["budget"]
-        return SamplingOptions(max_turn_tokens=most, max_tokens=self._max_tokens)
+        return SamplingOptions(temperature=1.0, max_turn_tokens=most, max_tokens=self._max_tokens)
 
     def _ids(self, name: str, count: int) -> list[int]:
         rng = random.Random(name)
@@ -133,7 +137,7 @@ class NumberEpisodes:
 
 
 class _Numbers:
-    """The renderer: a text of ids is these ids."""
+    """Renderer for texts that are lists of ids."""
 
     def opening(self, messages: Sequence[Mapping[str, str]]) -> list[list[int]]:
         return [self.observation(message["content"]) for message in messages]
@@ -147,28 +151,30 @@ class _Numbers:
 
 
 class _LateClient:
-    """What the pool asks of a client; sessions are lists of (episode, turns taken)."""
+    """Client with the calls that the thread pool makes; a session is a list of (episode, turns
+    taken).
+    """
 
     environment = NAME
     base_url = "inprocess://numbers"
 
     def __init__(self, episodes: NumberEpisodes, options: Mapping):
         self._episodes, self._options = episodes, options
-        self._numbers = itertools.count()  # several threads create at once
+        self._numbers = itertools.count()  # several threads create sessions concurrently
         self._sessions: dict[int, list[int]] = {}
 
-    def create(self, turn: str = "") -> int:
-        del turn
+    def create(self, request_id: str = "") -> int:
+        del request_id
         return next(self._numbers)
 
-    def reset(self, number: int, data_idx: int, turn: str = "") -> Observation:
-        del turn
+    def reset(self, number: int, data_idx: int, request_id: str = "") -> Observation:
+        del request_id
         self._sessions[number] = [data_idx, 0]
         time.sleep(late_answers.delay_s(self._options, data_idx, 0))
         return self._answer(self._episodes.prompt(data_idx), done=False)
 
-    def step(self, number: int, action: str, turn: str = "") -> Observation:
-        del action, turn
+    def step(self, number: int, action: str, request_id: str = "") -> Observation:
+        del action, request_id
         episode, taken = self._sessions[number]
         self._sessions[number] = [episode, taken + 1]
         time.sleep(late_answers.delay_s(self._options, episode, taken + 1))

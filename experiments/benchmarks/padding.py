@@ -1,13 +1,14 @@
-r"""How much of a training batch is padding, with episodes of real lengths?
+r"""Measures the share of padding in a training batch, with episodes of real lengths.
 
   PYTHONPATH=. python experiments/benchmarks/padding.py --tokenizer=/path/of/qwen --out=padding.jsonl
 
-Scripted players play as many tasks as one step of configs/paper/*.py has episodes; they are
-tokenised, split into the config's mini-batches and packed into its rows as in training. Padding is the share of positions
-that hold no token, empty rows of the last micro-batch included. Beside it what it would be in rows
-of the full length only, and with one episode a row, all rows as long as the longest episode.
+Scripted agents run as many tasks as one step of configs/paper/*.py has episodes. The episodes are
+tokenised, split into the config's mini-batches and packed into its rows as in training. Padding is
+the share of positions without a token, empty rows of the last micro-batch included. For comparison,
+two more shares are computed: with rows of the full length only, and with one episode per row,
+padded to the longest episode.
 
-Needs the environments that are named; deep search builds its corpus at the first use.
+The named environments must be installed. Deep search builds its corpus when it is first used.
 """
 
 import importlib
@@ -35,24 +36,24 @@ _OUT = flags.DEFINE_string("out", "", "File that the JSON lines are appended to.
 
 
 def lengths(environment: str, episodes: int, max_turns: int, renderer: ChatRenderer) -> list[int]:
-    """Tokens of the episodes of the scripted player on the first tasks."""
+    """Runs the scripted agent on the first tasks and returns the token counts of its episodes."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "episodes.jsonl"
         tasks = [Task(environment, i, "") for i in range(episodes)]
-        record(tasks, path, player="expert", epsilon=0.0, max_turns=max_turns, seed=0)
+        record(tasks, path, agent="expert", epsilon=0.0, max_turns=max_turns, seed=0)
         found = read_conversations(path, bad="fatal").conversations
     return [len(renderer.encode_conversation(c.messages).tokens) for c in found]
 
 
-def share(counts: list[int], row_length: int, micro_rows: int, halvings: int) -> float:
-    """Padding of one packed batch."""
+def share(counts: list[int], row_length: int, micro_rows: int, num_row_lengths: int) -> float:
+    """Returns the share of padding in one packed batch."""
     sequences = [dict(tokens=np.ones(n, int), action_mask=np.ones(n, bool)) for n in counts]
-    T = tightest_row_length(counts, row_length, micro_rows, halvings)
+    T = tightest_row_length(counts, row_length, micro_rows, num_row_lengths)
     return padding_share(pack(sequences, row_length=T, rows_multiple=micro_rows))
 
 
 def measure(environment: str, renderer: ChatRenderer) -> dict:
-    """The row of one environment."""
+    """Returns the table row of one environment."""
     config = importlib.import_module(f"configs.paper.{environment}").get_config()
     learner, rollout = config.learner, config.rollout
     episodes = rollout.tasks_per_step * rollout.group_size
@@ -60,9 +61,9 @@ def measure(environment: str, renderer: ChatRenderer) -> dict:
     parts = [counts[i :: learner.mini_batches] for i in range(learner.mini_batches)]
     longest = max(counts)
 
-    def padding(halvings: int) -> float:
+    def padding(num_row_lengths: int) -> float:
         return statistics.mean(
-            share(part, learner.row_length, learner.micro_rows, halvings) for part in parts
+            share(part, learner.row_length, learner.micro_rows, num_row_lengths) for part in parts
         )
 
     return dict(
@@ -73,15 +74,15 @@ def measure(environment: str, renderer: ChatRenderer) -> dict:
         row_length=learner.row_length,
         micro_rows=learner.micro_rows,
         mini_batches=learner.mini_batches,
-        row_halvings=learner.row_halvings,
-        padding=padding(learner.row_halvings),
-        full_length_rows=padding(0),
+        num_row_lengths=learner.num_row_lengths,
+        padding=padding(learner.num_row_lengths),
+        full_length_rows=padding(1),
         one_a_row=1 - statistics.mean(counts) / longest,
     )
 
 
 def main(_: list[str]) -> None:
-    """One JSON line an environment."""
+    """Prints one JSON line per environment."""
     renderer = ChatRenderer(load_tokenizer(_TOKENIZER.value))
     for environment in _ENVIRONMENTS.value:
         line = json.dumps(measure(environment, renderer))

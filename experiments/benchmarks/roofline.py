@@ -1,9 +1,10 @@
-r"""What this machine can do at most: memory bandwidth and rate of matrix products, measured.
+r"""Measures memory bandwidth and the rate of matrix products of this machine.
 
   PYTHONPATH=. python experiments/benchmarks/roofline.py --torch_python=/path/of/its/python
 
-The other benchmarks measure the same before their rounds, for the fractions that they report. The
-rate of products is the best of JAX's and, where a torch environment is given, of torch's.
+The other benchmarks run the same measurement before their rounds and compute fractions from it. The
+rate of products is JAX's rate or, if a torch environment is given, the larger of JAX's and torch's
+rates.
 """
 
 import sys

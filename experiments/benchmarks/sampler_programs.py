@@ -1,10 +1,10 @@
-r"""Cost of the sampler's compiled programs, at several lengths of the rows.
+r"""Measures the cost of the sampler's compiled programs at several row lengths.
 
-  PYTHONPATH=. python experiments/benchmarks/sampler_programs.py --rows=64 --cache_length=1024 --lanes=16x32
+  PYTHONPATH=. python experiments/benchmarks/sampler_programs.py --rows=64 --cache_length=1024 --slices=16x32
 
-The network is that of configs/quickstart.py. Prints milliseconds a decode step (one token for
-every row) and microseconds a place of an ingest call. Run it alone on the machine, and compare
-only numbers of one session: best of several repetitions.
+The network is that of configs/quickstart.py. The script prints milliseconds per decode step (one
+token for every row) and microseconds per slot of a prefill call. Run it alone on the machine, and
+compare only numbers of one session. Each number is the best of several repetitions.
 """
 
 import time
@@ -21,7 +21,7 @@ from configs import quickstart
 
 _ROWS = flags.DEFINE_integer("rows", 64, "Decode rows.")
 _CACHE = flags.DEFINE_integer("cache_length", 1024, "Slots a row.")
-_LANES = flags.DEFINE_multi_string("lanes", ["16x32", "32x32", "64x16"], "Tokens x lanes.")
+_SLICES = flags.DEFINE_multi_string("slices", ["16x32", "32x32", "64x16"], "Tokens x slices.")
 _LENGTHS = flags.DEFINE_multi_integer("at", [50, 200, 400, 800], "Tokens already in every row.")
 _REPEATS = flags.DEFINE_integer("repeats", 10, "Calls; the fastest counts.")
 
@@ -29,13 +29,13 @@ STEPS = 8
 
 
 def network() -> Policy:
-    """The quickstart's policy."""
+    """Returns the policy network of the quickstart."""
     c = quickstart.get_config()
     return Policy(DecoderConfig(vocab_size=c.tokenizer.vocab_size, **c.model.architecture))
 
 
 def fastest(call) -> float:
-    """Seconds of the fastest of several calls, after one that compiles."""
+    """Returns the seconds of the fastest of several calls, after a first call that compiles."""
     call()
     seconds = []
     for _ in range(_REPEATS.value):
@@ -46,7 +46,7 @@ def fastest(call) -> float:
 
 
 def rows_at(length: int) -> decode.RowState:
-    """All rows active, `length` tokens in each, nothing ends a turn."""
+    """Returns active rows with `length` tokens each; no token ends a turn."""
     B = _ROWS.value
     return decode.RowState(
         token=np.ones(B, np.int32),
@@ -62,7 +62,7 @@ def rows_at(length: int) -> decode.RowState:
 
 
 def main(_) -> None:
-    """Prints the table."""
+    """Prints the times of the programs at several row lengths."""
     policy = network()
     params = policy.init(jax.random.key(0))
     cache = KVCache.create(policy.config, _ROWS.value, _CACHE.value, policy.dtype)
@@ -74,22 +74,22 @@ def main(_) -> None:
         )
         jax.block_until_ready(chunk)
 
-    def ingest(T, n, length):
+    def prefill(T, n, length):
         nonlocal cache
         row_n = np.arange(n, dtype=np.int32) % _ROWS.value
         start_n, count_n = np.full(n, length, np.int32), np.full(n, T, np.int32)
         tokens_nT = np.ones((n, T), np.int32)
-        cache = decode.ingest(policy, params, cache, tokens_nT, row_n, start_n, count_n)
+        cache = decode.prefill(policy, params, cache, tokens_nT, row_n, start_n, count_n)
         jax.block_until_ready(cache)
 
     for length in _LENGTHS.value:
         seconds = fastest(lambda length=length: decode_chunk(rows_at(length)))
         print(f"decode at {length}: {1e3 * seconds / STEPS:.2f} ms a step")
-    for shape in _LANES.value:
+    for shape in _SLICES.value:
         T, n = (int(part) for part in shape.split("x"))
         for length in _LENGTHS.value:
-            seconds = fastest(lambda T=T, n=n, length=length: ingest(T, n, length))
-            print(f"ingest {shape} at {length}: {1e6 * seconds / (T * n):.1f} us a place")
+            seconds = fastest(lambda T=T, n=n, length=length: prefill(T, n, length))
+            print(f"prefill {shape} at {length}: {1e6 * seconds / (T * n):.1f} us a place")
 
 
 if __name__ == "__main__":

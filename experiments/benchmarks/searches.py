@@ -1,16 +1,18 @@
-r"""Searches a second of the deep search server, from many episodes at once, over HTTP.
+r"""Measures the searches per second of the deep search server, from many concurrent episodes, over
+HTTP.
 
   python experiments/benchmarks/searches.py --episodes=64 --workers=2 --seconds=20
 
-Starts a server of `searchqa` with the corpus of facts, which is built if it is not there (or with
-`--option=corpus=..` `--option=questions=..`). A client of one process keeps `--episodes` episodes going,
-each over a connection of its own: it resets to a question, searches `--searches` times, answers, and goes
-on with another one. The queries are the questions, whole and in halves; `--group=8` lets as many
-episodes ask the same (an engine remembers what was asked), with 1 no query comes twice in one pass over the questions.
+Starts a server of `searchqa` with the corpus of facts, which is built if it does not exist (or with
+`--option=corpus=..` `--option=questions=..`). A client in one process runs `--episodes` concurrent
+episodes, each over a separate connection. An episode resets to a question, searches `--searches`
+times, answers, and continues with the next question. The queries are whole questions and halves of
+questions. With `--group=8`, eight episodes ask the same question (an engine may cache queries).
+With `--group=1`, no query occurs twice in one pass over the questions.
 
-`searches_per_s` counts the searches that were answered, resets and answers go on beside them and are not
-counted. CPU is that of the server's process tree and of the client, which shares the machine's cores.
-`pss_mib` is memory with shared pages divided among those that share them.
+`searches_per_s` counts answered searches. Resets and final answers run at the same time and are not
+counted. CPU is measured for the server's process tree and for the client, which shares the
+machine's cores. `pss_mib` is memory; shared pages are divided among the processes that share them.
 """
 
 import argparse
@@ -27,14 +29,14 @@ from collections.abc import Iterator
 
 import psutil
 
-from agentgym_jax.env_client.embedded import EmbeddedServers
+from agentgym_jax.client.embedded import EmbeddedServers
 
-START_S = 900.0  # the corpus may have to be built first
+START_S = 900.0  # the first start builds the corpus
 
 
 @dataclasses.dataclass
 class Count:
-    """What the episodes have done so far."""
+    """Counters that all episodes update."""
 
     searches: int = 0
     episodes: int = 0
@@ -42,14 +44,14 @@ class Count:
 
 
 class Connection:
-    """One kept-alive connection that sends JSON and reads JSON."""
+    """One persistent connection that sends JSON and reads JSON."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter):
         self._reader = reader
         self._writer = writer
 
     async def post(self, path: str, body: object) -> object:
-        """The body of the answer, which must have status 200."""
+        """Returns the body of the answer; raises an error if the status is not 200."""
         data = json.dumps(body).encode()
         self._writer.write(
             b"POST %b HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
@@ -64,7 +66,7 @@ class Connection:
 
 
 def queries_of(question: str) -> list[str]:
-    """The question, and parts of it as a player might ask for them."""
+    """Returns the question and its halves, which are similar to an agent's queries."""
     words = question.rstrip("?").split()
     return [question, " ".join(words[: len(words) // 2]), " ".join(words[len(words) // 2 :])]
 
@@ -72,7 +74,7 @@ def queries_of(question: str) -> list[str]:
 async def play(
     url: str, tasks: Iterator[int], searches: int, count: Count, stop: asyncio.Event
 ) -> None:
-    """Episodes one after the other until asked to stop."""
+    """Runs one episode after another until it is stopped."""
     parts = urllib.parse.urlsplit(url)
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
     connection = Connection(reader, writer)
@@ -99,8 +101,8 @@ async def play(
 
 
 def task_numbers(total: int, group: int) -> Iterator[int]:
-    """All questions in an order that jumps about, each `group` times in a row; again and again."""
-    stride = 7919  # a prime
+    """Yields all questions in a scattered order, each `group` times in a row, without end."""
+    stride = 7919  # a prime number
     number = 0
     while True:
         for _ in range(group):
@@ -109,17 +111,17 @@ def task_numbers(total: int, group: int) -> Iterator[int]:
 
 
 def cpu_s(processes: list[psutil.Process]) -> float:
-    """CPU time of some processes."""
+    """Returns the total CPU seconds of some processes."""
     return sum(sum(process.cpu_times()[:2]) for process in processes)
 
 
 async def measure(url: str, total: int, args: argparse.Namespace, pid: int) -> dict[str, object]:
-    """One run, after a warm-up of a tenth of its time."""
+    """Measures one run, after a warm-up that lasts a tenth of the measured time."""
     server = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
     client = [psutil.Process()]
     tasks = task_numbers(total, args.group)
     stop, count = asyncio.Event(), Count()
-    players = [
+    agents = [
         asyncio.create_task(play(url, tasks, args.searches, count, stop))
         for _ in range(args.episodes)
     ]
@@ -132,7 +134,7 @@ async def measure(url: str, total: int, args: argparse.Namespace, pid: int) -> d
     searches, episodes, waits = count.searches, count.episodes, sorted(count.waits_s)
     memory = sum(process.memory_full_info().pss for process in server) / 2**20
     stop.set()
-    await asyncio.gather(*players)
+    await asyncio.gather(*agents)
     seconds = after[2] - before[2]
     return {
         "searches_per_s": round(searches / seconds, 1),
@@ -146,7 +148,7 @@ async def measure(url: str, total: int, args: argparse.Namespace, pid: int) -> d
 
 
 def main() -> int:
-    """Starts a server, measures, writes one JSON line."""
+    """Starts a server, measures it and writes one JSON line."""
     parser = argparse.ArgumentParser(formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     add = parser.add_argument
     add("--episodes", type=int, default=64, help="at once")

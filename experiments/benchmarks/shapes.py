@@ -1,6 +1,7 @@
-"""Networks that the benchmarks compare on, and the least work that they ask of a machine.
+"""Defines the networks of the benchmarks and the minimum work that they require.
 
-Pure Python: the workers of other libraries read it too, in environments of their own.
+Pure Python, because the workers of other libraries read this file too, in their virtual
+environments.
 """
 
 import dataclasses
@@ -8,7 +9,7 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """A Qwen2.5 network by its sizes; the output head is the embedding."""
+    """Sizes of a Qwen2.5 network; the output head shares the weights of the embedding."""
 
     hidden: int
     layers: int
@@ -20,23 +21,29 @@ class Shape:
 
     @property
     def layer_weights(self) -> int:
-        """Weights of the matrix products of one layer."""
+        """Returns the number of weights in the matrix products of one layer."""
         projections = self.hidden * self.head * (2 * self.heads + 2 * self.kv_heads)
         return projections + 3 * self.hidden * self.mlp
 
     @property
     def matmul_weights(self) -> int:
-        """Weights that every token is multiplied by, those of the output head included."""
+        """Returns the number of weights that every token is multiplied by, including the output
+        head.
+        """
         return self.layers * self.layer_weights + self.hidden * self.vocab
 
     @property
     def parameters(self) -> int:
-        """All weights: the biases of queries, keys and values, and the norms too."""
+        """Returns the number of all weights, including the norms and the biases of queries, keys
+        and values.
+        """
         biases = self.head * (self.heads + 2 * self.kv_heads)
         return self.matmul_weights + self.layers * (biases + 2 * self.hidden) + self.hidden
 
     def attention_flops(self, queries: int, keys: float) -> float:
-        """Scores and values of `queries` tokens that see `keys` tokens each."""
+        """Returns the operations for attention scores and values of `queries` tokens that see
+        `keys` tokens each.
+        """
         return 4.0 * self.layers * self.heads * self.head * queries * keys
 
 
@@ -48,17 +55,21 @@ SHAPES = {
 }
 
 
-TURN = 128  # tokens of an agent's turn, observation and action
+TURN = 128  # tokens of an agent's turn: observation and action
 
 
 def shape_of(options: dict) -> Shape:
-    """The shape of a worker's options: `shape`, and `vocab` words if that is there and not 0."""
+    """Returns the shape named by `shape`; if `vocab` is not 0, the shape gets a vocabulary of that
+    size.
+    """
     shape = SHAPES[options["shape"]]
     return dataclasses.replace(shape, vocab=options.get("vocab") or shape.vocab)
 
 
 def is_action(options: dict) -> list[bool]:
-    """Which tokens of a row have a loss: `action_share` of them, at the end of every turn of 128."""
+    """Returns True for each token of a row that has a loss: a share `action_share` at the end of
+    every turn of 128 tokens.
+    """
     observed = round(TURN * (1 - options["action_share"]))
     return [t % TURN >= observed for t in range(options["tokens"])]
 
@@ -67,14 +78,15 @@ ITEM_BYTES = {"float32": 4, "bfloat16": 2}
 
 
 def decode_limit_s(shape: Shape, rows: int, context: float, dtype: str, machine: dict) -> float:
-    """Least seconds of one decode step: reading weights and caches, or computing, whichever binds.
+    """Returns the minimum seconds of one decode step: the larger of the time to read weights and
+    caches and the time to compute.
 
     Args:
-      shape: of the network.
-      rows: that decode together.
-      context: tokens that a row sees, on the average.
-      dtype: of weights, caches and products.
-      machine: from roofline.py: `read_gbs` and `matmul_gflops` by dtype.
+      shape: Shape of the network.
+      rows: Number of rows that decode together.
+      context: Mean number of tokens that a row sees.
+      dtype: Data type of weights, caches and products.
+      machine: Measurements of roofline.py: `read_gbs` and `matmul_gflops` by dtype.
     """
     cache = 2 * shape.layers * shape.kv_heads * shape.head * context
     read = (shape.matmul_weights + rows * cache) * ITEM_BYTES[dtype]
@@ -83,13 +95,15 @@ def decode_limit_s(shape: Shape, rows: int, context: float, dtype: str, machine:
 
 
 def prefill_limit_s(shape: Shape, rows: int, tokens: int, dtype: str, machine: dict) -> float:
-    """Least seconds for the prompts: no logits but those of the last token of a row."""
+    """Returns the minimum seconds for the prompts, with logits only for the last token of a row."""
     products = 2 * shape.layers * shape.layer_weights * tokens + 2 * shape.hidden * shape.vocab
     flops = rows * (products + shape.attention_flops(tokens, tokens / 2))
     return flops / machine["matmul_gflops"][dtype] / 1e9
 
 
 def train_flops(shape: Shape, rows: int, tokens: int) -> float:
-    """Forward and backward pass: three times the forward one, attention causal."""
+    """Returns the operations of forward and backward pass, which equal three forward passes with
+    causal attention.
+    """
     forward = 2 * shape.matmul_weights * tokens + shape.attention_flops(tokens, tokens / 2)
     return 3.0 * rows * forward

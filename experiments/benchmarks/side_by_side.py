@@ -1,7 +1,7 @@
-"""The parent's side of a comparison: contenders measured in turn, ratios within each round.
+"""Measures libraries alternately in worker processes and computes ratios within each round.
 
-A contender is a worker (worker.py) of one library. Those that fit into memory together stay
-alive for all rounds; the others are started anew in each. Only one works at any time.
+Each library has a worker (worker.py). If all workers fit into memory together, they stay alive for
+all rounds; otherwise each round restarts them. Only one worker runs at any time.
 """
 
 import dataclasses
@@ -14,19 +14,19 @@ import sys
 from typing import Any
 
 HERE = pathlib.Path(__file__).parent
-# Torch's library for products takes its slow path on processors that are not Intel's.
+# Torch's product library (MKL) uses its slow path on processors that are not Intel's.
 _MKL = "int mkl_serv_intel_cpu_true(void) { return 1; }"
 
 
 @dataclasses.dataclass(frozen=True)
 class Contender:
-    """One worker and its options.
+    """Library, worker script and options of one participant of a comparison.
 
     Attributes:
-      name: in tables.
-      script: worker_*.py of this folder.
-      python: interpreter of an environment that has the library.
-      options: of the task.
+      name: Name of the library in tables.
+      script: `worker_*.py` of this folder.
+      python: Python interpreter of a virtual environment that has the library.
+      options: First request to the worker, which configures the measurement.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Contender:
 
 
 class Worker:
-    """A running contender."""
+    """A running worker process."""
 
     def __init__(self, contender: Contender, environment: dict[str, str]):
         self.name = contender.name
@@ -50,11 +50,11 @@ class Worker:
         self.facts = self._ask(contender.options)
 
     def measure(self) -> dict:
-        """One run."""
+        """Measures one run of the task and returns its record."""
         return self._ask({})
 
     def close(self) -> None:
-        """Ends the process."""
+        """Ends the worker process."""
         self._process.communicate()
 
     def _ask(self, request: dict) -> dict:
@@ -70,7 +70,9 @@ class Worker:
 
 
 def torch_environment() -> dict[str, str]:
-    """What torch needs to be at its best on this machine; builds a one-line library."""
+    """Returns environment variables with which torch is fastest on this machine; builds a one-line
+    library if it does not exist.
+    """
     folder = pathlib.Path("~/.cache/agentgym_jax/benchmarks").expanduser()
     folder.mkdir(parents=True, exist_ok=True)
     library = folder / "mkl_fast_path.so"
@@ -83,15 +85,16 @@ def torch_environment() -> dict[str, str]:
 def compare(
     contenders: list[Contender], *, rounds: int, keep_alive: bool
 ) -> dict[str, dict[str, Any]]:
-    """Measures all contenders `rounds` times, in turn.
+    """Measures all libraries `rounds` times, alternately.
 
     Args:
-      contenders: the first one is what the others are compared with.
-      rounds: measurements of each.
-      keep_alive: all workers stay in memory together.
+      contenders: Libraries to measure; the first one is the reference.
+      rounds: Number of measurements of each library.
+      keep_alive: True if all workers stay in memory together.
 
     Returns:
-      By name: `facts` of the last preparation and `runs`, one record a round.
+      Dictionary by name of the library. It has `facts` of the last preparation and `runs`, one
+      record per round.
     """
     found: dict[str, dict[str, Any]] = {c.name: dict(facts={}, runs=[]) for c in contenders}
     alive: dict[str, Worker] = {}
@@ -118,23 +121,23 @@ def compare(
 
 
 def median(found: dict[str, dict], name: str, field: str) -> float:
-    """Of a field over the rounds."""
+    """Returns the median of a field over the rounds."""
     return statistics.median(run[field] for run in found[name]["runs"])
 
 
 def ratios(found: dict[str, dict], name: str, other: str, field: str) -> list[float]:
-    """field of `name` over field of `other`, round by round."""
+    """Returns `field` of `name` divided by `field` of `other`, for each round."""
     pairs = zip(found[name]["runs"], found[other]["runs"], strict=True)
     return [mine[field] / theirs[field] for mine, theirs in pairs]
 
 
 def ratio_text(values: list[float]) -> str:
-    """Median and range."""
+    """Returns the median and range of the values as text."""
     return f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
 
 
 def write(record: dict, out: str) -> None:
-    """One JSON line on standard output, and appended to a file if one is named."""
+    """Prints one JSON line, and appends it to a file if one is given."""
     record["load_average"] = os.getloadavg()
     record["cores"] = os.cpu_count()
     line = json.dumps(record)

@@ -1,22 +1,25 @@
-r"""Training tokens a second of one optimiser step, beside tunix and transformers on torch.
+r"""Measures the training tokens per second of one optimiser step, compared with tunix and
+transformers on torch.
 
   PYTHONPATH=. python experiments/benchmarks/train_step.py --shape=30m --rows=8 --tokens=512 \
       --tunix_python=tunix-env/bin/python --torch_python=torch-env/bin/python
 
-Full rows of random tokens, AdamW with float32 moments. The fraction is that of the machine's rate
-of large products, forward and backward pass counted as three forward ones, all logits included.
-`peak_gib` is of the process: weights, gradients and two moments are 16 bytes a weight.
+The batch has full rows of random tokens; AdamW has float32 moments. The fraction is relative to the
+machine's rate of large products; forward and backward pass count as three forward passes, with all
+logits. `peak_gib` is the peak memory of the process; weights, gradients and two moments take 16
+bytes per weight.
 
-In bfloat16 torch needs a processor that multiplies it: without AVX-512 it takes minutes a step. There
---torch_dtype=float32 compares with torch's float32. A step of real size, one process at a time:
+In bfloat16 torch needs a processor with bfloat16 products; without AVX-512 a step takes minutes. In
+that case --torch_dtype=float32 compares with torch in float32. The next command runs a step of real
+size, one process at a time:
 
   PYTHONPATH=. python experiments/benchmarks/train_step.py --shape=0.5b --rows=1 --tokens=1024 \
       --dtype=bfloat16 --torch_dtype=float32 --vocab_chunk=128 --rounds=2 --nokeep_alive \
       --torch_python=torch-env/bin/python
 
---action_share=0.25 is an agent's batch: of every 128 tokens the last 32 were sampled and have a
-loss, the others are observations. --vocab changes the shape's number of words: what memory does
-as the vocabulary grows.
+--action_share=0.25 gives an agent's batch: of every 128 tokens the last 32 were sampled and have a
+loss, the other tokens are observations. --vocab changes the vocabulary size of the shape, to
+measure how memory grows with the vocabulary.
 """
 
 import sys
@@ -47,7 +50,7 @@ _OUT = flags.DEFINE_string("out", "", "File that the JSON line is appended to.")
 
 
 def contenders() -> list[Contender]:
-    """Ours first."""
+    """Returns the libraries to compare, ours first."""
     options = dict(
         task="train",
         shape=_SHAPE.value,
@@ -72,7 +75,7 @@ def contenders() -> list[Contender]:
 
 
 def main(_: list[str]) -> None:
-    """One JSON line and a table."""
+    """Prints one JSON line and a table."""
     limits = machine.limits(sys.executable, _TORCH.value)
     found = side_by_side.compare(contenders(), rounds=_ROUNDS.value, keep_alive=_KEEP.value)
     tokens = _ROWS.value * _TOKENS.value

@@ -1,10 +1,12 @@
-r"""Cost of scoring and of an optimiser step on the episodes of a recorded run, beside the machine's limit.
+r"""Measures the cost of scoring and of an optimiser step on the episodes of a recorded run,
+compared with the machine's limit.
 
   PYTHONPATH=. python experiments/benchmarks/update_step.py --run=runs/quickstart --step=20
 
-Network and shapes are those of configs/quickstart.py; the flags change the shapes. The limit is
-what the matrix products of these tokens would take at the speed of one large float32 product. Run
-it alone on the machine, and compare only numbers of one session: median of several repetitions.
+Network and shapes are those of configs/quickstart.py; the flags change the shapes. The limit is the
+time of the matrix products of these tokens at the speed of one large float32 product. Run the
+script alone on the machine, and compare only numbers of one session. Each result is the median of
+several repetitions.
 """
 
 import functools
@@ -34,7 +36,7 @@ _REPEATS = flags.DEFINE_integer("repeats", 5, "Calls; the median counts.")
 
 
 def packed_episodes(row_length: int, micro_rows: int) -> batching.TokenBatch:
-    """All episodes of the step in rows, as micro-batches [M, B, T]."""
+    """Returns all episodes of the step, packed into rows and micro-batches [M, B, T]."""
     records = RunFolder(_RUN.value).read_trajectories(_STEP.value)
     sequences = []
     for record in records:
@@ -54,7 +56,7 @@ def packed_episodes(row_length: int, micro_rows: int) -> batching.TokenBatch:
 
 
 def median_seconds(call) -> float:
-    """Of several calls, after one that compiles."""
+    """Returns the median seconds of several calls, after a first call that compiles."""
     seconds = []
     for _ in range(_REPEATS.value + 1):
         started = time.perf_counter()
@@ -64,14 +66,16 @@ def median_seconds(call) -> float:
 
 
 def matmul_gflops() -> float:
-    """GFLOP/s of one large float32 product."""
+    """Returns the measured GFLOP/s of one large float32 product."""
     a = jax.random.normal(jax.random.key(0), (2048, 2048))
     product = jax.jit(lambda a: a @ a)
     return 2 * 2048**3 / median_seconds(lambda: product(a)) / 1e9
 
 
 def gflop_per_token(config: DecoderConfig, batch: batching.TokenBatch) -> float:
-    """Least work of a forward pass: weights, keys that are seen, logits of action tokens."""
+    """Returns the minimum work of a forward pass per token, from weights, visible keys and logits
+    of action tokens.
+    """
     D, F = config.hidden_size, config.intermediate_size
     heads = config.num_heads * config.head_size
     layer = D * (2 * heads + 2 * config.num_kv_heads * config.head_size) + 3 * D * F

@@ -1,12 +1,12 @@
-r"""How long a browser takes until the list of a large run can be used.
+r"""Measures the time until a browser can use the episode list of a large run.
 
   python experiments/benchmarks/viewer.py --run=runs/quickstart --out=runs/large
   python -m agentgym_jax.view runs/large
   python experiments/benchmarks/viewer.py --measure=runs/large/report.html
 
-The first command makes a run of 200 steps and 20,000 episodes out of the episodes of a real one,
-each with a task number, sample and step of its own; the last one needs `pip install playwright` and
-the browser at --chromium.
+The first command generates a run of 200 steps and 20,000 episodes from the episodes of a real run,
+each with a different task number, sample and step. The last command needs `pip install playwright`
+and the browser at --chromium.
 """
 
 import itertools
@@ -29,14 +29,14 @@ CHROMIUM = flags.DEFINE_string("chromium", "/usr/bin/chromium", "The browser.")
 
 
 def records(folder: pathlib.Path) -> Iterator[dict]:
-    """The training episodes of a run, over and over."""
+    """Yields the training episodes of a run repeatedly, without end."""
     paths = sorted((folder / "trajectories").glob("step_*.jsonl"))
     lines = [line for path in paths for line in path.read_text(encoding="utf-8").splitlines()]
     return (json.loads(line) for line in itertools.cycle(lines))
 
 
 def make(run: pathlib.Path, out: pathlib.Path, steps: int, episodes: int) -> None:
-    """Writes the large run; its metrics are those of the real one, over and over."""
+    """Writes the large run. Its metrics repeat those of the real run."""
     (out / "trajectories").mkdir(parents=True, exist_ok=True)
     source = records(run)
     metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
@@ -59,7 +59,9 @@ def make(run: pathlib.Path, out: pathlib.Path, steps: int, episodes: int) -> Non
 
 
 def measure(page: pathlib.Path, repeats: int) -> None:
-    """Seconds from the address to a list that answers, and of what a reader does then."""
+    """Prints the seconds from opening the address to a usable list, and the seconds of typical
+    actions in the list.
+    """
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
@@ -106,7 +108,7 @@ def measure(page: pathlib.Path, repeats: int) -> None:
 
 
 def main(argv: list[str]) -> None:
-    """Makes a run or measures a page."""
+    """Generates a large run or measures a page, depending on the arguments."""
     del argv
     if MEASURE.value:
         measure(pathlib.Path(MEASURE.value), REPEATS.value)

@@ -1,14 +1,16 @@
-r"""Steps, resets and memory of the web navigation server: real sites, a real browser, parallel episodes.
+r"""Measures steps, resets and memory of the web navigation server with real sites, a real browser
+and parallel episodes.
 
   python experiments/benchmarks/web_navigation.py --parallel=1,8 --workers=2 --steps=80 --out=web.json
 
-Starts a server (`python -m agentgym_envs webarena`, embedded sites) and plays the scripted solutions over
-HTTP from --parallel threads at once, each a session of its own, until --steps actions were taken; an
-episode that ends is followed by the next task. Times are those of the client. CPU is that of the
-server's whole process tree (server, workers, browsers, sites), memory the sum of its proportional set
-sizes (PSS: a page that n processes share counts 1/n in each), read while all episodes are open.
+Starts a server (`python -m agentgym_envs webarena`, embedded sites). --parallel concurrent threads
+run the scripted solutions over HTTP, each in a separate session, until --steps actions were taken.
+A thread starts the next task when an episode ends. Times are measured by the client. CPU is that of
+the server's whole process tree (server, workers, browsers, sites). Memory is the sum of the tree's
+proportional set sizes (PSS: a page that n processes share counts 1/n in each), read while all
+episodes are open.
 
-On a busy machine compare CPU seconds per step rather than steps/s; the load average stands in every line.
+On a busy machine compare CPU seconds per step rather than steps/s; every line has the load average.
 """
 
 import argparse
@@ -32,16 +34,16 @@ TIMEOUT_S = 300.0
 START_S = 900.0  # the first start builds the sites
 MAX_PARALLEL, MAX_STEPS = 64, 10_000
 _READY = re.compile(r"ready on http://127\.0\.0\.1:(\d+)")
-# What the processes of the tree are, by words of their command lines.
+# Words in command lines that identify the parts of the server's process tree.
 _PARTS = {
     "browser": ("chrom", "playwright/driver"),
-    "sites": ("webarena.sites", "webarena/sites"),
+    "sites": ("agentgym_sites",),
     "workers": ("agentgym_envs.base.worker",),
 }
 
 
 class Session:
-    """One client with one session."""
+    """One client with one session on the server."""
 
     def __init__(self, port: int):
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
@@ -70,7 +72,7 @@ class Session:
 
 
 class Run:
-    """What the threads of one measurement share."""
+    """State shared by the threads of one measurement."""
 
     def __init__(self, port: int, tasks: Sequence[int], steps: int):
         self.port = port
@@ -84,7 +86,7 @@ class Run:
         self._guard = threading.Lock()
 
     def play(self) -> None:
-        """Episodes until no steps are left."""
+        """Runs episodes until the measurement has no steps left."""
         session = Session(self.port)
         while self.steps_left > 0:
             with self._guard:
@@ -115,7 +117,7 @@ class Run:
 
 @contextlib.contextmanager
 def server(workers: int, sites: str) -> Iterator[tuple[int, psutil.Process, float]]:
-    """Port, process and seconds of the start."""
+    """Yields the server's port, its process and the seconds of its start."""
     command = [
         sys.executable,
         "-m",
@@ -153,7 +155,7 @@ def cpu_s(root: psutil.Process) -> float:
 
 
 def pss_mib(root: psutil.Process) -> dict[str, float]:
-    """Of the parts of the tree, and in all."""
+    """Returns the memory of each part of the process tree in MiB, and the total."""
     found = dict.fromkeys([*_PARTS, "server"], 0.0)
     for process in tree(root):
         with contextlib.suppress(psutil.Error):
@@ -168,7 +170,7 @@ def pss_mib(root: psutil.Process) -> dict[str, float]:
 def measure(
     port: int, root: psutil.Process, parallel: int, steps: int, tasks: Sequence[int]
 ) -> Any:
-    """One measurement."""
+    """Measures one run with a given number of parallel episodes."""
     run = Run(port, list(tasks), steps)
     threads = [threading.Thread(target=run.play) for _ in range(parallel)]
     cpu, began = cpu_s(root), time.perf_counter()
@@ -218,7 +220,8 @@ def main() -> None:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
         connection.request("GET", "/tasks")
         number = len(json.loads(connection.getresponse().read()))
-        # Evenly over the sites: every 13th, as templates have fewer instances.
+        # Taking every 13th task spreads the tasks evenly over the sites, because templates have
+        # fewer than 13 instances.
         tasks = [i * 13 % number for i in range(number)]
         for parallel in counts:
             result = measure(port, root, parallel, args.steps, tasks)

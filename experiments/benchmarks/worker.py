@@ -1,8 +1,9 @@
-"""The child's side of a comparison: a process that prepares one task and then measures on demand.
+"""Child process of a comparison: it prepares one task and then measures on demand.
 
-Every library is measured by a worker in an environment of its own; side_by_side.py starts them
-and lets one at a time measure, in turn, so that what else the machine does meets all alike.
-One JSON object a line, in on standard input, out on what was standard output.
+Each library has a worker in a separate virtual environment. side_by_side.py starts the workers and
+lets them measure alternately, one at a time, so that other load on the machine affects all workers
+equally. Requests arrive as lines of JSON on standard input. Results are written as lines of JSON to
+the original standard output.
 """
 
 import json
@@ -13,12 +14,15 @@ import sys
 import time
 from collections.abc import Callable
 
-# Runs the task once and says what it counted.
+# Function that runs the task once and returns its counts, such as tokens.
 Run = Callable[[], dict]
 
 
 def fastest(call: Callable[[], object], repeats: int = 8) -> float:
-    """Seconds of the fastest of several calls; slow ones are called less often, the first compiles."""
+    """Returns the seconds of the fastest of several calls; slow functions are called less often.
+
+    The first call compiles.
+    """
     seconds: list[float] = []
     while len(seconds) <= repeats and sum(seconds[1:]) < 2.0:
         started = time.perf_counter()
@@ -28,28 +32,30 @@ def fastest(call: Callable[[], object], repeats: int = 8) -> float:
 
 
 def cpu_seconds() -> float:
-    """Of this process so far, all threads."""
+    """Returns the CPU seconds of all threads of this process so far."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
 
 
 def peak_gib() -> float:
-    """Largest resident memory of this process so far."""
+    """Returns the largest resident memory of this process so far, in GiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
 def serve(tasks: dict[str, Callable[[dict], Run]], versions: dict[str, str]) -> None:
-    """Answers until standard input closes.
+    """Answers requests until standard input closes.
 
-    The first line is the task: `{"task": name, ...options}`. It is prepared and run once, which
-    compiles; the answer has that first run's seconds. Every further line measures one run.
+    The first line is the task: `{"task": name, ...options}`. The task is prepared and run once,
+    which compiles; the answer has the seconds of this first run. Every further line measures one
+    run.
 
     Args:
-      tasks: by name: from the options to what one run does.
-      versions: of the libraries, for the record.
+      tasks: Dictionary from name to a function that takes the options and returns the run to
+          measure.
+      versions: Versions of the libraries, for the record.
     """
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what libraries print does not belong to the answers
+    os.dup2(2, 1)  # keeps output that libraries print out of the answers
 
     def answer(record: dict) -> None:
         answers.write(json.dumps(record) + "\n")

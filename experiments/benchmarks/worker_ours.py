@@ -1,4 +1,5 @@
-"""agentgym_jax: tasks `roofline`, `decode`, `multiturn`, `lock_step`, `train` (worker.py).
+"""Worker for agentgym_jax with the tasks `roofline`, `decode`, `multiturn`, `lock_step` and `train`
+(worker.py).
 
 Run with the repository on PYTHONPATH.
 """
@@ -21,18 +22,21 @@ from agentgym_jax.learner.optimizer import make_optimizer
 from agentgym_jax.learner.update import make_update, put_batch
 from agentgym_jax.models.config import DecoderConfig
 from agentgym_jax.models.policy import Policy
-from agentgym_jax.sampling.sampler import Sampler, SamplingOptions, episode_key
+from agentgym_jax.sampling.options import SamplingOptions, episode_key
+from agentgym_jax.sampling.sampler import Sampler
 
 
 def roofline(options: dict) -> worker.Run:
-    """Bandwidth of memory and rate of large products, on JAX's default device."""
+    """Measures the memory bandwidth and the rate of large products on JAX's default device."""
     del options
     on_cpu = jax.default_backend() == "cpu"
     n, count = (2048, 1 << 27) if on_cpu else (8192, 1 << 30)
     product = jax.jit(jnp.matmul)
 
     def read_s() -> float:
-        """Of `count` float32 numbers, by all cores of a host or by the device."""
+        """Returns the seconds that all cores of a host, or the device, need to read `count` float32
+        numbers.
+        """
         if not on_cpu:
             x, total = jnp.ones(count, jnp.float32), jax.jit(jnp.sum)
             return worker.fastest(lambda: jax.block_until_ready(total(x)))
@@ -53,7 +57,7 @@ def roofline(options: dict) -> worker.Run:
 
 
 def network(options: dict) -> tuple[Policy, dict]:
-    """Random weights in the asked type."""
+    """Returns a network of the requested shape with random weights in the requested dtype."""
     shape = shape_of(options)
     config = DecoderConfig(
         vocab_size=shape.vocab,
@@ -77,7 +81,7 @@ def network(options: dict) -> tuple[Policy, dict]:
 
 
 def engine(options: dict, *, cache_length: int, buckets, **sampler) -> Sampler:
-    """The sampler with random weights."""
+    """Returns a sampler for a network with random weights."""
     policy, params = network(options)
     made = Sampler(policy, cache_length=cache_length, buckets=buckets, **sampler)
     made.set_params(jax.tree.map(lambda x: x.astype(policy.dtype), params), version=0)
@@ -85,7 +89,9 @@ def engine(options: dict, *, cache_length: int, buckets, **sampler) -> Sampler:
 
 
 def decode(options: dict) -> worker.Run:
-    """Prompts of equal length, then tokens at temperature 1 with their log-probabilities."""
+    """Generates tokens after prompts of equal length at temperature 1, with their
+    log-probabilities.
+    """
     rows, prompt, new = options["rows"], options["prompt"], options["new"]
     sampler = engine(
         options,
@@ -93,7 +99,7 @@ def decode(options: dict) -> worker.Run:
         cache_length=prompt + new,
         buckets=[(prompt, min(rows, 8))],
         decode_steps=new,
-        wake_rows=rows,
+        return_after_finished=rows,
         stop_ids=[-1],
     )
     shape = SHAPES[options["shape"]]
@@ -101,11 +107,13 @@ def decode(options: dict) -> worker.Run:
 
     def generate(count: int) -> float:
         started = time.perf_counter()
-        sampling = SamplingOptions(max_turn_tokens=count, max_tokens=prompt + count)
+        sampling = SamplingOptions(
+            temperature=1.0, max_turn_tokens=count, max_tokens=prompt + count
+        )
         taken = [sampler.open(episode_key(0, 0, "decode", i), sampling) for i in range(rows)]
-        # New ones in every call: what a cache still holds must not be found again.
+        # Every call has new prompts, so that no cache holds them.
         for row, tokens in zip(taken, prompts, strict=True):
-            sampler.append(row, [np.roll(tokens, generate.calls).tolist()])
+            sampler.prefill(row, [np.roll(tokens, generate.calls).tolist()])
         generate.calls += 1
         turns = []
         while len(turns) < rows:
@@ -126,21 +134,23 @@ def decode(options: dict) -> worker.Run:
 
 
 def multiturn_engine(options: dict) -> Sampler:
-    """The sampler for episodes of NumberEpisodes."""
+    """Returns the sampler for episodes of NumberEpisodes."""
     return engine(
         options,
         rows=options["rows"],
         cache_length=options["cache_length"],
         buckets=[(options["observation"] + 16, 4), (options["prompt"] + 16, 4)],
         decode_steps=options["decode_steps"],
-        wake_rows=options["wake_rows"],
+        return_after_finished=options["return_after_finished"],
         stop_ids=NumberEpisodes(options).stop_ids,
         decode_rows=options["decode_rows"],
     )
 
 
 def multiturn(options: dict) -> worker.Run:
-    """Episodes through the rollout engine as it trains: rows keep their caches, nothing waits."""
+    """Runs episodes through the rollout engine as in training: rows keep their caches and do not
+    wait for each other.
+    """
     episodes = NumberEpisodes(options)
     sampler = multiturn_engine(options)
 
@@ -149,16 +159,16 @@ def multiturn(options: dict) -> worker.Run:
         trajectories, waited = episodes.play(sampler)
         found = sampler.statistics
         kept = sum(len(t.tokens) for t in trajectories)
-        unfed = len(trajectories)  # the last token of an episode is not fed
+        unfed = len(trajectories)  # the last token of an episode is not an input of the model
         return dict(
             sampled=found.sampled,
-            computed=found.ingested + found.sampled,
+            computed=found.prefilled + found.sampled,
             kept=kept - unfed,
             turns=sum(len(t.turns) for t in trajectories) / len(trajectories),
             occupancy=found.occupancy,
-            ingest_occupancy=found.ingest_occupancy,
+            prefill_occupancy=found.prefill_occupancy,
             decode_s=found.seconds_decode,
-            ingest_s=found.seconds_ingest,
+            prefill_s=found.seconds_prefill,
             env_wait_s=waited,
         )
 
@@ -166,9 +176,10 @@ def multiturn(options: dict) -> worker.Run:
 
 
 def lock_step(options: dict) -> worker.Run:
-    """The same engine without what it is made for: all rows take a turn, then all environments.
+    """Runs the same engine in lock step: first all rows sample a turn, then all environments
+    answer.
 
-    Every turn begins with the whole history, as an engine without memory of a conversation does.
+    Every turn prefills the whole history, as in an engine that keeps no cache between turns.
     """
     episodes = NumberEpisodes(options)
     lengths = [
@@ -180,7 +191,7 @@ def lock_step(options: dict) -> worker.Run:
         cache_length=options["cache_length"],
         buckets=[(n, 4) for n in lengths],
         decode_steps=options["decode_steps"],
-        wake_rows=options["rows"],
+        return_after_finished=options["rows"],
         stop_ids=episodes.stop_ids,
     )
 
@@ -194,7 +205,7 @@ def lock_step(options: dict) -> worker.Run:
         found = sampler.statistics
         return dict(
             sampled=found.sampled,
-            computed=found.ingested + found.sampled,
+            computed=found.prefilled + found.sampled,
             kept=kept,
             occupancy=found.occupancy,
         )
@@ -203,7 +214,9 @@ def lock_step(options: dict) -> worker.Run:
 
 
 def train(options: dict) -> worker.Run:
-    """One AdamW step on full rows; `vocab_chunk` tokens with a loss have logits at a time."""
+    """Measures one AdamW step on full rows; logits are computed for `vocab_chunk` tokens with a
+    loss at a time.
+    """
     policy, params = network(options)
     rows, tokens = options["rows"], options["tokens"]
     micro_rows = options["micro_rows"]

@@ -1,6 +1,6 @@
-"""transformers on torch: tasks `roofline`, `decode`, `train` (worker.py).
+"""Worker for transformers on torch with the tasks `roofline`, `decode` and `train` (worker.py).
 
-Wants torch and transformers; nothing of this project but shapes.py and worker.py.
+Needs torch and transformers; of this project it needs only shapes.py and worker.py.
 """
 
 import time
@@ -14,13 +14,13 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def wait() -> None:
-    """Until the device has done what it was told."""
+    """Waits until the device has finished."""
     if DEVICE == "cuda":
         torch.cuda.synchronize()
 
 
 def roofline(options: dict) -> worker.Run:
-    """Rate of large products."""
+    """Measures the rate of large products."""
     del options
     n = 1024 if DEVICE == "cpu" else 8192
 
@@ -40,7 +40,7 @@ def roofline(options: dict) -> worker.Run:
 
 
 def network(options: dict):
-    """Random weights in the asked type."""
+    """Returns a network of the requested shape with random weights in the requested dtype."""
     shape = shape_of(options)
     config = transformers.Qwen2Config(
         vocab_size=shape.vocab,
@@ -66,7 +66,7 @@ def network(options: dict):
 
 
 def decode(options: dict) -> worker.Run:
-    """Prompts of equal length, then tokens at temperature 1, with transformers' generate."""
+    """Generates tokens after prompts of equal length at temperature 1, with transformers' generate."""
     model, shape = network(options)
     model.eval()
     size = (options["rows"], options["prompt"])
@@ -99,14 +99,14 @@ def decode(options: dict) -> worker.Run:
 
 
 def train(options: dict) -> worker.Run:
-    """One AdamW step on full rows."""
+    """Measures one AdamW step on full rows."""
     model, shape = network(options)
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
     size = (options["rows"], options["tokens"])
     ids = torch.randint(0, shape.vocab, size, device=DEVICE)
     has_loss = torch.tensor(is_action(options), device=DEVICE)
-    labels = torch.where(has_loss, ids, -100)  # transformers' word for "no loss"
+    labels = torch.where(has_loss, ids, -100)  # transformers' label for "no loss"
 
     def run() -> dict:
         model(input_ids=ids, labels=labels, use_cache=False).loss.backward()

@@ -1,6 +1,7 @@
-"""tunix: tasks `decode`, `multiturn`, `train` (worker.py).
+"""Worker for tunix with the tasks `decode`, `multiturn` and `train` (worker.py).
 
-Wants google-tunix (written for 0.1.7); nothing of this project but the pure files beside it.
+Needs google-tunix (written for 0.1.7); of this project it needs only the pure Python files in this
+folder.
 """
 
 import time
@@ -21,34 +22,36 @@ from tunix.sft import utils as sft_utils
 
 
 class Numbers:
-    """A tokenizer whose text is the token ids, so that nothing in it is special."""
+    """Tokenizer whose text is the token ids, so that no text has a special meaning."""
 
     def __init__(self, vocab: int):
         self._vocab = vocab
 
     def encode(self, text: str, **_) -> list[int]:
-        """Ids of a text of ids."""
+        """Returns the token ids that a text lists."""
         return [int(word) for word in text.split()]
 
     def decode(self, ids, **_) -> str:
-        """A text of ids."""
+        """Returns a text that lists the token ids."""
         return " ".join(str(i) for i in ids)
 
     def bos_id(self) -> int:
-        """Zero: none is added."""
+        """Returns 0; no such token is added."""
         return 0
 
     def eos_id(self) -> int:
-        """One that is never drawn."""
+        """Returns an id that the sampler never draws."""
         return self._vocab + 1
 
     def pad_id(self) -> int:
-        """The last of the vocabulary."""
+        """Returns the last id of the vocabulary."""
         return self._vocab - 1
 
 
 def network(options: dict):
-    """Random weights, matrices at 0.02 (tunix's own start has zeros in the MLP)."""
+    """Returns a network with random weights and matrices of standard deviation 0.02 (tunix's own
+    initialisation has zeros in the MLP).
+    """
     shape, dtype = shape_of(options), jnp.dtype(options["dtype"])
     config = qwen2.ModelConfig(
         num_layers=shape.layers,
@@ -80,7 +83,7 @@ def network(options: dict):
 
 
 def engine(model, config, shape, cache_length: int):
-    """tunix's in-process sampler."""
+    """Returns tunix's in-process sampler for a model."""
     cache = tunix_sampler.CacheConfig(
         cache_size=cache_length,
         num_layers=config.num_layers,
@@ -91,7 +94,9 @@ def engine(model, config, shape, cache_length: int):
 
 
 def decode(options: dict) -> worker.Run:
-    """Prompts of equal length, then tokens at temperature 1 with their log-probabilities."""
+    """Generates tokens after prompts of equal length at temperature 1, with their
+    log-probabilities.
+    """
     model, config, shape = network(options)
     sampler = engine(model, config, shape, options["prompt"] + options["new"])
     size = (options["rows"], options["prompt"])
@@ -122,9 +127,9 @@ def decode(options: dict) -> worker.Run:
 
 
 def multiturn(options: dict) -> worker.Run:
-    """Episodes as tunix's agentic learner plays them: threads, one conversation a call.
+    """Runs episodes as tunix's agentic learner does: in threads, with one conversation per call.
 
-    Every turn prefills the whole history and asks for the rest of the episode's tokens.
+    Every turn prefills the whole history and requests the rest of the episode's tokens.
     """
     model, config, shape = network(options)
     sampler = engine(model, config, shape, options["cache_length"])
@@ -172,7 +177,7 @@ def multiturn(options: dict) -> worker.Run:
 
 
 def train(options: dict) -> worker.Run:
-    """One AdamW step of tunix's trainer on full rows."""
+    """Measures one AdamW step of tunix's trainer on full rows."""
     model, _, shape = network(options)
     settings = peft_trainer.TrainingConfig(eval_every_n_steps=10**9, max_steps=10**9)
     trainer = peft_trainer.PeftTrainer(model, optax.adamw(1e-5), settings)
@@ -181,7 +186,7 @@ def train(options: dict) -> worker.Run:
     mask = jnp.ones(size, bool)
     batch = dict(
         input_tokens=jnp.asarray(ids),
-        # What tunix's loss weighs tokens by.
+        # token weights of tunix's loss
         input_mask=mask & jnp.asarray(is_action(options))[None],
         positions=sft_utils.build_positions_from_mask(mask),
         attention_mask=sft_utils.make_causal_attn_mask(mask),

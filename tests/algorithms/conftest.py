@@ -1,4 +1,4 @@
-"""Makes `episode_parts` importable: pytest's importlib mode adds no folder to the path."""
+"""Makes `episode_parts` importable, because pytest's importlib mode adds no folder to the path."""
 
 import pathlib
 import sys

@@ -7,55 +7,58 @@ import pytest
 from episode_parts import (
     ESTIMATORS,
     GROUPED,
-    drawn,
-    episodes,
     estimate,
-    random_episodes,
     with_observations,
+    with_options,
 )
 from hypothesis import strategies as st
 
 from agentgym_jax.algorithms import advantages
+from tests.builders import draw_episodes, one_turn_episodes, random_episodes
 
 pytestmark = pytest.mark.usefixtures("compiled_fast")
 
 every = pytest.mark.parametrize("advantage", ESTIMATORS.values(), ids=ESTIMATORS)
 every_grouped = pytest.mark.parametrize("advantage", [ESTIMATORS[n] for n in GROUPED], ids=GROUPED)
-# The others compare with what was expected before, not with the other episodes of the step.
+# Estimators that compare an episode with the other episodes of the step. All further estimators
+# compare it with the expected value.
 COMPARING = {n: a for n, a in ESTIMATORS.items() if n != "monte_carlo" and "gae" not in n}
 every_comparing = pytest.mark.parametrize("advantage", COMPARING.values(), ids=COMPARING)
 
 
 def test_grpo_by_hand():
-    # returns 0 0 0 2: mean 1/2, sample variance (3 * 1/4 + 9/4) / 3 = 1
-    found = estimate("group_relative", episodes([0.0, 0.0, 0.0, 2.0], group_size=4), eps=0.0)
+    # the returns are 0, 0, 0 and 2: their mean is 1/2, their sample variance (3 * 1/4 + 9/4) / 3 =
+    # 1
+    found = estimate(
+        "group_relative", one_turn_episodes([0.0, 0.0, 0.0, 2.0], group_size=4), eps=0.0
+    )
     expected = np.zeros((4, 5))
     expected[:, 1:4] = [[-0.5], [-0.5], [-0.5], [1.5]]
     np.testing.assert_array_equal(found, expected)
 
 
 def test_grpo_without_normalisation_is_the_centred_return():
-    made = episodes([0.0, 0.0, 0.0, 4.0], group_size=4)
+    made = one_turn_episodes([0.0, 0.0, 0.0, 4.0], group_size=4)
     found = estimate("group_relative", made, std_normalize=False)
     np.testing.assert_array_equal(found[:, 1], [-1.0, -1.0, -1.0, 3.0])
 
 
 def test_rloo_by_hand():
-    # the others of return 3 are 0 and 6: 3 - 3 = 0; of 0: 0 - 4.5; of 6: 6 - 1.5
-    found = estimate("leave_one_out", episodes([0.0, 3.0, 6.0], group_size=3))
+    # each return minus the mean of the other two: 3 - 3, 0 - 4.5 and 6 - 1.5
+    found = estimate("leave_one_out", one_turn_episodes([0.0, 3.0, 6.0], group_size=3))
     np.testing.assert_array_equal(found[:, 2], [-4.5, 0.0, 4.5])
 
 
 def test_a_discount_per_turn_makes_the_shorter_success_better():
-    made = drawn(["0.1.2", "0.1..", "0...."], [{4: 1.0}, {2: 1.0}, {}], group_size=3)
+    made = draw_episodes(["0.1.2", "0.1..", "0...."], [{4: 1.0}, {2: 1.0}, {}], group_size=3)
     found = estimate("group_relative", made, std_normalize=False, turn_discount=0.5)
-    # returns 1/4, 1/2, 0 with mean 1/4
+    # the returns are 1/4, 1/2 and 0; their mean is 1/4
     np.testing.assert_allclose(found[:, 0], [0.0, 0.25, -0.25], atol=1e-7)
 
 
 def test_reinforce_by_hand():
-    # two turns, a reward for each: the first turn is worth both
-    made = drawn(["00.11.", "00...."], [{1: 0.5, 4: 1.0}, {1: 2.0}], group_size=1)
+    # each of the two turns has a reward; the first turn gets the sum of both rewards
+    made = draw_episodes(["00.11.", "00...."], [{1: 0.5, 4: 1.0}, {1: 2.0}], group_size=1)
     made = dataclasses.replace(made, value_BT=jnp.full((2, 6), 0.25))
     found = estimate("monte_carlo", made)
     expected = [[1.25, 1.25, 0, 0.75, 0.75, 0], [1.75, 1.75, 0, 0, 0, 0]]
@@ -63,14 +66,15 @@ def test_reinforce_by_hand():
 
 
 def test_reinforce_discounts_tokens_and_turns():
-    made = drawn(["00..11"], [{5: 8.0}], group_size=1)
+    made = draw_episodes(["00..11"], [{5: 8.0}], group_size=1)
     found = estimate("monte_carlo", made, discount=0.5, turn_discount=0.25)
     np.testing.assert_allclose(found, [[0.5, 1.0, 0, 0, 4.0, 8.0]])
 
 
 def test_reinforce_pp_by_hand():
-    # returns from each token on: 0 0 and 2 2 2 2; mean 8/6, sample variance of 0 0 2 2 2 2: 16/15
-    made = drawn(["00....", "0011.."], [{}, {3: 2.0}], group_size=1)
+    # the returns from each token on are (0, 0) and (2, 2, 2, 2): the mean is 8/6, the sample
+    # variance of all six is 16/15
+    made = draw_episodes(["00....", "0011.."], [{}, {3: 2.0}], group_size=1)
     found = estimate("batch_normalized_returns", made, eps=0.0)
     low, high = (0 - 8 / 6) / np.sqrt(16 / 15), (2 - 8 / 6) / np.sqrt(16 / 15)
     expected = [[low, low, 0, 0, 0, 0], [high, high, high, high, 0, 0]]
@@ -78,23 +82,24 @@ def test_reinforce_pp_by_hand():
 
 
 def test_reinforce_pp_sees_a_penalty_from_its_token_on_backwards():
-    # a penalty on the second token touches the first two, not the third
-    made = drawn(["000"], [{1: -1.0, 2: 1.0}], group_size=1)
+    # a penalty on the second token affects the first two tokens, not the third
+    made = draw_episodes(["000"], [{1: -1.0, 2: 1.0}], group_size=1)
     found = np.asarray(estimate("batch_normalized_returns", made))[0]
     assert found[0] == found[1] < found[2]
 
 
 def test_reinforce_pp_with_baseline_by_hand():
-    # group means 1/2 and 10: centred -1/2 1/2 -1 1, one token each; sample variance 2.5 / 3
-    made = drawn(["0", "0", "0", "0"], [{}, {0: 1.0}, {0: 9.0}, {0: 11.0}], group_size=2)
+    # the group means are 1/2 and 10; the centred returns are -1/2, 1/2, -1 and 1 with one token
+    # each; their sample variance is 2.5 / 3
+    made = draw_episodes(["0", "0", "0", "0"], [{}, {0: 1.0}, {0: 9.0}, {0: 11.0}], group_size=2)
     found = estimate("group_mean_batch_normalized", made, eps=0.0)
     expected = np.array([[-0.5], [0.5], [-1.0], [1.0]]) / np.sqrt(2.5 / 3)
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 def test_gigpo_by_hand():
-    # Both start in state 7; the first goes on to 5 and 6, the second to 6.
-    made = drawn(
+    # Both episodes start in state 7. The first continues to states 5 and 6, the second to state 6.
+    made = draw_episodes(
         ["0.1.2", "0.1.."],
         [{4: 1.0}, {}],
         group_size=2,
@@ -103,8 +108,10 @@ def test_gigpo_by_hand():
     found = estimate(
         "group_in_group", made, step_weight=2.0, turn_discount=0.5, std_normalize=False
     )
-    # Episodes: returns 1 and 0, so 1/2 and -1/2. Turns: returns 1/4 1/2 1 and 0 0.
-    # State 7: 1/4 and 0, so 1/8 and -1/8. State 5 has one turn: 0. State 6: 1 and 0, so 1/2, -1/2.
+    # The episodes have the returns 1 and 0, so their advantages are 1/2 and -1/2. The turns have
+    # the returns (1/4, 1/2, 1) in the first episode and (0, 0) in the second. State 7 has the
+    # returns 1/4 and 0, so its turns get 1/8 and -1/8. State 5 has one turn, which gets 0. State 6
+    # has the returns 1 and 0, so its turns get 1/2 and -1/2.
     expected = [
         [0.5 + 2 / 8, 0, 0.5, 0, 0.5 + 2 / 2],
         [-0.5 - 2 / 8, 0, -0.5 - 2 / 2, 0, 0],
@@ -113,22 +120,22 @@ def test_gigpo_by_hand():
 
 
 def test_gigpo_counts_a_state_visited_twice_in_one_episode_twice():
-    made = drawn(["0.1", "0.."], [{2: 1.0}, {}], group_size=2, anchors=[[3, 3], [3]])
+    made = draw_episodes(["0.1", "0.."], [{2: 1.0}, {}], group_size=2, anchors=[[3, 3], [3]])
     found = estimate("group_in_group", made, turn_discount=0.5, std_normalize=False)
-    # returns 1/2, 1, 0 in state 3: mean 1/2
+    # the returns in state 3 are 1/2, 1 and 0; their mean is 1/2
     np.testing.assert_allclose(found, [[0.5, 0, 1.0], [-1.0, 0, 0]], atol=1e-7)
 
 
 def test_gigpo_with_no_state_in_common_is_grpo():
-    made = drawn(["0.1", "0.1"], [{2: 1.0}, {}], group_size=2)
+    made = draw_episodes(["0.1", "0.1"], [{2: 1.0}, {}], group_size=2)
     np.testing.assert_array_equal(
         estimate("group_in_group", made), estimate("group_relative", made)
     )
 
 
 def test_gigpo_knows_which_turn_lost_in_episodes_of_equal_return():
-    """Both are solved; the one that took the detour learns where."""
-    made = drawn(
+    """Checks that the detour's turn has a negative advantage although both episodes are solved."""
+    made = draw_episodes(
         ["0.1.2", "0.1.."], [{4: 1.0}, {2: 1.0}], group_size=2, anchors=[[1, 1, 2], [1, 2]]
     )
     found = np.asarray(estimate("group_in_group", made))
@@ -139,14 +146,14 @@ def test_gigpo_knows_which_turn_lost_in_episodes_of_equal_return():
 @every_grouped
 def test_groups_do_not_see_each_other(advantage):
     first, second = [0.0, 1.0, 1.0], [5.0, 7.0, 9.0]
-    both = advantage(episodes(first + second, group_size=3))
-    np.testing.assert_array_equal(both[:3], advantage(episodes(first, group_size=3)))
-    np.testing.assert_array_equal(both[3:], advantage(episodes(second, group_size=3)))
+    both = advantage(one_turn_episodes(first + second, group_size=3))
+    np.testing.assert_array_equal(both[:3], advantage(one_turn_episodes(first, group_size=3)))
+    np.testing.assert_array_equal(both[3:], advantage(one_turn_episodes(second, group_size=3)))
 
 
 @every
 def test_a_terminal_reward_reaches_the_first_action_token(advantage):
-    made = drawn(
+    made = draw_episodes(
         ["..00..11..22.", "..00..11....."],
         [{11: 1.0}, {}],
         group_size=2,
@@ -159,7 +166,7 @@ def test_a_terminal_reward_reaches_the_first_action_token(advantage):
 
 @every
 def test_a_final_observation_does_not_swallow_the_reward(advantage):
-    made = episodes([1.0, 0.0], group_size=2)
+    made = one_turn_episodes([1.0, 0.0], group_size=2)
     late = dataclasses.replace(made, reward_BT=jnp.roll(made.reward_BT, 1, axis=1))
     found = np.asarray(advantage(late))
     assert found[0, 1] > 0
@@ -173,10 +180,11 @@ def test_a_final_observation_does_not_swallow_the_reward(advantage):
 )
 def test_inserting_observation_tokens_changes_no_advantage(advantage, seed, positions):
     made = random_episodes(seed)
-    positions = sorted(positions + [24] * (3 - len(positions)))  # one shape, one compilation
+    # all cases have the same shape, so the estimator is compiled once
+    positions = sorted(positions + [24] * (3 - len(positions)))
     longer = np.asarray(advantage(with_observations(made, positions)))
     inserted = np.array(positions) + np.arange(3)
-    # sums and products over longer rows may be rounded otherwise
+    # sums and products over longer rows may be rounded differently
     np.testing.assert_allclose(
         np.delete(longer, inserted, axis=1), advantage(made), rtol=1e-5, atol=1e-6
     )
@@ -186,10 +194,12 @@ def test_inserting_observation_tokens_changes_no_advantage(advantage, seed, posi
 @every
 @pytest.mark.parametrize("garbage", [0.0, 1e9, np.nan])
 def test_failed_rows_change_nothing_for_the_others_of_the_group(advantage, garbage):
-    alone = advantage(episodes([1.0, 0.0, 0.25], group_size=3))
-    made = episodes([1.0, garbage, 0.0, 0.25], group_size=4, valid=[True, False, True, True])
+    alone = advantage(one_turn_episodes([1.0, 0.0, 0.25], group_size=3))
+    made = one_turn_episodes(
+        [1.0, garbage, 0.0, 0.25], group_size=4, valid=[True, False, True, True]
+    )
     found = np.asarray(advantage(made))
-    # the sum has one more zero term: equal up to the order of summation
+    # the sum has one more term, a zero, so its order and its rounding may differ
     np.testing.assert_allclose(found[[0, 2, 3]], alone, rtol=1e-6)
     assert not found[1].any()
 
@@ -197,13 +207,15 @@ def test_failed_rows_change_nothing_for_the_others_of_the_group(advantage, garba
 @pytest.mark.parametrize("name", [*GROUPED, "group_mean_batch_normalized"])
 @pytest.mark.parametrize("valid", [[False] * 3, [False, True, False]])
 def test_a_group_of_fewer_than_two_valid_rows_teaches_nothing(name, valid):
-    found = ESTIMATORS[name](episodes([1.0, 0.0, 0.5], group_size=3, valid=valid))
+    found = ESTIMATORS[name](one_turn_episodes([1.0, 0.0, 0.5], group_size=3, valid=valid))
     np.testing.assert_array_equal(found, np.zeros((3, 5)))
 
 
 @every
 def test_no_valid_row_gives_zeros(advantage):
-    found = advantage(episodes([1.0, np.nan], group_size=2, valid=[False, False], value=1.0))
+    found = advantage(
+        one_turn_episodes([1.0, np.nan], group_size=2, valid=[False, False], value=1.0)
+    )
     np.testing.assert_array_equal(found, np.zeros((2, 5)))
 
 
@@ -211,13 +223,13 @@ def test_no_valid_row_gives_zeros(advantage):
 @pytest.mark.parametrize("value", [0.0, 0.1, 1 / 3, 1e7, -0.7])
 @pytest.mark.parametrize("group_size", [7])
 def test_equal_returns_give_exactly_zero(advantage, value, group_size):
-    found = advantage(episodes([value] * group_size, group_size=group_size))
+    found = advantage(one_turn_episodes([value] * group_size, group_size=group_size))
     np.testing.assert_array_equal(found, np.zeros((group_size, 5)))
 
 
 @every
 def test_an_empty_action_mask_is_safe(advantage):
-    made = episodes([1.0, 0.0], group_size=2)
+    made = one_turn_episodes([1.0, 0.0], group_size=2)
     nothing = dataclasses.replace(
         made,
         action_mask_BT=jnp.zeros_like(made.action_mask_BT),
@@ -230,15 +242,15 @@ def test_an_empty_action_mask_is_safe(advantage):
 @every
 def test_a_batch_that_does_not_split_names_the_setting(advantage):
     with pytest.raises(ValueError, match=r"30 rollouts do not split into groups of 8.*group_size"):
-        advantage(episodes([0.0] * 30, group_size=8))
+        advantage(one_turn_episodes([0.0] * 30, group_size=8))
 
 
 def test_statistics_count_every_group_once():
     valid = [True, True, True, True, True, False, False, False]
-    made = episodes([0.0, 1.0, 0.1, 0.1, 1.0, 0.0, 3.0, 4.0], group_size=2, valid=valid)
-    found = advantages.group_statistics(advantages.group_relative, made)
+    made = one_turn_episodes([0.0, 1.0, 0.1, 0.1, 1.0, 0.0, 3.0, 4.0], group_size=2, valid=valid)
+    found = advantages.group_statistics(with_options("group_relative"), made)
     assert (found.groups, found.informative, found.zero_variance, found.too_small) == (4, 1, 1, 2)
-    informative_B = advantages.informative_rows(advantages.group_relative, made)
+    informative_B = advantages.informative_rows(with_options("group_relative"), made)
     np.testing.assert_array_equal(informative_B, [True] * 2 + [False] * 6)
 
 
@@ -249,7 +261,7 @@ def test_statistics_count_every_group_once():
     orders=st.lists(st.permutations(range(8)), min_size=3, max_size=3),
 )
 def test_the_same_rewards_in_another_order_give_exactly_zero(name, rewards, orders):
-    made = drawn(
+    made = draw_episodes(
         ["01234567"] * 3,
         [{i: rewards[k] for i, k in enumerate(order)} for order in orders],
         group_size=3,
@@ -259,6 +271,6 @@ def test_the_same_rewards_in_another_order_give_exactly_zero(name, rewards, orde
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
 def test_a_small_difference_of_returns_is_no_rounding(scale):
-    made = episodes([scale, 1.001 * scale], group_size=2)
+    made = one_turn_episodes([scale, 1.001 * scale], group_size=2)
     found = estimate("group_relative", made, eps=0.0)
     np.testing.assert_allclose(found[:, 1], [-(0.5**0.5), 0.5**0.5], rtol=1e-2)

@@ -48,7 +48,7 @@ def test_nothing_to_train_gives_zero_weights(mode, empty):
 
 
 @pytest.mark.parametrize(("mode", "length"), [("fixed_length", None), ("token_mean", 5)])
-def test_a_length_goes_with_fixed_length_only(mode, length):
+def test_a_length_is_accepted_with_fixed_length_only(mode, length):
     with pytest.raises(ValueError, match="length"):
         aggregation.token_weights(MASK, VALID, mode=mode, length=length)
 

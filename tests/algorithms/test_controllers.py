@@ -7,7 +7,7 @@ def test_a_moving_average_by_hand():
     average = None
     for value in (1.0, 0.0, None, 1.0):
         average = controllers.moving_average(average, value, decay=0.75)
-    # 1, then 3/4, then nothing measured, then 3/4 * 3/4 + 1/4
+    # the averages are 1, then 3/4, then unchanged without a measurement, then 3/4 * 3/4 + 1/4
     assert average == 0.8125
 
 

@@ -3,20 +3,20 @@ import dataclasses
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from episode_parts import drawn, random_episodes
 
 from agentgym_jax.algorithms.episodes import episode_returns, returns_to_go, turn_starts
+from tests.builders import draw_episodes, random_episodes
 
 pytestmark = pytest.mark.usefixtures("compiled_fast")
 
 
 def test_the_return_from_a_token_on_contains_its_own_reward_and_all_later_ones():
-    made = drawn([".00..11."], [{2: 1.0, 6: 10.0}], group_size=1)
+    made = draw_episodes([".00..11."], [{2: 1.0, 6: 10.0}], group_size=1)
     np.testing.assert_array_equal(returns_to_go(made), [[0, 11, 11, 0, 0, 10, 10, 0]])
 
 
 def test_a_reward_on_an_observation_counts_for_the_token_before_it():
-    made = drawn(["00.11."], [{2: 1.0, 5: 10.0}], group_size=1)
+    made = draw_episodes(["00.11."], [{2: 1.0, 5: 10.0}], group_size=1)
     np.testing.assert_array_equal(
         returns_to_go(made, turn_discount=0.5), [[6.0, 6.0, 0, 10.0, 10.0, 0]]
     )
@@ -24,13 +24,13 @@ def test_a_reward_on_an_observation_counts_for_the_token_before_it():
 
 
 def test_turns_that_touch_are_still_two_turns():
-    made = drawn(["0011"], [{3: 8.0}], group_size=1)
+    made = draw_episodes(["0011"], [{3: 8.0}], group_size=1)
     np.testing.assert_array_equal(returns_to_go(made, turn_discount=0.5), [[4.0, 4.0, 8.0, 8.0]])
     np.testing.assert_array_equal(turn_starts(made), [[True, False, True, False]])
 
 
 def test_a_turn_starts_once_also_if_other_tokens_interrupt_it():
-    made = drawn([".0.00.11.1"], [{}], group_size=1)
+    made = draw_episodes([".0.00.11.1"], [{}], group_size=1)
     assert np.flatnonzero(turn_starts(made)).tolist() == [1, 6]
 
 
@@ -48,7 +48,7 @@ def test_the_return_of_an_episode_is_that_from_its_first_token_on():
     [("turn_BT", jnp.zeros((1, 3))), ("valid_B", jnp.ones(2, bool)), ("value_BT", jnp.zeros(3))],
 )
 def test_arrays_of_another_shape_or_type_are_refused(name, array):
-    made = drawn(["00."], [{}], group_size=1)
+    made = draw_episodes(["00."], [{}], group_size=1)
     made.check()
     with pytest.raises(AssertionError):
         dataclasses.replace(made, **{name: array}).check()

@@ -1,4 +1,4 @@
-"""Generalised advantage estimation: the paper's sums, turns as actions, what a cut episode is worth."""
+"""Generalised advantage estimation: sums of the paper, turns as actions, truncated episodes."""
 
 import dataclasses
 
@@ -6,9 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from episode_parts import drawn, random_episodes, with_observations
+from episode_parts import with_observations
 
 from agentgym_jax.algorithms import gae
+from tests.builders import draw_episodes, random_episodes
 
 pytestmark = pytest.mark.usefixtures("compiled_fast")
 
@@ -24,7 +25,7 @@ def with_values(made, value_BT, bootstrap_B=None):
 
 
 def by_hand(reward, value, discount, gae_lambda, after=0.0):
-    """Schulman et al. 2016, eq. 11 and 16, as a sum over the future: no recursion shared."""
+    """Returns the advantages of Schulman et al. 2016, eq. 11 and 16, as sums over future tokens."""
     n = len(reward)
     delta = reward + discount * np.append(value[1:], after) - value
     return [
@@ -35,7 +36,7 @@ def by_hand(reward, value, discount, gae_lambda, after=0.0):
 def test_one_turn_without_observations_is_the_papers():
     reward, value = np.random.default_rng(0).normal(size=(2, 7))
     made = with_values(
-        drawn(["0000000"], [dict(enumerate(reward))], group_size=1),
+        draw_episodes(["0000000"], [dict(enumerate(reward))], group_size=1),
         value[None],
     )
     options = OPTIONS | {"discount": 0.9}
@@ -46,9 +47,12 @@ def test_one_turn_without_observations_is_the_papers():
 
 
 def test_a_turn_counts_as_one_action():
-    """Three turns of several tokens are three actions: rewards of a turn add up, values are the
-    first ones, and nothing is lost within a turn."""
-    made = drawn(["00.11.2"], [{1: 1.0, 3: 0.25, 4: 0.5, 6: 2.0}], group_size=1)
+    """Checks that three turns of several tokens have the same advantages as three single actions.
+
+    The rewards of a turn are added, its value is that of its first token, and nothing is discounted
+    within a turn.
+    """
+    made = draw_episodes(["00.11.2"], [{1: 1.0, 3: 0.25, 4: 0.5, 6: 2.0}], group_size=1)
     value_BT = [[0.5, 9.0, 9.0, -1.0, 9.0, 9.0, 0.25]]
     made = with_values(made, value_BT)
     expected = by_hand(np.array([1.0, 0.75, 2.0]), np.array([0.5, -1.0, 0.25]), 0.9, 0.8)
@@ -61,7 +65,7 @@ def test_a_turn_counts_as_one_action():
 
 
 def test_turns_of_one_token_are_tokens():
-    made = drawn(["0.1..2"], [{0: 0.3, 2: -1.0, 5: 1.0}], group_size=1)
+    made = draw_episodes(["0.1..2"], [{0: 0.3, 2: -1.0, 5: 1.0}], group_size=1)
     made = with_values(made, np.random.default_rng(1).normal(size=(1, 6)))
     of_tokens = gae.token_gae(made, discount=0.123, **OPTIONS)
     np.testing.assert_allclose(gae.turn_gae(made, **OPTIONS), of_tokens, rtol=1e-6)
@@ -69,7 +73,7 @@ def test_turns_of_one_token_are_tokens():
 
 @pytest.mark.parametrize("estimator", ["token", "turn"])
 def test_observations_of_any_length_and_value_change_nothing(estimator):
-    """The critic is never asked on a token that it was not trained on."""
+    """Checks that tokens without training, and their values, have no effect on the other tokens."""
     made = random_episodes(3)
     values = np.random.default_rng(2).normal(size=made.reward_BT.shape)
     made = with_values(made, values)
@@ -77,7 +81,7 @@ def test_observations_of_any_length_and_value_change_nothing(estimator):
         function = jax.jit(lambda e: gae.token_gae(e, discount=0.95, **OPTIONS))
     else:
         function = jax.jit(lambda e: gae.turn_gae(e, **OPTIONS))
-    inserted = with_observations(made, [0, 1])  # before every turn: a longer prompt
+    inserted = with_observations(made, [0, 1])  # inserted before every turn, and as a longer prompt
     longer = np.delete(np.asarray(function(inserted)), [0, 2], axis=1)
     np.testing.assert_array_equal(longer, function(made))
     spoilt = with_values(made, np.where(made.action_mask_BT, values, np.nan))
@@ -85,8 +89,8 @@ def test_observations_of_any_length_and_value_change_nothing(estimator):
 
 
 def test_a_reward_on_the_final_observation_is_that_of_the_last_action():
-    early = drawn(["00.."], [{1: 1.0}], group_size=1)
-    late = drawn(["00.."], [{3: 1.0}], group_size=1)
+    early = draw_episodes(["00.."], [{1: 1.0}], group_size=1)
+    late = draw_episodes(["00.."], [{3: 1.0}], group_size=1)
     options = OPTIONS | {"discount": 0.5}
     expected = gae.token_gae(early, **options)
     assert expected[0, 1] == 1.0
@@ -94,11 +98,11 @@ def test_a_reward_on_the_final_observation_is_that_of_the_last_action():
 
 
 @pytest.mark.parametrize("gae_lambda", [0.0, 0.7, 1.0])
-def test_a_cut_episode_goes_on_with_what_is_expected(gae_lambda):
-    """As if one more turn had brought exactly what the critic says."""
+def test_a_cut_episode_bootstraps_from_the_expected_value(gae_lambda):
+    """Checks that truncation has the effect of one more turn whose reward is the critic's value."""
     value = [0.1, 0.2, 0.0, 0.3, 0.7]
-    cut = with_values(drawn(["00.1."], [{3: 0.5}], group_size=1), [value], [0.7])
-    longer = with_values(drawn(["00.12"], [{3: 0.5, 4: 0.7}], group_size=1), [value])
+    cut = with_values(draw_episodes(["00.1."], [{3: 0.5}], group_size=1), [value], [0.7])
+    longer = with_values(draw_episodes(["00.12"], [{3: 0.5, 4: 0.7}], group_size=1), [value])
     options = OPTIONS | {"gae_lambda": gae_lambda}
     for function, more in ((gae.token_gae, {"discount": 0.95}), (gae.turn_gae, {})):
         found = np.asarray(function(cut, **options, **more))

@@ -1,7 +1,8 @@
-"""Agreement with verl, trl and rlax (tests/golden/algorithms/make_peers.py called them).
+"""Agreement with verl, trl and rlax; tests/golden/algorithms/make_peers.py called them.
 
-Theirs is float64, but rlax's float32; ours is float32. Tests named `..._differs` say where the two
-differ on purpose; beside each stands one of a case in which they must agree.
+Values of verl and trl are float64; those of rlax and of this package are float32. A test named
+`..._differs` shows an intended difference; another test covers a case in which the libraries must
+agree.
 """
 
 import functools
@@ -12,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from episode_parts import with_options
 
 from agentgym_jax.algorithms import advantages, aggregation, controllers, kl, losses
 from agentgym_jax.algorithms.episodes import Episodes
@@ -44,7 +46,7 @@ def assert_agrees(found, expected, atol=2e-6):
 
 
 def made(rewards=GIVEN["rewards"], mask=MASK, valid=None, group_size=int(GIVEN["group_size"])):
-    """The episodes of the file; an observation separates two turns."""
+    """Returns the episodes of the recorded file; observations separate their turns."""
     turn = np.where(mask, np.cumsum(np.diff(mask, axis=1, prepend=False) & mask, axis=1) - 1, -1)
     return Episodes(
         reward_BT=jnp.asarray(rewards, jnp.float32),
@@ -67,7 +69,7 @@ def estimated(estimator, episodes, **options):
 
 
 def minimised(loss, advantage_BT, mode="token_mean", length=None, kl_coef=0.0, **options):
-    """What theirs return: the loss, its gradient and the share of clipped tokens."""
+    """Returns the loss of this package's function, its gradient and the share of clipped tokens."""
     weight_BT = aggregation.token_weights(
         jnp.asarray(MASK), jnp.ones(len(MASK), bool), mode=mode, length=length
     )
@@ -98,7 +100,7 @@ def assert_same(found, expected):
 @pytest.mark.parametrize(
     ("estimator", "options", "expected"),
     [
-        (advantages.group_relative, {}, VERL["grpo"]),
+        (advantages.group_relative, dict(std_normalize=True), VERL["grpo"]),
         (advantages.group_relative, dict(std_normalize=False), VERL["dr_grpo"]),
         (advantages.leave_one_out, {}, VERL["rloo"]),
         (
@@ -107,8 +109,12 @@ def assert_same(found, expected):
             VERL["reinforce_pp"],
         ),
         (advantages.group_mean_batch_normalized, {}, VERL["reinforce_pp_baseline"]),
-        # trl's deviation has n - 1 as well, and a larger epsilon
-        (advantages.group_relative, dict(eps=1e-4), MASK * TRL["grpo_advantage"][:, None]),
+        # trl also divides by n - 1, but with a larger epsilon
+        (
+            advantages.group_relative,
+            dict(std_normalize=True, eps=1e-4),
+            MASK * TRL["grpo_advantage"][:, None],
+        ),
         (
             advantages.group_relative,
             dict(std_normalize=False),
@@ -135,11 +141,11 @@ def test_advantages_agree(estimator, options, expected):
 @pytest.mark.parametrize(
     ("estimator", "name", "options"),
     [
-        (advantages.group_relative, "grpo_advantage_unscored", dict(eps=1e-4)),
+        (advantages.group_relative, "grpo_advantage_unscored", dict(std_normalize=True, eps=1e-4)),
         (advantages.leave_one_out, "rloo_advantage_unscored", {}),
     ],
 )
-def test_a_failed_episode_agrees_with_what_trl_does_without_a_score(estimator, name, options):
+def test_a_failed_episode_agrees_with_trl_for_a_missing_score(estimator, name, options):
     valid = np.arange(len(MASK)) != 5
     found = estimated(estimator, made(valid=valid), **options)
     assert_agrees(found, MASK * TRL[name][:, None])
@@ -148,26 +154,26 @@ def test_a_failed_episode_agrees_with_what_trl_does_without_a_score(estimator, n
 @pytest.mark.parametrize(
     ("estimator", "name"),
     [
-        (advantages.group_relative, "grpo_group_of_one"),
+        (with_options("group_relative"), "grpo_group_of_one"),
         (advantages.leave_one_out, "rloo_group_of_one"),
     ],
 )
 def test_a_group_of_one_differs(estimator, name):
-    """verl takes its return for its advantage, ours learns nothing from it."""
+    """Checks that a group of one episode gets advantage 0 here, while verl uses its return."""
     valid = np.arange(len(MASK)) != np.array([[8], [9], [10]])
     found = np.asarray(estimated(estimator, made(valid=valid.all(axis=0))))
     assert not found[-1].any()
     assert_agrees(VERL[name][-1], MASK[-1] * GIVEN["rewards"][-1].sum())
-    # The other groups are what they are for both.
+    # Both libraries agree on the groups of several episodes.
     assert_agrees(found[:8], VERL[name][:8])
 
 
 def test_a_reward_on_an_observation_differs():
-    """verl multiplies by the action mask and loses it; ours gives it to the action before."""
+    """Checks that an observation's reward is added to the action before it; verl masks it out."""
     rewards = VERL["reward_on_observation"]
     assert rewards.any() and not (rewards * MASK).any()
     assert not VERL["reinforce_pp_reward_on_observation"].any()
-    estimator = advantages.batch_normalized_returns
+    estimator = with_options("batch_normalized_returns")
     late = estimated(estimator, made(rewards))
     early = estimated(estimator, made(np.roll(rewards, -1, axis=1)))
     assert np.asarray(late).any()
@@ -176,7 +182,9 @@ def test_a_reward_on_an_observation_differs():
 
 def test_discounted_returns_agree_with_rlax():
     whole = made(GIVEN["dense_rewards"], np.ones_like(MASK))
-    assert_agrees(estimated(advantages.monte_carlo, whole, discount=0.97), RLAX["returns"])
+    assert_agrees(
+        estimated(advantages.monte_carlo, whole, discount=0.97, turn_discount=1.0), RLAX["returns"]
+    )
 
 
 CLIP = losses.clipped_surrogate
@@ -262,7 +270,7 @@ def test_the_clip_agrees_with_rlax_where_everything_is_trained():
 
 
 def test_the_second_clip_of_verl_differs():
-    """Its dual clip stops a bad token that is already 30 % likelier; ours keeps pushing it down."""
+    """Checks that there is no dual clip: verl stops lowering a bad token that is 30 % likelier."""
     ours = minimised(CLIP, TOKENS, clip_low=0.2, clip_high=0.28)["gradient"]
     theirs = VERL["dual_clip"]["gradient"]
     ratio = np.exp(GIVEN["logprobs"] - GIVEN["old_logprobs"])
@@ -289,7 +297,7 @@ def test_divergences_agree_with_verl(kind):
 
 
 def test_a_divergence_far_away_differs():
-    """verl cuts k3 at 10, which also cuts its gradient; ours is what it is."""
+    """Checks that k3 is not clipped here; verl clips k3 at 10 and thereby stops its gradient."""
     assert VERL["k3_far_away"] == [10.0]
     far = kl.k3(jnp.array([-9.0]), jnp.array([-1.0]))
     np.testing.assert_allclose(far, [np.exp(8) - 9], rtol=1e-6)
@@ -320,7 +328,7 @@ def test_corrections_between_sampler_and_learner_agree_with_verl(correction, opt
     [
         ("sigmoid", False, TRL["dpo"]),
         ("sigmoid", True, TRL["dpo_normalised"]),
-        # trl's IPO is always per token; ours where the pairs are normalised
+        # trl's IPO always uses the mean over tokens; this package does so if pairs are normalised
         ("ipo", True, TRL["ipo"]),
     ],
 )

@@ -1,4 +1,4 @@
-"""PPO's critic side agrees with verl, trl and rlax (tests/golden/algorithms/make_peers.py)."""
+"""Agreement of PPO's critic side with verl, trl and rlax (tests/golden/algorithms/make_peers.py)."""
 
 import json
 import pathlib
@@ -27,7 +27,7 @@ FULL = np.ones_like(MASK)
 
 
 def estimated(function, rewards, mask, discount, gae_lambda, normalize=False):
-    """Of episodes whose turns are the runs of their action tokens."""
+    """Applies an estimator to episodes in which each run of action tokens is a turn."""
     turn = np.where(mask, np.cumsum(np.diff(mask, axis=1, prepend=False) & mask, axis=1) - 1, -1)
     made = Episodes(
         reward_BT=jnp.asarray(rewards, jnp.float32),
@@ -75,7 +75,7 @@ def test_passing_over_observations_agrees_with_verl():
 
 
 def test_a_reward_on_an_observation_differs():
-    """Behind the mask verl has no reward at all; ours is that of the action before."""
+    """Checks that an observation's reward is added to the action before it; verl masks it out."""
     late = np.asarray(VERL["reward_on_observation"])
     early = np.roll(late, -1, axis=1)
     found = estimated(gae.token_gae, late, MASK, *OPTIONS["discounted"])

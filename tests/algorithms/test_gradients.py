@@ -1,7 +1,8 @@
-"""The estimators on a decision process small enough to know its gradient exactly.
+"""Expected gradients of the estimators, in a decision process small enough for exact gradients.
 
-Two turns of one token each. The state after the first turn is the action taken in it, so a policy
-is a table of logits [state, action]; there are four episodes, and an expectation is a sum.
+An episode has two turns of one token each. The state after the first turn is the first action, so a
+policy is a table of logits [state, action]. There are four different episodes, so an expectation is
+a sum of four terms.
 """
 
 import dataclasses
@@ -12,20 +13,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from episode_parts import drawn
+from episode_parts import with_options
 
 from agentgym_jax.algorithms import ALGORITHMS, advantages, aggregation, losses
 from agentgym_jax.algorithms.episodes import Episodes
+from configs import common
+from tests.builders import draw_episodes
 
 pytestmark = pytest.mark.usefixtures("compiled_fast")
 
 LOGITS = jnp.array([[0.3, -0.5], [1.0, 0.2]])
-REWARDS = np.array([[0.0, 0.4], [1.0, -0.7]])  # [state, action]
-EPISODES = np.array(list(itertools.product((0, 1), repeat=2)))  # [4, 2] actions
+REWARDS = np.array([[0.0, 0.4], [1.0, -0.7]])  # rewards [state, action]
+# actions of the four episodes, [episode, turn]
+EPISODES = np.array(list(itertools.product((0, 1), repeat=2)))
 
 
 def logprobs(logits, actions_B2):
-    """log p of both actions of every episode."""
+    """Returns the log-probabilities of both actions of every episode."""
     table = jax.nn.log_softmax(logits)
     first, second = actions_B2.T
     return jnp.stack([table[0, first], table[first, second]], axis=1)
@@ -45,10 +49,10 @@ def exact():
 
 
 def expected_gradient(advantage, loss, group_size, value=0.0):
-    """Mean, over all groups of independent episodes, of the gradient that a group would give."""
+    """Returns the expected gradient of one group, averaged over all groups of episodes."""
     groups = list(itertools.product(range(len(EPISODES)), repeat=group_size))
     played = EPISODES[np.array(groups).reshape(-1)]
-    made = drawn(
+    made = draw_episodes(
         ["0.1"] * len(played),
         [{0: first, 2: second} for first, second in rewards(played)],
         group_size=group_size,
@@ -85,7 +89,7 @@ def test_every_loss_has_the_policy_gradient_at_the_sampling_policy(loss):
 @pytest.mark.parametrize("value", [0.0, 0.3])
 def test_reinforce_is_unbiased_with_any_constant_baseline(value):
     found = expected_gradient(
-        advantages.monte_carlo, losses.policy_gradient, group_size=1, value=value
+        with_options("monte_carlo"), losses.policy_gradient, group_size=1, value=value
     )
     np.testing.assert_allclose(found, exact(), rtol=1e-4, atol=1e-6)
 
@@ -98,7 +102,10 @@ def test_rloo_is_unbiased(group_size):
 
 @pytest.mark.parametrize("group_size", [2, 3])
 def test_the_centred_return_is_unbiased_up_to_a_factor(group_size):
-    """Dr. GRPO: the own return is in the mean, which costs one part in group_size."""
+    """Checks that groups of n episodes scale the gradient by the factor (n - 1) / n of Dr. GRPO.
+
+    The factor arises because an episode's own return is part of its group's mean.
+    """
     centred = functools.partial(advantages.group_relative, std_normalize=False)
     found = expected_gradient(centred, losses.policy_gradient, group_size)
     factor = (group_size - 1) / group_size
@@ -106,14 +113,17 @@ def test_the_centred_return_is_unbiased_up_to_a_factor(group_size):
 
 
 def test_dividing_by_the_deviation_of_the_group_is_no_mere_factor():
-    """The reason for Dr. GRPO: tasks and states weigh by how much their returns differ."""
-    found = expected_gradient(advantages.group_relative, losses.policy_gradient, group_size=3)
+    """Checks that dividing by the group deviation biases the gradient; Dr. GRPO removes this bias.
+
+    The division weights tasks and states by the spread of their returns.
+    """
+    found = expected_gradient(with_options("group_relative"), losses.policy_gradient, group_size=3)
     ratios = np.asarray(found / exact())
     assert ratios.min() > 0 and ratios.max() > 1.05 * ratios.min()
 
 
-# Episodes of one token or of four: the first action ends the episode or leads to three more, each
-# in another state. Logits [state, action]; there are nine episodes.
+# An episode has one token or four. The first action either ends the episode or leads to three more
+# actions, each in another state. Logits are [state, action]; there are nine different episodes.
 LONG_LOGITS = jnp.array([[0.2, -0.4], [0.5, 0.1], [-0.3, 0.6], [0.4, -0.2]])
 LONG = np.array([[0, 0, 0, 0], *[(1, *rest) for rest in itertools.product((0, 1), repeat=3)]])
 LENGTHS = np.where(LONG[:, 0] == 0, 1, 4)
@@ -121,23 +131,27 @@ RETURNS = np.array([0.5, 0.0, 1.0, 0.2, 0.0, 0.9, -0.3, 0.1, 0.7])
 
 
 def long_logprobs(logits, numbers):
-    """log p of the actions of some of the nine episodes; what comes after the end means nothing."""
+    """Returns the action log-probabilities of the episodes with these numbers.
+
+    Values after the end of an episode are meaningless.
+    """
     table = jax.nn.log_softmax(logits)
     states = jnp.broadcast_to(jnp.arange(4), (*numbers.shape, 4))
     return table[states, jnp.asarray(LONG)[numbers]]
 
 
 def gradients_of_a_row(name, group_size=2):
-    """The expected gradient of a step of one group under a row of the table, and the exact one.
+    """Returns an algorithm's expected gradient for a step of one group, and the exact gradient.
 
-    Advantage, loss and aggregation are those of the row with its default options.
+    Advantage, loss and aggregation are those of the algorithm with its options from
+    configs/common.py.
     """
     row = ALGORITHMS[name]
     groups_GR = np.array(list(itertools.product(range(len(LONG)), repeat=group_size)))
-    length = {"length": 3} if row.aggregation == "fixed_length" else {}
+    section = common.make_algorithm(name, length=3)
     mask_NT = np.arange(4) < LENGTHS[:, None]
     reward_NT = np.where(np.arange(4) == LENGTHS[:, None] - 1, RETURNS[:, None], 0.0)
-    # The tokens of an episode get its number in the group; 0 is none.
+    # Each token has the number of its episode in the group, from 1; 0 would mark padding.
     sequence_RT = np.broadcast_to(1 + np.arange(group_size)[:, None], (group_size, 4))
 
     def objective(logits, numbers_R):
@@ -153,15 +167,15 @@ def gradients_of_a_row(name, group_size=2):
             value_BT=jnp.zeros(mask_BT.shape, jnp.float32),
             group_size=group_size,
         )
-        advantage_BT = row.advantage(made, **row.defaults["advantage"])
-        weight_BT = aggregation.token_weights(mask_BT, valid_B, mode=row.aggregation, **length)
+        advantage_BT = row.advantage(made, **section["advantage"])
+        weight_BT = aggregation.token_weights(mask_BT, valid_B, **section["aggregation"])
         logprob_BT = long_logprobs(logits, numbers_R)
         loss = row.loss(
             logprob_BT,
             jax.lax.stop_gradient(logprob_BT),
             advantage_BT,
             jnp.where(mask_BT, sequence_RT, 0),
-            **row.defaults["loss"],
+            **section["loss"],
         )
         return -jnp.sum(weight_BT * loss.loss_BT)
 

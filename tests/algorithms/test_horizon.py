@@ -13,7 +13,8 @@ def test_the_paper_switches_at_steps_101_and_201_counted_from_one():
 def test_resuming_anywhere_a_boundary_included_skips_no_stage(resume_at):
     through = [horizon.stepwise((5, 10, 15), (3, 6))(step) for step in range(9)]
     before = [horizon.stepwise((5, 10, 15), (3, 6))(step) for step in range(resume_at)]
-    resumed = horizon.stepwise((5, 10, 15), (3, 6))  # a new process knows only the step
+    # a new process has no state except the step number
+    resumed = horizon.stepwise((5, 10, 15), (3, 6))
     after = [resumed(step) for step in range(resume_at, 9)]
     assert before + after == through == [5, 5, 5, 10, 10, 10, 15, 15, 15]
 
@@ -62,7 +63,7 @@ def test_an_impossible_line_is_refused(arguments):
 
 
 def stages(schedule, statistics, state=None):
-    """Stage after each step, and the last state."""
+    """Returns the stage after each step, and the last state."""
     state = state or horizon.HorizonState()
     found = []
     for one in statistics:
@@ -77,7 +78,8 @@ def measured(success=None, truncation=None, turns=None):
 
 def test_success_brings_the_next_limit_when_its_average_is_high():
     schedule = horizon.adaptive_success((5, 10, 15), 0.5, decay=0.5, min_steps=1, max_steps=0)
-    # averages: 0.2, 0.5 -> next; then 0.4, None keeps it, 0.7 -> next
+    # The averages 0.2 and 0.5 reach the threshold, so the next limit follows. Then the averages are
+    # 0.4, again 0.4 (None is ignored) and 0.7, so the next limit follows.
     found, state = stages(schedule, [measured(success=s) for s in (0.2, 0.8, 0.4, None, 1.0)])
     assert found == [0, 1, 1, 1, 2]
     assert schedule.limit(state) == 15 and schedule.limit(horizon.HorizonState()) == 5

@@ -24,7 +24,8 @@ def test_k1_and_k3_are_unbiased(kind):
 
 @pytest.mark.parametrize(
     ("kind", "value"),
-    # the reference finds the token half as likely, r = 1/2: log 2, (log 2)^2 / 2, 1/2 - 1 + log 2
+    # the token is half as likely under the reference: k1 = log 2, k2 = (log 2)^2 / 2, k3 = 1/2 - 1
+    # + log 2
     [("k1", 0.693147), ("k2", 0.240227), ("k3", 0.193147)],
 )
 def test_divergences_by_hand(kind, value):

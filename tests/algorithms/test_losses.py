@@ -27,7 +27,7 @@ def surrogate_with_gradient(logprob, advantage, *, low, high):
 
 
 def surrogate(ratio, advantage, low=0.2, high=0.3):
-    """Loss and gradient with respect to the log-probability, of one token."""
+    """Returns the loss of one token and its gradient with respect to the log-probability."""
     (total, loss), gradient = surrogate_with_gradient(
         np.full((1, 1), np.log(ratio), np.float32),
         np.full((1, 1), advantage, np.float32),
@@ -40,12 +40,14 @@ def surrogate(ratio, advantage, low=0.2, high=0.3):
 @pytest.mark.parametrize(
     ("ratio", "advantage", "loss", "gradient", "is_clipped"),
     [
-        (1.0, 2.0, -2.0, -2.0, False),  # at the sampling policy: -A * grad log p
-        (1.25, 2.0, -2.5, -2.5, False),  # within 1 + 0.3
-        (1.5, 2.0, -2.6, 0.0, True),  # good and already likelier by more than 30 %
-        (0.5, 2.0, -1.0, -1.0, False),  # good but less likely: pull back without limit
-        (0.5, -2.0, 1.6, 0.0, True),  # bad and already rarer by more than 20 %
-        (1.5, -2.0, 3.0, 3.0, False),  # bad and likelier: push down without limit
+        (1.0, 2.0, -2.0, -2.0, False),  # ratio 1: the gradient is -A * grad log p
+        (1.25, 2.0, -2.5, -2.5, False),  # the ratio is within 1 + 0.3
+        (1.5, 2.0, -2.6, 0.0, True),  # good action, already more than 30 % likelier
+        # good action, less likely: its probability is raised without a limit
+        (0.5, 2.0, -1.0, -1.0, False),
+        (0.5, -2.0, 1.6, 0.0, True),  # bad action, already more than 20 % less likely
+        # bad action, likelier: its probability is lowered without a limit
+        (1.5, -2.0, 3.0, 3.0, False),
         (1.5, 0.0, 0.0, 0.0, False),
         (0.5, 0.0, 0.0, 0.0, False),
     ],
@@ -89,10 +91,10 @@ def test_impossible_weights_are_refused(bounds):
         )
 
 
-# A row of two episodes of two and three trained tokens, with a token between them that is not.
+# A row of two episodes with two and three trained tokens, separated by an untrained token.
 SEQUENCE = jnp.array([[1, 1, 0, 2, 2, 2]])
 LOG_RATIO = jnp.log(jnp.array([[1.1, 1.3, 9.0, 0.5, 1.0, 2.0]]))
-# Geometric means: sqrt(1.43) and 1.
+# Geometric means of the ratios: sqrt(1.43) and 1.
 MEANS = np.array([[1.43**0.5] * 2 + [1.0] + [1.0] * 3])
 
 
@@ -106,7 +108,7 @@ def with_gradient(loss, options):
 
 
 def gradient(loss, advantage_BT, **options):
-    """Loss and its gradient with respect to the log-probabilities, summed over trained tokens."""
+    """Returns the loss, summed over trained tokens, and its gradient for each log-probability."""
     compiled = with_gradient(loss, tuple(options.items()))
     (_, found), gradient_BT = compiled(LOG_RATIO, advantage_BT)
     return found, np.asarray(gradient_BT)
@@ -119,7 +121,8 @@ def test_gspo_compares_episodes_by_the_geometric_mean_of_their_ratios():
     )
     np.testing.assert_allclose(found.ratio_BT, MEANS, rtol=1e-6)
     np.testing.assert_allclose(found.loss_BT, -MEANS * advantage_BT, rtol=1e-6)
-    # The same as for the sum of s * A over the n tokens of an episode, with d s / d logprob = s / n.
+    # This is the gradient of sum(s * A) over the n tokens of an episode, where
+    # d s / d logprob is s / n.
     expected = -MEANS * np.array([[2.0, 2.0, 0.0, -1.0, -1.0, -1.0]])
     np.testing.assert_allclose(gradient_BT, expected, rtol=1e-6)
 
@@ -135,7 +138,10 @@ def test_gspo_clips_whole_episodes():
 
 
 def published_gspo(logprob_BT, old_logprob_BT, advantage_BT, sequence_BT, *, clip_low, clip_high):
-    """Eq. 5 to 7 of arXiv:2507.18071: one differentiable ratio for all tokens of an episode."""
+    """Returns the GSPO loss of arXiv:2507.18071, eq. 5 to 7.
+
+    All tokens of an episode share one differentiable ratio.
+    """
     log_ratio_BT = logprob_BT - old_logprob_BT
     mean_BT = sum(
         jnp.where(
@@ -164,7 +170,10 @@ def test_gspo_has_the_published_gradient_where_an_episode_has_one_advantage(boun
 
 
 def test_gspo_gives_each_token_its_own_advantage():
-    """By turn, or because a correction multiplied it: no token gets the mean of its episode."""
+    """Checks GSPO with advantages that differ between tokens, by turn or by a correction factor.
+
+    The advantages must not be averaged over the episode.
+    """
     advantage_BT = jnp.array([[1.0, -3.0, 0.0, 0.0, 2.0, 0.0]])
     _, gradient_BT = gradient(losses.sequence_surrogate, advantage_BT, clip_low=0.9, clip_high=0.9)
     np.testing.assert_allclose(gradient_BT, -MEANS * advantage_BT, rtol=1e-6)
@@ -203,7 +212,7 @@ def test_cispo_keeps_the_gradient_of_every_token():
     found, gradient_BT = gradient(
         losses.clipped_weight, advantage_BT, ratio_low=0.75, ratio_high=1.2
     )
-    # min(max(ratio, 0.75), 1.2) * A, not through the weight
+    # min(max(ratio, 0.75), 1.2) * A; the gradient does not go through the weight
     np.testing.assert_allclose(gradient_BT, [[-2.2, -2.4, 0, 0.75, 0, -1.2]], rtol=1e-6)
     np.testing.assert_allclose(
         found.loss_BT[0, [0, 1, 3, 5]], (gradient_BT * LOG_RATIO)[0, [0, 1, 3, 5]], rtol=1e-6
@@ -227,7 +236,7 @@ def test_reinforce_ignores_the_ratio():
     ],
 )
 def test_a_factor_on_the_advantage_is_a_factor_on_the_gradient(loss, options):
-    """So a correction between sampler and learner may be multiplied into the advantages."""
+    """Checks that a factor on the advantages (a correction) is a factor on the gradient."""
     advantage_BT = jnp.array([[2.0, 2.0, 0.0, -1.0, -1.0, -1.0]])
     _, plain = gradient(loss, advantage_BT, **options)
     _, scaled = gradient(loss, 0.25 * advantage_BT, **options)
@@ -253,7 +262,7 @@ def test_the_supervised_loss_reads_only_the_log_probability():
     ],
 )
 def test_packing_leaves_the_gradient_of_every_loss_unchanged(loss, options):
-    """Two episodes in one row, or in a row each, the second behind padding."""
+    """Checks that two episodes in one row have the same gradient as one episode per row."""
     rng = np.random.default_rng(0)
     logprob, old = rng.normal(-2.0, 0.3, (2, 7)).astype(np.float32)
     sequence = np.array([1, 1, 0, 1, 2, 0, 2], np.int32)

@@ -30,7 +30,7 @@ def test_an_empty_mask_gives_zero(name):
 
 
 @pytest.mark.parametrize("name", ["sum", "mean"])
-def test_what_lies_off_the_mask_has_no_gradient(name):
+def test_tokens_off_the_mask_have_no_gradient(name):
     value, mask = jnp.array([[1.0, jnp.nan, jnp.inf]]), jnp.array([[True, False, False]])
     gradient = jax.grad(lambda v: STATISTICS[name](v, mask))(value)
     np.testing.assert_array_equal(gradient, [[1.0, 0.0, 0.0]])

@@ -1,4 +1,4 @@
-"""Turn limits of tasks: by environment, by group, drawn."""
+"""Turn limits of tasks by environment, by group and by random draw."""
 
 import collections
 
@@ -67,7 +67,8 @@ TASKS = [Task("a", i, "x") for i in range(400)]
 def test_limits_are_drawn_by_their_weights_and_short_ones_follow_their_schedule():
     mixture = MixtureHorizon({"a": DRAWN})
     counts = collections.Counter(turns(mixture, TASKS, step=3))
-    assert set(counts) == {5, 10} and 270 <= counts[5] <= 330  # 300 expected, deviation 8.7
+    # 300 are expected; the standard deviation is 8.7
+    assert set(counts) == {5, 10} and 270 <= counts[5] <= 330
     assert set(turns(mixture, TASKS, step=4)) == {10}
 
 
@@ -80,7 +81,7 @@ def test_a_draw_depends_on_seed_step_and_task_alone():
     assert turns(again, TASKS, step=2, seed=2) != drawn
 
 
-def test_the_shares_of_a_draw_have_states_of_their_own():
+def test_the_shares_of_a_draw_have_separate_states():
     weights = {"first": 1, "second": 1}
     mixture = MixtureHorizon({"a": DrawnHorizon(dict.fromkeys(weights, ADAPTIVE), weights)})
     states = mixture.next({}, {Place("a", drawn="first"): SOLVED, Place("a", drawn="second"): LOST})

@@ -8,7 +8,7 @@ from agentgym_jax.algorithms import shaping
     [(0, 0.0), (16384, 0.0), (18432, 0.5), (20480, 1.0), (30000, 1.0)],
 )
 def test_the_soft_limit_of_dapo_by_hand(length, cost):
-    # its numbers: 16384 tokens are free, the next 4096 cost linearly
+    # DAPO's values: 16384 tokens are free, and the cost of the next 4096 is linear
     assert shaping.soft_limit(length, limit=20480, margin=4096) == cost
 
 

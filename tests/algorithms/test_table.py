@@ -4,54 +4,101 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from episode_parts import episodes
 
 from agentgym_jax.algorithms import ALGORITHMS, aggregation
 from configs import common
+from tests.builders import one_turn_episodes
 
 pytestmark = pytest.mark.usefixtures("compiled_fast")
 
-# One that waits for a critic would be no config of its own yet.
-CONFIGS = {
-    name: getattr(common, name)(**({"length": 64} if row.aggregation == "fixed_length" else {}))
-    for name, row in ALGORITHMS.items()
-    if not row.needs_critic
-}
+CONFIGS = {name: common.make_algorithm(name, length=64) for name in ALGORITHMS}
 
 
-@pytest.mark.parametrize("name", CONFIGS)
-def test_every_row_runs_with_its_defaults(name):
-    row = ALGORITHMS[name]
-    made = episodes([1.0, 0.0], group_size=2)
-    advantage_BT = jax.jit(functools.partial(row.advantage, **row.defaults["advantage"]))(made)
+@pytest.mark.parametrize("name", [n for n, row in ALGORITHMS.items() if not row.needs_critic])
+def test_every_row_runs_with_the_options_of_its_config(name):
+    row, config = ALGORITHMS[name], CONFIGS[name]
+    made = one_turn_episodes([1.0, 0.0], group_size=2)
+    advantage_BT = jax.jit(functools.partial(row.advantage, **config["advantage"]))(made)
     logprob_BT = made.reward_BT - 1
     sequence_BT = jnp.where(made.action_mask_BT, 1, 0)
-    loss = jax.jit(functools.partial(row.loss, **row.defaults["loss"]))(
+    loss = jax.jit(functools.partial(row.loss, **config["loss"]))(
         logprob_BT, logprob_BT, advantage_BT, sequence_BT
     )
-    # at the sampling policy the ratio is one; REINFORCE's loss has the log-probability instead
+    # with ratio 1 the factor of the advantage is 1; for CISPO and REINFORCE it is the
+    # log-probability
     factor = np.asarray(logprob_BT) if name in ("cispo", "reinforce") else 1.0
     np.testing.assert_allclose(loss.loss_BT, -advantage_BT * factor, rtol=1e-6)
     assert np.asarray(advantage_BT).any()
 
 
-@pytest.mark.parametrize("name", CONFIGS)
-def test_the_config_of_an_algorithm_states_the_defaults_of_its_row(name):
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_the_config_of_an_algorithm_agrees_with_its_row(name):
     row, config = ALGORITHMS[name], CONFIGS[name]
+    assert set(common.ALGORITHMS) == set(ALGORITHMS)
     assert config["name"] == name
-    assert config["advantage"] == row.defaults["advantage"]
-    assert config["loss"] == row.defaults["loss"]
     assert config["aggregation"]["mode"] == row.aggregation
-    for section in ("update", "run"):
-        assert {k: config[k] for k in row.defaults[section]} == row.defaults[section]
+    assert row.needs_critic == ("critic" in config)
+    uses_reference = config["kl_coef"] > 0 or "kl_reward" in config
+    assert row.needs_reference == uses_reference
+    assert row.takes_baseline == ("baseline" in config)
+    assert row.aggregation in aggregation.MODES
+
+
+# Options of the advantage and of the loss, as published for each algorithm.
+PUBLISHED = {
+    "ppo": (
+        {"discount": 1.0, "turn_discount": 1.0, "gae_lambda": 1.0, "normalize": True},
+        {"clip_low": 0.2, "clip_high": 0.2},
+    ),
+    "ppo_turn": (
+        {"turn_discount": 1.0, "gae_lambda": 0.95, "normalize": True},
+        {"clip_low": 0.2, "clip_high": 0.2},
+    ),
+    "grpo": ({"std_normalize": True}, {"clip_low": 0.2, "clip_high": 0.2}),
+    "dr_grpo": ({"std_normalize": False}, {"clip_low": 0.2, "clip_high": 0.2}),
+    "rloo": ({}, {"clip_low": 0.2, "clip_high": 0.2}),
+    "reinforce": ({"discount": 1.0, "turn_discount": 1.0}, {}),
+    "reinforce_pp": (
+        {"discount": 1.0, "turn_discount": 1.0},
+        {"clip_low": 0.2, "clip_high": 0.2},
+    ),
+    "reinforce_pp_baseline": ({}, {"clip_low": 0.2, "clip_high": 0.2}),
+    "dapo": ({"std_normalize": True}, {"clip_low": 0.2, "clip_high": 0.28}),
+    "gspo": ({"std_normalize": True}, {"clip_low": 3e-4, "clip_high": 4e-4}),
+    "gspo_token": (
+        {"step_weight": 1.0, "turn_discount": 0.95, "std_normalize": True},
+        {"clip_low": 3e-4, "clip_high": 4e-4},
+    ),
+    "cispo": ({"std_normalize": True}, {"ratio_low": 0.0, "ratio_high": 5.0}),
+    "gigpo": (
+        {"step_weight": 1.0, "turn_discount": 0.95, "std_normalize": True},
+        {"clip_low": 0.2, "clip_high": 0.2},
+    ),
+}
+# Other config keys in which an algorithm differs from the defaults.
+OTHERS = {
+    "reinforce": {"baseline": {"kind": "moving_average", "decay": 0.9}},
+    "reinforce_pp": {"kl_reward": {"kind": "fixed", "coef": 1e-3}},
+    "reinforce_pp_baseline": {"kl_kind": "k2"},
+    "dapo": {"zero_variance": "resample"},
+    "gspo": {"old_logprobs_from": "learner"},
+    "gspo_token": {"old_logprobs_from": "learner"},
+}
+CHOICES = ("baseline", "kl_reward", "kl_kind", "correction")
+# Pairs of values for (entropy_coef, kl_coef).
+RELEASED, FREE = (1e-3, 1e-3), (0.0, 0.0)
+COEFFICIENTS = dict.fromkeys(("ppo", "ppo_turn", "grpo", "rloo"), RELEASED) | {
+    "reinforce_pp_baseline": (0.0, 1e-3),
+    "gigpo": (1e-3, 1e-2),
+}
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_a_row_says_what_it_needs(name):
-    row = ALGORITHMS[name]
-    uses_reference = (
-        row.defaults["update"]["kl_coef"] > 0 or row.defaults["run"]["kl_reward"]["kind"] != "none"
-    )
-    assert row.needs_reference == uses_reference
-    assert row.takes_baseline == (row.defaults["run"]["baseline"]["kind"] != "none")
-    assert row.aggregation in aggregation.MODES
+def test_the_options_of_an_algorithm_are_the_published_ones(name):
+    config, (advantage, loss) = CONFIGS[name], PUBLISHED[name]
+    assert config["advantage"] == advantage
+    assert config["loss"] == loss
+    assert (config["entropy_coef"], config["kl_coef"]) == COEFFICIENTS.get(name, FREE)
+    plain = {"zero_variance": "keep", "old_logprobs_from": "sampler"}
+    found = {key: value for key, value in config.items() if key in (*plain, *CHOICES)}
+    assert found == plain | OTHERS.get(name, {})

@@ -1,11 +1,11 @@
 import json
 
-import numpy as np
 import pytest
 
 from agentgym_jax.data.conversations import Conversation, read_conversations
 from agentgym_jax.text.chat import Message
-from agentgym_jax.trajectory import Outcome, TokenSource, Trajectory, Turn, to_record
+from agentgym_jax.trajectory import Outcome, to_record
+from tests.builders import trajectory, turn
 
 TURNS = [
     {"from": "human", "value": "rules", "loss": None},
@@ -50,25 +50,19 @@ def test_a_directory_is_read_in_the_order_of_names(tmp_path):
 
 
 def test_the_trajectories_of_our_own_runs_are_conversations(tmp_path):
-    trajectory = Trajectory(
+    solved = trajectory(
+        "pa",
+        [turn(1, 2, reward=1.0)],
         item_id="babyai_3",
-        sample=0,
-        step=0,
-        outcome=Outcome.SUCCESS,
         score=1.0,
-        success=True,
-        tokens=np.array([1, 2], np.int32),
-        sources=np.array([TokenSource.PROMPT, TokenSource.ACTION], np.int8),
-        logprobs=np.array([0, -1], np.float32),
-        policy_versions=np.array([-1, 0], np.int32),
-        turns=(Turn(1, 2, "go", "go", "done", 1.0, False),),
+        outcome=Outcome.SUCCESS,
         messages=(
             {"role": "system", "content": "be brief"},
             {"role": "user", "content": "a door"},
             {"role": "assistant", "content": "go"},
         ),
     )
-    path = write(tmp_path / "step.jsonl", [to_record(trajectory)])
+    path = write(tmp_path / "step.jsonl", [to_record(solved)])
     (conversation,) = read_conversations(path, bad="fatal").conversations
     assert conversation.messages == (
         Message("system", "be brief"),
@@ -121,7 +115,7 @@ def test_a_bad_record_is_named_with_file_line_and_field(record, reason, tmp_path
 def test_bad_records_are_left_out_and_reported_by_choice(tmp_path):
     path = write(tmp_path / "data.jsonl", [record for record, _ in BAD] + [RECORD])
     with path.open("a") as file:
-        file.write('{"item_id": "a_1", "conver')  # a torn last line
+        file.write('{"item_id": "a_1", "conver')  # an incomplete last line, which is reported
     result = read_conversations(path, bad="skip")
     assert result.conversations == (CONVERSATION,)
     assert len(result.problems) == len(BAD) + 1

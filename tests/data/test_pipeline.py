@@ -10,7 +10,10 @@ from agentgym_jax.text.chat import EncodedConversation
 
 
 def conversation(length, actions, token=0):
-    """`actions` trained tokens at the end; all tokens have one value, to know it again."""
+    """Returns a conversation of `length` tokens, of which the last `actions` are trained.
+
+    All tokens have the value `token`, so that a test can recognise the conversation in a batch.
+    """
     mask = np.arange(length) >= length - actions
     return EncodedConversation(
         np.full(length, token, np.int32), mask, np.where(mask, 2, 0).astype(np.int8)
@@ -22,7 +25,7 @@ def data(lengths):
 
 
 def tokens_seen(batch):
-    """Token values (numbers of conversations) of a batch, once for every packed sequence."""
+    """Returns the conversation number of each packed sequence in a batch."""
     ids = batch.sequence_ids.reshape(-1)
     values = batch.tokens.reshape(-1)
     return [int(values[ids == i][0]) for i in range(ids.max() + 1)]
@@ -47,7 +50,7 @@ def test_every_epoch_has_every_conversation_whole_and_once(lengths, rows, seed, 
         batch.check()
         assert batch.tokens.shape == (rows, 16)
         seen += tokens_seen(batch)
-        # A conversation may come twice where two epochs meet.
+        # A conversation may be repeated at the boundary between two epochs.
         for i in range(batch.sequence_ids.max() + 1):
             here = batch.sequence_ids == i
             assert here.sum() == lengths[batch.tokens[here][0]]
@@ -111,7 +114,8 @@ def test_sequence_mean_weighs_all_conversations_alike():
 
 @pytest.mark.parametrize(
     ("weighting", "expected"),
-    # One token of importance 2 beside three of importance 1: shares 2/5 and 1/5, or 2/3 and 1/9.
+    # The importances are 2 for one token and 1 for three: the weights are 2/5 and 1/5, or 2/3 and
+    # 1/9.
     [("token_mean", (2 / 5, 1 / 5)), ("sequence_mean", (2 / 3, 1 / 9))],
 )
 def test_importance_weighs_whole_conversations(weighting, expected):
@@ -149,7 +153,7 @@ def test_a_conversation_longer_than_a_row_is_an_error_unless_chosen_otherwise():
     assert str(skipped.dropped).startswith("0 were cut to a row, 2 left out as longer than a row")
     assert skipped.num_sequences == 1
     cut = batches(encoded, row_length=8, rows=2, seed=0, epochs=1, too_long="truncate")
-    # The third has its only trained token beyond the row.
+    # The only trained token of the third conversation is beyond the end of the row.
     assert cut.dropped == Dropped(too_long=0, truncated=2, without_loss=1)
     assert sorted(np.bincount(cut.batch_at(0).sequence_ids.reshape(-1) + 1)[1:]) == [4, 8]
     assert cut.batch_at(0).action_mask.sum() == 2 + 5
@@ -181,7 +185,7 @@ def test_a_step_beyond_the_end_is_an_index_error():
             made.batch_at(step)
 
 
-def test_every_epoch_is_shuffled_anew():
+def test_every_epoch_is_reshuffled():
     made = batches(data([16] * 16), row_length=16, rows=16, seed=0, epochs=2)
     first, second = (tokens_seen(batch) for batch in made)
     assert sorted(first) == sorted(second) and first != second

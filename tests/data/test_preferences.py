@@ -26,8 +26,12 @@ def answers(made):
 
 
 def test_the_best_episode_of_a_task_is_chosen_where_upstream_keeps_the_worst():
-    """AgentGym keeps of several episodes of a task the one with the lowest reward, on both sides:
-    a task whose best episode is 1.0 and whose worst "expert" episode is 0.6 gives no pair there."""
+    """Checks that the best episode of a task is chosen.
+
+    If a task has several episodes, AgentGym keeps the worst one as "expert" episode and as policy
+    episode. If a task's best episode has the reward 1.0 and its worst "expert" episode 0.6,
+    AgentGym makes no pair.
+    """
     episodes = [episode("good", 0.9), episode("poor", 0.6), episode("best", 1.0), episode("bad", 0)]
     assert answers(pairs(episodes)) == [("best", "bad")]
     assert answers(pairs(episodes[:3], threshold=0.95)) == [("best", "poor")]
@@ -35,7 +39,7 @@ def test_the_best_episode_of_a_task_is_chosen_where_upstream_keeps_the_worst():
 
 def test_pairs_by_hand():
     episodes = [episode("a", 1.0), episode("b", 0.9), episode("c", 0.2), episode("d", 0.0)]
-    # Widest first; then those whose members were not used yet.
+    # The first pair has the largest gap; the next pairs use episodes that are not in a pair yet.
     assert answers(pairs(episodes, pairs_per_task=2)) == [("a", "d"), ("b", "c")]
     made = answers(pairs(episodes, pairs_per_task=9, gap=0.1))
     assert sorted(made) == [("a", "b"), ("a", "c"), ("a", "d"), ("b", "c"), ("b", "d")]
@@ -61,7 +65,7 @@ def test_other_tasks_and_other_prompts_are_never_compared():
     assert pairs([episode("a", 1.0, item_id="lmrlgym_maze_3"), episode("b", 0.0, item_id="maze_3")])
 
 
-def test_what_is_left_out_is_counted():
+def test_omissions_are_counted():
     made, statistics = pair_up(
         [
             episode("a", 1.0),
@@ -97,7 +101,7 @@ def test_episodes_may_be_compared_by_another_measure(measure):
     st.integers(1, 3),
     st.randoms(use_true_random=False),
 )
-def test_pairs_keep_what_they_promise_in_any_order(drawn, most, rng):
+def test_pairs_keep_their_properties_in_any_order(drawn, most, rng):
     episodes = [
         episode(f"answer {i}", reward / 4, item_id=f"babyai_{task}")
         for i, (task, reward) in enumerate(drawn)
@@ -136,7 +140,7 @@ def test_an_impossible_choice_is_refused(change, reason):
         pairs([], **change)
 
 
-def test_pairs_come_from_the_records_of_a_run(tmp_path):
+def test_pairs_are_made_from_the_records_of_a_run(tmp_path):
     turns = [{"from": "human", "value": "a door", "loss": None}]
     records = [
         {
@@ -159,7 +163,7 @@ def test_pairs_come_from_the_records_of_a_run(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     text = "".join(json.dumps(record) + "\n" for record in records)
     (tmp_path / "trajectories" / "step_000001.jsonl").write_text(text)
-    # Episodes of held-out tasks lie beside them and are not for learning.
+    # Files of held-out tasks are in the same folder, but no pair may contain their episodes.
     (tmp_path / "trajectories" / "eval_000001.jsonl").write_text(text.replace("door", "gate"))
     read = read_conversations(tmp_path, bad="fatal").conversations
     assert len(read) == 3 and sum(c.is_valid for c in read) == 2

@@ -1,4 +1,4 @@
-"""The same rows from every format; those that need an extra are skipped without it."""
+"""Equal rows from every file format; formats that need a missing extra are skipped."""
 
 import json
 import sys
@@ -50,7 +50,7 @@ def as_parquet(path, records):
 
 
 def as_parquet_of_text(path, records):
-    """Turns as JSON in a column of text, as many tables have them."""
+    """Writes records to a table whose text column contains the turns as JSON."""
     lists = lambda record: {  # noqa: E731
         k: json.dumps(v) if isinstance(v, list) else v for k, v in record.items()
     }
@@ -76,7 +76,7 @@ FORMATS = [as_json, as_lines, as_parquet, as_parquet_of_text, as_tfds]
 def test_conversations_read_alike_from_every_format(write, tmp_path):
     expected = read_conversations(as_json(tmp_path / "expected", RECORDS), bad="fatal")
     found = read_conversations(write(tmp_path / "data", RECORDS), bad="fatal")
-    # A dataset of TFDS is shuffled when it is made.
+    # TFDS shuffles a dataset when it writes it, so the order differs.
     by_id = lambda read: sorted(read.conversations, key=lambda c: c.item_id)  # noqa: E731
     assert by_id(found) == by_id(expected)
     assert len(found.conversations[0].messages) == 4
@@ -121,7 +121,7 @@ def test_a_bad_row_of_a_table_is_named(tmp_path):
         read_conversations(path, bad="fatal")
 
 
-def test_without_the_extra_the_message_says_what_to_install(tmp_path, monkeypatch):
+def test_without_the_extra_the_message_names_the_package(tmp_path, monkeypatch):
     monkeypatch.setattr(rows, "parquet", None)
     (tmp_path / "data.parquet").write_bytes(b"")
     with pytest.raises(ValueError, match=r"pip install -e .*\.\[parquet\]"):

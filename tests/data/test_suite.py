@@ -1,26 +1,28 @@
-"""The suite of 27 tasks: its numbers, its items, and what is refused."""
+"""The suite of 27 tasks: its numbers, its items, and manifests that are rejected."""
 
 import json
 
 import pytest
 
-from agentgym_envs.base.kind import load_kind
-from agentgym_envs.kinds import KINDS
+from agentgym_envs.base.served import load_environment
+from agentgym_envs.registry import ENVIRONMENTS
 from agentgym_envs.searchqa import flashrag
 from agentgym_envs.webarena import task_file
-from agentgym_envs.webarena.kind import task_manifest
+from agentgym_envs.webarena.served import task_manifest
 from agentgym_envs.webarena.world import Entry
 from agentgym_jax.data import suite, tasks
 from agentgym_jax.data.suite import SUITE, SubTask
 
 
 def manifest(name):
-    """As a client reads it."""
-    return json.loads(json.dumps([dict(t) for t in load_kind(KINDS[name].module).tasks()]))
+    """Returns the task manifest of an environment as a client receives it."""
+    return json.loads(
+        json.dumps([dict(t) for t in load_environment(ENVIRONMENTS[name].module).tasks()])
+    )
 
 
 def question_sets():
-    """What is known of the real question sets without having them: their sizes and order."""
+    """Returns published facts about the question sets: their sizes and order."""
     return [
         {
             "data_idx": part.first + i,
@@ -40,7 +42,7 @@ ON_SITE = {s.name: s.where["sites"][0] for s in SUITE["webarena"].subtasks}
 
 
 def web_task(number, sites, template, *, is_judged=False):
-    """A row of WebArena's format; its texts are nobody's."""
+    """Returns a row of WebArena's format with invented texts."""
     answer = {"fuzzy_match": ["4"]} if is_judged else {"exact_match": "4"}
     return {
         "task_id": number,
@@ -61,7 +63,7 @@ def web_task(number, sites, template, *, is_judged=False):
 
 
 def deployment(folder, rows, sites=SITES, *, has_judge=False):
-    """The manifest of a server of these sites with a small task file."""
+    """Returns the manifest of a server with these sites and a small task file."""
     path = folder / "tasks.json"
     path.write_text(json.dumps(rows))
     chosen = task_file.select(task_file.load_tasks(path), sites, has_judge=has_judge)
@@ -71,7 +73,7 @@ def deployment(folder, rows, sites=SITES, *, has_judge=False):
 
 @pytest.fixture
 def web_suite(monkeypatch):
-    """Rows of a small task file; the suite has two items on each site of it."""
+    """Returns the rows of a small task file; the suite then has two items on each of its sites."""
     rows = [
         web_task(100 + 10 * i + j, [*site], i)
         for i, site in enumerate(ON_SITE.values())
@@ -158,7 +160,7 @@ def test_a_question_set_of_other_rows_is_refused(manifests):
         suite.check_pinned("searchqa", shifted)
 
 
-def test_a_subtask_holds_what_has_all_its_facts():
+def test_a_subtask_holds_the_items_with_all_its_facts():
     subtask = SubTask("both", 1, {"depth": (1, 2), "kind": ("a",)})
     assert subtask.holds({"depth": 2, "kind": "a", "more": 0})
     assert not subtask.holds({"depth": 3, "kind": "a"})
@@ -198,14 +200,12 @@ def test_an_environment_without_items_is_refused():
 
 
 @pytest.mark.parametrize("has_judge", [False, True])
-def test_web_items_are_the_same_tasks_whatever_a_deployment_leaves_out(
-    web_suite, tmp_path, has_judge
-):
+def test_web_items_are_the_same_tasks_for_any_deployment(web_suite, tmp_path, has_judge):
     served = deployment(tmp_path, web_suite, has_judge=has_judge)
     chosen = tasks.from_suite("webarena", served, subtasks=(), limit=0)
     numbers = {row["data_idx"]: row["task_id"] for row in served}
     assert [numbers[task.data_idx] for task in chosen] == [r["task_id"] for r in web_suite[1:]]
-    # With a judge there is one task more in front, so all the server's own numbers move.
+    # With a judge the manifest starts with one more task, so the numbers of all other tasks shift.
     assert [task.data_idx for task in chosen] == [i + has_judge for i in range(10)]
     assert [task.group for task in chosen[::2]] == list(ON_SITE)
 

@@ -15,7 +15,7 @@ def some_tasks(environment, count, groups=("a", "b", "c")):
 
 
 def alone(chosen, weights=None, *, seed):
-    """The schedule of a run with one environment."""
+    """Returns the schedule of a run whose only environment has these tasks."""
     name = chosen[0].environment
     return MixtureSchedule({name: TaskSchedule(chosen, weights or {}, seed=seed)}, {name: 1})
 
@@ -37,7 +37,7 @@ weights_of_three = st.tuples(*[st.integers(0, 9)] * 3).filter(any)
 
 
 def test_an_epoch_by_hand_has_every_task_once_and_its_groups_spread():
-    schedule = alone(some_tasks("babyai", 7), seed=5)  # 3 tasks of a, 2 of b, 2 of c
+    schedule = alone(some_tasks("babyai", 7), seed=5)  # 3 tasks of group a, 2 of b, 2 of c
     first, second = schedule.at(0, 7), schedule.at(1, 7)
     assert [task.group for task in first] == [task.group for task in second] == list("abcaabc")
     assert sorted(indices(first)) == sorted(indices(second)) == list(range(7))
@@ -46,7 +46,7 @@ def test_an_epoch_by_hand_has_every_task_once_and_its_groups_spread():
 
 @pytest.fixture(scope="module")
 def textcraft_tasks():
-    """AgentGym-RL's number of training tasks of TextCraft: few of them are deep."""
+    """Returns as many TextCraft training tasks as AgentGym-RL has; few have a deep recipe."""
     return tasks.from_split(
         "textcraft", content_manifest(), split="train", group_by="depth", where={}, limit=374
     )
@@ -77,15 +77,15 @@ def test_every_step_has_the_groups_in_their_shares_of_the_tasks(textcraft_tasks)
     st.integers(0, 2**32 - 1),
     st.integers(0, 3),
 )
-def test_every_epoch_has_every_task_once_whatever_the_groups_are(sizes, seed, epoch):
+def test_every_epoch_has_every_task_once_for_any_groups(sizes, seed, epoch):
     groups = [str(group) for group, size in enumerate(sizes) for _ in range(size)]
     schedule = alone([Task("x", i, group) for i, group in enumerate(groups)], seed=seed)
     assert sorted(indices(schedule.at(epoch, len(groups)))) == list(range(len(groups)))
 
 
-def test_weights_change_how_often_groups_come():
+def test_weights_change_the_frequency_of_groups():
     chosen = some_tasks("babyai", 7)
-    drawn = alone(chosen, {"a": 6}, seed=5).at(0, 10)  # 6 of a, 2 of b, 2 of c
+    drawn = alone(chosen, {"a": 6}, seed=5).at(0, 10)  # 6 tasks of group a, 2 of b, 2 of c
     assert "".join(task.group for task in drawn) == "aabacaabac"
     assert {task.group for task in alone(chosen, {"b": 0, "c": 1}, seed=5).at(0, 30)} == {"a", "c"}
     uniform = alone(chosen, {"a": 1, "b": 1, "c": 1}, seed=5).at(0, 6)
@@ -111,7 +111,7 @@ def test_the_quickstart_keeps_its_tasks():
     # fmt: on
 
 
-def test_whoever_takes_more_at_a_step_goes_on_in_the_same_order():
+def test_a_larger_draw_per_step_continues_in_the_same_order():
     schedule = mixture({"x": 1, "y": 2})
     assert schedule.drawn(8, 12) == schedule.at(2, 4) + schedule.at(3, 4) + schedule.at(4, 4)
 
@@ -121,7 +121,8 @@ def test_a_mixture_by_hand():
         return "".join(task.environment for task in mixture(weights).at(0, count))
 
     assert order({"b": 3, "t": 1}, 8) == "bbbtbbbt"
-    # Third place: b has come twice, which is its share of 3 * 4/7 rounded up, so t is first due.
+    # After two draws, b already has its share of three draws (3 * 4/7, rounded up), so the third
+    # draw is t.
     assert order({"b": 4, "t": 2, "w": 1}, 7) == "bbtbtbw"
 
 
@@ -129,7 +130,7 @@ def test_a_mixture_by_hand():
 @given(weights_of_three, st.integers(0, 3), st.integers(1, 30))
 def test_proportions_are_exact_over_a_cycle_from_anywhere(weights, step, count):
     schedule = mixture(dict(zip("xyz", weights, strict=True)))
-    cycle = sum(weights)  # or a divisor of it
+    cycle = sum(weights)
     drawn = [task for s in range(step, step + cycle) for task in schedule.at(s, count)]
     counts = collections.Counter(task.environment for task in drawn)
     assert [counts[name] for name in "xyz"] == [weight * count for weight in weights]
@@ -169,11 +170,11 @@ def test_only_proportions_of_the_weights_matter():
     assert mixture({"x": 4, "y": 6}).at(0, 30) == mixture({"x": 2, "y": 3}).at(0, 30)
 
 
-def test_an_environment_of_weight_0_never_comes():
+def test_an_environment_of_weight_0_is_never_drawn():
     assert {t.environment for t in mixture({"x": 1, "y": 0}).at(0, 50)} == {"x"}
 
 
-def test_every_task_comes_once_before_any_comes_again():
+def test_every_task_is_drawn_once_before_any_is_repeated():
     drawn = alone(some_tasks("x", 6, groups=("a", "b")), seed=1).at(0, 12)
     assert sorted(indices(drawn[:6])) == sorted(indices(drawn[6:])) == list(range(6))
 
@@ -195,7 +196,7 @@ def test_a_weight_of_a_group_that_is_not_there_is_an_error():
         TaskSchedule(some_tasks("x", 7), {"d": 2}, seed=0)
 
 
-def test_groups_of_the_same_name_are_told_apart_only_in_a_mixture():
+def test_groups_of_the_same_name_are_distinguished_only_in_a_mixture():
     assert tasks.group_label("textcraft", "depth 2", is_mixture=False) == "depth 2"
     assert tasks.group_label("textcraft", "depth 2", is_mixture=True) == "textcraft depth 2"
     assert tasks.group_label("textcraft", "textcraft", is_mixture=True) == "textcraft"

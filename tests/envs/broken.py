@@ -1,4 +1,4 @@
-"""A small environment that keeps every promise, and others that break one each."""
+"""A small environment that keeps every promise, and variants that each break one promise."""
 
 import dataclasses
 import os
@@ -8,14 +8,14 @@ import time
 from agentgym_envs.base import manifest
 from agentgym_envs.base.environment import Environment, StepResult
 from agentgym_envs.base.host import SessionHost
-from agentgym_envs.base.kind import ExtraRoute, ResetBody, standard_kind
+from agentgym_envs.base.served import ExtraRoute, ResetBody, standard_environment
 
 GOAL = 6
 TASKS = [{"data_idx": i, "split": "train" if i % 2 else "test", "start": i} for i in range(4)]
 
 
 class Counter(Environment):
-    """Count up from the index of the task to GOAL; `keep` and other words are refused."""
+    """An environment that counts up from the task index to GOAL; all actions but `up` are rejected."""
 
     def reset(self, data_idx):
         self.count = data_idx
@@ -46,8 +46,8 @@ class Counter(Environment):
         self.count = snapshot
 
 
-def kind(factory=Counter, **changes):
-    made = standard_kind(
+def served(factory=Counter, **changes):
+    made = standard_environment(
         factory,
         TASKS,
         name="counter",
@@ -59,13 +59,13 @@ def kind(factory=Counter, **changes):
     return dataclasses.replace(made, **changes)
 
 
-def kind_of_spec(**changes):
-    return kind(spec=dataclasses.replace(kind().spec, **changes))
+def environment_with_spec(**changes):
+    return served(spec=dataclasses.replace(served().spec, **changes))
 
 
-def kind_of_tasks(tasks):
-    spec = dataclasses.replace(kind().spec, manifest_sha256=manifest.sha256(tasks))
-    return kind(tasks=lambda: tasks, spec=spec)
+def environment_with_tasks(tasks):
+    spec = dataclasses.replace(served().spec, manifest_sha256=manifest.sha256(tasks))
+    return served(tasks=lambda: tasks, spec=spec)
 
 
 class NanReward(Counter):
@@ -95,7 +95,7 @@ class ForgottenReward(Counter):
 
 
 class LuckyReset(Counter):
-    """The global random numbers that every careless simulator uses."""
+    """A counter that uses the global random state, as some simulators wrongly do."""
 
     def reset(self, data_idx):
         first = super().reset(data_idx)
@@ -103,7 +103,7 @@ class LuckyReset(Counter):
 
 
 class StickyReset(Counter):
-    """Tells how often it was reset."""
+    """A counter whose observation contains its number of resets."""
 
     resets = 0
 
@@ -120,7 +120,7 @@ class LuckyStep(Counter):
 
 
 class CostlyAdvice(Counter):
-    """Asking the expert counts up."""
+    """A counter whose count rises when the expert is asked for an action."""
 
     def expert_action(self):
         self.count += 1
@@ -128,7 +128,10 @@ class CostlyAdvice(Counter):
 
 
 class HashOrder(Counter):
-    """Tells a set in its order, which depends on the hash seed of the process."""
+    """A counter whose first observation contains a set in iteration order.
+
+    The order depends on the hash seed of the process.
+    """
 
     def reset(self, data_idx):
         first = super().reset(data_idx)
@@ -137,7 +140,7 @@ class HashOrder(Counter):
 
 
 class SharedCount(Counter):
-    """All environments of a process count together; each alone is right."""
+    """Counters that share one count per process; a single environment behaves correctly."""
 
     shared = 0
 
@@ -200,7 +203,7 @@ class ForgetfulSnapshot(Counter):
 
 
 class HandleSnapshot(Counter):
-    """A snapshot that means something in its own process alone."""
+    """A counter whose snapshot is valid only in the process that made it."""
 
     saved = []
 
@@ -227,7 +230,7 @@ class CloseOnce(Counter):
 
 
 class OneEpisode(Counter):
-    """Cannot be reset after the end."""
+    """A counter that cannot be reset after the end of an episode."""
 
     count = 0
 
@@ -238,20 +241,20 @@ class OneEpisode(Counter):
 
 
 class LooseBody(ResetBody):
-    """Takes a word for the id of a session."""
+    """A request body that accepts any text as session id."""
 
     id: int | str
 
 
 class LaxHost(SessionHost):
-    """Plays whatever it is asked for, whether or not there is an episode."""
+    """A host that answers every request, even without an episode."""
 
     def answer(self, operation, session_id, argument):
         return b"true"
 
 
 class Choosy(Counter):
-    """Answers no text that is not ASCII."""
+    """A counter that fails on actions that are not ASCII."""
 
     def step(self, action):
         action.encode("ascii")
@@ -259,7 +262,7 @@ class Choosy(Counter):
 
 
 class Fragile(Counter):
-    """Long actions end the process."""
+    """A counter whose process is ended by long actions."""
 
     def step(self, action):
         if len(action) > 9000:
@@ -268,7 +271,7 @@ class Fragile(Counter):
 
 
 class ProcessTold(Counter):
-    """Tells when its process began, which is another one than that of a worker."""
+    """A counter that reports the start time of its process, so answers differ between workers."""
 
     def step(self, action):
         result = super().step(action)

@@ -1,19 +1,22 @@
-"""The door behind a path prefix, with another name for the task and a body for `/create`."""
+"""The door environment with a path prefix.
+
+The task field has another name than in `door`, and `/create` has a body.
+"""
 
 import dataclasses
 
 import door
 
-from agentgym_envs.base.kind import IdBody
+from agentgym_envs.base.served import IdBody
 
 
 class GameBody(IdBody):
     game: int
 
 
-def make_kind():
+def make_served_environment():
     return dataclasses.replace(
-        door.make_kind(),
+        door.make_served_environment(),
         path_prefix="/cellar",
         task_field="game",
         reset_body=GameBody,

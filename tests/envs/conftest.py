@@ -1,4 +1,4 @@
-"""Makes `babyai_parts` importable: pytest's importlib mode adds no folder to the path."""
+"""Makes `babyai_parts` importable, because pytest's importlib mode adds no folder to the path."""
 
 import pathlib
 import sys

@@ -1,4 +1,4 @@
-"""A small environment for the tests of the server, with every way to fail."""
+"""A small environment for the server tests that can fail in many ways."""
 
 import dataclasses
 import os
@@ -6,20 +6,20 @@ import signal
 import time
 
 from agentgym_envs.base.environment import Environment, SimulatorLost, StepResult
-from agentgym_envs.base.kind import (
+from agentgym_envs.base.protocol import EnvironmentSpec
+from agentgym_envs.base.served import (
     Answers,
-    EnvironmentKind,
     ExtraRoute,
     ResetBody,
+    ServedEnvironment,
     StepRoute,
 )
-from agentgym_envs.base.protocol import EnvironmentSpec
 
 SPEC = EnvironmentSpec("door", "1", "Open the door.", "react", 3, "0" * 64, 5)
 
 
 class Door(Environment):
-    """Opens on `open`; the other words are trouble."""
+    """A door that is opened by the action `open`; the other known actions cause failures."""
 
     def reset(self, data_idx):
         self.data_idx = data_idx
@@ -61,8 +61,8 @@ class Door(Environment):
         return {"door": self.data_idx, "pid": os.getpid()}
 
 
-def make_kind():
-    return EnvironmentKind(
+def make_served_environment():
+    return ServedEnvironment(
         spec=SPEC,
         banner="a door",
         factory=Door,

@@ -1,4 +1,4 @@
-"""A door that cannot be built on this machine."""
+"""A door environment whose setup always fails."""
 
 import dataclasses
 
@@ -11,5 +11,5 @@ def _prepare():
     raise SetupError("the door needs hinges. Install them first.")
 
 
-def make_kind():
-    return dataclasses.replace(door.make_kind(), prepare=_prepare)
+def make_served_environment():
+    return dataclasses.replace(door.make_served_environment(), prepare=_prepare)

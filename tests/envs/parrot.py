@@ -1,11 +1,11 @@
-"""A small environment with options for the tests: it says a word some times."""
+"""A small environment with options, whose answer is always the same word."""
 
 from agentgym_envs.base.environment import Environment, StepResult
-from agentgym_envs.base.kind import standard_kind
+from agentgym_envs.base.served import standard_environment
 
 
 class Parrot(Environment):
-    """Says the same whatever it hears."""
+    """An environment that gives the same answer to every action."""
 
     def __init__(self, word, times):
         self.text = " ".join([word] * times)
@@ -23,8 +23,8 @@ class Parrot(Environment):
         return ["talk"]
 
 
-def make_kind(*, word: str = "polly", times: int = 3):
-    return standard_kind(
+def make_served_environment(*, word: str = "polly", times: int = 3):
+    return standard_environment(
         lambda: Parrot(word, times),
         [{"data_idx": 0, "split": "train"}],
         name="parrot",

@@ -1,4 +1,4 @@
-"""Replays recorded requests to AgentGym's server against one of ours, without HTTP."""
+"""Requests that were recorded from AgentGym's server, replayed on this server without HTTP."""
 
 import json
 
@@ -8,7 +8,7 @@ from agentgym_envs.base.routes import session_routes
 
 
 class Replay:
-    """One session, asked by the path of a request and the argument of its operation."""
+    """A session whose operations are named by the path of a recorded request."""
 
     def __init__(self, kind, compat=True):
         self.host = SessionHost(kind, compat)
@@ -17,7 +17,7 @@ class Replay:
         self.created = json.loads(self.host.answer("create", 0, None))
 
     def ask(self, path, argument=None):
-        """The body of the answer under compat, or its `observation, reward, done` after a step."""
+        """Returns the compat reply, or only its `observation, reward, done` after a step."""
         try:
             body = json.loads(self.host.answer(self.operations[path], 0, argument))
         except EnvironmentFault as fault:

@@ -1,4 +1,4 @@
-"""A real server of this process for a test: its own thread, a socket, worker processes."""
+"""A real server for a test, in a thread of this process, with a socket and worker processes."""
 
 import asyncio
 import contextlib
@@ -23,15 +23,18 @@ OPTIONS = {
 
 @contextlib.contextmanager
 def serving(module, **changes):
-    """An HTTP client of a server of that module's environment; all is gone afterwards."""
+    """Yields an HTTP client for a server of a module's environment; stops the server afterwards."""
     with serving_application(create_app(module, **{**OPTIONS, **changes})) as client:
-        client.get("/health")  # answered as soon as the workers are ready
+        client.get("/health")  # this request is answered as soon as the workers are ready
         yield client
 
 
 @contextlib.contextmanager
 def serving_application(application, **options):
-    """An HTTP client of a server of that application; `options` are arguments of `serve.answer`."""
+    """Yields an HTTP client for a server of an application.
+
+    `options` are the arguments of `serve.answer`.
+    """
     listener = serve.bind("127.0.0.1", 0)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     loop = asyncio.new_event_loop()

@@ -1,4 +1,4 @@
-"""What is built once is whole or not there, whoever is killed, fails or comes at the same time."""
+"""Artifacts: each is either complete or absent, even after kills, failures and concurrent builds."""
 
 import multiprocessing
 import pathlib
@@ -20,7 +20,7 @@ from agentgym_envs.artifacts import (
 
 
 def nobody(text):
-    """Is told, and forgets."""
+    """Ignores a progress message."""
 
 
 def fill(folder):
@@ -40,7 +40,7 @@ def test_a_folder_is_built_once(tmp_path):
     build_once(tmp_path / "deep" / "made", lambda folder: 1 // 0, nobody)
 
 
-def test_those_that_come_at_the_same_time_wait_and_are_told(tmp_path):
+def test_concurrent_callers_wait_and_are_notified(tmp_path):
     builds, told, began = [], [], threading.Event()
 
     def slowly(folder):
@@ -94,7 +94,7 @@ def test_a_killed_build_leaves_no_folder_and_the_next_one_removes_its_rest(tmp_p
         assert time.monotonic() < deadline
         time.sleep(0.01)
     waiting = threading.Thread(target=build_once, args=(made, fill, nobody))
-    waiting.start()  # it goes on as soon as the other one is gone
+    waiting.start()  # the waiting build continues as soon as the other process has ended
     assert not made.exists()
     child.kill()
     child.join()
@@ -103,7 +103,7 @@ def test_a_killed_build_leaves_no_folder_and_the_next_one_removes_its_rest(tmp_p
     assert names(tmp_path) == ["made"] and names(made) == ["file"]
 
 
-def test_what_is_built_anew_takes_the_place_of_the_old_one_when_it_is_whole(tmp_path):
+def test_a_rebuilt_artifact_replaces_the_old_one_when_it_is_complete(tmp_path):
     made = tmp_path / "made"
     build_once(made, fill, nobody)
     with (made / "file").open() as reader:
@@ -111,7 +111,7 @@ def test_what_is_built_anew_takes_the_place_of_the_old_one_when_it_is_whole(tmp_
             build_once(made, lambda folder: 1 // 0, nobody, anew=True)
         assert names(made) == ["file"]
         build_once(made, lambda folder: (folder / "newer").touch(), nobody, anew=True)
-        assert reader.read() == "whole"  # whoever has it open may go on
+        assert reader.read() == "whole"  # readers of the old version may continue to read
     assert names(tmp_path) == ["made"] and names(made) == ["newer"]
 
 
@@ -132,7 +132,7 @@ def test_a_folder_to_fill_is_empty_and_a_file_appears_as_a_whole(tmp_path):
     assert (tmp_path / "file").read_text() == "whole"
 
 
-def test_a_build_of_which_nothing_is_seen_says_that_it_goes_on(capsys, monkeypatch):
+def test_a_silent_build_prints_signs_of_life(capsys, monkeypatch):
     monkeypatch.setattr(artifacts, "SIGN_S", 0.05)
     with signs_of_life(announcer("deep search")):
         time.sleep(0.3)
@@ -141,7 +141,7 @@ def test_a_build_of_which_nothing_is_seen_says_that_it_goes_on(capsys, monkeypat
     assert not capsys.readouterr().err
 
 
-def test_who_waits_long_hears_that_the_waiting_goes_on(tmp_path, monkeypatch):
+def test_a_long_wait_prints_signs_of_life(tmp_path, monkeypatch):
     monkeypatch.setattr(artifacts, "SIGN_S", 0.02)
     told = []
     with locked(tmp_path / "made", nobody):

@@ -1,4 +1,4 @@
-"""The scripted BabyAI player: it solves what can be solved, in few turns, with offered actions."""
+"""The scripted BabyAI agent: it solves the solvable tasks in few turns with valid actions."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from agentgym_envs.babyai import levels
 from agentgym_envs.babyai.environment import BabyAIEnvironment
 from agentgym_envs.babyai.scoring import CompatScoring
 
-# Levels of every skill in which each of the tried seeds must be solved within 20 turns.
+# Levels that cover every skill; every tested seed must be solved within 20 turns.
 LEVELS = [
     "GoToRedBallGrey",
     "GoToRedBall",
@@ -41,7 +41,7 @@ LEVELS = [
 
 
 def play(level: str, seed: int, turns: int, scoring=None) -> tuple[float, int]:
-    """(reward, turns used) of the expert; every action must be on offer."""
+    """Plays the expert, checks that its actions are valid, and returns (reward, number of turns)."""
     environment = BabyAIEnvironment(scoring)
     environment.reset(levels.data_idx(level, seed))
     for turn in range(1, turns + 1):
@@ -61,13 +61,14 @@ def test_the_expert_solves_the_level_within_twenty_turns(level):
 
 
 def test_sequences_are_done_in_the_order_of_the_mission():
-    # The text says only `and`; the strict variant fails if the second door is opened first.
+    # The mission text says only `and`; the strict variant fails if the second door is opened first.
     for seed in range(10):
         assert play("OpenRedBlueDoorsDebug", seed, 20)[0] > 0
 
 
 def test_a_thing_on_its_way_is_not_put_down_for_another_part_of_the_mission():
-    # "go to the blue ball and put a box next to ...": the box is in hand and the ball is nearer.
+    # "go to the blue ball and put a box next to ...": the agent carries the box, and the ball is
+    # closer.
     assert play("MiniBossLevel", 4, 20)[0] > 0
 
 
@@ -77,7 +78,7 @@ def test_under_upstreams_scoring_a_wanted_door_is_opened_by_toggle_alone(level):
         assert play(level, seed, 20, CompatScoring())[0] > 0.5
 
 
-def test_what_can_be_reached_in_one_action_takes_one_turn():
+def test_a_target_within_one_action_takes_one_turn():
     assert play("GoToObjS6", 0, 20)[1] == 1
     assert play("OpenRedDoor", 0, 20)[1] == 1
 

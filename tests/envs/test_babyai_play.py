@@ -1,4 +1,4 @@
-"""BabyAI: what actions do, how they are scored, what is an error."""
+"""BabyAI: actions, rewards and errors."""
 
 import json
 
@@ -9,7 +9,7 @@ from babyai_parts import started, view_of
 from agentgym_envs.babyai.environment import BabyAIEnvironment
 from agentgym_envs.babyai.paths import find_paths
 from agentgym_envs.babyai.scene import describe
-from agentgym_envs.babyai.scoring import START, CompatScoring, OwnScoring
+from agentgym_envs.babyai.scoring import START, CompatScoring, Scoring
 from agentgym_envs.babyai.view import look
 from agentgym_envs.base.environment import EnvironmentFault
 from agentgym_envs.base.protocol import ErrorKind
@@ -18,7 +18,10 @@ from agentgym_envs.base.protocol import ErrorKind
 def search_for(
     facing: int, obstacles: frozenset, target: tuple[int, int]
 ) -> tuple[int, ...] | None:
-    """AgentGym's search as its results show it, one search for one target, in plain words."""
+    """Returns the moves that AgentGym's search finds from the agent to a target.
+
+    The function is a simple search for a single target.
+    """
     rear, last = (-1, -1, 0, 0)[facing], (3, 4, 4, 3)[facing]
     steps = ((1, 0), (0, 1), (-1, 0), (0, -1))
     queue, taken, came_from = [(0, 0, 0)], set(), {}
@@ -120,7 +123,7 @@ def test_an_action_that_is_not_on_offer_is_answered_with_the_reason(action, answ
     assert environment.state() == before
 
 
-def test_going_to_what_is_already_faced_changes_nothing():
+def test_moving_to_a_faced_object_changes_nothing():
     environment = started("OpenRedDoor", 0)
     environment.step("go to red closed door 1")
     again = environment.step("go to red closed door 1")
@@ -129,7 +132,7 @@ def test_going_to_what_is_already_faced_changes_nothing():
 
 
 def test_an_action_stops_when_its_next_move_shows_nothing_new():
-    # In the middle of a large empty floor one step looks like the next.
+    # In the middle of a large empty floor, a step does not change the view.
     environment = started("OneRoomS20", 1)
     episode = environment._episode
     world = episode.world
@@ -140,7 +143,7 @@ def test_an_action_stops_when_its_next_move_shows_nothing_new():
     assert environment.state()["position"] == [4, 10]
 
 
-def test_what_was_seen_last_is_repeated_after_the_goal():
+def test_the_last_observation_is_repeated_after_the_goal():
     environment = started("OpenRedDoor", 0)
     answer = environment.step("dance")
     assert (
@@ -148,7 +151,7 @@ def test_what_was_seen_last_is_repeated_after_the_goal():
     )
 
 
-@pytest.mark.parametrize("scoring", [OwnScoring(), CompatScoring()], ids=["own", "compat"])
+@pytest.mark.parametrize("scoring", [Scoring(), CompatScoring()], ids=["own", "compat"])
 def test_an_early_success_is_worth_minigrids_reward_in_both_modes(scoring):
     result = started("GoToObjS6", 0, scoring).step("go to blue key 1")
     assert result.done and result.observation.count(" The task is completed.") == 1
@@ -156,7 +159,7 @@ def test_an_early_success_is_worth_minigrids_reward_in_both_modes(scoring):
 
 
 def spun(scoring, moves: int) -> BabyAIEnvironment:
-    """A GoToRedBallNoDists world in which `moves` of 64 moves were wasted."""
+    """Returns a GoToRedBallNoDists environment after `moves` useless moves, of the 64 allowed."""
     environment = started("GoToRedBallNoDists", 0, scoring)
     for i in range(moves):
         environment.step("turn left" if i % 2 else "turn right")
@@ -164,7 +167,7 @@ def spun(scoring, moves: int) -> BabyAIEnvironment:
 
 
 def finish(environment: BabyAIEnvironment):
-    """Plays the expert until something is paid."""
+    """Plays the expert until a reward or the end of the episode; returns the last result."""
     for _ in range(20):
         result = environment.step(environment.expert_action())
         if result.reward or result.done:
@@ -173,7 +176,7 @@ def finish(environment: BabyAIEnvironment):
 
 
 def test_a_late_success_ends_the_episode_and_is_paid_once():
-    environment = spun(OwnScoring(), 40)
+    environment = spun(Scoring(), 40)
     result = finish(environment)
     assert result.done and 0 < result.reward <= 0.5
     assert result.score == result.reward
@@ -200,7 +203,7 @@ def test_opening_a_wanted_door_by_going_through_it_is_paid_but_not_upstream():
 
 
 def test_a_failure_ends_the_episode_without_reward_and_says_so():
-    # PickupDistDebug fails when a thing is picked up that the goal does not name.
+    # A PickupDistDebug episode fails if the agent picks up any thing but the goal.
     for seed in range(20):
         environment = started("PickupDistDebug", seed)
         for action in environment.valid_actions():
@@ -217,7 +220,7 @@ def test_a_failure_ends_the_episode_without_reward_and_says_so():
 
 
 def test_the_limit_of_moves_ends_the_episode_without_reward():
-    environment = spun(OwnScoring(), 63)
+    environment = spun(Scoring(), 63)
     assert environment.state()["moves"] == 63 == environment.state()["max_moves"] - 1
     result = environment.step("turn left")
     assert result.done and result.reward == 0
@@ -226,8 +229,8 @@ def test_the_limit_of_moves_ends_the_episode_without_reward():
 
 
 def test_junk_after_a_rewardless_move_earns_nothing():
-    verdict = OwnScoring().after_moves(START, 0.0, terminated=False, truncated=False)
-    assert OwnScoring().after_nothing(verdict) == START
+    verdict = Scoring().after_moves(START, 0.0, terminated=False, truncated=False)
+    assert Scoring().after_nothing(verdict) == START
 
 
 @pytest.mark.parametrize("call", ["step", "expert_action", "valid_actions", "render"])
@@ -246,7 +249,7 @@ def test_a_negative_index_is_no_task():
 
 
 @pytest.mark.parametrize("level", [16, 25, 38])
-def test_a_snapshot_goes_on_in_another_environment(level):
+def test_a_snapshot_continues_in_another_environment(level):
     first, second = BabyAIEnvironment(), BabyAIEnvironment()
     first.reset(40 * 3 + level)
     for action in ("turn left", "fly", "move forward", "turn left"):

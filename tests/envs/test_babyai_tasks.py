@@ -1,4 +1,4 @@
-"""BabyAI: which world is behind an id, and the server of it."""
+"""BabyAI: the world of each task id, and the server."""
 
 import hashlib
 import json
@@ -11,11 +11,11 @@ from serving import serving
 
 from agentgym_envs.babyai import levels
 from agentgym_envs.babyai.environment import BabyAIEnvironment
-from agentgym_envs.babyai.kind import make_kind, tasks
+from agentgym_envs.babyai.served import make_served_environment, tasks
 from agentgym_envs.base import manifest
 
-# First observations of the 40 levels with seed 0. A change means that other worlds or other texts
-# hide behind the published item ids: results before and after are not comparable.
+# Digest of the first observations of the 40 levels with seed 0. If it changes, the published item
+# ids name other worlds or texts, and new results cannot be compared with earlier ones.
 FIRST_OBSERVATIONS = "1dc4977dd8550e6e00d79491b80a594a840074ff020d121dc60a32f140451f56"
 MANIFEST = "f9403487ed7a0e8b88823caf817f60124785c14ce8b10e031929602c225f9dc0"
 
@@ -30,12 +30,12 @@ def test_an_index_counts_levels_first_and_seeds_second():
 def test_a_process_that_only_describes_the_environment_does_not_load_its_simulator():
     code = (
         "import json, sys\n"
-        "from agentgym_envs.base.kind import load_kind\n"
-        "kind = load_kind('agentgym_envs.babyai.kind')\n"
+        "from agentgym_envs.base.served import load_environment\n"
+        "served = load_environment('agentgym_envs.babyai.served')\n"
         "described = [name in sys.modules for name in ('numpy', 'minigrid')]\n"
-        "kind.prepare()\n"
+        "served.prepare()\n"
         "prepared = [name in sys.modules for name in ('numpy', 'minigrid')]\n"
-        "print(json.dumps([len(kind.tasks()), described, prepared]))\n"
+        "print(json.dumps([len(served.tasks()), described, prepared]))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     num_tasks, described, prepared = json.loads(done.stdout.splitlines()[-1])
@@ -56,7 +56,8 @@ def test_a_misspelt_level_is_refused_with_the_list():
 
 
 def test_the_families_hold_the_sub_tasks_of_the_paper():
-    # Five test items a level give 55 GoTo items in arXiv:2509.08755: eleven levels.
+    # arXiv:2509.08755 has five test items per level and 55 GoTo items, so there are eleven GoTo
+    # levels.
     assert levels.FAMILIES.count("GoTo") == 11
     for family in ("ActionObjDoor", "FindObjS7", "OneRoomS20", "SynthLoc"):
         assert levels.FAMILIES.count(family) == 1
@@ -72,7 +73,7 @@ def test_one_listed_task_in_ten_is_for_testing_and_each_level_has_as_many():
 
 
 def test_the_manifest_is_the_one_results_were_measured_with():
-    assert make_kind().spec.manifest_sha256 == MANIFEST
+    assert make_served_environment().spec.manifest_sha256 == MANIFEST
 
 
 def test_the_worlds_behind_the_ids_have_not_drifted():
@@ -82,7 +83,7 @@ def test_the_worlds_behind_the_ids_have_not_drifted():
     assert digest == FIRST_OBSERVATIONS, "minigrid, numpy or a text changed"
 
 
-def test_a_task_is_the_same_world_whatever_was_played_before():
+def test_a_task_is_the_same_world_after_any_earlier_episodes():
     fresh = BabyAIEnvironment().reset(38)
     used = started("SynthSeq", 5)
     for action in used.valid_actions()[:3]:
@@ -91,7 +92,7 @@ def test_a_task_is_the_same_world_whatever_was_played_before():
 
 
 def test_nothing_is_printed_by_the_import_or_by_rejected_worlds():
-    # SynthLoc with seed 0 .. 7 rejects worlds, which minigrid alone announces on stdout.
+    # SynthLoc rejects worlds at seeds 0 to 7; minigrid prints each rejection to standard output.
     code = (
         "from agentgym_envs.babyai.environment import BabyAIEnvironment as B\n"
         "e = B()\n"
@@ -104,7 +105,7 @@ def test_nothing_is_printed_by_the_import_or_by_rejected_worlds():
 @pytest.fixture(params=[False, True], ids=["own", "compat"])
 def client(request):
     with serving(
-        "agentgym_envs.babyai.kind", compat=request.param, max_body_bytes=10_000
+        "agentgym_envs.babyai.served", compat=request.param, max_body_bytes=10_000
     ) as client:
         yield client
 
@@ -131,7 +132,7 @@ def test_a_session_has_agentgyms_routes_and_keys(client):
     assert client.post("/close", json=session).json() is True
 
 
-def test_the_spec_tells_an_agent_the_words_the_server_understands(client):
+def test_the_spec_lists_the_words_the_server_understands(client):
     spec = client.get("/spec").json()
     assert spec["name"] == "babyai" and spec["num_tasks"] == 40 * 2**20
     assert "pickup <object> <number>" in spec["instructions"]

@@ -1,4 +1,4 @@
-"""BabyAI: what is seen, as text and as a picture."""
+"""BabyAI: views as text and as a picture."""
 
 import base64
 import itertools
@@ -21,7 +21,7 @@ from agentgym_envs.babyai.world import make_world
 
 
 def image_names(world) -> tuple[str, ...]:
-    """Minigrid's own image of a view, in the words of ours."""
+    """Returns the cells of minigrid's own image of a view, under the names of this package."""
     types = {index: name for name, index in OBJECT_TO_IDX.items()}
     image = MiniGridEnv.gen_obs(world)["image"]
     names = []
@@ -44,8 +44,9 @@ def test_a_view_is_minigrids_image(level):
         assert look(world).cells == image_names(world)
 
 
-def test_in_a_carrying_level_the_first_view_still_shows_what_is_carried_on_the_floor():
-    # AgentGym tells minigrid's first image, drawn before the thing was put into the hands.
+def test_in_a_carrying_level_the_first_view_still_shows_the_carried_object_on_the_floor():
+    # As in AgentGym, the first text describes the image that minigrid draws before the agent gets
+    # the object.
     world, view = make_world(levels.task(levels.data_idx("PutNextS7N4Carrying", 0)))
     assert world.carrying is not None
     assert view.cells[AGENT_CELL] == EMPTY
@@ -77,7 +78,7 @@ def test_the_texts_of_a_small_world():
 
 
 def test_an_action_ends_with_the_move_that_completes_the_goal():
-    # Walking up to the key is all that was asked for: it is not picked up any more.
+    # The episode ends next to the key, before the action would pick up the key.
     environment = started("GoToObjS6", 0)
     assert environment.step("pickup blue key 1").done
     assert environment.state()["carrying"] is None
@@ -100,7 +101,7 @@ def test_things_are_listed_nearest_first_and_far_rows_first_among_equals():
     assert "You are facing a box 1 steps away." in text
 
 
-def test_a_wall_behind_a_ball_is_what_the_agent_faces_and_a_door_is_no_barrier():
+def test_a_wall_behind_a_ball_is_faced_and_a_door_is_no_barrier():
     ball = describe(view_of(("red ball", 1, 0), ("grey wall", 3, 0)), 0, None)
     assert "You are facing a wall 3 steps away." in ball.description
     assert "move forward" in ball.actions
@@ -134,7 +135,7 @@ def test_a_picture_holds_the_pixels_of_the_grid():
     length = struct.unpack(">I", file[33:37])[0]
     assert file[37:41] == b"IDAT"
     rows = np.frombuffer(zlib.decompress(file[41 : 41 + length]), np.uint8).reshape(height, -1)
-    assert not rows[:, 0].any()  # no filter
+    assert not rows[:, 0].any()  # the filter byte of every row is 0
     frame = environment._episode.world.get_frame()
     assert np.array_equal(rows[:, 1:].reshape(height, width, 3), frame)
 
@@ -147,7 +148,7 @@ def test_a_picture_needs_rgb_bytes():
 LETTERS = {"ball": "A", "box": "B", "key": "K", "closed door": "D", "locked door": "L"}
 
 
-@pytest.mark.parametrize("index", [93, 103, 114])  # doors, locked doors, several rooms
+@pytest.mark.parametrize("index", [93, 103, 114])  # scenes: doors, locked doors, several rooms
 def test_the_state_names_everything_that_minigrid_draws(index):
     environment = BabyAIEnvironment()
     done = environment.reset(index).done
@@ -162,7 +163,7 @@ def test_the_state_names_everything_that_minigrid_draws(index):
         for y, line in enumerate(state["grid"]):
             for x in range(len(line) // 2):
                 letters = line[2 * x : 2 * x + 2]
-                if [x, y] != state["position"]:  # the agent hides an open door
+                if [x, y] != state["position"]:  # the agent hides an open door in its cell
                     assert drawn.get((x, y), "  ") == ("  " if letters == "WG" else letters)
         if done:
             break

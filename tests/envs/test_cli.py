@@ -1,4 +1,4 @@
-"""The server as a process: readiness line, signals, orphans, refusals."""
+"""The server as a process: readiness line, signals, orphans and rejected options."""
 
 import contextlib
 import json
@@ -15,17 +15,17 @@ import pytest
 import requests
 
 from agentgym_envs.__main__ import main
-from agentgym_envs.kinds import KINDS
+from agentgym_envs.registry import ENVIRONMENTS
 
 READY = re.compile(r"agentgym_envs textcraft ready on (http://127\.0\.0\.1:\d+)\n")
-PATIENCE = 60  # seconds; imports are slow on a busy machine
-# The source tree of agentgym_envs, for processes that start elsewhere.
+PATIENCE = 60  # time limit in seconds; imports take long on a busy machine
+# Environment variables that make agentgym_envs importable for processes in other folders.
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(pathlib.Path(__file__).parents[2] / "envs")}
 
 
 @contextlib.contextmanager
 def running(*options):
-    """(process, address) of a TextCraft server; the process is gone afterwards."""
+    """Yields (process, address) of a TextCraft server; stops the process afterwards."""
     command = [sys.executable, "-m", "agentgym_envs", "textcraft", "--port", "0", *options]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
@@ -51,11 +51,12 @@ def refused(*options) -> subprocess.CompletedProcess:
 def test_a_server_that_is_asked_to_stop_exits_with_zero(number):
     with running() as (process, url), requests.Session() as session:
         assert session.post(f"{url}/create", json={}).json()["id"] == 0
-        process.send_signal(number)  # with a session open and a connection kept alive
+        process.send_signal(number)  # one session and one connection are open
         rest, errors = process.communicate(timeout=PATIENCE)
         assert (process.returncode, rest) == (0, ""), errors
 
 
+@pytest.mark.slow
 def test_three_hundred_episodes_leave_no_session_behind():
     with running("--capacity", "3") as (_, url), requests.Session() as session:
         for data_idx in range(300):
@@ -75,7 +76,7 @@ def test_an_answer_does_not_wait_for_the_clients_acknowledgement():
             start = time.monotonic()
             session.post(f"{url}/create", json={})
             waits.append(time.monotonic() - start)
-        assert min(waits) < 0.03  # Nagle's algorithm would cost 0.04 s each time
+        assert min(waits) < 0.03  # Nagle's algorithm would add 0.04 s to each request
 
 
 def test_compat_is_agentgyms_behaviour():
@@ -84,10 +85,11 @@ def test_compat_is_agentgyms_behaviour():
         assert (answer.status_code, answer.json()) == (200, {"error": "The id 9 is not valid."})
 
 
+@pytest.mark.slow
 def test_a_server_does_not_outlive_the_process_it_was_started_for():
     trainer = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     with running("--parent-pid", str(trainer.pid)) as (process, url):
-        time.sleep(1.5)  # longer than its poll
+        time.sleep(1.5)  # longer than the interval at which the server checks its parent
         assert process.poll() is None
         trainer.kill()
         trainer.communicate()
@@ -96,7 +98,8 @@ def test_a_server_does_not_outlive_the_process_it_was_started_for():
 
 
 def test_a_server_notices_that_its_own_parent_was_killed(tmp_path):
-    # The parent stays a zombie of this test, so only the adoption of the server shows its end.
+    # The killed parent remains a zombie of this test process, so the server can only notice that
+    # its parent process changed.
     program = (
         "import os, subprocess, sys, time\n"
         "server = subprocess.Popen([sys.executable, '-m', 'agentgym_envs', 'textcraft',\n"
@@ -164,15 +167,15 @@ def test_a_wrong_option_is_named(options, complaint):
 
 @pytest.fixture
 def modules(tmp_path):
-    """A folder of modules of a user's own, as PYTHONPATH."""
+    """Returns a folder with a user's modules, for PYTHONPATH."""
     (tmp_path / "inner").mkdir()
     (tmp_path / "silent.py").write_text("KIND = None\n")
     (tmp_path / "needy.py").write_text("import hinges\n")
-    (tmp_path / "typo.py").write_text("def make_kind(:\n")
+    (tmp_path / "typo.py").write_text("def make_served_environment(:\n")
     (tmp_path / "inner" / "needy.py").write_text("import hinges\n")
     (tmp_path / "inner" / "game.py").write_text(
-        "import dataclasses\nfrom agentgym_envs.maze import kind\n\n"
-        "def make_kind():\n    made = kind.make_kind()\n"
+        "import dataclasses\nfrom agentgym_envs.maze import served\n\n"
+        "def make_served_environment():\n    made = served.make_served_environment()\n"
         "    return dataclasses.replace(made, spec=dataclasses.replace(made.spec, name='cave'))\n"
     )
     return {**ENVIRONMENT, "PYTHONPATH": f"{ENVIRONMENT['PYTHONPATH']}{os.pathsep}{tmp_path}"}
@@ -190,13 +193,13 @@ KNOWN = "is neither an environment (textcraft, babyai, sciworld, webarena, searc
         ("outer.game", f"'outer.game' {KNOWN}"),
         ("inner/game.py", f"'inner/game.py' {KNOWN}"),
         ("", f"'' {KNOWN}"),
-        ("silent", "the module silent has no function make_kind()"),
+        ("silent", "the module silent has no function make_served_environment()"),
         ("needy", "the module needy cannot be imported: No module named 'hinges'"),
         ("inner.needy", "the module inner.needy cannot be imported: No module named 'hinges'"),
         ("typo", "the module typo cannot be imported: "),
     ],
 )
-def test_what_is_no_environment_is_one_clear_line(
+def test_an_invalid_environment_gives_one_clear_line(
     modules, monkeypatch, capsys, command, name, complaint
 ):
     for entry in modules["PYTHONPATH"].split(os.pathsep):
@@ -232,7 +235,7 @@ def test_help_names_all_environments_and_commands(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])
     text = capsys.readouterr().out
-    assert all(f"serve {name}" in text for name in KINDS)
+    assert all(f"serve {name}" in text for name in ENVIRONMENTS)
     assert "demonstrations" in text and "check" in text and "my_envs.guess" in text
 
 

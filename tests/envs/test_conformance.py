@@ -1,4 +1,4 @@
-"""Every environment of ours keeps what all of them promise, and every promise can be broken."""
+"""Promises of environments: ours keep every promise, and each broken promise is detected."""
 
 import re
 
@@ -10,13 +10,14 @@ from agentgym_envs.base.environment import SetupError
 from agentgym_envs.conformance import episodes, self_description, sessions, suite
 from agentgym_envs.conformance.subject import NotApplicable, Subject, Violation
 from agentgym_envs.data_folder import VARIABLE
-from agentgym_envs.kinds import KINDS
+from agentgym_envs.registry import ENVIRONMENTS
 
-# (tasks, actions) where not (4, 10): a ScienceWorld task takes half a second to begin.
+# Numbers of (tasks, actions per task) where the default (4, 10) is too slow: starting a
+# ScienceWorld task takes half a second.
 SAMPLES = {"sciworld": (1, 4)}
-NEED_MORE = {"sciworld", "searchqa"}  # than Python packages
-ELSEWHERE = {"webarena"}  # tests/envs/webarena: its sites take minutes to build
-# What an environment need not have.
+NEED_MORE = {"sciworld", "searchqa"}  # environments that need more than Python packages
+ELSEWHERE = {"webarena"}  # tested in tests/envs/webarena, because its sites take minutes to build
+# (environment, check) pairs that are skipped because the environment lacks an optional method.
 DASHES = {
     ("textcraft", sessions.nothing_is_played_before_the_first_reset),
     ("wordle", sessions.nothing_is_played_before_the_first_reset),
@@ -32,20 +33,23 @@ EVERY_PROPERTY = pytest.mark.parametrize("check", suite.PROPERTIES, ids=by_name)
 
 @pytest.fixture(scope="module")
 def options_of(tmp_path_factory):
-    """From an environment to its options: deep search has a small corpus, and a folder for its data."""
+    """Returns a function that maps an environment's name to its options.
+
+    The options of deep search are a small corpus and a data folder.
+    """
     folder = tmp_path_factory.mktemp("searchqa")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(VARIABLE, str(folder / "data"))
         yield lambda name: topics.options(folder) if name == "searchqa" else {}
 
 
-@pytest.fixture(scope="module", params=[name for name in KINDS if name not in ELSEWHERE])
+@pytest.fixture(scope="module", params=[name for name in ENVIRONMENTS if name not in ELSEWHERE])
 def subject(request, options_of):
     name = request.param
     tasks, actions = SAMPLES[name] if name in SAMPLES else (4, 10)
     try:
         made = Subject(
-            KINDS[name].module,
+            ENVIRONMENTS[name].module,
             compat=False,
             tasks=tasks,
             actions=actions,
@@ -55,7 +59,7 @@ def subject(request, options_of):
         if name not in NEED_MORE:
             raise
         pytest.skip(str(error))
-    assert made.kind.spec.name == name
+    assert made.served.spec.name == name
     yield made
     made.close()
 
@@ -65,28 +69,35 @@ def test_our_environments(subject, check):
     try:
         check(subject)
     except NotApplicable:
-        assert (subject.kind.spec.name, check) in DASHES
+        assert (subject.served.spec.name, check) in DASHES
 
 
 @pytest.mark.parametrize("name", ["babyai", "maze", "searchqa", "textcraft", "wordle"])
 def test_agentgyms_behaviour_is_a_function_of_the_actions_too(name, options_of):
-    subject = Subject(KINDS[name].module, compat=True, tasks=2, actions=8, options=options_of(name))
+    subject = Subject(
+        ENVIRONMENTS[name].module, compat=True, tasks=2, actions=8, options=options_of(name)
+    )
     episodes.answers_are_texts_numbers_and_truth_values(subject)
     episodes.a_task_is_a_function_of_its_index_alone(subject)
     episodes.the_same_actions_have_the_same_answers(subject)
     episodes.two_sessions_do_not_influence_each_other(subject)
-    episodes.the_scripted_player_solves_tasks(subject)
+    episodes.the_scripted_agent_solves_tasks(subject)
 
 
 @pytest.fixture
 def make_subject(tmp_path, monkeypatch, request):
-    """From an expression over `broken` to a subject in a module of its own."""
+    """Returns a function that makes a test subject from a Python expression over `broken`.
+
+    Each subject is in a new module.
+    """
     monkeypatch.syspath_prepend(tmp_path)
     made = []
 
     def make(expression, compat=False):
         name = f"case_{abs(hash(request.node.name))}_{len(made)}"
-        text = f"from broken import *\n\n\ndef make_kind():\n    return {expression}\n"
+        text = (
+            f"from broken import *\n\n\ndef make_served_environment():\n    return {expression}\n"
+        )
         (tmp_path / f"{name}.py").write_text(text)
         made.append(Subject(name, compat=compat, tasks=4, actions=8))
         return made[-1]
@@ -98,7 +109,7 @@ def make_subject(tmp_path, monkeypatch, request):
 
 @pytest.mark.parametrize("compat", [False, True])
 def test_an_environment_that_keeps_all_promises_passes(make_subject, compat):
-    module = make_subject("kind()").module
+    module = make_subject("served()").module
     report = []
     status = suite.run(module, compat=compat, tasks=4, actions=8, write=report.append)
     lines = "".join(report).splitlines()
@@ -107,8 +118,8 @@ def test_an_environment_that_keeps_all_promises_passes(make_subject, compat):
     assert sum(" ok" in line for line in lines) == len(suite.PROPERTIES) - 2 * compat
 
 
-def test_a_broken_promise_is_told_with_its_task_and_makes_the_run_fail(make_subject):
-    module = make_subject("kind(ForgottenReward)").module
+def test_a_broken_promise_is_reported_with_its_task_and_fails_the_run(make_subject):
+    module = make_subject("served(ForgottenReward)").module
     report = []
     assert suite.run(module, compat=False, tasks=4, actions=8, write=report.append) == 1
     text = "".join(report)
@@ -123,102 +134,122 @@ def test_a_broken_promise_is_told_with_its_task_and_makes_the_run_fail(make_subj
 BROKEN = [
     (
         self_description.the_spec_is_complete_and_can_be_used,
-        "kind_of_spec(instructions=' ')",
+        "environment_with_spec(instructions=' ')",
         "instructions",
     ),
     (
         self_description.the_spec_is_complete_and_can_be_used,
-        "kind_of_spec(refusal='No (')",
+        "environment_with_spec(refusal='No (')",
         "refusal",
     ),
     (
         self_description.the_spec_is_complete_and_can_be_used,
-        "kind_of_spec(refusal='No|')",
+        "environment_with_spec(refusal='No|')",
         "every text",
     ),
     (
         self_description.the_spec_is_complete_and_can_be_used,
-        "kind_of_spec(action_format='xml')",
+        "environment_with_spec(action_format='xml')",
         "'xml'",
     ),
     (
         self_description.the_spec_is_complete_and_can_be_used,
-        "kind_of_spec(max_score=0)",
+        "environment_with_spec(max_score=0)",
         "max_score",
     ),
     (
         self_description.the_spec_is_complete_and_can_be_used,
-        "kind_of_spec(success_score=2)",
+        "environment_with_spec(success_score=2)",
         "success_score",
     ),
     (
         self_description.the_spec_is_complete_and_can_be_used,
-        "kind_of_spec(max_turns=0)",
+        "environment_with_spec(max_turns=0)",
         "max_turns",
     ),
     (
         self_description.the_spec_is_complete_and_can_be_used,
-        "kind_of_spec(name='my game')",
+        "environment_with_spec(name='my game')",
         "white space",
     ),
-    (self_description.the_manifest_lists_the_tasks_in_order, "kind_of_tasks(TASKS[1:])", "task 0"),
     (
         self_description.the_manifest_lists_the_tasks_in_order,
-        "kind_of_spec(num_tasks=3)",
+        "environment_with_tasks(TASKS[1:])",
+        "task 0",
+    ),
+    (
+        self_description.the_manifest_lists_the_tasks_in_order,
+        "environment_with_spec(num_tasks=3)",
         "num_tasks = 3",
     ),
     (
         self_description.the_manifest_lists_the_tasks_in_order,
-        "kind_of_tasks([dict(data_idx=0, split='train', walls=(1, 2))])",
+        "environment_with_tasks([dict(data_idx=0, split='train', walls=(1, 2))])",
         "JSON types",
     ),
     (
         self_description.the_hash_of_the_manifest_is_the_specs,
-        "kind_of_spec(manifest_sha256='0' * 64)",
+        "environment_with_spec(manifest_sha256='0' * 64)",
         "the spec says 000",
     ),
     (
         self_description.no_task_for_training_is_also_held_out,
-        "kind_of_tasks([{**task, 'start': 0} for task in TASKS])",
+        "environment_with_tasks([{**task, 'start': 0} for task in TASKS])",
         r"task 0 \(test\) and task 1 \(train\)",
     ),
-    (episodes.answers_are_texts_numbers_and_truth_values, "kind(NanReward)", "reward is nan"),
-    (episodes.answers_are_texts_numbers_and_truth_values, "kind(EmptyText)", "observation is"),
-    (episodes.answers_are_texts_numbers_and_truth_values, "kind(NumberForDone)", "done is 0"),
-    (episodes.answers_are_texts_numbers_and_truth_values, "kind(TupleForResult)", "a tuple"),
-    (episodes.the_score_is_the_sum_of_the_rewards, "kind(ForgottenReward)", "add up to 0"),
-    (episodes.the_score_is_the_sum_of_the_rewards, "kind_of_spec(max_score=0.5)", "max_score is"),
-    (episodes.a_task_is_a_function_of_its_index_alone, "kind(LuckyReset)", "used before: line 1"),
-    (episodes.a_task_is_a_function_of_its_index_alone, "kind(StickyReset)", "used before: line 1"),
-    (episodes.the_same_actions_have_the_same_answers, "kind(LuckyStep)", "after 1 actions"),
-    (episodes.the_same_actions_have_the_same_answers, "kind(CostlyAdvice)", "expected"),
-    (episodes.another_process_gives_the_same_answers, "kind(HashOrder)", "in another process"),
-    (episodes.two_sessions_do_not_influence_each_other, "kind(SharedCount)", "beside another"),
-    (episodes.no_task_begins_with_a_refusal, "kind(RefusingStart)", "No such luck"),
-    (episodes.valid_actions_are_not_refused, "kind(RefusedActions)", "'down': 'No such action"),
-    (episodes.valid_actions_are_not_refused, "kind(SameActions)", "twice"),
-    (episodes.valid_actions_are_not_refused, "kind(NoActions)", r"valid_actions\(\) is \[\]"),
-    (episodes.the_scripted_player_solves_tasks, "kind(IdleExpert)", "score 0 after 100 actions"),
-    (episodes.the_scripted_player_solves_tasks, "kind(LostExpert)", "which way is up"),
-    (episodes.the_state_is_json, "kind(SetState)", "no JSON"),
-    (episodes.the_state_is_json, "kind(TupleState)", "no JSON object"),
-    (episodes.a_restored_episode_goes_on_as_the_saved_one, "kind(ForgetfulSnapshot)", "restored: "),
-    (episodes.a_restored_episode_goes_on_as_the_saved_one, "kind(HandleSnapshot)", "IndexError"),
-    (episodes.a_restored_episode_goes_on_as_the_saved_one, "kind(ObjectSnapshot)", "as JSON"),
-    (episodes.closing_twice_is_harmless, "kind(CloseOnce)", "closed already"),
-    (sessions.nothing_is_played_after_the_end, "kind(OneEpisode)", "the abacus is full"),
-    (sessions.every_route_answers, "kind(extra_routes=(ROUTE,))", "/paint.* status 500"),
+    (episodes.answers_are_texts_numbers_and_truth_values, "served(NanReward)", "reward is nan"),
+    (episodes.answers_are_texts_numbers_and_truth_values, "served(EmptyText)", "observation is"),
+    (episodes.answers_are_texts_numbers_and_truth_values, "served(NumberForDone)", "done is 0"),
+    (episodes.answers_are_texts_numbers_and_truth_values, "served(TupleForResult)", "a tuple"),
+    (episodes.the_score_is_the_sum_of_the_rewards, "served(ForgottenReward)", "add up to 0"),
+    (
+        episodes.the_score_is_the_sum_of_the_rewards,
+        "environment_with_spec(max_score=0.5)",
+        "max_score is",
+    ),
+    (episodes.a_task_is_a_function_of_its_index_alone, "served(LuckyReset)", "used before: line 1"),
+    (
+        episodes.a_task_is_a_function_of_its_index_alone,
+        "served(StickyReset)",
+        "used before: line 1",
+    ),
+    (episodes.the_same_actions_have_the_same_answers, "served(LuckyStep)", "after 1 actions"),
+    (episodes.the_same_actions_have_the_same_answers, "served(CostlyAdvice)", "expected"),
+    (episodes.another_process_gives_the_same_answers, "served(HashOrder)", "in another process"),
+    (episodes.two_sessions_do_not_influence_each_other, "served(SharedCount)", "beside another"),
+    (episodes.no_task_begins_with_a_refusal, "served(RefusingStart)", "No such luck"),
+    (episodes.valid_actions_are_not_refused, "served(RefusedActions)", "'down': 'No such action"),
+    (episodes.valid_actions_are_not_refused, "served(SameActions)", "twice"),
+    (episodes.valid_actions_are_not_refused, "served(NoActions)", r"valid_actions\(\) is \[\]"),
+    (episodes.the_scripted_agent_solves_tasks, "served(IdleExpert)", "score 0 after 100 actions"),
+    (episodes.the_scripted_agent_solves_tasks, "served(LostExpert)", "which way is up"),
+    (episodes.the_state_is_json, "served(SetState)", "no JSON"),
+    (episodes.the_state_is_json, "served(TupleState)", "no JSON object"),
+    (
+        episodes.a_restored_episode_continues_as_the_saved_one,
+        "served(ForgetfulSnapshot)",
+        "restored: ",
+    ),
+    (
+        episodes.a_restored_episode_continues_as_the_saved_one,
+        "served(HandleSnapshot)",
+        "IndexError",
+    ),
+    (episodes.a_restored_episode_continues_as_the_saved_one, "served(ObjectSnapshot)", "as JSON"),
+    (episodes.closing_twice_is_harmless, "served(CloseOnce)", "closed already"),
+    (sessions.nothing_is_played_after_the_end, "served(OneEpisode)", "the abacus is full"),
+    (sessions.every_route_answers, "served(extra_routes=(ROUTE,))", "/paint.* status 500"),
     (
         sessions.the_server_answers_what_the_environment_says,
-        "kind(ProcessTold)",
+        "served(ProcessTold)",
         "the server answers",
     ),
-    (sessions.errors_of_the_server_are_typed, "kind(reset_body=LooseBody)", "invalid_request"),
-    (sessions.odd_actions_neither_crash_nor_hang, "kind(Choosy)", "UnicodeEncodeError"),
-    (sessions.odd_actions_neither_crash_nor_hang, "kind(Fragile)", "status 500"),
-    (sessions.a_killed_worker_brings_its_sessions_back, "kind(ProcessTold)", "led elsewhere"),
+    (sessions.errors_of_the_server_are_typed, "served(reset_body=LooseBody)", "invalid_request"),
+    (sessions.odd_actions_neither_crash_nor_hang, "served(Choosy)", "UnicodeEncodeError"),
+    (sessions.odd_actions_neither_crash_nor_hang, "served(Fragile)", "status 500"),
+    (sessions.a_killed_worker_brings_its_sessions_back, "served(ProcessTold)", "led elsewhere"),
 ]
-# Promises of the server, which an environment cannot break.
+# Checks that depend on the server alone, so no environment can fail them.
 HOST = [
     sessions.nothing_is_played_before_the_first_reset,
     sessions.nothing_is_played_after_the_end,
@@ -227,6 +258,7 @@ HOST = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("check", "expression", "told"), BROKEN, ids=[f"{c.__name__}-{e}" for c, e, _ in BROKEN]
 )
@@ -239,7 +271,7 @@ def test_a_broken_promise_is_noticed(make_subject, check, expression, told):
 def test_a_server_that_plays_anything_is_noticed(make_subject, monkeypatch, check):
     monkeypatch.setattr(sessions, "SessionHost", broken.LaxHost)
     with pytest.raises(Violation):
-        check(make_subject("kind()"))
+        check(make_subject("served()"))
 
 
 def test_every_property_was_seen_to_fail():

@@ -1,4 +1,4 @@
-"""Connections of the HTTP server: memory, deadlines, and requests of web pages."""
+"""Connections of the HTTP server: memory, deadlines and requests from web pages."""
 
 import asyncio
 import contextlib
@@ -13,16 +13,16 @@ from agentgym_envs.base.application import Answer, Application
 from agentgym_envs.base.http_protocol import Deadlines
 from agentgym_envs.base.protocol import STATUS, ErrorKind
 
-PATIENCE_SECONDS = 30  # of a test for an event that must happen
-LARGE = b'"' + b"x" * (32 << 20) + b'"'  # more than the buffers of two sockets hold
+PATIENCE_SECONDS = 30  # time limit of an event that a test waits for
+LARGE = b'"' + b"x" * (32 << 20) + b'"'  # larger than the buffers of two sockets
 MIDDLE = b'"' + bytes(range(97, 123)) * 40_000 + b'"'
 
 
 class Counted:
-    """An application with answers of several sizes, which counts those it made.
+    """An application with answers of several sizes; it counts the answers that it makes.
 
     Args:
-      max_body_bytes: Longest body that it accepts.
+      max_body_bytes: Maximum number of bytes of a request body.
     """
 
     def __init__(self, max_body_bytes=4096):
@@ -64,7 +64,7 @@ class Counted:
 
 @contextlib.contextmanager
 def connected(client):
-    """A connection to the server of a client."""
+    """Yields a socket that is connected to the server of a client."""
     address = (client.base_url.host, client.base_url.port)
     with socket.create_connection(address, PATIENCE_SECONDS) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -72,7 +72,7 @@ def connected(client):
 
 
 def heard(connection):
-    """All bytes until the server ends the connection."""
+    """Returns all bytes that arrive until the server closes the connection."""
     received = bytearray()
     with contextlib.suppress(ConnectionResetError):
         while more := connection.recv(1 << 20):
@@ -95,7 +95,7 @@ def test_a_client_that_never_reads_costs_little_memory():
             client.get("/echo?1")
         for _ in range(10):
             client.get("/echo?1")
-        assert counted.large == 1  # the others wait until it was read
+        assert counted.large == 1  # the next large answer is not made before this one is read
         assert resident_bytes() - before < len(LARGE)
 
 
@@ -132,12 +132,12 @@ def test_a_client_that_does_not_read_its_answer_is_disconnected():
     ):
         connection.setblocking(False)
         with contextlib.suppress(BlockingIOError):
-            # The server does not read all of it, so that its system resets the connection at the
-            # end; an orderly end would wait behind the bytes that this test does not read.
+            # The server leaves requests unread, so its kernel resets the connection. An orderly
+            # close would only be seen after the bytes that this test does not read.
             while True:
                 connection.send(b"GET /large HTTP/1.1\r\n\r\n" * 1000)
         poll = select.poll()
-        poll.register(connection, 0)  # errors only
+        poll.register(connection, 0)  # report errors only
         assert poll.poll(PATIENCE_SECONDS * 1000)
         assert counted.large == 1
 
@@ -252,7 +252,8 @@ def guarded():
 def test_a_client_without_the_token_cannot_send_a_body(guarded):
     with connected(guarded) as connection:
         connection.sendall(b"POST /create HTTP/1.1\r\ncontent-length: 4000\r\n\r\n")
-        assert heard(connection).startswith(b"HTTP/1.1 401 ")  # without waiting for the body
+        # the server does not wait for the body
+        assert heard(connection).startswith(b"HTTP/1.1 401 ")
 
 
 def test_a_token_in_a_trailer_is_not_accepted(guarded):
@@ -280,7 +281,8 @@ def test_a_server_answers_by_its_own_names_and_by_address(server, host):
     "host", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example:36001", "[evil]:1"]
 )
 def test_a_server_does_not_answer_by_the_name_of_a_site(server, host):
-    # A site may resolve its own name to 127.0.0.1; to the browser both are one origin.
+    # A site may resolve its own name to 127.0.0.1; the browser then treats the site and the server
+    # as one origin.
     for answer in (
         server.get("/observation?id=0", headers={"host": host}),
         server.post("/create", headers={"host": host, "origin": f"http://{host}"}),

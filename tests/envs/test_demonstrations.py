@@ -1,4 +1,4 @@
-"""Recorded episodes of the scripted players."""
+"""Demonstrations: recorded episodes of the scripted agents."""
 
 import json
 
@@ -6,24 +6,24 @@ import pytest
 
 from agentgym_envs import demonstrations
 from agentgym_envs.__main__ import main
-from agentgym_envs.textcraft.kind import make_kind
+from agentgym_envs.textcraft.served import make_served_environment
 
 
 @pytest.fixture(scope="module")
 def textcraft():
-    return make_kind()
+    return make_served_environment()
 
 
-def play(kind, indices, **changes):
+def play(served, indices, **changes):
     options = {
-        "player": "expert",
+        "agent": "expert",
         "epsilon": 0.5,
         "seed": 0,
         "max_turns": 30,
         "to_text": demonstrations.plain_text,
         **changes,
     }
-    return list(demonstrations.record(kind, indices, **options))
+    return list(demonstrations.record(served, indices, **options))
 
 
 def test_an_expert_episode_has_agentgyms_form(textcraft):
@@ -53,19 +53,19 @@ def test_an_expert_episode_has_agentgyms_form(textcraft):
         ],
         "reward": 1.0,
         "success": 1,
-        "player": "expert",
+        "agent": "expert",
     }
 
 
 def test_a_record_depends_on_its_task_and_the_seed_alone(textcraft):
-    alone = play(textcraft, [125], player="random")
-    among_others = play(textcraft, [3, 125, 7], player="random")
+    alone = play(textcraft, [125], agent="random")
+    among_others = play(textcraft, [3, 125, 7], agent="random")
     assert alone[0] == among_others[1]
-    assert alone != play(textcraft, [125], player="random", seed=1)
+    assert alone != play(textcraft, [125], agent="random", seed=1)
 
 
-def test_a_mixed_player_names_who_chose(textcraft):
-    records = play(textcraft, range(125, 145), player="mixed", epsilon=0.3)
+def test_a_mixed_agent_names_who_chose(textcraft):
+    records = play(textcraft, range(125, 145), agent="mixed", epsilon=0.3)
     chosen = [
         turn["chosen_by"] for r in records for turn in r["conversations"] if turn["from"] == "gpt"
     ]
@@ -73,8 +73,8 @@ def test_a_mixed_player_names_who_chose(textcraft):
     assert set(chosen) == {"random", "expert"}
 
 
-def test_the_mixed_player_shows_its_detours_but_teaches_only_the_expert(textcraft):
-    records = play(textcraft, range(125, 165), player="mixed", epsilon=0.5)
+def test_the_mixed_agent_shows_its_detours_but_teaches_only_the_expert(textcraft):
+    records = play(textcraft, range(125, 165), agent="mixed", epsilon=0.5)
     turns = [t for r in records for t in r["conversations"] if t["from"] == "gpt"]
     assert all(t["loss"] == (t["chosen_by"] == "expert") for t in turns)
     refusals = ("Could not", "Wrong item format")
@@ -82,10 +82,10 @@ def test_the_mixed_player_shows_its_detours_but_teaches_only_the_expert(textcraf
     assert any(answer.startswith(refusals) for answer in answers)
 
 
-def test_the_random_player_without_detours_is_never_refused_and_with_them_teaches_none(textcraft):
+def test_the_random_agent_without_detours_is_never_refused_and_with_them_teaches_none(textcraft):
     refusals = ("Could not", "Wrong item format")
     for epsilon in (0.0, 0.5):
-        records = play(textcraft, range(125, 165), player="random", epsilon=epsilon)
+        records = play(textcraft, range(125, 165), agent="random", epsilon=epsilon)
         turns = [t for r in records for t in r["conversations"]]
         pairs = list(zip(turns[1::2], turns[2::2], strict=False))
         refused = [turn for turn, answer in pairs if answer["value"].startswith(refusals)]
@@ -96,8 +96,8 @@ def test_the_random_player_without_detours_is_never_refused_and_with_them_teache
 
 
 @pytest.mark.parametrize(("epsilon", "same_as"), [(0.0, "expert"), (1.0, "random")])
-def test_the_mixed_player_at_its_ends(textcraft, epsilon, same_as):
-    records = play(textcraft, [200], player="mixed", epsilon=epsilon)
+def test_the_mixed_agent_at_its_ends(textcraft, epsilon, same_as):
+    records = play(textcraft, [200], agent="mixed", epsilon=epsilon)
     turns = [turn for turn in records[0]["conversations"] if turn["from"] == "gpt"]
     assert {turn["chosen_by"] for turn in turns} == {same_as}
 
@@ -108,7 +108,7 @@ def test_an_episode_is_cut_after_max_turns(textcraft):
     assert (record["reward"], record["success"]) == (0.0, 0)
 
 
-def test_a_thought_goes_before_the_action():
+def test_a_thought_precedes_the_action():
     thought, action = demonstrations.thoughtful_text("get 1 stick").split("\n\nAction:\n")
     assert thought.startswith("Thought:\n")
     assert action == "get 1 stick"
@@ -123,12 +123,12 @@ def test_a_thought_goes_before_the_action():
         "5 textcraft_12",
     ],
 )
-def test_task_lists_come_in_several_forms(text):
+def test_task_lists_have_several_forms(text):
     assert demonstrations.read_indices(text, "textcraft") == [5, 12]
 
 
 @pytest.mark.parametrize("text", ["babyai_5", "textcraft_x", "-1", '[{"id": 5}]', "5.5"])
-def test_what_is_no_task_of_the_environment_is_named(text):
+def test_an_invalid_task_of_the_environment_is_named(text):
     with pytest.raises(ValueError, match="is not a task of textcraft"):
         demonstrations.read_indices(text, "textcraft")
 
@@ -154,7 +154,7 @@ def test_the_command_writes_one_line_an_episode(tmp_path):
         (["--tasks-file", "no/such/file"], "no/such/file"),
     ],
 )
-def test_a_wrong_command_says_what_is_wrong(tmp_path, capsys, options, complaint):
+def test_a_wrong_command_gives_its_error(tmp_path, capsys, options, complaint):
     out = tmp_path / "demos.jsonl"
     assert main(["demonstrations", "textcraft", "--out", str(out), *options]) == 1
     assert complaint in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The environment in docs/environments.md works as it stands there."""
+"""The environment in docs/environments.md, which must work as described there."""
 
 import contextlib
 import os
@@ -9,16 +9,15 @@ import sys
 
 import pytest
 
-from agentgym_jax.env_client.client import EnvClient
-from agentgym_jax.env_client.embedded import EmbeddedServers
-from agentgym_jax.env_client.in_process import in_process_servers
-from agentgym_jax.env_client.upstream import UPSTREAM
-from agentgym_jax.run.environments import (
-    EnvironmentSettings,
-    TransportSettings,
-    open_environments,
-    parse_settings,
-)
+from agentgym_jax.client.agentgym_originals.table import ORIGINALS
+from agentgym_jax.client.client import EnvClient
+from agentgym_jax.client.embedded import EmbeddedServers
+from agentgym_jax.client.in_process import in_process_servers
+from agentgym_jax.jobs.config.agent import parse_agent
+from agentgym_jax.jobs.config.environments import EnvironmentSettings
+from agentgym_jax.jobs.config.sections import plain
+from agentgym_jax.jobs.config.settings import RolloutSettings
+from agentgym_jax.jobs.environments import open_environments
 from agentgym_jax.run_folder import RunFolder
 from configs import common
 
@@ -27,14 +26,14 @@ LIMITS = dict(connect_timeout_s=10.0, step_timeout_s=60.0)
 
 
 def blocks():
-    """Python blocks of the section, the whole environment first."""
+    """Returns the Python blocks of the section; the first block is the whole environment."""
     section = PAGE.read_text(encoding="utf-8").split("## Adding an environment\n")[1]
     return re.findall(r"```python\n(.*?)```", section.split("\n## ")[0], re.DOTALL)
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder with the example, which this process and its children import from."""
+    """Returns a folder from which this process and its children can import the example."""
     (tmp_path / "guess.py").write_text(blocks()[0], encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     paths = [str(tmp_path), str(PAGE.parents[1] / "envs"), os.environ.get("PYTHONPATH", "")]
@@ -43,17 +42,20 @@ def folder(tmp_path, monkeypatch):
 
 
 def play(client):
-    """Guesses by halves what task 7 hides; the last observation and the number of guesses."""
+    """Plays task 7 by bisection of the hidden number.
+
+    Returns the last observation and the number of guesses.
+    """
     session = client.create()
     first = client.reset(session, 7)
     assert (first.text, first.done) == ("Guess a number from 0 to 99.", False)
-    assert client.step(session, "a hundred").is_refusal
+    assert client.step(session, "a hundred").is_rejection
     low, high = 0, 99
     for turn in range(1, 9):
         number = (low + high) // 2
         action = client.parse(f"Thought: halve it.\nAction: {number}").action
         seen = client.step(session, action)
-        assert not seen.is_refusal
+        assert not seen.is_rejection
         if seen.done:
             client.close(session)
             return seen, turn
@@ -75,12 +77,13 @@ def test_the_example_keeps_every_promise(folder):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
-    assert all(" ok " in f"{line} " for line in lines[:-1]), done.stdout  # and no dash
+    # every line has an `ok`, and no line has a dash
+    assert all(" ok " in f"{line} " for line in lines[:-1]), done.stdout
     assert lines[-1].startswith(f"guess: {len(lines) - 1} properties, ")
 
 
 def test_the_example_is_trained_on_like_any_other(folder):
-    assert "guess" not in UPSTREAM
+    assert "guess" not in ORIGINALS
     with EmbeddedServers(["guess"], modules={"guess": "guess"}) as servers:
         client = EnvClient(servers.urls["guess"], "guess", **LIMITS)
         seen, turns = play(client)
@@ -104,21 +107,18 @@ def test_another_name_than_the_modules_own_is_refused(folder):
 def test_a_run_starts_the_example_by_its_configuration(folder, transport):
     config = common.base()
     exec(blocks()[1], {"c": config, "common": common})
+    config.env_server.transport = transport
     with contextlib.ExitStack() as stack:
         opened = open_environments(
             stack,
-            parse_settings(config.environments.to_dict()),
+            parse_agent(plain(config), RolloutSettings),
             RunFolder(folder / "run"),
-            transport=TransportSettings(transport, 1),
-            client_options=config.client,
-            pool_options=config.pool,
-            opening="system",
         )
         assert (len(opened.train_tasks), len(opened.eval_tasks)) == (80, 20)
         assert play(opened.clients["guess"])[0].success
 
 
-def test_a_module_beside_the_address_of_a_server_is_refused():
+def test_a_module_with_the_address_of_a_server_is_refused():
     entry = common.environment(url="http://127.0.0.1:1", module="guess", eval={"kind": "split"})
-    with pytest.raises(ValueError, match="give one of them"):
+    with pytest.raises(ValueError, match="give only one of them"):
         EnvironmentSettings(**entry)

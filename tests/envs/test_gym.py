@@ -1,4 +1,4 @@
-"""The environments through gymnasium."""
+"""Environments through the gymnasium interface."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Maze: layout, tasks, both readings of actions, the scripted player, recorded traffic."""
+"""Maze: layout, tasks, both ways to read actions, the scripted agent and recorded traffic."""
 
 import json
 import re
@@ -9,17 +9,18 @@ from recordings import Replay
 from agentgym_envs.base import manifest
 from agentgym_envs.base.environment import EnvironmentFault
 from agentgym_envs.base.protocol import ErrorKind
-from agentgym_envs.maze.environment import make_compat_environment, make_environment
-from agentgym_envs.maze.kind import MAX_TURNS, make_kind
 from agentgym_envs.maze.layout import CELLS, MOVES, ROWS, describe, distances, open_moves
+from agentgym_envs.maze.served import MAX_TURNS, make_served_environment
 from agentgym_envs.maze.tasks import GOAL, MAX_DISTANCE, STARTS, all_tasks, task_manifest
 
 MANIFEST = "9baeaae40ea13c213d28032e7a527e94be2ec892e3a8ab3031a9edbb17696282"
+SERVED = make_served_environment()
+make_environment, make_compat_environment = SERVED.factory, SERVED.compat_factory
 BOTH = pytest.mark.parametrize("make", [make_environment, make_compat_environment])
 
 
 def told(cell_and_walls: str) -> str:
-    """An observation of AgentGym's games, which have one goal."""
+    """Returns an observation of AgentGym's mazes, which all have their goal at 8, 6."""
     return f"The goal is at position 8, 6. Your current position is at position {cell_and_walls}"
 
 
@@ -35,7 +36,7 @@ def playing(data_idx, make=make_environment):
 
 
 def play_expert(environment, data_idx):
-    """(last result, number of actions)."""
+    """Plays the expert; returns (last result, number of actions)."""
     environment.reset(data_idx)
     for turn in range(1, MAX_TURNS + 1):
         result = environment.step(environment.expert_action())
@@ -95,7 +96,11 @@ def test_no_task_is_longer_than_agentgyms_longest_or_starts_at_its_goal():
 
 def test_the_manifest_is_the_one_results_were_measured_with():
     manifest.check(task_manifest())
-    assert make_kind().spec.manifest_sha256 == manifest.sha256(task_manifest()) == MANIFEST
+    assert (
+        make_served_environment().spec.manifest_sha256
+        == manifest.sha256(task_manifest())
+        == MANIFEST
+    )
 
 
 def test_distances_are_those_of_a_shortest_path():
@@ -103,7 +108,7 @@ def test_distances_are_those_of_a_shortest_path():
     assert from_goal[(1, 1)] == 12 and from_goal[(5, 6)] == 3 and len(from_goal) == len(CELLS)
 
 
-def test_the_scripted_player_solves_all_tasks_by_the_shortest_path():
+def test_the_scripted_agent_solves_all_tasks_by_the_shortest_path():
     environment = make_environment()
     for task in all_tasks():
         result, turns = play_expert(environment, task.data_idx)
@@ -118,7 +123,8 @@ def test_valid_actions_are_the_moves_that_move():
     assert environment.valid_actions() == ["move left", "move right", "move down"]
 
 
-# action at 1, 1 -> what our server says before the unchanged position
+# Maps an action at position 1, 1 to the first part of the server's answer; the unchanged position
+# follows.
 REFUSALS = {
     "move up": "You cannot move up, there is a wall. ",
     "jump": "You cannot do that. Possible actions: move left, move right, move up, move down. ",
@@ -131,12 +137,12 @@ REFUSALS = {
 def test_a_refused_action_changes_nothing_and_only_our_server_says_so(action):
     result = playing(0).step(action)
     assert (result.observation, result.reward, result.done) == (REFUSALS[action] + AT_1_1, 0, False)
-    assert re.match(make_kind().spec.refusal, result.observation)
+    assert re.match(make_served_environment().spec.refusal, result.observation)
     assert playing(0, make_compat_environment).step(action).observation == AT_1_1
 
 
 def test_no_ordinary_observation_looks_like_a_refusal():
-    refusal = make_kind().spec.refusal
+    refusal = make_served_environment().spec.refusal
     for goal in CELLS:
         assert not any(re.match(refusal, describe(cell, goal)) for cell in CELLS)
 
@@ -221,7 +227,7 @@ def test_nothing_is_played_before_the_first_reset_or_after_the_end(make):
 
 
 @BOTH
-def test_a_restored_episode_goes_on_as_the_saved_one(make):
+def test_a_restored_episode_continues_as_the_saved_one(make):
     saved, restored = playing(12, make), make()
     actions = ["move up", "fly", "move down", "move down", "move right", "move right", "move up"]
     for action in actions:
@@ -236,7 +242,7 @@ def test_a_restored_episode_goes_on_as_the_saved_one(make):
         restored.step("move up")
 
 
-def test_a_task_is_the_same_whatever_was_played_before():
+def test_a_task_is_the_same_after_any_earlier_episodes():
     used = playing(7)
     for _ in range(4):
         used.step(used.expert_action())
@@ -252,19 +258,20 @@ def test_the_state_draws_goal_and_agent():
 
 @pytest.mark.parametrize("compat", [False, True])
 def test_a_session_has_agentgyms_routes_and_keys(compat):
-    server = Replay(make_kind(), compat)
+    server = Replay(make_served_environment(), compat)
     assert server.created == {"id": 0}
     assert "error" in server.ask("/observation") and "error" in server.ask("/detail")
     assert server.ask("/reset", 0) == {"observation": AT_1_1}
     assert server.ask("/step", "move left")[1:] == (0, False)
-    assert make_kind().facts == {"/available_actions": list(MOVES)}
+    assert make_served_environment().facts == {"/available_actions": list(MOVES)}
     assert list(server.ask("/detail")) == ["maze_name", "observation", "done", "reward", "deleted"]
     assert server.host.answer("close", 0, None) == b"true"
 
 
 AT_2_9 = told("2, 9. There are walls to your right, to your left.")
 AT_3_9 = told("3, 9. There are walls to your right, to your left.")
-# (path, game or action, answer), recorded from AgentGym's server; its ids are replaced by 0.
+# (path, game or action, answer) of calls that were recorded from AgentGym's server; the session ids
+# are replaced by 0.
 RECORDED = {
     "chance finds the goal, then a second game": [
         ("/reset", 18, {"observation": AT_7_6}),
@@ -338,6 +345,6 @@ RECORDED = {
 
 @pytest.mark.parametrize("episode", RECORDED)
 def test_recorded_requests_are_answered_as_agentgyms_server_did(episode):
-    server = Replay(make_kind())
+    server = Replay(make_served_environment())
     for path, argument, answer in RECORDED[episode]:
         assert server.ask(path, argument) == answer

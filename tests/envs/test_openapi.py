@@ -1,4 +1,7 @@
-"""The server's own description: it is true, and no request made from it is a server error."""
+"""The OpenAPI description of the server, which is correct.
+
+No request that is generated from the description causes a server error.
+"""
 
 import warnings
 
@@ -7,11 +10,11 @@ import pytest
 from serving import serving
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # the library's own, about libraries it uses
+    warnings.simplefilter("ignore")  # suppresses the library's warnings about its own dependencies
     import schemathesis
 
-EXAMPLES = 15  # per route and mode
-SERVERS = [("agentgym_envs.textcraft.kind", False), ("cellar", True)]
+EXAMPLES = 15  # number of examples per route and mode
+SERVERS = [("agentgym_envs.textcraft.served", False), ("cellar", True)]
 
 
 @pytest.fixture(scope="module", params=SERVERS, ids=str)
@@ -19,7 +22,7 @@ def server(request):
     module, compat = request.param
     with serving(module, compat=compat, capacity=10_000) as client:
         prefix = "/cellar" if module == "cellar" else ""
-        for _ in range(3):  # some of the invented ids exist
+        for _ in range(3):  # makes some of the generated session ids valid
             session_id = client.post(f"{prefix}/create", json={"id": 0}).json()["id"]
             client.post(f"{prefix}/reset", json={"id": session_id, "data_idx": 0, "game": 0})
         yield client
@@ -31,6 +34,7 @@ def operations(server):
     return [result.ok() for result in schema.get_all_operations()]
 
 
+@pytest.mark.slow
 def test_requests_made_from_the_description_are_no_server_errors(server):
     for operation in operations(server):
         modes = [schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE]
@@ -53,7 +57,7 @@ def test_requests_made_from_the_description_are_no_server_errors(server):
             try:
                 ask()
             except hypothesis.errors.Unsatisfiable:
-                continue  # a route without parameters has no wrong request
+                continue  # a route without parameters has no invalid request
     assert server.get("/health").json()["worker_restarts"] == 0
 
 

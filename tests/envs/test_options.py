@@ -1,4 +1,4 @@
-"""Options of an environment reach `make_kind` wherever an environment is named."""
+"""Options of an environment, which reach `make_served_environment` for every way to name one."""
 
 import json
 
@@ -11,20 +11,22 @@ from agentgym_envs.__main__ import main
 from agentgym_envs.base import options
 from agentgym_envs.base.environment import SetupError
 from agentgym_envs.base.in_process import InProcessServer
-from agentgym_envs.base.kind import load_kind
+from agentgym_envs.base.served import load_environment
 from agentgym_envs.conformance.subject import Subject
-from agentgym_jax.env_client.embedded import option_arguments
-from agentgym_jax.env_client.in_process import in_process_servers
+from agentgym_jax.client.embedded import option_arguments
+from agentgym_jax.client.in_process import in_process_servers
 
-MODULE = "parrot"  # answers with its options
+MODULE = "parrot"  # an environment whose answers contain its own options
 
 
-def make_kind(*, word: str = "hello", times: int = 3, pause: float = 0.5, loud: bool = False):
+def make_served_environment(
+    *, word: str = "hello", times: int = 3, pause: float = 0.5, loud: bool = False
+):
     return (word, times, pause, loud)
 
 
 def bound(**given_options):
-    return options.bind(make_kind, given_options, "here")
+    return options.bind(make_served_environment, given_options, "here")
 
 
 def test_the_options_of_a_command_line_are_read_by_the_types_of_the_defaults():
@@ -46,7 +48,7 @@ def test_the_options_of_a_command_line_are_read_by_the_types_of_the_defaults():
         ({"word": 3}, "word=3 is not a value of type str"),
     ],
 )
-def test_what_does_not_fit_is_told_with_what_there_is(given_options, told):
+def test_oversized_parts_are_reported_with_the_available_room(given_options, told):
     with pytest.raises(SetupError, match=told):
         bound(**given_options)
 
@@ -73,7 +75,7 @@ def test_options_of_a_config_arrive_through_a_command_line_as_they_were(chosen):
 
 def test_an_environment_without_options_has_none():
     with pytest.raises(SetupError, match="its options and defaults: none at all"):
-        load_kind("door", {"engine": "x"})
+        load_environment("door", {"engine": "x"})
 
 
 def test_a_server_hands_its_options_to_its_workers():
@@ -88,7 +90,7 @@ def test_a_server_under_compat_says_so_in_its_version():
     with serving(MODULE, compat=True) as client:
         assert client.get("/spec").json()["version"] == "polly-compat"
     assert json.loads(
-        InProcessServer(load_kind(MODULE), compat=True).exchange("GET", "/spec", None)[1]
+        InProcessServer(load_environment(MODULE), compat=True).exchange("GET", "/spec", None)[1]
     )["version"].endswith("-compat")
 
 
@@ -114,6 +116,6 @@ def test_an_option_that_is_not_there_is_one_line(capsys):
     assert errors.count("\n") == 1 and "parrot has no option 'colour'" in errors
 
 
-def test_preparing_says_what_is_ready(capsys):
+def test_preparing_reports_the_prepared_sites(capsys):
     assert main(["prepare", MODULE, "--option", "word=ara"]) == 0
     assert capsys.readouterr().out == "parrot is ready: version ara\n"

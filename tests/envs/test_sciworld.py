@@ -1,6 +1,7 @@
-"""ScienceWorld: tasks, the episodes that share a Java virtual machine, rules, expert, traffic."""
+"""ScienceWorld: tasks, episodes in one Java virtual machine, rules, expert and recorded traffic."""
 
 import collections
+import functools
 import json
 import os
 import pathlib
@@ -13,23 +14,25 @@ import time
 
 import psutil
 import pytest
+from make_task_table import task_table
 from recordings import Replay
 
 from agentgym_envs.base import manifest
 from agentgym_envs.base.environment import EnvironmentFault, SetupError, SimulatorLost
 from agentgym_envs.base.protocol import ErrorKind
-from agentgym_envs.sciworld.environment import make_compat_environment, make_environment
+from agentgym_envs.sciworld.environment import SciWorldEnvironment
 from agentgym_envs.sciworld.expert import AMBIGUOUS, step_towards
 from agentgym_envs.sciworld.jvm import Jvm, find_java
-from agentgym_envs.sciworld.kind import REFUSAL, make_kind, read_action
-from agentgym_envs.sciworld.make_task_table import task_table
+from agentgym_envs.sciworld.served import REFUSAL, make_served_environment, read_action
 from agentgym_envs.sciworld.simulator import NOTHING_SAID, Simulator, shared_simulator
 from agentgym_envs.sciworld.tasks import TABLE, all_tasks, task_manifest
+
+pytestmark = pytest.mark.slow
 
 SOURCE = pathlib.Path(__file__).parents[2] / "envs"
 MANIFEST = "1ffe872ed651ec3f54d57fc3a956b7fa82347eef1f20d8a20aaca4234848bfb5"
 BOIL, FIND_ANIMAL, FIND_PLANT, PAINT = 0, 3836, 3537, 4168
-# Bees come out of an open hive and fly about at random.
+# Actions that open a bee hive and a door, after which the bees fly about at random.
 WALK = (
     "open door to hallway, go to hallway, open door to greenhouse, go to greenhouse, "
     "open bee hive, look around, wait1, look around, open door to outside, wait, look around, "
@@ -43,6 +46,9 @@ except SetupError:
     JAVA_IS_MISSING = True
 needs_java = pytest.mark.skipif(JAVA_IS_MISSING, reason="ScienceWorld needs Java")
 
+make_environment = SciWorldEnvironment
+make_compat_environment = functools.partial(SciWorldEnvironment, is_compat=True)
+
 
 def playing(data_idx, make=make_environment):
     environment = make()
@@ -51,17 +57,20 @@ def playing(data_idx, make=make_environment):
 
 
 def say(environment, *actions):
-    """The answer to the last of the actions."""
+    """Performs the actions; returns the answer to the last one."""
     return [environment.step(action) for action in actions][-1]
 
 
 def objects(environment):
-    """All objects of the world with their numbers; new ones, such as flowers, take the next."""
+    """Returns all objects of the world with their numbers.
+
+    A new object, such as a flower, gets the next free number.
+    """
     return shared_simulator().object_tree(environment.episode.world)
 
 
 def play_alone(data_idx, actions):
-    """The answers, and the objects at the end."""
+    """Performs actions in a separate environment; returns the answers and the objects at the end."""
     environment = make_environment()
     answers = [environment.reset(data_idx), *map(environment.step, actions)]
     end = objects(environment)
@@ -70,7 +79,7 @@ def play_alone(data_idx, actions):
 
 
 def run_python(program, **changes):
-    """Standard output of a program in another process."""
+    """Runs a program in another process; returns its standard output."""
     made = subprocess.run(
         [sys.executable, "-c", program],
         env={**os.environ, "PYTHONPATH": str(SOURCE), **changes},
@@ -116,9 +125,9 @@ def test_the_official_sets_divide_every_task_type():
 
 def test_a_server_describes_itself_without_java():
     program = (
-        "from agentgym_envs.sciworld.kind import make_kind\n"
-        "kind = make_kind()\n"
-        "print(kind.spec.manifest_sha256, kind.spec.num_tasks)"
+        "from agentgym_envs.sciworld.served import make_served_environment\n"
+        "served = make_served_environment()\n"
+        "print(served.spec.manifest_sha256, served.spec.num_tasks)"
     )
     assert run_python(program, PATH="", JAVA_HOME="").split() == [MANIFEST, "4639"]
 
@@ -132,7 +141,7 @@ def test_the_table_of_tasks_is_the_simulators():
 # The Java virtual machine
 
 
-def test_without_java_the_error_says_what_to_install(tmp_path):
+def test_without_java_the_error_names_the_package(tmp_path):
     with pytest.raises(SetupError, match="PATH has no java. Install a Java runtime"):
         find_java({"PATH": str(tmp_path)})
     with pytest.raises(SetupError, match=f"JAVA_HOME is {tmp_path}, but there is no"):
@@ -150,8 +159,9 @@ def test_a_java_that_is_no_java_is_quoted(tmp_path, monkeypatch):
 
 
 @needs_java
-def test_what_java_says_first_is_skipped(monkeypatch):
-    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Dsome=option")  # announced on standard error
+def test_the_first_output_of_java_is_skipped(monkeypatch):
+    # Java prints this option to standard error
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Dsome=option")
     Jvm().close()
 
 
@@ -187,11 +197,11 @@ def test_the_machine_dies_with_a_killed_process_and_leaves_no_files(tmp_path):
     assert gone and list(tmp_path.iterdir()) == []
 
 
-# Independence of the episodes of one machine
+# Independence of the episodes that share a virtual machine
 
 
 @needs_java
-def test_interleaved_episodes_are_what_they_are_alone():
+def test_interleaved_episodes_equal_separate_ones():
     indices = [BOIL, FIND_PLANT, PAINT, FIND_PLANT]
     alone = [play_alone(i, WALK) for i in indices]
     environments = [make_environment() for _ in indices]
@@ -222,8 +232,8 @@ def test_an_episode_continues_in_another_machine():
     say(environment, *WALK[:8])
     program = (
         "import json, sys\n"
-        "from agentgym_envs.sciworld.environment import make_environment\n"
-        "environment = make_environment()\n"
+        "from agentgym_envs.sciworld.environment import SciWorldEnvironment\n"
+        "environment = SciWorldEnvironment()\n"
         "environment.reset(4000)\n"
         f"environment.restore(json.loads('''{json.dumps(environment.snapshot())}'''))\n"
         f"texts = [environment.step(action).observation for action in {WALK[8:]!r}]\n"
@@ -280,7 +290,8 @@ def test_an_episode_by_hand():
 @needs_java
 def test_the_first_move_beyond_a_hundred_ends_the_episode():
     environment = playing(BOIL)
-    assert not say(environment, *["wait"] * 9).done  # ten or eleven moves each
+    # each of these actions takes ten or eleven moves of the simulator
+    assert not say(environment, *["wait"] * 9).done
     results = [environment.step("wait1") for _ in range(4)]
     done = [result.done for result in results]
     assert environment.state()["moves"] > 100 and done[-1]
@@ -331,7 +342,7 @@ def test_odd_text_is_refused_and_harms_nothing():
 
 
 @needs_java
-def test_refusals_are_told_from_answers():
+def test_rejections_are_distinguished_from_answers():
     environment = playing(BOIL)
     refused = (
         "go to kitchen, jump, open picture, eat picture, pick up air, activate picture, "
@@ -354,7 +365,7 @@ def test_refusals_are_told_from_answers():
 
 
 def play_expert(environment, max_actions=100):
-    """(last result, number of actions)."""
+    """Plays the expert; returns (last result, number of actions)."""
     for n in range(1, max_actions + 1):
         result = environment.step(environment.expert_action())
         if result.done:
@@ -369,7 +380,7 @@ def test_the_expert_solves_a_task():
 
 
 @needs_java
-def test_the_expert_comes_back_from_a_detour():
+def test_the_expert_recovers_from_a_detour():
     environment = playing(FIND_ANIMAL)
     say(environment, "open door to workshop", "go to workshop")
     assert environment.expert_action() == "go to hallway"
@@ -399,7 +410,7 @@ def test_valid_actions_are_understood():
             environment.step("0")
 
 
-# The wire
+# HTTP interface
 
 
 @pytest.mark.parametrize(
@@ -411,13 +422,13 @@ def test_valid_actions_are_understood():
         ("Action: a Action: b", "a"),
     ],
 )
-def test_what_step_visual_takes_for_the_action(text, action):
+def test_the_action_according_to_step_visual(text, action):
     assert read_action(text) == action
 
 
 @needs_java
 def test_the_answers_have_agentgyms_keys():
-    server = Replay(make_kind())
+    server = Replay(make_served_environment())
     assert server.created == {"id": 0}
     assert server.ask("/observation") == {"error": "'observation'"}
     assert server.ask("/step", "look around") == {
@@ -458,7 +469,8 @@ def test_a_reset_of_a_warm_machine_is_quick():
         before = time.process_time() + sum(_machine_seconds())
         environment.reset(data_idx)
         times.append(time.process_time() + sum(_machine_seconds()) - before)
-    assert sorted(times)[len(times) // 2] < 1.0  # 0.05 when warm and alone
+    # the median is 0.05 s on a warm and otherwise idle machine
+    assert sorted(times)[len(times) // 2] < 1.0
 
 
 def _machine_seconds():

@@ -1,4 +1,4 @@
-"""The HTTP server: routes, answers, errors and limits, asked as clients ask."""
+"""The HTTP server: routes, answers, errors and limits, tested over HTTP."""
 
 import concurrent.futures
 import dataclasses
@@ -55,7 +55,7 @@ def test_a_whole_episode(server):
     assert server.post("/close", json=created).json() is False
 
 
-def test_the_server_tells_about_itself(server):
+def test_the_server_describes_itself(server):
     assert server.get("/spec").json() == dataclasses.asdict(SPEC)
     assert [task["data_idx"] for task in server.get("/tasks").json()] == [0, 1, 2]
     before = server.get("/health").json()["sessions"]
@@ -87,7 +87,7 @@ def test_an_unknown_id_is_a_typed_error_on_every_route(server, session_id):
         assert_error(server.post(path, json={"id": session_id, **more}), ErrorKind.UNKNOWN_SESSION)
 
 
-def test_a_step_needs_a_reset_and_an_episode_that_goes_on(server):
+def test_a_step_needs_a_reset_and_a_running_episode(server):
     session_id = server.post("/create").json()["id"]
     step = {"id": session_id, "action": "open"}
     assert_error(server.post("/step", json=step), ErrorKind.NOT_RESET)
@@ -164,7 +164,7 @@ BAD_BODIES = {
 def test_a_bad_body_is_the_senders_fault_and_harms_nothing(server, body):
     session_id = started(server)
     answer = server.post("/step", content=body, headers={"content-type": "application/json"})
-    if answer.status_code != 404:  # a huge integer is a fine number of no session
+    if answer.status_code != 404:  # a huge integer is a valid session number, but no session has it
         assert_error(answer, ErrorKind.INVALID_REQUEST)
     assert server.post("/step", json={"id": session_id, "action": "x"}).status_code == 200
 
@@ -176,13 +176,13 @@ def test_a_bad_body_is_not_a_server_error_in_compat_mode_either(compat_server, b
     json.loads(answer.content.decode("utf-8"))
 
 
-def test_text_outside_the_latin_alphabet_comes_back_unharmed(server):
+def test_text_outside_the_latin_alphabet_is_unharmed(server):
     action = "öffne 門 🚪"
     answer = server.post("/step", json={"id": started(server), "action": action})
     assert answer.json()["observation"] == f"1: you did {action}"
 
 
-def test_half_a_surrogate_pair_comes_back_as_its_escape(server):
+def test_half_a_surrogate_pair_becomes_its_escape(server):
     body = b'{"id": %d, "action": "\\ud800"}' % started(server)
     answer = server.post("/step", content=body, headers={"content-type": "application/json"})
     assert json.loads(answer.content.decode("utf-8"))["observation"] == "1: you did \ud800"
@@ -203,7 +203,7 @@ def test_a_long_action_is_refused():
 def test_a_huge_body_is_refused_with_and_without_a_declared_length(server):
     body = json.dumps({"id": 0, "action": "x" * 5000}).encode()
     assert_error(server.post("/step", content=body), ErrorKind.TOO_LARGE)
-    halves = iter([body[:2000], body[2000:]])  # sent in chunks
+    halves = iter([body[:2000], body[2000:]])  # the body is sent in two chunks
     assert_error(server.post("/step", content=halves), ErrorKind.TOO_LARGE)
 
 
@@ -247,7 +247,7 @@ def test_compat_answers_invalid_bodies_in_fastapis_form(compat_server):
     assert (problem["type"], problem["loc"]) == ("int_parsing", ["body", "id"])
 
 
-def test_compat_tells_a_closed_session_from_one_that_never_was(compat_server):
+def test_compat_distinguishes_a_closed_session_from_an_unknown_one(compat_server):
     session_id = started(compat_server)
     compat_server.post("/close", json={"id": session_id})
     answer = compat_server.post("/step", json={"id": session_id, "action": "x"})
@@ -270,7 +270,7 @@ def test_a_prefix_a_task_field_and_a_create_body():
 
 @pytest.mark.parametrize("headers", [{}, {"content-type": "text/plain"}, {"content-type": ""}])
 def test_a_body_that_is_not_declared_as_json_is_not_read(server, headers):
-    # A page in a browser can send these to a server on loopback without asking it first.
+    # A web page can send these requests to a server on loopback without a preflight request.
     body = json.dumps({"id": started(server), "action": "open"})
     answer = server.post("/step", content=body, headers=headers)
     assert_error(answer, ErrorKind.INVALID_REQUEST)
@@ -278,7 +278,7 @@ def test_a_body_that_is_not_declared_as_json_is_not_read(server, headers):
 
 
 def talk(server, *pieces):
-    """What the server says to these bytes until it closes the connection or is silent."""
+    """Sends the pieces; returns the reply until the server closes or sends nothing for a second."""
     with socket.create_connection((server.base_url.host, server.base_url.port)) as connection:
         connection.settimeout(1)
         for piece in pieces:
@@ -310,7 +310,7 @@ def test_a_request_in_small_pieces_is_read(server):
     assert b'"status":"ok"' in heard
 
 
-def test_a_client_that_asks_before_it_sends_its_body_is_told_to_go_on(server):
+def test_a_client_that_expects_continue_gets_it_before_sending_its_body(server):
     body = b'{"id": %d}' % started(server)
     head = b"POST /close HTTP/1.1\r\nexpect: 100-continue\r\nconnection: close\r\n"
     head += b"content-type: application/json\r\n"
@@ -322,7 +322,7 @@ def test_a_client_that_asks_before_it_sends_its_body_is_told_to_go_on(server):
 @pytest.mark.parametrize(
     ("request_bytes", "status"),
     [
-        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 422),  # a TLS greeting
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 422),  # a TLS client hello
         (b"GET / HTTP/1.1\r\nx: " + b"y" * 100_000, 413),
         (b"GET /%ff%00 HTTP/1.1\r\nconnection: close\r\n\r\n", 404),
         (b"HEAD / HTTP/1.1\r\nconnection: close\r\n\r\n", 405),
@@ -337,7 +337,7 @@ def test_odd_bytes_are_answered_and_the_connection_is_closed(server, request_byt
     assert server.get("/health").status_code == 200
 
 
-def test_a_client_that_leaves_early_harms_nobody(server):
+def test_a_client_that_leaves_early_harms_no_other(server):
     session_id = started(server)
     body = b'{"id": %d, "action": "sleep 0.2"}' % session_id
     with socket.create_connection((server.base_url.host, server.base_url.port)) as connection:
@@ -345,4 +345,5 @@ def test_a_client_that_leaves_early_harms_nobody(server):
         connection.sendall(head + b"content-length: %d\r\n\r\n%s" % (len(body), body))
         time.sleep(0.05)
     step = server.post("/step", json={"id": session_id, "action": "x"})
-    assert step.json()["observation"] == "2: you did x"  # the first step was made all the same
+    # the first step was executed although its client had given up
+    assert step.json()["observation"] == "2: you did x"

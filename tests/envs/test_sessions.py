@@ -1,4 +1,4 @@
-"""The session store: ids, capacity, expiry, release; with a worker that is a real process."""
+"""The session store: ids, capacity, expiry and closing, with a real worker process."""
 
 import asyncio
 import functools
@@ -9,7 +9,7 @@ import pytest
 
 from agentgym_envs.base.environment import EnvironmentFault
 from agentgym_envs.base.protocol import ErrorKind
-from agentgym_envs.base.sessions import SessionStore
+from agentgym_envs.base.sessions import MAX_HISTORY, SessionStore
 from agentgym_envs.base.workers import Worker
 
 
@@ -22,7 +22,7 @@ class Clock:
 
 
 def with_store(**changes):
-    """Runs an async test with a store; `clock` moves by hand."""
+    """Returns a decorator that runs an async test with a store, whose `clock` the test advances."""
 
     def decorate(test):
         @functools.wraps(test)
@@ -48,7 +48,7 @@ def with_store(**changes):
 
             asyncio.run(main())
 
-        del run.__wrapped__  # pytest would ask for the arguments of the test
+        del run.__wrapped__  # otherwise pytest would use the arguments of the test as fixtures
         return run
 
     return decorate
@@ -81,6 +81,18 @@ async def test_a_full_store_refuses_and_a_closed_session_makes_room(store, clock
     assert len(store) == 2
 
 
+@with_store(capacity=2)
+async def test_sessions_that_are_being_made_take_a_slot(store, clock):
+    made = await asyncio.gather(*(store.create() for _ in range(4)), return_exceptions=True)
+    assert [getattr(answer, "kind", answer) for answer in made] == [
+        b'{"id":0}',
+        b'{"id":1}',
+        ErrorKind.CAPACITY,
+        ErrorKind.CAPACITY,
+    ]
+    assert len(store) == 2
+
+
 @with_store()
 async def test_an_unknown_id_is_unknown_and_closing_it_says_so(store, clock):
     assert await fault_of(store.call(0, "observation", None)) is ErrorKind.UNKNOWN_SESSION
@@ -102,16 +114,17 @@ async def test_a_request_that_waited_for_a_session_finds_it_closed(store, clock)
 @with_store(capacity=1)
 async def test_a_session_whose_start_failed_takes_no_slot(store, clock):
     worker = store._workers[0]
-    worker._kind_module = "a_module_that_is_not_there"
+    worker._environment_module = "a_module_that_is_not_there"
     assert await fault_of(store.create()) is ErrorKind.SIMULATOR
-    worker._kind_module = "door"
+    worker._environment_module = "door"
     assert len(store) == 0
     await new_id(store)
 
 
 @with_store()
 async def test_idle_sessions_expire_and_used_ones_stay(store, clock):
-    idle, used, busy = [await new_id(store) for _ in range(3)]
+    # `busy` is examined first: closing another session waits until the worker is free.
+    busy, used, idle = [await new_id(store) for _ in range(3)]
     await store.call(busy, "reset", 0)
     clock.now += 8
     await store.call(used, "observation", None)
@@ -120,7 +133,8 @@ async def test_idle_sessions_expire_and_used_ones_stay(store, clock):
     clock.now += 8
     assert await store.close_idle() == [idle]
     await long
-    assert await store.close_idle() == []  # the end of the long request counts as use
+    # the session counts as in use until the long request ends
+    assert await store.close_idle() == []
     assert len(store) == 2
 
 
@@ -153,10 +167,24 @@ async def test_a_session_is_closed_when_its_worker_is_killed_while_it_restarts(s
 async def test_a_reset_begins_a_new_history(store, clock):
     session_id = await new_id(store)
     await store.call(session_id, "reset", 0)
-    await store.call(session_id, "step", "dice")  # could not be repeated
+    await store.call(session_id, "step", "dice")  # a replay could not repeat this step
     await store.call(session_id, "reset", 2)
     await store._workers[0].kill()
     assert await store.call(session_id, "observation", None) == b'"door 2 is shut"'
+
+
+@with_store()
+async def test_an_episode_too_long_to_be_repeated_ends_with_its_process(store, clock):
+    session_id = await new_id(store)
+    await store.call(session_id, "reset", 0)
+    for _ in range(MAX_HISTORY - 1):
+        await store.call(session_id, "step", "knock")
+    await store._workers[0].kill()
+    assert await store.call(session_id, "observation", None) == b'"1999: you did knock"'
+    await store.call(session_id, "step", "knock")
+    await store._workers[0].kill()
+    assert await fault_of(store.call(session_id, "observation", None)) is ErrorKind.SIMULATOR
+    assert len(store) == 0
 
 
 @pytest.mark.parametrize("wrong", [{"capacity": 0}, {"idle_seconds": 0}, {"busy_seconds": -1}])

@@ -1,4 +1,4 @@
-"""TextCraft: tasks, recipes, both readings of actions, the scripted player, recorded traffic."""
+"""TextCraft: tasks, recipes, both ways to read actions, the scripted agent and recorded traffic."""
 
 import collections
 import json
@@ -19,9 +19,9 @@ from agentgym_envs.textcraft.environment import (
     make_compat_environment,
     make_environment,
 )
-from agentgym_envs.textcraft.kind import MAX_TURNS
 from agentgym_envs.textcraft.recipes import load_world, to_id, to_name
 from agentgym_envs.textcraft.rules import MAX_GET
+from agentgym_envs.textcraft.served import MAX_TURNS
 from agentgym_envs.textcraft.tasks import (
     MAX_DISTRACTORS,
     TEST_ITEMS_OF_DEPTH,
@@ -33,8 +33,8 @@ from agentgym_envs.textcraft.tasks import (
 
 SOURCE = pathlib.Path(__file__).parents[2] / "envs"
 TRAFFIC = pathlib.Path(__file__).parents[1] / "golden" / "textcraft_traffic.json"
-BOAT = 125  # acacia boat
-BEDS = 400  # white bed
+BOAT = 125  # task with the goal "acacia boat"
+BEDS = 400  # task with the goal "white bed"
 
 
 def playing(data_idx, make=make_environment):
@@ -44,7 +44,7 @@ def playing(data_idx, make=make_environment):
 
 
 def say(environment, *actions) -> str:
-    """The answer to the last of the actions."""
+    """Performs the actions; returns the answer to the last one."""
     return [environment.step(action).observation for action in actions][-1]
 
 
@@ -103,7 +103,7 @@ def test_another_hash_seed_and_a_used_random_module_change_no_task():
             text=True,
             check=True,
         )
-        assert made.stdout.strip() == content_sha256()  # and nothing else was printed
+        assert made.stdout.strip() == content_sha256()  # nothing else is printed
 
 
 @pytest.mark.parametrize("data_idx", range(0, 544, 37))
@@ -171,7 +171,7 @@ def test_a_refused_action_says_why_and_changes_nothing(make, action, answer):
     assert environment.state()["inventory"] == {"oak logs": 1}
 
 
-# action after `get 2 oak logs` -> our answer, AgentGym's answer
+# Maps an action after `get 2 oak logs` to (answer of this server, answer of AgentGym).
 DIFFERENCES = {
     "inventory please": (
         "Could not execute inventory please",
@@ -182,6 +182,10 @@ DIFFERENCES = {
     "get 99999999 string": (
         f"Could not get 99999999: ask for 1 to {MAX_GET} at a time",
         "Got 99999999 string",
+    ),
+    "craft 8 oak planks using 1 oak logs": (
+        "Could not craft 8 oak planks: one use of this recipe makes 4",
+        "Crafted 4 minecraft:oak_planks",
     ),
     "craft 9 oak planks using 1 oak logs": (
         "Could not craft 9 oak planks: one use of this recipe makes 4",
@@ -205,7 +209,7 @@ DIFFERENCES = {
 
 
 @pytest.mark.parametrize("action", DIFFERENCES)
-def test_where_the_two_readings_differ(action):
+def test_the_two_parsers_differ_here(action):
     answers = tuple(
         say(playing(BEDS, make), "get 2 oak logs", action)
         for make in (make_environment, make_compat_environment)
@@ -245,7 +249,7 @@ def test_a_recipe_wants_exactly_its_ingredients_and_one_member_of_a_tag(used, fo
     assert (find_recipe(load_world(), to_id("stick"), used) is not None) is found
 
 
-def test_the_scripted_player_solves_every_goal_without_a_wasted_turn():
+def test_the_scripted_agent_solves_every_goal_without_a_failed_turn():
     environment, turns, most = make_environment(), {}, 0
     for data_idx in range(len(goals())):
         environment.reset(data_idx)
@@ -259,12 +263,12 @@ def test_the_scripted_player_solves_every_goal_without_a_wasted_turn():
             if result.done:
                 break
         assert result.reward == 1, f"goal {data_idx} is not reached"
-    assert most <= MAX_GET  # so that no goal is out of reach in the default mode
+    assert most <= MAX_GET  # every goal can be reached in the default mode
     long = {to_name(goals()[i][0]): n for i, n in turns.items() if n > MAX_TURNS}
     assert long == {"anvil": 37, "netherite block": 48}
 
 
-def test_the_scripted_player_recovers_from_a_messy_inventory():
+def test_the_scripted_agent_recovers_from_a_messy_inventory():
     environment, rng = make_environment(), random.Random(0)
     for data_idx in range(0, 544, 11):
         environment.reset(data_idx)
@@ -293,7 +297,7 @@ def test_every_valid_action_succeeds(data_idx):
 @pytest.mark.parametrize("mode", ["default", "compat"])
 def test_the_server_answers_as_recorded(mode):
     with serving(
-        "agentgym_envs.textcraft.kind", compat=mode == "compat", max_body_bytes=10_000
+        "agentgym_envs.textcraft.served", compat=mode == "compat", max_body_bytes=10_000
     ) as client:
         for row in json.loads(TRAFFIC.read_text(encoding="utf-8"))[mode]:
             method, path, arguments = row["request"]
@@ -302,7 +306,7 @@ def test_the_server_answers_as_recorded(mode):
             assert (answer.status_code, answer.json()) == (row["status"], row["answer"]), row
 
 
-def test_a_snapshot_goes_on_in_another_environment():
+def test_a_snapshot_continues_in_another_environment():
     first, second = playing(300), make_environment()
     for _ in range(3):
         first.step(first.expert_action())

@@ -1,4 +1,4 @@
-"""Wordle: feedback, tasks, both ways to hide a word, the scripted player, recorded traffic."""
+"""Wordle: feedback, tasks, both ways to choose a word, the scripted agent and recorded traffic."""
 
 import collections
 import json
@@ -11,17 +11,15 @@ from recordings import Replay
 from agentgym_envs.base import manifest
 from agentgym_envs.base.environment import EnvironmentFault
 from agentgym_envs.base.protocol import ErrorKind
-from agentgym_envs.wordle.environment import (
-    MAX_GUESSES,
-    make_compat_environment,
-    make_environment,
-)
+from agentgym_envs.wordle.environment import MAX_GUESSES
 from agentgym_envs.wordle.expert import best_guess
-from agentgym_envs.wordle.kind import make_kind
+from agentgym_envs.wordle.served import make_served_environment
 from agentgym_envs.wordle.tasks import task_manifest
 from agentgym_envs.wordle.words import VOCABULARY, consistent, feedback, spaced
 
 MANIFEST = "359aff9c2412d4e84470ccaaa4ec9a8c058fa705a8fd8112f5b0019fc0074657"
+SERVED = make_served_environment()
+make_environment, make_compat_environment = SERVED.factory, SERVED.compat_factory
 BOTH = pytest.mark.parametrize("make", [make_environment, make_compat_environment])
 START = "Let's start Wordle!"
 FINISHED = {"error": "The task with environment 0 has finished."}
@@ -35,7 +33,7 @@ def playing(data_idx, make=make_environment):
 
 
 def play_expert(environment, data_idx):
-    """(last result, number of guesses)."""
+    """Plays the expert; returns (last result, number of guesses)."""
     environment.reset(data_idx)
     for turn in range(1, MAX_GUESSES + 1):
         result = environment.step(environment.expert_action())
@@ -50,7 +48,8 @@ def play_expert(environment, data_idx):
         ("shire", "shire", "ggggg"),
         ("panic", "light", "bbbyb"),
         ("could", "cynic", "gbbbb"),
-        ("knoll", "solar", "bbyyy"),  # both l, as the rule is about letters, not occurrences
+        # both letters l are marked, because the rule depends on letters, not on their occurrences
+        ("knoll", "solar", "bbyyy"),
         ("skill", "swill", "gbggg"),
         ("tacit", "other", "ybbby"),
         ("aroma", "panic", "ybbby"),
@@ -101,23 +100,27 @@ def test_no_word_is_hidden_both_in_training_and_in_tests():
 
 def test_the_manifest_is_the_one_results_were_measured_with():
     manifest.check(task_manifest())
-    assert make_kind().spec.manifest_sha256 == manifest.sha256(task_manifest()) == MANIFEST
+    assert (
+        make_served_environment().spec.manifest_sha256
+        == manifest.sha256(task_manifest())
+        == MANIFEST
+    )
 
 
-def test_the_first_text_says_the_same_whatever_is_hidden():
+def test_the_first_text_is_the_same_for_any_hidden_word():
     environment = make_environment()
     assert len({environment.reset(task["data_idx"]) for task in task_manifest()}) == 1
 
 
-def test_the_scripted_player_finds_every_word_in_93_guesses():
+def test_the_scripted_agent_finds_every_word_in_93_guesses():
     environment = make_environment()
     played = [play_expert(environment, task["data_idx"]) for task in task_manifest()]
     assert all(result.score == 1 for result, _ in played)
     assert collections.Counter(turns for _, turns in played) == {1: 1, 2: 25, 3: 14}
 
 
-def test_the_scripted_player_knows_no_more_than_the_answers():
-    # After the same answers it guesses the same, whatever is hidden.
+def test_the_scripted_agent_knows_no_more_than_the_answers():
+    # The agent's next guess depends only on the answers so far, not on the target word.
     by_answer = collections.defaultdict(set)
     for task in task_manifest():
         environment = playing(task["data_idx"])
@@ -138,12 +141,12 @@ def test_only_words_that_would_have_answered_alike_remain():
 
 
 @BOTH
-def test_an_invalid_word_is_used_up_and_tells_nothing(make):
+def test_an_invalid_word_is_used_up_without_a_hint(make):
     environment = playing(SUGAR, make)
     for action in ["zzzzz", "sug", "s u g a r s", "", "émile"]:
         result = environment.step(action)
         assert (result.observation, result.reward, result.done) == ("invalid word", 0, False)
-        assert re.match(make_kind().spec.refusal, result.observation)
+        assert re.match(make_served_environment().spec.refusal, result.observation)
     assert environment.state()["candidates"] == list(VOCABULARY)
     last = environment.step("zzzzz")
     assert (last.observation, last.reward, last.done) == ("invalid word", 0, True)
@@ -171,11 +174,12 @@ def test_spaces_between_the_letters_do_not_matter(make):
     assert len(answers) == 1 and "invalid word" not in answers
 
 
-def test_agentgyms_server_draws_the_hidden_word_anew_from_what_is_left():
+def test_agentgyms_server_redraws_the_hidden_word_from_the_remaining_ones():
     rng = random.Random(77)
     environment = playing(77, make_compat_environment)
     candidates = list(VOCABULARY)
-    for guess in ["aloft", "zzzzz", "whack", "moist"]:  # the invalid one draws nothing
+    # an invalid guess does not use a random number
+    for guess in ["aloft", "zzzzz", "whack", "moist"]:
         result = environment.step(guess)
         if guess in VOCABULARY:
             answer = feedback(guess, rng.choice(candidates))
@@ -223,7 +227,7 @@ def test_nothing_is_played_before_the_first_reset_or_after_the_end(make):
 
 
 @BOTH
-def test_a_restored_game_goes_on_as_the_saved_one(make):
+def test_a_restored_game_continues_as_the_saved_one(make):
     saved, restored = playing(12, make), make()
     for guess in ["panic", "zzzzz", "a l o f t", "whack", "moist", "elder"]:
         restored.restore(json.loads(json.dumps(saved.snapshot())))
@@ -236,7 +240,7 @@ def test_a_restored_game_goes_on_as_the_saved_one(make):
 
 
 @BOTH
-def test_a_task_is_the_same_whatever_was_played_before(make):
+def test_a_task_is_the_same_after_any_earlier_episodes(make):
     used, fresh = playing(7, make), playing(9, make)
     used.step("panic")
     used.reset(9)
@@ -245,8 +249,9 @@ def test_a_task_is_the_same_whatever_was_played_before(make):
 
 
 def test_agentgyms_client_can_play_against_our_server():
-    # It asks for the vocabulary before its first reset and pastes it into its own first text.
-    server = Replay(make_kind(), compat=False)
+    # AgentGym's client requests the vocabulary before the first reset and includes it in the first
+    # message to the agent.
+    server = Replay(make_served_environment(), compat=False)
     assert server.created == {"id": 0}
     assert server.ask("/filtered_vocab") == list(VOCABULARY)
     assert server.ask("/reset", SUGAR)["observation"].startswith("Let's start Wordle!")
@@ -258,7 +263,7 @@ def test_agentgyms_client_can_play_against_our_server():
 
 
 def test_after_the_end_agentgyms_server_answers_nothing_but_a_reset():
-    server = Replay(make_kind())
+    server = Replay(make_served_environment())
     server.ask("/reset", 12345)
     server.ask("/step", "panic")
     assert server.ask("/step", "pause") == ("g g g g g\n", 1, True)
@@ -267,14 +272,15 @@ def test_after_the_end_agentgyms_server_answers_nothing_but_a_reset():
     assert server.ask("/reset", 12345) == {"id": 0, "observation": START}
 
 
-def test_an_agent_is_told_rules_and_words_by_instructions_and_first_observation():
-    spec, first = make_kind().spec, make_environment().reset(0).observation
+def test_an_agent_gets_rules_and_words_by_instructions_and_first_observation():
+    spec, first = make_served_environment().spec, make_environment().reset(0).observation
     assert all(word in first for word in VOCABULARY)
     assert all(f"- {letter}: " in spec.instructions for letter in "gyb")
     assert "Thought:" in spec.instructions and "\nAction:" in spec.instructions
 
 
-# (path, seed or action, answer), recorded from AgentGym's server; its ids are replaced by 0.
+# (path, seed or action, answer) of calls that were recorded from AgentGym's server; the session ids
+# are replaced by 0.
 RECORDED = {
     "invalid words": [
         (
@@ -340,6 +346,6 @@ RECORDED = {
 
 @pytest.mark.parametrize("episode", RECORDED)
 def test_recorded_requests_are_answered_as_agentgyms_server_did(episode):
-    server = Replay(make_kind())
+    server = Replay(make_served_environment())
     for path, argument, answer in RECORDED[episode]:
         assert server.ask(path, argument) == answer

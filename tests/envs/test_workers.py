@@ -1,4 +1,7 @@
-"""A simulator that hangs, dies or lies costs its own session; the others play on."""
+"""Workers: a simulator that hangs, dies or answers wrongly loses only its current session.
+
+All other sessions continue.
+"""
 
 import concurrent.futures
 import os
@@ -46,7 +49,7 @@ def test_an_exception_of_the_simulator_is_reported_and_its_session_is_gone(serve
     assert error_of(answer) is ErrorKind.SIMULATOR
     assert "hinge broke" in answer.json()["error"]
     assert error_of(step(server, session_id, "open")) is ErrorKind.UNKNOWN_SESSION
-    assert restarts(server) == before  # the process goes on
+    assert restarts(server) == before  # the worker process continues
 
 
 def test_a_reward_that_is_no_number_is_reported_and_harms_no_other_session(server):
@@ -57,6 +60,7 @@ def test_a_reward_that_is_no_number_is_reported_and_harms_no_other_session(serve
     assert restarts(server) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("trouble", "kind"),
     [
@@ -74,7 +78,7 @@ def test_the_loss_of_a_process_costs_one_session(server, trouble, kind):
     pid = server.get("/state", params={"id": played}).json()["pid"]
     assert error_of(step(server, bad, trouble)) is kind
     assert error_of(step(server, bad, "knock")) is ErrorKind.UNKNOWN_SESSION
-    # The others were in the same process and are where they were.
+    # The other sessions of the worker process are restored with their state.
     assert step(server, played, "knock").json()["observation"] == "2: you did knock"
     state = server.get("/state", params={"id": played}).json()
     assert (state["door"], state["pid"] != pid) == (1, True)
@@ -101,6 +105,7 @@ def test_a_world_that_cannot_be_repeated_is_reported_and_not_played_on(server):
     assert error_of(step(server, by_chance, "knock")) is ErrorKind.UNKNOWN_SESSION
 
 
+@pytest.mark.slow
 def test_sessions_are_spread_over_workers_and_stay_there():
     with serving("door", workers=2) as client:
         sessions = [started(client) for _ in range(6)]
@@ -108,7 +113,7 @@ def test_sessions_are_spread_over_workers_and_stay_there():
         assert sorted(map(pids.count, set(pids))) == [3, 3]
         again = [client.get("/state", params={"id": s}).json()["pid"] for s in sessions]
         assert again == pids
-        # One worker's trouble is not the other's: nothing is waited for, nothing repeated.
+        # A slow step in one worker neither delays nor restarts the other worker.
         with concurrent.futures.ThreadPoolExecutor() as pool:
             slow = pool.submit(step, client, sessions[0], "sleep 4")
             other = next(s for s, pid in zip(sessions, pids, strict=True) if pid != pids[0])
@@ -127,7 +132,7 @@ def test_a_request_that_does_not_get_its_turn_is_busy_and_nothing_happens():
         assert step(client, other, "knock").json()["observation"] == "1: you did knock"
 
 
-def test_what_a_simulator_prints_does_not_reach_the_ready_line(server, capfd):
+def test_a_simulators_output_does_not_reach_the_ready_line(server, capfd):
     assert step(server, started(server), "print").status_code == 200
     assert "talks" not in capfd.readouterr().out
 
@@ -136,8 +141,8 @@ def test_an_environment_that_cannot_run_here_says_so_in_one_line():
     program = (
         "import sys\n"
         "from agentgym_envs import __main__ as cli\n"
-        "from agentgym_envs.kinds import KINDS, KindEntry\n"
-        "cli.KINDS['textcraft'] = KindEntry('hingeless', 0)\n"
+        "from agentgym_envs.registry import ENVIRONMENTS, RegistryEntry\n"
+        "cli.ENVIRONMENTS['textcraft'] = RegistryEntry('hingeless', 0)\n"
         "sys.exit(cli.main(['textcraft', '--port', '0']))\n"
     )
     path = os.pathsep.join(sys.path)
@@ -152,6 +157,7 @@ def test_an_environment_that_cannot_run_here_says_so_in_one_line():
     assert done.stderr == "agentgym_envs: the door needs hinges. Install them first.\n"
 
 
+@pytest.mark.slow
 def test_five_hundred_sessions_leave_memory_and_file_handles_flat(server):
     process = psutil.Process()
 

@@ -1,9 +1,9 @@
-"""A small corpus for the tests of deep search: made-up topics and countries, and their questions."""
+"""A small corpus for the tests of deep search, with questions about invented topics and countries."""
 
 import json
 import re
 
-# The passages with which AgentGym's server was recorded.
+# Passages of the searches that were recorded from AgentGym's server.
 PASSAGES = [
     {
         "id": str(i),
@@ -22,7 +22,8 @@ QUESTIONS = [
     }
     for i in range(60)
 ]
-# Worded as in the corpus of facts, which the scripted player understands.
+# Invented names for sentences that are worded as in the corpus of facts, so that the scripted agent
+# understands them.
 NAMES = [
     first + second
     for first in "Ardo Bel Corva Dun Estra Fen Gor Hes Ilva Jor".split()
@@ -36,7 +37,7 @@ COUNTRIES = [
     }
     for name in NAMES
 ]
-CAPITALS = len(QUESTIONS)  # number of the first question about a country
+CAPITALS = len(QUESTIONS)  # index of the first question about a capital
 QUESTIONS += [
     {
         "id": f"c-{name}",
@@ -50,14 +51,17 @@ QUESTIONS += [
 
 
 def write_rows(path, rows):
-    """JSON lines; the path."""
+    """Writes rows as JSON lines to a file; returns its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
 
 
 def by_shared_words(query, topk, passages=PASSAGES):
-    """What the recorded server found: most distinct words shared, ties by the order of passages."""
+    """Returns passages by their number of distinct words in common with the query, largest first.
+
+    Passages with equal numbers keep their order.
+    """
 
     def words(text):
         return set(re.findall(r"\w+", text.lower()))
@@ -68,7 +72,10 @@ def by_shared_words(query, topk, passages=PASSAGES):
 
 
 def options(folder, **changes):
-    """Options of searchqa with these passages, written into the folder, searched by tantivy."""
+    """Returns options of searchqa for a corpus of these passages.
+
+    The passages are written to the folder, and tantivy searches them.
+    """
     return {
         "corpus": str(write_rows(folder / "corpus.jsonl", PASSAGES + COUNTRIES)),
         "questions": str(write_rows(folder / "questions.jsonl", QUESTIONS)),

@@ -1,4 +1,4 @@
-"""Lets the tests of this folder import what they share."""
+"""Makes the shared modules of this folder importable for its tests."""
 
 import pathlib
 import sys

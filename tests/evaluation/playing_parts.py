@@ -1,20 +1,20 @@
-"""Evaluations of a small environment in this process, for the tests."""
+"""Evaluations of the maze environment in this process."""
 
 import contextlib
 
+from agentgym_jax.client.actions import ActionFormat
+from agentgym_jax.client.client import EnvClient
+from agentgym_jax.client.errors import EnvCause, EnvError
+from agentgym_jax.client.in_process import in_process_servers
+from agentgym_jax.client.oracle_clients import ExpertClient, ValidActionsClient
+from agentgym_jax.client.pool import EnvPool
 from agentgym_jax.data.tasks import Task
-from agentgym_jax.env_client.actions import ActionFormat
-from agentgym_jax.env_client.client import EnvClient
-from agentgym_jax.env_client.errors import EnvCause, EnvError
-from agentgym_jax.env_client.guided import ExpertClient, ValidActionsClient
-from agentgym_jax.env_client.in_process import in_process_servers
-from agentgym_jax.env_client.pool import EnvPool
+from agentgym_jax.evaluation.agents import ScriptedAgent
 from agentgym_jax.evaluation.evaluate import evaluate
-from agentgym_jax.evaluation.play import TextCollector
-from agentgym_jax.evaluation.players import ScriptedPlayer
-from agentgym_jax.rollout.collect import EnvironmentText
-from agentgym_jax.run.settings import EvaluationSettings
-from agentgym_jax.sampling.sampler import SamplingOptions
+from agentgym_jax.jobs.config.settings import EvaluationSettings
+from agentgym_jax.rollout.agents import TextRows
+from agentgym_jax.rollout.collect import Collector, EnvironmentText
+from agentgym_jax.sampling.options import SamplingOptions
 
 CLIENTS = {"expert": ExpertClient, "random": ValidActionsClient, None: EnvClient}
 ALL_TASKS = [Task("maze", i, "maze") for i in range(6)]
@@ -23,16 +23,16 @@ ALL_TASKS = [Task("maze", i, "maze") for i in range(6)]
 @contextlib.contextmanager
 def maze(
     kind,
-    player=None,
+    agent=None,
     *,
-    tell_budget="none",
+    show_turn_budget="none",
     max_attempts=3,
     max_replacements=1,
     client_class=None,
     patience_s=60.0,
     workers=4,
 ):
-    """A collector of a scripted player, or of `player`, on the maze."""
+    """Yields a collector for the maze that runs `agent` or, without one, a scripted agent."""
     with in_process_servers(["maze"]) as transports:
         client = (client_class or CLIENTS[kind])(
             "http://maze",
@@ -48,14 +48,15 @@ def maze(
             breaker_patience_s=patience_s,
         ) as pool:
             preamble = ({"role": "system", "content": "Walk."},)
-            yield TextCollector(
-                player or ScriptedPlayer({"maze": ActionFormat.REACT}),
+            yield Collector(
+                TextRows(agent or ScriptedAgent({"maze": ActionFormat.REACT})),
                 pool,
                 {"maze": EnvironmentText(preamble=preamble, parse=client.parse)},
+                prefetch=0,
                 max_attempts=max_attempts,
                 max_replacements=max_replacements,
-                tell_budget=tell_budget,
-                revive=lambda: None,
+                show_turn_budget=show_turn_budget,
+                restart_dead_servers=lambda: None,
             )
 
 
@@ -70,7 +71,7 @@ def play(
     on_progress=lambda done, total, tokens: None,
     **options,
 ):
-    """The evaluation of a collector's player."""
+    """Evaluates the collector's agent on tasks; returns the result."""
     return evaluate(
         collector,
         tasks,
@@ -80,8 +81,8 @@ def play(
         seed=seed,
         step=0,
         max_turns={"maze": max_turns},
-        sampling=SamplingOptions(max_turn_tokens=50, max_tokens=1000),
-        max_invalid_actions=1,
+        sampling=SamplingOptions(temperature=1.0, max_turn_tokens=50, max_tokens=1000),
+        max_parse_errors=1,
         on_progress=on_progress,
         should_stop=stop or (lambda: False),
         pool=collector.pool,
@@ -94,14 +95,14 @@ def actions(trajectory):
 
 
 def stumbling(faults, kind=ExpertClient):
-    """A client whose reset of a task fails so many times."""
+    """Returns a client class whose resets of a task fail the given number of times."""
     left = dict(faults)
 
     class Stumbling(kind):
-        def reset(self, session, data_idx, turn=""):
+        def reset(self, session, data_idx, request_id=""):
             if data_idx in left and left[data_idx] > 0:
                 left[data_idx] -= 1
                 raise EnvError(EnvCause.HTTP_STATUS, "no answer", retryable_from_reset=False)
-            return super().reset(session, data_idx, turn)
+            return super().reset(session, data_idx, request_id)
 
     return Stumbling

@@ -1,6 +1,7 @@
-"""Which results may be compared, what leaks, and the page that is made of several results."""
+"""Comparability of results, leakage, and the page that compares several results."""
 
 import dataclasses
+import functools
 import json
 
 import pytest
@@ -8,10 +9,18 @@ import pytest
 from agentgym_jax import results
 from agentgym_jax.data import suite
 from agentgym_jax.data.tasks import Task
-from agentgym_jax.evaluation import compare, contents, leakage, plots, report, scores, suite_scores
-from agentgym_jax.evaluation.scores import EpisodeScore
-from agentgym_jax.evaluation.trained_on import read_trained_on
+from agentgym_jax.evaluation import compare, plots, report, scores
+from agentgym_jax.evaluation.contamination import (
+    describe_leakage,
+    find_leakage,
+    read_training_data,
+)
+from agentgym_jax.evaluation.suite import NOT_EVALUATED, describe_coverage, suite_scores
+from agentgym_jax.evaluation.task_identity import item_facts
 from agentgym_jax.trajectory import Outcome
+from tests.builders import episode_score
+
+scored = functools.partial(episode_score, group="all", turns=3)
 
 save = plots._save
 HASH = {"textcraft": "a" * 64, "maze": "b" * 64}
@@ -20,12 +29,6 @@ MANIFESTS = {
     "maze": [{"data_idx": i, "split": "test", "start": [1, i]} for i in range(4)],
 }
 TASKS = [Task(name, row["data_idx"], "all") for name, rows in MANIFESTS.items() for row in rows]
-
-
-def episode(item, success, sample=0, outcome=None, turns=3):
-    if outcome is None:
-        outcome = Outcome.SUCCESS if success else Outcome.FAILURE
-    return EpisodeScore(item, "all", sample, success, float(success), turns, outcome)
 
 
 def write(
@@ -39,16 +42,16 @@ def write(
     mode="sampled",
     solving=range(99),
 ):
-    """A result file in which the items of `solved` are solved by the samples `solving`."""
-    items = contents.item_facts(TASKS, lists)
-    episodes = [episode(i, i in solved and s in solving, s) for i in items for s in range(samples)]
-    facts = report.facts(
+    """Writes a result file in which the items `solved` are solved in the samples `solving`."""
+    items = item_facts(TASKS, lists)
+    episodes = [scored(i, i in solved and s in solving, s) for i in items for s in range(samples)]
+    facts = report.score_facts(
         episodes,
         items,
         max_turns={"textcraft": 5, "maze": 5},
-        tell_budget="none",
+        show_turn_budget="none",
         is_sampled=True,
-        leaks=leakage.report(items, [], episodes, None),
+        leakage=find_leakage(items, [], episodes, None),
     )
     path.mkdir(parents=True, exist_ok=True)
     return scores.write_scores(
@@ -75,18 +78,19 @@ def test_a_page_of_two_results_by_command(tmp_path):
     assert out.read_text() == text
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     places = [i for i, row in enumerate(rows) if row.startswith(("| better |", "| tiny |"))]
-    assert rows[places[0]].startswith("| better |")  # the better one is first
-    assert "84.6 (" in rows[places[0]] and "15.4 (" in rows[places[1]]  # 11 and 2 of 13
+    assert rows[places[0]].startswith("| better |")  # the row of the better result is first
+    # solved tasks: 11 of 13 and 2 of 13
+    assert "84.6 (" in rows[places[0]] and "15.4 (" in rows[places[1]]
     assert "## better against tiny" in text and "+69.2" in text
     assert "pass@2" in text and "majority of 2" in text and "## Files" in text
     assert "| all | 13 | 15.4 | 84.6 | +69.2 |" in text
-    assert "Played under other conditions" not in text
+    assert "Evaluated under other conditions" not in text
     for figure in ("success", "turn_budgets", "samples"):
         assert f"(results_plots/{figure}.png)" in text
         assert (out.parent / "results_plots" / f"{figure}.png").stat().st_size > 5000
 
 
-def test_what_leaks_and_how_it_was_played_stands_on_the_page(tmp_path):
+def test_leakage_and_playing_conditions_are_on_the_page(tmp_path):
     trained = [row | {"split": "train"} for row in MANIFESTS["maze"]]
     write(tmp_path / "a", BAD, model="a|b")
     write(
@@ -95,8 +99,9 @@ def test_what_leaks_and_how_it_was_played_stands_on_the_page(tmp_path):
     text = results.write([tmp_path / "a", tmp_path / "b"], tmp_path / "r.md", 1, with_plots=False)
     assert "- tiny: 4 evaluated tasks are of the training split, 0 were trained on" in text
     assert "- a|b:" not in text and "a\\|b" in text
-    assert "Played under other conditions: mode: sampled before, x after." in text
-    # One of two samples solves 11 of 13 tasks: pass@1, pass@2, then majority of 1 and of 2.
+    assert "Evaluated under other conditions: mode: sampled before, x after." in text
+    # One of two samples solves 11 of 13 tasks. The columns are pass@1, pass@2, majority of 1 and
+    # majority of 2.
     assert "| tiny | 42.3 | 84.6 | 42.3 | 42.3 |" in text
 
 
@@ -107,7 +112,7 @@ def test_results_without_a_common_task_share_a_page_and_no_comparison(tmp_path):
     ]
     (tmp_path / "b").mkdir()
     decoding = {"mode": "sampled", "max_turns": {"maze": 5}}
-    for name, part in (("b", only_maze), ("c", [episode("wordle_1", True)])):
+    for name, part in (("b", only_maze), ("c", [scored("wordle_1", True)])):
         (tmp_path / name).mkdir(exist_ok=True)
         scores.write_scores(
             tmp_path / name / "scores.json", part, model=name, decoding=decoding, manifests={}
@@ -117,7 +122,7 @@ def test_results_without_a_common_task_share_a_page_and_no_comparison(tmp_path):
     assert "## b against tiny" in text and "## c against" not in text and "| c |" in text
 
 
-def test_the_comparison_is_paired_by_task_and_says_what_else_differs(tmp_path):
+def test_the_comparison_is_paired_by_task_and_names_other_differences(tmp_path):
     write(tmp_path / "a", BAD)
     write(tmp_path / "b", GOOD, mode="greedy")
     result = compare.compare(*compare.load([tmp_path / "a", tmp_path / "b"]))
@@ -155,7 +160,7 @@ def test_results_of_another_manifest_are_refused_and_the_difference_named(tmp_pa
 def test_equal_items_of_different_manifests_are_still_refused(tmp_path):
     write(tmp_path / "a", BAD)
     write(tmp_path / "b", BAD, manifests=HASH | {"maze": "d" * 64})
-    with pytest.raises(compare.NotComparableError, match="4 items played in both are the same"):
+    with pytest.raises(compare.NotComparableError, match="4 common items are the same"):
         compare.compare(*compare.load([tmp_path / "a", tmp_path / "b"]))
 
 
@@ -175,23 +180,23 @@ def test_other_manifests_without_a_common_item_are_named(tmp_path):
     write(tmp_path / "a", BAD)
     later = {"textcraft": [], "maze": []}
     path = str(tmp_path / "a" / "scores.json")
-    items = contents.item_facts([Task("maze", 99, "all")], later)
-    with pytest.raises(compare.NotComparableError, match="; no item was played in both"):
+    items = item_facts([Task("maze", 99, "all")], later)
+    with pytest.raises(compare.NotComparableError, match="; the results have no item in common"):
         compare.check_same_tasks(path, {"maze": "e" * 64}, items)
 
 
 def test_an_evaluation_of_other_tasks_than_an_older_result_is_refused_before_it_begins(tmp_path):
     write(tmp_path / "a", BAD)
     path = str(tmp_path / "a" / "scores.json")
-    items = contents.item_facts(TASKS, MANIFESTS)
+    items = item_facts(TASKS, MANIFESTS)
     compare.check_same_tasks(path, HASH, items)
     compare.check_same_tasks(path, {"maze": HASH["maze"], "wordle": "e" * 64}, items)
     with pytest.raises(compare.NotComparableError, match="maze: the task manifest is bbbbbbbbbbbb"):
         compare.check_same_tasks(path, {"maze": "e" * 64}, items)
 
 
-def test_a_player_has_one_colour_and_a_place_in_the_legend_of_every_figure(tmp_path, monkeypatch):
-    """Also where it did not play what the others did."""
+def test_a_result_has_one_colour_and_a_place_in_the_legend_of_every_figure(tmp_path, monkeypatch):
+    """Checks that a result has the same colour in every figure, even if tasks of it are missing."""
     write(tmp_path / "a", BAD, samples=2)
     write(tmp_path / "b", GOOD, samples=2, model="better")
     both = compare.load([tmp_path / "a", tmp_path / "b"])
@@ -212,7 +217,7 @@ def test_a_player_has_one_colour_and_a_place_in_the_legend_of_every_figure(tmp_p
         assert not colours or colours == {"C0", "C1"}
 
 
-def test_two_results_of_one_model_are_told_apart(tmp_path):
+def test_two_results_of_one_model_are_distinguished(tmp_path):
     write(tmp_path / "a", BAD)
     write(tmp_path / "b", GOOD)
     names = [r.name for r in compare.load([tmp_path / "a", tmp_path / "b"])]
@@ -227,11 +232,11 @@ def test_a_file_that_is_no_result_is_refused_by_name(tmp_path, text):
         compare.load([path])
 
 
-# The suite.
+# Tests of the suite
 
 
 def suite_items(environment, n=None):
-    """Item id -> row, of pinned items as they are served."""
+    """Returns the rows of pinned items by item id, as a server sends them."""
     return {
         f"{environment}_{index}": {"subtask": name, "digest": value, "facts": {"split": "test"}}
         for name, items in suite.pinned(environment).items()
@@ -239,21 +244,21 @@ def suite_items(environment, n=None):
     }
 
 
-def test_what_was_not_played_is_missing_and_never_zero():
+def test_unplayed_items_are_missing_and_never_zero():
     items = suite_items("textcraft")
-    played = suite_scores.suite_scores([episode(i, True) for i in items], items)
+    played = suite_scores([scored(i, True) for i in items], items)
     assert (played["played_subtasks"], played["of_subtasks"]) == (4, 27)
     assert played["overall"]["success"] == 1.0 and played["overall"]["environment_mean"] == 1.0
     assert not played["is_complete"] and list(played["environments"]) == ["textcraft"]
     reasons = {(r["environment"], r.get("missing")) for r in played["subtasks"]}
     assert reasons == {
         ("textcraft", None),
-        ("babyai", suite_scores.NOT_PLAYED),
-        ("sciworld", suite_scores.NOT_PLAYED),
-        ("webarena", suite_scores.NOT_PLAYED),
-        ("searchqa", suite_scores.NOT_PLAYED),
+        ("babyai", NOT_EVALUATED),
+        ("sciworld", NOT_EVALUATED),
+        ("webarena", NOT_EVALUATED),
+        ("searchqa", NOT_EVALUATED),
     }
-    told = " ".join(suite_scores.sentences(played))
+    told = " ".join(describe_coverage(played))
     assert "4 of the 27" in told and "webarena (Shopping, CMS, Maps, GitLab, Reddit)" in told
 
 
@@ -262,7 +267,7 @@ def test_real_questions_are_known_by_their_set_and_row_and_embedded_ones_never_c
     real = {"dataset": "nq", "split": "test", "upstream_idx": index}
     rows = [real, real | {"upstream_idx": index + 1}, {"dataset": "facts", "split": "test"}]
     found = [
-        suite_scores.suite_scores([episode(item, True)], {item: {"digest": "x", "facts": facts}})
+        suite_scores([scored(item, True)], {item: {"digest": "x", "facts": facts}})
         for facts in rows
         for item in [f"searchqa_{index}"]
     ]
@@ -275,7 +280,7 @@ def test_web_tasks_are_known_by_webarenas_number_and_embedded_ones_never_count()
     told = []
     for facts in (real, real | {"world": "embedded"}, real | {"task_id": number + 1}, {}):
         items = {"webarena_3": {"digest": "x", "facts": facts}}
-        told.append(suite_scores.suite_scores([episode("webarena_3", True)], items))
+        told.append(suite_scores([scored("webarena_3", True)], items))
     assert told[1:] == [None] * 3
     row = next(r for r in told[0]["subtasks"] if r["subtask"] == "Maps")
     assert (row["played"], row["items"], row["success"]) == (1, 10, 1.0)
@@ -283,8 +288,8 @@ def test_web_tasks_are_known_by_webarenas_number_and_embedded_ones_never_count()
 
 def test_an_environment_counts_by_its_items_and_once_in_the_mean_of_environments():
     items = suite_items("textcraft") | suite_items("babyai")
-    episodes = [episode(i, i.startswith("babyai")) for i in items]
-    played = suite_scores.suite_scores(episodes, items)
+    episodes = [scored(i, i.startswith("babyai")) for i in items]
+    played = suite_scores(episodes, items)
     assert played["overall"]["success"] == pytest.approx(90 / 190)
     assert played["overall"]["environment_mean"] == pytest.approx(0.5)
     assert played["played_subtasks"] == 10
@@ -292,30 +297,30 @@ def test_an_environment_counts_by_its_items_and_once_in_the_mean_of_environments
 
 def test_an_evaluation_of_other_tasks_that_meets_some_of_the_suite_is_no_result_on_it():
     items = suite_items("babyai") | {"babyai_0": {"subtask": "GoTo", "digest": "1", "facts": {}}}
-    assert suite_scores.suite_scores([episode(i, True) for i in items], items) is None
+    assert suite_scores([scored(i, True) for i in items], items) is None
 
 
 def test_an_item_with_other_facts_is_no_part_of_the_suite():
     items = suite_items("babyai", 2)
     changed = {i: row | {"digest": "00000000"} for i, row in items.items()}
-    assert suite_scores.suite_scores([episode(i, True) for i in items], changed) is None
-    part = suite_scores.suite_scores([episode(i, True) for i in items], items)
+    assert suite_scores([scored(i, True) for i in items], changed) is None
+    part = suite_scores([scored(i, True) for i in items], items)
     goto = next(r for r in part["subtasks"] if r["subtask"] == "GoTo")
     assert (goto["played"], goto["items"], goto["test_items"]) == (2, 55, 55)
     assert part["played_subtasks"] == 0
-    assert any("babyai GoTo, 2 of 55" in text for text in suite_scores.sentences(part))
+    assert any("babyai GoTo, 2 of 55" in text for text in describe_coverage(part))
 
 
 def test_an_item_that_the_environment_failed_leaves_its_sub_task_incomplete():
     items = suite_items("textcraft")
     lost = next(i for i in items if items[i]["subtask"] == "depth 4")
-    episodes = [episode(i, True, outcome=Outcome.ENV_ERROR if i == lost else None) for i in items]
-    played = suite_scores.suite_scores(episodes, items)
+    episodes = [scored(i, True, outcome=Outcome.ENV_ERROR if i == lost else None) for i in items]
+    played = suite_scores(episodes, items)
     assert played["played_subtasks"] == 3
-    assert "played in part: textcraft depth 4, 2 of 3 items" in suite_scores.sentences(played)
-    failed = [episode(i, True, outcome=Outcome.ENV_ERROR) for i in items]
-    told = suite_scores.sentences(suite_scores.suite_scores(failed, items))
-    assert "played in part: textcraft depth 4, 0 of 3 items" in told
+    assert "evaluated in part: textcraft depth 4, 2 of 3 items" in describe_coverage(played)
+    failed = [scored(i, True, outcome=Outcome.ENV_ERROR) for i in items]
+    told = describe_coverage(suite_scores(failed, items))
+    assert "evaluated in part: textcraft depth 4, 0 of 3 items" in told
 
 
 # Leakage.
@@ -334,17 +339,17 @@ def trained_on(tmp_path):
     turn = {"from": "human", "value": "shown"}
     demo = {"item_id": "maze_8", "conversations": [turn]}
     (tmp_path / "data" / "expert.jsonl").write_text(json.dumps(demo) + "\n")
-    return read_trained_on(tmp_path)
+    return read_training_data(tmp_path)
 
 
-def test_what_a_run_has_seen_is_read_from_its_records_not_from_its_evaluations(tmp_path):
+def test_the_tasks_seen_by_a_run_are_read_from_its_records_not_from_its_evaluations(tmp_path):
     trained = trained_on(tmp_path)
     assert trained.items == {"maze_1", "maze_9", "maze_8"} and trained.episodes == 3
     assert trained.observations == {'say "hi"\n', "other", "shown"}
 
 
 class Seen:
-    """A trajectory, as far as leakage reads it."""
+    """The fields of a trajectory that the leakage check reads."""
 
     def __init__(self, item_id, text):
         self.item_id, self.first_observation = item_id, text
@@ -375,65 +380,64 @@ def test_data_files_that_a_config_names_are_training_too(tmp_path):
         dpo={"preferences": [str(tmp_path / "pairs.jsonl")], "files": ["gone.json"]},
         rollout={"files": ["not data"]},
     )
-    trained = read_trained_on(run)
+    trained = read_training_data(run)
     assert trained.items == {"maze_3", "maze_4", "maze_5"} and trained.episodes == 3
     assert trained.observations == {"text 3", "text 4", "text 5"}
     assert len(trained.read) == 2
     (unread,) = trained.unread
     assert unread.startswith("gone.json (no conversations at")
-    said = leakage.sentences(leakage.report({}, [], [], trained))
+    said = describe_leakage(find_leakage({}, [], [], trained))
     assert said == [f"training data that could not be read may hold more: {unread}"]
 
 
-def test_what_the_run_before_was_trained_on_counts_once(tmp_path):
+def test_records_of_an_earlier_training_run_count_once(tmp_path):
     before, after = tmp_path / "before", tmp_path / "after"
     (before / "checkpoints").mkdir(parents=True)
     trained_on(before)
     (before / "config.json").write_text(json.dumps({"model": {"source": str(before)}}))
     run_with(after, model={"source": str(before)})
-    trained = read_trained_on(after)
+    trained = read_training_data(after)
     assert trained.items == {"maze_1", "maze_9", "maze_8"} and trained.episodes == 3
-    assert trained.read == (str(before),) and trained.source == str(after)
+    assert trained.read == [str(before)] and trained.source == str(after)
 
 
 def test_a_run_whose_config_is_damaged_says_so(tmp_path):
     trained_on(tmp_path)
     (tmp_path / "config.json").write_text("{")
-    trained = read_trained_on(tmp_path)
+    trained = read_training_data(tmp_path)
     assert trained.episodes == 3 and "config.json" in trained.unread[0]
 
 
 def test_leaks_are_counted_by_kind_and_success_without_them_is_given(tmp_path):
     lists = {"maze": [{"data_idx": i, "split": "train" if i == 0 else "test"} for i in range(5)]}
-    tasks = [Task("maze", i, "all") for i in range(7)]  # two that the manifest does not list
-    items = contents.item_facts(tasks, lists)
+    # the manifest lists all tasks except the last two
+    tasks = [Task("maze", i, "all") for i in range(7)]
+    items = item_facts(tasks, lists)
     seen = [Seen("maze_1", 'say "hi"\n'), Seen("maze_2", "other"), Seen("maze_3", "new")]
-    episodes = [episode(f"maze_{i}", i in (0, 1, 2, 3)) for i in range(7)]
-    found = leakage.report(items, seen, episodes, trained_on(tmp_path))
+    episodes = [scored(f"maze_{i}", i in (0, 1, 2, 3)) for i in range(7)]
+    found = find_leakage(items, seen, episodes, trained_on(tmp_path))
     assert found["train_split"] == {"count": 1, "items": ["maze_0"]}
     assert found["trained"] == {"count": 1, "items": ["maze_1"]}
     assert found["same_observation"] == {"count": 1, "items": ["maze_2"]}
     assert found["unlisted"]["count"] == 2
-    # The run has a split of its own: what its records do not show has not leaked.
+    # The run has a separate test split, so items without a training record have not leaked.
     assert found["success_without"] == pytest.approx(2 / 5) and found["tasks_without"] == 5
-    assert len(leakage.sentences(found)) == 4
-    failed = episode("maze_6", False, outcome=Outcome.ENV_ERROR)
-    again = leakage.report(items, seen, [*episodes[:6], failed], trained_on(tmp_path / "2"))
+    assert len(describe_leakage(found)) == 4
+    failed = scored("maze_6", False, outcome=Outcome.ENV_ERROR)
+    again = find_leakage(items, seen, [*episodes[:6], failed], trained_on(tmp_path / "2"))
     assert again["tasks_without"] == 4
-    clean = leakage.report(
-        {"maze_5": items["maze_5"]}, [], episodes[5:6], trained_on(tmp_path / "3")
-    )
-    assert clean["success_without"] is None and not leakage.sentences(clean)
-    unknown = leakage.report(items, [], episodes, None)
+    clean = find_leakage({"maze_5": items["maze_5"]}, [], episodes[5:6], trained_on(tmp_path / "3"))
+    assert clean["success_without"] is None and not describe_leakage(clean)
+    unknown = find_leakage(items, [], episodes, None)
     assert unknown["trained"]["count"] == 0 and unknown["source"] is None
-    assert unknown["success_without"] == pytest.approx(3 / 6)  # without maze_0
+    assert unknown["success_without"] == pytest.approx(3 / 6)  # all tasks except maze_0
 
 
 def test_items_carry_their_short_facts_and_a_digest_of_all():
     rows = [{"data_idx": 3, "split": "test", "goal": "x", "commands": "c" * 100}]
-    items = contents.item_facts([Task("textcraft", 3, "g")], {"textcraft": rows})
+    items = item_facts([Task("textcraft", 3, "g")], {"textcraft": rows})
     row = items["textcraft_3"]
     assert row["facts"] == {"split": "test", "goal": "x"} and row["subtask"] is None
     longer = [{**rows[0], "commands": "d" * 100}]
-    other = contents.item_facts([Task("textcraft", 3, "g")], {"textcraft": longer})
+    other = item_facts([Task("textcraft", 3, "g")], {"textcraft": longer})
     assert other["textcraft_3"]["digest"] != row["digest"]

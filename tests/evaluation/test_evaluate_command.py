@@ -1,7 +1,6 @@
-"""The command as a user gives it."""
+"""The evaluation command as a user starts it."""
 
 import contextlib
-import http.server
 import json
 import os
 import pathlib
@@ -9,6 +8,10 @@ import signal
 import subprocess
 import sys
 import threading
+
+import pytest
+
+from tests.fake_server import DROP, serving
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -18,7 +21,7 @@ def evaluate(workdir, model, *arguments):
     command += [f"--model={model}", "--compilation_cache=", *arguments]
     environment = os.environ | {"JAX_PLATFORMS": "cpu"}
     return subprocess.run(
-        [*command, "--config.env.transport=inprocess"],
+        [*command, "--config.env_server.transport=inprocess"],
         cwd=ROOT,
         env=environment,
         capture_output=True,
@@ -29,10 +32,11 @@ def evaluate(workdir, model, *arguments):
 SUITE = "--config=configs/eval/suite.py:limit=2,environments=textcraft+babyai"
 
 
+@pytest.mark.slow
 def test_the_expert_by_command_and_the_same_again(tmp_path):
     first = evaluate(tmp_path / "e", "expert", SUITE, "--environments=textcraft")
     assert first.returncode == 0, first.stderr
-    assert "played in part: textcraft depth 1, 2 of 31" in (first.stdout)
+    assert "evaluated in part: textcraft depth 1, 2 of 31" in (first.stdout)
     written = (tmp_path / "e" / "scores.json").read_bytes()
     document = json.loads(written)
     assert document["overall"]["success"] == 1.0 and document["overall"]["tasks"] == 8
@@ -55,38 +59,32 @@ def test_the_error_line_hides_secrets(tmp_path):
 
 @contextlib.contextmanager
 def silent_endpoint():
-    """A chat endpoint that names its model and never answers a conversation."""
+    """Yields the URL of a chat endpoint that names its model but never answers a conversation."""
     asked, released = threading.Event(), threading.Event()
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            body = json.dumps({"data": [{"id": "silent"}]}).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def answer(request):
+        if request.method == "GET":
+            return 200, {"data": [{"id": "silent"}]}
+        asked.set()
+        released.wait()
+        return DROP
 
-        def do_POST(self):
-            asked.set()
-            released.wait()
-
-        def log_message(self, *arguments):
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}", asked
+    with serving(answer) as server:
+        yield server.url, asked
         released.set()
-        server.shutdown()
 
 
+@pytest.mark.slow
 def test_sigterm_ends_an_evaluation_whose_endpoint_never_answers(tmp_path):
     with silent_endpoint() as (url, asked):
         command = [sys.executable, "-m", "agentgym_jax.evaluate", f"--workdir={tmp_path / 'e'}"]
         command += [f"--model={url}", "--compilation_cache=", SUITE, "--environments=textcraft"]
         process = subprocess.Popen(
-            [*command, "--config.env.transport=inprocess", "--config.endpoint.timeout_s=1e6"],
+            [
+                *command,
+                "--config.env_server.transport=inprocess",
+                "--config.endpoint.timeout_s=1e6",
+            ],
             cwd=ROOT,
             env=os.environ | {"JAX_PLATFORMS": "cpu"},
             stderr=subprocess.PIPE,
@@ -94,6 +92,6 @@ def test_sigterm_ends_an_evaluation_whose_endpoint_never_answers(tmp_path):
         )
         asked.wait()
         process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate()  # pytest's limit ends the test if this hangs
+        _, errors = process.communicate()  # if the process hangs, pytest's time limit ends the test
     assert process.returncode == 143
     assert "run the same command to resume" in errors

@@ -1,25 +1,27 @@
-"""An interrupted evaluation goes on where it was, to the same result."""
+"""Interrupted evaluations, which resume and end with the same result."""
 
 import json
 
 import pytest
 from playing_parts import ALL_TASKS, maze, play, stumbling
 
-from agentgym_jax.env_client.guided import ValidActionsClient
-from agentgym_jax.evaluation import contents, leakage, report, scores
+from agentgym_jax.client.oracle_clients import ValidActionsClient
+from agentgym_jax.evaluation import report, scores
+from agentgym_jax.evaluation.contamination import find_leakage
 from agentgym_jax.evaluation.journal import Journal
+from agentgym_jax.evaluation.task_identity import item_facts
 from agentgym_jax.run_folder import RunFolder, RunFolderError
 from agentgym_jax.trajectory import Outcome, from_record
 
 IDENTITY = {
-    "contestant": {"name": "random"},
+    "agent": {"name": "random"},
     "manifests": {"maze": "ab"},
     "items": {"maze_1": "cd"},
 }
 
 
 class Stop:
-    """Says stop as soon as so many episodes are kept."""
+    """A stop request that becomes true after a number of recorded episodes."""
 
     def __init__(self, journal, after):
         self.journal, self.left = journal, after
@@ -33,10 +35,13 @@ class Stop:
 
 
 def evaluation(folder, samples=2, stop_after=10**9, **options):
-    """Plays what is left; None if it was stopped, else the bytes of its scores.json."""
+    """Evaluates all episodes that the folder does not contain yet.
+
+    Returns the bytes of scores.json, or None if the evaluation was stopped.
+    """
     folder.trajectories.mkdir(parents=True, exist_ok=True)
     journal = Journal(folder, IDENTITY)
-    journal.open(report.changed_identity)
+    journal.open()
     finished = journal.finished(samples)
     stop = Stop(journal, stop_after)
     with maze("random", **options) as collector:
@@ -46,14 +51,14 @@ def evaluation(folder, samples=2, stop_after=10**9, **options):
     if stop():
         return None
     journal.finish(result.trajectories)
-    items = contents.item_facts(ALL_TASKS, {"maze": []})
-    facts = report.facts(
+    items = item_facts(ALL_TASKS, {"maze": []})
+    facts = report.score_facts(
         result.sampled,
         items,
         max_turns={"maze": 15},
-        tell_budget="none",
+        show_turn_budget="none",
         is_sampled=True,
-        leaks=leakage.report(items, result.trajectories, result.sampled, None),
+        leakage=find_leakage(items, result.trajectories, result.sampled, None),
     )
     path = folder.path / "scores.json"
     scores.write_scores(
@@ -90,7 +95,7 @@ def test_a_finished_evaluation_is_not_played_again(tmp_path):
     stop = tmp_path / "trajectories" / "eval_000000.jsonl"
     written = stop.stat().st_mtime_ns
     journal = Journal(folder, IDENTITY)
-    journal.open(report.changed_identity)
+    journal.open()
     assert len(journal.finished(2)) == 12
     assert stop.stat().st_mtime_ns == written
     assert evaluation(folder) == before
@@ -128,7 +133,7 @@ def test_a_damaged_line_is_named(begun):
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("contestant", {"name": "gpt"}, "contestant.name: random in the folder, gpt now"),
+        ("agent", {"name": "gpt"}, "agent.name: random in the folder, gpt now"),
         ("manifests", {"maze": "xy"}, "manifests.maze: ab in the folder, xy now"),
         ("items", {"maze_1": "cd", "maze_2": "ef"}, "items.maze_2: absent in the folder, ef now"),
     ],
@@ -137,20 +142,20 @@ def test_a_folder_of_another_evaluation_is_refused_and_the_difference_named(
     begun, key, value, message
 ):
     with pytest.raises(ValueError, match=message) as error:
-        Journal(begun, IDENTITY | {key: value}).open(report.changed_identity)
+        Journal(begun, IDENTITY | {key: value}).open()
     assert "--workdir" in str(error.value)
 
 
-def test_an_unreadable_state_is_refused(begun):
+def test_an_invalid_state_is_refused(begun):
     (begun.path / "evaluation.json").write_text("{")
     with pytest.raises(ValueError, match=r"evaluation.json is not JSON.*--workdir"):
-        Journal(begun, IDENTITY).open(report.changed_identity)
+        Journal(begun, IDENTITY).open()
     (begun.path / "evaluation.json").write_text('{"format": 99}')
     with pytest.raises(ValueError, match="another version"):
-        Journal(begun, IDENTITY).open(report.changed_identity)
+        Journal(begun, IDENTITY).open()
     (begun.path / "evaluation.json").unlink()
     with pytest.raises(ValueError, match=r"evaluation.json is missing"):
-        Journal(begun, IDENTITY).open(report.changed_identity)
+        Journal(begun, IDENTITY).open()
 
 
 def test_an_episode_that_the_environment_failed_is_not_kept(tmp_path, begun):
@@ -180,18 +185,18 @@ def test_with_only_unplayable_tasks_left_a_resumed_evaluation_writes_scores_and_
     final = folder.trajectories / "eval_000000.jsonl"
     lines = final.read_text().splitlines(keepends=True)
     final.unlink()
-    partial(folder).write_text("".join(lines[:8]))  # of the tasks 0 to 3
+    partial(folder).write_text("".join(lines[:8]))  # the episodes of tasks 0 to 3, two per task
     (folder.path / "scores.json").unlink()
     faulty = stumbling({4: 10**6, 5: 10**6}, ValidActionsClient)
     document = json.loads(evaluation(folder, client_class=faulty, patience_s=0.2))
     assert (document["overall"]["tasks"], document["overall"]["invalid"]) == (4, 4)
     assert document["overall"]["outcomes"]["env_error"] == 4
-    (told,) = [s for s in report.sentences(document) if s.startswith("invalid")]
+    (told,) = [s for s in report.score_notes(document) if s.startswith("invalid")]
     assert "4 episodes" in told and "maze_4, maze_5." in told and "maze_3" not in told
-    # Well again, the environment is asked for these alone.
+    # After the environment has recovered, only the failed episodes are repeated.
     again = json.loads(evaluation(folder))
     assert again["overall"]["invalid"] == 0
-    assert [s for s in report.sentences(again) if s.startswith("invalid")] == []
+    assert [s for s in report.score_notes(again) if s.startswith("invalid")] == []
 
 
 def test_a_disk_that_takes_no_episode_is_named(begun):
@@ -202,7 +207,7 @@ def test_a_disk_that_takes_no_episode_is_named(begun):
         Journal(begun, IDENTITY).append(from_record(line))
 
 
-def test_a_replacement_stands_for_the_sample_that_was_asked_for(begun):
+def test_a_replacement_counts_for_the_requested_sample(begun):
     record = json.loads(partial(begun).read_text().splitlines()[0])
     record |= {"item_id": "maze_77", "sample": 2 * 3 + 1}
     Journal(begun, IDENTITY).append(from_record(record))

@@ -1,22 +1,18 @@
-"""Players that speak text, in a real environment."""
+"""Agents that answer with text in a real environment."""
 
 import pytest
 from playing_parts import ALL_TASKS, CLIENTS, actions, maze, play, stumbling
 
-from agentgym_jax.env_client.actions import ActionFormat
-from agentgym_jax.env_client.errors import EnvCause, EnvError, ServerUnavailable
-from agentgym_jax.env_client.guided import ExpertClient, ValidActionsClient
-from agentgym_jax.evaluation.players import (
-    Answer,
-    PlayerError,
-    PromptTooLongError,
-    ScriptedPlayer,
-)
+from agentgym_jax.client.actions import ActionFormat
+from agentgym_jax.client.errors import EnvCause, EnvError, ServerUnavailable
+from agentgym_jax.client.oracle_clients import ExpertClient, ValidActionsClient
+from agentgym_jax.evaluation.agents import AgentError, ScriptedAgent
+from agentgym_jax.rollout.agents import Answer, PromptTooLongError
 from agentgym_jax.trajectory import Outcome, from_record, to_record
 
 
 class Talker:
-    """Answers by a function of the moment, in threads."""
+    """An agent in threads whose answer is a function of the current state."""
 
     concurrency = 3
     may_wait = True
@@ -34,7 +30,7 @@ class Talker:
         self.is_closed = True
 
 
-def test_the_expert_solves_every_maze_and_its_record_comes_back():
+def test_the_expert_solves_every_maze_and_its_record_round_trips():
     with maze("expert") as collector:
         result = play(collector)
     assert all(e.outcome is Outcome.SUCCESS and e.score == 1 for e in result.sampled)
@@ -45,7 +41,7 @@ def test_the_expert_solves_every_maze_and_its_record_comes_back():
         assert roles == ["system"] + ["user", "assistant"] * len(trajectory.turns)
 
 
-def test_the_random_player_is_a_function_of_seed_item_and_sample_not_of_its_company():
+def test_the_random_agent_is_a_function_of_seed_item_and_sample_not_of_its_company():
     with maze("random") as collector:
         together = play(collector, samples=2).trajectories
         alone = play(collector, ALL_TASKS[3:4], samples=2).trajectories
@@ -55,15 +51,15 @@ def test_the_random_player_is_a_function_of_seed_item_and_sample_not_of_its_comp
     assert actions(alone[0]) != actions(other[0])
 
 
-def test_the_random_player_draws_uniformly():
+def test_the_random_agent_draws_uniformly():
     with maze("random") as collector:
         moves = [a for t in play(collector, samples=12).trajectories for a in actions(t)]
-    assert len(moves) > 500  # some 900 draws among about two open sides
+    assert len(moves) > 500  # about 900 draws, each among about two open directions
     counts = [moves.count(move) for move in ("move up", "move down", "move left", "move right")]
     assert min(counts) > 0 and sum(counts) == len(moves)
 
 
-def test_a_player_in_threads_sees_the_conversation_and_its_unreadable_answer_is_told():
+def test_an_agent_in_threads_sees_the_conversation_and_its_parse_errors_are_reported():
     talker = Talker(lambda moment: Answer("hm" if moment.turn == 0 else "Action: move left"))
     with maze(None, talker) as collector:
         result = play(collector, max_turns=3)
@@ -78,10 +74,10 @@ def test_a_player_in_threads_sees_the_conversation_and_its_unreadable_answer_is_
     assert all(len(m.messages) == 6 and m.messages[-1]["role"] == "user" for m in last)
 
 
-def test_too_many_unreadable_answers_end_an_episode():
+def test_too_many_parse_errors_end_an_episode():
     with maze(None, Talker(lambda moment: Answer("hm"))) as collector:
         result = play(collector)
-    assert {(e.outcome, e.turns) for e in result.sampled} == {(Outcome.INVALID_ACTION, 2)}
+    assert {(e.outcome, e.turns) for e in result.sampled} == {(Outcome.PARSE_ERRORS, 2)}
 
 
 def test_a_conversation_that_does_not_fit_ends_as_context_full():
@@ -96,15 +92,15 @@ def test_a_conversation_that_does_not_fit_ends_as_context_full():
     assert all(t.turns[0].is_cut for t in result.trajectories)
 
 
-def test_a_player_that_gives_up_stops_the_evaluation_and_keeps_what_was_finished():
+def test_an_agent_that_gives_up_stops_the_evaluation_and_keeps_what_was_finished():
     def say(moment):
         if moment.request.task.data_idx == 5:
-            raise PlayerError("the quota is spent")
+            raise AgentError("the quota is spent")
         return Answer("Action: move up")
 
     talker, kept = Talker(say), []
     with maze(None, talker) as collector:
-        with pytest.raises(PlayerError, match="quota"):
+        with pytest.raises(AgentError, match="quota"):
             play(collector, max_turns=2, on_episode=kept.append)
     assert talker.is_closed
     finished = [t for t in kept if t.outcome.is_valid]
@@ -113,13 +109,14 @@ def test_a_player_that_gives_up_stops_the_evaluation_and_keeps_what_was_finished
 
 def test_a_failing_environment_is_tried_again_and_never_counted_as_a_failure():
     with maze("expert", client_class=stumbling({1: 1, 2: 10**6})) as collector:
-        # One after the other: a server that fails two at the same time is sick, which is another
-        # thing.
+        # The tasks run one after another, because simultaneous failures of two tasks would count as
+        # a server outage.
         results = [play(collector, ALL_TASKS[i : i + 1]) for i in range(3)]
     fine, again, lost = (result.trajectories[0] for result in results)
     assert (fine.outcome, fine.attempts) == (Outcome.SUCCESS, 1)
     assert (again.outcome, again.attempts, again.sample) == (Outcome.SUCCESS, 2, 0)
-    assert (lost.outcome, lost.attempts) == (Outcome.ENV_ERROR, 6)  # 3 starts of 2 samples
+    # three attempts for each of the two samples
+    assert (lost.outcome, lost.attempts) == (Outcome.ENV_ERROR, 6)
     assert not results[2].sampled[0].outcome.is_valid
 
 
@@ -134,7 +131,7 @@ def test_another_sample_takes_the_place_of_one_that_the_environment_keeps_failin
 
 
 @pytest.mark.parametrize("kind", ["expert", "random"])
-def test_an_environment_that_lets_nobody_play_ends_the_evaluation(kind):
+def test_an_environment_that_fails_all_episodes_ends_the_evaluation(kind):
     faulty = stumbling({i: 10**6 for i in range(6)}, CLIENTS[kind])
     with maze(kind, client_class=faulty, patience_s=0.5) as collector:
         with pytest.raises(ServerUnavailable, match="no answer"):
@@ -142,19 +139,22 @@ def test_an_environment_that_lets_nobody_play_ends_the_evaluation(kind):
 
 
 def test_an_evaluation_without_any_episode_is_an_error():
-    """Every episode begins well and fails later, so that the server never fails everybody."""
+    """Checks that an evaluation fails if every episode starts but fails at a later step.
+
+    These failures are not a server outage.
+    """
     steps = {}
 
     class Later(ExpertClient):
-        def reset(self, session, data_idx, turn=""):
+        def reset(self, session, data_idx, request_id=""):
             steps[session] = data_idx % 2
-            return super().reset(session, data_idx, turn)
+            return super().reset(session, data_idx, request_id)
 
-        def step(self, session, action, turn=""):
+        def step(self, session, action, request_id=""):
             steps[session] -= 1
             if steps[session] < 0:
                 raise EnvError(EnvCause.HTTP_STATUS, "no answer", retryable_from_reset=False)
-            return super().step(session, action, turn)
+            return super().step(session, action, request_id)
 
     options = dict(max_attempts=1, max_replacements=0, patience_s=1e9)
     with maze("expert", client_class=Later, **options) as collector:
@@ -162,14 +162,14 @@ def test_an_evaluation_without_any_episode_is_an_error():
             play(collector, ALL_TASKS[:2])
 
 
-def test_a_scripted_player_refuses_a_format_that_it_does_not_write():
+def test_a_scripted_agent_refuses_a_format_that_it_does_not_write():
     with pytest.raises(ValueError, match="environments.sciworld.action_format"):
-        ScriptedPlayer({"sciworld": ActionFormat.FUNCTION_CALLING})
+        ScriptedAgent({"sciworld": ActionFormat.FUNCTION_CALLING})
 
 
-def test_an_agent_that_is_told_its_budget_sees_it():
+def test_the_shown_budget_is_in_the_agents_text():
     talker = Talker(lambda moment: Answer("Action: move left"))
-    with maze(None, talker, tell_budget="every_turn") as collector:
+    with maze(None, talker, show_turn_budget="every_turn") as collector:
         play(collector, ALL_TASKS[:1], max_turns=2)
     assert [m.messages[-1]["content"].splitlines()[-1] for m in talker.seen] == [
         "Turns left: 2.",
@@ -179,7 +179,7 @@ def test_an_agent_that_is_told_its_budget_sees_it():
 
 def test_stopping_while_an_episode_waits_for_another_attempt_ends_cleanly(caplog):
     with maze("expert", client_class=stumbling({2: 10**6})) as collector:
-        # The failure is logged, and the next thing that is asked is whether to stop.
+        # The stop function returns True once the failure is logged.
         result = play(collector, ALL_TASKS[2:3], stop=lambda: bool(caplog.records))
         assert not collector.pool.statistics()["tickets"]
     assert [(t.outcome, t.attempts) for t in result.trajectories] == [(Outcome.ABORTED, 1)]

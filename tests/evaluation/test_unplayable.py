@@ -1,11 +1,14 @@
-"""Tasks that their environment fails for good leave an evaluation its scores; a sick server does not."""
+"""Evaluations with tasks whose environment always fails: the other scores are kept.
+
+If the whole server fails, the evaluation ends with an error.
+"""
 
 import pytest
 from playing_parts import ALL_TASKS, maze, play, stumbling
 
+from agentgym_jax.client.errors import EnvCause, EnvError, ServerUnavailable
+from agentgym_jax.client.oracle_clients import ExpertClient
 from agentgym_jax.data.tasks import Task
-from agentgym_jax.env_client.errors import EnvCause, EnvError, ServerUnavailable
-from agentgym_jax.env_client.guided import ExpertClient
 from agentgym_jax.trajectory import Outcome
 
 ALWAYS = 10**6
@@ -13,7 +16,7 @@ ALWAYS = 10**6
 
 @pytest.fixture(scope="module")
 def finished():
-    """The first three tasks, as an earlier start played them."""
+    """Returns the episodes of the first three tasks, as an earlier evaluation recorded them."""
     with maze("expert") as collector:
         played = play(collector, ALL_TASKS[:3]).trajectories
     return {(t.item_id, t.sample): t for t in played}
@@ -31,27 +34,27 @@ def resumed(finished, client_class, tasks=ALL_TASKS[:5], **options):
 
 
 class FailsEveryStepOf(ExpertClient):
-    """Starts every episode and lets none of some tasks go on."""
+    """A client that starts every episode but fails every step of the episodes of `tasks`."""
 
     tasks = {3, 4}
 
-    def reset(self, session, data_idx, turn=""):
+    def reset(self, session, data_idx, request_id=""):
         self.__dict__.setdefault("at", {})[session] = data_idx
-        return super().reset(session, data_idx, turn)
+        return super().reset(session, data_idx, request_id)
 
-    def step(self, session, action, turn=""):
+    def step(self, session, action, request_id=""):
         if self.at[session] in self.tasks:
             raise EnvError(EnvCause.HTTP_STATUS, "status 500: out of memory")
-        return super().step(session, action, turn)
+        return super().step(session, action, request_id)
 
 
 class FailsItsSecondStep(FailsEveryStepOf):
-    """Takes one step of every episode of those tasks."""
+    """A client that fails in `tasks` except at the step with number 1."""
 
-    def step(self, session, action, turn=""):
-        if turn.endswith("/1"):
-            return ExpertClient.step(self, session, action, turn)
-        return super().step(session, action, turn)
+    def step(self, session, action, request_id=""):
+        if request_id.endswith("/1"):
+            return ExpertClient.step(self, session, action, request_id)
+        return super().step(session, action, request_id)
 
 
 @pytest.mark.parametrize(
@@ -65,12 +68,15 @@ def test_with_only_unplayable_tasks_left_the_evaluation_ends_and_they_are_invali
         "maze_3": Outcome.ENV_ERROR,
         "maze_4": Outcome.ENV_ERROR,
     }
-    # All starts of both samples, as everywhere.
+    # Each of the two samples used all its attempts, as after any failure.
     assert all(t.attempts >= 6 and t.error for t in result.trajectories[3:])
 
 
 def test_unplayable_tasks_whose_attempts_end_one_and_all_are_invalid_too(finished):
-    """Every failure comes after a success, so that no outage is seen before the last attempt."""
+    """Checks permanent failures that each follow a successful step of the same episode.
+
+    No outage is detected before the last attempt has failed.
+    """
     options = dict(max_attempts=1, max_replacements=0)
     with maze("expert", client_class=FailsItsSecondStep, patience_s=1e9, **options) as collector:
         result = play(collector, ALL_TASKS[:5], finished=finished)
@@ -78,7 +84,10 @@ def test_unplayable_tasks_whose_attempts_end_one_and_all_are_invalid_too(finishe
 
 
 def test_unplayable_tasks_do_not_keep_others_from_being_played(finished):
-    """They take all places of the player first, as what is started again goes first."""
+    """Checks that failing tasks which occupy all workers at first do not block the other tasks.
+
+    The failing tasks are first because restarted episodes have priority.
+    """
     broken = {i: ALWAYS for i in range(3, 12)}
     tasks = [Task("maze", i, "maze") for i in range(14)]
     result = resumed(finished, stumbling(broken), tasks, max_attempts=1, max_replacements=0)
@@ -87,11 +96,11 @@ def test_unplayable_tasks_do_not_keep_others_from_being_played(finished):
     }
 
 
-def test_what_was_played_in_this_start_says_as_much_as_what_was_played_before():
+def test_an_episode_of_this_start_is_as_informative_as_an_earlier_one():
     with maze(
         "expert", client_class=stumbling({3: ALWAYS, 4: ALWAYS}), patience_s=0.2
     ) as collector:
-        collector.player.concurrency = 2
+        collector.rows.agent.concurrency = 2
         result = play(collector, ALL_TASKS)
     assert list(outcomes(result).values()).count(Outcome.ENV_ERROR) == 2
 
@@ -104,9 +113,7 @@ def test_what_was_played_in_this_start_says_as_much_as_what_was_played_before():
     ],
     ids=["starts", "steps"],
 )
-def test_a_server_that_fails_what_it_has_played_before_still_ends_the_evaluation(
-    finished, client_class
-):
+def test_an_outage_on_tasks_played_before_still_ends_the_evaluation(finished, client_class):
     with pytest.raises(ServerUnavailable, match="every .* of 2 tasks"):
         resumed(finished, client_class)
 
@@ -123,7 +130,7 @@ def test_nothing_played_or_only_tasks_that_fail_now_says_nothing_for_a_server(fi
 
 
 def test_a_server_is_not_judged_by_a_task_that_fails_now(finished):
-    """Although that one was played before, and is the shortest of all."""
+    """Checks that a task which succeeded earlier but fails now does not count as an outage."""
     shortest = min(finished.values(), key=lambda t: len(t.turns))
     broken = int(shortest.item_id.removeprefix("maze_"))
     both = finished | {(item, 1): t for (item, _), t in finished.items()}
@@ -136,7 +143,7 @@ def test_a_server_is_not_judged_by_a_task_that_fails_now(finished):
 
 def test_a_server_that_does_not_answer_at_all_ends_the_evaluation(finished):
     class Gone(ExpertClient):
-        def create(self, turn=""):
+        def create(self, request_id=""):
             raise EnvError(EnvCause.SERVER_GONE, "nobody listens")
 
     with pytest.raises(ServerUnavailable, match="failed .* calls in a row"):
@@ -144,10 +151,10 @@ def test_a_server_that_does_not_answer_at_all_ends_the_evaluation(finished):
 
 
 def test_a_stop_while_tasks_are_played_one_by_one_leaves_the_rest_aborted(finished):
-    """Only tasks that fail are left, and one worker serves them in turn.
+    """Checks that a stop aborts the remaining task when only failing tasks are left.
 
-    A task that succeeds between their failures, or many attempts of one task before the first of
-    the other, would end both in the first collection: nothing would be left to stop.
+    One worker alternates between the two tasks. Both must not end in the first round, or there
+    would be nothing left to stop.
     """
     seen = []
 
@@ -163,7 +170,7 @@ def test_a_stop_while_tasks_are_played_one_by_one_leaves_the_rest_aborted(finish
     assert list(outcomes(result).values())[3:] == [Outcome.ENV_ERROR, Outcome.ABORTED]
 
 
-def test_progress_never_goes_back_and_ends_with_everything(finished):
+def test_progress_only_grows_and_ends_with_everything(finished):
     seen = []
     with maze(
         "expert", client_class=stumbling({3: ALWAYS, 4: ALWAYS}), patience_s=0.2

@@ -1,4 +1,4 @@
-"""What the runs of this folder share: compiled programs, a server, a run without any fault."""
+"""Fixtures of this folder: compiled programs, a server and a run without faults."""
 
 import contextlib
 
@@ -6,7 +6,7 @@ import jax
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
-from agentgym_jax.run import rl as run_rl
+from agentgym_jax.jobs import job
 from tests.faults import runs
 
 OPTIONS = {
@@ -22,15 +22,15 @@ def cache(tmp_path_factory):
 
 @contextlib.contextmanager
 def _compiled_once_and_fast(cache):
-    """Programs are compiled once for all runs, and fast rather than to be fast."""
+    """Compiles each program once for all runs, fast rather than optimised."""
     options = OPTIONS | {"jax_compilation_cache_dir": cache}
     before = {name: jax.config.values[name] for name in options}
     for name, value in options.items():
         jax.config.update(name, value)
-    compilation_cache.reset_cache()  # without it, JAX stays with the first folder that it had
+    compilation_cache.reset_cache()  # otherwise JAX would keep using its first cache folder
     with pytest.MonkeyPatch.context() as patch:
-        # One of the eight devices that the tests have.
-        patch.setattr(run_rl, "build_layouts", lambda mesh: (None, None))
+        # The runs use one of the test session's eight devices.
+        patch.setattr(job, "build_layouts", lambda mesh: (None, None))
         yield
     for name, value in before.items():
         jax.config.update(name, value)
@@ -39,7 +39,7 @@ def _compiled_once_and_fast(cache):
 
 @pytest.fixture(scope="module", autouse=True)
 def fast(cache):
-    """Ends with the module: the same process has other folders to test."""
+    """Sets up fast compilation for one module; the same process then tests other folders."""
     with _compiled_once_and_fast(cache):
         yield
 
@@ -57,8 +57,8 @@ def url(servers):
 
 @pytest.fixture(scope="session")
 def undisturbed(url, cache, tmp_path_factory):
-    """The run that every disturbed one must equal."""
+    """Trains without faults; returns the run folder that every disturbed run must equal."""
     workdir = tmp_path_factory.mktemp("undisturbed") / "run"
-    with _compiled_once_and_fast(cache):  # made before the module has it
+    with _compiled_once_and_fast(cache):  # this fixture runs before the module's `fast`
         runs.train(runs.config(url), workdir)
     return workdir

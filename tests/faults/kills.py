@@ -1,7 +1,8 @@
-"""Kills a training process again and again until it comes to its end: python -m tests.faults.kills
+"""Kills a training process repeatedly until it finishes: python -m tests.faults.kills
 
-One process imports everything once and forks each start of the run, so that a start costs little.
-The last line of the output is JSON: what was done, and where it hit.
+One process imports all modules once and forks for each start of the run, so that starts are fast.
+The last line of the output is JSON with the number of kills and the points at which the signals
+arrived.
 """
 
 import argparse
@@ -17,17 +18,17 @@ import time
 import jax
 from absl import logging
 
-from agentgym_jax.run import rl as run_rl
-from agentgym_jax.run.run import StopFlag
+from agentgym_jax.jobs import job
+from agentgym_jax.jobs.run import StopFlag
 from tests.faults import runs
 
-LIMIT_S = 240.0  # for one start
-STOPPED = 3  # status of a start that stopped when asked, with steps left to do
+LIMIT_S = 240.0  # time limit of one start in seconds
+STOPPED = 3  # exit status of a run that stopped on request before its last step
 KINDS = ("SIGKILL", "SIGTERM", "SIGKILL in a checkpoint")
 
 
 def main(argv):
-    """Returns 0 if the last start ended well."""
+    """Runs the command; returns 0 if the last start of the run ended normally."""
     parser = argparse.ArgumentParser()
     parser.add_argument("url")
     parser.add_argument("workdir", type=pathlib.Path)
@@ -58,14 +59,14 @@ def main(argv):
 
 
 def _start(args):
-    """A training process of its own."""
+    """Starts a training process; returns its process id."""
     child = os.fork()
     if child:
         return child
     jax.config.update("jax_compilation_cache_dir", args.cache)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_disable_most_optimizations", True)
-    run_rl.build_layouts = lambda mesh: (None, None)
+    job.build_layouts = lambda mesh: (None, None)
     logging.set_verbosity(logging.ERROR)
     status = 1
     try:
@@ -79,7 +80,7 @@ def _start(args):
 
 
 def _disturb(child, kind, args, draw):
-    """Sends the signal at a random point of the part of the run that is ahead; where it hit."""
+    """Sends the signal at a random point of the remaining run; returns a description of this point."""
     workdir = args.workdir
     first = _logged(workdir)
     deadline = time.monotonic() + LIMIT_S
@@ -88,7 +89,8 @@ def _disturb(child, kind, args, draw):
 
     def is_time():
         if kind != KINDS[2]:
-            # The first line of this start, and then some of the time that a step takes.
+            # This start has written its first line to the log; the signal follows after a random
+            # part of a step's time.
             return _logged(workdir) > first
         folders = {path.parent.name for path in (workdir / "checkpoints").glob("*tmp*/*")}
         seen.update(folders)
@@ -118,7 +120,7 @@ def _has_ended(child):
 
 
 def _logged(workdir):
-    """Bytes of the log; also grows by the last step of a resumed run."""
+    """Returns the log's size in bytes; the last step of a resumed run also increases it."""
     path = workdir / "metrics.jsonl"
     return path.stat().st_size if path.exists() else 0
 

@@ -1,33 +1,34 @@
-"""Episodes of a scripted player over a server, and what must be equal between two collections."""
+"""Episodes of a scripted agent on a server, and the fields that two rollouts must have in common."""
 
 import collections
 import dataclasses
 
+from agentgym_jax.client.actions import ActionFormat
+from agentgym_jax.client.oracle_clients import ExpertClient
+from agentgym_jax.client.pool import EnvPool
 from agentgym_jax.data.tasks import Task
-from agentgym_jax.env_client.actions import ActionFormat
-from agentgym_jax.env_client.guided import ExpertClient
-from agentgym_jax.env_client.pool import EnvPool
-from agentgym_jax.evaluation.play import TextCollector
-from agentgym_jax.evaluation.players import ScriptedPlayer
-from agentgym_jax.rollout.collect import EnvironmentText, EpisodeRequest
-from agentgym_jax.rollout.episode import EpisodeLimits
-from agentgym_jax.sampling.sampler import SamplingOptions
+from agentgym_jax.evaluation.agents import ScriptedAgent
+from agentgym_jax.rollout.agents import TextRows
+from agentgym_jax.rollout.collect import Collector, EnvironmentText
+from agentgym_jax.rollout.episode import EpisodeLimits, EpisodeRequest
+from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.trajectory import to_record
 from tests.faults.runs import OF_THE_WAY, expected_errors
 
-# All routes of a session that a scripted player uses.
+# All session routes that a scripted agent uses.
 ROUTES = ("/create", "/reset", "/observation", "/expert_action", "/step", "/close")
-_MAX_ATTEMPTS = 20  # so that chance alone gives up no episode
+# enough attempts that no episode is given up by chance, although retries are frequent
+_MAX_ATTEMPTS = 20
 
 
 @dataclasses.dataclass(frozen=True)
 class Played:
-    """What came of some tasks.
+    """Results of a rollout.
 
     Attributes:
-      episodes: records, one for each task, without what depends on the way there.
-      attempts: how often each was begun.
-      errors: cause -> attempts that failed by it.
+      episodes: Episode records, one per task, without the fields that depend on faults.
+      attempts: Number of attempts per task.
+      errors: Number of failed attempts by cause.
     """
 
     episodes: list[dict]
@@ -36,36 +37,37 @@ class Played:
 
 
 def play(url, environment, data_idxs, *, servers=None, together=8, step_timeout_s=5.0):
-    """Plays tasks to their end.
+    """Plays one episode per task to its end; returns the results.
 
     Args:
-      url: of the server, or of a proxy before it.
-      environment: its name.
-      data_idxs: of the tasks.
-      servers: started again when they may be gone, as those of a run.
-      together: episodes under way at the same time.
-      step_timeout_s: how long the client waits for an answer.
+      url: Address of the server, or of a proxy in front of it.
+      environment: Name of the environment.
+      data_idxs: Indices of the tasks.
+      servers: Servers to restart if they die, as during a training run.
+      together: Number of concurrent episodes.
+      step_timeout_s: Seconds that the client waits for an answer.
     """
     client = ExpertClient(url, environment, connect_timeout_s=5.0, step_timeout_s=step_timeout_s)
-    player = ScriptedPlayer({environment: ActionFormat.RAW})
-    player.concurrency = together
-    sampling = SamplingOptions(max_turn_tokens=1, max_tokens=1)
+    agent = ScriptedAgent({environment: ActionFormat.RAW})
+    agent.concurrency = together
+    sampling = SamplingOptions(temperature=1.0, max_turn_tokens=1, max_tokens=1)
     with EnvPool({environment: client}, workers=together, max_idle_sessions=together) as pool:
 
-        def revive():
+        def restart_dead_servers():
             for name in servers.ensure_alive() if servers else ():
                 pool.invalidate(name)
 
         turns = client.spec().max_turns
-        limits = EpisodeLimits(max_turns=turns, max_tokens=10**6, max_invalid_actions=1)
-        collector = TextCollector(
-            player,
+        limits = EpisodeLimits(max_turns=turns, max_tokens=10**6, max_parse_errors=1)
+        collector = Collector(
+            TextRows(agent),
             pool,
             {environment: EnvironmentText(preamble=(), parse=client.parse)},
+            prefetch=0,
             max_attempts=_MAX_ATTEMPTS,
             max_replacements=1,
-            tell_budget="none",
-            revive=revive,
+            show_turn_budget="none",
+            restart_dead_servers=restart_dead_servers,
         )
         played, statistics = collector.collect(
             [
@@ -82,9 +84,10 @@ def play(url, environment, data_idxs, *, servers=None, together=8, step_timeout_
 
 
 def assert_counted(errors, delivered):
-    """Every fault under its cause.
+    """Checks that every fault is counted under its cause.
 
-    A question whose connection broke is asked again at once: it takes two such faults to fail.
+    A broken request for an expert action is repeated immediately, so it fails only after two faults
+    in a row.
     """
     expected = expected_errors(delivered)
     assert errors >= expected

@@ -1,17 +1,20 @@
-"""Processes behind a server of web navigation, to be killed and to be gone. Needs psutil."""
+"""Processes of a web navigation server, which tests kill and whose end they check.
+
+The module needs psutil.
+"""
 
 import psutil
 
-from tests.faults import counting_site
+from tests import counting_site
 
 
 def descendants(pid):
-    """Processes that this one started, and those that they started."""
+    """Returns all descendants of a process."""
     return psutil.Process(pid).children(recursive=True)
 
 
 def browser(pid):
-    """Chromium, without the shell script that may start it and the processes that it starts."""
+    """Returns Chromium's main process, neither its start script nor one of its children."""
     (found,) = (
         process
         for process in descendants(pid)
@@ -22,7 +25,7 @@ def browser(pid):
 
 
 def site(pid):
-    """The counting site."""
+    """Returns the process of the counting site."""
     (found,) = (p for p in descendants(pid) if counting_site.__file__ in _command(p))
     return found
 
@@ -30,12 +33,12 @@ def site(pid):
 def _command(process):
     try:
         return process.cmdline()
-    except psutil.Error:  # it has just ended
+    except psutil.Error:  # the process has ended meanwhile
         return []
 
 
 def is_alive(process):
-    """Whether it runs; one that ended and that nobody has asked for does not."""
+    """Returns True if the process runs; a zombie counts as ended."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

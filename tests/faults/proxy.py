@@ -1,7 +1,8 @@
-"""A proxy between a trainer and an environment server that misbehaves by a schedule, and counts how.
+"""A proxy between a trainer and an environment server; it injects and counts faults.
 
-It knows one thing about the protocol: requests and answers have a length. `injected` is what it did,
-`delivered` is what the client got to see of it: route and the cause that the client must report.
+The proxy uses only the lengths of requests and answers, not their meaning. `injected` counts all
+faults; `delivered` counts those that reached the client, by route and by the cause that the client
+must report.
 """
 
 import asyncio
@@ -14,22 +15,23 @@ import struct
 import threading
 import urllib.parse
 
-STALL_S = 30.0  # longer than any client waits
+STALL_S = 30.0  # seconds, more than the timeout of any client
 
 
 class Fault(enum.StrEnum):
-    """What happens to one request."""
+    """Fault that the proxy applies to one request."""
 
-    DELAY = "delay"  # forwarded a little later
-    STALL = "stall"  # no answer as long as the client waits
-    DROP = "drop"  # the connection is closed, the server never sees the request
-    RESET = "reset"  # the same with a TCP reset
-    LOSE = "lose"  # the server answers, the answer is lost
-    TRUNCATE = "truncate"  # half of the answer, then the end
+    DELAY = "delay"  # the request is forwarded a little later
+    STALL = "stall"  # no answer until the client times out
+    DROP = "drop"  # the connection is closed and the server never gets the request
+    RESET = "reset"  # the same as DROP, but with a TCP reset
+    LOSE = "lose"  # the server executes the request, but the answer is lost
+    TRUNCATE = "truncate"  # half of the answer is sent, then the connection is closed
     DUPLICATE = "duplicate"  # the server gets the request twice; the client gets the second answer
-    LATE = "late"  # the server gets the request again after the client has its answer
-    STATUS_500 = "status 500"  # uvicorn's own words
-    ERROR_200 = "error with 200"  # AgentGym's `{"error": ..}`
+    LATE = "late"  # the server gets the request again after the client has got its answer
+    STATUS_500 = "status 500"  # an error page as uvicorn sends it
+    # the answer `{"error": ..}` with status 200, as AgentGym's servers send it
+    ERROR_200 = "error with 200"
     NO_JSON = "no JSON"
 
 
@@ -42,13 +44,15 @@ _CAUSE_OF_STATUS = {404: "session_lost", 503: "capacity", 504: "timeout"}
 
 
 class Schedule:
-    """Deals faults to the requests of each route as from a shuffled deck: all come equally often.
+    """Assigns faults to the requests of each route from a shuffled deck.
+
+    Therefore all faults are equally frequent.
 
     Args:
-      seed: of the shuffling.
-      faults: once in every deck.
-      calm: requests of every deck that are let through.
-      routes: requests on others are always let through.
+      seed: Random seed of the shuffles.
+      faults: Faults, each of which is in the deck once.
+      calm: Number of requests per deck that are forwarded without a fault.
+      routes: Routes with faults; requests on other routes are always forwarded.
     """
 
     def __init__(self, seed, faults, calm, routes=("/create", "/reset", "/step", "/close")):
@@ -66,13 +70,13 @@ class Schedule:
 
 
 class FaultProxy:
-    """Listens while the `with` block lasts.
+    """A proxy that listens during a `with` block.
 
     Attributes:
-      schedule: route -> Fault or None; may be replaced at any time.
-      injected: how often each fault happened.
-      delivered: (route, cause) -> how often a client was left without an answer.
-      requests: forwarded or not.
+      schedule: Function from a route to a Fault or None; may be replaced at any time.
+      injected: Number of injected faults, by fault.
+      delivered: Number of requests that the client sees fail, by (route, cause).
+      requests: Number of received requests by route, with and without faults.
     """
 
     def __init__(self, target, schedule):
@@ -126,7 +130,7 @@ class FaultProxy:
             writer.close()
 
     async def _serve(self, request, reader, writer):
-        """Answers one request; False if the connection must end."""
+        """Answers one request; returns False if the connection must be closed."""
         route = request.split(b" ", 2)[1].partition(b"?")[0].decode()
         self.requests[route] += 1
         fault = self.schedule(route)
@@ -135,7 +139,7 @@ class FaultProxy:
         answer, cause = await self._answer(fault, request)
         if fault is Fault.STALL:
             await _until_gone(reader)
-        if reader.at_eof():  # the client waits no more, whatever there was to say
+        if reader.at_eof():  # the client no longer waits for an answer
             self.delivered[route, "timeout"] += 1
             return False
         if cause is not None:
@@ -150,7 +154,10 @@ class FaultProxy:
         return cause != "connection" and fault is not Fault.STATUS_500
 
     async def _answer(self, fault, request):
-        """Bytes for the client, and the cause that it will report; None if all is well."""
+        """Returns the bytes to send to the client, and the cause that the client will report.
+
+        The cause is None if the client gets a valid answer.
+        """
         if fault in _ANSWERS:
             status, kind, body, cause = _ANSWERS[fault]
             head = f"HTTP/1.1 {status} x\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}"
@@ -172,7 +179,7 @@ class FaultProxy:
         return answer, _cause(answer)
 
     async def _forward(self, request):
-        """The server's answer; None if there is no server."""
+        """Forwards a request; returns the server's answer, or None if the server does not answer."""
         try:
             reader, writer = await asyncio.open_connection(*self._target)
         except OSError:
@@ -196,7 +203,7 @@ class FaultProxy:
 
 
 async def _message(reader):
-    """One request or answer, whole; None at the end of the stream."""
+    """Reads one complete request or answer; returns None at the end of the connection."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
         length = 0
@@ -210,14 +217,14 @@ async def _message(reader):
 
 
 async def _until_gone(reader):
-    """Returns when the client has given up."""
+    """Waits until the client has closed the connection."""
     async with asyncio.timeout(STALL_S):
         while not reader.at_eof():
             await asyncio.sleep(0.02)
 
 
 def _cause(answer):
-    """What a client makes of the server's own answer."""
+    """Returns the cause that the client reports for a server's answer, or None without an error."""
     status = int(answer.split(b" ", 2)[1])
     if status != 200:
         return _CAUSE_OF_STATUS[status] if status in _CAUSE_OF_STATUS else "http_status"

@@ -1,8 +1,9 @@
-"""What was injected, survived and lost, as a table: python -m tests.faults.report [RESULTS]
+"""Prints a table of injected, survived and lost faults: python -m tests.faults.report [RESULTS]
 
-Without a file: the latest of the experiments. `survived` are disturbances of runs that came to the
-end of the undisturbed one, bit for bit; `lost` those of runs that did not; `episodes lost` were given
-up or replaced by another sample of their task.
+Without an argument, the latest results of the experiments are used. `survived` counts the
+disturbances of runs that equal the undisturbed run bit for bit, `lost` the disturbances of other
+runs. `episodes lost` counts episodes that were given up or replaced by another sample of their
+task.
 """
 
 import json
@@ -13,7 +14,7 @@ COLUMNS = ("injected", "survived", "lost", "episodes lost")
 
 
 def table(rows):
-    """Rows of results -> lines of Markdown, one for each kind of disturbance."""
+    """Returns the lines of a Markdown table with one row per type of disturbance."""
     totals = {}
     for row in rows:
         for kind, count in row["injected"].items():
@@ -31,7 +32,7 @@ def table(rows):
 
 
 def main(argv):
-    """Prints the table of a file of results."""
+    """Prints the table of a results file."""
     experiments = pathlib.Path(__file__).parents[2] / "experiments"
     path = argv[0] if argv else sorted(experiments.glob("*_faults/results.jsonl"))[-1]
     rows = [json.loads(line) for line in pathlib.Path(path).read_text().splitlines()]

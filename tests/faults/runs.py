@@ -1,4 +1,4 @@
-"""Small runs on the tally environment, and what must be equal between two of them."""
+"""Small runs in the tally environment, and the results that must be equal in two runs."""
 
 import collections
 import contextlib
@@ -8,25 +8,28 @@ import pathlib
 import jax
 import numpy as np
 
-from agentgym_jax.env_client.embedded import EmbeddedServers
+from agentgym_jax.client.embedded import EmbeddedServers
+from agentgym_jax.jobs.config.sections import plain
+from agentgym_jax.jobs.rl import loop as rl
+from agentgym_jax.jobs.rl.build import open_rl
+from agentgym_jax.jobs.run import StopFlag, StopRequested
 from agentgym_jax.learner.checkpoint import Checkpoints
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.sources import resolve
-from agentgym_jax.run.rl import open_rl
-from agentgym_jax.run.run import StopFlag, StopRequested
-from agentgym_jax.run.sections import plain
 from agentgym_jax.run_folder import RunFolder
-from agentgym_jax.training import rl
 from configs import common
 
 STEPS = 3
 TASKS, GROUP = 4, 2
-# Does not say how the run went, but how the environments or the clock did.
+# Fields of an episode record that depend on faults or on the clock.
 OF_THE_WAY = ("attempts", "seconds")
 
 
 def config(url, *, steps=STEPS, **pool):
-    """A run that takes seconds: three steps of eight episodes of up to three turns."""
+    """Returns the config of a run that takes some seconds.
+
+    The run has three steps of eight episodes of up to three turns.
+    """
     c = common.base()
     c.model = common.tiny_model()
     c.model.architecture.num_layers = 1
@@ -41,17 +44,22 @@ def config(url, *, steps=STEPS, **pool):
     with c.pool.unlocked():
         c.pool.update(workers=8, breaker_failures=4, **pool)
     c.sampler = dict(
-        rows=8, decode_rows=0, cache_length=256, buckets=((64, 8),), decode_steps=4, wake_rows=1
+        rows=8,
+        decode_rows=0,
+        cache_length=256,
+        buckets=((64, 8),),
+        decode_steps=4,
+        return_after_finished=1,
     )
     c.sampling.max_turn_tokens, c.sampling.max_tokens = 6, 256
     c.rollout.tasks_per_step, c.rollout.group_size = TASKS, GROUP
     c.rollout.max_attempts = 20
-    c.rollout.opening = "none"
+    c.rollout.system_prompt_mode = "none"
     c.horizon = dict(kind="fixed", turns=4)
     c.algorithm.kl_coef = 0.0
     c.optimizer.learning_rate = 3e-3
     c.learner.row_length, c.learner.micro_rows = 256, 8
-    c.learner.row_halvings = 0
+    c.learner.num_row_lengths = 1
     c.learner.min_informative_groups = 0
     c.evaluation.every, c.evaluation.at_start = 0, False
     c.checkpoint.every = 1
@@ -63,7 +71,7 @@ def _tasks(start, stop):
 
 
 def train(config, workdir, stop=None):
-    """Runs to the end; True if it was asked to stop before."""
+    """Trains to the end; returns True if a stop request ended the training earlier."""
     try:
         with open_rl(config, str(workdir), stop or StopFlag()) as (run, parts):
             rl.train(run, parts)
@@ -74,7 +82,10 @@ def train(config, workdir, stop=None):
 
 @contextlib.contextmanager
 def serving(log_folder=None):
-    """A server of its own process: `urls`, `pids`, and `ensure_alive` after a kill."""
+    """Yields a server in a separate process.
+
+    The server object has `urls`, `pids` and `ensure_alive`, which restarts a killed server.
+    """
     with EmbeddedServers(
         ["tally"], modules={"tally": "tests.faults.tally"}, log_folder=log_folder
     ) as servers:
@@ -82,13 +93,16 @@ def serving(log_folder=None):
 
 
 def lines(workdir):
-    """The lines of metrics.jsonl."""
+    """Returns the lines of metrics.jsonl."""
     text = (pathlib.Path(workdir) / "metrics.jsonl").read_text()
     return [json.loads(line) for line in text.splitlines()]
 
 
 def result(workdir):
-    """All that a run has to show: weights, what was learned at each step, every episode."""
+    """Returns everything that a run computed.
+
+    The result consists of the weights, the learner's metrics at each step, and every episode.
+    """
     workdir = pathlib.Path(workdir)
     source = resolve(str(workdir))
     with Checkpoints(workdir / "checkpoints", max_to_keep=1, read_only=True) as checkpoints:
@@ -102,7 +116,7 @@ def result(workdir):
 
 
 def episodes(workdir):
-    """The records of every step, in their order."""
+    """Returns the episode records of every step in order."""
     folder = RunFolder(workdir)
     return [
         [
@@ -114,7 +128,7 @@ def episodes(workdir):
 
 
 def env_errors(workdir):
-    """What the run counted: cause -> failures of an environment."""
+    """Returns the environment failures that the run counted, by cause."""
     counts = collections.Counter()
     for line in lines(workdir):
         for name, value in line.items():
@@ -124,10 +138,10 @@ def env_errors(workdir):
 
 
 def expected_errors(delivered):
-    """What a run must have counted, by what the proxy saw its client get.
+    """Returns the failure counts that a run must report for the faults that the proxy delivered.
 
-    A start that met a broken connection is made again by client and pool; a session that is not
-    closed says nothing about an episode.
+    The client and the pool repeat a failed start, so it is not counted. A failure to close a
+    session does not affect an episode.
     """
     counts = collections.Counter()
     for (route, cause), count in delivered.items():
@@ -137,13 +151,16 @@ def expected_errors(delivered):
 
 
 def lost_episodes(workdir):
-    """Episodes that ended by a fault of the environment, or that another sample replaced."""
+    """Returns the number of lost episodes.
+
+    These episodes ended with an environment error or were replaced by another sample.
+    """
     records = [record for step in episodes(workdir) for record in step]
     return sum(r["outcome"] == "env_error" or r["sample"] >= GROUP for r in records)
 
 
 def assert_same(workdir, reference):
-    """Two runs came to the same end by the same steps, bit for bit."""
+    """Checks that two runs have equal weights, metrics and episodes, bit for bit."""
     last, params, learned, played = result(workdir)
     expected_last, expected_params, expected_learned, expected_played = result(reference)
     assert last == expected_last

@@ -1,4 +1,4 @@
-"""Ways in which a server is sick and does not get well."""
+"""Permanent server failures."""
 
 from tests.faults import runs
 from tests.faults.proxy import Fault
@@ -10,7 +10,7 @@ SICK = {
     "no answer in time": lambda route: Fault.STALL,
     "every step an error": lambda route: Fault.ERROR_200 if route == "/step" else None,
 }
-# A patience that a test can wait for.
+# Timeouts of client and pool that are short enough for a test.
 SICK_OPTIONS = {
     "client": {"step_timeout_s": 1.0},
     "pool": {"breaker_patience_s": 2.0, "close_timeout_s": 1.0},
@@ -18,7 +18,10 @@ SICK_OPTIONS = {
 
 
 def after_the_first_step(workdir, sickness):
-    """A schedule for a proxy: well until the line of step 1 is written; a start can still connect."""
+    """Returns a proxy schedule whose faults begin after the line of step 1 is written.
+
+    A new start of the run can therefore still connect.
+    """
 
     def schedule(route):
         is_later = (workdir / "metrics.jsonl").exists() and len(runs.lines(workdir)) == 1

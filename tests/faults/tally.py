@@ -1,16 +1,19 @@
-"""An environment that remembers every action: one taken twice, or left out, shows in all that follows."""
+"""An environment that remembers every action.
+
+A repeated or missing action changes all later observations.
+"""
 
 import hashlib
 
 from agentgym_envs.base.environment import Environment, StepResult
-from agentgym_envs.base.kind import standard_kind
+from agentgym_envs.base.served import standard_environment
 
 TURNS = 3
 TASKS = [{"data_idx": i, "split": "train"} for i in range(64)]
 
 
 class Tally(Environment):
-    """Any text is an action; the last observation decides whether it was a good game."""
+    """An environment that accepts any text as action; the last observation decides about success."""
 
     def reset(self, data_idx):
         self.actions = [f"task {data_idx}"]
@@ -30,8 +33,8 @@ class Tally(Environment):
         return ["a", "b"]
 
 
-def make_kind():
-    return standard_kind(
+def make_served_environment():
+    return standard_environment(
         Tally,
         TASKS,
         name="tally",

@@ -1,6 +1,6 @@
-"""Deep search behind a proxy that misbehaves and on a server that dies: the same episodes.
+"""Deep search with a faulty proxy and with a dying server: the episodes must not change.
 
-Every search costs some of the reward: one that is made twice, or lost, shows.
+Every search reduces the reward, so repeating or losing a search changes the episode.
 """
 
 import os
@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from agentgym_envs.data_folder import VARIABLE
-from agentgym_jax.env_client.embedded import EmbeddedServers
+from agentgym_jax.client.embedded import EmbeddedServers
 from tests.envs import topics
 from tests.faults.plays import ROUTES, assert_counted, play
 from tests.faults.proxy import Fault, FaultProxy, Schedule
@@ -17,7 +17,7 @@ from tests.faults.proxy import Fault, FaultProxy, Schedule
 for package in ("Stemmer", "tantivy"):
     pytest.importorskip(package, reason='engines need: pip install -e ".[search]"')
 
-# The scripted player knows the way to a capital and none to a code word.
+# The scripted agent finds the answers to questions about capitals, but not about code words.
 CAPITALS = range(topics.CAPITALS, topics.CAPITALS + 16)
 TASKS = [*CAPITALS, *range(16)]
 
@@ -39,7 +39,7 @@ def url(servers):
 
 @pytest.fixture(scope="module")
 def undisturbed(url):
-    """The episodes that every disturbed collection must have."""
+    """Returns the episodes that every disturbed rollout must equal."""
     played = play(url, "searchqa", TASKS)
     assert not played.errors
     outcomes = [episode["outcome"] for episode in played.episodes]
@@ -47,6 +47,7 @@ def undisturbed(url):
     return played.episodes
 
 
+@pytest.mark.slow
 def test_every_fault_at_once_changes_no_episode_and_is_counted_by_its_cause(url, undisturbed):
     deal = Schedule(3, set(Fault) - {Fault.STALL}, calm=20, routes=ROUTES)
     stall = iter([None] * 9 + [Fault.STALL])

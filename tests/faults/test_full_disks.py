@@ -1,4 +1,4 @@
-"""A disk that fills ends the run with a message; what was saved stays good, and the run goes on later."""
+"""Full disks: the run ends with a message, saved files stay intact, and the run can resume later."""
 
 import contextlib
 import pathlib
@@ -7,13 +7,13 @@ import subprocess
 
 import pytest
 
+from agentgym_jax.jobs.run import Run
 from agentgym_jax.learner.checkpoint import CheckpointError, Checkpoints
-from agentgym_jax.metrics_file import read_metrics
-from agentgym_jax.run.run import Run
 from agentgym_jax.run_folder import RunFolderError
+from agentgym_jax.telemetry.metrics_file import read_metrics
 from tests.faults import runs
 
-# The writer of arrays leaves other writes behind when one fails.
+# After one failed write, the array writer leaves other writes unfinished.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 MEGABYTE = 1 << 20
@@ -21,7 +21,7 @@ MEGABYTE = 1 << 20
 
 @contextlib.contextmanager
 def small_disk(folder, size):
-    """A disk of its own; the test is skipped where nobody may mount one."""
+    """Mounts a small disk at the folder; skips the test if mounting is not permitted."""
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(folder)]
     if subprocess.run(mount, capture_output=True).returncode:
@@ -34,7 +34,7 @@ def small_disk(folder, size):
 
 @contextlib.contextmanager
 def fill(folder):
-    """Leaves some kilobytes on the disk of a folder."""
+    """Fills the disk of a folder up to some kilobytes."""
     ballast = pathlib.Path(folder) / "ballast"
     with open(ballast, "wb", buffering=0) as file, contextlib.suppress(OSError):
         while file.write(bytes(4096)):
@@ -47,7 +47,10 @@ def fill(folder):
 
 @contextlib.contextmanager
 def small_files():
-    """No file may grow beyond some kilobytes: a full disk for those who may mount none."""
+    """Limits the size of every file to some kilobytes.
+
+    The limit replaces a full disk if mounting is not permitted.
+    """
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (8192, before[1]))
     yield
@@ -55,7 +58,7 @@ def small_files():
 
 
 def fails_after_a_step(monkeypatch, url, workdir, trouble):
-    """Trains; from the line of the first step on there is no room. The message of the end."""
+    """Trains with a disk that becomes full after the line of step 1; returns the error message."""
     log = Run.log_step
     with contextlib.ExitStack() as stack, monkeypatch.context() as patch:
 
@@ -78,13 +81,15 @@ def assert_good_until(workdir, step):
             assert checkpoints.restore_extra(saved)["step"] == saved <= step
 
 
+@pytest.mark.slow
 def test_files_that_may_not_grow_end_the_run_with_a_message(url, tmp_path, monkeypatch):
     message = fails_after_a_step(monkeypatch, url, tmp_path / "run", small_files())
     assert "File too large" in message and "ulimit" in message
     assert_good_until(tmp_path / "run", 1)
 
 
-def test_a_full_disk_ends_the_run_and_it_goes_on(url, undisturbed, tmp_path, monkeypatch):
+@pytest.mark.slow
+def test_a_full_disk_ends_the_run_and_it_resumes(url, undisturbed, tmp_path, monkeypatch):
     with small_disk(tmp_path / "disk", 4 * MEGABYTE) as disk:
         message = fails_after_a_step(monkeypatch, url, disk / "run", fill(disk))
         assert "No space left" in message and "free space" in message

@@ -1,4 +1,4 @@
-"""Guards in a whole run: what they find decides about the update, the log and the end."""
+"""Guards in a whole run: their findings affect the update, the log and the stop."""
 
 import jax
 import numpy as np
@@ -7,27 +7,28 @@ import pytest
 from agentgym_jax.learner.checkpoint import Checkpoints
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.sources import resolve
-from agentgym_jax.training.guards import GuardStop
+from agentgym_jax.telemetry.guards import GuardStop, History
 from tests.faults import runs
 
-NO_GAP = 1e-12  # sampler and learner are two programs, which differ by more
+NO_GAP = 1e-12  # sampler and learner are different programs, so their gap always exceeds this limit
 
 
 def config(url, **guards):
     made = runs.config(url, steps=2)
     made["learner"]["max_logprob_gap"] = NO_GAP
-    made["guards"] |= guards
+    made["guards"] = ",".join(f"{name}={value}" for name, value in guards.items()) or "default"
     return made
 
 
 def saved(workdir):
-    """Step -> weights."""
+    """Returns the saved weights by step."""
     with Checkpoints(workdir / "checkpoints", max_to_keep=2, read_only=True) as checkpoints:
         abstract = Policy(resolve(str(workdir)).config).abstract_params()
         steps = checkpoints.steps()
         return {step: checkpoints.restore_params(step, abstract) for step in steps}
 
 
+@pytest.mark.slow
 def test_episodes_that_a_guard_skips_leave_the_weights_as_they_were(url, tmp_path):
     everything_is_sure = dict(entropy_collapse="skip", window=1, entropy_floor=1e9)
     runs.train(config(url, logprob_gap="warn", **everything_is_sure), tmp_path / "run")
@@ -47,3 +48,33 @@ def test_a_guard_that_stops_a_run_keeps_the_step_and_its_weights(url, tmp_path):
         runs.train(config(url, logprob_gap="stop"), tmp_path / "run")
     assert [line["step"] for line in runs.lines(tmp_path / "run")][-1] == 1
     assert max(saved(tmp_path / "run")) == 1
+
+
+def test_a_step_whose_loss_is_nan_is_logged_and_saved_without_its_update(url, tmp_path):
+    """Checks a run whose first update is so large that the loss of the second step is NaN.
+
+    Rollouts are one step behind the learner.
+    """
+    diverging = config(url, logprob_gap="warn", nonfinite="stop")
+    diverging["total_steps"] = 4
+    diverging["optimizer"]["learning_rate"] = 1e30
+    diverging["rollout"]["max_off_policy_steps"] = 1
+    with pytest.raises(GuardStop, match="stopped after step 2, which is saved: guard nonfinite"):
+        runs.train(diverging, tmp_path / "run")
+    lines = [line for line in runs.lines(tmp_path / "run") if line["step"]]
+    assert [line["step"] for line in lines] == [1, 2]
+    assert [line["policy/nonfinite"] for line in lines] == [0, 1]
+    assert lines[1]["guards/nonfinite"] == 1 and "guards/nonfinite" not in lines[0]
+
+    weights = saved(tmp_path / "run")
+    assert set(weights) == {1, 2}
+    jax.tree.map(np.testing.assert_array_equal, weights[1], weights[2])
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(weights[2]))
+    with Checkpoints(tmp_path / "run/checkpoints", max_to_keep=2, read_only=True) as checkpoints:
+        extra = checkpoints.restore_extra(2)
+        behaviour = checkpoints.restore_behaviour(2, jax.eval_shape(lambda: weights[1]))
+    # The line was written before the checkpoint, so the checkpoint does not contain it as unlogged.
+    assert extra["unlogged"] is None
+    history = History.from_json(extra["guards"])
+    assert history.nonfinite_steps == 1 and "nonfinite" in history.seen
+    jax.tree.map(np.testing.assert_array_equal, behaviour, weights[1])

@@ -1,4 +1,4 @@
-"""A run that is killed and asked to stop at random points comes to the same end."""
+"""Runs that are killed or stopped at random points, and end like an undisturbed run."""
 
 import json
 import os
@@ -6,12 +6,15 @@ import pathlib
 import subprocess
 import sys
 
+import pytest
+
 from tests.faults import runs
 
 ROOT = pathlib.Path(__file__).parents[2]
 KILLS = [sys.executable, "-m", "tests.faults.kills"]
 
 
+@pytest.mark.slow
 def test_killed_at_random_points_and_in_a_checkpoint_it_ends_as_if_undisturbed(
     url, cache, undisturbed, tmp_path
 ):

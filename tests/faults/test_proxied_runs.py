@@ -1,4 +1,4 @@
-"""A run behind a proxy that misbehaves ends as one without it, and counts every fault."""
+"""Runs behind a faulty proxy, which end like a run without faults and count every fault."""
 
 import os
 import signal
@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
-from agentgym_jax.env_client.errors import ServerUnavailable
-from agentgym_jax.run.rl import open_rl
-from agentgym_jax.run.run import StopFlag
-from agentgym_jax.training import rl
+from agentgym_jax.client.errors import ServerUnavailable
+from agentgym_jax.jobs.rl import loop as rl
+from agentgym_jax.jobs.rl.build import open_rl
+from agentgym_jax.jobs.run import StopFlag
 from tests.faults import runs
 from tests.faults.proxy import Fault, FaultProxy, Schedule
 from tests.faults.sickness import SICK, SICK_OPTIONS, after_the_first_step
@@ -24,6 +24,7 @@ def train_behind(proxy, workdir, **changes):
     runs.train(config, workdir)
 
 
+@pytest.mark.slow
 def test_every_fault_at_once_changes_nothing_and_is_counted_by_its_cause(
     url, undisturbed, tmp_path
 ):
@@ -32,7 +33,8 @@ def test_every_fault_at_once_changes_nothing_and_is_counted_by_its_cause(
     stall = iter([None] * 9 + [Fault.STALL])
 
     def schedule(route):
-        if (workdir / LAST_COLLECTED).exists():  # the evaluation at the end has other counts
+        # the evaluation at the end has other failure counts
+        if (workdir / LAST_COLLECTED).exists():
             return None
         return (next(stall, None) if route == "/step" else None) or deal(route)
 
@@ -44,10 +46,14 @@ def test_every_fault_at_once_changes_nothing_and_is_counted_by_its_cause(
     assert runs.lost_episodes(workdir) == 0
 
 
+@pytest.mark.slow
 def test_a_server_that_is_killed_and_started_again_changes_nothing(
     servers, url, undisturbed, tmp_path
 ):
-    """Its successor counts sessions from 0: old numbers are then those of other episodes."""
+    """Checks a killed server, whose next process numbers its sessions from 0 again.
+
+    The old session numbers are then those of other episodes.
+    """
     kills = []
 
     def kill():
@@ -68,26 +74,30 @@ def test_a_server_that_is_killed_and_started_again_changes_nothing(
     assert sum(runs.env_errors(tmp_path / "run").values()) >= 1
 
 
+@pytest.mark.slow
 def test_a_server_that_stays_sick_stops_the_run_with_its_state_saved(url, undisturbed, tmp_path):
-    """Not with steps that learn from nothing; and well again, it goes on as if nothing had been."""
+    """Checks that no step trains without episodes; after the recovery the run continues."""
     workdir = tmp_path / "run"
     with FaultProxy(url, lambda route: None) as proxy:
         config = runs.config(proxy.url)
-        config["checkpoint"]["every"] = runs.STEPS  # what is saved before that, the stop saves
+        # so that only the stop itself saves the earlier steps
+        config["checkpoint"]["every"] = runs.STEPS
         for section, options in SICK_OPTIONS.items():
             config[section] |= options
-        # One opened job trains again and again: only the first time compiles.
+        # One opened job trains several times, so that only the first training compiles.
         with open_rl(config, str(workdir), StopFlag()) as (run, parts):
             for sickness in SICK.values():
                 proxy.schedule = after_the_first_step(workdir, sickness)
-                # After its patience, not because all attempts of all episodes were used up.
+                # The run must stop because the breaker's patience ends, not because all retries are
+                # used up.
                 message = "tally server (at .* )?failed (every|[0-9]+ calls).*resume"
                 with pytest.raises(ServerUnavailable, match=message):
                     rl.train(run, parts)
                 run.checkpoints.wait()
                 assert [line["step"] for line in runs.lines(workdir)] == [1]
                 assert run.checkpoints.latest_step() == 1
-                parts.environments.pool.invalidate("tally")  # as the next start would find it
+                # has the effect of a new start, which would find a recovered server
+                parts.agent.environments.pool.invalidate("tally")
             proxy.schedule = lambda route: None
             rl.train(run, parts)
     runs.assert_same(workdir, undisturbed)

@@ -1,7 +1,7 @@
-"""Web navigation behind a proxy that misbehaves, and with its browser, its site or its server killed.
+"""Web navigation with a faulty proxy, or with a killed browser, site or server.
 
-The episodes are those without all that. What a killed browser or site means to the environment and to
-the sites alone is in tests/envs/webarena.
+The episodes must equal those of an undisturbed run. Tests in tests/envs/webarena kill a browser or
+site without a proxy.
 """
 
 import os
@@ -15,7 +15,7 @@ import pytest
 from agentgym_envs.base.environment import SetupError
 from agentgym_envs.data_folder import VARIABLE
 from agentgym_envs.webarena.browser.launch import require_browser
-from agentgym_jax.env_client.embedded import EmbeddedServers
+from agentgym_jax.client.embedded import EmbeddedServers
 from tests.faults.plays import ROUTES, assert_counted, play
 from tests.faults.proxy import Fault, FaultProxy, Schedule
 
@@ -46,7 +46,7 @@ def url(servers):
 
 @pytest.fixture(scope="module")
 def undisturbed(url):
-    """The episodes that every disturbed collection must have."""
+    """Returns the episodes that every disturbed rollout must equal."""
     played = play(url, "webarena", TASKS, step_timeout_s=60.0)
     assert not played.errors
     outcomes = [episode["outcome"] for episode in played.episodes]
@@ -55,7 +55,7 @@ def undisturbed(url):
 
 
 def play_with(disturb, servers, url):
-    """Plays; `disturb` is called with the number of every step before the server sees it."""
+    """Plays all tasks; before each step reaches the server, calls `disturb` with the step's number."""
 
     def schedule(route):
         if route == "/step":
@@ -67,6 +67,7 @@ def play_with(disturb, servers, url):
         return play(proxy.url, "webarena", TASKS, servers=servers, step_timeout_s=60.0)
 
 
+@pytest.mark.slow
 def test_every_fault_at_once_changes_no_episode_and_is_counted_by_its_cause(url, undisturbed):
     steps = [*Fault, *[Fault.DUPLICATE, Fault.LATE] * 2, *[None] * 10]
     random.Random(0).shuffle(steps)
@@ -84,6 +85,7 @@ def test_every_fault_at_once_changes_no_episode_and_is_counted_by_its_cause(url,
     assert not steps
 
 
+@pytest.mark.slow
 def test_a_browser_that_is_killed_costs_no_episode(servers, url, undisturbed):
     pid = servers.pids["webarena"]
     killed = []
@@ -95,7 +97,7 @@ def test_a_browser_that_is_killed_costs_no_episode(servers, url, undisturbed):
     def disturb(step):
         if step == 4:
             kill()
-        if step == 12:  # when the step is under way
+        if step == 12:  # the kill happens while the step is executed
             threading.Timer(0.05, kill).start()
 
     played = play_with(disturb, servers, url)
@@ -104,6 +106,7 @@ def test_a_browser_that_is_killed_costs_no_episode(servers, url, undisturbed):
     assert played.errors.total() <= 1
 
 
+@pytest.mark.slow
 def test_a_site_that_is_killed_is_waited_for_and_costs_an_episode_no_more_than_an_attempt(
     servers, url, undisturbed
 ):
@@ -115,6 +118,7 @@ def test_a_site_that_is_killed_is_waited_for_and_costs_an_episode_no_more_than_a
     assert set(played.errors) == {"http_status"} and max(played.attempts) == 2
 
 
+@pytest.mark.slow
 def test_a_killed_server_leaves_no_process_behind_and_its_successor_changes_no_episode(
     servers, url, undisturbed
 ):

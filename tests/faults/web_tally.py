@@ -1,33 +1,61 @@
-"""Web navigation on a site that counts: an action that is taken twice, or left out, shows in all that follows.
+"""Web navigation on a site that counts the requests.
 
-As with the real sites, the site is a process with a database for every episode, and each worker has
-a browser.
+A repeated or missing request changes all later pages.
+
+As with the full sites, the site is a process with one database per episode, and each worker has a
+browser.
 """
 
 import functools
 
 from agentgym_envs.webarena.browser.process import BrowserProcess
-from agentgym_envs.webarena.embedded.script import find
 from agentgym_envs.webarena.embedded_sites import shared
 from agentgym_envs.webarena.embedded_world import EmbeddedWorld
-from agentgym_envs.webarena.kind import kind_of
-from agentgym_envs.webarena.sites import cluster
+from agentgym_envs.webarena.served import build_environment
 from agentgym_envs.webarena.tasks import read_task
 from agentgym_envs.webarena.world import Entry
-from tests.faults.counting_site import CountingSite
+from agentgym_sites import cluster
+from agentgym_sites.episode_database import add_clock
+from agentgym_sites.tasks.script import find
+from tests import counting_site
 
 SITES = ("shopping",)
 TASKS = 6
-PAGES = 4  # that solve a task, the first included
+PAGES = 4  # number of actions that solve a task, including the first
+
+
+PAGE = "<!doctype html><title>Page</title><h1>{count}</h1><a href=/next>Next</a>"
+
+
+class CountingSite:
+    """A site whose clock is the request count of the episode: every page advances it by one second."""
+
+    name = "counting"
+    paths = {"shopping": ""}
+    accounts = {}
+
+    def missing(self):
+        return None
+
+    def version(self):
+        return "1"
+
+    def build(self, folder, say):
+        add_clock(folder / "template.sqlite3")
+        (folder / "storage_state").mkdir()
+        (folder / "storage_state" / "shopping.json").write_text('{"cookies": []}')
+
+    def command(self, prepared, episodes, port, parent_pid):
+        return counting_site.command(prepared, episodes, port, parent_pid, PAGE)
 
 
 def make_site():
-    """For the cluster."""
+    """Returns the site for the cluster of sites."""
     return CountingSite()
 
 
 def entry(number):
-    """Solved if the page that the agent leaves says that all pages were opened, each once."""
+    """Returns a task that is solved if the last page shows that every page was opened once."""
     check = {
         "url": "last",
         "locator": "document.querySelector('h1').innerText",
@@ -49,26 +77,30 @@ def entry(number):
 
 
 def solution(left_out):
-    """Fails two of three tasks, so that a wrong score is not the only one."""
+    """Yields the actions of a solution that omits `left_out` pages.
+
+    Two of three tasks use a solution with omitted pages, so that failures occur in several tasks.
+    """
     seen = yield
     for page in range(PAGES - 1 - left_out):
-        # A number belongs to one page, so a click that comes late does nothing: an address does.
+        # An element number is valid on one page only, so repeating a click does nothing; repeating
+        # a request for an address counts.
         is_address = page % 2
         link = f"click [{find(seen, 'link', 'Next').id}]"
         seen = yield "goto [http://onestopmarket.com/next]" if is_address else link
     yield "stop []"
 
 
-def make_kind():
-    # In the process of the server, which starts the sites.
+def make_served_environment():
+    # This function runs in the server process, which starts the sites.
     cluster.all_sites = lambda: [make_site()]
     entries = [entry(number) for number in range(TASKS)]
     world = functools.cache(lambda: EmbeddedWorld(entries, SITES))
-    return kind_of(
+    return build_environment(
         entries,
         world,
         origin="embedded",
         version="tally",
-        prepare=lambda: BrowserProcess.of(world().reach).start(),
+        prepare=lambda: BrowserProcess.get(world().reach).start(),
         shared=lambda: shared(SITES),
     )

@@ -1,9 +1,11 @@
-"""Records `textcraft_traffic.json`: requests to our TextCraft server and its answers, both modes.
+"""Records `textcraft_traffic.json`: requests to this project's TextCraft server, and the answers.
+
+Default mode and compat mode are recorded.
 
     python tests/golden/record_textcraft.py
 
-Run it again only when texts or tasks are meant to change, and read the difference. That the
-compat answers are AgentGym's was checked against traffic of the original server.
+Run the script again only after intended changes of texts or tasks, and read the resulting diff. The
+answers in compat mode were checked against traffic of the original server.
 """
 
 import json
@@ -16,7 +18,7 @@ from serving import serving  # noqa: E402
 OUT = pathlib.Path(__file__).with_name("textcraft_traffic.json")
 
 ACTIONS = {
-    125: [  # acacia boat
+    125: [  # goal: acacia boat
         "inventory",
         "get 2 acacia logs",
         "get 1 acacia planks",
@@ -43,7 +45,10 @@ ACTIONS = {
 
 
 def requests() -> list[tuple[str, str, dict]]:
-    """(method, path, arguments): body of a POST, query of a GET."""
+    """Returns the requests as (method, path, arguments).
+
+    The arguments are the body of a POST or the query of a GET.
+    """
     made = [("GET", "/", {}), ("POST", "/create", {}), ("POST", "/create", {"goal": "ignored"})]
     for data_idx, actions in ACTIONS.items():
         made.append(("POST", "/reset", {"id": 1, "data_idx": data_idx}))
@@ -61,9 +66,9 @@ def requests() -> list[tuple[str, str, dict]]:
 
 
 def record(compat: bool) -> list[dict]:
-    """Every request with its answer, from a fresh server."""
+    """Returns every request with the answer of a fresh server."""
     rows = []
-    with serving("agentgym_envs.textcraft.kind", compat=compat, max_body_bytes=10_000) as client:
+    with serving("agentgym_envs.textcraft.served", compat=compat, max_body_bytes=10_000) as client:
         for method, path, arguments in requests():
             given = {"json": arguments} if method == "POST" else {"params": arguments}
             answer = client.request(method, path, **given)
@@ -78,7 +83,7 @@ def record(compat: bool) -> list[dict]:
 
 
 def main() -> None:
-    """Writes the file."""
+    """Writes the recorded traffic."""
     traffic = {"default": record(compat=False), "compat": record(compat=True)}
     OUT.write_text(json.dumps(traffic, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""Runs tiny jobs in one process that together emit every metric, for the test of the table.
+"""Runs tiny jobs in one process, for the test of the metric table; together they emit every metric.
 
 python all_jobs.py FOLDER
 """
@@ -9,7 +9,7 @@ import pathlib
 import sys
 
 from agentgym_envs.base.environment import StepResult
-from agentgym_jax.run.sections import plain
+from agentgym_jax.jobs.config.sections import plain
 from agentgym_jax.train import run_job
 from configs import common
 from configs.agentevol import textcraft_babyai
@@ -21,31 +21,36 @@ sys.path.insert(0, str(HERE))
 import coin  # noqa: E402 - found through the line above
 
 SAMPLER = dict(
-    rows=8, decode_rows=0, cache_length=256, buckets=((64, 8),), decode_steps=4, wake_rows=4
+    rows=8,
+    decode_rows=0,
+    cache_length=256,
+    buckets=((64, 8),),
+    decode_steps=4,
+    return_after_finished=4,
 )
 
 
 class BrokenOnce(coin.Coin):
-    """Fails the first step of every task with an even number, once."""
+    """A coin environment that fails at the first step of every even-numbered task, once per task."""
 
     failed: set[int] = set()
 
     def step(self, action: str) -> StepResult:
-        """Raises at the first attempt."""
+        """Takes a step; raises an error at the first attempt of an even-numbered task."""
         if self.data_idx % 2 == 0 and self.data_idx not in self.failed:
             self.failed.add(self.data_idx)
             raise RuntimeError("the coin rolled off the table")
         return super().step(action)
 
 
-def make_kind():
-    """Serves the coin that fails now and then."""
+def make_served_environment():
+    """Returns the coin environment that fails once per even-numbered task."""
     spec = dataclasses.replace(coin.SPEC, name="all_jobs")
-    return dataclasses.replace(coin.make_kind(spec), factory=BrokenOnce)
+    return dataclasses.replace(coin.make_served_environment(spec), factory=BrokenOnce)
 
 
 def tosses(start, stop, *groups):
-    """Tasks from `start` to `stop`, dealt to the groups in turn."""
+    """Selects the tasks from `start` to `stop` - 1 and assigns them to the groups in turn."""
     modulus = len(groups)
     return dict(
         kind="residues",
@@ -57,7 +62,7 @@ def tosses(start, stop, *groups):
 
 
 def environments(*names):
-    """Environments of two groups each."""
+    """Returns the configs of environments whose tasks are divided into two task groups."""
     return {
         name: common.environment(
             module=name, train=tosses(0, 16, "a", "b"), eval=tosses(40, 44, "a", "b")
@@ -67,13 +72,13 @@ def environments(*names):
 
 
 def shrink(c):
-    """Makes the policy, its sampler and its episodes tiny."""
+    """Reduces policy, sampler and episodes to tiny sizes; returns the config."""
     with c.unlocked():
         c.model = common.tiny_model()
         c.model.architecture.num_layers = 1
         c.tokenizer.source = "bytes"
         c.mesh = dict(data=1, fsdp=1, tensor=1)
-        c.env = dict(transport="inprocess", workers=1)
+        c.env_server = dict(transport="inprocess", workers=1)
         c.client = dict(connect_timeout_s=10.0, step_timeout_s=60.0)
         c.pool = dict(workers=4, max_idle_sessions=16, breaker_patience_s=60.0)
         c.sampler = SAMPLER
@@ -83,7 +88,7 @@ def shrink(c):
 
 
 def rl(algorithm, names, **options):
-    """An RL job of two steps with an evaluation at both ends."""
+    """Returns the config of an RL job of two steps, with an evaluation before and after them."""
     c = shrink(common.base())
     c.total_steps = 2
     with c.unlocked():
@@ -94,7 +99,7 @@ def rl(algorithm, names, **options):
     c.rollout.group_size = 4
     c.rollout.max_rounds = 2
     c.learner.row_length = 256
-    c.learner.row_halvings = 0
+    c.learner.num_row_lengths = 1
     c.learner.micro_rows = 4
     c.learner.max_logprob_gap = 10.0
     c.learner.min_informative_groups = 0
@@ -104,12 +109,15 @@ def rl(algorithm, names, **options):
     for key, value in options.items():
         with c.unlocked():
             section, _, name = key.partition("__")
-            c[section][name] = value
+            if name:
+                c[section][name] = value
+            else:
+                c[section] = value
     return c
 
 
 def jobs():
-    """Job name -> config; together they emit every metric of the table."""
+    """Returns configs by job name; together these jobs emit every metric of the table."""
     ragged = dict(
         kind="by_group",
         each=dict(kind="fixed", turns=1),
@@ -118,9 +126,8 @@ def jobs():
     mixture = rl(
         common.dapo(),
         ("coin", "all_jobs"),
-        rollout__lag=1,
-        guards__entropy_floor=100.0,
-        guards__window=1,
+        rollout__max_off_policy_steps=1,
+        guards="entropy_floor=100.0,window=1",
     )
     mixture.horizon = ragged
     mixture.algorithm.kl_coef = 1e-3
@@ -147,12 +154,12 @@ def jobs():
     yield "agentevol", c
 
 
-def shown(player):
-    """Demonstrations of the coin."""
+def shown(agent):
+    """Returns the settings for demonstrations of the coin environment."""
     return dict(
         environment="coin",
         module="coin",
-        player=player,
+        agent=agent,
         epsilon=0.0,
         max_turns=1,
         seed=0,
@@ -161,7 +168,7 @@ def shown(player):
 
 
 def main(folder):
-    """Runs all jobs and writes the names of the metrics that each emitted."""
+    """Runs all jobs and writes the names of the metrics that each job emitted."""
     names = {}
     for name, config in jobs():
         workdir = pathlib.Path(folder) / name

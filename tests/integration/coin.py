@@ -1,16 +1,16 @@
-"""An environment that any policy solves now and then: the test of what is done with its successes."""
+"""An environment that any policy solves sometimes, to test training on successes."""
 
 import dataclasses
 
 from agentgym_envs.base.environment import Environment, StepResult
-from agentgym_envs.base.kind import Answers, EnvironmentKind, ResetBody
 from agentgym_envs.base.protocol import EnvironmentSpec
+from agentgym_envs.base.served import Answers, ResetBody, ServedEnvironment
 
 SPEC = EnvironmentSpec("coin", "1", "Call it.", "raw", 64, "0" * 64, 1)
 
 
 class Coin(Environment):
-    """Solved if the bytes of the answer and the number of the task add up to an even number."""
+    """A task is solved if the bytes of the answer and the task number add up to an even number."""
 
     def reset(self, data_idx):
         self.data_idx = data_idx
@@ -27,8 +27,8 @@ class Coin(Environment):
         return ["a", "b"]
 
 
-def make_kind(spec=SPEC):
-    return EnvironmentKind(
+def make_served_environment(spec=SPEC):
+    return ServedEnvironment(
         spec=spec,
         banner="a coin",
         factory=Coin,

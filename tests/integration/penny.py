@@ -1,9 +1,9 @@
-"""The coin under another name: a second environment for a run that has several."""
+"""The coin environment under another name, for runs with two environments."""
 
 import dataclasses
 
 import coin
 
 
-def make_kind():
-    return coin.make_kind(dataclasses.replace(coin.SPEC, name="penny"))
+def make_served_environment():
+    return coin.make_served_environment(dataclasses.replace(coin.SPEC, name="penny"))

@@ -1,4 +1,4 @@
-"""One policy trains on two environments at once, each with the horizon and the weight it was given."""
+"""One policy that trains on two environments in one run, each with a horizon and a weight."""
 
 import json
 import os
@@ -13,11 +13,11 @@ from agentgym_jax.run_folder import RunFolder
 ROOT = pathlib.Path(__file__).parents[2]
 OVERRIDES = {
     "environments.babyai.weight": 3,
-    # Short prompts, so that short rows suffice.
+    # The instructions are short, so prompts are short and fit into short rows.
     "environments.babyai.instructions": "Walk.",
     "environments.textcraft.instructions": "Craft.",
     "model.architecture.num_layers": 1,
-    "rollout.max_invalid_actions": 9,  # the turn limit is what ends the episodes
+    "rollout.max_parse_errors": 9,  # so that only the turn limit ends the episodes
     "sampler.rows": 8,
     "sampler.buckets": "((256, 8),)",
     "sampling.max_tokens": 2048,
@@ -33,7 +33,7 @@ OVERRIDES = {
 
 @pytest.fixture(scope="module")
 def workdir(tmp_path_factory):
-    """A run of two steps; the programs are compiled fast, not to be fast."""
+    """Runs two steps with fast compilation; returns the run folder."""
     workdir = tmp_path_factory.mktemp("mixture") / "run"
     command = [sys.executable, "-m", "agentgym_jax.train", "--compilation_cache="]
     command += [f"--config={ROOT / 'configs/rl/mixture.py'}:smoke", f"--workdir={workdir}"]
@@ -53,18 +53,19 @@ def lines(workdir):
 
 
 def turns(records):
-    """Environment -> how many turns its episodes took, each number once."""
+    """Returns the set of turn counts of all episodes, by environment."""
     found = {"babyai": set(), "textcraft": set()}
     for record in records:
         found[record["item_id"].rpartition("_")[0]].add(len(record["turns"]))
     return found
 
 
+@pytest.mark.slow
 def test_both_environments_are_trained_on_by_their_weights(lines):
     assert [line["step"] for line in lines] == [1, 2]
     for line in lines:
         assert line["policy/grad_norm"] > 0
-        # Four tasks of two episodes, three of the tasks BabyAI's.
+        # A step has four tasks with two episodes each; three of the four are BabyAI tasks.
         assert line["rollout/babyai/episodes"] == 6
         assert line["rollout/textcraft/episodes"] == 2
         assert line["rollout/textcraft/success"] == line["rollout/babyai/success"] == 0.0
@@ -76,7 +77,7 @@ def test_every_epoch_is_an_update_for_each_mini_batch(lines):
 
 
 def test_each_environment_has_its_own_horizon(workdir, lines):
-    # An untrained policy says nothing readable, so that every episode lasts to its limit.
+    # An untrained policy produces only parse errors, so every episode lasts until its turn limit.
     assert [(x["horizon/babyai/turns"], x["horizon/textcraft/turns"]) for x in lines] == [
         (1, 2),
         (3, 2),

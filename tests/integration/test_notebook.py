@@ -1,14 +1,16 @@
-"""The notebook runs from top to bottom, in its smoke variant."""
+"""The notebook, executed from top to bottom in its smoke variant."""
 
 import os
 import pathlib
 
 import nbclient
 import nbformat
+import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_the_quickstart_notebook_runs(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("XLA_FLAGS", "")

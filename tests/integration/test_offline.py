@@ -1,4 +1,4 @@
-"""DPO and AgentEvol from end to end, in this process, and after a crash at any point."""
+"""Whole runs of DPO and AgentEvol in this process, also after a crash at any point."""
 
 import json
 import pathlib
@@ -8,32 +8,32 @@ import numpy as np
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
+from agentgym_jax.jobs import agentevol, dpo, job
+from agentgym_jax.jobs.agentevol import open_agentevol
+from agentgym_jax.jobs.config.sections import ConfigError, plain
+from agentgym_jax.jobs.dpo import open_dpo
+from agentgym_jax.jobs.run import Run, StopFlag
 from agentgym_jax.learner.checkpoint import Checkpoints
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.sources import resolve
-from agentgym_jax.run import agentevol as run_agentevol_module
-from agentgym_jax.run import offline as run_offline_module
-from agentgym_jax.run.agentevol import open_agentevol
-from agentgym_jax.run.dpo import open_dpo
-from agentgym_jax.run.run import Run, StopFlag
-from agentgym_jax.run.sections import ConfigError, plain
 from agentgym_jax.run_folder import RunFolder
-from agentgym_jax.training import agentevol, dpo
 from configs import common
 from configs.agentevol import textcraft_babyai
 from configs.dpo import trajectories
 
 HERE = pathlib.Path(__file__).parent
-SAMPLER = dict(rows=8, cache_length=256, buckets=((64, 8),), decode_steps=4, wake_rows=4)
+SAMPLER = dict(
+    rows=8, cache_length=256, buckets=((64, 8),), decode_steps=4, return_after_finished=4
+)
 
 
 class Crash(Exception):
-    """Nothing in the program catches it."""
+    """An error that the program does not catch."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def fast(tmp_path_factory):
-    """Programs are compiled once for all runs, and fast rather than to be fast."""
+    """Compiles each program once for all runs, fast rather than optimised."""
     options = {
         "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("xla")),
         "jax_persistent_cache_min_compile_time_secs": 0.0,
@@ -42,13 +42,13 @@ def fast(tmp_path_factory):
     before = {name: jax.config.values[name] for name in options}
     for name, value in options.items():
         jax.config.update(name, value)
-    compilation_cache.reset_cache()  # without it, JAX stays with the first folder that it had
+    compilation_cache.reset_cache()  # otherwise JAX would keep using its first cache folder
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(HERE))  # of the process that records demonstrations
+        # makes the environments importable for the process that records demonstrations
+        patch.setenv("PYTHONPATH", str(HERE))
         patch.syspath_prepend(str(HERE))
-        for module in (run_agentevol_module, run_offline_module):
-            # One of the eight devices that the tests have.
-            patch.setattr(module, "build_layouts", lambda mesh: (None, None))
+        # The runs use one of the test session's eight devices.
+        patch.setattr(job, "build_layouts", lambda mesh: (None, None))
         yield
     for name, value in before.items():
         jax.config.update(name, value)
@@ -73,14 +73,14 @@ def params(workdir):
 
 
 def lines(workdir):
-    """What was logged, without what the clock says."""
+    """Returns the logged values of each step without clock times."""
     read = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
     clock = ("time", "rate", "jax", "system")
     return [{k: v for k, v in x.items() if k.split("/")[0] not in clock} for x in read]
 
 
 def episodes(workdir):
-    """Every file of explored episodes: name -> records."""
+    """Returns the records of explored episodes by file name."""
     found = {}
     for path in sorted((workdir / "trajectories").glob("explore*")):
         records = [json.loads(line) for line in path.read_text().splitlines()]
@@ -120,7 +120,7 @@ def evolving():
         c.sft.demonstrations = {
             name: dict(
                 environment=name,
-                player="expert",
+                agent="expert",
                 epsilon=0.0,
                 max_turns=1,
                 seed=0,
@@ -146,6 +146,7 @@ def evolved(evolving, tmp_path_factory):
     return workdir
 
 
+@pytest.mark.slow
 def test_two_rounds_explore_keep_and_refit(evolved):
     logged = lines(evolved)
     assert [x["step"] for x in logged] == [1, 2, 3, 4, 5, 6]
@@ -154,12 +155,12 @@ def test_two_rounds_explore_keep_and_refit(evolved):
         assert x["agentevol/explored"] == 24 and x["agentevol/demonstrations"] == 6
         assert 0 < x["agentevol/kept"] < 24
     assert all("eval/success" in logged[i] for i in (1, 3, 5))
-    # Every fit begins at the base model, whose loss does not depend on the round.
+    # Every fit starts from the base model, so the first loss is about equal in every round.
     assert logged[2]["sft/loss"] == pytest.approx(logged[0]["sft/loss"], abs=0.05)
 
 
-def test_explored_episodes_bear_the_id_of_their_own_task(evolved):
-    """AgentGym writes `webshop_N` for every task, whatever the environment."""
+def test_explored_episodes_have_the_id_of_their_task(evolved):
+    """Checks that the ids name the environment; AgentGym writes `webshop_N` for every task."""
     for step in (2, 4):
         folder = RunFolder(evolved)
         records = [r for p in range(3) for r in folder.read_trajectories(step, f"explore{p:05d}")]
@@ -173,7 +174,7 @@ def test_explored_episodes_bear_the_id_of_their_own_task(evolved):
 
 
 def crash_at(monkeypatch, where, number):
-    """The next run dies at a point, as if killed: nothing is saved on the way out."""
+    """Makes the next run fail at the given call of a method as if killed, without saving anything."""
     original = getattr(*where)
     calls = []
 
@@ -186,15 +187,16 @@ def crash_at(monkeypatch, where, number):
     monkeypatch.setattr(*where, dying)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "number"),
     [
-        # Files of round 1 are 1 to 3; between them come the evaluations.
+        # Round 1 writes the trajectory files 1 to 3, with its evaluations in between.
         pytest.param((RunFolder, "write_trajectories"), 3, id="in the middle of exploring"),
         pytest.param((Run, "log_step"), 4, id="in the middle of a fit"),
     ],
 )
-def test_a_crashed_run_goes_on_to_the_same_end(
+def test_a_crashed_run_resumes_to_the_same_end(
     evolving, evolved, tmp_path, monkeypatch, where, number
 ):
     workdir = tmp_path / "run"
@@ -206,6 +208,7 @@ def test_a_crashed_run_goes_on_to_the_same_end(
     assert_same(workdir, evolved)
 
 
+@pytest.mark.slow
 def test_an_exploration_whose_files_are_lost_is_not_played_by_another_policy(
     evolving, tmp_path, monkeypatch
 ):
@@ -251,6 +254,7 @@ def preferring(tmp_path_factory):
     return plain(c)
 
 
+@pytest.mark.slow
 def test_dpo_learns_the_pairs_and_resumes_to_the_same_end(preferring, tmp_path, monkeypatch):
     run_dpo(preferring, tmp_path / "whole")
     evaluated, *logged = lines(tmp_path / "whole")
@@ -263,7 +267,8 @@ def test_dpo_learns_the_pairs_and_resumes_to_the_same_end(preferring, tmp_path, 
     with monkeypatch.context() as patch, pytest.raises(Crash):
         crash_at(patch, (Run, "log_step"), 4)
         run_dpo(preferring, workdir)
-    # The reference is not computed again: from here on it could not be.
+    # The resumed run does not compute the reference scores again; otherwise this patch would make
+    # it fail.
     monkeypatch.setattr(dpo, "make_score", None)
     run_dpo(preferring, workdir)
     assert_same(workdir, tmp_path / "whole")

@@ -1,4 +1,7 @@
-"""train 2N equals train N, kill -9, resume N: bit for bit, with the real BabyAI server."""
+"""Resumed runs on the real BabyAI server.
+
+A run of 2N steps equals, bit for bit, a run that is killed after N steps and resumed for N more.
+"""
 
 import json
 import os
@@ -25,7 +28,10 @@ BOUNDARY = 2
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory):
-    """Compiled programs, shared by the runs of this module: they must not depend on who compiled."""
+    """Returns the folder of compiled programs.
+
+    The runs of this module share the folder, so that all of them use the same programs.
+    """
     return tmp_path_factory.mktemp("xla")
 
 
@@ -58,10 +64,10 @@ def params(workdir):
         return checkpoints.restore_params(STEPS, Policy(source.config).abstract_params())
 
 
-def memory(workdir):
-    """What adapts beside the weights, in the last checkpoint."""
+def controllers(workdir):
+    """Returns the state of the controllers in the last checkpoint."""
     with Checkpoints(workdir / "checkpoints", max_to_keep=1, read_only=True) as checkpoints:
-        return checkpoints.restore_extra(STEPS)["memory"]
+        return checkpoints.restore_extra(STEPS)["controllers"]
 
 
 def episodes(workdir, step):
@@ -87,8 +93,9 @@ def assert_same_run(workdir, reference):
         assert [x.get(key) for x in lines[workdir]] == [x.get(key) for x in lines[reference]]
     for key in ("horizon/turns", "horizon/turns/OpenDoorLoc", "horizon/turns/PickupAbove"):
         assert [x[key] for x in lines[workdir]] == [1.0, 1.0, 2.0, 2.0]
-    assert len(memory(workdir)["horizons"]) == 3  # groups that adapt, one of them PickupAbove
-    assert memory(workdir) == memory(reference)
+    # the horizons of the adaptive groups; PickupAbove is one of these groups
+    assert len(controllers(workdir)["horizons"]) == 3
+    assert controllers(workdir) == controllers(reference)
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +107,7 @@ def uninterrupted(tmp_path_factory, cache):
     return workdir
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("step", "every"),
     [(1, 1), (BOUNDARY, 1), (1, 100)],
@@ -125,7 +133,7 @@ def test_killed_and_resumed_equals_uninterrupted(tmp_path, cache, uninterrupted,
 
 
 def stop_after(step, workdir, cache, *overrides, number=signal.SIGTERM):
-    """Starts a run and asks it to stop when the line of a step is written."""
+    """Starts a run; sends a stop signal when the line of a step is written."""
     process = subprocess.Popen(
         command(workdir, cache, *overrides),
         env=environment(),
@@ -146,12 +154,13 @@ def stop_after(step, workdir, cache, *overrides, number=signal.SIGTERM):
     assert shlex.split(resume) == ["python", *command(workdir, cache, *overrides)[1:]]
 
 
+@pytest.mark.slow
 def test_stopped_by_a_signal_it_exits_as_interrupted_and_resumes_to_the_same(
     tmp_path, cache, uninterrupted
 ):
     workdir = tmp_path / "run"
     overrides = ("--config.checkpoint.every=100", "--config.evaluation.at_start=True")
-    # Step 0 is evaluated and nothing is learned yet: nothing is worth a checkpoint.
+    # Step 0 is evaluated but nothing is learned yet, so the stop writes no checkpoint.
     stop_after(1, workdir, cache, *overrides, number=signal.SIGINT)
     assert not list((workdir / "checkpoints").iterdir())
     stop_after(1 + BOUNDARY, workdir, cache, *overrides)
@@ -159,27 +168,28 @@ def test_stopped_by_a_signal_it_exits_as_interrupted_and_resumes_to_the_same(
     assert_same_run(workdir, uninterrupted)
 
 
-# The next step is collected during the update, in rounds until enough groups differ: here in their
-# length, which costs something.
+# The next rollout runs during the update. Several rounds are needed until enough groups have
+# different returns; in this config, returns differ by a penalty on length.
 AHEAD = (
-    "--config.rollout.lag=1",
+    "--config.rollout.max_off_policy_steps=1",
     "--config.algorithm.zero_variance=resample",
     "--config.rollout.max_rounds=3",
     "--config.rollout.overlong={'kind': 'tokens', 'limit': 128, 'margin': 127, 'penalty': 1.0}",
     "--config.sampling.max_turn_tokens=64",
-    "--config.env.transport=inprocess",
+    "--config.env_server.transport=inprocess",
 )
 
 
+@pytest.mark.slow
 def test_a_stop_while_the_next_step_is_collected_changes_nothing(tmp_path, cache):
     reference, workdir = tmp_path / "reference", tmp_path / "run"
     train(reference, cache, *AHEAD)
     lines = [json.loads(x) for x in (reference / "metrics.jsonl").read_text().splitlines()]
-    assert [x["policy/lag"] for x in lines] == [0, 1, 1, 1]
+    assert [x["policy/off_policy_steps"] for x in lines] == [0, 1, 1, 1]
     for step in range(1, STEPS + 1):
         records = episodes(reference, step)
         versions = {v for r in records for v in r["policy_versions"] if v >= 0}
-        assert versions == {max(0, step - 2)}  # the weights before the last update
+        assert versions == {max(0, step - 2)}  # the rollout used the weights before the last update
         assert sum(not r["discarded"] for r in records) == 16
         assert len(records) == 16 * lines[step - 1]["rollout/rounds"]
     assert max(x["rollout/rounds"] for x in lines) > 1
@@ -204,7 +214,8 @@ def test_another_config_in_the_same_workdir_is_refused_and_nothing_changes(cache
     assert (uninterrupted / "metrics.jsonl").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_environments_in_process_give_the_run_that_servers_give(tmp_path, cache, uninterrupted):
     workdir = tmp_path / "run"
-    train(workdir, cache, "--config.env.transport=inprocess")
+    train(workdir, cache, "--config.env_server.transport=inprocess")
     assert_same_run(workdir, uninterrupted)

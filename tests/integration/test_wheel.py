@@ -1,4 +1,4 @@
-"""Training from an installed wheel, in a folder that is no checkout, with a config of one's own."""
+"""Training from an installed wheel, outside a checkout, with the user's own config."""
 
 import json
 import os
@@ -20,7 +20,7 @@ IGNORED = shutil.ignore_patterns("__pycache__", "*.egg-info", "build")
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """A folder of packages with the unpacked wheel in it."""
+    """Returns a folder that contains the unpacked wheel as packages."""
     source, site = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("site")
     for name in PARTS:
         if (ROOT / name).is_dir():
@@ -37,7 +37,7 @@ def site(tmp_path_factory):
 
 
 def run(site, folder, *arguments):
-    """A Python command in a folder that sees the wheel and nothing of this checkout."""
+    """Runs Python in a folder from which the wheel can be imported but this checkout cannot."""
     environment = {**os.environ, "PYTHONPATH": str(site), "XLA_FLAGS": ""}
     done = subprocess.run(
         [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True
@@ -47,7 +47,7 @@ def run(site, folder, *arguments):
 
 
 def own_config():
-    """The example of docs/runs.md."""
+    """Returns the example config of docs/runs.md."""
     text = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     return code
@@ -64,6 +64,7 @@ def test_the_wheel_holds_every_config_and_every_file_a_config_reads(site):
     assert not (site / "configs").exists()
 
 
+@pytest.mark.slow
 def test_a_shipped_config_is_found_from_any_folder(site, tmp_path):
     program = """
 import json, pathlib, sys
@@ -82,6 +83,7 @@ print(json.dumps(find_shipped_config(sys.argv[1:])))
     assert found[3:] == kept
 
 
+@pytest.mark.slow
 def test_a_file_of_the_current_folder_has_precedence_over_a_shipped_config(site, tmp_path):
     (tmp_path / "configs").mkdir()
     (tmp_path / "configs" / "quickstart.py").touch()
@@ -90,6 +92,7 @@ def test_a_file_of_the_current_folder_has_precedence_over_a_shipped_config(site,
     assert repr(arguments[0]) in run(site, tmp_path, "-c", program, *arguments)
 
 
+@pytest.mark.slow
 def test_a_config_of_ones_own_trains_in_a_folder_of_ones_own(site, tmp_path):
     (tmp_path / "doors.py").write_text(own_config(), encoding="utf-8")
     smaller = (
@@ -105,6 +108,7 @@ def test_a_config_of_ones_own_trains_in_a_folder_of_ones_own(site, tmp_path):
         *("-m", "agentgym_jax.train", "--config=doors.py:smoke", "--workdir=runs/doors"),
         *smaller,
     )
+    assert "parameters:" in out
     assert "rloo on babyai" in out and "finished: 1 steps in runs/doors" in out
     folder = RunFolder(tmp_path / "runs" / "doors")
     tasks = {record["item_id"] for record in folder.read_trajectories(1)}

@@ -1,4 +1,4 @@
-"""Makes `learner_parts` importable: pytest's importlib mode adds no folder to the path."""
+"""Makes `learner_parts` importable, because pytest's importlib mode adds no folder to the path."""
 
 import pathlib
 import sys
@@ -17,4 +17,4 @@ def learner():
 
 @pytest.fixture(scope="module", autouse=True)
 def fast(compiled_fast):
-    """All modules of this folder: compiled fast rather than to be fast, as in tests/models."""
+    """Compiles the programs of this folder fast rather than optimised, as in tests/models."""

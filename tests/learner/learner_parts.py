@@ -1,4 +1,4 @@
-"""A policy small enough to be compiled in a second, and batches for it."""
+"""A policy that is small enough to compile in a second, and batches for it."""
 
 import dataclasses
 import functools
@@ -9,21 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from agentgym_jax import batch as batching
 from agentgym_jax.algorithms import losses
 from agentgym_jax.learner import optimizer, train_state, update
-from agentgym_jax.models.config import DecoderConfig
 from agentgym_jax.models.policy import Policy
+from tests.builders import decoder_config
 
-CONFIG = DecoderConfig(
-    vocab_size=64,
-    hidden_size=16,
-    intermediate_size=32,
-    num_layers=2,
-    num_heads=4,
-    num_kv_heads=2,
-    head_size=8,
-)
+CONFIG = decoder_config(vocab_size=64, hidden_size=16, intermediate_size=32)
 OPTIMIZER = {
     "name": "adamw",
     "learning_rate": 1e-2,
@@ -49,7 +40,7 @@ SURROGATE = functools.partial(losses.clipped_surrogate, clip_low=0.2, clip_high=
 
 @dataclasses.dataclass(frozen=True)
 class Learner:
-    """All parts of an update, compiled once a test module."""
+    """Policy, optimiser, initial state and update; the update is compiled once per test module."""
 
     policy: Policy
     optimizer: Any
@@ -58,7 +49,7 @@ class Learner:
 
 
 def make_learner(layout=None, token_loss=SURROGATE, **changes):
-    """`changes` go to whichever of OPTIMIZER and UPDATE has the name."""
+    """Returns a learner; each of `changes` replaces the option of that name in OPTIMIZER or UPDATE."""
     policy = Policy(CONFIG, layout=layout)
     built = optimizer.make_optimizer(
         **{k: changes.get(k, v) for k, v in OPTIMIZER.items()},
@@ -71,40 +62,11 @@ def make_learner(layout=None, token_loss=SURROGATE, **changes):
         layout=layout,
     )
     first = train_state.create(policy, built, first_params(), layout)
-    # Copies: an update donates its state.
+    # Every state is a copy, because an update donates its state's arrays.
     return Learner(policy, built, lambda: jax.tree.map(jnp.array, first), step)
 
 
 @functools.cache
 def first_params():
-    """The same random weights for every learner."""
+    """Returns initial weights, which are the same for every learner."""
     return jax.tree.map(np.asarray, jax.jit(Policy(CONFIG).init)(jax.random.key(0)))
-
-
-def sequences(count=8, seed=0, shortest=6, longest=16):
-    """Random episodes: prompt, action, observation, action; weights add up to about one."""
-    rng = np.random.default_rng(seed)
-    made = []
-    for _ in range(count):
-        n = int(rng.integers(shortest, longest + 1))
-        mask = np.ones(n, bool)
-        mask[: n // 4 + 1] = False
-        mask[n // 2 : n // 2 + 2] = False
-        made.append(
-            {
-                "tokens": rng.integers(0, CONFIG.vocab_size, n),
-                "action_mask": mask,
-                "weights": mask * rng.uniform(0.5, 1.5) / (8 * count),
-                "advantages": mask * rng.normal(),
-                "old_logprobs": mask * rng.normal(-4.16, 0.2, n),
-                "reference_logprobs": mask * rng.normal(-4.16, 0.2, n),
-            }
-        )
-    return made
-
-
-def packed(made, *, micro_rows=2, row_length=32):
-    """[8 / micro_rows, micro_rows, 32]: always 8 rows, so that few programs are compiled."""
-    whole = batching.pack(made, row_length=row_length, rows_multiple=8)
-    assert whole.tokens.shape[0] == 8, "more sequences than this helper was made for"
-    return batching.micro_batches(whole, micro_rows)

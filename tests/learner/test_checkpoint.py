@@ -11,13 +11,14 @@ import time
 import jax
 import numpy as np
 import pytest
-from learner_parts import CONFIG, make_learner, packed, sequences
+from learner_parts import CONFIG, make_learner
 
 from agentgym_jax.learner import train_state, update
 from agentgym_jax.learner.checkpoint import CheckpointError, Checkpoints
 from agentgym_jax.models.config import DecoderConfig
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.sharding import TRAIN_RULES, Layout, make_mesh
+from tests.builders import pack_sequences, token_sequences
 
 pytestmark = pytest.mark.usefixtures("compiled_fast")
 
@@ -39,13 +40,15 @@ def abstract(learner, layout=None):
 
 def steps_from(learner, state, seeds):
     for seed in seeds:
-        state, _ = learner.update(state, update.put_batch(packed(sequences(seed=seed))))
+        state, _ = learner.update(
+            state, update.put_batch(pack_sequences(token_sequences(seed=seed)))
+        )
     return state
 
 
 @pytest.fixture(scope="module")
 def saved(learner, tmp_path_factory):
-    """A folder with checkpoints 1 and 2, and the state of step 2 on the host."""
+    """Returns a folder with checkpoints 1 and 2, and the state of step 2 as host arrays."""
     directory = tmp_path_factory.mktemp("run") / "checkpoints"
     state = steps_from(learner, learner.state(), [0])
     with Checkpoints(directory, max_to_keep=5) as checkpoints:
@@ -57,13 +60,14 @@ def saved(learner, tmp_path_factory):
 
 @pytest.fixture
 def copied(saved, tmp_path):
-    """A copy of `saved` that may be damaged."""
+    """Returns a copy of `saved` that a test may damage."""
     directory, state = saved
     target = tmp_path / "checkpoints"
     subprocess.run(["cp", "-r", str(directory), str(target)], check=True)
     return target, state
 
 
+@pytest.mark.slow
 def test_a_round_trip_is_exact(learner, saved):
     directory, expected = saved
     with Checkpoints(directory, max_to_keep=5, read_only=True) as checkpoints:
@@ -74,6 +78,7 @@ def test_a_round_trip_is_exact(learner, saved):
     assert extra == EXTRA
 
 
+@pytest.mark.slow
 def test_restoring_and_going_on_equals_going_on(learner, saved):
     directory, _ = saved
     through = steps_from(learner, learner.state(), [0, 1, 2, 3])
@@ -87,7 +92,7 @@ def test_an_update_during_the_save_does_not_reach_the_file(learner, tmp_path):
     expected = on_host(state)
     with Checkpoints(tmp_path, max_to_keep=2) as checkpoints:
         checkpoints.save(1, state, {})
-        steps_from(learner, state, [0, 1])  # donates what is being written
+        steps_from(learner, state, [0, 1])  # these steps donate the arrays that are being written
         checkpoints.wait()
         restored, _ = checkpoints.restore(1, abstract(learner))
     assert_equal(on_host(restored), expected)
@@ -119,8 +124,12 @@ def lists_that_live():
     return sum(type(x) is list for x in gc.get_objects())
 
 
+@pytest.mark.slow
 def test_a_save_gets_no_counters_of_the_array_library_which_are_never_freed(learner, tmp_path):
-    """Twelve lists an answer, two questions an item."""
+    """Checks that a save leaves fewer than twelve lists behind in memory.
+
+    A single reply with the array library's counters would leave twelve lists.
+    """
     with Checkpoints(tmp_path, max_to_keep=2) as checkpoints:
         for step in range(1, 7):
             checkpoints.save(step, learner.state(), {})
@@ -155,7 +164,7 @@ def test_an_older_step_does_not_overwrite_a_newer_run(learner, copied):
 
 
 @pytest.mark.parametrize("extra", [{"x": {1, 2}}, {"x": float("nan")}])
-def test_what_is_not_json_fails_at_once(learner, tmp_path, extra):
+def test_an_answer_that_is_not_json_fails_at_once(learner, tmp_path, extra):
     with Checkpoints(tmp_path, max_to_keep=2) as checkpoints:
         with pytest.raises((TypeError, ValueError)):
             checkpoints.save(1, learner.state(), extra)
@@ -178,7 +187,7 @@ def flip_one_bit(path):
 
 @pytest.mark.parametrize("damage", [cut, flip_one_bit, pathlib.Path.unlink])
 @pytest.mark.parametrize("item", ["params", "optimizer", "record"])
-def test_a_damaged_checkpoint_is_named_with_what_to_do(learner, copied, damage, item):
+def test_a_damaged_checkpoint_is_named_with_the_remedy(learner, copied, damage, item):
     directory, _ = copied
     damage(largest_file(directory / "2" / item))
     with Checkpoints(directory, max_to_keep=5, read_only=True) as checkpoints:
@@ -211,7 +220,7 @@ def test_a_half_written_folder_is_never_picked(learner, copied):
         with pytest.raises(CheckpointError, match=r"no complete checkpoint of step 3.*\[1, 2\]"):
             checkpoints.restore(3, abstract(learner))
     with Checkpoints(directory, max_to_keep=5) as checkpoints:
-        checkpoints.save(3, learner.state(), {})  # the trainer is not stopped by it
+        checkpoints.save(3, learner.state(), {})  # the trainer can still save
         checkpoints.wait()
         assert checkpoints.steps() == [1, 2, 3]
 
@@ -262,9 +271,10 @@ import time; time.sleep(600)
 """
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_of_a_save_the_previous_step_is_restored(tmp_path):
-    """kill -9 while the second checkpoint exists under its temporary name only."""
-    size = 30_000_000  # 120 MB of float32: some tenths of a second of writing
+    """Checks a process killed by SIGKILL while the second checkpoint still has its temporary name."""
+    size = 30_000_000  # 120 MB of float32, which take some tenths of a second to write
     process = subprocess.Popen(
         [sys.executable, "-c", WRITER, str(tmp_path), str(size)],
         stdout=subprocess.PIPE,
@@ -293,13 +303,13 @@ def test_killed_in_the_middle_of_a_save_the_previous_step_is_restored(tmp_path):
         state, extra = checkpoints.restore(checkpoints.latest_step(), shapes)
         assert (int(state.step), extra) == (1, {"step": 1})
         assert (np.asarray(state.params["w"]) == 1).all()
-        assert not any(tmp_path.glob("*tmp*"))  # the trainer cleans up
+        assert not any(tmp_path.glob("*tmp*"))  # the trainer removes temporary folders
         checkpoints.save(2, state, {"step": 2})
         checkpoints.wait()
         assert checkpoints.steps() == [1, 2]
 
 
-def test_older_weights_that_play_the_next_step_are_saved_beside_the_state(learner, tmp_path):
+def test_the_stale_rollout_weights_are_saved_with_the_state(learner, tmp_path):
     state = learner.state()
     older = jax.tree.map(lambda x: (x + 1).astype(np.float16), state.params)
     shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), older)
@@ -361,7 +371,7 @@ with Checkpoints(sys.argv[1], max_to_keep=3) as checkpoints:
 """
 
 
-def test_a_checkpoint_that_does_not_fit_on_the_disk_is_told_and_the_one_before_stays(tmp_path):
+def test_a_checkpoint_too_large_for_the_disk_is_reported_and_the_previous_one_stays(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", FILLER, str(tmp_path)],
         capture_output=True,
@@ -377,7 +387,7 @@ def test_a_checkpoint_that_does_not_fit_on_the_disk_is_told_and_the_one_before_s
 
 
 def test_a_seal_that_could_not_be_written_is_no_seal(learner, tmp_path, monkeypatch):
-    """The disk becomes full at the very last file of a checkpoint."""
+    """Checks a disk that becomes full while the very last file of a checkpoint is written."""
     write = pathlib.Path.write_text
 
     def full(path, text, *args, **kwargs):

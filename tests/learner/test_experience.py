@@ -1,4 +1,4 @@
-"""From episodes to rewards and advantages."""
+"""Rewards and advantages of finished episodes."""
 
 import dataclasses
 
@@ -12,41 +12,32 @@ from agentgym_jax.learner.experience import (
     token_rewards,
     turn_anchors,
 )
-from agentgym_jax.trajectory import Outcome, Trajectory, Turn
+from agentgym_jax.trajectory import Outcome
+from configs import common
+from tests.builders import trajectory, turn
 
 
 def episode(turns: str, *, success=False, reward=0.0):
-    """One prompt token, then two action tokens and an observation a turn.
+    """Returns an episode whose turns consist of two action tokens and an observation each.
 
-    `turns` has a letter each: d(one), r(efused), u(nreadable).
+    Each letter of `turns` is one turn: d for done, r for rejected, u for unreadable (a parse
+    error).
     """
-    sources = np.array([0] + [2, 2, 1] * len(turns), np.int8)
-    n = len(sources)
-    return Trajectory(
-        item_id="babyai_3",
-        sample=0,
-        step=0,
-        outcome=Outcome.SUCCESS if success else Outcome.HORIZON,
-        score=0.0,
-        success=success,
-        tokens=np.arange(n, dtype=np.int32),
-        sources=sources,
-        logprobs=np.zeros(n, np.float32),
-        policy_versions=np.where(sources == 2, 0, -1).astype(np.int32),
-        turns=tuple(
-            Turn(
-                action_start=1 + 3 * i,
-                action_stop=3 + 3 * i,
-                text="",
+    return trajectory(
+        "p" + "aao" * len(turns),
+        [
+            turn(
+                1 + 3 * i,
+                3 + 3 * i,
                 action=None if kind == "u" else "go",
-                observation="",
                 reward=reward,
-                is_cut=False,
-                is_refused=kind == "r",
+                is_rejected=kind == "r",
             )
             for i, kind in enumerate(turns)
-        ),
-        messages=(),
+        ],
+        item_id="babyai_3",
+        outcome=Outcome.SUCCESS if success else Outcome.HORIZON,
+        logprob=0.0,
     )
 
 
@@ -57,7 +48,7 @@ def advantages(episodes, penalty):
         group_size=len(episodes),
         max_tokens=16,
         reward="success",
-        wasted_turn_penalty=penalty,
+        failed_turn_penalty=penalty,
         truncation="fail",
         advantage_options=dict(std_normalize=False),
     )
@@ -68,9 +59,9 @@ def advantages(episodes, penalty):
     ("reward", "expected"),
     [("success", [0, -0.25, 0, -0.25, 0, 1]), ("turn", [0, 0.25, 0, 0.25, 0, 0.5])],
 )
-def test_the_penalty_sits_on_the_last_action_token_of_a_wasted_turn(reward, expected):
+def test_the_penalty_is_on_the_last_action_token_of_a_failed_turn(reward, expected):
     t = episode("rud", success=True, reward=0.5)
-    found = token_rewards(t, reward=reward, wasted_turn_penalty=0.25)
+    found = token_rewards(t, reward=reward, failed_turn_penalty=0.25)
     np.testing.assert_allclose(found[[1, 2, 4, 5, 6, 8]], expected)
     assert not found[~t.action_mask].any()
 
@@ -79,17 +70,17 @@ def test_a_score_is_trained_on_in_the_unit_in_which_one_is_the_best():
     sciworld = dataclasses.replace(episode("d"), score=83.0, score_scale=0.01)
     babyai = dataclasses.replace(episode("d"), score=0.83)
     for t in (sciworld, babyai):
-        found = token_rewards(t, reward="score", wasted_turn_penalty=0.0)
+        found = token_rewards(t, reward="score", failed_turn_penalty=0.0)
         np.testing.assert_allclose(found, [0, 0, 0.83, 0], rtol=1e-6)
 
 
-def test_without_a_penalty_wasted_turns_count_like_others():
+def test_without_a_penalty_failed_turns_count_like_others():
     t = episode("rud", success=True)
     plain = dataclasses.replace(t, turns=episode("ddd").turns)
     for reward in ("success", "score", "turn"):
         np.testing.assert_array_equal(
-            token_rewards(t, reward=reward, wasted_turn_penalty=0.0),
-            token_rewards(plain, reward=reward, wasted_turn_penalty=0.0),
+            token_rewards(t, reward=reward, failed_turn_penalty=0.0),
+            token_rewards(plain, reward=reward, failed_turn_penalty=0.0),
         )
 
 
@@ -107,21 +98,25 @@ def test_a_success_with_a_refusal_beats_a_clean_failure():
     assert found[0] > found[1]
 
 
+def advantage_options(name):
+    return common.make_algorithm(name, length=16)["advantage"]
+
+
 def make(episodes, name="grpo", group_size=None, **changes):
     options = dict(
         algorithm=ALGORITHMS[name],
         group_size=group_size or len(episodes),
         max_tokens=16,
         reward="success",
-        wasted_turn_penalty=0.0,
+        failed_turn_penalty=0.0,
         truncation="fail",
-        advantage_options=ALGORITHMS[name].defaults["advantage"],
+        advantage_options=advantage_options(name),
     )
     return make_experience(episodes, **(options | changes))
 
 
 def shown(turns, *texts, **options):
-    """An episode that was shown these texts, the first before its first turn."""
+    """Returns an episode with these observations; the first one precedes the first turn."""
     made = episode(turns, **options)
     seen = tuple(
         dataclasses.replace(turn, observation=text)
@@ -131,20 +126,20 @@ def shown(turns, *texts, **options):
     return dataclasses.replace(made, turns=seen, messages=messages)
 
 
-def test_an_unreadable_turn_costs_more_than_a_refused_one():
+def test_a_parse_error_costs_more_than_a_rejected_action():
     found = token_rewards(
         episode("rud"),
         reward="success",
-        wasted_turn_penalty=0.25,
-        unreadable_turn_penalty=0.5,
+        failed_turn_penalty=0.25,
+        parse_error_penalty=0.5,
     )
     np.testing.assert_allclose(found[[2, 5, 8]], [-0.25, -0.75, 0.0])
 
 
-def test_what_the_length_costs_is_taken_off_at_the_end():
+def test_the_length_penalty_is_subtracted_at_the_end():
     overlong = dict(kind="turns", limit=4, margin=2, penalty=0.5)
     found = token_rewards(
-        episode("ddd", success=True), reward="success", wasted_turn_penalty=0.0, overlong=overlong
+        episode("ddd", success=True), reward="success", failed_turn_penalty=0.0, overlong=overlong
     )
     np.testing.assert_allclose(found[[2, 5, 8]], [0.0, 0.0, 0.75])
 
@@ -161,13 +156,17 @@ def test_equal_texts_of_one_task_are_one_state():
     assert len({hall, kitchen, other}) == 3
 
 
-def test_a_wasted_turn_stays_in_its_state():
+def test_a_failed_turn_stays_in_its_state():
     episodes = [shown("rud", "hall", "No.", "", "kitchen"), shown("d", "hall", "kitchen")]
     assert turn_anchors(episodes, group_size=2) == [[0, 0, 0], [0]]
 
 
 def test_an_answer_that_shows_no_state_is_no_state():
-    """BabyAI says "No change in state." in every room: turns after it are not in one state."""
+    """Checks that the answer "No change in state.", which BabyAI gives in every room, is no anchor
+    state.
+
+    Turns after this answer do not share a state.
+    """
     stuck = shown("dd", "hall", "No change in state.", "kitchen")
     first = dataclasses.replace(stuck.turns[0], shows_state=False)
     stuck = dataclasses.replace(stuck, turns=(first, stuck.turns[1]))
@@ -175,10 +174,14 @@ def test_an_answer_that_shows_no_state_is_no_state():
 
 
 def solved_after(turns):
-    """An episode that looks round, all from one hall, and then solves its task."""
+    """Returns an episode that looks around and then solves its task.
+
+    All of these episodes start in the same hall.
+    """
     return shown("d" * turns, "hall", *[f"view {turns} {i}" for i in range(turns)], success=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "options", "expected"),
     [
@@ -191,14 +194,17 @@ def solved_after(turns):
 def test_a_group_teaches_if_it_has_an_advantage_however_equal_its_returns_are(
     name, options, expected
 ):
-    """All four are solved, in 1, 2, 3 and 4 turns; the other group is solved half of the time."""
+    """Checks which algorithms get an advantage from a group that is solved in 1, 2, 3 and 4 turns.
+
+    The other group is solved in half of its episodes.
+    """
     others = [episode("d", success=i % 2 == 0) for i in range(4)]
     found = make(
         [*map(solved_after, (1, 2, 3, 4)), *others],
         name,
         group_size=4,
         zero_variance="filter",
-        advantage_options=ALGORITHMS[name].defaults["advantage"] | options,
+        advantage_options=advantage_options(name) | options,
     )
     np.testing.assert_array_equal(found.informative_B, [expected] * 4 + [True] * 4)
     np.testing.assert_array_equal(found.counted_B, found.informative_B)
@@ -207,7 +213,10 @@ def test_a_group_teaches_if_it_has_an_advantage_however_equal_its_returns_are(
 
 
 def test_gigpo_gets_the_states_of_the_episodes():
-    """Both solve it; the first wasted a turn in the hall, so its first action is the worse one."""
+    """Checks GiGPO on two successes, of which the first wastes a turn in the hall.
+
+    The first action of that episode therefore gets the lower advantage.
+    """
     found = make(
         [
             shown("rd", "hall", "No.", "end", success=True),
@@ -236,13 +245,14 @@ def test_filtered_groups_do_not_count_in_the_denominator():
             np.arange(4),
             aggregation_options=dict(mode="token_mean"),
             row_length=16,
-            row_halvings=0,
+            num_row_lengths=1,
             rows_multiple=1,
             keep_zero_advantage=keep_zero_advantage,
         )
         return np.unique(batch.weights[batch.action_mask])
 
-    # 2 + 2 + 4 + 4 action tokens; the second group has no gradient but is part of the mean
+    # 2 + 2 + 4 + 4 action tokens; the second group has no gradient, but its tokens count in the
+    # mean
     np.testing.assert_allclose(weights(kept, False), [1 / 12])
     np.testing.assert_allclose(weights(filtered, False), [1 / 4])
     np.testing.assert_allclose(weights(filtered, True), [1 / 4])
@@ -250,9 +260,18 @@ def test_filtered_groups_do_not_count_in_the_denominator():
 
 def test_groups_are_informative_by_the_reward_that_is_trained_on():
     episodes = [episode("d"), episode("u"), episode("d", success=True), episode("r", success=True)]
-    for wasted, expected in ((0.0, [False] * 4), (0.1, [True] * 4)):
-        found = make(episodes, group_size=2, wasted_turn_penalty=wasted)
+    for penalty, expected in ((0.0, [False] * 4), (0.1, [True] * 4)):
+        found = make(episodes, group_size=2, failed_turn_penalty=penalty)
         np.testing.assert_array_equal(found.informative_B, expected)
+
+
+@pytest.mark.parametrize(("truncation", "is_valid"), [("fail", True), ("mask", False)])
+def test_an_episode_cut_by_its_horizon_is_a_failure_or_left_out(truncation, is_valid):
+    failed = dataclasses.replace(episode("d"), outcome=Outcome.FAILURE)
+    cut = dataclasses.replace(episode("d"), outcome=Outcome.HORIZON)
+    found = make([episode("d", success=True), failed, cut], truncation=truncation)
+    assert found.valid_B.tolist() == [True, True, is_valid]
+    assert found.advantage_BT[2].any() == is_valid
 
 
 def test_a_divergence_in_the_reward_is_charged_token_by_token():
@@ -260,7 +279,8 @@ def test_a_divergence_in_the_reward_is_charged_token_by_token():
         dataclasses.replace(e, logprobs=np.where(e.sources == 2, -1.0, 0.0).astype(np.float32))
         for e in (episode("d", success=True), episode("d"))
     ]
-    reference = [np.array([0, -1.5, -1.0, 0]), np.array([0, -1.0, -0.5, 0])]
+    # The reference also scores prompt and observation tokens, which get no penalty.
+    reference = [np.array([-3.0, -1.5, -1.0, -2.0]), np.array([-3.0, -1.0, -0.5, -2.0])]
     found = make(episodes, kl_coef=0.1, reference_logprobs=reference)
     expected = [[0, -0.05, 1.0, 0], [0, 0, 0.05, 0]]
     np.testing.assert_allclose(found.reward_BT[:, :4], expected, atol=1e-7)
@@ -268,7 +288,7 @@ def test_a_divergence_in_the_reward_is_charged_token_by_token():
     assert found.mean_returns == {"babyai": pytest.approx((0.95 + 0.05) / 2)}
 
 
-def test_reinforce_subtracts_what_was_expected():
+def test_reinforce_subtracts_the_expected_reward():
     episodes = [episode("d", success=True), episode("d")]
     found = make(episodes, "reinforce", expected_returns={"babyai": 0.25})
     np.testing.assert_allclose(found.advantage_BT[:, 1], [0.75, -0.25])
@@ -295,12 +315,15 @@ def test_a_critic_is_asked_before_the_token_that_is_judged():
     values = np.arange(len(made.tokens), dtype=np.float32)
     found = make([made], "ppo", values_after=[values])
     np.testing.assert_array_equal(found.value_BT[0, 1 : len(values)], values[:-1])
-    # lambda 1: the target is the return, whatever the critic says.
+    # With lambda 1 the target is the return, whatever the critic's values are.
     np.testing.assert_allclose(found.return_BT[0][made.action_mask.nonzero()[0]], 1.0, rtol=1e-6)
 
 
 def cut(turns, *, shows_next):
-    """An episode that its horizon cut; its last token is the last action's unless it shows more."""
+    """Returns an episode that its horizon truncated.
+
+    Unless `shows_next` is set, the episode ends with an action.
+    """
     made = dataclasses.replace(episode(turns), outcome=Outcome.HORIZON)
     if shows_next:
         return made
@@ -313,7 +336,7 @@ def cut(turns, *, shows_next):
     ("truncation", "shows_next", "expected"),
     [("bootstrap", True, 5.0), ("bootstrap", False, 0.0), ("fail", True, 0.0)],
 )
-def test_an_episode_cut_by_its_horizon_may_go_on_with_what_is_expected(
+def test_an_episode_cut_by_its_horizon_may_bootstrap_from_the_expected_value(
     truncation, shows_next, expected
 ):
     made = cut("dd", shows_next=shows_next)
@@ -325,13 +348,13 @@ def test_an_episode_cut_by_its_horizon_may_go_on_with_what_is_expected(
 
 
 @pytest.mark.parametrize("reward", ["score", "success"])
-def test_a_running_score_is_not_paid_beside_the_value_that_expects_the_final_one(reward):
-    """The critic is right at 0.6 everywhere; the cut episode has a running score of 0.5."""
+def test_a_running_score_is_not_paid_in_addition_to_the_bootstrapped_value(reward):
+    """Checks a truncated episode with the score 0.5 so far; the critic's value is 0.6 everywhere."""
     made = dataclasses.replace(cut("dd", shows_next=True), score=0.5, success=True)
     values = np.full(len(made.tokens), 0.6, np.float32)
     found = make([made], "ppo", truncation="bootstrap", reward=reward, values_after=[values])
     np.testing.assert_allclose(found.return_BT[0][found.action_mask_BT[0]], 0.6, rtol=1e-6)
-    # One that had no room for the next observation is worth what it got.
+    # An episode without space for the next observation keeps its reward.
     full = dataclasses.replace(cut("dd", shows_next=False), score=0.5, success=False)
     found = make([full], "ppo", truncation="bootstrap", reward="score", values_after=[values[:6]])
     assert found.return_BT[0, full.turns[-1].action_stop - 1] == pytest.approx(0.5)
@@ -350,7 +373,7 @@ def test_an_unknown_choice_names_the_known_ones(zero_variance):
         make([episode("d")], zero_variance=zero_variance)
 
 
-def test_a_prompt_longer_than_the_batch_is_left_out_and_harms_nobody():
+def test_a_prompt_longer_than_the_batch_is_left_out_and_harms_no_other():
     endless = dataclasses.replace(
         episode(""),
         outcome=Outcome.CONTEXT_FULL,

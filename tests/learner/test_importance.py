@@ -3,7 +3,7 @@ import pytest
 
 from agentgym_jax.learner import importance
 
-# Two rows; tokens of the episodes 0, 1 and 2, two that were not sampled.
+# Episode of each token in two rows; -1 marks the two tokens that were not sampled.
 SEQUENCE = np.array([[0, 0, -1, 1], [1, 2, 2, -1]])
 LOG_RATIO = np.log([[1.5, 4.0, 9.0, 0.5], [0.5, 2.0, 0.5, np.e]])
 SAMPLER = np.full(SEQUENCE.shape, -2.0)
@@ -25,7 +25,7 @@ def test_a_weight_that_overflows_is_the_cap():
 
 
 def test_an_episode_is_masked_by_the_geometric_mean_over_all_its_tokens():
-    # geometric means: sqrt(6), 1/2 over both rows, 1
+    # the geometric means of the three episodes are sqrt(6), 1/2 (over both rows) and 1
     found = factor(importance.sequence_mask, low=0.4, high=2.0)
     np.testing.assert_array_equal(found, [[0, 0, 0, 1], [1, 1, 1, 0]])
     found = factor(importance.sequence_mask, low=0.6, high=3.0)

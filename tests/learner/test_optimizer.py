@@ -8,10 +8,10 @@ from learner_parts import OPTIMIZER, first_params
 from agentgym_jax.learner import accumulation
 from agentgym_jax.learner.optimizer import (
     MATRICES,
+    get_learning_rate,
     is_layer_matrix,
     learning_rate_at,
     make_optimizer,
-    rate_of,
 )
 from agentgym_jax.learner.train_state import TrainState
 
@@ -48,7 +48,7 @@ def test_the_learning_rate_by_hand(schedule, expected):
 
 
 def test_the_cosine_is_a_cosine():
-    found = learning_rate_at(6.5, schedule="cosine", **RATE)  # a quarter of the way
+    found = learning_rate_at(6.5, schedule="cosine", **RATE)  # a quarter of the decay is done
     np.testing.assert_allclose(found, 0.2 + 0.8 * (1 + np.sqrt(0.5)) / 2, rtol=1e-6)
 
 
@@ -78,7 +78,7 @@ def test_wrong_settings_fail_before_anything_runs(changes, message):
 
 
 def test_the_optimizer_follows_the_schedule(params):
-    """Adam with a constant gradient moves by exactly the learning rate (b1 = b2 = 0)."""
+    """Checks that Adam with b1 = b2 = 0 takes steps of the size of the learning rate."""
     settings = {"schedule": "linear", "warmup_steps": 2, "total_steps": 6, "final_fraction": 0.0}
     optimizer = make_optimizer(
         **{**OPTIMIZER, **settings, "b1": 0.0, "b2": 0.0, "eps": 0.0, "weight_decay": 0.0}
@@ -102,7 +102,8 @@ def test_weight_decay_shrinks_the_matrices_of_the_layers_only(params, name):
         expected = -0.05 * weight if decays[path] else np.zeros_like(weight)
         np.testing.assert_allclose(found[path], expected, rtol=1e-5, atol=1e-12, err_msg=path)
     assert sum(decays.values()) == len(MATRICES)
-    assert not decays["layers/attention_norm/scale"]  # [L, D]: of rank two, and still no matrix
+    # the array [L, D] has two axes but consists of vectors
+    assert not decays["layers/attention_norm/scale"]
 
 
 def test_the_gradient_is_clipped_by_its_global_norm():
@@ -114,7 +115,10 @@ def test_the_gradient_is_clipped_by_its_global_norm():
 
 
 def test_muon_makes_every_layer_matrix_nearly_orthogonal(params):
-    """As maps from the contracted to the produced axes: all singular values near one."""
+    """Checks that all singular values of Muon's updates are near one.
+
+    Each array is treated as a matrix from the contracted axes to the produced axes.
+    """
     D, F, N, K, H = 16, 32, 4, 2, 8
     maps = {
         ("attention", "q_kernel"): (D, N * H),
@@ -136,11 +140,13 @@ def test_muon_makes_every_layer_matrix_nearly_orthogonal(params):
     for (block, name), (rows, columns) in maps.items():
         update_LXY = found[f"layers/{block}/{name}"].reshape(2, rows, columns)
         singular = np.linalg.svd(update_LXY, compute_uv=False)
-        singular = singular / np.sqrt(max(1.0, columns / rows))  # Muon's scale for wide maps
-        # five Newton-Schulz steps bring them to about 0.7 .. 1.2 by design, not to 1
+        # divides by Muon's scale for wide matrices
+        singular = singular / np.sqrt(max(1.0, columns / rows))
+        # five Newton-Schulz steps give about 0.7 to 1.2 by design, not exactly 1
         assert ((singular > 0.6) & (singular < 1.3)).all(), (name, singular)
 
 
+@pytest.mark.slow
 def test_muon_treats_every_layer_as_its_own_matrix(params):
     grads = jax.tree.map(jnp.ones_like, params)
     kernel = grads["layers"]["mlp"]["up_kernel"]
@@ -149,7 +155,8 @@ def test_muon_treats_every_layer_as_its_own_matrix(params):
     both = first_update(params, grads, name="muon", max_grad_norm=None)
     grads["layers"]["mlp"]["up_kernel"] = noise.at[0].multiply(100.0)
     louder = first_update(params, grads, name="muon", max_grad_norm=None)
-    # the length of a gradient does not matter to Muon, and layer 1 never sees layer 0
+    # Muon's update does not depend on a gradient's norm, and one layer does not affect another
+    # layer
     path = "layers/mlp/up_kernel"
     np.testing.assert_array_equal(louder[path][1], both[path][1])
     np.testing.assert_allclose(louder[path][0], both[path][0], rtol=1e-3, atol=1e-5)
@@ -163,20 +170,23 @@ def test_muon_leaves_the_rest_to_adam_at_its_own_rate(params):
     decays = by_name(is_layer_matrix(params))
     for path, moved in found.items():
         if not decays[path]:
-            # the first step of Adam with Nesterov: lr * (b1 * m_hat + (1 - b1) g / (1 - b1)) = O(lr)
+            # first step of Adam with Nesterov: lr * (b1 * m_hat + (1 - b1) g / (1 - b1)) = O(lr)
             assert (np.abs(moved) < 2.1e-3).all(), path
             assert (moved < 0).all(), path
 
 
 def test_the_learning_rate_of_a_step_follows_the_schedule():
     options = dict(learning_rate=1.0, schedule="linear", warmup_steps=2, final_fraction=0.0)
-    rates = [rate_of(options, n, total_steps=4) for n in range(4)]
+    rates = [get_learning_rate(options, n, total_steps=4) for n in range(4)]
     assert rates == pytest.approx([0.5, 1.0, 1.0, 0.5])
 
 
 @pytest.mark.parametrize("name", ["adamw", "muon"])
 def test_withheld_updates_do_not_stretch_a_schedule(params, name):
-    """Five of ten updates were withheld: the first one applied has half of the peak."""
+    """Checks a schedule of ten updates, five of which are withheld.
+
+    The first applied update has half of the peak rate.
+    """
     options = OPTIMIZER | dict(name=name, schedule="linear", final_fraction=0.0, weight_decay=0.0)
     optimizer = make_optimizer(**options)
     state = TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params))
@@ -184,9 +194,9 @@ def test_withheld_updates_do_not_stretch_a_schedule(params, name):
 
     @jax.jit
     def norm_at(position):
-        return accumulation.applied(optimizer, state, grads, position)[1]
+        return accumulation.apply_gradients(optimizer, state, grads, position)[1]
 
     first, sixth = (float(norm_at(jnp.int32(position))) for position in (0, 5))
     assert sixth == pytest.approx(0.5 * first, rel=1e-5)
-    counted = float(jax.jit(lambda: accumulation.applied(optimizer, state, grads)[1])())
+    counted = float(jax.jit(lambda: accumulation.apply_gradients(optimizer, state, grads)[1])())
     assert counted == pytest.approx(first, rel=1e-6)

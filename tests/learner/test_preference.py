@@ -11,7 +11,7 @@ from learner_parts import CONFIG, OPTIMIZER, first_params
 
 from agentgym_jax.batch import pack
 from agentgym_jax.learner import optimizer, train_state
-from agentgym_jax.learner.pairs import Member, most_micro_batches, pack_pairs
+from agentgym_jax.learner.pairs import Member, max_micro_batches, pack_pairs
 from agentgym_jax.learner.preference import (
     LOSSES,
     conversation_sums,
@@ -66,14 +66,15 @@ class Learner:
         self._first = train_state.create(self.policy, self.optimizer, first_params(), layout)
 
     def step(self, batch, state=None):
-        """State and metrics after one step, on the host."""
+        """Runs one step; returns the state, and the metrics as host arrays."""
         if state is None:
-            state = jax.tree.map(jnp.array, self._first)  # an update donates its state
+            # a copy, because an update donates its state's arrays
+            state = jax.tree.map(jnp.array, self._first)
         state, metrics = self._update(state, put_pairs(batch, self.layout))
         return state, jax.tree.map(float, metrics)
 
     def gradient(self, batch):
-        """First moment of Adam after one step is 0.1 times the gradient."""
+        """Returns the gradient of one step, which is ten times Adam's first moment after the step."""
         state, metrics = self.step(batch)
         found = jax.tree.leaves(state.opt_state, is_leaf=lambda x: hasattr(x, "mu"))
         (adam,) = [x for x in found if hasattr(x, "mu")]
@@ -86,7 +87,10 @@ def learner():
 
 
 def rows(pairs):
-    """Chosen and rejected in turn, one conversation a row: tokens, segments, mask, reference."""
+    """Returns tokens, segments, mask and reference scores, with one conversation per row.
+
+    Rows alternate between chosen and rejected conversations.
+    """
     members = [one for pair in pairs for one in pair]
 
     def array(values):
@@ -102,7 +106,7 @@ def rows(pairs):
 
 @jax.jit
 def logprobs(params, tokens_BT, segments_BT):
-    """Log-probability of every token but the first of a row, by full logits."""
+    """Returns the log-probability of every token, except the first of a row, from the full logits."""
     policy = Policy(CONFIG)
     positions_BT = jnp.broadcast_to(jnp.arange(ROW), tokens_BT.shape)
     hidden = policy.hidden(params, tokens_BT, positions_BT, segments_BT)
@@ -112,7 +116,7 @@ def logprobs(params, tokens_BT, segments_BT):
 
 
 def on_policy(pairs):
-    """The pairs with the policy itself as reference."""
+    """Returns pairs whose reference scores come from the policy itself."""
     tokens, segments, mask, _ = rows(pairs)
     scored = np.where(mask, logprobs(first_params(), tokens, segments), 0.0).astype(np.float32)
     made = []
@@ -128,8 +132,12 @@ def assert_close(found, expected, tolerance=2e-5):
     jax.tree.map(compare, found, expected)
 
 
+@pytest.mark.slow
 def test_an_unchanged_policy_has_loss_log_2_and_the_gradient_of_the_paper(learner):
-    """grad L = -beta E[sigmoid(-beta h) (grad log pi(chosen) - grad log pi(rejected))], h = 0."""
+    """Checks the loss and the paper's gradient at h = 0.
+
+    The gradient is -beta E[sigmoid(-beta h) (grad log pi(chosen) - grad log pi(rejected))].
+    """
     pairs = on_policy(some_pairs())
 
     tokens, segments, mask, _ = rows(pairs)
@@ -202,6 +210,7 @@ def test_micro_batch_split_leaves_the_gradient_unchanged(learner, normalised):
     assert split_metrics == pytest.approx(metrics, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_eight_devices_equal_one(learner):
     batch = packed(some_pairs())
     expected, metrics = learner.gradient(batch)
@@ -223,8 +232,8 @@ def test_steps_raise_the_chosen_above_the_rejected(learner):
     )
 
 
-def test_ipo_is_still_where_its_target_is_reached():
-    """h = 1 / (2 beta) is the minimum: there is nothing to gain beyond, unlike in DPO."""
+def test_ipo_has_no_gradient_at_its_target():
+    """Checks that IPO's gradient is 0 at h = 1 / (2 beta); DPO has no minimum there."""
     h = jnp.array([0.5 / BETA, 1.0 / BETA])
     slopes = {name: jax.grad(lambda h, f=f: f(h, BETA).sum())(h) for name, f in LOSSES.items()}
     np.testing.assert_allclose(slopes["ipo"], [0.0, 1.0 / BETA], atol=1e-6)
@@ -276,7 +285,7 @@ def test_every_pair_is_whole_in_one_micro_batch(count, micro_rows, seed):
     pairs = [(member(rng, longest=ROW), member(rng, longest=ROW)) for _ in range(count)]
     batch = packed(pairs, micro_rows)
     batch.check()
-    assert batch.tokens.tokens.shape == (most_micro_batches(count, micro_rows), micro_rows, ROW)
+    assert batch.tokens.tokens.shape == (max_micro_batches(count, micro_rows), micro_rows, ROW)
     np.testing.assert_allclose(batch.pair_weights.sum(), 1.0, rtol=1e-6)
     found = []
     for m in range(batch.pair_weights.shape[0]):
@@ -290,7 +299,7 @@ def test_every_pair_is_whole_in_one_micro_batch(count, micro_rows, seed):
     assert sorted(found) == sorted(tuple(one.tokens.tobytes() for one in pair) for pair in pairs)
 
 
-def test_length_normalised_a_conversation_weighs_one_whatever_its_length():
+def test_a_length_normalised_conversation_weighs_one_for_any_length():
     for normalised in (True, False):
         tokens = packed(some_pairs(), length_normalised=normalised).tokens
         for m in range(tokens.tokens.shape[0]):
@@ -307,7 +316,7 @@ def test_padding_is_in_no_conversation():
     np.testing.assert_array_equal(sums, [3.0, 8.0, 6.0, 0.0])
 
 
-def test_what_cannot_be_packed_or_minimised_is_refused(learner):
+def test_pairs_that_cannot_be_packed_or_minimised_are_refused(learner):
     with pytest.raises(ValueError, match="micro_rows=1"):
         packed(some_pairs(), micro_rows=1)
     with pytest.raises(ValueError, match="beta=0.0 must be positive"):

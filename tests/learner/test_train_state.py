@@ -29,7 +29,7 @@ def assert_equal(found, expected):
     jax.tree.map(np.testing.assert_array_equal, found, expected)
 
 
-def test_moments_lie_where_their_parameter_lies(optimizer, layout):
+def test_moments_have_the_sharding_of_their_parameter(optimizer, layout):
     state = train_state.create(Policy(CONFIG), optimizer, first_params(), layout)
     kernel = state.params["layers"]["mlp"]["up_kernel"]
     assert kernel.sharding.spec == jax.P(None, "fsdp", "tensor")
@@ -48,8 +48,10 @@ def test_moments_lie_where_their_parameter_lies(optimizer, layout):
 
 
 def test_random_parameters_made_on_the_shards_are_those_of_one_device(adamw, layout):
-    state = train_state.initialise(Policy(CONFIG), adamw, jax.random.key(0), layout)
-    # float32 random numbers, scaled in another order: one unit in the last place
+    policy = Policy(CONFIG)
+    params = policy.init_sharded(jax.random.key(0), layout)
+    state = train_state.create(policy, adamw, params, layout)
+    # sharded float32 random numbers are scaled in another order, so the last bit may differ
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=3e-7), state.params, first_params()
     )
@@ -65,7 +67,7 @@ def test_create_takes_given_parameters_and_owns_its_arrays(adamw, layout, is_sha
     state = train_state.create(policy, adamw, params, layout if is_sharded else None)
     assert_equal(state.params, expected)
     jax.jit(lambda s: jax.tree.map(jnp.negative, s), donate_argnums=0)(state)
-    assert_equal(params, expected)  # still there: the state was a copy
+    assert_equal(params, expected)  # not deleted, because the state was a copy
 
 
 @pytest.mark.parametrize("is_sharded", [False, True])

@@ -4,21 +4,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from learner_parts import CONFIG, SURROGATE, UPDATE, make_learner, packed, sequences
+from learner_parts import CONFIG, SURROGATE, UPDATE, make_learner
 
 from agentgym_jax import batch as batching
 from agentgym_jax.algorithms import aggregation, losses
 from agentgym_jax.learner import update
 from agentgym_jax.sharding import TRAIN_RULES, Layout, make_mesh
+from tests.builders import pack_sequences, token_sequences
 
 pytestmark = pytest.mark.usefixtures("compiled_fast")
 
-# float32 sums in another order: relative to the largest entry of each array.
+# Tolerance for float32 sums in another order, relative to the largest entry of each array.
 TOLERANCE = 2e-5
 
 
 def on_host(tree):
-    return jax.tree.map(np.array, tree)  # copies: the next update donates the arrays
+    # copies, because the next update donates the arrays of the state
+    return jax.tree.map(np.array, tree)
 
 
 def assert_close(found, expected, tolerance=TOLERANCE):
@@ -33,7 +35,7 @@ def assert_equal(found, expected):
 
 
 def gradient(learner, batch):
-    """First moment of Adam after one step is 0.1 times the (learner) gradient."""
+    """Returns the gradient of one step, which is ten times Adam's first moment after the step."""
     state, metrics = learner.update(learner.state(), update.put_batch(batch))
     moments = [x for x in jax.tree.leaves(state.opt_state, is_leaf=lambda x: hasattr(x, "mu"))]
     (adam,) = [x for x in moments if hasattr(x, "mu")]
@@ -41,29 +43,30 @@ def gradient(learner, batch):
 
 
 def test_micro_batch_split_leaves_the_gradient_unchanged(learner):
-    """Also with empty micro-batches: eight sequences fill fewer than eight rows."""
-    made = sequences()
-    whole, metrics = gradient(learner, packed(made, micro_rows=8))
-    split, split_metrics = gradient(learner, packed(made, micro_rows=2))
-    assert not packed(made, micro_rows=2).segment_ids[-1].any()
+    """Checks splits with empty micro-batches, because eight sequences fill fewer than eight rows."""
+    made = token_sequences()
+    whole, metrics = gradient(learner, pack_sequences(made, micro_rows=8))
+    split, split_metrics = gradient(learner, pack_sequences(made, micro_rows=2))
+    assert not pack_sequences(made, micro_rows=2).segment_ids[-1].any()
     assert_close(split, whole)
     assert_close(split_metrics, metrics)
 
 
 def test_packing_leaves_the_gradient_unchanged(learner):
-    made = sequences()
+    made = token_sequences()
     rows = [batching.pack([s], row_length=32, rows_multiple=1) for s in made[::-1]]
     one_a_row = jax.tree.map(lambda *x: np.concatenate(x), *rows)
     alone, metrics = gradient(learner, batching.micro_batches(one_a_row, 2))
-    together, packed_metrics = gradient(learner, packed(made))
-    assert packed(made).segment_ids.max() > 1
+    together, packed_metrics = gradient(learner, pack_sequences(made))
+    assert pack_sequences(made).segment_ids.max() > 1
     assert_close(together, alone)
     assert_close(packed_metrics, metrics)
 
 
+@pytest.mark.slow
 def test_the_gradient_is_that_of_the_written_out_loss(learner):
-    """Independent of packing, scan and chunks: one episode at a time, whole logits."""
-    made, policy = sequences(3, shortest=12, longest=12), learner.policy
+    """Checks the gradient against a loss without packing, scan or chunks, one episode at a time."""
+    made, policy = token_sequences(3, shortest=12, longest=12), learner.policy
 
     def loss_of_one(params, s):
         tokens_1T = s["tokens"][None]
@@ -82,24 +85,25 @@ def test_the_gradient_is_that_of_the_written_out_loss(learner):
     of_one = jax.jit(jax.value_and_grad(loss_of_one))
     params = learner.state().params
     values, gradients = zip(*[of_one(params, s) for s in made], strict=True)
-    found, metrics = gradient(learner, packed(made))
+    found, metrics = gradient(learner, pack_sequences(made))
     np.testing.assert_allclose(metrics["loss"], sum(values), rtol=1e-5)
     assert_close(found, jax.tree.map(lambda *x: np.sum(x, axis=0), *gradients), tolerance=1e-4)
 
 
 def test_failed_rows_leave_the_gradient_of_the_others_alone(learner):
-    made = sequences(6)
-    expected, _ = gradient(learner, packed(made))
+    made = token_sequences(6)
+    expected, _ = gradient(learner, pack_sequences(made))
     failed = {
-        k: np.zeros_like(v) if k == "weights" else v for k, v in sequences(1, seed=9)[0].items()
+        k: np.zeros_like(v) if k == "weights" else v
+        for k, v in token_sequences(1, seed=9)[0].items()
     }
-    found, metrics = gradient(learner, packed([*made[:3], failed, *made[3:]]))
+    found, metrics = gradient(learner, pack_sequences([*made[:3], failed, *made[3:]]))
     assert_close(found, expected)
     assert metrics["skipped"] == 0
 
 
-def test_what_stands_off_the_mask_is_not_read(learner):
-    batch = packed(sequences())
+def test_values_off_the_mask_are_not_read(learner):
+    batch = pack_sequences(token_sequences())
     expected, metrics = gradient(learner, batch)
 
     def dirty(values):
@@ -113,9 +117,9 @@ def test_what_stands_off_the_mask_is_not_read(learner):
 
 
 def test_an_unchanged_policy_has_ratio_one(learner):
-    """Scoring and updating are the same numerics, whatever the split."""
+    """Checks that scoring and updating use the same numerics for any split into micro-batches."""
     score = update.make_score(learner.policy, temperature=0.7, logprob_chunk=16)
-    batch = packed(sequences())
+    batch = pack_sequences(token_sequences())
     state = learner.state()
     old = np.stack(
         [
@@ -132,7 +136,7 @@ def test_an_unchanged_policy_has_ratio_one(learner):
 
 def test_scores_are_zero_off_the_action_tokens(learner):
     score = update.make_score(learner.policy, temperature=1.0, logprob_chunk=16)
-    batch = jax.tree.map(lambda x: x[0], packed(sequences()))
+    batch = jax.tree.map(lambda x: x[0], pack_sequences(token_sequences()))
     logprob_BT, entropy_BT = map(np.asarray, score(learner.state().params, batch))
     assert (logprob_BT[batch.action_mask] < 0).all()
     assert (entropy_BT[batch.action_mask] > 0).all()
@@ -159,17 +163,19 @@ def test_scores_are_zero_off_the_action_tokens(learner):
     ],
 )
 def test_an_unusable_batch_changes_nothing_and_says_so(learner, spoil):
-    state, _ = learner.update(learner.state(), update.put_batch(packed(sequences())))
+    state, _ = learner.update(learner.state(), update.put_batch(pack_sequences(token_sequences())))
     before = on_host(state)
-    after, metrics = learner.update(state, update.put_batch(spoil(packed(sequences()))))
+    after, metrics = learner.update(
+        state, update.put_batch(spoil(pack_sequences(token_sequences())))
+    )
     assert_equal(on_host(after), before)
     assert metrics["skipped"] == 1
     assert metrics["update_norm"] == 0
     assert all(np.isfinite(v) for v in metrics.values())
 
 
-def test_training_goes_on_after_an_unusable_batch(learner):
-    good = packed(sequences())
+def test_training_continues_after_an_unusable_batch(learner):
+    good = pack_sequences(token_sequences())
     bad = good.replace(advantages=np.full_like(good.advantages, np.nan))
     expected, _ = learner.update(learner.state(), update.put_batch(good))
     state, _ = learner.update(learner.state(), update.put_batch(bad))
@@ -178,10 +184,11 @@ def test_training_goes_on_after_an_unusable_batch(learner):
     assert metrics["skipped"] == 0
 
 
+@pytest.mark.slow
 def test_a_gradient_above_the_limit_changes_nothing_and_one_below_changes_the_same_as_without(
     learner,
 ):
-    batch = packed(sequences())
+    batch = pack_sequences(token_sequences())
     expected, metrics = learner.update(learner.state(), update.put_batch(batch))
     expected, norm = on_host(expected), float(metrics["grad_norm"])
     state = learner.state()
@@ -199,7 +206,7 @@ def test_steps_lower_the_supervised_loss():
     learner = make_learner(
         token_loss=losses.negative_log_likelihood, kl_coef=0.0, entropy_coef=0.0, temperature=1.0
     )
-    batch = packed(sequences())
+    batch = pack_sequences(token_sequences())
     mask = batch.action_mask
     batch = batch.replace(weights=(mask / mask.sum()).astype(np.float32))
     state, losses_seen = learner.state(), []
@@ -212,10 +219,10 @@ def test_steps_lower_the_supervised_loss():
 
 
 def test_good_actions_become_likelier_and_bad_ones_rarer(learner):
-    made = sequences(4)
+    made = token_sequences(4)
     for s, sign in zip(made, (1.0, -1.0, 1.0, -1.0), strict=True):
         s["advantages"] = s["action_mask"] * sign
-    batch = packed(made)
+    batch = pack_sequences(made)
     score = update.make_score(learner.policy, temperature=0.7, logprob_chunk=16)
     rows = [jax.tree.map(lambda x, m=m: x[m], batch) for m in range(batch.tokens.shape[0])]
     state = learner.state()
@@ -227,7 +234,7 @@ def test_good_actions_become_likelier_and_bad_ones_rarer(learner):
 
 
 def test_metrics_by_hand(learner):
-    batch = packed(sequences())
+    batch = pack_sequences(token_sequences())
     state = learner.state()
     norm = np.sqrt(sum(np.sum(np.square(x)) for x in jax.tree.leaves(on_host(state.params))))
     score = update.make_score(learner.policy, temperature=0.7, logprob_chunk=16)
@@ -257,8 +264,8 @@ def test_metrics_by_hand(learner):
 
 
 def test_weights_of_aggregation_survive_packing(learner):
-    """token_mean over unpacked episodes is the mean over all action tokens of the packed batch."""
-    made = sequences(5)
+    """Checks that token_mean is the mean over all action tokens, packed or not."""
+    made = token_sequences(5)
     longest = max(len(s["tokens"]) for s in made)
     mask_BT = np.zeros((5, longest), bool)
     for row, s in zip(mask_BT, made, strict=True):
@@ -268,12 +275,12 @@ def test_weights_of_aggregation_survive_packing(learner):
     )
     for row, s in zip(weight_BT, made, strict=True):
         s["weights"] = row[: len(s["tokens"])]
-    batch = packed(made)
+    batch = pack_sequences(made)
     np.testing.assert_allclose(batch.weights[batch.action_mask], 1 / mask_BT.sum(), rtol=1e-6)
 
 
 def test_nothing_is_transferred_or_compiled_behind_our_back(learner):
-    batches = [packed(sequences(seed=seed)) for seed in (0, 1)]
+    batches = [pack_sequences(token_sequences(seed=seed)) for seed in (0, 1)]
     state, _ = learner.update(learner.state(), update.put_batch(batches[0]))
     programs = learner.update._cache_size()
     with jax.transfer_guard("disallow"):
@@ -293,27 +300,30 @@ def test_an_unknown_divergence_names_the_known_ones(learner):
 def three_updates(learner, layout=None):
     state = learner.state()
     for seed in range(3):
-        batch = packed(sequences(seed=seed), micro_rows=8)
+        batch = pack_sequences(token_sequences(seed=seed), micro_rows=8)
         state, metrics = learner.update(state, update.put_batch(batch, layout))
     return on_host(state.params), on_host(metrics)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "shapes"),
-    [("adamw", [(8, 1, 1), (1, 2, 4)]), ("muon", [(2, 2, 2)])],
+    ("name", "sizes"),
+    [
+        ("adamw", dict(data=2, fsdp=2, tensor=2)),
+        ("muon", dict(data=1, fsdp=2, tensor=4)),
+    ],
     ids=["adamw", "muon"],
 )
-def test_eight_devices_equal_one_for_a_full_update(learner, name, shapes):
+def test_eight_devices_equal_one_for_a_full_update(learner, name, sizes):
     alone = learner if name == "adamw" else make_learner(name=name)
     expected_params, expected_metrics = three_updates(alone)
-    for data, fsdp, tensor in shapes:
-        layout = Layout(make_mesh(data=data, fsdp=fsdp, tensor=tensor), TRAIN_RULES)
-        params, metrics = three_updates(make_learner(layout, name=name), layout)
-        # Adam divides by the root of the second moment: where a gradient is nearly zero, rounding
-        # decides the direction of a step of the size of the learning rate, 1e-2, on single weights.
-        assert_close(metrics, expected_metrics, tolerance=1e-3)
-        jax.tree.map(
-            functools.partial(np.testing.assert_allclose, rtol=1e-3, atol=2e-4),
-            params,
-            expected_params,
-        )
+    layout = Layout(make_mesh(**sizes), TRAIN_RULES)
+    params, metrics = three_updates(make_learner(layout, name=name), layout)
+    # Adam divides by the root of the second moment. If a gradient is nearly zero, rounding
+    # therefore decides the sign of a step of about 1e-2 (the learning rate) for single weights.
+    assert_close(metrics, expected_metrics, tolerance=1e-3)
+    jax.tree.map(
+        functools.partial(np.testing.assert_allclose, rtol=1e-3, atol=2e-4),
+        params,
+        expected_params,
+    )

@@ -1,4 +1,7 @@
-"""The critic: what its values know, one gradient however it is split, shared and separate."""
+"""The critic: tokens that a value depends on, and equal gradients for any split of a batch.
+
+The tests use critics that share the policy's layers and separate critics.
+"""
 
 import dataclasses
 import functools
@@ -7,15 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from learner_parts import (
-    CONFIG,
-    OPTIMIZER,
-    SURROGATE,
-    UPDATE,
-    first_params,
-    packed,
-    sequences,
-)
+from learner_parts import CONFIG, OPTIMIZER, SURROGATE, UPDATE, first_params
 
 from agentgym_jax import batch as batching
 from agentgym_jax.learner import optimizer, train_state, update, value_update
@@ -23,6 +18,7 @@ from agentgym_jax.learner.checkpoint import Checkpoints
 from agentgym_jax.models.critic import Critic, values_before
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.sharding import TRAIN_RULES, Layout, make_mesh
+from tests.builders import pack_sequences, token_sequences
 
 pytestmark = pytest.mark.usefixtures("compiled_fastest")
 
@@ -32,12 +28,12 @@ SEPARATE, SHARED = Critic(POLICY, is_shared=False), Critic(POLICY, is_shared=Tru
 
 @functools.cache
 def adam():
-    # A large eps: Adam's first step must not blow rounding errors of tiny gradients up.
+    # A large eps keeps Adam's first step from magnifying rounding errors of tiny gradients.
     return optimizer.make_optimizer(**(OPTIMIZER | {"eps": 1e-2}))
 
 
 def critic_params(critic):
-    """With a head that is not zero."""
+    """Returns initial critic parameters whose head is not zero."""
     made = critic.initial_params(first_params())
     kernel = np.random.default_rng(1).normal(size=CONFIG.hidden_size).astype(np.float32)
     return made | {"head": {"kernel": jnp.asarray(kernel), "bias": jnp.float32(0.5)}}
@@ -48,7 +44,7 @@ def state_of(critic):
 
 
 def judged(count=6, seed=0):
-    """Episodes with returns and old values."""
+    """Returns episodes with returns and old values."""
     rng = np.random.default_rng(seed + 100)
     return [
         s
@@ -56,7 +52,7 @@ def judged(count=6, seed=0):
             "returns": s["action_mask"] * rng.normal(),
             "old_values": s["action_mask"] * rng.normal(size=len(s["tokens"])),
         }
-        for s in sequences(count, seed)
+        for s in token_sequences(count, seed)
     ]
 
 
@@ -70,7 +66,7 @@ def values(critic, batch):
 
 
 def score_of(state, batch, critic=SEPARATE):
-    """Values after every token, [B, T]."""
+    """Returns the critic's values after every token, [B, T]."""
     rows = jax.tree.map(lambda x: jnp.asarray(x.reshape(-1, x.shape[-1])), batch)
     return np.asarray(score(critic)(first_params(), state.params, rows))
 
@@ -95,7 +91,7 @@ def assert_trees_close(found, expected, rtol=1e-4):
 
 
 def test_the_first_values_are_zero():
-    batch = packed(judged())
+    batch = pack_sequences(judged())
     rows = jax.tree.map(lambda x: jnp.asarray(x.reshape(-1, x.shape[-1])), batch)
     for critic in (SEPARATE, SHARED):
         found = score(critic)(first_params(), critic.initial_params(first_params()), rows)
@@ -105,10 +101,10 @@ def test_the_first_values_are_zero():
 @pytest.mark.parametrize("critic", [SEPARATE, SHARED], ids=["separate", "shared"])
 def test_values_of_packed_rows_are_those_of_each_episode_alone(critic):
     made = judged()
-    together = packed(made)
+    together = pack_sequences(made)
     found = batching.unpack(values(critic, together), together, len(made))
     for i, sequence in enumerate(made):
-        alone = packed([sequence])
+        alone = pack_sequences([sequence])
         [expected] = batching.unpack(values(critic, alone), alone, 1)
         np.testing.assert_allclose(found[i], expected, rtol=1e-4, atol=1e-5)
 
@@ -119,24 +115,27 @@ def test_the_value_before_a_token_does_not_know_it():
     at = 8
     other["tokens"][at] = (other["tokens"][at] + 1) % CONFIG.vocab_size
     first, second = (
-        np.asarray(values_before(values(SEPARATE, packed([s]))))[0] for s in (sequence, other)
+        np.asarray(values_before(values(SEPARATE, pack_sequences([s]))))[0]
+        for s in (sequence, other)
     )
     np.testing.assert_array_equal(first[: at + 1], second[: at + 1])
     assert first[at + 1] != second[at + 1]
 
 
+@pytest.mark.slow
 def test_micro_batches_leave_the_critics_step_unchanged():
     steps = [
-        separate_update()(state_of(SEPARATE), packed(judged(), micro_rows=rows)) for rows in (2, 4)
+        separate_update()(state_of(SEPARATE), pack_sequences(judged(), micro_rows=rows))
+        for rows in (2, 4)
     ]
     assert_trees_close(steps[0][0].params, steps[1][0].params)
     assert_trees_close(steps[0][1], steps[1][1])
 
 
-def test_the_critic_learns_what_comes():
-    batch, state, losses = packed(judged()), state_of(SEPARATE), []
+def test_the_critic_learns_the_return():
+    batch, state, losses = pack_sequences(judged()), state_of(SEPARATE), []
     for _ in range(12):
-        # Old values are the present ones: the clip holds no token back.
+        # Old values equal the current ones, so the clip does not limit any token.
         now = values_before(score_of(state, batch)).reshape(batch.returns.shape)
         state, metrics = separate_update()(state, batch.replace(old_values=now))
         losses.append(float(metrics["value_loss"]))
@@ -145,14 +144,14 @@ def test_the_critic_learns_what_comes():
 
 
 def test_values_that_have_moved_far_enough_stay():
-    batch = packed(judged())
+    batch = pack_sequences(judged())
     far = batch.replace(old_values=np.full_like(batch.returns, -50.0))
     state, metrics = separate_update()(state_of(SEPARATE), far)
     assert metrics["value_clip_fraction"] == 1 and metrics["value_grad_norm"] == 0
 
 
 def test_only_action_tokens_are_learned():
-    batch = packed(judged())
+    batch = pack_sequences(judged())
     off = ~batch.action_mask
     spoilt = batch.replace(
         returns=np.where(off, 1e6, batch.returns).astype(np.float32),
@@ -163,7 +162,7 @@ def test_only_action_tokens_are_learned():
 
 
 def test_a_return_that_is_not_finite_changes_nothing():
-    batch = packed(judged())
+    batch = pack_sequences(judged())
     returns = np.where(batch.action_mask, np.nan, 0.0).astype(np.float32)
     state, metrics = separate_update()(state_of(SEPARATE), batch.replace(returns=returns))
     assert metrics["value_skipped"] == 1 and metrics["value_loss"] == 0
@@ -175,9 +174,13 @@ def policy_state(critic=None):
     return state if critic is None else state.replace(critic=state_of(critic))
 
 
+@pytest.mark.slow
 def test_a_shared_critic_that_knows_nothing_leaves_the_policy_alone():
-    """A head of zeros passes no gradient on: the policy learns as if there were no critic."""
-    batch = packed(judged())
+    """Checks that a shared critic with a head of zeros does not affect the policy.
+
+    The head passes no gradient on, so the policy learns as without a critic.
+    """
+    batch = pack_sequences(judged())
     plain = update.make_update(POLICY, adam(), SURROGATE, **UPDATE)
     expected, of_policy = plain(policy_state(), batch)
     first = train_state.create(SHARED, adam(), SHARED.initial_params(first_params()))
@@ -189,31 +192,33 @@ def test_a_shared_critic_that_knows_nothing_leaves_the_policy_alone():
     assert np.abs(found.critic.params["head"]["kernel"]).max() > 1e-4
 
 
-def test_a_shared_critic_teaches_the_trunk_what_it_needs():
-    batch = packed(judged())
+def test_a_shared_critic_trains_the_trunk():
+    batch = pack_sequences(judged())
     other = batch.replace(returns=-batch.returns)
     first, second = (shared_update()(policy_state(SHARED), b)[0].params for b in (batch, other))
     moved = jax.tree.map(lambda a, b: float(jnp.abs(a - b).max()), first, second)
     assert max(jax.tree.leaves(moved)) > 1e-4
 
 
+@pytest.mark.slow
 def test_eight_devices_learn_a_critic_like_one():
-    """A trunk of its own, split over data, weights and heads."""
-    batch = packed(judged())
+    """Checks a separate critic on a mesh that splits data, weights and heads."""
+    batch = pack_sequences(judged())
     expected, metrics = separate_update()(state_of(SEPARATE), batch)
     layout = Layout(make_mesh(data=2, fsdp=2, tensor=2), TRAIN_RULES)
     critic = Critic(Policy(CONFIG, layout=layout), is_shared=False)
     step = value_update.make_value_update(critic, adam(), clip=0.2, layout=layout)
     state = train_state.create(critic, adam(), critic_params(critic), layout)
-    found, sharded = step(state, update.put_batch(packed(judged()), layout))
+    found, sharded = step(state, update.put_batch(pack_sequences(judged()), layout))
     assert_trees_close(found.params, expected.params)
     assert_trees_close(sharded, metrics)
     kernel = found.params["trunk"]["layers"]["mlp"]["gate_kernel"]
     assert kernel.sharding.shard_shape(kernel.shape) != kernel.shape
 
 
+@pytest.mark.slow
 def test_eight_devices_learn_a_shared_critic_like_one():
-    batch = packed(judged())
+    batch = pack_sequences(judged())
     expected, metrics = shared_update()(policy_state(SHARED), batch)
     layout = Layout(make_mesh(data=2, fsdp=2, tensor=2), TRAIN_RULES)
     policy = Policy(CONFIG, layout=layout)
@@ -230,7 +235,7 @@ def test_eight_devices_learn_a_shared_critic_like_one():
 
 
 def test_a_checkpoint_keeps_the_critic(tmp_path):
-    state, _ = shared_update()(policy_state(SHARED), packed(judged()))
+    state, _ = shared_update()(policy_state(SHARED), pack_sequences(judged()))
     abstract = train_state.abstract_state(POLICY, adam()).replace(
         critic=train_state.abstract_state(SHARED, adam())
     )
@@ -243,7 +248,7 @@ def test_a_checkpoint_keeps_the_critic(tmp_path):
     assert_trees_close(params, state.params, rtol=0)
 
 
-def test_a_shared_critic_has_no_update_of_its_own():
+def test_a_shared_critic_has_no_separate_update():
     with pytest.raises(ValueError, match="learns in the policy's update"):
         value_update.make_value_update(
             dataclasses.replace(SEPARATE, is_shared=True), adam(), clip=0

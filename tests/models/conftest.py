@@ -1,8 +1,8 @@
-"""Programs of these tests run once or twice: they are compiled fast rather than to be fast."""
+"""Fast compilation of programs that run only once or twice."""
 
 import pytest
 
 
 @pytest.fixture(scope="module", autouse=True)
 def fast(compiled_fast):
-    """All modules of this folder."""
+    """Compiles the programs of this folder fast rather than optimised."""

@@ -7,7 +7,7 @@ import pytest
 
 from agentgym_jax.models.attention import attend_cache, attend_segments
 
-# Float32 sums in another order; values are of order 1.
+# Tolerance for float32 sums in another order; values are of order 1.
 TOLERANCE = dict(rtol=2e-5, atol=2e-5)
 
 
@@ -19,7 +19,7 @@ def _random(*shapes):
 @jax.jit
 @jax.vmap
 def _plain(q_TNH, k_SKH, v_SKH, sees_TS):
-    """Attention of every row from the definition: query head n reads key/value head n // G."""
+    """Returns attention from its definition: query head n reads key/value head n // G."""
     group = q_TNH.shape[1] // k_SKH.shape[1]
     k_SNH, v_SNH = (jnp.repeat(x, group, axis=1) for x in (k_SKH, v_SKH))
     scores_NTS = jnp.einsum("tnh,snh->nts", q_TNH, k_SNH) / q_TNH.shape[2] ** 0.5
@@ -44,6 +44,7 @@ def _packed_mask(segments_T):
 SEGMENTS = jnp.array([[1] * 9 + [2] * 20 + [0] * 8, [1] * 37, [0] * 37])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("block", "num_kv_heads"), [(8, 2), (37, 1), (128, 4)])
 def test_blocks_of_packed_rows_equal_the_definition_with_gradients(block, num_kv_heads):
     q, k, v, w = _random(
@@ -71,7 +72,7 @@ def test_bfloat16_attention_keeps_its_type_and_a_float32_softmax():
     out = _segments(*low, SEGMENTS)
     assert out.dtype == jnp.bfloat16
     reference = _segments(*[x.astype(jnp.float32) for x in low], SEGMENTS)
-    # Inputs are equal; weights and output are rounded to 8 bits.
+    # Both sides have the same inputs, but weights and output are rounded to 8 bits of mantissa.
     np.testing.assert_allclose(out.astype(jnp.float32), reference, rtol=2e-2, atol=2e-2)
 
 
@@ -86,12 +87,15 @@ def test_neither_the_future_nor_another_segment_is_seen():
 
 
 def test_blocks_that_no_query_sees_are_not_computed():
-    """NaN in the values of such a block would spread: 0 * NaN is NaN."""
+    """Marks the values of blocks that no query sees with NaN.
+
+    If a block were used, NaN would spread to the output, because 0 * NaN is NaN.
+    """
     q, k, v = _random((2, 32, 4, 8), (2, 32, 2, 8), (2, 32, 2, 8))
     v = v.at[:, :16].set(jnp.nan)
     halves = jnp.array([[1] * 16 + [2] * 16] * 2)
     assert np.isfinite(_segments(q, k, v, halves, block=8)[:, 16:]).all()
-    # One row whose segment goes on makes the block needed for all.
+    # If one row has a longer segment, the second block is computed for all rows.
     longer = halves.at[1].set(1)
     assert np.isnan(_segments(q, k, v, longer, block=8)[0, 16:]).any()
 
@@ -100,7 +104,7 @@ def _cache(rows, slots, layers=2, num_kv_heads=2):
     return _random((layers, rows, slots, num_kv_heads, 8), (layers, rows, slots, num_kv_heads, 8))
 
 
-# Fewer slots than a block, whole blocks, a part of a block.
+# The cases are fewer slots than a block, whole blocks, and whole blocks with a partial one.
 @pytest.mark.parametrize(("slots", "tokens"), [(5, 1), (16, 1), (17, 1), (37, 3)])
 def test_cached_attention_equals_the_definition_over_the_live_slots(slots, tokens):
     (q,) = _random((4, tokens, 4, 8))
@@ -146,7 +150,7 @@ def test_padding_gives_zeros_even_when_every_row_is_padding():
 
 
 def test_a_step_reads_no_more_slots_than_the_longest_row_has():
-    """NaN in blocks after the live ones would spread: 0 * NaN is NaN."""
+    """Marks the blocks after the longest row with NaN, which would spread (0 * NaN is NaN)."""
     (q,) = _random((2, 1, 4, 8))
     k, v = _cache(2, 64)
     v = v.at[:, :, 24:].set(jnp.nan)
@@ -155,8 +159,8 @@ def test_a_step_reads_no_more_slots_than_the_longest_row_has():
     assert np.isnan(_cached(q, k, v, 0, positions + 1, key_block=8)).any()
 
 
-def test_lines_that_name_their_row_get_what_the_row_itself_would():
-    """Rows in any order, one of them twice, one line of padding."""
+def test_lines_that_name_their_row_get_the_values_of_the_row():
+    """Checks lines whose rows are in any order; one row occurs twice, and one line is padding."""
     (q,) = _random((4, 3, 4, 8))
     k, v = _cache(5, 37)
     rows = jnp.array([3, 0, 3, 5])

@@ -1,22 +1,16 @@
-import dataclasses
-
 import pytest
 import transformers
 
 from agentgym_jax.models.config import (
     PRESETS,
-    DecoderConfig,
     RopeScaling,
     from_hf_config,
     to_hf_config,
 )
+from tests.builders import decoder_config, decoder_families
 
-SMALL = DecoderConfig(101, 32, 48, 2, 4, 2, 16)
-FAMILIES = {
-    "qwen2": SMALL,
-    "qwen3": dataclasses.replace(SMALL, qkv_bias=False, qk_norm=True, tie_embeddings=False),
-    "llama": dataclasses.replace(SMALL, qkv_bias=False, rope_scaling=RopeScaling("llama3", 8.0)),
-}
+SMALL = decoder_config(head_size=16)
+FAMILIES = decoder_families(SMALL)
 
 
 @pytest.mark.parametrize("config", [*FAMILIES.values(), *PRESETS.values()])
@@ -26,7 +20,7 @@ def test_a_config_survives_the_way_to_hugging_face_and_back(config):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_transformers_reads_our_config_and_we_read_theirs(family):
-    """transformers 5 writes its own rotary keys (rope_parameters)."""
+    """Checks that both read the config of the other; transformers 5 writes `rope_parameters`."""
     config = FAMILIES[family]
     theirs = transformers.AutoConfig.for_model(**to_hf_config(config))
     assert theirs.model_type == family
@@ -49,7 +43,7 @@ def test_linear_rope_scaling_in_the_old_spelling_is_read():
         ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "rope scaling 'yarn'"),
     ],
 )
-def test_what_the_decoder_does_not_compute_is_refused_by_name(change, message):
+def test_an_unsupported_architecture_is_refused_by_name(change, message):
     with pytest.raises(ValueError, match=message):
         from_hf_config(to_hf_config(SMALL) | change)
 

@@ -6,23 +6,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agentgym_jax.models.config import DecoderConfig, RopeScaling
+from agentgym_jax.models.config import RopeScaling
+from agentgym_jax.models.decode_backend import CPUBackend
 from agentgym_jax.models.kv_cache import KVCache
 from agentgym_jax.models.policy import Policy
+from tests.builders import decoder_config, decoder_families
 
-SMALL = DecoderConfig(101, 32, 48, 3, 4, 2, 8)
-FAMILIES = {
-    "qwen2": SMALL,
-    "qwen3": dataclasses.replace(SMALL, qkv_bias=False, qk_norm=True, tie_embeddings=False),
-    "llama": dataclasses.replace(
-        SMALL,
-        qkv_bias=False,
-        rope_theta=1e4,
-        rope_scaling=RopeScaling("llama3", 8.0, original_max_position=16),
-    ),
-}
+SMALL = decoder_config(num_layers=3)
+FAMILIES = decoder_families(
+    SMALL,
+    llama=dict(rope_theta=1e4, rope_scaling=RopeScaling("llama3", 8.0, original_max_position=16)),
+)
 ROWS, LENGTH, SLOTS = 4, 24, 160
-# Same sums in another order, float32, hidden states of order 1.
+# Tolerance for float32 sums in another order; hidden states are of order 1.
 TOLERANCE = dict(rtol=2e-5, atol=2e-5)
 
 _init = jax.jit(lambda policy, key: policy.init(key), static_argnums=0)
@@ -37,7 +33,11 @@ def policy(request):
 
 
 def _random_params(policy):
-    """Weights large enough that every part of the network matters, biases and scales too."""
+    """Returns random weights.
+
+    Biases and scales are also random and so large that every part of the network affects the
+    result.
+    """
     leaves, tree = jax.tree.flatten(_init(policy, jax.random.key(0)))
     keys = jax.random.split(jax.random.key(1), len(leaves))
     noise = [0.2 * jax.random.normal(k, x.shape) for k, x in zip(keys, leaves, strict=True)]
@@ -50,7 +50,7 @@ def _tokens(rows=ROWS, length=LENGTH, seed=2):
 
 
 def _fill(policy, params, tokens, positions, pieces, slots=SLOTS):
-    """Hidden states of tokens that enter the cache piece by piece."""
+    """Returns the hidden states of tokens that are prefilled in pieces, and the filled cache."""
     cache = KVCache.create(policy.config, tokens.shape[0], slots, policy.dtype)
     hidden, start = [], 0
     for n in pieces:
@@ -99,6 +99,7 @@ def test_the_parameter_tree_is_the_one_others_build_on():
     assert all(jax.tree.leaves(ranks))
 
 
+@pytest.mark.slow
 def test_initial_weights_have_the_stated_scale(policy):
     params = _init(policy, jax.random.key(0))
     assert sum(x.size for x in jax.tree.leaves(params)) == policy.config.num_parameters
@@ -124,6 +125,7 @@ def test_cached_decoding_equals_teacher_forcing(policy):
     )
 
 
+@pytest.mark.slow
 def test_extending_in_pieces_equals_one_prefill(policy):
     params = _random_params(policy)
     tokens, positions = _tokens()
@@ -132,7 +134,7 @@ def test_extending_in_pieces_equals_one_prefill(policy):
     np.testing.assert_allclose(pieces, whole, **TOLERANCE)
 
 
-def test_packed_rows_equal_rows_of_their_own(policy):
+def test_packed_rows_equal_separate_rows(policy):
     params = _random_params(policy)
     tokens, positions = _tokens(rows=3)
     lengths = (9, 6, 5)
@@ -161,15 +163,16 @@ def test_a_later_token_changes_nothing_before_it(policy):
     assert not np.allclose(before[:, 11:], after[:, 11:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", [1, 3])
 def test_a_row_decodes_to_the_same_bits_at_any_place_with_any_neighbours(policy, row):
-    """Also when a neighbour is far longer, absent (padding), or full of other tokens."""
+    """Checks neighbour rows that are far longer, absent (padding) or have other tokens."""
     params = _random_params(policy)
     own, _ = _tokens(rows=1)
 
     def decode(place, neighbours, neighbour_start):
         tokens = neighbours.at[place].set(own[0])
-        # The longest neighbour is over a block of slots ahead.
+        # The longest neighbour row is more than one block of slots longer.
         starts = jnp.full((ROWS,), neighbour_start).at[place].set(0)
         positions = starts[:, None] + jnp.arange(LENGTH)[None]
         positions = jnp.where(positions > SLOTS, SLOTS, positions)
@@ -196,8 +199,8 @@ def test_padding_tokens_write_nothing_and_are_finite(policy):
     assert np.any(cache.k_LBKSH[:, 0, :, :LENGTH] != 0.0)
 
 
-@pytest.mark.parametrize("remat", ["block", "dots"])
-def test_remat_changes_no_gradient(remat):
+@pytest.mark.slow
+def test_remat_changes_no_gradient():
     policy = Policy(SMALL)
     params = _random_params(policy)
     tokens, positions = _tokens()
@@ -209,12 +212,10 @@ def test_remat_changes_no_gradient(remat):
 
         return jax.jit(jax.grad(loss))(params)
 
-    for ours, reference in zip(
-        jax.tree.leaves(gradient(dataclasses.replace(policy, remat=remat))),
-        jax.tree.leaves(gradient(policy)),
-        strict=True,
-    ):
-        np.testing.assert_allclose(ours, reference, rtol=1e-4, atol=1e-6)
+    expected = gradient(policy)
+    for remat in ("block", "dots"):
+        found = gradient(dataclasses.replace(policy, remat=remat))
+        chex.assert_trees_all_close(found, expected, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("path", ["hidden", "hidden_cached"])
@@ -257,6 +258,7 @@ def test_the_cache_is_updated_in_place():
     assert memory.temp_size_in_bytes < cache_bytes / 8
 
 
+@pytest.mark.slow
 def test_bfloat16_compute_stays_close_and_gives_float32_logits(policy):
     params = _random_params(policy)
     tokens, positions = _tokens()
@@ -266,7 +268,7 @@ def test_bfloat16_compute_stays_close_and_gives_float32_logits(policy):
     assert _logits(low, params, hidden).dtype == jnp.float32
     reference = _hidden(policy, params, tokens, positions, jnp.ones_like(tokens))
     error = jnp.linalg.norm(hidden.astype(jnp.float32) - reference) / jnp.linalg.norm(reference)
-    assert error < 0.05  # 8 bits of mantissa through three layers
+    assert error < 0.05  # rounding error of an 8-bit mantissa in three layers
 
 
 def test_weights_of_another_config_are_refused():
@@ -282,18 +284,23 @@ def test_a_misspelled_setting_is_named_at_once(wrong):
         Policy(SMALL, **wrong)
 
 
-def test_layers_in_arrays_of_their_own_decode_to_the_same_and_stack_back(policy):
+@pytest.mark.slow
+def test_split_layers_decode_like_stacked_ones_and_can_be_restored():
+    """Checks all types of parameters: biases, norms of q and k, and a separate output head."""
+    policy = Policy(dataclasses.replace(SMALL, qk_norm=True, tie_embeddings=False))
     params = _random_params(policy)
-    split = policy.split_layers(params, is_native=False)
+    backend = CPUBackend(is_split=True)
+    split = backend.prepare_params(params, policy.config.num_layers)
     expected, of_stacked = _fill(policy, params, *_tokens(), [LENGTH - 1, 1])
     found, of_split = _fill(policy, split, *_tokens(), [LENGTH - 1, 1])
     np.testing.assert_allclose(found, expected, **TOLERANCE)
     chex.assert_trees_all_close(of_split, of_stacked, **TOLERANCE)
-    chex.assert_trees_all_equal(policy.stack_layers(split), params)
+    chex.assert_trees_all_equal(backend.restore_params(split), params)
 
 
+@pytest.mark.slow
 def test_a_decode_loop_in_bfloat16_does_not_carry_a_widened_table():
-    config = DecoderConfig(701, 32, 48, 2, 4, 2, 8)
+    config = decoder_config(vocab_size=701)
     policy = Policy(config, dtype="bfloat16")
     params = jax.tree.map(lambda x: x.astype("bfloat16"), policy.init(jax.random.key(0)))
 

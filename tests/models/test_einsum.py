@@ -4,18 +4,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agentgym_jax.models.einsum import einsum
-from agentgym_jax.models.split_layers import PRODUCTS
+from agentgym_jax.models.einsum import KERNEL_SPECS, einsum
 
 SIZES = dict(b=2, t=5, d=24, n=3, h=8, f=40, v=50)
-SPECS = [*sorted(set(PRODUCTS.values())), "btd,vd->btv"]
+SPECS = [*sorted(set(KERNEL_SPECS.values())), "btd,vd->btv"]
 
 
 def _operands(spec, dtype):
     random = np.random.default_rng(0)
     operands, out = spec.split("->")
     shapes = ([SIZES[axis] for axis in axes] for axes in (*operands.split(","), out))
-    # Whole numbers of few bits: all sums are exact.
+    # All operands are small integers, so all sums are exact.
     x, kernel, d_y = (random.integers(-8, 9, shape).astype(np.float32) for shape in shapes)
     return (jnp.asarray(x, dtype), jnp.asarray(kernel, dtype)), d_y
 
@@ -27,6 +26,7 @@ def _gradients(product, spec, operands, d_y, out):
     return y, *pull(jnp.asarray(d_y, y.dtype))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("out", [None, jnp.float32], ids=["own", "float32"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("spec", SPECS)
@@ -54,7 +54,8 @@ def test_no_product_of_bfloat16_operands_has_a_float32_one_backwards():
         return {variable.aval.dtype for eqn in dots for variable in eqn.invars}
 
     assert types(einsum) == {jnp.dtype("bfloat16")}
-    assert jnp.dtype("float32") in types(jnp.einsum)  # else `einsum` is not needed any more
+    # when this assertion fails, `einsum` is no longer needed
+    assert jnp.dtype("float32") in types(jnp.einsum)
 
 
 def _equations(jaxpr):

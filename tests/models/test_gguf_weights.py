@@ -6,33 +6,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax.traverse_util import flatten_dict
 
 from agentgym_jax.models import gguf_weights
-from agentgym_jax.models.config import DecoderConfig, RopeScaling
 from agentgym_jax.models.policy import Policy
-from agentgym_jax.models.weights import flat_items
+from tests.builders import decoder_config, decoder_families
 
-# The widths are multiples of 32, the block size of Q8_0.
-CONFIGS = {
-    "qwen2": DecoderConfig(48, 64, 96, 2, 4, 2, 16, rope_theta=1e6, max_position=512),
-    "qwen3": DecoderConfig(
-        48, 64, 96, 2, 4, 2, 32, qkv_bias=False, qk_norm=True, tie_embeddings=False
+# All widths are multiples of 32, the block size of Q8_0.
+CONFIGS = decoder_families(
+    decoder_config(
+        vocab_size=48, hidden_size=64, intermediate_size=96, head_size=16, max_position=512
     ),
-    "llama": DecoderConfig(
-        48,
-        64,
-        96,
-        2,
-        4,
-        2,
-        16,
-        rope_theta=5e5,
-        rope_scaling=RopeScaling("llama3", 8.0),
-        norm_eps=1e-5,
-        qkv_bias=False,
-        tie_embeddings=True,
-    ),
-}
+    qwen3=dict(head_size=32, max_position=32768),
+    llama=dict(rope_theta=5e5, norm_eps=1e-5, max_position=32768),
+)
 BLOCK_MATRICES = {
     "attn_q": ("attention", "q_kernel"),
     "attn_k": ("attention", "k_kernel"),
@@ -60,7 +47,7 @@ def random_params(config, seed=0):
 
 
 def interleaved(matrix, heads):
-    """What llama.cpp's converter does to q and k: rows 0, H/2, 1, H/2 + 1, ... of each head."""
+    """Returns q or k in llama.cpp's row order: rows 0, H/2, 1, H/2 + 1, ... of each head."""
     H = matrix.shape[0] // heads
     order = [
         head * H + half * H // 2 + i
@@ -72,7 +59,7 @@ def interleaved(matrix, heads):
 
 
 def gguf_tensors(arch, config, params):
-    """Tensors by GGUF name, as llama.cpp's converter lays them out."""
+    """Returns tensors by GGUF name, in the layout that llama.cpp's converter writes."""
     D = config.hidden_size
     tensors = {
         "token_embd.weight": params["embed"]["embedding"],
@@ -98,7 +85,7 @@ def gguf_tensors(arch, config, params):
 
 
 def llama3_divisors(config):
-    """One divisor a frequency, case by case."""
+    """Returns one divisor per frequency, computed one frequency at a time."""
     divisors = []
     for i in range(0, config.head_size, 2):
         wavelength = 2 * math.pi * config.rope_theta ** (i / config.head_size)
@@ -148,11 +135,13 @@ def test_config_and_weights_of_a_gguf_file_are_those_it_was_written_from(arch, t
     path = write_gguf(tmp_path / "m.gguf", arch, config, params)
     assert gguf_weights.read_config(path) == config
     loaded = gguf_weights.load_gguf(path, Policy(config))
-    for (name, x), (_, y) in zip(flat_items(loaded), flat_items(params), strict=True):
+    for (name, x), (_, y) in zip(
+        flatten_dict(loaded).items(), flatten_dict(params).items(), strict=True
+    ):
         assert np.array_equal(np.asarray(x), y), name
 
 
-def test_quantised_tensors_come_back_within_half_a_step_of_their_block(tmp_path):
+def test_quantised_tensors_round_trip_within_half_a_step_of_their_block(tmp_path):
     config = CONFIGS["qwen2"]
     params = random_params(config)
     names = {"token_embd.weight", "blk.1.ffn_down.weight"}
@@ -164,7 +153,7 @@ def test_quantised_tensors_come_back_within_half_a_step_of_their_block(tmp_path)
     ]:
         blocks = written.reshape(-1, 32)
         step = np.abs(blocks).max(1, keepdims=True) / 127
-        bound = step * (0.5 + 127 * 2**-11)  # the step itself is stored as float16
+        bound = step * (0.5 + 127 * 2**-11)  # the step size itself is stored as float16
         error = np.abs(np.asarray(found).reshape(-1, 32) - blocks)
         assert np.all(error <= bound) and np.max(error) > 0
     assert np.array_equal(
@@ -173,7 +162,7 @@ def test_quantised_tensors_come_back_within_half_a_step_of_their_block(tmp_path)
 
 
 def stored_head(path, embedding, head, head_kind):
-    """Writes a qwen2 file with an output head of a type of its own, the embedding as Q8_0."""
+    """Writes a qwen2 file whose output head has the given type; the embedding is Q8_0."""
     config = CONFIGS["qwen2"]
     params = random_params(config)
     params["embed"]["embedding"] = embedding
@@ -198,7 +187,7 @@ def test_a_head_that_repeats_the_embedding_is_tied_and_the_finer_of_the_two_is_k
     assert error <= {"F32": 0.0, "F16": 2e-3, "Q8_0": 0.02}[head_kind]
 
 
-def test_a_head_that_differs_by_more_than_rounding_is_a_head_of_its_own(tmp_path):
+def test_a_head_that_differs_by_more_than_rounding_is_untied(tmp_path):
     rng = np.random.default_rng(6)
     table = rng.normal(size=(48, 64)).astype(np.float32)
     head = table + 0.05 * rng.normal(size=(48, 64)).astype(np.float32)
@@ -209,7 +198,7 @@ def test_a_head_that_differs_by_more_than_rounding_is_a_head_of_its_own(tmp_path
 
 
 def test_a_llama_file_with_biases_is_a_decoder_with_biases(tmp_path):
-    """The converter reorders biases as it does the rows of their matrices."""
+    """Checks that biases are restored; the converter reorders them like the rows of their matrices."""
     config = dataclasses.replace(CONFIGS["qwen2"], rope_theta=1e4)
     params = random_params(config)
     extra = {"blk.0.attn_output.bias": np.zeros(64, np.float32)}
@@ -220,7 +209,9 @@ def test_a_llama_file_with_biases_is_a_decoder_with_biases(tmp_path):
     path = write_gguf(tmp_path / "m.gguf", "llama", config, params, extra=extra)
     assert gguf_weights.read_config(path) == config
     loaded = gguf_weights.load_gguf(path, Policy(config))
-    for (name, x), (_, y) in zip(flat_items(loaded), flat_items(params), strict=True):
+    for (name, x), (_, y) in zip(
+        flatten_dict(loaded).items(), flatten_dict(params).items(), strict=True
+    ):
         assert np.array_equal(np.asarray(x), y), name
 
 

@@ -2,12 +2,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from agentgym_jax.models.bits import from_bits
-from agentgym_jax.models.config import DecoderConfig
+from agentgym_jax.models.bfloat16_bits import from_bits
 from agentgym_jax.models.kv_cache import KVCache, copy_rows
 from agentgym_jax.sharding import DECODE_RULES, Layout, make_mesh
+from tests.builders import decoder_config
 
-CONFIG = DecoderConfig(101, 32, 48, 3, 4, 2, 8)
+CONFIG = decoder_config(num_layers=3)
 
 
 def _filled(rows=4, length=6):
@@ -25,7 +25,7 @@ def test_a_cache_has_the_shape_and_type_asked_for():
 
 
 def test_a_cache_is_made_on_its_devices_and_few_heads_stay_whole():
-    layout = Layout(make_mesh(data=2, tensor=4), DECODE_RULES)
+    layout = Layout(make_mesh(data=2, fsdp=1, tensor=4), DECODE_RULES)
     cache = KVCache.create(CONFIG, 4, 6, "float32", layout)
     assert cache.k_LBKSH.sharding.spec[1] == ("data", "fsdp")
     assert {s.data.shape for s in cache.k_LBKSH.addressable_shards} == {(3, 2, 2, 6, 8)}
@@ -34,7 +34,7 @@ def test_a_cache_is_made_on_its_devices_and_few_heads_stay_whole():
 def test_tokens_are_written_at_their_rows_and_positions_and_others_dropped():
     cache = _filled(rows=4)
     new = 1000.0 + jnp.arange(4 * 3 * 2 * 8, dtype=jnp.float32).reshape(4, 3, 2, 8)
-    rows = jnp.array([2, 0, 2, 4])  # 4 is no row
+    rows = jnp.array([2, 0, 2, 4])  # row 4 does not exist
     positions = jnp.array([[4, 5, 6], [-1, 0, 99], [1, 2, 3], [0, 1, 2]])
     written = cache.write(jnp.int32(1), new, -new, rows, positions)
     expected = np.array(cache.k_LBKSH)

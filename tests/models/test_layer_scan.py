@@ -5,11 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agentgym_jax.models.config import DecoderConfig
 from agentgym_jax.models.layer_scan import scan_layers
 from agentgym_jax.models.policy import Policy
+from tests.builders import decoder_config
 
-LAYERS = 7  # a size that no other axis has
+LAYERS = 7  # number of layers; no other axis has this size
 
 
 def _layer(x_BD, weights, constants):
@@ -22,6 +22,7 @@ def _cast(dtype, weights):
     return weights | {"kernel": weights["kernel"].astype(dtype)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_values_and_gradients_are_those_of_a_loop_over_layers(dtype):
     random = np.random.default_rng(0)
@@ -50,9 +51,10 @@ def test_values_and_gradients_are_those_of_a_loop_over_layers(dtype):
         np.testing.assert_allclose(ours, reference, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("remat", ["none", "block", "dots"])
 def test_training_in_bfloat16_converts_no_array_of_all_layers(remat):
-    config = DecoderConfig(101, 32, 48, LAYERS, 4, 2, 8)
+    config = decoder_config(num_layers=LAYERS)
     policy = Policy(config, dtype="bfloat16", remat=remat)
     tokens = jax.ShapeDtypeStruct((2, 24), jnp.int32)
 
@@ -62,5 +64,6 @@ def test_training_in_bfloat16_converts_no_array_of_all_layers(remat):
 
     program = jax.jit(jax.grad(loss)).lower(policy.abstract_params(), tokens).compile().as_text()
     assert re.search(rf"u16\[{LAYERS},2,24,32\]\S* dynamic-update-slice\(", program)
-    assert not re.findall(rf"= bf16\[{LAYERS},\S+ ", program)  # neither activations nor weights
+    # the program converts neither activations nor weights
+    assert not re.findall(rf"= bf16\[{LAYERS},\S+ ", program)
     assert not re.findall(rf"\[{LAYERS},\S+ convert\(", program)

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from agentgym_jax.models import sources
-from agentgym_jax.models.config import PRESETS, DecoderConfig
+from agentgym_jax.models.config import PRESETS
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.sharding import TRAIN_RULES, Layout, make_mesh
+from tests.builders import decoder_config
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "decoder"
 
@@ -27,9 +28,9 @@ def test_a_directory_wins_over_a_preset_of_the_same_name(tmp_path, monkeypatch):
     assert (source.kind, source.config.hidden_size) == ("hf_dir", 32)
 
 
-def test_a_folder_with_checkpoints_is_a_run_and_keeps_model_and_tokenizer_apart(tmp_path):
+def test_a_folder_with_checkpoints_is_a_run_and_separates_model_and_tokenizer(tmp_path):
     (tmp_path / "checkpoints").mkdir()
-    (tmp_path / "config.json").write_text("{}")  # the run's own, not the model's
+    (tmp_path / "config.json").write_text("{}")  # config of a training run, not of a model
     shutil.copytree(GOLDEN / "qwen3", tmp_path / "model")
     source = sources.resolve(str(tmp_path))
     assert (source.kind, source.path) == ("workdir", tmp_path)
@@ -60,7 +61,7 @@ def test_a_directory_without_a_config_is_explained(tmp_path):
 
 
 def test_a_hub_id_without_a_network_asks_for_a_local_copy(tmp_path, monkeypatch):
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))  # the suite runs with the hub offline
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))  # the hub is offline in the tests
     with pytest.raises(
         FileNotFoundError, match="--model=nobody/nothing is no local path.*pass its"
     ):
@@ -74,11 +75,12 @@ def test_a_config_that_is_not_the_policys_is_refused():
         sources.load_params(source, other)
 
 
+@pytest.mark.slow
 def test_random_weights_of_a_preset_obey_the_seed_the_type_and_the_layout():
-    config = DecoderConfig(32, 16, 24, 2, 4, 2, 4)
+    config = decoder_config(vocab_size=32, hidden_size=16, intermediate_size=24, head_size=4)
     source = sources.ModelSource("tiny", "preset", None, config)
     policy = Policy(config)
-    layout = Layout(make_mesh(fsdp=4, tensor=2), TRAIN_RULES)
+    layout = Layout(make_mesh(data=1, fsdp=4, tensor=2), TRAIN_RULES)
     one = sources.load_params(source, policy, seed=3)
     two = sources.load_params(source, policy, layout, dtype="bfloat16", seed=4)
     kernel = lambda params: np.asarray(params["layers"]["mlp"]["up_kernel"], np.float32)

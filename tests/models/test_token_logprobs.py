@@ -6,18 +6,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agentgym_jax.models.config import DecoderConfig
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.token_logprobs import token_logprobs
+from tests.builders import decoder_config
 
-TIED = DecoderConfig(257, 16, 24, 2, 4, 2, 4)
+TIED = decoder_config(vocab_size=257, hidden_size=16, intermediate_size=24, head_size=4)
 CONFIGS = {"tied": TIED, "untied": dataclasses.replace(TIED, tie_embeddings=False)}
 B, T, V = 3, 11, 257
 
 
 @pytest.fixture(params=CONFIGS)
 def case(request):
-    """Policy, weights with spread-out logits, hidden states, tokens."""
+    """Returns a policy, weights that give logits of very different size, hidden states and tokens."""
     policy = Policy(CONFIGS[request.param])
     params = jax.tree.map(lambda x: 20.0 * x, policy.init(jax.random.key(0)))
     hidden = jax.random.normal(jax.random.key(1), (B, T, 16))
@@ -32,8 +32,17 @@ def _direct(policy, params, hidden, tokens, temperature):
     return jnp.pad(chosen, ((0, 0), (1, 0))), jnp.pad(entropy, ((0, 0), (1, 0)))
 
 
-@pytest.mark.parametrize("chunk_size", [1, 9, 12, 1000])
-@pytest.mark.parametrize("temperature", [1.0, 0.7])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("case", "chunk_size", "temperature"),
+    [
+        ("tied", 1, 1.0),
+        ("untied", 9, 0.7),
+        ("tied", 12, 0.7),  # a chunk size that does not divide the number of tokens
+        ("untied", 1000, 1.0),  # a single chunk for all tokens
+    ],
+    indirect=["case"],
+)
 def test_chunks_equal_the_softmax_of_all_logits_with_gradients(case, chunk_size, temperature):
     policy, params, hidden, tokens = case
 
@@ -58,9 +67,10 @@ def test_chunks_equal_the_softmax_of_all_logits_with_gradients(case, chunk_size,
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("chunk_size", [3, 12, 1000])
-def test_wanted_tokens_get_what_they_would_among_all(case, chunk_size):
-    """The others get zeros and give no gradient."""
+@pytest.mark.slow
+@pytest.mark.parametrize(("case", "chunk_size"), [("tied", 3), ("untied", 12)], indirect=["case"])
+def test_wanted_tokens_get_their_values_among_all(case, chunk_size):
+    """Checks that tokens outside the wanted ones get 0 and contribute no gradient."""
     policy, params, hidden, tokens = case
     wanted = jax.random.bernoulli(jax.random.key(3), 0.3, (B, T)).at[0].set(False)
 
@@ -86,8 +96,12 @@ def test_wanted_tokens_get_what_they_would_among_all(case, chunk_size):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_chunks_without_wanted_tokens_are_not_computed(case):
-    """Their logits would be NaN here, and so would the gradient of the weights."""
+    """Marks the hidden states of unused positions with NaN.
+
+    If they were used, logits and gradients would be NaN.
+    """
     policy, params, hidden, tokens = case
     wanted = jnp.zeros((B, T), bool).at[:, 7].set(True)
     hidden = jnp.where((jnp.arange(T) == 6)[None, :, None], hidden, jnp.nan)
@@ -105,7 +119,10 @@ def test_chunks_without_wanted_tokens_are_not_computed(case):
 
 
 def test_chunks_without_wanted_tokens_do_not_touch_the_gradient_of_the_head():
-    """The loop ends with the last wanted token, instead of adding zeros for every other chunk."""
+    """Checks that the loop over chunks ends with the last wanted token.
+
+    The loop must not add zeros to the gradient for the remaining chunks.
+    """
     policy = Policy(TIED)
     hidden = jax.ShapeDtypeStruct((B, T, 16), jnp.float32)
     tokens = jax.ShapeDtypeStruct((B, T), jnp.int32)
@@ -126,15 +143,16 @@ def _primitives(jaxpr):
             yield from _primitives(inner)
 
 
+@pytest.mark.slow
 def test_index_t_is_about_token_t(case):
-    """A token changes its own log-probability and no other, and the first is 0."""
+    """Checks that a changed token changes only its own log-probability; a row's first one is 0."""
     policy, params, hidden, tokens = case
     before = token_logprobs(policy, params, hidden, tokens, chunk_size=8).logprob_BT
     changed = tokens.at[1, 5].set((tokens[1, 5] + 1) % V)
     after = token_logprobs(policy, params, hidden, changed, chunk_size=8).logprob_BT
     np.testing.assert_array_equal(np.argwhere(np.asarray(before != after)), [[1, 5]])
     np.testing.assert_array_equal(before[:, 0], 0.0)
-    # Predicted from the hidden state before it.
+    # The token is predicted from the hidden state of the token before it.
     moved = token_logprobs(policy, params, hidden.at[1, 4].add(1.0), tokens, chunk_size=8)
     np.testing.assert_array_equal(np.argwhere(np.asarray(before != moved.logprob_BT)), [[1, 5]])
 
@@ -147,7 +165,7 @@ def test_bfloat16_weights_still_give_float32_results(case):
 
 
 def _sizes(jaxpr):
-    """Elements of every array in a program, inner programs included."""
+    """Yields the size of every array in a program, including nested programs."""
     for equation in jaxpr.eqns:
         yield from (v.aval.size for v in equation.outvars)
         for value in jax.tree.leaves(
@@ -175,7 +193,8 @@ def test_no_array_of_all_logits_exists_forward_or_backward():
         return max(_sizes(jaxpr.jaxpr))
 
     assert largest(chunk) == chunk * V
-    assert largest(rows * length) == rows * length * V  # the walk does see such arrays
+    # shows that the search finds arrays of that size
+    assert largest(rows * length) == rows * length * V
 
 
 def test_a_chunk_of_nothing_is_refused(case):

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import pathlib
 import shutil
@@ -8,40 +9,25 @@ import ml_dtypes
 import numpy as np
 import pytest
 import safetensors.numpy
+from flax.traverse_util import flatten_dict
 
 from agentgym_jax.models import sources
-from agentgym_jax.models.config import DecoderConfig, RopeScaling
 from agentgym_jax.models.hf_tensors import INDEX_FILE, RULES
 from agentgym_jax.models.kv_cache import KVCache
 from agentgym_jax.models.policy import Policy
-from agentgym_jax.models.weights import flat_items, load_hf, save_hf
+from agentgym_jax.models.weights import load_hf, save_hf
 from agentgym_jax.sharding import TRAIN_RULES, Layout, make_mesh
+from tests.builders import decoder_config, decoder_families
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "decoder"
 FAMILIES = ("qwen2", "qwen3", "llama")
 
-TINY = DecoderConfig(
-    vocab_size=32,
-    hidden_size=16,
-    intermediate_size=24,
-    num_layers=2,
-    num_heads=4,
-    num_kv_heads=2,
-    head_size=4,
-)
-TINY_BY_FAMILY = {
-    "qwen2": TINY,
-    "qwen3": DecoderConfig(
-        32, 16, 24, 2, 4, 2, 8, qkv_bias=False, qk_norm=True, tie_embeddings=False
-    ),
-    "llama": DecoderConfig(
-        32, 16, 24, 2, 4, 2, 4, qkv_bias=False, rope_scaling=RopeScaling("llama3", 8.0)
-    ),
-}
+TINY = decoder_config(vocab_size=32, hidden_size=16, intermediate_size=24, head_size=4)
+TINY_BY_FAMILY = decoder_families(TINY, qwen3=dict(head_size=8))
 
 
 def random_params(policy, seed=0):
-    """Random weights in which norms and biases differ too."""
+    """Returns random weights in which norms and biases also differ from their initial values."""
     leaves, tree = jax.tree.flatten(policy.abstract_params())
     rng = np.random.default_rng(seed)
     return tree.unflatten([jnp.asarray(rng.normal(size=x.shape), jnp.float32) for x in leaves])
@@ -49,7 +35,7 @@ def random_params(policy, seed=0):
 
 def assert_trees_identical(a, b):
     assert jax.tree.structure(a) == jax.tree.structure(b)
-    for (path, x), (_, y) in zip(flat_items(a), flat_items(b), strict=True):
+    for (path, x), (_, y) in zip(flatten_dict(a).items(), flatten_dict(b).items(), strict=True):
         assert x.dtype == y.dtype and np.array_equal(np.asarray(x), np.asarray(y)), path
 
 
@@ -62,6 +48,7 @@ def full_hidden(policy, params, tokens_BT):
     return policy.hidden(params, tokens_BT, positions_BT, jnp.ones_like(tokens_BT))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_logits_of_a_hugging_face_checkpoint_are_those_of_transformers(family):
     golden = np.load(GOLDEN / family / "logits.npz")
@@ -69,10 +56,11 @@ def test_logits_of_a_hugging_face_checkpoint_are_those_of_transformers(family):
     params = load_hf(GOLDEN / family, policy)
     hidden_BTD = full_hidden(policy, params, jnp.asarray(golden["tokens"]))
     logits_BTV = np.asarray(policy.logits(params, hidden_BTD))[:, ::9]
-    assert np.ptp(golden["logits"]) > 10  # the logits are no noise around zero
+    assert np.ptp(golden["logits"]) > 10  # the logits are clearly larger than noise around zero
     np.testing.assert_allclose(logits_BTV, golden["logits"], atol=2e-4, rtol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_cached_decoding_of_a_hugging_face_checkpoint_gives_the_logits_of_transformers(family):
     golden = np.load(GOLDEN / family / "logits.npz")
@@ -84,7 +72,7 @@ def test_cached_decoding_of_a_hugging_face_checkpoint_gives_the_logits_of_transf
 
 
 def prefill_then_decode(policy, params, tokens_BT):
-    """Logits of the last token, which is decoded alone against the cache of all others."""
+    """Returns the logits of the last token, decoded alone after a prefill of all earlier tokens."""
     B, T = tokens_BT.shape
     cache = KVCache.create(policy.config, B, T, "float32")
     positions_BT = jnp.broadcast_to(jnp.arange(T), (B, T))
@@ -138,7 +126,7 @@ def test_parameters_go_straight_to_their_shards_with_the_same_values(sizes, tmp_
     policy = Policy(TINY)
     params = random_params(policy)
     save_hf(params, TINY, tmp_path / "out", dtype="float32")
-    layout = Layout(make_mesh(**sizes), TRAIN_RULES)
+    layout = Layout(make_mesh(**dict(data=1, fsdp=1, tensor=1) | sizes), TRAIN_RULES)
     sharded = load_hf(tmp_path / "out", policy, layout)
     assert_trees_identical(sharded, params)
     expected = policy.param_shardings(layout)
@@ -149,7 +137,7 @@ def test_parameters_go_straight_to_their_shards_with_the_same_values(sizes, tmp_
 
 
 def edited_export(tmp_path, edit):
-    """Exports random weights, lets `edit` change the dictionary of tensors, writes it back."""
+    """Exports random weights, applies `edit` to the dictionary of tensors and saves the result."""
     save_hf(random_params(Policy(TINY)), TINY, tmp_path / "out", dtype="float32")
     file = tmp_path / "out" / "model.safetensors"
     tensors = safetensors.numpy.load_file(file)
@@ -182,7 +170,7 @@ def test_a_tied_checkpoint_may_also_store_its_head(tmp_path):
 
 def test_an_untied_config_over_a_tied_checkpoint_misses_the_head(tmp_path):
     directory = edited_export(tmp_path, lambda tensors: None)
-    untied = Policy(DecoderConfig(32, 16, 24, 2, 4, 2, 4, tie_embeddings=False))
+    untied = Policy(dataclasses.replace(TINY, tie_embeddings=False))
     with pytest.raises(ValueError, match=r"1 missing: lm_head\.weight"):
         load_hf(directory, untied)
 
@@ -259,6 +247,6 @@ def test_tokenizer_files_and_their_special_ids_travel_with_an_export(tmp_path):
 def test_every_parameter_of_every_family_has_a_rule_and_every_rule_a_parameter():
     paths = set()
     for config in TINY_BY_FAMILY.values():
-        paths |= {path for path, _ in flat_items(Policy(config).abstract_params())}
+        paths |= set(flatten_dict(Policy(config).abstract_params()))
     only_exported = {("layers", "attention", "o_bias")}
     assert paths | only_exported == set(RULES)

@@ -28,11 +28,13 @@ def _operands(kv_heads, group, H, seed=0, dtype="float32"):
 
 def _attend(q, k, v, layer, rows, positions):
     if k.dtype != np.float32:
-        k, v = k.view(np.uint16), v.view(np.uint16)  # as the cache keeps it
+        k, v = k.view(np.uint16), v.view(np.uint16)  # the cache stores 16-bit numbers
     return np.asarray(attention.attend_step(q, k, v, layer, np.int32(rows), np.int32(positions)))
 
 
-# A tile is 4 queries of a head and 3 slots, 8 floats of them at a time, and 64 slots are a block.
+# The tests include partial tiles: a tile has 4 queries of a head and 3 slots, in steps of 8 floats;
+# a block has 64 slots.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kv_heads", "group", "H"), [(2, 7, 64), (1, 1, 10), (3, 4, 33), (2, 2, 8)]
 )
@@ -67,7 +69,7 @@ def test_a_key_that_is_not_a_number_reaches_the_result(dtype):
     np.testing.assert_array_equal(found, sound)
 
 
-def test_a_row_has_the_same_bits_whatever_is_beside_it_and_behind_it():
+def test_a_row_has_the_same_bits_for_any_other_rows_and_slots():
     q, k, v = _operands(2, 7, 64)
     whole = _attend(q, k, v, 2, range(B), [10, 130, 64, 199, 3])
     alone = _attend(q[1:2], k, v, 2, [1], [130])
@@ -84,7 +86,7 @@ def test_padding_gives_zeros(row, position):
     assert got[1].any()
 
 
-def test_it_reads_what_the_same_program_wrote_before():
+def test_files_of_the_same_program_are_read_back():
     q, k, v = _operands(1, 2, 16)
 
     @jax.jit

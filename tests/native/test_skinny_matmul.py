@@ -11,21 +11,25 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agentgym_jax.models.config import DecoderConfig
+from agentgym_jax.models.decode_backend import CPUBackend
 from agentgym_jax.models.kv_cache import KVCache
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.native import library, products
+from tests.builders import decoder_config
 
 pytestmark = pytest.mark.usefixtures("compiled_fast")
 HAS_COMPILER = any(map(shutil.which, library.COMPILERS))
 SHARED = ("-shared", "-fPIC")
 needs_compiler = pytest.mark.skipif(not HAS_COMPILER, reason="no C++ compiler")
-# A tile is 3 columns of the result, 1024 deep, and 4 rows.
+# The sizes include partial tiles: a tile has 3 columns of the result, a depth of 1024 and 4 rows.
 
 
 @pytest.fixture(autouse=True, scope="module")
 def no_tiles():
-    """As on a processor without them: elsewhere XLA takes part in bfloat16."""
+    """Simulates a processor without tile units.
+
+    Without tile units, XLA does not compute some products in bfloat16.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(library, "has_tiles", lambda: False)
         yield
@@ -50,6 +54,7 @@ def _calls_ours(x, weights):
     return "agentgym_skinny" in jax.jit(_product).lower(x, weights).as_text()
 
 
+@pytest.mark.slow
 @needs_compiler
 @TYPES
 @pytest.mark.parametrize("sizes", SIZES)
@@ -60,7 +65,7 @@ def test_it_is_the_product_at_awkward_sizes(sizes, rows, dtype):
     assert _calls_ours(x, weights)
     exact = x.astype(np.float64) @ weights.T.astype(np.float64)
     y = _product(x, weights, out="float32")
-    # Sums of K products of order 1 grow like the root of K, their rounding a little faster.
+    # A sum of K products of order 1 grows like the root of K, and so does its tolerance.
     np.testing.assert_allclose(y, exact, rtol=0, atol=5e-6 * K**0.5)
     np.testing.assert_array_equal(_product(x, weights), y.astype(dtype))
 
@@ -68,7 +73,7 @@ def test_it_is_the_product_at_awkward_sizes(sizes, rows, dtype):
 @needs_compiler
 @TYPES
 @pytest.mark.parametrize("sizes", [(897, 1001), (2049, 49)])
-def test_a_row_has_the_same_bits_whatever_is_beside_it(sizes, dtype):
+def test_a_row_has_the_same_bits_for_any_other_rows(sizes, dtype):
     x, weights = _operands(products.MAX_ROWS, *sizes, dtype=dtype)
     full = np.asarray(_product(x, weights))
     for rows in (1, 2, 3, 5, 8, 13):
@@ -122,11 +127,12 @@ def test_axes_are_grouped_as_in_einsum(spec):
     np.testing.assert_array_equal(products.untransposed(spec, turned), weights)
     y = products.einsum_transposed(spec, x, turned)
     np.testing.assert_allclose(y, np.einsum(spec, x, weights), rtol=0, atol=2e-4)
-    wide = products.einsum_transposed(spec, np.concatenate([x] * 11), turned)  # that of XLA
+    # XLA computes this product
+    wide = products.einsum_transposed(spec, np.concatenate([x] * 11), turned)
     np.testing.assert_allclose(wide[:3], y, rtol=0, atol=2e-4)
 
 
-def test_what_is_no_product_of_rows_and_weights_is_refused():
+def test_an_einsum_that_is_no_product_of_rows_and_weights_is_refused():
     with pytest.raises(ValueError, match="no product of rows and weights"):
         products.einsum_transposed("mk,kn->nm", *_operands(2, 300, 300))
 
@@ -144,7 +150,7 @@ def test_other_types_sizes_and_row_counts_are_left_to_xla():
 
 
 @needs_compiler
-def test_beside_a_tile_unit_only_few_rows_in_bfloat16_are_ours(monkeypatch):
+def test_with_a_tile_unit_only_few_rows_in_bfloat16_use_native_functions(monkeypatch):
     def asked(rows, dtype):
         traced_anew = lambda x, weights: products.einsum_transposed("mk,kn->mn", x, weights)
         return jax.jit(traced_anew).lower(*_operands(rows, 512, 512, dtype=dtype)).as_text()
@@ -154,13 +160,13 @@ def test_beside_a_tile_unit_only_few_rows_in_bfloat16_are_ours(monkeypatch):
     assert "agentgym_skinny" in asked(3, "bfloat16") and "agentgym_skinny" in asked(4, "float32")
     by_xla = asked(4, "bfloat16")
     assert "agentgym_skinny" not in by_xla
-    # The sums of XLA are asked for, not their rounded form.
+    # The XLA product must return its float32 sums, not sums rounded to bfloat16.
     assert "(tensor<4x512xbf16>, tensor<512x512xbf16>) -> tensor<4x512xf32>" in by_xla
 
 
 @pytest.fixture
 def unregistered():
-    """As in a new process; JAX knows the functions all the same."""
+    """Simulates a new process by clearing our record of registrations; JAX still has the functions."""
     library.is_registered.cache_clear()
     yield
     library.is_registered.cache_clear()
@@ -276,7 +282,7 @@ def test_two_may_compile_the_same_at_once(tmp_path):
 
 
 @needs_compiler
-def test_a_changed_source_or_flag_is_compiled_anew_and_an_error_is_told(tmp_path):
+def test_a_changed_source_or_flag_is_recompiled_and_an_error_is_reported(tmp_path):
     source, header = tmp_path / "one.cc", tmp_path / "one.h"
     source.write_text("int one() { return 1; }")
     build = functools.partial(
@@ -295,11 +301,19 @@ def test_a_changed_source_or_flag_is_compiled_anew_and_an_error_is_told(tmp_path
     assert "one.cc" in error.value.stderr
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("is_tied", [True, False])
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 2e-5), ("bfloat16", 0.02)])
 def test_a_decode_step_of_split_weights_is_that_of_stacked_ones(is_tied, dtype, tolerance):
-    config = DecoderConfig(700, 256, 512, 1, 4, 2, 64, tie_embeddings=is_tied)
+    config = decoder_config(
+        vocab_size=700,
+        hidden_size=256,
+        intermediate_size=512,
+        num_layers=1,
+        head_size=64,
+        tie_embeddings=is_tied,
+    )
     policy = Policy(config, dtype=dtype)
     params = jax.tree.map(lambda x: x.astype(dtype), jax.jit(policy.init)(jax.random.key(0)))
     tokens = jax.random.randint(jax.random.key(1), (6, 1), 0, 700)
@@ -311,7 +325,8 @@ def test_a_decode_step_of_split_weights_is_that_of_stacked_ones(is_tied, dtype, 
         hidden, _ = policy.hidden_cached(params, tokens, jnp.zeros((rows, 1), jnp.int32), cache)
         return policy.logits(params, hidden[:, 0])
 
-    split = policy.split_layers(params, is_native=True)
+    native = CPUBackend(is_split=True, is_native=True)
+    split = native.prepare_params(params, config.num_layers)
     for function in ("agentgym_skinny_matmul", "agentgym_decode_attention"):
         call = f"@{function}{library.SUFFIXES[jnp.dtype(dtype)]}("
         assert call in step.lower(split, tokens).as_text()
@@ -319,6 +334,6 @@ def test_a_decode_step_of_split_weights_is_that_of_stacked_ones(is_tied, dtype, 
     whole = step(split, tokens)
     np.testing.assert_allclose(whole, step(params, tokens), rtol=0, atol=tolerance)
     np.testing.assert_array_equal(step(split, tokens[2:5]), whole[2:5])
-    for is_native in (True, False):
-        split = policy.split_layers(params, is_native=is_native)
-        chex.assert_trees_all_equal(policy.stack_layers(split), params)
+    for backend in (native, CPUBackend(is_split=True)):
+        split = backend.prepare_params(params, config.num_layers)
+        chex.assert_trees_all_equal(backend.restore_params(split), params)

@@ -1,7 +1,7 @@
-"""`pytest tests/parity` needs torch.
+"""Setup of the comparisons in tests/parity, which need torch.
 
-Environment variables name what else is compared with: the real checkpoints, a checkout of AgentGym
-(AGENTGYM) and running servers of it (AGENTGYM_SERVERS). What is not named is left out.
+Environment variables name the subjects of the comparison: the real checkpoints, a checkout of AgentGym (AGENTGYM)
+and its running servers (AGENTGYM_SERVERS). Tests without their variable are skipped.
 """
 
 import os

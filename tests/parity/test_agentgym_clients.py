@@ -1,9 +1,9 @@
-"""AgentGym's own client classes play on our servers, unchanged.
+"""AgentGym's unchanged client classes on this project's servers.
 
     AGENTGYM=DIR pytest tests/parity/test_agentgym_clients.py -n 0 --log-cli-level=INFO
 
-DIR is a checkout of AgentGym; the package `agentenv` in its folder of that name is imported, which
-needs requests, torch and transformers. Each case starts our server as a process of its own.
+DIR is a checkout of AgentGym. Its package `agentenv` is imported, which needs requests, torch and
+transformers. Each case starts one of this project's servers as a separate process.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 import requests
 
-from agentgym_jax.env_client.embedded import EmbeddedServers
+from agentgym_jax.client.embedded import EmbeddedServers
 
 CHECKOUT = os.environ.get("AGENTGYM")
 pytestmark = [
@@ -32,14 +32,14 @@ MAX_TURNS = 100
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One environment as AgentGym's users play it.
+    """An environment and the AgentGym client class for it.
 
     Attributes:
-      client: name of the class.
-      tasks: indices that are played.
-      solved: reward of the client's last step from which on the task is solved.
-      prefix: that AgentGym's addresses of this environment end with.
-      has_close: the class can close its session.
+      client: Name of the AgentGym client class.
+      tasks: Indices of the tasks to play.
+      solved: Minimum reward of the last step if the task is solved.
+      prefix: Path at the end of the server address that AgentGym's client expects.
+      has_close: True if the client class can close its session.
     """
 
     client: str
@@ -51,7 +51,8 @@ class Case:
 
 CASES = {
     "textcraft": Case("TextCraftEnvClient", (0, 124, 130, 415, 420, 540)),
-    # Its reward is the score, at least 0.1 for a success; a task of every kind of level.
+    # BabyAI's reward is the score, which is at least 0.1 for a success; the tasks cover all types
+    # of levels.
     "babyai": Case("BabyAIEnvClient", (0, 3, 7, 12, 20, 31, 38, 40, 1999, 3999), solved=0.1),
     "sciworld": Case("SciworldEnvClient", (2936, 3250, 3600, 4136), solved=100),
     "maze": Case("MazeEnvClient", (0, 7, 18, 24), prefix="/maze", has_close=False),
@@ -61,7 +62,7 @@ CASES = {
 
 @dataclasses.dataclass(frozen=True)
 class Served:
-    """A running server of ours and the AgentGym class that plays on it."""
+    """A running server of this project and an AgentGym client that is connected to it."""
 
     case: Case
     url: str
@@ -73,12 +74,12 @@ class Served:
 
 
 def client_class(name: str) -> Any:
-    """The class from the checkout."""
+    """Returns the client class with this name from the checkout."""
     folder = str(pathlib.Path(CHECKOUT) / "agentenv")
     if folder not in sys.path:
         sys.path.insert(0, folder)
     if importlib.util.find_spec("openai") is None:
-        # `agentenv.controller` imports it for its agents behind an API, which are not used here.
+        # `agentenv.controller` imports openai for agents that these tests do not use.
         unused = types.ModuleType("openai")
         unused.__spec__ = importlib.machinery.ModuleSpec("openai", None)
         unused.OpenAI = None
@@ -101,7 +102,7 @@ def served(request, compat):
 
 
 def expert_text(client) -> str:
-    """What a model would write that takes the expert's next action."""
+    """Returns a model output that contains the expert's next action."""
     answer = requests.get(
         f"{client.env_server_base}/expert_action", params={"id": client.env_id}, timeout=60
     )
@@ -110,14 +111,14 @@ def expert_text(client) -> str:
 
 
 def start(client, task) -> None:
-    """Resets; the answer and what the client then shows are texts."""
+    """Resets a session to a task; checks that the answer and the client's observation are texts."""
     answer = client.reset(task)
     assert answer["observation"].strip()
     assert client.observe().strip()
 
 
 def checked_step(client, text):
-    """A step whose result has the types that AgentGym's rollouts count on."""
+    """Takes a step; checks that the result has the types that AgentGym's rollouts require."""
     out = client.step(text)
     assert type(out.state) is str and out.state.strip()
     assert type(out.reward) in (int, float)
@@ -127,7 +128,7 @@ def checked_step(client, text):
 
 
 def finish(client) -> list:
-    """The results of the expert's steps; the last one ends the episode."""
+    """Plays the expert to the end of the episode; returns the result of every step."""
     steps = []
     while len(steps) < MAX_TURNS:
         steps.append(checked_step(client, expert_text(client)))

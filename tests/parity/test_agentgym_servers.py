@@ -1,15 +1,17 @@
-"""Our client plays the same episodes on AgentGym's own servers and on ours with `--compat`.
+"""Episodes on AgentGym's own servers, compared with this project's servers in `--compat` mode.
+
+This project's client is used on both sides.
 
     AGENTGYM=DIR AGENTGYM_SERVERS=textcraft=http://127.0.0.1:8001,babyai=http://127.0.0.1:8002 \\
         pytest tests/parity/test_agentgym_servers.py -n 0 --log-cli-level=INFO
 
-AGENTGYM_SERVERS names running servers of a checkout (AGENTGYM says which, for the record); of maze and
-wordle the address with or without their prefix. AgentGym's TextCraft reads its recipe files in the
-order of the disk; to have our tasks it must be started with `os.listdir` sorted. Every answer is
-compared: text, reward, score, end, success, and the words of every error. Exempt are, by design,
-TextCraft's distractor lines, and what the identity hash codes of a Java virtual machine decide in
-ScienceWorld: the order of objects, some degrees of a temperature, and whether a closed circuit works
-at once or an action later.
+AGENTGYM_SERVERS names running servers of a checkout; AGENTGYM names the checkout, only for the
+record. The addresses of maze and wordle may omit their prefix. AgentGym's TextCraft reads its
+recipe files in the order of the disk. To have the same tasks, it must be started with `os.listdir`
+sorted. Every answer is compared: text, reward, score, end, success and the text of every error.
+TextCraft's distractor lines are exempt by design. So are three effects of identity hash codes of a
+Java virtual machine in ScienceWorld: the order of objects, some degrees of a temperature, and
+whether a closed circuit works immediately or one action later.
 """
 
 import dataclasses
@@ -25,14 +27,15 @@ import httpx
 import pytest
 
 from agentgym_envs.textcraft.recipes import load_world, to_name
-from agentgym_jax.env_client.client import EnvClient
-from agentgym_jax.env_client.embedded import EmbeddedServers
-from agentgym_jax.env_client.errors import EnvCause, EnvError
+from agentgym_jax.client.client import EnvClient
+from agentgym_jax.client.embedded import EmbeddedServers
+from agentgym_jax.client.errors import EnvCause, EnvError
 
 ADDRESSES = dict(
     entry.split("=", 1) for entry in os.environ.get("AGENTGYM_SERVERS", "").split(",") if entry
 )
-logging.getLogger("httpx").setLevel(logging.WARNING)  # a line for every request
+# otherwise httpx logs a line for every request
+logging.getLogger("httpx").setLevel(logging.WARNING)
 pytestmark = [
     pytest.mark.skipif(
         not (os.environ.get("AGENTGYM") and ADDRESSES),
@@ -40,19 +43,19 @@ pytestmark = [
     ),
     pytest.mark.timeout(1200),
 ]
-MAX_LOOSE = 0.05  # share of ScienceWorld's answers that differ by what hash codes decide
-AFTER_THE_END = 2  # steps of a finished episode, which must be answered alike, too
+MAX_LOOSE = 0.05  # maximum share of ScienceWorld's answers that differ because of hash codes
+AFTER_THE_END = 2  # number of steps after the end of an episode; their answers must also be equal
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """What is played in one environment.
+    """Tasks and actions for one environment.
 
     Attributes:
-      tasks: indices of tasks that exist.
-      unknown: indices at the edge of what exists, and beyond.
-      turns: steps of an episode at most.
-      nonsense: actions that are wrong in various ways.
+      tasks: Indices of existing tasks.
+      unknown: Indices at and beyond the limits of the existing tasks.
+      turns: Maximum number of steps per episode.
+      nonsense: Invalid actions of several types.
     """
 
     tasks: tuple[int, ...]
@@ -148,7 +151,7 @@ CASES = {
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-    """The original and ours, each behind a client of ours."""
+    """The original server and this project's server, with a client for each."""
 
     name: str
     case: Case
@@ -156,7 +159,7 @@ class Pair:
     ours: EnvClient
 
     def both(self, ask: Callable[..., Any], sessions: list[int]) -> list[Any]:
-        """Answers or failures of `ask(client, session)`: the original's, ours."""
+        """Returns the answers or failures of `ask(client, session)`: original, then ours."""
         clients = (self.original, self.ours)
         return [outcome(ask, c, s) for c, s in zip(clients, sessions, strict=True)]
 
@@ -180,7 +183,7 @@ def pair(request, tmp_path_factory):
 
 @dataclasses.dataclass(frozen=True)
 class Failure:
-    """An error as a caller sees it, without what differs between any two servers."""
+    """An error as the client's caller sees it, without details that always differ."""
 
     cause: EnvCause
     words: str
@@ -188,7 +191,7 @@ class Failure:
 
 
 def outcome(ask: Callable[..., Any], client: EnvClient, session: int) -> Any:
-    """What a call answered, or its Failure."""
+    """Returns the answer of a call, or a Failure if the call raises an error."""
     try:
         return ask(client, session)
     except EnvError as error:
@@ -198,23 +201,30 @@ def outcome(ask: Callable[..., Any], client: EnvClient, session: int) -> Any:
 
 
 def same(name: str, original: Any, ours: Any) -> bool:
-    """Equal; ScienceWorld's up to the order of objects and the degrees of a temperature."""
+    """Returns True if the answers of both servers are equal.
+
+    For ScienceWorld, the order of objects and the degrees of a temperature may differ.
+    """
     if name == "sciworld":
         return _loose(original) == _loose(ours)
     return original == ours
 
 
 def _loose(seen: Any) -> Any:
-    """Without what the identity hash codes of the Java virtual machine decide."""
+    """Removes the parts of an answer that depend on the Java virtual machine's hash codes."""
     if isinstance(seen, Failure):
         return seen
     text = re.sub(r"-?\d+ degrees", "some degrees", seen.text)
-    text = re.sub(r"^\d+:", "", text, flags=re.MULTILINE)  # the choices of an ambiguous request
+    # numbers in the list of options of an ambiguous request
+    text = re.sub(r"^\d+:", "", text, flags=re.MULTILINE)
     return dataclasses.replace(seen, text=sorted(re.split(r"[\s,.()]+", text)))
 
 
 def is_late(pair: "Pair", original: Any, ours: Any, sessions: list[int]) -> bool:
-    """Whether only a circuit of ScienceWorld is behind, on one side, and catches up by waiting."""
+    """Returns True if the answers differ only by a ScienceWorld circuit that works later.
+
+    The later server must reach the score of the other server after one more action, `wait1`.
+    """
     seen = [original, ours]
     if pair.name != "sciworld" or any(isinstance(s, Failure) or s.score < 0 for s in seen):
         return False
@@ -226,9 +236,9 @@ def is_late(pair: "Pair", original: Any, ours: Any, sessions: list[int]) -> bool
 
 
 def is_parting(original: Any, ours: Any) -> bool:
-    """Whether the same actions lead to different worlds from here on.
+    """Returns True if equal actions may have different effects on the two servers from now on.
 
-    The numbers of an ambiguous request mean other things if its list has another order.
+    If the options of an ambiguous request are in another order, their numbers have other meanings.
     """
     if isinstance(original, Failure) or original == ours:
         return False
@@ -236,7 +246,10 @@ def is_parting(original: Any, ours: Any) -> bool:
 
 
 def same_start(name: str, original: Any, ours: Any) -> bool:
-    """Equal first observations; TextCraft's up to the choice of its distractors and the order."""
+    """Returns True if the first observations of both servers are equal.
+
+    For TextCraft, the order of lines and the choice of distractors may differ.
+    """
     if name != "textcraft" or isinstance(original, Failure) or isinstance(ours, Failure):
         return same(name, original, ours)
     texts = original.text.split("\n"), ours.text.split("\n")
@@ -250,7 +263,7 @@ def same_start(name: str, original: Any, ours: Any) -> bool:
 
 
 def _needed_lines(goal: str) -> set[str]:
-    """Every recipe on some way to the goal."""
+    """Returns the lines of all recipes that lead to the goal, directly or through ingredients."""
     world = load_world()
     todo = [name for name in world.by_item if to_name(name) == goal]
     needed: set[str] = set()
@@ -261,13 +274,16 @@ def _needed_lines(goal: str) -> set[str]:
     return needed
 
 
-class Player:
-    """Chooses actions as our server's facts allow: mostly good, some possible, some nonsense."""
+class Agent:
+    """An agent that chooses actions from the facts that this project's server sends.
+
+    Most of its actions are good, some are merely valid, and some are nonsense.
+    """
 
     def __init__(self, pair: Pair, session: int, seed: str):
         self._pair = pair
         self._rng = random.Random(seed)
-        prefix = pair.ours.upstream.path_prefix
+        prefix = pair.ours.facts.path_prefix
         self._http = httpx.Client(
             base_url=pair.ours.base_url + prefix, params={"id": session}, timeout=120
         )
@@ -287,20 +303,21 @@ class Player:
             if "action" in body:
                 return body["action"]
         body = self._http.get("/valid_actions").json()
-        actions = body["actions"] if "actions" in body else []  # none after the end
+        # the server sends no valid actions after the end
+        actions = body["actions"] if "actions" in body else []
         return self._rng.choice(actions or self._pair.case.nonsense)
 
 
 @dataclasses.dataclass
 class Tally:
-    """Counts over the episodes of one environment.
+    """Counts over all episodes of one environment.
 
     Attributes:
-      steps: answers to steps that were compared.
-      loose: of them, equal but for what hash codes decide.
-      refusals: in which the environment could not do the action.
-      solved: that solved the task.
-      differences: descriptions of unequal answers.
+      steps: Number of compared answers to steps.
+      loose: Number of compared answers that differ only by effects of hash codes.
+      refusals: Number of answers to actions that the environment rejected.
+      solved: Number of solved episodes.
+      differences: Descriptions of unequal answers.
     """
 
     steps: int = 0
@@ -313,22 +330,22 @@ class Tally:
         self.steps += 1
         self.loose += is_same and original != ours
         if not isinstance(ours, Failure):
-            self.refusals += ours.is_refusal
+            self.refusals += ours.is_rejection
             self.solved += ours.success
         if not is_same:
             self.differences.append(f"{where}\n  original {original}\n  ours     {ours}")
 
 
 def play(pair: Pair, sessions: list[int], task: int, tally: Tally) -> None:
-    """One episode; it ends at the first difference, because what follows is another world."""
+    """Plays one episode up to its end or to the first difference, after which the states differ."""
     starts = pair.both(lambda client, session: client.reset(session, task), sessions)
     if not same_start(pair.name, *starts):
         tally.differences.append(f"reset {task}\n  original {starts[0]}\n  ours     {starts[1]}")
         return
-    player = Player(pair, sessions[1], f"{pair.name}/{task}")
+    agent = Agent(pair, sessions[1], f"{pair.name}/{task}")
     left = AFTER_THE_END
     for turn in range(pair.case.turns):
-        action = player.choose()
+        action = agent.choose()
         original, ours = pair.both(functools.partial(EnvClient.step, action=action), sessions)
         is_same = same(pair.name, original, ours) or is_late(pair, original, ours, sessions)
         where = f"task {task}, turn {turn}, {action[:80]!r}"
@@ -381,7 +398,7 @@ def test_a_step_before_the_first_reset_is_answered_alike(pair):
 
 
 def test_a_closed_session_is_lost_on_both(pair):
-    if not pair.original.upstream.has_close:
+    if not pair.original.facts.has_close:
         pytest.skip("AgentGym's server cannot close sessions")
     sessions = pair.create()
     pair.both(functools.partial(EnvClient.reset, data_idx=0), sessions)
@@ -394,4 +411,4 @@ def test_a_closed_session_is_lost_on_both(pair):
 def test_the_client_knows_an_original_server_from_its_table(pair):
     spec = pair.original.spec()
     assert (spec.name, spec.version) == (pair.name, "upstream")
-    assert pair.original.upstream.path_prefix or pair.original.health()["root"]
+    assert pair.original.facts.path_prefix or pair.original.health()["root"]

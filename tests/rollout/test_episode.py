@@ -1,17 +1,19 @@
-"""The episode as a state machine, fed with literals."""
+"""Episodes as a state machine, tested with literal inputs."""
 
 import numpy as np
 import pytest
 
+from agentgym_jax.client.actions import ParsedAction
+from agentgym_jax.client.answers import Observation
 from agentgym_jax.data.tasks import Task
-from agentgym_jax.rollout.episode import Append, Episode, EpisodeLimits, Finish, Send
+from agentgym_jax.rollout.episode import AgentTurn, Append, Episode, EpisodeLimits, Finish, Send
 from agentgym_jax.trajectory import Outcome, TokenSource
 
 STOP = 99
 
 
 class Letters:
-    """A renderer whose tokens can be read: words by length, markers from 90 up."""
+    """A renderer with readable tokens: the token of a word is its length, markers start at 90."""
 
     def opening(self, messages):
         return [
@@ -26,33 +28,31 @@ class Letters:
         return [94] if ended_by_stop else [STOP, 94]
 
 
-def make(max_turns=3, max_tokens=100, max_invalid_actions=1):
+def make(max_turns=3, max_tokens=100, max_parse_errors=1):
     return Episode(
         Task("textcraft", 7, "depth 1"),
         sample=2,
         step=5,
         renderer=Letters(),
         preamble=({"role": "system", "content": "rules"},),
-        limits=EpisodeLimits(max_turns, max_tokens, max_invalid_actions),
+        limits=EpisodeLimits(max_turns, max_tokens, max_parse_errors),
     )
 
 
 def say(episode, tokens=(10, 11, STOP), *, action="go", is_stopped=True):
-    return episode.act(
-        np.array(tokens, np.int32),
-        -0.5 * np.ones(len(tokens), np.float32),
-        is_stopped=is_stopped,
-        version=5,
+    turn = AgentTurn(
+        row=0,
         text="Action: go",
-        action=action,
-        problem="no action",
+        is_stopped=is_stopped,
+        tokens=np.array(tokens, np.int32),
+        logprobs=-0.5 * np.ones(len(tokens), np.float32),
+        version=5,
     )
+    return episode.act(turn, ParsedAction(action, None, None if action else "no action"))
 
 
-def answer(episode, reward=0.0, done=False, success=False, text="seen", is_refusal=False):
-    return episode.observe(
-        text, reward=reward, score=reward, done=done, success=success, is_refusal=is_refusal
-    )
+def answer(episode, reward=0.0, done=False, success=False, text="seen", is_rejection=False):
+    return episode.observe(Observation(text, reward, reward, done, success, is_rejection))
 
 
 def test_a_solved_episode_has_every_token_once_with_its_source():
@@ -80,28 +80,28 @@ def test_a_final_observation_does_not_swallow_the_reward():
     assert rewards.tolist() == [0, 0, 0, 0, 0, 0, 1.0]
 
 
-def test_the_unit_of_the_score_goes_with_it():
+def test_the_unit_of_the_score_is_shown_with_it():
     episode = make()
     episode.begin("start")
     say(episode)
-    episode.observe("seen", reward=0.17, score=17, done=True, success=False, score_scale=0.01)
+    episode.observe(Observation("seen", 0.17, 17, True, False, score_scale=0.01))
     t = episode.trajectory(attempts=1, seconds=0.1)
     assert (t.score, t.score_scale) == (17, 0.01)
 
 
-def test_refused_and_unreadable_turns_are_wasted():
+def test_rejected_actions_and_parse_errors_are_failed_turns():
     episode = make(max_turns=4)
     episode.begin("start")
     say(episode)
     answer(episode)
     say(episode)
-    answer(episode, is_refusal=True)
+    answer(episode, is_rejection=True)
     say(episode, action=None)
     say(episode)
     answer(episode, done=True)
     turns = episode.trajectory(attempts=1, seconds=0).turns
-    assert [t.is_refused for t in turns] == [False, True, False, False]
-    assert [t.is_wasted for t in turns] == [False, True, True, False]
+    assert [t.is_rejected for t in turns] == [False, True, False, False]
+    assert [t.is_failed for t in turns] == [False, True, True, False]
 
 
 def test_the_horizon_truncates_and_is_no_failure():
@@ -133,11 +133,11 @@ def test_a_cut_turn_is_closed_by_tokens_that_are_not_trained():
     assert t.tokens[t.action_mask].tolist() == [10, 11, 10, 11, STOP]
 
 
-def test_an_unreadable_action_is_answered_without_asking_the_environment():
-    episode = make(max_invalid_actions=1)
+def test_a_parse_error_is_answered_without_a_request():
+    episode = make(max_parse_errors=1)
     episode.begin("start")
     assert say(episode, action=None) == Append([[94, 92, len("no action"), 93]])
-    assert say(episode, action=None) == Finish(Outcome.INVALID_ACTION)
+    assert say(episode, action=None) == Finish(Outcome.PARSE_ERRORS)
     t = episode.trajectory(attempts=1, seconds=0)
     assert t.outcome.is_valid and t.reward == 0.0 and t.turns[0].action is None
 

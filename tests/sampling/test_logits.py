@@ -1,4 +1,4 @@
-"""The draw: distribution, exact truncation, greedy, and independence of the rows."""
+"""Drawing a token: distribution, exact truncation, greedy choice and independence of rows."""
 
 import jax
 import jax.numpy as jnp
@@ -7,11 +7,11 @@ import pytest
 
 from agentgym_jax.sampling import logits
 
-V = 700  # more than two blocks, and no multiple of one
+V = 700  # vocabulary size: more than two blocks and not a multiple of the block size
 
 
 def draw_one(values_V, uniforms_N, temperature=1.0, top_k=0, top_p=1.0):
-    """Draws one token per uniform number from the same logits."""
+    """Draws one token per uniform number from the same logits; returns the tokens."""
     n = len(uniforms_N)
     return jax.jit(logits.draw)(
         jnp.tile(jnp.asarray(values_V, jnp.float32)[None], (n, 1)),
@@ -27,13 +27,15 @@ def softmax(values_V, temperature=1.0):
     return mass / mass.sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("temperature", [0.7, 1.0, 2.0])
 def test_evenly_spaced_uniforms_give_each_token_its_probability(temperature):
     values = np.random.default_rng(0).normal(size=V) * 2
     n = 20_000
     tokens = np.asarray(draw_one(values, (np.arange(n) + 0.5) / n, temperature).token_B)
     frequencies = np.bincount(tokens, minlength=V) / n
-    # A token's interval holds its share of the grid up to one point at each end.
+    # The number of grid points in a token's interval is its probability times n, up to one point at
+    # each end.
     np.testing.assert_allclose(frequencies, softmax(values, temperature), atol=2.5 / n)
 
 
@@ -52,6 +54,7 @@ def test_zero_temperature_takes_the_first_of_the_best():
     np.testing.assert_allclose(drawn.logprob_B, np.log(softmax(values))[300], rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("top_k", [1, 3, 40])
 def test_top_k_draws_exactly_the_k_likeliest(top_k):
     values = np.random.default_rng(2).normal(size=V)
@@ -64,6 +67,7 @@ def test_top_k_draws_exactly_the_k_likeliest(top_k):
     np.testing.assert_allclose(frequencies, expected, atol=2.5 / n)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("top_p", [0.1, 0.5, 0.95])
 def test_top_p_draws_the_smallest_set_that_reaches_p(top_p):
     values = np.random.default_rng(3).normal(size=V) * 2
@@ -73,9 +77,26 @@ def test_top_p_draws_the_smallest_set_that_reaches_p(top_p):
     tokens = np.asarray(draw_one(values, (np.arange(n) + 0.5) / n, top_p=top_p).token_B)
     allowed = set(np.argsort(-values)[:size].tolist())
     assert set(tokens.tolist()) <= allowed
-    # The grid must also meet every member that has more than a grid point of mass.
+    # Grid points must fall on every allowed token whose probability exceeds the distance of two
+    # points.
     renormalised = softmax(values) / probabilities[:size].sum()
     assert {t for t in allowed if renormalised[t] > 2 / n} <= set(tokens.tolist())
+
+
+@pytest.mark.parametrize(
+    ("top_k", "top_p", "kept"),
+    [
+        (0, 1.0, {0, 1, 2, 3}),
+        (2, 1.0, {1, 3}),
+        (0, 0.6, {1, 3}),
+        (2, 0.6, {3}),  # top-p keeps 0.6 of the 0.8 that top-k keeps
+    ],
+)
+def test_top_p_counts_the_mass_that_top_k_keeps(top_k, top_p, kept):
+    values = np.log([0.05, 0.3, 0.15, 0.5])
+    uniforms = (np.arange(100) + 0.5) / 100
+    found = draw_one(values, uniforms, top_k=top_k, top_p=top_p)
+    assert set(np.asarray(found.token_B).tolist()) == kept
 
 
 @pytest.mark.parametrize("uniform", [0.0, 0.5, float(np.nextafter(np.float32(1), np.float32(0)))])
@@ -99,7 +120,7 @@ def test_neighbours_and_row_number_change_nothing_bitwise():
     plain = draw(values, uniforms, temperature, np.zeros(6, np.int32), np.ones(6, np.float32))
     np.testing.assert_array_equal(np.asarray(together.token_B)[order], shuffled.token_B)
     np.testing.assert_array_equal(np.asarray(together.logprob_B)[order], shuffled.logprob_B)
-    # Rows without truncation do not notice that others have it.
+    # Rows without truncation do not change if other rows are truncated.
     untouched = [0, 1, 5]
     np.testing.assert_array_equal(
         np.asarray(together.token_B)[untouched], np.asarray(plain.token_B)[untouched]

@@ -1,4 +1,4 @@
-"""The sampler: teacher forcing, live cache, shared prefixes, randomness keyed by what."""
+"""The sampler: teacher forcing, the live cache, shared prefixes and keyed randomness."""
 
 import dataclasses
 import functools
@@ -8,25 +8,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agentgym_jax.models.config import DecoderConfig
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.token_logprobs import token_logprobs
-from agentgym_jax.sampling.sampler import Sampler, SamplingOptions, episode_key
+from agentgym_jax.sampling.options import SamplingOptions, episode_key
+from agentgym_jax.sampling.sampler import Sampler
+from tests.builders import decoder_config
 
 VOCAB = 97
 STOP = 5
-CONFIG = DecoderConfig(
-    vocab_size=VOCAB,
-    hidden_size=32,
-    intermediate_size=64,
-    num_layers=2,
-    num_heads=4,
-    num_kv_heads=2,
-    head_size=8,
-    rope_theta=1e4,
-)
+CONFIG = decoder_config(vocab_size=VOCAB, intermediate_size=64, rope_theta=10000.0)
 KEYS = [episode_key(0, 0, f"k_{i}", 0) for i in range(8)]
-OPTIONS = SamplingOptions(max_turn_tokens=6, max_tokens=250)
+OPTIONS = SamplingOptions(temperature=1.0, max_turn_tokens=6, max_tokens=250)
 
 
 @pytest.fixture(scope="module")
@@ -36,12 +28,12 @@ def policy():
 
 @pytest.fixture(scope="module")
 def params(policy):
-    # Larger than at initialisation, so that the context matters for what is drawn.
+    # The weights are larger than at initialisation, so that the context changes the sampled tokens.
     return jax.tree.map(lambda x: 3.0 * x, policy.init(jax.random.key(0)))
 
 
 def make_sampler(policy, params, *, rows=6, buckets=((8, 4), (32, 2)), **options):
-    options = dict(decode_steps=4, wake_rows=2) | options
+    options = dict(decode_steps=4, return_after_finished=2) | options
     sampler = Sampler(
         policy, rows=rows, cache_length=256, buckets=buckets, stop_ids=[STOP], **options
     )
@@ -67,13 +59,15 @@ class Played:
 
 
 def play(sampler, episodes, turns=3, *, options=OPTIONS, delay=None, is_overlapped=False):
-    """Runs episodes (task, sample) as rows get free; `delay(turn)` says how many steps an answer takes.
+    """Plays episodes, given as (task, sample), and starts the next one when a row becomes free.
 
-    `is_overlapped`: answers are appended and rows opened while the device decodes.
+    `delay(turn)` returns the number of decoding steps until the environment answers.
+
+    If `is_overlapped` is set, answers are appended and rows are opened while the device decodes.
     """
     played = {e: Played([], [], []) for e in episodes}
     waiting, row_of, left = list(episodes), {}, {e: turns for e in episodes}
-    answers = []  # (steps to wait, episode, chunks)
+    answers = []  # each entry is (steps to wait, episode, chunks)
 
     def know(episode, tokens, logprobs=None):
         record = played[episode]
@@ -87,7 +81,7 @@ def play(sampler, episodes, turns=3, *, options=OPTIONS, delay=None, is_overlapp
             row = sampler.open(episode_key(0, 0, f"t_{episode[0]}", episode[1]), options)
             row_of[row] = episode
             chunks = prompt(episode[0])
-            sampler.append(row, chunks)
+            sampler.prefill(row, chunks)
             know(episode, sum(chunks, []))
 
     def answer():
@@ -95,7 +89,7 @@ def play(sampler, episodes, turns=3, *, options=OPTIONS, delay=None, is_overlapp
             waiting_answer[0] -= 1
         for due in [a for a in answers if a[0] < 0]:
             _, row, episode, chunks = due
-            sampler.append(row, chunks)
+            sampler.prefill(row, chunks)
             know(episode, sum(chunks, []))
             answers.remove(due)
 
@@ -176,12 +170,15 @@ def test_rows_arrival_order_delays_and_neighbours_change_nothing_bitwise(policy,
 
 def test_the_length_of_a_decode_call_changes_nothing(policy, params):
     base = play(make_sampler(policy, params), EPISODES)
-    assert base == play(make_sampler(policy, params, decode_steps=3, wake_rows=1), EPISODES)
+    assert base == play(
+        make_sampler(policy, params, decode_steps=3, return_after_finished=1), EPISODES
+    )
 
 
+@pytest.mark.slow
 def test_with_fewer_places_than_rows_the_order_still_changes_nothing_bitwise(policy, params):
     def sampler():
-        return make_sampler(policy, params, decode_rows=2, wake_rows=1)
+        return make_sampler(policy, params, decode_rows=2, return_after_finished=1)
 
     base = play(sampler(), EPISODES)
     slow = play(sampler(), EPISODES[::-1], delay=lambda episode: sum(episode) % 5)
@@ -193,15 +190,17 @@ def test_with_fewer_places_than_rows_the_order_still_changes_nothing_bitwise(pol
 
 def test_rows_that_speak_take_the_places_of_rows_that_wait(policy, params):
     delay = dict(delay=lambda episode: 3)
-    narrow = make_sampler(policy, params, decode_rows=2, wake_rows=1)
-    wide = make_sampler(policy, params, wake_rows=1)
+    narrow = make_sampler(policy, params, decode_rows=2, return_after_finished=1)
+    wide = make_sampler(policy, params, return_after_finished=1)
     play(narrow, EPISODES, **delay)
     play(wide, EPISODES, **delay)
     assert narrow.statistics.sampled == wide.statistics.sampled
     assert narrow.statistics.occupancy > 0.9 > wide.statistics.occupancy
 
 
-@pytest.mark.parametrize("options", [{}, dict(decode_rows=2, wake_rows=1)], ids=["all", "places"])
+@pytest.mark.parametrize(
+    "options", [{}, dict(decode_rows=2, return_after_finished=1)], ids=["all", "places"]
+)
 def test_rows_opened_and_appended_to_while_the_device_decodes_sample_the_same(
     policy, params, options
 ):
@@ -211,24 +210,24 @@ def test_rows_opened_and_appended_to_while_the_device_decodes_sample_the_same(
 
 
 def test_a_row_closed_while_the_device_decodes_is_dropped_and_may_be_opened_again(policy, params):
-    sampler = make_sampler(policy, params, decode_steps=16, wake_rows=6)
+    sampler = make_sampler(policy, params, decode_steps=16, return_after_finished=6)
     first = sampler.open(KEYS[0], OPTIONS)
-    sampler.append(first, prompt(0))
+    sampler.prefill(first, prompt(0))
     sampler.begin()
     sampler.close(first)
     assert sampler.open(KEYS[1], OPTIONS) == first
-    sampler.append(first, prompt(1))
+    sampler.prefill(first, prompt(1))
     assert not sampler.finish()
     (turn,) = sampler.step()
-    fresh = make_sampler(policy, params, decode_steps=16, wake_rows=6)
-    fresh.append(fresh.open(KEYS[1], OPTIONS), prompt(1))
+    fresh = make_sampler(policy, params, decode_steps=16, return_after_finished=6)
+    fresh.prefill(fresh.open(KEYS[1], OPTIONS), prompt(1))
     np.testing.assert_array_equal(turn.tokens, fresh.step()[0].tokens)
 
 
 def test_a_call_that_runs_is_finished_before_the_next_and_before_new_weights(policy, params):
     sampler = make_sampler(policy, params)
     assert not sampler.finish()
-    sampler.append(sampler.open(KEYS[0], OPTIONS), prompt(0))
+    sampler.prefill(sampler.open(KEYS[0], OPTIONS), prompt(0))
     sampler.begin()
     with pytest.raises(ValueError, match="finish it first"):
         sampler.begin()
@@ -245,11 +244,12 @@ def test_samples_of_a_task_differ_and_another_seed_gives_other_tokens(policy, pa
     assert len(keys) == 3
 
 
+@pytest.mark.slow
 def test_a_prefix_is_computed_once_and_a_copy_is_the_same_bitwise(policy, params):
     sampler = make_sampler(policy, params, rows=4)
     together = play(sampler, [(0, s) for s in range(4)], turns=1)
     prompt_tokens = sum(len(c) for c in prompt(0)) - 1
-    assert sampler.statistics.ingested == prompt_tokens
+    assert sampler.statistics.prefilled == prompt_tokens
     assert sampler.statistics.copied == 3 * prompt_tokens
     for sample in range(4):
         assert (
@@ -258,13 +258,17 @@ def test_a_prefix_is_computed_once_and_a_copy_is_the_same_bitwise(policy, params
         )
 
 
+@pytest.mark.slow
 def test_a_row_that_waits_for_a_copy_is_no_source_of_copies(policy, params):
-    """The row that computes the prefix has the largest number; the others must all copy from it."""
+    """Checks a prefix that is computed in the row with the largest number.
+
+    All other rows must copy the prefix from this row.
+    """
     sampler = make_sampler(policy, params, rows=8)
     keys = [episode_key(0, 0, "t_0", s) for s in range(8)]
     rows = [sampler.open(key, OPTIONS) for key in keys]
     for row in rows[::-1]:
-        sampler.append(row, prompt(0))
+        sampler.prefill(row, prompt(0))
     turns = []
     while len(turns) < 8:
         turns += sampler.step()
@@ -283,26 +287,29 @@ def test_tasks_share_the_chunk_that_they_have_in_common(policy, params):
     assert sampler.statistics.copied == 2 * len(prompt(0)[0])
 
 
-def test_every_token_goes_through_the_model_once(policy, params):
+def test_every_token_passes_through_the_model_once(policy, params):
     sampler = make_sampler(policy, params)
     played = play(sampler, [(t, 0) for t in range(9)], turns=4)
     kept = sum(len(r.tokens) for r in played.values())
     stats = sampler.statistics
-    # Every token is an input once, except the last of each episode, after which nothing comes.
-    assert stats.ingested + stats.sampled + stats.copied == kept - len(played)
+    # Every token is an input once, except the last token of each episode, which has no next token.
+    assert stats.prefilled + stats.sampled + stats.copied == kept - len(played)
     assert stats.sampled == sum(sum(r.is_action) for r in played.values())
 
 
 def test_long_texts_are_cut_into_lanes_that_share_a_call(policy, params):
-    """89 tokens in lanes of 16, 4 a call: 6 lanes, the last one of 9 tokens."""
+    """Checks a prefill of 89 tokens in slices of 16, with 4 slices per call.
+
+    There are 6 slices, of which the last has 9 tokens.
+    """
     sampler = make_sampler(policy, params, buckets=((16, 4),))
     prompts = {row: [[9 + row] * 90] for row in (sampler.open(k, OPTIONS) for k in KEYS[:2])}
     for row, chunks in prompts.items():
-        sampler.append(row, chunks)
+        sampler.prefill(row, chunks)
     turns = []
     while len(turns) < 2:
         turns += sampler.step()
-    assert sampler.statistics.ingest_calls == 3
+    assert sampler.statistics.prefill_calls == 3
     for turn in turns:
         tokens = prompts[turn.row][0] + turn.tokens.tolist()
         expected = teacher_forced(policy, params, tokens)[90:]
@@ -322,23 +329,26 @@ def test_new_weights_stop_the_sharing_of_prefixes(policy, params):
 
 def test_turn_and_episode_limits_are_kept_exactly(policy, params):
     sampler = make_sampler(policy, params)
-    options = SamplingOptions(max_turn_tokens=5, max_tokens=33)
+    options = SamplingOptions(temperature=1.0, max_turn_tokens=5, max_tokens=33)
     row = sampler.open(episode_key(0, 0, "x", 0), options)
-    sampler.append(row, [[9] * 30])
+    sampler.prefill(row, [[9] * 30])
     turns = []
     while not turns:
         turns = sampler.step()
     assert len(turns[0].tokens) <= 3
     if not turns[0].is_stopped:
         assert len(turns[0].tokens) == 3
-        assert sampler.room(row) == 0
+        assert sampler.remaining_tokens(row) == 0
 
 
 def test_an_append_without_room_is_refused_with_the_numbers(policy, params):
     sampler = make_sampler(policy, params)
-    row = sampler.open(episode_key(0, 0, "x", 0), SamplingOptions(max_turn_tokens=5, max_tokens=20))
+    row = sampler.open(
+        episode_key(0, 0, "x", 0),
+        SamplingOptions(temperature=1.0, max_turn_tokens=5, max_tokens=20),
+    )
     with pytest.raises(ValueError, match="max_tokens=20"):
-        sampler.append(row, [[9] * 20])
+        sampler.prefill(row, [[9] * 20])
 
 
 def test_a_long_run_of_many_turns_uses_a_stated_number_of_programs(policy, params):
@@ -361,11 +371,11 @@ def test_a_long_run_of_many_turns_uses_a_stated_number_of_programs(policy, param
 def test_one_token_prompts_need_no_ingestion(policy, params):
     sampler = make_sampler(policy, params)
     row = sampler.open(episode_key(0, 0, "x", 0), OPTIONS)
-    sampler.append(row, [[9]])
+    sampler.prefill(row, [[9]])
     turns = []
     while not turns:
         turns = sampler.step()
-    assert sampler.statistics.ingested == 0
+    assert sampler.statistics.prefilled == 0
     expected = teacher_forced(policy, params, [9, *turns[0].tokens.tolist()])[1:]
     np.testing.assert_allclose(turns[0].logprobs, expected, atol=2e-5)
 

@@ -1,4 +1,4 @@
-"""A tiny tokenizer in the manner of Qwen2's, with the special tokens of several families."""
+"""A tiny tokenizer like Qwen2's, extended by the special tokens of several families."""
 
 import json
 import pathlib
@@ -35,7 +35,10 @@ CORPUS = [
 
 @pytest.fixture(scope="session")
 def tiny_json():
-    """Text of a tokenizer.json with about 400 tokens; `<tool>` is added but not special."""
+    """Returns the text of a tokenizer.json with about 400 tokens.
+
+    The token `<tool>` is added but is not special.
+    """
     backend = tokenizers.Tokenizer(models.BPE())
     backend.normalizer = normalizers.NFC()
     backend.pre_tokenizer = pre_tokenizers.Sequence(
@@ -68,7 +71,7 @@ def _config(template, eos):
 
 @pytest.fixture
 def make_tokenizer(tiny_json):
-    """Function of the name of a template (and an end of document): our tokenizer."""
+    """Returns a function that makes a tokenizer from a template's name (and a document end)."""
 
     def make(template: str, eos: str = "</s>") -> Tokenizer:
         return Tokenizer(tiny_json, _config(template, eos))
@@ -78,7 +81,10 @@ def make_tokenizer(tiny_json):
 
 @pytest.fixture(scope="session")
 def make_pair(tiny_json, tmp_path_factory):
-    """Function of the name of a template: our tokenizer and that of `transformers`, one directory."""
+    """Returns a function that maps a template's name to two tokenizers of the same directory.
+
+    The tokenizers are ours and that of `transformers`.
+    """
     made = {}
 
     def make(template: str):

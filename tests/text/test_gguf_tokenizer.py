@@ -13,7 +13,7 @@ TEMPLATE = "{{ messages }}"
 
 
 def write_gguf(path, tokenizer_json, pre="qwen2"):
-    """A .gguf file with the tokenizer of a tokenizer.json and two unused entries behind it."""
+    """Writes a .gguf file with the tokenizer of a tokenizer.json and two additional unused entries."""
     backend = tokenizer_json["backend"]
     vocab = sorted(backend.get_vocab(with_added_tokens=True).items(), key=lambda item: item[1])
     added = backend.get_added_tokens_decoder()
@@ -58,7 +58,8 @@ def test_the_ids_are_those_of_the_tokenizer_json(pair, text):
 def test_special_tokens_template_and_size_are_read(pair):
     ours, reference = pair
     assert ours.special_tokens == reference.special_tokens
-    assert ours.vocab_size == reference.vocab_size  # unused entries are no tokens
+    # unused entries are not included in the vocabulary
+    assert ours.vocab_size == reference.vocab_size
     assert ours.chat_template == TEMPLATE
     assert ours.eos_id == reference.special_id("<|im_end|>")
     assert ours.encode("<tool>") == reference.encode("<tool>")

@@ -17,7 +17,7 @@ TEXTS = [
 
 @pytest.fixture(scope="session", params=["bpe", "unigram"])
 def models(request, tmp_path_factory):
-    """The path of a .model file, and sentencepiece's own reader of it."""
+    """Returns the path of a .model file and sentencepiece's reader of this file."""
     out = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(TEXTS),
@@ -55,13 +55,13 @@ CHARACTERS = st.text(alphabet=st.sampled_from("aedor thel1. \n\té日🙂<s>"))
 @given(st.lists(SLICES | CHARACTERS, max_size=4).map("".join))
 def test_the_ids_are_sentencepieces_but_without_a_dummy_space(pair, text):
     ours, reference = pair
-    # sentencepiece puts the space in front by itself.
+    # sentencepiece itself adds the leading space
     expected = reference.encode(text) if text else []
     assert (ours.encode(" " + text) if text else []) == expected
     assert ours.decode(ours.encode(text)) == text
 
 
-def test_control_tokens_are_special_and_never_come_from_text(pair):
+def test_control_tokens_are_special_and_never_made_from_text(pair):
     ours, reference = pair
     assert ours.special_tokens == {"<unk>": 0, "<s>": 1, "</s>": 2}
     assert ours.vocab_size == reference.vocab_size()
@@ -77,7 +77,7 @@ def test_a_directory_with_only_the_model_file_is_enough(pair, models):
 def test_a_gguf_file_of_the_kind_llama_has_the_same_ids(models, pair, tmp_path):
     path, reference = models
     if path.parent.name.startswith("unigram"):
-        return  # GGUF's kind `llama` is BPE
+        return  # GGUF's type `llama` supports only BPE models
     size = reference.vocab_size()
     kinds = [1] * size
     for i in range(size):
@@ -111,7 +111,7 @@ def test_repeated_spaces_are_squeezed_if_the_model_says_so(tmp_path):
     )
     (tmp_path / "m.model").write_bytes(out.getvalue())
     reference = sentencepiece.SentencePieceProcessor(model_proto=out.getvalue())
-    text = "a  red \u210c door"  # NFKC makes an H of the letter
+    text = "a  red \u210c door"  # NFKC replaces this letter by an H
     assert load_tokenizer(tmp_path / "m.model").encode(" " + text) == reference.encode(text)
 
 

@@ -20,12 +20,12 @@ def test_the_strings_of_a_plain_template_are_found():
     assert found.trimmed == frozenset()
 
 
-def test_our_own_templates_write_no_system_message_that_nobody_gave():
+def test_built_in_templates_add_no_system_message():
     assert grammar(CHATML).first_user_header == "<|im_start|>user\n"
     assert grammar(COMPACT).first_user_header == "<|user|>"
 
 
-def test_a_grammar_writes_what_the_template_renders():
+def test_a_grammar_accepts_the_rendered_template():
     template = ChatTemplate(CHATML, {})
     messages = [
         {"role": role, "content": f"text {i}\n"}
@@ -68,7 +68,7 @@ def test_a_template_that_cannot_grow_is_refused_with_the_reason(source, reason):
         grammar(source)
 
 
-def test_the_refusal_shows_where_the_texts_part():
+def test_the_refusal_shows_the_first_difference_of_the_texts():
     source = PLAIN.replace("m['content']", "(m['content'] or 'nothing')") + ASK
     with pytest.raises(ValueError, match=r"After '<user>' comes 'nothing<end>"):
         grammar(source)

@@ -17,7 +17,7 @@ def test_a_byte_is_its_own_id():
 
 
 @given(st.text())
-def test_bytes_come_back_as_the_same_text(text):
+def test_bytes_round_trip(text):
     tokenizer = byte_tokenizer()
     assert tokenizer.encode(text) == list(text.encode("utf-8"))
     assert tokenizer.decode(tokenizer.encode(text)) == text
@@ -61,7 +61,7 @@ def test_saving_and_loading_changes_nothing(make, tiny_json, tmp_path):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
-def test_transformers_loads_what_we_save(tmp_path):
+def test_transformers_loads_our_files(tmp_path):
     tokenizer = byte_tokenizer()
     tokenizer.save(tmp_path)
     reference = AutoTokenizer.from_pretrained(tmp_path)
@@ -120,16 +120,16 @@ def test_a_guarded_token_is_no_longer_read_from_text_and_stays_so(tiny_json):
         ({"tokenizer.json": "{}", "tokenizer_config.json": "{,"}, "tokenizer_config.json is not"),
     ],
 )
-def test_a_directory_without_a_tokenizer_says_what_is_wrong(files, reason, tmp_path):
+def test_a_directory_without_a_tokenizer_gives_the_reason(files, reason, tmp_path):
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     with pytest.raises(ValueError, match=reason):
         load_tokenizer(tmp_path)
 
 
-def test_a_path_to_nothing_and_to_something_else_are_told_apart(tmp_path):
+def test_a_missing_path_and_a_foreign_file_are_distinguished(tmp_path):
     with pytest.raises(FileNotFoundError, match="no tokenizer at"):
         load_tokenizer(tmp_path / "nothing")
     (tmp_path / "vocab.txt").write_text("a")
-    with pytest.raises(ValueError, match="cannot tell the kind"):
+    with pytest.raises(ValueError, match="does not show the kind of tokenizer"):
         load_tokenizer(tmp_path / "vocab.txt")

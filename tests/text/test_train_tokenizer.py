@@ -22,7 +22,7 @@ ISOLATE = r"red|green|blue|ball|door|\d|\n|, "
 
 def train(out, template=COMPACT, vocab_size=400):
     return train_tokenizer(
-        iter(TEXTS), vocab_size=vocab_size, isolate=ISOLATE, out=out, template=template
+        iter(TEXTS), vocab_size=vocab_size, pretokenizer_pattern=ISOLATE, out=out, template=template
     )
 
 
@@ -32,7 +32,7 @@ def trained(tmp_path_factory):
     return train(out), out
 
 
-def test_common_phrases_are_single_tokens_and_what_varies_stands_alone(trained):
+def test_common_phrases_are_single_tokens_and_variable_parts_are_separate(trained):
     tokenizer, _ = trained
     pieces = [tokenizer.decode([i]) for i in tokenizer.encode(TEXTS[0])]
     assert pieces == [
@@ -43,7 +43,7 @@ def test_common_phrases_are_single_tokens_and_what_varies_stands_alone(trained):
 
 @settings(deadline=None)
 @given(st.text())
-def test_every_text_comes_back(trained, text):
+def test_every_text_round_trips(trained, text):
     tokenizer, _ = trained
     assert tokenizer.decode(tokenizer.encode(text)) == text
 

@@ -1,65 +1,67 @@
-"""Runs as training writes them, small enough to check by hand; one of them has hostile texts."""
+"""Small runs in the format that training writes; their values can be checked by hand.
+
+One of the runs contains hostile texts.
+"""
 
 import json
 
 import numpy as np
 import pytest
 
-from agentgym_jax.metrics_file import MetricWriter
 from agentgym_jax.run_folder import RunFolder
+from agentgym_jax.telemetry.metrics_file import MetricWriter
 from agentgym_jax.text.tokenizer import byte_tokenizer
-from agentgym_jax.trajectory import Outcome, TokenSource, Trajectory, Turn, to_record
+from agentgym_jax.trajectory import Outcome, to_record
+from tests.builders import trajectory, turn
 
 HOSTILE = "</script><script>window.hacked=1</script><!-- <img src=x onerror=window.hacked=1>"
 
 
 def record(item="babyai_24", turns=(("go", "gone", 0.0),), outcome=Outcome.FAILURE, **changes):
-    """An episode; a turn is (action or None, observation, reward), its text `Action:` and that."""
+    """Returns an episode record.
+
+    A turn is (action or None, observation, reward); its text is `Action:` and the action.
+    """
     opening = changes.pop("opening", "Your goal: open the red door\nYou see nothing.")
     messages = [{"role": "user", "content": opening}]
-    tokens, sources, parts = (
-        list(opening.encode()),
-        [TokenSource.PROMPT] * len(opening.encode()),
-        [],
-    )
+    said, picture, parts = opening.encode(), "p" * len(opening.encode()), []
     for action, observation, reward in turns:
         text = f"Action:\n{action}"
-        start = len(tokens)
-        tokens += text.encode()
-        sources += [TokenSource.ACTION] * (len(tokens) - start)
-        parts.append(Turn(start, len(tokens), text, action, observation, reward, False))
-        tokens += observation.encode()
-        sources += [TokenSource.OBSERVATION] * len(observation.encode())
+        start, stop = len(said), len(said) + len(text.encode())
+        parts.append(
+            turn(start, stop, text=text, action=action, observation=observation, reward=reward)
+        )
+        said += text.encode() + observation.encode()
+        picture += "a" * (stop - start) + "o" * len(observation.encode())
         messages += [{"role": "assistant", "content": text}]
         messages += [{"role": "user", "content": observation}]
-    sources = np.array(sources, np.int8)
-    is_action = sources == TokenSource.ACTION
-    trajectory = Trajectory(
+    made = trajectory(
+        picture,
+        parts,
+        version=3,
+        logprob=-0.5,
         item_id=item,
         sample=changes.pop("sample", 0),
-        step=0,
         outcome=outcome,
-        score=sum(turn[2] for turn in turns),
-        success=outcome is Outcome.SUCCESS,
-        tokens=np.array(tokens, np.int32),
-        sources=sources,
-        logprobs=np.where(is_action, -0.5, 0.0).astype(np.float32),
-        policy_versions=np.where(is_action, 3, -1).astype(np.int32),
-        turns=tuple(parts),
+        score=sum(reward for _, _, reward in turns),
+        tokens=np.frombuffer(said, np.uint8).astype(np.int32),
         messages=tuple(messages),
     )
-    return to_record(trajectory) | changes
+    return to_record(made) | changes
 
 
 @pytest.fixture
 def make_record():
-    """See `record`."""
+    """Returns the function `record`."""
     return record
 
 
 @pytest.fixture
 def make_run(tmp_path):
-    """Writes a run folder from {"step_000001": records, ...} and lines of metrics by step."""
+    """Returns a function that writes a run folder.
+
+    The arguments of this function are {"step_000001": records, ...} and lines of metrics by step.
+    """
 
     def make(files, metrics=None, config=None, name="run"):
         folder = RunFolder(tmp_path / name)
@@ -80,13 +82,16 @@ def make_run(tmp_path):
 
 @pytest.fixture
 def hostile():
-    """Text that would run as a script if the page took it for HTML."""
+    """Returns a text that would run as a script if the page inserted it as HTML."""
     return HOSTILE
 
 
 @pytest.fixture
 def learning_run(make_run):
-    """Two steps and two evaluations of the same task, which is solved at the end; a hostile text."""
+    """Writes a run with two steps and two evaluations of one task.
+
+    The task is solved in the second step; one text is hostile.
+    """
     lost = [("turn left", "wall", 0.0), ("turn left", "wall", 0.0), (None, "", 0.0)]
     won = [("open the door", "The task is completed.", 0.9)]
     steps = {

@@ -1,4 +1,4 @@
-"""The page in a real browser; skipped where there is none.
+"""The viewer's page in a real browser; the tests are skipped if there is no browser.
 
 pip install -e ".[viewer_test]" && apt-get install chromium
 """
@@ -22,7 +22,7 @@ CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
 sync_api = pytest.importorskip(
     "playwright.sync_api", reason='needs playwright: pip install -e ".[viewer_test]"'
 )
-expect = sync_api.expect  # waits without `eval`, which the page forbids
+expect = sync_api.expect  # waits without `eval`, which the page's security policy forbids
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason="needs a browser: apt-get install chromium, or set CHROMIUM"
 )
@@ -51,7 +51,7 @@ def browser():
 
 @pytest.fixture
 def tab(browser):
-    """A tab that fails the test at its end if anything was complained about."""
+    """Yields a browser tab; if the browser reported errors, the test fails at its end."""
     context = browser.new_context(viewport={"width": 1300, "height": 800})
     page, complaints = context.new_page(), []
     page.on("console", lambda m: complaints.append(m.text) if m.type != "log" else None)
@@ -81,7 +81,7 @@ def test_the_overview_shows_warnings_and_curves(open_page, learning_run):
     assert "6" in tab.inner_text(".numbers") and "grpo" in tab.inner_text(".facts")
     assert tab.locator(".warnings .card").count() == 7
     assert tab.locator(".chart svg[role=img]").count() >= 3
-    tab.get_by_role("button", name="Malformed actions").click()
+    tab.get_by_role("button", name="Parse errors").click()
     tab.wait_for_selector("#episodes:not([hidden])")
     assert tab.inner_text(".count") == "2 of 6 episodes"
 
@@ -118,7 +118,7 @@ def test_keys_step_through_episodes_and_turns_and_the_address_follows(open_page,
     tab.wait_for_url("**#episode=step_000001/0")
     tab.keyboard.press("/")
     expect(tab.locator("#filter-text")).to_be_focused()
-    tab.keyboard.type("jn?")  # a letter in a field is a letter
+    tab.keyboard.type("jn?")  # keys typed into an input field are not shortcuts
     assert tab.input_value("#filter-text") == "jn?"
     tab.keyboard.press("Escape")
     tab.keyboard.press("?")
@@ -130,11 +130,11 @@ def test_keys_step_through_episodes_and_turns_and_the_address_follows(open_page,
 def test_a_link_opens_the_episode_at_its_turn(open_page, learning_run):
     tab = open_page(learning_run, "#episode=step_000001/1&turn=3")
     tab.wait_for_selector("#turn-3.current")
-    assert "unreadable" in tab.inner_text("#turn-3")
+    assert "parse error" in tab.inner_text("#turn-3")
     assert tab.locator(".line.chosen").get_attribute("aria-selected") == "true"
 
 
-def test_tokens_have_what_was_recorded_of_them(open_page, make_run, make_record):
+def test_tokens_have_their_recorded_values(open_page, make_run, make_record):
     record = make_record(turns=[("é漢", "ok", 1.0)])
     turn, n = record["turns"][0], len(record["tokens"])
     for key, value in (("advantages", -0.25), ("reference_logprobs", -1.5)):
@@ -142,7 +142,8 @@ def test_tokens_have_what_was_recorded_of_them(open_page, make_run, make_record)
         record[key][turn["action_start"]] = value
     tab = open_page(make_run({"step_000001": [record]}), "#episode=step_000001/0")
     tab.wait_for_selector(".tokens.action")
-    assert tab.inner_text(".tokens.action") == "Action:\né漢"  # characters of several tokens
+    # each of these characters consists of several tokens
+    assert tab.inner_text(".tokens.action") == "Action:\né漢"
     title = tab.locator(".tokens.action .token").first.get_attribute("title")
     assert "log-prob -0.5" in title and "advantage -0.25" in title and "KL 1" in title
     tab.select_option("#shade", "advantage")
@@ -177,7 +178,8 @@ def test_values_that_are_not_finite_are_marked_and_interrupt_the_curve(open_page
     assert chart.locator(".readout").inner_text() == "step 5: policy/entropy not finite"
     assert "50 % → not finite" in tab.inner_text(".numbers")
     assert "not finite" in tab.locator(".level-alarm", has_text="Entropy").inner_text()
-    tab.locator("#metric").select_option("policy/approx_kl")  # never finite
+    # all values of this metric are infinite or NaN
+    tab.locator("#metric").select_option("policy/approx_kl")
     assert chart.locator("path.nonfinite").count() == 5
 
 
@@ -191,7 +193,7 @@ def test_text_of_a_model_is_shown_and_not_run(open_page, learning_run, hostile):
     assert tab.locator("main img, main script").count() == 0
 
 
-def test_the_same_task_stands_side_by_side(open_page, learning_run):
+def test_the_same_task_is_shown_side_by_side(open_page, learning_run):
     tab = open_page(learning_run, "#compare")
     tab.wait_for_selector("table.compare")
     heads = tab.locator("table.compare thead th").all_inner_texts()
@@ -225,7 +227,7 @@ def test_a_state_of_an_older_run_is_drawn_from_its_letters(open_page, make_run, 
     )
 
 
-def test_what_the_agent_sees_is_drawn_where_the_grid_is_unknown(open_page, make_run, make_record):
+def test_the_agents_view_is_drawn_for_an_unknown_grid(open_page, make_run, make_record):
     opening = (
         "Your goal: open the red door\nIn front of you in this room, you can see several objects: "
         "There is a red closed door 1 3 steps in front of you and 2 steps to your left.  "
@@ -292,14 +294,14 @@ def test_a_door_that_no_text_has_named_leads_to_a_room(open_page, make_run, make
 
 
 def picture(width, kind):
-    """A picture of one colour as a data URI."""
+    """Returns a picture of one colour as a data URI."""
     data = io.BytesIO()
     PIL.Image.new("RGB", (width, 8), "teal").save(data, kind)
     return f"data:image/{kind};base64,{base64.b64encode(data.getvalue()).decode()}"
 
 
 def test_pages_of_the_web_are_shown_with_their_pictures(open_page, make_run, make_record):
-    """States as the web environment tells them."""
+    """Checks how the viewer shows states in the format of the web environment."""
     task = {"data_idx": 3, "objective": "Buy <b>tea</b>", "sites": ["shopping"]}
     first = task | {"url": "http://shop.test/", "title": "Shop", "tabs": ["Shop", "Maps"]}
     first |= {"page": "[1] RootWebArea '<b>Basket</b>'", "dialogs": [], "checks": []}
@@ -379,7 +381,7 @@ def test_without_a_mouse_everything_can_be_reached(open_page, learning_run):
     assert unnamed == 0
 
 
-def test_a_run_that_goes_on_is_followed(tab, learning_run, make_record):
+def test_a_running_run_is_followed(tab, learning_run, make_record):
     with LiveServer(LiveRun(RunFolder(learning_run), {}), "127.0.0.1", 0) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
@@ -388,7 +390,7 @@ def test_a_run_that_goes_on_is_followed(tab, learning_run, make_record):
         path = learning_run / "trajectories" / "step_000003.jsonl"
         path.write_text(json.dumps(make_record()) + "\n")
         expect(tab.locator(".count")).to_have_text("7 of 7 episodes")
-        tab.wait_for_selector("#turn-1.current")  # what was looked at stays
+        tab.wait_for_selector("#turn-1.current")  # the selected turn does not change
         server.shutdown()
         thread.join()
         tab.goto("about:blank")

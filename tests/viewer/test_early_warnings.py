@@ -11,8 +11,8 @@ ROW = {
     "reward": 0.0,
     "turns": 4,
     "tokens": 10,
-    "malformed": 0,
-    "refused": 0,
+    "parse_errors": 0,
+    "rejected": 0,
     "repeated": 0,
     "entropy": 1.0,
 }
@@ -31,14 +31,14 @@ def test_episodes_that_use_up_their_turns(horizon, level):
 
 
 def test_shares_of_turns_weigh_long_episodes_more():
-    rows = [ROW | {"turns": 9, "malformed": 3}, ROW | {"turns": 1}]
-    assert warning("malformed", {1: rows}).recent == pytest.approx(0.3)
+    rows = [ROW | {"turns": 9, "parse_errors": 3}, ROW | {"turns": 1}]
+    assert warning("parse_errors", {1: rows}).recent == pytest.approx(0.3)
 
 
-def test_episodes_that_do_not_tell_refusals_are_left_out():
-    rows = [ROW | {"refused": 2}, ROW | {"refused": None, "turns": 100}]
-    assert warning("refused", {1: rows}).recent == pytest.approx(0.5)
-    assert warning("refused", {1: rows[1:]}).level == "unknown"
+def test_episodes_without_rejection_marks_are_left_out():
+    rows = [ROW | {"rejected": 2}, ROW | {"rejected": None, "turns": 100}]
+    assert warning("rejected", {1: rows}).recent == pytest.approx(0.5)
+    assert warning("rejected", {1: rows[1:]}).level == "unknown"
 
 
 def test_only_the_last_steps_are_judged():

@@ -5,8 +5,8 @@ import zlib
 
 import pytest
 
-from agentgym_jax.metrics_file import MetricWriter
 from agentgym_jax.run_folder import RunFolder
+from agentgym_jax.telemetry.metrics_file import MetricWriter
 from agentgym_jax.viewer.live import LiveRun, LiveServer
 
 
@@ -54,7 +54,7 @@ def test_a_new_step_is_seen(server, learning_run, make_record):
     assert document(server, "/data/index")["metrics"]["rollout/success"]["steps"] == [1, 2, 3]
 
 
-def test_episodes_come_with_the_text_of_their_tokens(server):
+def test_episodes_have_the_text_of_their_tokens(server):
     found = document(server, "/data/step_000001")
     assert len(found["episodes"]) == 2 and found["pieces"][str(ord("A"))] == "A"
 
@@ -69,7 +69,7 @@ def test_episodes_come_with_the_text_of_their_tokens(server):
         "/worlds/step_000001/9",
     ],
 )
-def test_what_is_not_of_the_run_is_not_found(server, path):
+def test_files_outside_the_run_are_not_found(server, path):
     assert get(server, path)[0] == 404
 
 

@@ -2,8 +2,8 @@ import matplotlib
 import pytest
 from matplotlib.figure import Figure
 
-from agentgym_jax.metrics import METRICS
-from agentgym_jax.metrics_file import MetricWriter
+from agentgym_jax.telemetry.metrics import METRICS
+from agentgym_jax.telemetry.metrics_file import MetricWriter
 from agentgym_jax.viewer import plots
 from agentgym_jax.viewer.panels import PANELS, TIME_COLORS
 from agentgym_jax.viewer.plots import write_plots
@@ -39,7 +39,7 @@ def write(folder, lines):
 
 
 def drawn(name, lines):
-    """The axes of one panel."""
+    """Returns the axes of one panel after the panel was drawn."""
     (panel,) = [panel for panel in PANELS if panel.file == name]
     ax = Figure().add_subplot()
     plots._draw(panel, ax, Run([{"step": i, **line} for i, line in enumerate(lines, 1)]))
@@ -50,7 +50,7 @@ def labels(ax):
     return ax.get_legend_handles_labels()[1]
 
 
-def test_figures_are_made_for_what_the_run_has_and_for_nothing_else(tmp_path):
+def test_figures_are_made_for_the_data_of_the_run_and_no_others(tmp_path):
     write(tmp_path, [{"policy/grad_norm": 1.0}, {"policy/grad_norm": 2.0}])
     files = write_plots(tmp_path)
     assert [path.name for path in files] == ["grad_norm.png", "summary.png"]
@@ -58,6 +58,7 @@ def test_figures_are_made_for_what_the_run_has_and_for_nothing_else(tmp_path):
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in files)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [1, 2, 40])
 def test_a_run_of_any_length_is_drawn(tmp_path, steps):
     write(tmp_path, [RL | (EVALUATION if step % 2 == 0 else {}) for step in range(steps)])
@@ -65,7 +66,7 @@ def test_a_run_of_any_length_is_drawn(tmp_path, steps):
     assert {"success.png", "turns.png", "time.png", "summary.png"} <= names
 
 
-def test_the_same_metrics_give_the_same_bytes_whatever_the_users_settings(tmp_path):
+def test_the_same_metrics_give_the_same_bytes_for_any_user_settings(tmp_path):
     line = {"rollout/success": 0.5, "horizon/turns": 5.0, **EVALUATION}
     for name in ("a", "b"):
         write(tmp_path / name, [line, line | {"horizon/turns": 10.0}])
@@ -99,10 +100,10 @@ def test_the_background_names_every_horizon_stage():
     assert [text.get_text() for text in ax.texts] == ["5 turns", "10 turns"]
 
 
-def test_training_sampled_and_greedy_success_are_told_apart():
+def test_training_sampled_and_greedy_success_are_distinguished():
     ax = drawn("success", [RL | EVALUATION] * 20)
     assert labels(ax) == ["training, mean of 10 steps", "evaluation, sampled", "evaluation, greedy"]
-    assert len(ax.collections) == 1  # a band only where both of its ends were logged
+    assert len(ax.collections) == 1  # the band is drawn only for steps with both of its ends
 
 
 def test_a_gap_of_exactly_zero_keeps_a_linear_axis():
@@ -144,9 +145,11 @@ def test_every_environment_of_a_mixture_is_a_curve_also_one_that_is_only_evaluat
     assert labels(drawn("environments", lines)) == ["babyai", "maze, evaluation", "textcraft"]
     turns = labels(drawn("environment_turns", lines))
     assert turns == ["babyai", "babyai, limit", "textcraft", "textcraft, limit"]
-    assert not drawn("success", lines).texts  # stages that are not those of all environments
+    # the environments have different stages, so no stage is drawn
+    assert not drawn("success", lines).texts
 
 
+@pytest.mark.slow
 def test_a_run_of_one_environment_has_no_figure_of_environments(tmp_path):
     write(tmp_path / "one", [RL])
     write(tmp_path / "two", [MIXTURE])
@@ -156,7 +159,7 @@ def test_a_run_of_one_environment_has_no_figure_of_environments(tmp_path):
     assert [name in two for name in names] == [True, True]
 
 
-def test_every_part_of_a_step_has_a_colour_of_its_own():
+def test_every_part_of_a_step_has_its_own_colour():
     _, shares = time_shares(Run([{"step": 1, "time/iteration_s": 1.0}]))
     assert set(shares) == set(TIME_COLORS)
     assert len(set(TIME_COLORS.values())) == len(shares)
@@ -187,7 +190,7 @@ DPO = {
 
 
 def summary(monkeypatch, folder, lines):
-    """Titles of the panels in summary.png."""
+    """Returns the titles of the panels in summary.png."""
     saved = {}
     original = plots._save
     monkeypatch.setattr(
@@ -200,6 +203,7 @@ def summary(monkeypatch, folder, lines):
     return [ax.get_title(loc="left") for ax in saved["summary.png"].axes]
 
 
+@pytest.mark.slow
 def test_a_preference_run_shows_loss_order_rewards_and_logprobs_first(tmp_path, monkeypatch):
     assert summary(monkeypatch, tmp_path, [DPO, DPO]) == [
         "Preference loss",
@@ -211,7 +215,8 @@ def test_a_preference_run_shows_loss_order_rewards_and_logprobs_first(tmp_path, 
     ]
 
 
-def test_an_evaluated_preference_run_begins_with_what_it_solves(tmp_path, monkeypatch):
+@pytest.mark.slow
+def test_an_evaluated_preference_run_begins_with_its_solved_tasks(tmp_path, monkeypatch):
     evaluated = EVALUATION | {"eval/turns_mean": 3.0}
     titles = summary(monkeypatch, tmp_path, [evaluated, DPO, DPO | evaluated])
     assert titles[:3] == ["Solved tasks", "Turns and horizon", "Preference loss"]
@@ -225,12 +230,12 @@ def test_chosen_rejected_and_margin_are_three_curves_of_one_figure():
     assert labels(drawn("dpo_logprobs", [DPO, DPO])) == ["chosen", "rejected"]
 
 
-def test_accuracy_is_drawn_beside_what_chance_gives():
+def test_accuracy_is_drawn_next_to_chance():
     chance = drawn("dpo_accuracy", [DPO, DPO]).lines[0]
     assert set(chance.get_ydata()) == {0.5}
 
 
-def test_the_rounds_of_agentevol_show_what_was_explored_and_kept(tmp_path, monkeypatch):
+def test_the_rounds_of_agentevol_show_explored_and_kept_episodes(tmp_path, monkeypatch):
     fit = {"sft/loss": 1.0, "agentevol/round": 1.0, "agentevol/demonstrations": 6.0}
     fit |= {"agentevol/explored": 24.0, "agentevol/kept": 9.0, "rollout/success": 0.4}
     fit |= {"rollout/turns_mean": 2.0}

@@ -1,18 +1,21 @@
 import pytest
 
+from agentgym_jax.text.tokenizer import byte_tokenizer
 from agentgym_jax.viewer.records import (
     Bundle,
+    _as_bytes,
     environment_of,
     goal_of,
     read_records,
     repeated_turns,
     row_of,
+    token_pieces,
     trajectory_files,
 )
 
 
 def restored(document, number):
-    """Texts of an episode's turns and its token runs, from the tables of a bundle."""
+    """Returns the texts of an episode's turns, and its token runs, from the tables of a document."""
     episode = document["episodes"][number]
     texts = document["texts"]
     turns = [(texts[t], texts[a] if a >= 0 else None, texts[o]) for t, a, o, *_ in episode["turns"]]
@@ -30,7 +33,8 @@ def test_a_bundle_gives_back_texts_and_every_token_in_order(make_record):
         ("Action:\nopen", "open", "done"),
     ]
     assert [token for run in runs for token in run] == record["tokens"]
-    assert len(runs) == 1 + 2 * 3  # the prompt, then action and observation of each turn
+    # one run for the prompt, then an action run and an observation run for each of 3 turns
+    assert len(runs) == 1 + 2 * 3
     assert bytes(runs[1]).decode() == "Action:\nleft"
     assert bundle.token_ids == set(record["tokens"])
 
@@ -77,19 +81,19 @@ def test_a_repeat_is_the_same_action_with_the_same_answer():
     assert repeated_turns([turn(None, ""), turn(None, "")]) == 0
 
 
-def test_a_row_counts_what_went_wrong(make_record):
+def test_a_row_counts_its_errors(make_record):
     record = make_record(turns=[("left", "wall", 0.0), ("left", "wall", 0.0), (None, "", 0.25)])
-    record["turns"][1]["is_refused"] = True
+    record["turns"][1]["is_rejected"] = True
     row = row_of(record)
-    assert (row["turns"], row["malformed"], row["refused"], row["repeated"]) == (3, 1, 1, 1)
+    assert (row["turns"], row["parse_errors"], row["rejected"], row["repeated"]) == (3, 1, 1, 1)
     assert (row["environment"], row["number"], row["reward"]) == ("babyai", 24, 0.25)
     assert row["entropy"] == 0.5 and row["tokens"] == sum(map(len, ["Action:\nleft"] * 2)) + 12
 
 
 def test_records_that_do_not_say_refusals_say_none(make_record):
     record = make_record()
-    del record["turns"][0]["is_refused"]
-    assert row_of(record)["refused"] is None
+    del record["turns"][0]["is_rejected"]
+    assert row_of(record)["rejected"] is None
     Bundle().add(record)
 
 
@@ -107,7 +111,7 @@ def test_records_that_do_not_say_refusals_say_none(make_record):
         ("What is 1 + 1?\nAnswer.", "What is 1 + 1?"),
     ],
 )
-def test_the_goal_is_found_in_what_the_environment_says_first(make_record, opening, goal):
+def test_the_goal_is_found_in_the_first_observation(make_record, opening, goal):
     assert goal_of(make_record(opening=opening)) == goal
 
 
@@ -116,7 +120,7 @@ def test_the_environment_is_all_before_the_last_number():
     assert environment_of("oddly-named") == ("oddly-named", None)
 
 
-def test_files_come_by_step_with_the_evaluation_that_came_after_it_last(make_run, make_record):
+def test_files_are_ordered_by_step_with_the_evaluation_after_it_last(make_run, make_record):
     names = ("step_000010", "eval_000010", "step_000002", "explore_000002")
     folder = make_run({name: [make_record()] for name in names})
     (folder / "trajectories" / "notes.jsonl").write_text("")
@@ -129,3 +133,29 @@ def test_a_damaged_line_is_named(tmp_path):
     path.write_text('{"a": 1}\n{"a":\n')
     with pytest.raises(ValueError, match="line 2 is not JSON"):
         list(read_records(path))
+
+
+def test_pieces_put_together_are_the_bytes_of_the_text(tmp_path):
+    tokenizer = byte_tokenizer()
+    tokenizer.save(tmp_path)
+    text = "a é 漢\n<|user|>"
+    ids = tokenizer.encode(text)
+    pieces = token_pieces(tmp_path, ids)
+    assert "".join(pieces[i] for i in ids).encode("latin-1").decode() == text
+
+
+def test_special_tokens_have_their_name_and_unknown_ones_nothing(tmp_path):
+    tokenizer = byte_tokenizer()
+    tokenizer.save(tmp_path)
+    end = tokenizer.special_id("<|im_end|>")
+    assert token_pieces(tmp_path, [end, 99_999]) == {end: "<|im_end|>"}
+
+
+def test_sentencepiece_writes_spaces_and_bytes_in_its_own_way():
+    assert _as_bytes("\N{LOWER ONE EIGHTH BLOCK}door", is_byte_level=False) == b" door"
+    assert _as_bytes("<0xE6>", is_byte_level=False) == b"\xe6"
+    assert _as_bytes("<0xE6>", is_byte_level=True) == b"<0xE6>"
+
+
+def test_a_folder_without_a_tokenizer_has_no_pieces(tmp_path):
+    assert token_pieces(tmp_path, [1, 2]) == {}

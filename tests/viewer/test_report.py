@@ -7,7 +7,7 @@ import zlib
 
 import pytest
 
-from agentgym_jax.metrics_file import MetricWriter
+from agentgym_jax.telemetry.metrics_file import MetricWriter
 from agentgym_jax.viewer import report
 from agentgym_jax.viewer.records import trajectory_files
 from agentgym_jax.viewer.report import SCRIPTS, write_report
@@ -20,7 +20,7 @@ def write(run, **options):
 
 
 def data(page):
-    """The data elements of a page by name."""
+    """Returns the data elements of a page by their names."""
     elements = re.findall(
         r'<script type="application/octet-stream" id="data-([^"]+)">([^<]*)</script>', page
     )
@@ -42,7 +42,7 @@ def test_text_of_a_model_cannot_become_part_of_the_page(learning_run, hostile):
     page = write(learning_run)
     assert "hacked" not in page
     texts = data(page)["step_000002"]["texts"]
-    assert hostile in texts  # it is there, as data
+    assert hostile in texts  # the page contains the text as data
     assert page.count("<script") == page.count("</script>") == 1 + len(data(page))
 
 
@@ -68,7 +68,8 @@ def test_only_the_pages_own_script_may_run(learning_run):
 def test_the_page_asks_for_nothing_from_elsewhere(learning_run):
     page = write(learning_run)
     addresses = set(re.findall(r"https?://[^\s\"'<>)]+", page))
-    assert addresses == {"http://www.w3.org/2000/svg"}  # a name, not a place
+    # this URL is an XML namespace, which browsers do not load
+    assert addresses == {"http://www.w3.org/2000/svg"}
 
 
 def test_the_scripts_never_read_html_and_all_are_part_of_the_page():
@@ -80,7 +81,7 @@ def test_the_scripts_never_read_html_and_all_are_part_of_the_page():
             assert banned not in text, f"{name} has {banned}"
 
 
-def test_the_report_goes_where_it_is_told_and_into_the_folder_otherwise(learning_run, tmp_path):
+def test_the_report_is_written_to_the_given_path_or_the_folder(learning_run, tmp_path):
     assert write_report(learning_run, transports={}, max_replays=0) == learning_run / "report.html"
     out = tmp_path / "elsewhere.html"
     assert write_report(learning_run, out, transports={}, max_replays=0) == out
@@ -97,12 +98,12 @@ def test_a_run_with_metrics_alone_or_episodes_alone_has_a_page(make_run, make_re
     assert index["files"] == [] and index["episodes"] == {}
 
 
-def test_a_folder_that_is_no_run_is_refused(tmp_path):
+def test_a_folder_that_is_no_run_is_rejected(tmp_path):
     with pytest.raises(FileNotFoundError, match="is not a run folder"):
         write(tmp_path)
 
 
-def test_what_a_damaged_file_says_is_named_and_no_page_is_left(learning_run):
+def test_the_damage_of_a_file_is_named_and_no_page_is_left(learning_run):
     (learning_run / "trajectories" / "step_000003.jsonl").write_text("{")
     with pytest.raises(ValueError, match="step_000003.jsonl, line 1"):
         write(learning_run)
@@ -127,7 +128,7 @@ def test_metrics_keep_six_digits_and_their_meaning():
     assert columns["policy/approx_kl"]["unit"] == "nats"
 
 
-def test_values_that_are_not_finite_are_told_by_their_steps_and_never_become_zero():
+def test_values_that_are_not_finite_are_reported_by_their_steps_and_never_become_zero():
     values = [0.5, math.nan, 0.0, math.inf]
     lines = [{"step": step, "policy/entropy": value} for step, value in enumerate(values, 1)]
     columns = metric_columns(Run([*lines, {"step": 5, "policy/approx_kl": math.nan}]))

@@ -49,7 +49,7 @@ def test_time_shares_of_parts_longer_than_the_step_still_add_up_to_one():
     assert shares["update"][0] == pytest.approx(0.85)
 
 
-def test_groups_come_in_natural_order_without_empty_ones():
+def test_groups_are_in_natural_order_without_empty_ones():
     line = {
         "step": 1,
         "eval/success/l 10": 0.1,

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from agentgym_jax.env_client.in_process import in_process_servers
+from agentgym_jax.client.in_process import in_process_servers
 from agentgym_jax.viewer.worlds import (
     WITH_BROWSER,
     ReplayError,
@@ -26,7 +26,7 @@ def call(transport, method, target, body=None):
 
 @pytest.fixture
 def played(transport, make_record):
-    """Actions of the environment's own player and what was answered; one turn was unreadable."""
+    """Returns the record of an episode with fixed actions, of which one turn has a parse error."""
     session = call(transport, "POST", "/create", {})["id"]
     call(transport, "POST", "/reset", {"id": session, "data_idx": TASK})
     turns = []
@@ -46,14 +46,14 @@ def test_a_replay_has_the_state_before_and_after_every_turn(transport, played):
     assert all(len(state["grid"]) == len(states[0]["grid"]) for state in states)
 
 
-def test_a_world_that_answers_otherwise_is_not_shown(transport, played):
+def test_a_world_whose_answers_differ_is_not_shown(transport, played):
     played["turns"][2]["observation"] = "something else"
-    with pytest.raises(ReplayError, match="otherwise"):
+    with pytest.raises(ReplayError, match="differ from the record"):
         replay(transport, played)
 
 
 def test_a_maze_is_replayed_although_its_routes_have_other_names(make_record):
-    """Its server speaks another dialect of the protocol."""
+    """Checks a server that uses other names for the routes of the protocol."""
     seen = ["1, 2. There are walls above you, below you.", "1, 1. There are walls to your left,"]
     seen[1] += " above you, below you."
     says = "The goal is at position 8, 6. Your current position is at position "
@@ -83,7 +83,7 @@ def test_only_environments_whose_texts_do_not_say_all_are_replayed(make_record):
     assert not can_replay(make_record(item="babyai_x"))
 
 
-def test_a_replay_names_what_its_drawing_cannot_tell_apart(transport, make_record):
+def test_a_replay_names_the_differences_that_its_drawing_hides(transport, make_record):
     (state,) = replay(transport, make_record(item="babyai_109", turns=[]))
     assert state["grid"][7][24:26] == state["grid"][12][16:18] == "DG"
     assert [12, 7, "green closed door"] in state["things"]

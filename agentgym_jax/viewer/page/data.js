@@ -123,7 +123,7 @@ class Store {
       observation: bundle.texts[observation],
       reward,
       isCut: (flags & 1) > 0,
-      isRefused: (flags & 2) > 0,
+      isRejected: (flags & 2) > 0,
     }));
     return {
       ...packed,

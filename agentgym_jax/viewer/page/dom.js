@@ -71,7 +71,7 @@ const OUTCOMES = {
   failure: ["failed", "bad"],
   horizon: ["out of turns", "cut"],
   context_full: ["out of tokens", "cut"],
-  invalid_action: ["unreadable", "bad"],
+  parse_errors: ["parse error", "bad"],
   env_error: ["environment error", "broken"],
   aborted: ["stopped", "broken"],
 };

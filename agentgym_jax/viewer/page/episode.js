@@ -113,8 +113,8 @@ class EpisodeView {
 
   turnCard(turn, k) {
     const badges = [
-      turn.action === null ? el("span", { class: "badge bad" }, "unreadable") : null,
-      turn.isRefused ? el("span", { class: "badge cut" }, "refused") : null,
+      turn.action === null ? el("span", { class: "badge bad" }, "parse error") : null,
+      turn.isRejected ? el("span", { class: "badge cut" }, "rejected") : null,
       turn.isCut ? el("span", { class: "badge cut" }, "cut off") : null,
       this.isRepeat(k) ? el("span", { class: "badge cut" }, "repeat") : null,
       turn.reward ? el("span", { class: `badge ${turn.reward > 0 ? "good" : "bad"}` },
@@ -166,7 +166,7 @@ class EpisodeView {
     this.mark();
     if (isMoved) this.cards[this.turn].scrollIntoView({ block: "nearest" });
     const turn = this.turn ? this.episode.turns[this.turn - 1] : null;
-    if (turn) announce(`Turn ${this.turn} of ${this.episode.turns.length}: ${turn.action === null ? "unreadable" : turn.action}, ` +
+    if (turn) announce(`Turn ${this.turn} of ${this.episode.turns.length}: ${turn.action === null ? "parse error" : turn.action}, ` +
       `reward ${short(turn.reward)}`);
     else announce("Start of the episode");
     const link = `#episode=${this.episode.row.link}${this.turn ? `&turn=${this.turn}` : ""}`;

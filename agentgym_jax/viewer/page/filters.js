@@ -5,8 +5,8 @@ const NO_FILTERS = {
 };
 const FLAGS = {
   repeated: "repeated actions",
-  malformed: "malformed actions",
-  refused: "refused actions",
+  parse_errors: "parse errors",
+  rejected: "rejected actions",
   cut: "turns cut off",
   replayed: "whole world drawn",
   discarded: "not learned from",

@@ -60,8 +60,8 @@ function warningPanel(warnings, go) {
 const WARNING_FILTERS = {
   saturation: { outcome: "horizon" },
   repeated: { flag: "repeated" },
-  malformed: { flag: "malformed" },
-  refused: { flag: "refused" },
+  parse_errors: { flag: "parse_errors" },
+  rejected: { flag: "rejected" },
 };
 
 function warningCard(warning, go) {

@@ -1,1 +1,1 @@
-"""BabyAI: instruction following in a grid of rooms, told and played in text."""
+"""BabyAI: instruction following in a grid of rooms, as text."""

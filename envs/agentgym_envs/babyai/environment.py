@@ -1,4 +1,4 @@
-"""One BabyAI world behind the text protocol."""
+"""A BabyAI level behind the text protocol."""
 
 import dataclasses
 from typing import Any
@@ -7,10 +7,11 @@ from agentgym_envs.babyai import levels, render
 from agentgym_envs.babyai.expert import next_action
 from agentgym_envs.babyai.paths import Moves
 from agentgym_envs.babyai.scene import Scene, describe
-from agentgym_envs.babyai.scoring import START, OwnScoring, Scoring, Verdict
+from agentgym_envs.babyai.scoring import START, Scoring, Verdict
 from agentgym_envs.babyai.view import View, object_name
 from agentgym_envs.babyai.world import World, make_world
-from agentgym_envs.base.environment import Environment, EnvironmentFault, StepResult
+from agentgym_envs.base.environment import EnvironmentFault, StepResult
+from agentgym_envs.base.episodic import ReplayedEnvironment
 from agentgym_envs.base.protocol import ErrorKind
 
 NO_CHANGE = "No change in state."
@@ -19,17 +20,14 @@ NOT_RECOGNIZED = "The action is not recognized. Please check valid actions."
 
 @dataclasses.dataclass
 class Episode:
-    """One task being played; its fields change with every action.
+    """An episode of one task; every action changes its fields.
 
     Attributes:
-      task: which task.
-      goal: the goal as the agent is told it.
-      world: the simulator.
-      view: what the agent sees.
-      scene: the view in words, and the actions it offers.
-      verdict: reward, score and end.
-      text: what was said last, without goal and action list.
-      actions: taken so far, to repeat them elsewhere.
+      goal: Goal as shown to the agent.
+      scene: Text description of the view, with the available actions.
+      verdict: Reward, score and end of the episode after the latest action.
+      text: Latest observation, without goal and action list.
+      actions: Actions taken so far, for repeating them in another process.
     """
 
     task: levels.Task
@@ -41,20 +39,31 @@ class Episode:
     text: str
     actions: list[str] = dataclasses.field(default_factory=list)
 
+    @property
+    def data_idx(self) -> int:
+        """Index of the task."""
+        return self.task.data_idx
 
-class BabyAIEnvironment(Environment):
-    """A minigrid level told in text, with actions of several primitive moves.
+    @property
+    def done(self) -> bool:
+        """Returns True after the last action."""
+        return self.verdict.done
 
-    An action stops at the first of its moves after which the view looks the same. The episode's
-    limit is counted in primitive moves.
+
+class BabyAIEnvironment(ReplayedEnvironment[Episode]):
+    """A minigrid level as text, with actions of several primitive moves.
+
+    An action stops after the first of its moves that leaves the view unchanged. The limit of the
+    episode counts primitive moves.
 
     Args:
-      scoring: `OwnScoring()`, or `CompatScoring()` to behave as AgentGym's server.
+      scoring: `Scoring()`, or `CompatScoring()` to behave like AgentGym's server.
     """
 
+    name = "babyai"
+
     def __init__(self, scoring: Scoring | None = None):
-        self._scoring = OwnScoring() if scoring is None else scoring
-        self._episode: Episode | None = None
+        self._scoring = Scoring() if scoring is None else scoring
 
     def reset(self, data_idx: int) -> StepResult:
         """Starts task `data_idx`: level `data_idx % 40`, seed `data_idx // 40`.
@@ -77,14 +86,14 @@ class BabyAIEnvironment(Environment):
         return self.observe()
 
     def step(self, action: str) -> StepResult:
-        """Applies one action, whose case and surrounding space do not matter.
+        """Applies one action, ignoring its case and surrounding space.
 
-        An action that is not on offer changes nothing and is answered with the reason.
+        An unavailable action changes nothing; the observation gives the reason.
 
         Raises:
           EnvironmentFault: NOT_RESET before the first reset, FINISHED after the end.
         """
-        episode = self._playing()
+        episode = self.playing
         action = action.lower().strip()
         moves = () if "check" in action else episode.scene.actions.get(action, ())
         if moves:
@@ -96,26 +105,28 @@ class BabyAIEnvironment(Environment):
         return _result(episode, f"{episode.text}{_action_list(episode.scene)}")
 
     def observe(self) -> StepResult:
-        """What was said last, after the goal; also after the end of the episode."""
-        episode = self._started()
+        """Returns the goal and the latest observation, even after the end of the episode."""
+        episode = self.episode
         goal, actions = f"Your goal: {episode.goal}\n", _action_list(episode.scene)
         return _result(episode, f"{goal}{episode.text}{actions}")
 
     def expert_action(self) -> str:
-        """The next action of a scripted player that knows the whole grid."""
-        episode = self._playing()
+        """Returns the next action of a scripted agent that knows the whole grid."""
+        episode = self.playing
         stops = self._scoring.ends_action(terminated=True, truncated=False)
         return next_action(episode.world, episode.scene.actions, stops_at_success=stops)
 
     def valid_actions(self) -> list[str]:
-        """The actions on offer that move something."""
-        return [action for action, moves in self._playing().scene.actions.items() if moves]
+        """Returns the available actions that contain at least one move."""
+        return [action for action, moves in self.playing.scene.actions.items() if moves]
 
     def state(self) -> dict[str, Any]:
-        """Task, goal, moves, and the whole world: column and row count cells from the top left.
+        """Returns the task, the goal, the number of moves and the whole grid, for viewers.
 
-        `grid` is minigrid's own drawing, in which some colours look the same; `things` are all but
-        the walls, as [column, row, name].
+        Columns and rows are counted from the top left.
+
+        `grid` is minigrid's own text drawing, in which some colours look the same. `things` lists
+        everything except walls as [column, row, name].
         """
         if self._episode is None:
             return {}
@@ -133,27 +144,12 @@ class BabyAIEnvironment(Environment):
             "things": _things(world),
         }
 
-    def snapshot(self) -> dict[str, Any]:
-        """The task and the actions so far: a world is a function of both.
-
-        Raises:
-          EnvironmentFault: NOT_RESET.
-        """
-        episode = self._started()
-        return {"data_idx": episode.task.data_idx, "actions": list(episode.actions)}
-
-    def restore(self, snapshot: dict[str, Any]) -> None:
-        """Plays the actions of a snapshot again."""
-        self.reset(snapshot["data_idx"])
-        for action in snapshot["actions"]:
-            self.step(action)
-
     def render(self) -> str:
-        """The whole grid as a PNG data URI."""
-        return render.png_data_uri(self._started().world)
+        """Returns a picture of the whole grid as a PNG data URI."""
+        return render.png_data_uri(self.episode.world)
 
     def _move(self, episode: Episode, moves: Moves) -> None:
-        """Walks through the primitive moves of one action."""
+        """Executes the primitive moves of one action."""
         for move in moves:
             view, reward, terminated, truncated, _ = episode.world.step(move)
             looks_same, episode.view = view == episode.view, view
@@ -173,25 +169,9 @@ class BabyAIEnvironment(Environment):
             return self._scoring.refusal(scene.refusals[action], compat)
         return NOT_RECOGNIZED
 
-    def _started(self) -> Episode:
-        if self._episode is None:
-            raise EnvironmentFault(
-                ErrorKind.NOT_RESET,
-                "this environment was never reset; reset it with a data_idx first",
-            )
-        return self._episode
-
-    def _playing(self) -> Episode:
-        episode = self._started()
-        if episode.verdict.done:
-            raise EnvironmentFault(
-                ErrorKind.FINISHED, "this episode is over; reset to start another one"
-            )
-        return episode
-
 
 def goal_text(mission: str) -> str:
-    """A mission as AgentGym tells it: `then` and `after you` become `and`, losing the order."""
+    """Converts a mission to AgentGym's wording, in which `then` and `after you` become `and`."""
     return mission.replace("then", "and").replace("after you", "and")
 
 
@@ -211,7 +191,7 @@ def _result(episode: Episode, observation: str) -> StepResult:
 
 
 def _things(world: World) -> list[list[Any]]:
-    """Column, row and name of everything in the grid that is no wall."""
+    """Returns column, row and name of everything in the grid except walls."""
     grid = world.grid
     return [
         [number % grid.width, number // grid.width, object_name(thing)]

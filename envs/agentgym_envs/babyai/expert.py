@@ -1,14 +1,15 @@
-"""A scripted player that knows the whole grid and the mission, and prefers few, long actions.
+"""A scripted agent that knows the whole grid and the mission, and prefers few, long actions.
 
-It turns the unfinished part of the mission into a subgoal (face something, pick it up, toggle a
-door, drop what is carried), puts other subgoals before it if the way is blocked or locked, and
-takes the action on offer that leads nearest to the subgoal. It remembers nothing between calls.
+It turns the unfinished part of the mission into a subgoal: face something, pick it up, toggle a
+door, or drop the carried object. If the way is blocked or locked, it first pursues other subgoals.
+Then it chooses the available action that leads nearest to the subgoal. Calls share no state.
 
-Of the worlds that can be solved at all, over 20 seeds a level, it solves within 20 turns every one
-of the families GoTo, Open, Pickup, ActionObjDoor, FindObjS7, OneRoomS20 and SynthLoc, and 95 % or
-more of the other levels except SynthSeq (80 %), BossLevel (85 %), MiniBossLevel and
-BossLevelNoUnlock (90 %); within 40 turns 95 % or more of each. README.md has the table. It can go
-in circles in rooms so full that what it puts aside is in the way again.
+The following rates are for the solvable tasks among 20 seeds per level. Within 20 turns it solves
+all tasks of the families GoTo, Open, Pickup, ActionObjDoor, FindObjS7, OneRoomS20 and SynthLoc. It
+solves 95 % or more of the other levels, except SynthSeq (80 %), BossLevel (85 %), MiniBossLevel and
+BossLevelNoUnlock (90 %). Within 40 turns it solves 95 % or more of each level. README.md has the
+table. In very full rooms it can run in circles, because an object that it puts aside blocks the way
+again.
 """
 
 import dataclasses
@@ -33,12 +34,12 @@ from agentgym_envs.babyai.paths import DROP, FORWARD, PICKUP, RIGHT, TOGGLE, Mov
 from agentgym_envs.babyai.planning import Cell, Pose, Terrain
 from agentgym_envs.babyai.world import World
 
-# Subgoals before subgoals: a key behind a locked door behind a ball needs three.
+# Maximum nesting of subgoals; a key behind a locked door behind a ball needs three.
 _DEEPEST = 6
 
 
 class Deed(enum.Enum):
-    """What to do at a subgoal, facing its cell."""
+    """Primitive operation at a subgoal, for an agent that faces its cell."""
 
     FACE = "face"
     PICKUP = "pickup"
@@ -48,12 +49,12 @@ class Deed(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Subgoal:
-    """A deed, the cells it may be done to, and the way there.
+    """An operation, the cells where it may be done, and the distances to them.
 
     Attributes:
-      deed: what to do.
-      cells: where; any of them will do.
-      distance: price of the way from each pose to one that faces a cell.
+      deed: Operation to do.
+      cells: Cells where it may be done; any one of them suffices.
+      distance: Distance (planning.py) from each pose to a pose that faces one of the cells.
     """
 
     deed: Deed
@@ -62,22 +63,23 @@ class Subgoal:
 
 
 def next_action(world: World, actions: Mapping[str, Moves], stops_at_success: bool) -> str:
-    """The action on offer to take now.
+    """Returns the available action to take next.
 
     Args:
-      world: the world, of which everything is looked at.
-      actions: primitive moves of each action on offer.
-      stops_at_success: whether an action ends with the move that completes the mission; if not,
-        `toggle and go through` cannot be used to open a wanted door.
+      world: Level whose whole grid is used.
+      actions: Primitive moves of each available action.
+      stops_at_success: True if an action ends with the move that completes the mission. If False,
+        `toggle and go through` is not used to open a door of the mission.
     """
     pose = planning.present_pose(world)
     parts = list(_unfinished(world.instrs))
-    # What is being carried to its place is not put down for another part of the mission.
+    # While the agent carries an object to its place, it works on no other part of the mission.
     parts = [part for part in parts if _is_carried(world, part)] or parts
     subgoals = [_first_subgoal(world, part) for part in parts]
     reachable = [s for s in subgoals if pose in s.distance]
     if not reachable:
-        return next(iter(actions))  # nothing can be done, such as a key locked in a box
+        # no subgoal can be reached, for example because a key is locked in a box
+        return next(iter(actions))
     subgoal = min(reachable, key=lambda s: s.distance[pose])
     ranked = []
     for name, moves in actions.items():
@@ -88,7 +90,7 @@ def next_action(world: World, actions: Mapping[str, Moves], stops_at_success: bo
 
 
 def _unfinished(instruction: Instr) -> Iterator[ActionInstr]:
-    """The parts of the mission that may be done now."""
+    """Yields the parts of the mission that can be done now."""
     if isinstance(instruction, BeforeInstr):
         done = instruction.a_done == "success"
         yield from _unfinished(instruction.instr_b if done else instruction.instr_a)
@@ -105,7 +107,10 @@ def _unfinished(instruction: Instr) -> Iterator[ActionInstr]:
 
 
 def _doors_wanted_shut(instruction: Instr) -> Iterator[WorldObj]:
-    """Doors that some part of the mission opens: one opened too early cannot be opened again."""
+    """Yields the doors that some part of the mission opens.
+
+    An agent that opens such a door too early cannot open it again.
+    """
     if isinstance(instruction, (BeforeInstr, AfterInstr, AndInstr)):
         yield from _doors_wanted_shut(instruction.instr_a)
         yield from _doors_wanted_shut(instruction.instr_b)
@@ -114,13 +119,13 @@ def _doors_wanted_shut(instruction: Instr) -> Iterator[WorldObj]:
 
 
 def _first_subgoal(world: World, part: ActionInstr) -> Subgoal:
-    """What must be done first for a part of the mission."""
+    """Returns the first subgoal for a part of the mission, including any obstacles."""
     terrain = planning.survey(world, _doors_wanted_shut(world.instrs))
     return _clear_the_way(world, terrain, _subgoal_of(world, terrain, part), _DEEPEST)
 
 
 def _subgoal_of(world: World, terrain: Terrain, part: ActionInstr) -> Subgoal:
-    """The subgoal of a part of the mission if nothing is in the way."""
+    """Returns the subgoal of a part of the mission, ignoring obstacles."""
     if isinstance(part, GoToInstr):
         return _subgoal(terrain, Deed.FACE, _as_cells(part.desc.obj_poss))
     if isinstance(part, PickupInstr):
@@ -140,14 +145,18 @@ def _subgoal(terrain: Terrain, deed: Deed, cells: Iterable[Cell]) -> Subgoal:
 
 
 def _take(world: World, terrain: Terrain, cells: list[Cell], depth: int = _DEEPEST) -> Subgoal:
-    """Pick something up, with empty hands: a key that is carried is used before it is dropped."""
+    """Returns the subgoal of picking something up with empty hands.
+
+    A carried key is used before it is dropped.
+    """
     subgoal = _subgoal(terrain, Deed.PICKUP, cells)
     if world.carrying is None:
         return subgoal
     door = _first_on_the_way(world, terrain, subgoal, terrain.locked)
     if door is None or depth == 0:
         return _put_away(world, terrain)
-    if door in terrain.obstacles:  # another key is needed, perhaps behind a door for this one
+    # the door needs another key, perhaps behind a door that the carried key opens
+    if door in terrain.obstacles:
         keys = _keys(world, {terrain.locked[door].color})
         return _take(world, terrain, keys, depth - 1)
     return _subgoal(terrain, Deed.TOGGLE, [door])
@@ -163,7 +172,7 @@ def _first_on_the_way(
 
 
 def _put_away(world: World, terrain: Terrain) -> Subgoal:
-    """Drop what is carried where it blocks nothing, or anywhere if no such place is in reach."""
+    """Returns the subgoal of dropping the object where it blocks nothing, or else anywhere."""
     empty = [cell for cell, thing in planning.cells(world) if thing is None]
     good = [cell for cell in empty if planning.is_out_of_the_way(world, cell)]
     subgoal = _subgoal(terrain, Deed.DROP, good)
@@ -174,14 +183,17 @@ def _put_away(world: World, terrain: Terrain) -> Subgoal:
 
 
 def _is_carried(world: World, part: ActionInstr) -> bool:
-    """Whether the agent carries the thing that a part of the mission wants moved."""
+    """Returns True if the agent carries the object that this part of the mission moves."""
     return isinstance(part, PutNextInstr) and any(
         world.carrying is thing for thing in part.desc_move.obj_set
     )
 
 
 def _put_next(world: World, terrain: Terrain, part: PutNextInstr) -> Subgoal:
-    """Carry one thing beside another, on a way that was made free before it is picked up."""
+    """Returns the next subgoal for putting one object next to another.
+
+    The way is cleared before the object is picked up.
+    """
     way = _subgoal(terrain, Deed.DROP, _free_beside(world, part.desc_fixed.obj_poss))
     if _is_carried(world, part):
         return way
@@ -195,7 +207,10 @@ def _put_next(world: World, terrain: Terrain, part: PutNextInstr) -> Subgoal:
 
 
 def _open(world: World, terrain: Terrain, shut: list[WorldObj]) -> Subgoal:
-    """Toggle one of the doors; if all are locked, make the way free and then fetch a key."""
+    """Returns the subgoal of toggling one of the doors.
+
+    If all doors are locked, the way is cleared first and then a key is fetched.
+    """
     ready = [_cell_of(door) for door in shut if _cell_of(door) not in terrain.obstacles]
     subgoal = _subgoal(terrain, Deed.TOGGLE, ready if ready else map(_cell_of, shut))
     if ready or not shut or _first_on_the_way(world, terrain, subgoal, terrain.obstacles):
@@ -204,7 +219,7 @@ def _open(world: World, terrain: Terrain, shut: list[WorldObj]) -> Subgoal:
 
 
 def _cell_of(thing: WorldObj) -> Cell:
-    """The cell something stands on."""
+    """Returns the cell of an object."""
     return int(thing.cur_pos[0]), int(thing.cur_pos[1])
 
 
@@ -217,7 +232,7 @@ def _keys(world: World, colors: set[str]) -> list[Cell]:
 
 
 def _clear_the_way(world: World, terrain: Terrain, subgoal: Subgoal, depth: int) -> Subgoal:
-    """The subgoal, or what must be done before it because of the first obstacle on the way."""
+    """Returns the subgoal, or that of removing the first obstacle on the way to it."""
     obstacle = _first_on_the_way(world, terrain, subgoal, terrain.obstacles)
     if obstacle is None or depth == 0:
         return subgoal
@@ -231,13 +246,16 @@ def _as_cells(positions: Iterable) -> list[Cell]:
 
 
 def _positions(world: World, things: Iterable[WorldObj]) -> list[Cell]:
-    """Where those of the things are that can be picked up: walls match `a grey object` too."""
+    """Returns the cells of objects that can be picked up.
+
+    The filter is needed because walls match `a grey object` too.
+    """
     wanted = {id(thing) for thing in things if thing.can_pickup()}
     return [cell for cell, thing in planning.cells(world) if id(thing) in wanted]
 
 
 def _free_beside(world: World, positions: Iterable) -> list[Cell]:
-    """Empty cells that share an edge with one of the positions."""
+    """Returns the empty cells that share an edge with one of the positions."""
     beside = []
     for x, y in _as_cells(positions):
         for dx, dy in planning.FORWARD:
@@ -249,9 +267,9 @@ def _free_beside(world: World, positions: Iterable) -> list[Cell]:
 def _rank(
     world: World, subgoal: Subgoal, moves: Moves, stops_at_success: bool
 ) -> tuple[int, int] | None:
-    """How good an action is, smaller is better; None if it leads no nearer or does harm.
+    """Returns the rank of an action, smaller is better; None if it is harmful or leads no nearer.
 
-    (0, 0) does the deed; (1, d) ends at price d from it.
+    Rank (0, 0) completes the subgoal; rank (1, d) ends at distance d from it.
     """
     pose = start = planning.present_pose(world)
     opened = None

@@ -1,14 +1,14 @@
-"""Which BabyAI level and seed a task index stands for, and the split into train and test.
+"""Level and seed of each task index, and the split into train and test.
 
-Task `data_idx` is level `LEVELS[data_idx % 40]` with seed `data_idx // 40`; that is AgentGym's
-mapping (arXiv:2406.04151), so item ids such as `babyai_57` mean the same world there and here.
+Task `data_idx` is level `LEVELS[data_idx % 40]` with seed `data_idx // 40`. This is AgentGym's
+mapping (arXiv:2406.04151), so item ids such as `babyai_57` mean the same task in both projects.
 """
 
 import dataclasses
 from collections.abc import Iterator
 
-# (level without the `BabyAI-` prefix, family), in AgentGym's order. GoTo, Pickup, ActionObjDoor,
-# FindObjS7, OneRoomS20 and SynthLoc are the sub-tasks of arXiv:2509.08755.
+# Pairs of level (without the `BabyAI-` prefix) and family, in AgentGym's order. GoTo, Pickup,
+# ActionObjDoor, FindObjS7, OneRoomS20 and SynthLoc are the sub-tasks of arXiv:2509.08755.
 _LEVELS_AND_FAMILIES = (
     ("GoToRedBallGrey", "GoTo"),
     ("GoToRedBall", "GoTo"),
@@ -54,25 +54,25 @@ _LEVELS_AND_FAMILIES = (
 LEVELS = tuple(f"BabyAI-{name}-v0" for name, _ in _LEVELS_AND_FAMILIES)
 FAMILIES = tuple(family for _, family in _LEVELS_AND_FAMILIES)
 
-# Seeds are open-ended in minigrid; a server needs a bound, and 2^20 worlds per level are plenty.
+# minigrid has no largest seed, but a server needs a bound; 2^20 seeds per level are enough.
 SEEDS_PER_LEVEL = 2**20
 NUM_TASKS = len(LEVELS) * SEEDS_PER_LEVEL
-# How many seeds of each level the manifest lists one by one.
+# Number of seeds per level that the manifest lists.
 LISTED_SEEDS = 100
-# Nine seeds of ten are for training, as with AgentGym's 810 and 90 published ids.
+# Nine of ten seeds are for training, like AgentGym's 810 and 90 published ids.
 TEST_SEED_PERIOD = 10
 
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """One world: what a task index stands for.
+    """The level and seed that a task index selects.
 
     Attributes:
-      data_idx: task index; any integer >= 0.
-      level: minigrid's id of the level, such as `BabyAI-GoToObjS6-v0`.
-      family: sub-task of the level in reports.
-      seed: seed of the world within its level.
-      split: `train` or `test`; every tenth seed of each level (9, 19, ...) is test.
+      data_idx: Task index; any integer >= 0.
+      level: Level id in minigrid, such as `BabyAI-GoToObjS6-v0`.
+      family: Sub-task to which reports assign the level.
+      seed: Random seed within the level.
+      split: `train` or `test`; every tenth seed of each level (9, 19, ...) is in `test`.
     """
 
     data_idx: int
@@ -83,7 +83,7 @@ class Task:
 
 
 def task(data_idx: int) -> Task:
-    """The task behind an index >= 0; there is no upper bound."""
+    """Returns the task of an index >= 0; there is no upper bound."""
     if data_idx < 0:
         raise ValueError(f"BabyAI: data_idx is {data_idx}; it must be 0 or more")
     seed, level = divmod(data_idx, len(LEVELS))
@@ -92,7 +92,7 @@ def task(data_idx: int) -> Task:
 
 
 def data_idx(level: str, seed: int) -> int:
-    """Task index of a level, named with or without `BabyAI-` and `-v0`, and a seed."""
+    """Returns the task index of a level, whose `BabyAI-` and `-v0` are optional, and a seed."""
     full = level if level.startswith("BabyAI-") else f"BabyAI-{level}-v0"
     if full not in LEVELS:
         raise ValueError(f"BabyAI: no level {level!r} among the {len(LEVELS)}: {', '.join(LEVELS)}")
@@ -100,5 +100,5 @@ def data_idx(level: str, seed: int) -> int:
 
 
 def listed_tasks() -> Iterator[Task]:
-    """The tasks that the manifest lists: seeds 0 .. LISTED_SEEDS - 1 of every level."""
+    """Yields the tasks that the manifest lists: seeds 0 .. LISTED_SEEDS - 1 of every level."""
     return (task(idx) for idx in range(len(LEVELS) * LISTED_SEEDS))

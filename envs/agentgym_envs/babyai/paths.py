@@ -1,10 +1,12 @@
-"""Which primitive moves lead to each visible thing: AgentGym's path search, one run for all.
+"""Primitive moves that lead to each visible object.
 
-AgentGym searches once per visible thing, breadth first over (cell, direction), but marks a state
-as seen when it is taken from the queue and not when it is put in, and a later discovery replaces
-the stored predecessor until then. Its paths are therefore not always shortest, and a faithful
-server must find the same ones. Neither the order of exploration nor a path once it was taken
-depends on what is searched for, so one run answers for every thing.
+One run of AgentGym's path search finds the moves to all objects.
+
+AgentGym searches once per visible object, breadth first over (cell, direction). It marks a state as
+seen when the state leaves the queue, not when it enters. Until then a later discovery replaces the
+stored predecessor. Its paths are therefore not always shortest, and a faithful server must find the
+same ones. Neither the order of exploration nor a completed path depends on the goal of the search,
+so one run is enough for all objects.
 """
 
 import functools
@@ -16,26 +18,26 @@ LEFT, RIGHT, FORWARD, PICKUP, DROP, TOGGLE = range(6)  # minigrid's primitive mo
 Cell = tuple[int, int]
 Moves = tuple[int, ...]
 
-# The cells the search may enter, as (ahead, right) from the agent: from -3 to 3 across and 0 to 6
-# ahead, and because of how AgentGym rounds its ranges also one row behind the agent when it faces
-# right or down, and one column more on its right when it faces down or left.
+# Cells that the search may enter, as (ahead, right) from the agent: from -3 to 3 across and 0 to 6
+# ahead. AgentGym's rounding adds one row behind the agent when it faces right or down, and one
+# column on its right when it faces down or left.
 _FIRST_AHEAD = (-1, -1, 0, 0)
 _LAST_RIGHT = (3, 4, 4, 3)
 
-# States are numbered 4 * cell + turn in a frame of 8 x 8 cells that holds all of them. A turn is
-# relative to the agent's own direction: 0 ahead, 1 right, 2 behind, 3 left.
+# States are numbered 4 * cell + turn, in a frame of 8 x 8 cells that contains all of these cells. A
+# turn is relative to the agent's own direction: 0 ahead, 1 right, 2 behind, 3 left.
 _FRAME = 8
 _STEP = ((1, 0), (0, 1), (-1, 0), (0, -1))
 _NOWHERE = -1
 
 
 def _number(ahead: int, right: int) -> int:
-    """Number of a cell in the frame."""
+    """Returns the number of a cell in the frame."""
     return (ahead + 1) * _FRAME + right + 3
 
 
 def _in_front(facing: int) -> tuple[int, ...]:
-    """The cell in front of each state, _NOWHERE if the search may not go there."""
+    """Returns the cell in front of each state, or _NOWHERE if the search may not go there."""
     cells = []
     for ahead in range(-1, _FRAME - 1):
         for right in range(-3, _FRAME - 3):
@@ -46,7 +48,7 @@ def _in_front(facing: int) -> tuple[int, ...]:
     return tuple(cells)
 
 
-# The states after a turn to the left and to the right, per state.
+# For each state: the states after a turn to the left and to the right.
 _TURNED = tuple(
     (4 * cell + (turn + 3) % 4, 4 * cell + (turn + 1) % 4)
     for cell in range(_FRAME * _FRAME)
@@ -57,11 +59,11 @@ _START = 4 * _number(0, 0)
 
 
 class Paths(NamedTuple):
-    """Primitive moves by where they lead; what cannot be reached is absent.
+    """Primitive moves to each cell; cells that cannot be reached are absent.
 
     Attributes:
-      facing: moves after which the agent faces a cell from a neighbouring one.
-      onto: moves after which it stands on a cell.
+      facing: Moves after which the agent faces a cell from a neighbouring cell.
+      onto: Moves that lead onto the cell of an object.
     """
 
     facing: Mapping[Cell, Moves]
@@ -72,14 +74,14 @@ class Paths(NamedTuple):
 def find_paths(
     facing: int, obstacles: frozenset[Cell], to_face: frozenset[Cell], to_enter: frozenset[Cell]
 ) -> Paths:
-    """Paths to cells of the view, each given as (ahead, right) from the agent.
+    """Finds paths to cells of the view, each given as (ahead, right) from the agent.
 
     Args:
-      facing: minigrid's direction of the agent; it decides how far the search reaches.
-      obstacles: cells that cannot be entered. Doors are never among them, closed ones included:
-        such a path fails when it is walked.
-      to_face: cells to be faced.
-      to_enter: cells to be entered.
+      facing: Direction of the agent in minigrid's numbering; it determines the search range.
+      obstacles: Cells that cannot be entered. Doors are never obstacles, not even closed ones; a
+        path through a closed door fails when it is executed.
+      to_face: Cells that the agent should face.
+      to_enter: Cells that the agent should enter.
     """
     in_front = _IN_FRONT[facing]
     blocked = bytearray(_FRAME * _FRAME)
@@ -89,10 +91,10 @@ def find_paths(
     unentered = {_number(*cell): cell for cell in to_enter}
     faced_from: dict[Cell, int] = {}
     entered_by: dict[Cell, int] = {}
-    came_from = [(_START, _NOWHERE)] * (4 * _FRAME * _FRAME)  # (state before, move)
+    came_from = [(_START, _NOWHERE)] * (4 * _FRAME * _FRAME)  # (previous state, move) of each state
     is_taken = bytearray(4 * _FRAME * _FRAME)
     queue = [_START]
-    for state in queue:  # grows while it is walked through
+    for state in queue:  # the queue grows during the loop
         front = in_front[state]
         if not is_taken[state]:
             is_taken[state] = 1
@@ -121,7 +123,7 @@ def find_paths(
 
 
 def _moves(came_from: list[tuple[int, int]], state: int) -> Moves:
-    """The moves that lead from the start to a state."""
+    """Returns the moves that lead from the start to a state."""
     moves = []
     while state != _START:
         state, move = came_from[state]

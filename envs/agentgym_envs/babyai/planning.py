@@ -1,7 +1,7 @@
-"""Ways through a whole grid, for players that know it: distances to a set of poses.
+"""Paths through a whole grid, for agents that know it: distances to a set of poses.
 
-A pose is (x, y, facing). Distances count primitive moves, plus a price for what is in the way, so
-that a way around is preferred up to that price.
+A pose is (x, y, facing). Distances count primitive moves, plus a price for obstacles. A detour is
+preferred if it costs less than the obstacle.
 """
 
 import dataclasses
@@ -16,25 +16,25 @@ from agentgym_envs.babyai.world import World
 Cell = tuple[int, int]
 Pose = tuple[int, int, int]
 
-DOOR_PRICE = 1  # a closed door must be opened: one more move
-KEEP_CLOSED_PRICE = 40  # a closed door that a later part of the mission wants to be opened
-BLOCKED_PRICE = 60  # something must be carried away
-LOCKED_PRICE = 300  # a key must be fetched
+DOOR_PRICE = 1  # one more move, which opens a closed door
+KEEP_CLOSED_PRICE = 40  # for a closed door that a later part of the mission must open
+BLOCKED_PRICE = 60  # for an object that must be carried away
+LOCKED_PRICE = 300  # for a key that must be fetched
 
 
 def ahead(pose: Pose) -> Cell:
-    """The cell in front of a pose."""
+    """Returns the cell in front of a pose."""
     dx, dy = FORWARD[pose[2]]
     return pose[0] + dx, pose[1] + dy
 
 
 def present_pose(world: World) -> Pose:
-    """Where the agent is and which way it faces."""
+    """Returns the position and direction of the agent."""
     return int(world.agent_pos[0]), int(world.agent_pos[1]), int(world.agent_dir)
 
 
 def cells(world: World) -> Iterator[tuple[Cell, WorldObj | None]]:
-    """Every cell of the grid and what is on it."""
+    """Yields the coordinates and content of every cell of the grid."""
     for i, thing in enumerate(world.grid.grid):
         y, x = divmod(i, world.grid.width)
         yield (x, y), thing
@@ -42,12 +42,12 @@ def cells(world: World) -> Iterator[tuple[Cell, WorldObj | None]]:
 
 @dataclasses.dataclass(frozen=True)
 class Terrain:
-    """What it costs to enter each cell; cells that cannot be entered at all are absent.
+    """Cost of entering each cell; cells that cannot be entered at all are absent.
 
     Attributes:
-      price: moves, or moves plus a price, per cell.
-      obstacles: cells that can only be entered after something else was done, and what is there.
-      locked: cells of all locked doors, also of those whose key is carried.
+      price: For each cell, the number of moves to enter it plus the price of an obstacle.
+      obstacles: Content of the cells that can be entered only after another action.
+      locked: Locked doors by cell, including doors whose key is carried.
     """
 
     price: Mapping[Cell, int]
@@ -56,12 +56,7 @@ class Terrain:
 
 
 def survey(world: World, keep_closed: Iterable[WorldObj]) -> Terrain:
-    """The terrain of a world as it is now.
-
-    Args:
-      world: the world.
-      keep_closed: doors better not opened on the way.
-    """
+    """Returns the current terrain of a grid; doors to keep closed have a higher price."""
     key_color = None
     if world.carrying is not None and world.carrying.type == "key":
         key_color = world.carrying.color
@@ -88,7 +83,7 @@ def survey(world: World, keep_closed: Iterable[WorldObj]) -> Terrain:
 
 
 def poses_facing(terrain: Terrain, targets: Iterable[Cell]) -> dict[Pose, Cell]:
-    """Every pose from which a target is right ahead, and that target."""
+    """Returns each pose whose cell ahead is a target, with that target."""
     found = {}
     for x, y in targets:
         for facing, (dx, dy) in enumerate(FORWARD):
@@ -98,7 +93,10 @@ def poses_facing(terrain: Terrain, targets: Iterable[Cell]) -> dict[Pose, Cell]:
 
 
 def distances(terrain: Terrain, targets: Iterable[Pose]) -> dict[Pose, int]:
-    """Price of the cheapest way from each pose to the nearest target; absent if there is none."""
+    """Returns the cost of the cheapest path from each pose to the nearest target.
+
+    Poses without a path are absent.
+    """
     found: dict[Pose, int] = {}
     queue = [(0, pose) for pose in targets]
     heapq.heapify(queue)
@@ -123,7 +121,7 @@ def distances(terrain: Terrain, targets: Iterable[Pose]) -> dict[Pose, int]:
 def first_on_the_way(
     terrain: Terrain, distance: Mapping[Pose, int], pose: Pose, among: Container[Cell]
 ) -> Cell | None:
-    """The first of some cells that the cheapest way from `pose` enters; None if it enters none."""
+    """Returns the first of the given cells that the cheapest path from `pose` enters, or None."""
     while distance[pose] > 0:
         x, y, facing = pose
         ways = [(1, (x, y, (facing + 1) % 4)), (1, (x, y, (facing + 3) % 4))]
@@ -137,9 +135,9 @@ def first_on_the_way(
 
 
 def is_out_of_the_way(world: World, cell: Cell) -> bool:
-    """Whether something put on an empty cell leaves all ways around it open.
+    """Returns True if an object put on an empty cell leaves all detours around it open.
 
-    True if no door is beside it and the free cells among its eight neighbours hang together.
+    This holds if no door is next to the cell and its free neighbours (of eight) are connected.
     """
     x, y = cell
     around = [(x - 1, y - 1), (x, y - 1), (x + 1, y - 1), (x + 1, y)]

@@ -1,4 +1,4 @@
-"""Pictures of a world for viewers; nothing is drawn unless asked for."""
+"""Pictures of the grid for viewers, drawn only on request."""
 
 import base64
 import struct
@@ -10,20 +10,21 @@ from agentgym_envs.babyai.world import World
 
 
 def png_data_uri(world: World) -> str:
-    """The whole grid, 32 pixels a cell, what the agent sees highlighted: `data:image/png;...`."""
+    """Draws the whole grid with the agent's view highlighted; returns `data:image/png;...`."""
     frame = world.get_frame(highlight=world.highlight, tile_size=world.tile_size)
     return "data:image/png;base64," + base64.b64encode(png(frame)).decode("ascii")
 
 
 def png(pixels: np.ndarray) -> bytes:
-    """A PNG file of uint8 [height, width, 3] (RGB, no interlacing, no filter)."""
+    """Encodes pixels, uint8 [height, width, 3], as a PNG file (RGB, no interlacing, no filter)."""
     if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != 3:
         raise ValueError(
             f"png: expected uint8 [height, width, 3], got {pixels.dtype} {pixels.shape}"
         )
     height, width, _ = pixels.shape
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)  # 8 bits, RGB
-    rows = np.zeros((height, 1 + 3 * width), np.uint8)  # each row starts with its filter, 0: none
+    # each row starts with its filter type; 0 is no filter
+    rows = np.zeros((height, 1 + 3 * width), np.uint8)
     rows[:, 1:] = pixels.reshape(height, 3 * width)
     return b"".join(
         (

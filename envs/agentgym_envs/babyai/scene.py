@@ -1,8 +1,8 @@
-"""A view in words: the description, the actions it offers, and why others are refused.
+"""Text of a view: its description, the available actions, and the reasons for rejected actions.
 
-Wording, order and numbering are AgentGym's: they are part of the protocol. Its oddities that show:
-a thing's number in an action counts only the reachable ones, while the description counts all of
-them; "in front of you" includes 0 steps ahead.
+Wording, order and numbering are AgentGym's, because they are part of the protocol. Two oddities are
+visible. The number of an object in an action counts only the reachable objects, while the
+description counts all of them. The words "in front of you" are used even for 0 steps ahead.
 """
 
 import functools
@@ -28,14 +28,14 @@ CHECK = "check available actions"
 
 
 class Scene(NamedTuple):
-    """What the agent is told about one view, and what it may do there.
+    """Description of one view and the actions available in it.
 
     Attributes:
-      description: objects, walls and what it carries, in sentences.
-      actions: primitive moves of each action on offer, in the order of the action list. An action
+      description: Objects, walls and the carried object, in sentences.
+      actions: Primitive moves of each available action, in the order of the action list. An action
         without moves is accepted and changes nothing.
-      refusals: the reason for actions that could be expected here and are not on offer.
-      compat_refusals: the refusals that AgentGym words differently.
+      refusals: Reasons for rejecting actions that an agent might expect but that are unavailable.
+      compat_refusals: AgentGym's reasons for rejections, where its wording differs from `refusals`.
     """
 
     description: str
@@ -45,7 +45,7 @@ class Scene(NamedTuple):
 
 
 class _Draft(NamedTuple):
-    """A Scene in the making; actions and refusals are added in AgentGym's order."""
+    """A Scene under construction; actions and refusals are added in AgentGym's order."""
 
     actions: dict[str, Moves]
     refusals: dict[str, str]
@@ -58,12 +58,9 @@ class _Draft(NamedTuple):
 
 @functools.lru_cache(maxsize=2048)
 def describe(view: View, facing: int, carrying: str | None) -> Scene:
-    """The scene of a view.
+    """Describes a view.
 
-    Args:
-      view: what the agent sees.
-      facing: minigrid's direction of the agent.
-      carrying: name of what it carries, such as `red key`.
+    `facing` is minigrid's direction, and `carrying` names the carried object, if any.
     """
     seen = things(view)
     barrier = _nearest_barrier(seen)
@@ -111,7 +108,7 @@ def _movable(seen: list[Thing]) -> list[Thing]:
 
 
 def _numbered(seen: Iterable[Thing]) -> Iterator[tuple[Thing, int]]:
-    """Each thing and which of its name it is, counted from 1."""
+    """Yields each object with its number among the objects of the same name, counted from 1."""
     count: Counter[str] = Counter()
     for thing in seen:
         count[thing.name] += 1
@@ -119,14 +116,14 @@ def _numbered(seen: Iterable[Thing]) -> Iterator[tuple[Thing, int]]:
 
 
 def _nearest_barrier(seen: list[Thing]) -> Thing | None:
-    """The nearest wall or box straight ahead; a ball or a key before it does not hide it."""
+    """Returns the nearest wall or box straight ahead; balls and keys do not hide walls or boxes."""
     ahead = (t for t in seen if t.right == 0 and _kind(t) in ("wall", "box"))
     return min(ahead, key=lambda t: t.ahead, default=None)
 
 
 def _description(seen: list[Thing], barrier: Thing | None, carrying: str | None) -> str:
     parts = ["You cannot see any objects within sight."]
-    if seen:  # walls count as objects here, though they are not listed
+    if seen:  # walls count as objects here, although they are not listed
         parts = ["In front of you in this room, you can see several objects: "]
     for thing, number in _numbered(_not_walls(seen)):
         if thing.right == 0:
@@ -149,7 +146,7 @@ def _description(seen: list[Thing], barrier: Thing | None, carrying: str | None)
 def _reachable(
     draft: _Draft, verb: str, seen: list[Thing], facing: Mapping[Cell, Moves]
 ) -> Iterator[tuple[str, Moves]]:
-    """Actions `verb name number` and their moves; numbers count the reachable things only."""
+    """Adds the actions `verb name number` with their moves; only reachable objects are numbered."""
     count: Counter[str] = Counter()
     for thing in seen:
         target = f"{thing.name} {count[thing.name] + 1}"
@@ -178,7 +175,7 @@ def _offer_drop(draft: _Draft, seen: list[Thing], carrying: str | None) -> None:
 def _offer_door(
     draft: _Draft, door: Thing, doors_so_far: Counter[str], carrying: str | None, paths: Paths
 ) -> None:
-    """What can be done with a door: go through an open one, open and pass another one."""
+    """Adds the actions on a door: walk through an open door, open and pass a closed one."""
     target = f"{door.name} {doors_so_far[door.name]}"
     color, state, _ = door.name.split(" ")
     through, toggle_through = f"go through {target}", f"toggle and go through {target}"
@@ -206,7 +203,7 @@ def _offer_door(
     moves = paths.facing.get((door.ahead, door.right))
     if moves is None:
         draft.refuse(toggle_through, f"You cannot {toggle_through}, {no_path}")
-        # AgentGym prints its whole table of counts where the door's number belongs.
+        # AgentGym prints its whole table of counts instead of the door's number.
         draft.compat_refusals[toggle_through] = (
             f"You cannot toggle and go through {door.name} {dict(doors_so_far)}, {no_path}"
         )

@@ -1,11 +1,10 @@
-"""What primitive moves are worth: our rules, and AgentGym's with its oddities.
+"""Rewards of primitive moves under our rules and under AgentGym's, which have oddities.
 
-Both share minigrid's reward at success, `1 - 0.9 * moves / limit`, where both are counted in
-primitive moves, and both give 0 otherwise.
+Both sets of rules give minigrid's reward at success, `1 - 0.9 * moves / limit`, and 0 otherwise.
+Moves and limit are counted in primitive moves.
 """
 
 import dataclasses
-from typing import Protocol
 
 COMPLETED = "\n The task is completed."
 FAILED = "\n The task has failed."
@@ -14,13 +13,13 @@ OUT_OF_MOVES = "\n The limit of moves is reached."
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """Where an episode stands.
+    """State of an episode after an action.
 
     Attributes:
-      reward: of the latest action.
-      score: running score of the episode.
-      done: the episode is over.
-      note: what the observation says about it, after the description.
+      reward: Reward of the latest action.
+      score: Current score of the episode.
+      done: True if the episode is over.
+      note: Sentence about the end of the episode, appended to the description in the observation.
     """
 
     reward: float
@@ -32,72 +31,61 @@ class Verdict:
 START = Verdict(reward=0, score=0, done=False, note="")
 
 
-class Scoring(Protocol):
-    """How the outcome of moves becomes a verdict."""
+class Scoring:
+    """Our rules: success, failure and the move limit end the episode; success is rewarded once."""
 
     def ends_action(self, terminated: bool, truncated: bool) -> bool:
-        """Whether the remaining moves of an action are left out after a move that ended so."""
+        """Returns True if an action skips its remaining moves after a move with this result.
 
-    def after_moves(
-        self, before: Verdict, reward: float, terminated: bool, truncated: bool
-    ) -> Verdict:
-        """The verdict after an action, from the outcome of its last move."""
-
-    def after_nothing(self, before: Verdict) -> Verdict:
-        """The verdict after an action that moved nothing, such as one that is not on offer."""
-
-    def refusal(self, clear: str, compat: str | None) -> str:
-        """Which wording of a refusal is shown."""
-
-
-class OwnScoring:
-    """Success, failure and the limit of moves end the episode; success is paid once."""
-
-    def ends_action(self, terminated: bool, truncated: bool) -> bool:
-        """Nothing happens after the end: the move that earned the reward is the last one."""
+        The move that earned the reward is then the last one.
+        """
         return terminated or truncated
 
     def after_moves(
         self, before: Verdict, reward: float, terminated: bool, truncated: bool
     ) -> Verdict:
-        """Done at any success, also a late one, and at failure or the limit with reward 0."""
+        """Returns the verdict after an action, from the result of its last move.
+
+        The episode ends at every success, even a late one, and with reward 0 at failure or the
+        limit.
+        """
         if terminated:
             note = COMPLETED if reward > 0 else FAILED
             return Verdict(reward, before.score + reward, True, note)
         return Verdict(0, before.score, truncated, OUT_OF_MOVES if truncated else "")
 
     def after_nothing(self, before: Verdict) -> Verdict:
-        """No reward."""
+        """Returns the verdict after an action without moves, which has no reward."""
         return dataclasses.replace(before, reward=0)
 
     def refusal(self, clear: str, compat: str | None) -> str:
-        """Our wording."""
+        """Returns the wording of a rejection under these rules."""
         return clear
 
 
-class CompatScoring:
+class CompatScoring(Scoring):
     """AgentGym's rules.
 
-    A success worth 0.5 or less does not end the episode, nor do failure and the limit of moves;
-    a refused action is paid the reward of the action before it once more; and an action goes on
-    after the move that succeeded, so that `toggle and go through` loses the reward of opening.
+    A success worth 0.5 or less does not end the episode; neither do failure and the move limit. A
+    rejected action pays the reward of the action before it again. An action continues after the
+    successful move, so `toggle and go through` loses the reward for opening the door.
     """
 
     def ends_action(self, terminated: bool, truncated: bool) -> bool:
-        """Never."""
+        """Returns False, because later moves are always executed."""
         return False
 
     def after_moves(
         self, before: Verdict, reward: float, terminated: bool, truncated: bool
     ) -> Verdict:
-        """Says that the task is completed whenever minigrid ended it, also in failure."""
+        """Returns a verdict of completion if minigrid ended the task, even after a failure."""
         note = COMPLETED if terminated else ""
         return Verdict(reward, before.score + reward, terminated and reward > 0.5, note)
 
     def after_nothing(self, before: Verdict) -> Verdict:
-        """The latest reward again."""
+        """Returns the verdict with the latest reward paid again."""
         return dataclasses.replace(before, score=before.score + before.reward)
 
     def refusal(self, clear: str, compat: str | None) -> str:
-        """AgentGym's wording where it differs."""
+        """Returns AgentGym's wording if it differs from ours."""
         return clear if compat is None else compat

@@ -1,7 +1,7 @@
-"""What the agent sees: the 7 x 7 cells ahead of it, as names in its own frame of reference.
+"""The agent's view: the 7 x 7 cells ahead of it, as names in its own frame of reference.
 
-This is minigrid's partial view, computed directly from the list of cells: the same cells in the
-same order as its image, without building and rotating grids of objects.
+This is minigrid's partial view, computed directly from the list of cells. It has the same cells in
+the same order as minigrid's image but does not build and rotate grids of objects.
 """
 
 from typing import NamedTuple
@@ -16,28 +16,28 @@ UNSEEN = ""
 EMPTY = "empty"
 _WALL = "grey wall"
 
-# Facing is minigrid's direction: 0 right (+x), 1 down (+y), 2 left, 3 up.
+# Indexed by minigrid's direction: 0 right (+x), 1 down (+y), 2 left, 3 up.
 FORWARD = ((1, 0), (0, 1), (-1, 0), (0, -1))
 
 
 class View(NamedTuple):
-    """A view; two views are equal exactly if minigrid's images are.
+    """A view; two views are equal exactly if minigrid's images are equal.
 
     Attributes:
-      cells: SIZE * SIZE names, far row first and left to right: `red ball`, `blue locked door`,
-        `grey wall`, EMPTY or UNSEEN. The agent's own cell shows what it carries.
+      cells: SIZE * SIZE names, far row first and left to right, such as `red ball`, `blue locked
+        door`, `grey wall`, EMPTY or UNSEEN. The agent's own cell shows the object it carries.
     """
 
     cells: tuple[str, ...]
 
 
 class Thing(NamedTuple):
-    """Something visible, where the agent stands at (0, 0).
+    """A visible object; the agent is at (0, 0).
 
     Attributes:
-      name: such as `red ball` or `blue locked door`.
-      ahead: cells in front of the agent, 0 .. 6.
-      right: cells to its right, -3 .. 3.
+      name: Name such as `red ball` or `blue locked door`.
+      ahead: Number of cells in front of the agent, 0 .. 6.
+      right: Number of cells to the agent's right, -3 .. 3.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Thing(NamedTuple):
 
 
 def _offsets(facing: int) -> tuple[tuple[int, int], ...]:
-    """(dx, dy) of each cell of the view, for an agent that faces `facing`."""
+    """Returns (dx, dy) of each cell of the view, for an agent that faces `facing`."""
     fx, fy = FORWARD[facing]
     return tuple(
         (fx * ahead - fy * right, fy * ahead + fx * right)
@@ -62,7 +62,7 @@ _PLACES = tuple(
 
 
 def object_name(thing: WorldObj) -> str:
-    """Name of a minigrid object: colour, state if it is a door, type."""
+    """Returns the name of a minigrid object: colour, state (only for a door), type."""
     if thing.type == "door":
         state = "open" if thing.is_open else "locked" if thing.is_locked else "closed"
         return f"{thing.color} {state} door"
@@ -70,7 +70,7 @@ def object_name(thing: WorldObj) -> str:
 
 
 def look(world: MiniGridEnv) -> View:
-    """The agent's present view of `world`."""
+    """Returns the agent's current view of `world`."""
     width, height, grid = world.grid.width, world.grid.height, world.grid.grid
     x0, y0 = (int(c) for c in world.agent_pos)
     names, clear = [], []
@@ -93,7 +93,7 @@ def look(world: MiniGridEnv) -> View:
 
 
 def _visible(clear: list[bool]) -> list[bool]:
-    """Which cells light reaches: row by row from the agent, sideways and diagonally ahead."""
+    """Returns the visible cells; light spreads row by row, sideways and diagonally ahead."""
     seen = [False] * (SIZE * SIZE)
     seen[AGENT_CELL] = True
     for start in range(SIZE * (SIZE - 1), -1, -SIZE):
@@ -107,11 +107,12 @@ def _visible(clear: list[bool]) -> list[bool]:
 
 
 def things(view: View) -> list[Thing]:
-    """Everything visible but empty floor and the agent's own cell, nearest first."""
+    """Returns the visible objects, nearest first, without empty floor and the agent's own cell."""
     found = [
         Thing(name, *place)
         for name, place in zip(view.cells, _PLACES, strict=True)
         if name not in (UNSEEN, EMPTY) and place != (0, 0)
     ]
-    found.sort(key=lambda thing: thing.ahead + abs(thing.right))  # stable: far rows first
+    # a stable sort keeps far rows first
+    found.sort(key=lambda thing: thing.ahead + abs(thing.right))
     return found

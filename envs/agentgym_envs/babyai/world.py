@@ -1,4 +1,4 @@
-"""Minigrid levels as worlds of ours: same rules and same seeds, a faster view, no printing."""
+"""minigrid levels with the same rules and seeds, but with a faster view and without printing."""
 
 import functools
 
@@ -13,17 +13,17 @@ from agentgym_envs.babyai.view import View, look
 
 
 class World(RoomGridLevel):
-    """What differs from minigrid in every level: how a view is made and that nothing is printed.
+    """Base class of every level, with a faster view than minigrid's and without its printing.
 
-    `reset(seed=...)` and `step(move)` return a `View` where minigrid returns an observation.
+    `reset(seed=...)` and `step(move)` return a `View` in place of minigrid's observation.
     """
 
     def gen_obs(self) -> View:
-        """The agent's view; called by minigrid at the end of each reset and step."""
+        """Returns the agent's view; minigrid calls this at the end of each reset and step."""
         return look(self)
 
     def _gen_grid(self, width: int, height: int) -> None:
-        """Draws worlds until one is valid, like minigrid, which also prints every rejection."""
+        """Draws grids until one is valid. minigrid does the same but prints every rejection."""
         while True:
             try:
                 RoomGrid._gen_grid(self, width, height)
@@ -38,7 +38,7 @@ class World(RoomGridLevel):
 
 @functools.cache
 def _world_class(level: str) -> tuple[type[World], dict]:
-    """The World of a level id and the arguments of its constructor; built once per level."""
+    """Returns the World class of a level id and its arguments; built once per level."""
     spec = gymnasium.spec(level)
     level_class = load_env_creator(str(spec.entry_point))
     assert isinstance(level_class, type) and issubclass(level_class, RoomGridLevel), level
@@ -46,7 +46,7 @@ def _world_class(level: str) -> tuple[type[World], dict]:
 
 
 def make_world(task: Task) -> tuple[World, View]:
-    """A fresh world of `task` and the first view of it."""
+    """Creates the level of `task` and returns it with its first view."""
     world_class, arguments = _world_class(task.level)
     world = world_class(**arguments)
     view, _ = world.reset(seed=task.seed)

@@ -1,1 +1,1 @@
-"""What every environment server shares."""
+"""Code shared by all environment servers."""

@@ -1,7 +1,7 @@
-"""From a request to an answer: fixed paths, bounded bodies, who may ask.
+"""Base of the HTTP applications: fixed paths, bounded bodies, access checks.
 
-A web framework would spend more time on a step than a text game does, and the paths of a
-server are known and need no patterns.
+The paths of a server are known and need no patterns. A web framework would spend more time on a
+step than a text game does.
 """
 
 import contextlib
@@ -16,26 +16,25 @@ from agentgym_envs.base.protocol import STATUS, ErrorKind
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Request:
-    """What an endpoint sees of a request.
+    """An HTTP request as endpoints receive it.
 
     Attributes:
-      path: without the query.
-      query: as sent, such as `b"id=3"`.
-      content_type: value of the header, lower case; empty if it was not sent.
-      turn: value of TURN_HEADER; empty if it was not sent.
-      body: all of it.
+      path: Path without the query.
+      query: Query as sent, such as `b"id=3"`.
+      content_type: Value of the header in lower case; empty if the header was not sent.
+      request_id: Value of REQUEST_ID_HEADER; empty if the header was not sent.
     """
 
     path: str
     query: bytes
     content_type: bytes
-    turn: bytes
+    request_id: bytes
     body: bytes
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answer:
-    """A JSON body and its status; `is_last` asks for the connection to be closed."""
+    """A JSON body and its status. If `is_last` is True, the connection is closed after it."""
 
     body: bytes
     status: int = 200
@@ -48,7 +47,7 @@ NOT_ALLOWED = Answer(b'{"detail":"Method Not Allowed"}', 405)
 
 
 def typed_error(kind: ErrorKind, message: str, *, is_last: bool = False) -> Answer:
-    """The protocol's error body with its status."""
+    """Returns the protocol's error body for `kind`, with its HTTP status."""
     return Answer(json.dumps({"error": message, "type": kind}).encode(), STATUS[kind], is_last)
 
 
@@ -65,12 +64,12 @@ class Application:
     """Endpoints of a server and the conditions for using them.
 
     Attributes:
-      routes: path -> method -> endpoint.
-      lifespan: entered before the first request, left after the last.
-      max_body_bytes: longest body that is read, whether or not its length is declared.
+      routes: Endpoint for each path and method.
+      lifespan: Context that is entered before the first request and left after the last.
+      max_body_bytes: Maximum length of a body, with or without a declared length.
       token: Bearer token that every request must carry; None accepts requests without one.
-      host_names: Names besides `localhost` by which clients may address the server. Addresses
-        such as 127.0.0.1 are always accepted, and with a token any name is.
+      host_names: Names besides `localhost` by which clients may address the server. Addresses such
+        as 127.0.0.1 are always accepted. With a token, every name is accepted.
     """
 
     routes: Mapping[str, Mapping[str, Endpoint]]
@@ -80,17 +79,15 @@ class Application:
     host_names: Set[str] = frozenset()
 
     def refusal(self, host: bytes, origin: bytes, authorization: bytes) -> Answer | None:
-        """Answer to a request that no endpoint may receive; None admits the request.
+        """Returns the error for a request that is not allowed to reach an endpoint, or None if it
+        is allowed.
 
-        A page in a browser may send requests to a server on loopback. The browser names the site
-        of the page in `Origin`. A site that resolves its own name to this machine is its own
-        origin; `Host` then has that name. A token protects from such a site as well, because its
-        pages do not know the token.
+        A page in a browser can send requests to a server on loopback. The browser puts the site of
+        the page into `Origin`. A malicious site can resolve its own name to this machine. Its pages
+        then have the same origin as the server, but `Host` contains the name of the site. A token
+        protects from this attack too, because the pages do not know the token.
 
-        Args:
-          host: Value of the header, lower case; empty if it was not sent.
-          origin: Value of the header, lower case; empty if it was not sent.
-          authorization: Value of the header; empty if it was not sent.
+        Header values except `authorization` are in lower case. A header that was not sent is empty.
         """
         if origin and origin.partition(b"://")[2] != host:
             return _forbidden(
@@ -105,7 +102,7 @@ class Application:
                 )
             return None
         scheme, _, credentials = authorization.partition(b" ")
-        # In constant time, so that the token cannot be guessed byte by byte.
+        # constant-time comparison, so that the token cannot be guessed byte by byte
         is_right = hmac.compare_digest(credentials.strip(), self.token.encode())
         if is_right and scheme.lower() == b"bearer":
             return None
@@ -117,14 +114,14 @@ class Application:
         )
 
     def find(self, method: str, path: str) -> Endpoint | Answer:
-        """Returns the endpoint of a path, or the answer if there is none."""
+        """Returns the endpoint of a path and method, or an error answer if there is none."""
         methods = self.routes.get(path)
         if methods is None:
             return NOT_FOUND
         return methods.get(method, NOT_ALLOWED)
 
     def _is_own_name(self, host: bytes) -> bool:
-        """Returns True for names of this server and for addresses, which no site can claim."""
+        """Returns True for names of this server and for IP addresses, which no site can claim."""
         name = host.decode("latin-1")
         if name.startswith("["):
             name = name[1:].partition("]")[0]
@@ -139,7 +136,7 @@ class Application:
         return True
 
     def too_large(self) -> Answer:
-        """The answer to a body above the limit; the rest of it is not read."""
+        """Returns the error for a body above the limit; the rest of the body is not read."""
         return typed_error(
             ErrorKind.TOO_LARGE,
             f"the body is larger than {self.max_body_bytes} bytes. Send a shorter action.",

@@ -1,4 +1,4 @@
-"""What a simulator must offer to be served: one small class per environment."""
+"""Interface of a simulator: each environment implements one small class."""
 
 import abc
 import dataclasses
@@ -8,12 +8,11 @@ from agentgym_envs.base.protocol import ErrorKind
 
 
 class EnvironmentFault(Exception):
-    """A request that cannot be served; becomes a typed error body.
+    """Error for a request that cannot be served; the client receives a typed error body.
 
     Attributes:
-      kind: which error.
-      message: what was found and what was expected.
-      compat_message: AgentGym's text for the same situation, served under `--compat`.
+      message: Text that names the value found and the value expected.
+      compat_message: AgentGym's text for the same error, sent under `--compat`.
     """
 
     def __init__(self, kind: ErrorKind, message: str, compat_message: str | None = None):
@@ -24,14 +23,14 @@ class EnvironmentFault(Exception):
 
 
 class SimulatorLost(Exception):
-    """The simulator behind this process is gone for good, such as a JVM that died.
+    """Error for a simulator that is permanently lost, such as a JVM that died.
 
-    The worker process that raises it ends; the server starts another one in its place.
+    The worker process that raises this error exits, and the server starts a new one.
     """
 
 
 class SetupError(Exception):
-    """An environment cannot run on this machine; the message says what to install."""
+    """Error for an environment that cannot run here; the message says what to install."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,10 +38,10 @@ class StepResult:
     """Answer to one action.
 
     Attributes:
-      observation: text for the agent.
-      reward: reward of this step.
-      score: running score of the episode, in the environment's own unit.
-      done: the environment ended the episode.
+      observation: Text for the agent.
+      reward: Reward of this step.
+      score: Current score of the episode, in the environment's own unit.
+      done: True if the environment ended the episode.
     """
 
     observation: str
@@ -52,11 +51,11 @@ class StepResult:
 
 
 class Environment(abc.ABC):
-    """One simulator instance; lives in one session, used by one thread at a time.
+    """Simulator of one session, used by one thread at a time.
 
-    A task is a function of `data_idx` alone: same index, same world, on every machine. What
-    follows is a function of the task and the actions, so an episode can be brought back by
-    repeating its actions.
+    A task depends only on `data_idx`: the same index gives the same initial state on every machine.
+    An episode depends only on the task and the actions, so it can be restored by repeating its
+    actions.
     """
 
     @abc.abstractmethod
@@ -69,32 +68,32 @@ class Environment(abc.ABC):
 
     @abc.abstractmethod
     def expert_action(self) -> str:
-        """What a competent scripted player does next in the present state."""
+        """Returns the next action of a competent scripted agent in the current state."""
 
     @abc.abstractmethod
     def valid_actions(self) -> list[str]:
-        """Actions that do something sensible now: for random players and demonstrations."""
+        """Returns sensible actions in the current state, for random agents and demonstrations."""
 
     def snapshot(self) -> Any:
-        """The present state as JSON types, for `restore`, also in another process.
+        """Returns the current state as JSON types; `restore` accepts it, even in another process.
 
         Raises:
-          NotImplementedError: the simulator cannot.
+          NotImplementedError: The simulator has no snapshots.
         """
         raise NotImplementedError(f"{type(self).__name__} has no snapshots")
 
     def restore(self, snapshot: Any) -> None:
-        """Continues from a state that `snapshot` of the same environment gave.
+        """Restores a state that `snapshot` of the same environment returned.
 
         Raises:
-          NotImplementedError: the simulator cannot.
+          NotImplementedError: The simulator has no snapshots.
         """
         raise NotImplementedError(f"{type(self).__name__} has no snapshots")
 
     def close(self) -> None:
-        """Releases what the simulator holds."""
-        return None  # most simulators hold nothing but memory
+        """Releases the resources of the simulator."""
+        return None  # most simulators have nothing to release
 
     def state(self) -> dict[str, Any]:
-        """Facts about the present state for viewers; JSON types."""
+        """Returns facts about the current state for viewers, as JSON types."""
         return {}

@@ -1,6 +1,6 @@
-"""Commands that install what an extra of setup.py names."""
+"""Commands that install the packages of an extra of setup.py."""
 
 
 def install(extra: str) -> str:
-    """Command that installs an extra from a checkout, which is where this project is installed from."""
+    """Returns the command that installs an extra of this project from a checkout."""
     return f'pip install -e ".[{extra}]" (in the checkout of agentgym-jax)'

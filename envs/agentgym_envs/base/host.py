@@ -1,7 +1,7 @@
-"""The environments of one process: what a request about a session does, without any transport.
+"""Host of the environments of one process: answers requests about sessions, without any transport.
 
-A worker process has one host and feeds it requests one at a time; so does the in-process
-transport of the trainer. Both therefore answer with the same bytes.
+A worker process and the trainer's in-process transport both send requests to a host, one at a time.
+Both therefore return the same bytes.
 """
 
 import json
@@ -15,26 +15,26 @@ from agentgym_envs.base.environment import (
     SimulatorLost,
     StepResult,
 )
-from agentgym_envs.base.kind import EnvironmentKind, StepRoute
 from agentgym_envs.base.protocol import ErrorKind
+from agentgym_envs.base.served import ServedEnvironment, StepRoute
 
 _LOGGER = logging.getLogger(__name__)
 
-# Longer actions are refused with 422: the longest sensible one has some hundred characters.
+# Longer actions are refused with 422. The longest sensible action has a few hundred characters.
 MAX_ACTION_CHARACTERS = 10_000
 
 
 def to_json(content: Any) -> bytes:
-    """Compact JSON in UTF-8 without NaN, whatever text it has to carry.
+    """Encodes a value as compact JSON in UTF-8; NaN is an error.
 
-    Half a surrogate pair, which UTF-8 cannot write, becomes its JSON escape.
+    A lone surrogate, which UTF-8 cannot represent, is written as its JSON escape.
     """
     text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.encode("utf-8", "backslashreplace")
 
 
 class _Session:
-    """One environment and the last thing it said; None before the first reset."""
+    """One environment and its last result, which is None before the first reset."""
 
     def __init__(self, environment: Environment):
         self.environment = environment
@@ -42,18 +42,13 @@ class _Session:
 
 
 class SessionHost:
-    """Holds environments by session id and answers requests about them. Not thread-safe.
+    """Holds environments by session id and answers requests about them. Not thread-safe."""
 
-    Args:
-      kind: the environment.
-      compat: AgentGym's behaviour, oddities included.
-    """
-
-    def __init__(self, kind: EnvironmentKind, compat: bool):
-        self._kind = kind
+    def __init__(self, served: ServedEnvironment, compat: bool):
+        self._served = served
         self._compat = compat
-        self._factory = kind.compat_factory if compat else kind.factory
-        self._refused_when_done = kind.compat_refused_when_done if compat else frozenset({"step"})
+        self._factory = served.compat_factory if compat else served.factory
+        self._refused_when_done = served.compat_refused_when_done if compat else frozenset({"step"})
         self._sessions: dict[int, _Session] = {}
         self._operations: Mapping[str, Callable[[int, Any], Any]] = {
             "create": self._create,
@@ -65,62 +60,63 @@ class SessionHost:
             "valid_actions": self._valid_actions,
             "state": self._state,
             "close": self._close,
-            **{route.path: self._step_route(route) for route in kind.step_routes},
+            **{route.path: self._step_route(route) for route in served.step_routes},
             **{
                 route.path: self._extra_route(route.path.removeprefix("/"), route.answer)
-                for route in kind.extra_routes
+                for route in served.extra_routes
             },
         }
 
     def answer(self, operation: str, session_id: int, argument: Any) -> bytes:
-        """JSON body of the answer to one request.
+        """Returns the JSON body of the answer to one request.
 
         Args:
-          operation: `create`, `reset`, `step`, ..., or the path of a route of this kind alone.
-          session_id: of the session; `create` makes it.
-          argument: task index of a reset, action of a step, else None.
+          operation: Operation such as `create`, `reset` or `step`, or the path of an extra route of
+              this environment.
+          session_id: Id of the session. The operation `create` opens a session with this id.
+          argument: Task index of a reset, action of a step, otherwise None.
 
         Raises:
-          EnvironmentFault: the request cannot be served. After SIMULATOR the session is gone.
-          SimulatorLost: none of the sessions can be served any more.
+          EnvironmentFault: The request cannot be served. After SIMULATOR the session is closed.
+          SimulatorLost: No session of this host can be served any more.
         """
-        # Guarded as a whole: an answer that is no JSON (a NaN reward) is a crash like any other.
+        # A NaN reward, which JSON cannot express, is handled like a crash of the simulator.
         return self._run(
             session_id, lambda: to_json(self._operations[operation](session_id, argument))
         )
 
     def close_all(self) -> None:
-        """Releases everything."""
+        """Closes all sessions."""
         for session_id in list(self._sessions):
             self._close(session_id, None)
 
     def _create(self, session_id: int, argument: Any) -> Any:
         session = self._sessions[session_id] = _Session(self._factory())
-        if self._kind.resets_on_create:
-            first_task = session_id % self._kind.spec.num_tasks
+        if self._served.resets_on_create:
+            first_task = session_id % self._served.spec.num_tasks
             session.last = session.environment.reset(first_task)
-        return self._kind.answers.create(session_id, session.last)
+        return self._served.answers.create(session_id, session.last)
 
     def _reset(self, session_id: int, data_idx: int | None) -> Any:
         session = self._session(session_id)
         if data_idx is None:
             raise EnvironmentFault(
                 ErrorKind.INVALID_REQUEST,
-                f"{self._kind.task_field} is null. Send an integer.",
+                f"{self._served.task_field} is null. Send an integer.",
                 compat_message="unsupported operand type(s) for %: 'NoneType' and 'int'",
             )
-        # AgentGym's own rule for an index outside the tasks is in the compat environment.
-        if not self._compat and not 0 <= data_idx < self._kind.spec.num_tasks:
+        # Under `--compat` the environment applies AgentGym's rule for indices outside the tasks.
+        if not self._compat and not 0 <= data_idx < self._served.spec.num_tasks:
             raise EnvironmentFault(
                 ErrorKind.UNKNOWN_TASK,
-                f"{self._kind.spec.name} has tasks 0 .. {self._kind.spec.num_tasks - 1}, "
-                f"{self._kind.task_field} was {data_idx}",
+                f"{self._served.spec.name} has tasks 0 .. {self._served.spec.num_tasks - 1}, "
+                f"{self._served.task_field} was {data_idx}",
             )
         session.last = session.environment.reset(data_idx)
-        return self._kind.answers.reset(session_id, session.last)
+        return self._served.answers.reset(session_id, session.last)
 
     def _step(self, session_id: int, action: str) -> Any:
-        return self._kind.answers.step(self._play(session_id, action))
+        return self._served.answers.step(self._play(session_id, action))
 
     def _step_route(self, route: StepRoute) -> Callable[[int, Any], Any]:
         def step(session_id: int, text: str) -> Any:
@@ -144,13 +140,13 @@ class SessionHost:
     def _observation(self, session_id: int, argument: Any) -> Any:
         session = self._session(session_id)
         self._check_not_done(session_id, session, "observation")
-        return self._kind.answers.observation(session.environment, session.last)
+        return self._served.answers.observation(session.environment, session.last)
 
     def _detail(self, session_id: int, argument: Any) -> Any:
         session = self._session(session_id)
         self._check_not_done(session_id, session, "detail")
-        assert self._kind.answers.detail is not None  # else the route does not exist
-        return self._kind.answers.detail(session.environment, session.last)
+        assert self._served.answers.detail is not None  # this route exists only if `detail` is set
+        return self._served.answers.detail(session.environment, session.last)
 
     def _expert_action(self, session_id: int, argument: Any) -> Any:
         session = self._playing(session_id, "step")
@@ -179,7 +175,7 @@ class SessionHost:
         except SimulatorLost:
             raise
         except Exception:
-            # The session is gone either way, and whoever closes it can do nothing about it.
+            # The session is removed in any case, and the caller could not handle the error.
             _LOGGER.exception("session %d was not closed cleanly", session_id)
         return True
 
@@ -189,13 +185,13 @@ class SessionHost:
         return self._sessions[session_id]
 
     def _playing(self, session_id: int, route: str) -> _Session:
-        """A session that was reset and, where the route needs it, is not done."""
+        """Returns a session that was reset and, if the route requires it, is not done."""
         session = self._session(session_id)
         if session.last is None:
             raise EnvironmentFault(
                 ErrorKind.NOT_RESET,
                 f"session {session_id} was never reset. POST /reset first.",
-                compat_message=self._kind.compat_not_reset.format(id=session_id),
+                compat_message=self._served.compat_not_reset.format(id=session_id),
             )
         self._check_not_done(session_id, session, route)
         return session
@@ -209,7 +205,7 @@ class SessionHost:
             )
 
     def _run(self, session_id: int, function: Callable[[], bytes]) -> bytes:
-        """Calls the simulator; a crash becomes a typed error and the session is given up."""
+        """Calls the simulator; turns a crash into a typed error and drops the session."""
         try:
             return function()
         except (EnvironmentFault, SimulatorLost):
@@ -225,7 +221,7 @@ class SessionHost:
 
 
 def unknown_session(session_id: int, compat_message: str | None = None) -> EnvironmentFault:
-    """The error of a request about a session that is not there."""
+    """Returns the error for a request about a session that does not exist."""
     return EnvironmentFault(
         ErrorKind.UNKNOWN_SESSION,
         f"there is no session {session_id}: never created, closed, or expired. POST /create first.",

@@ -1,9 +1,11 @@
-"""HTTP/1.1 on asyncio with the parser of Node.js (httptools): one object per connection.
+"""HTTP/1.1 on asyncio with the parser of Node.js (httptools).
 
-A general server with the same parser takes 1.2 to 1.8 times the CPU time per step of a text game,
-and has no deadline for a request. This one supports only JSON answers of known length on plain
-HTTP/1. A connection holds a bounded number of
-bytes and a request has a deadline, whatever the client sends and however slowly it reads.
+Each connection has one protocol object.
+
+A general server with the same parser takes 1.2 to 1.8 times the CPU time per step of a text game.
+It also has no deadline for a request. This server supports only JSON answers of known length on
+plain HTTP/1. Each connection uses a bounded number of bytes and each request has a deadline, even
+if the client reads slowly.
 """
 
 import asyncio
@@ -19,21 +21,21 @@ from typing import cast
 import httptools
 
 from agentgym_envs.base.application import Answer, Application, Endpoint, Request, typed_error
-from agentgym_envs.base.protocol import TURN_HEADER, ErrorKind
+from agentgym_envs.base.protocol import REQUEST_ID_HEADER, ErrorKind
 
 _LOGGER = logging.getLogger(__name__)
 
-# Limit on a request without its body and the framing of its chunks: the request line, headers,
-# chunk extensions and trailers.
+# Maximum size of a request line, headers, chunk extensions and trailers together. The body and the
+# framing of its chunks are not included.
 _MAX_HEAD_BYTES = 32768
-_PARSED_BYTES = 4096  # fed to the parser at once: bounds the requests that it can find in them
-_WRITTEN_BYTES = 65536  # given to the transport at once; also its high-water mark
+_PARSED_BYTES = 4096  # bytes per parser call, which bounds the number of requests in one call
+_WRITTEN_BYTES = 65536  # bytes per write, and the high-water mark of the write buffer
 _STATUS_LINE = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode()
     for status in http.HTTPStatus
 }
 _HEADERS = b"content-type: application/json\r\ncontent-length: %d\r\n%s\r\n"
-_TURN = TURN_HEADER.encode()
+_REQUEST_ID = REQUEST_ID_HEADER.encode()
 _CLOSE = b"connection: close\r\n"
 _BUG = Answer(
     b'{"error":"the server failed on this request; its log says why","type":"simulator"}', 500, True
@@ -45,9 +47,9 @@ class Deadlines:
     """Times in seconds after which the server ends a connection.
 
     Attributes:
-      idle: Time without a request. A client that thinks between two steps keeps its connection.
-      request: Time from the first byte of a request to its last one.
-      answer: Time in which a client must read an answer, apart from what fits into buffers.
+      idle: Maximum time without a request; long enough for a client to think between steps.
+      request: Maximum time from the first byte of a request to its last one.
+      answer: Maximum time for a client to read an answer, beyond the buffered bytes.
     """
 
     idle: float = 120.0
@@ -55,14 +57,14 @@ class Deadlines:
     answer: float = 60.0
 
     def __post_init__(self) -> None:
-        """Refuses times that are not positive."""
+        """Rejects times that are not positive."""
         if min(self.idle, self.request, self.answer) <= 0:
             raise ValueError(f"deadlines must be positive, got {self}")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Exchange:
-    """A complete request with the endpoint that answers it, or with its answer."""
+    """A complete request and either the endpoint that answers it or the answer itself."""
 
     request: Request
     found: Endpoint | Answer
@@ -71,15 +73,16 @@ class _Exchange:
 
 
 class HttpProtocol(asyncio.Protocol):
-    """Reads requests, has them answered one after the other, writes the answers.
+    """Protocol of one connection: reads requests, answers them in order and writes the answers.
 
-    A client may send requests ahead of their answers. They stay unparsed, and reading pauses,
-    until the earlier ones are answered. Answering pauses while the client does not read.
+    A client can send further requests before it has received an answer. The server parses them
+    after it has answered the earlier requests, and stops reading meanwhile. It writes no further
+    answers while the client does not read.
 
     Args:
       application: Endpoints, limit on bodies and access checks.
       connections: Set that contains this object while its connection is open.
-      deadlines: Times that `end_overdue` enforces.
+      deadlines: Time limits that `end_overdue` enforces.
     """
 
     def __init__(
@@ -93,23 +96,27 @@ class HttpProtocol(asyncio.Protocol):
         self._unparsed = bytearray()
         self._exchanges: collections.deque[_Exchange] = collections.deque()
         self._task: asyncio.Task[None] | None = None
-        self._drained: asyncio.Future[None] | None = None  # set while the write buffer is full
+        self._drained: asyncio.Future[None] | None = None  # a future while the write buffer is full
         self._is_paused = False  # reading
-        self._is_ended = False  # no further request is accepted
-        self._read_deadline = time.monotonic() + deadlines.idle  # counts while nothing is answered
+        self._is_ended = False  # True once no further request is accepted
+        # applies while no request is being answered
+        self._read_deadline = time.monotonic() + deadlines.idle
         self._write_deadline = math.inf
         self._reset_message()
 
-    # The connection.
+    # Connection callbacks.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Accepts a client."""
+        """Accepts a connection."""
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=_WRITTEN_BYTES)
         self._connections.add(self)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """The client is gone. The current operation is finished: a step cannot be taken back."""
+        """Marks the connection as lost.
+
+        The current operation still runs to its end, because a step cannot be undone.
+        """
         self._connections.discard(self)
         self._end()
         self.resume_writing()
@@ -126,27 +133,23 @@ class HttpProtocol(asyncio.Protocol):
             self._transport.pause_reading()
 
     def pause_writing(self) -> None:
-        """The write buffer is above its high-water mark."""
+        """Pauses writing: the write buffer is above its high-water mark."""
         self._drained = self._loop.create_future()
 
     def resume_writing(self) -> None:
-        """The write buffer is below its low-water mark again, or the connection is lost."""
+        """Resumes writing: the buffer is below its low-water mark, or the connection is lost."""
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
         self._drained = None
 
     def close(self) -> None:
-        """Ends the connection after the current answer."""
+        """Closes the connection after the current answer."""
         self._end()
         if self._task is None:
             self._close_transport()
 
     def end_if_overdue(self, now: float) -> None:
-        """Ends the connection at once if its client missed a deadline.
-
-        Args:
-          now: Reading of `time.monotonic()`, in seconds.
-        """
+        """Closes the connection immediately if its client missed a deadline."""
         if now > self._write_deadline or (self._task is None and now > self._read_deadline):
             self._transport.abort()
 
@@ -170,7 +173,7 @@ class HttpProtocol(asyncio.Protocol):
             try:
                 self._parser.feed_data(piece)
             except httptools.HttpParserUpgrade:
-                self._is_ended = True  # the request itself is answered as any other
+                self._is_ended = True  # the server still answers this request
                 self._unparsed.clear()
             except httptools.HttpParserError:
                 self._refuse(typed_error(ErrorKind.INVALID_REQUEST, "this is no HTTP/1 request"))
@@ -178,48 +181,44 @@ class HttpProtocol(asyncio.Protocol):
                 self._check_overhead(len(piece))
 
     def _check_overhead(self, num_bytes: int) -> None:
-        """Refuses a request whose parts other than the body are too long.
-
-        Args:
-          num_bytes: Bytes parsed since the previous check.
-        """
-        if self._exchanges:  # most of them belong to a request that is complete
+        """Refuses a request whose headers or trailers are too long; called after each piece."""
+        if self._exchanges:  # most of the bytes belong to a complete request
             return
         self._parsed_bytes += num_bytes
         if self._parsed_bytes - self._body_bytes - self._framing_bytes > _MAX_HEAD_BYTES:
             self._refuse(typed_error(ErrorKind.TOO_LARGE, "the headers or trailers are too long"))
 
     def _reset_message(self) -> None:
-        self._is_reading = False  # inside a request
+        self._is_reading = False  # True from the start to the end of a request
         self._in_body = False
         self._url = b""
         self._content_type = b""
         self._authorization = b""
         self._host = b""
         self._origin = b""
-        self._turn = b""
+        self._request_id = b""
         self._expects_continue = False
         self._declared_bytes = 0
         self._chunks: list[bytes] = []
         self._parsed_bytes = 0
         self._body_bytes = 0
-        self._framed_bytes = 0  # of the body, in complete chunks
+        self._framed_bytes = 0  # bytes of the body received in complete chunks
         self._framing_bytes = 0
 
-    # Callbacks of the parser.
+    # Parser callbacks.
 
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """Starts a new request."""
         self._reset_message()
         self._is_reading = True
         self._read_deadline = time.monotonic() + self._deadlines.request
 
     def on_url(self, url: bytes) -> None:
-        """A piece of the target."""
+        """Appends a piece of the request target."""
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header, or one trailer after the body."""
+        """Stores a header that the server uses. Ignores trailers after the body."""
         if self._in_body:
             return
         name = name.lower()
@@ -233,13 +232,13 @@ class HttpProtocol(asyncio.Protocol):
             self._authorization = value
         elif name == b"origin":
             self._origin = value.lower()
-        elif name == _TURN:
-            self._turn = value
+        elif name == _REQUEST_ID:
+            self._request_id = value
         elif name == b"expect":
             self._expects_continue = value.lower() == b"100-continue"
 
     def on_headers_complete(self) -> None:
-        """The body follows, if there is one. A client without access cannot send it."""
+        """Checks access and the declared length before the body is read."""
         self._in_body = True
         if self._is_ended:
             return
@@ -252,7 +251,7 @@ class HttpProtocol(asyncio.Protocol):
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
-        """A piece of the body."""
+        """Appends a piece of the body."""
         if self._is_ended:
             return
         self._body_bytes += len(body)
@@ -262,13 +261,13 @@ class HttpProtocol(asyncio.Protocol):
             self._chunks.append(body)
 
     def on_chunk_complete(self) -> None:
-        """A chunk ends. Its size in hexadecimal and two line ends are no overhead."""
+        """Subtracts the framing of a chunk (hexadecimal size, two line ends) from the overhead."""
         size = self._body_bytes - self._framed_bytes
         self._framing_bytes += len(f"{size:x}") + 4
         self._framed_bytes = self._body_bytes
 
     def on_message_complete(self) -> None:
-        """The request is complete."""
+        """Queues a complete request for its endpoint."""
         self._is_reading = False
         if self._is_ended:
             return
@@ -282,7 +281,7 @@ class HttpProtocol(asyncio.Protocol):
         if "%" in path:
             path = urllib.parse.unquote(path)
         request = Request(
-            path, url.query or b"", self._content_type, self._turn, b"".join(self._chunks)
+            path, url.query or b"", self._content_type, self._request_id, b"".join(self._chunks)
         )
         self._chunks.clear()
         found = self._application.find(method, path)
@@ -290,7 +289,7 @@ class HttpProtocol(asyncio.Protocol):
         self._add(_Exchange(request, found, keeps_alive, method == "HEAD"))
 
     def _refuse(self, answer: Answer) -> None:
-        """Answers after the requests before it, and reads no more of this connection."""
+        """Queues an error after the earlier answers and stops reading from this connection."""
         if self._is_ended:
             return
         self._is_ended = True
@@ -307,13 +306,14 @@ class HttpProtocol(asyncio.Protocol):
             self._task = self._loop.create_task(self._answer_all())
 
     async def _answer_all(self) -> None:
-        """Answers the requests that were received, in their order."""
+        """Answers the received requests in order."""
         try:
             while self._exchanges:
                 exchange = self._exchanges.popleft()
                 await self._write(await self._answer(exchange), exchange)
                 if self._unparsed and not self._exchanges:
-                    await asyncio.sleep(0)  # a client that sends ahead must not delay the others
+                    # lets other connections run before the next pipelined request
+                    await asyncio.sleep(0)
                     self._parse()
         finally:
             self._task = None
@@ -332,12 +332,12 @@ class HttpProtocol(asyncio.Protocol):
         try:
             return await exchange.found(exchange.request)
         except Exception:
-            # Every request gets an answer; a bug in an endpoint is logged.
+            # The client gets an answer even if an endpoint has a bug, which is logged.
             _LOGGER.exception("no answer to %s", exchange.request.path)
             return _BUG
 
     async def _write(self, answer: Answer, exchange: _Exchange) -> None:
-        """Writes an answer as fast as the client reads it; returns when the buffer has room."""
+        """Writes an answer as fast as the client reads; returns when the buffer has free space."""
         if answer.is_last or not exchange.keeps_alive:
             self._end()
         is_last = self._is_ended and not self._exchanges
@@ -346,7 +346,8 @@ class HttpProtocol(asyncio.Protocol):
             _CLOSE if is_last else b"",
         )
         body = b"" if exchange.is_head else answer.body
-        # One write: a second one would wait for the client's acknowledgement of the first.
+        # The head and the first part of the body are one write, because a second write would wait
+        # for the acknowledgement of the first.
         piece = head + body[:_WRITTEN_BYTES]
         end = _WRITTEN_BYTES
         while not self._transport.is_closing():
@@ -363,9 +364,9 @@ class HttpProtocol(asyncio.Protocol):
 
 
 async def end_overdue(connections: set[HttpProtocol], deadlines: Deadlines) -> None:
-    """Ends connections whose client missed a deadline, until cancelled.
+    """Closes connections whose clients missed a deadline. Runs until cancelled.
 
-    A connection is ended at most a quarter of the shortest deadline too late.
+    A connection is closed at most a quarter of the shortest deadline late.
     """
     period_seconds = min(deadlines.idle, deadlines.request, deadlines.answer) / 4
     while True:

@@ -1,7 +1,7 @@
-"""A server without socket and processes: the same requests, answered by a call.
+"""Server without a socket or worker processes: method calls replace HTTP requests.
 
-For a trainer on one machine that needs no protection from its simulators. Answers are the very
-bytes of the HTTP server, because both come from `SessionHost`.
+It serves trainers on one machine that need no protection from their simulators. Answers have
+exactly the bytes of the HTTP server, because both come from `SessionHost`.
 """
 
 import threading
@@ -12,57 +12,54 @@ from typing import Any
 
 from agentgym_envs.base.environment import EnvironmentFault, SimulatorLost
 from agentgym_envs.base.host import SessionHost, to_json, unknown_session
-from agentgym_envs.base.kind import EnvironmentKind
 from agentgym_envs.base.protocol import STATUS, ErrorKind
 from agentgym_envs.base.routes import RequestProblem, facts, read, session_routes
+from agentgym_envs.base.served import ServedEnvironment
 
 
 class InProcessServer:
-    """Answers one request at a time, from any thread.
+    """Server that answers one request at a time and can be called from any thread.
 
-    A simulator that hangs or takes its process down does so to the caller: this is what worker
-    processes are for.
+    A simulator that hangs or crashes its process affects the caller's process. With worker
+    processes it does not.
 
     Args:
-      kind: the environment; prepared here.
-      compat: AgentGym's behaviour, with our typed errors.
+      served: Environment to serve; `prepare` is called here.
+      compat: True for AgentGym's behaviour, but with our typed errors.
 
     Raises:
-      SetupError: the environment cannot run on this machine.
+      SetupError: The environment cannot run on this machine.
     """
 
-    def __init__(self, kind: EnvironmentKind, *, compat: bool = False):
-        kind.prepare()
-        self._kind = kind
-        self._host = SessionHost(kind, compat)
+    def __init__(self, served: ServedEnvironment, *, compat: bool = False):
+        served.prepare()
+        self._served = served
+        self._host = SessionHost(served, compat)
         self._lock = threading.Lock()
         self._next_id = 0
         self._open: set[int] = set()
         self._started = time.monotonic()
-        prefix = kind.path_prefix
+        prefix = served.path_prefix
         self._facts: dict[str, Callable[[], Any]] = {
-            prefix + path: make for path, make in facts(kind, compat).items()
+            prefix + path: make for path, make in facts(served, compat).items()
         } | {f"{prefix}/health": self._health}
-        if kind.sessions_path:
-            self._facts[prefix + kind.sessions_path] = lambda: sorted(self._open)
-        self._routes = {(route.method, route.path): route for route in session_routes(kind)}
+        if served.sessions_path:
+            self._facts[prefix + served.sessions_path] = lambda: sorted(self._open)
+        self._routes = {(route.method, route.path): route for route in session_routes(served)}
 
     def exchange(
         self, method: str, target: str, body: Mapping[str, Any] | None
     ) -> tuple[int, bytes]:
-        """Status and JSON body of the answer.
+        """Returns the status and JSON body of the answer.
 
-        Args:
-          method: `GET` or `POST`.
-          target: path and query, such as `/observation?id=3`.
-          body: of a POST.
+        `target` is the path with the query.
         """
         path, _, query = target.partition("?")
         try:
             if method == "GET" and path in self._facts:
                 return 200, to_json(self._facts[path]())
             with self._lock:
-                return self._of_session(method, path, query, body)
+                return self._answer_session(method, path, query, body)
         except EnvironmentFault as fault:
             return _error(fault.kind, fault.message)
         except RequestProblem as error:
@@ -71,16 +68,16 @@ class InProcessServer:
             return _error(ErrorKind.SIMULATOR, f"{error}. Its sessions are lost.")
 
     def close(self) -> None:
-        """Releases everything."""
+        """Closes all sessions."""
         with self._lock:
             self._open.clear()
             self._host.close_all()
 
-    def _of_session(self, method: str, path: str, query: str, body: Any) -> tuple[int, bytes]:
-        if (method, path) == ("POST", f"{self._kind.path_prefix}/create"):
+    def _answer_session(self, method: str, path: str, query: str, body: Any) -> tuple[int, bytes]:
+        if (method, path) == ("POST", f"{self._served.path_prefix}/create"):
             return 200, self._create()
-        if (method, path) == ("POST", f"{self._kind.path_prefix}/close"):
-            session_id = read(self._kind.session_body, body, "body").session
+        if (method, path) == ("POST", f"{self._served.path_prefix}/close"):
+            session_id = read(self._served.session_body, body, "body").session
             self._open.discard(session_id)
             return 200, self._host.answer("close", session_id, None)
         if (method, path) not in self._routes:

@@ -1,8 +1,8 @@
-"""Task manifests: which tasks an environment has, their split, and a hash that notices drift.
+"""Task manifests: the tasks of an environment, their splits, and a hash that reveals changes.
 
-A manifest is a list of JSON objects, one a task, each with `data_idx`, `split` (`train`,
-`dev` or `test`) and facts of the environment. Two results are comparable only if they were measured
-under the same hash.
+A manifest is a list of JSON objects, one per task, with `data_idx`, `split` (`train`, `dev` or
+`test`) and facts about the task. Two results are comparable only if the hashes of their manifests
+are equal.
 """
 
 import hashlib
@@ -13,32 +13,32 @@ from typing import Any
 Task = Mapping[str, Any]
 
 TRAIN = "train"
-DEV = "dev"  # only environments whose authors set such tasks aside have it
+DEV = "dev"  # used only by environments whose authors define a dev split
 TEST = "test"
 
 
 def canonical_json(tasks: Sequence[Task]) -> bytes:
-    """The one byte string that a manifest is hashed as: sorted keys, no spaces, ASCII."""
+    """Encodes a manifest as the bytes that are hashed: sorted keys, no spaces, ASCII."""
     return json.dumps(
         list(tasks), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
     ).encode("ascii")
 
 
 def sha256(tasks: Sequence[Task]) -> str:
-    """Hash of a manifest, in hexadecimal."""
+    """Returns the hash of a manifest in hexadecimal."""
     return hashlib.sha256(canonical_json(tasks)).hexdigest()
 
 
 def hash_order(keys: Iterable[str]) -> list[str]:
-    """The keys in the order of their sha256: an arbitrary order that is the same everywhere."""
+    """Sorts keys by their sha256, an arbitrary order that is the same on every machine."""
     return sorted(keys, key=lambda key: hashlib.sha256(key.encode()).digest())
 
 
 def check(tasks: Sequence[Task]) -> None:
-    """Refuses a manifest whose indices are not 0, 1, 2, ... or whose splits are unknown.
+    """Rejects a manifest whose indices are not 0, 1, 2, ... or that has unknown splits.
 
     Raises:
-      ValueError: with the first task that is wrong.
+      ValueError: A task is wrong; the message names the first one.
     """
     for i, task in enumerate(tasks):
         if task["data_idx"] != i or task["split"] not in (TRAIN, DEV, TEST):

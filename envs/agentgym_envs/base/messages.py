@@ -1,4 +1,9 @@
-"""What a worker process says to its server. Requests are (operation, session id, argument)."""
+"""Messages from a worker process to its server.
+
+A request is a tuple of operation, session id and argument.
+
+The first message is None if the worker is ready, otherwise the text of the SetupError.
+"""
 
 import dataclasses
 
@@ -6,25 +11,13 @@ from agentgym_envs.base.protocol import ErrorKind
 
 
 @dataclasses.dataclass(frozen=True)
-class Ready:
-    """The first message of a worker that can serve."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Refusal:
-    """The first message of a worker whose environment cannot run on this machine."""
-
-    message: str
-
-
-@dataclasses.dataclass(frozen=True)
 class Fault:
-    """An EnvironmentFault on its way; see there."""
+    """An EnvironmentFault in a form that can be sent, with the same fields."""
 
     kind: ErrorKind
     message: str
     compat_message: str
 
 
-# Answer to a request: the body of the HTTP answer, or why there is none.
+# Answer to a request: the body of the HTTP answer, or the error.
 Reply = bytes | Fault

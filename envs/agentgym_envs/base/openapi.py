@@ -1,47 +1,44 @@
-"""The OpenAPI description of a server, made from its routes."""
+"""The OpenAPI description of a server, generated from its routes."""
 
 from collections.abc import Iterable
 from typing import Any
 
-from agentgym_envs.base.kind import EmptyBody, EnvironmentKind
 from agentgym_envs.base.protocol import STATUS, ErrorKind
 from agentgym_envs.base.routes import SessionRoute
+from agentgym_envs.base.served import EmptyBody, ServedEnvironment
 
 _ERROR = {
     "type": "object",
     "required": ["error", "type"],
     "properties": {
         "error": {"type": "string"},
-        "type": {"type": "string", "enum": [str(kind) for kind in ErrorKind]},
+        "type": {"type": "string", "enum": [str(served) for served in ErrorKind]},
     },
 }
 
 
 def describe(
-    kind: EnvironmentKind, routes: Iterable[SessionRoute], facts: Iterable[str]
+    served: ServedEnvironment, routes: Iterable[SessionRoute], facts: Iterable[str]
 ) -> dict[str, Any]:
-    """OpenAPI 3.1 document of our default mode; AgentGym's error form has no schema of its own.
+    """Returns the OpenAPI 3.1 document of our default mode.
 
-    Args:
-      kind: the environment.
-      routes: about sessions.
-      facts: paths of routes without parameters.
+    Errors in AgentGym's form have no separate schema.
     """
-    prefix = kind.path_prefix
+    prefix = served.path_prefix
     paths: dict[str, Any] = {path: {"get": _operation("Facts about the server.")} for path in facts}
     create = _operation("Opens a session.")
-    if kind.create_body is not None:
+    if served.create_body is not None:
         create["requestBody"] = _body(EmptyBody)
     paths[f"{prefix}/create"] = {"post": create}
     paths[f"{prefix}/close"] = {
-        "post": _operation("Ends a session.") | {"requestBody": _body(kind.session_body)}
+        "post": _operation("Ends a session.") | {"requestBody": _body(served.session_body)}
     }
     for route in routes:
         operation = _operation(route.summary)
         if route.method == "GET":
             operation["parameters"] = [
                 {
-                    "name": kind.session_field,
+                    "name": served.session_field,
                     "in": "query",
                     "required": True,
                     "schema": {"type": "integer"},
@@ -52,7 +49,7 @@ def describe(
         paths.setdefault(route.path, {})[route.method.lower()] = operation
     return {
         "openapi": "3.1.0",
-        "info": {"title": f"agentgym_envs {kind.spec.name}", "version": kind.spec.version},
+        "info": {"title": f"agentgym_envs {served.spec.name}", "version": served.spec.version},
         "paths": paths,
     }
 

@@ -1,11 +1,12 @@
-"""Options of an environment: the keyword arguments of its `make_kind`, from a command line or a config.
+"""Options of an environment, from a command line or a config, as keyword arguments of
+`make_served_environment`.
 
-    def make_kind(*, engine: str = "bm25s", topk: int = 3) -> EnvironmentKind: ...
+    def make_served_environment(*, engine: str = "bm25s", topk: int = 3) -> ServedEnvironment: ...
 
     python -m agentgym_envs searchqa --option engine=tantivy --option topk=5
 
-The signature is the list of options: each has a default, whose type (str, int, float or bool) says
-how a text is read.
+The signature defines the options. Each has a default, and the type of the default (str, int, float
+or bool) determines how a text is parsed.
 """
 
 import inspect
@@ -14,17 +15,19 @@ from typing import Any
 
 from agentgym_envs.base.environment import SetupError
 
-# An option of an environment as JSON knows it.
+# Value of an option, as JSON represents it.
 Value = str | int | float | bool
 
 _WORDS = {"true": True, "false": False}
 
 
 def parse(texts: Iterable[str]) -> dict[str, str]:
-    """Options of a command line, each `name=value`; the last of a name counts.
+    """Parses command-line options of the form `name=value` into a dictionary.
+
+    If a name occurs twice, the last value is used.
 
     Raises:
-      SetupError: one has no name.
+      SetupError: An option has no name.
     """
     found = {}
     for text in texts:
@@ -36,21 +39,17 @@ def parse(texts: Iterable[str]) -> dict[str, str]:
 
 
 def bind(
-    make_kind: Callable[..., Any], options: Mapping[str, Value], module: str
+    make_served_environment: Callable[..., Any], options: Mapping[str, Value], module: str
 ) -> dict[str, Value]:
-    """The options as keyword arguments of `make_kind`, texts read by the type of the default.
-
-    Args:
-      make_kind: of the environment.
-      options: by name.
-      module: of the environment, for messages.
+    """Returns the options as keyword arguments of `make_served_environment`, with texts converted
+    to the types of the defaults.
 
     Raises:
-      SetupError: there is no such option, or a value does not fit.
+      SetupError: An option does not exist, or its value has the wrong type.
     """
     defaults = {
         parameter.name: parameter.default
-        for parameter in inspect.signature(make_kind).parameters.values()
+        for parameter in inspect.signature(make_served_environment).parameters.values()
         if parameter.default is not inspect.Parameter.empty
     }
     bound = {}

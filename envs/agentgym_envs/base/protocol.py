@@ -1,4 +1,4 @@
-"""Facts of the HTTP protocol: the one file that training and environment servers share.
+"""Facts of the HTTP protocol. Only this file is shared by training and the environment servers.
 
 Standard library only, because `agentgym_jax` imports it without installing any environment.
 The routes and bodies are AgentGym's own (arXiv:2406.04151); `GET /spec`, `GET /health`
@@ -10,21 +10,21 @@ import enum
 
 
 class ErrorKind(enum.StrEnum):
-    """Why a server refused a request; the `type` of an error body."""
+    """Reason for a refused request: the `type` of an error body."""
 
     INVALID_REQUEST = "invalid_request"  # 422: the body does not fit the route
-    UNKNOWN_SESSION = "unknown_session"  # 404: no such id, or it was closed or expired
+    UNKNOWN_SESSION = "unknown_session"  # 404: no session has this id, or it was closed or expired
     NOT_RESET = "not_reset"  # 409: step or observe before the first reset
-    FINISHED = "finished"  # 409: step after the episode was done
-    OUT_OF_TURN = "out_of_turn"  # 409: not the next request of its episode (TURN_HEADER)
+    FINISHED = "finished"  # 409: step after the end of the episode
+    OUT_OF_TURN = "out_of_turn"  # 409: not the next request of its episode (REQUEST_ID_HEADER)
     UNKNOWN_TASK = "unknown_task"  # 422: data_idx outside the manifest
     CAPACITY = "capacity"  # 503: all sessions are in use; try again later
-    BUSY = "busy"  # 503: the session did not become free in time
-    TOO_LARGE = "too_large"  # 413: the body exceeds the limit
+    BUSY = "busy"  # 503: another request used the session for too long
+    TOO_LARGE = "too_large"  # 413: the body is longer than the limit
     UNAUTHORIZED = "unauthorized"  # 401: bearer token missing or wrong
-    FORBIDDEN = "forbidden"  # 403: page of another site, or a name that is not this server's
+    FORBIDDEN = "forbidden"  # 403: a page of another site, or a host name that is not this server's
     TIMEOUT = "timeout"  # 504: the simulator did not answer in time
-    SIMULATOR = "simulator"  # 500: the simulator failed; the session is gone
+    SIMULATOR = "simulator"  # 500: the simulator failed; the session is closed
 
 
 STATUS = {
@@ -43,33 +43,35 @@ STATUS = {
     ErrorKind.SIMULATOR: 500,
 }
 
-# Optional header. Of a reset or a step it is `<episode>/<number>`: a word that the client makes up for each
-# reset, and 0 for the reset, 1 for the first step, and so on. A request that comes again is then
-# answered from memory, and one that comes late is refused: a step is never taken twice. With a create,
-# `<word>/0` names the session that is wanted, which is opened once. AgentGym's servers, as any other,
-# ignore it.
-TURN_HEADER = "x-agentgym-turn"
+# Optional header. In a reset or a step it is `<episode>/<number>`. The episode is a word that the
+# client chooses at each reset. The number is 0 for the reset, 1 for the first step, and so on. The
+# server answers a repeated request from memory and refuses a late one, so no step is executed
+# twice. In a create request, `<word>/0` names the requested session, which is opened only once.
+# Servers that do not know the header, such as AgentGym's, ignore it.
+REQUEST_ID_HEADER = "x-agentgym-turn"
 
-# Kinds after which the same request may succeed a little later without side effects.
+# Errors without side effects, after which the same request can succeed later.
 RETRYABLE = frozenset({ErrorKind.CAPACITY, ErrorKind.BUSY})
 
 
 @dataclasses.dataclass(frozen=True)
 class EnvironmentSpec:
-    """What a server says about itself in `GET /spec`.
+    """Self-description of a server in `GET /spec`.
 
     Attributes:
-      name: key of the environment, such as `textcraft`; also the prefix of its item ids.
-      version: version of this server's behaviour; changes when a world or a text changes.
-      instructions: what an agent is told before its first observation.
-      action_format: `react` (the action follows the last `Action:`) or `raw` (the whole text).
-      num_tasks: valid `data_idx` are 0 .. num_tasks - 1.
-      manifest_sha256: hash of the task manifest; results are comparable only if it is equal.
-      max_turns: turns after which AgentGym stops an episode of this environment in evaluation.
-      refusal: regular expression; how an observation begins that says that an action could not
-        be done. Empty if the environment refuses nothing.
-      success_score: a task counts as solved if its episode ends with at least this score.
-      max_score: the best score. Rewards and scores are divided by it to compare environments.
+      name: Key of the environment, such as `textcraft`; also the prefix of its item ids.
+      version: Version of this server's behaviour; changes when a task or a text changes.
+      instructions: System prompt of the agent, shown before its first observation.
+      action_format: `react` (the action follows the last `Action:`) or `raw` (the whole text is the
+          action).
+      num_tasks: Number of tasks; valid `data_idx` are 0 .. num_tasks - 1.
+      manifest_sha256: Hash of the task manifest. Only results with equal hashes are comparable.
+      max_turns: Number of turns after which AgentGym stops an episode of this environment in
+          evaluation.
+      refusal: Regular expression for the beginning of an observation that rejects an action. Empty
+        if the environment never rejects actions.
+      success_score: Minimum final score with which a task counts as solved.
+      max_score: Best possible score. Rewards and scores are divided by it to compare environments.
     """
 
     name: str

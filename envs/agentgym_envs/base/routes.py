@@ -1,29 +1,30 @@
-"""The routes of a server as data: where a request about a session stands, and what it means."""
+"""Routes of a server as data: the operation of each route, and the place of the session id."""
 
 import dataclasses
 import functools
 import json
+import operator
 from collections.abc import Callable
 from typing import Any
 
 import pydantic
 
 from agentgym_envs.base.application import Request
-from agentgym_envs.base.kind import EnvironmentKind, SessionBody
+from agentgym_envs.base.served import ServedEnvironment, SessionBody
 
 
 @dataclasses.dataclass(frozen=True)
 class SessionRoute:
-    """A route about one session.
+    """A route for requests about one session.
 
     Attributes:
-      path: with the prefix of its kind.
-      method: `GET` (session in the query) or `POST` (JSON body).
-      operation: what `SessionHost.answer` is asked.
-      body: what the request must contain; its `session` is the session.
-      argument: from the body to the argument of the operation.
-      is_stateful: the operation changes the session.
-      summary: one line for the description of the server.
+      path: Path of the route, with the prefix of the environment.
+      method: `GET` (session in the query) or `POST` (session in the JSON body).
+      operation: Operation for `SessionHost.answer`.
+      body: Model of the request's content; its property `session` is the session id.
+      argument: Function that extracts the operation's argument from the content.
+      is_stateful: True if the operation changes the session.
+      summary: One-line summary for the OpenAPI description.
     """
 
     path: str
@@ -35,88 +36,72 @@ class SessionRoute:
     summary: str
 
 
-def session_routes(kind: EnvironmentKind) -> list[SessionRoute]:
-    """All of them but `/create` and `/close`, which only the holder of the sessions can serve."""
-    prefix = kind.path_prefix
+def session_routes(served: ServedEnvironment) -> list[SessionRoute]:
+    """Returns all session routes except `/create` and `/close`, which need the session store."""
+    prefix = served.path_prefix
+
+    def stateful(
+        path: str, operation: str, body: type[SessionBody], field: str, summary: str
+    ) -> SessionRoute:
+        argument = operator.attrgetter(field)
+        return SessionRoute(prefix + path, "POST", operation, body, argument, True, summary)
+
+    def reader(method: str, path: str, operation: str, summary: str) -> SessionRoute:
+        body = served.session_body
+        return SessionRoute(prefix + path, method, operation, body, _nothing, False, summary)
+
+    step_body, summary = served.step_body, "Applies one action; another answer than /step."
     routes = [
-        SessionRoute(
-            f"{prefix}/step", "POST", "step", kind.step_body, _action, True, "Applies one action."
-        ),
-        SessionRoute(
-            f"{prefix}/reset",
-            "POST",
-            "reset",
-            kind.reset_body,
-            lambda body: getattr(body, kind.task_field),
-            True,
-            "Starts a task.",
-        ),
+        stateful("/step", "step", step_body, "action", "Applies one action."),
+        stateful("/reset", "reset", served.reset_body, served.task_field, "Starts a task."),
     ]
-    for step in kind.step_routes:
-        routes.append(
-            SessionRoute(
-                prefix + step.path,
-                "POST",
-                step.path,
-                kind.step_body,
-                _action,
-                True,
-                "Applies one action; another answer than /step.",
-            )
-        )
-    for extra in kind.extra_routes:
+    routes += [
+        stateful(step.path, step.path, step_body, "action", summary) for step in served.step_routes
+    ]
+    for extra in served.extra_routes:
         if extra.method not in ("GET", "POST"):
             raise ValueError(
                 f"extra route {extra.path}: method must be GET or POST, not {extra.method}"
             )
-        summary = f"Only {kind.spec.name} has this."
-        routes.append(_reader(kind, extra.method, extra.path, extra.path, summary))
+        summary = f"Only {served.spec.name} has this."
+        routes.append(reader(extra.method, extra.path, extra.path, summary))
     known = {route.path for route in routes}
     for name, summary in _READERS.items():
-        if prefix + name not in known and (name != "/detail" or kind.answers.detail is not None):
-            routes.append(_reader(kind, "GET", name, name.removeprefix("/"), summary))
+        if prefix + name not in known and (name != "/detail" or served.answers.detail is not None):
+            routes.append(reader("GET", name, name.removeprefix("/"), summary))
     return routes
 
 
 _READERS = {
     "/observation": "The last observation.",
     "/detail": "The last answer.",
-    "/expert_action": "What the scripted player would do now.",
+    "/expert_action": "What the scripted agent would do now.",
     "/valid_actions": "Actions that do something now.",
     "/state": "Facts for viewers.",
 }
 
 
-def _reader(
-    kind: EnvironmentKind, method: str, path: str, operation: str, summary: str
-) -> SessionRoute:
-    path = kind.path_prefix + path
-    return SessionRoute(
-        path, method, operation, kind.session_body, lambda body: None, False, summary
-    )
+def _nothing(body: Any) -> None:
+    """Returns None, because the operation has no argument."""
 
 
-def _action(body: Any) -> str:
-    return body.action
-
-
-def facts(kind: EnvironmentKind, compat: bool) -> dict[str, Callable[[], Any]]:
-    """Path -> body of the answer, for the GET routes that are about no session."""
-    # Results of AgentGym's rules must not pass for results of ours.
-    version = f"{kind.spec.version}-compat" if compat else kind.spec.version
+def facts(served: ServedEnvironment, compat: bool) -> dict[str, Callable[[], Any]]:
+    """Returns, for each GET path without a session, the function that makes its answer."""
+    # The version distinguishes results under AgentGym's rules from results under ours.
+    version = f"{served.spec.version}-compat" if compat else served.spec.version
     return {
-        "/": lambda: kind.banner,
-        "/spec": lambda: dataclasses.asdict(kind.spec) | {"version": version},
-        "/tasks": lambda: list(kind.tasks()),
-        **{path: functools.partial(kind.facts.__getitem__, path) for path in kind.facts},
+        "/": lambda: served.banner,
+        "/spec": lambda: dataclasses.asdict(served.spec) | {"version": version},
+        "/tasks": lambda: list(served.tasks()),
+        **{path: functools.partial(served.facts.__getitem__, path) for path in served.facts},
     }
 
 
 class RequestProblem(Exception):
-    """A request does not fit its route.
+    """Error for a request that does not fit its route.
 
     Attributes:
-      problems: in pydantic's form: `type`, `loc`, `msg`, `input`.
+      problems: List of problems in pydantic's form: `type`, `loc`, `msg`, `input`.
     """
 
     def __init__(self, problems: list[dict[str, Any]]):
@@ -131,12 +116,12 @@ def read(model: type[pydantic.BaseModel], values: Any, where: str) -> Any:
     """Checks the values of a body or a query.
 
     Args:
-      model: what is expected.
-      values: what came; the name of a missing or unreadable body is in the error.
-      where: `body` or `query`.
+      model: Expected model.
+      values: Received values. Errors name a missing or invalid body by the name of its model.
+      where: Source of the values for error messages: `body` or `query`.
 
     Raises:
-      RequestProblem: they do not fit.
+      RequestProblem: The values do not fit the model.
     """
     try:
         return model.model_validate(values, from_attributes=True)
@@ -148,13 +133,13 @@ def read(model: type[pydantic.BaseModel], values: Any, where: str) -> Any:
 
 
 def json_body(request: Request) -> Any:
-    """Returns the JSON value of a body.
+    """Parses a JSON body.
 
-    Only a body that is declared as JSON is read: a browser lets a page send any other content
-    type, or none, to a server on loopback without asking that server first.
+    The body must be declared as JSON. A browser lets a page send any other content type, or none,
+    to a server on loopback without asking that server first.
 
     Raises:
-      RequestProblem: The request has no body, another content type, or no JSON in its body.
+      RequestProblem: The body is missing, has another content type, or is not JSON.
     """
     if not request.body:
         raise RequestProblem(

@@ -1,4 +1,4 @@
-"""Runs the server of one environment as a process: socket, readiness line, signals, orphans."""
+"""Server process of one environment: socket, readiness line, signals, watch of the parent."""
 
 import asyncio
 import logging
@@ -12,24 +12,25 @@ import uvloop
 from agentgym_envs.base.application import Application
 from agentgym_envs.base.environment import SetupError
 from agentgym_envs.base.http_protocol import Deadlines, HttpProtocol, end_overdue
+from agentgym_envs.processes import is_gone
 
 _LOGGER = logging.getLogger(__name__)
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _PARENT_POLL_SECONDS = 1.0
 _DEADLINES = Deadlines()
-_SHUTDOWN_SECONDS = 5  # for requests that are being answered
+_SHUTDOWN_SECONDS = 5  # grace period for pending requests
 
 
 class ServeError(Exception):
-    """The server cannot start; the message is for the person at the terminal."""
+    """Error for a server that cannot start; the message is for the user at the terminal."""
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 takes a free one.
+    """Opens a listening socket; port 0 selects a free port.
 
     Raises:
-      ServeError: the address cannot be used.
+      ServeError: The address cannot be used.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -47,10 +48,10 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def check_exposure(host: str, token: str | None) -> None:
-    """Refuses to serve other machines without a token.
+    """Rejects a host that is reachable from other machines if there is no token.
 
     Raises:
-      ServeError: the host is not loopback and there is no token.
+      ServeError: The host is not loopback and there is no token.
     """
     if host not in LOOPBACK and token is None:
         raise ServeError(
@@ -66,13 +67,13 @@ async def answer(
     ready_line: str,
     deadlines: Deadlines = _DEADLINES,
 ) -> None:
-    """Serves on a socket until `stop` is set; then lets the answers under way finish.
+    """Serves on a socket until `stop` is set, then finishes pending requests.
 
     Args:
-      application: what is served; entered and left here.
-      listener: listening socket; closed at the end.
-      stop: asks for the end.
-      ready_line: written to stdout when connections are accepted; empty for none.
+      application: Application to serve; its lifespan is entered and left here.
+      listener: Listening socket, which is closed at the end.
+      stop: Event that requests the end.
+      ready_line: Line printed to stdout when connections are accepted; empty for no line.
       deadlines: Times after which connections of slow or silent clients are ended.
     """
     loop = asyncio.get_running_loop()
@@ -96,17 +97,12 @@ async def answer(
 
 
 def run(application: Application, name: str, host: str, port: int, parent_pid: int | None) -> None:
-    """Serves until SIGTERM, SIGINT or the end of the parent process; then closes everything.
+    """Serves until SIGTERM, SIGINT or the end of the parent process, then closes everything.
 
-    Args:
-      application: what is served.
-      name: of the environment, for the readiness line.
-      host: address to listen on.
-      port: 0 takes a free one.
-      parent_pid: process without which this server has no purpose.
+    Port 0 selects a free port, which the readiness line contains.
 
     Raises:
-      ServeError: the address cannot be used, or the environment cannot run here.
+      ServeError: The address cannot be used, or the environment cannot run on this machine.
     """
     listener = bind(host, port)
     shown_host = f"[{host}]" if ":" in host else host
@@ -117,7 +113,7 @@ def run(application: Application, name: str, host: str, port: int, parent_pid: i
         loop = asyncio.get_running_loop()
         for stop_signal in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(stop_signal, stop.set)
-        # The runner cancels the watch at the end, if it is still there.
+        # If the watch still runs at the end, the runner cancels it.
         watch = None if parent_pid is None else loop.create_task(_watch(stop, parent_pid))
         await answer(application, listener, stop, f"agentgym_envs {name} ready on {url}")
         del watch
@@ -132,20 +128,9 @@ def run(application: Application, name: str, host: str, port: int, parent_pid: i
 
 
 async def _watch(stop: asyncio.Event, parent_pid: int) -> None:
-    """Asks the server to stop when the process is gone. A killed trainer leaves no server."""
-    is_own_parent = os.getppid() == parent_pid
-    # An own parent that died is recognised by adoption: its id may still exist as a zombie.
-    while _exists(parent_pid) and (not is_own_parent or os.getppid() == parent_pid):
+    """Stops the server when its parent process is gone, such as a killed trainer."""
+    was_own_parent = os.getppid() == parent_pid
+    while not is_gone(parent_pid, was_own_parent):
         await asyncio.sleep(_PARENT_POLL_SECONDS)
     _LOGGER.warning("process %d is gone: stopping", parent_pid)
     stop.set()
-
-
-def _exists(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True  # it exists and belongs to someone else
-    return True

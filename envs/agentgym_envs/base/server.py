@@ -19,8 +19,8 @@ from agentgym_envs.base.application import (
 )
 from agentgym_envs.base.environment import EnvironmentFault
 from agentgym_envs.base.host import to_json
-from agentgym_envs.base.kind import EnvironmentKind, load_kind
 from agentgym_envs.base.protocol import ErrorKind
+from agentgym_envs.base.request_ids import read_request_id
 from agentgym_envs.base.routes import (
     RequestProblem,
     SessionRoute,
@@ -29,18 +29,18 @@ from agentgym_envs.base.routes import (
     read,
     session_routes,
 )
+from agentgym_envs.base.served import ServedEnvironment, load_environment
 from agentgym_envs.base.sessions import SessionStore
-from agentgym_envs.base.turns import read_turn
 from agentgym_envs.base.workers import Worker
 
 _LONGEST_SWEEP_PERIOD = 30.0  # seconds
-_START_SECONDS = 120.0  # for a worker process, on a busy machine
+_START_SECONDS = 120.0  # time limit for the start of a worker process on a busy machine
 
 Handler = Callable[[Request], Awaitable[bytes]]
 
 
 def create_app(
-    kind_module: str,
+    environment_module: str,
     *,
     compat: bool,
     workers: int,
@@ -53,31 +53,34 @@ def create_app(
     host_names: Collection[str] = (),
     options: Mapping[str, Any] | None = None,
 ) -> Application:
-    """What a server of one environment answers; its lifespan starts the worker processes.
+    """Returns the application that serves one environment; its lifespan starts the worker
+    processes.
 
     Args:
-      kind_module: module with `make_kind()`, imported here and by the workers.
-      compat: behave as AgentGym's own server: errors as status 200 `{"error": text}`, its
+      environment_module: Module with `make_served_environment()`, imported here and by the workers.
+      compat: True to behave like AgentGym's own server: errors as status 200 `{"error": text}`, its
         scoring oddities, FastAPI's 422 bodies.
-      workers: processes that hold the environments.
-      capacity: sessions alive at once.
-      idle_seconds: sessions unused for longer are closed.
-      max_body_bytes: longest accepted request body.
-      busy_seconds: how long a request waits for its turn.
-      step_seconds: how long a simulator may take for one request.
-      token: if given, every request must carry it as bearer token.
+      workers: Number of processes that run the environments.
+      capacity: Maximum number of open sessions.
+      idle_seconds: Time without requests after which a session is closed.
+      max_body_bytes: Maximum length of a request body.
+      busy_seconds: Maximum time that a request waits for its turn.
+      step_seconds: Maximum time that a simulator may take for one request.
+      token: Bearer token that every request must carry; None accepts requests without one.
       host_names: Names besides `localhost` by which clients may address a server without token.
-      options: of `make_kind()`.
+      options: Options of `make_served_environment()`.
     """
     if workers < 1:
         raise ValueError(f"a server needs at least one worker, got {workers}")
-    kind = load_kind(kind_module, options)
-    routes = session_routes(kind)
-    processes = [Worker(kind_module, compat, _START_SECONDS, options) for _ in range(workers)]
+    served = load_environment(environment_module, options)
+    routes = session_routes(served)
+    processes = [
+        Worker(environment_module, compat, _START_SECONDS, options) for _ in range(workers)
+    ]
     store = SessionStore(
         processes,
         stateful=frozenset(route.operation for route in routes if route.is_stateful),
-        closed_text=kind.compat_closed,
+        closed_text=served.compat_closed,
         capacity=capacity,
         idle_seconds=idle_seconds,
         busy_seconds=busy_seconds,
@@ -88,8 +91,8 @@ def create_app(
     async def lifespan() -> AsyncIterator[None]:
         shared = contextlib.ExitStack()
         try:
-            # In a thread, as starting programs takes its time.
-            await asyncio.to_thread(shared.enter_context, kind.shared())
+            # runs in a thread because starting programs takes time
+            await asyncio.to_thread(shared.enter_context, served.shared())
             await asyncio.gather(*(worker.ensure_running() for worker in processes))
             period = min(idle_seconds / 4, _LONGEST_SWEEP_PERIOD)
             sweeper = asyncio.create_task(store.sweep(period))
@@ -100,7 +103,7 @@ def create_app(
             await asyncio.to_thread(shared.close)
 
     return Application(
-        _routes(kind, routes, store, processes, compat),
+        _routes(served, routes, store, processes, compat),
         lifespan=lifespan,
         max_body_bytes=max_body_bytes,
         token=token,
@@ -109,16 +112,16 @@ def create_app(
 
 
 def _routes(
-    kind: EnvironmentKind,
+    served: ServedEnvironment,
     session: list[SessionRoute],
     store: SessionStore,
     workers: list[Worker],
     compat: bool,
 ) -> dict[str, dict[str, Endpoint]]:
-    """Paths and methods, and what answers them."""
-    answer_errors = _compat_errors(kind.compat_error_status) if compat else _typed_errors
+    """Returns the endpoint of each path and method."""
+    answer_errors = _compat_errors(served.compat_error_status) if compat else _typed_errors
     started = time.monotonic()
-    prefix = kind.path_prefix
+    prefix = served.path_prefix
 
     def health() -> Any:
         return {
@@ -133,32 +136,33 @@ def _routes(
     def open_sessions() -> Any:
         return store.ids()
 
-    plain = {**facts(kind, compat), "/health": health}
-    if kind.sessions_path:
-        plain[kind.sessions_path] = open_sessions
+    plain = {**facts(served, compat), "/health": health}
+    if served.sessions_path:
+        plain[served.sessions_path] = open_sessions
 
     async def create(request: Request) -> bytes:
-        if kind.create_body is not None:
-            read(kind.create_body, json_body(request), "body")
-        return await store.create(read_turn(request.turn))
+        if served.create_body is not None:
+            read(served.create_body, json_body(request), "body")
+        return await store.create(read_request_id(request.request_id))
 
     async def close(request: Request) -> bytes:
-        body = read(kind.session_body, json_body(request), "body")
+        body = read(served.session_body, json_body(request), "body")
         return to_json(await store.close(body.session))
 
-    def of_session(route: SessionRoute) -> Handler:
+    def make_session_endpoint(route: SessionRoute) -> Handler:
         where = "query" if route.method == "GET" else "body"
         values = _query if route.method == "GET" else json_body
 
         async def endpoint(request: Request) -> bytes:
             body = read(route.body, values(request), where)
-            turn = read_turn(request.turn)
-            return await store.call(body.session, route.operation, route.argument(body), turn)
+            request_id = read_request_id(request.request_id)
+            return await store.call(body.session, route.operation, route.argument(body), request_id)
 
         return endpoint
 
     def fact(make: Callable[[], Any]) -> Handler:
-        # Most never change; a manifest of thousands of tasks would hold up the steps.
+        # Answers are cached: most never change, and encoding a manifest of thousands of tasks would
+        # delay the steps.
         rendered = functools.cache(lambda: to_json(make()))
         changes = make in (health, open_sessions)
 
@@ -167,11 +171,13 @@ def _routes(
 
         return endpoint
 
-    description = openapi.describe(kind, session, [prefix + path for path in plain])
+    description = openapi.describe(served, session, [prefix + path for path in plain])
     plain["/openapi.json"] = lambda: description
-    table: list[tuple[str, str, Handler]] = [(r.path, r.method, of_session(r)) for r in session]
+    table: list[tuple[str, str, Handler]] = [
+        (r.path, r.method, make_session_endpoint(r)) for r in session
+    ]
     table += [(f"{prefix}/create", "POST", create), (f"{prefix}/close", "POST", close)]
-    # With a prefix, whoever looks at the root finds the server too.
+    # With a prefix, clients that use unprefixed paths find the server too.
     for path, make in plain.items():
         table += [(place + path, "GET", fact(make)) for place in {prefix, ""}]
     routes: dict[str, dict[str, Endpoint]] = {}
@@ -186,7 +192,7 @@ def _query(request: Request) -> dict[str, str]:
 
 
 def _typed_errors(handler: Handler) -> Endpoint:
-    """Errors as status 4xx/5xx with `{"error": message, "type": kind}`."""
+    """Returns errors as status 4xx/5xx with `{"error": message, "type": kind}`."""
 
     async def endpoint(request: Request) -> Answer:
         try:
@@ -200,7 +206,7 @@ def _typed_errors(handler: Handler) -> Endpoint:
 
 
 def _compat_errors(status: int) -> Callable[[Handler], Endpoint]:
-    """AgentGym's form: its status and `{"error": text}`; FastAPI's own body for status 422."""
+    """Returns errors in AgentGym's form, `{"error": text}`, and FastAPI's body for status 422."""
 
     def answer_errors(handler: Handler) -> Endpoint:
         async def endpoint(request: Request) -> Answer:
@@ -217,7 +223,7 @@ def _compat_errors(status: int) -> Callable[[Handler], Endpoint]:
 
 
 def _plain(value: Any) -> Any:
-    """A JSON value for what a request contained, which may be NaN or infinite."""
+    """Converts the content of a request, which can contain NaN or infinity, to a JSON value."""
     if isinstance(value, dict):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,6 +1,6 @@
-"""Sessions of a server: ids, limits, their worker, and how they survive the loss of it.
+"""Sessions of a server: ids, limits, workers, and recovery after the loss of a worker.
 
-Everything here runs in one event loop; nothing waits for a simulator but the request that asked.
+Everything here runs in one event loop, which a request waiting for a simulator does not block.
 """
 
 import asyncio
@@ -14,48 +14,49 @@ from agentgym_envs.base.environment import EnvironmentFault, SetupError
 from agentgym_envs.base.host import unknown_session
 from agentgym_envs.base.messages import Fault
 from agentgym_envs.base.protocol import ErrorKind
-from agentgym_envs.base.turns import Turn, is_repeated
+from agentgym_envs.base.request_ids import RequestId, is_repeated
 from agentgym_envs.base.workers import Worker, WorkerDied, WorkerHung
 
 _LOGGER = logging.getLogger(__name__)
 
-# A longer episode is not brought back when its worker is lost: its history would cost memory.
+# Longer episodes are not restored when their worker is lost, because their histories would take too
+# much memory.
 MAX_HISTORY = 2000
 
 
 class Session:
-    """What the server remembers about a session; the environment lives in a worker.
+    """The server's record of a session. The environment itself runs in a worker.
 
     Attributes:
-      id: what clients name it by.
-      worker: serves it, for all its life.
-      generation: of the worker's process that holds the environment.
-      history: operations since the last reset that changed the state, to repeat them in another
-        process; None if there were too many.
-      last_body: answer to the latest of them: repeating must lead to the same.
-      last_turn: place of the latest of them in its episode, if the client told it.
-      wanted: what the client named it when it asked for it.
-      requests: under way or waiting.
-      last_used: clock reading (seconds) at the end of the latest request.
-      is_closed: a request that waited for its turn must give up.
+      generation: Generation of the worker's process that holds the environment.
+      history: Operations since the last reset that changed the state, to be repeated in another
+        process. None if there were too many.
+      last_body: Answer to the latest of these operations, also given to a repeated request.
+      last_request: Request id of the latest of these operations, if the client sent one.
+      wanted: Name that the client gave the session at its creation.
+      requests: Number of running and waiting requests.
+      last_used: Clock reading (seconds) at the end of the latest request.
+      is_closed: True if requests that waited for their turn must fail.
     """
 
-    def __init__(self, session_id: int, worker: Worker, now: float, wanted: Turn | None):
+    def __init__(self, session_id: int, worker: Worker, now: float, wanted: RequestId | None):
         self.id = session_id
         self.wanted = wanted
         self.worker = worker
         self.generation = worker.generation
         self.history: list[tuple[str, Any]] | None = []
         self.last_body = b""
-        self.last_turn: Turn | None = None
+        self.last_request: RequestId | None = None
         self.requests = 0
         self.last_used = now
         self.is_closed = False
 
-    def record(self, operation: str, argument: Any, body: bytes, turn: Turn | None) -> None:
-        """Remembers an operation that changed the state."""
+    def record(
+        self, operation: str, argument: Any, body: bytes, request_id: RequestId | None
+    ) -> None:
+        """Records an operation that changed the state."""
         self.last_body = body
-        self.last_turn = turn
+        self.last_request = request_id
         if operation == "reset":
             self.history = [(operation, argument)]
         elif self.history is not None:
@@ -65,17 +66,15 @@ class Session:
 
 
 class SessionStore:
-    """Sessions by id, counting from 0, spread over workers.
+    """Store of the sessions by id. Ids are counted from 0; sessions are distributed over workers.
 
     Args:
-      workers: running worker processes.
-      stateful: operations that change a session.
-      closed_text: AgentGym's words for an id that was closed, `{id}` in it.
-      capacity: sessions alive at once.
-      idle_seconds: a session that no request used for this long is closed.
-      busy_seconds: how long a request waits for its turn.
-      step_seconds: how long a simulator may take; then its process is killed.
-      clock: monotonic seconds.
+      stateful: Operations that change a session.
+      closed_text: AgentGym's text for the id of a closed session, with the placeholder `{id}`.
+      capacity: Maximum number of open sessions.
+      idle_seconds: Time without requests after which a session is closed.
+      busy_seconds: Maximum time that a request waits for its turn.
+      step_seconds: Maximum time for a simulator to answer; after it, the process is killed.
     """
 
     def __init__(
@@ -106,25 +105,26 @@ class SessionStore:
         self._clock = clock
         self._sessions: dict[int, Session] = {}
         self._next_id = 0
-        self._starting = 0  # slots taken by sessions whose environment is being made
-        # Answers, there or to come, to requests for a session that the client had named.
-        self._wanted: dict[Turn, asyncio.Future[bytes]] = {}
+        self._starting = 0  # number of sessions that are being created
+        # Finished and pending answers to create requests in which the client named the session.
+        self._wanted: dict[RequestId, asyncio.Future[bytes]] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def ids(self) -> list[int]:
-        """Of the open sessions."""
+        """Returns the ids of the open sessions."""
         return list(self._sessions)
 
-    async def create(self, wanted: Turn | None = None) -> bytes:
-        """Makes a session; the body of the answer.
+    async def create(self, wanted: RequestId | None = None) -> bytes:
+        """Creates a session; returns the body of the answer.
 
         Args:
-          wanted: the client's name for it, if it told one: while it is open, there is one of it.
+          wanted: Name that the client gave the session, if any. Only one session of a name is open
+              at a time.
 
         Raises:
-          EnvironmentFault: CAPACITY, BUSY, or the environment could not be made.
+          EnvironmentFault: CAPACITY, BUSY, or an error in creating the environment.
         """
         if wanted is None:
             return await self._create(None)
@@ -132,16 +132,16 @@ class SessionStore:
             opening = asyncio.ensure_future(self._create(wanted))
             self._wanted[wanted] = opening
             opening.add_done_callback(functools.partial(self._forget_failed, wanted))
-        # Whoever asks first may be gone before the others.
+        # The shield keeps the creation running if the first caller disconnects while others wait.
         return await asyncio.shield(self._wanted[wanted])
 
-    def _forget_failed(self, wanted: Turn, opening: asyncio.Future[bytes]) -> None:
-        """The next request for a session that could not be made is a new one."""
+    def _forget_failed(self, wanted: RequestId, opening: asyncio.Future[bytes]) -> None:
+        """Removes a failed creation, so that the next request with the name tries again."""
         if opening.cancelled() or opening.exception() is not None:
             self._wanted.pop(wanted, None)
 
-    async def _create(self, wanted: Turn | None) -> bytes:
-        """Makes a session on the worker that has the fewest."""
+    async def _create(self, wanted: RequestId | None) -> bytes:
+        """Creates a session on the worker with the fewest sessions."""
         if len(self._sessions) + self._starting >= self.capacity:
             raise EnvironmentFault(
                 ErrorKind.CAPACITY,
@@ -172,18 +172,18 @@ class SessionStore:
         return body
 
     async def call(
-        self, session_id: int, operation: str, argument: Any, turn: Turn | None = None
+        self, session_id: int, operation: str, argument: Any, request_id: RequestId | None = None
     ) -> bytes:
-        """The answer of a session's environment to one request.
+        """Returns the environment's answer to one request.
 
         Args:
-          session_id: from `create`.
-          operation: what `SessionHost.answer` is asked.
-          argument: of the operation.
-          turn: of a reset or step, if the client told it: the same request is answered once.
+          session_id: Session id from `create`.
+          operation: Operation for `SessionHost.answer`.
+          argument: Argument of the operation.
+          request_id: Id of a reset or step, if sent. A repeated request is answered from memory.
 
         Raises:
-          EnvironmentFault: the host's, or UNKNOWN_SESSION, BUSY, TIMEOUT, SIMULATOR, OUT_OF_TURN.
+          EnvironmentFault: Host error, UNKNOWN_SESSION, BUSY, TIMEOUT, SIMULATOR, OUT_OF_TURN.
         """
         is_stateful = operation in self._stateful
         session = self._sessions.get(session_id)
@@ -195,7 +195,7 @@ class SessionStore:
             try:
                 if session.is_closed:
                     raise self._unknown(session_id)
-                if is_stateful and is_repeated(turn, session.last_turn):
+                if is_stateful and is_repeated(request_id, session.last_request):
                     return session.last_body
                 body = await self._perform(session, operation, argument)
             finally:
@@ -204,14 +204,14 @@ class SessionStore:
             session.requests -= 1
             session.last_used = self._clock()
         if is_stateful:
-            session.record(operation, argument, body, turn)
+            session.record(operation, argument, body, request_id)
         return body
 
     async def close(self, session_id: int) -> bool:
-        """Releases a session; False if there is none with this id.
+        """Closes a session; returns False if no session has this id.
 
         Raises:
-          EnvironmentFault: BUSY.
+          EnvironmentFault: BUSY if the session does not become free in time.
         """
         session = self._sessions.get(session_id)
         if session is None:
@@ -224,7 +224,7 @@ class SessionStore:
             if session.generation == session.worker.generation and session.worker.is_running:
                 try:
                     await self._ask_once(session, "close", None)
-                except EnvironmentFault as fault:  # its process is gone, and so is the session
+                except EnvironmentFault as fault:  # the process is gone, and the session with it
                     _LOGGER.warning("while closing session %d: %s", session_id, fault.message)
         finally:
             session.worker.lock.release()
@@ -253,7 +253,7 @@ class SessionStore:
             await self.close_idle()
 
     async def _take_turn(self, session: Session) -> None:
-        """Waits for the worker; requests are served in the order in which they came."""
+        """Waits until the worker is free; it serves requests in order of arrival."""
         lock = session.worker.lock
         if not lock.locked():
             await lock.acquire()
@@ -269,44 +269,39 @@ class SessionStore:
             ) from None
 
     async def _perform(self, session: Session, operation: str, argument: Any) -> bytes:
-        """Brings the session back if needed, and asks its environment."""
+        """Restores the session if needed and sends the request to its environment."""
         await self._bring_back(session)
         try:
             return await self._ask(session, operation, argument)
         except WorkerDied:
-            # Perhaps another request was the cause, or none: nothing is lost by a second attempt,
-            # because the session is rebuilt before it.
+            # A request of another session may have killed the worker. The second attempt is safe,
+            # because the session is rebuilt first.
             await self._bring_back(session)
         return await self._ask_once(session, operation, argument)
 
     async def _ask_once(self, session: Session, operation: str, argument: Any) -> bytes:
-        """`_ask`, for which the death of the worker is the end of the session."""
+        """Calls `_ask`; drops the session if its worker dies."""
         try:
             return await self._ask(session, operation, argument)
         except WorkerDied:
-            self._forget(session)
-            raise EnvironmentFault(
-                ErrorKind.SIMULATOR,
-                f"the process of session {session.id} ended during {operation}. The session is "
-                "closed; create a new one.",
-            ) from None
+            reason = f"the process of session {session.id} ended during {operation}"
+            raise self._lose(session, reason) from None
 
     async def _ask(self, session: Session, operation: str, argument: Any) -> bytes:
-        """The worker's answer; a session that ends by a fault is forgotten before it is raised.
+        """Returns the worker's answer. A fault that ends the session removes the session first.
 
         Raises:
-          EnvironmentFault: the host's, or TIMEOUT.
-          WorkerDied: the process ended before it answered.
+          EnvironmentFault: Error of the host, or TIMEOUT.
+          WorkerDied: The process ended before it answered.
         """
         try:
             reply = await session.worker.ask(operation, session.id, argument, self._step_seconds)
         except WorkerHung:
-            self._forget(session)
-            raise EnvironmentFault(
-                ErrorKind.TIMEOUT,
+            reason = (
                 f"the simulator of session {session.id} did not answer {operation} within "
-                f"{self._step_seconds} s and was stopped. The session is closed; create a new one.",
-            ) from None
+                f"{self._step_seconds} s and was stopped"
+            )
+            raise self._lose(session, reason, ErrorKind.TIMEOUT) from None
         if not isinstance(reply, Fault):
             return reply
         if reply.kind is ErrorKind.SIMULATOR:
@@ -314,7 +309,7 @@ class SessionStore:
         raise EnvironmentFault(reply.kind, reply.message, reply.compat_message)
 
     async def _ensure_running(self, session: Session) -> None:
-        """Starts the session's worker if it does not run; without it the session is closed."""
+        """Starts the session's worker if necessary; drops the session if the start fails."""
         try:
             await session.worker.ensure_running()
         except SetupError as error:
@@ -326,29 +321,28 @@ class SessionStore:
             ) from error
 
     async def _bring_back(self, session: Session) -> None:
-        """Repeats a session's history if the process that held it is gone."""
+        """Repeats a session's history in the new process if its old process is gone."""
         await self._ensure_running(session)
         if session.generation == session.worker.generation:
             return
         if session.history is None:
-            self._forget(session)
-            raise EnvironmentFault(
-                ErrorKind.SIMULATOR,
-                f"the process of session {session.id} ended, and its episode was too long to be "
-                "repeated. The session is closed; create a new one.",
-            )
+            reason = "its episode was too long to be repeated"
+            raise self._lose(session, f"the process of session {session.id} ended, and {reason}")
         session.generation = session.worker.generation
         body = await self._ask_once(session, "create", None)
         for operation, argument in session.history:
             body = await self._ask_once(session, operation, argument)
         if body != session.last_body:
-            self._forget(session)
-            raise EnvironmentFault(
-                ErrorKind.SIMULATOR,
-                f"the process of session {session.id} ended, and repeating its episode led "
-                "elsewhere. The session is closed; create a new one.",
-            )
+            reason = "repeating its episode led elsewhere"
+            raise self._lose(session, f"the process of session {session.id} ended, and {reason}")
         _LOGGER.info("session %d is back after %d operations", session.id, len(session.history))
+
+    def _lose(
+        self, session: Session, reason: str, kind: ErrorKind = ErrorKind.SIMULATOR
+    ) -> EnvironmentFault:
+        """Removes a session; returns the error that tells the client the reason."""
+        self._forget(session)
+        return EnvironmentFault(kind, f"{reason}. The session is closed; create a new one.")
 
     def _forget(self, session: Session) -> None:
         if not session.is_closed:

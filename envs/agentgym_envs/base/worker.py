@@ -1,7 +1,7 @@
-"""A worker process: holds environments and answers one request after the other over a socket.
+"""A worker process, which runs environments and answers one request after the other over a socket.
 
-Started by `workers.py` as `python -m agentgym_envs.base.worker MODULE FD [--compat] [--options JSON]`.
-It ends when the server closes the socket, when the server is gone, or when its simulator is lost.
+`workers.py` starts it as `python -m agentgym_envs.base.worker MODULE FD [--compat] [--options
+JSON]`. It exits when the server closes the socket or is gone, or when its simulator is lost.
 """
 
 import argparse
@@ -17,22 +17,24 @@ import time
 
 from agentgym_envs.base.environment import EnvironmentFault, SetupError, SimulatorLost
 from agentgym_envs.base.host import SessionHost
-from agentgym_envs.base.kind import load_kind
-from agentgym_envs.base.messages import Fault, Ready, Refusal, Reply
+from agentgym_envs.base.messages import Fault, Reply
+from agentgym_envs.base.served import load_environment
 
 _LOGGER = logging.getLogger(__name__)
 
 _PARENT_POLL_SECONDS = 1.0
-EXIT_LOST = 3  # status of a worker whose simulator is lost
+EXIT_LOST = 3  # exit status of a worker whose simulator is lost
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Serves until the server hangs up; returns the exit status."""
+    """Serves until the server closes the socket; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m agentgym_envs.base.worker")
-    parser.add_argument("module", help="module with make_kind()")
+    parser.add_argument("module", help="module with make_served_environment()")
     parser.add_argument("fd", type=int, help="inherited socket")
     parser.add_argument("--compat", action="store_true")
-    parser.add_argument("--options", type=json.loads, default={}, help="of make_kind, as JSON")
+    parser.add_argument(
+        "--options", type=json.loads, default={}, help="of make_served_environment, as JSON"
+    )
     parser.add_argument("--log-level", default="WARNING")
     args = parser.parse_args(argv)
     logging.basicConfig(
@@ -40,18 +42,18 @@ def main(argv: list[str] | None = None) -> int:
         level=args.log_level,
         format=f"%(asctime)s %(levelname)s worker {os.getpid()} %(name)s: %(message)s",
     )
-    # Ctrl-C at a terminal is for the server, which then hangs up.
+    # Ctrl-C at a terminal is for the server, which then closes the socket.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_server, args=(os.getppid(),), daemon=True).start()
     with multiprocessing.connection.Connection(args.fd) as connection:
         try:
-            kind = load_kind(args.module, args.options)
-            kind.prepare()
+            served = load_environment(args.module, args.options)
+            served.prepare()
         except SetupError as error:
-            connection.send(Refusal(str(error)))
+            connection.send(str(error))
             return 1
-        connection.send(Ready())
-        return _serve(connection, SessionHost(kind, args.compat))
+        connection.send(None)
+        return _serve(connection, SessionHost(served, args.compat))
 
 
 def _serve(connection: multiprocessing.connection.Connection, host: SessionHost) -> int:
@@ -79,10 +81,10 @@ def _serve(connection: multiprocessing.connection.Connection, host: SessionHost)
 
 
 def _end_with_server(server_pid: int) -> None:
-    """Ends this process and its children when the server was killed, even in a hanging step."""
+    """Kills this process and its children when the server is gone, even during a hanging step."""
     while os.getppid() == server_pid:
         time.sleep(_PARENT_POLL_SECONDS)
-    os.killpg(os.getpgrp(), signal.SIGKILL)  # `workers.py` gave this process a group of its own
+    os.killpg(os.getpgrp(), signal.SIGKILL)  # `workers.py` gave this process a separate group
 
 
 if __name__ == "__main__":

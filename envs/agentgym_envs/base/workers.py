@@ -1,4 +1,4 @@
-"""The server's side of its worker processes: start, ask, time out, kill, replace."""
+"""Worker processes as the server sees them: starts, requests, timeouts, kills and replacements."""
 
 import asyncio
 import json
@@ -14,25 +14,25 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from agentgym_envs.base.environment import SetupError
-from agentgym_envs.base.messages import Ready, Refusal, Reply
+from agentgym_envs.base.messages import Reply
 
 _LOGGER = logging.getLogger(__name__)
 
-# The frame of multiprocessing.connection.Connection, which the worker uses, for short messages.
+# frame format of short messages in multiprocessing.connection.Connection, which the worker uses
 _LENGTH = struct.Struct("!i")
-_STOP_SECONDS = 5.0  # to close its environments when asked
+_STOP_SECONDS = 5.0  # time limit for a worker to close its environments
 
 
 class WorkerDied(Exception):
-    """The process ended before it answered."""
+    """Error for a process that ended before it answered."""
 
 
 class WorkerHung(Exception):
-    """The process did not answer in time and was killed."""
+    """Error for a process that did not answer in time and was killed."""
 
 
 class _Channel(asyncio.Protocol):
-    """Whole messages over a socket, one answer awaited at a time."""
+    """Connection to a worker that delivers whole messages, with one pending answer at a time."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -59,11 +59,11 @@ class _Channel(asyncio.Protocol):
             self._answer.set_exception(WorkerDied())
 
     async def receive(self, timeout_s: float) -> Any:
-        """The next message.
+        """Waits for the next message.
 
         Raises:
-          WorkerDied: the other side is gone.
-          WorkerHung: it said nothing in time.
+          WorkerDied: The other side is gone.
+          WorkerHung: The other side sent no message in time.
         """
         if not self.is_open:
             raise WorkerDied
@@ -71,7 +71,7 @@ class _Channel(asyncio.Protocol):
         answer = self._answer = loop.create_future()
         alarm = loop.call_later(timeout_s, _fail, answer)
         try:
-            self.data_received(b"")  # it may have come already
+            self.data_received(b"")  # parses bytes that arrived before this call
             return pickle.loads(await answer)
         finally:
             alarm.cancel()
@@ -93,28 +93,25 @@ def _fail(answer: asyncio.Future) -> None:
 
 
 class Worker:
-    """One worker process and its successors. Use `lock` around everything that awaits.
+    """A worker process, replaced when it dies. Callers hold `lock` while they await a method.
 
     Args:
-      kind_module: name of the module whose `make_kind()` it serves.
-      compat: AgentGym's behaviour.
-      start_seconds: limit for a process to become ready.
-      options: of its `make_kind()`.
+      start_seconds: Time limit for a process to become ready.
 
     Attributes:
-      lock: held during a request, because a worker serves one at a time.
-      generation: counts the processes; 0 before the first.
-      sessions: pinned to this worker.
+      lock: Lock that is held during a request, because a worker serves one at a time.
+      generation: Number of processes started so far.
+      sessions: Number of sessions assigned to this worker.
     """
 
     def __init__(
         self,
-        kind_module: str,
+        environment_module: str,
         compat: bool,
         start_seconds: float,
         options: Mapping[str, Any] | None = None,
     ):
-        self._kind_module = kind_module
+        self._environment_module = environment_module
         self._compat = compat
         self._start_seconds = start_seconds
         self._options = dict(options or {})
@@ -131,14 +128,14 @@ class Worker:
 
     @property
     def is_running(self) -> bool:
-        """Whether the process of this generation is there."""
+        """True if the current process is connected."""
         return self._channel.is_open
 
     async def ensure_running(self) -> None:
-        """Starts a process unless one is there.
+        """Starts a process unless one is running.
 
         Raises:
-          SetupError: the environment cannot run here, or its process does not become ready.
+          SetupError: The environment cannot run here, or its process does not become ready.
         """
         if self._channel.is_open:
             return
@@ -155,41 +152,41 @@ class Worker:
             await self.kill()
             how = "ended" if isinstance(error, WorkerDied) else "gave no sign of life"
             raise SetupError(
-                f"a worker process of {self._kind_module} {how} before it was ready; its last "
+                f"a worker process of {self._environment_module} {how} before it was ready; its last "
                 "words are above"
             ) from error
-        if isinstance(first, Refusal):
+        if first is not None:
             await self.kill()
-            raise SetupError(first.message)
-        assert isinstance(first, Ready)
+            raise SetupError(first)
 
     async def ask(self, operation: str, session_id: int, argument: Any, timeout_s: float) -> Reply:
-        """The worker's answer to one request.
+        """Returns the worker's answer to one request.
 
         Raises:
-          WorkerDied, WorkerHung: there is none; the process is gone and its sessions with it.
+          WorkerDied, WorkerHung: No answer arrived; the process and its sessions are gone.
         """
         try:
             self._channel.send(pickle.dumps((operation, session_id, argument)))
             return await self._channel.receive(timeout_s)
-        except BaseException:  # also when this task is cancelled: an answer may still come
+        except BaseException:  # also cancellation: a late answer would confuse the next request
             await self.kill()
             raise
 
     async def kill(self) -> None:
-        """Ends the process with its children at once; does nothing if there is none."""
+        """Kills the process and its children; does nothing if there is no process."""
         self._channel.close()
         self._channel.is_open = False
         if self._process is not None and self._process.returncode is None:
-            # The group has children that outlive a dead leader; its id is free only after `wait`.
+            # Children in the group can outlive a dead leader. The group id is not reused before
+            # `wait`.
             try:
                 os.killpg(self._process.pid, signal.SIGKILL)
             except ProcessLookupError:
-                pass  # nobody of the group is left
+                pass  # no process of the group is left
             await asyncio.to_thread(self._process.wait)
 
     async def stop(self) -> None:
-        """Hangs up, so that the process closes its environments and ends; kills it if it does not."""
+        """Closes the socket, so that the process exits; kills the process if it does not."""
         self._channel.close()
         self._channel.is_open = False
         if self._process is not None:
@@ -200,15 +197,21 @@ class Worker:
         await self.kill()
 
     def _spawn(self, fd: int) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "agentgym_envs.base.worker", self._kind_module, str(fd)]
+        command = [
+            sys.executable,
+            "-m",
+            "agentgym_envs.base.worker",
+            self._environment_module,
+            str(fd),
+        ]
         command += ["--log-level", logging.getLevelName(logging.getLogger().getEffectiveLevel())]
         command += ["--compat"] if self._compat else []
         command += ["--options", json.dumps(self._options)] if self._options else []
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            stdout=2,  # what a simulator prints must not reach the server's ready line
+            stdout=2,  # simulator output must not mix with the server's readiness line
             pass_fds=[fd],
-            start_new_session=True,  # a group of its own, to be killed with its children
+            start_new_session=True,  # a separate group, to be killed with its children
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )

@@ -1,1 +1,1 @@
-"""What every environment promises, as properties that can be tried on any of them."""
+"""Properties that every environment must have, as checks that run on any environment."""

@@ -1,4 +1,4 @@
-"""Properties of an environment that is played in this process, without any server."""
+"""Properties of an environment in this process, without a server."""
 
 import contextlib
 import functools
@@ -20,12 +20,12 @@ from agentgym_envs.conformance.subject import (
     shorten,
 )
 
-_CLOSE = 1e-6  # of sums of rewards
-_REFUSED_SHARE = 0.2  # of the valid actions that are tried
+_CLOSE = 1e-6  # tolerance for sums of rewards
+_REFUSED_SHARE = 0.2  # tolerated share of valid actions that are rejected
 
 
 def answers_are_texts_numbers_and_truth_values(subject: Subject) -> str:
-    """Observations are texts with something in them, rewards and scores finite, `done` a bool."""
+    """Checks that observations are texts, rewards and scores finite, and `done` a bool."""
     count = 0
     for transcript in subject.transcripts:
         for turn, result in enumerate(transcript.results):
@@ -46,11 +46,14 @@ def answers_are_texts_numbers_and_truth_values(subject: Subject) -> str:
     return f"{count} answers in {len(subject.transcripts)} tasks"
 
 
-def the_score_is_the_sum_of_the_rewards(subject: Subject) -> str:
-    """And never above `max_score`. AgentGym's own scores follow other rules."""
+def the_score_is_the_sum_of_the_rewards(subject: Subject) -> None:
+    """Checks that the score is the sum of the rewards and never above `max_score`.
+
+    AgentGym's scores under `--compat` follow other rules, so this check skips them.
+    """
     if subject.compat:
-        raise NotApplicable("AgentGym's scores follow rules of their own")
-    best = subject.kind.spec.max_score
+        raise NotApplicable("AgentGym's scores follow other rules")
+    best = subject.served.spec.max_score
     for transcript in subject.transcripts:
         total = 0.0
         for turn, result in enumerate(transcript.results):
@@ -60,14 +63,15 @@ def the_score_is_the_sum_of_the_rewards(subject: Subject) -> str:
                 raise Violation(f"{where}: score {result.score}, the rewards add up to {total}")
             if result.score > best + _CLOSE:
                 raise Violation(f"{where}: score {result.score}, max_score is {best}")
-    return ""
 
 
-def a_task_is_a_function_of_its_index_alone(subject: Subject) -> str:
-    """A new environment and one that played other episodes before begin a task equally."""
+def a_task_is_a_function_of_its_index_alone(subject: Subject) -> None:
+    """Checks that a reset gives the same observation in a new and in a used environment."""
     used = subject.play()
     for transcript in (*subject.transcripts, *reversed(subject.transcripts)):
-        check_same(used.reset(transcript.data_idx), transcript.first, _used(used))
+        first = used.reset(transcript.data_idx)
+        where = f"{used.moment}, in an environment that was used before"
+        check_same(first, transcript.first, where)
         fresh = subject.play()
         check_same(fresh.reset(transcript.data_idx), transcript.first, f"{fresh.moment}, anew")
         fresh.close()
@@ -75,35 +79,32 @@ def a_task_is_a_function_of_its_index_alone(subject: Subject) -> str:
             if used.step(action).done:
                 break
     used.close()
-    return ""
 
 
-def _used(play: Play) -> str:
-    return f"{play.moment}, in an environment that was used before"
-
-
-def the_same_actions_have_the_same_answers(subject: Subject) -> str:
-    """Whether or not somebody asks for the state, the expert's or the valid actions."""
+def the_same_actions_have_the_same_answers(subject: Subject) -> None:
+    """Checks that requests for state, expert or valid actions do not change an episode."""
     for transcript in subject.transcripts:
         play = subject.play()
         check_replay(transcript, play)
         play.close()
-    return ""
 
 
-def another_process_gives_the_same_answers(subject: Subject) -> str:
-    """With another hash seed, so that the order of a set shows, and tasks in another order."""
+def another_process_gives_the_same_answers(subject: Subject) -> None:
+    """Checks that another process, with another hash seed and order, gives the same answers."""
     for transcript, found in zip(subject.transcripts, _elsewhere(subject)[0], strict=True):
         _check_elsewhere(transcript, found, start=0)
-    return ""
 
 
-@functools.lru_cache(maxsize=1)  # of the subject that is being tried; a process costs seconds
+# cached, because starting another process takes seconds
+@functools.lru_cache(maxsize=1)
 def _elsewhere(subject: Subject) -> tuple[list, list]:
-    """From another process: all episodes, and their second halves from snapshots if it has some."""
+    """Runs all episodes in another process.
+
+    If the environment has snapshots, the second half of each episode also runs from a snapshot.
+    """
     backwards = subject.transcripts[::-1]
     jobs: list[dict[str, Any]] = [{"data_idx": t.data_idx, "actions": t.actions} for t in backwards]
-    with contextlib.suppress(NotApplicable, Violation):  # a property of its own finds them here
+    with contextlib.suppress(NotApplicable, Violation):  # a separate property checks snapshots
         for transcript in backwards:
             half = _half(transcript)
             saved = _play_until(subject, transcript, half)
@@ -126,8 +127,8 @@ def _play_until(subject: Subject, transcript: Transcript, actions: int) -> Play:
     return play
 
 
-def two_sessions_do_not_influence_each_other(subject: Subject) -> str:
-    """Two episodes side by side, a step here and a step there, are what each is alone."""
+def two_sessions_do_not_influence_each_other(subject: Subject) -> None:
+    """Checks that two interleaved episodes give the same answers as each episode alone."""
     neighbours = (*subject.transcripts[1:], subject.transcripts[0])
     for one, other in zip(subject.transcripts, neighbours, strict=True):
         plays = subject.play(), subject.play()
@@ -139,15 +140,14 @@ def two_sessions_do_not_influence_each_other(subject: Subject) -> str:
                     check_same(play.step(turn.action), turn.result, _beside(play))
         for play in plays:
             play.close()
-    return ""
 
 
 def _beside(play: Play) -> str:
     return f"{play.moment}, beside another session"
 
 
-def the_scripted_player_solves_tasks(subject: Subject) -> str:
-    """At least one of the sample; how many is told."""
+def the_scripted_agent_solves_tasks(subject: Subject) -> str:
+    """Checks that the scripted agent solves at least one sampled task; reports the number."""
     attempts = subject.attempts
     solved = [a for a in attempts if a.is_solved]
     if not solved:
@@ -166,17 +166,24 @@ def the_scripted_player_solves_tasks(subject: Subject) -> str:
 
 
 def valid_actions_are_not_refused(subject: Subject) -> str:
-    """They are a list of different texts; simulators that list their own may err now and then."""
+    """Checks that valid actions are a list of different texts and are rarely rejected.
+
+    A few rejections are tolerated, because some simulators only compute the list approximately.
+    """
     for data_idx in subject.indices:
         play = subject.play()
         play.reset(data_idx)
-        listed = play.valid_actions()
-        if not isinstance(listed, list) or not listed or not all(map(_is_str, listed)):
+        listed = play.ask("valid_actions")
+        if (
+            not isinstance(listed, list)
+            or not listed
+            or not all(isinstance(action, str) for action in listed)
+        ):
             raise Violation(f"{play.moment}: valid_actions() is {shorten(repr(listed))}")
         if len(set(listed)) != len(listed):
             raise Violation(f"{play.moment}: valid_actions() lists an action twice: {listed}")
         play.close()
-    refusal = subject.kind.spec.refusal
+    refusal = subject.served.spec.refusal
     if not refusal:
         raise NotApplicable("the spec names no refusal")
     tried = [(t.data_idx, turn) for t in subject.transcripts for turn in t.turns if turn.is_valid]
@@ -190,13 +197,9 @@ def valid_actions_are_not_refused(subject: Subject) -> str:
     return f"{len(tried)} tried" + (f", {len(refused)} refused; {refused[0]}" if refused else "")
 
 
-def _is_str(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def no_task_begins_with_a_refusal(subject: Subject) -> str:
-    """The spec's expression for refusals does not fit what an agent is told first."""
-    refusal = subject.kind.spec.refusal
+def no_task_begins_with_a_refusal(subject: Subject) -> None:
+    """Checks that the spec's pattern for rejections matches no first observation of a task."""
+    refusal = subject.served.spec.refusal
     if not refusal:
         raise NotApplicable("the spec names no refusal")
     for transcript in subject.transcripts:
@@ -205,18 +208,17 @@ def no_task_begins_with_a_refusal(subject: Subject) -> str:
                 f"task {transcript.data_idx} begins with {shorten(transcript.first.observation)!r},"
                 f" which fits the refusal {refusal!r}"
             )
-    return ""
 
 
-def the_state_is_json(subject: Subject) -> str:
-    """`state()` is an object of JSON types at the start of every task and later in it."""
+def the_state_is_json(subject: Subject) -> None:
+    """Checks that `state()` is an object of JSON types, at the start of a task and later."""
     for transcript in subject.transcripts:
         play = subject.play()
         play.reset(transcript.data_idx)
         for action in (None, *transcript.actions[:2]):
             if action is not None and play.step(action).done:
                 break
-            state = play.state()
+            state = play.ask("state")
             try:
                 is_same = json.loads(json.dumps(state, allow_nan=False)) == state
             except (TypeError, ValueError) as error:
@@ -226,11 +228,10 @@ def the_state_is_json(subject: Subject) -> str:
                     f"{play.moment}: the state {shorten(repr(state))} is no JSON object"
                 )
         play.close()
-    return ""
 
 
-def a_restored_episode_goes_on_as_the_saved_one(subject: Subject) -> str:
-    """From its start, its middle and before its last action; in another process from its middle."""
+def a_restored_episode_continues_as_the_saved_one(subject: Subject) -> str:
+    """Checks that restored episodes continue like saved ones, here and in another process."""
     count = 0
     for transcript in subject.transcripts:
         for start in sorted({0, _half(transcript), max(0, len(transcript.turns) - 1)}):
@@ -239,19 +240,15 @@ def a_restored_episode_goes_on_as_the_saved_one(subject: Subject) -> str:
             restored.restore(saved.snapshot(), saved)
             for turn in transcript.turns[start:]:
                 check_same(restored.step(turn.action), turn.result, f"{restored.moment}, restored")
-            _check_end(saved, transcript, start)
+            for turn in transcript.turns[start:]:  # steps in the copy must not change this episode
+                where = f"{saved.moment}, after its snapshot"
+                check_same(saved.step(turn.action), turn.result, where)
             restored.close()
             saved.close()
             count += 1
     for transcript, found in zip(subject.transcripts, _elsewhere(subject)[1], strict=True):
         _check_elsewhere(transcript, found, _half(transcript) + 1)
     return f"{count} snapshots"
-
-
-def _check_end(saved: Play, transcript: Transcript, start: int) -> None:
-    """A saved episode goes on, untouched by what happened to its copy."""
-    for turn in transcript.turns[start:]:
-        check_same(saved.step(turn.action), turn.result, f"{saved.moment}, after its snapshot")
 
 
 def _check_elsewhere(transcript: Transcript, found: list | str, start: int) -> None:
@@ -262,12 +259,11 @@ def _check_elsewhere(transcript: Transcript, found: list | str, start: int) -> N
         check_same(there, here, where)
 
 
-def closing_twice_is_harmless(subject: Subject) -> str:
-    """Also before the first reset."""
+def closing_twice_is_harmless(subject: Subject) -> None:
+    """Checks that closing twice causes no error, even before the first reset."""
     for data_idx in (None, subject.indices[0]):
         play = subject.play()
         if data_idx is not None:
             play.reset(data_idx)
         play.close()
         play.close()
-    return ""

@@ -1,8 +1,9 @@
-"""Plays episodes in another process, which hashes texts in another way.
+"""Runs episodes in another process, which has a different hash seed.
 
-`python -m agentgym_envs.conformance.other_process MODULE JOBS ANSWERS [--compat] [--options JSON]`:
-JOBS is a JSON list of `{"data_idx" or "snapshot", "actions"}`, ANSWERS gets for each the list of the answers, as lists
-`[observation, reward, score, done]`, or the text of an error.
+The command is `python -m agentgym_envs.conformance.other_process MODULE JOBS ANSWERS [--compat]
+[--options JSON]`. JOBS is a JSON list of `{"data_idx" or "snapshot", "actions"}`. For each job,
+ANSWERS contains the list of answers, each as a list `[observation, reward, score, done]`, or the
+text of an error.
 """
 
 import argparse
@@ -17,7 +18,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agentgym_envs.base.environment import Environment, StepResult
-from agentgym_envs.base.kind import load_kind
+from agentgym_envs.base.served import load_environment
 from agentgym_envs.conformance.subject import Subject, Violation
 
 _LOGGER = logging.getLogger(__name__)
@@ -26,10 +27,10 @@ _HASH_SEEDS = ("4711", "8150")
 
 
 def play(subject: Subject, jobs: Sequence[dict[str, Any]]) -> list[list[StepResult] | str]:
-    """The answers of another process to each of the jobs, that to a reset first; or its error.
+    """Runs jobs in another process; returns the answers to each job, or the job's error.
 
     Raises:
-      Violation: the process failed.
+      Violation: The process failed.
     """
     with tempfile.TemporaryDirectory(prefix="agentgym_envs_") as folder:
         asked, answered = pathlib.Path(folder, "jobs"), pathlib.Path(folder, "answers")
@@ -65,17 +66,19 @@ def _other_hash_seed() -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Plays the jobs of a file; returns the exit status."""
+    """Runs the jobs of a file; returns the exit status."""
     parser = argparse.ArgumentParser()
     parser.add_argument("module")
     parser.add_argument("jobs", type=pathlib.Path)
     parser.add_argument("answers", type=pathlib.Path)
     parser.add_argument("--compat", action="store_true")
-    parser.add_argument("--options", type=json.loads, default={}, help="of make_kind, as JSON")
+    parser.add_argument(
+        "--options", type=json.loads, default={}, help="of make_served_environment, as JSON"
+    )
     args = parser.parse_args(argv)
-    kind = load_kind(args.module, args.options)
-    kind.prepare()
-    factory = kind.compat_factory if args.compat else kind.factory
+    served = load_environment(args.module, args.options)
+    served.prepare()
+    factory = served.compat_factory if args.compat else served.factory
     answers = [_answer(factory(), job) for job in json.loads(args.jobs.read_text())]
     args.answers.write_text(json.dumps(answers))
     return 0

@@ -1,4 +1,4 @@
-"""Properties of what an environment says about itself: spec and task manifest."""
+"""Properties of an environment's self-description: spec and task manifest."""
 
 import collections
 import json
@@ -10,16 +10,16 @@ from agentgym_envs.conformance.subject import Subject, Violation, shorten
 
 
 def the_manifest_lists_the_tasks_in_order(subject: Subject) -> str:
-    """Indices 0, 1, 2, ...; known splits; JSON types; not more tasks than the spec counts."""
-    tasks = subject.kind.tasks()
+    """Checks the manifest: indices 0, 1, 2, ..., known splits, JSON values, enough tasks."""
+    tasks = subject.served.tasks()
     try:
         manifest.check(tasks)
         text = manifest.canonical_json(tasks)
     except (ValueError, TypeError, KeyError) as error:
         raise Violation(f"the manifest: {type(error).__name__}: {error}") from error
     if json.loads(text) != [dict(task) for task in tasks]:
-        raise Violation("the manifest is not what it is after a way through JSON: use JSON types")
-    total = subject.kind.spec.num_tasks
+        raise Violation("the manifest changes on its way through JSON: use JSON types")
+    total = subject.served.spec.num_tasks
     if not 0 < len(tasks) <= total:
         raise Violation(f"the manifest has {len(tasks)} tasks, expected 1 .. num_tasks = {total}")
     splits = collections.Counter(task["split"] for task in tasks)
@@ -27,19 +27,19 @@ def the_manifest_lists_the_tasks_in_order(subject: Subject) -> str:
 
 
 def the_hash_of_the_manifest_is_the_specs(subject: Subject) -> str:
-    """`manifest_sha256` is what `manifest.sha256` makes of the manifest."""
-    found = manifest.sha256(subject.kind.tasks())
-    expected = subject.kind.spec.manifest_sha256
+    """Checks that `manifest_sha256` equals `manifest.sha256` of the manifest."""
+    found = manifest.sha256(subject.served.tasks())
+    expected = subject.served.spec.manifest_sha256
     if found != expected:
         raise Violation(f"the manifest has the hash {found}, the spec says {expected}")
     return found[:12]
 
 
 def no_task_for_training_is_also_held_out(subject: Subject) -> str:
-    """No two tasks of different splits have the same facts."""
+    """Checks that no two tasks of different splits have the same facts."""
     seen: dict[str, tuple[int, str]] = {}
     compared = 0
-    for task in subject.kind.tasks():
+    for task in subject.served.tasks():
         facts = {k: v for k, v in task.items() if k not in ("data_idx", "split")}
         if not facts:
             continue
@@ -55,8 +55,8 @@ def no_task_for_training_is_also_held_out(subject: Subject) -> str:
 
 
 def the_spec_is_complete_and_can_be_used(subject: Subject) -> str:
-    """Texts are there, numbers make sense, the refusal is a regular expression."""
-    spec = subject.kind.spec
+    """Checks the spec: nonempty texts, plausible numbers, and a valid expression for rejections."""
+    spec = subject.served.spec
     for field in ("name", "version", "instructions"):
         value = getattr(spec, field)
         if not isinstance(value, str) or not value.strip():

@@ -1,4 +1,4 @@
-"""A real server in a thread of this process, and a client for it: a socket, worker processes."""
+"""A server with a socket and worker processes, in a thread of this process, and a client for it."""
 
 import asyncio
 import http.client
@@ -17,15 +17,10 @@ _STEP_SECONDS = 60.0
 
 
 class Server:
-    """Serves a module's environment on a free port of loopback until it is closed.
-
-    Args:
-      module: offers `make_kind()`.
-      compat: AgentGym's behaviour.
-      options: of `make_kind()`.
+    """Server of a module's environment on a free loopback port; it runs until it is closed.
 
     Raises:
-      SetupError: its worker process does not become ready.
+      SetupError: The worker process does not become ready.
     """
 
     def __init__(self, module: str, *, compat: bool, options: Mapping[str, Any]):
@@ -50,16 +45,16 @@ class Server:
         self._served = asyncio.run_coroutine_threadsafe(
             serve.answer(application, listener, self._stop, ""), self._loop
         )
-        # A server that cannot start leaves the socket open; closing it ends the wait below.
+        # A server that cannot start leaves the socket open. Closing the socket ends the wait below.
         self._served.add_done_callback(lambda future: listener.close())
         try:
-            self._send("GET", "/health", None, _START_SECONDS)
+            self.exchange("GET", "/health", seconds=_START_SECONDS)
         except OSError:
             self._served.result(_START_SECONDS)
             raise
 
     def worker_pids(self) -> list[int]:
-        """Its worker processes; empty where there is no /proc to find them."""
+        """Returns the pids of the server's worker processes; empty without /proc."""
         found = []
         for path in pathlib.Path("/proc/self/task").glob("*/children"):
             for pid in path.read_text().split():
@@ -69,25 +64,18 @@ class Server:
         return found
 
     def exchange(
-        self, method: str, target: str, body: dict[str, Any] | None = None
+        self,
+        method: str,
+        target: str,
+        body: dict[str, Any] | None = None,
+        seconds: float = _ANSWER_SECONDS,
     ) -> tuple[int, Any]:
-        """Status and JSON body of the answer.
+        """Sends a request; returns the status and JSON body of the answer.
 
         Raises:
-          OSError, HTTPException: there was none.
-          ValueError: it is no JSON.
+          OSError, HTTPException: There was no answer.
+          ValueError: The answer is not JSON.
         """
-        return self._send(method, target, body, _ANSWER_SECONDS)
-
-    def close(self) -> None:
-        """Ends the server and its worker."""
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._served.result(_ANSWER_SECONDS)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(_ANSWER_SECONDS)
-        self._loop.close()
-
-    def _send(self, method: str, target: str, body: Any, seconds: float) -> tuple[int, Any]:
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=seconds)
         try:
             data = None if body is None else json.dumps(body).encode()
@@ -97,3 +85,11 @@ class Server:
             return answer.status, json.loads(answer.read())
         finally:
             connection.close()
+
+    def close(self) -> None:
+        """Stops the server and its worker."""
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._served.result(_ANSWER_SECONDS)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_ANSWER_SECONDS)
+        self._loop.close()

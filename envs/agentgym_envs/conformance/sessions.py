@@ -1,4 +1,4 @@
-"""Properties of a session: what is refused before, after and beside its episodes, and over HTTP."""
+"""Properties of a session: requests before, during and after its episodes."""
 
 import contextlib
 import http.client
@@ -13,9 +13,9 @@ from agentgym_envs.base.environment import EnvironmentFault
 from agentgym_envs.base.host import MAX_ACTION_CHARACTERS, SessionHost, to_json
 from agentgym_envs.base.protocol import STATUS, ErrorKind
 from agentgym_envs.base.routes import SessionRoute, session_routes
-from agentgym_envs.conformance.subject import NotApplicable, Subject, Violation, shorten
+from agentgym_envs.conformance.subject import NotApplicable, Subject, Transcript, Violation, shorten
 
-# What a model may write when it is out of its mind.
+# nonsense actions like those of weak models
 ODD_ACTIONS = (
     "",
     " \t\n ",
@@ -36,23 +36,22 @@ ODD_ACTIONS = (
 _UNKNOWN_ID = 987_654_321
 
 
-def nothing_is_played_before_the_first_reset(subject: Subject) -> str:
-    """A step in a new session is refused."""
-    if subject.kind.resets_on_create:
+def nothing_is_played_before_the_first_reset(subject: Subject) -> None:
+    """Checks that a step in a new session is refused."""
+    if subject.served.resets_on_create:
         raise NotApplicable("a new session begins with a task")
     with _host(subject) as host:
         host.answer("create", 0, None)
         _expect_refusal(host, "step", "look", ErrorKind.NOT_RESET, "a step before the first reset")
-    return ""
 
 
 def nothing_is_played_after_the_end(subject: Subject) -> str:
-    """A step after the last is refused, whatever it is; a reset starts another episode."""
-    if subject.compat and "step" not in subject.kind.compat_refused_when_done:
-        raise NotApplicable("AgentGym's server goes on after the end")
+    """Checks that a step after the last one is refused and that a reset starts another episode."""
+    if subject.compat and "step" not in subject.served.compat_refused_when_done:
+        raise NotApplicable("AgentGym's server continues after the end")
     ended = [a for a in subject.attempts if a.is_done and a.actions]
     if not ended:
-        raise NotApplicable("no episode of the scripted player came to an end")
+        raise NotApplicable("no episode of the scripted agent ended")
     for attempt in ended:
         with _host(subject) as host:
             host.answer("create", 0, None)
@@ -66,30 +65,29 @@ def nothing_is_played_after_the_end(subject: Subject) -> str:
     return f"{len(ended)} episodes that ended"
 
 
-def an_unknown_task_is_refused_and_ends_nothing(subject: Subject) -> str:
-    """Indices outside 0 .. num_tasks - 1; the episode before goes on."""
+def an_unknown_task_is_refused_and_ends_nothing(subject: Subject) -> None:
+    """Checks that indices outside 0 .. num_tasks - 1 are refused and the episode continues."""
     if subject.compat:
-        raise NotApplicable("AgentGym's servers have rules of their own")
+        raise NotApplicable("AgentGym's servers have other rules")
     transcript = subject.transcripts[0]
     with _host(subject) as host:
         host.answer("create", 0, None)
         host.answer("reset", 0, transcript.data_idx)
-        for data_idx in (-1, subject.kind.spec.num_tasks, 10**30):
+        for data_idx in (-1, subject.served.spec.num_tasks, 10**30):
             where = f"a reset to task {data_idx}"
             _expect_refusal(host, "reset", data_idx, ErrorKind.UNKNOWN_TASK, where)
         for turn in transcript.turns[:2]:
             found = host.answer("step", 0, turn.action)
-            expected = to_json(subject.kind.answers.step(turn.result))
+            expected = to_json(subject.served.answers.step(turn.result))
             if found != expected:
                 raise Violation(
                     f"task {transcript.data_idx} after refused resets: {_shown(found)}, expected "
                     f"{_shown(expected)}"
                 )
-    return ""
 
 
-def a_closed_session_is_unknown(subject: Subject) -> str:
-    """The second close answers false, and nothing else is answered."""
+def a_closed_session_is_unknown(subject: Subject) -> None:
+    """Checks that a second close returns false and that a step after the close is refused."""
     with _host(subject) as host:
         host.answer("create", 0, None)
         host.answer("reset", 0, subject.indices[0])
@@ -97,77 +95,73 @@ def a_closed_session_is_unknown(subject: Subject) -> str:
         if closed != [b"true", b"false"]:
             raise Violation(f"closing twice answers {closed}, expected true, then false")
         _expect_refusal(host, "step", "look", ErrorKind.UNKNOWN_SESSION, "a step after the close")
-    return ""
 
 
 def every_route_answers(subject: Subject) -> str:
-    """With status 200 and JSON, and the same spec and manifest as in this process."""
-    server, kind = subject.server, subject.kind
+    """Checks that every route answers with status 200 and JSON.
+
+    The server's spec and manifest must equal those of this process.
+    """
+    server, served = subject.server, subject.served
     expected = {
-        "/": kind.banner,
-        "/tasks": [dict(task) for task in kind.tasks()],
-        **kind.facts,
+        "/": served.banner,
+        "/tasks": [dict(task) for task in served.tasks()],
+        **served.facts,
     }
     for path in (*expected, "/spec", "/health", "/openapi.json"):
-        body = _ask(subject, "GET", kind.path_prefix + path)
+        body = _ask(subject, "GET", served.path_prefix + path)
         if path in expected and body != json.loads(to_json(expected[path])):
             raise Violation(f"GET {path} answers {_shown(body)}, expected {expected[path]!r:.200}")
-    found = _ask(subject, "GET", f"{kind.path_prefix}/spec")
-    if found["name"] != kind.spec.name or found["manifest_sha256"] != kind.spec.manifest_sha256:
-        raise Violation(f"GET /spec answers {_shown(found)}, expected {kind.spec}")
+    found = _ask(subject, "GET", f"{served.path_prefix}/spec")
+    if found["name"] != served.spec.name or found["manifest_sha256"] != served.spec.manifest_sha256:
+        raise Violation(f"GET /spec answers {_shown(found)}, expected {served.spec}")
     session = _start(subject, subject.indices[0])
-    routes = session_routes(kind)
+    routes = session_routes(served)
     for route in routes:
         if route.operation not in ("reset", "step"):
             _ask(subject, *_request(subject, route, session))
-    closed = {kind.session_field: session}
-    if server.exchange("POST", f"{kind.path_prefix}/close", closed) != (200, True):
+    closed = {served.session_field: session}
+    if server.exchange("POST", f"{served.path_prefix}/close", closed) != (200, True):
         raise Violation("POST /close did not answer true")
     return f"{len(routes)} of sessions"
 
 
-def the_server_answers_what_the_environment_says(subject: Subject) -> str:
-    """An episode over HTTP has the answers that it has in this process."""
-    kind = subject.kind
+def the_server_answers_what_the_environment_says(subject: Subject) -> None:
+    """Checks that an episode has the same answers over HTTP and in this process."""
     for transcript in subject.transcripts[:2]:
         session = _start(subject, transcript.data_idx)
-        for number, turn in enumerate(transcript.turns, 1):
-            found = _step(subject, session, turn.action)
-            expected = json.loads(to_json(kind.answers.step(turn.result)))
-            if found != expected:
-                raise Violation(
-                    f"task {transcript.data_idx}, action {number}: the server answers "
-                    f"{_shown(found)}, expected {_shown(expected)}"
-                )
+        _replay(subject, session, transcript)
         _end(subject, session)
-    return ""
 
 
 def errors_of_the_server_are_typed(subject: Subject) -> str:
-    """Unknown sessions and bodies that do not fit; under compat in AgentGym's form."""
-    routes = session_routes(subject.kind)
+    """Checks the errors for unknown sessions and for bodies that do not fit.
+
+    Under compat the errors must have AgentGym's form.
+    """
+    routes = session_routes(subject.served)
     for route in routes:
         method, target, body = _request(subject, route, _UNKNOWN_ID)
         _expect_error(subject, method, target, body, ErrorKind.UNKNOWN_SESSION)
         if method == "POST":
-            for unfit in ({}, {**(body or {}), subject.kind.session_field: "a"}):
+            for unfit in ({}, {**(body or {}), subject.served.session_field: "a"}):
                 _expect_error(subject, method, target, unfit, ErrorKind.INVALID_REQUEST)
     return f"{len(routes)} routes"
 
 
 def odd_actions_neither_crash_nor_hang(subject: Subject) -> str:
-    """Empty, very long, unreadable ones: each is answered, by the process that was asked first."""
+    """Checks that empty, very long and odd actions get answers without a worker restart."""
     data_idx = subject.indices[0]
     session = _start(subject, data_idx)
     before = _restarts(subject)
-    step = f"{subject.kind.path_prefix}/step"
+    step = f"{subject.served.path_prefix}/step"
     for action in ODD_ACTIONS:
         where = f"task {data_idx}: the action {shorten(ascii(action))}"
         status, body = _exchange(
-            subject, "POST", step, {subject.kind.session_field: session, "action": action}, where
+            subject, "POST", step, {subject.served.session_field: session, "action": action}, where
         )
         is_answer = status == 200 and not (isinstance(body, dict) and "error" in body)
-        # Half a character is no text; the server may say so.
+        # A lone surrogate is not valid text; the server may reject it.
         if not is_answer and status != STATUS[ErrorKind.INVALID_REQUEST]:
             raise Violation(f"{where} has status {status}: {_shown(body)}")
         if isinstance(body, dict) and body.get("done"):
@@ -180,7 +174,7 @@ def odd_actions_neither_crash_nor_hang(subject: Subject) -> str:
 
 
 def a_killed_worker_brings_its_sessions_back(subject: Subject) -> str:
-    """The next step has the answer that it would have had."""
+    """Checks that the next step after the loss of a worker has the expected answer."""
     pids = subject.server.worker_pids()
     if not pids:
         raise NotApplicable("the worker process is not found without /proc")
@@ -192,22 +186,16 @@ def a_killed_worker_brings_its_sessions_back(subject: Subject) -> str:
     for turn in transcript.turns[:half]:
         _step(subject, session, turn.action)
     for pid in pids:
-        os.killpg(pid, signal.SIGKILL)  # every worker leads a group of its own
-    for number, turn in enumerate(transcript.turns[half:], half + 1):
-        found = _step(subject, session, turn.action)
-        expected = json.loads(to_json(subject.kind.answers.step(turn.result)))
-        if found != expected:
-            raise Violation(
-                f"task {transcript.data_idx}, action {number}, after the loss of its process: "
-                f"{_shown(found)}, expected {_shown(expected)}"
-            )
+        os.killpg(pid, signal.SIGKILL)  # every worker leads its own process group
+    note = ", after the loss of its process"
+    _replay(subject, session, transcript, half, note)
     _end(subject, session)
     return f"after {half} actions"
 
 
 @contextlib.contextmanager
 def _host(subject: Subject) -> Iterator[SessionHost]:
-    host = SessionHost(subject.kind, subject.compat)
+    host = SessionHost(subject.served, subject.compat)
     try:
         yield host
     except EnvironmentFault as fault:
@@ -231,39 +219,53 @@ def _expect_refusal(
 def _request(
     subject: Subject, route: SessionRoute, session: int
 ) -> tuple[str, str, dict[str, Any] | None]:
-    """Method, target and body of a request to a route."""
-    field = subject.kind.session_field
+    """Returns method, target and body of a request to a route."""
+    field = subject.served.session_field
     if route.method == "GET":
         return "GET", f"{route.path}?{urllib.parse.urlencode({field: session})}", None
-    return "POST", route.path, {field: session, "action": "look", subject.kind.task_field: 0}
+    return "POST", route.path, {field: session, "action": "look", subject.served.task_field: 0}
 
 
 def _start(subject: Subject, data_idx: int) -> int:
-    """A session in which a task has begun."""
-    prefix, field = subject.kind.path_prefix, subject.kind.session_field
-    # Bodies of `/create` with fields contain the id of AgentGym's tool servers, if anything.
+    """Starts a task in a new session; returns the session id."""
+    prefix, field = subject.served.path_prefix, subject.served.session_field
+    # `id` is the only field that the body of `/create` can have (for AgentGym's tool servers).
     created = _ask(subject, "POST", f"{prefix}/create", {"id": 0})
     session = created if isinstance(created, int) else created[field]
-    _ask(subject, "POST", f"{prefix}/reset", {field: session, subject.kind.task_field: data_idx})
+    _ask(subject, "POST", f"{prefix}/reset", {field: session, subject.served.task_field: data_idx})
     return session
 
 
 def _step(subject: Subject, session: int, action: str) -> Any:
-    target = f"{subject.kind.path_prefix}/step"
-    return _ask(subject, "POST", target, {subject.kind.session_field: session, "action": action})
+    body = {subject.served.session_field: session, "action": action}
+    return _ask(subject, "POST", f"{subject.served.path_prefix}/step", body)
+
+
+def _replay(
+    subject: Subject, session: int, transcript: Transcript, start: int = 0, note: str = ""
+) -> None:
+    """Checks that some actions of a transcript have the same answers over HTTP."""
+    for number, turn in enumerate(transcript.turns[start:], start + 1):
+        found = _step(subject, session, turn.action)
+        expected = json.loads(to_json(subject.served.answers.step(turn.result)))
+        if found != expected:
+            raise Violation(
+                f"task {transcript.data_idx}, action {number}{note}: the server answers "
+                f"{_shown(found)}, expected {_shown(expected)}"
+            )
 
 
 def _end(subject: Subject, session: int) -> None:
-    body = {subject.kind.session_field: session}
-    _ask(subject, "POST", f"{subject.kind.path_prefix}/close", body)
+    body = {subject.served.session_field: session}
+    _ask(subject, "POST", f"{subject.served.path_prefix}/close", body)
 
 
 def _restarts(subject: Subject) -> int:
-    return _ask(subject, "GET", f"{subject.kind.path_prefix}/health")["worker_restarts"]
+    return _ask(subject, "GET", f"{subject.served.path_prefix}/health")["worker_restarts"]
 
 
 def _ask(subject: Subject, method: str, target: str, body: dict[str, Any] | None = None) -> Any:
-    """The body of an answer that must be a success."""
+    """Sends a request that must succeed; returns the body of the answer."""
     where = f"{method} {target}"
     status, answer = _exchange(subject, method, target, body, where)
     if status != 200 or (isinstance(answer, dict) and "error" in answer):

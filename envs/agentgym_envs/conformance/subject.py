@@ -1,4 +1,7 @@
-"""The environment under test: its sample of tasks, and episodes whose failures name the moment."""
+"""The environment under test: its sample of tasks, and its recorded episodes.
+
+Failures name the task and the actions.
+"""
 
 import bisect
 import dataclasses
@@ -9,22 +12,22 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from agentgym_envs.base.environment import Environment, EnvironmentFault, StepResult
-from agentgym_envs.base.kind import EnvironmentKind, load_kind
+from agentgym_envs.base.served import ServedEnvironment, load_environment
 from agentgym_envs.conformance.server import Server
 
 _Answer = TypeVar("_Answer")
 
 NONSENSE = ("dance on the moon", "frobnicate", "answer with a poem", "42 apples please")
-_EXPERT_ACTIONS = 100  # the scripted player may take, or more if the spec allows more
-_SHOWN = 200  # characters of a text in a message
+_EXPERT_ACTIONS = 100  # action limit of the scripted agent, unless the spec allows more
+_SHOWN = 200  # maximum characters of a text in a message
 
 
 class Violation(Exception):
-    """A promise that does not hold; the message says where, what was found, what was expected."""
+    """Failure of a property, with the position, the value found and the value expected."""
 
 
 class NotApplicable(Exception):
-    """There is nothing to try in this environment; the message says why."""
+    """Signals that the property does not apply to this environment; the message says why."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,9 +35,7 @@ class Turn:
     """One action of a recorded episode.
 
     Attributes:
-      action: as sent.
-      is_valid: the environment had listed it as valid.
-      result: the answer.
+      is_valid: True if the environment had listed the action as valid.
     """
 
     action: str
@@ -44,13 +45,7 @@ class Turn:
 
 @dataclasses.dataclass(frozen=True)
 class Transcript:
-    """A recorded episode.
-
-    Attributes:
-      data_idx: which task.
-      first: answer to the reset.
-      turns: what followed.
-    """
+    """A recorded episode."""
 
     data_idx: int
     first: StepResult
@@ -63,21 +58,18 @@ class Transcript:
 
     @property
     def results(self) -> list[StepResult]:
-        """All answers, that to the reset first."""
+        """All results in order; the first one is that of the reset."""
         return [self.first, *(turn.result for turn in self.turns)]
 
 
 @dataclasses.dataclass(frozen=True)
 class Attempt:
-    """An episode of the scripted player.
+    """An episode of the scripted agent.
 
     Attributes:
-      data_idx: which task.
-      actions: what it did.
-      score: at the end.
-      is_done: the environment ended the episode.
-      is_solved: with a score of success.
-      problem: why it stopped before; empty if it did not.
+      is_done: True if the environment ended the episode.
+      is_solved: True if the episode ended with a score that counts as success.
+      problem: Reason for an early stop; empty if there was none.
     """
 
     data_idx: int
@@ -89,10 +81,9 @@ class Attempt:
 
 
 class Play:
-    """An environment being played. Whatever it raises becomes a Violation that names the moment.
+    """An environment during an episode.
 
-    Args:
-      environment: a new one.
+    It turns every exception into a Violation that names the task and the actions.
     """
 
     def __init__(self, environment: Environment):
@@ -102,46 +93,38 @@ class Play:
 
     @property
     def moment(self) -> str:
-        """Where the episode is, for messages."""
+        """Position in the episode, for messages."""
         if self._data_idx is None:
             return "before the first reset"
         if not self._actions:
             return f"task {self._data_idx} after its reset"
-        # A list of many or long actions would hide what happened.
+        # A list of many or long actions would make the message hard to read.
         shown = shorten(", ".join(map(ascii, self._actions[-5:])))
         dots = "..., " if len(self._actions) > 5 else ""
         return f"task {self._data_idx} after {len(self._actions)} actions ({dots}{shown})"
 
     def reset(self, data_idx: int) -> StepResult:
-        """As the environment's."""
+        """Starts a task and checks the type of the result."""
         result = self._call(f"reset({data_idx})", lambda: self.environment.reset(data_idx))
         self._data_idx, self._actions = data_idx, []
         return self._checked("reset", result)
 
     def step(self, action: str) -> StepResult:
-        """As the environment's."""
+        """Applies an action and checks the type of the result."""
         shown = f"step({shorten(ascii(action))})"
         result = self._call(shown, lambda: self.environment.step(action))
         self._actions.append(action)
         return self._checked(shown, result)
 
-    def expert_action(self) -> str:
-        """As the environment's."""
-        return self._call("expert_action()", self.environment.expert_action)
-
-    def valid_actions(self) -> list[str]:
-        """As the environment's."""
-        return self._call("valid_actions()", self.environment.valid_actions)
-
-    def state(self) -> dict[str, Any]:
-        """As the environment's."""
-        return self._call("state()", self.environment.state)
+    def ask(self, name: str) -> Any:
+        """Calls a method without arguments, such as `state`."""
+        return self._call(f"{name}()", getattr(self.environment, name))
 
     def snapshot(self) -> Any:
-        """The environment's snapshot after a way through JSON.
+        """Returns the environment's snapshot after a round trip through JSON.
 
         Raises:
-          NotApplicable: it has none.
+          NotApplicable: The environment has no snapshots.
         """
         try:
             snapshot = self.environment.snapshot()
@@ -150,20 +133,20 @@ class Play:
         return self._call("the snapshot as JSON", lambda: json.loads(json.dumps(snapshot)))
 
     def restore(self, snapshot: Any, of: "Play") -> None:
-        """As the environment's; the moment is that of the play which was saved."""
+        """Restores a snapshot; later messages give the position in the saved episode."""
         self._call("restore()", lambda: self.environment.restore(snapshot))
         self._data_idx, self._actions = of._data_idx, list(of._actions)
 
     def close(self) -> None:
-        """As the environment's."""
-        self._call("close()", self.environment.close)
+        """Closes the environment."""
+        self.ask("close")
 
     def _call(self, what: str, function: Callable[[], _Answer]) -> _Answer:
         try:
             return function()
         except EnvironmentFault as fault:
             raise Violation(f"{self.moment}: {what} was refused: {fault.message}") from fault
-        except Exception as error:  # an environment under test may raise anything
+        except Exception as error:  # an environment under test can raise any error
             raise Violation(
                 f"{self.moment}: {what} raised {type(error).__name__}: {shorten(str(error))}"
             ) from error
@@ -177,17 +160,15 @@ class Play:
 
 
 class Subject:
-    """An environment and the episodes that its properties are tried with.
+    """An environment under test with the episodes that the properties use.
 
     Args:
-      module: offers `make_kind()`; other processes import it by this name.
-      compat: AgentGym's behaviour.
-      tasks: how many tasks are played.
-      actions: how many in each of them, at most.
-      options: of `make_kind()`.
+      module: Name of the module that defines `make_served_environment()`.
+      tasks: Number of sampled tasks.
+      actions: Maximum number of actions per task.
 
     Raises:
-      SetupError: the environment cannot run here.
+      SetupError: The environment cannot run on this machine.
     """
 
     def __init__(
@@ -205,28 +186,28 @@ class Subject:
         self.compat = compat
         self.options = dict(options or {})
         self.num_actions = actions
-        self.kind: EnvironmentKind = load_kind(module, options)
-        self.kind.prepare()
+        self.served: ServedEnvironment = load_environment(module, options)
+        self.served.prepare()
         self._num_tasks = tasks
 
     def play(self) -> Play:
-        """A new environment."""
-        make = self.kind.compat_factory if self.compat else self.kind.factory
+        """Creates a new environment."""
+        make = self.served.compat_factory if self.compat else self.served.factory
         return Play(make())
 
     @functools.cached_property
     def indices(self) -> tuple[int, ...]:
-        """One task of each of as many equal stretches of the manifest; always the same ones."""
-        total = len(self.kind.tasks())
+        """Task indices of the sample: one from each of several equal ranges of the manifest."""
+        total = len(self.served.tasks())
         if self.compat:
             total = self._compat_tasks(total)
         count = min(self._num_tasks, total)
-        rng = random.Random(f"conformance/{self.kind.spec.name}")
+        rng = random.Random(f"conformance/{self.served.spec.name}")
         bounds = [total * i // count for i in range(count + 1)]
         return tuple(rng.randrange(bounds[i], bounds[i + 1]) for i in range(count))
 
     def _compat_tasks(self, total: int) -> int:
-        """How many of our tasks AgentGym's rules know: all, or the first ones."""
+        """Returns the number of our tasks that exist under AgentGym's rules."""
         play = self.play()
 
         def is_unknown(data_idx: int) -> bool:
@@ -246,21 +227,21 @@ class Subject:
 
     @functools.cached_property
     def transcripts(self) -> tuple[Transcript, ...]:
-        """Episodes of a player that mixes valid actions, the expert's and nonsense."""
+        """Episodes of an agent that mixes valid actions, expert actions and nonsense."""
         return tuple(self._record(data_idx) for data_idx in self.indices)
 
     @functools.cached_property
     def attempts(self) -> tuple[Attempt, ...]:
-        """Episodes of the scripted player, one for each task."""
+        """Episodes of the scripted agent, one for each task."""
         return tuple(self._attempt(data_idx) for data_idx in self.indices)
 
     @functools.cached_property
     def server(self) -> Server:
-        """A server of this environment; it lives until `close`."""
+        """Server of this environment, which runs until `close`."""
         return Server(self.module, compat=self.compat, options=self.options)
 
     def close(self) -> None:
-        """Ends the server if there is one."""
+        """Stops the server if there is one."""
         if "server" in self.__dict__:
             self.__dict__.pop("server").close()
 
@@ -269,16 +250,16 @@ class Subject:
         result = play.reset(data_idx)
         actions: list[str] = []
         problem = ""
-        while not result.done and len(actions) < max(_EXPERT_ACTIONS, self.kind.spec.max_turns):
+        while not result.done and len(actions) < max(_EXPERT_ACTIONS, self.served.spec.max_turns):
             try:
-                action = play.expert_action()
+                action = play.ask("expert_action")
                 result = play.step(action)
             except Violation as violation:
                 problem = str(violation)
                 break
             actions.append(action)
         play.close()
-        solved = result.done and result.score >= self.kind.spec.success_score
+        solved = result.done and result.score >= self.served.spec.success_score
         return Attempt(data_idx, tuple(actions), result.score, result.done, solved, problem)
 
     def _record(self, data_idx: int) -> Transcript:
@@ -295,28 +276,28 @@ class Subject:
 
 
 def _choose(play: Play, rng: random.Random) -> tuple[str, bool]:
-    """An action and whether it was listed as valid."""
+    """Returns an action, and True if the environment listed the action as valid."""
     draw = rng.random()
     try:
         if draw < 0.5:
-            return rng.choice(list(play.valid_actions())), True
+            return rng.choice(list(play.ask("valid_actions"))), True
         if draw < 0.8:
-            return play.expert_action(), False
+            return play.ask("expert_action"), False
     except (Violation, IndexError, TypeError):
-        pass  # properties of their own try these two; here the episode just goes on
+        pass  # other properties report errors of these two methods
     return rng.choice(NONSENSE), False
 
 
 def as_json(result: StepResult) -> str:
-    """A result as text that is equal exactly if the results are, NaN included."""
+    """Formats a result as text; only equal results (NaN equals NaN) have equal texts."""
     return json.dumps([result.observation, result.reward, result.score, result.done])
 
 
 def check_same(found: StepResult, expected: StepResult, where: str) -> None:
-    """Two results that must be equal.
+    """Checks that two results are equal.
 
     Raises:
-      Violation: with the first field that differs.
+      Violation: A field differs; the message names the first one.
     """
     if as_json(found) == as_json(expected):
         return
@@ -329,7 +310,7 @@ def check_same(found: StepResult, expected: StepResult, where: str) -> None:
 
 
 def text_difference(found: str, expected: str) -> str:
-    """The first line in which two texts differ."""
+    """Returns a description of the first line in which two texts differ."""
     pairs = zip(found.splitlines() + ["(end)"], expected.splitlines() + ["(end)"], strict=False)
     for number, (a, b) in enumerate(pairs, 1):
         if a != b:
@@ -338,10 +319,10 @@ def text_difference(found: str, expected: str) -> str:
 
 
 def check_replay(transcript: Transcript, play: Play) -> None:
-    """Plays the actions of a transcript, which must have the same answers again.
+    """Checks that a repetition of a transcript's actions has the same answers.
 
     Raises:
-      Violation: they have not.
+      Violation: An answer differs.
     """
     check_same(play.reset(transcript.data_idx), transcript.first, play.moment)
     for turn in transcript.turns:
@@ -349,5 +330,5 @@ def check_replay(transcript: Transcript, play: Play) -> None:
 
 
 def shorten(text: str) -> str:
-    """A text of at most some lines."""
+    """Shortens a text for a message."""
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"

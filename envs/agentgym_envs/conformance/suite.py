@@ -1,4 +1,4 @@
-"""All properties in their order, and the report of a run."""
+"""List of all properties in order, and the report of a run."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -7,12 +7,12 @@ from typing import Any
 from agentgym_envs.conformance import episodes, self_description, sessions
 from agentgym_envs.conformance.subject import NotApplicable, Subject, Violation
 
-TASKS = 6  # played by default
-ACTIONS = 15  # in each of them
-_LONG = 2.0  # seconds of a property that the report tells
+TASKS = 6  # default number of tasks
+ACTIONS = 15  # default maximum of actions per task
+_LONG = 2.0  # minimum duration, in seconds, that the report shows
 
-# A property raises Violation, or NotApplicable; it answers what it looked at, maybe "".
-Property = Callable[[Subject], str]
+# A property raises Violation or NotApplicable, or returns a note for the report, or None.
+Property = Callable[[Subject], str | None]
 
 PROPERTIES: tuple[Property, ...] = (
     self_description.the_spec_is_complete_and_can_be_used,
@@ -27,9 +27,9 @@ PROPERTIES: tuple[Property, ...] = (
     episodes.two_sessions_do_not_influence_each_other,
     episodes.no_task_begins_with_a_refusal,
     episodes.valid_actions_are_not_refused,
-    episodes.the_scripted_player_solves_tasks,
+    episodes.the_scripted_agent_solves_tasks,
     episodes.the_state_is_json,
-    episodes.a_restored_episode_goes_on_as_the_saved_one,
+    episodes.a_restored_episode_continues_as_the_saved_one,
     episodes.closing_twice_is_harmless,
     sessions.nothing_is_played_before_the_first_reset,
     sessions.nothing_is_played_after_the_end,
@@ -52,18 +52,13 @@ def run(
     write: Callable[[str], None],
     options: Mapping[str, Any] | None = None,
 ) -> int:
-    """Tries all properties on a module's environment; returns the exit status.
+    """Checks all properties of a module's environment; returns the exit status.
 
-    Args:
-      module: offers `make_kind()`.
-      compat: AgentGym's behaviour.
-      tasks: how many tasks are played.
-      actions: how many in each of them, at most.
-      write: gets the report, a line for each property; its name comes before it is tried.
-      options: of `make_kind()`.
+    `write` receives the report, one line per property. The name of a property is written before its
+    check starts. The other arguments are those of Subject.
 
     Raises:
-      SetupError: the environment cannot run here.
+      SetupError: The environment cannot run on this machine.
     """
     began = time.monotonic()
     subject = Subject(module, compat=compat, tasks=tasks, actions=actions, options=options)
@@ -75,17 +70,17 @@ def run(
     finally:
         subject.close()
     result = f"{failed} of {len(PROPERTIES)} FAILED" if failed else f"{len(PROPERTIES)} properties"
-    name = subject.kind.spec.name
+    name = subject.served.spec.name
     write(f"{name}: {result}, {time.monotonic() - began:.1f} s\n")
     return 1 if failed else 0
 
 
 def _report(check: Property, subject: Subject, write: Callable[[str], None]) -> bool:
-    """Tries one property and ends its line; whether it failed."""
+    """Checks one property and completes its line of the report; returns True if it failed."""
     began = time.monotonic()
     is_failure = False
     try:
-        line = f" ok  {check(subject)}"
+        line = f" ok  {check(subject) or ''}"
     except Violation as violation:
         is_failure, line = True, f" FAILED\n    {violation}"
     except NotApplicable as reason:
@@ -96,5 +91,5 @@ def _report(check: Property, subject: Subject, write: Callable[[str], None]) -> 
 
 
 def sentence(check: Property) -> str:
-    """A property in words."""
+    """Converts the name of a property to words."""
     return check.__name__.replace("_", " ")

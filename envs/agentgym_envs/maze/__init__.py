@@ -1,1 +1,1 @@
-"""Maze: walk through a fixed maze by position and walls, told and played in text."""
+"""Maze: walk through a fixed maze, described in text by position and walls."""

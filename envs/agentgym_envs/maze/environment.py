@@ -3,8 +3,8 @@
 import dataclasses
 from typing import Any
 
-from agentgym_envs.base.environment import Environment, EnvironmentFault, StepResult
-from agentgym_envs.base.protocol import ErrorKind
+from agentgym_envs.base.environment import StepResult
+from agentgym_envs.base.episodic import EpisodicEnvironment
 from agentgym_envs.maze.layout import (
     MOVES,
     NAME,
@@ -15,7 +15,7 @@ from agentgym_envs.maze.layout import (
     draw,
     open_moves,
 )
-from agentgym_envs.maze.rules import MAX_MOVES, CompatRules, OurRules, Rules
+from agentgym_envs.maze.rules import MAX_MOVES, Rules
 from agentgym_envs.maze.tasks import Task
 
 SUCCESS = "Success\n"
@@ -24,15 +24,11 @@ FAILURE = "Failure\n"
 
 @dataclasses.dataclass
 class Walk:
-    """One episode; its fields change with every action.
+    """State of one episode; its fields change with every action.
 
     Attributes:
-      task: which task.
-      position: where the agent is.
-      text: what was said last.
-      actions: how many there were, refused ones included.
-      score: sum of the rewards.
-      done: whether the episode is over.
+      actions: Number of actions so far, rejected ones included.
+      score: Sum of the rewards.
     """
 
     task: Task
@@ -43,34 +39,31 @@ class Walk:
     done: bool = False
 
 
-class MazeEnvironment(Environment):
-    """A maze seen one cell at a time: the text tells position, goal and the walls around.
+class MazeEnvironment(EpisodicEnvironment[Walk]):
+    """Maze seen one cell at a time: the text gives the position, the goal and the walls around."""
 
-    Args:
-      rules: ours, or AgentGym's.
-    """
+    name = "maze"
 
     def __init__(self, rules: Rules):
         self._rules = rules
-        self._walk: Walk | None = None
 
     def reset(self, data_idx: int) -> StepResult:
-        """Puts the agent at the start of a task.
+        """Starts an episode with the agent at the start of a task.
 
         Raises:
-          EnvironmentFault: UNKNOWN_TASK; the episode before goes on.
+          EnvironmentFault: UNKNOWN_TASK; the current episode continues.
         """
         task = self._rules.task(data_idx)
-        self._walk = Walk(task, task.start, describe(task.start, task.goal))
-        return StepResult(self._walk.text, reward=0, score=0, done=False)
+        self._episode = Walk(task, task.start, describe(task.start, task.goal))
+        return StepResult(self._episode.text, reward=0, score=0, done=False)
 
     def step(self, action: str) -> StepResult:
-        """Moves one cell; reward 1 and the end at the goal.
+        """Moves one cell. At the goal the reward is 1 and the episode ends.
 
         Raises:
           EnvironmentFault: NOT_RESET before the first reset, FINISHED after the end.
         """
-        walk = self._playing()
+        walk = self.playing
         walk.actions += 1
         is_last = walk.actions == self._rules.last_action
         refusal = ""
@@ -84,17 +77,17 @@ class MazeEnvironment(Environment):
         return StepResult(walk.text, reward=0, score=0, done=False)
 
     def expert_action(self) -> str:
-        """The next move of the shortest path."""
-        walk = self._playing()
+        """Returns the next move of the shortest path."""
+        walk = self.playing
         return best_move(walk.position, walk.task.goal)
 
     def valid_actions(self) -> list[str]:
-        """The moves that no wall stops."""
-        return open_moves(self._playing().position)
+        """Returns the moves that no wall blocks."""
+        return open_moves(self.playing.position)
 
     def detail(self) -> dict[str, Any]:
-        """What `GET /detail` tells; the reward is the sum over the episode."""
-        walk = self._started()
+        """Returns the answer to `GET /detail`; its reward is the sum over the episode."""
+        walk = self.episode
         return {
             "maze_name": NAME,
             "observation": walk.text,
@@ -104,10 +97,10 @@ class MazeEnvironment(Environment):
         }
 
     def state(self) -> dict[str, Any]:
-        """Task, position and a drawing of the maze; a position is row and column from 0."""
-        if self._walk is None:
+        """Returns the task, the position (row and column from 0) and a drawing of the maze."""
+        if self._episode is None:
             return {}
-        walk = self._walk
+        walk = self._episode
         return {
             "data_idx": walk.task.data_idx,
             "goal": list(walk.task.goal),
@@ -118,12 +111,12 @@ class MazeEnvironment(Environment):
         }
 
     def snapshot(self) -> dict[str, Any]:
-        """All of the episode.
+        """Returns the complete state of the episode.
 
         Raises:
           EnvironmentFault: NOT_RESET.
         """
-        walk = self._started()
+        walk = self.episode
         return {
             "data_idx": walk.task.data_idx,
             "position": list(walk.position),
@@ -134,9 +127,9 @@ class MazeEnvironment(Environment):
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """Goes on from a snapshot."""
+        """Restores a snapshot."""
         row, column = snapshot["position"]
-        self._walk = Walk(
+        self._episode = Walk(
             task=self._rules.task(snapshot["data_idx"]),
             position=(row, column),
             text=snapshot["text"],
@@ -146,39 +139,14 @@ class MazeEnvironment(Environment):
         )
 
     def _move(self, walk: Walk, action: str) -> str:
-        """Carries an action out; answers what is said if that is not possible."""
+        """Performs an action; returns a message if the action is impossible."""
         move = self._rules.read(action)
         if move is None or move not in open_moves(walk.position):
             return self._rules.refusal(move)
         walk.position = beside(walk.position, MOVES[move])
         return ""
 
-    def _started(self) -> Walk:
-        if self._walk is None:
-            raise EnvironmentFault(
-                ErrorKind.NOT_RESET, "maze: call reset with the index of a task first"
-            )
-        return self._walk
-
-    def _playing(self) -> Walk:
-        walk = self._started()
-        if walk.done:
-            raise EnvironmentFault(
-                ErrorKind.FINISHED, "maze: this episode is over; reset to start another one"
-            )
-        return walk
-
 
 def _end(walk: Walk, text: str, reward: float) -> StepResult:
     walk.done, walk.score, walk.text = True, reward, text
     return StepResult(text, reward=reward, score=reward, done=True)
-
-
-def make_environment() -> MazeEnvironment:
-    """A maze by our rules."""
-    return MazeEnvironment(OurRules())
-
-
-def make_compat_environment() -> MazeEnvironment:
-    """A maze by the rules of AgentGym's server."""
-    return MazeEnvironment(CompatRules())

@@ -3,10 +3,10 @@
 import functools
 from collections import deque
 
-# (row, column) from the top left, both from 0; the outermost cells are wall.
+# (row, column) from the top left, both from 0; the outermost cells are walls
 Cell = tuple[int, int]
 
-NAME = "double_t_maze"  # LMRL-Gym's name, which `GET /detail` tells
+NAME = "double_t_maze"  # LMRL-Gym's name of the maze, returned by `GET /detail`
 ROWS = (
     "#############",
     "#.....#.....#",
@@ -19,14 +19,14 @@ ROWS = (
     "######.######",
     "#############",
 )
-# In AgentGym's order, which `GET /available_actions` tells.
+# The order is AgentGym's, as in `GET /available_actions`.
 MOVES: dict[str, Cell] = {
     "move left": (0, -1),
     "move right": (0, 1),
     "move up": (-1, 0),
     "move down": (1, 0),
 }
-# The sides in the order in which a text names their walls.
+# sides of a cell, in the order in which a text names their walls
 _SIDES: dict[str, Cell] = {
     "to your right": (0, 1),
     "to your left": (0, -1),
@@ -39,24 +39,24 @@ CELLS: tuple[Cell, ...] = tuple(
 
 
 def is_wall(cell: Cell) -> bool:
-    """Whether nobody can stand there; true for all cells of the border."""
+    """Returns True for a wall, which includes every cell of the border."""
     return ROWS[cell[0]][cell[1]] == "#"
 
 
 def beside(cell: Cell, direction: Cell) -> Cell:
-    """The next cell in a direction."""
+    """Returns the next cell in a direction."""
     return cell[0] + direction[0], cell[1] + direction[1]
 
 
 def open_moves(cell: Cell) -> list[str]:
-    """The moves that no wall stops."""
+    """Returns the moves that no wall blocks."""
     return [move for move, direction in MOVES.items() if not is_wall(beside(cell, direction))]
 
 
 def describe(position: Cell, goal: Cell) -> str:
-    """What the agent is told at a position. The wording is AgentGym's.
+    """Returns the observation at a position, in AgentGym's wording.
 
-    Every cell of this maze has a wall, so there is no text for none.
+    Every cell of this maze has a wall, so no text for a cell without walls is needed.
     """
     walls = [side for side, direction in _SIDES.items() if is_wall(beside(position, direction))]
     return (
@@ -68,7 +68,7 @@ def describe(position: Cell, goal: Cell) -> str:
 
 @functools.cache
 def distances(goal: Cell) -> dict[Cell, int]:
-    """Moves of a shortest path to the goal, from every cell."""
+    """Returns the number of moves of a shortest path to the goal, from every cell."""
     found = {goal: 0}
     waiting = deque([goal])
     while waiting:
@@ -82,13 +82,13 @@ def distances(goal: Cell) -> dict[Cell, int]:
 
 
 def best_move(position: Cell, goal: Cell) -> str:
-    """The first move of a shortest path; the maze has no loops, so there is only one."""
+    """Returns the first move of the only shortest path; the maze has no loops."""
     moves = distances(goal)
     return min(open_moves(position), key=lambda move: moves[beside(position, MOVES[move])])
 
 
 def draw(position: Cell, goal: Cell) -> list[str]:
-    """The rows with `G` at the goal and `A` where the agent is."""
+    """Returns the rows of the maze with `G` at the goal and `A` at the agent."""
     marks = {goal: "G", position: "A"}
     return [
         "".join(marks.get((row, column), c) for column, c in enumerate(line))

@@ -1,6 +1,4 @@
-"""Where our Maze and AgentGym's differ: indices, reading of actions, refusals, the limit of moves."""
-
-from typing import Protocol
+"""Differences between our Maze and AgentGym's: indices, parsing, rejections, limit of moves."""
 
 from agentgym_envs.base.environment import EnvironmentFault
 from agentgym_envs.base.protocol import ErrorKind
@@ -10,34 +8,21 @@ from agentgym_envs.maze.tasks import STARTS, Task, all_tasks
 MAX_MOVES = 50
 
 
-class Rules(Protocol):
-    """What the two ways to play do differently."""
+class Rules:
+    """Our rules.
 
-    # Actions that an episode can have: the last one of them ends it.
-    last_action: int
-    # Whether that last action still moves the agent, and its reward if the goal is not reached.
-    last_action_moves: bool
-    failure_reward: float
-
-    def task(self, data_idx: int) -> Task:
-        """The task of an index."""
-
-    def read(self, action: str) -> str | None:
-        """The move that an action means; None if it means none."""
-
-    def refusal(self, move: str | None) -> str:
-        """What is said, before the position, about a move that a wall stops or about no move."""
-
-
-class OurRules:
-    """The default."""
+    Attributes:
+      last_action: Maximum number of actions; the last of them ends the episode.
+      last_action_moves: True if that last action still moves the agent.
+      failure_reward: Reward of the last action if the goal is not reached.
+    """
 
     last_action = MAX_MOVES
     last_action_moves = True
     failure_reward: float = 0
 
     def task(self, data_idx: int) -> Task:
-        """The task of an index.
+        """Returns the task of an index.
 
         Raises:
           EnvironmentFault: UNKNOWN_TASK.
@@ -50,27 +35,32 @@ class OurRules:
         return all_tasks()[data_idx]
 
     def read(self, action: str) -> str | None:
-        """Case and spaces do not matter, and a bare direction is a move, as in AgentGym's client."""
+        """Returns the move that an action means; None if the action is not a move.
+
+        Case and spaces do not matter. A bare direction is also a move, as in AgentGym's client.
+        """
         words = action.lower().split()
         move = " ".join(words if words[:1] == ["move"] else ["move", *words])
         return move if move in MOVES else None
 
     def refusal(self, move: str | None) -> str:
-        """Says which of the two it was."""
+        """Returns the message for a move into a wall, or for an unknown action (None)."""
         if move is None:
             return f"You cannot do that. Possible actions: {', '.join(MOVES)}. "
         return f"You cannot {move}, there is a wall. "
 
 
-class CompatRules:
-    """AgentGym's server: one action more than there are moves, and it is not carried out."""
+class CompatRules(Rules):
+    """AgentGym's rules: after the last move one more action is accepted, but not executed."""
 
     last_action = MAX_MOVES + 1
     last_action_moves = False
     failure_reward: float = -1
 
     def task(self, data_idx: int) -> Task:
-        """Negative indices count from the end, as in a Python list with the unplayable game.
+        """Returns the task of an index.
+
+        Negative indices count from the end of AgentGym's games, including the unplayable one.
 
         Raises:
           EnvironmentFault: UNKNOWN_TASK.
@@ -81,15 +71,15 @@ class CompatRules:
         if data_idx < -games:
             raise _unknown_game(data_idx, "list index out of range")
         if data_idx % games == len(STARTS):
-            raise _unknown_game(data_idx, "")  # the text of a failed assertion
+            raise _unknown_game(data_idx, "")  # AgentGym's assertion fails without a text
         return all_tasks()[data_idx % games]
 
     def read(self, action: str) -> str | None:
-        """Only the exact words."""
+        """Returns the action if it is exactly the name of a move."""
         return action if action in MOVES else None
 
     def refusal(self, move: str | None) -> str:
-        """Nothing is said."""
+        """Returns an empty text, as AgentGym's server does."""
         return ""
 
 

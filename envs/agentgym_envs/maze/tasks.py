@@ -1,4 +1,4 @@
-"""Maze tasks: AgentGym's games for testing, walks to other goals of the same maze for training."""
+"""Maze tasks: AgentGym's games for testing, walks to other goals of the maze for training."""
 
 import dataclasses
 import functools
@@ -7,9 +7,9 @@ from typing import Any
 from agentgym_envs.base import manifest
 from agentgym_envs.maze.layout import CELLS, Cell, distances
 
-GOAL: Cell = (8, 6)  # of all of AgentGym's games
-# AgentGym's games in its order: game i starts at STARTS[i]. Its game 25 starts at the goal and
-# cannot be played.
+GOAL: Cell = (8, 6)  # goal of every game of AgentGym
+# Starts of AgentGym's games, in its order: game i starts at STARTS[i]. AgentGym's game 25 starts at
+# the goal and cannot be played.
 STARTS: tuple[Cell, ...] = (
     *((1, 1), (1, 2), (1, 3), (1, 4), (1, 5)),
     *((1, 7), (1, 8), (1, 9), (1, 10), (1, 11)),
@@ -18,18 +18,18 @@ STARTS: tuple[Cell, ...] = (
     *((5, 7), (5, 8), (5, 9)),
     *((4, 9), (3, 9), (2, 9)),
 )
-# The longest of AgentGym's games; longer walks would not fit its limit of turns.
+# length of AgentGym's longest game; longer walks would not fit AgentGym's limit of turns
 MAX_DISTANCE = 12
 
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """One walk.
+    """One walk from a start to a goal.
 
     Attributes:
-      data_idx: index of the task; below 25 AgentGym's game.
-      start: where the agent is at first.
-      goal: where it must go.
+      data_idx: Index of the task; indices below 25 are AgentGym's games.
+      start: First position of the agent.
+      goal: Position that the agent must reach.
       split: `test` for AgentGym's games, `train` for the walks to other goals.
     """
 
@@ -40,13 +40,13 @@ class Task:
 
     @property
     def distance(self) -> int:
-        """Moves of a shortest path."""
+        """Returns the number of moves of a shortest path."""
         return distances(self.goal)[self.start]
 
 
 @functools.cache
 def all_tasks() -> tuple[Task, ...]:
-    """All tasks by data_idx: first AgentGym's, then by goal and start, row by row."""
+    """Returns all tasks by data_idx: AgentGym's games, then the other walks by goal and start."""
     walks = [(start, GOAL, manifest.TEST) for start in STARTS]
     walks += [
         (start, goal, manifest.TRAIN)
@@ -60,7 +60,7 @@ def all_tasks() -> tuple[Task, ...]:
 
 @functools.cache
 def task_manifest() -> tuple[dict[str, Any], ...]:
-    """Start, goal, distance and split of all tasks."""
+    """Returns the start, goal, distance and split of all tasks."""
     tasks = tuple(
         {
             "data_idx": task.data_idx,

@@ -4,7 +4,8 @@ import dataclasses
 import functools
 from typing import Any
 
-from agentgym_envs.base.environment import Environment, EnvironmentFault, StepResult
+from agentgym_envs.base.environment import EnvironmentFault, StepResult
+from agentgym_envs.base.episodic import ReplayedEnvironment
 from agentgym_envs.base.protocol import ErrorKind
 from agentgym_envs.sciworld.expert import GoldPath, room_of
 from agentgym_envs.sciworld.original import OriginalSimulator
@@ -12,20 +13,20 @@ from agentgym_envs.sciworld.simulator import Answer, Simulator, shared_simulator
 from agentgym_envs.sciworld.tasks import Task, all_tasks
 
 FIRST_ACTION = "look around"
-# An episode ends with the first move beyond these. Looking around takes no move, waiting several.
+# An episode ends with the first move beyond this limit. Looking around takes no move, waiting takes
+# several.
 MAX_MOVES = 100
 FULL_SCORE = 100
-KEPT_SOLUTIONS = 1024  # finding one takes a second
+KEPT_SOLUTIONS = 1024  # finding a solution takes a second
 
 
 @dataclasses.dataclass(frozen=True)
 class Start(StepResult):
-    """Answer to a reset; `observation` is what an agent is told: the task, then the room.
+    """Answer to a reset; `observation` is the task description followed by the room.
 
     Attributes:
-      task: which task.
-      description: what the agent must do.
-      look: the first look around.
+      description: Task description for the agent.
+      look: Observation of the first `look around`.
     """
 
     task: Task
@@ -35,16 +36,14 @@ class Start(StepResult):
 
 @dataclasses.dataclass
 class Episode:
-    """One task being played.
+    """An episode of one task.
 
     Attributes:
-      task: which task.
-      world: the simulator's part, a `World` or an `OriginalWorld`.
-      description: what the agent must do.
-      actions: so far, without the look around of the reset.
-      last: the last answer.
-      moves: actions that took time, counted by the simulator.
-      gold: the solution, once asked for.
+      world: Episode in the simulator, a `World` or an `OriginalWorld`.
+      description: Task description for the agent.
+      actions: Actions so far, without the `look around` of the reset.
+      moves: Number of moves, as counted by the simulator.
+      gold: Solution; None before the first request for it.
     """
 
     task: Task
@@ -55,43 +54,41 @@ class Episode:
     moves: int
     gold: GoldPath | None = None
 
+    @property
+    def data_idx(self) -> int:
+        """Index of the task."""
+        return self.task.data_idx
 
-class SciWorldEnvironment(Environment):
+    @property
+    def done(self) -> bool:
+        """True after the last action, although ScienceWorld accepts further actions."""
+        return self.last.done
+
+
+class SciWorldEnvironment(ReplayedEnvironment[Episode]):
     """A ScienceWorld task. All environments of a process share one Java virtual machine.
 
     Args:
-      is_compat: behave as AgentGym's server where that is odd; README.md lists where. Every
-        environment then has a machine of its own.
+      is_compat: True to reproduce the oddities of AgentGym's server, which README.md lists. Every
+        environment then has a separate machine.
     """
+
+    name = "sciworld"
 
     def __init__(self, is_compat: bool = False):
         self._is_compat = is_compat
         self._own = OriginalSimulator(MAX_MOVES) if is_compat else None
-        self._current: Episode | None = None
 
     @property
     def simulator(self) -> Simulator | OriginalSimulator:
-        """What plays the episode."""
+        """Simulator that runs the episode."""
         return shared_simulator() if self._own is None else self._own
-
-    @property
-    def episode(self) -> Episode:
-        """The task being played.
-
-        Raises:
-          EnvironmentFault: NOT_RESET.
-        """
-        if self._current is None:
-            raise EnvironmentFault(
-                ErrorKind.NOT_RESET, "this environment was never reset; reset it with a data_idx"
-            )
-        return self._current
 
     def reset(self, data_idx: int) -> Start:
         """Starts task `data_idx` and looks around.
 
         Raises:
-          EnvironmentFault: UNKNOWN_TASK.
+          EnvironmentFault: UNKNOWN_TASK if the task does not exist.
         """
         task = self._task(data_idx)
         self._forget()
@@ -100,7 +97,7 @@ class SciWorldEnvironment(Environment):
         description = simulator.task_description(world)
         first = self._judge(simulator.step(world, FIRST_ACTION), score_before=0, moves=1)
         moves = simulator.moves(world)
-        self._current = Episode(task, world, description, [], first, moves)
+        self._episode = Episode(task, world, description, [], first, moves)
         return Start(
             observation=f"{description}\n{first.observation}",
             reward=first.reward,
@@ -115,7 +112,7 @@ class SciWorldEnvironment(Environment):
         """Applies one action.
 
         Raises:
-          EnvironmentFault: NOT_RESET; SIMULATOR if the simulator broke down (by default).
+          EnvironmentFault: NOT_RESET; or SIMULATOR if the simulator broke down (not under compat).
         """
         episode, simulator = self.episode, self.simulator
         answer = simulator.step(episode.world, action)
@@ -129,32 +126,23 @@ class SciWorldEnvironment(Environment):
         return episode.last
 
     def expert_action(self) -> str:
-        """The next action of the simulator's own solution; the first call takes a second."""
+        """Returns the next action of the simulator's solution; the first call takes a second."""
         episode, simulator = self.episode, self.simulator
         if episode.gold is None:
             episode.gold = GoldPath(*_solution(episode.task))
             for action in episode.actions:
                 episode.gold.saw(action)
-        return episode.gold.next_action(episode.last.observation, simulator.look(episode.world))
+        return episode.gold.next_action(
+            episode.last.observation, simulator.fact(episode.world, "look")
+        )
 
     def valid_actions(self) -> list[str]:
-        """Actions that the simulator understands now, or the numbers it asks to choose from."""
+        """Returns the actions that the simulator accepts now, or the numbers of its choices."""
         return self.simulator.valid_actions(self.episode.world)
 
-    def snapshot(self) -> dict[str, Any]:
-        """Task and actions; everything else follows from them."""
-        episode = self.episode
-        return {"data_idx": episode.task.data_idx, "actions": list(episode.actions)}
-
-    def restore(self, snapshot: dict[str, Any]) -> None:
-        """Plays the actions of a snapshot again."""
-        self.reset(snapshot["data_idx"])
-        for action in snapshot["actions"]:
-            self.step(action)
-
     def state(self) -> dict[str, Any]:
-        """Task, goal, place, possessions and moves, for viewers."""
-        if self._current is None:
+        """Returns task, goal, room, inventory and moves, for viewers."""
+        if self._episode is None:
             return {}
         episode, simulator = self.episode, self.simulator
         return {
@@ -164,26 +152,26 @@ class SciWorldEnvironment(Environment):
             "goal": episode.description,
             "moves": episode.moves,
             "max_moves": MAX_MOVES,
-            "room": room_of(simulator.look(episode.world)),
-            "inventory": simulator.inventory(episode.world),
-            "goal_progress": simulator.goal_progress(episode.world),
+            "room": room_of(simulator.fact(episode.world, "look")),
+            "inventory": simulator.fact(episode.world, "inventory"),
+            "goal_progress": simulator.fact(episode.world, "goal_progress"),
         }
 
     def close(self) -> None:
-        """Gives the world back to the Java virtual machine; an own one is ended."""
+        """Releases the episode in the Java virtual machine; stops the machine if it is unshared."""
         self._forget()
         if self._own is not None:
             self._own.close()
 
     def _forget(self) -> None:
-        if self._current is not None:
-            world, self._current = self._current.world, None
+        if self._episode is not None:
+            world, self._episode = self._episode.world, None
             self.simulator.forget(world)
 
     def _task(self, data_idx: int) -> Task:
         tasks = all_tasks()
         if self._is_compat and -len(tasks) <= data_idx < 0:
-            data_idx += len(tasks)  # AgentGym's list takes negative indices
+            data_idx += len(tasks)  # AgentGym's list accepts negative indices
         if not 0 <= data_idx < len(tasks):
             raise EnvironmentFault(
                 ErrorKind.UNKNOWN_TASK,
@@ -193,7 +181,10 @@ class SciWorldEnvironment(Environment):
         return tasks[data_idx]
 
     def _judge(self, answer: Answer, score_before: float, moves: int) -> StepResult:
-        """Score in 0..100, or -100 after a failure; rewards are its differences."""
+        """Returns the result with a score in 0..100, or -100 after a failure.
+
+        The reward is the change of the score.
+        """
         score = round(FULL_SCORE * answer.progress)
         return StepResult(
             observation=answer.text,
@@ -203,7 +194,7 @@ class SciWorldEnvironment(Environment):
         )
 
     def _refuse_broken(self, simulator: Simulator | OriginalSimulator, episode: Episode) -> None:
-        """A progress below zero is a failure of the agent, or an exception in the simulator."""
+        """Raises SIMULATOR if an exception in the simulator caused the negative progress."""
         error = simulator.failure(episode.world)
         if error is not None:
             raise EnvironmentFault(
@@ -214,24 +205,14 @@ class SciWorldEnvironment(Environment):
 
 @functools.lru_cache(maxsize=KEPT_SOLUTIONS)
 def _solution(task: Task) -> tuple[list[str], list[str]]:
-    """The simulator's solution, and the room before each of its actions."""
+    """Returns the simulator's solution, and the room before each of its actions."""
     simulator = shared_simulator()
     actions = simulator.gold_path(task.task, task.variation)
     world = simulator.load(task.task, task.variation)
     simulator.step(world, FIRST_ACTION)
     rooms = []
     for action in actions:
-        rooms.append(room_of(simulator.look(world)))
+        rooms.append(room_of(simulator.fact(world, "look")))
         simulator.step(world, action)
     simulator.forget(world)
     return actions, rooms
-
-
-def make_environment() -> SciWorldEnvironment:
-    """An environment with our rules."""
-    return SciWorldEnvironment()
-
-
-def make_compat_environment() -> SciWorldEnvironment:
-    """An environment that behaves as AgentGym's server."""
-    return SciWorldEnvironment(is_compat=True)

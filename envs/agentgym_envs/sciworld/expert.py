@@ -1,4 +1,4 @@
-"""The scripted player: follows the simulator's own solution and walks back to it after detours."""
+"""The scripted agent: follows the simulator's own solution and walks back to it after detours."""
 
 import collections
 import dataclasses
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 AMBIGUOUS = "Ambiguous request"
 WALKING = ("go to ", "open door to ")
 
-# The house is the same in all tasks: which rooms have a door between them.
+# Pairs of rooms with a door between them; the house is the same in all tasks.
 _DOORS = (
     ("hallway", "kitchen"),
     ("hallway", "living room"),
@@ -25,13 +25,13 @@ _DOORS = (
 
 @dataclasses.dataclass
 class GoldPath:
-    """A solution, and how far an episode has come along it.
+    """A solution and the progress of an episode along it.
 
     Attributes:
-      actions: of the solution.
-      rooms: where the agent of the solution is before each action.
-      position: index of the next action; actions count as done in this order only.
-      is_followed: every action of the episode so far was the next one of the solution.
+      actions: Actions of the solution.
+      rooms: Room of the solution's agent before each action.
+      position: Index of the next action; it increases only when the episode has that action.
+      is_followed: True if all actions of the episode so far were those of the solution, in order.
     """
 
     actions: Sequence[str]
@@ -40,7 +40,7 @@ class GoldPath:
     is_followed: bool = True
 
     def saw(self, action: str) -> None:
-        """Takes note of an action of the episode."""
+        """Records an action of the episode."""
         wanted = self.actions[self.position] if self.position < len(self.actions) else None
         if wanted is not None and action.strip().lower() == wanted.strip().lower():
             self.position += 1
@@ -48,10 +48,10 @@ class GoldPath:
             self.is_followed = False
 
     def next_action(self, last_text: str, look: str) -> str:
-        """What to do, from the last observation and the look of the room.
+        """Returns the next action for the last observation and the description of the room.
 
-        After a detour the solution is taken up where it was left, from the room where that
-        happened. What the detour broke otherwise is not repaired.
+        After a detour the solution is resumed at the action where it was left, in the same room.
+        Other effects of the detour are not repaired.
         """
         if last_text.startswith(AMBIGUOUS):
             return "0"
@@ -69,13 +69,13 @@ class GoldPath:
 
 
 def room_of(look: str) -> str:
-    """Name of the room that a description begins with; empty if it names none."""
+    """Returns the room name at the beginning of a description; empty if it names no room."""
     found = re.match(r"This (?:room|outside location) is called the ([^.\n]+)\.", look)
     return found[1] if found else ""
 
 
 def step_towards(look: str, goal: str) -> str | None:
-    """The action that leads from the room in view towards another; None if there is none."""
+    """Returns the action that leads from the visible room towards another room, or None."""
     route = _route(room_of(look), goal)
     if len(route) < 2:
         return None
@@ -84,7 +84,7 @@ def step_towards(look: str, goal: str) -> str | None:
 
 
 def _route(start: str, goal: str) -> list[str]:
-    """Rooms of a shortest way, both ends included; empty if there is none."""
+    """Returns the rooms of a shortest path, both ends included; empty if there is no path."""
     routes = collections.deque([[start]])
     seen = {start}
     while routes:

@@ -1,4 +1,4 @@
-"""One Java virtual machine with ScienceWorld in it, which dies with the process that started it."""
+"""A Java virtual machine with ScienceWorld, which exits with the process that started it."""
 
 import contextlib
 import importlib
@@ -21,9 +21,10 @@ JAVA_HINT = (
 )
 PACKAGE_HINT = f"Install it with: {extras.install('sciworld')}"
 
-# All measured, see README.md. Live data are 15 MiB and some 0.4 MiB an episode; the small first heap
-# makes the machine collect garbage before it asks for more. A machine out of memory exits, so that
-# its sessions are brought back elsewhere, and does not answer with an exception as observation.
+# README.md has the measurements. Live data are 15 MiB plus some 0.4 MiB per episode. With a small
+# initial heap, the machine collects garbage before it requests more memory. A machine that is out
+# of memory exits, so that its sessions are restored in another one. Otherwise it would answer with
+# the exception as an observation.
 MEMORY_FLAGS = (
     "-XX:+UseSerialGC",
     "-Xms64m",
@@ -36,20 +37,20 @@ MEMORY_FLAGS = (
     "-XX:CICompilerCount=2",
     "-XX:+ExitOnOutOfMemoryError",
 )
-# The simulator keeps objects in hash sets of identity hashes, which are arbitrary numbers: the
-# order of objects, and with it even a temperature, would depend on what the machine did before.
-# With equal hashes the order is the order of insertion.
+# The simulator keeps objects in hash sets of identity hashes, which are arbitrary numbers. The
+# order of objects, and even temperatures, would depend on the earlier work of the machine. With
+# equal hashes the order is the order of insertion.
 DETERMINISM_FLAGS = ("-XX:+UnlockExperimentalVMOptions", "-XX:hashCode=2")
-# No files in the temporary directory that a killed process would leave behind.
+# No files in the temporary directory, because a killed process would leave them behind.
 CLEANLINESS_FLAGS = ("-XX:-UsePerfData",)
 
 
 class Jvm:
-    """A running machine.
+    """A running Java virtual machine.
 
-    Its standard input is a pipe of this process: when the process ends, however it ends, the
-    machine reads the end of the pipe and exits. The port is open to this machine only and asks
-    for a token.
+    The Java machine's standard input is a pipe from this process. When this process ends for any
+    reason, the Java machine reads the end of the pipe and exits. Its port is open only to programs
+    on this computer and requires a token.
 
     Raises:
       SetupError: Java or the `scienceworld` package is missing or does not work.
@@ -76,13 +77,13 @@ class Jvm:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            cwd=scienceworld.BASEPATH,  # the simulator reads a table from there
+            cwd=scienceworld.BASEPATH,  # the simulator reads a table from this folder
             text=True,
         )
         port, token = self._read_greeting(java)
         self._protocol = importlib.import_module("py4j.protocol")
-        # References are released by hand: py4j's own finalizers would call the machine from
-        # whatever code the garbage collector of Python happens to interrupt.
+        # References are released explicitly. py4j's own finalizers would call the machine from any
+        # code that Python's garbage collector interrupts.
         self._gateway = py4j.JavaGateway(
             gateway_parameters=py4j.GatewayParameters(
                 port=port, auth_token=token, enable_memory_management=False
@@ -92,7 +93,7 @@ class Jvm:
         self._silence()
 
     def _read_greeting(self, java: str) -> tuple[int, str]:
-        """Port and token, which py4j prints after whatever Java has to say."""
+        """Reads the port and token, which py4j prints after any output of Java."""
         assert self.process.stdout is not None
         said = []
         for line in self.process.stdout:
@@ -106,18 +107,18 @@ class Jvm:
         )
 
     def _silence(self) -> None:
-        """Drops what the simulator prints; nobody reads the pipe any more."""
+        """Discards the simulator's output, because the pipe has no reader any more."""
         sink = self.classes.java.io.OutputStream.nullOutputStream()
         stream = self.classes.java.io.PrintStream(sink)
         self.classes.java.lang.System.setOut(stream)
         self.classes.java.lang.System.setErr(stream)
 
     def release(self, java_object: Any) -> None:
-        """Lets the machine collect an object that Python referred to."""
+        """Releases a Java object to which Python referred, so that the machine can collect it."""
         self._gateway.detach(java_object)
 
     def close(self) -> None:
-        """Ends the machine and waits for it."""
+        """Stops the machine and waits for its exit."""
         gateway = getattr(self, "_gateway", None)
         if gateway is not None:
             gateway.close()
@@ -132,11 +133,11 @@ class Jvm:
 
     @contextlib.contextmanager
     def calls(self) -> Iterator[None]:
-        """Around calls into the machine: turns py4j's errors into those of environments.
+        """Wraps calls into the machine and converts py4j's errors to those of environments.
 
         Raises:
-          EnvironmentFault: SIMULATOR, an exception inside the simulator.
-          SimulatorLost: the machine does not answer.
+          EnvironmentFault: SIMULATOR after an exception inside the simulator.
+          SimulatorLost: The machine does not answer.
         """
         try:
             yield
@@ -147,15 +148,15 @@ class Jvm:
             ) from error
         except (self._protocol.Py4JError, OSError) as error:
             if "Trace:" in str(error):
-                raise  # the machine answers that it has no such method: an error of this package
+                raise  # the machine has no such method, which is an error of this package
             raise SimulatorLost(f"sciworld: the Java virtual machine is gone ({error})") from error
 
 
 def find_java(environ: Mapping[str, str]) -> str:
-    """The `java` command: of JAVA_HOME if that is set, else the first on PATH.
+    """Returns the `java` command: the one in JAVA_HOME if that is set, else the first on PATH.
 
     Raises:
-      SetupError: there is none.
+      SetupError: There is no `java` command.
     """
     home = environ.get("JAVA_HOME", "")
     if home:
@@ -172,7 +173,7 @@ def find_java(environ: Mapping[str, str]) -> str:
 
 
 def import_packages() -> tuple[types.ModuleType, types.ModuleType]:
-    """py4j's gateway module and the constants of `scienceworld`."""
+    """Imports py4j's gateway module and the constants of `scienceworld`."""
     for name in ("scienceworld", "py4j"):
         if importlib.util.find_spec(name) is None:
             raise SetupError(f"sciworld: the Python package {name} is missing. {PACKAGE_HINT}")

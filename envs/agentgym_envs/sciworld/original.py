@@ -1,8 +1,9 @@
-"""The simulator as AgentGym's server runs it: a Java virtual machine for every session.
+"""The simulator as AgentGym's server runs it, with one Java virtual machine per session.
 
-For `--compat` alone. The order of objects in texts and of numbered lists follows from the
-identity hash codes of a fresh machine and from every call made to it, so the calls are those of
-AgentGym's server, in its order, through the same Python package. It is as slow and as large.
+Only `--compat` uses this module. The order of objects in texts and of numbered lists depends on the
+identity hash codes of a fresh machine and on every call made to it. Therefore this module makes
+AgentGym's calls in their order, through the same Python package. It is as slow as the original and
+uses as much memory.
 """
 
 import dataclasses
@@ -13,23 +14,25 @@ from typing import Any
 from agentgym_envs.sciworld.jvm import find_java, import_packages
 from agentgym_envs.sciworld.simulator import Answer
 
+_INFO = {"look": "look", "inventory": "inv", "task": "taskDesc"}  # key of each fact in the package
+
 
 @dataclasses.dataclass
 class OriginalWorld:
-    """The episode of a machine.
+    """Episode that runs in a machine.
 
     Attributes:
-      info: what the package told with the last step: look, inventory, moves, valid actions, ..
+      info: Info of the package after the last step: look, inventory, moves, valid actions, ..
     """
 
     info: dict[str, Any]
 
 
 class OriginalSimulator:
-    """One machine with one episode; the same methods as `simulator.Simulator`.
+    """A machine with one episode; it has the same methods as `simulator.Simulator`.
 
     Args:
-      max_moves: after which the package calls an episode complete.
+      max_moves: Number of moves after which the package declares an episode complete.
 
     Raises:
       SetupError: Java or the `scienceworld` package is missing.
@@ -42,65 +45,55 @@ class OriginalSimulator:
         self._env = package.ScienceWorldEnv("", envStepLimit=max_moves)
 
     def load(self, task: str, variation: int) -> OriginalWorld:
-        """A new episode, before its first action."""
+        """Starts a new episode and returns it before its first action."""
         self._env.load(task, variation)
         return OriginalWorld({})
 
     def step(self, world: OriginalWorld, action: str) -> Answer:
-        """Applies an action, and asks for everything that could be told about the result."""
+        """Applies an action and requests all facts about the result."""
         text, _, is_complete, world.info = self._env.step(action)
         return Answer(text, world.info["score"] / 100, is_complete)
 
     def moves(self, world: OriginalWorld) -> int:
-        """Actions so far that took time."""
+        """Returns the number of moves so far."""
         return int(world.info["moves"])
 
     def failure(self, world: OriginalWorld) -> str | None:
-        """AgentGym's server does not ask."""
+        """Returns None, because AgentGym's server does not query failures."""
         return None
 
     def task_description(self, world: OriginalWorld) -> str:
-        """What the agent must do."""
+        """Returns the task description for the agent."""
         return str(self._env.get_task_description())
 
-    def look(self, world: OriginalWorld) -> str:
-        """The room."""
-        return str(world.info["look"])
-
-    def inventory(self, world: OriginalWorld) -> str:
-        """What the agent has."""
-        return str(world.info["inv"])
-
-    def told_task(self, world: OriginalWorld) -> str:
-        """What `task description` would say."""
-        return str(world.info["taskDesc"])
+    def fact(self, world: OriginalWorld, name: str) -> str:
+        """Returns a text about the episode, by a key of `simulator.FACTS`."""
+        if name == "goal_progress":
+            return str(self._env.server.getGoalProgressStr())
+        return str(world.info[_INFO[name]])
 
     def valid_actions(self, world: OriginalWorld) -> list[str]:
-        """Actions that can be understood now."""
+        """Returns the actions that the simulator understands now."""
         return list(world.info["valid"])
 
-    def goal_progress(self, world: OriginalWorld) -> str:
-        """The goals and which of them are reached."""
-        return str(self._env.server.getGoalProgressStr())
-
     def object_tree(self, world: OriginalWorld) -> Any:
-        """All objects of the world."""
+        """Returns all objects of the episode."""
         return self._env.getObjectTree()
 
     def action_templates(self, world: OriginalWorld) -> list[str]:
-        """The forms that actions have."""
+        """Returns the templates of actions."""
         return self._env.get_possible_actions()
 
     def objects(self, world: OriginalWorld) -> list[str]:
-        """Names of what can be referred to."""
+        """Returns the names of objects to which an action can refer."""
         return self._env.get_possible_objects()
 
     def forget(self, world: OriginalWorld) -> None:
-        """The machine keeps its episode until the next one."""
+        """Does nothing, because the machine keeps its episode until the next one."""
         return None
 
     def close(self) -> None:
-        """Ends the machine and releases what the package leaves open: pipes, a folder."""
+        """Stops the machine and releases the package's pipes and its folder."""
         self._env.close()
         process = self._env._gateway.java_process
         for pipe in (process.stdin, process.stdout, process.stderr):

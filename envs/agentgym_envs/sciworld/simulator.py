@@ -1,9 +1,9 @@
 """Many independent ScienceWorld episodes in one Java virtual machine.
 
-An episode is one Scala object graph (`AgentInterface` and its universe). Three things are shared
-by all graphs of a machine and would let episodes disturb each other: the random generator, the
-counter of object numbers, and the hash codes that order the objects. The first two are swapped
-whenever another episode is played; `jvm.DETERMINISM_FLAGS` removes the third.
+An episode is one graph of Scala objects (`AgentInterface` and its universe). All graphs of a
+machine share three things through which episodes would disturb each other: the random generator,
+the counter of object numbers, and the hash codes that order the objects. The first two are swapped
+whenever another episode continues. `jvm.DETERMINISM_FLAGS` removes the third.
 """
 
 import contextlib
@@ -19,16 +19,24 @@ NOTHING_SAID = (
     "Unknown action.  Type 'help' for a list of actions, and 'objects' for a list of possible "
     "object referents. "
 )
+# The simulator's method for each text about an episode: the answers to `look around`, `inventory`
+# and `task description`, and the goals with their progress.
+FACTS = {
+    "look": "freeActionLook",
+    "inventory": "freeActionInventory",
+    "task": "freeActionTaskDesc",
+    "goal_progress": "getGoalProgressStr",
+}
 
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What the simulator says to an action.
+    """The simulator's answer to an action.
 
     Attributes:
-      text: the observation.
-      progress: share of the goal reached, 0..1; -1 after a failure.
-      is_complete: the goal was reached or failed.
+      text: Text of the observation.
+      progress: Share of the goal that was reached, 0..1; -1 after a failure.
+      is_complete: True if the goal was reached or the task failed.
     """
 
     text: str
@@ -38,13 +46,13 @@ class Answer:
 
 @dataclasses.dataclass
 class World:
-    """One episode inside the machine.
+    """An episode inside the machine.
 
     Attributes:
-      interface: reference to its `AgentInterface`.
-      random: its random generator.
-      next_id: the counter of object numbers when it was played last.
-      answer: the last answer; commands that are no actions repeat its progress.
+      interface: Reference to the `AgentInterface` of the episode.
+      random: Random generator of the episode.
+      next_id: Counter of object numbers after the last action of the episode.
+      answer: Last answer; commands that are not actions repeat its progress.
     """
 
     interface: Any
@@ -54,7 +62,7 @@ class World:
 
 
 class Simulator:
-    """A Java virtual machine that plays episodes, one at a time."""
+    """A Java virtual machine that runs episodes, one at a time."""
 
     def __init__(self) -> None:
         self._jvm = Jvm()
@@ -64,7 +72,7 @@ class Simulator:
             self._new_random = classes.java.util.Random
             self._some = classes.scala.Some
             self._numbers = classes.util.UniqueIdentifier
-            # scala.util.Random is one object for all; its Java generator is replaceable.
+            # All episodes share scala.util.Random, but its Java generator can be replaced.
             self._random_field = classes.java.lang.Class.forName(
                 "scala.util.Random"
             ).getDeclaredField("self")
@@ -77,11 +85,11 @@ class Simulator:
 
     @property
     def process_id(self) -> int:
-        """Of the machine."""
+        """Pid of the Java process."""
         return self._jvm.process.pid
 
     def load(self, task: str, variation: int) -> World:
-        """A new episode, before its first action."""
+        """Starts a new episode and returns it before its first action."""
         with self._jvm.calls():
             random = self._load(task, variation, gold=False)
             holder = self._loader.agentInterface()  # a Scala option
@@ -96,8 +104,8 @@ class Simulator:
         return world
 
     def step(self, world: World, action: str) -> Answer:
-        """Applies an action; `help`, `objects` and `task` are commands that change nothing."""
-        # Lone surrogates can come in by JSON and cannot go out as UTF-8.
+        """Applies an action. `help`, `objects` and `task` are commands that change nothing."""
+        # Lone surrogates can arrive in JSON but cannot be encoded as UTF-8.
         action = action.encode("utf-8", "replace").decode("utf-8")
         command = action.strip().lower()
         if command in ("help", "objects", "task"):
@@ -105,51 +113,39 @@ class Simulator:
         with self._jvm.calls():
             self._play(world)
             reply = world.interface.step(action)
-            # The Scala tuple prints as (text,progress,is_complete): one call, not three.
+            # The Scala tuple prints as (text,progress,is_complete): one call instead of three.
             text, progress, is_complete = reply.toString()[1:-1].rsplit(",", 2)
             self._jvm.release(reply)
         world.answer = Answer(text or NOTHING_SAID, float(progress), is_complete == "true")
         return world.answer
 
     def failure(self, world: World) -> str | None:
-        """The exception that the simulator ran into, after which it answers nothing else."""
+        """Returns the exception that stopped the simulator, or None.
+
+        After an exception, the episode answers every action with this message.
+        """
         with self._jvm.calls():
             if not world.interface.isInErrorState():
                 return None
             return str(world.interface.getErrorStateMessage())
 
     def moves(self, world: World) -> int:
-        """Actions so far that took time; some take more than one."""
+        """Returns the number of moves so far; some actions take several."""
         with self._jvm.calls():
             return int(world.interface.getCurIterations())
 
     def task_description(self, world: World) -> str:
-        """What the agent must do."""
+        """Returns the task description for the agent."""
         with self._jvm.calls():
             return str(world.interface.getTaskDescription())
 
-    def look(self, world: World) -> str:
-        """What `look around` would say, in no time."""
+    def fact(self, world: World, name: str) -> str:
+        """Returns a text about an episode, by a key of FACTS. The query takes no move."""
         with self._aside(world):
-            return str(world.interface.freeActionLook())
-
-    def inventory(self, world: World) -> str:
-        """What `inventory` would say."""
-        with self._aside(world):
-            return str(world.interface.freeActionInventory())
-
-    def told_task(self, world: World) -> str:
-        """What `task description` would say."""
-        with self._aside(world):
-            return str(world.interface.freeActionTaskDesc())
-
-    def goal_progress(self, world: World) -> str:
-        """The goals and which of them are reached."""
-        with self._aside(world):
-            return str(world.interface.getGoalProgressStr())
+            return str(getattr(world.interface, FACTS[name])())
 
     def object_tree(self, world: World) -> Any:
-        """All objects of the world, as the simulator writes them."""
+        """Returns all objects of the episode, in the simulator's JSON form."""
         with self._aside(world):
             universe = world.interface.universe()
             tree = universe.toJSON()
@@ -157,43 +153,38 @@ class Simulator:
             return json.loads(tree)
 
     def action_templates(self, world: World) -> list[str]:
-        """The forms that actions have."""
+        """Returns the templates of actions."""
         with self._aside(world):
             return self._strings(self._list_through(world).getPossibleActions())
 
     def objects(self, world: World) -> list[str]:
-        """Names of what can be referred to."""
+        """Returns the names of objects to which an action can refer."""
         with self._aside(world):
             return self._strings(self._list_through(world).getPossibleObjects())
 
     def valid_actions(self, world: World) -> list[str]:
-        """Actions that can be understood now; slow (some hundred milliseconds)."""
+        """Returns the actions that the simulator understands now.
+
+        The call takes some hundred milliseconds.
+        """
         with self._aside(world):
             return self._strings(self._list_through(world).getValidActionObjectCombinations())
 
     def gold_path(self, task: str, variation: int) -> list[str]:
-        """Actions that solve a task, found by playing it; slow (a second)."""
+        """Returns actions that solve a task.
+
+        The simulator finds these actions by running the task, which takes a second.
+        """
         with self._jvm.calls():
             self._jvm.release(self._load(task, variation, gold=True))
             return self._strings(self._loader.getGoldActionSequence())
 
-    def official_sets(self, task: str) -> dict[str, list[int]]:
-        """ScienceWorld's `train`, `dev` and `test` variations of a task type."""
-        with self._jvm.calls():
-            getattr(self._loader, "taskStr_$eq")(task)
-            sets = self._loader.getSets()
-            members = {"train": sets._1(), "dev": sets._2(), "test": sets._3()}
-            return {
-                name: [int(i) for i in numbers.mkString(",").split(",")]
-                for name, numbers in members.items()
-            }
-
     def close(self) -> None:
-        """Ends the machine."""
+        """Stops the machine."""
         self._jvm.close()
 
     def forget(self, world: World) -> None:
-        """Lets the machine collect an episode."""
+        """Releases an episode, so that the machine can collect it."""
         if self._playing is world:
             self._playing = None
         with self._jvm.calls():
@@ -201,7 +192,7 @@ class Simulator:
             self._jvm.release(world.random)
 
     def _load(self, task: str, variation: int, *, gold: bool) -> Any:
-        """Loads into the loader, with a random generator of its own, which is returned."""
+        """Loads a task into the loader with a separate random generator, which is returned."""
         self._pause()
         random = self._new_random(0)
         self._random_field.set(self._shared_random, random)
@@ -209,7 +200,7 @@ class Simulator:
         return random
 
     def _play(self, world: World) -> None:
-        """Gives an episode its random generator and its counter back."""
+        """Installs the random generator and the object counter of an episode."""
         if self._playing is not world:
             self._pause()
             self._random_field.set(self._shared_random, world.random)
@@ -223,7 +214,7 @@ class Simulator:
 
     @contextlib.contextmanager
     def _aside(self, world: World) -> Iterator[None]:
-        """Questions about an episode must not draw from its random generator."""
+        """Installs a scratch random generator, so that queries do not change the episode's one."""
         with self._jvm.calls():
             self._play(world)
             self._pause()
@@ -238,14 +229,17 @@ class Simulator:
         return "Possible object references: \n\t" + "\n\t".join(self.objects(world))
 
     def _list_through(self, world: World) -> Any:
-        """The loader, looking at an episode: it offers Java lists, the episode only arrays."""
+        """Returns the loader, attached to an episode.
+
+        The loader's methods return Java lists, while those of the episode return only arrays.
+        """
         holder = self._some(world.interface)
         getattr(self._loader, "agentInterface_$eq")(holder)
         self._jvm.release(holder)
         return self._loader
 
     def _strings(self, java_list: Any) -> list[str]:
-        """A Java list of strings in one call; none of them has a line break."""
+        """Reads a Java list of strings in one call; no string has a line break."""
         joined = self._join("\n", java_list)
         self._jvm.release(java_list)
         return joined.split("\n") if joined else []
@@ -253,5 +247,5 @@ class Simulator:
 
 @functools.cache
 def shared_simulator() -> Simulator:
-    """The simulator of this process, started when first asked for."""
+    """Returns the simulator of this process, which the first call starts."""
     return Simulator()

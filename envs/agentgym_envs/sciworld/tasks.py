@@ -1,8 +1,8 @@
-"""Which ScienceWorld task and variation an index stands for, and the official split.
+"""ScienceWorld task and variation of each index, and the official split.
 
-The tasks are AgentGym's (arXiv:2406.04151): 23 of ScienceWorld's 30 task types, every variation,
-in ScienceWorld's order. `task_table.json` holds their names, numbers of variations and official
-sets; `python -m agentgym_envs.sciworld.make_task_table` asks the simulator for them.
+The tasks are AgentGym's (arXiv:2406.04151): 23 of ScienceWorld's 30 task types with every
+variation, in ScienceWorld's order. `task_table.json` contains their names, numbers of variations
+and official sets. `python tests/envs/make_task_table.py` reads them from the simulator.
 """
 
 import dataclasses
@@ -14,21 +14,20 @@ from typing import Any
 from agentgym_envs.base import manifest
 
 TABLE = pathlib.Path(__file__).with_name("task_table.json")
-# Task types that AgentGym leaves out, by their ScienceWorld number.
-EXCLUDED = frozenset({"5-1", "5-2", "9-1", "9-2", "9-3", "10-1", "10-2"})
 
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """What a task index stands for.
+    """The task type and variation that a task index selects.
 
     Attributes:
-      data_idx: task index.
-      task: ScienceWorld's name of the task type, such as `boil`.
-      number: ScienceWorld's number of it, such as `1-1`; the part before the dash is the topic.
-      topic: its family in reports, such as `Matter`.
-      variation: variation of the task type.
-      split: ScienceWorld's own set: `train`, `dev` or `test`.
+      data_idx: Task index.
+      task: Name of the task type in ScienceWorld, such as `boil`.
+      number: Number of the task type in ScienceWorld, such as `1-1`. The part before the dash is
+          the topic.
+      topic: Family of the task type in reports, such as `Matter`.
+      variation: Variation of the task type.
+      split: Official set of the variation: `train`, `dev` or `test`.
     """
 
     data_idx: int
@@ -41,7 +40,7 @@ class Task:
 
 @functools.cache
 def all_tasks() -> tuple[Task, ...]:
-    """All tasks, in the order of their indices."""
+    """Returns all tasks in the order of their indices."""
     tasks: list[Task] = []
     for entry in json.loads(TABLE.read_text(encoding="utf-8")):
         sets = {
@@ -64,5 +63,5 @@ def all_tasks() -> tuple[Task, ...]:
 
 
 def task_manifest() -> list[dict[str, Any]]:
-    """The facts about all tasks as JSON objects."""
+    """Returns the task manifest as JSON objects."""
     return [dataclasses.asdict(task) for task in all_tasks()]

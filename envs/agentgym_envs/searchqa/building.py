@@ -1,4 +1,4 @@
-"""What all that is built here has: a name that follows from its files, and a voice."""
+"""Common code of builds: a name derived from the input files, and a progress callback."""
 
 import hashlib
 import pathlib
@@ -12,9 +12,9 @@ say = announcer("searchqa")
 
 
 def fingerprint(paths: Iterable[pathlib.Path], *words: str) -> str:
-    """Sixteen digits that change with the files or the words.
+    """Returns a hash of the files and words, in sixteen hexadecimal digits.
 
-    Of a long file its length and three parts of a MiB are read, because a corpus may have gigabytes.
+    Of a long file, which can have gigabytes, only the length and three samples of 1 MiB are read.
     """
     digest = hashlib.sha256("\0".join(words).encode())
     for path in paths:

@@ -1,21 +1,22 @@
-"""The corpus of facts, which is built on this machine when it is first needed."""
+"""Corpus of facts, built on this machine when the corpus is first needed."""
 
 import pathlib
 
-from agentgym_envs.searchqa.corpus import build, store
-from agentgym_envs.searchqa.corpus.progress import Progress
+from agentgym_facts import build, store
+from agentgym_facts.progress import Progress
 
-DATASET = "facts"  # of its questions in the manifest
+DATASET = "facts"  # name of this data set in the manifest
 
 
 def prepared() -> pathlib.Path:
-    """Folder of the corpus; built if it is not there, which takes about a minute.
+    """Returns the folder of the corpus; builds the corpus if it is missing, which takes about a
+    minute.
 
     Raises:
-      SetupError: a package that it is made of is missing or of another version.
+      SetupError: A package that the build needs is missing or has another version.
     """
     folder = store.default_folder()
-    if store.is_built(folder):  # whatever became of the packages since
+    if store.is_built(folder):  # a built corpus does not depend on later versions of the packages
         return folder
     inputs = build.Inputs()
     return build.build(inputs, Progress(build.stages(inputs)))

@@ -1,26 +1,27 @@
-"""One question behind the text protocol: searches until an answer."""
+"""One question behind the text protocol: the agent searches, then answers."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from agentgym_envs.base.environment import Environment, EnvironmentFault, StepResult
+from agentgym_envs.base.environment import EnvironmentFault, StepResult
+from agentgym_envs.base.episodic import ReplayedEnvironment
 from agentgym_envs.base.protocol import ErrorKind
 from agentgym_envs.searchqa import scoring, texts
-from agentgym_envs.searchqa.corpus.expert import Expert
 from agentgym_envs.searchqa.questions import Question, Questions
 from agentgym_envs.searchqa.rewards import Shaping
 from agentgym_envs.searchqa.texts import Passage
+from agentgym_facts.expert import Expert
 
 Search = Callable[[str], Sequence[Passage]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Judged(StepResult):
-    """Answer to an action.
+    """Result of an action.
 
     Attributes:
-      facts: about the episode after its last answer, for `info`; None before and under compat.
+      facts: Facts for `info` after the final answer; None before it and always under `--compat`.
     """
 
     facts: dict[str, Any] | None = None
@@ -28,16 +29,14 @@ class Judged(StepResult):
 
 @dataclasses.dataclass
 class Episode:
-    """One question being answered.
+    """State of one episode.
 
     Attributes:
-      data_idx: of the question.
-      question: what is asked.
-      actions: all actions as they came.
-      last: the last answer of the environment.
-      searches: queries and what they found.
-      answers: given so far.
-      is_well_formed: all turns were.
+      actions: All actions in the form in which they were received.
+      last: Last result of the environment.
+      searches: Queries and their results.
+      answers: Answers given so far.
+      is_well_formed: True if all turns were well-formed.
     """
 
     data_idx: int
@@ -48,8 +47,13 @@ class Episode:
     answers: list[str] = dataclasses.field(default_factory=list)
     is_well_formed: bool = True
 
+    @property
+    def done(self) -> bool:
+        """Returns True if the last action ended the episode."""
+        return self.last.done
+
     def facts(self) -> dict[str, Any]:
-        """How good the last answer is."""
+        """Returns the scores of the last answer, the number of searches and `is_well_formed`."""
         answer = self.answers[-1] if self.answers else ""
         golden = self.question.golden_answers
         return {
@@ -60,35 +64,28 @@ class Episode:
         }
 
 
-class SearchQaEnvironment(Environment):
+class SearchQaEnvironment(ReplayedEnvironment[Episode]):
     """Questions over a corpus.
 
     Args:
-      questions: the tasks.
-      search: finds passages, the best first.
-      shaping: what counts beside a right answer; by AgentGym's rules nothing does.
-      is_compat: AgentGym's rules: a wrong answer may be followed by another.
+      search: Function that finds passages, the best first.
+      shaping: Additional reward terms; unused under AgentGym's rules.
+      is_compat: True for AgentGym's rules, under which another answer can follow a wrong one.
     """
 
-    def __init__(
-        self,
-        questions: Questions,
-        search: Search,
-        *,
-        shaping: Shaping,
-        is_compat: bool,
-    ):
+    name = "searchqa"
+
+    def __init__(self, questions: Questions, search: Search, *, shaping: Shaping, is_compat: bool):
         self._questions = questions
         self._search = search
         self._shaping = shaping
         self._is_compat = is_compat
-        self._episode: Episode | None = None
 
     def reset(self, data_idx: int) -> StepResult:
-        """Asks a question.
+        """Starts an episode with a question.
 
         Raises:
-          EnvironmentFault: UNKNOWN_TASK; the episode before goes on.
+          EnvironmentFault: UNKNOWN_TASK; the current episode continues.
         """
         if not 0 <= data_idx < len(self._questions):
             raise EnvironmentFault(
@@ -102,56 +99,57 @@ class SearchQaEnvironment(Environment):
         return first
 
     def step(self, action: str) -> StepResult:
-        """Searches or judges an answer; by our rules the first answer is the end.
+        """Runs a search or judges an answer. Under our rules the first answer ends the episode.
 
         Raises:
-          EnvironmentFault: NOT_RESET, by our rules FINISHED, SIMULATOR if the retriever fails.
+          EnvironmentFault: NOT_RESET; SIMULATOR if the retriever fails; FINISHED under our rules.
         """
-        episode = self._started()
-        if not self._is_compat:
-            self._check_not_done(episode)
+        episode = self.episode if self._is_compat else self.playing
         found = texts.read_action(action)
         if found is not None and found.is_search:
-            passages = self._search(found.text)  # may fail, before anything has changed
+            # the search can fail, so it runs before the episode changes
+            passages = self._search(found.text)
             episode.searches.append((found.text, passages))
-            result = self._going_on(episode, texts.information(passages))
+            result = self._unscored(episode, texts.information(passages))
         elif found is None:
-            result = self._going_on(episode, texts.INVALID)
+            result = self._unscored(episode, texts.INVALID)
         else:
             result = None
         episode.is_well_formed = episode.is_well_formed and texts.is_well_formed(action)
         episode.actions.append(action)
         if result is None:
-            assert found is not None  # else it was going on
+            assert found is not None  # without `found`, `result` was set above
             judge = self._judge_compat if self._is_compat else self._judge
             result = judge(episode, found)
         episode.last = result
         return result
 
     def expert_action(self) -> str:
-        """What the scripted player does, which sees the question and the passages found so far.
+        """Returns the action of the scripted agent, which sees the question and the passages found
+        so far.
 
-        It is a thought, then a search or an answer, as the instructions want it. Of questions that
-        are not worded like those of the corpus of facts it knows no more than to search for them.
+        The action is a thought, then a search or an answer, as the instructions require. If a
+        question is worded differently from those of the corpus of facts, the agent can only search
+        for the question itself.
         """
-        episode = self._playing()
-        player = Expert(episode.question.question)
-        action = player.next_action("")
+        episode = self.playing
+        agent = Expert(episode.question.question)
+        action = agent.next_action("")
         for _, passages in episode.searches:
-            action = player.next_action(texts.information(passages))
+            action = agent.next_action(texts.information(passages))
         return texts.with_thought(action)
 
     def valid_actions(self) -> list[str]:
-        """Searches for the question and for titles that were found, and these titles as answers."""
-        episode = self._playing()
+        """Returns searches for the question and for found titles, and answers with these titles."""
+        episode = self.playing
         titles = [p.title.strip('" ') for _, passages in episode.searches for p in passages]
         titles = [title for title in dict.fromkeys(titles) if title and "<" not in title]
         queries = dict.fromkeys([episode.question.question, *titles])
         return [texts.search_text(q) for q in queries] + [texts.answer_text(t) for t in titles]
 
     def detail(self) -> dict[str, Any]:
-        """What is known about the episode, the golden answers when it is over."""
-        episode = self._started()
+        """Returns facts about the episode, with the golden answers after its end."""
+        episode = self.episode
         known = {
             "observation": episode.last.observation,
             "reward": episode.last.reward,
@@ -165,7 +163,7 @@ class SearchQaEnvironment(Environment):
         return known
 
     def state(self) -> dict[str, Any]:
-        """Question, searches with the titles found, answers, and how good the last one is."""
+        """Returns the question, the searches with found titles, the answers and the last score."""
         if self._episode is None:
             return {}
         episode = self._episode
@@ -180,29 +178,14 @@ class SearchQaEnvironment(Environment):
             **self.detail(),
         }
 
-    def snapshot(self) -> dict[str, Any]:
-        """Question and actions; the rest follows from them.
-
-        Raises:
-          EnvironmentFault: NOT_RESET.
-        """
-        episode = self._started()
-        return {"data_idx": episode.data_idx, "actions": list(episode.actions)}
-
-    def restore(self, snapshot: dict[str, Any]) -> None:
-        """Goes on from a snapshot; its searches are made again."""
-        self.reset(snapshot["data_idx"])
-        for action in snapshot["actions"]:
-            self.step(action)
-
     def last_observation(self) -> str:
-        """What `GET /observation` tells: AgentGym's server repeats the question."""
-        episode = self._started()
+        """Returns the answer to `GET /observation`; AgentGym's server repeats the question."""
+        episode = self.episode
         if self._is_compat:
             return texts.COMPAT_PROMPT + episode.question.question
         return episode.last.observation
 
-    def _going_on(self, episode: Episode, text: str) -> StepResult:
+    def _unscored(self, episode: Episode, text: str) -> StepResult:
         score = 0.0 if self._is_compat else episode.last.score
         return Judged(text, reward=0.0, score=score, done=False)
 
@@ -224,21 +207,3 @@ class SearchQaEnvironment(Environment):
         text = texts.RIGHT if is_right else texts.WRONG_TRY_AGAIN
         reward = float(is_right)
         return Judged(text, reward=reward, score=reward, done=is_right)
-
-    def _started(self) -> Episode:
-        if self._episode is None:
-            raise EnvironmentFault(
-                ErrorKind.NOT_RESET, "searchqa: call reset with the index of a question first"
-            )
-        return self._episode
-
-    def _check_not_done(self, episode: Episode) -> None:
-        if episode.last.done:
-            raise EnvironmentFault(
-                ErrorKind.FINISHED, "searchqa: this episode is over; reset to start another one"
-            )
-
-    def _playing(self) -> Episode:
-        episode = self._started()
-        self._check_not_done(episode)
-        return episode

@@ -1,8 +1,8 @@
-"""Rows of question sets: files of one's own, or a folder of the seven sets in FlashRAG's layout.
+"""Rows of question sets: your own files, or a folder of the seven sets in FlashRAG's layout.
 
 A row is `{"id", "question", "golden_answers": [..]}`, as JSON lines or parquet. In a folder, the
-sets lie as `<set>/<file>.jsonl` or `.parquet` (FlashRAG, Jin et al. 2024, arXiv:2405.13576), in the
-order and with the item ids of AgentGym-RL (arXiv:2509.08755).
+sets are files `<set>/<file>.jsonl` or `.parquet` (FlashRAG, Jin et al. 2024, arXiv:2405.13576).
+Their order and item ids are those of AgentGym-RL (arXiv:2509.08755).
 """
 
 import dataclasses
@@ -22,14 +22,12 @@ _SUFFIXES = (".jsonl", ".parquet")
 
 @dataclasses.dataclass(frozen=True)
 class QuestionSet:
-    """One part of the real data.
+    """One split of a question set.
 
     Attributes:
-      name: of the set, as in reports.
-      files: where it may lie below the folder, without suffix.
-      split: train or test.
-      first: AgentGym-RL's item id of its first row.
-      rows: how many there are.
+      name: Name of the set, as in reports.
+      files: Possible paths below the folder, without suffix.
+      first: AgentGym-RL's item id of the set's first row.
     """
 
     name: str
@@ -56,13 +54,11 @@ SETS = (
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """A file of questions.
+    """File of questions.
 
     Attributes:
-      path: the file.
-      dataset: name of the set.
-      split: of its rows; empty: a row says it, else test.
-      first: AgentGym-RL's item id of its first row; -1 if it has none.
+      split: Split of the rows. If empty, each row names its split; `test` is the default.
+      first: AgentGym-RL's item id of the first row; -1 if there is none.
     """
 
     path: pathlib.Path
@@ -72,10 +68,10 @@ class Source:
 
 
 def sources(path: pathlib.Path) -> list[Source]:
-    """The files of a path: itself, or those of the sets that lie in the folder.
+    """Returns the file at a path, or the files of the sets if the path is a folder.
 
     Raises:
-      SetupError: there is nothing.
+      SetupError: No file was found.
     """
     if path.is_file():
         return [Source(path, path.stem, "", -1)]
@@ -95,7 +91,7 @@ def sources(path: pathlib.Path) -> list[Source]:
 
 
 def warn_of_other_sizes(source: Source, rows: int) -> None:
-    """Says that item ids are not AgentGym-RL's if a set has another number of rows."""
+    """Warns if a set has an unexpected size, because item ids then differ from AgentGym-RL's."""
     for part in SETS:
         if part.first == source.first and part.rows != rows:
             _LOGGER.warning(
@@ -107,10 +103,10 @@ def warn_of_other_sizes(source: Source, rows: int) -> None:
 
 
 def rows(path: pathlib.Path) -> Iterator[Mapping[str, Any]]:
-    """The rows of a file.
+    """Yields the rows of a file.
 
     Raises:
-      SetupError: it cannot be read.
+      SetupError: The file cannot be read.
     """
     if path.suffix == ".parquet":
         yield from _parquet(path)

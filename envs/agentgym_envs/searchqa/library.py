@@ -1,4 +1,4 @@
-"""Corpora with their indices: built once below the data folder, opened by every process."""
+"""Corpora with their indices, built once below the data folder and opened by every process."""
 
 import dataclasses
 import functools
@@ -12,19 +12,18 @@ from agentgym_envs.searchqa.engines.corpus_file import Corpus
 from agentgym_envs.searchqa.engines.engine import MAX_TOPK, Engine, EngineModule, load_engine
 from agentgym_envs.searchqa.texts import Passage
 
-_FORMAT = "1"  # changes when the folder of a corpus must be made anew
-_KEPT_QUERIES = 4096  # the episodes of a group ask the same things
+_FORMAT = "1"  # change this when the folder of a corpus must be rebuilt
+_KEPT_QUERIES = 4096  # episodes of a group often repeat the same queries
 
 
 @dataclasses.dataclass(frozen=True)
 class Index:
-    """An index on disk, not opened.
+    """Index on disk that is not opened yet.
 
     Attributes:
-      corpus: file of the passages.
-      folder: of the corpus: offsets, and a folder for each index.
-      engine: name.
-      encoder: folder of the dense engine's model; empty for others.
+      corpus: File of the passages.
+      folder: Folder of the corpus: offsets, and a folder for each index.
+      encoder: Folder of the dense engine's model; empty for other engines.
     """
 
     corpus: pathlib.Path
@@ -41,10 +40,10 @@ class Index:
         return self.folder / self._module.key(self.encoder)
 
     def build(self) -> None:
-        """Makes what is missing; another process that does so is waited for.
+        """Builds the missing parts, or waits for another process that builds them.
 
         Raises:
-          SetupError: the corpus cannot be read, or the engine is not installed.
+          SetupError: The corpus cannot be read, or the engine is not installed.
         """
         own = self._own
         ready = own / "ready"
@@ -61,22 +60,16 @@ class Index:
             ready.touch()
 
     def open(self) -> "Library":
-        """Opens it; `build` must have been called."""
+        """Opens the index; `build` must have been called before."""
         corpus = Corpus(self.corpus, self.folder)
         return Library(corpus, self._module.open_index(self._own, self.encoder))
 
 
 def index_of(corpus: pathlib.Path, data: pathlib.Path, *, engine: str, encoder: str) -> Index:
-    """The index of a corpus.
-
-    Args:
-      corpus: `corpus.jsonl` or `corpus.jsonl.gz`.
-      data: folder for what is built.
-      engine: a key of ENGINES.
-      encoder: folder of the dense engine's model.
+    """Returns the index of `corpus.jsonl` or `corpus.jsonl.gz` below a folder for built files.
 
     Raises:
-      SetupError: there is no such file or engine.
+      SetupError: The file or the engine does not exist.
     """
     load_engine(engine)
     if not corpus.is_file():
@@ -85,12 +78,7 @@ def index_of(corpus: pathlib.Path, data: pathlib.Path, *, engine: str, encoder: 
 
 
 class Library:
-    """A corpus that can be searched. Used by one thread at a time.
-
-    Args:
-      corpus: passages by number.
-      engine: finds their numbers.
-    """
+    """Searchable corpus, for one thread at a time."""
 
     def __init__(self, corpus: Corpus, engine: Engine):
         self._corpus = corpus
@@ -101,11 +89,11 @@ class Library:
         return len(self._corpus)
 
     def search(self, query: str, topk: int) -> tuple[Passage, ...]:
-        """The best passages, the best first; fewer if fewer fit at all."""
+        """Finds the best passages, best first; fewer than `topk` if fewer match."""
         return self._remembered(query, topk)
 
     def search_all(self, queries: Sequence[str], topk: int) -> list[list[tuple[Passage, float]]]:
-        """The same for many queries, with scores."""
+        """Finds the best passages for many queries, with scores."""
         if not 1 <= topk <= MAX_TOPK:
             raise ValueError(f"topk={topk} is not in 1 .. {MAX_TOPK}")
         found = self._engine.search(queries, topk)

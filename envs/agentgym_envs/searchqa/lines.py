@@ -1,4 +1,4 @@
-"""Lines of a long file by number, shared between processes by the memory map."""
+"""Access to lines of a long file by number; processes share the file through the memory map."""
 
 import mmap
 import pathlib
@@ -10,11 +10,11 @@ from agentgym_envs.artifacts import appearing_file
 
 
 class Lines:
-    """A file of lines and where each begins.
+    """Read access to the lines of a file by number, through an index of line positions.
 
     Args:
-      path: the file; not empty.
-      offsets: file that `write_offsets` wrote.
+      path: File of lines, which must not be empty.
+      offsets: File written by `write_offsets`.
     """
 
     def __init__(self, path: pathlib.Path, offsets: pathlib.Path):
@@ -24,7 +24,7 @@ class Lines:
         if len(self._bytes) != self._offsets[-1]:
             raise ValueError(
                 f"{path} has {len(self._bytes)} bytes, {self._offsets[-1]} when it was indexed; "
-                f"remove {offsets.parent} to have it indexed anew"
+                f"remove {offsets.parent} to have it indexed again"
             )
 
     def __len__(self) -> int:
@@ -35,7 +35,7 @@ class Lines:
 
 
 def write_offsets(lines: Iterator[bytes], path: pathlib.Path) -> int:
-    """Writes where each line begins, and the end; how many there are."""
+    """Writes the start of each line and the end of the file; returns the number of lines."""
     offsets = [0]
     for line in lines:
         offsets.append(offsets[-1] + len(line))

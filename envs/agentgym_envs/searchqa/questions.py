@@ -1,4 +1,4 @@
-"""The questions of an environment: imported once into a compact file, read by number."""
+"""Questions of an environment, imported once into a compact file and read by number."""
 
 import dataclasses
 import functools
@@ -15,21 +15,20 @@ from agentgym_envs.searchqa import flashrag
 from agentgym_envs.searchqa.building import fingerprint, say
 from agentgym_envs.searchqa.lines import Lines, write_offsets
 
-_FORMAT = "1"  # changes when a folder must be made anew
-_LONG = 20_000  # rows from which on an import is worth a word
-# Facts of a row that its task in the manifest has, too.
+_FORMAT = "1"  # change this when a folder must be rebuilt
+_LONG = 20_000  # minimum number of rows for which an import is announced
+# fields of a row that are copied to its task in the manifest
 _FACTS = ("kind", "template")
 
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """One question.
+    """One question with its golden answers.
 
     Attributes:
-      id: in its set.
-      question: what is asked.
-      golden_answers: each of them is right.
-      row: all that is known about it.
+      id: Id of the question in its set.
+      golden_answers: Alternative right answers.
+      row: Complete row of the question.
     """
 
     id: str
@@ -39,10 +38,10 @@ class Question:
 
 
 class Questions(Sequence[Question]):
-    """Questions by task index.
+    """Sequence of questions by task index.
 
     Args:
-      folder: that `import_questions` made.
+      folder: Folder made by `import_questions`.
     """
 
     def __init__(self, folder: pathlib.Path):
@@ -59,20 +58,17 @@ class Questions(Sequence[Question]):
 
     @functools.cached_property
     def tasks(self) -> tuple[dict[str, Any], ...]:
-        """The task manifest."""
+        """Returns the task manifest."""
         return tuple(json.loads((self._folder / "manifest.json").read_text(encoding="utf-8")))
 
 
 def import_questions(path: pathlib.Path, folder: pathlib.Path, dataset: str = "") -> Questions:
-    """The questions of a file or of a folder of sets; imported if they were not.
+    """Returns the questions of a file or of a folder of sets; imports them first if necessary.
 
-    Args:
-      path: see flashrag.py.
-      folder: where imported questions lie.
-      dataset: name of the set; empty takes that of the file.
+    If the name of the data set is empty, the name of the file is used.
 
     Raises:
-      SetupError: they cannot be read.
+      SetupError: The questions cannot be read.
     """
     if not path.exists():
         raise SetupError(f"searchqa: there are no questions at {path}")
@@ -95,7 +91,7 @@ def _import(found: Sequence[flashrag.Source], folder: pathlib.Path, dataset: str
                 tasks.append(_task(len(tasks), kept, source, number))
                 file.write(json.dumps(kept, ensure_ascii=False) + "\n")
                 if len(tasks) == _LONG:
-                    say(f"importing the questions of {source.path} and what lies beside it, once")
+                    say(f"importing the questions of {source.path} and the sets next to it, once")
             flashrag.warn_of_other_sizes(source, len(tasks) - before)
             counts[str(source.path)] = len(tasks) - before
     if not tasks:
@@ -109,10 +105,10 @@ def _import(found: Sequence[flashrag.Source], folder: pathlib.Path, dataset: str
 
 
 def _checked(row: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """What is kept of a row: FlashRAG's `metadata` may hold whole articles.
+    """Returns the fields of a row to store; FlashRAG's `metadata` can hold whole articles.
 
     Raises:
-      SetupError: something is missing.
+      SetupError: A field is missing.
     """
     answers = row.get("golden_answers")
     if isinstance(answers, str):
@@ -129,7 +125,7 @@ def _checked(row: Mapping[str, Any], where: str) -> dict[str, Any]:
 def _task(
     data_idx: int, row: Mapping[str, Any], source: flashrag.Source, number: int
 ) -> dict[str, Any]:
-    """The entry of the manifest: it changes with the question and with its answers."""
+    """Returns the manifest entry of a question, which changes with the question or its answers."""
     content = json.dumps([row["question"], row["golden_answers"]])
     task = {
         "data_idx": data_idx,

@@ -1,4 +1,4 @@
-"""A client of Search-R1's retriever (Jin et al. 2025, arXiv:2503.09516): `POST /retrieve`."""
+"""Client of Search-R1's retriever (Jin et al. 2025, arXiv:2503.09516): `POST /retrieve`."""
 
 import http.client
 import json
@@ -10,15 +10,16 @@ from agentgym_envs.base.environment import EnvironmentFault, SetupError
 from agentgym_envs.base.protocol import ErrorKind
 from agentgym_envs.searchqa.texts import Passage
 
-# Not an option: options stand in command lines, configs and logs.
+# The token is in an environment variable, because options are visible in command lines, configs and
+# logs.
 TOKEN_VARIABLE = "AGENTGYM_RETRIEVER_TOKEN"
 
 
 def token_of_environment() -> str | None:
-    """The token that the retriever wants, None if it wants none.
+    """Returns the token for the retriever, or None if no token is set.
 
     Raises:
-      SetupError: it cannot be sent; the message does not quote it.
+      SetupError: The token cannot be sent; the message does not quote it.
     """
     token = os.environ.get(TOKEN_VARIABLE, "").strip()
     if not all("!" <= sign <= "~" for sign in token):
@@ -27,15 +28,15 @@ def token_of_environment() -> str | None:
 
 
 class RetrieverClient:
-    """Asks a retriever over one kept-alive connection. Used by one thread at a time.
+    """Client of a retriever with one kept-alive connection, for one thread at a time.
 
     Args:
-      url: of the server, with or without `/retrieve`.
-      timeout_s: limit for the answer.
-      token: sent as bearer token; no error quotes it.
+      url: Address of the server, with or without `/retrieve`.
+      timeout_s: Time limit for the answer, in seconds.
+      token: Bearer token; no error quotes it.
 
     Raises:
-      SetupError: this is no address.
+      SetupError: `url` is not an address.
     """
 
     def __init__(self, url: str, timeout_s: float, token: str | None = None):
@@ -52,10 +53,10 @@ class RetrieverClient:
         self._path = parts.path.rstrip("/").removesuffix("/retrieve") + "/retrieve"
 
     def search(self, query: str, topk: int) -> list[Passage]:
-        """The passages for one query, the best first.
+        """Finds the passages for one query, the best first.
 
         Raises:
-          EnvironmentFault: SIMULATOR; the retriever cannot be reached or answers something else.
+          EnvironmentFault: SIMULATOR if the retriever cannot be reached or its answer is invalid.
         """
         body = json.dumps({"queries": [query], "topk": topk, "return_scores": True}).encode()
         try:
@@ -76,7 +77,8 @@ class RetrieverClient:
         try:
             return self._send(body)
         except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError):
-            # A kept-alive connection may be closed just as it is used again; a search changes nothing.
+            # The server may close a kept-alive connection just before its next use. A search
+            # changes nothing, so the client sends it again.
             return self._send(body)
 
     def _send(self, body: bytes) -> tuple[int, bytes]:
@@ -85,11 +87,12 @@ class RetrieverClient:
             response = self._connection.getresponse()
             return response.status, response.read()
         except BaseException:
-            self._connection.close()  # what may still come is no answer to the next request
+            # late bytes must not be read as the answer to the next request
+            self._connection.close()
             raise
 
     def _shown(self, answer: bytes) -> str:
-        """The beginning of an answer; some servers repeat what they were asked."""
+        """Returns the beginning of an answer without the token, in case the server repeats it."""
         if self._token is not None:
             answer = answer.replace(self._token.encode(), b"<hidden>")
         return repr(answer[:200])
@@ -99,6 +102,6 @@ class RetrieverClient:
 
 
 def _passage(entry: Any) -> Passage:
-    """A passage with or without a score; some retrievers give no id."""
+    """Parses a passage with or without a score; some retrievers send no id."""
     document = entry["document"] if "document" in entry else entry
     return Passage(str(document["id"]) if "id" in document else "", document["contents"])

@@ -1,11 +1,11 @@
-"""Serves a corpus by Search-R1's protocol (Jin et al. 2025, arXiv:2503.09516).
+"""Server of a corpus with Search-R1's protocol (Jin et al. 2025, arXiv:2503.09516).
 
     python -m agentgym_envs.searchqa.retriever --port 8000
     python -m agentgym_envs.searchqa.retriever --corpus wiki-18.jsonl.gz --engine tantivy
 
-`POST /retrieve {"queries": [..], "topk": 3, "return_scores": true}` answers `{"result": [[{"document":
-{"id", "contents"}, "score"}, ..], ..]}`, without scores the documents alone. Without `--corpus` it
-serves the corpus of facts, which it builds if it is not there.
+`POST /retrieve {"queries": [..], "topk": 3, "return_scores": true}` answers `{"result":
+[[{"document": {"id", "contents"}, "score"}, ..], ..]}`; without scores the answer has the documents
+alone. Without `--corpus` the server uses the corpus of facts, which it builds if it is missing.
 """
 
 import argparse
@@ -48,15 +48,7 @@ class RetrieveBody(pydantic.BaseModel):
 def create_app(
     library: Library, *, topk: int, name: str, max_body_bytes: int, token: str | None
 ) -> Application:
-    """What the server answers.
-
-    Args:
-      library: what is searched.
-      topk: passages for a query that does not say how many.
-      name: of the corpus, for `/health`.
-      max_body_bytes: longest accepted request body.
-      token: if given, every request must carry it as bearer token.
-    """
+    """Creates the server's app; `topk` is the default for requests without `topk`."""
     lock = asyncio.Lock()
 
     async def retrieve(request: Request) -> Answer:
@@ -64,7 +56,7 @@ def create_app(
             body = read(RetrieveBody, json_body(request), "body")
         except RequestProblem as error:
             return typed_error(ErrorKind.INVALID_REQUEST, f"/retrieve: {error}")
-        async with lock:  # an engine serves one thread at a time
+        async with lock:  # an engine supports one thread at a time
             found = await asyncio.to_thread(library.search_all, body.queries, body.topk or topk)
         return Answer(to_json({"result": [_answer(hits, body.return_scores) for hits in found]}))
 
@@ -113,7 +105,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Serves until it is stopped; returns the exit status."""
+    """Runs the server until it is stopped; returns the exit status."""
     args = _parser().parse_args(argv)
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:

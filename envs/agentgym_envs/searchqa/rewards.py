@@ -1,4 +1,4 @@
-"""The score of an episode by our rules: exact match, and shaping if it is asked for."""
+"""Score of an episode under our rules: exact match, and optional shaping."""
 
 import dataclasses
 
@@ -9,17 +9,17 @@ _MAX_SEARCH_PENALTY = 0.5
 
 @dataclasses.dataclass(frozen=True)
 class Shaping:
-    """What counts beside a right answer; by default nothing.
+    """Reward terms in addition to that of a right answer; by default there are none.
 
-    A right answer has 1 point, and loses `format_score` if a turn was not well-formed. A wrong
-    answer has `format_score` if all turns were (Jin et al. 2025, arXiv:2505.15117, section 3). Each
-    search beyond `free_searches` costs a right answer `search_cost`, half a point at most in all.
-    Any right answer therefore has more points than any wrong one.
+    A right answer scores 1 and loses `format_score` if a turn was not well-formed. A wrong answer
+    scores `format_score` if all turns were well-formed (Jin et al. 2025, arXiv:2505.15117, section
+    3). Each search beyond `free_searches` costs a right answer `search_cost`, at most half a point
+    in all. So any right answer scores more than any wrong one.
 
     Attributes:
-      format_score: 0 to below 0.25.
-      search_cost: 0 to 0.5.
-      free_searches: that cost nothing.
+      format_score: Points for form, from 0 to below 0.25.
+      search_cost: Points per search, 0 to 0.5.
+      free_searches: Number of searches without a cost.
     """
 
     format_score: float = 0.0
@@ -37,13 +37,14 @@ class Shaping:
 
     @property
     def least_right(self) -> float:
-        """The least score of a right answer."""
+        """Returns the lowest score of a right answer."""
         most = _MAX_SEARCH_PENALTY if self.search_cost else 0.0
-        # In the order of `score`, to be equal to the last bit.
+        # The order of operations is the same as in `score`, so that the results are equal to the
+        # last bit.
         return 1.0 - most - self.format_score
 
     def score(self, *, is_right: bool, is_well_formed: bool, searches: int) -> float:
-        """Score of an episode that ended with an answer."""
+        """Returns the score of an episode that ended with an answer."""
         if not is_right:
             return self.format_score if is_well_formed else 0.0
         extra = max(0, searches - self.free_searches)
@@ -51,7 +52,7 @@ class Shaping:
         return 1.0 - penalty - (0.0 if is_well_formed else self.format_score)
 
     def __str__(self) -> str:
-        """For the version of an environment; empty if nothing is shaped."""
+        """Returns the part of the version that names the shaping; empty without shaping."""
         words = [f"-format{self.format_score:g}"] if self.format_score else []
         if self.search_cost:
             words.append(f"-cost{self.search_cost:g}after{self.free_searches}")

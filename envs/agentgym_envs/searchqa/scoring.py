@@ -1,4 +1,4 @@
-"""Whether an answer is right: exact match and F1, as in SQuAD (Rajpurkar et al. 2016, arXiv:1606.05250)."""
+"""Exact match and F1 of an answer, as in SQuAD (Rajpurkar et al. 2016, arXiv:1606.05250)."""
 
 import collections
 import re
@@ -10,18 +10,18 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 
 def normalize(text: str) -> str:
-    """Lower case without punctuation, articles and further blanks."""
+    """Converts a text to lower case without punctuation, articles and repeated blanks."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
 def exact_match(answer: str, golden_answers: Iterable[str]) -> bool:
-    """Whether an answer equals one of the golden ones after normalisation."""
+    """Returns True if an answer equals one of the golden answers after normalisation."""
     given = normalize(answer)
     return any(given == normalize(golden) for golden in golden_answers)
 
 
 def f1(answer: str, golden_answers: Iterable[str]) -> float:
-    """Harmonic mean of precision and recall of words, with the golden answer that fits best."""
+    """Returns the word F1 (harmonic mean of precision and recall) to the nearest golden answer."""
     return max((_f1(answer, golden) for golden in golden_answers), default=0.0)
 
 

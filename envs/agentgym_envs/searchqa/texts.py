@@ -1,7 +1,8 @@
-"""What the environment says, and how it reads an action.
+"""Texts of the environment, and the parser of actions.
 
-The texts are AgentGym's, on which its clients and recorded traffic depend; only our first
-observation has the question alone, because an agent has its instructions from `/spec`.
+The texts are AgentGym's, because its clients and recorded traffic depend on them. The exception is
+our first observation, which has only the question, because an agent gets its instructions from
+`/spec`.
 """
 
 import dataclasses
@@ -31,7 +32,7 @@ NOTHING_FOUND = "No passage has any of these words."
 
 _ACTION = re.compile(r"<(search|answer)>(.*?)</\1>", re.DOTALL)
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
-# A thought, then one search or one answer, and nothing else.
+# a thought, then one search or one answer, and nothing else
 _WELL_FORMED = re.compile(
     r"\s*<think>(?:(?!</?(?:think|search|answer|information)>).)*</think>\s*"
     r"<(search|answer)>(?:(?!</?(?:think|search|answer|information)>).)+</\1>\s*",
@@ -41,12 +42,12 @@ _WELL_FORMED = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Action:
-    """What an agent's text asks for.
+    """Search or answer found in an agent's text.
 
     Attributes:
-      is_search: a search, else an answer.
-      text: the query or the answer, without blanks around it.
-      last_answer: content of the last answer in the text, which AgentGym judges; empty if none.
+      is_search: True for a search, False for an answer.
+      text: Query or answer, without blanks around it.
+      last_answer: Content of the last answer in the text, which AgentGym judges; else empty.
     """
 
     is_search: bool
@@ -59,8 +60,8 @@ class Passage:
     """A passage as an agent sees it.
 
     Attributes:
-      id: of the corpus.
-      contents: the title in quotation marks, a line break, the text.
+      id: Id in the corpus.
+      contents: Title in quotation marks, a line break, then the text.
     """
 
     id: str
@@ -68,12 +69,12 @@ class Passage:
 
     @property
     def title(self) -> str:
-        """The first line."""
+        """Returns the first line of `contents`."""
         return self.contents.partition("\n")[0]
 
 
 def read_action(text: str) -> Action | None:
-    """The first search or answer of a text; None if it has neither."""
+    """Parses the first search or answer of a text; None if there is neither."""
     found = _ACTION.search(text)
     if found is None:
         return None
@@ -82,30 +83,30 @@ def read_action(text: str) -> Action | None:
 
 
 def is_well_formed(text: str) -> bool:
-    """Whether a text is a thought in its tags, then one search or one answer that is not empty."""
+    """Returns True if a text is a thought in its tags, then one nonempty search or answer."""
     return _WELL_FORMED.fullmatch(text) is not None
 
 
 def with_thought(action: str) -> str:
-    """An action after a thought, which says no more than the action does."""
+    """Adds a generic thought before an action."""
     found = read_action(action)
-    assert found is not None  # a player writes one or the other
+    assert found is not None  # the caller passes a search or an answer
     thought = f"I search for {found.text}." if found.is_search else "I have what was asked for."
     return f"<think>{thought}</think>\n{action}"
 
 
 def search_text(query: str) -> str:
-    """The action that searches."""
+    """Returns the action that searches for `query`."""
     return f"<search> {query} </search>"
 
 
 def answer_text(answer: str) -> str:
-    """The action that answers."""
+    """Returns the action that gives `answer`."""
     return f"<answer> {answer} </answer>"
 
 
 def information(passages: Sequence[Passage]) -> str:
-    """The observation after a search."""
+    """Returns the observation after a search."""
     if not passages:
         return f"<information>{NOTHING_FOUND}</information>"
     lines = []

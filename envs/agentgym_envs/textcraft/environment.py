@@ -6,15 +6,15 @@ from agentgym_envs.base.environment import Environment, EnvironmentFault, StepRe
 from agentgym_envs.base.protocol import ErrorKind
 from agentgym_envs.textcraft import expert, rules
 from agentgym_envs.textcraft.recipes import Recipe, World, load_world, to_id, to_name
-from agentgym_envs.textcraft.rules import ActionRefused, CompatRules, OurRules, Rules
+from agentgym_envs.textcraft.rules import ActionRefused, CompatRules, Rules
 from agentgym_envs.textcraft.tasks import Task, goals, load_task
 
 
 class TextCraftEnvironment(Environment):
-    """One game. The world is shared; a session holds only its task and its inventory.
+    """One TextCraft game. All sessions share the recipes but have separate tasks and inventories.
 
     Args:
-      action_rules: how actions are read and refusals are worded.
+      action_rules: Rules for parsing actions and wording rejections.
     """
 
     def __init__(self, action_rules: Rules):
@@ -25,7 +25,7 @@ class TextCraftEnvironment(Environment):
 
     @property
     def task(self) -> Task:
-        """The task being played.
+        """Returns the current task.
 
         Raises:
           EnvironmentFault: NOT_RESET.
@@ -37,14 +37,14 @@ class TextCraftEnvironment(Environment):
         return self._task
 
     def reset(self, data_idx: int) -> StepResult:
-        """Starts a task with empty hands."""
+        """Starts a task with an empty inventory."""
         self._task = load_task(self._rules.goal_index(data_idx, len(goals())))
         self._inventory = {}
         text = f"Crafting commands:\n{self.task.commands}\n\nGoal: craft {to_name(self.task.goal)}."
         return StepResult(text, reward=0, score=0, done=False)
 
     def step(self, action: str) -> StepResult:
-        """Applies one command; reward 1 when it makes (or fetches) the goal item."""
+        """Applies one command. The reward is 1 if the command makes or fetches the goal item."""
         goal = self.task.goal
         try:
             text, gained = self._apply(action)
@@ -54,15 +54,15 @@ class TextCraftEnvironment(Environment):
         return StepResult(text, reward=reward, score=reward, done=bool(reward))
 
     def expert_action(self) -> str:
-        """Next command of a short plan from the shown recipes and the inventory."""
+        """Returns the next command of a short plan from the shown recipes and the inventory."""
         return expert.next_action(self._world, self.task, self._inventory)
 
     def valid_actions(self) -> list[str]:
-        """Commands that succeed now: shown recipes, raw ingredients of shown recipes, inventory."""
+        """Returns commands that succeed now, from the shown recipes and the inventory."""
         return expert.possible_actions(self._world, self.task, self._inventory)
 
     def state(self) -> dict[str, Any]:
-        """Goal, recipe lines and inventory, by the names the agent sees."""
+        """Returns the goal, the recipe lines and the inventory, with names as for the agent."""
         return {
             "data_idx": self.task.data_idx,
             "goal": to_name(self.task.goal),
@@ -72,7 +72,7 @@ class TextCraftEnvironment(Environment):
         }
 
     def snapshot(self) -> dict[str, Any]:
-        """The task and what is held: there is no more to a game.
+        """Returns the snapshot of a game: the task and the inventory.
 
         Raises:
           EnvironmentFault: NOT_RESET.
@@ -80,12 +80,12 @@ class TextCraftEnvironment(Environment):
         return {"data_idx": self.task.data_idx, "inventory": dict(self._inventory)}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """Goes on from a snapshot."""
+        """Restores a snapshot."""
         self._task = load_task(snapshot["data_idx"])
         self._inventory = dict(snapshot["inventory"])
 
     def _apply(self, action: str) -> tuple[str, str | None]:
-        """(observation, id of the item gained if any)."""
+        """Applies a command; returns the observation and the id of the item gained, if any."""
         craft = rules.read_craft(self._rules, action)
         if craft is not None:
             return self._craft(*craft)
@@ -138,11 +138,11 @@ class TextCraftEnvironment(Environment):
 
 
 def find_recipe(world: World, output: str, used: list[tuple[str, int]]) -> Recipe | None:
-    """The recipe of an item that consumes exactly these items; None if there is none."""
+    """Returns the recipe of an item that uses exactly these items; None if there is none."""
     for recipe in world.by_item.get(output, ()):
         left = list(used)
         for ingredient in recipe.ingredients:
-            # As upstream, the first item that fits is the one that must have the right count.
+            # As upstream, only the first item that fits is tried; it must have the right count.
             chosen = next((pair for pair in left if world.satisfies(pair[0], ingredient)), None)
             if chosen is None or chosen[1] != ingredient.count:
                 break
@@ -154,10 +154,10 @@ def find_recipe(world: World, output: str, used: list[tuple[str, int]]) -> Recip
 
 
 def make_environment() -> TextCraftEnvironment:
-    """A game by our rules."""
-    return TextCraftEnvironment(OurRules())
+    """Returns a game with our rules."""
+    return TextCraftEnvironment(Rules())
 
 
 def make_compat_environment() -> TextCraftEnvironment:
-    """A game by the rules of AgentGym's server."""
+    """Returns a game with the rules of AgentGym's server."""
     return TextCraftEnvironment(CompatRules())

@@ -1,4 +1,4 @@
-"""A scripted TextCraft player: sees the shown recipes and the inventory, plans afresh each turn."""
+"""Scripted TextCraft agent: plans each turn from the shown recipes and the inventory."""
 
 import math
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ _IMPOSSIBLE = math.inf
 
 
 class _Planner:
-    """Plans within one turn; costs are numbers of actions, ignoring what is already held."""
+    """Planner for one turn. Costs are numbers of actions, computed without the inventory."""
 
     def __init__(self, world: World, task: Task, inventory: Mapping[str, int]):
         self._world = world
@@ -27,13 +27,14 @@ class _Planner:
         self._costs: dict[tuple[str, int], float] = {}
 
     def first_action(self, item: str, count: int) -> str | None:
-        """First action towards `count` more units of an item; None if no way is known."""
+        """Returns the first action towards `count` more units of an item; None if impossible."""
         if self._world.is_fetchable(item):
             return f"get {count} {to_name(item)}"
         recipe, batches = self._best_recipe(item, count, frozenset())
         if recipe is None:
             return None
-        # Deep ingredients first: making them may use up the simple ones.
+        # Ingredients with many crafting steps are made first, because making them can use up
+        # simpler ones.
         chosen = [(self._choose(i, batches), i.count * batches) for i in recipe.ingredients]
         for member, needed in sorted(chosen, key=lambda c: -self._cost(c[0], c[1], frozenset())):
             missing = needed - self._inventory.get(member, 0)
@@ -44,7 +45,7 @@ class _Planner:
     def _best_recipe(
         self, item: str, count: int, above: frozenset[str]
     ) -> tuple[Recipe | None, int]:
-        """The recipe with the fewest actions for `count` units, and how often to use it."""
+        """Returns the recipe with the fewest actions for `count` units, and its number of uses."""
         best, best_cost, best_batches = None, _IMPOSSIBLE, 0
         for recipe in self._makers.get(item, ()):
             batches = math.ceil(count / recipe.count)
@@ -57,7 +58,7 @@ class _Planner:
         return best, best_batches
 
     def _cost(self, item: str, count: int, above: frozenset[str]) -> float:
-        """Actions to get `count` units from nothing."""
+        """Returns the number of actions that make `count` units from an empty inventory."""
         if self._world.is_fetchable(item):
             return 1
         if item in above:
@@ -76,7 +77,7 @@ class _Planner:
         return min(self._cost(m, count, above) for m in self._members(ingredient))
 
     def _members(self, ingredient: Ingredient) -> list[str]:
-        """Items that fit, among those that the recipes show how to make."""
+        """Returns the items that fit an ingredient and that the shown recipes make."""
         if not ingredient.is_tag:
             return [ingredient.id]
         held = [item for item in self._inventory if self._world.satisfies(item, ingredient)]
@@ -84,7 +85,7 @@ class _Planner:
         return sorted({*held, *shown})
 
     def _choose(self, ingredient: Ingredient, batches: int) -> str:
-        """The item to use: what is held most, then what is made fastest, then by name."""
+        """Chooses an ingredient's item by most units held, then fewest actions, then name."""
         count = ingredient.count * batches
         return min(
             self._members(ingredient),
@@ -96,14 +97,14 @@ class _Planner:
 
 
 def next_action(world: World, task: Task, inventory: Mapping[str, int]) -> str:
-    """The next command of a short plan; `inventory` (the command) if none is known."""
+    """Returns the next command of a short plan; the command `inventory` if no plan is known."""
     action = _Planner(world, task, inventory).first_action(task.goal, 1)
     return "inventory" if action is None else action
 
 
 def possible_actions(world: World, task: Task, inventory: Mapping[str, int]) -> list[str]:
-    """Commands that succeed now, without duplicates, in the order of the shown recipes."""
-    actions = {"inventory": None}  # a dictionary keeps the order
+    """Returns commands that succeed now, without duplicates, in the order of the shown recipes."""
+    actions = {"inventory": None}  # dictionary used as an ordered set
     for recipe in task.shown:
         used = []
         for ingredient in recipe.ingredients:

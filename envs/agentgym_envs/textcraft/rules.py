@@ -1,6 +1,5 @@
-"""Two readings of an action: ours, and AgentGym's with its oddities, for `--compat`."""
+"""Two sets of rules for actions: ours, and AgentGym's with its oddities, for `--compat`."""
 
-import abc
 import re
 
 from agentgym_envs.base.environment import EnvironmentFault
@@ -9,7 +8,7 @@ from agentgym_envs.textcraft.recipes import Recipe, World, to_id, to_name
 
 # No goal needs more than this many units of a raw item (tests/envs/test_textcraft.py).
 MAX_GET = 1000
-# Python refuses to read integers with more digits than this (sys.int_info).
+# Python rejects integers with more digits than this (sys.int_info).
 _MAX_DIGITS = 4000
 
 _CRAFT = re.compile(r"craft (.*) using (.*)")
@@ -19,46 +18,18 @@ _COUNTED = re.compile(r"([0-9]+) (.*)")
 
 
 class ActionRefused(Exception):
-    """The action changes nothing; the message is the observation."""
+    """Error for an action that changes nothing; the message becomes the observation."""
 
 
-class Rules(abc.ABC):
-    """What an action means and how a refusal is worded."""
-
-    @abc.abstractmethod
-    def match(self, pattern: re.Pattern[str], action: str) -> re.Match[str] | None:
-        """How much of the action has to fit a command."""
-
-    @abc.abstractmethod
-    def goal_index(self, data_idx: int, num_tasks: int) -> int:
-        """Task of a requested index."""
-
-    @abc.abstractmethod
-    def check_get(self, count: int) -> None:
-        """Refuses amounts that may not be fetched."""
-
-    @abc.abstractmethod
-    def check_batch(self, typed: int | None, recipe: Recipe) -> None:
-        """Refuses a typed number of products that the recipe does not make."""
-
-    @abc.abstractmethod
-    def output_label(self, world: World, output: str) -> str:
-        """The product in `Could not find enough items to craft ...`."""
-
-    @abc.abstractmethod
-    def recipe_label(self, world: World, output: str, typed: int | None) -> str:
-        """The product in `Could not find a valid recipe for ...`."""
-
-
-class OurRules(Rules):
-    """Whole commands, the number of products means what it says, plain words."""
+class Rules:
+    """Our rules: an action is exactly one command, numbers of products must match, texts use ids."""
 
     def match(self, pattern: re.Pattern[str], action: str) -> re.Match[str] | None:
-        """The whole action has to fit, apart from blanks around it."""
+        """Matches a command with the whole action, apart from blanks around it."""
         return pattern.fullmatch(action.strip())
 
     def goal_index(self, data_idx: int, num_tasks: int) -> int:
-        """The index itself.
+        """Returns the task of a requested index.
 
         Raises:
           EnvironmentFault: UNKNOWN_TASK.
@@ -71,12 +42,12 @@ class OurRules(Rules):
         return data_idx
 
     def check_get(self, count: int) -> None:
-        """Between 1 and MAX_GET units."""
+        """Raises an error unless the count is between 1 and MAX_GET."""
         if not 1 <= count <= MAX_GET:
             raise ActionRefused(f"Could not get {count}: ask for 1 to {MAX_GET} at a time")
 
     def check_batch(self, typed: int | None, recipe: Recipe) -> None:
-        """The number may be left out; if it is there, it is the size of one batch."""
+        """Checks the number of products in a command: if it is given, it must be one batch."""
         if typed is not None and typed != recipe.count:
             raise ActionRefused(
                 f"Could not craft {typed} {to_name(recipe.output)}: "
@@ -84,47 +55,47 @@ class OurRules(Rules):
             )
 
     def output_label(self, world: World, output: str) -> str:
-        """The id, as in `Crafted 1 minecraft:stick`."""
+        """Returns the id of the product, for `Could not find enough items to craft ...`."""
         return output
 
     def recipe_label(self, world: World, output: str, typed: int | None) -> str:
-        """The id."""
+        """Returns the id of the product, for `Could not find a valid recipe for ...`."""
         return output
 
 
 class CompatRules(Rules):
-    """AgentGym's server: prefixes suffice, numbers of products are ignored, Python reprs."""
+    """AgentGym's rules: a matching prefix is enough, numbers are ignored, texts contain reprs."""
 
     def match(self, pattern: re.Pattern[str], action: str) -> re.Match[str] | None:
-        """The beginning of the action has to fit."""
+        """Matches a command with the beginning of the action."""
         return pattern.match(action)
 
     def goal_index(self, data_idx: int, num_tasks: int) -> int:
-        """Any integer, modulo the number of tasks."""
+        """Returns the index modulo the number of tasks, for any integer."""
         return data_idx % num_tasks
 
     def check_get(self, count: int) -> None:
-        """Any amount, also none."""
+        """Accepts any count, also 0."""
 
     def check_batch(self, typed: int | None, recipe: Recipe) -> None:
-        """Any number."""
+        """Accepts any number of products."""
 
     def output_label(self, world: World, output: str) -> str:
-        """The id; a tag has none."""
+        """Returns the id of the product; `None` for a tag."""
         return "None" if output in world.tags else output
 
     def recipe_label(self, world: World, output: str, typed: int | None) -> str:
-        """The form in which AgentGym's record of the product prints."""
+        """Returns the repr of AgentGym's record of the product."""
         tag, item = (repr(output), None) if output in world.tags else (None, repr(output))
         count = 1 if typed is None else typed
         return f"ItemTagWithCount(item_tag=ItemTag(tag={tag}, item_id={item}), count={count})"
 
 
 def read_craft(rules: Rules, action: str) -> tuple[str, int | None, list[tuple[str, int]]] | None:
-    """(product id, typed number of products, [(ingredient id, count)]) of a craft command.
+    """Parses a craft command to (product id, typed number of products, [(ingredient id, count)]).
 
     Raises:
-      ActionRefused: an ingredient is not written as number and name.
+      ActionRefused: An ingredient is not written as number and name.
     """
     found = rules.match(_CRAFT, action)
     if found is None:
@@ -143,13 +114,13 @@ def read_craft(rules: Rules, action: str) -> tuple[str, int | None, list[tuple[s
 
 
 def read_get(rules: Rules, action: str) -> tuple[str, int] | None:
-    """(name, count) of a get command."""
+    """Parses a get command to (name, count)."""
     found = rules.match(_GET, action)
     return None if found is None else (found[2], _to_int(found[1], action))
 
 
 def is_inventory(rules: Rules, action: str) -> bool:
-    """True for the inventory command."""
+    """Returns True for the inventory command."""
     return rules.match(_INVENTORY, action) is not None
 
 

@@ -1,4 +1,4 @@
-"""TextCraft's tasks: which goal an index means, which recipes it shows, and the train/test split."""
+"""TextCraft's tasks: the goal of each index, its shown recipes, and the train/test split."""
 
 import dataclasses
 import functools
@@ -9,21 +9,22 @@ from agentgym_envs.base import manifest
 from agentgym_envs.textcraft.recipes import Recipe, World, load_world, to_name
 
 MAX_DISTRACTORS = 10
-# AgentGym seeds its generator with 42 at every reset; the recipes it may show follow from that.
+# AgentGym seeds its generator with 42 at every reset; the recipes that it can show follow from that
+# seed.
 _DRAW_SEED = 42
-# Test items per depth of the goal, from table 4 of arXiv:2509.08755.
+# number of test tasks by depth of the goal, from table 4 of arXiv:2509.08755
 TEST_ITEMS_OF_DEPTH = {1: 31, 2: 41, 3: 25, 4: 3}
 
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """One goal and the recipes its first observation shows.
+    """One goal and the recipes of its first observation.
 
     Attributes:
-      data_idx: index of the task.
-      goal: id of the item to craft.
-      depth: crafting steps on the longest path of the easiest way to it.
-      shown: all recipes of the goal's tree and some distractors, in the order of the lines.
+      data_idx: Index of the task.
+      goal: Id of the item to craft.
+      depth: Number of crafting steps on the longest path of the easiest recipe tree.
+      shown: All recipes of the goal's tree and some distractors, in the order of their lines.
     """
 
     data_idx: int
@@ -33,13 +34,13 @@ class Task:
 
     @property
     def commands(self) -> str:
-        """The recipe lines of the first observation."""
+        """Returns the recipe lines of the first observation."""
         return "\n".join(recipe.text for recipe in self.shown)
 
 
 @functools.cache
 def goals() -> tuple[tuple[str, int], ...]:
-    """(item, depth) by data_idx: all craftable items, easiest first, then by file order."""
+    """Returns (item, depth) by data_idx: all craftable items, easiest first, then in file order."""
     world = load_world()
     depths: dict[str, int] = {}
     for item in world.by_item:
@@ -49,14 +50,14 @@ def goals() -> tuple[tuple[str, int], ...]:
 
 @functools.cache
 def load_task(data_idx: int) -> Task:
-    """The task of an index 0 .. 543; the same on every machine (first call about 3 ms)."""
+    """Returns the task of an index 0 .. 543, the same on every machine (first call about 3 ms)."""
     world = load_world()
     goal, depth = goals()[data_idx]
     needed = _recipe_tree(world, goal, frozenset())
     needed_texts = {recipe.text for recipe in needed}
     pool = _distractor_pool(needed)
     names = sorted(text for text in pool if text not in needed_texts)
-    # A generator of its own: neither threads nor the hash seed change what a task shows.
+    # With a separate generator, neither threads nor the hash seed change the recipes of a task.
     rng = random.Random(f"textcraft/{data_idx}")
     drawn = rng.sample(names, min(len(names), MAX_DISTRACTORS))
     by_text = {recipe.text: recipe for recipe in needed}
@@ -68,10 +69,10 @@ def load_task(data_idx: int) -> Task:
 
 @functools.cache
 def task_manifest() -> tuple[dict[str, Any], ...]:
-    """Goal, depth and split of all tasks.
+    """Returns the goal, depth and split of all tasks.
 
-    Within each depth the goals are put in the order of the sha256 of their name; the first
-    TEST_ITEMS_OF_DEPTH are the test items, so that adding facts never moves the split.
+    Within each depth, goals are sorted by the sha256 of their name; the first TEST_ITEMS_OF_DEPTH
+    are test tasks. So new facts in the manifest never change the split.
     """
     test: set[str] = set()
     for depth, number in TEST_ITEMS_OF_DEPTH.items():
@@ -91,19 +92,19 @@ def task_manifest() -> tuple[dict[str, Any], ...]:
 
 @functools.cache
 def content_manifest() -> tuple[dict[str, Any], ...]:
-    """The manifest together with every line that every task shows; takes a while to make."""
+    """Returns the manifest together with every line that every task shows; this is slow."""
     return tuple(
         {**task, "commands": load_task(task["data_idx"]).commands} for task in task_manifest()
     )
 
 
 def content_sha256() -> str:
-    """Hash of that manifest."""
+    """Returns the hash of `content_manifest`."""
     return manifest.sha256(content_manifest())
 
 
 def _depth(world: World, name: str, known: dict[str, int]) -> int:
-    """Depth of the easiest recipe; 0 for what cannot be crafted."""
+    """Returns the depth of the easiest recipe; 0 for an item that cannot be crafted."""
     if name not in known:
         recipes = world.recipes_for(name)
         known[name] = min(
@@ -117,9 +118,9 @@ def _depth(world: World, name: str, known: dict[str, int]) -> int:
 
 
 def _recipe_tree(world: World, name: str, above: frozenset[str]) -> list[Recipe]:
-    """Recipes of a name, then those of their ingredients; repeated as often as they are reached.
+    """Returns the recipes of a name, then of its ingredients, repeated for every path to them.
 
-    The order and the repetitions matter: the distractors are drawn along this list.
+    The order and the repetitions matter, because the distractors are drawn along this list.
     """
     if name in above:
         return []
@@ -132,7 +133,7 @@ def _recipe_tree(world: World, name: str, above: frozenset[str]) -> list[Recipe]
 
 
 def _distractor_pool(tree: list[Recipe]) -> dict[str, Recipe]:
-    """Recipes that AgentGym's draw could show beside those of the tree, by their text."""
+    """Returns the recipes that AgentGym could draw as distractors, keyed by their text."""
     uses = _uses()
     rng = random.Random(_DRAW_SEED)
     pool: dict[str, Recipe] = {}
@@ -146,7 +147,7 @@ def _distractor_pool(tree: list[Recipe]) -> dict[str, Recipe]:
 
 @functools.cache
 def _uses() -> dict[str, tuple[Recipe, ...]]:
-    """Recipes by ingredient. Grouped recipes appear twice, once through their tag, as upstream."""
+    """Returns recipes by ingredient. As upstream, a recipe whose output has a tag appears twice."""
     world = load_world()
     uses: dict[str, list[Recipe]] = {}
     for table in (world.by_item, world.by_tag):

@@ -1,4 +1,4 @@
-"""What TextCraft tells an agent before its first observation."""
+"""Instructions of TextCraft for an agent."""
 
 BANNER = "This is environment TextCraft."
 

@@ -1,1 +1,1 @@
-"""Web navigation: tasks on web sites, played in a real browser, in WebArena's format."""
+"""Web navigation: tasks on web sites in a real browser, in WebArena's format."""

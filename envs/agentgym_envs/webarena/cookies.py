@@ -10,32 +10,32 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-MARGIN_SECONDS = 45 * 60.0  # that a cookie must still be good for
-# A session of the browser's has no end of its own; the server forgets it some day.
+MARGIN_SECONDS = 45 * 60.0  # minimum remaining validity of a cookie, in seconds
+# A session cookie has no expiry time, but the server forgets it eventually.
 MAX_AGE_SECONDS = 4 * 3600.0
-# Shorter ones have nothing to do with being logged in.
+# Cookies with a shorter lifetime are unrelated to the login.
 MIN_LIFETIME_SECONDS = 600.0
 
 
 class CookieFolder:
-    """One file per site, `<site>_state.json` in the form of Playwright's storage state.
+    """Folder with one file per site, `<site>_state.json` in the form of Playwright's storage state.
 
-    Several processes may use it: one of them logs in, the others wait and read.
+    Several processes can use the folder: one of them logs in, the others wait and read its file.
 
     Args:
-      folder: made if it is not there; for its owner alone.
-      log_in: logs in on a site and returns the cookies.
+      folder: Folder of the files; made if it is missing, with access for its owner only.
+      log_in: Function that logs in on a site and returns the cookies.
     """
 
     def __init__(self, folder: pathlib.Path, log_in: Callable[[str], Sequence[Any]]):
         self._folder = folder
         self._log_in = log_in
 
-    def of(self, site: str) -> list[Any]:
-        """The cookies of the site's account; new ones if the old ones expire soon.
+    def get(self, site: str) -> list[Any]:
+        """Returns the cookies of the site's account; logs in again if the old cookies expire soon.
 
         Raises:
-          LoginError: whatever `log_in` raises.
+          LoginError: `log_in` raised an error.
         """
         path = self._folder / f"{site}_state.json"
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -48,14 +48,14 @@ class CookieFolder:
 
 
 def are_fresh(cookies: Sequence[Any], saved_at: float, now: float) -> bool:
-    """Whether all cookies will be good for a while.
+    """Returns True if no cookie expires soon.
 
-    That is MARGIN_SECONDS, or half of the time that a cookie is good for if that is less.
+    A cookie must stay valid for MARGIN_SECONDS, or for half of its lifetime if that is less.
 
     Args:
-      cookies: in Playwright's form: `expires` in seconds, -1 for the end of the browser's session.
-      saved_at: when they were new, in seconds.
-      now: in seconds.
+      cookies: Cookies in Playwright's form: `expires` in seconds, or -1 for session cookies.
+      saved_at: Time at which the cookies were new, in seconds.
+      now: Current time, in seconds.
     """
     if now - saved_at > MAX_AGE_SECONDS:
         return False
@@ -68,17 +68,17 @@ def are_fresh(cookies: Sequence[Any], saved_at: float, now: float) -> bool:
 
 
 def _read(path: pathlib.Path) -> list[Any] | None:
-    """The cookies of a file; None if there are none that can be used."""
+    """Returns the cookies of a file; None if there are no usable cookies."""
     try:
         saved_at = path.stat().st_mtime
         cookies = json.loads(path.read_text(encoding="utf-8"))["cookies"]
         return cookies if are_fresh(cookies, saved_at, time.time()) else None
     except (FileNotFoundError, ValueError, LookupError, TypeError):
-        return None  # a file that is none is replaced
+        return None  # a missing or invalid file is replaced later
 
 
 def _write(path: pathlib.Path, state: dict[str, Any]) -> None:
-    """Replaces a file at once; NamedTemporaryFile makes it readable for its owner alone."""
+    """Replaces a file atomically; NamedTemporaryFile makes the file readable for its owner only."""
     with tempfile.NamedTemporaryFile(
         "w", dir=path.parent, suffix=".part", delete=False, encoding="utf-8"
     ) as file:
@@ -88,7 +88,7 @@ def _write(path: pathlib.Path, state: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _locked(path: pathlib.Path) -> Iterator[None]:
-    """Keeps other processes out; the lock is gone with the process that holds it."""
+    """Locks out other processes while the context is open, at most until this process ends."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

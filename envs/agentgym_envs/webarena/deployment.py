@@ -1,4 +1,4 @@
-"""A real deployment of WebArena's sites, described by one JSON file.
+"""Description of a real deployment of WebArena's sites by one JSON file.
 
     {
       "sites": {
@@ -15,7 +15,7 @@
       "judge": {"url": "http://127.0.0.1:8000/v1", "model": "..", "key_file": null}
     }
 
-Everything but `sites` may be left out. docs/webarena.md explains the fields.
+Every field but `sites` is optional. docs/webarena.md explains the fields.
 """
 
 import dataclasses
@@ -28,11 +28,10 @@ from agentgym_envs.base.environment import SetupError
 from agentgym_envs.data_folder import data_folder
 from agentgym_envs.webarena.evaluation.endpoint_judge import VERDICT_SECONDS, EndpointJudge
 from agentgym_envs.webarena.evaluation.functions import WITHOUT_A_SITE, Function
-from agentgym_envs.webarena.evaluation.judge import Judge
 from agentgym_envs.webarena.evaluation.magento import Magento
 from agentgym_envs.webarena.urls import SITES, SiteUrls
 
-# WebArena's sites go on building a page after it has loaded; its evaluators wait 3 s.
+# WebArena's sites continue to build a page after it has loaded, so its evaluators wait 3 s.
 PATIENCE_SECONDS = 3.0
 _FIELDS = ("sites", "cookies", "task_file", "patience_seconds", "recordings", "judge")
 _SITE_FIELDS = ("url", "username", "password")
@@ -41,27 +40,10 @@ _JUDGE_FIELDS = ("url", "model", "key_file", "seconds")
 
 @dataclasses.dataclass(frozen=True)
 class Account:
-    """Who is logged in on a site."""
+    """Account that is logged in on a site."""
 
     username: str
     password: str = dataclasses.field(repr=False)
-
-
-@dataclasses.dataclass(frozen=True)
-class JudgeSettings:
-    """Where freely worded answers are judged.
-
-    Attributes:
-      url: base address of an OpenAI-compatible endpoint.
-      model: name of the model.
-      key_file: file that holds the key alone; None for endpoints without one.
-      seconds: how long one verdict may take.
-    """
-
-    url: str
-    model: str
-    key_file: pathlib.Path | None = None
-    seconds: float = VERDICT_SECONDS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,14 +51,14 @@ class Deployment:
     """Sites, accounts and files.
 
     Attributes:
-      urls: where the sites are.
-      accounts: by site; sites without one are visited as a stranger.
-      cookies: folder of the cookies of the accounts.
-      task_file: WebArena's tasks; None: those of an installed package.
-      patience_seconds: how long a check of a page is repeated until it holds.
-      recordings: folder that scored episodes are recorded in, for webarena-verified; None: they
-        are not recorded.
-      judge: None: tasks with freely worded answers are left out.
+      urls: Addresses of the sites.
+      accounts: Account by site; sites without an account are visited without a login.
+      cookies: Folder of the cookies of the accounts.
+      task_file: File of WebArena's tasks; None for the file of an installed package.
+      patience_seconds: Time for which a failed check of a page is repeated.
+      recordings: Folder for recordings for webarena-verified; None records nothing.
+      judge: Judge of freely worded answers, which stores its verdicts in the data folder; if None,
+        tasks with these answers are left out.
     """
 
     urls: SiteUrls
@@ -85,39 +67,26 @@ class Deployment:
     task_file: pathlib.Path | None = None
     patience_seconds: float = PATIENCE_SECONDS
     recordings: pathlib.Path | None = None
-    judge: JudgeSettings | None = None
+    judge: EndpointJudge | None = None
 
     def functions(self) -> Mapping[str, Function]:
-        """What tasks may call by name: the shop's need the account of its administrator."""
+        """Returns the functions that tasks can call by name.
+
+        The functions of the shop need its administrator's account.
+        """
         admin = self.accounts.get("shopping_admin")
         if admin is None or "shopping" not in self.urls.bases:
             return WITHOUT_A_SITE
         shop = Magento(self.urls.bases["shopping"], admin.username, admin.password)
         return {**WITHOUT_A_SITE, **shop.functions()}
 
-    def make_judge(self) -> Judge | None:
-        """The judge, which keeps its verdicts in the data folder.
-
-        Raises:
-          SetupError: the file with its key cannot be read.
-        """
-        if self.judge is None:
-            return None
-        return EndpointJudge(
-            self.judge.url,
-            self.judge.model,
-            api_key=_key(self.judge.key_file),
-            seconds=self.judge.seconds,
-            folder=data_folder() / "webarena" / "verdicts",
-        )
-
 
 def read_deployment(path: pathlib.Path) -> Deployment:
-    """The deployment that a file describes.
+    """Reads the description of a deployment from a file.
 
     Raises:
-      SetupError: the file is not there or does not describe one; the message never quotes a
-        value, because one of them is a password.
+      SetupError: The file does not exist or is invalid. The message never quotes a value, because
+        one of them is a password.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -136,24 +105,23 @@ def read_deployment(path: pathlib.Path) -> Deployment:
         urls = SiteUrls({site: section.get("url", str) for site, section in sites.items()})
     except ValueError as error:
         raise SetupError(f"webarena: {path}: {error}") from None
-    cookies = file.get("cookies", str, default="") or str(data_folder() / "webarena" / "cookies")
-    task_file = file.get("task_file", str, default="")
-    recordings = file.get("recordings", str, default="")
     return Deployment(
         urls=urls,
         accounts={
-            site: _account(section) for site, section in sites.items() if section.has_account
+            site: Account(section.get("username", str), section.get("password", str))
+            for site, section in sites.items()
+            if section.has_account
         },
-        cookies=pathlib.Path(cookies).expanduser(),
-        task_file=pathlib.Path(task_file).expanduser() if task_file else None,
+        cookies=file.path("cookies") or data_folder() / "webarena" / "cookies",
+        task_file=file.path("task_file"),
         patience_seconds=file.get("patience_seconds", float, default=PATIENCE_SECONDS),
-        recordings=pathlib.Path(recordings).expanduser() if recordings else None,
+        recordings=file.path("recordings"),
         judge=_judge(file.get("judge", dict, default={}), f"{path}: judge"),
     )
 
 
 class _Section:
-    """An object of the file, with errors that name fields and never values."""
+    """Reader of one object of the file; its errors name fields, never values."""
 
     def __init__(self, content: Any, place: str, fields: tuple[str, ...]):
         if not isinstance(content, dict):
@@ -166,7 +134,7 @@ class _Section:
         self._place = place
 
     def get(self, field: str, kind: type, default: Any = None) -> Any:
-        """A field of one type; null counts as left out."""
+        """Returns a field of one type; null counts as missing."""
         value = self._content.get(field)
         if value is None and default is not None:
             return default
@@ -179,26 +147,27 @@ class _Section:
             )
         return value
 
+    def path(self, field: str) -> pathlib.Path | None:
+        """Returns a path of the file system; None if the field is missing or empty."""
+        text = self.get(field, str, default="")
+        return pathlib.Path(text).expanduser() if text else None
+
     @property
     def has_account(self) -> bool:
-        """Whether somebody is to be logged in."""
+        """Returns True if the site has an account to log in with."""
         return "username" in self._content or "password" in self._content
 
 
-def _account(section: _Section) -> Account:
-    return Account(section.get("username", str), section.get("password", str))
-
-
-def _judge(content: dict[str, Any], place: str) -> JudgeSettings | None:
+def _judge(content: dict[str, Any], place: str) -> EndpointJudge | None:
     if not content:
         return None
     section = _Section(content, place, _JUDGE_FIELDS)
-    key_file = section.get("key_file", str, default="")
-    return JudgeSettings(
+    return EndpointJudge(
         url=section.get("url", str),
         model=section.get("model", str),
-        key_file=pathlib.Path(key_file).expanduser() if key_file else None,
+        api_key=_key(section.path("key_file")),
         seconds=section.get("seconds", float, default=VERDICT_SECONDS),
+        folder=data_folder() / "webarena" / "verdicts",
     )
 
 

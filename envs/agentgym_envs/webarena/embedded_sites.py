@@ -1,8 +1,8 @@
-"""The embedded sites as the processes of a server know them: one starts them, all use them.
+"""Embedded sites of a server: one process starts them, all its processes use them.
 
-The server's process starts the sites before its workers and tells them by an environment variable where
-they are. A process without a server, such as a trainer that runs environments itself, starts sites of
-its own when it first needs them.
+The server's process starts the sites before its workers and passes their addresses in an
+environment variable. A process without a server, such as a trainer that runs environments itself,
+starts the sites when it first needs them.
 """
 
 import atexit
@@ -17,9 +17,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from agentgym_envs.data_folder import data_folder
-from agentgym_envs.webarena.sites.cluster import Cluster, sites_for
-from agentgym_envs.webarena.sites.content import Changes
-from agentgym_envs.webarena.sites.site import end_episode, episode_changes, is_healthy
+from agentgym_sites.cluster import Cluster, sites_for
+from agentgym_sites.content import Changes
+from agentgym_sites.site import end_episode, episode_changes, is_healthy
 
 VARIABLE = "AGENTGYM_WEBARENA_SITES"
 _ANSWER_SECONDS = 3.0
@@ -31,28 +31,28 @@ class RunningSites:
     """Sites that run on this machine.
 
     Attributes:
-      urls: WebArena's site name -> address of its first page, without a slash at its end.
-      cookies: WebArena's site name -> cookies of the account that is logged in, in Playwright's form.
+      urls: Address of each site's first page, without a trailing slash, by WebArena's site name.
+      cookies: Cookies of the logged-in account by WebArena's site name, in Playwright's form.
     """
 
     urls: Mapping[str, str]
     cookies: Mapping[str, Sequence[Mapping[str, Any]]]
 
     def to_text(self) -> str:
-        """For an environment variable."""
+        """Returns the text for an environment variable."""
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
     def from_text(cls, text: str) -> "RunningSites":
-        """What `to_text` wrote."""
+        """Parses the output of `to_text`."""
         return cls(**json.loads(text))
 
     def roots(self) -> list[str]:
-        """Addresses of the servers; some serve two sites."""
+        """Returns the addresses of the servers; some servers have two sites."""
         return sorted(set(map(_root, self.urls.values())))
 
     def end_episode(self, episode: str) -> bool:
-        """Removes what an episode did; False if a site did not answer."""
+        """Removes the effects of an episode; returns False if a site did not answer."""
         try:
             for root in self.roots():
                 end_episode(root, episode, timeout=_ANSWER_SECONDS)
@@ -61,21 +61,16 @@ class RunningSites:
         return True
 
     def changes(self, episode: str) -> dict[str, Changes]:
-        """What an episode changed, by site; the shop's dashboard is part of `shopping`.
+        """Returns the changes of an episode by site; the shop's dashboard is part of `shopping`.
 
         Raises:
-          OSError: a site does not answer.
+          OSError: A site does not answer.
         """
         names = {_root(self.urls[name]): name for name in sorted(self.urls, reverse=True)}
         return {name: episode_changes(root, episode) for root, name in names.items()}
 
     def wait_until_healthy(self, names: Iterable[str], seconds: float) -> None:
-        """Waits for sites that are being started again; for so long, then no more.
-
-        Args:
-          names: WebArena's.
-          seconds: at most.
-        """
+        """Waits for sites that are being restarted, for at most `seconds`."""
         deadline = time.monotonic() + seconds
         for root in sorted({_root(self.urls[name]) for name in names}):
             while not is_healthy(root, _ANSWER_SECONDS) and time.monotonic() < deadline:
@@ -87,7 +82,7 @@ def _root(url: str) -> str:
 
 
 class _Shared:
-    """The sites that this process started, as long as somebody uses them."""
+    """Sites that this process started, with a count of their users."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self._names = names
@@ -96,7 +91,7 @@ class _Shared:
         self._cluster: Cluster | None = None
 
     def enter(self) -> None:
-        """One more user; the first starts the sites."""
+        """Adds one user of the sites; the first user starts them."""
         with self._guard:
             if self._cluster is None:
                 cluster = Cluster(data_folder() / "webarena", sites_for(self._names))
@@ -108,7 +103,7 @@ class _Shared:
             self._users += 1
 
     def leave(self) -> None:
-        """One less; the last stops the sites."""
+        """Removes one user of the sites; the last user stops them."""
         with self._guard:
             self._users -= 1
             if self._users == 0 and self._cluster is not None:
@@ -118,23 +113,23 @@ class _Shared:
 
     @property
     def is_running(self) -> bool:
-        """Whether they run."""
+        """Returns True if the sites are running."""
         return self._cluster is not None
 
 
 @functools.cache
-def _of_process(names: tuple[str, ...]) -> _Shared:
+def _share_process_sites(names: tuple[str, ...]) -> _Shared:
     return _Shared(names)
 
 
 @functools.cache
 def _keep_until_exit(names: tuple[str, ...]) -> None:
-    _of_process(names).enter()
-    atexit.register(_of_process(names).leave)
+    _share_process_sites(names).enter()
+    atexit.register(_share_process_sites(names).leave)
 
 
 def _told(names: Sequence[str]) -> RunningSites | None:
-    """Returns the sites of the environment variable, or None if one of `names` is missing there."""
+    """Returns the sites in the environment variable, or None if one of `names` is missing there."""
     if VARIABLE not in os.environ:
         return None
     found = RunningSites.from_text(os.environ[VARIABLE])
@@ -143,16 +138,13 @@ def _told(names: Sequence[str]) -> RunningSites | None:
 
 @contextlib.contextmanager
 def shared(names: Sequence[str]) -> Iterator[None]:
-    """Within it the sites run, for this process and for those that it starts.
-
-    Args:
-      names: WebArena's.
+    """Keeps the sites running while the context is open, for this process and its children.
 
     Raises:
-      SetupError: something is not installed, or a site does not come up.
+      SetupError: A package is not installed, or a site does not start.
     """
-    ours = _of_process(tuple(names))
-    if _told(names) is not None and not ours.is_running:  # the parent process has them
+    ours = _share_process_sites(tuple(names))
+    if _told(names) is not None and not ours.is_running:  # the parent process runs the sites
         yield
         return
     ours.enter()
@@ -163,13 +155,10 @@ def shared(names: Sequence[str]) -> Iterator[None]:
 
 
 def running_sites(names: Sequence[str]) -> RunningSites:
-    """The sites that this process uses; started here if nobody else did, until it ends.
-
-    Args:
-      names: WebArena's.
+    """Returns this process's sites; starts them if necessary, to run until the process ends.
 
     Raises:
-      SetupError: something is not installed, or a site does not come up.
+      SetupError: A package is not installed, or a site does not start.
     """
     found = _told(names)
     if found is None:

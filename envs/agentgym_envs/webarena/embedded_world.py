@@ -1,7 +1,6 @@
-"""The world of the embedded sites: real applications on this machine, a copy of their data per episode."""
+"""Tasks on the embedded sites: real applications with a copy of their data per episode."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from agentgym_envs.webarena.browser.reach import Reach, server_of
 from agentgym_envs.webarena.browser.start import Start
@@ -9,22 +8,22 @@ from agentgym_envs.webarena.embedded_sites import running_sites
 from agentgym_envs.webarena.evaluation.functions import WITHOUT_A_SITE
 from agentgym_envs.webarena.evaluation.page import PageError
 from agentgym_envs.webarena.homepage import Homepage
-from agentgym_envs.webarena.sites.content import Changes
-from agentgym_envs.webarena.sites.site import EPISODE_HEADER
 from agentgym_envs.webarena.tasks import WebTask
 from agentgym_envs.webarena.urls import SiteUrls
 from agentgym_envs.webarena.world import Entry, Scoring, World, new_episode
+from agentgym_sites.content import Changes
+from agentgym_sites.site import EPISODE_HEADER
 
 _HOME = "homepage"
-_PATIENCE_SECONDS = 15.0  # with a site that is being started again
+_PATIENCE_SECONDS = 15.0  # maximum wait for a site that is being restarted
 
 
 def seen_name(site: str) -> str:
-    """The server of a site as the browser knows it.
+    """Returns the host name of a site for the browser.
 
-    Every site has a name of its own, so cookies of one are none of another, although all run on
-    loopback. The domain `test` is reserved (RFC 2606) and nowhere forced to https, as
-    `reddit.com` is.
+    Every site has a separate name, so cookies of one site are not sent to another, although all run
+    on loopback. The domain `test` is reserved (RFC 2606) and, unlike `reddit.com`, browsers never
+    force it to https.
     """
     return f"{site.replace('_', '-')}.test"
 
@@ -32,43 +31,31 @@ def seen_name(site: str) -> str:
 class EmbeddedWorld(World):
     """Tasks on the embedded sites.
 
-    Args:
-      entries: the tasks.
-      sites: that they play on.
-
     Raises:
-      SetupError: the sites do not run and cannot be started.
+      SetupError: The sites are not running and cannot be started.
     """
 
     def __init__(self, entries: Sequence[Entry], sites: Sequence[str]):
         self.entries = entries
         self.scoring = Scoring(WITHOUT_A_SITE)
         self._sites = running_sites(sites)
-        self._unforgotten: list[str] = []  # episodes that ended while a site was down
+        # episodes that ended while a site was down, still to be removed
+        self._unforgotten: list[str] = []
         bases = {site: _seen(site, url) for site, url in self._sites.urls.items()}
         self._homepage = Homepage(bases)
-        self._urls = SiteUrls(bases | {_HOME: f"http://{seen_name(_HOME)}"})
+        self.urls = SiteUrls(bases | {_HOME: f"http://{seen_name(_HOME)}"})
         servers = {site: server_of(url) for site, url in self._sites.urls.items()}
         servers[_HOME] = self._homepage.server
-        self._reach = Reach({f"{seen_name(site)}:80": real for site, real in servers.items()})
-
-    @property
-    def urls(self) -> SiteUrls:
-        """Addresses of the sites as the browser sees them."""
-        return self._urls
-
-    @property
-    def reach(self) -> Reach:
-        """The sites and the page that lists them."""
-        return self._reach
+        self.reach = Reach({f"{seen_name(site)}:80": real for site, real in servers.items()})
 
     def start(self, task: WebTask, *, is_original: bool) -> Start:
-        """A new episode; its copy of the sites' data is made by the first request."""
+        """Returns the start of an episode; its first request copies the sites' data."""
         self._sites.wait_until_healthy(
             [site for site in task.sites if site in self._sites.urls], _PATIENCE_SECONDS
         )
         cookies = [
-            _moved(cookie, seen_name(site))
+            # the browser does not know the site's loopback address
+            {**cookie, "domain": seen_name(site)}
             for site in task.accounts
             for cookie in self._sites.cookies[site]
         ]
@@ -81,31 +68,26 @@ class EmbeddedWorld(World):
         )
 
     def changes(self, start: Start) -> Mapping[str, Changes]:
-        """The differences between the episode's databases and the templates.
+        """Returns the differences between the episode's databases and the templates.
 
         Raises:
-          PageError: a site does not answer.
+          PageError: A site does not answer.
         """
         try:
             return self._sites.changes(start.headers[EPISODE_HEADER])
         except OSError as error:
-            raise PageError(f"a site does not tell what the episode changed: {error}") from error
+            raise PageError(f"a site does not report the episode's changes: {error}") from error
 
     def finish(self, start: Start, answer: str | None = None) -> None:
-        """Removes the episode's copies, now or when all sites answer again."""
+        """Removes the episode's copies of the data now, or later if a site does not answer."""
         waiting, self._unforgotten = self._unforgotten, []
         for episode in [*waiting, start.headers[EPISODE_HEADER]]:
-            # One that is down would make every close wait.
+            # After one failure the other removals are postponed, to wait only once for a dead site.
             if self._unforgotten or not self._sites.end_episode(episode):
                 self._unforgotten.append(episode)
 
 
 def _seen(site: str, url: str) -> str:
-    """The address of a site with the name that the browser knows."""
+    """Returns the address of a site with the host name for the browser."""
     path = url.split("/", 3)[3:]
     return "/".join([f"http://{seen_name(site)}", *path])
-
-
-def _moved(cookie: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """A cookie of a site on loopback for the name that the browser knows it by."""
-    return {**cookie, "domain": name}

@@ -1,56 +1,41 @@
-"""One task on web sites behind the text protocol: a synchronous face of a browser session."""
+"""One task on web sites behind the text protocol: a synchronous wrapper of a browser session."""
 
 import asyncio
 import contextlib
 import dataclasses
 import re
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from typing import Any, TypeVar
 
-from agentgym_envs.base.environment import (
-    Environment,
-    EnvironmentFault,
-    SimulatorLost,
-    StepResult,
-)
+from agentgym_envs.base.environment import EnvironmentFault, SimulatorLost, StepResult
+from agentgym_envs.base.episodic import ReplayedEnvironment
 from agentgym_envs.base.protocol import ErrorKind
 from agentgym_envs.webarena import texts
 from agentgym_envs.webarena.browser import actions
 from agentgym_envs.webarena.browser.errors import ActionRefused, BrowserLost, PageHung, PageLost
 from agentgym_envs.webarena.browser.process import BrowserProcess
-from agentgym_envs.webarena.browser.session import BrowserSession
+from agentgym_envs.webarena.browser.session import BrowserSession, SessionPage
 from agentgym_envs.webarena.browser.start import Start
 from agentgym_envs.webarena.evaluation.evaluate import evaluate
 from agentgym_envs.webarena.evaluation.functions import FunctionError
 from agentgym_envs.webarena.evaluation.judge import JudgeError
 from agentgym_envs.webarena.evaluation.page import PageError
 from agentgym_envs.webarena.evaluation.verdict import Verdict
-from agentgym_envs.webarena.player import NoSolution, Player
+from agentgym_envs.webarena.expert import Expert, NoSolution
 from agentgym_envs.webarena.tasks import WebTask
 from agentgym_envs.webarena.world import Entry, World
 
-# A server stops a worker that takes 30 s, with all episodes in it; this costs one alone.
+# A server kills a worker with all its episodes after 30 s; this limit ends only one episode.
 _RESET_SECONDS = 28.0
 _STEP_SECONDS = 25.0
-_JUDGED_SECONDS = 90.0  # to score where a judge is asked; such servers need --step-seconds 100
+# limit for scoring with a judge; a server with a judge needs --step-seconds 100
+_JUDGED_SECONDS = 90.0
 _CLOSE_SECONDS = 8.0
-_SMALL_PICTURE = 0.5  # of the window's 1280 x 720, for a page with many of them
-_QUALITY = 60  # of JPEG, in percent
+_SMALL_PICTURE = 0.5  # fraction of the window's 1280 x 720, for viewers with many pictures
+_QUALITY = 60  # JPEG quality in percent
 
 _CLICKED = frozenset(
-    {
-        "button",
-        "checkbox",
-        "combobox",
-        "link",
-        "menuitem",
-        "option",
-        "radio",
-        "searchbox",
-        "switch",
-        "tab",
-        "textbox",
-    }
+    "button checkbox combobox link menuitem option radio searchbox switch tab textbox".split()
 )
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:")
 _ORIGIN = re.compile(r"https?://[^/?#@]*(?=[/?#]|$)", re.IGNORECASE)
@@ -59,12 +44,11 @@ _Result = TypeVar("_Result")
 
 @dataclasses.dataclass(frozen=True)
 class Begun(StepResult):
-    """Answer to a reset; `observation` is what an agent is told: the page and the objective.
+    """Result of a reset; `observation` has the page and the objective.
 
     Attributes:
-      tree: the tabs and the page alone.
-      sites: that the task plays on.
-      intent: the objective.
+      tree: Only the tabs and the tree of the page.
+      sites: Sites that the task uses.
     """
 
     tree: str
@@ -74,21 +58,17 @@ class Begun(StepResult):
 
 @dataclasses.dataclass
 class Episode:
-    """One task being played.
+    """State of one episode.
 
     Attributes:
-      data_idx: index of the task.
-      entry: the task as the catalogue has it.
-      task: with addresses.
-      start: how it began.
-      session: its tabs.
-      previous: the last action, as it is told.
-      prompt: what the agent saw last that was no refusal.
-      replies: all actions, as they came.
-      seen: what came of each of them; before them what was seen first.
-      verdict: of the evaluators, once it has ended.
-      answer: what it was stopped with, once it has ended.
-      has_hung: it has ended because its page did not respond.
+      entry: Task with placeholders, its split and its solution.
+      task: Task with real addresses.
+      previous: Description of the last action.
+      prompt: Last observation of the agent that was not a rejection.
+      actions: All actions in the form in which they were received.
+      seen: First observation, then the observation after each action.
+      verdict: Verdict of the evaluators after the end, else None.
+      has_hung: True if the episode ended because its page did not respond.
     """
 
     data_idx: int
@@ -98,44 +78,36 @@ class Episode:
     session: BrowserSession
     previous: str = texts.NO_PREVIOUS
     prompt: str = ""
-    replies: list[str] = dataclasses.field(default_factory=list)
+    actions: list[str] = dataclasses.field(default_factory=list)
     seen: list[str] = dataclasses.field(default_factory=list)
     verdict: Verdict | None = None
     answer: str | None = None
-    player: Player | None = None
+    expert: Expert | None = None
     has_hung: bool = False
 
+    @property
+    def done(self) -> bool:
+        """Returns True after the end of the episode."""
+        return self.verdict is not None
 
-class WebArenaEnvironment(Environment):
-    """A task on web sites. All environments of a process share a browser; each has tabs of its own.
+
+class WebArenaEnvironment(ReplayedEnvironment[Episode]):
+    """Task on web sites. All environments of a process share a browser; each has separate tabs.
 
     Args:
-      world: tasks and sites.
-      is_original: behave as WebArena where that is odd; README.md lists where.
+      is_original: True for WebArena's behaviour where it is odd; README.md lists the differences.
     """
+
+    name = "webarena"
 
     def __init__(self, world: World, *, is_original: bool = False):
         self._world = world
         self._is_original = is_original
-        self._process = BrowserProcess.of(world.reach)
-        self._current: Episode | None = None
-
-    @property
-    def episode(self) -> Episode:
-        """The task being played.
-
-        Raises:
-          EnvironmentFault: NOT_RESET.
-        """
-        if self._current is None:
-            raise EnvironmentFault(
-                ErrorKind.NOT_RESET, "webarena: call reset with the index of a task first"
-            )
-        return self._current
+        self._process = BrowserProcess.get(world.reach)
 
     @property
     def prompt(self) -> str:
-        """What the agent sees of the page now."""
+        """Returns the agent's current view of the page."""
         return self.episode.prompt
 
     def reset(self, data_idx: int) -> Begun:
@@ -143,7 +115,7 @@ class WebArenaEnvironment(Environment):
 
         Raises:
           EnvironmentFault: UNKNOWN_TASK; SIMULATOR if a site does not answer.
-          SimulatorLost: the browser is gone.
+          SimulatorLost: The browser is gone.
         """
         entries = self._world.entries
         if not 0 <= data_idx < len(entries):
@@ -160,7 +132,7 @@ class WebArenaEnvironment(Environment):
         except BaseException:
             self._world.finish(start)
             raise
-        episode = self._current = Episode(data_idx, entry, task, start, session)
+        episode = self._episode = Episode(data_idx, entry, task, start, session)
         result = self._seen(episode)
         episode.seen.append(result.observation)
         return Begun(
@@ -174,62 +146,51 @@ class WebArenaEnvironment(Environment):
         )
 
     def step(self, action: str) -> StepResult:
-        """Does one action; `stop` ends the episode and is rewarded by the evaluators.
+        """Performs one action. `stop` ends the episode, and the evaluators compute the reward.
 
         Raises:
           EnvironmentFault: NOT_RESET, FINISHED; SIMULATOR if a page or a site broke down.
-          SimulatorLost: the browser is gone.
+          SimulatorLost: The browser is gone.
         """
-        episode = self._playing()
+        episode = self.playing
         try:
             result = self._play(episode, action)
         except ActionRefused as refused:
             result = StepResult(texts.refusal(str(refused)), reward=0.0, score=0.0, done=False)
         except PageHung:
-            # The agent brought the page there, so the episode counts as a failure.
+            # The agent's actions led to this page, so the episode counts as a failure.
             episode.verdict, episode.has_hung = Verdict(0.0, ()), True
             episode.prompt = texts.HUNG
             result = StepResult(texts.HUNG, reward=0.0, score=0.0, done=True)
-        episode.replies.append(action)
+        episode.actions.append(action)
         episode.seen.append(result.observation)
         return result
 
     def expert_action(self) -> str:
-        """The next action of the task's scripted solution.
+        """Returns the next action of the task's scripted solution.
 
         Raises:
-          EnvironmentFault: SIMULATOR, there is none from here.
+          EnvironmentFault: SIMULATOR if the solution has no action for this state.
         """
-        episode = self._playing()
+        episode = self.playing
         try:
-            return f"```{self._player(episode).next_action()}```"
+            return f"```{self._expert(episode).next_action()}```"
         except NoSolution as error:
             raise EnvironmentFault(
                 ErrorKind.SIMULATOR, f"webarena: task {episode.data_idx}: {error}"
             ) from error
 
     def valid_actions(self) -> list[str]:
-        """Clicks on what can be clicked, and scrolling."""
-        elements = self._playing().session.sight.elements
+        """Returns the clicks on clickable elements, and the scroll actions."""
+        elements = self.playing.session.sight.elements
         clicks = [f"click [{n}]" for n, node in elements.items() if node.role in _CLICKED]
         return [f"```{action}```" for action in [*clicks, "scroll [down]", "scroll [up]"]]
 
-    def snapshot(self) -> dict[str, Any]:
-        """Task and actions; everything else follows from them."""
-        episode = self.episode
-        return {"data_idx": episode.data_idx, "actions": list(episode.replies)}
-
-    def restore(self, snapshot: dict[str, Any]) -> None:
-        """Plays the actions of a snapshot again."""
-        self.reset(snapshot["data_idx"])
-        for action in snapshot["actions"]:
-            self.step(action)
-
     def state(self) -> dict[str, Any]:
-        """Task, tabs, the page as text and as a small picture, for viewers."""
-        if self._current is None:
+        """Returns the task, the tabs and the page as text and as a small picture, for viewers."""
+        if self._episode is None:
             return {}
-        episode = self._current
+        episode = self._episode
         sight = episode.session.sight
         picture = {} if episode.has_hung else {"screenshot": self._picture(_SMALL_PICTURE)}
         return {
@@ -246,12 +207,12 @@ class WebArenaEnvironment(Environment):
         }
 
     def screenshot(self) -> dict[str, Any]:
-        """The window as a JPEG data URI in its full size."""
+        """Returns the window as a JPEG data URI in its full size."""
         url = self._world.shown(self.episode.session.sight.url)
         return {"screenshot": self._picture(1.0), "url": url}
 
     def metadata(self) -> dict[str, Any]:
-        """The elements of the page by their number, with their places, as WebArena tells them."""
+        """Returns the page's elements with their positions, by element number, as in WebArena."""
         elements = self.episode.session.sight.elements
         nodes = {
             str(number): {"union_bound": list(node.box), "text": f"[{number}] {node.text}"}
@@ -260,10 +221,10 @@ class WebArenaEnvironment(Environment):
         return {"text": {"obs_nodes_info": nodes}}
 
     def close(self) -> None:
-        """Closes the tabs and forgets what the episode did to the sites."""
-        if self._current is None:
+        """Closes the tabs and deletes the episode's copies of the sites' data."""
+        if self._episode is None:
             return
-        episode, self._current = self._current, None
+        episode, self._episode = self._episode, None
         with contextlib.suppress(TimeoutError):
             self._process.run(episode.session.close(), _CLOSE_SECONDS)
         self._world.finish(episode.start, episode.answer)
@@ -280,12 +241,12 @@ class WebArenaEnvironment(Environment):
         return self._seen(episode)
 
     def _stop(self, episode: Episode, action: actions.Action) -> StepResult:
-        """The end: the evaluators look at the page, in a tab of their own where they leave it."""
+        """Ends the episode: evaluators read the agent's page, and other addresses in a new tab."""
         scoring = self._world.scoring
         work = evaluate(
             episode.task,
             action.text,
-            episode.session.page(),
+            SessionPage(episode.session),
             scoring.judge,
             scoring.functions,
             changes=lambda: asyncio.to_thread(self._world.changes, episode.start),
@@ -314,27 +275,19 @@ class WebArenaEnvironment(Environment):
         picture = self.episode.session.picture(scale=scale, quality=_QUALITY)
         return f"data:image/jpeg;base64,{self._run(picture, _STEP_SECONDS)}"
 
-    def _player(self, episode: Episode) -> Player:
-        """The scripted player, told what has happened so far."""
+    def _expert(self, episode: Episode) -> Expert:
+        """Returns the scripted agent, after giving it all actions so far."""
         if episode.entry.solution is None:
             raise NoSolution("there is no scripted solution")
-        if episode.player is None:
+        if episode.expert is None:
             home = self._world.shown(episode.task.start_urls[0])
-            episode.player = Player(episode.entry.solution, home, episode.seen[0])
-        for number in range(episode.player.actions, len(episode.replies)):
-            episode.player.saw(episode.replies[number], episode.seen[number + 1])
-        return episode.player
-
-    def _playing(self) -> Episode:
-        episode = self.episode
-        if episode.verdict is not None:
-            raise EnvironmentFault(
-                ErrorKind.FINISHED, "webarena: this episode is over; reset to start another one"
-            )
-        return episode
+            episode.expert = Expert(episode.entry.solution, home, episode.seen[0])
+        for number in range(episode.expert.actions, len(episode.actions)):
+            episode.expert.saw(episode.actions[number], episode.seen[number + 1])
+        return episode.expert
 
     def _run(self, work: Coroutine[Any, Any, _Result], seconds: float) -> _Result:
-        """The result of work in the browser; what breaks down costs this episode alone."""
+        """Returns the result of a coroutine run in the browser; an error ends only this episode."""
         try:
             with _typed():
                 return self._process.run(work, seconds)
@@ -345,7 +298,7 @@ class WebArenaEnvironment(Environment):
 
 @contextlib.contextmanager
 def _typed() -> Iterator[None]:
-    """Turns what browsers and evaluators raise into the errors of environments."""
+    """Converts errors of browsers and evaluators to errors of environments."""
     try:
         yield
     except BrowserLost as error:
@@ -370,7 +323,7 @@ def _told(session: BrowserSession, action: actions.Action) -> str:
 
 
 def _complete(address: str) -> str:
-    """Returns the address as a browser completes it, with scheme and host in lower case."""
+    """Completes an address as a browser does, with scheme and host in lower case."""
     full = address if _SCHEME.match(address) else f"http://{address}"
     return _ORIGIN.sub(lambda origin: origin[0].lower(), full, count=1)
 
@@ -378,8 +331,3 @@ def _complete(address: str) -> str:
 def _checks(verdict: Verdict | None) -> list[str]:
     parts = () if verdict is None else verdict.parts
     return [f"{part.check}: {'holds' if part.score else 'does not hold'}" for part in parts]
-
-
-def make(world: Callable[[], World], *, is_original: bool) -> Callable[[], WebArenaEnvironment]:
-    """A factory of environments in one world, which is made when it is needed."""
-    return lambda: WebArenaEnvironment(world(), is_original=is_original)

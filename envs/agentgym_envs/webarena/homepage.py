@@ -1,11 +1,11 @@
-"""The page http://homepage.com: links to the sites, for agents that look for another one."""
+"""Page http://homepage.com with links to the sites, for agents that look for another site."""
 
 import html
 import http.server
 import threading
 from collections.abc import Mapping
 
-# What each site is, in the words of an agent.
+# title of each site on the page
 TITLES: Mapping[str, str] = {
     "shopping": "Shop",
     "shopping_admin": "Administration of the shop",
@@ -17,11 +17,7 @@ TITLES: Mapping[str, str] = {
 
 
 def page(addresses: Mapping[str, str]) -> str:
-    """The page as HTML.
-
-    Args:
-      addresses: site -> address of its first page.
-    """
+    """Returns the page as HTML; `addresses` has the first page of each site."""
     links = "\n".join(
         f'<li><a href="{html.escape(addresses[site])}/">{title}</a></li>'
         for site, title in TITLES.items()
@@ -34,23 +30,20 @@ def page(addresses: Mapping[str, str]) -> str:
 
 
 class Homepage:
-    """Serves the page on loopback from a thread of this process.
-
-    Args:
-      addresses: as for `page`.
+    """Server of the page on loopback, in a thread of this process.
 
     Attributes:
-      server: `host:port`.
+      server: Address `host:port`.
     """
 
     def __init__(self, addresses: Mapping[str, str]):
         content = page(addresses).encode()
 
         class Handler(http.server.BaseHTTPRequestHandler):
-            """Answers every address with the page."""
+            """Handler that answers `/` with the page and other paths with 404."""
 
             def do_GET(self) -> None:  # noqa: N802 (the name is http.server's)
-                """Answers."""
+                """Answers a request."""
                 found = self.path == "/"
                 self.send_response(200 if found else 404)
                 self.send_header("Content-Type", "text/html; charset=utf-8")
@@ -60,13 +53,13 @@ class Homepage:
                     self.wfile.write(content)
 
             def log_message(self, format: str, *args: object) -> None:
-                """Nobody reads it."""
+                """Drops the message, because it has no reader."""
 
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server = f"127.0.0.1:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, name="homepage", daemon=True).start()
 
     def stop(self) -> None:
-        """Ends it."""
+        """Stops the server."""
         self._server.shutdown()
         self._server.server_close()

@@ -1,70 +1,52 @@
-"""The four login forms of WebArena's sites: Magento's for customers and administrators, Postmill, GitLab."""
+"""Four login forms of WebArena's sites: Magento's for customers and administrators, Postmill,
+GitLab.
 
+Playwright fills them in, in a context that is dropped afterwards.
+"""
+
+import contextlib
 import dataclasses
-import enum
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from playwright.async_api import Browser, Error, Locator, Page
 
 from agentgym_envs.webarena.deployment import Account
 
+ACTION_SECONDS = 15.0
+LABEL, PLACEHOLDER, TEST_ID, BUTTON = "label", "placeholder", "data-testid", "button"
+
 
 class LoginError(Exception):
-    """Nobody is logged in now; the message names the site and never the account's password."""
-
-
-class By(enum.Enum):
-    """How an element of a form is found."""
-
-    LABEL = "label"
-    PLACEHOLDER = "placeholder"
-    TEST_ID = "data-testid"
-    BUTTON = "button"
+    """Error for a failed login. The message names the site but never the account's password."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Element:
-    """A field or a button of a form."""
+    """Field or button of a form, found by its LABEL, PLACEHOLDER or TEST_ID, or as a BUTTON."""
 
-    by: By
+    by: str
     name: str
 
-
-class FormPage(Protocol):
-    """What logging in needs of a page. Each method raises LoginError if it cannot."""
-
-    @property
-    def url(self) -> str:
-        """Its address now."""
-        ...
-
-    async def goto(self, url: str) -> None:
-        """Opens an address and waits until it has loaded."""
-        ...
-
-    async def fill(self, element: Element, text: str) -> None:
-        """Writes into a field."""
-        ...
-
-    async def submit(self, element: Element) -> None:
-        """Clicks a button and waits until what it opens has loaded."""
-        ...
-
-    async def content(self) -> str:
-        """The document as HTML."""
-        ...
+    def find(self, page: Page) -> Locator:
+        """Locates the element in a page."""
+        if self.by == LABEL:
+            return page.get_by_label(self.name, exact=True)
+        if self.by == PLACEHOLDER:
+            return page.get_by_placeholder(self.name)
+        if self.by == BUTTON:
+            return page.get_by_role("button", name=self.name)
+        return page.get_by_test_id(self.name)
 
 
 @dataclasses.dataclass(frozen=True)
 class Form:
-    """How one application logs people in, and how to see that somebody is.
+    """Login form of one application, and the sign of a successful login.
 
     Attributes:
-      path: of the form, below the site's base address.
-      username: field.
-      password: field.
-      button: that sends the form.
-      private_path: from the name of the account, a page that strangers do not get.
-      private_text: is on that page; "" if strangers are sent to another address instead.
+      path: Path of the form, below the site's base address.
+      private_path: Function from the account's name to the path of a page that requires the login.
+      private_text: Text of that page; "" if visitors without a login are sent to another address.
     """
 
     path: str
@@ -78,66 +60,110 @@ class Form:
 FORMS: Mapping[str, Form] = {
     "shopping": Form(
         "/customer/account/login/",
-        Element(By.LABEL, "Email"),
-        Element(By.LABEL, "Password"),
-        Element(By.BUTTON, "Sign In"),
+        Element(LABEL, "Email"),
+        Element(LABEL, "Password"),
+        Element(BUTTON, "Sign In"),
         private_path=lambda username: "/wishlist/",
     ),
     "shopping_admin": Form(
         "",
-        Element(By.PLACEHOLDER, "user name"),
-        Element(By.PLACEHOLDER, "password"),
-        Element(By.BUTTON, "Sign in"),
+        Element(PLACEHOLDER, "user name"),
+        Element(PLACEHOLDER, "password"),
+        Element(BUTTON, "Sign in"),
         private_path=lambda username: "/dashboard",
         private_text="Dashboard",
     ),
     "reddit": Form(
         "/login",
-        Element(By.LABEL, "Username"),
-        Element(By.LABEL, "Password"),
-        Element(By.BUTTON, "Log in"),
+        Element(LABEL, "Username"),
+        Element(LABEL, "Password"),
+        Element(BUTTON, "Log in"),
         private_path=lambda username: f"/user/{username}/account",
         private_text="Delete",
     ),
     "gitlab": Form(
         "/users/sign_in",
-        Element(By.TEST_ID, "username-field"),
-        Element(By.TEST_ID, "password-field"),
-        Element(By.TEST_ID, "sign-in-button"),
+        Element(TEST_ID, "username-field"),
+        Element(TEST_ID, "password-field"),
+        Element(TEST_ID, "sign-in-button"),
         private_path=lambda username: "/-/profile",
     ),
 }
 
 
-async def log_in(site: str, base: str, account: Account, page: FormPage) -> None:
-    """Logs an account in; the cookies of the page's context are those of the account then.
+class PlaywrightForm:
+    """Page with a form. Each method raises LoginError if it fails.
 
-    Args:
-      site: key of FORMS.
-      base: address of the site.
-      account: whose.
-      page: of a context without cookies.
-
-    Raises:
-      LoginError: the form is not there or the account was refused.
+    Playwright's own messages quote the typed text, so these messages are not passed on.
     """
-    form = FORMS[site]
-    await page.goto(base + form.path)
-    await page.fill(form.username, account.username)
-    await page.fill(form.password, account.password)
-    await page.submit(form.button)
-    if not await is_logged_in(site, base, account, page):
-        raise LoginError(
-            f"{site}: {account.username} is not logged in after the form at {base}{form.path} was "
-            "sent. Check the account in the deployment's file"
-        )
+
+    def __init__(self, page: Page, site: str):
+        self._page = page
+        self._site = site
+
+    @property
+    def url(self) -> str:
+        """Returns the current address of the page."""
+        return self._page.url
+
+    async def goto(self, url: str) -> None:
+        """Opens an address and waits until it has loaded."""
+        with self._errors(f"{url} does not open"):
+            await self._page.goto(url)
+
+    async def fill(self, element: Element, text: str) -> None:
+        """Writes a text into a field."""
+        with self._errors(f"{self.url} has no field with {element.by} {element.name!r}"):
+            await element.find(self._page).fill(text)
+
+    async def submit(self, element: Element) -> None:
+        """Clicks a button and waits for the navigation to the next page."""
+        with self._errors(f"{self.url} has no button {element.name!r}, or it leads nowhere"):
+            async with self._page.expect_navigation():
+                await element.find(self._page).click()
+
+    async def content(self) -> str:
+        """Returns the document as HTML."""
+        with self._errors(f"{self.url} has no document"):
+            return await self._page.content()
+
+    @contextlib.contextmanager
+    def _errors(self, message: str) -> Iterator[None]:
+        try:
+            yield
+        except Error as error:
+            raise LoginError(f"{self._site}: {message} ({type(error).__name__})") from None
 
 
-async def is_logged_in(site: str, base: str, account: Account, page: FormPage) -> bool:
-    """Whether the page's cookies are those of the account.
+async def cookies_of(browser: Browser, site: str, base: str, account: Account) -> list[Any]:
+    """Logs in an account on a site of FORMS and returns its cookies, in Playwright's form.
 
     Raises:
-      LoginError: the site does not answer.
+      LoginError: The form does not exist, or the account was rejected.
+    """
+    context = await browser.new_context()
+    try:
+        context.set_default_timeout(ACTION_SECONDS * 1000)
+        form, page = FORMS[site], PlaywrightForm(await context.new_page(), site)
+        await page.goto(base + form.path)
+        await page.fill(form.username, account.username)
+        await page.fill(form.password, account.password)
+        await page.submit(form.button)
+        if not await is_logged_in(site, base, account, page):
+            raise LoginError(
+                f"{site}: {account.username} is not logged in after the form at {base}{form.path} "
+                "was sent. Check the account in the deployment's file"
+            )
+        return list(await context.cookies())
+    finally:
+        await context.close()
+
+
+async def is_logged_in(site: str, base: str, account: Account, page: PlaywrightForm) -> bool:
+    """Returns True if the page's cookies are those of the account.
+
+    Raises:
+      LoginError: The site does not answer.
     """
     form = FORMS[site]
     private = base + form.private_path(account.username)

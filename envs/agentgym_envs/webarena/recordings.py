@@ -1,4 +1,4 @@
-"""Episodes on a real deployment as webarena-verified scores them: the answer and the browser's requests."""
+"""Recordings of episodes on a real deployment, for webarena-verified."""
 
 import dataclasses
 import fcntl
@@ -16,8 +16,7 @@ class Recording:
     """One episode that is being recorded.
 
     Attributes:
-      task_id: WebArena's number of the task.
-      trace: HAR file, written when the episode's tabs are closed.
+      trace: HAR file, which is written when the episode's tabs are closed.
     """
 
     task_id: int
@@ -25,34 +24,29 @@ class Recording:
 
 
 class Recordings:
-    """A folder of HAR files and `episodes.jsonl`, the input of `agentgym_envs.webarena.verified`.
+    """Folder of HAR files and `episodes.jsonl`, the input of `agentgym_envs.webarena.verified`.
 
-    Several processes may share it. Requests carry the cookies of the accounts: it is readable for its
-    owner alone.
+    Several processes can share the folder. Only its owner can read it, because requests contain the
+    cookies of the accounts.
 
     Args:
-      folder: made if it is not there.
+      folder: Folder of the recordings; made if it is missing.
     """
 
     def __init__(self, folder: pathlib.Path):
         self._folder = folder
 
     def begin(self, task_id: int) -> Recording:
-        """A recording with a file name that no other episode has."""
+        """Returns a new recording with a unique file name."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return Recording(task_id, self._folder / f"{task_id}-{uuid.uuid4().hex[:12]}.har")
 
     def end(self, recording: Recording, answer: str | None) -> None:
-        """Keeps an episode that has ended, whose tabs are closed, and removes any other.
-
-        Args:
-          recording: of the episode.
-          answer: what the agent stopped with; None: it did not.
-        """
+        """Keeps a closed episode that has an answer; removes the recording of any other episode."""
         if answer is None:
             recording.trace.unlink(missing_ok=True)
             return
-        if not recording.trace.exists():  # the browser broke down while it was written
+        if not recording.trace.exists():  # the browser broke down while it wrote the file
             _LOGGER.warning("webarena: the requests of task %d were lost", recording.task_id)
             return
         row = dict(task_id=recording.task_id, answer=answer, trace=recording.trace.name)

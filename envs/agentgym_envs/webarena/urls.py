@@ -1,8 +1,8 @@
-"""Where the sites of WebArena are, and under which names an agent sees them.
+"""Addresses of WebArena's sites, and the public names that an agent sees.
 
-A task file names a site by a placeholder such as `__SHOPPING__`; a deployment gives it a base
-address; the agent sees neither, but the name of a public site, as in WebArena, so that a model
-that knows `reddit.com` may use what it knows, and addresses do not change with the deployment.
+A task file names a site by a placeholder, for example `__SHOPPING__`, and a deployment defines its
+base address. The agent sees the name of a public site instead, as in WebArena. So a model that
+knows `reddit.com` can use its knowledge, and the agent's addresses do not depend on the deployment.
 """
 
 import dataclasses
@@ -13,11 +13,11 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class SiteName:
-    """How one site is named.
+    """Placeholder and public name of one site.
 
     Attributes:
-      placeholder: stands for its base address in task files.
-      shown: the base address that the agent sees.
+      placeholder: Text that replaces the base address in task files.
+      shown: Base address that the agent sees.
     """
 
     placeholder: str
@@ -41,13 +41,13 @@ class SiteUrls:
     """Base addresses of the sites of one deployment.
 
     Attributes:
-      bases: site -> address without a trailing slash, such as `http://127.0.0.1:7770`.
+      bases: Address by site, without a trailing slash, for example `http://127.0.0.1:7770`.
     """
 
     bases: Mapping[str, str]
 
     def __post_init__(self) -> None:
-        """Refuses sites that WebArena does not have and addresses that are none."""
+        """Rejects sites that WebArena does not have and invalid addresses."""
         for site, base in self.bases.items():
             if site not in SITES:
                 raise ValueError(f"there is no site {site!r}; sites are {', '.join(SITES)}")
@@ -58,10 +58,10 @@ class SiteUrls:
                 )
 
     def fill(self, value: Any) -> Any:
-        """`value` (JSON types) with each placeholder replaced by its site's base address.
+        """Replaces each placeholder in `value` (JSON types) by its site's base address.
 
         Raises:
-          ValueError: a placeholder names a site that this deployment does not have.
+          ValueError: A placeholder names a site that this deployment does not have.
         """
         if isinstance(value, str):
             return PLACEHOLDER.sub(self._base_of, value)
@@ -72,26 +72,19 @@ class SiteUrls:
         return value
 
     def shown(self, text: str) -> str:
-        """`text` as the agent sees it: addresses of the sites become public names."""
+        """Converts addresses of the sites in `text` to the public names that the agent sees."""
         names = {base: SITES[site].shown for site, base in self.bases.items()}
         secure = {_other_scheme(base): name for base, name in names.items()}
         return _replace(text, secure | names)
 
     def real(self, text: str) -> str:
-        """The reverse of `shown`, for addresses that the agent types."""
+        """Converts public names that the agent types to addresses; the reverse of `shown`."""
         bases = {SITES[site].shown: base for site, base in self.bases.items()}
         secure = {_other_scheme(name): base for name, base in bases.items()}
         return _replace(text, secure | bases)
 
-    def site_of(self, url: str) -> str | None:
-        """The site that a real address belongs to; the longest base wins."""
-        for site, base in sorted(self.bases.items(), key=lambda item: -len(item[1])):
-            if re.match(re.escape(base) + _END, url):
-                return site
-        return None
-
     def _base_of(self, match: re.Match[str]) -> str:
-        """Base address behind a placeholder; other words between underscores stay."""
+        """Returns the base address of a placeholder; returns other underscored words unchanged."""
         for site, name in SITES.items():
             if name.placeholder == match[0]:
                 if site not in self.bases:
@@ -100,18 +93,18 @@ class SiteUrls:
         return match[0]
 
 
-# A base ends where its path or the text goes on differently: port 77 is not the start of port 7770.
+# Text that must not follow a base address, so that port 77 does not match the start of port 7770.
 _END = r"(?![\w:-]|\.\w)"
 
 
 def _other_scheme(url: str) -> str:
-    """The same address with https for http, or http for https."""
+    """Returns the same address with https for http, or http for https."""
     scheme, rest = url.split("://", 1)
     return f"{'http' if scheme == 'https' else 'https'}://{rest}"
 
 
 def _replace(text: str, table: Mapping[str, str]) -> str:
-    """Replaces addresses anywhere in `text`, longer ones first (the admin lies below the shop)."""
+    """Replaces addresses in `text`, longest first (the admin's address begins with the shop's)."""
     if not table:
         return text
     longest_first = sorted(table, key=len, reverse=True)

@@ -1,18 +1,18 @@
-"""Scores of webarena-verified: WebArena's tasks audited, judged without a language model.
+"""Scores of webarena-verified: audited tasks of WebArena, judged without a language model.
 
     python -m agentgym_envs.webarena.verified episodes.jsonl --deployment deployment.json \\
         --python V/bin/python > scores.jsonl
 
-webarena-verified 1.2.3 scores the agent's answer, a JSON object, and for most tasks also the requests
-that the browser made. It pins its dependencies exactly, so it is run in an interpreter of its own
-(`python -m venv V; V/bin/pip install webarena-verified==1.2.3`). A line of `episodes.jsonl` is
-`{"task_id": 0, "answer": "{..}", "trace": "0.har"}`; the trace, a HAR file as Playwright records it
-or a Playwright trace, may be null for tasks that are scored by the answer alone.
+webarena-verified 1.2.3 scores the agent's answer, a JSON object, and for most tasks also the
+requests of the browser. The package pins its dependencies exactly, so it runs in a separate
+interpreter (`python -m venv V; V/bin/pip install webarena-verified==1.2.3`). A line of
+`episodes.jsonl` is `{"task_id": 0, "answer": "{..}", "trace": "0.har"}`. The trace is a HAR file as
+Playwright records it, or a Playwright trace. It can be null for tasks that are scored by the answer
+alone.
 """
 
 import argparse
 import dataclasses
-import importlib.util
 import json
 import pathlib
 import subprocess
@@ -29,7 +29,7 @@ TASKS = "assets/dataset/webarena-verified.json"
 ANSWER_EVALUATOR = "AgentResponseEvaluator"
 SECONDS_PER_BATCH = 600.0
 INSTALL = "`python -m venv V; V/bin/pip install webarena-verified==1.2.3`, then name V/bin/python"
-# How an agent has to answer, to be told beside the objective.
+# answer format for the agent, shown with the objective
 ANSWER_FORMAT = (
     "Answer with one JSON object. task_type: RETRIEVE if you were asked for information, MUTATE if you "
     "were asked to change something, NAVIGATE if you were asked to show a page. status: SUCCESS, or "
@@ -41,14 +41,14 @@ ANSWER_FORMAT = (
 
 @dataclasses.dataclass(frozen=True)
 class VerifiedTask:
-    """What an agent and a collector need of an audited task.
+    """Data of an audited task for running and recording an episode.
 
     Attributes:
-      task_id: the same number as in WebArena.
-      sites: keys of `urls.SITES`.
-      start_urls: one per tab, with placeholders.
-      intent: the objective as audited; often worded otherwise than WebArena's.
-      needs_trace: whether the requests of the browser are part of the score.
+      task_id: Number of the task, the same as in WebArena.
+      sites: Keys of `urls.SITES`.
+      start_urls: Addresses with placeholders, one per tab.
+      intent: Audited objective, which is often worded differently from WebArena's.
+      needs_trace: True if the requests of the browser are part of the score.
     """
 
     task_id: int
@@ -63,9 +63,7 @@ class Case:
     """One finished episode.
 
     Attributes:
-      task_id: of a task.
-      answer: what the agent stopped with.
-      trace: file of the browser's requests.
+      trace: File of the browser's requests.
     """
 
     task_id: int
@@ -75,13 +73,12 @@ class Case:
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-    """What webarena-verified says.
+    """Verdict of webarena-verified.
 
     Attributes:
-      task_id: of the task.
-      score: 1 or 0; None: not scored.
-      status: success, failure, partial_match or error of the library, or `no_trace`.
-      message: why there is no score.
+      score: 1 or 0; None if the episode has no score.
+      status: Status of the library (success, failure, partial_match or error), or `no_trace`.
+      message: Reason why there is no score.
     """
 
     task_id: int
@@ -90,27 +87,14 @@ class Score:
     message: str = ""
 
 
-def find_verified_tasks(path: pathlib.Path | None = None) -> pathlib.Path:
-    """The file of audited tasks at `path`, else of the package in this interpreter.
-
-    Raises:
-      SetupError: there is none.
-    """
-    if path is None:
-        found = importlib.util.find_spec(PACKAGE)
-        folders = found.submodule_search_locations if found is not None else None
-        path = next((pathlib.Path(folder) / TASKS for folder in folders or ()), None)
-    if path is None or not path.is_file():
-        raise SetupError(f"webarena: no file of webarena-verified's tasks ({path or TASKS})")
-    return path
-
-
 def read_verified_tasks(path: pathlib.Path) -> dict[int, VerifiedTask]:
-    """The audited tasks by number.
+    """Reads the audited tasks by number.
 
     Raises:
-      SetupError: the file does not hold them.
+      SetupError: The file does not contain the tasks.
     """
+    if not path.is_file():
+        raise SetupError(f"webarena: no file of webarena-verified's tasks ({path})")
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))
         tasks = [
@@ -134,38 +118,31 @@ def score(
     urls: SiteUrls,
     python: str = sys.executable,
 ) -> list[Score]:
-    """Scores of episodes, in their order.
+    """Scores episodes, in their order, with webarena-verified in another interpreter.
 
-    A task whose requests count and whose trace is missing is not scored: its answer alone would
-    pass an agent that did nothing.
-
-    Args:
-      cases: the episodes.
-      tasks: all audited tasks.
-      urls: where the sites were when the episodes were played.
-      python: an interpreter that has webarena-verified.
+    A task that checks requests has no score without a trace, because its answer alone would pass an
+    agent that did nothing. `urls` must be the addresses that the sites had during the episodes.
 
     Raises:
-      SetupError: the interpreter does not have it, or it broke down.
+      SetupError: The interpreter does not have the package, or the package failed.
     """
-    complete = [
-        case
-        for case in cases
-        if case.task_id in tasks and (case.trace or not tasks[case.task_id].needs_trace)
-    ]
+    skipped = [_not_scored(case, tasks) for case in cases]
+    complete = [case for case, reason in zip(cases, skipped, strict=True) if reason is None]
     results = iter(_run(complete, urls, python) if complete else ())
-    taken = {id(case) for case in complete}
-    return [next(results) if id(case) in taken else _not_scored(case, tasks) for case in cases]
+    return [reason or next(results) for reason in skipped]
 
 
-def _not_scored(case: Case, tasks: Mapping[int, VerifiedTask]) -> Score:
+def _not_scored(case: Case, tasks: Mapping[int, VerifiedTask]) -> Score | None:
+    """Returns a Score with the reason for a case that cannot be scored, None for other cases."""
     if case.task_id not in tasks:
         return Score(case.task_id, None, "error", "there is no such task")
-    return Score(case.task_id, None, "no_trace", "the browser's requests are part of the score")
+    if tasks[case.task_id].needs_trace and not case.trace:
+        return Score(case.task_id, None, "no_trace", "the browser's requests are part of the score")
+    return None
 
 
 def _run(cases: Sequence[Case], urls: SiteUrls, python: str) -> list[Score]:
-    """Scores by the library in the other interpreter."""
+    """Scores cases with the library in the other interpreter."""
     bases = {SITES[site].placeholder: base for site, base in urls.bases.items()}
     rows = [
         {
@@ -199,17 +176,16 @@ def _run(cases: Sequence[Case], urls: SiteUrls, python: str) -> list[Score]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Scores the episodes of a file; one JSON line each, and how many have no score at the end."""
+    """Prints one JSON line per episode, then the number of scored episodes and their mean."""
     parser = argparse.ArgumentParser(prog="agentgym_envs.webarena.verified")
     parser.add_argument("episodes", type=pathlib.Path)
     parser.add_argument("--deployment", type=pathlib.Path, required=True)
     parser.add_argument("--python", default=sys.executable, help="that has webarena-verified")
     parser.add_argument("--tasks", type=pathlib.Path, help="webarena-verified.json")
     args = parser.parse_args(arguments)
-    tasks = read_verified_tasks(find_verified_tasks(args.tasks or _tasks_of(args.python)))
-    lines = args.episodes.read_text(encoding="utf-8").split(
-        "\n"
-    )  # answers may hold other separators
+    tasks = read_verified_tasks(args.tasks or _tasks_of(args.python))
+    # Answers can contain other line separators, so `splitlines` would be wrong.
+    lines = args.episodes.read_text(encoding="utf-8").split("\n")
     folder = args.episodes.parent
     cases = [
         Case(row["task_id"], row["answer"], folder / row["trace"] if row["trace"] else None)
@@ -223,8 +199,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.stderr.write(f"{len(scored)} of {len(scores)} episodes scored{mean}\n")
 
 
-def _tasks_of(python: str) -> pathlib.Path | None:
-    """The file of tasks beside the package of another interpreter; None if it is not there."""
+def _tasks_of(python: str) -> pathlib.Path:
+    """Returns the file of tasks in the package of another interpreter."""
     script = f"import importlib.util as u; print(u.find_spec({PACKAGE!r}).origin)"
     try:
         done = subprocess.run(

@@ -1,7 +1,7 @@
-"""Scores episodes with webarena-verified; run by `verified.py` in an interpreter that has it.
+"""Scoring of episodes with webarena-verified; `verified.py` runs this file in another interpreter.
 
-It imports nothing of this project, because that interpreter need not have it. Reads one JSON object from
-standard input and writes one JSON list to standard output.
+The file imports nothing of this project, because that interpreter need not have the project. It
+reads one JSON object from standard input and writes one JSON list to standard output.
 """
 
 import json
@@ -10,7 +10,8 @@ import pathlib
 import sys
 from typing import Any
 
-# What the library wants where a task is scored by its answer alone: it takes no empty trace.
+# placeholder trace for a task that is scored by its answer alone, because the library rejects an
+# empty trace
 NO_REQUESTS = [
     {
         "request": {"url": "http://nowhere.test/", "method": "GET", "headers": []},
@@ -21,7 +22,7 @@ NO_REQUESTS = [
 
 def main() -> None:
     """Scores all cases of standard input."""
-    logging.disable(logging.CRITICAL)  # the library logs what it returns
+    logging.disable(logging.CRITICAL)  # the library would log its result
     from webarena_verified import WebArenaVerified
     from webarena_verified.types.config import WebArenaVerifiedConfig
 
@@ -32,7 +33,7 @@ def main() -> None:
 
 
 def _score(library: Any, case: dict[str, Any]) -> dict[str, Any]:
-    """Score, status and message of one case; no score where the library has none."""
+    """Returns the score (or None), the status and the message of one case."""
     trace = pathlib.Path(case["trace"]) if case["trace"] else NO_REQUESTS
     result = library.evaluate_task(
         task_id=case["task_id"], agent_response=case["answer"], network_trace=trace

@@ -1,4 +1,4 @@
-"""Where tasks are played: addresses, accounts, and what happens to the sites after an episode."""
+"""Setting of the tasks: addresses, accounts, and the reset of the sites after an episode."""
 
 import abc
 import dataclasses
@@ -7,23 +7,23 @@ from collections.abc import Mapping, Sequence
 
 from agentgym_envs.webarena.browser.reach import Reach
 from agentgym_envs.webarena.browser.start import Start
-from agentgym_envs.webarena.embedded.script import Solution
 from agentgym_envs.webarena.evaluation.functions import Function
 from agentgym_envs.webarena.evaluation.judge import Judge
 from agentgym_envs.webarena.evaluation.page import PageError
-from agentgym_envs.webarena.sites.content import Changes
 from agentgym_envs.webarena.tasks import WebTask
 from agentgym_envs.webarena.urls import SITES, SiteUrls
+from agentgym_sites.content import Changes
+from agentgym_sites.tasks.script import Solution
 
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """One task and what is known about it.
+    """One task with its split and solution.
 
     Attributes:
-      task: with placeholders in place of addresses.
-      split: `train` or `test`.
-      solution: of the scripted player; None if there is none.
+      task: Task with placeholders in place of addresses.
+      split: Split of the task: `train` or `test`.
+      solution: Solution of the scripted agent; None if there is none.
     """
 
     task: WebTask
@@ -33,12 +33,12 @@ class Entry:
 
 @dataclasses.dataclass(frozen=True)
 class Scoring:
-    """What the evaluators need beside a task and a page.
+    """Inputs of the evaluators in addition to a task and a page.
 
     Attributes:
-      functions: that tasks call by name.
-      judge: of freely worded answers; None: there are no such tasks.
-      patience_seconds: how long a page of a check is given to become what it should be.
+      functions: Functions that tasks call by name.
+      judge: Judge of freely worded answers; None if no task needs one.
+      patience_seconds: Time limit for a checked page to reach the expected state.
     """
 
     functions: Mapping[str, Function]
@@ -47,65 +47,49 @@ class Scoring:
 
 
 class World(abc.ABC):
-    """Tasks and the sites that they are played on.
+    """Tasks with the sites that they need.
 
     Attributes:
-      entries: the tasks; their position is their index.
-      scoring: for the evaluators.
+      entries: Tasks; the position of a task is its index.
+      urls: Addresses of the sites as the browser sees them.
+      reach: Servers that the browser can open: the sites and the page that lists them.
     """
 
     entries: Sequence[Entry]
     scoring: Scoring
-
-    @property
-    @abc.abstractmethod
-    def urls(self) -> SiteUrls:
-        """Addresses of the sites as the browser sees them."""
-
-    @property
-    @abc.abstractmethod
-    def reach(self) -> Reach:
-        """Servers that the browser can open."""
+    urls: SiteUrls
+    reach: Reach
 
     @abc.abstractmethod
     def start(self, task: WebTask, *, is_original: bool) -> Start:
-        """How an episode of a task begins; sites may be asked for a new copy of themselves.
-
-        Args:
-          task: with addresses in place of placeholders.
-          is_original: see Start.
-        """
+        """Returns the start of an episode for a task with real addresses. Some worlds copy data."""
 
     @abc.abstractmethod
     def finish(self, start: Start, answer: str | None = None) -> None:
-        """Forgets an episode, whose tabs are closed; no trouble if its sites are gone.
+        """Removes a closed episode; does not fail if its sites are gone.
 
-        Args:
-          start: of the episode.
-          answer: what the agent stopped with; None: it was not scored.
+        If `answer` is None, the episode was not scored.
         """
 
     def changes(self, start: Start) -> Mapping[str, Changes]:
-        """What an episode changed in the databases of the sites, by site.
-
-        Args:
-          start: of the episode.
+        """Returns the changes of an episode in the databases of the sites, by site.
 
         Raises:
-          PageError: a site does not answer, or its database is not known here.
+          PageError: A site does not answer, or the site's database cannot be read from here.
         """
         raise PageError("the databases of these sites are not known here")
 
     def shown(self, text: str) -> str:
-        """Text of a page as the agent sees it: with the names of public sites."""
+        """Converts a text of a page to the agent's view, with the names of public sites."""
         text = self.urls.shown(text)
         for site, base in self.urls.bases.items():
-            # Such as the shop as its administrator sees it: no site of WebArena, but a page.
+            # Also covers pages of a site's server outside its base address, for example the shop's
+            # pages for its administrator.
             text = text.replace(_origin(base), _origin(SITES[site].shown))
         return text
 
     def real(self, url: str) -> str:
-        """The reverse, for an address that the agent types."""
+        """Converts an address that the agent types, the reverse of `shown`."""
         url = self.urls.real(url)
         for site, base in self.urls.bases.items():
             shown = _origin(SITES[site].shown)
@@ -115,11 +99,11 @@ class World(abc.ABC):
 
 
 def _origin(url: str) -> str:
-    """`http://name:port` of an address."""
+    """Returns `http://name:port` of an address."""
     scheme, _, rest = url.partition("://")
     return f"{scheme}://{rest.partition('/')[0]}"
 
 
 def new_episode() -> str:
-    """A word for an episode that no other episode has."""
+    """Returns a unique id for an episode."""
     return uuid.uuid4().hex

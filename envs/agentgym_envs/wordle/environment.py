@@ -3,10 +3,10 @@
 import dataclasses
 from typing import Any
 
-from agentgym_envs.base.environment import Environment, EnvironmentFault, StepResult
-from agentgym_envs.base.protocol import ErrorKind
+from agentgym_envs.base.environment import StepResult
+from agentgym_envs.base.episodic import ReplayedEnvironment
 from agentgym_envs.wordle.expert import best_guess
-from agentgym_envs.wordle.rules import CompatRules, Hide, OurRules, Rules
+from agentgym_envs.wordle.rules import Hide, Rules
 from agentgym_envs.wordle.words import FOUND, VOCABULARY, consistent, feedback, spaced
 
 MAX_GUESSES = 6
@@ -15,15 +15,14 @@ INVALID = "invalid word"
 
 @dataclasses.dataclass
 class Game:
-    """One episode; its lists grow with every action.
+    """State of one episode; its lists grow with every action.
 
     Attributes:
-      data_idx: the task; the seed of the hidden words by AgentGym's rules.
-      hide: chooses the hidden word.
-      candidates: words that all answers so far allow, in the order of the vocabulary.
-      actions: all actions as they came.
-      answers: the observation after each action.
-      score: 1 once the word was found.
+      data_idx: Index of the task; under AgentGym's rules, the seed of the hidden words.
+      hide: Function that chooses the hidden word.
+      candidates: Words that agree with all answers so far, in the order of the vocabulary.
+      answers: Observation after each action.
+      score: 1 once the word was found, else 0.
     """
 
     data_idx: int
@@ -35,37 +34,34 @@ class Game:
 
     @property
     def done(self) -> bool:
-        """Whether the word was found or all guesses are used."""
+        """Returns True if the word was found or all guesses are used."""
         return self.score == 1 or len(self.actions) == MAX_GUESSES
 
 
-class WordleEnvironment(Environment):
-    """Six guesses; an invalid word is one of them.
+class WordleEnvironment(ReplayedEnvironment[Game]):
+    """Wordle with six guesses, invalid words included."""
 
-    Args:
-      rules: ours, or AgentGym's.
-    """
+    name = "wordle"
 
     def __init__(self, rules: Rules):
         self._rules = rules
-        self._game: Game | None = None
 
     def reset(self, data_idx: int) -> StepResult:
         """Starts a task.
 
         Raises:
-          EnvironmentFault: UNKNOWN_TASK; the game before goes on.
+          EnvironmentFault: UNKNOWN_TASK; the current game continues.
         """
-        self._game = Game(data_idx, self._rules.hide(data_idx))
+        self._episode = Game(data_idx, self._rules.hide(data_idx))
         return StepResult(self._rules.start, reward=0, score=0, done=False)
 
     def step(self, action: str) -> StepResult:
-        """Answers one guess; reward 1 and the end if it is the hidden word.
+        """Answers one guess. If it is the hidden word, the reward is 1 and the episode ends.
 
         Raises:
           EnvironmentFault: NOT_RESET before the first reset, FINISHED after the end.
         """
-        game = self._playing()
+        game = self.playing
         guess = self._rules.read(action)
         answer = self._answer(game, guess) if guess in VOCABULARY else None
         game.score = int(answer == FOUND)
@@ -74,22 +70,22 @@ class WordleEnvironment(Environment):
         return StepResult(game.answers[-1], reward=game.score, score=game.score, done=game.done)
 
     def expert_action(self) -> str:
-        """The guess after which the fewest words remain; it knows the answers so far, no more."""
-        return spaced(best_guess(self._playing().candidates))
+        """Returns the guess after which the fewest words remain, from the answers so far alone."""
+        return spaced(best_guess(self.playing.candidates))
 
     def valid_actions(self) -> list[str]:
-        """The words of the vocabulary that were not tried yet."""
-        game = self._playing()
+        """Returns the words of the vocabulary that were not tried yet."""
+        game = self.playing
         tried = {self._rules.read(action) for action in game.actions}
         return [spaced(word) for word in VOCABULARY if word not in tried]
 
     def listed_words(self) -> list[str]:
-        """What `GET /filtered_vocab` tells."""
-        return self._rules.listed(self._started().candidates)
+        """Returns the answer to `GET /filtered_vocab`."""
+        return self._rules.listed(self.episode.candidates)
 
     def detail(self) -> dict[str, Any]:
-        """What `GET /detail` tells."""
-        game = self._started()
+        """Returns the answer to `GET /detail`."""
+        game = self.episode
         return {
             "done": game.done,
             "reward": game.score,
@@ -99,10 +95,10 @@ class WordleEnvironment(Environment):
         }
 
     def state(self) -> dict[str, Any]:
-        """Task, guesses with their answers, and the words that can still be the hidden one."""
-        if self._game is None:
+        """Returns the task, the guesses with their answers, and the words still possible."""
+        if self._episode is None:
             return {}
-        game = self._game
+        game = self._episode
         return {
             "data_idx": game.data_idx,
             "guesses": [
@@ -113,47 +109,7 @@ class WordleEnvironment(Environment):
             "candidates": list(game.candidates),
         }
 
-    def snapshot(self) -> dict[str, Any]:
-        """Task and actions; the rest follows from them.
-
-        Raises:
-          EnvironmentFault: NOT_RESET.
-        """
-        game = self._started()
-        return {"data_idx": game.data_idx, "actions": list(game.actions)}
-
-    def restore(self, snapshot: dict[str, Any]) -> None:
-        """Goes on from a snapshot."""
-        self.reset(snapshot["data_idx"])
-        for action in snapshot["actions"]:
-            self.step(action)
-
     def _answer(self, game: Game, guess: str) -> str:
         answer = feedback(guess, game.hide(game.candidates))
         game.candidates = consistent(game.candidates, guess, answer)
         return answer
-
-    def _started(self) -> Game:
-        if self._game is None:
-            raise EnvironmentFault(
-                ErrorKind.NOT_RESET, "wordle: call reset with the index of a task first"
-            )
-        return self._game
-
-    def _playing(self) -> Game:
-        game = self._started()
-        if game.done:
-            raise EnvironmentFault(
-                ErrorKind.FINISHED, "wordle: this episode is over; reset to start another one"
-            )
-        return game
-
-
-def make_environment() -> WordleEnvironment:
-    """A game by our rules."""
-    return WordleEnvironment(OurRules())
-
-
-def make_compat_environment() -> WordleEnvironment:
-    """A game by the rules of AgentGym's server."""
-    return WordleEnvironment(CompatRules())

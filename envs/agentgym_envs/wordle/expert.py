@@ -1,4 +1,4 @@
-"""A scripted player: the guess that leaves the fewest words to choose from."""
+"""Scripted agent, which makes the guess after which the fewest words are still possible."""
 
 import collections
 from collections.abc import Sequence
@@ -7,16 +7,17 @@ from agentgym_envs.wordle.words import VOCABULARY, known_feedback
 
 
 def best_guess(candidates: Sequence[str]) -> str:
-    """The word of the vocabulary after which the fewest candidates remain on average.
+    """Returns the guess after which the fewest candidates remain on average.
 
-    Among equals a word that may be the hidden one, then the first of the vocabulary. Over the
-    forty hidden words this takes 93 guesses, as few as any strategy (found by exhaustive search).
+    Among equally good words, a word that can be the hidden one is preferred, then the first in the
+    vocabulary. Over the forty hidden words this takes 93 guesses. An exhaustive search found no
+    strategy with fewer.
     """
     return min(VOCABULARY, key=lambda word: (_remaining(word, candidates), word not in candidates))
 
 
 def _remaining(guess: str, candidates: Sequence[str]) -> int:
-    """Candidates left after a guess, summed over the candidates as hidden word."""
+    """Returns the number of candidates left after a guess, summed over all hidden words."""
     table = known_feedback()
     sizes = collections.Counter(table[guess, hidden] for hidden in candidates)
     return sum(size * size for size in sizes.values())

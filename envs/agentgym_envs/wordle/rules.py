@@ -1,35 +1,19 @@
-"""Where our Wordle and AgentGym's differ: the hidden word, the first text, reading of guesses."""
+"""Differences between our Wordle and AgentGym's: hidden word, first text, parsing."""
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from agentgym_envs.base.environment import EnvironmentFault
 from agentgym_envs.base.protocol import ErrorKind
 from agentgym_envs.wordle.words import VOCABULARY
 
 START = "Let's start Wordle!"
-# From the words that all answers so far allow to the hidden word that answers the next guess.
+# Function from the words that all answers so far allow to the hidden word for the next guess.
 Hide = Callable[[Sequence[str]], str]
 
 
-class Rules(Protocol):
-    """What the two ways to play do differently."""
-
-    start: str
-
-    def hide(self, data_idx: int) -> Hide:
-        """How a task chooses its hidden word."""
-
-    def read(self, action: str) -> str:
-        """The letters of a guess; they need not be a word."""
-
-    def listed(self, candidates: Sequence[str]) -> list[str]:
-        """The words that `GET /filtered_vocab` tells."""
-
-
-class OurRules:
-    """The default: one hidden word a task, and no hints but the answers."""
+class Rules:
+    """Our rules: each task has one hidden word, and the answers are the only hints."""
 
     start = (
         f"{START} The hidden word is one of these {len(VOCABULARY)}; other guesses are invalid.\n"
@@ -37,7 +21,7 @@ class OurRules:
     )
 
     def hide(self, data_idx: int) -> Hide:
-        """Always the same word.
+        """Returns a function that always chooses the hidden word of this index.
 
         Raises:
           EnvironmentFault: UNKNOWN_TASK.
@@ -50,27 +34,27 @@ class OurRules:
         return lambda candidates: VOCABULARY[data_idx]
 
     def read(self, action: str) -> str:
-        """Case and all white space are ignored."""
+        """Returns the letters of a guess in lower case, without white space."""
         return "".join(action.lower().split())
 
     def listed(self, candidates: Sequence[str]) -> list[str]:
-        """The whole vocabulary, which says nothing about the hidden word."""
+        """Returns the whole vocabulary, so that `GET /filtered_vocab` reveals nothing."""
         return list(VOCABULARY)
 
 
-class CompatRules:
-    """AgentGym's server: the hidden word is drawn anew for each guess, and hints are given."""
+class CompatRules(Rules):
+    """AgentGym's rules: the hidden word is drawn again for each guess, with more hints."""
 
     start = START
 
     def hide(self, data_idx: int) -> Hide:
-        """Draws with a generator whose seed is the index."""
+        """Returns a function that draws words with a generator whose seed is the index."""
         return random.Random(data_idx).choice
 
     def read(self, action: str) -> str:
-        """Spaces are ignored; case counts."""
+        """Returns the guess without spaces; upper and lower case are kept."""
         return action.strip().replace(" ", "")
 
     def listed(self, candidates: Sequence[str]) -> list[str]:
-        """Only what can still be the hidden word."""
+        """Returns the words that can still be hidden."""
         return list(candidates)

@@ -1,4 +1,4 @@
-"""Wordle tasks: one for each hidden word."""
+"""Wordle tasks, one for each hidden word."""
 
 import functools
 from typing import Any
@@ -11,9 +11,9 @@ TEST_WORDS = 10
 
 @functools.cache
 def task_manifest() -> tuple[dict[str, Any], ...]:
-    """Hidden word and split of all tasks; task i hides word i of the vocabulary.
+    """Returns the hidden word and the split of all tasks; task i hides word i of the vocabulary.
 
-    The first TEST_WORDS words in the order of their sha256 are hidden in test tasks alone.
+    The first TEST_WORDS words in the order of their sha256 are hidden in test tasks only.
     """
     test = set(manifest.hash_order(VOCABULARY)[:TEST_WORDS])
     tasks = tuple(

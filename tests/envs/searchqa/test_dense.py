@@ -1,4 +1,4 @@
-"""The dense engine: a sentence encoder in JAX, with a small model of random weights."""
+"""The dense engine: a sentence encoder in JAX, tested on a small model with random weights."""
 
 import json
 import math
@@ -24,7 +24,7 @@ WORDS = sorted({w for row in topics.PASSAGES for w in re.findall(r"\w+", row["co
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    """Folder of a BERT of one layer."""
+    """Returns the folder of a BERT model with one layer."""
     folder = tmp_path_factory.mktemp("model")
     rng = np.random.default_rng(0)
     vocabulary = {word: i for i, word in enumerate(["[UNK]", "query", "passage", *WORDS])}
@@ -66,7 +66,10 @@ def model(tmp_path_factory):
 
 
 def reference(folder, ids):
-    """BERT for one text, token by token and head by head, in double precision."""
+    """Returns BERT's output for one text.
+
+    The output is computed token by token and head by head in double precision.
+    """
     w = {
         name: value.astype(np.float64)
         for name, value in load_file(folder / "model.safetensors").items()
@@ -122,11 +125,12 @@ def test_the_encoder_agrees_with_a_plain_one_and_padding_changes_nothing(model):
     tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
     expected = [reference(model, tokenizer.encode(text).ids) for text in texts]
     np.testing.assert_allclose(encoder.queries(texts), expected, atol=2e-5)
-    for text, vector in zip(texts, expected, strict=True):  # other shapes, the same numbers
+    # batches of other shapes give the same vectors
+    for text, vector in zip(texts, expected, strict=True):
         np.testing.assert_allclose(encoder.queries([text])[0], vector, atol=2e-5)
 
 
-def test_a_model_of_the_e5_family_is_told_what_is_a_query(model, tmp_path):
+def test_a_model_of_the_e5_family_gets_prefixes_for_queries(model, tmp_path):
     e5 = tmp_path / "e5-tiny"
     e5.mkdir()
     for path in model.iterdir():
@@ -137,7 +141,7 @@ def test_a_model_of_the_e5_family_is_told_what_is_a_query(model, tmp_path):
     assert np.abs(told.queries([text]) - told.passages([text])).max() > 1e-3
 
 
-def test_each_passage_is_nearest_to_itself_and_the_best_come_first(model, tmp_path):
+def test_each_passage_is_nearest_to_itself_and_the_best_are_first(model, tmp_path):
     corpus = Corpus(topics.write_rows(tmp_path / "corpus.jsonl", topics.PASSAGES), tmp_path)
     dense.build(corpus, tmp_path, str(model))
     engine = dense.open_index(tmp_path, str(model))
@@ -145,11 +149,11 @@ def test_each_passage_is_nearest_to_itself_and_the_best_come_first(model, tmp_pa
     for number, hits in enumerate(engine.search(asked, 3)):
         scores = [score for _, score in hits]
         assert hits[0][0] == number and scores == sorted(scores, reverse=True)
-        assert scores[0] == pytest.approx(1.0, abs=5e-3)  # vectors are kept in half precision
+        assert scores[0] == pytest.approx(1.0, abs=5e-3)  # vectors are stored in half precision
     assert [path.name for path in tmp_path.glob("*.npy") if "part" in path.name] == []
 
 
-def test_an_index_goes_on_with_its_parts(model, tmp_path, monkeypatch):
+def test_an_index_build_resumes_with_its_parts(model, tmp_path, monkeypatch):
     monkeypatch.setattr(dense, "PART", 20)
     corpus = Corpus(topics.write_rows(tmp_path / "corpus.jsonl", topics.PASSAGES), tmp_path)
     asked = []
@@ -169,7 +173,7 @@ def test_an_index_goes_on_with_its_parts(model, tmp_path, monkeypatch):
     assert np.load(tmp_path / "vectors.npy").shape == (60, WIDTH)
 
 
-def test_a_model_that_cannot_be_read_is_told(model, tmp_path):
+def test_an_unreadable_model_is_reported(model, tmp_path):
     with pytest.raises(SetupError, match="lacks config.json, model.safetensors"):
         Encoder(tmp_path)
     for path in model.iterdir():

@@ -1,4 +1,4 @@
-"""Engines find the same as an independent count of BM25, and survive being killed while they build."""
+"""Search engines: results agree with an independent BM25, and a killed build can be repeated."""
 
 import math
 import os
@@ -27,7 +27,8 @@ from agentgym_envs.searchqa.engines.words import Words  # noqa: E402
 
 RNG = random.Random("engines")
 NAMES = [f"w{i}" for i in range(120)]
-# Words of very different frequency, and passages that are alike, so that scores are equal.
+# Passages with words of very different frequency; some passages are equal, so that their scores
+# tie.
 ROWS = [
     {
         "id": f"p{i}",
@@ -48,19 +49,19 @@ def corpus(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def parts(corpus, tmp_path_factory):
-    """An index of bm25s that was made in four parts."""
+    """Returns the folder of a bm25s index that was built in four parts."""
     folder = tmp_path_factory.mktemp("parts")
     build(corpus, folder, size=100)
     return folder
 
 
 def scores_of(query, k1=1.2, b=0.75):
-    """BM25 as Lucene counts it, the slow way (Robertson and Zaragoza 2009, section 3)."""
+    """Returns the BM25 scores by Lucene's formula (Robertson and Zaragoza 2009, section 3)."""
     words = Words()
-    documents = [words.of(row["contents"]) for row in ROWS]
+    documents = [words.split(row["contents"]) for row in ROWS]
     mean = sum(map(len, documents)) / len(documents)
     scores = np.zeros(len(documents))
-    for word in words.of(query):
+    for word in words.split(query):
         holding = sum(word in document for document in documents)
         rarity = math.log(1 + (len(documents) - holding + 0.5) / (holding + 0.5))
         for i, document in enumerate(documents):
@@ -86,7 +87,7 @@ def test_the_kernel_agrees_with_bm25s_itself(parts):
     theirs = bm25s.BM25.load(parts / "index", show_progress=False)
     for query in QUERIES:
         _, scores = theirs.retrieve(
-            [list(words.of(query))], k=5, show_progress=False, backend_selection="numpy"
+            [list(words.split(query))], k=5, show_progress=False, backend_selection="numpy"
         )
         ours = [score for _, score in engine.search([query], 5)[0]]
         assert ours == pytest.approx([score for score in scores[0] if score > 0], abs=1e-5)
@@ -112,10 +113,10 @@ def test_parts_make_the_same_index_as_one_piece(corpus, parts, tmp_path):
     build(corpus, tmp_path)
     one, many = bm25.open_index(tmp_path, ""), bm25.open_index(parts, "")
     assert one.search(QUERIES, 10) == many.search(QUERIES, 10)
-    assert [path.name for path in tmp_path.iterdir()] == ["index"]  # no part is left
+    assert [path.name for path in tmp_path.iterdir()] == ["index"]  # no partial index remains
 
 
-def test_a_killed_build_goes_on_with_its_parts(corpus, tmp_path):
+def test_a_killed_build_resumes_with_its_parts(corpus, tmp_path):
     command = [sys.executable, "-m", "agentgym_envs.searchqa.engines.bm25_build", "--part=2"]
     command += [str(corpus.path), str(corpus.path.parent), str(tmp_path)]
     path = os.pathsep.join(filter(None, sys.path))
@@ -148,7 +149,7 @@ def tantivys(corpus, tmp_path):
 
 
 def test_tantivy_finds_passages_of_the_same_scores(tantivys, parts):
-    # Its lengths are rounded to a byte, so that scores differ a little.
+    # The engine rounds passage lengths to one byte, so its scores differ slightly from the formula.
     ours = bm25.open_index(parts, "").search(QUERIES, 1)
     theirs = tantivy_index.open_index(tantivys, "").search(QUERIES, 20)
     for query, (best,), hits in zip(QUERIES, ours, theirs, strict=True):
@@ -157,7 +158,7 @@ def test_tantivy_finds_passages_of_the_same_scores(tantivys, parts):
     assert tantivy_index.open_index(tantivys, "").search(["", "the"], 3) == [[], []]
 
 
-def test_tantivy_goes_on_after_what_was_written(corpus, tmp_path, monkeypatch):
+def test_a_tantivy_build_resumes_after_its_last_commit(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(tantivy_index, "PART", 100)
     asked = []
 
@@ -230,13 +231,13 @@ def test_a_worker_does_not_load_jax_or_bm25s_to_search(parts):
     ],
 )
 def test_words_have_no_case_marks_endings_or_stop_words(text, stems):
-    assert list(Words().of(text)) == stems
+    assert list(Words().split(text)) == stems
 
 
 @pytest.mark.parametrize(
     ("line", "told"), [("no json", "row 1 of the corpus"), ('{"id": 1}', "row 1 of the corpus")]
 )
-def test_a_corpus_that_cannot_be_read_is_told_by_its_row(tmp_path, line, told):
+def test_an_unreadable_corpus_is_reported_by_its_row(tmp_path, line, told):
     path = tmp_path / "corpus.jsonl"
     path.write_text(line + "\n")
     with pytest.raises(SetupError, match=told):
@@ -247,7 +248,7 @@ def test_a_corpus_that_changed_under_its_index_is_refused(tmp_path):
     path = topics.write_rows(tmp_path / "corpus.jsonl", ROWS[:3])
     assert len(Corpus(path, tmp_path)) == 3
     topics.write_rows(path, ROWS[:4])
-    with pytest.raises(ValueError, match="have it indexed anew"):
+    with pytest.raises(ValueError, match="have it indexed again"):
         Corpus(path, tmp_path)
 
 

@@ -1,8 +1,6 @@
-"""Episodes of deep search by our rules and by AgentGym's, and its recorded traffic."""
+"""Deep-search episodes in this project's mode and in compat mode, and recorded traffic."""
 
-import http.server
 import json
-import threading
 
 import pytest
 import topics
@@ -10,17 +8,18 @@ from recordings import Replay
 
 from agentgym_envs.base.environment import EnvironmentFault, SetupError
 from agentgym_envs.base.in_process import InProcessServer
-from agentgym_envs.base.kind import load_kind
 from agentgym_envs.base.protocol import ErrorKind
+from agentgym_envs.base.served import load_environment
 from agentgym_envs.data_folder import VARIABLE
 from agentgym_envs.searchqa import texts
-from agentgym_envs.searchqa.kind import make_kind
-from agentgym_jax.env_client.upstream import UPSTREAM
+from agentgym_envs.searchqa.served import make_served_environment
+from agentgym_jax.client.agentgym_originals.table import ORIGINALS
+from tests.fake_server import serving
 
 for package in ("Stemmer", "tantivy"):
     pytest.importorskip(package, reason='engines need: pip install -e ".[search]"')
 
-MODULE = "agentgym_envs.searchqa.kind"
+MODULE = "agentgym_envs.searchqa.served"
 FOUND = (
     '<information>Doc 1(Title: "Topic 3") Topic 3 is a place in region 3. Its main product is item 3 '
     "and it was founded in 1803.\n"
@@ -40,20 +39,20 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def kind(folder):
-    made = make_kind(**topics.options(folder))
+def served(folder):
+    made = make_served_environment(**topics.options(folder))
     made.prepare()
     return made
 
 
-def playing(kind, data_idx=3, compat=False):
-    environment = (kind.compat_factory if compat else kind.factory)()
+def playing(served, data_idx=3, compat=False):
+    environment = (served.compat_factory if compat else served.factory)()
     environment.reset(data_idx)
     return environment
 
 
-def test_an_episode_by_hand(kind):
-    environment = kind.factory()
+def test_an_episode_by_hand(served):
+    environment = served.factory()
     assert environment.reset(3).observation == "Question: What is the code word of topic 3?"
     found = environment.step("<think>Which region?</think><search> topic 3 region </search>")
     assert (found.observation, found.reward, found.done, found.facts) == (FOUND, 0, False, None)
@@ -62,8 +61,8 @@ def test_an_episode_by_hand(kind):
     assert last.facts == {"exact_match": 1, "f1": 1, "num_searches": 1, "is_well_formed": True}
 
 
-def test_a_wrong_answer_ends_the_episode_and_f1_tells_how_near_it_was(kind):
-    last = playing(kind).step("<answer>code 3 or so</answer>")
+def test_a_wrong_answer_ends_the_episode_and_f1_measures_its_distance(served):
+    last = playing(served).step("<answer>code 3 or so</answer>")
     assert (last.observation, last.reward, last.done) == (
         "Sorry, your answer is incorrect.",
         0,
@@ -72,28 +71,32 @@ def test_a_wrong_answer_ends_the_episode_and_f1_tells_how_near_it_was(kind):
     assert last.facts["f1"] == pytest.approx(2 * 2 / 6) and last.facts["exact_match"] == 0
 
 
-def test_the_first_of_several_answers_counts(kind):
-    assert playing(kind).step("<answer>x</answer><answer>code 3</answer>").reward == 0
-    assert playing(kind, compat=True).step("<answer>x</answer><answer>code 3</answer>").reward == 1
+def test_the_first_of_several_answers_counts(served):
+    assert playing(served).step("<answer>x</answer><answer>code 3</answer>").reward == 0
+    assert (
+        playing(served, compat=True).step("<answer>x</answer><answer>code 3</answer>").reward == 1
+    )
 
 
-def test_what_is_neither_search_nor_answer_is_refused_and_goes_on(kind):
-    environment = playing(kind)
+def test_an_action_that_is_neither_search_nor_answer_is_rejected_and_the_episode_continues(served):
+    environment = playing(served)
     refused = environment.step("code 3")
     assert refused.observation == texts.INVALID and not refused.done
-    assert refused.observation.startswith(kind.spec.refusal)
+    assert refused.observation.startswith(served.spec.refusal)
     assert environment.step("<answer>code 3</answer>").reward == 1
 
 
-def test_a_search_that_finds_nothing_says_so(kind):
-    text = playing(kind).step("<search>xylophone</search>").observation
+def test_a_search_that_finds_nothing_says_so(served):
+    text = playing(served).step("<search>xylophone</search>").observation
     assert text == "<information>No passage has any of these words.</information>"
 
 
 def test_format_and_searches_shape_the_reward_when_asked_for(folder):
-    shaped = make_kind(**topics.options(folder, format_score=0.2, search_cost=0.1, free_searches=1))
+    shaped = make_served_environment(
+        **topics.options(folder, format_score=0.2, search_cost=0.1, free_searches=1)
+    )
     assert shaped.spec.success_score == pytest.approx(0.3)
-    succeeded = UPSTREAM["searchqa"].served_by(shaped.spec).succeeded
+    succeeded = ORIGINALS["searchqa"].served_by(shaped.spec).succeeded
     assert succeeded(0.3, 0.3, True) and not succeeded(0.2, 0.2, True)
     assert shaped.spec.version.endswith("-format0.2-cost0.1after1")
     environment = playing(shaped)
@@ -108,12 +111,12 @@ def test_format_and_searches_shape_the_reward_when_asked_for(folder):
 
 
 def test_more_passages_when_asked_for(folder):
-    environment = playing(make_kind(**topics.options(folder, topk=5)))
+    environment = playing(make_served_environment(**topics.options(folder, topk=5)))
     assert "Doc 5(" in environment.step("<search>topic 3</search>").observation
 
 
-def test_state_and_detail_tell_the_golden_answers_only_after_the_end(kind):
-    environment = playing(kind)
+def test_state_and_detail_show_the_golden_answers_only_after_the_end(served):
+    environment = playing(served)
     environment.step("<search>topic 3</search>")
     state = environment.state()
     assert state["searches"][0]["titles"][0] == '"Topic 3"' and state["rules"] == "one answer"
@@ -122,8 +125,8 @@ def test_state_and_detail_tell_the_golden_answers_only_after_the_end(kind):
     assert environment.detail()["golden_answers"] == ["answer 3", "code 3"]
 
 
-def test_valid_actions_search_the_question_and_what_was_found(kind):
-    environment = playing(kind)
+def test_valid_actions_search_the_question_and_the_found_titles(served):
+    environment = playing(served)
     question = texts.search_text("What is the code word of topic 3?")
     assert environment.valid_actions() == [question]
     environment.step("<search>topic 3 region</search>")
@@ -133,16 +136,19 @@ def test_valid_actions_search_the_question_and_what_was_found(kind):
 
 
 @pytest.mark.parametrize("compat", [False, True])
-def test_a_restored_episode_goes_on_as_the_saved_one(kind, compat):
-    saved, restored = playing(kind, 8, compat), (kind.compat_factory if compat else kind.factory)()
+def test_a_restored_episode_continues_as_the_saved_one(served, compat):
+    saved, restored = (
+        playing(served, 8, compat),
+        (served.compat_factory if compat else served.factory)(),
+    )
     for action in ("<search>topic 8</search>", "what?", "<answer>code 8</answer>"):
         restored.restore(json.loads(json.dumps(saved.snapshot())))
         assert restored.state() == saved.state()
         assert restored.step(action) == saved.step(action)
 
 
-def test_nothing_is_played_before_the_first_reset_or_after_the_end(kind):
-    environment = kind.factory()
+def test_nothing_is_played_before_the_first_reset_or_after_the_end(served):
+    environment = served.factory()
     for ask in (environment.valid_actions, environment.snapshot, lambda: environment.step("x")):
         with pytest.raises(EnvironmentFault) as caught:
             ask()
@@ -155,16 +161,16 @@ def test_nothing_is_played_before_the_first_reset_or_after_the_end(kind):
 
 
 @pytest.mark.parametrize("data_idx", [-1, 120, 10**30])
-def test_a_question_that_does_not_exist_is_unknown_and_ends_nothing(kind, data_idx):
-    environment = playing(kind)
+def test_a_question_that_does_not_exist_is_unknown_and_ends_nothing(served, data_idx):
+    environment = playing(served)
     with pytest.raises(EnvironmentFault) as caught:
         environment.reset(data_idx)
     assert caught.value.kind is ErrorKind.UNKNOWN_TASK
     assert environment.step("<answer>code 3</answer>").reward == 1
 
 
-def test_the_scripted_player_thinks_searches_and_answers(kind):
-    environment = playing(kind, topics.CAPITALS)
+def test_the_scripted_agent_thinks_searches_and_answers(served):
+    environment = playing(served, topics.CAPITALS)
     actions = []
     while not environment.state()["done"]:
         actions.append(environment.expert_action())
@@ -173,8 +179,8 @@ def test_the_scripted_player_thinks_searches_and_answers(kind):
     assert last.reward == 1 and len(actions) == 2
 
 
-def test_of_other_questions_the_scripted_player_knows_no_more_than_to_search(kind):
-    environment = playing(kind)
+def test_for_other_questions_the_scripted_agent_only_searches(served):
+    environment = playing(served)
     asked = texts.read_action(environment.expert_action())
     assert asked.is_search and asked.text == "What is the code word of topic 3?"
     environment.step(environment.expert_action())
@@ -195,13 +201,13 @@ def test_of_other_questions_the_scripted_player_knows_no_more_than_to_search(kin
         ({"corpus": "", "retriever": "localhost"}, "expected http://HOST:PORT"),
     ],
 )
-def test_options_that_do_not_fit_are_told(folder, changes, told):
+def test_options_that_do_not_fit_are_reported(folder, changes, told):
     with pytest.raises(SetupError, match=told):
-        load_kind(MODULE, topics.options(folder, **changes)).prepare()
+        load_environment(MODULE, topics.options(folder, **changes)).prepare()
 
 
-def test_the_routes_are_agentgyms(kind):
-    server = InProcessServer(kind)
+def test_the_routes_are_agentgyms(served):
+    server = InProcessServer(served)
 
     def ask(method, path, body=None):
         status, answer = server.exchange(method, path, body)
@@ -228,42 +234,27 @@ def test_the_routes_are_agentgyms(kind):
     assert ask("GET", "/detail?env_idx=1")[1]["type"] == "unknown_session"
 
 
-class RecordedRetriever(http.server.BaseHTTPRequestHandler):
-    """Search-R1's protocol over the passages and the scorer of the recorded server."""
-
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self):
-        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        result = [
-            [
-                {"document": passage, "score": score}
-                for passage, score in topics.by_shared_words(query, asked["topk"])
-            ]
-            for query in asked["queries"]
+def recorded_retriever(request):
+    """Answers as Search-R1's server, with the passages and the scorer of the recorded server."""
+    asked = request.json()
+    result = [
+        [
+            {"document": passage, "score": score}
+            for passage, score in topics.by_shared_words(query, asked["topk"])
         ]
-        body = json.dumps({"result": result}).encode()
-        self.send_response(200)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *args):
-        """Nothing."""
+        for query in asked["queries"]
+    ]
+    return 200, {"result": result}
 
 
 @pytest.fixture(scope="module")
-def recorded_kind(folder):
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), RecordedRetriever)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    url = f"http://127.0.0.1:{server.server_address[1]}"
-    made = make_kind(**topics.options(folder, corpus="", retriever=url))
-    yield made
-    server.shutdown()
-    server.server_close()
+def recorded_environment(folder):
+    with serving(recorded_retriever) as server:
+        options = topics.options(folder, corpus="", retriever=server.url)
+        yield make_served_environment(**options)
 
 
-# (path, argument, answer), recorded from AgentGym's server with these passages.
+# (path, argument, answer) of calls that were recorded from AgentGym's server with these passages.
 NOTHING_SHARED = (
     '<information>Doc 1(Title: "Topic 0") Topic 0 is a place in region 0. Its main product is item 0 '
     "and it was founded in 1800.\n"
@@ -314,8 +305,8 @@ RECORDED = [
 ]
 
 
-def test_recorded_requests_are_answered_as_agentgyms_server_did(recorded_kind):
-    server = Replay(recorded_kind)
+def test_recorded_requests_are_answered_as_agentgyms_server_did(recorded_environment):
+    server = Replay(recorded_environment)
     assert server.created == 0
     for path, argument, answer in RECORDED:
         assert server.ask(path, argument) == answer

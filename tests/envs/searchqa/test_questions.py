@@ -1,4 +1,4 @@
-"""Questions from files: FlashRAG's layout with AgentGym-RL's item ids, imported once."""
+"""Questions from files in FlashRAG's layout with the item ids of AgentGym-RL, imported once."""
 
 import json
 
@@ -25,7 +25,7 @@ def rows(name, count):
 
 @pytest.fixture
 def sets(tmp_path):
-    """Parts of four of the nine files."""
+    """Returns a folder with excerpts of four of the nine question files."""
     for name, count in {"nq/test": 3, "hotpotqa/dev": 2, "2wiki/dev": 1, "nq/train": 4}.items():
         topics.write_rows(tmp_path / "sets" / f"{name}.jsonl", rows(name, count))
     return tmp_path / "sets"
@@ -99,7 +99,7 @@ def test_parquet_is_read_as_json_lines_are(tmp_path):
         ("", "has no questions"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_told_and_leaves_nothing(tmp_path, text, told):
+def test_an_unreadable_file_is_reported_and_leaves_nothing(tmp_path, text, told):
     path = tmp_path / "questions.jsonl"
     path.write_text(text)
     with pytest.raises(SetupError, match=told):

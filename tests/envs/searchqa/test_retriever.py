@@ -1,13 +1,10 @@
-"""Search-R1's protocol, as a server and as a client."""
+"""Server and client of Search-R1's retrieval protocol."""
 
 import contextlib
-import http.server
-import json
 import os
 import re
 import subprocess
 import sys
-import threading
 
 import httpx
 import pytest
@@ -18,6 +15,8 @@ from agentgym_envs.base.protocol import ErrorKind
 from agentgym_envs.data_folder import VARIABLE
 from agentgym_envs.searchqa.remote import TOKEN_VARIABLE, RetrieverClient, token_of_environment
 from agentgym_envs.searchqa.retriever import main
+from tests.fake_server import DROP
+from tests.fake_server import serving as serving_fake
 
 for package in ("Stemmer", "tantivy"):
     pytest.importorskip(package, reason='engines need: pip install -e ".[search]"')
@@ -27,7 +26,7 @@ READY = re.compile(r"agentgym_envs retriever ready on (http://127\.0\.0\.1:\d+)\
 
 @contextlib.contextmanager
 def serving(folder, *options):
-    """Address of a retriever in a process of its own."""
+    """Yields the address of a retriever server in a separate process."""
     corpus = topics.write_rows(folder / "corpus.jsonl", topics.PASSAGES)
     command = [sys.executable, "-m", "agentgym_envs.searchqa.retriever", "--port=0"]
     command += [f"--corpus={corpus}", "--engine=tantivy", *options]
@@ -51,7 +50,7 @@ def ask(url, body):
     return httpx.post(f"{url}/retrieve", json=body, timeout=60)
 
 
-def test_passages_come_with_scores_or_alone(url):
+def test_passages_are_returned_with_scores_or_alone(url):
     queries = ["topic 3 region", "topic 5 region"]
     scored = ask(url, {"queries": queries, "topk": 2, "return_scores": True}).json()["result"]
     assert [len(hits) for hits in scored] == [2, 2]
@@ -81,7 +80,7 @@ def test_three_passages_unless_the_query_says_how_many(url):
         [],
     ],
 )
-def test_what_does_not_fit_or_is_too_much_is_refused(url, body):
+def test_oversized_inputs_are_refused(url, body):
     answer = ask(url, body)
     assert (answer.status_code, answer.json()["type"]) == (422, "invalid_request")
 
@@ -101,43 +100,23 @@ def test_bodies_are_bounded_and_no_json_is_refused(url):
 @pytest.mark.parametrize("suffix", ["", "/", "/retrieve"])
 def test_our_client_asks_our_server(url, suffix):
     client = RetrieverClient(url + suffix, timeout_s=60)
-    for _ in range(2):  # over the same connection
+    for _ in range(2):  # the second search uses the same connection
         found = client.search("topic 3 region", 2)
         assert [passage.id for passage in found][0] == "3" and len(found) == 2
         assert found[0].contents == topics.PASSAGES[3]["contents"]
 
 
-class Odd(http.server.BaseHTTPRequestHandler):
-    """Answers what the test wants."""
-
-    protocol_version = "HTTP/1.1"
-    answers: list = []
-
-    def do_POST(self):
-        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        status, body = self.answers.pop(0)
-        if status == 0:
-            self.close_connection = True
-            return
-        data = json.dumps(body(asked) if callable(body) else body).encode()
-        self.send_response(status)
-        self.send_header("content-length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *args):
-        """Nothing."""
-
-
 @pytest.fixture
 def odd():
-    """(client, list of what the server answers next)."""
-    Odd.answers = []
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Odd)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield RetrieverClient(f"http://127.0.0.1:{server.server_address[1]}", timeout_s=5), Odd.answers
-    server.shutdown()
-    server.server_close()
+    """Yields a client and the list of the next answers of its server."""
+    answers = []
+
+    def answer(request):
+        status, content = answers.pop(0)
+        return status, content(request.json()) if callable(content) else content
+
+    with serving_fake(answer) as server:
+        yield RetrieverClient(server.url, timeout_s=5), answers
 
 
 SECRET = "s3cret-of-the-retriever"
@@ -168,23 +147,24 @@ def test_no_error_quotes_the_token(odd, monkeypatch):
 
 
 def good(asked):
-    """As the BM25 server of Search-R1, whose documents have no id and no scores."""
+    """Returns results like Search-R1's BM25 server, whose documents lack ids and scores."""
     assert asked == {"queries": ["x"], "topk": 2, "return_scores": True}
     return {"result": [[{"title": "T", "contents": '"T"\ntext'}] * 3]}
 
 
 def test_a_connection_that_the_server_closed_is_opened_again(odd):
     client, answers = odd
-    answers += [(200, good), (0, None), (200, good)]
+    answers += [(200, good), DROP, (200, good)]
     assert [p.contents for p in client.search("x", 2)] == ['"T"\ntext'] * 2
     assert len(client.search("x", 2)) == 2 and not answers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answers", "told"),
     [
         ([(500, {"detail": "no GPU"})], "status 500.*no GPU"),
-        ([(0, None), (0, None)], "does not answer: RemoteDisconnected"),
+        ([DROP, DROP], "does not answer: RemoteDisconnected"),
         ([(200, {"result": []})], "something else"),
         ([(200, {"result": [[{"score": 1}]]})], "something else"),
         ([(200, [])], "something else"),
@@ -197,7 +177,7 @@ def test_a_retriever_in_trouble_is_no_fault_of_the_agent(odd, answers, told):
         client.search("x", 2)
     assert caught.value.kind is ErrorKind.SIMULATOR
     planned += [(200, good)]
-    assert client.search("x", 2)  # and the next search is asked anew
+    assert client.search("x", 2)  # the next search sends a new request
 
 
 def test_other_machines_are_let_in_with_a_token_alone(capsys):

@@ -1,4 +1,4 @@
-"""Normalisation, exact match and F1 of answers; shaping of rewards; what an action is."""
+"""Scoring of answers (normalisation, exact match and F1), reward shaping and parsing of actions."""
 
 import string
 
@@ -22,7 +22,7 @@ ANSWERS = st.text(alphabet=string.ascii_letters + string.digits + string.punctua
         ("U.S.A.", "usa"),
         (" 1,234.5 ", "12345"),
         ("Côte d'Ivoire", "côte divoire"),
-        ("an-apple", "anapple"),  # punctuation goes first, as in SQuAD's own script
+        ("an-apple", "anapple"),  # punctuation is removed first, as in SQuAD's own script
     ],
 )
 def test_normalisation_by_hand(text, expected):

@@ -1,18 +1,17 @@
-"""A tiny web site and tasks on it, as an environment: for tests of everything but the real sites."""
+"""A tiny web site with tasks, as an environment, for all tests that do not need the full sites."""
 
 import functools
-import http.server
-import threading
 import time
 import urllib.parse
 
 from agentgym_envs.webarena.browser.reach import Reach
 from agentgym_envs.webarena.browser.start import Start
 from agentgym_envs.webarena.evaluation.functions import WITHOUT_A_SITE
-from agentgym_envs.webarena.kind import kind_of
+from agentgym_envs.webarena.served import build_environment
 from agentgym_envs.webarena.tasks import read_task
 from agentgym_envs.webarena.urls import SiteUrls
 from agentgym_envs.webarena.world import Entry, Scoring, World, new_episode
+from tests.fake_server import FakeServer
 
 ITEMS = ("Kite", "Teapot", "Lantern")
 FRONT = """<!doctype html><title>Tiny shop</title><h1>Tiny shop</h1>
@@ -29,72 +28,61 @@ FRONT = """<!doctype html><title>Tiny shop</title><h1>Tiny shop</h1>
 <div style='height: 2000px'></div><p>The bottom</p>"""
 
 
-class Site(http.server.BaseHTTPRequestHandler):
-    """Every episode, named by a header, has a basket of its own."""
+BASKETS: dict[str, list[str]] = {}
 
-    baskets: dict[str, list[str]] = {}
 
-    def do_GET(self):  # noqa: N802
-        url = urllib.parse.urlsplit(self.path)
-        query = urllib.parse.parse_qs(url.query)
-        basket = self.baskets.setdefault(self.headers["X-Episode"], [])
-        status, kind = 200, "text/html; charset=utf-8"
-        if url.path == "/":
-            links = "".join(f"<li><a href=/item/{name}>{name}</a>" for name in ITEMS)
-            body = FRONT.format(items=links)
-        elif url.path.startswith("/item/"):
-            name = url.path.removeprefix("/item/")
-            body = f"<title>{name}</title><h1>{name}</h1><p>It costs {len(name)} coins.</p>"
-            body += (
-                f"<form action=/basket><button name=add value={name}>Add to basket</button></form>"
-            )
-        elif url.path == "/basket":
-            basket += query.get("add", [])
-            body = f"<title>Basket</title><h1>Basket</h1><p id=basket>{', '.join(basket)}</p>"
-        elif url.path == "/file.zip":
-            body, kind = "PK", "application/zip"
-        elif url.path == "/broken":
-            body, status = "no", 503
-        elif url.path == "/restless":
-            script = "setInterval(() => { document.body.className = performance.now() }, 5)"
-            body = f"<title>Restless</title><h1>Restless</h1><script>{script}</script>"
-        elif url.path == "/endless":
-            body = (
-                "<title>Endless</title><h1>Endless</h1>"
-                '<button onclick="while (true) {}">Once</button>'
-                '<button onclick="for (let i = 0; i < 999; i++) setTimeout(() => { while (true) {} })">'
-                "Always</button>"
-            )
-        elif url.path == "/slow":
-            time.sleep(0.3)
-            body = "late"
-        else:
-            found = ", ".join(f"{k}={v[0]}" for k, v in sorted(query.items()))
-            body = f"<title>{url.path}</title><h1>{url.path}</h1><p>{found}</p><a href=/>Back</a>"
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.end_headers()
-        self.wfile.write(body.encode())
-
-    def log_message(self, *_):
-        pass
+def answer(request):
+    """Answers as the tiny site; a header names the episode, and each episode has a separate basket."""
+    url = urllib.parse.urlsplit(request.path)
+    query = urllib.parse.parse_qs(url.query)
+    basket = BASKETS.setdefault(request.headers["X-Episode"], [])
+    status, kind = 200, "text/html; charset=utf-8"
+    if url.path == "/":
+        links = "".join(f"<li><a href=/item/{name}>{name}</a>" for name in ITEMS)
+        body = FRONT.format(items=links)
+    elif url.path.startswith("/item/"):
+        name = url.path.removeprefix("/item/")
+        body = f"<title>{name}</title><h1>{name}</h1><p>It costs {len(name)} coins.</p>"
+        body += f"<form action=/basket><button name=add value={name}>Add to basket</button></form>"
+    elif url.path == "/basket":
+        basket += query.get("add", [])
+        body = f"<title>Basket</title><h1>Basket</h1><p id=basket>{', '.join(basket)}</p>"
+    elif url.path == "/file.zip":
+        body, kind = "PK", "application/zip"
+    elif url.path == "/broken":
+        body, status = "no", 503
+    elif url.path == "/restless":
+        script = "setInterval(() => { document.body.className = performance.now() }, 5)"
+        body = f"<title>Restless</title><h1>Restless</h1><script>{script}</script>"
+    elif url.path == "/endless":
+        body = (
+            "<title>Endless</title><h1>Endless</h1>"
+            '<button onclick="while (true) {}">Once</button>'
+            '<button onclick="for (let i = 0; i < 999; i++) setTimeout(() => { while (true) {} })">'
+            "Always</button>"
+        )
+    elif url.path == "/slow":
+        time.sleep(0.3)
+        body = "late"
+    else:
+        found = ", ".join(f"{k}={v[0]}" for k, v in sorted(query.items()))
+        body = f"<title>{url.path}</title><h1>{url.path}</h1><p>{found}</p><a href=/>Back</a>"
+    return status, body.encode(), {"Content-Type": kind}
 
 
 @functools.cache
 def site():
-    """`host:port` of the site in this process."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Site)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    return f"127.0.0.1:{server.server_port}"
+    """Returns `host:port` of the tiny site, which runs in this process."""
+    return f"127.0.0.1:{FakeServer(answer).start().port}"
 
 
 def reach():
-    """The site is at http://shopping.test, and nobody listens at http://reddit.test."""
+    """Returns the site addresses: shopping.test is the tiny site, reddit.test has no server."""
     return Reach({"shopping.test:80": site(), "reddit.test:80": "127.0.0.1:1"})
 
 
 class PageWorld(World):
-    """The tiny site as WebArena's shop."""
+    """The tiny site in place of WebArena's shop."""
 
     def __init__(self):
         self.entries = entries()
@@ -118,7 +106,7 @@ class PageWorld(World):
 
 
 def number(observation, words):
-    """Of the first element whose line has these words."""
+    """Returns the number of the first element whose line in the observation contains these words."""
     line = next(line for line in observation.splitlines() if words in line)
     return line.strip().partition("]")[0][1:]
 
@@ -157,7 +145,7 @@ def row(number, intent, **evaluation):
 
 @functools.cache
 def entries():
-    """Two tasks for each item: what does it cost, put it into the basket."""
+    """Returns two tasks per item: name its price, and put it into the basket."""
     found = []
     for name in ITEMS:
         task = row(
@@ -185,6 +173,8 @@ def entries():
 world = functools.cache(PageWorld)
 
 
-def make_kind():
-    """The tiny site as an environment."""
-    return kind_of(entries(), world, origin="embedded", version="tiny", prepare=lambda: None)
+def make_served_environment():
+    """Returns the tiny site as a served environment."""
+    return build_environment(
+        entries(), world, origin="embedded", version="tiny", prepare=lambda: None
+    )

@@ -1,4 +1,4 @@
-"""Makes the helpers of this folder importable: pytest's importlib mode adds no folder to the path."""
+"""Makes the helpers of this folder importable. Pytest's importlib mode adds no folder to the path."""
 
 import pathlib
 import sys

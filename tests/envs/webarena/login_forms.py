@@ -1,17 +1,19 @@
-"""Small servers with the login forms of WebArena's sites: the same labels, names and ways, little else."""
+"""Small servers with login forms like those of WebArena's sites.
+
+Labels, field names and behaviour equal those of the original forms.
+"""
 
 import html
 import http.cookies
 import http.server
 import secrets
-import threading
 import urllib.parse
-from collections.abc import Iterator
-from contextlib import contextmanager
+
+from tests.fake_server import Request
 
 USERNAME = "emma"
 PASSWORD = "s3cret-word"
-# Site -> where it starts on the server.
+# Maps each site to its path on the server.
 BASES = {"shopping": "/shop", "shopping_admin": "/back/admin", "reddit": "/forum", "gitlab": "/lab"}
 
 _HIDDEN = '<input type="hidden" name="token" value="{token}">'
@@ -39,65 +41,44 @@ PRIVATE = {
 }
 
 
-class _Handler(http.server.BaseHTTPRequestHandler):
-    """Forms with a token against forgery; a cookie for each site that somebody is logged in on."""
+def answer(request: Request) -> tuple:
+    """Answers with login forms that have a CSRF token; a login sets a cookie of its site."""
+    return _submit(request) if request.method == "POST" else _show(request)
 
-    def do_GET(self) -> None:  # noqa: N802
-        path = urllib.parse.urlsplit(self.path).path
-        if path in PRIVATE:
-            form, text = PRIVATE[path]
-            if self._cookie(f"in-{_root(path)}") == "yes":
-                self._answer(200, text)
-            else:
-                self._answer(302, "", {"Location": form})
-        elif path in FORMS:
-            token = secrets.token_hex(4)
-            content = FORMS[path].format(hidden=_HIDDEN.format(token=token))
-            self._answer(200, content, {"Set-Cookie": f"token={token}; Path=/"})
-        else:
-            self._answer(200, f"public page {html.escape(path)}")
 
-    def do_POST(self) -> None:  # noqa: N802
-        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-        sent = dict(urllib.parse.parse_qsl(body))
-        is_right = (sent["user"], sent["word"]) == (USERNAME, PASSWORD)
-        if is_right and sent["token"] == self._cookie("token"):
-            root = _root(self.path)
-            cookie = f"in-{root}=yes; Path=/; Max-Age=7200; HttpOnly"
-            self._answer(302, "", {"Set-Cookie": cookie, "Location": f"/{root}/"})
-        else:
-            self._answer(302, "", {"Location": self.path})
+def _show(request: Request) -> tuple:
+    path = urllib.parse.urlsplit(request.path).path
+    if path in PRIVATE:
+        form, text = PRIVATE[path]
+        if _cookie(request, f"in-{_root(path)}") == "yes":
+            return _page(200, text)
+        return _page(302, "", {"Location": form})
+    if path in FORMS:
+        token = secrets.token_hex(4)
+        content = FORMS[path].format(hidden=_HIDDEN.format(token=token))
+        return _page(200, content, {"Set-Cookie": f"token={token}; Path=/"})
+    return _page(200, f"public page {html.escape(path)}")
 
-    def _cookie(self, name: str) -> str:
-        cookies = http.cookies.SimpleCookie(self.headers.get("Cookie", ""))
-        return cookies[name].value if name in cookies else ""
 
-    def _answer(self, status: int, content: str, headers: dict[str, str] | None = None) -> None:
-        body = f"<!doctype html><html><head><title>t</title></head><body>{content}</body></html>"
-        self.send_response(status)
-        self.send_header("Content-Type", "text/html; charset=utf-8")
-        self.send_header("Content-Length", str(len(body.encode())))
-        for name, value in (headers or {}).items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body.encode())
+def _submit(request: Request) -> tuple:
+    sent = dict(urllib.parse.parse_qsl(request.body.decode()))
+    is_right = (sent["user"], sent["word"]) == (USERNAME, PASSWORD)
+    if not is_right or sent["token"] != _cookie(request, "token"):
+        return _page(302, "", {"Location": request.path})
+    root = _root(request.path)
+    cookie = f"in-{root}=yes; Path=/; Max-Age=7200; HttpOnly"
+    return _page(302, "", {"Set-Cookie": cookie, "Location": f"/{root}/"})
 
-    def log_message(self, format: str, *args: object) -> None:
-        pass
+
+def _cookie(request: Request, name: str) -> str:
+    cookies = http.cookies.SimpleCookie(request.headers.get("Cookie", ""))
+    return cookies[name].value if name in cookies else ""
+
+
+def _page(status: int, content: str, headers: dict[str, str] | None = None) -> tuple:
+    page = f"<!doctype html><html><head><title>t</title></head><body>{content}</body></html>"
+    return status, page.encode(), {"Content-Type": "text/html; charset=utf-8"} | (headers or {})
 
 
 def _root(path: str) -> str:
     return path.split("/")[1]
-
-
-@contextmanager
-def serving() -> Iterator[str]:
-    """Address of a running server."""
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()

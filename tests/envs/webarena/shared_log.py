@@ -1,4 +1,4 @@
-"""The tiny site as an environment that writes down when what its workers share begins and ends."""
+"""The tiny site as an environment that logs the start and end of its shared resource."""
 
 import contextlib
 import dataclasses
@@ -20,6 +20,6 @@ def shared():
     write("end")
 
 
-def make_kind():
-    kind = browser_pages.make_kind()
-    return dataclasses.replace(kind, prepare=lambda: write("worker"), shared=shared)
+def make_served_environment():
+    served = browser_pages.make_served_environment()
+    return dataclasses.replace(served, prepare=lambda: write("worker"), shared=shared)

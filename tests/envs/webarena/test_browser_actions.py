@@ -1,4 +1,4 @@
-"""Actions are read as WebArena writes them, from whatever surrounds them in a reply."""
+"""Parsing of actions in WebArena's format from model outputs."""
 
 import pytest
 
@@ -66,11 +66,11 @@ def test_anything_else_is_refused_with_the_list_of_actions(text):
         "Action: click [4]\nNo. Action: click [5]",
     ],
 )
-def test_the_action_stands_between_backquotes_or_after_its_marker(reply):
+def test_the_action_is_between_backquotes_or_after_its_marker(reply):
     assert action_text(reply) == "click [5]"
 
 
-def test_the_previous_action_is_told_as_webarena_tells_it():
+def test_the_previous_action_is_described_as_in_webarena():
     assert describe(read_action("click [5]"), "link 'Home'") == "click [5] where [5] is link 'Home'"
     typed = describe(read_action("type [5] [mug] [1]"), "textbox 'Search'")
     assert typed == "type [5] [mug] where [5] is textbox 'Search'"

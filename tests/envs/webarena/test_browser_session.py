@@ -1,4 +1,4 @@
-"""Actions in a real browser, on a tiny web site."""
+"""Actions in a real browser on a tiny web site."""
 
 import base64
 import os
@@ -29,27 +29,29 @@ try:
 except SetupError as error:
     pytest.skip(str(error), allow_module_level=True)
 
-from browser_pages import make_kind, number, reach
+from browser_pages import make_served_environment, number, reach
 
 from agentgym_envs.webarena.browser.process import BrowserProcess
+
+pytestmark = pytest.mark.slow
 
 FRONT = "http://shopping.test/"
 
 
 class Hands:
-    """A session and short ways to act in it."""
+    """A browser session with short methods for actions."""
 
     def __init__(self, process, session):
         self.process = process
         self.session = session
 
     def act(self, text):
-        """The observation after an action."""
+        """Performs an action; returns the observation after it."""
         self.process.run(self.session.perform(read_action(text)), 20)
         return self.session.sight.text
 
     def refused(self, text):
-        """Why an action is refused."""
+        """Performs an action that must be rejected; returns the error message."""
         with pytest.raises(ActionRefused) as caught:
             self.act(text)
         return str(caught.value)
@@ -107,7 +109,7 @@ def test_a_click_follows_a_link_and_the_history_leads_back_and_forth(hands):
     assert hands.session.sight.url == FRONT + "about"
     assert "Tiny shop" in hands.act("go_back")
     assert "heading '/about'" in hands.act("go_forward")
-    hands.act("go_forward")  # there is nothing there; nothing happens
+    hands.act("go_forward")  # the history has no next page, so nothing happens
     assert hands.session.sight.url == FRONT + "about"
 
 
@@ -117,7 +119,7 @@ def test_numbers_of_another_page_are_refused(hands):
     assert hands.refused(f"click [{old}]") == f"there is no element [{old}] on this page"
 
 
-def test_typing_goes_on_behind_what_is_there_and_enter_sends_the_form(hands):
+def test_typing_appends_to_the_fields_content_and_enter_sends_the_form(hands):
     field = hands.number("textbox 'Search'")
     assert "StaticText 'blue mug'" in hands.act(f"type [{field}] [blue mug] [0]")
     assert "q=blue mug with a lid" in hands.act(f"type [{field}] [ with a lid] [1]")
@@ -155,7 +157,7 @@ def test_a_date_is_typed_as_a_whole(hands):
     assert hands.refused(f"type [{day}] [31 March]").startswith("'31 March' does not fit")
 
 
-def test_scrolling_shows_what_is_below(hands):
+def test_scrolling_shows_the_elements_below(hands):
     assert "The bottom" not in hands.session.sight.text
     hands.act("scroll [down]")
     hands.act("scroll [down]")
@@ -273,14 +275,14 @@ def test_a_killed_browser_is_noticed_and_the_next_episode_has_another():
     os.kill(browser_pid(process), signal.SIGKILL)
     with pytest.raises(BrowserLost):
         process.run(session.perform(read_action("scroll [down]")), 20)
-    process.run(session.close(), 10)  # no trouble
+    process.run(session.close(), 10)  # closing the session raises no error
     again = process.run(process.open(Start((FRONT,))), 30)
     assert "Tiny shop" in again.sight.text
     process.stop()
 
 
 def browser_pid(process):
-    """Of the browser itself, by its own protocol."""
+    """Returns the process id of the browser, as the browser itself reports it."""
 
     async def ask():
         session = await process.chromium.browser.new_browser_cdp_session()
@@ -292,12 +294,12 @@ def browser_pid(process):
 
 @pytest.fixture
 def short_path():
-    """A folder with a path that is short enough for sockets."""
+    """Yields a folder whose path is short enough for sockets."""
     with tempfile.TemporaryDirectory(prefix="t", dir="/tmp") as folder:
         yield pathlib.Path(folder)
 
 
-def test_what_a_browser_writes_is_removed_even_if_its_process_was_killed(short_path, monkeypatch):
+def test_a_browsers_files_are_removed_even_if_its_process_was_killed(short_path, monkeypatch):
     tmp_path = short_path
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     ended = subprocess.Popen(["true"])
@@ -313,7 +315,7 @@ def test_what_a_browser_writes_is_removed_even_if_its_process_was_killed(short_p
     assert list(tmp_path.iterdir()) == [alive]
 
 
-def test_paths_of_sockets_are_short_whatever_the_folder_for_temporary_files(tmp_path, monkeypatch):
+def test_paths_of_sockets_are_short_for_any_folder_for_temporary_files(tmp_path, monkeypatch):
     long = tmp_path / ("long" * 30)
     long.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(long))
@@ -346,9 +348,9 @@ def test_a_program_without_a_version_is_no_browser(tmp_path):
 
 def test_the_browser_is_named_in_the_version_and_in_the_manifest():
     name, version = browser_name(require_browser()).split()
-    kind = make_kind()
-    assert kind.spec.version.endswith(f"-{name}-{version}")
-    assert {row["browser"] for row in kind.tasks()} == {f"{name} {version.split('.')[0]}"}
+    served = make_served_environment()
+    assert served.spec.version.endswith(f"-{name}-{version}")
+    assert {row["browser"] for row in served.tasks()} == {f"{name} {version.split('.')[0]}"}
 
 
 def test_no_link_frame_or_field_of_a_page_shows_a_file(hands, tmp_path):
@@ -376,7 +378,7 @@ def test_no_link_frame_or_field_of_a_page_shows_a_file(hands, tmp_path):
     assert hands.process.run(hands.session.tab.page.evaluate(count), 10) == 0
 
 
-def test_the_error_of_a_missing_browser_says_what_to_install(tmp_path):
+def test_the_error_of_a_missing_browser_names_the_package(tmp_path):
     with pytest.raises(SetupError, match="apt-get install chromium-headless-shell"):
         find_chromium({"PATH": str(tmp_path)})
     with pytest.raises(SetupError, match=f"{CHROMIUM_VARIABLE} is nothing"):
@@ -387,7 +389,7 @@ def test_the_error_of_a_missing_browser_says_what_to_install(tmp_path):
     assert find_chromium({"PATH": "", CHROMIUM_VARIABLE: str(program)}) == str(program)
 
 
-def test_a_program_that_is_no_browser_is_told():
+def test_a_program_that_is_no_browser_is_reported():
     process = BrowserProcess(Reach({}))
     process._executable = "/bin/false"
     with pytest.raises(SetupError, match="/bin/false does not start"):

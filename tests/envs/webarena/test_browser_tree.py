@@ -1,4 +1,4 @@
-"""The tree of a page is made of two answers of Chromium, by WebArena's rules."""
+"""The tree of a page, made from two answers of Chromium by WebArena's rules."""
 
 from agentgym_envs.webarena.browser.tree import Numbering, read_nodes
 
@@ -6,7 +6,10 @@ WINDOW = (1280, 720)
 
 
 def node(key, role, name, children=(), *, value=None, **properties):
-    """An element as `Accessibility.getFullAXTree` tells it; its key is its number in the DOM."""
+    """Returns an element in the format of `Accessibility.getFullAXTree`.
+
+    `key` is the number of the element in the DOM.
+    """
     made = {
         "nodeId": str(key),
         "backendDOMNodeId": key,
@@ -21,7 +24,7 @@ def node(key, role, name, children=(), *, value=None, **properties):
 
 
 def lines(nodes, boxes, *, scrolled=0, is_original=False):
-    """The lines of a page whose elements have these places."""
+    """Returns the lines of the tree of a page whose elements have these boxes."""
     document = {
         "scrollOffsetX": 0,
         "scrollOffsetY": scrolled,
@@ -53,7 +56,7 @@ def test_a_line_has_role_name_and_the_properties_that_webarena_keeps():
     ]
 
 
-def test_what_the_window_does_not_show_is_left_out_until_it_is_scrolled_there():
+def test_elements_outside_the_window_are_left_out_until_it_is_scrolled_there():
     assert lines(PAGE, PLACES, scrolled=2990) == [
         "RootWebArea 'Shop' focused: True",
         "\tlink 'Far below'",
@@ -80,7 +83,7 @@ def test_a_text_is_repeated_only_if_the_three_lines_before_do_not_have_it():
     assert page(10, 11, 12, 13, 20, 21)[-2:] == ["link 'c'", "StaticText 'Kite'"]
 
 
-def test_what_is_typed_into_a_field_is_told_below_it():
+def test_typed_text_is_shown_below_its_field():
     page = [
         node(1, "RootWebArea", "", [2]),
         node(2, "textbox", "Search", [3]),
@@ -100,7 +103,7 @@ SELECT = [
 ]
 
 
-def test_a_closed_box_tells_its_value_and_with_the_focus_its_options():
+def test_a_closed_box_shows_its_value_and_with_the_focus_its_options():
     assert lines(SELECT, {2: BOX})[1:] == ["\tcombobox 'Size' focused: False value: Small"]
     chosen = [SELECT[0], node(2, "combobox", "Size", [3], value="Small", focused=True), *SELECT[2:]]
     assert lines(chosen, {2: BOX})[1:] == [
@@ -110,7 +113,7 @@ def test_a_closed_box_tells_its_value_and_with_the_focus_its_options():
     ]
 
 
-def test_webarenas_own_trees_do_not_tell_values():
+def test_webarenas_own_trees_do_not_show_values():
     assert lines(SELECT, {2: BOX}, is_original=True)[1:] == ["\tcombobox 'Size' focused: False"]
 
 

@@ -1,4 +1,4 @@
-"""A real deployment by one JSON file: what it says, what it must not say, and cookies that last."""
+"""A real deployment that one JSON file describes: valid and invalid contents, lifetime of cookies."""
 
 import json
 import multiprocessing
@@ -42,7 +42,7 @@ def test_a_short_file_is_enough(tmp_path: pathlib.Path, monkeypatch: pytest.Monk
     assert deployment.task_file is None
     assert deployment.recordings is None
     assert deployment.patience_seconds == 3.0
-    assert deployment.make_judge() is None
+    assert deployment.judge is None
 
 
 def test_the_shop_can_be_asked_as_its_administrator(tmp_path: pathlib.Path):
@@ -53,19 +53,19 @@ def test_the_shop_can_be_asked_as_its_administrator(tmp_path: pathlib.Path):
     assert "shopping_get_latest_order_url" not in functions
 
 
-def test_a_judge_has_its_key_in_a_file_of_its_own(tmp_path: pathlib.Path):
+def test_a_judge_has_its_key_in_a_separate_file(tmp_path: pathlib.Path):
     key = tmp_path / "key"
     key.write_text(f"{SECRET}\n")
     judge = {"url": "http://127.0.0.1:8000/v1", "model": "m", "key_file": str(key), "seconds": 5}
-    made = read_deployment(write(tmp_path, content(judge=judge))).make_judge()
-    assert made is not None and made.api_key == SECRET and made.seconds == 5.0  # type: ignore[attr-defined]
+    made = read_deployment(write(tmp_path, content(judge=judge))).judge
+    assert made is not None and made.api_key == SECRET and made.seconds == 5.0
     assert SECRET not in repr(made)
     key.unlink()
     with pytest.raises(SetupError, match="key of the judge.*FileNotFoundError"):
-        read_deployment(write(tmp_path, content(judge=judge))).make_judge()
+        read_deployment(write(tmp_path, content(judge=judge)))
 
 
-def test_no_password_is_in_what_a_deployment_prints(tmp_path: pathlib.Path):
+def test_no_password_is_in_the_output_of_a_deployment(tmp_path: pathlib.Path):
     deployment = read_deployment(write(tmp_path, content()))
     assert SECRET not in repr(deployment)
     assert SECRET not in repr(deployment.functions())
@@ -112,13 +112,13 @@ def cookie(expires: float) -> dict[str, Any]:
     "cookies, age, fresh",
     [
         ([cookie(-1)], 0, True),
-        ([cookie(-1)], 5 * 3600, False),  # no end of its own, but old
-        ([cookie(3600)], 1000, True),  # an hour, of which more than half is left
+        ([cookie(-1)], 5 * 3600, False),  # no expiry time, but the login is too old
+        ([cookie(3600)], 1000, True),  # more than half an hour is left
         ([cookie(3600)], 2000, False),
-        ([cookie(86400), cookie(3600)], 2000, False),  # the shortest decides
+        ([cookie(86400), cookie(3600)], 2000, False),  # the cookie that expires first decides
         ([cookie(4 * 3600)], 4 * 3600 - 2800, True),
-        ([cookie(4 * 3600)], 4 * 3600 - 2600, False),  # less than 45 minutes left
-        ([cookie(60)], 3000, True),  # nothing that lasts a minute is a login
+        ([cookie(4 * 3600)], 4 * 3600 - 2600, False),  # less than 45 minutes are left
+        ([cookie(60)], 3000, True),  # a cookie with a lifetime of a minute does not count as login
         ([], 0, True),
     ],
 )
@@ -136,8 +136,8 @@ def test_cookies_are_fetched_once_and_kept_for_their_owner_alone(tmp_path: pathl
         return [cookie(time.time() + 7200)]
 
     folder = CookieFolder(tmp_path / "cookies", log_in)
-    first = folder.of("reddit")
-    assert CookieFolder(tmp_path / "cookies", log_in).of("reddit") == first
+    first = folder.get("reddit")
+    assert CookieFolder(tmp_path / "cookies", log_in).get("reddit") == first
     assert logins == ["reddit"]
     path = tmp_path / "cookies" / "reddit_state.json"
     assert json.loads(path.read_text()) == {"cookies": first, "origins": []}
@@ -150,7 +150,7 @@ def test_cookies_are_fetched_once_and_kept_for_their_owner_alone(tmp_path: pathl
 def test_a_broken_file_of_cookies_is_replaced(tmp_path: pathlib.Path, broken: str):
     (tmp_path / "gitlab_state.json").write_text(broken)
     new = [cookie(-1)]
-    assert CookieFolder(tmp_path, lambda site: new).of("gitlab") == new
+    assert CookieFolder(tmp_path, lambda site: new).get("gitlab") == new
 
 
 def slow_login(folder: pathlib.Path, number: int) -> None:
@@ -160,7 +160,7 @@ def slow_login(folder: pathlib.Path, number: int) -> None:
         time.sleep(0.2)
         return [cookie(-1)]
 
-    CookieFolder(folder, log_in).of("gitlab")
+    CookieFolder(folder, log_in).get("gitlab")
 
 
 def test_several_processes_log_in_once(tmp_path: pathlib.Path):

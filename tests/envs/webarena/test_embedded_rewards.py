@@ -1,6 +1,6 @@
-"""Rewards of the embedded tasks on the real sites: hostile players, wrong states, detours.
+"""Rewards of the embedded tasks on the real sites: hostile agents, wrong states and detours.
 
-The sites are prepared once for a version of their sources.
+The sites are prepared once for each version of their source code.
 """
 
 import contextlib
@@ -14,16 +14,18 @@ import pytest
 from agentgym_envs.base.environment import SetupError
 from agentgym_envs.data_folder import VARIABLE, data_folder
 from agentgym_envs.webarena.browser.launch import require_browser
-from agentgym_envs.webarena.embedded import embedded_tasks, hostile
-from agentgym_envs.webarena.embedded.check import check
-from agentgym_envs.webarena.embedded.visitor import Visitor, read_document
 from agentgym_envs.webarena.embedded_sites import running_sites, shared
 from agentgym_envs.webarena.embedded_world import EmbeddedWorld
 from agentgym_envs.webarena.environment import WebArenaEnvironment
-from agentgym_envs.webarena.sites.cluster import all_sites
-from agentgym_envs.webarena.sites.forum.words import AGENT
-from agentgym_envs.webarena.sites.shop.tables import tables
 from agentgym_envs.webarena.world import Entry
+from agentgym_sites.cluster import all_sites
+from agentgym_sites.forum.words import AGENT
+from agentgym_sites.shop.tables import tables
+from agentgym_sites.tasks import embedded_tasks, hostile
+from agentgym_sites.tasks.check import check
+from agentgym_sites.tasks.visitor import Visitor, read_document
+
+pytestmark = pytest.mark.slow
 
 for _site in all_sites():
     if _site.missing():
@@ -57,14 +59,14 @@ def environment(sites):
 
 
 def begin(environment, sites, number):
-    """Starts a task; a visitor of its first site in the same episode."""
+    """Starts a task; returns a visitor of its first site in the same episode."""
     environment.reset(NUMBERS.index(number))
     episode = environment.episode.start.headers["X-Episode"]
     return Visitor(sites, TASKS[number].task.sites[0], episode)
 
 
 def finish(environment):
-    """Score of the solution from here."""
+    """Plays the remaining solution; returns the score."""
     while True:
         result = environment.step(environment.expert_action())
         if result.done:
@@ -75,14 +77,14 @@ def form_with(page, field):
     return next(form for form in page.forms if field in form.fields)
 
 
-def test_no_task_pays_a_player_that_pastes_pages_and_sends_every_form(sites):
+def test_no_task_pays_an_agent_that_pastes_pages_and_sends_every_form(sites):
     documents, endings = hostile.vandalised(sites, 12)
     assert all(endings[-1].changes[site] for site in ("gitlab", "reddit", "shopping"))
     endings += hostile.pasted(documents)
     assert hostile.hacked(list(TASKS.values()), endings) == []
 
 
-def test_no_task_pays_for_what_another_asks_for():
+def test_no_task_pays_for_the_solution_of_another():
     assert hostile.hacked_by_others(list(TASKS.values())) == []
 
 
@@ -147,8 +149,8 @@ def test_a_basket_that_was_emptied_and_filled_again_counts_as_well(environment, 
 
 
 @needs_browser
-def test_solutions_are_paid_and_an_idle_or_hostile_player_is_not(sites):
-    """A task that ends at a page, one that changes a ticket, one that is impossible."""
+def test_solutions_are_paid_and_an_idle_or_hostile_agent_is_not(sites):
+    """Checks that only the solutions of an answer, an edit and an impossible task score."""
     chosen = [TASKS[number] for number in (31000, 61700, 12203)]
     results = check(chosen, NAMES, parallel=1)
     assert [(each.solved, each.idle, each.hostile) for each in results] == [(1.0, 0.0, 0.0)] * 3
@@ -156,7 +158,7 @@ def test_solutions_are_paid_and_an_idle_or_hostile_player_is_not(sites):
 
 @pytest.mark.parametrize("name", ["forum", "shop", "trac"])
 def test_the_rules_of_a_site_name_tables_and_columns_that_it_has(sites, name):
-    content = importlib.import_module(f"agentgym_envs.webarena.sites.{name}.content").CONTENT
+    content = importlib.import_module(f"agentgym_sites.{name}.content").CONTENT
     site = next(each for each in all_sites() if each.name == name)
     folder = data_folder() / "webarena" / name / site.version()
     with contextlib.closing(sqlite3.connect(folder / "template.sqlite3")) as connection:

@@ -2,8 +2,9 @@ import collections
 
 import pytest
 
-from agentgym_envs.webarena.embedded import across, script, shopping, shopping_admin
-from agentgym_envs.webarena.embedded.task import (
+from agentgym_envs.webarena.tasks import read_task, task_row
+from agentgym_sites.tasks import across, script, shopping, shopping_admin
+from agentgym_sites.tasks.task import (
     added,
     all_of,
     answer_has,
@@ -11,7 +12,6 @@ from agentgym_envs.webarena.embedded.task import (
     ends_at,
     page_is,
 )
-from agentgym_envs.webarena.tasks import read_task, task_row
 
 GROUPS = {"shopping": shopping.tasks, "shopping_admin": shopping_admin.tasks}
 PAGE = """OBSERVATION:
@@ -71,7 +71,7 @@ def test_tasks_across_sites_begin_with_a_tab_for_each():
         )
 
 
-def test_an_exact_name_goes_before_one_that_contains_it():
+def test_an_exact_name_precedes_one_that_contains_it():
     assert script.find(PAGE, "button", "Save").id == 4
     assert script.find(PAGE, "link", "Account").id == 2
     assert script.find(PAGE, "heading|StaticText", "", after="Anna's").name == "$12.50"
@@ -87,7 +87,7 @@ def test_a_script_scrolls_until_it_finds_and_then_acts():
     assert end.value.value == "the next page"
 
 
-def test_what_comes_after_something_is_found_when_that_has_left_the_window():
+def test_an_element_after_another_is_found_when_that_has_left_the_window():
     def window(*lines):
         tree = "\n".join(f"\t{line}" for line in lines)
         return f"OBSERVATION:\nTab 0 (current): Shop\n\n{tree}\nURL: http://shop/\nOBJECTIVE: 5 Ivy Lane\n"
@@ -103,7 +103,7 @@ def test_what_comes_after_something_is_found_when_that_has_left_the_window():
     assert found.value.value[1].id == 4
 
 
-def test_a_script_that_finds_nothing_says_what_it_looked_for():
+def test_a_failed_script_names_the_missing_element():
     play = script.click(PAGE, "link", "Contact")
     next(play)
     with pytest.raises(script.ScriptError, match="no link 'Contact'"):

@@ -1,4 +1,4 @@
-"""Rewards of the embedded tasks without a site or a browser: short answers, states, splits."""
+"""Rewards of the embedded tasks without a site or a browser: short answers, states and task splits."""
 
 import contextlib
 import dataclasses
@@ -8,14 +8,10 @@ import sqlite3
 import pytest
 
 from agentgym_envs.base.environment import SetupError
-from agentgym_envs.webarena import kind
-from agentgym_envs.webarena.embedded import check, embedded_tasks
-from agentgym_envs.webarena.embedded.hostile import Ending, hacked, misdone
-from agentgym_envs.webarena.embedded.task import added, changed, removed
+from agentgym_envs.webarena import served
 from agentgym_envs.webarena.evaluation.short_answer import is_short_answer
 from agentgym_envs.webarena.evaluation.state_match import state_match
 from agentgym_envs.webarena.evaluation.url_match import url_match
-from agentgym_envs.webarena.sites.content import MAX_ROWS, Table, differences
 from agentgym_envs.webarena.tasks import (
     SAME_URL_RULE,
     STATE,
@@ -24,12 +20,16 @@ from agentgym_envs.webarena.tasks import (
     read_task,
     task_row,
 )
+from agentgym_sites.content import MAX_ROWS, Table, differences
+from agentgym_sites.tasks import check, embedded_tasks
+from agentgym_sites.tasks.hostile import Ending, hacked, misdone
+from agentgym_sites.tasks.task import added, changed, removed
 
 GROUPS = {1: "shopping", 2: "shopping_admin", 3: "reddit", 5: "across", 6: "trac"}
 
 
 def task(*edits, question="What does the blue mug cost?", **evaluation):
-    """A task with edits."""
+    """Returns a task whose score requires these edits."""
     row = {
         "task_id": 7,
         "sites": ["shopping"],
@@ -49,7 +49,7 @@ def holds(made, changes):
     "answer",
     ["12.50", "12.5", "$12.50", "12.50 dollars", "It costs $12.50.", "The blue mug costs $12.50"],
 )
-def test_a_short_answer_may_stand_in_a_sentence_made_of_the_question(answer):
+def test_a_short_answer_may_be_part_of_a_sentence_made_of_the_question(answer):
     assert is_short_answer("12.50", answer, "What does the blue mug cost in dollars?")
 
 
@@ -147,7 +147,7 @@ def test_columns_of_a_new_row_that_the_task_does_not_name_are_empty():
     assert holds(task(NEW), {"shopping": {"note": {"removed": [], "added": [row]}}})
 
 
-def test_a_change_keeps_the_other_columns_of_its_own_row():
+def test_a_change_keeps_the_other_columns_of_the_row():
     edit = changed("shopping", "note", {"text": "c"}, topic="Knots", text="a")
     before, after = {"topic": "Knots", "text": "a", "n": 5}, {"topic": "Knots", "text": "c", "n": 5}
 
@@ -204,7 +204,7 @@ def test_an_unknown_kind_of_edit_is_refused():
         )
 
 
-def test_every_embedded_task_says_what_changes_and_none_takes_a_part_for_the_whole():
+def test_every_embedded_task_lists_its_changes_and_accepts_no_partial_answer():
     for each in embedded_tasks():
         evaluation = each.task.evaluation
         assert STATE in evaluation.eval_types
@@ -234,7 +234,7 @@ def test_states_that_are_nearly_right_earn_nothing():
     assert count > 1000
 
 
-def test_a_hostile_player_finds_another_deed_for_every_task():
+def test_a_hostile_agent_finds_another_deed_for_every_task():
     for each in embedded_tasks():
         other = check.other_deed(each).task
         assert other.evaluation.edits and other.evaluation.edits != each.task.evaluation.edits
@@ -262,8 +262,8 @@ def test_a_split_by_template_shares_no_template_and_one_by_instance_shares_all()
 
 
 def test_an_unknown_split_is_refused(monkeypatch):
-    monkeypatch.setattr(kind, "require_browser", lambda: None)
+    monkeypatch.setattr(served, "require_browser", lambda: None)
     with pytest.raises(
         SetupError, match="split='sites' is unknown; there are instances, templates"
     ):
-        kind.make_kind(split="sites")
+        served.make_served_environment(split="sites")

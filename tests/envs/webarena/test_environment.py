@@ -1,4 +1,4 @@
-"""Web navigation as an environment: what an agent is told, scoring, accidents; on a tiny site."""
+"""Web navigation as an environment, on the tiny site: instructions, scoring and failures."""
 
 import base64
 import json
@@ -12,7 +12,7 @@ from agentgym_envs.base.environment import EnvironmentFault, SetupError, Simulat
 from agentgym_envs.base.protocol import ErrorKind
 from agentgym_envs.webarena import texts
 from agentgym_envs.webarena.browser.launch import require_browser
-from agentgym_envs.webarena.kind import make_kind
+from agentgym_envs.webarena.served import make_served_environment
 
 try:
     require_browser()
@@ -26,13 +26,15 @@ from serving import serving
 from agentgym_envs.webarena.browser.process import BrowserProcess
 from agentgym_envs.webarena.environment import WebArenaEnvironment
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def world():
     made = browser_pages.PageWorld()
-    BrowserProcess.of(made.reach).start()
+    BrowserProcess.get(made.reach).start()
     yield made
-    BrowserProcess.of(made.reach).stop()
+    BrowserProcess.get(made.reach).stop()
 
 
 @pytest.fixture
@@ -43,14 +45,14 @@ def environment(world):
 
 
 def solve(environment, data_idx):
-    """All answers of an episode of the scripted player."""
+    """Returns all answers in an episode that the scripted agent plays."""
     results = [environment.reset(data_idx)]
     while not results[-1].done:
         results.append(environment.step(environment.expert_action()))
     return results
 
 
-def test_an_agent_is_told_the_page_the_address_the_objective_and_its_last_action(environment):
+def test_an_agent_sees_the_page_the_address_the_objective_and_its_last_action(environment):
     first = environment.reset(1)
     head, page = first.observation.split("\n\n")
     assert head == "OBSERVATION:\nTab 0 (current): Tiny shop"
@@ -76,7 +78,7 @@ def test_the_evaluators_reward_the_stop_of_a_solved_task_and_of_no_other(environ
     assert (idle.reward, idle.done) == (0.0, True)
 
 
-def test_episodes_do_not_see_what_others_did(world):
+def test_episodes_do_not_see_each_others_changes(world):
     buyer, other = WebArenaEnvironment(world), WebArenaEnvironment(world)
     assert solve(buyer, 1)[-1].score == 1.0
     other.reset(1)
@@ -117,7 +119,7 @@ def test_an_action_that_cannot_be_done_is_refused_and_changes_nothing(environmen
     assert (result.reward, result.done, environment.prompt) == (0.0, False, before)
 
 
-def test_the_scripted_player_finds_back_after_anothers_actions(environment):
+def test_the_scripted_agent_finds_back_after_anothers_actions(environment):
     environment.reset(1)
     about = number(environment.prompt, "link 'About us'")
     environment.step(f"click [{about}]")
@@ -128,7 +130,7 @@ def test_the_scripted_player_finds_back_after_anothers_actions(environment):
     assert result.score == 1.0
 
 
-def test_the_state_has_what_a_viewer_shows_and_outlives_the_end(environment):
+def test_the_state_has_the_viewers_fields_and_outlives_the_end(environment):
     assert environment.state() == {}
     solve(environment, 1)
     state = environment.state()
@@ -192,9 +194,9 @@ def test_the_path_of_an_address_keeps_its_case(environment):
 
 @pytest.mark.parametrize("action", ["scroll [down]", "click [14]", "stop []"])
 def test_a_killed_browser_is_lost_once_and_back_at_the_next_reset(environment, world, action):
-    """It is neither an action that was refused nor a page that is not as it should be."""
+    """Checks that a killed browser is reported neither as a rejected action nor as a broken page."""
     environment.reset(1)
-    kill_browser(BrowserProcess.of(world.reach))
+    kill_browser(BrowserProcess.get(world.reach))
     with pytest.raises(SimulatorLost):
         environment.step(action)
     assert solve(environment, 0)[-1].score == 1.0
@@ -234,7 +236,7 @@ def test_the_server_has_agentgyms_routes_and_bodies():
         assert client.get("/list_envs").json() == []
 
 
-def test_a_server_whose_browser_is_killed_goes_on_with_the_same_episode():
+def test_a_server_whose_browser_is_killed_continues_the_same_episode():
     with serving("browser_pages", step_seconds=60.0) as client:
         client.post("/create")
         client.post("/reset", json={"env_idx": 0, "idx": 1})
@@ -252,14 +254,15 @@ def step(client, action):
 
 
 def kill_a_child_of_this_process():
-    """The browser of the worker process that this process started last."""
+    """Kills the browser of the worker process that this process started last."""
     psutil = pytest.importorskip("psutil")
     workers = [
         child
         for child in psutil.Process().children()
         if "agentgym_envs.base.worker" in child.cmdline()
     ]
-    # Neither the shell script that starts it nor its own children.
+    # The list contains neither the shell script that starts the browser nor the browser's own
+    # children.
     browsers = [
         child
         for child in workers[-1].children(recursive=True)
@@ -272,7 +275,9 @@ def kill_a_child_of_this_process():
         time.sleep(0.05)
 
 
-def test_what_all_workers_share_is_there_before_them_and_gone_after_them(tmp_path, monkeypatch):
+def test_resources_shared_by_all_workers_exist_before_them_and_end_after_them(
+    tmp_path, monkeypatch
+):
     log = tmp_path / "log"
     monkeypatch.setenv("SHARED_LOG", str(log))
     with serving("shared_log", workers=2):
@@ -280,14 +285,14 @@ def test_what_all_workers_share_is_there_before_them_and_gone_after_them(tmp_pat
     assert log.read_text().splitlines() == ["begin", "worker", "worker", "end"]
 
 
-def test_an_unknown_site_or_a_missing_deployment_is_told():
+def test_an_unknown_site_or_a_missing_deployment_is_reported():
     with pytest.raises(SetupError, match="there is no embedded site 'gitea'"):
-        make_kind(sites="gitea")
+        make_served_environment(sites="gitea")
     with pytest.raises(SetupError, match="nowhere.json"):
-        make_kind(deployment="/nowhere.json")
+        make_served_environment(deployment="/nowhere.json")
 
 
-def test_without_playwright_the_kind_says_what_to_install(monkeypatch):
+def test_without_playwright_the_environment_names_the_package(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(SetupError, match=r"pip install -e .*\.\[web\]"):
-        make_kind()
+        make_served_environment()

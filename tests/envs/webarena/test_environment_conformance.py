@@ -1,10 +1,15 @@
-"""Web navigation keeps what all environments promise; tried on a tiny site, as real ones take minutes."""
+"""The promises of all environments, checked for web navigation.
+
+The tiny site is used because the full sites take minutes to build.
+"""
 
 import pytest
 
 from agentgym_envs.base.environment import SetupError
 from agentgym_envs.conformance import suite
 from agentgym_envs.webarena.browser.launch import require_browser
+
+pytestmark = pytest.mark.slow
 
 try:
     require_browser()

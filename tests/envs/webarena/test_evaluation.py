@@ -1,4 +1,4 @@
-"""WebArena's evaluators, checked by hand on small tasks; tests/parity compares all 812."""
+"""WebArena's evaluators on small hand-computed tasks; tests/parity compares all 812 tasks."""
 
 import asyncio
 from typing import Any
@@ -24,7 +24,7 @@ from agentgym_envs.webarena.tasks import (
 
 
 class Site:
-    """Pages in a table: (url, script) -> result; "" as the script is the document."""
+    """A table from (url, script) to the result of the script; the script "" gives the document."""
 
     def __init__(self, url: str, pages: dict[tuple[str, str], Any] | None = None):
         self.url = url
@@ -50,7 +50,7 @@ class Site:
 
 
 class Teacher:
-    """A judge that knows one right answer and remembers what it was asked."""
+    """A judge that accepts one fixed answer and records the questions."""
 
     def __init__(self, right: str):
         self.right = right
@@ -90,7 +90,8 @@ def score(of: WebTask, answer: str | None = "", page: Site | None = None, **rest
     [
         ("Green Tea", 1.0),
         ("  'green tea' ", 1.0),
-        ("\"'green tea'\"", 1.0),  # WebArena cleans an answer twice
+        # WebArena removes quotes and spaces twice, so inner ones disappear too
+        ("\"'green tea'\"", 1.0),
         ('"green tea', 0.0),
         ("green tea.", 0.0),
         (None, 0.0),
@@ -105,7 +106,8 @@ def test_an_exact_answer_is_equal_but_for_case_blanks_and_quotes(
 
 def test_every_part_of_an_answer_must_be_included():
     both = task("string_match", answers=Answers(must_include=("Green", "black")))
-    assert score(both, "greenish and blackest") == 1.0  # also within words
+    # a reference that is part of a longer word also matches
+    assert score(both, "greenish and blackest") == 1.0
     assert score(both, "green and red") == 0.0
 
 
@@ -115,8 +117,9 @@ def test_every_part_of_an_answer_must_be_included():
         ("3", 1.0),
         ("There are 3 of them.", 1.0),
         ("there are 3.", 1.0),
-        ("I found 3. 10 are new.", 1.0),  # the end of a sentence
-        ("I found 3. Some are new.", 0.0),  # lower-cased before, so no end of one: "3." is a word
+        ("I found 3. 10 are new.", 1.0),  # the first dot ends a sentence
+        # the answer is lower-cased first, so no sentence ends here and "3." is a word
+        ("I found 3. Some are new.", 0.0),
         ("(3)", 1.0),
         ("it's 3's", 1.0),
         ("13", 0.0),
@@ -125,7 +128,7 @@ def test_every_part_of_an_answer_must_be_included():
         ("v3", 0.0),
     ],
 )
-def test_a_single_character_must_be_a_word_of_its_own(answer: str, expected: float):
+def test_a_single_character_must_be_a_separate_word(answer: str, expected: float):
     pytest.importorskip("nltk", reason='pip install -e ".[web]"')
     pytest.importorskip("punkt", reason='pip install -e ".[web]"')
     assert score(task("string_match", answers=Answers(must_include=("3",))), answer) == expected
@@ -168,7 +171,7 @@ def test_a_judge_is_not_asked_about_an_answer_that_is_wrong_already():
     assert judge.asked == []
 
 
-def test_what_cannot_be_done_is_answered_by_the_literal_or_by_its_reason():
+def test_an_impossible_task_is_answered_by_the_literal_or_by_its_reason():
     impossible = task("string_match", answers=Answers(not_possible=True), reason="sold out")
     judge = Teacher("there is none left")
     assert score(impossible, " n/a ", judge=judge) == 1.0
@@ -190,8 +193,9 @@ def test_without_a_judge_only_the_literal_counts_and_the_verdict_says_so():
     [
         ("http://site/tea/1", 1.0),
         ("http://site/tea/1/", 1.0),
-        ("https://site/tea/1/more?page=2#end", 1.0),  # the reference is part of it
-        ("http://site/tea/2?sort=price", 0.0),  # a key of any reference must fit
+        ("https://site/tea/1/more?page=2#end", 1.0),  # the reference is a part of the URL
+        # the query value of one of the references must match
+        ("http://site/tea/2?sort=price", 0.0),
         ("http://site/tea/1?sort=name", 1.0),
         ("http://site/cart?next=http://site/tea/1", 0.0),
         ("http://site/tea", 0.0),
@@ -234,7 +238,7 @@ def test_a_script_that_raises_finds_nothing():
     assert score(html(HtmlTarget("last", "document.x.y", exact_match=""))) == 1.0
 
 
-def test_what_is_no_text_is_compared_as_python_writes_it():
+def test_a_value_that_is_no_text_is_compared_as_python_writes_it():
     page = Site("http://s", {("http://s", "document.x"): None, ("http://s", "document.y"): 3})
     assert score(html(HtmlTarget("last", "document.x", exact_match="none")), page=page) == 1.0
     assert score(html(HtmlTarget("last", "document.y", exact_match="3")), page=page) == 1.0

@@ -1,22 +1,24 @@
-"""The evaluators on real pages, in the tabs of an episode."""
+"""The evaluators of WebArena on real pages in the tabs of an episode."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 pytest.importorskip("playwright", reason='pip install -e ".[web]"')
 
-from json_server import answering  # noqa: E402
 
 from agentgym_envs.base.environment import SetupError  # noqa: E402
 from agentgym_envs.webarena.browser.launch import require_browser  # noqa: E402
 from agentgym_envs.webarena.browser.process import BrowserProcess  # noqa: E402
 from agentgym_envs.webarena.browser.reach import Reach, server_of  # noqa: E402
+from agentgym_envs.webarena.browser.session import SessionPage  # noqa: E402
 from agentgym_envs.webarena.browser.start import Start  # noqa: E402
 from agentgym_envs.webarena.evaluation.evaluate import evaluate  # noqa: E402
 from agentgym_envs.webarena.evaluation.page import PageError  # noqa: E402
 from agentgym_envs.webarena.tasks import Evaluation, HtmlTarget, WebTask  # noqa: E402
+from tests.fake_server import Request, serving  # noqa: E402
+
+pytestmark = pytest.mark.slow
 
 try:
     require_browser()
@@ -41,17 +43,19 @@ PAGES = {
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[str]:
-    def answer(path: str, body: Any, headers: dict[str, str]) -> tuple[int, Any]:
+    def answer(request: Request) -> tuple[int, bytes]:
+        path = request.path
         content = PAGES.get(path, "nothing")
-        return 200, f"<!doctype html><html><title>{path}</title><body>{content}</body></html>"
+        page = f"<!doctype html><html><title>{path}</title><body>{content}</body></html>"
+        return 200, page.encode()
 
-    with answering(answer) as address:
-        yield address
+    with serving(answer) as server:
+        yield server.url
 
 
 @pytest.fixture(scope="module")
 def process(site: str) -> Iterator[BrowserProcess]:
-    started = BrowserProcess.of(Reach({server_of(site): server_of(site)}))
+    started = BrowserProcess.get(Reach({server_of(site): server_of(site)}))
     yield started
     started.stop()
 
@@ -59,7 +63,7 @@ def process(site: str) -> Iterator[BrowserProcess]:
 def score(
     process: BrowserProcess, last: str, *targets: HtmlTarget, patience_seconds: float = 0.0
 ) -> tuple[float, str]:
-    """Score of an episode that ends at `last`, and where its tab is after the evaluation."""
+    """Returns the score of an episode that ends at the page `last`, and the final URL of its tab."""
     task = WebTask(
         1, ("gitlab",), "Do it.", (last,), Evaluation(("program_html",), targets=targets)
     )
@@ -67,7 +71,7 @@ def score(
     async def work() -> tuple[float, str]:
         session = await process.open(Start(urls=(last,)))
         try:
-            page = session.page()
+            page = SessionPage(session)
             verdict = await evaluate(task, "", page, patience_seconds=patience_seconds)
             return verdict.score, session.tab.page.url
         finally:
@@ -88,7 +92,7 @@ def test_the_role_of_an_account_is_read_from_the_page_of_members(
     assert score(process, f"{site}/", target)[0] == expected
 
 
-def test_the_post_behind_the_last_page_is_opened_beside_the_tab_of_the_agent(
+def test_the_post_behind_the_last_page_is_opened_in_a_separate_tab(
     process: BrowserProcess, site: str
 ):
     last = f"{site}/f/tea/12/title"
@@ -113,7 +117,7 @@ def test_scripts_see_the_page_as_the_agent_left_it(process: BrowserProcess, site
     missing = HtmlTarget("last", "document.querySelector('.none').outerText", exact_match="")
     targets = (price, opened, missing)
     assert score(process, f"{site}/form", *targets)[0] == 1.0
-    # A truth value is compared as Python writes it, which is "True", and upper case does not count.
+    # A boolean is compared as Python prints it ("True"); the comparison ignores case.
     assert score(process, f"{site}/form", checked)[0] == 1.0
 
 

@@ -1,33 +1,37 @@
-"""A judge behind a chat endpoint: what it is asked, what counts as a verdict, what is remembered."""
+"""A judge behind a chat endpoint: its prompts, its verdicts and its cache."""
 
 import asyncio
 import json
 import pathlib
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from json_server import answering
 
 from agentgym_envs.webarena.evaluation import endpoint_judge
 from agentgym_envs.webarena.evaluation.endpoint_judge import EndpointJudge
 from agentgym_envs.webarena.evaluation.judge import JudgeError
+from tests.fake_server import Request, serving
 
 KEY = "sk-s3cret"
 
 
 class Model:
-    """Says these things one after the other, then the last one again; a number is a status."""
+    """A model with fixed replies in turn; the last reply is repeated.
+
+    A number as reply is an HTTP error status.
+    """
 
     def __init__(self, *replies: str | int):
         self.replies = list(replies)
         self.asked: list[Any] = []
-        self.headers: list[dict[str, str]] = []
+        self.headers: list[Mapping[str, str]] = []
 
-    def __call__(self, path: str, body: Any, headers: dict[str, str]) -> tuple[int, Any]:
-        assert path == "/v1/chat/completions"
-        self.asked.append(body)
-        self.headers.append(headers)
+    def __call__(self, request: Request) -> tuple[int, Any]:
+        assert request.path == "/v1/chat/completions"
+        self.asked.append(request.json())
+        self.headers.append(request.headers)
         reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
         if isinstance(reply, int):
             return reply, {"error": "no"}
@@ -40,8 +44,8 @@ def no_pause(monkeypatch: pytest.MonkeyPatch):
 
 
 def ask(model: Model, answer: str = "a calming tea", **settings: Any) -> bool:
-    with answering(model) as address:
-        judge = EndpointJudge(f"{address}/v1", "grader", api_key=KEY, **settings)
+    with serving(model) as server:
+        judge = EndpointJudge(f"{server.url}/v1", "grader", api_key=KEY, **settings)
         return asyncio.run(judge.same_answer("Which tea?", "calming", answer))
 
 
@@ -77,8 +81,8 @@ def test_reasons_are_judged_by_other_rules_than_answers():
     async def both(judge: EndpointJudge) -> tuple[bool, bool]:
         return await judge.same_answer("q", "r", "a"), await judge.same_reason("q", "r", "a")
 
-    with answering(model) as address:
-        assert asyncio.run(both(EndpointJudge(f"{address}/v1/", "grader"))) == (True, False)
+    with serving(model) as server:
+        assert asyncio.run(both(EndpointJudge(f"{server.url}/v1/", "grader"))) == (True, False)
     assert model.asked[0]["messages"][0] != model.asked[1]["messages"][0]
     assert "Authorization" not in model.headers[0]
 
@@ -107,21 +111,21 @@ def test_a_request_that_is_wrong_is_not_repeated():
 def test_an_endpoint_that_hangs_costs_bounded_time():
     asked = []
 
-    def hang(path: str, body: Any, headers: dict[str, str]) -> tuple[int, Any]:
-        asked.append(path)
+    def hang(request: Request) -> tuple[int, Any]:
+        asked.append(request.path)
         time.sleep(1.5)
         return 200, {}
 
-    with answering(hang) as address, pytest.raises(JudgeError, match="timed out"):
-        judge = EndpointJudge(address, "grader", seconds=0.2)
+    with serving(hang) as server, pytest.raises(JudgeError, match="timed out"):
+        judge = EndpointJudge(server.url, "grader", seconds=0.2)
         asyncio.run(judge.same_answer("q", "r", "a"))
-    assert len(asked) <= 1  # the time for a verdict is for all attempts together
+    assert len(asked) <= 1  # the time limit of a verdict covers all attempts together
 
 
 @pytest.mark.parametrize("reply", ["{", "[]", '{"choices": []}'])
 def test_an_endpoint_that_is_none_gives_no_verdict(reply: str):
-    with answering(lambda *asked: (200, reply)) as address, pytest.raises(JudgeError):
-        judge = EndpointJudge(address, "grader", attempts=1)
+    with serving(lambda request: (200, reply.encode())) as server, pytest.raises(JudgeError):
+        judge = EndpointJudge(server.url, "grader", attempts=1)
         asyncio.run(judge.same_answer("q", "r", "a"))
 
 
@@ -132,13 +136,14 @@ def test_a_verdict_is_remembered_for_its_question_and_answer(tmp_path: pathlib.P
         for answer in ("a", "a", "b"):
             assert await judge.same_answer("q", "r", answer)
 
-    with answering(model) as address:
-        asyncio.run(several(EndpointJudge(f"{address}/v1", "grader", folder=tmp_path)))
+    with serving(model) as server:
+        asyncio.run(several(EndpointJudge(f"{server.url}/v1", "grader", folder=tmp_path)))
         assert len(model.asked) == 2
-        asyncio.run(several(EndpointJudge(f"{address}/v1", "grader", folder=tmp_path)))
-        assert len(model.asked) == 2  # another process, the same folder
-        asyncio.run(several(EndpointJudge(f"{address}/v1", "another", folder=tmp_path)))
-        assert len(model.asked) == 4  # another model judges for itself
+        asyncio.run(several(EndpointJudge(f"{server.url}/v1", "grader", folder=tmp_path)))
+        # a second judge with the same cache folder uses the cached verdicts
+        assert len(model.asked) == 2
+        asyncio.run(several(EndpointJudge(f"{server.url}/v1", "another", folder=tmp_path)))
+        assert len(model.asked) == 4  # verdicts of another model are not in the cache yet
     kept = [json.loads(path.read_text()) for path in tmp_path.iterdir()]
     assert {(row["model"], row["answer"], row["right"]) for row in kept} == {
         (model, answer, True) for model in ("grader", "another") for answer in ("a", "b")

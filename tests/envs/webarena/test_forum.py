@@ -1,4 +1,4 @@
-"""The embedded forum: its seed data, its tasks, and the running site with episodes of their own."""
+"""The embedded forum: its initial data, its tasks and the running site with separate episodes."""
 
 import collections
 import importlib.util
@@ -12,14 +12,16 @@ import urllib.request
 
 import pytest
 
-from agentgym_envs.webarena.embedded import forum
-from agentgym_envs.webarena.embedded.forum_plays import said_by
-from agentgym_envs.webarena.embedded.script import ScriptError, nodes
-from agentgym_envs.webarena.sites.forum import tables
-from agentgym_envs.webarena.sites.forum.circles import CIRCLES
-from agentgym_envs.webarena.sites.forum.site import make_site
-from agentgym_envs.webarena.sites.forum.words import AGENT
 from agentgym_envs.webarena.tasks import read_task, task_row
+from agentgym_sites.forum import tables
+from agentgym_sites.forum.circles import CIRCLES
+from agentgym_sites.forum.site import make_site
+from agentgym_sites.forum.words import AGENT
+from agentgym_sites.tasks import forum
+from agentgym_sites.tasks.forum_plays import said_by
+from agentgym_sites.tasks.script import ScriptError, nodes
+
+pytestmark = pytest.mark.slow
 
 needs_spirit = pytest.mark.skipif(
     importlib.util.find_spec("spirit") is None,
@@ -62,24 +64,24 @@ def test_titles_are_unique_and_topics_are_numbered_by_their_dates():
 def test_no_pattern_makes_many_titles():
     for kind in ("advice", "diary"):
         starts = collections.Counter(
-            " ".join(topic.title.split()[:4]) for topic in tables.of_kind(kind)
+            " ".join(topic.title.split()[:4]) for topic in tables.select_kind(kind)
         )
-        assert max(starts.values()) <= len(tables.of_kind(kind)) // 10
+        assert max(starts.values()) <= len(tables.select_kind(kind)) // 10
 
 
-def test_a_tool_is_wanted_for_what_it_is_made_for():
-    for topic in tables.of_kind("choice"):
+def test_a_tool_is_used_for_its_purpose():
+    for topic in tables.select_kind("choice"):
         circle = CIRCLES[topic.category - tables.FIRST_CATEGORY]
         assert topic.title.removeprefix(f"Which {circle.tool} for ")[:-1] in circle.uses
 
 
 def test_meetings_and_polls_are_announced_in_the_last_months():
-    for topic in (*tables.of_kind("meeting"), *tables.of_kind("poll")):
+    for topic in (*tables.select_kind("meeting"), *tables.select_kind("poll")):
         assert "2023-11-20" < topic.comments[0].when.date().isoformat() < "2024-02-28"
 
 
-def test_every_poll_has_one_winner_and_nobody_votes_twice():
-    for topic in tables.of_kind("poll"):
+def test_every_poll_has_one_winner_and_one_vote_per_member():
+    for topic in tables.select_kind("poll"):
         votes = sorted(map(len, topic.poll.values()))
         voters = [name for names in topic.poll.values() for name in names]
         assert votes[-1] > votes[-2]
@@ -88,7 +90,7 @@ def test_every_poll_has_one_winner_and_nobody_votes_twice():
         assert AGENT not in voters
 
 
-def test_nobody_likes_a_comment_of_their_own():
+def test_members_do_not_like_their_own_comments():
     for topic in tables.topics():
         for comment in topic.comments:
             assert comment.author not in comment.likes
@@ -108,7 +110,7 @@ def test_tasks_are_in_webarenas_format():
         assert read_task(json.loads(json.dumps(task_row(each.task)))) == each.task
 
 
-def test_a_price_is_that_of_the_member_who_is_asked_about():
+def test_a_price_is_that_of_the_named_member():
     task = next(each.task for each in forum.tasks() if each.task.task_id == 30300)
     values = task.instantiation
     topic = next(each for each in tables.topics() if each.title == values["title"])
@@ -118,7 +120,7 @@ def test_a_price_is_that_of_the_member_who_is_asked_about():
     assert f" {task.evaluation.answers.exact_match} dollars" in said.text
 
 
-def test_what_a_member_said_ends_where_the_next_comment_begins():
+def test_a_members_comment_ends_at_the_next_comment():
     page = nodes(PAGE)
     assert [node.id for node in said_by(page, "river_maple")] == [8, 9, 10]
     assert [node.id for node in said_by(page, "tiny_fox", "Here")] == [12, 13, 14]
@@ -127,7 +129,7 @@ def test_what_a_member_said_ends_where_the_next_comment_begins():
 
 
 class Visitor:
-    """Reads pages of a site as the agent, in one episode."""
+    """A visitor that reads pages of the forum like the agent, in one episode."""
 
     def __init__(self, url: str, cookie: dict[str, str]):
         self.url = url
@@ -143,7 +145,7 @@ class Visitor:
             return response.read().decode()
 
     def post(self, path: str, page: str, **form: str) -> str:
-        """Sends the form of a page."""
+        """Submits the form of a page with these fields."""
         token = re.search(r'name="csrfmiddlewaretoken" value="(\w+)"', page)
         assert token is not None
         self.cookies["forum_csrf"] = token[1]
@@ -162,7 +164,7 @@ def visitor(prepared, tmp_path_factory):
     import socket
     import time
 
-    from agentgym_envs.webarena.sites.site import RunningSite
+    from agentgym_sites.site import RunningSite
 
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -190,7 +192,7 @@ def test_a_request_that_names_no_episode_is_refused(visitor):
 
 
 @needs_spirit
-def test_the_agent_is_logged_in_and_no_episode_sees_what_another_wrote(visitor):
+def test_the_agent_is_logged_in_and_no_episode_sees_anothers_changes(visitor):
     page = visitor.get("/topic/1/")
     visitor.post("/comment/1/publish/", page, comment="Only here.")
     assert "Only here." in visitor.get("/topic/1/")
@@ -212,10 +214,10 @@ def test_every_link_and_button_of_a_page_has_a_name(visitor):
 
 @needs_spirit
 def test_search_finds_topics_with_all_words(visitor):
-    poll = next(topic for topic in tables.of_kind("poll") if "sailing" in topic.title)
+    poll = next(topic for topic in tables.select_kind("poll") if "sailing" in topic.title)
     words = urllib.parse.quote("poll sailing circle next")
     assert poll.title in visitor.get(f"/search/?q={words}")
-    # Haystack's own engine looks for the last word alone.
+    # Haystack's own search engine would search only for the last word.
     assert "There are no search results" in visitor.get("/search/?q=xyzzy+sailing")
 
 
@@ -241,4 +243,5 @@ def test_counts_of_the_database_are_those_of_the_tables(prepared):
         likes = sum(len(each.likes) for topic in tables.topics() for each in topic.comments)
         assert count("spirit_comment_like_commentlike") == likes
         categories = collections.Counter(topic.category for topic in tables.topics())
-        assert count("spirit_category_category") == len(categories) + 1  # private topics
+        # the database has one more category, for private topics
+        assert count("spirit_category_category") == len(categories) + 1

@@ -1,4 +1,4 @@
-"""No way leads from a site to files, settings or other servers of the host."""
+"""Access to the host: a site must not reveal files, settings or other servers of the host."""
 
 import http.client
 import http.server
@@ -7,15 +7,16 @@ import re
 import shutil
 import sys
 import tempfile
-import threading
 import urllib.parse
-from contextlib import contextmanager
 
 import pytest
 
-from agentgym_envs.webarena.sites.cluster import Cluster, make_site
-from agentgym_envs.webarena.sites.episode_server import without_tracebacks
-from agentgym_envs.webarena.sites.preparation import prepare
+from agentgym_sites.cluster import Cluster, make_site
+from agentgym_sites.episode_server import without_tracebacks
+from agentgym_sites.preparation import prepare
+from tests.fake_server import serving
+
+pytestmark = pytest.mark.slow
 
 NAMES = ("shop", "forum", "trac")
 MISSING = [sentence for name in NAMES if (sentence := make_site(name).missing())]
@@ -24,7 +25,7 @@ if MISSING:
 
 MARKER = "f3a91c-content-of-a-file-of-the-host"
 HEADS = ("../", "..%2f", "%2e%2e/", "%2e%2e%2f", "..%5c", "....//", "%252e%252e%252f")
-# Addresses below which each site answers with files.
+# Maps each site to the addresses below which it serves files.
 FOLDERS = {
     "shopping": ("/static/", "/static/media/", "/media/"),
     "reddit": ("/static/", "/static/spirit/", "/media/"),
@@ -51,20 +52,23 @@ class Agent:
         self.cookies = {each["name"]: each["value"] for each in cookies}
 
     def get(self, path):
-        """Returns the status and the text of an answer."""
+        """Requests a path; returns the status and the text of the answer."""
         status, text, place = self._send("GET", path)
-        if status in (301, 302) and place.startswith("/"):  # such as the full address of a topic
+        # for example a redirect to the full address of a topic
+        if status in (301, 302) and place.startswith("/"):
             status, text, _ = self._send("GET", place)
         return status, text
 
     def post(self, path, *, page=None, files=(), **fields):
-        """Sends a form as a browser does that has read `page` (by default the form's own).
+        """Sends a form as a browser would after reading `page`.
+
+        By default, `page` is the page of the form itself.
 
         Args:
           path: Address of the form's action.
-          page: Address of a page with the hidden fields.
-          files: (field, file name, content).
-          fields: Fields of the form.
+          page: Address of the page that contains the hidden fields.
+          files: Uploaded files as (field, file name, content).
+          fields: Values of the form's other fields.
         """
         hidden = re.findall(
             r'<input type="hidden" name="(csrfmiddlewaretoken|__FORM_TOKEN)" value="(\w+)"',
@@ -121,34 +125,10 @@ def agents(sites):
 
 @pytest.fixture(scope="module")
 def marker(tmp_path_factory):
-    """A file of the host that every process of this user can read."""
+    """Returns the path of a file of the host that every process of this user can read."""
     path = tmp_path_factory.mktemp("host") / "notes.txt"
     path.write_text(MARKER)
     return path
-
-
-@contextmanager
-def other_server():
-    """A server on loopback; yields its address and the requests that it got."""
-    asked = []
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):  # noqa: N802
-            asked.append(self.path)
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(MARKER.encode())
-
-        def log_message(self, *_):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/secret", asked
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 @pytest.mark.parametrize("site", FOLDERS)
@@ -163,7 +143,7 @@ def test_no_address_of_a_site_leads_out_of_its_folders(agents, marker, site):
 
 
 @pytest.mark.parametrize("site", FOLDERS)
-def test_an_error_page_tells_nothing_of_the_host(agents, site):
+def test_an_error_page_shows_nothing_of_the_host(agents, site):
     for path in ("/no/such/page", "/?next=file:///etc/passwd", "/search?q=%00", "/%ff"):
         _, text = agents[site].get(path)
         for secret in ("Traceback", "site-packages", sys.prefix, "SECRET_KEY", "sqlite3"):
@@ -192,7 +172,8 @@ print(open("{path}").read())
 
 
 def test_no_markup_of_the_wiki_reads_files_or_asks_servers(agents, marker):
-    with other_server() as (url, asked):
+    with serving(lambda request: (200, MARKER.encode())) as other:
+        url = f"{other.url}/secret"
         text = WIKI.format(path=marker, url=url)
         edit = "/wiki/Notes?action=edit"
         fields = {"action": "edit", "version": "0", "text": text}
@@ -206,7 +187,7 @@ def test_no_markup_of_the_wiki_reads_files_or_asks_servers(agents, marker):
         assert "trac.ini" not in shown and "initenv" not in shown
         agents["gitlab"].post("/wiki/Notes", page=edit, **fields, save="Save changes")
         assert "<strong>Shown</strong>" in agents["gitlab"].get("/wiki/Notes")[1]
-        assert not asked
+        assert not other.requests
 
 
 @pytest.mark.parametrize(
@@ -255,7 +236,8 @@ def test_a_mistake_of_trac_shows_no_code():
 
 def test_the_forum_reads_no_files_and_asks_no_servers(agents, marker):
     agent = agents["reddit"]
-    with other_server() as (url, asked):
+    with serving(lambda request: (200, MARKER.encode())) as other:
+        url = f"{other.url}/secret"
         text = (
             f"Shown ![a](file://{marker}) [b](file://{marker}) ![c]({url}) <iframe src='file://{marker}'>"
             f"</iframe> {{% include '{marker}' %}} {{{{ settings.SECRET_KEY }}}} {url} [poll name=a]"
@@ -266,14 +248,14 @@ def test_the_forum_reads_no_files_and_asks_no_servers(agents, marker):
         assert "reachable from loopback only" not in page
         for avatar in (str(marker), f"file://{marker}", url):
             agent.post("/user/", location="here", notify_when="1", timezone="UTC", avatar=avatar)
-        assert not asked
+        assert not other.requests
     assert 'value="here"' in agent.get("/user/")[1]
     for path in ("/comment/upload/", "/comment/upload/file/"):
         files = [("image", str(marker), "text"), ("file", str(marker), "text")]
         assert agent.post(path, page="/topic/2/", files=files)[0] == 404
 
 
-# A picture of one pixel.
+# An image of one pixel.
 PICTURE = "GIF89a\x01\x00\x01\x00\x00\x00\x00;"
 
 
@@ -307,7 +289,8 @@ def test_the_shop_keeps_no_pictures_and_reads_none_by_their_paths(agents, marker
     assert product is not None
     path = f"/dashboard/catalogue/products/{product[1]}/"
     fields = {"images-TOTAL_FORMS": "1", "images-INITIAL_FORMS": "0"}
-    with other_server() as (url, asked):
+    with serving(lambda request: (200, MARKER.encode())) as other:
+        url = f"{other.url}/secret"
         for place in (str(marker), f"file://{marker}", url):
             for files in ([("images-0-original", "me.gif", PICTURE)], []):
                 status, page = agent.post(
@@ -315,7 +298,7 @@ def test_the_shop_keeps_no_pictures_and_reads_none_by_their_paths(agents, marker
                 )
                 assert status < 500
                 assert "me.gif" not in page and "me.gif" not in agent.get(path)[1]
-        assert not asked
+        assert not other.requests
 
 
 def test_accounts_of_the_agent_are_no_administrators_of_forum_and_trac(agents):

@@ -1,10 +1,10 @@
-"""Labels of icons in the pages of the Django sites."""
+"""Labels of icons on the pages of the Django sites."""
 
 import pytest
 
 pytest.importorskip("django")
 
-from agentgym_envs.webarena.sites.icons import label_icons  # noqa: E402
+from agentgym_sites.icons import label_icons  # noqa: E402
 
 
 def test_a_link_with_nothing_but_an_icon_is_named():
@@ -31,7 +31,7 @@ def test_an_icon_next_to_a_text_is_hidden():
         assert "aria-label" not in label_icons(page)
 
 
-def test_the_first_star_tells_the_rating():
+def test_the_first_star_gives_the_rating():
     stars = '<i class="fas fa-star"></i>' * 5
     page = label_icons(f'<p class="star-rating Four">\n{stars}</p>')
     assert page.count('aria-label="Four of five stars"') == 1

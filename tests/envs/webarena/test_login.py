@@ -1,4 +1,4 @@
-"""The four login forms in a real browser, and a whole deployment made of them."""
+"""The four login forms in a real browser, and a deployment made of these forms."""
 
 import json
 import logging
@@ -10,10 +10,11 @@ import pytest
 
 pytest.importorskip("playwright", reason='pip install -e ".[web]"')
 
-from login_forms import BASES, PASSWORD, USERNAME, serving  # noqa: E402
+import login_forms  # noqa: E402
+from login_forms import BASES, PASSWORD, USERNAME  # noqa: E402
 
 from agentgym_envs.base.environment import EnvironmentFault, SetupError  # noqa: E402
-from agentgym_envs.webarena import login_browser  # noqa: E402
+from agentgym_envs.webarena import login  # noqa: E402
 from agentgym_envs.webarena.browser.background import Background  # noqa: E402
 from agentgym_envs.webarena.browser.launch import Chromium, require_browser  # noqa: E402
 from agentgym_envs.webarena.browser.process import BrowserProcess  # noqa: E402
@@ -21,8 +22,16 @@ from agentgym_envs.webarena.browser.reach import Reach, server_of  # noqa: E402
 from agentgym_envs.webarena.deployed_world import DeployedWorld, read_world  # noqa: E402
 from agentgym_envs.webarena.deployment import Account  # noqa: E402
 from agentgym_envs.webarena.environment import WebArenaEnvironment  # noqa: E402
-from agentgym_envs.webarena.login import FORMS, LoginError, is_logged_in  # noqa: E402
-from agentgym_envs.webarena.login_browser import PlaywrightForm, cookies_of  # noqa: E402
+from agentgym_envs.webarena.login import (  # noqa: E402
+    FORMS,
+    LoginError,
+    PlaywrightForm,
+    cookies_of,
+    is_logged_in,
+)
+from tests.fake_server import serving  # noqa: E402
+
+pytestmark = pytest.mark.slow
 
 try:
     EXECUTABLE = require_browser()
@@ -30,19 +39,19 @@ except SetupError as error:
     pytest.skip(str(error), allow_module_level=True)
 
 EMMA = Account(USERNAME, PASSWORD)
-SECONDS = 60.0  # for work in a browser on a busy machine
+SECONDS = 60.0  # time limit of work in a browser, in seconds, on a busy machine
 Work = Callable[[Any], Coroutine[Any, Any, Any]]
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    with serving() as address:
-        yield address
+    with serving(login_forms.answer) as running:
+        yield running.url
 
 
 @pytest.fixture(scope="module")
 def in_browser(server: str) -> Iterator[Callable[[Work], Any]]:
-    """Gives the result of work in a browser."""
+    """Yields a function that runs work in a browser and returns the result of the work."""
     background = Background("login test")
     name = server_of(server)
     start = Chromium.start(EXECUTABLE, Reach({name: name}))
@@ -74,7 +83,7 @@ def test_each_form_logs_in_and_its_cookies_are_enough(server: str, in_browser: A
 
 
 @pytest.mark.parametrize("site", BASES)
-def test_a_refused_account_is_an_error_that_does_not_tell_the_password(
+def test_a_refused_account_is_an_error_without_the_password(
     server: str, in_browser: Any, site: str
 ):
     wrong = Account(USERNAME, "not-the-word")
@@ -86,12 +95,12 @@ def test_a_refused_account_is_an_error_that_does_not_tell_the_password(
 def test_a_page_without_the_form_is_an_error_that_names_the_field(
     server: str, in_browser: Any, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(login_browser, "ACTION_SECONDS", 0.5)
+    monkeypatch.setattr(login, "ACTION_SECONDS", 0.5)
     with pytest.raises(LoginError, match="/lab/login has no field with label 'Username'"):
         in_browser(lambda browser: cookies_of(browser, "reddit", f"{server}/lab", EMMA))
 
 
-def test_trouble_with_a_field_does_not_tell_what_was_typed(in_browser: Any):
+def test_trouble_with_a_field_does_not_repeat_the_typed_text(in_browser: Any):
     async def broken(browser: Any) -> None:
         page = await (await browser.new_context()).new_page()
         page.set_default_timeout(500)
@@ -107,7 +116,7 @@ def test_trouble_with_a_field_does_not_tell_what_was_typed(in_browser: Any):
 def deployment(
     folder: pathlib.Path, server: str, recordings: str = "", **account: str
 ) -> pathlib.Path:
-    """A file that describes the server, with three tasks."""
+    """Writes a deployment file for the server with three tasks; returns the path of the file."""
     who = {"username": USERNAME, "password": PASSWORD} | account
     private = "__REDDIT__/user/emma/account"
     done = {"must_include": ["delete account"]}
@@ -140,7 +149,7 @@ def deployment(
 
 @pytest.fixture
 def make_world(tmp_path: pathlib.Path, server: str) -> Iterator[Callable[..., DeployedWorld]]:
-    """Makes a world; its browser ends with the test."""
+    """Yields a function that makes a world; the browser of the world is closed after the test."""
     made: list[DeployedWorld] = []
 
     def make(**options: str) -> DeployedWorld:
@@ -149,7 +158,7 @@ def make_world(tmp_path: pathlib.Path, server: str) -> Iterator[Callable[..., De
 
     yield make
     for world in made:
-        BrowserProcess.of(world.reach).stop()
+        BrowserProcess.get(world.reach).stop()
 
 
 def test_a_task_is_played_with_its_account_and_no_secret_is_seen(
@@ -173,7 +182,7 @@ def test_a_task_is_played_with_its_account_and_no_secret_is_seen(
 def test_scored_episodes_are_recorded_with_their_requests(make_world: Any, tmp_path: pathlib.Path):
     folder = tmp_path / "recordings"
     environment = WebArenaEnvironment(make_world(recordings=str(folder)))
-    environment.reset(0)  # is not stopped
+    environment.reset(0)  # this episode is not stopped, so it leaves no recording
     environment.reset(1)
     environment.step("```click [1]```")
     environment.step("```stop [It is\u2028my account]```")
@@ -184,7 +193,7 @@ def test_scored_episodes_are_recorded_with_their_requests(make_world: Any, tmp_p
     assert [path.name for path in folder.glob("*.har")] == [row["trace"]]
     entries = json.loads((folder / row["trace"]).read_text())["log"]["entries"]
     assert any(entry["request"]["url"].endswith("/user/emma/account") for entry in entries)
-    assert folder.stat().st_mode & 0o077 == 0  # requests carry cookies
+    assert folder.stat().st_mode & 0o077 == 0  # the recorded requests contain cookies
 
 
 def test_a_task_without_an_account_is_played_as_a_stranger(make_world: Any):

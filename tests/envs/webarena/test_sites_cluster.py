@@ -7,10 +7,12 @@ import pytest
 from tiny_site import TinySite
 
 from agentgym_envs.base.environment import SetupError
-from agentgym_envs.webarena.sites import cluster
-from agentgym_envs.webarena.sites.cluster import Cluster
-from agentgym_envs.webarena.sites.preparation import fingerprint, prepare
-from agentgym_envs.webarena.sites.site import end_episode
+from agentgym_sites import cluster
+from agentgym_sites.cluster import Cluster
+from agentgym_sites.preparation import fingerprint, prepare
+from agentgym_sites.site import end_episode
+
+pytestmark = pytest.mark.slow
 
 
 def seconds_of(url, episode):
@@ -41,7 +43,7 @@ def test_a_failed_preparation_leaves_nothing_that_looks_finished(tmp_path):
     assert [path.name for path in (tmp_path / "tiny").iterdir() if path.is_dir()] == ["v1"]
 
 
-def test_a_preparation_tells_how_far_it_is(tmp_path, capsys):
+def test_a_preparation_reports_its_progress(tmp_path, capsys):
     site = TinySite()
     build = site.build
     site.build = lambda folder, say: (say("filling"), build(folder, say))
@@ -50,7 +52,7 @@ def test_a_preparation_tells_how_far_it_is(tmp_path, capsys):
     assert told[1] == "webarena: tiny: filling" and "prepared in" in told[-1]
 
 
-def test_what_is_not_installed_is_named(tmp_path):
+def test_a_missing_package_is_named(tmp_path):
     site = TinySite()
     site.missing = lambda: "tiny needs apt-get install tiny"
     with pytest.raises(SetupError, match="apt-get install tiny"):
@@ -73,7 +75,7 @@ def test_sites_are_found_by_the_names_of_webarena():
         cluster.sites_for(["map"])
 
 
-def test_a_site_that_dies_comes_back_with_its_episodes(tmp_path):
+def test_a_dead_site_restarts_with_its_episodes(tmp_path):
     with Cluster(tmp_path, [TinySite()]) as sites:
         url = sites.urls["shopping"]
         assert sites.urls["shopping_admin"] == url + "/dashboard"
@@ -92,7 +94,7 @@ def test_a_site_that_dies_comes_back_with_its_episodes(tmp_path):
         os.kill(pid, 0)
 
 
-def test_a_site_that_cannot_start_is_told_with_its_last_words(tmp_path):
+def test_a_site_that_cannot_start_is_reported_with_its_last_output(tmp_path):
     site = TinySite()
     site.command = lambda *_: ["python3", "-c", "raise SystemExit('the port is haunted')"]
     with pytest.raises(SetupError, match="the port is haunted"):

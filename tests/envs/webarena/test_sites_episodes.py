@@ -10,9 +10,9 @@ import time
 
 import pytest
 
-from agentgym_envs.webarena.sites.chance import Dice
-from agentgym_envs.webarena.sites.episode_database import EpisodeDatabases, add_clock, next_second
-from agentgym_envs.webarena.sites.episode_server import EpisodeApplication, StaticFiles
+from agentgym_sites.chance import Dice
+from agentgym_sites.episode_database import EpisodeDatabases, add_clock, next_second
+from agentgym_sites.episode_server import EpisodeApplication, StaticFiles
 
 
 def make(tmp_path):
@@ -29,7 +29,7 @@ def test_episodes_do_not_see_each_other(tmp_path):
         assert (last, next_second(path)) == (2, 0)
 
 
-def test_a_removed_episode_begins_anew(tmp_path):
+def test_a_removed_episode_starts_again(tmp_path):
     databases = make(tmp_path)
     with databases.opened("a") as path:
         next_second(path)
@@ -40,7 +40,7 @@ def test_a_removed_episode_begins_anew(tmp_path):
 
 
 @pytest.mark.parametrize("episode", ["", "A", "../a", "a/b", "a.b", "x" * 65, "a\n"])
-def test_what_is_no_id_is_refused(tmp_path, episode):
+def test_an_invalid_id_is_refused(tmp_path, episode):
     databases = make(tmp_path)
     with pytest.raises(ValueError, match="no episode id"), databases.opened(episode):
         pass
@@ -48,7 +48,7 @@ def test_what_is_no_id_is_refused(tmp_path, episode):
         databases.remove(episode)
 
 
-def test_requests_of_one_episode_come_one_after_another(tmp_path):
+def test_requests_of_one_episode_are_served_one_after_another(tmp_path):
     databases = make(tmp_path)
     inside, most = [0], [0]
 
@@ -78,7 +78,7 @@ def test_episodes_older_than_a_day_are_removed_at_the_start(tmp_path):
     assert [path.name for path in (tmp_path / "episodes").iterdir()] == ["new.sqlite3"]
 
 
-def test_what_an_episode_changed_is_told_to_the_evaluators_and_not_to_a_browser(tmp_path):
+def test_the_changes_of_an_episode_reach_the_evaluators_and_not_a_browser(tmp_path):
     databases = make(tmp_path)
     with databases.opened("a") as path:
         with contextlib.closing(sqlite3.connect(path)) as connection, connection:
@@ -103,6 +103,12 @@ def test_what_an_episode_changed_is_told_to_the_evaluators_and_not_to_a_browser(
     assert json.loads(body) == {"note": {"removed": [], "added": [{"text": "new"}]}}
     assert ask("/__episode__/never-there") == ("200", b"{}")
     assert ask("/__episode__/a", HTTP_X_EPISODE="a")[0] == "404"
+    assert ask("/__episode__/a", HTTP_ORIGIN="http://shopping.test")[0] == "404"
+    for header in ({"HTTP_X_EPISODE": "a"}, {"HTTP_ORIGIN": "http://shopping.test"}):
+        assert ask("/__episode__/a", REQUEST_METHOD="DELETE", **header)[0] == "404"
+        assert json.loads(ask("/__episode__/a")[1]), "a page ended the episode"
+    assert ask("/__episode__/a", REQUEST_METHOD="DELETE")[0] == "204"
+    assert ask("/__episode__/a") == ("200", b"{}")
 
 
 def test_dice_fall_alike_everywhere():
@@ -112,7 +118,7 @@ def test_dice_fall_alike_everywhere():
 
 
 CLOCK = """
-from agentgym_envs.webarena.sites import chance, clock
+from agentgym_sites import chance, clock
 clock.install(); chance.install()
 import datetime
 from django.conf import settings
@@ -123,10 +129,10 @@ clock.install_in_signatures()
 def look():
     now = (timezone.now(), datetime.datetime.now(), datetime.date.today())
     return (*now, crypto.get_random_string(9), signing.dumps("session"))
-with clock.at(clock.episode_time(61)), chance.of_request(61):
+with clock.at(clock.episode_time(61)), chance.seed_request(61):
     first = look()
     assert crypto.get_random_string(9) != first[3]
-with clock.at(clock.episode_time(61)), chance.of_request(61):
+with clock.at(clock.episode_time(61)), chance.seed_request(61):
     assert look() == first
 assert first[0].isoformat() == "2024-03-01T12:01:01+00:00", first
 assert first[1].isoformat() == "2024-03-01T12:01:01", first

@@ -1,4 +1,7 @@
-"""The embedded shop without a browser. It is prepared once for a version of its sources: some 10 s."""
+"""The embedded shop, tested without a browser.
+
+The shop is prepared once per version of its sources, in about 10 s.
+"""
 
 import html
 import json
@@ -11,11 +14,13 @@ import urllib.request
 
 import pytest
 
-from agentgym_envs.webarena.sites.cluster import Cluster
-from agentgym_envs.webarena.sites.preparation import prepare
-from agentgym_envs.webarena.sites.shop.site import make_site
-from agentgym_envs.webarena.sites.shop.tables import category_path, tables
-from agentgym_envs.webarena.sites.site import is_healthy
+from agentgym_sites.cluster import Cluster
+from agentgym_sites.preparation import prepare
+from agentgym_sites.shop.site import make_site
+from agentgym_sites.shop.tables import category_path, tables
+from agentgym_sites.site import is_healthy
+
+pytestmark = pytest.mark.slow
 
 pytest.importorskip("oscar", reason="needs django-oscar: pip install -e '.[web]'")
 
@@ -70,7 +75,7 @@ def test_a_request_without_an_episode_is_refused(sites):
     assert "X-Episode" in refused.value.read().decode()
 
 
-def test_a_product_page_shows_what_the_tables_say(get):
+def test_a_product_page_shows_the_values_of_the_tables(get):
     product = tables().products[100]
     page = get(product.path)
     for text in (product.title, f"${product.price}", product.description):
@@ -83,7 +88,8 @@ def test_a_search_wants_all_words(get):
     product = tables().products[200]
     path = "/search/?q=" + urllib.request.quote(f"{product.line} {product.brand} {product.upc}")
     assert "Found 1 result." in get(path)
-    assert product.title in get(path, has_tags=True)  # the text is cut after four words
+    # the visible text is shortened after four words
+    assert product.title in get(path, has_tags=True)
     assert "Found 0 results." in get(path + "%20aardvark")
 
 
@@ -107,14 +113,16 @@ def test_the_customer_and_the_administrator_are_logged_in_side_by_side(get):
     assert order.customer.email in get(f"/dashboard/orders/{order.number}/")
 
 
-def test_pages_tell_the_episodes_time(get):
+def test_pages_show_the_episodes_time(get):
     get("/", episode="clock")
-    get("/static/oscar/js/oscar/ui.js", episode="clock", has_tags=True)  # takes no time
+    # static files do not advance the clock
+    get("/static/oscar/js/oscar/ui.js", episode="clock", has_tags=True)
     page = get("/dashboard/vouchers/create/", episode="clock", has_tags=True)
-    assert 'value="2024-03-01 12:00:02"' in page  # the first page goes on to another
+    # the first page redirects, so two pages advance the clock
+    assert 'value="2024-03-01 12:00:02"' in page
 
 
-def test_an_episode_that_ended_begins_anew(sites):
+def test_an_ended_episode_starts_again(sites):
     request = urllib.request.Request(
         sites.urls["shopping"] + "/accounts/login/", headers={"X-Episode": "anew"}
     )
@@ -122,7 +130,8 @@ def test_an_episode_that_ended_begins_anew(sites):
         first = response.headers["Set-Cookie"]
     sites.end_episode("anew")
     with urllib.request.urlopen(request, timeout=30) as response:
-        assert response.headers["Set-Cookie"] == first  # the tokens are those of a first request
+        # the episode starts again, so the tokens of the first answer are repeated
+        assert response.headers["Set-Cookie"] == first
 
 
 def test_storage_states_are_for_this_machine_alone(sites):

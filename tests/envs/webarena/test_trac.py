@@ -1,4 +1,4 @@
-"""Trac as the development site: its data, its tasks, and the running site."""
+"""Trac as the development site: its data, its tasks and the running site."""
 
 import concurrent.futures
 import importlib
@@ -18,16 +18,19 @@ import pytest
 
 from agentgym_envs.base.environment import SetupError
 from agentgym_envs.data_folder import VARIABLE
-from agentgym_envs.webarena import embedded, kind
+from agentgym_envs.webarena import served
 from agentgym_envs.webarena.browser.launch import require_browser
-from agentgym_envs.webarena.embedded import trac as trac_tasks
 from agentgym_envs.webarena.embedded_sites import shared
-from agentgym_envs.webarena.sites import cluster
-from agentgym_envs.webarena.sites.site import RunningSite
-from agentgym_envs.webarena.sites.trac import tables, tickets
-from agentgym_envs.webarena.sites.trac.projects import AGENT, PASSWORD, PROJECTS
-from agentgym_envs.webarena.sites.trac.site import make_site
 from agentgym_envs.webarena.tasks import read_task, task_row
+from agentgym_sites import cluster
+from agentgym_sites import tasks as embedded
+from agentgym_sites.site import RunningSite
+from agentgym_sites.tasks import trac as trac_tasks
+from agentgym_sites.trac import tables, tickets
+from agentgym_sites.trac.projects import AGENT, PASSWORD, PROJECTS
+from agentgym_sites.trac.site import make_site
+
+pytestmark = pytest.mark.slow
 
 needs_trac = pytest.mark.skipif(
     make_site().missing() is not None, reason=str(make_site().missing())
@@ -48,7 +51,7 @@ def test_the_tasks_on_trac_are_those_of_the_development_site():
 
 def test_a_site_has_no_choice_of_applications():
     with pytest.raises(TypeError, match="development"):
-        kind.make_kind(development="trac")
+        served.make_served_environment(development="trac")
 
 
 def test_there_are_tasks_from_many_templates_in_both_splits():
@@ -81,7 +84,7 @@ def test_a_ticket_is_owned_by_a_developer_of_its_project():
         assert ticket.created <= ticket.updated < "2024-03-01"
 
 
-# The statuses that Trac's workflow leads to from each status.
+# Maps each status to the statuses that Trac's workflow allows next.
 NEXT = {
     "new": {"accepted", "closed"},
     "accepted": {"closed"},
@@ -123,7 +126,7 @@ def test_no_open_ticket_is_in_a_completed_milestone():
 @needs_trac
 def test_the_links_to_the_handbook_lead_to_pages():
     templates = pathlib.Path(importlib.util.find_spec("trac").origin).parent.rglob("*.html")
-    hidden = {"admin", "versioncontrol"}  # components that the agent has no access to
+    hidden = {"admin", "versioncontrol"}  # components that the agent cannot access
     texts = [path.read_text() for path in templates if not hidden & set(path.parts)]
     links = {
         name
@@ -132,7 +135,7 @@ def test_the_links_to_the_handbook_lead_to_pages():
     }
     assert {"TracTickets", "TracGuide", "WikiFormatting"} <= links
     names = {page.name for page in tables.wiki_pages()}
-    assert links - {"TracIni"} <= names  # a link that only administrators see
+    assert links - {"TracIni"} <= names  # only administrators see a link to TracIni
     words = {
         word for page in tables.wiki_pages() for word in re.findall(r"\bTrac[A-Z]\w+", page.text)
     }
@@ -153,12 +156,12 @@ def test_wiki_pages_are_in_tracs_markup_and_link_to_pages_that_are_there():
 
 
 class Visitor:
-    """Reads pages of a site in one episode, with or without the cookies of the agent."""
+    """A visitor that reads pages of Trac in one episode, with or without the agent's cookies."""
 
     def __init__(self, url, cookies):
         self.url = url
         self.cookies = cookies
-        self.set = ""  # cookies of the last answer
+        self.set = ""  # cookies that the last answer set
 
     def get(self, path, episode="first", form=None, *, as_agent=True):
         headers = {} if episode is None else {"X-Episode": episode}
@@ -171,20 +174,20 @@ class Visitor:
             return answer.read().decode()
 
     def comment(self, number, text, episode="first"):
-        """Adds a comment to a ticket as its form does."""
+        """Adds a comment to a ticket through its form."""
         page = self.get(f"/ticket/{number}", episode)
         form = dict(re.findall(r'name="(\w+_time)"\s+value="(\d+)"', page))
         form |= {"__FORM_TOKEN": self.cookies["trac_form_token"], "action": "leave"}
         self.get(f"/ticket/{number}", episode, form | {"comment": text, "submit": "Submit changes"})
 
     def end(self, episode):
-        """Removes an episode."""
+        """Ends an episode, which removes its data."""
         request = urllib.request.Request(f"{self.url}/__episode__/{episode}", method="DELETE")
         with urllib.request.urlopen(request) as answer:
             assert answer.status == 204
 
     def session(self, username, password):
-        """The cookie that a login with the form sets; None if it sets none."""
+        """Logs in with the form; returns the cookie that the login sets, or None without one."""
         body = urllib.parse.urlencode({"username": username, "password": password}).encode()
         request = urllib.request.Request(f"{self.url}/login", body, {"X-Episode": "login"})
         opener = urllib.request.build_opener(_NoRedirect)
@@ -238,7 +241,7 @@ def test_two_templates_are_equal_byte_for_byte(prepared, tmp_path):
 
 
 @needs_trac
-def test_the_database_holds_what_the_tables_tell(prepared):
+def test_the_database_holds_the_tables(prepared):
     with sqlite3.connect(prepared / "template.sqlite3") as database:
         count = lambda table: database.execute(f"select count(*) from {table}").fetchone()[0]
         assert count("ticket") == len(tickets.tickets())
@@ -257,7 +260,7 @@ def test_a_request_that_names_no_episode_is_refused(visitor):
 
 
 @needs_trac
-def test_the_agent_is_logged_in_and_no_episode_sees_what_another_wrote(visitor):
+def test_the_agent_is_logged_in_and_no_episode_sees_anothers_changes(visitor):
     assert "logged in as" in visitor.get("/wiki")
     visitor.comment(20, "Only here.")
     assert "Only here." in visitor.get("/ticket/20")
@@ -265,7 +268,7 @@ def test_the_agent_is_logged_in_and_no_episode_sees_what_another_wrote(visitor):
 
 
 @needs_trac
-def test_an_episode_that_ended_begins_anew_under_its_old_name(visitor):
+def test_an_ended_episode_starts_again_under_its_old_name(visitor):
     visitor.comment(20, "Soon forgotten.", "again")
     assert "Soon forgotten." in visitor.get("/ticket/20", "again")
     visitor.end("again")
@@ -289,7 +292,8 @@ def test_the_end_of_an_episode_disturbs_no_other_one(visitor):
 def test_the_clock_begins_at_the_same_second_in_every_episode(visitor):
     for episode in ("third", "fourth"):
         visitor.get("/wiki", episode)
-        visitor.comment(20, "Now.", episode)  # the second request reads, the third one writes
+        # the second request of the episode reads, the third one writes
+        visitor.comment(20, "Now.", episode)
         assert "2024-03-01T12:00:02Z" in visitor.get("/ticket/20", episode)
 
 
@@ -302,7 +306,7 @@ def test_files_of_the_pages_need_no_episode_and_are_those_of_trac_alone(visitor)
 
 
 @needs_trac
-def test_nothing_can_be_attached_since_files_lie_outside_the_database(visitor):
+def test_attachments_are_off_since_files_are_outside_the_database(visitor):
     assert "attachfilebutton" not in visitor.get("/ticket/20")
     with pytest.raises(urllib.error.HTTPError) as refused:
         visitor.get("/attachment/ticket/20/?action=new")
@@ -310,7 +314,7 @@ def test_nothing_can_be_attached_since_files_lie_outside_the_database(visitor):
 
 
 @needs_trac
-def test_the_form_logs_in_who_knows_the_password_and_nobody_else(visitor):
+def test_the_form_logs_in_only_with_the_password(visitor):
     page = visitor.get("/login", "login", as_agent=False)
     assert '<label for="username">' in page and '<label for="password">' in page
     assert "logged in as" not in visitor.get("/wiki", "login", as_agent=False)
@@ -325,9 +329,9 @@ def test_the_form_logs_in_who_knows_the_password_and_nobody_else(visitor):
 @needs_trac
 @pytest.mark.skipif(bool(NO_BROWSER), reason=NO_BROWSER)
 def test_scripted_solutions_solve_a_task_of_each_kind_and_idling_none(tmp_path, monkeypatch):
-    """Numbers from the wiki (string_match), a report (url_match) and a closed ticket (state)."""
+    """Checks a task of each type: a number from the wiki, a report's address, a ticket's state."""
     monkeypatch.setenv(VARIABLE, str(tmp_path))
-    check = importlib.import_module("agentgym_envs.webarena.embedded.check")
+    check = importlib.import_module("agentgym_sites.tasks.check")
     chosen = [each for each in trac_tasks.tasks() if each.task.task_id in (60800, 61200, 61500)]
     with shared(["gitlab"]):
         results = check.check(chosen, ["gitlab"], parallel=1)

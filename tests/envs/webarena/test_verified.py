@@ -1,9 +1,10 @@
-"""Scores of webarena-verified through its own library.
+"""Scores of webarena-verified, computed by that package itself.
 
-The library pins its dependencies, so it is not installed beside the project. Tests that need it take the
-interpreter that WEBARENA_VERIFIED_PYTHON names.
+The package pins its dependencies, so it is not installed with the project. Tests that need the
+package use the interpreter named by WEBARENA_VERIFIED_PYTHON.
 """
 
+import importlib.util
 import json
 import os
 import pathlib
@@ -22,7 +23,8 @@ needs_library = pytest.mark.skipif(
     not PYTHON, reason="WEBARENA_VERIFIED_PYTHON names no interpreter with webarena-verified"
 )
 URLS = SiteUrls({"shopping_admin": "http://127.0.0.1:7780/admin"})
-BY_ANSWER, BY_REQUESTS = 0, 500  # tasks of the file; the second one wants a form to be sent
+# task ids in the task file; the second task requires a submitted form
+BY_ANSWER, BY_REQUESTS = 0, 500
 
 
 def write_tasks(folder: pathlib.Path) -> pathlib.Path:
@@ -44,7 +46,7 @@ def write_tasks(folder: pathlib.Path) -> pathlib.Path:
     return path
 
 
-def test_tasks_say_whether_the_requests_count(tmp_path: pathlib.Path):
+def test_tasks_declare_their_dependence_on_requests(tmp_path: pathlib.Path):
     tasks = read_verified_tasks(write_tasks(tmp_path))
     assert {number: task.needs_trace for number, task in tasks.items()} == {0: False, 500: True}
 
@@ -66,13 +68,16 @@ def test_an_interpreter_without_the_library_is_named(tmp_path: pathlib.Path):
     tasks = read_verified_tasks(write_tasks(tmp_path))
     with pytest.raises(SetupError, match="no interpreter /nowhere/python. Install"):
         score([Case(BY_ANSWER, "{}")], tasks, URLS, python="/nowhere/python")
-    if verified.importlib.util.find_spec(verified.PACKAGE) is None:
+    if importlib.util.find_spec(verified.PACKAGE) is None:
         with pytest.raises(SetupError, match="No module named 'webarena_verified'. Install"):
             score([Case(BY_ANSWER, "{}")], tasks, URLS, python=sys.executable)
 
 
-def test_scores_come_in_the_order_of_the_episodes(tmp_path: pathlib.Path):
-    """With a stand-in for the other interpreter, which says 1 for the answer "right"."""
+def test_scores_are_in_the_order_of_the_episodes(tmp_path: pathlib.Path):
+    """Checks that the scores have the order of the episodes.
+
+    A script that scores 1 for the answer "right" replaces the other interpreter.
+    """
     python = tmp_path / "python"
     python.write_text(
         f"#!{sys.executable}\nimport json, sys\nwork = json.load(sys.stdin)\n"
@@ -95,7 +100,11 @@ def test_scores_come_in_the_order_of_the_episodes(tmp_path: pathlib.Path):
 
 
 def har(folder: pathlib.Path, name: str, *, extra: str) -> pathlib.Path:
-    """The request that a task wants, as a browser records it, with something behind each value."""
+    """Writes the request that a task expects, as a browser records it.
+
+    `extra` is appended to the value of every form field; with a non-empty `extra` the request is
+    wrong.
+    """
     tasks = json.loads(verified._tasks_of(PYTHON).read_text())  # type: ignore[union-attr]
     wanted = tasks[BY_REQUESTS]["eval"][1]["expected"]
     text = "&".join(f"{field}={value}{extra}" for field, value in wanted["post_data"].items())

@@ -1,17 +1,14 @@
-"""A site in a few lines that keeps the rules of sites, for tests of what runs sites."""
+"""A minimal site with the interface of the full sites, for tests of the code that runs sites."""
 
-import http.server
 import json
-import pathlib
-import sys
 
-from agentgym_envs.webarena.sites.episode_database import EpisodeDatabases, add_clock, next_second
-from agentgym_envs.webarena.sites.parent import end_with
-from agentgym_envs.webarena.sites.site import Account
+from agentgym_sites.episode_database import add_clock
+from agentgym_sites.site import Account
+from tests import counting_site
 
 
 class TinySite:
-    """Counts the requests of each episode."""
+    """A site that counts the requests of each episode."""
 
     name = "tiny"
     paths = {"shopping": "", "shopping_admin": "/dashboard"}
@@ -39,36 +36,4 @@ class TinySite:
             (folder / "storage_state" / f"{name}.json").write_text(state)
 
     def command(self, prepared, episodes, port, parent_pid):
-        return [sys.executable, __file__, str(prepared), str(episodes), str(port), str(parent_pid)]
-
-
-def main():
-    prepared, episodes, port, parent_pid = sys.argv[1:]
-    end_with(int(parent_pid))
-    databases = EpisodeDatabases(
-        pathlib.Path(prepared) / "template.sqlite3", pathlib.Path(episodes)
-    )
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            text = "ok"
-            if self.path != "/__health__":
-                with databases.opened(self.headers["X-Episode"]) as database:
-                    text = str(next_second(database))
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(text.encode())
-
-        def do_DELETE(self):
-            databases.remove(self.path.removeprefix("/__episode__/"))
-            self.send_response(204)
-            self.end_headers()
-
-        def log_message(self, *args):
-            pass
-
-    http.server.ThreadingHTTPServer(("127.0.0.1", int(port)), Handler).serve_forever()
-
-
-if __name__ == "__main__":
-    main()
+        return counting_site.command(prepared, episodes, port, parent_pid)

@@ -1,6 +1,6 @@
-"""Writes golden.json: the papers' formulas transcribed with loops over NumPy float64.
+"""Writes golden.json: the formulas of the papers, transcribed with loops over NumPy float64.
 
-Shares no code with the package. Run: python tests/golden/algorithms/make.py
+The script shares no code with the package. Run: python tests/golden/algorithms/make.py
 """
 
 import json
@@ -19,7 +19,7 @@ def example(rng):
     for b in range(B):
         n = int(rng.integers(3, T + 1))
         mask[b, 1:n] = True
-        mask[b, 2] = b % 3 != 0  # an observation in the middle of some episodes
+        mask[b, 2] = b % 3 != 0  # some episodes have an observation in the middle
         last = int(np.nonzero(mask[b])[0][-1])
         rewards[b, last] = float(np.round(rng.random(), 3))
         if b % 2:
@@ -29,7 +29,10 @@ def example(rng):
 
 
 def turns_of(mask):
-    """A turn is a run of action tokens; where nothing interrupts, position 3 starts another."""
+    """Returns the turn number of each token.
+
+    A turn is a run of action tokens; a run that spans position 3 is split there.
+    """
     turns = np.full(mask.shape, -1)
     for b in range(len(mask)):
         turn = -1
@@ -42,7 +45,10 @@ def turns_of(mask):
 
 
 def anchors_of(turns):
-    """State of a turn: parity of its number, or a state of the episode's own for every fourth."""
+    """Returns the anchor state of each turn: the parity of its number.
+
+    Every fourth turn has a state that occurs in no other episode.
+    """
     anchors = np.full(turns.shape, -1)
     for b in range(len(turns)):
         for t in range(T):
@@ -53,7 +59,7 @@ def anchors_of(turns):
 
 
 def groups(valid):
-    """Valid rows of every group."""
+    """Returns the valid rows of every group."""
     for start in range(0, len(valid), GROUP):
         yield [b for b in range(start, start + GROUP) if valid[b]]
 
@@ -81,7 +87,10 @@ def rloo(rewards, mask, valid):
 
 
 def to_go(rewards, mask, turns, b, t, discount, turn_discount):
-    """Sum of later rewards, each discounted by the token and turn borders in between."""
+    """Returns the sum of the rewards from position t on.
+
+    Each reward is discounted by the tokens and turn boundaries before it.
+    """
     total = 0.0
     for later in range(t, T):
         if rewards[b, later]:
@@ -123,7 +132,7 @@ def reinforce_pp_baseline(rewards, mask, valid):
 def gigpo(rewards, mask, valid, turns, anchors, weight, discount, eps=1e-6):
     out = grpo(rewards, mask, valid, eps)
     for rows in groups(valid):
-        steps = []  # (episode, turn, state, return) of every turn of the group
+        steps = []  # (episode, turn, state, return) of every turn in the group
         for b in rows:
             for turn in range(turns[b].max() + 1):
                 first = int(np.nonzero(turns[b] == turn)[0][0])

@@ -1,8 +1,9 @@
-"""Writes verl.json, trl.json and rlax.json: what other implementations make of fixed inputs.
+"""Writes verl.json, trl.json and rlax.json: results of other implementations for fixed inputs.
 
-Their own functions are called; a method of a trainer gets a stand-in for the trainer, whose network
-answers with the stored log-probabilities. Everything is float64, but rlax's float32. To run it,
-beside torch, transformers and jax, in an environment of its own:
+The functions of the libraries are called directly. For a method of a trainer, a stand-in replaces
+the trainer; its network returns stored log-probabilities. Everything is float64, except rlax's
+float32. To run the script, install the libraries with torch, transformers and jax in a separate
+environment:
 
     pip install --no-deps verl==0.9.1 trl==1.16.0 rlax==0.1.9 accelerate==1.15.0 datasets==5.2.0 \
         tensordict==0.15.3 omegaconf==2.4.0 hydra-core==1.3.8 antlr4-python3-runtime==4.9.3 \
@@ -38,18 +39,19 @@ GAE = {"monte_carlo": (1.0, 1.0), "discounted": (0.99, 0.95)}
 
 
 def example():
-    """Twelve episodes in groups of four; rewards stand on action tokens."""
+    """Returns twelve episodes in groups of four, whose rewards are on action tokens."""
     rng = np.random.default_rng(7)
     mask = np.zeros((B, T))
     rewards = np.zeros((B, T))
     for b in range(B):
         mask[b, : rng.integers(3, T + 1)] = 1
         if b % 3:
-            mask[b, 1] = 0  # an observation between two turns
+            mask[b, 1] = 0  # an observation separates two turns
         rewards[b, int(np.nonzero(mask[b])[0][-1])] = np.round(rng.random(), 3)
         rewards[b, 0] += 0.25 * (b % 2)
     old = rng.normal(-2.0, 0.7, (B, T))
-    # Half of the episodes hardly move, so that GSPO's narrow bounds keep some and clip some.
+    # The ratios of half of the episodes are close to 1, so that GSPO's narrow bounds clip only some
+    # tokens.
     size = np.where(np.arange(B) % 2, 0.5, 1e-4)[:, None]
     old_values = rng.normal(0.0, 0.5, (B, T))
     arrays = {
@@ -72,8 +74,9 @@ def from_verl(inputs):
     x = {name: torch.tensor(values) for name, values in inputs.items()}
     rewards, mask = x["rewards"], x["mask"]
     index = np.arange(B) // GROUP
-    alone = np.where(np.arange(B) == B - 1, 3, index)  # the last row is a group of one
-    late = torch.roll(rewards, 1, 1) * (1 - mask)  # a token later, where that is no action
+    alone = np.where(np.arange(B) == B - 1, 3, index)  # the last row is the only one of its group
+    # each reward is moved one token later if that token is not an action
+    late = torch.roll(rewards, 1, 1) * (1 - mask)
     grpo, rloo = (
         core_algos.compute_grpo_outcome_advantage,
         core_algos.compute_rloo_outcome_advantage,
@@ -172,7 +175,7 @@ def from_verl(inputs):
 
 
 def stand_in(**attributes):
-    """A trainer on one process whose answers are given."""
+    """Returns a stand-in for a trainer on one process, whose network returns stored results."""
     trainer = mock.MagicMock(**attributes)
     trainer.accelerator.device, trainer.accelerator.num_processes = "cpu", 1
     trainer.accelerator.process_index = 0
@@ -308,7 +311,10 @@ def from_trl(inputs, old_folder):
 
 
 def functions_of(path, names, namespace):
-    """Functions of a file, without importing it: its own imports are long gone."""
+    """Loads the named functions of a file without importing the file.
+
+    The file imports modules that no longer exist.
+    """
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.FunctionDef) and node.name in names:
             for argument in [*node.args.args, *node.args.kwonlyargs]:
@@ -319,7 +325,7 @@ def functions_of(path, names, namespace):
 
 
 def trl_ppo(x, folder):
-    """Generalised advantages and the losses of PPO, of the version in `folder`."""
+    """Returns advantages (GAE) and PPO losses of the trl version in `folder`."""
     namespace = {"torch": torch}
     helpers = {"masked_mean", "masked_var", "masked_whiten", "clip_by_value", "entropy_from_logits"}
     functions_of(folder / "trl" / "core.py", helpers, namespace)
@@ -367,15 +373,15 @@ def trl_ppo(x, folder):
 def from_rlax(inputs):
     x = {name: jnp.asarray(values, jnp.float32) for name, values in inputs.items()}
     rewards, values = x["dense_rewards"], x["old_values"]
-    after = jnp.pad(values, ((0, 0), (0, 1)))  # an episode ends with its row
+    after = jnp.pad(values, ((0, 0), (0, 1)))  # an episode ends at the end of its row
 
     def gae(discount, gae_lambda):
-        def of_row(reward_T, value_T):
+        def compute_row(reward_T, value_T):
             return rlax.truncated_generalized_advantage_estimation(
                 reward_T, jnp.full(T, discount), gae_lambda, value_T
             )
 
-        advantages = jax.vmap(of_row)(rewards, after)
+        advantages = jax.vmap(compute_row)(rewards, after)
         return {"advantages": advantages, "returns": advantages + values}
 
     def clip(logprobs):
@@ -394,7 +400,7 @@ def from_rlax(inputs):
 
 
 def plain(value):
-    """Nested lists of numbers."""
+    """Returns arrays as nested lists of numbers."""
     if isinstance(value, dict):
         return {name: plain(of) for name, of in value.items()}
     if hasattr(value, "detach"):

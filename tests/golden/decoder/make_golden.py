@@ -1,11 +1,12 @@
-"""Writes the golden decoders: tiny random Hugging Face checkpoints with transformers' own logits.
+"""Writes the golden decoders: tiny random Hugging Face checkpoints with the logits of transformers.
 
     python tests/golden/decoder/make_golden.py        # needs torch and transformers
 
-One per family, small on purpose and each with something of its own: qwen2 is tied and in one
-file; qwen3 is untied, stored in bfloat16, with heads wider than D / N; llama is split into
-several files with an index and has the llama3 rope scaling. `logits.npz` holds the ids and the
-float32 logits, next to each checkpoint. Written with torch 2.13 and transformers 5.23.
+There is one small decoder per family, each with a special property. qwen2 has tied embeddings and
+one weight file. qwen3 has untied embeddings, is stored in bfloat16 and has heads wider than D / N.
+llama is split into several files with an index and has the llama3 rope scaling. `logits.npz` next
+to each checkpoint contains the ids and the float32 logits. The files were written with torch 2.13
+and transformers 5.23.
 """
 
 import pathlib
@@ -24,7 +25,7 @@ COMMON = dict(
     num_attention_heads=4,
     num_key_value_heads=2,
     max_position_embeddings=256,
-    initializer_range=0.3,  # large enough that attention and the gates matter in the logits
+    initializer_range=0.3,  # large enough that attention and the gates affect the logits
 )
 FAMILIES = {
     "qwen2": transformers.Qwen2Config(
@@ -56,7 +57,10 @@ STORED_DTYPE = {"qwen2": torch.float32, "qwen3": torch.bfloat16, "llama": torch.
 
 
 def randomise_vectors(model: torch.nn.Module) -> None:
-    """Norms start at 1 and biases at 0: as such they could be swapped without a trace."""
+    """Adds noise to norms and biases.
+
+    Otherwise all norms are 1 and all biases 0, so a test could not notice exchanged ones.
+    """
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim == 1:
@@ -64,7 +68,7 @@ def randomise_vectors(model: torch.nn.Module) -> None:
 
 
 def main() -> None:
-    """Writes every family."""
+    """Writes the checkpoints of all families."""
     for seed, (family, config) in enumerate(FAMILIES.items()):
         torch.manual_seed(seed)
         model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
@@ -75,7 +79,7 @@ def main() -> None:
         model.save_pretrained(directory, max_shard_size=SHARD_SIZE[family])
         (directory / "generation_config.json").unlink(missing_ok=True)
         tokens = torch.randint(0, config.vocab_size, (2, 100))
-        # Loaded again: casting the model above also rounded its rotary frequencies.
+        # The model is loaded again, because the cast above also rounded its rotary frequencies.
         model = transformers.AutoModelForCausalLM.from_pretrained(
             directory, dtype=torch.float32, attn_implementation="eager"
         )
@@ -84,7 +88,8 @@ def main() -> None:
         np.savez_compressed(
             directory / "logits.npz",
             tokens=tokens.numpy().astype(np.int32),
-            logits=logits.numpy()[:, ::9].astype(np.float32),  # every ninth position is enough
+            # logits of every ninth position suffice
+            logits=logits.numpy()[:, ::9].astype(np.float32),
         )
 
 

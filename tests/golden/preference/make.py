@@ -1,6 +1,6 @@
-"""Writes golden.json: DPO and IPO transcribed from their papers with loops over NumPy float64.
+"""Writes golden.json: DPO and IPO, transcribed from their papers with loops over NumPy float64.
 
-Shares no code with the package. Run: python tests/golden/preference/make.py
+The script shares no code with the package. Run: python tests/golden/preference/make.py
 """
 
 import json
@@ -13,12 +13,15 @@ PAIRS, T, BETA = 5, 7, 0.3
 
 
 def dpo(chosen, rejected):
-    """-log sigmoid(beta log pi(y_w)/ref(y_w) - beta log pi(y_l)/ref(y_l)), arXiv:2305.18290, eq. 7."""
+    """Returns the DPO loss of arXiv:2305.18290, eq. 7.
+
+    The loss is -log sigmoid(beta log pi(y_w)/ref(y_w) - beta log pi(y_l)/ref(y_l)).
+    """
     return -math.log(1 / (1 + math.exp(-(BETA * chosen - BETA * rejected))))
 
 
 def ipo(chosen, rejected):
-    """(log ratio of ratios - 1 / (2 tau))^2, arXiv:2310.12036, eq. 17."""
+    """Returns the IPO loss (log ratio of ratios - 1 / (2 tau))^2 of arXiv:2310.12036, eq. 17."""
     return (chosen - rejected - 1 / (2 * BETA)) ** 2
 
 

@@ -1,1 +1,1 @@
-"""Search engines over a corpus: from queries to passages."""
+"""Search engines over a corpus, from queries to passages."""

@@ -1,9 +1,10 @@
-"""BM25 with precomputed scores: an index of bm25s (Lù 2024, arXiv:2407.03618), searched by a kernel of ours.
+"""BM25 with precomputed scores: an index of bm25s (Lù 2024, arXiv:2407.03618), searched by our
+kernel.
 
-The kernel reads the arrays through the memory map, so that worker processes share them, its work
-grows with the words of the query and not with the corpus, and equal scores come in the order of the
-corpus. bm25s itself is imported only to build an index, in a process of its own: where JAX is
-installed, importing it takes the accelerator.
+The kernel reads the arrays through the memory map, so worker processes share them. Its work grows
+with the number of words in the query, not with the corpus. Passages with equal scores keep the
+order of the corpus. Only a separate process imports bm25s, to build an index, because importing
+bm25s reserves the accelerator if JAX is installed.
 """
 
 import json
@@ -31,16 +32,16 @@ _BUILD = "agentgym_envs.searchqa.engines.bm25_build"
 def _best(
     scores: Any, data: Any, indices: Any, indptr: Any, tokens: Any, docs: Any, points: Any
 ) -> int:
-    """Fills `docs` and `points` with the passages of the highest scores; how many there are.
+    """Writes the best passages to `docs` and `points`; returns the number of these passages.
 
     Args:
-      scores: float32 for each passage, all zero; left so.
-      data: scores of all words in all passages, word by word, as bm25s saves them.
-      indices: the passages of these scores.
-      indptr: where each word begins in them.
-      tokens: numbers of the words of the query.
-      docs: as long as passages are wanted.
-      points: their scores.
+      scores: Zeros, float32, one for each passage; zero again on return.
+      data: Scores of all words in all passages, word by word, as bm25s saves them.
+      indices: Passages that belong to the scores in `data`.
+      indptr: Position in `data` and `indices` at which each word begins.
+      tokens: Numbers of the words of the query.
+      docs: Output array of passage numbers, as long as the requested number of passages.
+      points: Output array of the scores of these passages.
     """
     for token in tokens:
         for i in range(indptr[token], indptr[token + 1]):
@@ -50,7 +51,7 @@ def _best(
         for i in range(indptr[token], indptr[token + 1]):
             doc = indices[i]
             score = scores[doc]
-            if score <= 0.0:  # seen with a word before
+            if score <= 0.0:  # the passage was already handled with an earlier word
                 continue
             scores[doc] = 0.0
             if found == wanted and (
@@ -71,11 +72,7 @@ def _best(
 
 
 class Bm25:
-    """An index in memory maps.
-
-    Args:
-      folder: that `build` filled.
-    """
+    """Index whose arrays are memory maps."""
 
     def __init__(self, folder: pathlib.Path):
         def array(name: str) -> Any:
@@ -87,15 +84,15 @@ class Bm25:
         params = json.loads((folder / "params.index.json").read_bytes())
         self._scores = np.zeros(params["num_docs"], dtype=np.float32)
         self._words = words.Words()
-        self.search(["warm up"], 1)  # compiles the kernel, unless it was before
+        self.search(["warm up"], 1)  # compiles the kernel if no earlier run has compiled it
 
     def search(self, queries: Sequence[str], topk: int) -> list[list[Hit]]:
-        """See Engine."""
+        """Implements `Engine.search`."""
         docs = np.zeros(topk, dtype=np.int64)
         points = np.zeros(topk, dtype=np.float32)
         results = []
         for query in queries:
-            stems = self._words.of(query)
+            stems = self._words.split(query)
             known = [self._vocabulary[stem] for stem in stems if stem in self._vocabulary]
             tokens = np.array(known, dtype=np.int64)
             found = _best(
@@ -106,15 +103,15 @@ class Bm25:
 
 
 def key(encoder: str) -> str:
-    """What of the settings an index depends on."""
+    """Implements `EngineModule.key`."""
     return f"bm25s-{words.VERSION}"
 
 
 def build(corpus: Corpus, folder: pathlib.Path, encoder: str) -> None:
-    """Makes the index in a process of its own, which resumes what another one left.
+    """Builds the index in a separate process, which resumes an interrupted build.
 
     Raises:
-      SetupError: it failed.
+      SetupError: The build failed.
     """
     if (folder / _INDEX).exists():
         return
@@ -128,7 +125,7 @@ def build(corpus: Corpus, folder: pathlib.Path, encoder: str) -> None:
     if done.returncode or not (folder / _INDEX).exists():
         raise SetupError(
             f"searchqa: building the index of {corpus.path} failed with status {done.returncode}; "
-            "its last words are above. What was finished is kept: start again to go on"
+            "its last output is above. Finished parts are kept: start again to resume"
         )
 
 
@@ -138,6 +135,6 @@ def open_index(folder: pathlib.Path, encoder: str) -> Bm25:
 
 
 def save(model: Any, folder: pathlib.Path) -> None:
-    """Saves an index of bm25s; it appears whole or not at all."""
+    """Saves an index of bm25s; the files become visible only when all are complete."""
     with appearing(folder / _INDEX) as partial:
         model.save(partial, show_progress=False)

@@ -1,7 +1,7 @@
 """Builds an index of bm25s: `python -m agentgym_envs.searchqa.engines.bm25_build CORPUS ITS_FOLDER FOLDER`.
 
-First the words of the corpus, in parts that are kept: a build that was killed goes on after the last
-of them. Then the scores of all words, from the parts.
+First the words of the corpus are extracted, in parts that are kept, so a build that was killed
+resumes after the last part. Then the scores of all words are computed from the parts.
 """
 
 import argparse
@@ -17,21 +17,21 @@ import numpy as np
 
 from agentgym_envs.artifacts import appearing
 from agentgym_envs.base.environment import SetupError
-from agentgym_envs.searchqa.corpus.progress import Progress
 from agentgym_envs.searchqa.engines import words
 from agentgym_envs.searchqa.engines.bm25 import save
 from agentgym_envs.searchqa.engines.corpus_file import Corpus
+from agentgym_facts.progress import Progress
 
 PART = 100_000  # passages
 
 
 def write_part(corpus: Corpus, number: int, folder: pathlib.Path, size: int) -> None:
-    """Writes the words of one part of the corpus as numbers, and its vocabulary."""
+    """Writes one part of the corpus: its words as numbers, and its vocabulary."""
     splitter = words.Words()
     vocabulary: dict[str, int] = {}
     ids, lengths = [], []
     for contents in corpus.contents(number * size, (number + 1) * size):
-        stems = splitter.of(contents)
+        stems = splitter.split(contents)
         ids += [vocabulary.setdefault(stem, len(vocabulary)) for stem in stems]
         lengths.append(len(stems))
     with appearing(_part(folder, number)) as partial:
@@ -41,12 +41,13 @@ def write_part(corpus: Corpus, number: int, folder: pathlib.Path, size: int) -> 
 
 
 class Tokens:
-    """The words of all parts as bm25s reads them: `vocab`, and `ids`, which goes over the passages.
+    """Words of all parts in the form that bm25s reads: `vocab`, and `ids`, an iterator over
+    passages.
 
     Args:
-      folders: of the parts, in their order.
-      progress: shows how far each walk over the passages is.
-      total: passages.
+      folders: Folders of the parts, in their order.
+      progress: Display of the progress of each pass over the passages.
+      total: Number of passages.
     """
 
     def __init__(self, folders: list[pathlib.Path], progress: Progress, total: int):
@@ -78,10 +79,10 @@ class Tokens:
 
 
 def build(corpus: Corpus, folder: pathlib.Path, size: int = PART) -> None:
-    """Makes the index, from the parts that are there and those that are missing.
+    """Builds the missing parts, then the index from all parts.
 
     Raises:
-      SetupError: the corpus cannot be read.
+      SetupError: The corpus cannot be read.
     """
     count = -(-len(corpus) // size)
     parts = [_part(folder, number) for number in range(count)]
@@ -104,7 +105,7 @@ def _part(folder: pathlib.Path, number: int) -> pathlib.Path:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Builds; returns the exit status."""
+    """Builds an index; returns the exit status."""
     parser = argparse.ArgumentParser()
     parser.add_argument("corpus", type=pathlib.Path)
     parser.add_argument("corpus_folder", type=pathlib.Path, help="with the offsets of its lines")

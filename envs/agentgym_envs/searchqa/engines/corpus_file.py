@@ -1,4 +1,4 @@
-"""The passages of a corpus by number: JSON lines, as in wiki-18 (`{"id", "contents"}`)."""
+"""Passages of a corpus by number, from JSON lines as in wiki-18 (`{"id", "contents"}`)."""
 
 import gzip
 import json
@@ -14,14 +14,14 @@ from agentgym_envs.searchqa.texts import Passage
 
 
 class Corpus:
-    """Passages on disk.
+    """Passages of a corpus on disk.
 
     Args:
-      path: `corpus.jsonl`, or the same as `.gz`, which is unpacked into the folder once.
-      folder: of the index of this corpus.
+      path: File `corpus.jsonl`, or `corpus.jsonl.gz`, which is unpacked into the folder once.
+      folder: Folder for the index of this corpus.
 
     Raises:
-      SetupError: there is no corpus.
+      SetupError: The corpus does not exist.
     """
 
     def __init__(self, path: pathlib.Path, folder: pathlib.Path):
@@ -49,10 +49,10 @@ class Corpus:
         return Passage(str(row["id"]), row["contents"])
 
     def contents(self, start: int, end: int) -> Iterator[str]:
-        """Title and text of some passages.
+        """Yields the title and text of the passages from `start` to `end`.
 
         Raises:
-          SetupError: a row is none.
+          SetupError: A row is not a passage.
         """
         for number in range(start, min(end, len(self))):
             try:

@@ -1,4 +1,4 @@
-"""Passages by meaning: vectors of a sentence encoder, all compared with the query's, in JAX."""
+"""Search by meaning: compares the vector of the query with the vectors of all passages, in JAX."""
 
 import functools
 import pathlib
@@ -12,30 +12,25 @@ import numpy as np
 from agentgym_envs.artifacts import appearing_file
 from agentgym_envs.base.environment import SetupError
 from agentgym_envs.searchqa.building import fingerprint
-from agentgym_envs.searchqa.corpus.progress import Progress
 from agentgym_envs.searchqa.engines.corpus_file import Corpus
 from agentgym_envs.searchqa.engines.encoder import Encoder
 from agentgym_envs.searchqa.engines.engine import Hit
+from agentgym_facts.progress import Progress
 
-PART = 1024  # passages that are kept together
-_BATCH = 64  # texts that are encoded at once
+PART = 1024  # number of passages per saved part
+_BATCH = 64  # number of texts per encoder call
 _VECTORS = "vectors.npy"
 
 
 class Dense:
-    """All vectors on the device of JAX.
-
-    Args:
-      folder: that `build` filled.
-      encoder: folder of the model.
-    """
+    """Dense index with all vectors on the device of JAX."""
 
     def __init__(self, folder: pathlib.Path, encoder: pathlib.Path):
         self._encoder = Encoder(encoder)
         self._vectors_ND = jnp.asarray(np.load(folder / _VECTORS))
 
     def search(self, queries: Sequence[str], topk: int) -> list[list[Hit]]:
-        """See Engine."""
+        """Implements `Engine.search`."""
         count = min(topk, len(self._vectors_ND))
         results = []
         for start in range(0, len(queries), _BATCH):
@@ -48,16 +43,16 @@ class Dense:
 
 @functools.partial(jax.jit, static_argnums=2)
 def _nearest(vectors_ND: Any, queries_BD: Any, count: int) -> Any:
-    """Inner products and numbers of the nearest, the best first."""
+    """Returns inner products and numbers of the nearest passages, the best first."""
     scores_BN = queries_BD @ vectors_ND.T.astype(queries_BD.dtype)
     return jax.lax.top_k(scores_BN, count)
 
 
 def key(encoder: str) -> str:
-    """See EngineModule.
+    """Implements `EngineModule.key`.
 
     Raises:
-      SetupError: the model is not there.
+      SetupError: The model does not exist.
     """
     path = pathlib.Path(encoder) / "model.safetensors"
     if not encoder or not path.is_file():

@@ -1,8 +1,8 @@
-"""A sentence encoder of the BERT family in JAX: mean of the last states, of length one.
+"""Sentence encoder of the BERT family in JAX: mean of the last states, normalised to length one.
 
-Reads a folder with `config.json`, `model.safetensors` and `tokenizer.json`, such as all-MiniLM-L6-v2
-or e5. A model of the e5 family wants to be told what is a query and what a passage: its folder or
-`_name_or_path` has `e5` in its name.
+It reads a folder with `config.json`, `model.safetensors` and `tokenizer.json`, for example
+all-MiniLM-L6-v2 or e5. Models of the e5 family need one prefix for queries and another for
+passages. A model is treated as e5 if its folder or `_name_or_path` has `e5` in its name.
 """
 
 import functools
@@ -20,23 +20,16 @@ from tokenizers import Tokenizer
 from agentgym_envs.base.environment import SetupError
 
 _FILES = ("config.json", "model.safetensors", "tokenizer.json")
-_LENGTHS = (
-    32,
-    64,
-    128,
-    256,
-)  # tokens; a batch is padded to the next, so that few programs are compiled
+# row lengths in tokens; a batch is padded to the next length, so that few programs are compiled
+_LENGTHS = (32, 64, 128, 256)
 _MASKED = -1e9
 
 
 class Encoder:
-    """Texts to vectors.
-
-    Args:
-      folder: of the model.
+    """Encoder from texts to vectors.
 
     Raises:
-      SetupError: it is not there, or of another family.
+      SetupError: The folder lacks a file, or the model is not of type `bert`.
     """
 
     def __init__(self, folder: pathlib.Path):
@@ -69,11 +62,11 @@ class Encoder:
         self._prefixes = ("query: ", "passage: ") if "e5" in names else ("", "")
 
     def queries(self, texts: Sequence[str]) -> np.ndarray:
-        """Vectors of queries: float32 [texts, width]."""
+        """Encodes queries to vectors, float32 [texts, width]."""
         return self._encode([self._prefixes[0] + text for text in texts])
 
     def passages(self, texts: Sequence[str]) -> np.ndarray:
-        """Vectors of passages: float32 [texts, width]."""
+        """Encodes passages to vectors, float32 [texts, width]."""
         return self._encode([self._prefixes[1] + text for text in texts])
 
     def _encode(self, texts: Sequence[str]) -> np.ndarray:
@@ -82,7 +75,7 @@ class Encoder:
         rows = 1 << (len(encoded) - 1).bit_length()
         ids_BT = np.zeros((rows, length), np.int32)
         valid_BT = np.zeros((rows, length), bool)
-        valid_BT[:, 0] = True  # rows of padding have a mean, too
+        valid_BT[:, 0] = True  # a padding row needs a valid token for its mean
         for row, ids in enumerate(encoded):
             ids_BT[row, : len(ids)] = ids
             valid_BT[row, : len(ids)] = True
@@ -99,7 +92,7 @@ def _forward(
     heads: int,
     epsilon: float,
 ) -> Any:
-    """BERT (Devlin et al. 2019, arXiv:1810.04805), then the mean over valid tokens, of length one."""
+    """Computes BERT (arXiv:1810.04805), then the normalised mean over valid tokens."""
     rows, length = ids_BT.shape
 
     def linear(x: Any, name: str) -> Any:

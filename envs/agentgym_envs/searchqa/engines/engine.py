@@ -1,4 +1,4 @@
-"""What an engine offers, and which there are."""
+"""Interface and list of the search engines."""
 
 import importlib
 import pathlib
@@ -9,17 +9,18 @@ from agentgym_envs.base import extras
 from agentgym_envs.base.environment import SetupError
 from agentgym_envs.searchqa.engines.corpus_file import Corpus
 
-Hit = tuple[int, float]  # number of a passage, score
+Hit = tuple[int, float]  # (number of a passage, score)
 
 
 class Engine(Protocol):
-    """An index that was opened. Used by one thread at a time."""
+    """Opened index, for one thread at a time."""
 
     def search(self, queries: Sequence[str], topk: int) -> list[list[Hit]]:
-        """The best passages for each query, the best first; fewer if fewer fit at all."""
+        """Finds the best passages for each query, best first; fewer than `topk` if fewer match."""
 
 
-# Engine -> an EngineModule, imported only where it is used, because each needs other packages.
+# Module of each engine. A module is imported only when it is used, because each engine needs other
+# packages.
 ENGINES: Mapping[str, str] = {
     "bm25s": "agentgym_envs.searchqa.engines.bm25",
     "tantivy": "agentgym_envs.searchqa.engines.tantivy_index",
@@ -29,10 +30,10 @@ MAX_TOPK = 100
 
 
 def load_engine(name: str) -> "EngineModule":
-    """The module of an engine.
+    """Imports the module of an engine.
 
     Raises:
-      SetupError: there is no such engine, or its packages are missing.
+      SetupError: The engine does not exist, or its packages are missing.
     """
     if name not in ENGINES:
         raise SetupError(f"searchqa: engine={name!r} is none of {', '.join(ENGINES)}")
@@ -47,13 +48,13 @@ def load_engine(name: str) -> "EngineModule":
 
 
 class EngineModule(Protocol):
-    """What the module of an engine offers; `encoder` is the folder of the dense engine's model."""
+    """Interface of an engine's module. `encoder` is the folder of the dense engine's model."""
 
     def key(self, encoder: str) -> str:
-        """Name of the index below the folder of its corpus; another one where it differs."""
+        """Returns the name of the index in the corpus folder, unique among its indices."""
 
     def build(self, corpus: Corpus, folder: pathlib.Path, encoder: str) -> None:
-        """Makes the index, or what of it is missing; the folder is there."""
+        """Builds the index, or its missing parts, in an existing folder."""
 
     def open_index(self, folder: pathlib.Path, encoder: str) -> Engine:
         """Opens an index that was built."""

@@ -1,4 +1,4 @@
-"""BM25 by tantivy: an index on disk that takes a tenth of the memory and more time per query."""
+"""BM25 by tantivy: an index on disk that needs a tenth of the memory and more time per query."""
 
 import json
 import pathlib
@@ -7,16 +7,16 @@ from collections.abc import Sequence
 import tantivy
 
 from agentgym_envs.artifacts import appearing_file
-from agentgym_envs.searchqa.corpus.progress import Progress
 from agentgym_envs.searchqa.engines import words
 from agentgym_envs.searchqa.engines.corpus_file import Corpus
 from agentgym_envs.searchqa.engines.engine import Hit
+from agentgym_facts.progress import Progress
 
 _INDEX = "tantivy"
 _DONE = "done.json"
-PART = 100_000  # passages that are written together
+PART = 100_000  # number of passages per commit
 _WRITER_BYTES = 128 << 20
-_MAX_WORDS = 256  # of a query
+_MAX_WORDS = 256  # maximum number of words of a query
 
 
 def _schema() -> tantivy.Schema:
@@ -27,10 +27,10 @@ def _schema() -> tantivy.Schema:
 
 
 class Tantivy:
-    """An index on disk.
+    """Index on disk.
 
     Args:
-      folder: that `build` filled.
+      folder: Folder that `build` has filled.
     """
 
     def __init__(self, folder: pathlib.Path):
@@ -40,8 +40,11 @@ class Tantivy:
         self._words = words.Words()
 
     def search(self, queries: Sequence[str], topk: int) -> list[list[Hit]]:
-        """See Engine. Of equal scores the order is that of the index, which may differ between builds."""
-        return [self._search(self._words.of(query)[:_MAX_WORDS], topk) for query in queries]
+        """Implements `Engine.search`.
+
+        Passages with equal scores are in the order of the index, which can differ between builds.
+        """
+        return [self._search(self._words.split(query)[:_MAX_WORDS], topk) for query in queries]
 
     def _search(self, stems: Sequence[str], topk: int) -> list[Hit]:
         if not stems:
@@ -56,25 +59,25 @@ class Tantivy:
 
 
 def key(encoder: str) -> str:
-    """See EngineModule."""
+    """Implements `EngineModule.key`."""
     return f"tantivy-{words.VERSION}"
 
 
 def build(corpus: Corpus, folder: pathlib.Path, encoder: str) -> None:
-    """Makes the index; what was committed before a build was killed is kept."""
+    """Builds the index; the commits of an interrupted build are kept."""
     if (folder / _DONE).exists():
         return
     (folder / _INDEX).mkdir(exist_ok=True)
     index = tantivy.Index(_schema(), path=str(folder / _INDEX))
     index.reload()
-    # Passages are written in their order by one thread, and whole parts at a time.
+    # One thread writes the passages in their order, and each commit is a whole part.
     first = index.searcher().num_docs
     writer = index.writer(_WRITER_BYTES, num_threads=1)
     splitter = words.Words()
     numbers = range(first, len(corpus), PART)
     for start in Progress(1).stage(f"parts of {PART:,}", numbers, len(numbers)):
         for number, contents in enumerate(corpus.contents(start, start + PART), start):
-            stems = " ".join(splitter.of(contents))
+            stems = " ".join(splitter.split(contents))
             writer.add_document(tantivy.Document(words=stems, number=number))
         writer.commit()
     writer.wait_merging_threads()

@@ -1,4 +1,4 @@
-"""Words of passages and queries, the same for all engines that search by words."""
+"""Splitting of passages and queries into words, shared by all engines that search by words."""
 
 import re
 import unicodedata
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import Stemmer
 
-VERSION = "1"  # changes when an index must be made anew
+VERSION = "1"  # change this when an index must be rebuilt
 
 _WORD = re.compile(r"[^\W_]+")
-# The stop words of Lucene's English analyser.
+# stop words of Lucene's English analyser
 _STOP_WORDS = frozenset(
     "a an and are as at be but by for if in into is it no not of on or such that the their then "
     "there these they this to was will with".split()
@@ -17,13 +17,13 @@ _STOP_WORDS = frozenset(
 
 
 class Words:
-    """Takes texts apart. Not thread-safe."""
+    """Splitter of texts into words. Not thread-safe."""
 
     def __init__(self) -> None:
         self._stem = Stemmer.Stemmer("english").stemWords
 
-    def of(self, text: str) -> Sequence[str]:
-        """Stems in lower case without diacritics and stop words, in their order."""
+    def split(self, text: str) -> Sequence[str]:
+        """Splits a text into stems, in lower case, without diacritics and without stop words."""
         text = text.lower()
         if not text.isascii():
             parts = unicodedata.normalize("NFKD", text)

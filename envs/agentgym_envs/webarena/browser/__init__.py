@@ -1,1 +1,1 @@
-"""A real browser for text agents: pages as accessibility trees, actions as WebArena writes them."""
+"""Real browser for text agents: pages as accessibility trees, actions in WebArena's syntax."""

@@ -1,4 +1,4 @@
-"""WebArena's actions, read from what a model writes."""
+"""WebArena's actions, parsed from a model's text."""
 
 import dataclasses
 import re
@@ -7,10 +7,11 @@ from agentgym_envs.webarena.browser.errors import ActionRefused
 
 _BLOCK = re.compile(r"```(.*?)```", re.DOTALL)
 _MARKER = re.compile(r"(?<!\w)Action:")
-_LANGUAGE = re.compile(r"(?:text|plaintext|bash|python|action)?\s*\n")  # after ``` in Markdown
-_MAX_SHOWN = 200  # characters of an unreadable action in its refusal
+# language name after ``` in Markdown
+_LANGUAGE = re.compile(r"(?:text|plaintext|bash|python|action)?\s*\n")
+_MAX_SHOWN = 200  # characters of an invalid action that its rejection quotes
 
-# What an action does to an element, and its form.
+# syntax of each action on an element, with the effect of the action
 ELEMENT_FORMS = {
     "click": re.compile(r"click ?\[(\d{1,9})\]"),
     "hover": re.compile(r"hover ?\[(\d{1,9})\]"),
@@ -30,17 +31,31 @@ FORMS = (
 )
 
 
+# names of keys as models write them, mapped to Playwright's names
+_KEYS = {
+    key.lower(): key
+    for key in (
+        "Control Alt Shift Enter Tab Escape Backspace Delete Space Home End PageUp PageDown "
+        "ArrowUp ArrowDown ArrowLeft ArrowRight"
+    ).split()
+} | {
+    **dict.fromkeys(("ctrl", "cmd", "command", "meta"), "Control"),
+    **{"option": "Alt", "return": "Enter", "esc": "Escape", "del": "Delete"},
+    **{"up": "ArrowUp", "down": "ArrowDown", "left": "ArrowLeft", "right": "ArrowRight"},
+}
+
+
 @dataclasses.dataclass(frozen=True)
 class Action:
-    """One action.
+    """One parsed action.
 
     Attributes:
       name: `click`, `type`, `hover`, `press`, `scroll`, `new_tab`, `tab_focus`, `close_tab`,
         `goto`, `go_back`, `go_forward` or `stop`.
-      element: number of an element, for click, type and hover.
-      text: what to type, the keys, the direction, the address, or the answer.
-      enter: for type: press Enter afterwards.
-      tab: for tab_focus.
+      element: Number of an element, for `click`, `type` and `hover`.
+      text: Text to type, keys, direction, address, or answer.
+      enter: True if `type` presses Enter afterwards.
+      tab: Number of the tab, for `tab_focus`.
     """
 
     name: str
@@ -51,10 +66,11 @@ class Action:
 
 
 def action_text(reply: str) -> str:
-    """The action within a model's reply.
+    """Extracts the text of the action from a model's reply.
 
-    It stands between the first pair of three backquotes, as in WebArena; else after the last
-    `Action:`, as in our other environments; else the reply is the action.
+    The action is the text between the first pair of three backquotes, as in WebArena. Without
+    backquotes it is the text after the last `Action:`, as in our other environments, or else the
+    whole reply.
     """
     block = _BLOCK.search(reply)
     if block is not None:
@@ -65,10 +81,10 @@ def action_text(reply: str) -> str:
 
 
 def read_action(reply: str) -> Action:
-    """The action of a model's reply.
+    """Parses the action of a model's reply.
 
     Raises:
-      ActionRefused: there is none.
+      ActionRefused: The reply has no action.
     """
     text = action_text(reply)
     name = re.split(r"[\s\[]", text, maxsplit=1)[0]
@@ -104,7 +120,7 @@ def _read(name: str, text: str) -> Action | None:
 
 
 def _read_type(text: str) -> Action | None:
-    """As WebArena: Enter is pressed unless the last bracket says 0."""
+    """Parses WebArena's `type`; Enter is pressed unless the last bracket is 0."""
     found = _TYPE.fullmatch(text)
     if found is None:
         return None
@@ -114,12 +130,7 @@ def _read_type(text: str) -> Action | None:
 
 
 def describe(action: Action, element: str) -> str:
-    """How the action is told as the previous one.
-
-    Args:
-      action: that was taken.
-      element: role and name of its element; empty if it has none.
-    """
+    """Describes the action for the line about the previous action in an observation."""
     number = f"[{action.element}]"
     if action.name in ("click", "hover"):
         return f"{action.name} {number} where {number} is {element}"
@@ -133,9 +144,17 @@ def describe(action: Action, element: str) -> str:
 
 
 def written(action: Action) -> str:
-    """The action in WebArena's form; `read_action` gives the same action back."""
+    """Writes the action in WebArena's syntax; `read_action` parses it back to the same action."""
     if action.name in ELEMENT_FORMS:
         return f"{action.name} [{action.element}]"
     if action.name == "type":
         return f"type [{action.element}] [{action.text}] [{int(action.enter)}]"
     return describe(action, "")
+
+
+def keys_for_playwright(text: str) -> str:
+    """Converts keys such as `ctrl+a` to Playwright's names."""
+    keys = ["+"] if text == "+" else [key.strip() for key in text.split("+")]
+    if len(keys) == 1 and len(keys[0]) == 1:
+        return keys[0]  # a capital letter alone is a key, too
+    return "+".join(_KEYS.get(key.lower(), key.lower() if len(key) == 1 else key) for key in keys)

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for callers that are not asynchronous."""
+"""Event loop in a separate thread, for callers that are not asynchronous."""
 
 import asyncio
 import concurrent.futures
@@ -10,7 +10,7 @@ _Result = TypeVar("_Result")
 
 
 class Background:
-    """Runs coroutines from any thread. The thread does not keep the process alive."""
+    """Runner of coroutines for any thread. Its own thread does not keep the process alive."""
 
     def __init__(self, name: str):
         self._loop = asyncio.new_event_loop()
@@ -18,25 +18,21 @@ class Background:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, _Result], seconds: float) -> _Result:
-        """The result of a coroutine.
-
-        Args:
-          work: awaited in the loop.
-          seconds: after which it is cancelled.
+        """Returns the result of a coroutine, which is cancelled after `seconds`.
 
         Raises:
-          TimeoutError: it took longer.
+          TimeoutError: The coroutine took longer.
         """
         future = asyncio.run_coroutine_threadsafe(_limited(work, seconds), self._loop)
         try:
-            # A coroutine that resists its cancellation must not hold up the caller either.
+            # Even a coroutine that ignores its cancellation must not block the caller.
             return future.result(seconds + 2.0)
         except concurrent.futures.TimeoutError:
             future.cancel()
             raise TimeoutError(f"no answer within {seconds:g} s") from None
 
     def stop(self) -> None:
-        """Ends the thread; what still runs is dropped."""
+        """Ends the thread and drops unfinished coroutines."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(5.0)
 

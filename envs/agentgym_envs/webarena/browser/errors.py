@@ -1,17 +1,17 @@
-"""What can go wrong between an action and the page."""
+"""Errors of actions and pages."""
 
 
 class ActionRefused(Exception):
-    """The action cannot be done; the message is for the agent, whose episode goes on."""
+    """Error for an impossible action; its message is for the agent, whose episode continues."""
 
 
 class PageLost(Exception):
-    """The page or its site broke down through no fault of the agent: the episode is lost."""
+    """Error for a page or site that broke down without the agent's fault; the episode is lost."""
 
 
 class PageHung(Exception):
-    """The page's scripts keep it from answering: the episode ends and has failed."""
+    """Error for a page that does not respond because of its scripts; the episode ends as failed."""
 
 
 class BrowserLost(Exception):
-    """The browser process is gone, and all episodes in it."""
+    """Error for a browser process that is gone, together with all its episodes."""

@@ -1,4 +1,4 @@
-"""Chromium as a child of this process: found, started, noticed when it is gone."""
+"""Chromium as a child process: finding it, starting it, and noticing its end."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger(__name__)
 
 CHROMIUM_VARIABLE = "AGENTGYM_CHROMIUM"
-# The one supported browser, because observations depend on it. Debian's full chromium requests
+# The only supported browser, because observations depend on it. Debian's full chromium requests
 # favicons, lists other text boxes and takes twice the memory.
 SUPPORTED = "chromium-headless-shell"
 PLAYWRIGHT_HINT = f"Install it with: {extras.install('web')}"
@@ -33,10 +33,10 @@ CHROMIUM_HINT = (
     "Install it (Debian: apt-get install chromium-headless-shell) or name the program in "
     f"{CHROMIUM_VARIABLE}."
 )
-_VERSION_SECONDS = 30.0  # for a browser to print its version
+_VERSION_SECONDS = 30.0  # limit for a browser to print its version
 
 _FLAGS = (
-    "--no-sandbox",  # containers rarely allow it; the sites are our own
+    "--no-sandbox",  # containers rarely allow the sandbox, and the sites are trusted
     "--disable-gpu",
     "--disable-quic",
     "--disable-smooth-scrolling",
@@ -49,11 +49,12 @@ _FLAGS = (
     "--mute-audio",
     "--no-first-run",
     "--no-pings",
-    # Cannot be blocked by name: peer-to-peer connections go to numbers.
+    # Peer-to-peer connections use numeric addresses, so they cannot be blocked by name.
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
 )
 _START_SECONDS = 30.0
-_NEWS_SECONDS = 1.0  # for the news that a browser is gone: the errors of its pages come before
+# limit for the notice that a browser is gone; the errors of its pages arrive earlier
+_NEWS_SECONDS = 1.0
 _BEAT = 0.01
 
 
@@ -61,29 +62,23 @@ def find_chromium(environ: Mapping[str, str]) -> str:
     """Returns the path of the browser: AGENTGYM_CHROMIUM if that is set, else SUPPORTED on PATH.
 
     Raises:
-      SetupError: There is none.
+      SetupError: The browser was not found.
     """
     named = environ.get(CHROMIUM_VARIABLE, "")
-    path = environ.get("PATH", "")
-    if named:
-        found = shutil.which(named, path=path)
-        if found is None:
-            raise SetupError(
-                f"webarena: {CHROMIUM_VARIABLE} is {named}, which is no program. {CHROMIUM_HINT}"
-            )
+    found = shutil.which(named or SUPPORTED, path=environ.get("PATH", ""))
+    if found is not None:
         return found
-    found = shutil.which(SUPPORTED, path=path)
-    if found is None:
-        raise SetupError(f"webarena: PATH has no {SUPPORTED}. {CHROMIUM_HINT}")
-    return found
+    if named:
+        problem = f"{CHROMIUM_VARIABLE} is {named}, which is no program"
+    else:
+        problem = f"PATH has no {SUPPORTED}"
+    raise SetupError(f"webarena: {problem}. {CHROMIUM_HINT}")
 
 
 @functools.cache
 def browser_name(executable: str) -> str:
-    """Returns the name and version of a browser, such as "chromium-headless-shell 156.0.8078.79".
-
-    Args:
-      executable: Path of the program.
+    """Returns the name and version of a browser, for example "chromium-headless-shell
+    156.0.8078.79".
 
     Raises:
       SetupError: The program does not print a version.
@@ -114,10 +109,10 @@ def browser_name(executable: str) -> str:
 
 
 def require_browser(environ: Mapping[str, str] = os.environ) -> str:
-    """Path of the browser, once Playwright is known to be installed as well.
+    """Returns the path of the browser after a check that Playwright is installed as well.
 
     Raises:
-      SetupError: one of them is missing; the message says what to install.
+      SetupError: Playwright or the browser is missing; the message says what to install.
     """
     if importlib.util.find_spec("playwright") is None:
         raise SetupError(f"webarena: the Python package playwright is missing. {PLAYWRIGHT_HINT}")
@@ -125,14 +120,10 @@ def require_browser(environ: Mapping[str, str] = os.environ) -> str:
 
 
 async def check_connected(browser: "Browser", cause: BaseException) -> None:
-    """Tells a browser that is gone from a page that is.
-
-    Args:
-      browser: that was asked for something.
-      cause: what came of it.
+    """Raises an error if the browser is dead; returns if only the page failed.
 
     Raises:
-      BrowserLost: it is gone.
+      BrowserLost: The browser is gone.
     """
     clock = asyncio.get_running_loop().time
     deadline = clock() + _NEWS_SECONDS
@@ -143,11 +134,7 @@ async def check_connected(browser: "Browser", cause: BaseException) -> None:
 
 
 class Chromium:
-    """A running browser.
-
-    Attributes:
-      browser: Playwright's.
-    """
+    """Running browser."""
 
     def __init__(self, playwright: "Playwright", browser: "Browser", folder: pathlib.Path):
         self._playwright = playwright
@@ -156,13 +143,13 @@ class Chromium:
 
     @classmethod
     async def start(cls, executable: str, reach: Reach) -> "Chromium":
-        """Starts a browser that can open what `reach` has.
+        """Starts a browser that can open only the servers of `reach`.
 
         Raises:
-          SetupError: it does not start.
+          SetupError: The browser does not start.
         """
-        # Imported here, because the kind of this environment is also looked at where nothing of
-        # the extra is installed.
+        # Playwright is imported here, because this environment is also listed on machines without
+        # the extra.
         from playwright.async_api import Error, async_playwright
 
         folder = temporary.new_folder()
@@ -173,7 +160,7 @@ class Chromium:
                 executable_path=executable,
                 headless=True,
                 args=[*_FLAGS, f"--host-resolver-rules={reach.resolver_rules()}"],
-                # The process that owns it decides when it ends.
+                # The process that owns the browser decides when to stop it.
                 handle_sigint=False,
                 handle_sigterm=False,
                 handle_sighup=False,
@@ -190,14 +177,14 @@ class Chromium:
 
     @property
     def is_running(self) -> bool:
-        """Whether the process is there."""
+        """Returns True if the browser process exists."""
         return self.browser.is_connected()
 
     async def new_context(self, **options: Any) -> Any:
-        """A context of its own: cookies, cache and tabs of one episode.
+        """Opens a separate context with the cookies, cache and tabs of one episode.
 
         Raises:
-          BrowserLost: the browser is gone.
+          BrowserLost: The browser is gone.
         """
         from playwright.async_api import Error
 
@@ -208,10 +195,10 @@ class Chromium:
             raise
 
     async def stop(self) -> None:
-        """Ends the browser and its driver."""
+        """Stops the browser and its driver."""
         from playwright.async_api import Error
 
-        with contextlib.suppress(Error):  # it may be gone already
+        with contextlib.suppress(Error):  # the browser process could be gone already
             await self.browser.close()
         await self._playwright.stop()
         shutil.rmtree(self._folder, ignore_errors=True)

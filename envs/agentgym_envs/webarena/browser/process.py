@@ -1,4 +1,4 @@
-"""The browser of this process: one for all episodes, started when needed and started again when gone."""
+"""Browser of this process, shared by all episodes, started and restarted on demand."""
 
 import asyncio
 import atexit
@@ -22,7 +22,7 @@ _START_SECONDS = 60.0
 
 
 class BrowserProcess:
-    """A browser in an event loop of its own, for callers that are not asynchronous. Use `of`."""
+    """Browser in a separate event loop, for callers that are not asynchronous. Use `get`."""
 
     def __init__(self, reach: Reach):
         self._reach = reach
@@ -33,8 +33,8 @@ class BrowserProcess:
         atexit.register(self.stop)
 
     @classmethod
-    def of(cls, reach: Reach) -> "BrowserProcess":
-        """The one of this process with this reach.
+    def get(cls, reach: Reach) -> "BrowserProcess":
+        """Returns this process's browser for the servers of `reach`.
 
         Raises:
           SetupError: Playwright or Chromium is missing.
@@ -47,36 +47,36 @@ class BrowserProcess:
 
     @property
     def chromium(self) -> Chromium | None:
-        """What runs now, or ran last."""
+        """Returns the browser that was started last; None before the first start."""
         return self._chromium
 
     def start(self) -> None:
-        """Starts the browser unless it runs.
+        """Starts the browser unless it is running.
 
         Raises:
-          SetupError: it does not start.
+          SetupError: The browser does not start.
         """
         self.run(self._running(), _START_SECONDS)
 
     def run(self, work: Coroutine[Any, Any, _Result], seconds: float) -> _Result:
-        """The result of a coroutine in the browser's loop.
+        """Runs a coroutine in the browser's loop and returns its result.
 
         Raises:
-          TimeoutError: it took longer than `seconds`.
+          TimeoutError: The coroutine took longer than `seconds`.
         """
         return self._background.run(work, seconds)
 
     async def open(self, start: Start) -> BrowserSession:
-        """Begins an episode; a browser that is gone is started again.
+        """Begins an episode and restarts the browser if it is gone.
 
         Raises:
-          PageLost: a site does not answer.
-          BrowserLost: the browser is gone again.
+          PageLost: A site does not answer.
+          BrowserLost: The browser is gone again.
         """
         return await BrowserSession.open(await self._running(), self._reach, start)
 
     def stop(self) -> None:
-        """Ends the browser; the next episode starts another."""
+        """Stops the browser; the next episode starts another."""
         chromium, self._chromium = self._chromium, None
         if chromium is not None:
             with contextlib.suppress(TimeoutError, BrowserLost):

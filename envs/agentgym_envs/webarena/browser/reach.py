@@ -1,8 +1,8 @@
-"""Which addresses the agent's browser can open: those of the sites, and nothing else.
+"""Addresses that the agent's browser can open: only those of the sites.
 
-Two walls. Chromium resolves no other names than those of the sites, and each site has a name and a port
-of its own, so other servers on this machine, on loopback or not, do not exist for it. And an
-address that the agent types is checked first, because `file:` needs no name to be resolved.
+There are two barriers. Chromium resolves only the names of the sites, and each site has a separate
+name and port. So other servers on this machine, on loopback or not, do not exist for the browser.
+An address that the agent types is checked first, because `file:` works without resolving a name.
 """
 
 import dataclasses
@@ -14,25 +14,21 @@ _PORTS = {"http": 80, "https": 443}
 
 @dataclasses.dataclass(frozen=True)
 class Reach:
-    """Servers that can be reached.
+    """Set of servers that can be reached.
 
     Attributes:
-      servers: `name:port` as in the addresses that the browser sees -> `host:port` where it really is.
+      servers: Real `host:port` of each server, by the `name:port` that the browser sees.
     """
 
     servers: Mapping[str, str]
 
     def resolver_rules(self) -> str:
-        """Value of Chromium's `--host-resolver-rules`."""
+        """Returns the value of Chromium's `--host-resolver-rules`."""
         rules = [f"MAP {seen} {real}" for seen, real in sorted(self.servers.items())]
         return ", ".join([*rules, "MAP * ~NOTFOUND"])
 
     def problem(self, url: str) -> str | None:
-        """Why an address cannot be opened; None if it can.
-
-        Args:
-          url: with its scheme.
-        """
+        """Returns the reason why an address, given with its scheme, cannot be opened, or None."""
         try:
             parts = urllib.parse.urlsplit(url)
             port = parts.port or _PORTS.get(parts.scheme)
@@ -48,10 +44,6 @@ class Reach:
 
 
 def server_of(url: str) -> str:
-    """`name:port` of an address.
-
-    Args:
-      url: `http://` or `https://`.
-    """
+    """Returns `name:port` of an address that begins with http:// or https://."""
     parts = urllib.parse.urlsplit(url)
     return f"{parts.hostname}:{parts.port or _PORTS[parts.scheme]}"

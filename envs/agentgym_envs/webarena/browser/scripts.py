@@ -1,8 +1,8 @@
 """JavaScript that is run in pages."""
 
-# Before anything else in every document: the calendar of the sites (their pages show 1 March 2024,
-# 12:00:00 UTC, and seconds later), and what `QUIET` needs to know. Elapsed time stays real, because
-# animations measure with it.
+# Script that runs first in every document. It sets the calendar of the sites: pages show 1 March
+# 2024, 12:00:00 UTC, plus the elapsed time. Elapsed time itself stays real, because animations
+# measure with it.
 CALENDAR = """(() => {
   const Real = Date, start = Real.UTC(2024, 2, 1, 12);
   const now = () => start + Math.floor(performance.now());
@@ -30,8 +30,9 @@ WATCH = """(() => {
   };
 })()"""
 
-# Resolves when the page has come to rest: loaded, nothing asked for, nothing changed from
-# one frame to the next, no animation under way but endless ones. `limit` in milliseconds.
+# Resolves to true when the page has settled: it is loaded and has no open request, no change from
+# one frame to the next, and no running animation except endless ones. After `limit` milliseconds it
+# resolves to false.
 QUIET = """limit => new Promise(done => {
   const watch = window.__watch, end = performance.now() + limit;
   let changes = -1, top = -1;
@@ -51,7 +52,8 @@ QUIET = """limit => new Promise(done => {
   requestAnimationFrame(() => setTimeout(look, 0));
 })"""
 
-# Of an element: fields whose value is set at once, because keys mean something else in them.
+# Returns the type of a field whose value must be set directly, because keys have another meaning in
+# it; "" for other elements.
 FIELD_KIND = """function () {
   if (this instanceof HTMLSelectElement) return "select";
   if (this instanceof HTMLOptionElement && this.closest("select")) {
@@ -62,7 +64,8 @@ FIELD_KIND = """function () {
   return this instanceof HTMLInputElement && set.includes(this.type) ? this.type : "";
 }"""
 
-# What is typed comes after what a field holds already, wherever it was clicked.
+# Moves the cursor to the end, so that typed text is appended to the field's content, wherever the
+# click was.
 TO_END = """function () {
   if (typeof this.value === "string" && this.setSelectionRange) {
     try { this.setSelectionRange(this.value.length, this.value.length); } catch { }
@@ -71,7 +74,8 @@ TO_END = """function () {
 
 FOCUS = """function () { this.focus(); }"""
 
-# Answers true, or what there is to choose from.
+# Selects the option that equals `wanted` and returns true; otherwise returns the texts of the
+# enabled options.
 CHOOSE = """function (wanted) {
   const clean = text => text.replace(/\\s+/g, " ").trim().toLowerCase();
   const options = [...this.options].filter(option => !option.disabled);
@@ -95,7 +99,7 @@ CHOOSE_THIS = """function () {
   select.blur();
 }"""
 
-# Answers whether the value has the field's form.
+# Returns true if the value has the field's format.
 SET_VALUE = """function (value) {
   const set = Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value").set;
   const before = this.value;

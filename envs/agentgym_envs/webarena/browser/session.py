@@ -1,4 +1,4 @@
-"""The tabs of one episode and what actions do to them."""
+"""Tabs of one episode and the effects of actions on them."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from playwright.async_api import Dialog, Error, Page
 
 from agentgym_envs.webarena.browser import scripts
-from agentgym_envs.webarena.browser.actions import Action
+from agentgym_envs.webarena.browser.actions import Action, keys_for_playwright
 from agentgym_envs.webarena.browser.errors import ActionRefused, PageHung, PageLost
 from agentgym_envs.webarena.browser.launch import Chromium, check_connected
 from agentgym_envs.webarena.browser.reach import Reach
@@ -21,59 +21,26 @@ from agentgym_envs.webarena.evaluation.page import PageError
 
 _LOGGER = logging.getLogger(__name__)
 
-MAX_TABS = 10  # an agent has no use for more, and each takes memory
-_MAX_CHOICES = 40  # of a box to choose from, told when the wanted one is not there
-_TYPED_BY_KEYS = 4  # last characters of a text: pages that complete words listen to keys
+MAX_TABS = 10  # limits the memory of an episode
+_MAX_CHOICES = 40  # maximum number of options that a rejection lists
+# number of last characters typed by keys, because pages with completion listen to keys
+_TYPED_BY_KEYS = 4
 _HISTORY_SECONDS = 10.0
-_OPEN_SECONDS = 5.0  # for a new window to come
+_OPEN_SECONDS = 5.0  # limit for a new window to appear
 _BEAT = 0.01
-_WATCH_SECONDS = 0.5  # between questions to a page that is at work
-_INTERRUPTIONS = 3  # of scripts, one directly after the other, until a page counts as hung
+_WATCH_SECONDS = 0.5  # time between checks of a page that is working
+_INTERRUPTIONS = 3  # number of scripts stopped in a row after which a page counts as hung
 _Result = TypeVar("_Result")
-
-# Names of keys as models write them -> Playwright's.
-_KEYS = {
-    "ctrl": "Control",
-    "control": "Control",
-    "cmd": "Control",
-    "command": "Control",
-    "meta": "Control",
-    "alt": "Alt",
-    "option": "Alt",
-    "shift": "Shift",
-    "enter": "Enter",
-    "return": "Enter",
-    "tab": "Tab",
-    "esc": "Escape",
-    "escape": "Escape",
-    "backspace": "Backspace",
-    "delete": "Delete",
-    "del": "Delete",
-    "space": "Space",
-    "home": "Home",
-    "end": "End",
-    "pageup": "PageUp",
-    "pagedown": "PageDown",
-    "up": "ArrowUp",
-    "down": "ArrowDown",
-    "left": "ArrowLeft",
-    "right": "ArrowRight",
-    "arrowup": "ArrowUp",
-    "arrowdown": "ArrowDown",
-    "arrowleft": "ArrowLeft",
-    "arrowright": "ArrowRight",
-}
 
 
 @dataclasses.dataclass(frozen=True)
 class Sight:
-    """What the agent sees.
+    """The agent's view of the browser.
 
     Attributes:
-      tabs: titles, in order.
-      current: index of the tab in front.
-      url: its address.
-      elements: number -> line of its tree, in order.
+      tabs: Titles of the tabs, in order.
+      current: Index of the tab in front.
+      elements: Lines of the tree by element number, in order.
     """
 
     tabs: tuple[str, ...]
@@ -83,7 +50,7 @@ class Sight:
 
     @property
     def text(self) -> str:
-        """WebArena's observation: the tabs, an empty line, the tree."""
+        """Returns WebArena's observation: the tabs, an empty line, the tree."""
         tabs = " | ".join(
             f"Tab {index}{' (current)' if index == self.current else ''}: {title}"
             for index, title in enumerate(self.tabs)
@@ -96,8 +63,8 @@ class BrowserSession:
     """One episode in a browser. Use `open`.
 
     Attributes:
-      sight: what the agent saw last.
-      dialogs: what pages said in dialogs, `kind: message`.
+      sight: Last view of the agent.
+      dialogs: Messages of the pages' dialogs, `kind: message`.
     """
 
     def __init__(self, chromium: Chromium, context: Any, reach: Reach, start: Start):
@@ -117,8 +84,8 @@ class BrowserSession:
         """Opens the tabs of a task.
 
         Raises:
-          PageLost: a site does not answer.
-          BrowserLost: the browser is gone.
+          PageLost: A site does not answer.
+          BrowserLost: The browser is gone.
         """
         context = await chromium.new_context(
             viewport={"width": WIDTH, "height": HEIGHT},
@@ -130,7 +97,7 @@ class BrowserSession:
             service_workers="block",
             extra_http_headers=dict(start.headers),
             record_har_path=start.recording and start.recording.trace,
-            record_har_content="omit",  # requests and what became of them, no pages
+            record_har_content="omit",  # records requests and responses without their content
         )
         session = cls(chromium, context, reach, start)
         try:
@@ -146,25 +113,27 @@ class BrowserSession:
 
     @property
     def tab(self) -> Tab:
-        """In front."""
+        """Returns the tab in front."""
         return self._tabs[self._current]
 
     async def perform(self, action: Action) -> None:
-        """Does everything but `stop`, waits until the page rests, and looks at it.
+        """Performs any action except `stop`, waits until the page has settled, and reads the page.
 
         Raises:
-          ActionRefused: it cannot be done; nothing happened.
-          PageHung: its scripts keep it from answering.
-          PageLost: the page or its site broke down.
-          BrowserLost: the browser is gone.
+          ActionRefused: The action is impossible; nothing happened.
+          PageHung: The page does not respond because of its scripts.
+          PageLost: The page or its site broke down.
+          BrowserLost: The browser is gone.
         """
         await self.watched(self._perform(action))
 
     async def watched(self, work: Coroutine[Any, Any, _Result]) -> _Result:
-        """Returns the result of work in the page. Scripts that hang meanwhile are stopped.
+        """Returns the result of a coroutine that works in the page.
+
+        Scripts that hang in the meantime are stopped.
 
         Raises:
-          PageHung: others hang in their place.
+          PageHung: Further scripts hang after the stopped ones.
         """
         task = asyncio.ensure_future(work)
         watch = asyncio.ensure_future(self._stop_hung_scripts())
@@ -179,12 +148,13 @@ class BrowserSession:
             await asyncio.gather(task, watch, return_exceptions=True)
 
     async def _stop_hung_scripts(self) -> None:
-        """Returns when the page in front hung several times in a row."""
+        """Stops hung scripts; returns when the page in front hung several times in a row."""
         hung = 0
         while hung < _INTERRUPTIONS:
             if not hung:
                 await asyncio.sleep(_WATCH_SECONDS)
-            tabs = self._tabs[self._current : self._current + 1]  # none while one is closed
+            # the list is empty while a tab is being closed
+            tabs = self._tabs[self._current : self._current + 1]
             if not tabs or await tabs[0].answers():
                 hung = 0
             else:
@@ -201,32 +171,24 @@ class BrowserSession:
             await self._follow()
         except Error as error:
             await check_connected(self._chromium.browser, error)
-            if self.tab.page.is_closed():  # by its own script
+            if self.tab.page.is_closed():  # a script of the page closed the tab
                 await self._drop_closed()
                 await self._follow()
                 return
             raise PageLost(f"{action.name}: {error.message}") from error
 
-    async def settle(self) -> None:
-        """Waits until the page in front rests."""
-        await self.tab.settle()
-
     async def picture(self, *, scale: float, quality: int) -> str:
-        """The window as JPEG, in base64."""
+        """Returns the window as JPEG, in base64."""
         return await self.tab.picture(scale=scale, quality=quality)
 
-    def page(self) -> "SessionPage":
-        """The page in front, for the evaluators."""
-        return SessionPage(self)
-
     async def spare_tab(self) -> Tab:
-        """A tab with the same cookies that the agent does not see."""
-        tab = await Tab.of(await self._context.new_page())
+        """Opens a tab that has the same cookies and that the agent does not see."""
+        tab = await Tab.watch(await self._context.new_page())
         self._new_pages.clear()
         return tab
 
     async def close(self) -> None:
-        """Closes all tabs and forgets cookies; no trouble if the browser is gone."""
+        """Closes all tabs and drops the cookies; does not fail if the browser is gone."""
         try:
             async with asyncio.timeout(5.0):
                 await self._context.close()
@@ -242,7 +204,7 @@ class BrowserSession:
             await context.add_init_script(scripts.CALENDAR)
         await context.add_init_script(scripts.WATCH)
         for url in self._start.urls:
-            self._tabs.append(await Tab.of(await context.new_page()))
+            self._tabs.append(await Tab.watch(await context.new_page()))
             self._watch(self._tabs[-1].page)
             await self._tabs[-1].goto(url)
         context.on("page", self._on_page)
@@ -265,11 +227,11 @@ class BrowserSession:
                 await dialog.accept()
             else:
                 await dialog.dismiss()
-        except Error as error:  # the page went away with its dialog
+        except Error as error:  # the page disappeared with its dialog
             _LOGGER.debug("a dialog could not be answered: %s", error)
 
     async def _follow(self) -> None:
-        """Goes to a tab that the action opened, and looks."""
+        """Switches to a tab that the action opened, and reads the page in front."""
         await self._drop_closed()
         if self._new_pages:
             await self._adopt()
@@ -280,13 +242,13 @@ class BrowserSession:
         self._see(await self.tab.look(is_original=self._start.is_original))
 
     async def _wait_for_windows(self, count: int) -> None:
-        """Until the pages are there that the last action opened."""
+        """Waits, for a limited time, until `count` new pages have appeared."""
         deadline = asyncio.get_running_loop().time() + _OPEN_SECONDS
         while len(self._new_pages) < count and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(_BEAT)
 
     async def _adopt(self) -> None:
-        """Takes pages that opened by themselves among the tabs; the last comes to the front."""
+        """Adds pages that opened by themselves to the tabs and brings the last one to the front."""
         new, self._new_pages = self._new_pages, []
         for page in new:
             if page.is_closed():
@@ -294,12 +256,12 @@ class BrowserSession:
             if len(self._tabs) >= MAX_TABS:
                 await page.close()
                 continue
-            self._tabs.append(await Tab.of(page))
+            self._tabs.append(await Tab.watch(page))
             self._current = len(self._tabs) - 1
             await self.tab.settle()
 
     async def _drop_closed(self) -> None:
-        """Forgets tabs that are closed; there is always one."""
+        """Removes closed tabs; opens a blank tab if none is left."""
         front = self.tab
         self._tabs = [tab for tab in self._tabs if not tab.page.is_closed()]
         if not self._tabs:
@@ -320,7 +282,7 @@ class BrowserSession:
             self._new_pages.remove(page)
         else:
             self._watch(page)
-        self._tabs.append(await Tab.of(page))
+        self._tabs.append(await Tab.watch(page))
 
     def _element(self, action: Action) -> Node:
         node = self.sight.elements.get(action.element)
@@ -331,7 +293,7 @@ class BrowserSession:
     async def _click(self, action: Action) -> None:
         node = self._element(action)
         kind = await self.tab.call(node, scripts.FIELD_KIND)
-        if kind == "select":  # an open list cannot be seen: its options come into the tree instead
+        if kind == "select":  # the tree shows the options, because an open list would be invisible
             await self.tab.call(node, scripts.FOCUS)
         elif kind == "option":
             await self.tab.call(node, scripts.CHOOSE_THIS)
@@ -370,12 +332,8 @@ class BrowserSession:
             raise ActionRefused(f"{wanted!r} is none of the options: {shown}{dots}")
 
     async def _press(self, action: Action) -> None:
-        keys = ["+"] if action.text == "+" else [key.strip() for key in action.text.split("+")]
-        names = [_KEYS.get(key.lower(), key.lower() if len(key) == 1 else key) for key in keys]
-        if len(keys) == 1 and len(keys[0]) == 1:
-            names = keys  # a capital letter alone is one
         try:
-            await self.tab.page.keyboard.press("+".join(names))
+            await self.tab.page.keyboard.press(keys_for_playwright(action.text))
         except Error as error:
             if "Unknown key" not in error.message:
                 raise
@@ -399,7 +357,7 @@ class BrowserSession:
             await move(wait_until="commit", timeout=_HISTORY_SECONDS * 1000)
         except Error as error:
             await check_connected(self._chromium.browser, error)
-            _LOGGER.debug("%s: %s", action.name, error)  # there is no such page, or it takes long
+            _LOGGER.debug("%s: %s", action.name, error)  # the page does not exist or is slow
 
     async def _new_tab(self, action: Action) -> None:
         if len(self._tabs) >= MAX_TABS:
@@ -439,12 +397,9 @@ class BrowserSession:
 
 
 class SessionPage:
-    """The evaluators' `Page`: the agent's page, until an address is opened, in a tab of its own.
+    """Page for the evaluators: the agent's page, or a separate tab once they open an address.
 
-    So the agent's page can still be looked at when the episode has ended.
-
-    Args:
-      session: of the agent.
+    Viewers can therefore still see the agent's page after the episode has ended.
     """
 
     def __init__(self, session: BrowserSession):
@@ -453,21 +408,21 @@ class SessionPage:
 
     @property
     def url(self) -> str:
-        """The page's address now."""
+        """Returns the current address of the page."""
         return self._tab.page.url
 
     async def content(self) -> str:
-        """The whole document as HTML."""
+        """Returns the whole document as HTML."""
         async with self._errors():
             return await self._tab.page.content()
 
     async def evaluate(self, script: str) -> Any:
-        """Result of a script in the page."""
+        """Returns the result of a script in the page."""
         async with self._errors():
             return await self._tab.page.evaluate(script)
 
     async def goto(self, url: str) -> None:
-        """Opens an address and waits until the page rests."""
+        """Opens an address and waits until the page has settled."""
         async with self._errors():
             if self._tab is self._session.tab:
                 self._tab = await self._session.spare_tab()
@@ -478,7 +433,7 @@ class SessionPage:
 
     @contextlib.asynccontextmanager
     async def _errors(self) -> AsyncIterator[None]:
-        """A page that cannot do it is a PageError; one that is lost never scores an episode."""
+        """Converts errors of a living page to PageError; a lost page raises and is never scored."""
         try:
             yield
         except Error as error:

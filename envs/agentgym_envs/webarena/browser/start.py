@@ -1,4 +1,4 @@
-"""How an episode begins, as data: nothing of the browser is needed to say it."""
+"""Settings at the start of an episode, as data that need no browser."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -9,16 +9,16 @@ from agentgym_envs.webarena.recordings import Recording
 
 @dataclasses.dataclass(frozen=True)
 class Start:
-    """How an episode begins.
+    """Settings at the start of an episode.
 
     Attributes:
-      urls: one for each tab.
-      headers: sent with every request.
-      cookies: in Playwright's form, for the accounts that are logged in.
-      has_calendar: the pages' own calendar begins on the day of the embedded sites.
-      is_original: as in WebArena, questions of a page are answered with no instead of yes, and
-        the tree has icons and not the values of dates and of closed boxes to choose from.
-      recording: of the requests; None: they are not recorded.
+      urls: Addresses to open, one for each tab.
+      headers: Headers of every request.
+      cookies: Cookies of the logged-in accounts, in Playwright's form.
+      has_calendar: True if the pages' own calendar begins on the day of the embedded sites.
+      is_original: True for WebArena's behaviour: dialogs are answered with no instead of yes, and
+        the tree has icons but not the values of date fields and closed select boxes.
+      recording: Recording of the requests; None if they are not recorded.
     """
 
     urls: tuple[str, ...]

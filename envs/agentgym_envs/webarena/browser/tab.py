@@ -1,4 +1,4 @@
-"""One tab: when its page has come to rest, what is on it, and where an element can be clicked."""
+"""One tab: waiting until its page has settled, reading the page, finding click positions."""
 
 import asyncio
 import contextlib
@@ -12,23 +12,22 @@ from agentgym_envs.webarena.browser import scripts, tree
 from agentgym_envs.webarena.browser.errors import ActionRefused, PageLost
 from agentgym_envs.webarena.browser.launch import check_connected
 
-WIDTH, HEIGHT = 1280, 720  # of the window, in CSS pixels; WebArena's
-LOAD_SECONDS = 15.0  # for a page to load
-_QUIET_SECONDS = 3.0  # for a loaded page to come to rest; then it is looked at as it is
-_ANSWER_SECONDS = 5.0  # for Chromium to answer one question
-_REQUEST_SECONDS = 1.0  # after which a navigation that was asked for and never began is no more
-_ALIVE_SECONDS = 4.0  # for a page to answer the simplest question; less than `_ANSWER_SECONDS`
+WIDTH, HEIGHT = 1280, 720  # window size in CSS pixels, the same as in WebArena
+LOAD_SECONDS = 15.0  # limit for loading a page
+_QUIET_SECONDS = 3.0  # limit for a loaded page to settle; after it, the page is read as it is
+_ANSWER_SECONDS = 5.0  # limit for one response of Chromium
+_REQUEST_SECONDS = 1.0  # age after which a requested navigation that never began is ignored
+_ALIVE_SECONDS = 4.0  # limit for a page's answer to a trivial script; less than `_ANSWER_SECONDS`
 _BEAT = 0.01  # seconds
-_ATTEMPTS = 4  # to look at a page that is being replaced
+_ATTEMPTS = 4  # maximum number of attempts to read a page that is being replaced
 
 
 @dataclasses.dataclass(frozen=True)
 class View:
-    """What a tab shows.
+    """Content of a tab.
 
     Attributes:
-      document: names the document; element keys are its own.
-      nodes: lines of its tree.
+      document: Id of the document; keys of elements are unique within a document.
     """
 
     document: str
@@ -36,12 +35,11 @@ class View:
 
 
 class Tab:
-    """A page with a session of Chromium's own protocol beside Playwright's.
+    """Page with a session of Chromium's protocol in addition to Playwright's.
 
     Attributes:
-      page: Playwright's.
-      title: as it was when the tab was looked at last.
-      opened: pages that this one has opened so far.
+      title: Title of the page when the tab was last read.
+      opened: Number of pages that this page has opened so far.
     """
 
     def __init__(self, page: Page, client: CDPSession, frame: str, document: str):
@@ -52,10 +50,10 @@ class Tab:
         self._frame = frame
         self._document = document
         self._is_loading = False
-        self._requested = 0.0  # when a navigation was asked for; 0 if none is
+        self._requested = 0.0  # time at which a navigation was requested; 0 if there is none
         self._has_crashed = False
-        self._status = 0  # of the last answer with a document
-        self._failure = ""  # of the last request for a document
+        self._status = 0  # status of the last response with a document
+        self._failure = ""  # error of the last request for a document
         page.on("crash", self._on_crash)
         for event, react in {
             "Page.frameRequestedNavigation": self._on_requested,
@@ -71,8 +69,8 @@ class Tab:
         page.on("requestfailed", self._on_failed)
 
     @classmethod
-    async def of(cls, page: Page) -> "Tab":
-        """Begins to watch a page."""
+    async def watch(cls, page: Page) -> "Tab":
+        """Begins to listen to a page's events."""
         client = await page.context.new_cdp_session(page)
         answers = await asyncio.gather(
             client.send("Page.getFrameTree"),
@@ -84,16 +82,16 @@ class Tab:
 
     @property
     def failure(self) -> str:
-        """Why the site did not answer the last request for a document; empty if it did."""
+        """Returns the error of the last request for a document; empty if the site answered."""
         if self._failure:
             return self._failure
         return f"status {self._status}" if self._status in (502, 503, 504) else ""
 
     async def goto(self, url: str) -> None:
-        """Opens an address; the page may not be loaded yet.
+        """Opens an address; returns before the page is fully loaded.
 
         Raises:
-          ActionRefused: it brings no page.
+          ActionRefused: The address is a file to download.
         """
         self._failure, self._status = "", 0
         try:
@@ -106,30 +104,27 @@ class Tab:
                 raise PageLost(f"{url} does not load: {error.message}") from error
 
     async def settle(self) -> None:
-        """Waits until the page is loaded and nothing moves in it, for a limited time.
+        """Waits, for a limited time, until the page is loaded and nothing moves in it.
 
         Raises:
-          PageLost: the page crashed.
+          PageLost: The page crashed.
         """
         deadline = time.monotonic() + LOAD_SECONDS
         while time.monotonic() < deadline:
-            # Whatever the last action began has been announced after one answer of the page.
+            # Once the page has answered, all events of the last action have arrived.
             is_quiet = await self._wait_for_quiet()
             if is_quiet and not self._is_busy():
                 return
             while self._is_busy() and time.monotonic() < deadline:
                 await asyncio.sleep(_BEAT)
-            if is_quiet is False:  # loaded, but it never rests
+            if is_quiet is False:  # the page is loaded but never became quiet
                 return
 
     async def look(self, *, is_original: bool) -> View:
-        """The tree of what the window shows.
-
-        Args:
-          is_original: see `tree.read_nodes`.
+        """Reads the tree of the window's content; `tree.read_nodes` explains `is_original`.
 
         Raises:
-          PageLost: the page does not answer.
+          PageLost: The page does not answer.
         """
         for _ in range(_ATTEMPTS):
             document = self._document
@@ -143,7 +138,8 @@ class Tab:
                 await self.check_alive(error)
                 await self.settle()
                 continue
-            if document == self._document:  # else the page was replaced between the two answers
+            # if the ids differ, the page was replaced between the two responses
+            if document == self._document:
                 nodes = tree.read_nodes(
                     found["nodes"], snapshot, (WIDTH, HEIGHT), is_original=is_original
                 )
@@ -153,10 +149,10 @@ class Tab:
         raise PageLost(f"{self.page.url} cannot be looked at")
 
     async def point_of(self, node: tree.Node) -> tuple[float, float]:
-        """Where an element can be clicked, after it was scrolled into the window.
+        """Scrolls an element into the window and returns the position for a click on it.
 
         Raises:
-          ActionRefused: nowhere.
+          ActionRefused: The element has no visible position.
         """
         target = {"backendNodeId": node.backend_id}
         try:
@@ -167,7 +163,7 @@ class Tab:
             raise ActionRefused(_NOT_THERE) from error
         for quad in quads:
             xs, ys = quad[0::2], quad[1::2]
-            # The part that is in the window: a table may be larger.
+            # Only the part in the window counts, because a table can be larger.
             left, right = max(0, min(xs)), min(WIDTH, max(xs))
             top, bottom = max(0, min(ys)), min(HEIGHT, max(ys))
             if right > left and bottom > top:
@@ -175,10 +171,10 @@ class Tab:
         raise ActionRefused(_NOT_THERE)
 
     async def call(self, node: tree.Node, function: str, *arguments: Any) -> Any:
-        """The answer of a JavaScript function whose `this` is an element.
+        """Calls a JavaScript function with an element as `this` and returns its result.
 
         Raises:
-          ActionRefused: the element is gone.
+          ActionRefused: The element is gone.
         """
         try:
             found = await self._ask("DOM.resolveNode", {"backendNodeId": node.backend_id})
@@ -199,14 +195,11 @@ class Tab:
         return answer["result"].get("value")
 
     async def picture(self, *, scale: float, quality: int) -> str:
-        """The window as JPEG, in base64.
-
-        Args:
-          scale: of 1280 x 720.
-          quality: of JPEG, in percent.
+        """Returns the window as JPEG in base64; scale is a fraction of 1280 x 720, quality is in
+        percent.
 
         Raises:
-          PageLost: the page does not answer.
+          PageLost: The page does not answer.
         """
         try:
             metrics = await self._ask("Page.getLayoutMetrics", {})
@@ -225,35 +218,32 @@ class Tab:
             raise PageLost(f"{self.page.url} cannot be pictured") from error
 
     async def answers(self) -> bool:
-        """Returns False if a script keeps the page from answering."""
+        """Returns False if a script prevents the page from answering."""
         try:
             async with asyncio.timeout(_ALIVE_SECONDS):
                 await self._client.send("Runtime.evaluate", {"expression": "0"})
         except TimeoutError:
             return False
-        except Error:  # the page is being replaced or is gone, which other questions notice
+        except Error:  # the page is being replaced or is gone; later calls notice that
             return True
         return True
 
     async def interrupt(self) -> None:
-        """Stops the script that runs in the page, as people do in the browser's own dialog."""
+        """Stops the script that runs in the page, as users do in the browser's own dialog."""
         with contextlib.suppress(Error, TimeoutError):
             await self._ask("Runtime.terminateExecution", {})
 
     async def check_alive(self, error: BaseException) -> None:
-        """Tells what a page refuses from a page that is no more.
-
-        Args:
-          error: what came of asking it for something.
+        """Raises an error if the page or browser is dead; returns if the page only rejected a call.
 
         Raises:
-          PageLost: it crashed.
-          BrowserLost: the browser is gone.
+          PageLost: The page crashed.
+          BrowserLost: The browser is gone.
         """
         if self._has_crashed or "crashed" in str(error):
             raise PageLost(f"the page {self.page.url} crashed") from error
         browser = self.page.context.browser
-        assert browser is not None  # only a context that outlives its browser has none
+        assert browser is not None  # None only for a context without a browser
         await check_connected(browser, error)
 
     async def _ask(self, method: str, parameters: dict[str, Any]) -> Any:
@@ -261,7 +251,7 @@ class Tab:
             return await self._client.send(method, parameters)
 
     async def _wait_for_quiet(self) -> bool | None:
-        """Whether the page rests; None if it was replaced meanwhile."""
+        """Returns True if the page has settled, False if not, None if it was replaced meanwhile."""
         try:
             async with asyncio.timeout(_QUIET_SECONDS + 1.0):
                 return bool(await self.page.evaluate(scripts.QUIET, _QUIET_SECONDS * 1000))
@@ -311,10 +301,10 @@ class Tab:
             self._status, self._failure = response.status, ""
 
     def _on_failed(self, request: Any) -> None:
-        # The frame of a request in a new page may not exist yet; then it is the main one.
+        # In a new page the frame of a request can be missing; it is then the main frame.
         if request.is_navigation_request() and request.frame == self.page.main_frame:
             failure = request.failure or ""
-            # Names that do not exist for this browser, and what a newer navigation replaced.
+            # Two failures are ignored: unknown host names, and navigations replaced by newer ones.
             if not any(word in failure for word in ("NAME_NOT_RESOLVED", "ABORTED", "BLOCKED")):
                 self._failure = failure
 

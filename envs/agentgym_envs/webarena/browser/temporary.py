@@ -1,4 +1,4 @@
-"""A folder for what a browser writes, which somebody removes even if this process is killed."""
+"""Folder for the browser's files, which is removed even if this process is killed."""
 
 import contextlib
 import os
@@ -8,21 +8,22 @@ import tempfile
 from collections.abc import Iterator
 
 from agentgym_envs.base.environment import SetupError
+from agentgym_envs.processes import exists
 
 _PREFIX = "agentgym-browser-"
 
 
-# The path of a socket has at most 107 bytes. A folder below the root takes 34 of them, and Chromium's
-# socket in it 54 (/playwright_chromiumdev_profile-XXXXXX/SingletonSocket).
+# The path of a socket has at most 107 bytes. A folder below the root needs 34 of them, and
+# Chromium's socket in that folder 54 (/playwright_chromiumdev_profile-XXXXXX/SingletonSocket).
 _LONGEST_ROOT = 107 - 34 - 54
 _SHORT_ROOTS = ("/tmp", "/var/tmp")
 
 
 def _root() -> pathlib.Path:
-    """Returns the folder for temporary files, or another one if its path is too long for sockets.
+    """Returns the folder for temporary files, or a shorter one if its path is too long for sockets.
 
     Raises:
-      SetupError: No short folder can be written.
+      SetupError: No folder with a short path is writable.
     """
     wanted = tempfile.gettempdir()
     for root in (wanted, *_SHORT_ROOTS):
@@ -35,7 +36,7 @@ def _root() -> pathlib.Path:
 
 
 def new_folder() -> pathlib.Path:
-    """Makes a folder of this process and removes those of processes that are gone.
+    """Makes a folder of this process and removes the folders of processes that are gone.
 
     Raises:
       SetupError: No folder has a path that is short enough.
@@ -43,24 +44,14 @@ def new_folder() -> pathlib.Path:
     root = _root()
     for folder in root.glob(f"{_PREFIX}*"):
         owner = folder.name.removeprefix(_PREFIX).partition("-")[0]
-        if owner.isdigit() and not _exists(int(owner)):
+        if owner.isdigit() and not exists(int(owner)):
             shutil.rmtree(folder, ignore_errors=True)
     return pathlib.Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=root))
 
 
-def _exists(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True  # it exists and belongs to someone else
-    return True
-
-
 @contextlib.contextmanager
 def used_for_temporary_files(folder: pathlib.Path) -> Iterator[None]:
-    """Within it, processes that are started put their temporary files there."""
+    """Makes new processes use the folder for their temporary files while the context is open."""
     before = os.environ.get("TMPDIR")
     os.environ["TMPDIR"] = str(folder)
     try:

@@ -1,11 +1,12 @@
-r"""A page as WebArena's accessibility tree, made of one pair of answers of Chromium.
+r"""Accessibility tree of a page in WebArena's form, made from one pair of responses of Chromium.
 
-`Accessibility.getFullAXTree` tells what the elements are, `DOMSnapshot.captureSnapshot` where they are.
-WebArena asks two questions per element instead. A line is a tab per level, then
+`Accessibility.getFullAXTree` returns the elements, `DOMSnapshot.captureSnapshot` their positions.
+WebArena sends two requests per element instead. A line has one tab per level, then
 
     [number] role 'name' property: value ...
 
-Only what touches the window is listed, and texts that one of the three lines before has are left out.
+Only elements that touch the window are listed. A text is left out if one of the three lines before
+contains it.
 """
 
 import dataclasses
@@ -14,31 +15,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 SNAPSHOT: Mapping[str, Any] = {"computedStyles": []}
-# Chromium adds `url` since WebArena was made.
+# newer versions of Chromium add `url`
 _IGNORED_PROPERTIES = frozenset(
     {"focusable", "editable", "readonly", "level", "settable", "multiline", "invalid", "url"}
 )
 _NAMELESS = frozenset(
-    {
-        "generic",
-        "img",
-        "list",
-        "strong",
-        "paragraph",
-        "banner",
-        "navigation",
-        "Section",
-        "LabelText",
-        "Legend",
-        "listitem",
-    }
+    "generic img list strong paragraph banner navigation Section LabelText Legend listitem".split()
 )
-# Their texts lie in parts of the browser's own, which have no place of their own.
+# The texts of these fields are in internal parts of the browser, which have no position.
 _TEXT_FIELDS = frozenset({"textbox", "searchbox", "combobox", "spinbutton"})
-# Fields whose value is told as a property, because nothing below them tells it.
+# Fields whose value is shown as a property, because no line below shows it.
 _VALUE_FIELDS = frozenset({"Date", "DateTime", "InputTime", "ColorWell"})
-_ICONS = re.compile("\\s*[\ue000-\uf8ff\U000f0000-\U0010fffd]+\\s*")  # private use
-_LINES_BACK = 3  # in which a text is looked for before it is repeated
+_ICONS = re.compile("\\s*[\ue000-\uf8ff\U000f0000-\U0010fffd]+\\s*")  # private-use characters
+_LINES_BACK = 3  # number of previous lines in which a repeated text is searched
 
 Box = tuple[float, float, float, float]  # x, y, width, height in CSS pixels
 
@@ -48,13 +37,12 @@ class Node:
     """One line of a tree.
 
     Attributes:
-      key: of the element within its document.
-      backend_id: of the element in Chromium's DOM; 0 if it has none.
-      depth: levels above.
-      role: such as `link`.
-      name: its text.
-      properties: `name: value` texts.
-      box: where it is in the window.
+      key: Key of the element within its document.
+      backend_id: Id of the element in Chromium's DOM; 0 if it has none.
+      depth: Number of levels above.
+      role: Role of the element, for example `link`.
+      properties: Properties of the element, as texts `name: value`.
+      box: Position in the window.
     """
 
     key: str
@@ -67,7 +55,7 @@ class Node:
 
     @property
     def text(self) -> str:
-        """The line without number."""
+        """Returns the line without its number."""
         return " ".join((self.role, repr(self.name), *self.properties))
 
 
@@ -78,14 +66,14 @@ def read_nodes(
     *,
     is_original: bool,
 ) -> list[Node]:
-    """The lines of the main document.
+    """Returns the lines of the tree for the main document.
 
     Args:
-      tree: `nodes` of `Accessibility.getFullAXTree`.
-      snapshot: of `DOMSnapshot.captureSnapshot`.
-      window: its width and height.
-      is_original: As WebArena: icons stay private-use characters, and the values of dates and of
-        closed boxes to choose from are left out.
+      tree: Field `nodes` of the result of `Accessibility.getFullAXTree`.
+      snapshot: Result of `DOMSnapshot.captureSnapshot`.
+      window: Width and height of the window.
+      is_original: True for WebArena's behaviour: icons stay private-use characters, and the values
+        of dates and of closed select boxes are left out.
     """
     by_id: dict[str, Mapping[str, Any]] = {}
     for told in tree:
@@ -100,12 +88,12 @@ def read_nodes(
 
 
 def title(nodes: Sequence[Node]) -> str:
-    """Of the document."""
+    """Returns the title of the document."""
     return nodes[0].name if nodes and nodes[0].role == "RootWebArea" else ""
 
 
 def _boxes(snapshot: Mapping[str, Any]) -> dict[int, Box]:
-    """Backend id -> place in the window, for the main document."""
+    """Returns positions in the window by backend id, for the main document."""
     document = snapshot["documents"][0]
     ids = document["nodes"]["backendNodeId"]
     left, top = document.get("scrollOffsetX", 0), document.get("scrollOffsetY", 0)
@@ -124,7 +112,10 @@ def _union(a: Box, b: Box) -> Box:
 
 
 def _is_visible(box: Box, window: tuple[int, int]) -> bool:
-    """WebArena means six tenths of the element; by a slip in its formula any overlap counts."""
+    """Returns True if the element overlaps the window.
+
+    WebArena means to require 60 % of the element, but an error in its formula accepts any overlap.
+    """
     x, y, width, height = box
     if width == 0 or height == 0:
         return False
@@ -135,12 +126,12 @@ def _is_visible(box: Box, window: tuple[int, int]) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class _Above:
-    """What the lines above a node mean for it.
+    """Context of a node, from the lines above the node.
 
     Attributes:
-      depth: of the node.
-      box: of the text field that it is in; None if it is in none.
-      is_choice: it is in a closed box to choose from that has the focus.
+      depth: Depth of the node.
+      box: Text field that contains the node; None if there is none.
+      is_choice: True if the node is in a closed select box that has the focus.
     """
 
     depth: int = 0
@@ -155,7 +146,7 @@ def _walk(
     window: tuple[int, int],
     is_original: bool,
 ) -> Iterator[Node]:
-    """The lines in the order of the document, without recursion: pages may be deep."""
+    """Yields the lines in document order, without recursion because pages can be deep."""
     seen: set[str] = set()
     waiting = [(root, _Above())]
     while waiting:
@@ -220,7 +211,7 @@ def _line(
 
 
 def _without_icons(text: str) -> str:
-    """Returns a text without the letters that fonts draw as pictures and the blanks around them."""
+    """Removes private-use characters (font icons) and the blanks around them from a text."""
     return _ICONS.sub(" ", text).strip() if _ICONS.search(text) else text
 
 
@@ -231,7 +222,7 @@ def _place(
     boxes: Mapping[int, Box],
     window: tuple[int, int],
 ) -> Box | None:
-    """Where an element is; None if it cannot be seen."""
+    """Returns the position of an element; None if it is invisible."""
     if role == "RootWebArea":
         return (0.0, 0.0, float(window[0]), float(window[1]))
     box = boxes.get(backend_id)
@@ -243,7 +234,7 @@ def _place(
 
 
 def _is_repeated(node: Node, lines: Sequence[Node]) -> bool:
-    """Whether a text says nothing that the lines before did not."""
+    """Returns True if one of the previous lines already contains the text of a node."""
     if node.role != "StaticText":
         return False
     text = repr(node.name)[1:-1]
@@ -253,12 +244,12 @@ def _is_repeated(node: Node, lines: Sequence[Node]) -> bool:
 class Numbering:
     """Numbers of elements, in the order of their first appearance in an episode.
 
-    Chromium's own differ between processes; these are the same whenever an episode is repeated.
+    Chromium's own numbers differ between processes; these numbers do not depend on the process.
     """
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[str, str], int] = {}
 
     def number(self, document: str, key: str) -> int:
-        """Of an element: always the same for the same one."""
+        """Returns the number of an element, always the same for the same element."""
         return self._numbers.setdefault((document, key), len(self._numbers) + 1)

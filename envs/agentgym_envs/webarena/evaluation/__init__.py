@@ -1,1 +1,1 @@
-"""WebArena's evaluators: what an episode's answer and last page are worth."""
+"""WebArena's evaluators, which score the answer and the last page of an episode."""

@@ -1,7 +1,7 @@
-"""A judge behind an OpenAI-compatible chat endpoint of the user's choice.
+"""Judge behind an OpenAI-compatible chat endpoint of the user's choice.
 
-The questions are in our own words, so verdicts are not those of WebArena's GPT-4 prompts, and
-results should name the model that judged.
+The questions are in our own words, so verdicts differ from those of WebArena's GPT-4 prompts.
+Results should name the model that judged.
 """
 
 import asyncio
@@ -38,22 +38,23 @@ MAX_ANSWER_CHARACTERS = 4000
 MAX_TOKENS = 768
 VERDICT_SECONDS = 20.0
 PAUSE_SECONDS = 1.0
-AT_FAULT_OURSELVES = (400, 401, 403, 404, 422)  # asking again would get the same answer
+# statuses for which a repeated request would get the same answer
+AT_FAULT_OURSELVES = (400, 401, 403, 404, 422)
 
 
 @dataclasses.dataclass
 class EndpointJudge:
-    """Asks a model and remembers its verdicts.
+    """Judge that sends cases to a model and stores its verdicts.
 
     Attributes:
-      url: base address, such as `http://127.0.0.1:8000/v1`.
-      model: name of the model.
-      api_key: sent as a bearer token if it is not empty.
-      seconds: how long one verdict may take, all requests for it together. An environment gives
-        the end of an episode 25 s.
-      attempts: requests for one verdict, at most.
-      folder: where verdicts are kept for other processes and later runs; None keeps them in this
-        object alone. The same question to the same model has the same verdict for ever.
+      url: Base address, for example `http://127.0.0.1:8000/v1`.
+      model: Name of the model.
+      api_key: Bearer token; not sent if it is empty.
+      seconds: Time limit for one verdict with all its requests. With a judge, the end of an episode
+        has 90 s in all.
+      attempts: Maximum number of requests for one verdict.
+      folder: Folder that keeps verdicts for other processes and later runs; None keeps them in this
+        object only. A stored verdict never changes for the same question to the same model.
     """
 
     url: str
@@ -65,23 +66,15 @@ class EndpointJudge:
     _verdicts: dict[str, bool] = dataclasses.field(default_factory=dict, init=False, repr=False)
 
     async def same_answer(self, question: str, reference: str, answer: str) -> bool:
-        """Whether `answer` says the same as `reference`.
-
-        Raises:
-          JudgeError: the endpoint gave no verdict.
-        """
+        """Implements `Judge.same_answer`."""
         return await self._verdict(SAME_ANSWER, question, reference, answer)
 
     async def same_reason(self, question: str, reference: str, answer: str) -> bool:
-        """Whether `answer` gives the reason `reference`.
-
-        Raises:
-          JudgeError: the endpoint gave no verdict.
-        """
+        """Implements `Judge.same_reason`."""
         return await self._verdict(SAME_REASON, question, reference, answer)
 
     async def _verdict(self, rules: str, question: str, reference: str, answer: str) -> bool:
-        """A remembered verdict, or a new one."""
+        """Returns the stored verdict of a case, or requests a new one."""
         case = {"task": question, "reference": reference, "answer": answer[:MAX_ANSWER_CHARACTERS]}
         text = json.dumps(case, ensure_ascii=False, indent=1)
         key = hashlib.sha256("\0".join((self.model, rules, text)).encode()).hexdigest()
@@ -94,7 +87,7 @@ class EndpointJudge:
         return self._verdicts[key]
 
     async def _ask(self, rules: str, text: str) -> bool:
-        """A new verdict; an unclear one is asked for again."""
+        """Requests a new verdict; repeats the request if the reply is unclear."""
         trouble = ""
         end = time.monotonic() + self.seconds
         for attempt in range(self.attempts):
@@ -117,7 +110,7 @@ class EndpointJudge:
         raise JudgeError(f"judge {self.model} at {self.url}: {trouble}")
 
     async def _reply(self, rules: str, text: str, seconds: float) -> str:
-        """What the model says."""
+        """Returns the model's reply."""
         body: dict[str, Any] = {
             "model": self.model,
             "messages": [
@@ -136,7 +129,7 @@ class EndpointJudge:
             raise HttpError(f"{url} answered no chat completion") from None
 
     def _recall(self, key: str) -> bool | None:
-        """A verdict of another process or run."""
+        """Returns the verdict stored by this or another process; None if there is none."""
         if self.folder is None:
             return None
         try:
@@ -145,7 +138,7 @@ class EndpointJudge:
             return None
 
     def _remember(self, key: str, case: dict[str, str], verdict: bool) -> None:
-        """Keeps a verdict beside what it is about, for people who want to look at it."""
+        """Stores a verdict with its question, so that people can check it."""
         if self.folder is None:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -153,4 +146,4 @@ class EndpointJudge:
             "w", dir=self.folder, suffix=".part", delete=False, encoding="utf-8"
         ) as file:
             json.dump(case | {"model": self.model, "right": verdict}, file, ensure_ascii=False)
-        os.replace(file.name, self.folder / f"{key}.json")  # never half a file
+        os.replace(file.name, self.folder / f"{key}.json")  # a reader never sees half a file

@@ -1,6 +1,6 @@
-"""Functions that WebArena's tasks call by name, in place of evaluating their text as Python.
+"""Functions that WebArena's tasks call by name; WebArena evaluates the calls as Python code.
 
-A task says `func:name('argument', ..)`. The names stand in a table; an argument is a string,
+A task says `func:name('argument', ..)`. A table maps names to functions. An argument is a string,
 `__page__` (the page) or contains `__last_url__` (the address at which the agent stopped).
 """
 
@@ -19,17 +19,17 @@ Function = Callable[..., Awaitable[str]]
 
 
 class FunctionError(ValueError):
-    """A task calls what is not in the table, or not in this form."""
+    """Error in a task: a called function is not in the table, or the call has another form."""
 
 
 async def call(
     expression: str, functions: Mapping[str, Function], *, page: Page, last_url: str
 ) -> str:
-    """Result of `func:name(..)`.
+    """Calls the function of `func:name(..)` and returns its result.
 
     Raises:
-      FunctionError: the table has no such name, or it is no plain call.
-      PageError: the function could not use the page.
+      FunctionError: The table does not have the name, or the expression is not a plain call.
+      PageError: The function could not use the page.
     """
     name, arguments = parse(expression)
     if name not in functions:
@@ -40,10 +40,10 @@ async def call(
 
 
 def parse(expression: str) -> tuple[str, tuple[str, ...]]:
-    """Name and arguments of `func:name('a', __page__)`.
+    """Parses the name and the arguments of `func:name('a', __page__)`.
 
     Raises:
-      FunctionError: it is anything but a call of a name with strings.
+      FunctionError: The expression is anything but a call of a name with strings.
     """
     source = expression.removeprefix(FUNCTION).strip()
     try:
@@ -56,7 +56,7 @@ def parse(expression: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _argument(node: ast.expr, expression: str) -> str:
-    """A string, or one of the two words in place of one."""
+    """Returns a string argument, or one of the words `__page__` and `__last_url__`."""
     value: Any = node.id if isinstance(node, ast.Name) else getattr(node, "value", None)
     words = (PAGE, LAST_URL)
     if not isinstance(value, str) or (isinstance(node, ast.Name) and value not in words):
@@ -65,16 +65,16 @@ def _argument(node: ast.expr, expression: str) -> str:
 
 
 async def reddit_get_post_url(url: str) -> str:
-    """Address of the post that a page of Postmill is about, without comment and title."""
+    """Returns the address of the post on a page of Postmill, without comment and title."""
     parts = urllib.parse.urlparse(url)
     path = parts.path.split("/")
     if len(path) < 4 or path[1] != "f":
-        return url  # no page of a post: it is looked at as it is
+        return url  # the page is not a post; its address is used unchanged
     return f"{parts.scheme}://{parts.netloc}/f/{path[2]}/{path[3]}/"
 
 
 async def gitlab_get_project_memeber_role(page: Page, account_name: str) -> str:
-    """Role of an account on GitLab's page of members; "" if it is not on the page."""
+    """Returns the role of an account on GitLab's page of members; "" if it is missing."""
     script = """() => {
       const names = "td[data-label='Account'] span.gl-avatar-labeled-sublabel";
       const accounts = [...document.querySelectorAll(names)].map(e => e.outerText);
@@ -88,7 +88,8 @@ async def gitlab_get_project_memeber_role(page: Page, account_name: str) -> str:
     return str(role)
 
 
-# Names as WebArena writes them; those of its shop need its address and an account (magento.py).
+# The names are WebArena's. Functions of its shop need the shop's address and an account
+# (magento.py).
 WITHOUT_A_SITE: Mapping[str, Function] = {
     "reddit_get_post_url": reddit_get_post_url,
     "gitlab_get_project_memeber_role": gitlab_get_project_memeber_role,

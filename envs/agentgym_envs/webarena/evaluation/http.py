@@ -1,4 +1,4 @@
-"""JSON over HTTP for what evaluation asks of others: a shop's REST interface, a judge."""
+"""JSON over HTTP for the evaluation's external services: a shop's REST interface, a judge."""
 
 import asyncio
 import json
@@ -11,10 +11,10 @@ MAX_BYTES = 8 * 2**20
 
 
 class HttpError(Exception):
-    """No usable answer; the message has the address and never what was sent.
+    """Error for a request without a usable answer; the message has the address, never the request.
 
     Attributes:
-      status: HTTP status, or None if nothing answered.
+      status: HTTP status; None if there was no response.
     """
 
     def __init__(self, message: str, status: int | None = None):
@@ -29,16 +29,13 @@ async def fetch_json(
     headers: Mapping[str, str] | None = None,
     seconds: float,
 ) -> Any:
-    """Answer to a GET, or to a POST if there is a body.
+    """Returns the answer to a GET, or to a POST if there is a body.
 
-    Args:
-      url: address, without secrets: errors name it.
-      body: JSON object to send.
-      headers: sent as they are; errors do not name them.
-      seconds: how long each wait for the network may take.
+    Errors name the address but not the headers, so the address must not contain secrets. Each wait
+    for the network can take `seconds`.
 
     Raises:
-      HttpError: nothing answered in time, the status is no success, or it is not JSON.
+      HttpError: The answer did not arrive in time, its status is an error, or it is not JSON.
     """
     return await asyncio.to_thread(_fetch, url, body, headers or {}, seconds)
 
@@ -46,7 +43,7 @@ async def fetch_json(
 def _fetch(
     url: str, body: Mapping[str, Any] | None, headers: Mapping[str, str], seconds: float
 ) -> Any:
-    """The blocking part of `fetch_json`."""
+    """Performs the blocking part of `fetch_json`."""
     data = None if body is None else json.dumps(body).encode()
     sent = {"Content-Type": "application/json", **headers}
     request = urllib.request.Request(url, data=data, headers=sent)
@@ -56,5 +53,5 @@ def _fetch(
     except urllib.error.HTTPError as error:
         with error:
             raise HttpError(f"{url} answered {error.code}", error.code) from None
-    except (OSError, ValueError) as error:  # ValueError: no JSON, no text
+    except (OSError, ValueError) as error:  # ValueError: the answer is not JSON or not text
         raise HttpError(f"{url}: {type(error).__name__}: {error}") from None

@@ -1,31 +1,30 @@
-"""Who says whether a freely worded answer is right: a person's choice, never a guess of ours."""
+"""Judge of freely worded answers, which the user configures; verdicts are never guessed."""
 
 from typing import Protocol
 
 
 class JudgeError(Exception):
-    """No verdict could be had; the episode has no score."""
+    """Error for an episode without a score, because the judge gave no verdict."""
 
 
 class JudgeMissing(JudgeError):
-    """The task needs a judge and none is configured; such tasks should not have been started."""
+    """Error for a task that needs a judge although none is configured."""
 
 
 class Judge(Protocol):
-    """Compares meanings."""
+    """Comparison of texts by their meaning."""
 
     async def same_answer(self, question: str, reference: str, answer: str) -> bool:
-        """Whether `answer` says the same as `reference`; partly is no.
+        """Returns True if `answer` has the same meaning as `reference`; a partial match counts as
+        False.
 
         Raises:
-          JudgeError: there is no verdict.
+          JudgeError: There is no verdict.
         """
-        ...
 
     async def same_reason(self, question: str, reference: str, answer: str) -> bool:
-        """Whether `answer` gives the reason `reference` why the task cannot be done.
+        """Returns True if `answer` states `reference`, the reason why the task is impossible.
 
         Raises:
-          JudgeError: there is no verdict.
+          JudgeError: There is no verdict.
         """
-        ...

@@ -1,4 +1,4 @@
-"""The functions of WebArena's tasks that ask its shop (Magento) over REST."""
+"""Functions of WebArena's tasks that read data of its shop (Magento) over REST."""
 
 import dataclasses
 import urllib.parse
@@ -18,22 +18,20 @@ LATEST_ORDER = {
 
 @dataclasses.dataclass(frozen=True)
 class Magento:
-    """REST interface of a shop, as its administrator.
+    """REST interface of a shop, used as its administrator.
 
     Attributes:
-      url: base address of the shop, not of its administration.
-      username: an administrator.
-      password: of the administrator.
-      seconds: how long one request may take.
+      url: Base address of the shop, not of its administration.
+      seconds: Time limit for one request.
     """
 
     url: str
     username: str
     password: str = dataclasses.field(repr=False)
-    seconds: float = 10.0  # an answer takes two requests, and the end of an episode 25 s
+    seconds: float = 10.0  # a call takes two requests, and scoring has 25 s in all
 
     def functions(self) -> Mapping[str, Function]:
-        """The table for `evaluate`."""
+        """Returns the table of functions for `evaluate`."""
         return {
             "shopping_get_latest_order_url": self.latest_order_url,
             "shopping_get_sku_latest_review_rating": self.latest_review_rating,
@@ -41,10 +39,10 @@ class Magento:
         }
 
     async def latest_order_url(self) -> str:
-        """Address of the customer's page about the shop's latest order.
+        """Returns the address of the customer's page about the shop's latest order.
 
         Raises:
-          PageError: the shop did not say.
+          PageError: The shop did not return an order.
         """
         orders = await self._get(f"/rest/V1/orders?{urllib.parse.urlencode(LATEST_ORDER)}")
         try:
@@ -54,19 +52,19 @@ class Magento:
         return f"{self.url}/sales/order/view/order_id/{number}/"
 
     async def latest_review_author(self, sku: str) -> str:
-        """Nickname under a product's latest review; "" if there is none.
+        """Returns the nickname under a product's latest review; "" if there is none.
 
         Raises:
-          PageError: the shop did not say.
+          PageError: The shop did not return the reviews.
         """
         reviews = await self._reviews(sku)
         return str(reviews[-1]["nickname"]) if reviews else ""
 
     async def latest_review_rating(self, sku: str) -> str:
-        """Stars of a product's latest review in percent; "" if there is none.
+        """Returns the stars of a product's latest review in percent; "" if there is none.
 
         Raises:
-          PageError: the shop did not say.
+          PageError: The shop did not return the rating.
         """
         reviews = await self._reviews(sku)
         try:
@@ -75,14 +73,14 @@ class Magento:
             raise PageError(f"the latest review of {sku} has no rating") from None
 
     async def _reviews(self, sku: str) -> list[Any]:
-        """A product's reviews, the latest last."""
+        """Returns a product's reviews, the latest last."""
         reviews = await self._get(f"/rest/V1/products/{urllib.parse.quote(sku, safe='')}/reviews")
         if not isinstance(reviews, list):
             raise PageError(f"{self.url} answered no list of reviews of {sku}")
         return reviews
 
     async def _get(self, path: str) -> Any:
-        """Answer to a request that an administrator may make."""
+        """Sends a request with the administrator's rights and returns the answer."""
         account = {"username": self.username, "password": self.password}
         token_url = f"{self.url}/rest/default/V1/integration/admin/token"
         try:

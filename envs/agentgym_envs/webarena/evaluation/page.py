@@ -1,40 +1,36 @@
-"""What the evaluators need of a page; a browser's page is wrapped to fit."""
+"""Interface of a page for the evaluators; a wrapper adapts a browser's page to it."""
 
 from typing import Any, Protocol
 
 
 class PageError(Exception):
-    """The page cannot do what was asked: a script raised, an address could not be opened."""
+    """Error of a page: a script raised an error, or an address could not be opened."""
 
 
 class Page(Protocol):
-    """One page of a browser, at the state in which the agent left it."""
+    """One page of a browser in the state in which the agent left it."""
 
     @property
     def url(self) -> str:
-        """Its address now."""
-        ...
+        """Returns the current address of the page."""
 
     async def content(self) -> str:
-        """The whole document as HTML.
+        """Returns the whole document as HTML.
 
         Raises:
-          PageError: there is no document any more.
+          PageError: The document does not exist any more.
         """
-        ...
 
     async def evaluate(self, script: str) -> Any:
-        """Result of a JavaScript expression or of a function `() => ..`, as JSON types.
+        """Returns the result of a JavaScript expression or of a function `() => ..`, as JSON types.
 
         Raises:
-          PageError: the script raised.
+          PageError: The script raised an error.
         """
-        ...
 
     async def goto(self, url: str) -> None:
         """Opens `url` and returns when the page has settled.
 
         Raises:
-          PageError: there is no such page or it did not come in time.
+          PageError: The page does not exist or did not load in time.
         """
-        ...

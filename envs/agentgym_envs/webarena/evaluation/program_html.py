@@ -1,4 +1,4 @@
-"""`program_html`: are the sites in the state that the task asked for?"""
+"""Evaluator `program_html`: checks that the sites are in the required state."""
 
 import asyncio
 import html
@@ -24,15 +24,15 @@ PAUSE_SECONDS = 0.2
 
 
 async def program_html(
-    task: WebTask, page: Page, functions: Mapping[str, Function], *, patience_seconds: float
+    task: WebTask, page: Page, functions: Mapping[str, Function], patience_seconds: float
 ) -> AsyncIterator[Part]:
-    """The checks of all targets, one by one.
+    """Yields the checks of all targets, one by one.
 
-    Targets on the page that the agent left come first, because looking at the others leaves it.
+    Targets on the page that the agent left are checked first; other targets open other pages.
 
     Raises:
-      PageError: an address of the task could not be opened: that is no fault of the agent's.
-      FunctionError: the task calls a function that is not there.
+      PageError: An address of the task could not be opened, which is not the agent's fault.
+      FunctionError: The task calls a function that does not exist.
     """
     last_url = page.url
     left_by_agent = [t for t in task.evaluation.targets if t.url == LAST_PAGE]
@@ -56,7 +56,7 @@ async def program_html(
 async def _open(
     target: HtmlTarget, page: Page, functions: Mapping[str, Function], last_url: str
 ) -> bool:
-    """Opens a target's address; False if it comes from the agent's own and leads nowhere."""
+    """Opens a target's address; returns False if the agent's page set it and it fails to open."""
     if not target.url.startswith(FUNCTION):
         await page.goto(target.url)
         return True
@@ -73,7 +73,7 @@ async def _open(
 async def _located(
     target: HtmlTarget, page: Page, functions: Mapping[str, Function], last_url: str
 ) -> str:
-    """The text that a target's locator finds; "" where its script raises."""
+    """Returns the text that a target's locator finds; "" if its script raises an error."""
     if not target.locator.strip():
         return html.unescape(await page.content())
     if target.locator.startswith(FUNCTION):
@@ -83,7 +83,7 @@ async def _located(
         for action in target.prep_actions:
             await page.evaluate(f"() => {action}")
     except PageError:
-        pass  # what it prepares may be there already
+        pass  # the text can exist without these scripts
     try:
         return html.unescape(str(await page.evaluate(f"() => {target.locator}")))
     except PageError:
@@ -91,7 +91,7 @@ async def _located(
 
 
 def _checks(target: HtmlTarget, text: str) -> list[Part]:
-    """What a target wants of the located text."""
+    """Returns the checks of a target on the located text."""
     if target.exact_match is not None:
         return [_part(target, EXACT_MATCH, target.exact_match, equals(target.exact_match, text))]
     return [
@@ -106,5 +106,5 @@ def _checks(target: HtmlTarget, text: str) -> list[Part]:
 
 
 def _part(target: HtmlTarget, rule: str, wanted: str, holds: bool) -> Part:
-    """One check of this evaluator."""
+    """Returns one check of this evaluator."""
     return Part(f"{PROGRAM_HTML} {rule}", wanted, float(holds), f"{target.url} {target.locator}")

@@ -1,15 +1,15 @@
-"""`short_answer`: the answer is a reference and next to nothing else.
+"""Evaluator `short_answer`: the answer must be a reference with few other words.
 
-WebArena's `must_include` accepts a page that is pasted as the answer. Our own tasks accept the
-reference alone, or in a sentence made of words of the question. For the price of a mug, "12.5",
-"$12.50" and "The mug costs $12.50." are right; "12.50 or 13.50" is wrong.
+WebArena's `must_include` accepts a page that is pasted as the answer. Our own tasks accept only the
+reference, or a sentence made of the reference and words of the question. For the price of a mug,
+"12.5", "$12.50" and "The mug costs $12.50." are right; "12.50 or 13.50" is wrong.
 """
 
 import decimal
 import re
 
 MOST_OTHER_WORDS = 12
-# Words that say nothing, so that no list of guesses can be made of them and of the question's.
+# words without content; a list of guesses cannot be made of these words and the question's
 _PLAIN_WORDS = frozenset(
     "a according an and answer are as at by costs due for from has have he i in is it its my of on our "
     "owner she stands status that the their they this title to total user username was were wrote your "
@@ -21,13 +21,7 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
 def is_short_answer(reference: str, answer: str, question: str) -> bool:
-    """Returns True if the answer is the reference, with at most some words of the question around it.
-
-    Args:
-      reference: right answer.
-      answer: the agent's.
-      question: the intent of the task.
-    """
+    """Returns True if the answer is the reference with at most a few words of the question."""
     wanted, given = _tokens(reference), _tokens(answer)
     count = len(wanted)
     if not wanted or not count <= len(given) <= count + MOST_OTHER_WORDS:
@@ -41,7 +35,7 @@ def is_short_answer(reference: str, answer: str, question: str) -> bool:
 
 
 def _tokens(text: str) -> list[str]:
-    """Words in lower case and numbers by their value; signs between them do not count."""
+    """Splits a text into lower-case words and normalised numbers, without punctuation."""
     text = _GROUPING.sub("", text.lower())
     return [_by_value(token) for token in _TOKEN.findall(text)]
 

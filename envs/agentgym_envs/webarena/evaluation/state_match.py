@@ -1,21 +1,16 @@
-"""`state`: did the episode change in the sites' databases what the task asked for, and nothing else?"""
+"""Evaluator `state`: checks that the databases changed exactly as the task requires."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from agentgym_envs.webarena.evaluation.short_answer import is_short_answer
 from agentgym_envs.webarena.evaluation.verdict import Part
-from agentgym_envs.webarena.sites.content import Changes, Row
 from agentgym_envs.webarena.tasks import ADDED, CHANGED, REMOVED, STATE, Edit, ShortText, WebTask
+from agentgym_sites.content import Changes, Row
 
 
 def state_match(task: WebTask, changes: Mapping[str, Changes]) -> Iterator[Part]:
-    """The checks of the edits that the task declares, one by one, then that there is no other.
-
-    Args:
-      task: with its edits.
-      changes: what the episode changed, by site.
-    """
+    """Yields one check per edit that the task declares, and one that nothing else changed."""
     rest = {
         (site, table): {kind: list(rows) for kind, rows in found.items()}
         for site, tables in changes.items()
@@ -30,7 +25,7 @@ def state_match(task: WebTask, changes: Mapping[str, Changes]) -> Iterator[Part]
 
 
 def _take(edit: Edit, removed: list[Row], added: list[Row], question: str) -> bool:
-    """Takes the rows of an edit out of the differences; False if they are not there."""
+    """Removes the rows of an edit from the differences; returns False if rows are missing."""
     if edit.kind == CHANGED:
         for old in removed:
             for new in added:
@@ -48,25 +43,25 @@ def _take(edit: Edit, removed: list[Row], added: list[Row], question: str) -> bo
 
 
 def _has(row: Row, values: Mapping[str, Any], question: str) -> bool:
-    """Returns True if the row has these values."""
+    """Returns True if the row has all of `values`."""
     return all(
         column in row and _equal(wanted, row[column], question) for column, wanted in values.items()
     )
 
 
 def _is_bare(row: Row, values: Mapping[str, Any]) -> bool:
-    """Returns True if all other columns of the row are empty: nothing was added that was not asked for."""
+    """Returns True if all other columns of the row are empty, so that no extra value was added."""
     return not any(value for column, value in row.items() if column not in values)
 
 
 def _became(old: Row, new: Row, values: Mapping[str, Any], question: str) -> bool:
-    """Returns True if one row is the other with these values and no other change."""
+    """Returns True if `new` is `old` with these values and no other change."""
     rest: Sequence[str] = [column for column in old if column not in values]
     return _has(new, values, question) and all(old[column] == new[column] for column in rest)
 
 
 def _equal(wanted: Any, found: Any, question: str) -> bool:
-    """Equality, blanks in texts aside: forms send line breaks of their own."""
+    """Compares two values and ignores blanks in texts, because forms change line breaks."""
     if isinstance(wanted, ShortText):
         return is_short_answer(wanted.text, str(found), question)
     if isinstance(wanted, str) and isinstance(found, str):

@@ -1,4 +1,4 @@
-"""`string_match`: is the agent's answer right?"""
+"""Evaluator `string_match`: checks that the agent's answer is right."""
 
 from collections.abc import AsyncIterator
 
@@ -18,10 +18,10 @@ from agentgym_envs.webarena.tasks import (
 
 
 async def string_match(task: WebTask, answer: str, judge: Judge | None) -> AsyncIterator[Part]:
-    """The checks of an answer, one by one.
+    """Yields the checks of an answer, one by one.
 
     Raises:
-      JudgeError: a judge was needed and gave no verdict, or there is none.
+      JudgeError: The judge gave no verdict, or a judge is required and there is none.
     """
     answers = task.evaluation.answers
     assert answers is not None, f"task {task.task_id} has no answers"
@@ -44,7 +44,7 @@ async def string_match(task: WebTask, answer: str, judge: Judge | None) -> Async
 
 
 async def _not_possible(task: WebTask, answer: str, judge: Judge | None) -> Part:
-    """The check of a task that cannot be done: "N/A", or the reason."""
+    """Returns the check of an impossible task: the answer must be "N/A", or the reason."""
     if equals(NOT_POSSIBLE, answer):
         return _part(FUZZY_MATCH, NOT_POSSIBLE, True)
     reason = task.evaluation.reason
@@ -55,5 +55,5 @@ async def _not_possible(task: WebTask, answer: str, judge: Judge | None) -> Part
 
 
 def _part(rule: str, wanted: str, holds: bool, note: str = "") -> Part:
-    """One check of this evaluator."""
+    """Returns one check of this evaluator."""
     return Part(f"{STRING_MATCH} {rule}", wanted, float(holds), note)

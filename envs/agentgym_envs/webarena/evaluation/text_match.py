@@ -1,11 +1,11 @@
-"""How WebArena compares texts."""
+"""WebArena's comparison of texts."""
 
 import functools
 from collections.abc import Callable
 
 
 def clean(text: str) -> str:
-    """Lower case, without blanks at the ends and without one pair of quotes around it."""
+    """Converts a text to lower case, and strips blanks and one pair of quotes."""
     text = text.strip()
     for quote in ("'", '"'):
         if text.startswith(quote) and text.endswith(quote):
@@ -14,19 +14,19 @@ def clean(text: str) -> str:
 
 
 def equals(reference: str, text: str) -> bool:
-    """`exact_match`: the same but for case, blanks and quotes."""
+    """Returns True for texts that differ only in case, outer blanks and quotes (`exact_match`)."""
     return clean(text) == clean(reference)
 
 
 def includes(reference: str, text: str) -> bool:
-    """`must_include`: the reference is somewhere in the text, also within a word."""
+    """Returns True if the text contains the reference, even within a word (`must_include`)."""
     return clean(reference) in clean(text)
 
 
 def includes_word(reference: str, text: str) -> bool:
-    """`must_include` of an answer's only reference: a single character must be a word.
+    """Returns True if an answer's only reference is in the text; a single character must be a word.
 
-    Else the reference "0" would be found in "10". Longer references are not split into words.
+    Otherwise the reference "0" would be found in "10". Longer references are not split into words.
     """
     character = clean(reference)
     if len(character) == 1 and len(_words()(character)) == 1:
@@ -36,9 +36,10 @@ def includes_word(reference: str, text: str) -> bool:
 
 @functools.cache
 def _words() -> Callable[[str], list[str]]:
-    """NLTK's `word_tokenize`, with its English sentence model from a package of its own.
+    """Returns NLTK's `word_tokenize` with its English sentence model from a separate package.
 
-    Imported at its first use: that takes a second, and one task in 25 needs it.
+    The packages are imported at the first use, because the import takes a second and only one task
+    in 25 needs them.
     """
     from nltk.tokenize.destructive import NLTKWordTokenizer
     from punkt import sent_tokenize

@@ -1,4 +1,4 @@
-"""`url_match`: did the agent leave the right page?"""
+"""Evaluator `url_match`: checks that the agent left the right page."""
 
 import collections
 import urllib.parse
@@ -9,12 +9,11 @@ from agentgym_envs.webarena.tasks import ALTERNATIVES, URL_MATCH, WebTask
 
 
 def url_match(task: WebTask, url: str) -> Iterator[Part]:
-    """The checks of the last page's address, one by one.
+    """Yields the checks of the last page's address, one by one.
 
-    Host and path of one of the references must be part of host and path of the page, or be the same if
-    the task says so. Of the query,
-    each key that any reference has must have a value that some reference gives it; what else is
-    in the page's query does not matter.
+    Host and path of one reference must be part of the page's host and path, or equal to them if the
+    task says so. Each query key of a reference must be in the page's query, with a value that one
+    of the references gives for that key. Other keys of the page's query do not matter.
     """
     bases = []
     wanted: dict[str, set[str]] = collections.defaultdict(set)
@@ -46,6 +45,6 @@ def _is_same(base: str, page_base: str) -> bool:
 
 
 def _split(url: str) -> tuple[str, dict[str, list[str]]]:
-    """Host with path, and query, of an address without slashes at its end."""
+    """Splits an address, without slashes at its end, into host with path and query."""
     parts = urllib.parse.urlparse(url.rstrip("/"))
     return parts.netloc + parts.path, urllib.parse.parse_qs(parts.query)

@@ -1,4 +1,4 @@
-"""What an evaluation found."""
+"""Result of an evaluation."""
 
 import dataclasses
 
@@ -8,10 +8,10 @@ class Part:
     """One check of a task.
 
     Attributes:
-      check: evaluator and rule, such as `string_match exact_match`.
-      wanted: the reference.
-      score: 1 if it holds, else 0.
-      note: what is worth knowing about how it went; empty if nothing.
+      check: Evaluator and rule, for example `string_match exact_match`.
+      wanted: Reference.
+      score: 1 if the check holds, else 0.
+      note: Remark on the check; empty if there is none.
     """
 
     check: str
@@ -22,14 +22,14 @@ class Part:
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """The score of an episode.
+    """Score of an episode.
 
-    It names references, so it is for logs and viewers, never for the agent.
+    A verdict names references, so it is for logs and viewers, never for the agent.
 
     Attributes:
       score: 1 if every check held, else 0.
-      parts: the checks in their order, up to the first that failed: WebArena multiplies, so
-        nothing that comes later can change the score.
+      parts: Checks in their order, up to the first that failed. WebArena multiplies the scores, so
+        later checks cannot change the result.
     """
 
     score: float

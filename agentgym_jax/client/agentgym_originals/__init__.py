@@ -1,0 +1,1 @@
+"""Descriptions of AgentGym's fifteen original servers, which do not describe themselves."""

@@ -1,0 +1,212 @@
+"""Facts about AgentGym's fifteen original servers, one row each.
+
+The facts come from AgentGym's servers and clients (arXiv:2406.04151, arXiv:2509.08755): names of
+fields, the number used as score, the condition of success. docs/agentgym_environments.md shows this
+table.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+
+from agentgym_jax.client.actions import ActionFormat, ActionRules
+from agentgym_jax.client.agentgym_originals import functions, instructions, tools
+from agentgym_jax.client.calls import Function
+from agentgym_jax.client.instructions import with_functions
+from agentgym_jax.client.server_facts import (
+    ABOVE_ZERO,
+    MAX_TEXT_CHARACTERS,
+    ServerFacts,
+    SessionField,
+    Success,
+)
+
+_MAX_CHARACTERS = 500  # more than the length of any sensible action in these environments
+
+_REACT = ActionRules(ActionFormat.REACT, max_characters=_MAX_CHARACTERS)
+_RAW = ActionRules(ActionFormat.RAW, max_characters=MAX_TEXT_CHARACTERS)
+# AgentGym's clients for TextCraft and BabyAI remove all characters except letters, digits, commas
+# and spaces.
+_PLAIN_REACT = ActionRules(
+    ActionFormat.REACT, dropped=r"[^A-Za-z0-9,\s]", max_characters=_MAX_CHARACTERS
+)
+_SQL_BLOCK = ActionRules(
+    ActionFormat.RAW,
+    max_characters=MAX_TEXT_CHARACTERS,
+    block=r"```sql(.*?)(?:```|\Z)",
+    block_problem="No statement was found in this answer. Write it in a ```sql block.",
+)
+_ANY_BLOCK = ActionRules(
+    ActionFormat.RAW,
+    max_characters=MAX_TEXT_CHARACTERS,
+    block=r"```.+?```",
+    block_problem="No action was found in this answer. Write it between ``` and ```.",
+)
+
+
+def _with_actions(world: str, table: Mapping[str, Function]) -> str:
+    return with_functions(world, table, ActionFormat.REACT)
+
+
+def _tool_set(environment: str, text: str, *, num_tasks: int, max_turns: int) -> ServerFacts:
+    """Returns the facts of one of the five environments that AgentGym's tool server runs as.
+
+    The reward of this server is the best progress up to the step.
+    """
+    return ServerFacts(
+        environment=environment,
+        session_field=SessionField.ENV_IDX,
+        create_body={"id": 0},
+        reset_key="id",
+        reset_fields=(),
+        refusal=r"Format error|Observation: ERROR \|",
+        actions=_RAW,
+        has_close=False,
+        num_tasks=num_tasks,
+        max_turns=max_turns,
+        instructions=text,
+    )
+
+
+_ROWS = (
+    ServerFacts(
+        environment="textcraft",
+        refusal=r"Could not |Wrong item format",
+        actions=_PLAIN_REACT,
+        num_tasks=544,
+        max_turns=30,
+        instructions=instructions.TEXTCRAFT,
+    ),
+    ServerFacts(
+        environment="babyai",
+        score_fields=("score",),
+        # The score is not used: the original server increases it even if a success comes too late.
+        succeeded=Success("reward", ABOVE_ZERO, needs_done=True),
+        # A view without objects begins with "You cannot see any objects", which is not a rejection.
+        refusal=r"The action is not recognized|You cannot (?!see any objects)",
+        stateless=r"No change in state\.|You can take the following actions",
+        actions=_PLAIN_REACT,
+        # There are 40 levels with 100 seeds each. The original server accepts any seed, but
+        # AgentGym's item ids are below this number.
+        num_tasks=40 * 100,
+        max_turns=20,
+        instructions=instructions.BABYAI,
+    ),
+    ServerFacts(
+        environment="sciworld",
+        reset_fields=("task_description", "observation"),
+        score_fields=("score",),
+        reward_scale=0.01,
+        succeeded=Success("score", 100.0),
+        refusal=(
+            r"No known action matches|Unknown action|You can't |The door is not open"
+            r"|The .* isn't open|The .* can't be "
+        ),
+        actions=_REACT,
+        functions=functions.SCIWORLD,
+        num_tasks=4639,
+        max_turns=30,
+        world=instructions.SCIWORLD,
+        instructions=_with_actions(instructions.SCIWORLD, functions.SCIWORLD),
+    ),
+    ServerFacts(
+        environment="webshop",
+        session_field=SessionField.ENV_IDX,
+        reset_key="session_id",
+        reset_fields=(),
+        observation_field="state",
+        refusal="",  # after an impossible action the server shows the same page again
+        actions=dataclasses.replace(_REACT, bare=r"search\[|click\["),
+        functions=functions.WEBSHOP,
+        has_close=False,
+        num_tasks=6910,  # number of goals for the 1000 products that AgentGym's server loads
+        max_turns=10,
+        world=instructions.WEBSHOP,
+        instructions=_with_actions(instructions.WEBSHOP, functions.WEBSHOP),
+    ),
+    ServerFacts(
+        environment="alfworld",
+        reset_key="game",
+        reset_extra={"world_type": "Text"},
+        actions_field="available_actions",
+        refusal=r"Nothing happen",
+        actions=_REACT,
+        functions=functions.ALFWORLD,
+        has_close=False,
+        num_tasks=2620,  # tasks 0-2419 are for training, 2420-2619 for testing
+        max_turns=30,
+        world=instructions.ALFWORLD,
+        instructions=_with_actions(instructions.ALFWORLD, functions.ALFWORLD),
+    ),
+    ServerFacts(
+        environment="maze",
+        path_prefix="/maze",
+        reset_key="game",
+        refusal="",  # after a move into a wall the server shows the same position again
+        actions=_REACT,
+        has_close=False,
+        # number of start cells; the server's 26th cell is the goal and cannot be played
+        num_tasks=25,
+        max_turns=15,
+        instructions=instructions.MAZE,
+    ),
+    ServerFacts(
+        environment="wordle",
+        path_prefix="/wordle",
+        reset_key="seed",
+        vocabulary_route="/filtered_vocab",
+        refusal=r"invalid word",
+        actions=_REACT,
+        has_close=False,
+        num_tasks=980,  # every seed is a task; AgentGym uses this number of seeds
+        max_turns=8,
+        instructions=instructions.WORDLE,
+    ),
+    ServerFacts(
+        environment="sqlgym",
+        session_field=SessionField.ENV_IDX,
+        reset_key="item_id",
+        reset_fields=(),
+        observation_field="state",
+        refusal=r"(?!\[)",  # a result is a list of rows; any other text is SQLite's error
+        actions=_SQL_BLOCK,
+        has_close=False,
+        num_tasks=10_962,  # tasks 0-9427 are train, 9428-10961 dev
+        max_turns=1,
+        instructions=instructions.SQLGYM,
+    ),
+    ServerFacts(
+        environment="searchqa",
+        session_field=SessionField.ENV_IDX,
+        create_body={"id": 0},
+        reset_key="id",
+        reset_fields=(),
+        refusal=r"Your previous action is invalid",
+        actions=_RAW,
+        num_tasks=221_328,
+        max_turns=30,
+        instructions=instructions.SEARCHQA,
+    ),
+    ServerFacts(
+        environment="webarena",
+        session_field=SessionField.ENV_IDX,
+        reset_key="idx",
+        reset_extra={"seed": 0},
+        reset_fields=(),
+        reset_error=r"\s*(TimeoutError|Error)\b",
+        done_field="terminated",
+        reward_at_end=True,
+        # A text that is not a page is the exception raised by the action.
+        refusal=r"(?!OBSERVATION:|Tab \d)",
+        actions=_ANY_BLOCK,
+        num_tasks=812,
+        max_turns=15,
+        instructions=instructions.WEBARENA,
+    ),
+    _tool_set("weather", tools.WEATHER, num_tasks=343, max_turns=10),
+    _tool_set("movie", tools.MOVIE, num_tasks=238, max_turns=12),
+    _tool_set("academia", tools.ACADEMIA, num_tasks=20, max_turns=12),
+    _tool_set("todo", tools.TODO, num_tasks=155, max_turns=15),
+    _tool_set("sheet", tools.SHEET, num_tasks=20, max_turns=15),
+)
+
+ORIGINALS: Mapping[str, ServerFacts] = {row.environment: row for row in _ROWS}

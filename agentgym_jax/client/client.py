@@ -1,0 +1,324 @@
+"""HTTP client of one environment server: one of this project or one of AgentGym's originals.
+
+server_facts.py describes the differences between servers. answers.py parses and checks answers.
+transport.py sends requests.
+"""
+
+import dataclasses
+import urllib.parse
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from agentgym_envs.base.protocol import EnvironmentSpec
+from agentgym_jax.client import answers
+from agentgym_jax.client.actions import ParsedAction, parse_action
+from agentgym_jax.client.agentgym_originals.table import ORIGINALS
+from agentgym_jax.client.answers import Observation
+from agentgym_jax.client.errors import EnvCause, EnvError
+from agentgym_jax.client.server_facts import ServerFacts, from_spec
+from agentgym_jax.client.transport import HttpTransport, Transport
+from agentgym_jax.limits import Range
+
+
+class EnvClient:
+    """Client of one server. Safe to use from many threads; keeps connections open for later calls.
+
+    Args:
+      base_url: Address of the server, such as `http://127.0.0.1:36001`.
+      environment: Key of the table `ORIGINALS`, or the environment name in the server's `/spec`.
+      connect_timeout_s: Limit for opening a connection.
+      step_timeout_s: Limit for every call, from the request to the last byte of the answer.
+      token: Bearer token, if the server requires one.
+      connections: Maximum number of open connections; at least the number of concurrent calls.
+      facts: Facts about the environment, used instead of the table's.
+      action_format: Format of the model's actions (`react`, `function_calling`, `code_as_action`,
+        `raw`); None selects the environment's default format.
+      transport: Transport used instead of HTTP; `base_url` then only names the server in messages.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        environment: str,
+        *,
+        connect_timeout_s: Annotated[float, Range(above=0, unit="seconds")] = 10.0,
+        step_timeout_s: Annotated[float, Range(above=0, unit="seconds")],
+        token: str | None = None,
+        connections: Annotated[int, Range(1)] = 256,
+        facts: ServerFacts | None = None,
+        action_format: str | None = None,
+        transport: Transport | None = None,
+    ):
+        self.base_url = base_url.rstrip("/")
+        self.environment = environment
+        if facts is None and environment in ORIGINALS:
+            facts = ORIGINALS[environment]
+        self._action_format = action_format
+        self._facts = None if facts is None else facts.in_format(action_format)
+        self._has_close = True  # set to False when the server answers that it has no close route
+        self._vocabulary: Sequence[str] | None = None
+        self._prefix = urllib.parse.urlsplit(base_url).path.rstrip("/")
+        path_prefix = "" if facts is None else facts.path_prefix
+        # addresses of AgentGym's servers include the path prefix
+        if not self._prefix.endswith(path_prefix):
+            self._prefix += path_prefix
+        if transport is None:
+            transport = HttpTransport(
+                base_url,
+                connect_timeout_s=connect_timeout_s,
+                step_timeout_s=step_timeout_s,
+                token=token,
+                connections=connections,
+            )
+        self._transport = transport
+
+    @property
+    def facts(self) -> ServerFacts:
+        """Returns the facts about the environment, in the chosen action format.
+
+        Raises:
+          EnvError: The environment is not in the table and the server's `/spec` cannot be read.
+        """
+        if self._facts is None:
+            self.spec()
+        assert self._facts is not None  # the call of `spec` has set it
+        return self._facts
+
+    def spec(self) -> EnvironmentSpec:
+        """Returns the server's `/spec`, or a spec made from the table if the server has no such
+        route.
+
+        All later calls use the rejection prefix and the action format of the spec.
+
+        Raises:
+          EnvError: The call failed, or the server serves another environment.
+        """
+        body = self._optional("/spec")
+        if body is None:
+            return self._spec_of_table()
+        spec = answers.spec(self._where("/spec"), body)
+        if spec.name != self.environment:
+            raise self._unfit(
+                f"serves {spec.name!r}, expected {self.environment!r}; "
+                "give every environment the address of its own server"
+            )
+        try:
+            facts = from_spec(spec) if self._facts is None else self._facts.served_by(spec)
+        except ValueError as error:
+            raise self._unfit(f"has a /spec that cannot be used: {error}") from error
+        self._facts = facts.in_format(self._action_format)
+        return dataclasses.replace(
+            spec,
+            action_format=str(self._facts.actions.format),
+            instructions=self._facts.instructions,
+        )
+
+    def health(self) -> Mapping[str, Any]:
+        """Returns the server's `/health`, or `{"root": <greeting or None>}` if the server has no
+        such route.
+        """
+        body = self._optional("/health")
+        if body is None:
+            return {"root": self._optional("/")}
+        return answers.fields(self._where("/health"), body)
+
+    def tasks(self) -> list[dict[str, Any]]:
+        """Returns the task manifest, or a list of all task indices if the server has no manifest."""
+        body = self._optional("/tasks")
+        if body is None:
+            return [{"data_idx": i} for i in range(self.facts.num_tasks)]
+        return answers.tasks(self._where("/tasks"), body)
+
+    def create(self, request_id: str = "") -> int:
+        """Opens a session and returns its id.
+
+        Args:
+          request_id: Name of the requested session (REQUEST_ID_HEADER). Servers of this project
+            open only one session per name, even if the request is repeated. An empty name is not
+            sent.
+        """
+        facts = self.facts
+        body = self._call("POST", "/create", facts.create_body, request_id=request_id)
+        session = answers.session(self._where("/create"), facts, body)
+        if facts.vocabulary_route and self._vocabulary is None:
+            self._vocabulary = self._read_vocabulary(session)
+        return session
+
+    def reset(self, session: int, data_idx: int, request_id: str = "") -> Observation:
+        """Starts task `data_idx`.
+
+        Args:
+          session: Id from `create`.
+          data_idx: Index of the task.
+          request_id: Number of the request within its episode (REQUEST_ID_HEADER); an empty number
+              is not sent.
+        """
+        facts = self.facts
+        request = {
+            str(facts.session_field): session,
+            **facts.reset_extra,
+            facts.reset_key: data_idx,
+        }
+        route = "/reset"
+        body = self._call("POST", route, request, request_id=request_id)
+        answers.check_reset(self._where(route), facts, body)
+        if not facts.reset_fields:
+            route = f"/observation?{facts.session_field}={session}"
+            body = self._call("GET", route)
+        text = answers.first_text(self._where(route), facts, body)
+        if any(word not in text for word in self._vocabulary or ()):
+            text = f"{text}\nWords of the game: {', '.join(self._vocabulary or ())}."
+        return Observation(text, 0.0, 0.0, False, False, score_scale=facts.reward_scale)
+
+    def step(self, session: int, action: str, request_id: str = "") -> Observation:
+        """Sends one action. The action is never sent twice, because a step changes the environment.
+
+        Args:
+          session: Id from `create`.
+          action: Action of the agent.
+          request_id: Number of the request within its episode (REQUEST_ID_HEADER). Servers of this
+            project answer a repeated step with the stored answer. An empty number is not sent.
+        """
+        facts = self.facts
+        request = {str(facts.session_field): session, "action": action}
+        body = self._call("POST", "/step", request, resend=False, request_id=request_id)
+        return answers.step(self._where("/step"), facts, body)
+
+    def ask(self, session: int, route: str) -> Mapping[str, Any]:
+        """Returns the JSON object that a GET route such as `/valid_actions` returns for a session.
+
+        Raises:
+          EnvError: The call failed, for example because AgentGym's original servers do not have
+              this route.
+        """
+        body = self._call("GET", f"{route}?{self.facts.session_field}={session}")
+        return answers.fields(self._where(route), body)
+
+    def close(self, session: int, *, timeout_s: float | None = None) -> None:
+        """Closes a session. A session that the server no longer has is treated as closed.
+
+        Most of AgentGym's servers cannot close sessions. A server that lacks the close route gets
+        only one such request, unless the table says that it has the route.
+
+        Args:
+          session: Id from `create`.
+          timeout_s: Limit for the answer; None selects the limit of all other calls.
+        """
+        if not self._has_close:
+            return
+        facts = self.facts
+        request = {str(facts.session_field): session}
+        status, data = self._send("POST", "/close", request, timeout_s=timeout_s)
+        try:
+            self._read("/close", status, data)
+        except EnvError as error:
+            if error.cause is EnvCause.SESSION_LOST:
+                return
+            if facts.has_close or error.kind is not None or status not in (404, 405):
+                raise
+            self._has_close = False
+
+    def parse(self, text: str) -> ParsedAction:
+        """Parses the action in a model's text by the rules of this environment."""
+        return parse_action(text, self.facts.actions)
+
+    def disconnect(self) -> None:
+        """Closes the idle connections. The client can still be used afterwards."""
+        self._transport.disconnect()
+
+    def _optional(self, route: str) -> Any:
+        """Returns the body of a route that AgentGym's servers lack; None if the server does not
+        have the route.
+        """
+        status, data = self._send("GET", route)
+        if status in (404, 405):
+            return None
+        return self._read(route, status, data)
+
+    def _call(
+        self,
+        method: str,
+        route: str,
+        request: Mapping[str, Any] | None = None,
+        *,
+        resend: bool = True,
+        request_id: str = "",
+    ) -> Any:
+        """Sends a request and returns its checked JSON body."""
+        answer = self._send(method, route, request, resend=resend, request_id=request_id)
+        return self._read(route, *answer)
+
+    def _send(
+        self,
+        method: str,
+        route: str,
+        request: Mapping[str, Any] | None = None,
+        *,
+        resend: bool = True,
+        timeout_s: float | None = None,
+        request_id: str = "",
+    ) -> tuple[int, bytes]:
+        """Sends a request and returns the status and the body of the answer.
+
+        With `resend`, a request is sent once more if its connection broke.
+        """
+        target = self._prefix + route
+        try:
+            return self._transport.exchange(method, target, request, timeout_s, request_id)
+        except EnvError as error:
+            # The server may close an idle connection at the moment at which it is reused.
+            if not resend or error.cause is not EnvCause.CONNECTION:
+                raise
+        return self._transport.exchange(method, target, request, timeout_s, request_id)
+
+    def _read(self, route: str, status: int, data: bytes) -> Any:
+        """Returns the JSON body of an answer with status 200; raises EnvError for any other answer."""
+        return answers.read_json(self._where(route), status, data)
+
+    def _where(self, route: str) -> str:
+        return f"{self.base_url}{route}"
+
+    def _unfit(self, what: str) -> EnvError:
+        """Returns the error for a server that this client cannot use."""
+        return EnvError(EnvCause.BAD_BODY, f"{self.base_url} {what}", retryable_from_reset=False)
+
+    def _spec_of_table(self) -> EnvironmentSpec:
+        """Returns a spec made from the table, for a server without `/spec`."""
+        facts = self._facts
+        _, greeting = self._send("GET", "/")
+        if greeting.lstrip().startswith(b"<"):
+            raise self._unfit(
+                "is another web server: it has no /spec and answers with an HTML page; correct "
+                f"config.environments.{self.environment}.url"
+            )
+        if facts is None:
+            raise self._unfit(
+                f"has no /spec, and the client knows no environment {self.environment!r}; "
+                f"known: {sorted(ORIGINALS)}"
+            )
+        return EnvironmentSpec(
+            name=facts.environment,
+            version="upstream",
+            instructions=facts.instructions,
+            action_format=str(facts.actions.format),
+            num_tasks=facts.num_tasks,
+            manifest_sha256="",
+            max_turns=facts.max_turns,
+            refusal=facts.refusal,
+            success_score=facts.succeeded.least,
+            max_score=1.0 / facts.reward_scale,
+        )
+
+    def _read_vocabulary(self, session: int) -> Sequence[str]:
+        """Returns the words that the server allows as guesses in a session; empty if it has no such
+        list.
+        """
+        route = f"{self.facts.vocabulary_route}?{self.facts.session_field}={session}"
+        try:
+            body = self._optional(route)
+        except EnvError as error:
+            if error.kind is None:
+                raise
+            # a server with typed errors may not describe the game before the first reset
+            body = None
+        return () if body is None else answers.words(self._where(route), body)

@@ -1,0 +1,97 @@
+"""Typed errors of an environment: their cause, and whether a new episode may succeed."""
+
+import enum
+from collections.abc import Hashable, Iterable
+
+from agentgym_envs.base.protocol import ErrorKind
+
+
+class EnvCause(enum.StrEnum):
+    """Reason why a call to an environment server returned no observation."""
+
+    # no complete answer arrived in time, because of the network or the simulator
+    TIMEOUT = "timeout"
+    CONNECTION = "connection"  # the connection broke during the call
+    HTTP_STATUS = "http_status"  # the status is not 200
+    BAD_BODY = "bad_body"  # status 200, but the body does not match the route
+    ERROR_BODY = "error_body"  # status 200 with AgentGym's `{"error": ...}`
+    SESSION_LOST = "session_lost"  # the server no longer knows this session
+    CAPACITY = (
+        "capacity"  # the server or the session is full or busy; the same call may succeed later
+    )
+    SERVER_GONE = "server_gone"  # the server refused the connection
+
+
+# Error types that depend on the request alone. A new episode would fail in the same way.
+_PERMANENT_KINDS = frozenset(
+    {
+        ErrorKind.INVALID_REQUEST,
+        ErrorKind.UNKNOWN_TASK,
+        ErrorKind.TOO_LARGE,
+        ErrorKind.UNAUTHORIZED,
+        ErrorKind.FORBIDDEN,
+    }
+)
+_CAUSE_OF_KIND = {
+    ErrorKind.UNKNOWN_SESSION: EnvCause.SESSION_LOST,
+    ErrorKind.CAPACITY: EnvCause.CAPACITY,
+    ErrorKind.BUSY: EnvCause.CAPACITY,
+    ErrorKind.TIMEOUT: EnvCause.TIMEOUT,
+}
+
+
+class EnvError(Exception):
+    """A failed call to an environment.
+
+    The failure says nothing about the policy and is never a reward.
+
+    Attributes:
+      cause: Reason of the failure.
+      message: Text with the server, the route, the value found and the value expected.
+      retryable_from_reset: True if a new episode on the same task may succeed; False if the request
+        itself is rejected (unknown task, wrong token).
+      kind: `type` in the server's error body, if it sent one.
+    """
+
+    def __init__(
+        self,
+        cause: EnvCause,
+        message: str,
+        *,
+        retryable_from_reset: bool = True,
+        kind: ErrorKind | None = None,
+    ):
+        super().__init__(f"{cause}: {message}")
+        self.cause = cause
+        self.message = message
+        self.retryable_from_reset = retryable_from_reset
+        self.kind = kind
+
+
+def from_status(status: int, kind: ErrorKind | None, message: str) -> EnvError:
+    """Returns the error for an answer whose status is not 200.
+
+    Args:
+      status: HTTP status.
+      kind: `type` of the error body; None if the server sent none (AgentGym's own servers).
+      message: Complete message for the user.
+    """
+    if kind is None:
+        retryable = status >= 500 or status in (408, 429)
+        cause = EnvCause.CAPACITY if status in (429, 503) else EnvCause.HTTP_STATUS
+        return EnvError(cause, message, retryable_from_reset=retryable)
+    cause = _CAUSE_OF_KIND[kind] if kind in _CAUSE_OF_KIND else EnvCause.HTTP_STATUS
+    retryable = kind not in _PERMANENT_KINDS
+    return EnvError(cause, message, retryable_from_reset=retryable, kind=kind)
+
+
+class ServerUnavailable(EnvError):
+    """All calls to a server failed for longer than the configured patience.
+
+    Attributes:
+      tasks: Tasks of the failed calls; empty if the server does not answer at all.
+    """
+
+    def __init__(self, cause: EnvCause, message: str, *, tasks: Iterable[Hashable] = ()):
+        super().__init__(cause, message)
+        self.tasks = frozenset(tasks)

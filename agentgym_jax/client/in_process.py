@@ -1,0 +1,80 @@
+"""Environments in the training process, called through the same client as HTTP servers."""
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from agentgym_envs.base.environment import SetupError
+from agentgym_envs.base.in_process import InProcessServer
+from agentgym_envs.base.served import load_environment
+from agentgym_envs.registry import ENVIRONMENTS
+
+SHIPPED = tuple(ENVIRONMENTS)  # names of the environments that need no module
+
+
+class InProcessTransport:
+    """Calls a server object in the present process, without a network or time limits.
+
+    Args:
+      server: Server object that answers the requests.
+    """
+
+    def __init__(self, server: InProcessServer):
+        self._server = server
+
+    def exchange(
+        self,
+        method: str,
+        target: str,
+        request: Mapping[str, Any] | None,
+        timeout_s: float | None,
+        request_id: str = "",
+    ) -> tuple[int, bytes]:
+        """Calls the server object, as described in `Transport.exchange`.
+
+        A request to an object in the same process is never delivered twice, so `request_id` is
+        ignored.
+        """
+        return self._server.exchange(method, target, request)
+
+    def disconnect(self) -> None:
+        """Does nothing, because there is no connection."""
+        return None  # the owner of the server closes it
+
+
+@contextlib.contextmanager
+def in_process_servers(
+    environments: Sequence[str],
+    modules: Mapping[str, str] | None = None,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Iterator[dict[str, InProcessTransport]]:
+    """Opens environments in this process for the duration of the `with` block.
+
+    Args:
+      environments: Names of environments, as for `python -m agentgym_envs NAME`.
+      modules: Module with `make_served_environment()` by environment name, for environments that
+          this project does not ship.
+      options: Options of `make_served_environment()` by environment name.
+
+    Raises:
+      ValueError: An environment does not exist, or cannot run on this machine.
+    """
+    known = {name: entry.module for name, entry in ENVIRONMENTS.items()} | dict(modules or {})
+    unknown = sorted(set(environments) - set(known))
+    if unknown:
+        raise ValueError(
+            f"environment {unknown[0]!r} cannot run in this process; these can: {sorted(ENVIRONMENTS)}"
+        )
+    chosen = dict(options or {})
+    with contextlib.ExitStack() as stack:
+        transports = {}
+        for name in environments:
+            try:
+                server = InProcessServer(
+                    load_environment(known[name], chosen[name] if name in chosen else None)
+                )
+            except SetupError as error:
+                raise ValueError(f"environment {name!r}: {error}") from error
+            stack.callback(server.close)
+            transports[name] = InProcessTransport(server)
+        yield transports

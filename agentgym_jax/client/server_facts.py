@@ -1,0 +1,216 @@
+"""Differences between environment servers, such as field names, scores, actions and instructions.
+
+`EnvClient` uses these facts. A server with `/spec` describes itself (`from_spec`). AgentGym's
+original servers have no such route, so `agentgym_originals/table.py` describes them.
+"""
+
+import dataclasses
+import enum
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from agentgym_envs.base.protocol import EnvironmentSpec
+from agentgym_jax.client import instructions
+from agentgym_jax.client.actions import ActionFormat, ActionRules
+from agentgym_jax.client.calls import Function
+
+ABOVE_ZERO = 1e-9
+# maximum length of an action that is a whole text; this project's servers have the same limit
+MAX_TEXT_CHARACTERS = 10_000
+
+
+class SessionField(enum.StrEnum):
+    """Name of the field that holds the session id.
+
+    With `id`, `/create` returns an object. With `env_idx`, it may return a bare integer.
+    """
+
+    ID = "id"
+    ENV_IDX = "env_idx"
+
+
+@dataclasses.dataclass(frozen=True)
+class Success:
+    """Condition under which a step solves the task: the value of `field` is at least `least`.
+
+    Attributes:
+      field: Name of the field that is compared.
+      least: Minimum value for success, in the unit of the field.
+      needs_done: True if the episode must also have ended.
+    """
+
+    field: Literal["reward", "score"] = "reward"
+    least: float = 1.0
+    needs_done: bool = False
+
+    def __call__(self, reward: float, score: float, done: bool) -> bool:
+        """Returns True if the task is solved, given the values of a step as sent by the server."""
+        value = reward if self.field == "reward" else score
+        return value >= self.least and (done or not self.needs_done)
+
+    def __str__(self) -> str:
+        bound = "> 0" if self.least == ABOVE_ZERO else f">= {self.least:g}"
+        return f"{'done, ' if self.needs_done else ''}{self.field} {bound}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ServerFacts:
+    """Facts about one environment.
+
+    Attributes:
+      environment: Name of the environment and prefix of its item ids.
+      session_field: Name of the field that holds the session id.
+      path_prefix: Path between the base URL and the route, such as `/maze`.
+      create_body: Body of `POST /create`.
+      reset_key: Field of the reset request that holds the task index.
+      reset_extra: Additional constant fields of the reset request.
+      reset_fields: Fields of the answer to a reset that form the first observation, joined by line
+        breaks; empty if `GET /observation` returns the observation.
+      reset_error: Regular expression of the texts that report a failed reset in place of an
+        observation, with status 200.
+      vocabulary_route: Route that lists the words shown in every first observation. It is requested
+        before the first reset; empty if there is no such route.
+      observation_field: Field of a step's answer that holds the text.
+      actions_field: Field of every answer that holds the possible actions. They are shown below the
+        text; empty if there is no such field.
+      score_fields: Fields of a step's answer that AgentGym uses as the result of an episode. The
+        first field that is present is used. After a reset the score is 0.
+      done_field: Field of a step's answer that marks the end of the episode.
+      reward_at_end: True if rewards are used only from the answer that ends the episode.
+      reward_scale: Factor that converts reward and score to a unit in which 1 is the maximum.
+      succeeded: Condition under which a step solves the task.
+      refusal: Regular expression of the beginning of an answer that rejects an action; empty if
+        there is no such answer.
+      stateless: Regular expression of the beginning of an answer that accepts the action but shows
+        no state; empty if there is no such answer.
+      actions: Rules for parsing a model's text, in the environment's default format.
+      functions: Actions as functions; empty if AgentGym has no adapter for the environment.
+      world: Description of the environment, to which the instructions of the function formats add
+          the functions.
+      has_close: True if AgentGym's server has a route that closes a session.
+      num_tasks: Number of tasks, used if the server has no task manifest.
+      max_turns: Number of turns after which AgentGym stops an evaluation episode.
+      instructions: Instructions in the environment's default format, for servers without `/spec`.
+    """
+
+    environment: str
+    session_field: SessionField = SessionField.ID
+    path_prefix: str = ""
+    create_body: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    reset_key: str = "data_idx"
+    reset_extra: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    reset_fields: tuple[str, ...] = ("observation",)
+    reset_error: str = ""
+    vocabulary_route: str = ""
+    observation_field: str = "observation"
+    actions_field: str = ""
+    score_fields: tuple[str, ...] = ("reward",)
+    done_field: str = "done"
+    reward_at_end: bool = False
+    reward_scale: float = 1.0
+    succeeded: Success = Success()
+    refusal: str
+    stateless: str = ""
+    actions: ActionRules
+    functions: Mapping[str, Function] = dataclasses.field(default_factory=dict)
+    world: str = ""
+    has_close: bool = True
+    num_tasks: int
+    max_turns: int
+    instructions: str
+
+    @property
+    def formats(self) -> tuple[ActionFormat, ...]:
+        """Returns the supported action formats; the first is the environment's default."""
+        found = [self.actions.format]
+        if self.actions.format is ActionFormat.REACT:
+            found.append(ActionFormat.REACT_OR_BARE)
+        if self.functions:
+            found += [ActionFormat.FUNCTION_CALLING, ActionFormat.CODE_AS_ACTION]
+        return tuple(found)
+
+    def in_format(self, action_format: str | None) -> "ServerFacts":
+        """Returns the facts for a model that writes its actions in another format.
+
+        Args:
+          action_format: Value of an ActionFormat; None selects the environment's default.
+
+        Raises:
+          ValueError: The environment does not support this format.
+        """
+        if action_format is None or action_format == self.actions.format:
+            return self
+        if action_format not in self.formats:
+            raise ValueError(
+                f"{self.environment} has no action format {action_format!r}, "
+                f"expected one of {[str(f) for f in self.formats]}"
+            )
+        chosen = ActionFormat(action_format)
+        if chosen is ActionFormat.REACT_OR_BARE:
+            return dataclasses.replace(
+                self, actions=dataclasses.replace(self.actions, format=chosen)
+            )
+        rules = ActionRules(
+            chosen, max_characters=self.actions.max_characters, functions=self.functions
+        )
+        text = instructions.with_functions(self.world, self.functions, chosen)
+        return dataclasses.replace(self, actions=rules, instructions=text)
+
+    def served_by(self, spec: EnvironmentSpec) -> "ServerFacts":
+        """Returns the facts with the rejection prefix and action format of the server's `/spec`.
+
+        Raises:
+          ValueError: The spec is invalid.
+        """
+        said = from_spec(spec)
+        own = self.actions.format
+        own = ActionFormat.REACT if own is ActionFormat.REACT_OR_BARE else own
+        is_own = said.actions.format is own
+        succeeded = self.succeeded
+        # servers of this project may shape the reward of a correct answer
+        if succeeded == Success():
+            succeeded = Success(least=spec.success_score)
+        return dataclasses.replace(
+            self,
+            refusal=said.refusal or self.refusal,
+            actions=self.actions if is_own else said.actions,
+            instructions=said.instructions,
+            succeeded=succeeded,
+        )
+
+    def is_rejection(self, text: str) -> bool:
+        """Returns True if an answer says that the action was rejected."""
+        return bool(self.refusal) and re.match(self.refusal, text) is not None
+
+    def shows_state(self, text: str) -> bool:
+        """Returns True if an answer describes the state of the environment."""
+        return not self.stateless or re.match(self.stateless, text) is None
+
+
+def from_spec(spec: EnvironmentSpec) -> ServerFacts:
+    """Returns the facts about an environment that is not in the table, made from its server's
+    `/spec`.
+
+    Raises:
+      ValueError: The spec is invalid.
+    """
+    if spec.action_format not in (ActionFormat.REACT, ActionFormat.RAW):
+        raise ValueError(f"action_format {spec.action_format!r} is neither 'react' nor 'raw'")
+    if spec.max_score <= 0:
+        raise ValueError(f"max_score {spec.max_score} is not positive")
+    try:
+        re.compile(spec.refusal)
+    except re.error as error:
+        raise ValueError(f"refusal {spec.refusal!r} is no regular expression: {error}") from error
+    return ServerFacts(
+        environment=spec.name,
+        score_fields=("score", "reward"),
+        succeeded=Success("score", spec.success_score, needs_done=True),
+        refusal=spec.refusal,
+        reward_scale=1.0 / spec.max_score,
+        actions=ActionRules(ActionFormat(spec.action_format), max_characters=MAX_TEXT_CHARACTERS),
+        num_tasks=spec.num_tasks,
+        max_turns=spec.max_turns,
+        instructions=spec.instructions,
+    )

@@ -1,0 +1,166 @@
+"""Sessions of a pool on one server, and statistics of the calls to the server."""
+
+import collections
+import dataclasses
+import threading
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from absl import logging
+
+from agentgym_jax.client.client import EnvClient
+from agentgym_jax.client.errors import EnvCause, EnvError, ServerUnavailable
+from agentgym_jax.client.failures import Breaker
+
+
+@dataclasses.dataclass(frozen=True)
+class Session:
+    """Session on a server. `generation` increases when the server restarts."""
+
+    number: int
+    generation: int
+
+
+class ServerSessions:
+    """Sessions of one server.
+
+    Calls the server, counts the calls and keeps idle sessions. Thread-safe.
+
+    A restarted server numbers its sessions from 0 again, so an old number may now be another
+    episode's session. Every session therefore has a generation. A session of an earlier generation
+    is neither used nor closed.
+
+    Args:
+      client: Client of the server.
+      max_idle: Maximum number of idle sessions that are kept for reuse.
+      breaker: Breaker of the server.
+      close_timeout_s: Limit for closing one session, in seconds.
+    """
+
+    def __init__(
+        self, client: EnvClient, *, max_idle: int, breaker: Breaker, close_timeout_s: float
+    ):
+        self.client = client
+        self._max_idle = max_idle
+        self._breaker = breaker
+        self._close_timeout_s = close_timeout_s
+        self._lock = threading.Lock()
+        self._generation = 0
+        self._idle: list[Session] = []
+        self._unanswered: list[str] = []  # names of sessions for which `/create` returned no answer
+        self._counts: collections.Counter[str] = collections.Counter()
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Calls a method of the client and counts the call by its result."""
+        with self._lock:
+            generation = self._generation
+        try:
+            result = function(*arguments)
+        except EnvError as error:
+            with self._lock:
+                self._counts["calls"] += 1
+                self._counts[f"errors/{error.cause}"] += 1
+                self._breaker.fail(error)
+                # A call that started in an earlier generation says nothing about the present
+                # server.
+                if error.cause is EnvCause.SERVER_GONE and generation == self._generation:
+                    self._next_generation()
+            raise
+        with self._lock:
+            self._counts["calls"] += 1
+            self._breaker.succeed()
+        return result
+
+    def create(self) -> Session:
+        """Opens a session.
+
+        If an earlier `/create` returned no answer, its name is tried first, because that session
+        may exist.
+        """
+        with self._lock:
+            generation = self._generation
+            wanted = self._unanswered.pop() if self._unanswered else f"{uuid.uuid4().hex}/0"
+        try:
+            number = self.call(self.client.create, wanted)
+        except EnvError:
+            with self._lock:
+                if generation == self._generation:
+                    self._unanswered.append(wanted)
+            raise
+        with self._lock:
+            self._counts["sessions_created"] += 1
+        return Session(number, generation)
+
+    def take_idle(self) -> Session | None:
+        """Returns the most recently used idle session, which is the least likely to have expired."""
+        with self._lock:
+            return self._idle.pop() if self._idle else None
+
+    def keep(self, session: Session) -> bool:
+        """Keeps a session for reuse; returns False if it is outdated or `max_idle` sessions are
+        kept already.
+        """
+        with self._lock:
+            if session.generation == self._generation and len(self._idle) < self._max_idle:
+                self._idle.append(session)
+                return True
+            return False
+
+    def take_all_idle(self) -> list[Session]:
+        """Removes and returns all idle sessions."""
+        with self._lock:
+            sessions, self._idle = self._idle, []
+            return sessions
+
+    def is_current(self, session: Session) -> bool:
+        """Returns True unless the server was restarted after the session was opened."""
+        with self._lock:
+            return session.generation == self._generation
+
+    def close_session(self, session: Session) -> None:
+        """Closes a session.
+
+        A failure is logged and counted, and the session expires on the server later.
+        """
+        if not self.is_current(session):
+            return
+        try:
+            self.client.close(session.number, timeout_s=self._close_timeout_s)
+        except EnvError as error:
+            logging.warning("a %s session was not closed: %s", self.client.environment, error)
+            with self._lock:
+                self._counts["sessions_not_closed"] += 1
+            return
+        with self._lock:
+            self._counts["sessions_closed"] += 1
+
+    def invalidate(self) -> None:
+        """Forgets all sessions and failures after a restart of the server."""
+        with self._lock:
+            self._next_generation()
+            self._breaker.succeed()
+
+    def trouble(self) -> ServerUnavailable | None:
+        """Returns the error that ends the run if the server has failed for longer than the
+        configured patience, otherwise None.
+        """
+        with self._lock:
+            return self._breaker.error(
+                f"the {self.client.environment} server at {self.client.base_url} failed "
+                f"{self._breaker.count} calls in a row over"
+            )
+
+    def statistics(self) -> dict[str, int]:
+        """Returns the numbers of calls; of sessions that were created, closed, not closed or are
+        idle; and of errors, as `errors/<cause>`.
+        """
+        names = ["calls", "sessions_created", "sessions_closed", "sessions_not_closed"]
+        names += [f"errors/{cause}" for cause in EnvCause]
+        with self._lock:
+            return {name: self._counts[name] for name in names} | {"sessions_idle": len(self._idle)}
+
+    def _next_generation(self) -> None:
+        self._generation += 1
+        self._idle.clear()
+        self._unanswered.clear()

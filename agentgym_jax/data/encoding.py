@@ -1,0 +1,89 @@
+"""Encodes conversations as token ids, and finds their common prompts."""
+
+import collections
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from absl import logging
+
+from agentgym_jax.data import preferences
+from agentgym_jax.data.conversations import Conversation
+from agentgym_jax.data.tasks import canonical_item_id
+from agentgym_jax.text.chat import ChatRenderer, EncodedConversation, Message
+from agentgym_jax.trajectory import TokenSource
+
+
+def message_texts(conversations: Sequence[Conversation]) -> Iterator[str]:
+    """Yields all message texts, for training a tokenizer."""
+    for conversation in conversations:
+        for message in conversation.messages:
+            yield message.content
+
+
+def encode(
+    conversations: Sequence[Conversation],
+    renderer: ChatRenderer,
+    preambles: Mapping[str, Sequence[Mapping[str, Any]]],
+    *,
+    train_on: str,
+) -> list[EncodedConversation]:
+    """Encodes conversations in the same way as the run encodes its episodes.
+
+    Args:
+      conversations: Conversations to imitate.
+      renderer: Renderer for the run's tokenizer.
+      preambles: Messages to prepend, by environment. Nothing is prepended if the environment has no
+        entry or the conversation has a system message.
+      train_on: Tokens with a loss: `actions` (answers marked for imitation) or `text` (also
+          observations).
+    """
+    encoded = []
+    for conversation in conversations:
+        environment = environment_name(conversation)
+        before = [Message(m["role"], m["content"]) for m in preambles.get(environment, ())]
+        if conversation.messages[0].role == "system":
+            before = []
+        sequence = renderer.encode_conversation([*before, *conversation.messages])
+        if train_on == "text":
+            sequence = train_on_text(sequence)
+        encoded.append(sequence)
+    return encoded
+
+
+def environment_name(conversation: Conversation) -> str:
+    """Returns the name of the environment in which a conversation took place."""
+    return canonical_item_id(conversation.item_id).rpartition("_")[0]
+
+
+def common_prompts(
+    conversations: Sequence[Conversation],
+) -> dict[str, tuple[Mapping[str, str], ...]]:
+    """Returns the most frequent prompt (messages before the first observation) of each environment."""
+    counts: dict[str, collections.Counter[tuple[Message, ...]]] = {}
+    for conversation in conversations:
+        prompt = preferences.opening(conversation.messages)
+        if len(prompt) < len(conversation.messages):  # the conversation has an answer to imitate
+            count = counts.setdefault(environment_name(conversation), collections.Counter())
+            count[prompt[:-1]] += 1
+    found: dict[str, tuple[Mapping[str, str], ...]] = {}
+    for name, count in counts.items():
+        ((most, times),) = count.most_common(1)
+        if times < count.total():
+            logging.warning(
+                "%d of %d conversations on %s open in another way than its episodes will",
+                count.total() - times,
+                count.total(),
+                name,
+            )
+        found[name] = tuple({"role": m.role, "content": m.content} for m in most)
+    return found
+
+
+def train_on_text(sequence: EncodedConversation) -> EncodedConversation:
+    """Returns the sequence with a loss on all tokens except the first and answers that are not
+    imitated.
+    """
+    is_text = sequence.action_mask | (sequence.sources != TokenSource.ACTION)
+    is_text[0] = False  # no earlier token can predict the first one
+    return dataclasses.replace(sequence, action_mask=is_text)

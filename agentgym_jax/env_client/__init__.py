@@ -1,1 +1,0 @@
-"""HTTP client of environment servers and the thread pool that talks to many at once."""

@@ -1,0 +1,314 @@
+"""Text agents: scripted agents (the expert, random valid actions) and chat endpoints.
+
+An agent answers with text, as a model would. Its replies are therefore parsed, limited and recorded
+like those of a policy.
+
+The API key of an endpoint is read from an environment variable and sent in the header of the
+requests. The key is never written to a file. Redirects are not followed, because a redirect would
+send the key to another address.
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+import queue
+import random
+import threading
+import time
+import urllib.parse
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from absl import logging
+
+from agentgym_jax.client.actions import ActionFormat
+from agentgym_jax.client.errors import EnvError
+from agentgym_jax.client.oracle_clients import GuidedObservation
+from agentgym_jax.client.transport import HttpTransport
+from agentgym_jax.limits import Range
+from agentgym_jax.rollout.agents import Answer, Moment, PromptTooLongError
+
+_CHAT, _MODELS = "/chat/completions", "/models"
+_RETRIED = (408, 409, 425, 429, 500, 502, 503, 504, 529)  # status codes of temporary errors
+_BACKOFF_S, _BACKOFF_MAX_S = 0.5, 20.0
+_STOP_POLL_S = 0.25
+# Signs that a conversation is too long: OpenAI's error code, and phrases of other servers.
+_TOO_LONG = ("context_length_exceeded", "context length", "context window", "too many tokens")
+
+
+class AgentError(RuntimeError):
+    """The agent cannot continue. Finished episodes are kept, and the message states the remedy."""
+
+
+class AgentStopped(AgentError):
+    """The user requested a stop while the agent waited for a reply."""
+
+
+class ScriptedAgent:
+    """Agent that takes an action offered by the environment: the expert's action or a random valid
+    one.
+
+    A random action is drawn uniformly from a generator seeded by (seed, item, sample, turn). The
+    order of the episodes and the threads have no influence on the action.
+
+    Args:
+      formats: Action format by environment.
+
+    Raises:
+      ValueError: An environment needs a format that scripted agents do not write.
+    """
+
+    # the environment does the work, often in a single process, so more concurrent episodes do not
+    # help
+    concurrency = 8
+    may_wait = False
+
+    def __init__(self, formats: Mapping[str, ActionFormat]):
+        for name, written in formats.items():
+            if written not in (ActionFormat.REACT, ActionFormat.REACT_OR_BARE, ActionFormat.RAW):
+                raise ValueError(
+                    f"scripted agents write their actions as {ActionFormat.REACT} or "
+                    f"{ActionFormat.RAW}, and config.environments.{name}.action_format asks for "
+                    f"{written}: set it to ''"
+                )
+        self._formats = formats
+
+    def answer(self, moment: Moment) -> Answer:
+        """Returns an offered action, or a text without an action if the environment offers none."""
+        seen = moment.observation
+        offered = seen.offered if isinstance(seen, GuidedObservation) else ()
+        if not offered:
+            return Answer("There is nothing to do.")
+        action = random.Random(moment.key).choice(offered) if len(offered) > 1 else offered[0]
+        is_raw = self._formats[moment.request.task.environment] is ActionFormat.RAW
+        return Answer(action if is_raw else f"Action: {action}")
+
+    def close(self) -> None:
+        """Does nothing, because answers are immediate."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Reply:
+    status: int
+    body: Any
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class EndpointSettings:
+    """Section `endpoint` of a config: requests to an OpenAI-compatible model.
+
+    Attributes:
+      model: Model name in every request; if empty, the only model that the endpoint lists.
+      key_variable: Environment variable that holds the API key; the variable may be unset.
+      workers: Maximum number of concurrent requests, one per episode.
+      connect_timeout_s: Limit for opening a connection.
+      timeout_s: Limit for one answer.
+      patience_s: Maximum time for retrying a request that fails with a temporary error.
+      send_seed: True to send a `seed` for reproducible sampling; some servers reject the field.
+      max_tokens_field: Name of the request field with the token limit of a turn.
+    """
+
+    model: str
+    key_variable: str
+    workers: Annotated[int, Range(1)]
+    connect_timeout_s: Annotated[float, Range(above=0, unit="seconds")]
+    timeout_s: Annotated[float, Range(above=0, unit="seconds")]
+    patience_s: Annotated[float, Range(0, unit="seconds")]
+    send_seed: bool
+    max_tokens_field: str
+
+    def __post_init__(self) -> None:
+        for name in ("key_variable", "max_tokens_field"):
+            if not getattr(self, name):
+                raise ValueError(f"{name} is empty")
+
+
+class EndpointAgent:
+    """Agent that sends every turn to an OpenAI-compatible chat endpoint.
+
+    Args:
+      url: Address of the endpoint, such as `http://127.0.0.1:8000/v1`.
+      settings: Section `endpoint` of the config.
+      should_stop: Function that returns True after the user's request to stop. It is polled while
+        the endpoint is queried for its model; afterwards `close` ends all waits.
+
+    Raises:
+      AgentError: The address or the key cannot be used, or the endpoint names no model.
+      AgentStopped: `should_stop` returned True.
+    """
+
+    may_wait = True
+
+    def __init__(self, url: str, settings: EndpointSettings, should_stop: Callable[[], bool]):
+        self.concurrency = settings.workers
+        self._settings = settings
+        self._address, self._prefix = split_url(url)
+        self._key = os.environ.get(settings.key_variable, "")
+        self._closed = threading.Event()
+        try:
+            self._http = HttpTransport(
+                self._address,
+                connect_timeout_s=settings.connect_timeout_s,
+                step_timeout_s=settings.timeout_s,
+                token=self._key or None,
+                connections=settings.workers,
+            )
+        except ValueError as error:
+            raise AgentError(f"--model: {error}") from error
+        self.model = settings.model or self._find_model(should_stop)
+
+    def answer(self, moment: Moment) -> Answer:
+        """Returns the completion of the conversation."""
+        sampling = moment.request.sampling
+        request = {
+            "model": self.model,
+            "messages": [dict(message) for message in moment.messages],
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            self._settings.max_tokens_field: sampling.max_turn_tokens,
+        }
+        if self._settings.send_seed:
+            digest = hashlib.sha256(moment.key.encode()).digest()
+            request["seed"] = int.from_bytes(digest[:4], "big") >> 1  # the shift keeps 31 bits
+        reply = self._exchange("POST", _CHAT, request)
+        if reply.status != 200:
+            if reply.status in (400, 413, 422) and any(w in reply.text.lower() for w in _TOO_LONG):
+                raise PromptTooLongError(reply.text[:300])
+            raise self._refused(_CHAT, reply)
+        try:
+            choice = reply.body["choices"][0]
+            text = choice["message"]["content"] or ""
+            is_cut = choice["finish_reason"] == "length"
+        except (KeyError, IndexError, TypeError) as error:
+            raise AgentError(
+                f"{self._url(_CHAT)} answered {reply.text[:200]!r}, expected a chat completion "
+                "with choices[0].message.content and finish_reason"
+            ) from error
+        if not isinstance(text, str):
+            raise AgentError(f"{self._url(_CHAT)}: the content is {type(text).__name__}")
+        return Answer(text, is_stopped=not is_cut)
+
+    def close(self) -> None:
+        """Ends all waits for a retry. The agent can still be used afterwards."""
+        closed, self._closed = self._closed, threading.Event()
+        closed.set()
+        self._http.disconnect()
+
+    def _find_model(self, should_stop: Callable[[], bool]) -> str:
+        """Returns the name of the endpoint's only model, or raises AgentStopped if the user
+        requests a stop.
+
+        A signal handler only sets a flag, and an endpoint may need minutes to answer. A daemon
+        thread therefore sends the request while this thread polls the flag.
+        """
+        found: queue.SimpleQueue[str | AgentError] = queue.SimpleQueue()
+
+        def ask() -> None:
+            try:
+                found.put(self._only_model())
+            except AgentError as error:
+                found.put(error)
+
+        threading.Thread(target=ask, daemon=True).start()
+        while True:
+            try:
+                model = found.get(timeout=_STOP_POLL_S)
+            except queue.Empty:
+                if not should_stop():
+                    continue
+                self.close()
+                raise AgentStopped(
+                    f"stopped while {self._address} was asked for its model"
+                ) from None
+            if isinstance(model, AgentError):
+                raise model
+            return model
+
+    def _only_model(self) -> str:
+        reply = self._exchange("GET", _MODELS, None)
+        if reply.status != 200:
+            raise self._refused(_MODELS, reply)
+        try:
+            names = [entry["id"] for entry in reply.body["data"]]
+        except (KeyError, TypeError) as error:
+            raise AgentError(
+                f"{self._url(_MODELS)} lists no models; name one with --config.endpoint.model="
+            ) from error
+        if len(names) != 1:
+            raise AgentError(
+                f"{self._url(_MODELS)} has {len(names)} models ({', '.join(names[:5])}); choose "
+                "one with --config.endpoint.model="
+            )
+        return names[0]
+
+    def _exchange(self, method: str, route: str, request: Any) -> _Reply:
+        """Sends a request, repeats it after temporary errors for at most `patience_s`, and returns
+        the reply.
+        """
+        closed = self._closed  # `close` replaces the event, so it ends only earlier requests
+        deadline = time.monotonic() + self._settings.patience_s
+        attempt = 0
+        while True:
+            problem, reply = self._try(method, route, request)
+            if reply is not None and reply.status not in _RETRIED:
+                return reply
+            attempt += 1
+            pause_s = min(_BACKOFF_MAX_S, _BACKOFF_S * 2 ** min(attempt - 1, 16))
+            pause_s *= random.uniform(0.5, 1.0)
+            if time.monotonic() + pause_s > deadline:
+                raise AgentError(
+                    f"{self._url(route)} failed {attempt} times in {self._settings.patience_s:g} s, "
+                    f"at last: {problem}. The same command resumes the evaluation; "
+                    "--config.endpoint.patience_s waits longer"
+                )
+            logging.warning("%s: %s; again in %.1f s", self._url(route), problem, pause_s)
+            if closed.wait(pause_s):
+                raise AgentStopped("the evaluation is stopping")
+
+    def _try(self, method: str, route: str, request: Any) -> tuple[str, _Reply | None]:
+        try:
+            status, data = self._http.exchange(method, self._prefix + route, request, None)
+        except EnvError as error:
+            return self._hide_key(str(error)), None
+        text = self._hide_key(data.decode(errors="replace"))
+        try:
+            body = json.loads(data)
+        except json.JSONDecodeError:
+            body = None
+        return f"status {status}: {text[:300]}", _Reply(status, body, text)
+
+    def _refused(self, route: str, reply: _Reply) -> AgentError:
+        hint = ""
+        if reply.status in (401, 403):
+            hint = (
+                f". The key is read from the environment variable {self._settings.key_variable}, "
+                f"which {'was refused' if self._key else 'is not set'}"
+            )
+        return AgentError(
+            f"{self._url(route)} answered status {reply.status}: {reply.text[:300]}{hint}"
+        )
+
+    def _url(self, route: str) -> str:
+        return f"{self._address}{self._prefix}{route}"
+
+    def _hide_key(self, text: str) -> str:
+        return text.replace(self._key, "***") if self._key else text
+
+
+def split_url(url: str) -> tuple[str, str]:
+    """Splits an endpoint URL into the server address and the path before `/chat/completions` (`/v1`
+    if the URL has no path).
+
+    Raises:
+      AgentError: The URL has a user name, a password or a query, which would be written to files.
+    """
+    parsed = urllib.parse.urlsplit(url)
+    if "@" in parsed.netloc or parsed.query:
+        raise AgentError(
+            "--model: an address with a password or query would be written to config.json; put the "
+            "key into the environment variable named by config.endpoint.key_variable"
+        )
+    path = parsed.path.rstrip("/").removesuffix(_CHAT)
+    return f"{parsed.scheme}://{parsed.netloc}", path or "/v1"

@@ -1,0 +1,1 @@
+"""Training and evaluation jobs: every job starts from one checked config."""

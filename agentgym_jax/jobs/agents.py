@@ -1,0 +1,133 @@
+"""Sampled agents: a policy decodes in the rows of a sampler, and a collector runs the episodes."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from absl import logging
+
+from agentgym_jax.data.conversations import Conversation
+from agentgym_jax.data.encoding import common_prompts
+from agentgym_jax.data.tasks import canonical_item_id
+from agentgym_jax.jobs.config.agent import AgentSettings
+from agentgym_jax.jobs.config.model import Model
+from agentgym_jax.jobs.config.sections import ConfigError, call
+from agentgym_jax.jobs.config.settings import AS_DATA
+from agentgym_jax.jobs.environments import Environments
+from agentgym_jax.rollout.agents import SampledRows
+from agentgym_jax.rollout.collect import Collector
+from agentgym_jax.sampling.sampler import Sampler
+from agentgym_jax.sharding import reshard
+
+
+@dataclasses.dataclass(frozen=True)
+class SampledAgent:
+    """A policy that acts in environments.
+
+    Attributes:
+      model: Policies, tokenizer and renderer.
+      environments: Servers, clients, pool of sessions, and tasks.
+      sampler: Sampler with decode rows; it has no weights before `set_params` is called.
+      collector: Runs episodes on the sampler's rows.
+    """
+
+    model: Model
+    environments: Environments
+    sampler: Sampler
+    collector: Collector
+
+    def set_params(self, params: Any, *, version: int) -> None:
+        """Gives the sampler the learner's weights, resharded for decoding without a copy on the
+        host.
+
+        Args:
+          params: Weights of the learner.
+          version: Number of training steps that produced the weights.
+        """
+        policy = self.model.decode_policy
+        shardings = policy.param_shardings(self.model.decode_layout)
+        self.sampler.set_params(reshard(params, shardings, policy.dtype), version=version)
+
+
+def match_prompts(
+    environments: Environments, settings: AgentSettings, conversations: Sequence[Conversation]
+) -> Environments:
+    """Returns the environments with the prompts of the training conversations.
+
+    Has an effect only with `rollout.system_prompt_mode="data"`; other modes return the environments
+    unchanged. An environment without training conversations keeps its instructions.
+    """
+    if settings.rollout.system_prompt_mode != AS_DATA:
+        return environments
+    found = common_prompts(conversations)
+    for name in sorted(set(environments.texts) - set(found)):
+        logging.warning("no conversation on %s: its episodes open with its instructions", name)
+    texts = {
+        name: dataclasses.replace(text, preamble=found[name]) if name in found else text
+        for name, text in environments.texts.items()
+    }
+    return dataclasses.replace(environments, texts=texts)
+
+
+def training_preambles(
+    environments: Environments, settings: AgentSettings
+) -> Mapping[str, Sequence[Mapping[str, str]]]:
+    """Returns the messages to prepend to training conversations, by environment.
+
+    With these messages a training conversation starts like an episode of the run. In mode `data` no
+    messages are needed, because episodes start like the conversations.
+    """
+    if settings.rollout.system_prompt_mode == AS_DATA:
+        return {}
+    return {name: text.preamble for name, text in environments.texts.items()}
+
+
+def check_held_out(environments: Environments, conversations: Sequence[Conversation]) -> None:
+    """Raises ConfigError if a held-out task also occurs in the training conversations."""
+    held_out = {task.item_id for task in environments.eval_tasks}
+    shared = sorted(held_out & {canonical_item_id(c.item_id) for c in conversations})
+    if shared:
+        raise ConfigError(
+            f"{len(shared)} held-out tasks are also in the data to learn from, such as {shared[0]}; "
+            "choose other tasks in config.environments.<name>.eval, or other data"
+        )
+
+
+def build_agent(
+    settings: AgentSettings,
+    model: Model,
+    environments: Environments,
+    max_episodes: int,
+) -> SampledAgent:
+    """Builds a sampler without weights, and the collector that uses the sampler.
+
+    Args:
+      settings: Checked sections of the agent.
+      model: Policy that decodes, tokenizer, renderer.
+      environments: Opened environments of the run.
+      max_episodes: Number of episodes of the largest rollout; the sampler gets at most as many
+          rows.
+    """
+    layout = model.decode_policy.layout
+    shards = layout.shards("batch") if layout is not None else 1
+    useful_rows = -(-max(1, max_episodes) // shards) * shards
+    options = dict(settings.sampler)
+    options["rows"] = min(options["rows"], useful_rows)
+    sampler = call(
+        Sampler,
+        "sampler",
+        options,
+        policy=model.decode_policy,
+        stop_ids=model.renderer.stop_ids,
+    )
+    collector = Collector(
+        SampledRows(sampler, model.renderer, model.tokenizer.decode),
+        environments.pool,
+        environments.texts,
+        prefetch=settings.rollout.prefetch,
+        max_attempts=settings.rollout.max_attempts,
+        max_replacements=settings.rollout.max_replacements,
+        show_turn_budget=settings.rollout.show_turn_budget,
+        restart_dead_servers=environments.restart_dead_servers,
+    )
+    return SampledAgent(model, environments, sampler, collector)

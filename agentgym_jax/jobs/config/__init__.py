@@ -1,0 +1,1 @@
+"""Config sections: their keys, their checks, and the objects built from them."""

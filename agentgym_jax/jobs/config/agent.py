@@ -1,0 +1,105 @@
+"""Sections of an agent in environments: servers, sampler, episodes and evaluation."""
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from agentgym_jax.jobs.config.environments import (
+    EnvironmentSettings,
+    TransportSettings,
+    check_playable,
+    evaluation_turns,
+    parse_settings,
+)
+from agentgym_jax.jobs.config.sections import ConfigError, call, check, section
+from agentgym_jax.jobs.config.settings import CollectorSettings, EvaluationSettings
+from agentgym_jax.sampling.options import SamplingOptions, check_buckets
+from agentgym_jax.sampling.sampler import Sampler
+
+SECTIONS = (
+    "env_server",
+    "environments",
+    "client",
+    "pool",
+    "sampler",
+    "sampling",
+    "rollout",
+    "evaluation",
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AgentSettings:
+    """Checked sections of an agent in environments; no server has been started yet."""
+
+    env_server: TransportSettings
+    environments: Mapping[str, EnvironmentSettings]
+    client: Mapping[str, Any]
+    pool: Mapping[str, Any]
+    sampler: Mapping[str, Any]
+    sampling: SamplingOptions
+    rollout: CollectorSettings
+    evaluation: EvaluationSettings
+
+    @property
+    def evaluation_turns(self) -> dict[str, int]:
+        """Returns the turn limit of held-out episodes, by environment."""
+        return evaluation_turns(self.environments, self.evaluation.max_turns)
+
+
+def parse_agent(
+    config: Mapping[str, Any],
+    rollout: type[CollectorSettings] = CollectorSettings,
+    **evaluation: Any,
+) -> AgentSettings:
+    """Parses the sections of an agent and checks their values.
+
+    Args:
+      config: Whole plain config.
+      rollout: Class of the section `rollout`.
+      evaluation: Values in the section `evaluation` that the job sets, not the config.
+
+    Raises:
+      ConfigError: A section or key is missing, unknown or invalid.
+    """
+    part = functools.partial(section, config)
+    settings = AgentSettings(
+        env_server=call(TransportSettings, "env_server", part("env_server")),
+        environments=parse_settings(part("environments")),
+        client=part("client"),
+        pool=part("pool"),
+        sampler=part("sampler"),
+        sampling=call(SamplingOptions, "sampling", part("sampling")),
+        rollout=call(rollout, "rollout", part("rollout")),
+        evaluation=call(EvaluationSettings, "evaluation", part("evaluation"), **evaluation),
+    )
+    check_sampler(settings.sampler, settings.sampling)
+    check_playable(
+        settings.environments, settings.client, settings.pool, settings.rollout.system_prompt_mode
+    )
+    return settings
+
+
+def check_sampler(options: Mapping[str, Any], sampling: SamplingOptions) -> None:
+    """Checks the section `sampler`, and that the longest episode fits the sampler's caches.
+
+    Args:
+      options: Section `sampler`.
+      sampling: Checked section `sampling`.
+    """
+    check(Sampler, "sampler", options, policy=None, stop_ids=())
+    try:
+        check_buckets(options["buckets"], options["cache_length"])
+    except ValueError as error:
+        raise ConfigError(f"config.{error}") from error
+    if sampling.max_tokens > options["cache_length"]:
+        raise ConfigError(
+            f"config.sampling.max_tokens={sampling.max_tokens} exceeds "
+            f"config.sampler.cache_length={options['cache_length']}: an episode must fit"
+        )
+    if sampling.max_turn_tokens >= sampling.max_tokens:
+        raise ConfigError(
+            f"config.sampling.max_turn_tokens={sampling.max_turn_tokens} leaves no room for a "
+            f"prompt within config.sampling.max_tokens={sampling.max_tokens}"
+        )

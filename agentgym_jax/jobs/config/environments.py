@@ -1,0 +1,156 @@
+"""Sections `env_server`, `environments`, `client` and `pool`; they are checked before any server
+starts.
+"""
+
+import dataclasses
+import difflib
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from agentgym_jax.client.actions import ActionFormat
+from agentgym_jax.client.client import EnvClient
+from agentgym_jax.client.in_process import SHIPPED
+from agentgym_jax.client.pool import EnvPool
+from agentgym_jax.data import tasks as selection
+from agentgym_jax.jobs.config.sections import ConfigError, call, check, kind_of
+from agentgym_jax.limits import OneOf, Range
+
+Turns = Annotated[int, Range(0, unit="turns")]
+
+
+@dataclasses.dataclass(frozen=True)
+class TransportSettings:
+    """Section `env_server`: options of the servers that this run starts.
+
+    Attributes:
+      transport: `http` starts one server per environment, so that a simulator that hangs or crashes
+        costs one episode. `inprocess` runs the environments in the training process; observations
+        and rewards are the same.
+      workers: Worker processes of each server; no effect with `inprocess`.
+    """
+
+    transport: Literal["http", "inprocess"]
+    workers: Annotated[int, Range(1)]
+
+
+@dataclasses.dataclass(frozen=True)
+class EnvironmentSettings:
+    """One entry of the section `environments`.
+
+    Attributes:
+      url: Address of a running server; if empty, this run starts a server.
+      module: Python module of the environment to start, with a function
+          `make_served_environment()`; empty selects the shipped module.
+      options: Options of the environment to start, as for the server's flag `--option`.
+      train: Training tasks: `kind` and the arguments of data/tasks.py. Empty is valid in jobs
+        without training tasks.
+      eval: Held-out tasks, in the same form as `train`.
+      weight: Weight of the environment in the mixture of training tasks; with 0 the environment is
+          only evaluated.
+      weights: Draws per cycle of training tasks, by task group; the default is the number of tasks
+          in the group.
+      horizon: Horizon of this environment, in the form of the section `horizon`; if empty, that
+          section applies.
+      eval_max_turns: Turn limit of a held-out episode; 0 selects `evaluation.max_turns`.
+      instructions: First message to the agent; if empty, the server's instructions are used.
+      action_format: Format of the model's actions; if empty, the environment's default format is
+          used.
+    """
+
+    url: str
+    module: str
+    options: Mapping[str, Any]
+    train: Mapping[str, Any]
+    eval: Mapping[str, Any]
+    weight: Annotated[int, Range(0)]
+    weights: Mapping[str, Annotated[int, Range(0)]]
+    horizon: Mapping[str, Any]
+    eval_max_turns: Turns
+    instructions: str
+    action_format: Annotated[str, OneOf(("", *ActionFormat))]
+
+    def __post_init__(self) -> None:
+        if self.url and self.module:
+            raise ValueError(
+                f"url={self.url!r} and module={self.module!r}: give only one of them, the "
+                "address of a running server or an environment to start"
+            )
+        if self.url and self.options:
+            raise ValueError(
+                f"url={self.url!r} and options={dict(self.options)}: a running server has its "
+                "own. Give them on its command line, --option NAME=VALUE"
+            )
+        if self.url and not self.url.startswith(("http://", "https://")):
+            raise ValueError(f"url={self.url!r} is no address such as http://127.0.0.1:36001")
+
+
+def parse_settings(section: Mapping[str, Any]) -> dict[str, EnvironmentSettings]:
+    """Parses the section `environments` and checks it before any server starts."""
+    if not section:
+        raise ConfigError("config.environments is empty; name at least one environment")
+    settings = {}
+    for name, options in section.items():
+        if not isinstance(options, Mapping):
+            raise ConfigError(f"config.environments.{name}={options!r}: expected a section")
+        settings[name] = call(EnvironmentSettings, f"environments.{name}", options)
+        for use in ("train", "eval"):
+            if use == "eval" or options[use]:
+                check_tasks(f"environments.{name}.{use}", options[use])
+    return settings
+
+
+def check_trained(settings: Mapping[str, EnvironmentSettings]) -> None:
+    """Checks that every environment with a positive weight has training tasks, and that at least
+    one weight is positive.
+    """
+    for name, entry in settings.items():
+        if entry.weight and not entry.train:
+            raise ConfigError(
+                f"config.environments.{name}: job 'rl' needs train tasks; weight=0 only evaluates"
+            )
+    if not any(entry.weight for entry in settings.values()):
+        raise ConfigError("config.environments: every weight is 0, so there is nothing to train on")
+
+
+def check_tasks(name: str, options: Any) -> None:
+    """Checks the keys of a section that selects tasks; the server later checks that the tasks
+    exist.
+    """
+    kind_of(name, options, selection.SELECTIONS, environment="", manifest=())
+
+
+def check_playable(
+    settings: Mapping[str, EnvironmentSettings],
+    client: Mapping[str, Any],
+    pool: Mapping[str, Any],
+    system_prompt_mode: str,
+) -> None:
+    """Checks the inputs of `open_environments` before any server starts.
+
+    Args:
+      settings: Checked section `environments`.
+      client: Section `client`.
+      pool: Section `pool`.
+      system_prompt_mode: Value of `rollout.system_prompt_mode`.
+    """
+    bound = dict(base_url="", environment="", action_format=None, transport=None, facts=None)
+    check(EnvClient, "client", client, **bound)
+    check(EnvPool, "pool", pool, clients={})
+    for name, entry in settings.items():
+        if entry.instructions and system_prompt_mode != "system":
+            raise ConfigError(
+                f"config.environments.{name}.instructions would not be shown: "
+                f"config.rollout.system_prompt_mode is {system_prompt_mode!r}"
+            )
+        if not entry.url and not entry.module and name not in SHIPPED:
+            nearest = difflib.get_close_matches(name, SHIPPED, n=1)
+            raise ConfigError(
+                f"config.environments.{name}: there is no such environment"
+                + (f"; did you mean {nearest[0]!r}?" if nearest else ".")
+                + f" Known: {', '.join(SHIPPED)}. For another one give its module or its url"
+            )
+
+
+def evaluation_turns(settings: Mapping[str, EnvironmentSettings], default: int) -> dict[str, int]:
+    """Returns the turn limit of held-out episodes, by environment."""
+    return {name: entry.eval_max_turns or default for name, entry in settings.items()}

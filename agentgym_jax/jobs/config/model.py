@@ -1,0 +1,257 @@
+"""Sections `model`, `tokenizer` and `mesh`; they define the policies, the tokenizer and the
+layouts.
+"""
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+
+import jax
+from absl import logging
+
+from agentgym_jax.jobs.config.sections import ConfigError, call
+from agentgym_jax.learner.checkpoint import Checkpoints
+from agentgym_jax.limits import OneOf, Range
+from agentgym_jax.models import sources
+from agentgym_jax.models.config import PRESETS, DecoderConfig, to_hf_config
+from agentgym_jax.models.policy import DTYPES, REMAT_POLICIES, Policy
+from agentgym_jax.models.sources import ModelSource
+from agentgym_jax.run_folder import RunFolder, write_atomic
+from agentgym_jax.sharding import DECODE_RULES, TRAIN_RULES, Layout, make_mesh
+from agentgym_jax.text.chat import ChatRenderer
+from agentgym_jax.text.template import CHATML, COMPACT
+from agentgym_jax.text.tokenizer import Tokenizer, load_tokenizer
+from agentgym_jax.text.train_tokenizer import train_tokenizer
+
+_RANDOM = "random"
+TEMPLATES = {"compact": COMPACT, "chatml": CHATML}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelSettings:
+    """Section `model`.
+
+    Attributes:
+      source: Hugging Face directory or hub id, `.gguf` file, run folder or preset; or `random` with
+        an architecture.
+      architecture: Architecture of a `random` model; empty for other sources.
+      dtype: Type of the learner's computation; parameters and optimiser are float32.
+      decode_dtype: Type of the sampler's weights and computation.
+      remat: Activations recomputed in the backward pass: `none`, whole layers (`block`), or
+        everything except matrix products (`dots`).
+    """
+
+    source: str
+    architecture: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    dtype: Annotated[str, OneOf(DTYPES)]
+    decode_dtype: Annotated[str, OneOf(DTYPES)]
+    remat: Annotated[str, OneOf(REMAT_POLICIES)]
+
+    def __post_init__(self) -> None:
+        if (self.source == _RANDOM) != bool(self.architecture):
+            raise ValueError(
+                f"source={self.source!r} with architecture={dict(self.architecture)}: an "
+                "architecture goes with source='random' and only with it"
+            )
+        if self.architecture:
+            call(DecoderConfig, "model.architecture", self.architecture, vocab_size=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenizerSettings:
+    """Section `tokenizer`.
+
+    Attributes:
+      source: `model` (the tokenizer of the model), a path, `bytes`, or `train` (trains on the
+          demonstrations).
+      vocab_size: Vocabulary size of a trained tokenizer; 0 for other sources.
+      pretokenizer_pattern: Regular expression that splits text before a tokenizer is trained. No
+        token extends beyond a match.
+      template: Conversation format of a trained tokenizer: `compact` or `chatml`.
+    """
+
+    source: str
+    vocab_size: Annotated[int, Range(0, unit="tokens")] = 0
+    pretokenizer_pattern: str = ""
+    template: Annotated[str, OneOf(TEMPLATES)] = "chatml"
+
+    def __post_init__(self) -> None:
+        if not self.source:
+            raise ValueError("source is empty: give 'model', 'bytes', 'train' or a path")
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """Policies, tokenizer and renderer of a run.
+
+    Attributes:
+      policy: Policy of the learner.
+      decode_policy: Policy of the sampler.
+      layout: Layout of the learner; None on a single device.
+      decode_layout: Layout of the sampler; None on a single device.
+      tokenizer: Tokenizer that maps text to ids.
+      renderer: Renderer that maps conversations to ids.
+      source: Source of the weights; None for random weights.
+    """
+
+    policy: Policy
+    decode_policy: Policy
+    layout: Layout | None
+    decode_layout: Layout | None
+    tokenizer: Tokenizer
+    renderer: ChatRenderer
+    source: ModelSource | None
+
+    def initial_params(self, seed: int):
+        """Returns the float32 weights before training, sharded: loaded from the source, or random."""
+        if self.source is None:
+            return self.policy.init_sharded(jax.random.key(seed), self.layout)
+        if self.source.kind == "workdir":
+            return load_run_params(self.source, self.policy, self.layout)
+        try:
+            return sources.load_params(self.source, self.policy, self.layout, seed=seed)
+        except (ValueError, OSError) as error:
+            raise ConfigError(f"the weights of {self.source.model}: {error}") from error
+
+
+def abstract_params(policy: Policy, layout: Layout | None):
+    """Returns the shapes and shardings of the weights; a restore needs them."""
+    shapes = policy.abstract_params()
+    if layout is None:
+        return shapes
+    return jax.tree.map(
+        lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
+        shapes,
+        policy.param_shardings(layout),
+    )
+
+
+def load_run_params(source: ModelSource, policy: Policy, layout: Layout | None):
+    """Loads the weights of the latest checkpoint of a run folder."""
+    if source.path is None:
+        raise ConfigError(f"{source.model} is not a run folder")
+    with Checkpoints(source.path / "checkpoints", max_to_keep=1, read_only=True) as checkpoints:
+        step = checkpoints.latest_step()
+        if step is None:
+            raise ConfigError(f"{source.path} has no finished checkpoint yet")
+        return checkpoints.restore_params(step, abstract_params(policy, layout))
+
+
+def build_layouts(mesh_options: Mapping[str, Any]) -> tuple[Layout | None, Layout | None]:
+    """Builds the layouts of learner and sampler; None on a single device."""
+    mesh = call(make_mesh, "mesh", mesh_options)
+    if mesh.size == 1:
+        return None, None
+    return Layout(mesh, TRAIN_RULES), Layout(mesh, DECODE_RULES)
+
+
+def resolve_source(settings: ModelSettings) -> ModelSource | None:
+    """Finds the model on disk and checks its files without loading them; returns None for random
+    weights.
+
+    Raises:
+      ConfigError: The model does not exist, or its weights are incomplete.
+    """
+    if settings.source == _RANDOM:
+        return None
+    if not settings.source:
+        raise ConfigError(
+            "config.model.source is empty: name a Hugging Face directory or hub id, a .gguf file, "
+            f"a run folder, a preset ({', '.join(PRESETS)}) or 'random'"
+        )
+    try:
+        source = sources.resolve(settings.source)
+        sources.check_weights(source)
+    except (ValueError, OSError) as error:
+        raise ConfigError(f"config.model.source={settings.source}: {error}") from error
+    return source
+
+
+def build_tokenizer(
+    settings: TokenizerSettings,
+    source: ModelSource | None,
+    folder: RunFolder,
+    texts: Iterable[str],
+) -> Tokenizer:
+    """Builds the tokenizer and stores it in the run folder, so that a resumed run maps text to the
+    same ids.
+
+    Args:
+      settings: Checked section `tokenizer`.
+      source: Source of the model.
+      folder: Run folder of the job.
+      texts: Training texts for source `train`.
+    """
+    if (folder.tokenizer / "tokenizer.json").exists():
+        return load_tokenizer(folder.tokenizer)
+    try:
+        tokenizer = _make_tokenizer(settings, source, folder, texts)
+    except (ValueError, OSError) as error:
+        raise ConfigError(f"config.tokenizer.source={settings.source!r}: {error}") from error
+    return tokenizer
+
+
+def _make_tokenizer(
+    settings: TokenizerSettings,
+    source: ModelSource | None,
+    folder: RunFolder,
+    texts: Iterable[str],
+) -> Tokenizer:
+    if settings.source == "train":
+        train_tokenizer(
+            texts,
+            vocab_size=settings.vocab_size,
+            pretokenizer_pattern=settings.pretokenizer_pattern,
+            out=folder.tokenizer,
+            template=TEMPLATES[settings.template],
+        )
+        return load_tokenizer(folder.tokenizer)
+    if settings.source == "model":
+        path = None if source is None else source.tokenizer_path
+        if path is None:
+            raise ValueError(
+                "the model has random weights and no tokenizer; give a path, 'bytes' or 'train'"
+            )
+        tokenizer = load_tokenizer(path)
+    else:
+        tokenizer = load_tokenizer(settings.source)
+    ChatRenderer(tokenizer)  # raises an error if the template is unusable
+    tokenizer.save(folder.tokenizer)
+    return tokenizer
+
+
+def build_model(
+    settings: ModelSettings,
+    source: ModelSource | None,
+    tokenizer: Tokenizer,
+    layouts: tuple[Layout | None, Layout | None],
+    folder: RunFolder,
+) -> Model:
+    """Builds the policies for a tokenizer; writes model/config.json to the run folder."""
+    if source is None:
+        config = call(
+            DecoderConfig,
+            "model.architecture",
+            settings.architecture,
+            vocab_size=tokenizer.vocab_size,
+        )
+    else:
+        config = source.config
+    if tokenizer.vocab_size > config.vocab_size:
+        raise ConfigError(
+            f"the tokenizer has {tokenizer.vocab_size} ids, the model only {config.vocab_size} "
+            "embeddings; they do not belong together"
+        )
+    layout, decode_layout = layouts
+    write_atomic(folder.model / "config.json", json.dumps(to_hf_config(config), indent=2) + "\n")
+    logging.info("policy with %.2f million parameters", config.num_parameters / 1e6)
+    return Model(
+        policy=Policy(config, dtype=settings.dtype, remat=settings.remat, layout=layout),
+        decode_policy=Policy(config, dtype=settings.decode_dtype, layout=decode_layout),
+        layout=layout,
+        decode_layout=decode_layout,
+        tokenizer=tokenizer,
+        renderer=ChatRenderer(tokenizer),
+        source=source,
+    )

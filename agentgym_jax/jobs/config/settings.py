@@ -1,0 +1,282 @@
+"""Sections with plain values: the annotations of these dataclasses define the valid values."""
+
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from agentgym_jax.algorithms import shaping
+from agentgym_jax.jobs.config.sections import ConfigError, call, check, no_such_key
+from agentgym_jax.learner.experience import REWARDS, TRUNCATIONS
+from agentgym_jax.limits import OneOf, Range
+from agentgym_jax.rollout.budget import TURN_BUDGETS
+from agentgym_jax.telemetry.guards import GuardSettings
+
+# Value of `rollout.system_prompt_mode` with which episodes start like the training conversations.
+AS_DATA = "data"
+SYSTEM_PROMPT_MODES = ("system", "none")
+
+
+# Default of a section that has a `kind`: kind `none`.
+no_kind = functools.partial(dict[str, Any], kind="none")
+
+Steps = Annotated[int, Range(1, unit="steps")]
+Count = Annotated[int, Range(1)]
+CountOrNone = Annotated[int, Range(0)]
+Tokens = Annotated[int, Range(1, unit="tokens")]
+Turns = Annotated[int, Range(1, unit="turns")]
+Penalty = Annotated[float, Range(0, unit="reward")]
+Seed = Annotated[int, Range(0, 2**32 - 1)]
+
+
+@dataclasses.dataclass(frozen=True)
+class TopLevel:
+    """Keys of a config outside its sections.
+
+    Attributes:
+      job: Name of the job: `rl`, `sft`, `dpo` or `agentevol`.
+      seed: Random seed of the run.
+      total_steps: Length of the run: rollouts in `rl`, optimiser steps in other jobs.
+      loggers: Additional loggers: `none`, or one or more of `tensorboard`, `wandb`, `mlflow` and
+        `trackio`, joined by `+`.
+      guards: `default`, or changed options of the guards, such as `grad_spike=skip,window=20`.
+    """
+
+    job: str
+    seed: Seed
+    total_steps: Steps
+    loggers: str
+    guards: str
+
+
+def check_top(config: Mapping[str, Any], sections: Sequence[str], **scalars: Any) -> None:
+    """Checks the keys outside sections, and that the config has no unknown sections.
+
+    Args:
+      config: Whole plain config.
+      sections: Names of the sections that the job uses.
+      scalars: Types of further keys outside sections, by name.
+    """
+    fields = {field.name: field.type for field in dataclasses.fields(TopLevel)} | scalars
+    known = (*fields, *sections)
+    missing = [name for name in fields if name not in config]
+    for name in config:
+        if name not in known:
+            raise ConfigError(no_such_key(name, known, missing))
+    top = dataclasses.make_dataclass("Top", fields.items())
+    check(top, "", {name: value for name, value in config.items() if name in fields})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CollectorSettings:
+    """Keys of the section `rollout` in every job.
+
+    Attributes:
+      max_parse_errors: Number of parse errors after which an episode ends.
+      show_turn_budget: Turn budget shown to the agent: `none`, `start` (the limit, once), or
+        `every_turn` (the remaining turns).
+      system_prompt_mode: Place of the instructions: `system` (a system message) or `none`. Jobs on
+        recorded data also accept `data`: episodes start with the prompt of the training
+        conversations.
+      max_attempts: Maximum attempts per sample, including the first, if the environment fails.
+      max_replacements: Maximum number of replacement samples after the last attempt failed.
+      prefetch: Number of episodes that are reset before a decode row is free.
+    """
+
+    max_parse_errors: Count
+    show_turn_budget: Annotated[str, OneOf(TURN_BUDGETS)]
+    system_prompt_mode: Annotated[str, OneOf((*SYSTEM_PROMPT_MODES, AS_DATA))]
+    max_attempts: Count = 3
+    max_replacements: CountOrNone = 1
+    prefetch: CountOrNone = 16
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RolloutSettings(CollectorSettings):
+    """Section `rollout`: the episodes of a training step.
+
+    Attributes:
+      tasks_per_step: Number of tasks per step (P).
+      group_size: Episodes per task (R); a step has P * R episodes.
+      max_rounds: Maximum resampling rounds per step, with `algorithm.zero_variance="resample"`.
+      max_off_policy_steps: Updates by which rollout weights may be stale: 0 or 1. With 1 the next
+        rollout runs during the update.
+      reward: Reward of an episode: `success` (0 or 1), `score` (the environment's score scaled to
+        1) or `turn` (the sum of the environment's rewards per turn).
+      failed_turn_penalty: Penalty per turn with a parse error or a rejected action.
+      parse_error_penalty: Additional penalty per turn with a parse error.
+      overlong: Penalty for long episodes: kind `none`, or `tokens` or `turns` with `limit`,
+        `margin` and `penalty` (algorithms/shaping.py).
+      truncation: Treatment of an episode that the horizon ended: `fail`, `mask` (ignored) or
+        `bootstrap` (a critic estimates the remaining return).
+      system_prompt_mode: Place of the instructions: `system` (a system message) or `none`.
+    """
+
+    tasks_per_step: Count
+    group_size: Count
+    max_rounds: Count = 10
+    max_off_policy_steps: Annotated[int, Range(0, 1, unit="updates")]
+    reward: Annotated[str, OneOf(("turn", *REWARDS))]
+    failed_turn_penalty: Penalty
+    parse_error_penalty: Penalty = 0.0
+    overlong: Mapping[str, Any] = dataclasses.field(default_factory=no_kind)
+    truncation: Annotated[str, OneOf(TRUNCATIONS)] = "fail"
+    system_prompt_mode: Annotated[str, OneOf(SYSTEM_PROMPT_MODES)]
+
+    def __post_init__(self) -> None:
+        shaping.check_overlong(**self.overlong)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LearnerSettings:
+    """Section `learner`: optimiser steps on a rollout.
+
+    Attributes:
+      row_length: Maximum length of a packed row (T).
+      num_row_lengths: Number of row lengths to try when packing: T, T/2, T/4 and so on. The length
+        with the least padding is used. Every length in use is compiled once.
+      micro_rows: Number of rows whose gradient is computed together.
+      epochs: Number of passes over the episodes of a rollout.
+      mini_batches: Optimiser steps per pass.
+      max_logprob_gap: Maximum mean difference, in nats, of sampler and learner log-probabilities.
+        Above it the guard `logprob_gap` trips.
+      min_informative_groups: Minimum number of groups with non-zero advantages. A step with fewer
+        such groups has no update. Applies to algorithms that compare the episodes of a group.
+    """
+
+    row_length: Tokens
+    num_row_lengths: Annotated[int, Range(1, 9)] = 4
+    micro_rows: Count
+    epochs: Count
+    mini_batches: Count
+    max_logprob_gap: Annotated[float, Range(above=0, unit="nats per token")]
+    min_informative_groups: CountOrNone
+
+
+def parse_guards(text: str) -> GuardSettings:
+    """Parses the config key `guards`.
+
+    Args:
+      text: `default`, or NAME=VALUE pairs joined by commas.
+
+    Raises:
+      ConfigError: A name is unknown, or a value is invalid.
+    """
+    if text == "default":
+        return GuardSettings()
+    options: dict[str, str | int | float] = {}
+    for item in text.split(","):
+        name, separator, value = (part.strip() for part in item.partition("="))
+        if not separator:
+            raise ConfigError(
+                f"config.guards={text!r}: {item!r} is neither `default` nor NAME=VALUE, such as "
+                "grad_spike=skip"
+            )
+        options[name] = _parse_number(value)
+    return call(GuardSettings, "guards", options)
+
+
+def _parse_number(text: str) -> str | int | float:
+    for number in (int, float):
+        with contextlib.suppress(ValueError):
+            return number(text)
+    return text
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckpointSettings:
+    """Section `checkpoint`: intervals at which the whole state is saved.
+
+    Attributes:
+      every: Interval between checkpoints, in steps.
+      max_to_keep: Maximum number of recent checkpoints; older checkpoints are removed.
+      keep_every: Interval, in steps, of checkpoints that are never removed; 0 for none.
+    """
+
+    every: Steps
+    max_to_keep: Count = 2
+    keep_every: Annotated[int, Range(0, unit="steps")] = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluationSettings:
+    """Section `evaluation`: episodes on held-out tasks.
+
+    Attributes:
+      every: Interval between evaluations, in steps; with 0 only the end of the run is evaluated.
+      at_start: Evaluates the policy before the first step.
+      max_turns: Turn limit of an episode, independent of the training horizon.
+      samples: Number of sampled episodes per task; 0 for none.
+      greedy: Adds one greedy episode per task.
+    """
+
+    every: Annotated[int, Range(0, unit="steps")]
+    at_start: bool
+    max_turns: Turns
+    samples: CountOrNone
+    greedy: bool
+
+    def __post_init__(self) -> None:
+        if not self.samples and not self.greedy:
+            raise ValueError("samples=0 and greedy=False leave no episodes")
+
+    def is_due(self, step: int, total_steps: int) -> bool:
+        """Returns True if the policy must be evaluated after `step` steps."""
+        if step == 0:
+            return self.at_start
+        return step == total_steps or (self.every > 0 and step % self.every == 0)
+
+    def episodes(self, tasks: int) -> int:
+        """Returns the number of episodes of an evaluation on `tasks` tasks."""
+        return tasks * (self.samples + self.greedy)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RecordedDataSettings:
+    """Keys of the sections `sft` and `dpo`.
+
+    Attributes:
+      steps: Number of optimiser steps; in job `agentevol` per fit.
+      micro_rows: Number of packed rows whose gradient is computed together.
+      row_length: Length of a packed row, in tokens.
+      too_long: Treatment of conversations longer than a row: `error`, `skip` or `truncate`. DPO
+        treats both conversations of a pair in the same way.
+      bad: Treatment of invalid rows of a data file: `fatal` or `skip`.
+      files: Conversation files (AgentGym's JSON or JSONL) or folders of runs.
+      demonstrations: Demonstrations to record before the run: tasks and agent of each set, by name
+          of the set (data/demonstrations.py).
+      optimizer: Optimiser, with the keys of the section `optimizer`.
+    """
+
+    steps: Steps
+    micro_rows: Count
+    row_length: Tokens
+    too_long: Literal["error", "skip", "truncate"]
+    bad: Literal["fatal", "skip"]
+    files: tuple[str, ...]
+    demonstrations: Mapping[str, Any]
+    optimizer: Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SftSettings(RecordedDataSettings):
+    """Section `sft`: supervised training on conversations, from `files` or from `demonstrations`.
+
+    Attributes:
+      rows: Packed rows per step; a multiple of `micro_rows`.
+      weighting: Weight of a conversation in the loss: `token_mean` (by its number of tokens) or
+          `sequence_mean` (equal).
+      train_on: Tokens with a loss: `actions` (answers marked for imitation) or `text` (also
+        observations, with which a small model learns to read).
+    """
+
+    rows: Count
+    weighting: Literal["token_mean", "sequence_mean"]
+    train_on: Literal["actions", "text"]
+
+    def __post_init__(self) -> None:
+        if self.rows % self.micro_rows:
+            raise ValueError(f"rows={self.rows} do not split into micro_rows={self.micro_rows}")
+        if bool(self.files) == bool(self.demonstrations):
+            raise ValueError("give either files or demonstrations")

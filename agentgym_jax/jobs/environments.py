@@ -1,0 +1,211 @@
+"""Environments of a run: servers, clients, pool of sessions, and tasks."""
+
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from absl import logging
+
+from agentgym_jax.client.client import EnvClient
+from agentgym_jax.client.embedded import EmbeddedServers
+from agentgym_jax.client.failures import spec_when_ready
+from agentgym_jax.client.in_process import InProcessTransport, in_process_servers
+from agentgym_jax.client.pool import EnvPool
+from agentgym_jax.data import tasks as selection
+from agentgym_jax.data.tasks import MixtureSchedule, Task, TaskSchedule
+from agentgym_jax.jobs.config.agent import AgentSettings
+from agentgym_jax.jobs.config.environments import EnvironmentSettings
+from agentgym_jax.jobs.config.sections import ConfigError, call
+from agentgym_jax.rollout.collect import EnvironmentText
+from agentgym_jax.run_folder import RunFolder
+
+
+@dataclasses.dataclass(frozen=True)
+class Environments:
+    """Environments of a run: their clients, texts and tasks.
+
+    Attributes:
+      clients: Clients by environment.
+      pool: Pool of sessions on the servers of all environments.
+      texts: Preamble and action parser, by environment.
+      train_tasks: Training tasks of all environments.
+      eval_tasks: Held-out tasks of all environments.
+      manifests: Hash of the task manifest, by environment.
+      restart_dead_servers: Function that restarts servers started by this run that died.
+    """
+
+    clients: Mapping[str, EnvClient]
+    pool: EnvPool
+    texts: Mapping[str, EnvironmentText]
+    train_tasks: Sequence[Task]
+    eval_tasks: Sequence[Task]
+    manifests: Mapping[str, str]
+    restart_dead_servers: Callable[[], None]
+
+
+def task_lists(
+    environments: Environments | None,
+) -> dict[str, Callable[[], Sequence[Mapping[str, Any]]]]:
+    """Returns functions that fetch the task list of a server, by environment."""
+    clients = {} if environments is None else environments.clients
+    return {name: client.tasks for name, client in clients.items()}
+
+
+def make_schedule(
+    settings: Mapping[str, EnvironmentSettings], tasks: Sequence[Task], *, seed: int
+) -> MixtureSchedule:
+    """Returns the order of the training tasks.
+
+    Args:
+      settings: Checked section `environments`.
+      tasks: Training tasks of all environments.
+      seed: Random seed of the order.
+    """
+    weights = {name: entry.weight for name, entry in settings.items()}
+    schedules = {
+        name: call(
+            TaskSchedule,
+            f"environments.{name}",
+            {"weights": entry.weights},
+            tasks=[task for task in tasks if task.environment == name],
+            seed=seed,
+        )
+        for name, entry in settings.items()
+        if entry.weight
+    }
+    return MixtureSchedule(schedules, weights)
+
+
+def open_environments(
+    stack: contextlib.ExitStack,
+    agent: AgentSettings,
+    folder: RunFolder,
+    client_class: type[EnvClient] = EnvClient,
+) -> Environments:
+    """Starts servers for environments without a URL, connects to all servers, and selects the
+    tasks.
+
+    Args:
+      stack: Stack that closes all opened resources, also after an error.
+      agent: Checked sections of the agent.
+      folder: Run folder, which receives the logs of the servers.
+      client_class: Class of the clients; scripted agents need one that sends additional requests.
+    """
+    settings = agent.environments
+    embedded = [name for name, entry in settings.items() if not entry.url]
+    modules = {name: settings[name].module for name in embedded if settings[name].module}
+    options = {name: settings[name].options for name in embedded if settings[name].options}
+    in_process = embedded if agent.env_server.transport == "inprocess" else []
+    transports = stack.enter_context(_in_process(in_process, modules, options))
+    servers = stack.enter_context(
+        EmbeddedServers(
+            [name for name in embedded if name not in transports],
+            modules=modules,
+            options=options,
+            log_folder=folder.logs,
+            arguments=[f"--workers={agent.env_server.workers}"],
+        )
+    )
+    urls = {name: entry.url or f"inprocess://{name}" for name, entry in settings.items()}
+    urls |= servers.urls
+    clients = {}
+    for name, entry in settings.items():
+        clients[name] = call(
+            client_class,
+            "client",
+            agent.client,
+            base_url=urls[name],
+            environment=name,
+            action_format=entry.action_format or None,
+            transport=transports[name] if name in transports else None,
+        )
+        stack.callback(clients[name].disconnect)
+    pool = call(EnvPool, "pool", agent.pool, clients=clients)
+    stack.callback(pool.close)
+
+    def restart_dead_servers() -> None:
+        """Restarts dead servers that this run started, and drops the sessions lost with them."""
+        for name in servers.ensure_alive():
+            pool.invalidate(name)
+
+    return _describe(agent, clients, pool, restart_dead_servers)
+
+
+@contextlib.contextmanager
+def _in_process(
+    names: Sequence[str],
+    modules: Mapping[str, str],
+    options: Mapping[str, Mapping[str, Any]],
+) -> Iterator[Mapping[str, InProcessTransport]]:
+    with contextlib.ExitStack() as stack:
+        try:
+            transports = stack.enter_context(in_process_servers(names, modules, options))
+        except ValueError as error:
+            raise ConfigError(f"config.env_server.transport='inprocess': {error}") from error
+        yield transports
+
+
+def _describe(
+    agent: AgentSettings,
+    clients: Mapping[str, EnvClient],
+    pool: EnvPool,
+    restart_dead_servers: Callable[[], None],
+) -> Environments:
+    texts, manifests = {}, {}
+    train_tasks: list[Task] = []
+    eval_tasks: list[Task] = []
+    for name, entry in agent.environments.items():
+        client = clients[name]
+        spec = spec_when_ready(client, pool.patience_s)
+        manifests[name] = spec.manifest_sha256
+        logging.info(
+            "%s at %s: %d tasks, version %s", name, client.base_url, spec.num_tasks, spec.version
+        )
+        preamble: tuple[Mapping[str, str], ...] = ()
+        # in mode `data`, `match_prompts` sets the preambles later
+        if agent.rollout.system_prompt_mode != "none":
+            preamble = ({"role": "system", "content": entry.instructions or spec.instructions},)
+        texts[name] = EnvironmentText(preamble=preamble, parse=client.parse)
+        manifest = functools.lru_cache(client.tasks)
+        train_tasks += _select(name, entry.train, manifest, "train")
+        eval_tasks += _select(name, entry.eval, manifest, "eval")
+    _check_held_out(train_tasks, eval_tasks)
+    return Environments(
+        clients=clients,
+        pool=pool,
+        texts=texts,
+        train_tasks=train_tasks,
+        eval_tasks=eval_tasks,
+        manifests=manifests,
+        restart_dead_servers=restart_dead_servers,
+    )
+
+
+def _select(
+    name: str,
+    options: Mapping[str, Any],
+    manifest: Callable[[], Sequence[Mapping[str, Any]]],
+    what: str,
+) -> list[Task]:
+    if not options:
+        return []
+    needs_manifest = options["kind"] in ("split", "suite")
+    return call(
+        selection.select,
+        f"environments.{name}.{what}",
+        options,
+        environment=name,
+        manifest=manifest() if needs_manifest else (),
+    )
+
+
+def _check_held_out(train_tasks: Sequence[Task], eval_tasks: Sequence[Task]) -> None:
+    """Raises ConfigError if a task is both a training task and a held-out task."""
+    shared = {t.item_id for t in train_tasks} & {t.item_id for t in eval_tasks}
+    if shared:
+        raise ConfigError(
+            f"{len(shared)} tasks are both in train and eval, such as {sorted(shared)[0]}; "
+            "choose disjoint tasks in config.environments"
+        )

@@ -1,0 +1,270 @@
+"""Components of an evaluation job: agent, environments, result folder."""
+
+import contextlib
+import dataclasses
+import enum
+import functools
+import hashlib
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from agentgym_jax.client.client import EnvClient
+from agentgym_jax.client.oracle_clients import ExpertClient, ValidActionsClient
+from agentgym_jax.evaluation.agents import EndpointSettings
+from agentgym_jax.jobs.agents import SampledAgent, build_agent
+from agentgym_jax.jobs.config import agent
+from agentgym_jax.jobs.config.agent import AgentSettings, parse_agent
+from agentgym_jax.jobs.config.model import (
+    ModelSettings,
+    TokenizerSettings,
+    build_layouts,
+    build_model,
+    build_tokenizer,
+    resolve_source,
+)
+from agentgym_jax.jobs.config.sections import ConfigError, call, check, no_such_key, section
+from agentgym_jax.jobs.config.settings import (
+    EvaluationSettings,
+    RolloutSettings,
+    Seed,
+)
+from agentgym_jax.jobs.environments import Environments, open_environments
+from agentgym_jax.jobs.run import open_folder
+from agentgym_jax.learner.checkpoint import Checkpoints
+from agentgym_jax.models.sources import ModelSource
+from agentgym_jax.run_folder import RunFolder
+from agentgym_jax.sampling.options import SamplingOptions
+from agentgym_jax.sharding import make_mesh
+from agentgym_jax.telemetry.console import RunConsole
+
+_SECTIONS = ("model", "tokenizer", "mesh", "endpoint", *agent.SECTIONS)
+# Keys that may change when an evaluation is resumed, because episodes do not depend on their
+# values.
+_ADJUSTABLE = (
+    "env_server.*",
+    "environments.*.url",
+    "client.*",
+    "pool.*",
+    "endpoint.workers",
+    "endpoint.*_s",
+)
+_FINGERPRINT_BYTES = 1024 * 1024  # number of bytes hashed at the start and at the end of every file
+
+
+class AgentKind(enum.StrEnum):
+    """Kinds of agents that `--model` can name."""
+
+    MODEL = "model"  # model weights, sampled by this package
+    EXPERT = "expert"  # the scripted agent of each environment
+    RANDOM = "random"  # an agent that samples valid actions
+    ENDPOINT = "endpoint"  # an OpenAI-compatible chat endpoint
+
+
+_CLIENTS: Mapping[AgentKind, type[EnvClient]] = {
+    AgentKind.MODEL: EnvClient,
+    AgentKind.EXPERT: ExpertClient,
+    AgentKind.RANDOM: ValidActionsClient,
+    AgentKind.ENDPOINT: EnvClient,
+}
+
+
+def find_agent_kind(model: str) -> AgentKind:
+    """Returns the kind of agent that `model` names."""
+    if model in (AgentKind.EXPERT, AgentKind.RANDOM):
+        return AgentKind(model)
+    return AgentKind.ENDPOINT if "://" in model else AgentKind.MODEL
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluationParts:
+    """All components of an evaluation, for every kind of agent.
+
+    Attributes:
+      name: Name of the agent as the user gave it.
+      kind: Kind of the agent.
+      seed: Random seed.
+      folder: Folder of the results.
+      console: Progress display.
+      environments: Servers, pool and tasks.
+      task_lists: Functions that fetch the task list of a server, by environment.
+      sampling: Options of the sampled episodes.
+      evaluation: Number of sampled episodes per task, and whether to add a greedy one.
+      rollout: Options for retries and prompts.
+      endpoint: Section `endpoint`.
+      max_turns: Turn limit of an episode, by environment.
+      identity: JSON object that identifies the weights or the scripted agent.
+      run_folder: Evaluated training run; None for other models.
+    """
+
+    name: str
+    kind: AgentKind
+    seed: int
+    folder: RunFolder
+    console: RunConsole
+    environments: Environments
+    task_lists: Mapping[str, Sequence[Mapping[str, Any]]]
+    sampling: SamplingOptions
+    evaluation: EvaluationSettings
+    rollout: RolloutSettings
+    endpoint: EndpointSettings
+    max_turns: Mapping[str, int]
+    identity: Mapping[str, Any]
+    run_folder: pathlib.Path | None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Settings(AgentSettings):
+    model: ModelSettings | None  # None for agents without weights
+    tokenizer: TokenizerSettings
+    endpoint: EndpointSettings
+
+
+def _check_seed(seed: Seed) -> None:
+    """Declares the valid keys of an evaluation config outside sections."""
+
+
+def parse(config: Mapping[str, Any]) -> _Settings:
+    """Parses a plain config and checks all its sections."""
+    known = ("seed", *_SECTIONS)
+    for name in config:
+        if name not in known:
+            raise ConfigError(no_such_key(name, known))
+    part = functools.partial(section, config)
+    check(_check_seed, "", {name: config[name] for name in ("seed",) if name in config})
+    check(make_mesh, "mesh", part("mesh"), devices=None)
+    has_weights = find_agent_kind(part("model")["source"]) is AgentKind.MODEL
+    return _Settings(
+        **vars(parse_agent(config, RolloutSettings)),
+        model=call(ModelSettings, "model", part("model")) if has_weights else None,
+        tokenizer=call(TokenizerSettings, "tokenizer", part("tokenizer")),
+        endpoint=call(EndpointSettings, "endpoint", part("endpoint")),
+    )
+
+
+def run_folder(config: Mapping[str, Any]) -> pathlib.Path | None:
+    """Returns the run folder that `config.model.source` names; None for other sources."""
+    if find_agent_kind(config["model"]["source"]) is not AgentKind.MODEL:
+        return None
+    source = resolve_source(call(ModelSettings, "model", config["model"]))
+    return source.path if source is not None and source.kind == "workdir" else None
+
+
+def select_environments(config: Mapping[str, Any], environments: Sequence[str]) -> dict[str, Any]:
+    """Returns the config with only the named environments; without names, with all environments.
+
+    Raises:
+      ConfigError: The config lacks one of the environments.
+    """
+    known = config["environments"]
+    unknown = sorted(set(environments) - set(known))
+    if unknown:
+        raise ConfigError(
+            f"--environments: the config has no {unknown[0]!r}; it has {', '.join(known)}"
+        )
+    kept = {name: known[name] for name in known if not environments or name in environments}
+    return {**config, "environments": kept}
+
+
+def adapt_samples(settings: EvaluationSettings, kind: AgentKind) -> EvaluationSettings:
+    """Returns the settings for agents that ignore the temperature; the expert needs one episode per
+    task.
+    """
+    if kind is AgentKind.EXPERT:
+        return dataclasses.replace(settings, samples=1, greedy=False)
+    if kind is AgentKind.RANDOM:
+        return dataclasses.replace(settings, samples=max(1, settings.samples), greedy=False)
+    return settings
+
+
+@contextlib.contextmanager
+def open_evaluation(config: Mapping[str, Any], workdir: str) -> Iterator[EvaluationParts]:
+    """Locks the folder and starts the servers; leaving the context closes servers, threads and
+    files.
+    """
+    settings = parse(config)
+    name = config["model"]["source"]
+    kind = find_agent_kind(name)
+    source = None if settings.model is None else resolve_source(settings.model)
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(open_folder(config, workdir, _ADJUSTABLE))
+        facts = {"model": name, "environments": ", ".join(config["environments"])}
+        console = stack.enter_context(RunConsole("evaluation", facts, 1))
+        environments = open_environments(stack, settings, folder, _CLIENTS[kind])
+        if kind in (AgentKind.EXPERT, AgentKind.RANDOM):
+            _check_servers(environments.manifests, kind)
+        yield EvaluationParts(
+            name=name,
+            kind=kind,
+            seed=config["seed"],
+            folder=folder,
+            console=console,
+            environments=environments,
+            task_lists={name: client.tasks() for name, client in environments.clients.items()},
+            sampling=settings.sampling,
+            evaluation=adapt_samples(settings.evaluation, kind),
+            rollout=settings.rollout,
+            endpoint=settings.endpoint,
+            max_turns=settings.evaluation_turns,
+            identity={"name": name} if source is None else _fingerprint(source),
+            run_folder=source.path if source is not None and source.kind == "workdir" else None,
+        )
+
+
+def build_evaluated_agent(config: Mapping[str, Any], parts: EvaluationParts) -> SampledAgent:
+    """Builds the agent of the model that `--model` names, with its weights.
+
+    Raises:
+      ValueError: `--model` names an agent without weights.
+    """
+    settings = parse(config)
+    if settings.model is None:
+        raise ValueError(f"{parts.name} has no weights")
+    source = resolve_source(settings.model)
+    tokenizer = build_tokenizer(settings.tokenizer, source, parts.folder, ())
+    layouts = build_layouts(config["mesh"])
+    model = build_model(settings.model, source, tokenizer, layouts, parts.folder)
+    agent = build_agent(
+        settings,
+        model,
+        parts.environments,
+        # Episodes finished before a resume count too: the number of rows affects the last digits of
+        # the logits.
+        settings.evaluation.episodes(len(parts.environments.eval_tasks)),
+    )
+    agent.set_params(model.initial_params(parts.seed), version=0)
+    return agent
+
+
+def _check_servers(manifests: Mapping[str, str], kind: AgentKind) -> None:
+    """Raises ConfigError for AgentGym's original servers, which offer neither expert actions nor
+    lists of valid actions.
+    """
+    foreign = [name for name, sha256 in manifests.items() if not sha256]
+    if foreign:
+        raise ConfigError(
+            f"--model={kind} asks the server for its actions, and the server of {foreign[0]} is not one of "
+            f"agentgym_envs; set config.environments.{foreign[0]}.url='' to start ours"
+        )
+
+
+def _fingerprint(source: ModelSource) -> dict[str, Any]:
+    """Returns facts that identify weights: the step of a run's checkpoint, or a hash of the sizes
+    and both ends of the weight files.
+    """
+    facts: dict[str, Any] = {"name": source.model, "kind": source.kind}
+    if source.path is None:
+        return facts
+    if source.kind == "workdir":
+        with Checkpoints(source.path / "checkpoints", max_to_keep=1, read_only=True) as found:
+            return facts | {"step": found.latest_step()}
+    paths = [source.path] if source.path.is_file() else sorted(source.path.glob("*.safetensors"))
+    hashed = hashlib.sha256()
+    for path in paths:
+        size = path.stat().st_size
+        hashed.update(f"{path.name} {size}\n".encode())
+        with open(path, "rb") as file:
+            hashed.update(file.read(_FINGERPRINT_BYTES))
+            file.seek(max(0, size - _FINGERPRINT_BYTES))
+            hashed.update(file.read())
+    return facts | {"weights": hashed.hexdigest()[:16]}

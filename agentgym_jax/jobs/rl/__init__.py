@@ -1,0 +1,1 @@
+"""Online reinforcement learning: config, components and the steps of the loop."""

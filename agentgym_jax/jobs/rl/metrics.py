@@ -1,0 +1,227 @@
+"""Metrics of a step's episodes and advantages, under the names in telemetry/metrics.py."""
+
+import collections
+from collections.abc import Sequence
+
+import numpy as np
+
+from agentgym_jax.algorithms.mixture_horizon import TurnLimit
+from agentgym_jax.data.tasks import Task, group_label
+from agentgym_jax.learner.experience import Experience
+from agentgym_jax.rollout.collect import CollectStatistics
+from agentgym_jax.sampling.statistics import SamplerStatistics
+from agentgym_jax.telemetry.metrics import add_environment
+from agentgym_jax.trajectory import Trajectory, outcome_counts
+
+
+def episode_metrics(
+    trajectories: Sequence[Trajectory],
+    statistics: CollectStatistics,
+    sampler: SamplerStatistics,
+    tasks: Sequence[Task],
+    environments: Sequence[str],
+) -> dict[str, float]:
+    """Returns the metrics of the episodes of one step.
+
+    Args:
+      trajectories: All episodes, task-major.
+      statistics: Statistics of the rollout.
+      sampler: Statistics of the sampler during the rollout.
+      tasks: Tasks of the step; all have the same number of episodes.
+      environments: Environments of the run; if there are several, metrics are also returned for
+          each environment.
+    """
+    metrics = {
+        "rollout/retries": float(statistics.restarts + statistics.replaced),
+        "rollout/env_errors": float(sum(statistics.env_errors.values())),
+        "rollout/parse_errors": float(statistics.parse_errors),
+        "rollout/sampled_tokens": float(sampler.sampled),
+        "rollout/occupancy": sampler.occupancy,
+        "rollout/prefill_occupancy": sampler.prefill_occupancy,
+    }
+    for outcome, count in outcome_counts(trajectories).items():
+        metrics[f"rollout/outcome/{outcome}"] = float(count)
+    for cause, count in statistics.env_errors.items():
+        metrics[f"rollout/env_errors/{cause}"] = float(count)
+    episode_tasks = [task for task in tasks for _ in range(len(trajectories) // len(tasks))]
+    metrics |= _outcome_metrics(trajectories)
+    metrics |= _success_by_label(trajectories, episode_tasks, is_mixture=len(environments) > 1)
+    if len(environments) > 1:
+        for name in environments:
+            own = [
+                t
+                for t, task in zip(trajectories, episode_tasks, strict=True)
+                if task.environment == name
+            ]
+            metrics |= {add_environment(k, name): v for k, v in _outcome_metrics(own).items()}
+    seconds = max(statistics.seconds, 1e-9)
+    kept = sum(len(t.tokens) for t in trajectories)
+    computed = sampler.sampled + sampler.prefilled
+    metrics |= {
+        "rollout/computed_per_kept_tokens": computed / max(1, kept),
+        "time/rollout_s": statistics.seconds,
+        "time/decode_s": sampler.seconds_decode,
+        "time/prefill_s": sampler.seconds_prefill,
+        "time/env_wait_s": statistics.seconds_env_wait,
+        "rate/decode_tokens_per_s": sampler.sampled / seconds,
+        "rate/episodes_per_min": 60.0 * len(trajectories) / seconds,
+        "rate/env_steps_per_s": sum(len(t.turns) for t in trajectories) / seconds,
+    }
+    return metrics
+
+
+def _outcome_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    """Returns outcome metrics of the episodes; an empty dictionary if there are no episodes."""
+    if not trajectories:
+        return {}
+    valid = [t for t in trajectories if t.outcome.is_valid]
+    metrics = {
+        "rollout/episodes": float(len(trajectories)),
+        "rollout/invalid_fraction": 1.0 - len(valid) / len(trajectories),
+    }
+    return metrics | _valid_metrics(valid) if valid else metrics
+
+
+def _valid_metrics(valid: Sequence[Trajectory]) -> dict[str, float]:
+    turns = np.array([len(t.turns) for t in valid], np.float64)
+    actions = np.array([t.action_mask.sum() for t in valid], np.float64)
+    tokens = np.array([len(t.tokens) for t in valid], np.float64)
+    rewards = np.array([t.reward for t in valid])
+    total_actions = max(1.0, actions.sum())
+    return {
+        "rollout/success": float(np.mean([t.success for t in valid])),
+        "rollout/reward_mean": float(rewards.mean()),
+        "rollout/reward_std": float(rewards.std()),
+        "rollout/score_mean": float(np.mean([t.score for t in valid])),
+        "rollout/truncation_rate": float(np.mean([t.outcome.is_truncated for t in valid])),
+        "rollout/turns_mean": float(turns.mean()),
+        "rollout/turns_max": float(turns.max()),
+        "rollout/action_tokens_mean": float(actions.mean()),
+        "rollout/action_tokens_per_turn": float(actions.sum() / max(1.0, turns.sum())),
+        "rollout/tokens_mean": float(tokens.mean()),
+        "rollout/tokens_max": float(tokens.max()),
+        "rollout/failed_turn_fraction": float(
+            sum(turn.is_failed for t in valid for turn in t.turns) / max(1.0, turns.sum())
+        ),
+        "rollout/cut_turns": float(sum(turn.is_cut for t in valid for turn in t.turns)),
+        "rollout/sampled_entropy": float(-sum(t.logprobs.sum() for t in valid) / total_actions),
+    }
+
+
+def _success_by_label(
+    trajectories: Sequence[Trajectory], tasks: Sequence[Task], *, is_mixture: bool
+) -> dict[str, float]:
+    """Returns the success rate of every reporting group, such as a level."""
+    successes: dict[str, list[bool]] = collections.defaultdict(list)
+    for trajectory, task in zip(trajectories, tasks, strict=True):
+        if trajectory.outcome.is_valid:
+            label = group_label(task.environment, task.group, is_mixture=is_mixture)
+            successes[label].append(trajectory.success)
+    return {f"rollout/success/{label}": float(np.mean(x)) for label, x in successes.items()}
+
+
+def horizon_metrics(limits: Sequence[TurnLimit], environments: Sequence[str]) -> dict[str, float]:
+    """Returns the largest turn limit of a step; also mean and minimum if the limits differ.
+
+    Args:
+      limits: Turn limit of every task of the step.
+      environments: Environments of the run; if there are several, the largest limit of each
+          environment is also returned.
+    """
+    turns = [limit.turns for limit in limits]
+    metrics = {"horizon/turns": float(max(turns))}
+    if any(limit.place.group or limit.place.drawn for limit in limits):
+        metrics["horizon/turns_mean"] = float(np.mean(turns))
+        metrics["horizon/turns_min"] = float(min(turns))
+    largest: dict[str, int] = collections.defaultdict(int)
+    for limit in limits:
+        place, is_mixture = limit.place, len(environments) > 1
+        names = [add_environment("horizon/turns", place.environment)] if is_mixture else []
+        if place.group:
+            label = group_label(place.environment, place.group, is_mixture=is_mixture)
+            names.append(f"horizon/turns/{label}")
+        for name in names:
+            largest[name] = max(largest[name], limit.turns)
+    return metrics | {name: float(most) for name, most in largest.items()}
+
+
+def resampling_metrics(
+    is_informative: np.ndarray,
+    kept: Sequence[Trajectory],
+    sampled: Sequence[Trajectory],
+    tasks_per_round: int,
+) -> dict[str, float]:
+    """Returns metrics of the additional episodes sampled to fill a step with informative groups.
+
+    Args:
+      is_informative: True for a group with a learning signal, bool [groups].
+      kept: Episodes that the update uses.
+      sampled: All sampled episodes, kept or not.
+      tasks_per_round: Number of tasks per round (P); P groups are kept.
+    """
+    tokens = [sum(int(t.action_mask.sum()) for t in episodes) for episodes in (sampled, kept)]
+    return {
+        "rollout/rounds": len(is_informative) / tasks_per_round,
+        "rollout/played_groups": float(len(is_informative)),
+        "rollout/played_informative_groups": float(is_informative.sum()),
+        "rollout/discarded_groups": float(len(is_informative) - tasks_per_round),
+        "rollout/discarded_tokens": float(tokens[0] - tokens[1]),
+    }
+
+
+def group_metrics(
+    experience: Experience, tasks: Sequence[Task], environments: Sequence[str]
+) -> dict[str, float]:
+    """Returns the numbers of groups with and without a learning signal.
+
+    Args:
+      experience: Advantages of the episodes of the step.
+      tasks: Tasks of the step, one per group.
+      environments: Environments of the run; if there are several, the numbers are also returned for
+          each environment.
+    """
+    spread = experience.advantage_BT[experience.action_mask_BT]
+    metrics = {
+        "rollout/groups": float(experience.statistics.groups),
+        "rollout/informative_groups": float(experience.statistics.informative),
+        "rollout/zero_variance_groups": float(experience.statistics.zero_variance),
+        "policy/advantage_std": float(spread.std()) if spread.size else 0.0,
+    }
+    if len(environments) == 1:
+        return metrics
+    informative_P = experience.informative_B.reshape(len(tasks), -1).any(axis=1)
+    comparable_P = experience.valid_B.reshape(len(tasks), -1).sum(axis=1) > 1
+    for name in environments:
+        own_P = np.array([task.environment == name for task in tasks])
+        if own_P.any():
+            counts = {
+                "rollout/groups": own_P.sum(),
+                "rollout/informative_groups": (own_P & informative_P).sum(),
+                "rollout/zero_variance_groups": (own_P & comparable_P & ~informative_P).sum(),
+            }
+            metrics |= {add_environment(k, name): float(v) for k, v in counts.items()}
+    return metrics
+
+
+def critic_metrics(experience: Experience) -> dict[str, float]:
+    """Returns the accuracy of the critic over the action tokens of the valid episodes.
+
+    `critic/explained_variance` is 1 - var(return - value) / var(return): 1 for perfect values, 0 for
+    a constant. It is 0 if all returns are equal.
+    """
+    if experience.return_BT is None or experience.value_BT is None:
+        return {}
+    mask_BT = experience.action_mask_BT & experience.valid_B[:, None]
+    returns = experience.return_BT[mask_BT].astype(np.float64)
+    values = experience.value_BT[mask_BT].astype(np.float64)
+    if not returns.size:
+        return {}
+    # Differences due to rounding count as zero; dividing by so small a variance would give a huge
+    # ratio.
+    is_equal = np.ptp(returns) <= 1e-5 * np.abs(returns).max()
+    explained = 0.0 if is_equal else 1.0 - (returns - values).var() / returns.var()
+    return {
+        "critic/value_mean": float(values.mean()),
+        "critic/return_mean": float(returns.mean()),
+        "critic/explained_variance": float(explained),
+    }

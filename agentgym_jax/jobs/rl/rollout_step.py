@@ -1,0 +1,200 @@
+"""Rollout of a training step: draws tasks and turn limits, and samples episodes."""
+
+import collections
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from agentgym_jax.algorithms.mixture_horizon import TurnLimit
+from agentgym_jax.data.tasks import Task
+from agentgym_jax.jobs.rl.build import RLParts
+from agentgym_jax.jobs.rl.metrics import episode_metrics, horizon_metrics, resampling_metrics
+from agentgym_jax.jobs.run import Run, StopRequested
+from agentgym_jax.learner.controller_state import ControllerState
+from agentgym_jax.learner.experience import make_experience
+from agentgym_jax.rollout.collect import CollectStatistics
+from agentgym_jax.rollout.episode import EpisodeLimits, EpisodeRequest
+from agentgym_jax.trajectory import Trajectory
+
+
+@dataclasses.dataclass(frozen=True)
+class Groups:
+    """Groups of episodes; a group has the episodes of one task.
+
+    Attributes:
+      size: Number of episodes per task (R).
+      tasks: Tasks in the order drawn.
+      limits: Turn limit of each task.
+      trajectories: R episodes per task, task-major.
+    """
+
+    size: int
+    tasks: Sequence[Task] = ()
+    limits: Sequence[TurnLimit] = ()
+    trajectories: Sequence[Trajectory] = ()
+
+    def __add__(self, other: "Groups") -> "Groups":
+        """Returns the groups of both operands in one object."""
+        return Groups(
+            self.size,
+            (*self.tasks, *other.tasks),
+            (*self.limits, *other.limits),
+            (*self.trajectories, *other.trajectories),
+        )
+
+    def select(self, numbers: Sequence[int]) -> "Groups":
+        """Returns the groups with these numbers, in the order of `numbers`."""
+        return Groups(
+            self.size,
+            tuple(self.tasks[i] for i in numbers),
+            tuple(self.limits[i] for i in numbers),
+            tuple(self.trajectories[i * self.size + k] for i in numbers for k in range(self.size)),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Rollout:
+    """Episodes of one step.
+
+    Attributes:
+      sampled: All sampled groups, in the order drawn.
+      kept: Numbers of the P groups that the update uses; other groups are discarded.
+      metrics: Metrics of all episodes and of the sampling cost, by name.
+    """
+
+    sampled: Groups
+    kept: Sequence[int]
+    metrics: Mapping[str, float]
+
+    @property
+    def groups(self) -> Groups:
+        """Returns the groups that the update uses."""
+        return self.sampled.select(self.kept)
+
+
+def collect_rollout(
+    run: Run,
+    parts: RLParts,
+    controllers: ControllerState,
+    step: int,
+    should_stop: Callable[[], bool],
+) -> Rollout:
+    """Samples the episodes of a step with the current weights of the sampler.
+
+    With `algorithm.zero_variance="resample"` it samples rounds of P tasks until P groups are
+    informative (dynamic sampling of arXiv:2503.14476) or `max_rounds` is reached.
+
+    Args:
+      run: Run whose console shows the progress.
+      parts: Components of the job.
+      controllers: State of the controllers before the step.
+      step: Number of steps done before the rollout.
+      should_stop: Function called repeatedly; if it returns True, the rollout is aborted.
+
+    Raises:
+      StopRequested: `should_stop` returned True.
+      ServerUnavailable: An environment was unavailable for too long.
+    """
+    settings, sampler = parts.settings, parts.agent.sampler
+    count, environments = settings.rollout.tasks_per_step, tuple(settings.environments)
+    sampled, is_informative = Groups(settings.rollout.group_size), np.zeros(0, bool)
+    statistics = CollectStatistics(collections.Counter())
+    sampler.reset_statistics()
+    for number in range(settings.rollout.max_rounds if settings.resamples else 1):
+        tasks = parts.train_schedule.drawn(controllers.tasks_taken + len(sampled.tasks), count)
+        limits = settings.horizon.limits(tasks, step, controllers.horizons, seed=run.seed)
+        groups, round_statistics = rollout_round(
+            run, parts, tasks, limits, step=step, number=number, should_stop=should_stop
+        )
+        sampled += groups
+        statistics += round_statistics
+        if settings.resamples:
+            experience = make_experience(groups.trajectories, **settings.experience_options)
+            of_round = experience.informative_B.reshape(count, -1).any(axis=1)
+            is_informative = np.concatenate([is_informative, of_round])
+        if is_informative.sum() >= count:
+            break
+    metrics = episode_metrics(
+        sampled.trajectories, statistics, sampler.statistics, sampled.tasks, environments
+    )
+    metrics |= horizon_metrics(sampled.limits, environments)
+    if not settings.resamples:
+        return Rollout(sampled, range(count), metrics)
+    kept = order_informative_first(is_informative)[:count]
+    metrics |= resampling_metrics(
+        is_informative, sampled.select(kept).trajectories, sampled.trajectories, count
+    )
+    return Rollout(sampled, kept, metrics)
+
+
+def order_informative_first(is_informative: Sequence[bool] | np.ndarray) -> tuple[int, ...]:
+    """Returns the numbers of all groups, first of the informative groups, then of the others, both
+    in the order drawn.
+    """
+    return tuple(int(i) for i in np.argsort(~np.asarray(is_informative, bool), kind="stable"))
+
+
+def rollout_round(
+    run: Run,
+    parts: RLParts,
+    tasks: Sequence[Task],
+    limits: Sequence[TurnLimit],
+    *,
+    step: int,
+    number: int,
+    should_stop: Callable[[], bool],
+) -> tuple[Groups, CollectStatistics]:
+    """Samples the episodes of one round of a step.
+
+    Args:
+      run: Run whose console shows the progress.
+      parts: Components of the job.
+      tasks: Tasks of the round.
+      limits: Turn limit of each task.
+      step: Number of steps done before the rollout.
+      number: Number of the round within the training step; the first is 0.
+      should_stop: Function called repeatedly; if it returns True, the round is aborted.
+
+    Raises:
+      StopRequested: `should_stop` returned True.
+    """
+    settings = parts.settings
+    size = settings.rollout.group_size
+    # A task drawn again in a later round needs unused sample numbers, also for its replacement
+    # samples.
+    first = number * size * (1 + settings.rollout.max_replacements)
+    phase = f"rollout, horizon {_describe_limits(limits)}"
+    requests = [
+        EpisodeRequest(
+            task=task,
+            sample=first + sample,
+            seed=run.seed,
+            step=step,
+            limits=EpisodeLimits(
+                max_turns=limit.turns,
+                max_tokens=settings.sampling.max_tokens,
+                max_parse_errors=settings.rollout.max_parse_errors,
+                keep_last_observation=settings.rollout.truncation == "bootstrap",
+            ),
+            sampling=settings.sampling,
+        )
+        for task, limit in zip(tasks, limits, strict=True)
+        for sample in range(size)
+    ]
+    collected = parts.agent.collector.collect(
+        requests,
+        replacement_stride=size,
+        on_progress=run.progress(phase + (f", round {number + 1}" if number else "")),
+        should_stop=should_stop,
+    )
+    if should_stop():
+        raise StopRequested(f"stopped while collecting step {step + 1}")
+    trajectories, statistics = collected
+    return Groups(size, tuple(tasks), tuple(limits), tuple(trajectories)), statistics
+
+
+def _describe_limits(limits: Sequence[TurnLimit]) -> str:
+    """Returns the turn limits as text, such as `10`, or `6 to 10` if they differ."""
+    turns = sorted({limit.turns for limit in limits})
+    return str(turns[0]) if len(turns) == 1 else f"{turns[0]} to {turns[-1]}"

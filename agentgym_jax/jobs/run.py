@@ -1,0 +1,339 @@
+"""Run of a training job: folder, console, metrics, checkpoints, and requests to stop."""
+
+import contextlib
+import dataclasses
+import importlib.metadata
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+from absl import logging
+
+from agentgym_jax.jobs.config.sections import ConfigError
+from agentgym_jax.jobs.config.settings import CheckpointSettings
+from agentgym_jax.jobs.environments import Environments
+from agentgym_jax.learner.checkpoint import Checkpoints
+from agentgym_jax.learner.train_state import TrainState
+from agentgym_jax.native import library
+from agentgym_jax.run_folder import RunFolder
+from agentgym_jax.telemetry import machine
+from agentgym_jax.telemetry.compilations import CompilationCounter
+from agentgym_jax.telemetry.console import RunConsole, format_count
+from agentgym_jax.telemetry.loggers.table import Loggers, open_loggers
+from agentgym_jax.telemetry.loggers.table import parse as parse_loggers
+from agentgym_jax.telemetry.metrics_file import MetricWriter
+
+# Keys that may change when a run is resumed.
+ADJUSTABLE = (
+    "total_steps",
+    "checkpoint.*",
+    "evaluation.every",
+    "guards",
+    "loggers",
+    "learner.max_logprob_gap",
+    "environments.*.url",
+    "client.*",
+    "pool.*",
+)
+
+
+class StopRequested(Exception):
+    """The user requested a stop (SIGTERM, Ctrl-C); the state is saved, so the run can be resumed."""
+
+
+class StopFlag:
+    """Flag set by SIGTERM and by the first Ctrl-C; a second Ctrl-C interrupts the process
+    immediately.
+    """
+
+    def __init__(self) -> None:
+        """Creates a flag that is not set."""
+        self._event = threading.Event()
+        self._signal = signal.SIGTERM
+
+    def __call__(self) -> bool:
+        """Returns True if the run should stop at the next safe point."""
+        return self._event.is_set()
+
+    @property
+    def exit_status(self) -> int:
+        """Returns the exit status of a process that a signal stopped: 130 or 143, as in a shell."""
+        return 128 + self._signal
+
+    @contextlib.contextmanager
+    def installed(self) -> Iterator["StopFlag"]:
+        """Handles both signals within the block; for the main thread only."""
+        previous = {s: signal.getsignal(s) for s in (signal.SIGTERM, signal.SIGINT)}
+
+        def handle(number, frame):
+            if self._event.is_set() and number == signal.SIGINT:
+                raise KeyboardInterrupt
+            self._signal = signal.Signals(number)
+            self._event.set()
+            logging.warning("%s: saving and stopping", signal.Signals(number).name)
+
+        for number in previous:
+            signal.signal(number, handle)
+        try:
+            yield self
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+
+@dataclasses.dataclass
+class Run:
+    """Folder, console, metrics and checkpoints of a job.
+
+    Attributes:
+      folder: Run folder, locked for this process.
+      console: Progress display.
+      writer: Writer of metrics.jsonl.
+      loggers: Additional loggers of metrics.
+      checkpoints: Checkpoints of the run.
+      checkpoint_settings: Checkpoint intervals.
+      total_steps: Number of steps of the job.
+      seed: Random seed.
+      should_stop: Flag of a request to stop, read between units of work that can be repeated.
+      compilations: Counter of programs compiled since the start.
+      restored_controllers: State of the controllers in the restored checkpoint; None without one.
+      restored_guards: History of the guards in the restored checkpoint; None without one.
+      open_sessions: Function that returns the number of sessions on environment servers; None
+          without environments.
+    """
+
+    folder: RunFolder
+    console: RunConsole
+    writer: MetricWriter
+    loggers: Loggers
+    checkpoints: Checkpoints
+    checkpoint_settings: CheckpointSettings
+    total_steps: int
+    seed: int
+    should_stop: StopFlag
+    compilations: CompilationCounter
+    restored_controllers: dict[str, Any] | None = None
+    restored_guards: dict[str, Any] | None = None
+    open_sessions: Callable[[], int] | None = None
+    _checkpoint_s: float = 0.0
+    _shown: set[str] = dataclasses.field(default_factory=set)
+
+    def watch(self, environments: Environments) -> None:
+        """Adds the number of open sessions on these environments to the metrics."""
+        self.open_sessions = lambda: environments.pool.open_sessions
+
+    def progress(self, name: str) -> Callable[[int, int, int], None]:
+        """Returns a progress callback (done, total, tokens) that shows phase `name`."""
+        self.begin(name)
+        started = time.perf_counter()
+
+        def report(done: int, total: int, tokens: int) -> None:
+            rate = tokens / max(1e-9, time.perf_counter() - started)
+            self.console.phase(name, done, total, f"{rate:,.0f} tokens/s")
+
+        return report
+
+    def begin(self, name: str, total: int = 0) -> None:
+        """Shows phase `name` before its first result; at the first call the note mentions
+        compilation.
+        """
+        kind = name.partition(",")[0]
+        note = "" if kind in self._shown else "compiling first"
+        self._shown.add(kind)
+        self.console.phase(name, 0, total, note)
+
+    def show_size(self, parameters: int) -> None:
+        """Shows the number of parameters of the policy in the header of the console."""
+        self.console.fact("parameters", format_count(parameters))
+
+    def warn(self, step: int, texts: Sequence[str]) -> None:
+        """Shows and logs warnings about a step."""
+        for text in texts:
+            self.console.note(f"step {step}: {text}")
+
+    def log_step(self, step: int, metrics: Mapping[str, Any]) -> None:
+        """Writes the metrics after `step` steps, and shows them."""
+        line = {**metrics, **self._measure_machine(), "time/checkpoint_s": self._checkpoint_s}
+        self._checkpoint_s = 0.0
+        values = self.writer.write(step, line)
+        self.console.step(step, values)
+        self.loggers.log(step, values)
+
+    def save(
+        self,
+        step: int,
+        state: TrainState,
+        unlogged: Mapping[str, float] | None = None,
+        *,
+        controllers: Mapping[str, Any] | None = None,
+        guards: Mapping[str, Any] | None = None,
+        behaviour: Any = None,
+    ) -> None:
+        """Saves the state for a resumed run; returns when the arrays are copied off the devices.
+
+        Tasks and random keys are functions of the seed and the step, so they are not stored. The
+        metrics file reaches the disk before the checkpoint. Step 0 is never saved: a run without a
+        checkpoint starts again from the same weights.
+
+        Args:
+          step: Number of steps done.
+          state: State after `step` steps.
+          unlogged: Metrics of the last step if they are not yet written; else None.
+          controllers: State of the controllers, as a JSON object.
+          guards: History of the guards, as a JSON object.
+          behaviour: Weights that sample the next step, if they are older than those in `state`.
+        """
+        if step == 0 or self.checkpoints.latest_step() == step:
+            return
+        started = time.perf_counter()
+        self.console.phase("checkpoint", 0, 1)
+        self.writer.sync()
+        extra = {
+            "step": step,
+            "seed": self.seed,
+            "unlogged": None if unlogged is None else dict(unlogged),
+            "controllers": None if controllers is None else dict(controllers),
+            "guards": None if guards is None else dict(guards),
+            "versions": {name: importlib.metadata.version(name) for name in ("jax", "flax")},
+        }
+        self.checkpoints.save(step, state, extra, behaviour)
+        self._checkpoint_s += time.perf_counter() - started
+
+    def is_save_due(self, step: int) -> bool:
+        """Returns True if the state after `step` steps must be saved."""
+        return step % self.checkpoint_settings.every == 0 or step == self.total_steps
+
+    def restore(
+        self, abstract_state: TrainState
+    ) -> tuple[TrainState, int, dict[str, float] | None] | None:
+        """Returns state, step and unlogged metrics of the newest checkpoint; None if there is no
+        checkpoint.
+
+        Removes metrics and trajectories of later steps, because the run repeats these steps. Sets
+        `restored_controllers` and `restored_guards`.
+
+        Raises:
+          ValueError: The checkpoint was written by another run.
+        """
+        step = self.checkpoints.latest_step()
+        if step is None:
+            self.writer.truncate_after(-1)
+            self.folder.remove_trajectories_after(-1)
+            return None
+        state, extra = self.checkpoints.restore(step, abstract_state)
+        if (extra["step"], extra["seed"]) != (step, self.seed):
+            raise ValueError(
+                f"checkpoint {step} of {self.folder.path} says step {extra['step']}, seed "
+                f"{extra['seed']}; this run has seed {self.seed}. It is not a checkpoint of this run."
+            )
+        self.writer.truncate_after(step)
+        self.folder.remove_trajectories_after(step)
+        self.console.note(f"resumed after step {step}")
+        self.restored_controllers, self.restored_guards = extra["controllers"], extra["guards"]
+        return state, step, extra["unlogged"]
+
+    def _measure_machine(self) -> dict[str, float]:
+        return {
+            "jax/compilations": float(self.compilations.count),
+            "jax/compile_s": self.compilations.seconds,
+            **machine.measure(self.open_sessions),
+        }
+
+
+def device_name(device: jax.Device) -> str:
+    """Returns platform and kind of a device, such as `cpu`, `gpu NVIDIA H100` or `TPU v5e`."""
+    if device.device_kind.lower().startswith(device.platform):
+        return device.device_kind
+    return f"{device.platform} {device.device_kind}"
+
+
+@contextlib.contextmanager
+def open_folder(
+    config: Mapping[str, Any], workdir: str, adjustable: Sequence[str]
+) -> Iterator[RunFolder]:
+    """Locks a run folder; checks that its config equals `config`, except for adjustable keys.
+
+    Args:
+      config: Plain config.
+      workdir: Run folder.
+      adjustable: Keys that may change when a run is resumed.
+
+    Raises:
+      ConfigError: The folder belongs to a run with another config.
+    """
+    with RunFolder(workdir) as folder, contextlib.ExitStack() as stack:
+        devices = [device_name(device) for device in jax.devices()]
+        try:
+            folder.start(config, devices=devices, machine=library.machine(), adjustable=adjustable)
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
+        stack.callback(folder.withdraw)
+        yield folder
+
+
+@contextlib.contextmanager
+def open_run(
+    config: Mapping[str, Any],
+    workdir: str,
+    checkpoint_settings: CheckpointSettings,
+    *,
+    title: str,
+    facts: Mapping[str, str],
+    stop: StopFlag,
+) -> Iterator[Run]:
+    """Opens the folder, console, loggers and checkpoints of a run.
+
+    Args:
+      config: Plain config.
+      workdir: Run folder.
+      checkpoint_settings: Checked section `checkpoint`.
+      title: Title of the console.
+      facts: Header of the console: values by name.
+      stop: Flag that a request to stop sets.
+
+    Raises:
+      ConfigError: The folder belongs to a run with another config.
+    """
+    try:
+        names = parse_loggers(config["loggers"])
+    except ValueError as error:
+        raise ConfigError(f"config.{error}") from error
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(open_folder(config, workdir, ADJUSTABLE))
+        compilations = CompilationCounter()
+        checkpoints = stack.enter_context(
+            Checkpoints(
+                folder.checkpoints,
+                max_to_keep=checkpoint_settings.max_to_keep,
+                keep_every=checkpoint_settings.keep_every or None,
+            )
+        )
+        console = stack.enter_context(
+            RunConsole(
+                title,
+                {
+                    **facts,
+                    "devices": f"{jax.device_count()} x {device_name(jax.devices()[0])}",
+                    "workdir": str(folder.path),
+                },
+                config["total_steps"],
+                first_step=checkpoints.latest_step() or 0,
+            )
+        )
+        writer = stack.enter_context(MetricWriter(folder.metrics_path))
+        loggers = stack.enter_context(open_loggers(names, folder, config))
+        yield Run(
+            folder=folder,
+            console=console,
+            writer=writer,
+            loggers=loggers,
+            checkpoints=checkpoints,
+            checkpoint_settings=checkpoint_settings,
+            total_steps=config["total_steps"],
+            seed=config["seed"],
+            should_stop=stop,
+            compilations=compilations,
+        )

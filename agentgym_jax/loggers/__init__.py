@@ -1,1 +1,0 @@
-"""Where metrics go beside metrics.jsonl: other people's dashboards, each an optional dependency."""

@@ -1,0 +1,356 @@
+"""Agents of a rollout: a policy in decode rows of the sampler, or an agent that answers with text.
+
+`AgentRows` is the interface to the collector. A text agent answers as a model would, so its replies
+are parsed, limited and recorded like those of the policy.
+"""
+
+import dataclasses
+import functools
+import itertools
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from agentgym_jax.client.answers import Observation
+from agentgym_jax.rollout.episode import AgentTurn, EpisodeRequest, Renderer
+from agentgym_jax.sampling.options import episode_key
+from agentgym_jax.sampling.sampler import Sampler
+
+
+@dataclasses.dataclass(frozen=True)
+class Moment:
+    """Input of a text agent for its turn.
+
+    Attributes:
+      request: Request of the episode.
+      turn: Number of turns taken before this one.
+      messages: Conversation so far; the last message is from the user.
+      observation: Last observation of the environment.
+    """
+
+    request: EpisodeRequest
+    turn: int
+    messages: Sequence[Mapping[str, str]]
+    observation: Observation
+
+    @property
+    def key(self) -> str:
+        """Returns the key of the turn for random draws: seed, item, sample and turn number."""
+        request = self.request
+        return f"{request.seed}/{request.task.item_id}/{request.sample}/{self.turn}"
+
+
+class AgentRows(Protocol):
+    """Interface to an agent with several rows, in which it takes turns of several episodes
+    concurrently.
+
+    An episode occupies a row from its first observation to its end.
+    """
+
+    @property
+    def renderer(self) -> Renderer:
+        """Returns the renderer of the conversations."""
+
+    @property
+    def free_rows(self) -> int:
+        """Returns the number of episodes that can be opened at present."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Returns True if no row waits for its turn."""
+
+    @property
+    def is_running(self) -> bool:
+        """Returns True between `begin` and `finish` while `finish` would have to wait for a turn."""
+
+    @property
+    def poll_s(self) -> float:
+        """Returns the maximum wait for replies of environments while rows wait for their turns, in
+        seconds.
+        """
+
+    @property
+    def num_sampled(self) -> int:
+        """Returns the number of tokens sampled so far."""
+
+    def open(self, request: EpisodeRequest) -> int:
+        """Opens a row for an episode and returns its number."""
+
+    def start_turn(self, row: int, chunks: Sequence[Sequence[int]], moment: Moment) -> None:
+        """Queues the next turn of a row.
+
+        Args:
+          row: Row of the episode.
+          chunks: Token ids added to the conversation since the last turn.
+          moment: The same conversation as messages, for text agents.
+        """
+
+    def begin(self) -> None:
+        """Starts to work on the queued turns. A call of `finish` must follow."""
+
+    def finish(self, *, may_wait: bool) -> Iterator[AgentTurn]:
+        """Yields the turns that are finished.
+
+        Args:
+          may_wait: True if no reply of an environment is pending, so that the call may wait for a
+              turn.
+        """
+
+    def close(self, row: int) -> None:
+        """Closes the row of an episode, even during a turn of the row."""
+
+    def stop(self) -> None:
+        """Cancels the running turns and closes all rows."""
+
+
+class SampledRows:
+    """Agent whose rows are the decode rows of a sampler.
+
+    Args:
+      sampler: Sampler with the weights of the policy.
+      renderer: Conversion of text to token ids.
+      decode_text: Conversion of token ids to text.
+    """
+
+    def __init__(
+        self, sampler: Sampler, renderer: Renderer, decode_text: Callable[[Sequence[int]], str]
+    ):
+        self.renderer = renderer
+        self._sampler = sampler
+        self._decode_text = decode_text
+
+    @property
+    def free_rows(self) -> int:
+        """Implements `AgentRows.free_rows`."""
+        return self._sampler.free_rows
+
+    @property
+    def is_idle(self) -> bool:
+        """Implements `AgentRows.is_idle`."""
+        return self._sampler.is_idle
+
+    @property
+    def is_running(self) -> bool:
+        """Implements `AgentRows.is_running`."""
+        return self._sampler.is_running
+
+    @property
+    def poll_s(self) -> float:
+        """Implements `AgentRows.poll_s`."""
+        return 0.001 if self._sampler.is_running else 0.0
+
+    @property
+    def num_sampled(self) -> int:
+        """Implements `AgentRows.num_sampled`."""
+        return self._sampler.statistics.sampled
+
+    def open(self, request: EpisodeRequest) -> int:
+        """Implements `AgentRows.open`."""
+        key = episode_key(request.seed, request.step, request.task.item_id, request.sample)
+        return self._sampler.open(key, request.sampling)
+
+    def start_turn(self, row: int, chunks: Sequence[Sequence[int]], moment: Moment) -> None:
+        """Implements `AgentRows.start_turn`."""
+        self._sampler.prefill(row, chunks)
+
+    def begin(self) -> None:
+        """Implements `AgentRows.begin`."""
+        self._sampler.begin()
+
+    def finish(self, *, may_wait: bool) -> Iterator[AgentTurn]:
+        """Implements `AgentRows.finish`; always waits for the decode call."""
+        for turn in self._sampler.finish():
+            spoken = turn.tokens[:-1] if turn.is_stopped else turn.tokens
+            yield AgentTurn(
+                turn.row,
+                self._decode_text(spoken.tolist()),
+                turn.is_stopped,
+                turn.tokens,
+                turn.logprobs,
+                turn.version,
+            )
+
+    def close(self, row: int) -> None:
+        """Implements `AgentRows.close`."""
+        self._sampler.close(row)
+
+    def stop(self) -> None:
+        """Implements `AgentRows.stop`."""
+        self._sampler.finish()
+
+
+class PromptTooLongError(Exception):
+    """The conversation exceeds the agent's context. The episode ends as CONTEXT_FULL."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """One reply of a text agent.
+
+    Attributes:
+      text: Reply of the agent.
+      is_stopped: True if the reply ended by itself; False if a token limit cut the reply.
+    """
+
+    text: str
+    is_stopped: bool = True
+
+
+class TextAgent(Protocol):
+    """Agent that answers one turn at a time. Several threads call the agent for different episodes.
+
+    Attributes:
+      concurrency: Maximum number of concurrent episodes.
+      may_wait: True if answers are slow, so that each running answer needs a thread.
+    """
+
+    concurrency: int
+    may_wait: bool
+
+    def answer(self, moment: Moment) -> Answer:
+        """Returns the reply for the next turn.
+
+        Raises:
+          PromptTooLongError: The conversation has become too long.
+          Exception: The agent cannot continue; the exception ends the rollout.
+        """
+
+    def close(self) -> None:
+        """Cancels running requests."""
+
+
+class _NoTokens:
+    """Renderer for text agents, which read messages instead of tokens."""
+
+    def opening(self, messages: Sequence[Mapping[str, str]]) -> list[list[int]]:
+        return [[]]
+
+    def observation(self, text: str) -> list[int]:
+        return []
+
+    def close_turn(self, ended_by_stop: bool) -> list[int]:
+        return []
+
+
+class _Threads:
+    """Pool of daemon threads that call a text agent.
+
+    `concurrent.futures` joins its threads when the process exits. A request that an endpoint never
+    answers would therefore delay the exit until the request times out.
+    """
+
+    def __init__(self, most: int):
+        self._most = most
+        self._started = 0
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+
+    def submit(self, job: Callable[[], None]) -> None:
+        """Runs a job in one of the threads."""
+        if self._started < self._most:
+            threading.Thread(target=self._work, daemon=True).start()
+            self._started += 1
+        self._jobs.put(job)
+
+    def close(self) -> None:
+        """Makes every thread end after its current job."""
+        for _ in range(self._started):
+            self._jobs.put(None)
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
+
+
+class TextRows:
+    """Rows of a text agent, each with one conversation.
+
+    Args:
+      agent: Text agent: a scripted agent or a chat endpoint.
+    """
+
+    renderer = _NoTokens()
+    is_running = False  # the threads also work outside of `begin` and `finish`
+    num_sampled = 0
+
+    _WAIT_S = 0.25
+
+    def __init__(self, agent: TextAgent):
+        self.agent = agent
+        # distinguishes a late answer from the answer of another episode
+        self._numbers = itertools.count()
+        self._open: set[int] = set()
+        self._asked: set[int] = set()
+        self._answers: queue.SimpleQueue[tuple[int, Answer | Exception]] = queue.SimpleQueue()
+        self._threads = _Threads(agent.concurrency)
+
+    @property
+    def free_rows(self) -> int:
+        """Implements `AgentRows.free_rows`."""
+        return self.agent.concurrency - len(self._open)
+
+    @property
+    def is_idle(self) -> bool:
+        """Implements `AgentRows.is_idle`."""
+        return not self._asked
+
+    @property
+    def poll_s(self) -> float:
+        """Implements `AgentRows.poll_s`."""
+        return 0.02 if self._answers.empty() else 0.0
+
+    def open(self, request: EpisodeRequest) -> int:
+        """Implements `AgentRows.open`."""
+        row = next(self._numbers)
+        self._open.add(row)
+        return row
+
+    def start_turn(self, row: int, chunks: Sequence[Sequence[int]], moment: Moment) -> None:
+        """Implements `AgentRows.start_turn`."""
+        self._asked.add(row)
+        if self.agent.may_wait:
+            self._threads.submit(functools.partial(self._ask, row, moment))
+        else:
+            self._ask(row, moment)
+
+    def begin(self) -> None:
+        """Implements `AgentRows.begin`; does nothing, because the threads have already started."""
+        return None
+
+    def finish(self, *, may_wait: bool) -> Iterator[AgentTurn]:
+        """Implements `AgentRows.finish`; raises the exception of an agent that cannot continue."""
+        while self._asked:
+            try:
+                row, result = self._answers.get(block=may_wait, timeout=self._WAIT_S)
+            except queue.Empty:
+                return
+            may_wait = False
+            if row not in self._asked:
+                continue
+            self._asked.discard(row)
+            if isinstance(result, PromptTooLongError):
+                yield AgentTurn(row, "", overflow=str(result))
+            elif isinstance(result, Exception):
+                raise result
+            else:
+                yield AgentTurn(row, result.text, result.is_stopped)
+
+    def close(self, row: int) -> None:
+        """Implements `AgentRows.close`."""
+        self._open.discard(row)
+        self._asked.discard(row)
+        if not self._open:
+            self._threads.close()
+            self._threads = _Threads(self.agent.concurrency)
+
+    def stop(self) -> None:
+        """Implements `AgentRows.stop`."""
+        self.agent.close()
+
+    def _ask(self, row: int, moment: Moment) -> None:
+        """Calls the agent and puts its answer or exception into the queue."""
+        try:
+            result: Answer | Exception = self.agent.answer(moment)
+        except Exception as error:  # noqa: BLE001 - raised by finish in the collector's thread
+            result = error
+        self._answers.put((row, result))

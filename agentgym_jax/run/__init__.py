@@ -1,1 +1,0 @@
-"""Run: every part that a job needs, built from one config. The only reader of a ConfigDict."""

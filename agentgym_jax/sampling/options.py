@@ -1,0 +1,86 @@
+"""Options and results of the sampler, and the random key of an episode."""
+
+import dataclasses
+import hashlib
+from collections.abc import Sequence
+from typing import Annotated
+
+import numpy as np
+
+from agentgym_jax.limits import Range
+
+
+@dataclasses.dataclass(frozen=True)
+class SamplingOptions:
+    """Section `sampling`: sampling parameters and token limits of an episode.
+
+    Attributes:
+      temperature: Sampling temperature; 0 is greedy.
+      max_turn_tokens: Maximum number of sampled tokens per turn, including the end-of-turn token.
+      max_tokens: Maximum number of tokens per episode, including prompt and observations.
+      top_k: Number of likeliest tokens that may be sampled; 0 allows all.
+      top_p: Probability mass of the likeliest tokens that may be sampled; 1 allows all.
+    """
+
+    temperature: Annotated[float, Range(0)]
+    max_turn_tokens: Annotated[int, Range(1, unit="tokens")]
+    max_tokens: Annotated[int, Range(2, unit="tokens")]
+    top_k: Annotated[int, Range(0, unit="tokens")] = 0
+    top_p: Annotated[float, Range(above=0, at_most=1)] = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class SampledTurn:
+    """A finished turn.
+
+    Attributes:
+      row: Row that sampled the turn.
+      tokens: Sampled tokens, int32 [n] with n >= 1. The last token may be a stop token.
+      logprobs: Log-probabilities of the tokens, float32 [n].
+      is_stopped: True if a stop token ended the turn, False if a limit ended it.
+      version: Version of the weights that sampled the turn.
+    """
+
+    row: int
+    tokens: np.ndarray
+    logprobs: np.ndarray
+    is_stopped: bool
+    version: int
+
+
+def episode_key(seed: int, step: int, item_id: str, sample: int) -> np.ndarray:
+    """Returns the random key of an episode, uint32 [2].
+
+    The key depends only on the arguments, not on the order of sampling. It consists of the first 64
+    bits of a SHA-256 digest, so that the keys of two episodes differ.
+    """
+    text = f"{seed}/{step}/{item_id}/{sample}".encode()
+    return np.frombuffer(hashlib.sha256(text).digest()[:8], np.uint32).copy()
+
+
+def check_buckets(
+    buckets: Sequence[tuple[int, int]], cache_length: int
+) -> tuple[tuple[int, int], ...]:
+    """Returns the shapes of the prefill programs, shortest first, after checking them.
+
+    Args:
+      buckets: `(tokens, slices)` of each prefill program.
+      cache_length: Tokens per row of the cache.
+
+    Raises:
+      ValueError: There is no bucket, a number is below 1, two buckets have the same number of
+        tokens, or a bucket is longer than the cache.
+    """
+    ordered = tuple(sorted((int(t), int(n)) for t, n in buckets))
+    if not ordered or len({t for t, _ in ordered}) != len(ordered):
+        raise ValueError(
+            f"sampler.buckets: {ordered} must name each token length once, and at least one"
+        )
+    if any(t < 1 or n < 1 for t, n in ordered):
+        raise ValueError(f"sampler.buckets: {ordered} needs tokens and slices of at least 1")
+    if ordered[-1][0] > cache_length:
+        raise ValueError(
+            f"sampler.buckets: the largest, {ordered[-1][0]} tokens, exceeds "
+            f"sampler.cache_length={cache_length}"
+        )
+    return ordered

@@ -1,0 +1,88 @@
+"""Splitting of tokens that were not sampled into chunks and slices.
+
+A `PrefixChunk` is a part of the prompt, or an observation; rows can share it. A `PrefillSlice`
+fills one line of a compiled prefill call. Chunks and slices depend only on the tokens, not on the
+contents of other rows. Every run therefore computes a token in the same shapes.
+"""
+
+import dataclasses
+import hashlib
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+
+@dataclasses.dataclass
+class PrefixChunk:
+    """Tokens that are not yet in the cache.
+
+    Attributes:
+      tokens: int32 [n].
+      digest: Digest of the sequence that ends with these tokens; None if rows cannot share the
+        chunk.
+    """
+
+    tokens: np.ndarray
+    digest: bytes | None
+
+
+@dataclasses.dataclass(frozen=True)
+class PrefillSlice:
+    """Part of a chunk that fills one line of a prefill call.
+
+    Attributes:
+      row: Cache row of the tokens.
+      start: Position of the first token.
+      tokens: int32 [n], 1 <= n <= length.
+      length: Length of the line, in tokens.
+    """
+
+    row: int
+    start: int
+    tokens: np.ndarray
+    length: int
+
+
+def split_prompt(chunks: Sequence[np.ndarray]) -> list[PrefixChunk]:
+    """Returns one `PrefixChunk` per chunk of a new sequence; omits the last token.
+
+    The last token is pending (sampling/decode.py).
+    """
+    result, digest = [], b""
+    for i, chunk in enumerate(chunks):
+        tokens = chunk[:-1] if i == len(chunks) - 1 else chunk
+        if len(tokens):
+            digest = hashlib.sha256(digest + b"|" + tokens.tobytes()).digest()
+            result.append(PrefixChunk(tokens, digest))
+    return result
+
+
+def cut_into_slices(
+    chunk: PrefixChunk, row: int, start: int, lengths: Sequence[int]
+) -> Iterator[PrefillSlice]:
+    """Yields slices of the longest length, then one slice for the remaining tokens, of the shortest
+    length that suffices.
+
+    The available lengths are ascending. `start` is the position of the chunk's first token.
+    """
+    for i in range(0, len(chunk.tokens), lengths[-1]):
+        part = chunk.tokens[i : i + lengths[-1]]
+        length = next(T for T in lengths if len(part) <= T)
+        yield PrefillSlice(row=row, start=start + i, tokens=part, length=length)
+
+
+def pack_slices(
+    slices: Sequence[PrefillSlice], length: int, lines: int, *, padding_row: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Returns the arguments of `decode.prefill`: tokens [n, T], rows, starts and counts [n].
+
+    T is `length`, n is `lines`. Unused lines have the row `padding_row`.
+    """
+    tokens = np.zeros((lines, length), np.int32)
+    row_n = np.full(lines, padding_row, np.int32)
+    start, count = np.zeros(lines, np.int32), np.zeros(lines, np.int32)
+    for i, part in enumerate(slices):
+        count[i] = len(part.tokens)
+        tokens[i, : count[i]] = part.tokens
+        row_n[i], start[i] = part.row, part.start
+    return tokens, row_n, start, count

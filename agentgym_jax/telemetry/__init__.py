@@ -1,0 +1,1 @@
+"""Progress on the console, metrics, loggers, and redaction of secrets."""

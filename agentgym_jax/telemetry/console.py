@@ -1,0 +1,419 @@
+"""Progress display of a run: a live table on a terminal, plain lines elsewhere.
+
+Calls only store numbers under a lock. A separate thread draws a few times a second, so a callback
+from a worker thread takes only microseconds. In a notebook, in CI and in a file every step is one
+line of text.
+"""
+
+import collections
+import dataclasses
+import logging
+import math
+import os
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import IO
+
+from absl import logging as absl_logging
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+_Logged = tuple[int, Mapping[str, float]]  # step number and metrics of the step
+
+_DRAWS_PER_SECOND = 4
+# in plain mode a phase prints a line after this time, and again each time the elapsed time doubles
+_PLAIN_PHASE_SECONDS = 15.0
+_ETA_STEPS = 20  # steps averaged for the ETA; earlier steps would mislead, because horizons grow
+_COLUMN_WIDTH = 9
+
+
+@dataclasses.dataclass(frozen=True)
+class _Column:
+    """Column of the table: heading, names of metrics (the first one present is shown), and format."""
+
+    heading: str
+    names: tuple[str, ...]
+    form: str
+
+    def cell(self, metrics: Mapping[str, float]) -> str | None:
+        """Returns the column's value as text; None if none of its metrics is present."""
+        for name in self.names:
+            if name in metrics:
+                value = float(metrics[name])
+                return format(value, self.form) if math.isfinite(value) else "not finite"
+        return None
+
+
+# Columns in order of priority: the last ones are dropped first on a narrow terminal.
+_STEP_COLUMNS = (
+    _Column("success", ("rollout/success",), ".1%"),
+    _Column("loss", ("sft/loss", "dpo/loss"), ".4f"),
+    _Column("accuracy", ("dpo/accuracy",), ".1%"),
+    _Column("margin", ("dpo/margin",), ".4f"),
+    _Column("round", ("agentevol/round",), ".0f"),
+    _Column("kept", ("agentevol/kept",), ",.0f"),
+    _Column("reward", ("rollout/reward_mean",), ".3f"),
+    _Column("turns", ("rollout/turns_mean",), ".1f"),
+    _Column("horizon", ("horizon/turns",), ".0f"),
+    _Column("seconds", ("time/iteration_s",), ".1f"),
+    _Column("tok/s", ("rate/decode_tokens_per_s", "rate/train_tokens_per_s"), ",.0f"),
+    _Column("entropy", ("policy/entropy",), ".3f"),
+    _Column("kl", ("policy/kl_k3", "policy/approx_kl"), ".4f"),
+    _Column("grad", ("policy/grad_norm",), ".3f"),
+    _Column("invalid", ("rollout/invalid_fraction",), ".1%"),
+)
+_EVAL_COLUMNS = (
+    _Column("greedy", ("eval/success_greedy",), ".1%"),
+    _Column("sampled", ("eval/success",), ".1%"),
+    _Column("turns", ("eval/turns_mean",), ".1f"),
+    _Column("episodes", ("eval/episodes", "eval/episodes_greedy"), ",.0f"),
+)
+
+
+def _line(columns: Sequence[_Column], metrics: Mapping[str, float]) -> str:
+    """Returns heading and value of every column that has a value, as one line."""
+    cells = ((column.heading, column.cell(metrics)) for column in columns)
+    return "  ".join(f"{heading} {text}" for heading, text in cells if text is not None)
+
+
+def format_count(number: int) -> str:
+    """Formats a count, such as `832`, `12.4 thousand`, `0.67 million`, `7.62 billion`."""
+    for size, name in ((1e9, "billion"), (1e5, "million"), (1e3, "thousand")):
+        if number >= size:
+            unit = 1e6 if name == "million" else size
+            return f"{number / unit:.3g} {name}"
+    return str(number)
+
+
+def format_duration(seconds: float) -> str:
+    """Formats a duration, such as `42s`, `3m20s`, `5h07m`, `2d03h`."""
+    whole = int(max(0.0, seconds))
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    if whole < 86400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+    return f"{whole // 86400}d{whole % 86400 // 3600:02d}h"
+
+
+@dataclasses.dataclass
+class _Phase:
+    """Activity in progress, such as a rollout."""
+
+    name: str
+    done: int
+    total: int
+    note: str
+    started: float  # time.monotonic()
+    # seconds from the start of the phase to its next line in plain mode
+    next_line_s: float = _PLAIN_PHASE_SECONDS
+
+
+def open_console(
+    stream: IO[str] | None = None, *, is_terminal: bool | None = None, width: int | None = None
+) -> Console:
+    """Returns a rich console that uses colours and cursor movements only on a terminal.
+
+    Only the stream determines if the output is a terminal. FORCE_COLOR and similar variables, which
+    rich obeys, are ignored: notebooks and CI services set them but may not support cursor
+    movements.
+
+    Args:
+      stream: Output stream; standard output if None.
+      is_terminal: True or False overrides the check of the stream.
+      width: Number of columns; None selects the width of the terminal.
+    """
+    stream = sys.stdout if stream is None else stream
+    if is_terminal is None:
+        is_terminal = stream.isatty() and os.environ.get("TERM", "") not in ("dumb", "unknown")
+    return Console(
+        file=stream, force_terminal=is_terminal, force_jupyter=False, width=width, highlight=False
+    )
+
+
+class RunConsole:
+    """Progress display of one run. Thread-safe; usable as a context manager.
+
+    The arguments of `step` and `evaluation` are metrics under their names in `metrics.METRICS`;
+    absent metrics are not shown.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        facts: Mapping[str, str],
+        total_steps: int,
+        *,
+        first_step: int = 0,
+        rows: int = 8,
+        stream: IO[str] | None = None,
+        live: bool | None = None,
+        width: int | None = None,
+    ):
+        """Prepares the display without drawing it.
+
+        Args:
+          title: Title, such as `grpo on textcraft`.
+          facts: Entries of the header in order: model, environments, devices, workdir.
+          total_steps: Training steps of the whole run.
+          first_step: Number of steps done before this start; above 0 for a resumed run.
+          rows: Number of steps shown in the table.
+          stream: Same as in `open_console`.
+          live: True for the live table, False for plain lines; None decides by the stream.
+          width: Same as in `open_console`.
+        """
+        self._title = title
+        self._facts = {key: str(value) for key, value in facts.items()}
+        self._total_steps = total_steps
+        self._done = first_step
+        self._rows: collections.deque[_Logged] = collections.deque(maxlen=rows)
+        self._evaluations: collections.deque[_Logged] = collections.deque(maxlen=4)
+        self._notes: collections.deque[str] = collections.deque(maxlen=3)
+        self._durations: collections.deque[float] = collections.deque(maxlen=_ETA_STEPS)
+        self._phase: _Phase | None = None
+        self._lock = threading.Lock()
+        self._started = self._last_step_time = time.monotonic()
+        self._announced: set[str] = set()  # phases that already have a printed line in plain mode
+        self._console = open_console(stream, is_terminal=live, width=width)
+        self._live: Live | None = None
+        if self._console.is_terminal if live is None else live:
+            self._live = Live(
+                console=self._console,
+                get_renderable=self._render,
+                refresh_per_second=_DRAWS_PER_SECOND,
+                # output that the user redirected to a file must still reach that file
+                redirect_stdout=sys.stdout.isatty(),
+                redirect_stderr=sys.stderr.isatty(),
+            )
+        self._rerouted: list[tuple[logging.StreamHandler, IO[str]]] = []
+
+    def __enter__(self) -> "RunConsole":
+        self._started = self._last_step_time = time.monotonic()
+        self._write_plain(self._title)
+        for key, value in self._facts.items():
+            self._write_plain(f"  {key}: {value}")
+        if self._live is not None:
+            before = (sys.stdout, sys.stderr)
+            self._live.start(refresh=True)
+            self._reroute_handlers(before)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._phase = None
+        if self._live is not None:
+            for handler, stream in self._rerouted:
+                handler.setStream(stream)
+            self._rerouted = []
+            self._live.stop()
+
+    def _reroute_handlers(self, before: tuple[IO[str], IO[str]]) -> None:
+        """Lets log handlers write through the live display.
+
+        A log handler keeps the stream with which it was created. Live replaces only sys.stderr, so
+        without this method the handler would write into the table.
+        """
+        now = (sys.stdout, sys.stderr)
+        handlers = [*logging.getLogger().handlers, absl_logging.get_absl_handler().python_handler]
+        for handler in handlers:
+            if not isinstance(handler, logging.StreamHandler):
+                continue
+            for old, new in zip(before, now, strict=True):
+                if handler.stream is old and new is not old:
+                    self._rerouted.append((handler, old))
+                    handler.setStream(new)
+                    break
+
+    def phase(self, name: str, done: int, total: int, note: str = "") -> None:
+        """Shows the current activity: `phase("rollout", 57, 128, "1,204 tok/s")`.
+
+        Takes only microseconds, so it can be called often.
+
+        In plain mode the first call with a name prints a line, and so do calls after 15, 30, 60,
+        ... seconds.
+        """
+        now = time.monotonic()
+        with self._lock:
+            phase = self._phase
+            if phase is None or phase.name != name:
+                phase = _Phase(name, done, total, note, now)
+            phase = dataclasses.replace(phase, done=done, total=total, note=note)
+            is_new = name not in self._announced
+            due = self._live is None and (is_new or now - phase.started >= phase.next_line_s)
+            if due:
+                self._announced.add(name)
+            if due and not is_new:
+                phase.next_line_s *= 2
+            self._phase = phase
+        if due:
+            parts = [name, f"{done}/{total}" if done else "", note]
+            if not is_new:
+                parts.insert(2, format_duration(now - phase.started))
+            self._write_plain("  " + "  ".join(filter(None, parts)))
+
+    def step(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Shows a finished step. `step` counts from 1; 0 means an evaluation before the first step."""
+        now = time.monotonic()
+        with self._lock:
+            steps = step - self._done
+            if steps > 0:
+                seconds = (now - self._last_step_time) / steps
+                if not self._durations:  # a warm start may precede the first step
+                    seconds = min(seconds, metrics.get("time/iteration_s", seconds))
+                self._durations.extend([seconds] * min(steps, _ETA_STEPS))
+            self._last_step_time = now
+            self._done = step
+            self._rows.append((step, dict(metrics)))
+            self._phase = None
+            eta = self._eta()
+        line = _line(_STEP_COLUMNS, metrics)
+        self._write_plain(f"step {step}/{self._total_steps}  {line}  eta {eta}")
+
+    def evaluation(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Shows the results of the evaluation after `step` steps."""
+        with self._lock:
+            self._evaluations.append((step, dict(metrics)))
+            self._phase = None
+        groups = _groups_text(metrics)
+        suffix = f"  [{groups}]" if groups else ""
+        self._write_plain(f"evaluation at step {step}  {_line(_EVAL_COLUMNS, metrics)}{suffix}")
+
+    def fact(self, key: str, value: str) -> None:
+        """Adds an entry to the header after the start."""
+        with self._lock:
+            self._facts[key] = value
+        self._write_plain(f"  {key}: {value}")
+
+    def note(self, text: str) -> None:
+        """Shows a warning or an event; the latest three are visible."""
+        with self._lock:
+            self._notes.append(text)
+        self._write_plain(f"note: {text}")
+
+    def _write_plain(self, text: str) -> None:
+        if self._live is None:
+            self._console.print(Text(text), soft_wrap=True)
+
+    def _eta(self) -> str:
+        """Returns the estimated remaining time, given the duration of recent steps; the caller
+        holds the lock.
+        """
+        if not self._durations:
+            return "unknown"
+        mean = sum(self._durations) / len(self._durations)
+        return format_duration(mean * max(0, self._total_steps - self._done))
+
+    def _render(self) -> RenderableType:
+        with self._lock:
+            rows, evaluations = list(self._rows), list(self._evaluations)
+            facts, notes, phase = dict(self._facts), list(self._notes), self._phase
+            done, eta = self._done, self._eta()
+        now = time.monotonic()
+        parts: list[RenderableType] = [_header(self._title, facts)]
+        gone = f"{format_duration(now - self._started)} gone, eta {eta}"
+        bars = [("steps", done, self._total_steps, gone)]
+        if phase is not None:
+            note = f"{format_duration(now - phase.started)}  {phase.note}"
+            bars.append((phase.name, phase.done, phase.total, note))
+        parts.append(_bars(bars, min(28, self._console.width // 4)))
+        fixed = len(facts) + 2 * len(evaluations) + len(notes) + 14
+        fitting = max(3, self._console.height - fixed)
+        columns = max(2, (self._console.width - 8) // _COLUMN_WIDTH)
+        if rows:
+            parts.append(_step_table(rows[-fitting:], columns))
+        if evaluations:
+            parts.append(_evaluation_panel(evaluations))
+        parts += [Text(f"! {note}", style="yellow", overflow="fold") for note in notes]
+        return Group(*parts)
+
+
+def _header(title: str, facts: Mapping[str, str]) -> RenderableType:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for key, value in facts.items():
+        grid.add_row(Text(key), Text(value))
+    return Panel(grid, title=Text(title, style="bold"), title_align="left")
+
+
+def _bars(bars: Sequence[tuple[str, int, int, str]], width: int) -> RenderableType:
+    """Returns one line per bar: name, bar (empty without a total), `done/total`, note."""
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(no_wrap=True, min_width=12)
+    grid.add_column(width=width)
+    grid.add_column(no_wrap=True, overflow="ellipsis")
+    for name, done, total, note in bars:
+        bar: RenderableType = Text("")
+        if total:
+            bar = ProgressBar(total=total, completed=min(done, total), width=width)
+            note = f"{done}/{total}  {note}"
+        grid.add_row(Text(name, style="bold"), bar, Text(note))
+    return grid
+
+
+def _used(columns: Sequence[_Column], rows: Sequence[_Logged]) -> list[_Column]:
+    """Returns the columns that have a value in some row."""
+    return [c for c in columns if any(c.cell(metrics) is not None for _, metrics in rows)]
+
+
+def _table(*headings: str) -> Table:
+    table = Table(box=None, padding=(0, 1), header_style="dim")
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
+
+
+def _step_table(rows: Sequence[_Logged], columns: int) -> Table:
+    """Returns a table with one row per step and as many of the used columns as fit."""
+    used = _used(_STEP_COLUMNS, rows)[:columns]
+    table = _table("step", *(column.heading for column in used))
+    for i, (step, metrics) in enumerate(rows):
+        cells = [column.cell(metrics) or "" for column in used]
+        table.add_row(str(step), *cells, style="bold" if i == len(rows) - 1 else "")
+    return table
+
+
+def _groups_text(metrics: Mapping[str, float]) -> str:
+    """Returns success by group, such as `greedy: GoTo 92.0%  Open 45.5%`; sampled success if greedy
+    was not measured.
+    """
+    modes = {"greedy": "eval/success_greedy/", "sampled": "eval/success/"}
+    for mode, prefix in modes.items():
+        groups = {k.removeprefix(prefix): v for k, v in metrics.items() if k.startswith(prefix)}
+        if groups:
+            texts = (f"{group} {value:.1%}" for group, value in groups.items())
+            return f"{mode}: {'  '.join(texts)}"
+    return ""
+
+
+def _change(old: Mapping[str, float], new: Mapping[str, float]) -> Text:
+    """Returns the change of success since the previous evaluation, in percentage points, with sign
+    and colour.
+    """
+    for name in ("eval/success_greedy", "eval/success"):
+        if name in old and name in new:
+            points = 100 * (new[name] - old[name])
+            style = "green" if points > 0 else "red" if points < 0 else "dim"
+            return Text(f"{points:+.1f}", style=style)
+    return Text("")
+
+
+def _evaluation_panel(evaluations: Sequence[_Logged]) -> RenderableType:
+    """Returns a panel with the latest evaluations, newest last, and the groups of the newest one."""
+    used = _used(_EVAL_COLUMNS, evaluations)
+    table = _table("step", *(column.heading for column in used), "change")
+    before: Mapping[str, float] = {}
+    for step, metrics in evaluations:
+        cells = [column.cell(metrics) or "" for column in used]
+        table.add_row(str(step), *cells, _change(before, metrics))
+        before = metrics
+    groups = _groups_text(evaluations[-1][1])
+    body = Group(table, Text(groups, overflow="fold")) if groups else table
+    return Panel(body, title=Text("evaluation"), title_align="left", border_style="cyan")

@@ -1,0 +1,256 @@
+"""Guards check the metrics of every step and act if values indicate a failing run.
+
+| guard | condition | checked |
+|---|---|---|
+| `nonfinite` | a loss or gradient is NaN or infinite | after the update, which is never applied |
+| `grad_spike` | a gradient norm is far above the median of earlier steps | after the update |
+| `logprob_gap` | sampler and learner compute different policies | before the update |
+| `entropy_collapse` | the policy hardly explores | before the update |
+| `reward_collapse` | the reward fell far below its best mean | before the update |
+
+Actions: `off`; `warn`; `skip` withholds the update; `stop` withholds it, finishes and saves the
+step, and ends the run. Guards are functions of the step's metrics and of a bounded history. The
+history is saved in every checkpoint, so a resumed run takes the same decisions.
+"""
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from agentgym_jax.limits import Range
+
+Metrics = Mapping[str, float]
+Action = Literal["off", "warn", "skip", "stop"]
+Steps = Annotated[int, Range(1, unit="steps")]
+
+
+@dataclasses.dataclass(frozen=True)
+class GuardSettings:
+    """Config key `guards`: actions on values that indicate a failing run.
+
+    An action is `off`, `warn`, `skip` (withholds the update) or `stop` (withholds it, logs and
+    saves the step, and ends the run with an error). The thresholds are our choice, far outside the
+    values of successful runs in experiments/.
+
+    Attributes:
+      window: Number of steps in a guard's history; the guard is inactive until the history is
+        full.
+      nonfinite: Action on a NaN or infinite loss or gradient, which is never applied.
+      nonfinite_steps: Number of consecutive steps with a NaN or infinite value after which the run
+          stops, whatever the action.
+      grad_spike: Action on a gradient norm above `grad_spike_factor` times the median of the
+          window.
+      grad_spike_factor: Factor above the median for `grad_spike`.
+      logprob_gap: Action if sampler and learner log-probabilities differ by more than
+          `learner.max_logprob_gap`.
+      entropy_collapse: Action if the mean entropy of the window is below `entropy_floor`.
+      entropy_floor: Threshold of `entropy_collapse`, in nats per sampled token.
+      reward_collapse: Action if the mean reward of the window is far below the best mean so far.
+      reward_drop: Fraction of the best mean that the reward must lose to trip `reward_collapse`.
+    """
+
+    window: Steps = 10
+    nonfinite: Literal["skip", "stop"] = "skip"
+    nonfinite_steps: Steps = 3
+    grad_spike: Action = "warn"
+    grad_spike_factor: Annotated[float, Range(above=1)] = 10.0
+    logprob_gap: Action = "stop"
+    entropy_collapse: Action = "warn"
+    entropy_floor: Annotated[float, Range(0, unit="nats per token")] = 0.01
+    reward_collapse: Action = "warn"
+    reward_drop: Annotated[float, Range(above=0)] = 0.5
+
+
+class GuardStop(RuntimeError):
+    """A guard with action `stop` tripped; the step is logged and saved, and its update is withheld."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """Report of one tripped guard."""
+
+    guard: str
+    action: str  # `warn`, `skip` or `stop`
+    text: str  # observed value, expected value and remedy
+
+
+@dataclasses.dataclass(frozen=True)
+class History:
+    """Values of earlier steps; a list has at most the latest `window` values."""
+
+    grad_norms: tuple[float, ...] = ()  # gradient norms of steps with an update
+    # mean entropies of steps with episodes, in nats per sampled token
+    entropies: tuple[float, ...] = ()
+    rewards: tuple[float, ...] = ()  # mean rewards of steps with episodes
+    # largest mean reward of a full window; None before the first full window
+    best_reward: float | None = None
+    # number of latest consecutive steps with a NaN or infinite loss or gradient
+    nonfinite_steps: int = 0
+    # guards that tripped in the last step and whose messages were already shown
+    seen: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the history as a JSON object; `from_json` restores its floats exactly."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any] | None) -> "History":
+        """Returns the history that `to_json` wrote; an empty history for None."""
+        if record is None:
+            return cls()
+        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in record.items()})
+
+
+def spike_threshold(options: GuardSettings, history: History) -> float:
+    """Returns the gradient norm above which an update is a spike; infinite until the window is
+    full.
+    """
+    if options.grad_spike == "off" or len(history.grad_norms) < options.window:
+        return math.inf
+    return options.grad_spike_factor * statistics.median(history.grad_norms)
+
+
+def grad_norm_limit(options: GuardSettings, history: History) -> float:
+    """Returns the gradient norm above which the next update is not applied."""
+    withholds = options.grad_spike in ("skip", "stop")
+    return spike_threshold(options, history) if withholds else math.inf
+
+
+def check_episodes(options: GuardSettings, history: History, metrics: Metrics) -> list[Finding]:
+    """Checks entropy and reward of a step's episodes before the update."""
+    with_step = _append_episodes(options, history, metrics)
+    found = []
+    if options.entropy_collapse != "off" and len(with_step.entropies) == options.window:
+        entropy = statistics.fmean(with_step.entropies)
+        if entropy < options.entropy_floor:
+            text = (
+                f"the policy's entropy was {entropy:.4g} nats per sampled token over the last "
+                f"{options.window} steps, less than guards.entropy_floor={options.entropy_floor}: "
+                "it hardly explores. Unless the task is solved, raise algorithm.entropy_coef or "
+                "lower optimizer.learning_rate"
+            )
+            found.append(Finding("entropy_collapse", options.entropy_collapse, text))
+    best = with_step.best_reward
+    if options.reward_collapse != "off" and best is not None:
+        reward = statistics.fmean(with_step.rewards)
+        expected = best - options.reward_drop * abs(best)
+        if reward < expected:
+            text = (
+                f"the mean reward was {reward:.4g} over the last {options.window} steps and "
+                f"{best:.4g} at its best; at least {expected:.4g} was expected "
+                f"(guards.reward_drop={options.reward_drop}). Go back to an earlier checkpoint with "
+                "a lower optimizer.learning_rate or a larger algorithm.kl_coef"
+            )
+            found.append(Finding("reward_collapse", options.reward_collapse, text))
+    return found
+
+
+def check_scores(options: GuardSettings, metrics: Metrics, max_gap: float) -> list[Finding]:
+    """Checks before the update that sampler and learner compute the same policy.
+
+    Steps without a measured gap pass. `max_gap` is learner.max_logprob_gap, in nats.
+    """
+    name = "policy/logprob_gap_mean"
+    # `<=` instead of `>`, so that a NaN also trips the guard
+    if options.logprob_gap == "off" or name not in metrics or metrics[name] <= max_gap:
+        return []
+    text = (
+        "the sampler's and the learner's log-probabilities of the same tokens differ by "
+        f"{metrics[name]:.5f} nats on average (largest {metrics['policy/logprob_gap_max']:.5f}), "
+        f"more than learner.max_logprob_gap={max_gap}. Sampling and training do not see the same "
+        "policy: check dtypes and temperature, or raise the limit"
+    )
+    return [Finding("logprob_gap", options.logprob_gap, text)]
+
+
+def check_update(options: GuardSettings, history: History, metrics: Metrics) -> list[Finding]:
+    """Checks the loss and gradients of a step after its optimiser steps.
+
+    `history` contains only earlier steps. The metrics `policy/nonfinite`, `critic/skipped` and
+    `policy/grad_norm_max` are checked if present.
+    """
+    found = []
+    if _is_nonfinite(metrics):
+        steps = history.nonfinite_steps + 1
+        is_end = options.nonfinite == "stop" or steps >= options.nonfinite_steps
+        text = (
+            f"the loss or the gradient was not finite in {steps} step(s) in a row and these updates "
+            f"were not applied (guards.nonfinite_steps={options.nonfinite_steps}). Lower "
+            "optimizer.learning_rate, or look for a reward or a weight that is not finite"
+        )
+        found.append(Finding("nonfinite", "stop" if is_end else "skip", text))
+    limit = spike_threshold(options, history)
+    largest = metrics.get("policy/grad_norm_max", 0.0)
+    if largest > limit:
+        outcome = "was applied" if options.grad_spike == "warn" else "was not applied"
+        text = (
+            f"a gradient norm of {largest:.4g}, more than {limit:.4g} "
+            f"(guards.grad_spike_factor={options.grad_spike_factor} times the median of the last "
+            f"{options.window} steps); the update {outcome}. If it is not one bad batch, lower "
+            "optimizer.learning_rate or optimizer.max_grad_norm"
+        )
+        found.append(Finding("grad_spike", options.grad_spike, text))
+    return found
+
+
+def withholds_update(findings: Sequence[Finding]) -> bool:
+    """Returns True if a guard withholds the update of the step."""
+    return any(finding.action in ("skip", "stop") for finding in findings)
+
+
+def stop_reason(findings: Sequence[Finding]) -> str | None:
+    """Returns the reason to end the run after this step; None if the run continues."""
+    return "; ".join(f"guard {f.guard}: {f.text}" for f in findings if f.action == "stop") or None
+
+
+def new_findings(findings: Sequence[Finding], history: History) -> list[str]:
+    """Returns the messages of guards that tripped in this step but not in the previous one."""
+    return [
+        f"guard {f.guard} ({f.action}): {f.text}" for f in findings if f.guard not in history.seen
+    ]
+
+
+def guard_metrics(findings: Sequence[Finding]) -> dict[str, float]:
+    """Returns the number of tripped guards, and the value 1 for every tripped guard."""
+    tripped = {f"guards/{finding.guard}": 1.0 for finding in findings}
+    return {"guards/tripped": float(len(findings))} | tripped
+
+
+def update_history(
+    options: GuardSettings, history: History, metrics: Metrics, findings: Sequence[Finding]
+) -> History:
+    """Returns the history extended by a step."""
+    history = _append_episodes(options, history, metrics)
+    norms, is_nonfinite = history.grad_norms, _is_nonfinite(metrics)
+    # Norms of withheld updates are included so that the median adapts to a lasting change.
+    if "policy/grad_norm" in metrics and not is_nonfinite:
+        norms = _append(options, norms, metrics["policy/grad_norm"])
+    return dataclasses.replace(
+        history,
+        grad_norms=norms,
+        nonfinite_steps=history.nonfinite_steps + 1 if is_nonfinite else 0,
+        seen=tuple(finding.guard for finding in findings),
+    )
+
+
+def _append_episodes(options: GuardSettings, history: History, metrics: Metrics) -> History:
+    """Adds entropy and reward of a step to the history, if the step has valid episodes."""
+    if "rollout/reward_mean" not in metrics:
+        return history
+    rewards = _append(options, history.rewards, metrics["rollout/reward_mean"])
+    best = history.best_reward
+    if len(rewards) == options.window:
+        mean = statistics.fmean(rewards)
+        best = mean if best is None else max(best, mean)
+    entropies = _append(options, history.entropies, metrics["rollout/sampled_entropy"])
+    return dataclasses.replace(history, rewards=rewards, entropies=entropies, best_reward=best)
+
+
+def _append(options: GuardSettings, values: Sequence[float], value: float) -> tuple[float, ...]:
+    return (*values, value)[-options.window :]
+
+
+def _is_nonfinite(metrics: Metrics) -> bool:
+    return any(metrics.get(name, 0) > 0 for name in ("policy/nonfinite", "critic/skipped"))

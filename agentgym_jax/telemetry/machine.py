@@ -1,0 +1,82 @@
+"""Measures the resources of a run: memory of host and devices, sessions, threads, files.
+
+A measurement takes one to two milliseconds. Values that the operating system does not report are
+omitted.
+"""
+
+import os
+import pathlib
+from collections.abc import Callable, Iterator, Sequence
+
+import jax
+
+_GIB = float(2**30)
+_PROCESSES = pathlib.Path("/proc")
+
+
+def measure(open_sessions: Callable[[], int] | None = None) -> dict[str, float]:
+    """Returns the current values of the metrics `system/...`.
+
+    Args:
+      open_sessions: Function that returns the number of open sessions on environment servers; None
+          without environments.
+    """
+    found = _measure_process() | measure_devices(jax.local_devices())
+    if open_sessions is not None:
+        found["system/open_sessions"] = float(open_sessions())
+    return found
+
+
+def _measure_process() -> dict[str, float]:
+    """Returns metrics of this process and its child processes.
+
+    Only Linux reports memory and threads.
+    """
+    found = {}
+    here = _PROCESSES / "self"
+    if (here / "statm").exists():
+        found["system/host_memory_gib"] = _resident_gib(here)
+        found["system/child_memory_gib"] = sum(map(_resident_gib, _descendants(here)))
+        found["system/threads"] = float(len(os.listdir(here / "task")))
+    # on Linux a link to /proc/self/fd, elsewhere a separate file system
+    if os.path.isdir("/dev/fd"):
+        found["system/open_files"] = float(len(os.listdir("/dev/fd")))
+    return found
+
+
+def _resident_gib(process: pathlib.Path) -> float:
+    """Returns the resident memory of a process in GiB; 0 if the process has just ended."""
+    try:
+        pages = int((process / "statm").read_text().split()[1])
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+    return pages * os.sysconf("SC_PAGE_SIZE") / _GIB
+
+
+def _descendants(process: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Yields the folders of all running descendants of a process."""
+    try:
+        lists = [path.read_text() for path in process.glob("task/*/children")]
+    except (FileNotFoundError, ProcessLookupError):  # the process or one of its threads has ended
+        return
+    for number in " ".join(lists).split():
+        child = _PROCESSES / number
+        yield child
+        yield from _descendants(child)
+
+
+def measure_devices(devices: Sequence[jax.Device]) -> dict[str, float]:
+    """Returns the memory use of the fullest device: as the backend reports it, else the size of the
+    live arrays.
+
+    A backend without an allocator (CPU) reports no peak. Its devices share one memory, so the
+    arrays of all devices are added.
+    """
+    counts = [stats for device in devices if (stats := device.memory_stats())]
+    if not counts:
+        arrays = sum(array.nbytes for array in jax.live_arrays())
+        return {"system/device_memory_gib": arrays / _GIB}
+    return {
+        "system/device_memory_gib": max(c["bytes_in_use"] for c in counts) / _GIB,
+        "system/device_memory_peak_gib": max(c["peak_bytes_in_use"] for c in counts) / _GIB,
+    }

@@ -1,0 +1,83 @@
+"""Keeps passwords, tokens and keys out of all files of a run: config.json, provenance, logs.
+
+A secret is a value under a name such as `token`, `api_key` or `wandb_password`, a `user:password@`
+in an address, or the word after `Bearer`. Only the last word of a name is checked, so `max_tokens`
+and `tokenizer` are no secrets.
+"""
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+HIDDEN = "<hidden>"
+
+_SECRET_WORDS = "token|secret|password|passwd|pwd|passphrase|apikey|key|credential|credentials|auth|authorization"
+_SECRET_NAME = re.compile(rf"(?:^|.*[_.\-])(?:{_SECRET_WORDS})$", re.IGNORECASE)
+_USERINFO = re.compile(r"(\b[a-z][a-z0-9+.\-]*://)[^/\s@?#]+@", re.IGNORECASE)
+_BEARER = re.compile(r"(\bBearer\s+)[^\s,;'\"]+", re.IGNORECASE)
+# Matches `api_key=abc` in the query of an address or on a command line, and `"token": "abc"` in
+# JSON.
+_PAIR = re.compile(
+    rf"(\b(?:[\w.\-]*[_.\-])?(?:{_SECRET_WORDS})\b['\"]?\s*[=:]\s*)"
+    r"(?!\s*(?:bearer\b|none\b|null\b))('[^']*'|\"[^\"]*\"|[^\s&,;'\"})\]]+)",
+    re.IGNORECASE,
+)
+
+
+def is_secret(name: str) -> bool:
+    """Returns True if values under this name are secrets."""
+    return _SECRET_NAME.match(name) is not None
+
+
+def text(value: str) -> str:
+    """Replaces the secrets in a line of a log, an error or an address."""
+    value = _USERINFO.sub(rf"\1{HIDDEN}@", value)
+    value = _BEARER.sub(rf"\1{HIDDEN}", value)
+    return _PAIR.sub(rf"\1{HIDDEN}", value)
+
+
+def config(value: Any) -> Any:
+    """Replaces the secrets in a config or a part of it; returns plain dictionaries and lists.
+
+    Empty values are not replaced, to show that no secret is set.
+    """
+    if isinstance(value, Mapping):
+        return {
+            k: HIDDEN if is_secret(str(k)) and isinstance(v, str) and v else config(v)
+            for k, v in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return [config(v) for v in value]
+    return text(value) if isinstance(value, str) else value
+
+
+def command(arguments: Sequence[str]) -> list[str]:
+    """Replaces the secrets in a command line, in both forms: `--config.client.token=abc` and
+    `--token abc`.
+    """
+    hidden: list[str] = []
+    is_value = False
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
+        is_flag = argument.startswith("-") and is_secret(name.lstrip("-"))
+        if is_value and not argument.startswith("-"):
+            hidden.append(HIDDEN)
+        elif is_flag and equals:
+            hidden.append(f"{name}={HIDDEN if value else ''}")
+        else:
+            hidden.append(text(argument))
+        is_value = is_flag and not equals
+    return hidden
+
+
+class LogFilter(logging.Filter):
+    """Log filter that replaces the secrets in the messages of a handler."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Replaces the secrets in a log message; always returns True, so the message is logged."""
+        message = record.getMessage()
+        shown = text(message)
+        if shown != message:
+            record.msg, record.args = shown, ()
+        return True

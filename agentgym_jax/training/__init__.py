@@ -1,1 +1,0 @@
-"""Training jobs: each is only the order of things."""

@@ -1,0 +1,303 @@
+"""ServedEnvironment: the data and functions with which a server serves one environment.
+
+The servers of AgentGym differ in details: the answer of `/create`, the keys of `/reset`, the
+answers after the end of an episode. Each environment package describes these differences in one
+record, so the server contains no code for a particular environment.
+"""
+
+import contextlib
+import dataclasses
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pydantic
+
+from agentgym_envs.base import manifest
+from agentgym_envs.base import options as environment_options
+from agentgym_envs.base.environment import (
+    Environment,
+    EnvironmentFault,
+    SetupError,
+    StepResult,
+)
+from agentgym_envs.base.protocol import EnvironmentSpec, ErrorKind
+
+
+class SessionBody(pydantic.BaseModel):
+    """Body of a request about one session; a subclass's first field is the session id."""
+
+    @property
+    def session(self) -> int:
+        """Id of the session."""
+        return getattr(self, next(iter(type(self).model_fields)))
+
+
+class IdBody(SessionBody):
+    """Body whose field `id` names the session, as in most of AgentGym's servers."""
+
+    id: int
+
+
+class StepBody(IdBody):
+    """Body of `POST /step`."""
+
+    action: str
+
+
+class EnvIdxBody(SessionBody):
+    """Body whose field `env_idx` names the session, as in AgentGym's other servers."""
+
+    env_idx: int
+
+
+class EnvIdxStepBody(EnvIdxBody):
+    """Body of `POST /step` with the field `env_idx`."""
+
+    action: str
+
+
+class ResetBody(IdBody):
+    """Body of `POST /reset` that must name the task."""
+
+    data_idx: int
+
+
+class ResetOrFirstBody(IdBody):
+    """Body of `POST /reset` that can omit the task; the default is the first task."""
+
+    data_idx: int | None = 0
+
+
+class EmptyBody(pydantic.BaseModel):
+    """Body that must be a JSON object, whose fields are ignored."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Answers:
+    """Functions that return the bodies of successful answers, with exactly AgentGym's keys.
+
+    Attributes:
+      create: Function of the new id and the first result; this result is None unless the
+          environment resets on create.
+      reset: Function of the id and the result of `reset`.
+      step: Function of the result of `step`.
+      observation: Function of the environment and its last result, which is None before the first
+        reset. The function can raise EnvironmentFault (NOT_RESET).
+      detail: Function for `GET /detail` with the same arguments as `observation`; None where
+          AgentGym has no such route.
+    """
+
+    create: Callable[[int, StepResult | None], Any]
+    reset: Callable[[int, StepResult], Any]
+    step: Callable[[StepResult], Any]
+    observation: Callable[[Any, StepResult | None], Any]
+    detail: Callable[[Any, StepResult | None], Any] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class ExtraRoute:
+    """A route that only this environment has. The session must have been reset before a request.
+
+    Attributes:
+      path: Path such as `/render`. Its last word names the route in `compat_refused_when_done`.
+      method: `GET` (id in the query) or `POST` (id in the body).
+      answer: Function that makes the body of the answer from the environment.
+    """
+
+    path: str
+    method: str
+    answer: Callable[[Any], Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class StepRoute:
+    """A POST route that only this environment has. It executes a step and has a special answer.
+
+    Attributes:
+      path: Path such as `/step_visual`.
+      read_action: Function from the body's field `action` to the action for `Environment.step`.
+      answer: Function that makes the body of the answer from the environment and the result of the
+          step.
+    """
+
+    path: str
+    read_action: Callable[[str], str]
+    answer: Callable[[Any, StepResult], Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class ServedEnvironment:
+    """An environment that is ready to be served.
+
+    Attributes:
+      spec: Answer of `GET /spec`.
+      banner: Answer of `GET /`.
+      factory: Function that creates an environment with our corrected scoring and texts.
+      compat_factory: Function that creates an environment that behaves like AgentGym's server,
+          oddities included.
+      tasks: Function that returns the task manifest: objects with `data_idx`, `split` and facts.
+      answers: Functions for the bodies of successful answers.
+      create_body: Model of the body of `POST /create`; None if the body is ignored.
+      reset_body: Model of the reset body: ResetBody, ResetOrFirstBody, or another model with the
+          field `task_field`.
+      resets_on_create: True if `/create` starts the task whose index is the new id modulo the
+          number of tasks.
+      compat_refused_when_done: Routes that AgentGym's server refuses after the end of an episode,
+        such as `step`. Our default mode refuses only `step`.
+      extra_routes: Routes that other environments do not have.
+      step_routes: Additional routes that execute a step.
+      facts: Answer for each GET path that concerns no session, such as a list of all moves.
+      path_prefix: Prefix of every route, such as `/maze`.
+      task_field: Field of the reset body that contains the index of the task.
+      session_body: IdBody or EnvIdxBody; its only field names the session in all requests.
+      step_body: StepBody or EnvIdxStepBody, matching `session_body`.
+      compat_error_status: Status of AgentGym's answers to failed requests: 200, or 500 if its
+        server does not catch the exception.
+      compat_not_reset: AgentGym's text for a step before the first reset; `{id}` is the id of the
+        session. The default is the message of a KeyError for the id.
+      compat_closed: AgentGym's text for a closed session; `{id}` is its id.
+      prepare: Function that each worker process calls once before it serves, to start what its
+        environments share. It can raise SetupError.
+      shared: Function that returns a context for resources that all workers share, such as web
+        sites. The server enters the context before its workers start and leaves it after they have
+        ended. The context sets environment variables by which the workers find the resources.
+        Without a server, `prepare` does not use them. The context can raise SetupError.
+      sessions_path: Path of a GET route that lists the open sessions; empty if there is none.
+    """
+
+    spec: EnvironmentSpec
+    banner: str
+    factory: Callable[[], Environment]
+    compat_factory: Callable[[], Environment]
+    tasks: Callable[[], Sequence[Mapping[str, Any]]]
+    answers: Answers
+    create_body: type[pydantic.BaseModel] | None = None
+    reset_body: type[SessionBody] = ResetBody
+    resets_on_create: bool = False
+    compat_refused_when_done: frozenset[str] = frozenset({"step"})
+    extra_routes: tuple[ExtraRoute, ...] = ()
+    step_routes: tuple[StepRoute, ...] = ()
+    facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    path_prefix: str = ""
+    task_field: str = "data_idx"
+    session_body: type[SessionBody] = IdBody
+    step_body: type[SessionBody] = StepBody
+    compat_error_status: int = 200
+    compat_not_reset: str = "{id}"
+    compat_closed: str = "The id {id} is not valid."
+    prepare: Callable[[], object] = lambda: None
+    shared: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
+    sessions_path: str = ""
+
+    @property
+    def session_field(self) -> str:
+        """Name of the request field that contains the session id."""
+        return next(iter(self.session_body.model_fields))
+
+
+def load_environment(
+    module: str, options: Mapping[str, environment_options.Value] | None = None
+) -> ServedEnvironment:
+    """Loads the environment of a module that defines `make_served_environment()`.
+
+    The options are keyword arguments of that function; texts are converted to the types of its
+    defaults.
+
+    Raises:
+      SetupError: The module cannot be imported, does not define the function, or has no such
+          option.
+    """
+    try:
+        loaded = importlib.import_module(module)
+    except (ImportError, SyntaxError) as error:
+        raise SetupError(f"the module {module} cannot be imported: {error}") from error
+    if not hasattr(loaded, "make_served_environment"):
+        raise SetupError(
+            f"the module {module} has no function make_served_environment(), which every environment offers"
+        )
+    make_served_environment = loaded.make_served_environment
+    return make_served_environment(
+        **environment_options.bind(make_served_environment, options or {}, module)
+    )
+
+
+def standard_environment(
+    factory: Callable[[], Environment],
+    tasks: Sequence[Mapping[str, Any]],
+    *,
+    name: str,
+    version: str,
+    instructions: str,
+    max_turns: int,
+    refusal: str = "",
+    success_score: float = 1.0,
+    max_score: float = 1.0,
+    action_format: str = "react",
+) -> ServedEnvironment:
+    """Returns a served environment that does not copy a server of AgentGym.
+
+    The answer of `/create` has `id`. The answers of `/reset` and `/step` have `observation`,
+    `reward`, `score` and `done`. All keywords are those of EnvironmentSpec.
+
+    Raises:
+      ValueError: The manifest is wrong.
+    """
+    manifest.check(tasks)
+    return ServedEnvironment(
+        spec=EnvironmentSpec(
+            name=name,
+            version=version,
+            instructions=instructions,
+            action_format=action_format,
+            num_tasks=len(tasks),
+            manifest_sha256=manifest.sha256(tasks),
+            max_turns=max_turns,
+            refusal=refusal,
+            success_score=success_score,
+            max_score=max_score,
+        ),
+        banner=f"This is environment {name}.",
+        factory=factory,
+        compat_factory=factory,
+        tasks=lambda: tasks,
+        answers=Answers(
+            create=lambda session_id, first: {"id": session_id},
+            reset=lambda session_id, result: four_fields(result),
+            step=four_fields,
+            observation=last_observation,
+        ),
+    )
+
+
+def three_fields(result: StepResult) -> dict[str, Any]:
+    """Returns the answer to a step without the score, as some of AgentGym's servers do."""
+    return {"observation": result.observation, "reward": result.reward, "done": result.done}
+
+
+def four_fields(result: StepResult) -> dict[str, Any]:
+    """Returns the answer to a step with the score."""
+    return {
+        "observation": result.observation,
+        "reward": result.reward,
+        "score": result.score,
+        "done": result.done,
+    }
+
+
+def last_observation(environment: Environment, last: StepResult | None) -> str:
+    """Returns the answer of `GET /observation`.
+
+    Raises:
+      EnvironmentFault: NOT_RESET before the first reset.
+    """
+    if last is None:
+        raise never_reset()
+    return last.observation
+
+
+def never_reset(compat_message: str | None = None) -> EnvironmentFault:
+    """Returns the error for an observation before the first reset."""
+    return EnvironmentFault(
+        ErrorKind.NOT_RESET, "this session was never reset. POST /reset first.", compat_message
+    )

@@ -1,0 +1,84 @@
+"""Description of Maze for the server, and the schema of its answers."""
+
+from agentgym_envs.base import manifest
+from agentgym_envs.base.environment import Environment, StepResult
+from agentgym_envs.base.protocol import EnvironmentSpec
+from agentgym_envs.base.served import (
+    Answers,
+    ExtraRoute,
+    IdBody,
+    ServedEnvironment,
+    never_reset,
+    three_fields,
+)
+from agentgym_envs.maze.environment import MazeEnvironment
+from agentgym_envs.maze.layout import MOVES
+from agentgym_envs.maze.rules import CompatRules, Rules
+from agentgym_envs.maze.tasks import all_tasks, task_manifest
+
+# version; changes when a maze, a task or a text changes
+BEHAVIOUR = "1"
+MAX_TURNS = 15
+
+INSTRUCTIONS = """\
+You walk through a maze and must reach the goal in as few moves as you can. Every observation \
+tells three things: where the goal is, where you are, and on which of your four sides there is a \
+wall. A position is a row and a column: rows are counted from the top, columns from the left.
+
+Actions, each by one cell:
+- move up: the row becomes one smaller.
+- move down: the row becomes one larger.
+- move left: the column becomes one smaller.
+- move right: the column becomes one larger.
+
+A move into a wall leaves you where you are and still counts. The straight way is often closed: \
+you may have to walk away from the goal for some moves to get around a wall.
+
+Reply in this form, with a single action:
+Thought: which way is open and leads on.
+Action: the action"""
+
+
+class GameBody(IdBody):
+    """Body of `POST /reset`."""
+
+    game: int
+
+
+def make_served_environment() -> ServedEnvironment:
+    """Returns Maze as a served environment."""
+    return ServedEnvironment(
+        spec=EnvironmentSpec(
+            name="maze",
+            version=BEHAVIOUR,
+            instructions=INSTRUCTIONS,
+            action_format="react",
+            num_tasks=len(all_tasks()),
+            manifest_sha256=manifest.sha256(task_manifest()),
+            max_turns=MAX_TURNS,
+            refusal="You cannot ",
+            success_score=1.0,
+        ),
+        banner="This is environment LMRL-Gym.",
+        factory=lambda: MazeEnvironment(Rules()),
+        compat_factory=lambda: MazeEnvironment(CompatRules()),
+        tasks=task_manifest,
+        answers=Answers(
+            create=lambda session_id, first: {"id": session_id},
+            reset=lambda session_id, result: {"observation": result.observation},
+            step=three_fields,
+            observation=_observation_answer,
+        ),
+        reset_body=GameBody,
+        compat_refused_when_done=frozenset({"step", "observation", "detail"}),
+        extra_routes=(ExtraRoute("/detail", "GET", MazeEnvironment.detail),),
+        facts={"/available_actions": list(MOVES)},
+        path_prefix="/maze",
+        task_field="game",
+    )
+
+
+def _observation_answer(environment: Environment, last: StepResult | None) -> str:
+    if last is None:
+        raise never_reset("'observation'")  # text of a KeyError in AgentGym's server
+    return last.observation

@@ -1,0 +1,26 @@
+"""Facts about other processes of this machine."""
+
+import os
+
+
+def exists(pid: int) -> bool:
+    """Returns True if a process with this id exists, even as a zombie."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True  # the process belongs to another user
+    return True
+
+
+def is_gone(parent_pid: int, was_own_parent: bool) -> bool:
+    """Returns True if a process that this one depends on has ended.
+
+    A process whose parent dies is adopted by another. The dead parent may still exist as a zombie.
+
+    Args:
+      parent_pid: Pid of the process.
+      was_own_parent: Value of `os.getppid() == parent_pid` while the process was alive.
+    """
+    return not exists(parent_pid) or (was_own_parent and os.getppid() != parent_pid)

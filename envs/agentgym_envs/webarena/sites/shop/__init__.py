@@ -1,1 +1,0 @@
-"""The embedded shop: django-oscar with a catalogue, customers and orders of its own."""

@@ -1,1 +1,0 @@
-"""Trac as the collaborative development site (WebArena's `gitlab`)."""

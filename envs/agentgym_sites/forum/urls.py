@@ -1,0 +1,6 @@
+"""URL patterns of the forum, which are all patterns of Spirit."""
+
+import spirit.urls
+from django.urls import include, path
+
+urlpatterns = [path("", include(spirit.urls))]

@@ -1,0 +1,107 @@
+"""Prepares a site once in `<data>/webarena/<site>/<version>`; a failed or killed build leaves no
+prepared site.
+"""
+
+import functools
+import hashlib
+import importlib.metadata
+import pathlib
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from agentgym_envs.artifacts import Say, announcer, build_once
+from agentgym_envs.base.environment import SetupError
+from agentgym_sites.site import Site, require
+
+_HERE = pathlib.Path(__file__).parent
+# Files on which the templates of all Django sites depend.
+_SHARED_SOURCES = ("chance.py", "clock.py", "django_template.py", "episode_database.py")
+
+
+def prepare(site: Site, folder: pathlib.Path) -> pathlib.Path:
+    """Returns the folder of a prepared site; builds the site, with progress on stderr, if it is not
+    prepared.
+
+    Args:
+      site: Site to prepare.
+      folder: Folder that contains the folders of all sites.
+
+    Raises:
+      SetupError: the application is not installed, or the build failed.
+    """
+    finished = folder / site.name / site.version()
+    if not finished.exists():
+        require(site)
+        say = announcer(f"webarena: {site.name}")
+        build_once(finished, functools.partial(_build, site, say), say)
+    return finished
+
+
+def _build(site: Site, say: Say, unfinished: pathlib.Path) -> None:
+    began = time.monotonic()
+    say(f"preparing {unfinished.name}, once")
+    site.build(unfinished, say)
+    say(f"prepared in {time.monotonic() - began:.0f} s")
+
+
+def fingerprint(files: Iterable[pathlib.Path], packages: Sequence[str]) -> str:
+    """Returns a version derived from the contents of files and the versions of installed packages.
+
+    Args:
+      files: Files whose contents are included.
+      packages: Names of Python distributions; the version of a missing package is "missing".
+    """
+    digest = hashlib.sha256()
+    for path in sorted(files):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    for package in packages:
+        try:
+            digest.update(f"{package}={importlib.metadata.version(package)}\0".encode())
+        except importlib.metadata.PackageNotFoundError:
+            digest.update(f"{package} is missing\0".encode())
+    return digest.hexdigest()[:16]
+
+
+def template_version(files: Sequence[pathlib.Path], packages: Sequence[str]) -> str:
+    """Returns the `fingerprint` of the inputs of a Django site's template.
+
+    Args:
+      files: Files of the site.
+      packages: Names of Python distributions, as for `fingerprint`.
+    """
+    return fingerprint([*files, *(_HERE / name for name in _SHARED_SOURCES)], packages)
+
+
+def run_builder(module: str, folder: pathlib.Path, say: Callable[[str], None]) -> None:
+    """Runs `python -m module folder` and passes each line of its output to `say`.
+
+    The build needs a separate process, because Django can be configured only once per process.
+
+    Args:
+      module: Module that builds the template.
+      folder: Folder in which the template is built.
+      say: Progress callback, called once per line.
+
+    Raises:
+      SetupError: the build failed; the message contains the end of its output.
+    """
+    command = [sys.executable, "-m", module, str(folder)]
+    lines: list[str] = []
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                lines.append(line.rstrip())
+                say(lines[-1])
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode != 0:
+        raise SetupError(
+            f"{' '.join(command)} failed with status {process.returncode}:\n"
+            + "\n".join(lines[-20:])
+        )

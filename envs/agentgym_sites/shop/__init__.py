@@ -1,0 +1,1 @@
+"""The embedded shop: django-oscar with an invented catalogue, customers and orders."""

@@ -1,0 +1,203 @@
+"""Tasks for which the agent uses both the shop and the forum.
+
+Each site has one tab. The agent enters facts from one site on the other site.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Generator, Sequence
+
+from agentgym_envs.webarena.tasks import NOT_POSSIBLE, Evaluation, ShortText
+from agentgym_sites.chance import Dice
+from agentgym_sites.forum.tables import Topic, topics
+from agentgym_sites.shop.tables import Product, tables
+from agentgym_sites.shop.words import SHELVES, Shelf
+from agentgym_sites.tasks import script
+from agentgym_sites.tasks.forum_plays import open_topic
+from agentgym_sites.tasks.forum_writing import says
+from agentgym_sites.tasks.script import Script, click, fill
+from agentgym_sites.tasks.shopping_admin_plays import open_menu
+from agentgym_sites.tasks.shopping_edits import in_basket
+from agentgym_sites.tasks.shopping_plays import (
+    first_of_shelf,
+    open_product,
+    price_on,
+    put_in_basket,
+)
+from agentgym_sites.tasks.task import (
+    EmbeddedTask,
+    Instance,
+    changes,
+    from_template,
+    impossible,
+)
+
+GROUP = "across"
+_NO_PRODUCT = "Larchmont Copper Birdbath, Round"
+_FORUM_TAB = "tab_focus [1]"
+_MOST_COMMENTS = 8  # maximum number of comments of a topic, so that the topic's page is short
+# generator that yields actions and returns the fact that it found
+_Found = Generator[str, str, str]
+
+
+def tasks() -> list[EmbeddedTask]:
+    """Returns all tasks on two sites; the number of a template never changes."""
+    made: list[EmbeddedTask] = []
+    for number, (text, site, instances) in _TEMPLATES.items():
+        sites = (site, "reddit")
+        start = (f"__{site.upper()}__/", "__REDDIT__/")
+        made += from_template(GROUP, number, text, instances(), sites=sites, start=start)
+    return made
+
+
+def _topics(name: str, count: int) -> list[Topic]:
+    short = [topic for topic in topics() if len(topic.comments) <= _MOST_COMMENTS]
+    return Dice(f"across {name}").sample(short, count)
+
+
+def _products(name: str, count: int) -> list[Product]:
+    taken = {product for product, _ in tables().basket}
+    free = [p for p in tables().products if p.stock > 5 and p not in taken]
+    return Dice(f"across {name}").sample(free, count)
+
+
+def _reply(seen: str, topic: Topic, text: str) -> Script:
+    seen = yield from open_topic(seen, topic.title)
+    seen = yield from fill(seen, "Write comment...", text)
+    return (yield from click(seen, "button", "Publish"))
+
+
+def _replied(topic: Topic, text: str) -> Evaluation:
+    """Returns an evaluation that requires a new comment: the text, or a short sentence with the
+    text.
+    """
+    return changes(says(topic.title, ShortText(text)))
+
+
+def _telling(find: Callable[[str], _Found], topic: Topic) -> Callable[[str], Script]:
+    """Returns a `Play` that finds a fact in the first tab and writes it in a topic."""
+
+    def play(seen: str) -> Script:
+        text = yield from find(seen)
+        seen = yield _FORUM_TAB
+        seen = yield from _reply(seen, topic, text)
+        return (yield script.stop())
+
+    return play
+
+
+def _price() -> list[Instance]:
+    def find(product: Product) -> Callable[[str], _Found]:
+        def run(seen: str) -> _Found:
+            seen = yield from open_product(seen, product)
+            return price_on(script.nodes(seen), product)
+
+        return run
+
+    return [
+        Instance(
+            {"product": product.title, "topic": topic.title},
+            _replied(topic, f"${product.price}"),
+            _telling(find(product), topic),
+        )
+        for product, topic in zip(_products("price", 4), _topics("price", 4), strict=True)
+    ] + [_no_price(_NO_PRODUCT, topic) for topic in _topics("no price", 1)]
+
+
+def _no_price(product: str, topic: Topic) -> Instance:
+    """Returns an impossible task, which asks for the price of a product that the shop does not
+    sell.
+    """
+
+    def play(seen: str) -> Script:
+        yield from fill(seen, "Search", product, enter=True)
+        return (yield script.stop(NOT_POSSIBLE))
+
+    return Instance({"product": product, "topic": topic.title}, impossible(), play)
+
+
+def _cheapest() -> list[Instance]:
+    def find(shelf: Shelf) -> Callable[[str], _Found]:
+        def run(seen: str) -> _Found:
+            return (yield from first_of_shelf(seen, shelf, "Price low to high"))
+
+        return run
+
+    shelves = Dice("across shelves").sample(SHELVES, 4)
+    made = []
+    for shelf, topic in zip(shelves, _topics("cheapest", 4), strict=True):
+        product = min(tables().shelf_products(shelf.name), key=lambda p: p.cents)
+        values = {"category": shelf.name, "topic": topic.title}
+        check = _replied(topic, product.title)
+        made.append(Instance(values, check, _telling(find(shelf), topic)))
+    return made
+
+
+def _orders() -> list[Instance]:
+    def find(status: str) -> Callable[[str], _Found]:
+        def run(seen: str) -> _Found:
+            seen = yield from open_menu(seen, "Fulfilment", "Statistics")
+            found = yield from script.read_page(seen)
+            return f"{script.value_after(found, status, 'cell')} orders"
+
+        return run
+
+    counts = sorted(Counter(order.status for order in tables().orders).items())
+    return [
+        Instance(
+            {"status": status, "topic": topic.title},
+            _replied(topic, f"{count} orders"),
+            _telling(find(status), topic),
+        )
+        for (status, count), topic in zip(counts, _topics("orders", 4), strict=True)
+    ]
+
+
+def _announce() -> list[Instance]:
+    def play(product: Product, topic: Topic) -> Callable[[str], Script]:
+        def run(seen: str) -> Script:
+            yield from put_in_basket(seen, product)
+            seen = yield _FORUM_TAB
+            yield from _reply(seen, topic, f"I am getting the {product.title}")
+            return (yield script.stop())
+
+        return run
+
+    return [
+        Instance(
+            {"product": product.title, "topic": topic.title},
+            changes(
+                in_basket(product, 1),
+                says(topic.title, ShortText(f"I am getting the {product.title}")),
+            ),
+            play(product, topic),
+        )
+        for product, topic in zip(_products("announce", 4), _topics("announce", 4), strict=True)
+    ]
+
+
+_TEMPLATES: dict[int, tuple[str, str, Callable[[], Sequence[Instance]]]] = {
+    0: (
+        "Find out what the {product} costs in the shop, and reply with the price, like $12.34, to "
+        'the topic "{topic}" in the forum.',
+        "shopping",
+        _price,
+    ),
+    1: (
+        "Which product in the category {category} of the shop is the cheapest? Reply with its full "
+        'name to the topic "{topic}" in the forum.',
+        "shopping",
+        _cheapest,
+    ),
+    2: (
+        'Find out in the dashboard of the shop how many orders have the status "{status}", and tell '
+        'it in a reply to the topic "{topic}" in the forum, in the form: 12 orders',
+        "shopping_admin",
+        _orders,
+    ),
+    3: (
+        "Put the {product} into my basket in the shop, and reply to the topic "
+        '"{topic}" in the forum: I am getting the {product}',
+        "shopping",
+        _announce,
+    ),
+}

@@ -1,0 +1,94 @@
+"""Navigation and reading steps that the solutions on the forum share."""
+
+import functools
+import re
+from collections.abc import Generator
+
+from agentgym_sites.forum import tables
+from agentgym_sites.forum.tables import Topic
+from agentgym_sites.forum.words import AGENT
+from agentgym_sites.shop.tables import slug
+from agentgym_sites.tasks import script
+from agentgym_sites.tasks.script import Node, Play, Reader, Script
+
+_SLUG_LETTERS = 50  # maximum length of a title in an address, in characters
+
+
+def search(observation: str, title: str) -> Script:
+    """Searches for a title."""
+    words = " ".join(re.findall(r"[\w'-]+", title))
+    observation = yield from script.click(observation, "link", "Search")
+    return (yield from script.fill(observation, "Search:", words, enter=True))
+
+
+def open_topic(observation: str, title: str) -> Script:
+    """Searches for a title and opens the topic."""
+    observation = yield from search(observation, title)
+    return (yield from script.click(observation, "link", title))
+
+
+def open_category(observation: str, category: str) -> Script:
+    """Opens a category from the menu of the front page."""
+    observation = yield from script.click(observation, "link", "All Categories")
+    return (yield from script.click(observation, "link", category))
+
+
+def user_menu(observation: str, entry: str) -> Script:
+    """Opens an entry of the menu under the agent's name."""
+    observation = yield from script.click(observation, "link", AGENT)
+    return (yield from script.click(observation, "link", entry))
+
+
+def page_of_topic(
+    observation: str, title: str, member: str
+) -> Generator[str, str, tuple[str, Node]]:
+    """Opens a topic and scrolls down until a member's name is in the observation."""
+    observation = yield from open_topic(observation, title)
+    return (yield from script.look_for(observation, "link", member))
+
+
+def said_by(page: list[Node], member: str, pattern: str = "") -> list[Node]:
+    """Returns the elements of a member's comment.
+
+    If the member wrote several comments, the first comment that contains the pattern is used.
+
+    Raises:
+      ScriptError: no comment of the member matches the pattern.
+    """
+    names = [
+        index for index, node in enumerate(page) if node.role == "link" and node.name == member
+    ]
+    for index in names:
+        comment = _until_reply(page[index + 1 :])
+        if any(re.search(pattern, node.name) for node in comment):
+            return comment
+    raise script.ScriptError(f"{member} says nothing like {pattern!r}")
+
+
+def _until_reply(page: list[Node]) -> list[Node]:
+    """Returns the elements up to the last link below a comment."""
+    for index, node in enumerate(page):
+        if node.role == "link" and node.name == "reply":
+            return page[: index + 1]
+    return page
+
+
+def answering(title: str, read: Reader) -> Play:
+    """Returns a `Play` that opens a topic, reads the whole page and answers.
+
+    Args:
+      title: Title of the topic.
+      read: Function that finds the answer in the elements of the page.
+    """
+
+    return script.answering(functools.partial(open_topic, title=title), read)
+
+
+def address(topic: Topic) -> str:
+    """Returns the address of a topic, with a placeholder for the site."""
+    return f"__REDDIT__/topic/{topic.number}/{slug(topic.title)[:_SLUG_LETTERS].strip('-')}/"
+
+
+def circle(topic: Topic) -> str:
+    """Returns the title of the topic's category in lower case, as in the titles of topics."""
+    return tables.category_title(topic.category).lower()

@@ -1,0 +1,68 @@
+"""Navigation and reading steps that several solutions on Trac use."""
+
+from agentgym_sites.tasks import script
+from agentgym_sites.tasks.script import Node, Reader, Script
+from agentgym_sites.trac.pages import full_name
+from agentgym_sites.trac.projects import Project
+from agentgym_sites.trac.tables import Milestone
+from agentgym_sites.trac.tickets import Ticket
+
+_MENU = ("WIKI", "TIMELINE", "ROADMAP", "VIEW TICKETS", "NEW TICKET", "SEARCH")
+
+
+def ticket_address(ticket: Ticket) -> str:
+    """Returns the address of a ticket's page, with a placeholder for the site."""
+    return f"__GITLAB__/ticket/{ticket.number}"
+
+
+def open_menu(observation: str, entry: str, *links: str) -> Script:
+    """Opens an entry of the menu, one of _MENU, and follows the links, one after another."""
+    assert entry in _MENU
+    observation = yield from script.click(observation, "link", entry)
+    for name in links:
+        observation = yield from script.click(observation, "link", name)
+    return observation
+
+
+def open_ticket(observation: str, ticket: Ticket) -> Script:
+    """Searches for a ticket and opens it."""
+    # The search field has no name, but it is the first field of a page.
+    observation = yield from script.fill(observation, "", ticket.summary, enter=True)
+    return (yield from script.click(observation, "link", ticket.summary))
+
+
+def open_milestone(observation: str, milestone: Milestone) -> Script:
+    """Opens the page of an open milestone from the roadmap."""
+    name = f"Milestone: {milestone.name}"
+    return (yield from open_menu(observation, "ROADMAP", name))
+
+
+def open_wiki(observation: str, project: Project, *titles: str) -> Script:
+    """Opens the wiki of a project and follows the links with the given titles."""
+    return (yield from open_menu(observation, "WIKI", project.name, *titles))
+
+
+def open_form(observation: str, ticket: Ticket) -> Script:
+    """Opens the folded form below a ticket."""
+    observation = yield from open_ticket(observation, ticket)
+    return (yield from script.click(observation, "link", "Modify Ticket"))
+
+
+def value_of(field: str) -> Reader:
+    """Returns a reader that finds the value of a field in the table at the top of a ticket.
+
+    Args:
+      field: Name of the field with a colon.
+    """
+
+    def read(page: list[Node]) -> str:
+        places = [n for n, node in enumerate(page) if node.role == "rowheader"]
+        place = script.first((n for n in places if page[n].name == field), f"field {field!r}")
+        return page[place + 1].name
+
+    return read
+
+
+def name_of(login: str) -> str:
+    """Returns the full name of a person as shown on pages; "" if the login is ""."""
+    return full_name(login) if login else ""

@@ -1,0 +1,1 @@
+"""Trac as the site for collaborative development (it replaces WebArena's `gitlab`)."""

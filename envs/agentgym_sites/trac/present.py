@@ -1,0 +1,24 @@
+"""Makes Trac use the episode's time. Call `install()` before any module of Trac is imported."""
+
+import sys
+import warnings
+
+from agentgym_sites import clock
+
+
+def install() -> None:
+    """Replaces the clocks that Trac's modules read.
+
+    Raises:
+      RuntimeError: Trac is already imported, so some of its modules already use the real clock.
+    """
+    if "trac" in sys.modules:
+        raise RuntimeError("present.install() is too late: Trac has been imported already")
+    clock.install()
+    # Trac causes this warning at each start, but readers of the log cannot act on it.
+    warnings.filterwarnings("ignore", message="pkg_resources is deprecated")
+    import trac.util
+    from trac.util import datefmt
+
+    # The other modules import `time_now` from datefmt; trac.util has already imported it.
+    trac.util.time_now = datefmt.time_now = clock.EpisodeTime.time

@@ -1,0 +1,209 @@
+"""Parsing of model output to exactly one action or an error message."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentgym_jax.client.actions import (
+    EMPTY_ACTION,
+    EMPTY_ANSWER,
+    NO_ACTION,
+    SEVERAL_ACTIONS,
+    ActionFormat,
+    ActionRules,
+    parse_action,
+    parse_react,
+)
+from agentgym_jax.client.agentgym_originals.table import ORIGINALS
+
+TEXTCRAFT = ORIGINALS["textcraft"].actions
+
+
+@pytest.mark.parametrize(
+    ("text", "action", "thought"),
+    [
+        ("Thought: need wood\nAction: get 1 oak log", "get 1 oak log", "need wood"),
+        ("Action:\nturn left", "turn left", None),
+        ("Thought:\nlook\naround\n\nAction:\nmove forward\n", "move forward", "look\naround"),
+        ("I will look.\nAction: inventory", "inventory", "I will look."),
+        ("Action: inventory\nThe rest is talk.", "inventory", None),
+        ("My ReAction: none. Action: drop", "drop", "My ReAction: none."),
+    ],
+)
+def test_one_action_is_read_with_its_thought(text, action, thought):
+    parsed = parse_react(text)
+    assert (parsed.action, parsed.thought, parsed.problem) == (action, thought, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", NO_ACTION),
+        ("Thought: I do not know", NO_ACTION),
+        ("action: turn left", NO_ACTION),
+        ("Action:", EMPTY_ACTION),
+        ("Action:  \n\n", EMPTY_ACTION),
+        ("Action:\nThought: not yet", EMPTY_ACTION),
+    ],
+)
+def test_a_text_without_an_action_is_a_problem_and_not_an_empty_action(text, problem):
+    parsed = parse_react(text)
+    assert parsed.action is None
+    assert parsed.problem == problem
+
+
+def test_several_actions_are_refused_with_their_number():
+    parsed = parse_react("Thought: a\nAction: drop\nThought: b\nAction: toggle")
+    assert parsed.action is None
+    assert parsed.thought == "a"
+    assert "2 actions" in parsed.problem
+
+
+@pytest.mark.parametrize(
+    ("text", "action"),
+    [
+        ("Action: **get 2  oak log**.", "get 2 oak log"),
+        (
+            "Action: craft 4 oak planks using 1 oak log, 1 stick!",
+            "craft 4 oak planks using 1 oak log, 1 stick",
+        ),
+        ("Action:\t`turn left`", "turn left"),
+    ],
+)
+def test_textcraft_keeps_letters_digits_commas_and_single_spaces(text, action):
+    assert parse_action(text, TEXTCRAFT).action == action
+
+
+def test_an_action_of_dropped_characters_alone_is_empty():
+    assert parse_action("Action: ***", TEXTCRAFT).problem == EMPTY_ACTION
+
+
+def test_an_action_beyond_the_limit_is_the_policys_mistake():
+    parsed = parse_action("Action: " + "a" * 501, TEXTCRAFT)
+    assert parsed.action is None
+    assert "501" in parsed.problem
+    assert parse_action("Action: " + "a" * 500, TEXTCRAFT).action == "a" * 500
+
+
+def test_a_raw_format_sends_the_whole_text():
+    rules = ActionRules(ActionFormat.RAW, max_characters=100)
+    assert parse_action(" <search>who?</search>\n", rules).action == "<search>who?</search>"
+
+
+@given(st.text())
+def test_any_text_gives_either_an_action_or_a_problem(text):
+    parsed = parse_action(text, TEXTCRAFT)
+    assert (parsed.action is None) != (parsed.problem is None)
+
+
+@given(st.text(), st.from_regex(r"[a-z]+( [a-z0-9]+){0,4}", fullmatch=True))
+def test_a_clean_action_survives_any_thought_before_it(thought, action):
+    if "Action:" in thought:
+        return
+    assert parse_action(f"{thought}\nAction: {action}", TEXTCRAFT).action == action
+
+
+# Environments whose action format is not a line after `Action:`.
+
+WEBSHOP = ORIGINALS["webshop"].actions
+SQL = ORIGINALS["sqlgym"].actions
+WEBARENA = ORIGINALS["webarena"].actions
+
+
+@pytest.mark.parametrize(
+    ("text", "action"),
+    [
+        ("Thought: a\n\nAction: \nclick[Buy Now]", "click[Buy Now]"),
+        ("search[red mug]", "search[red mug]"),
+        (" click[b07xyz]\n", "click[b07xyz]"),
+        ("Thought: search[x] is best\nAction: click[next >]", "click[next >]"),
+    ],
+)
+def test_webshop_also_reads_a_bare_search_or_click(text, action):
+    assert parse_action(text, WEBSHOP).action == action
+
+
+BABYAI_OR_BARE = ORIGINALS["babyai"].in_format("react_or_bare").actions
+
+
+@pytest.mark.parametrize(
+    ("text", "action"),
+    [
+        ("go to red ball 1", "go to red ball 1"),
+        ("\n  Turn left. \n", "Turn left"),
+        ("Thought: it is near\nAction: pick up red ball 1", "pick up red ball 1"),
+        ("Action:\ntoggle", "toggle"),
+    ],
+)
+def test_a_bare_line_is_an_action_where_the_format_allows_it(text, action):
+    assert parse_action(text, BABYAI_OR_BARE).action == action
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("I see a ball.\ngo to red ball 1", NO_ACTION),
+        ("Thought: go to red ball 1", NO_ACTION),
+        ("", NO_ACTION),
+        ("...", EMPTY_ACTION),
+        ("Action: a\nAction: b", SEVERAL_ACTIONS.format(count=2)),
+    ],
+)
+def test_a_text_of_several_lines_or_a_thought_alone_is_no_bare_action(text, problem):
+    assert parse_action(text, BABYAI_OR_BARE).problem == problem
+
+
+def test_a_bare_line_is_no_action_by_default():
+    assert parse_action("go to red ball 1", ORIGINALS["babyai"].actions).problem == NO_ACTION
+
+
+def test_webshop_reads_no_other_bare_text():
+    assert parse_action("buy it", WEBSHOP).problem == NO_ACTION
+    assert parse_action("search[red mug]", TEXTCRAFT).problem == NO_ACTION
+
+
+@pytest.mark.parametrize(
+    ("text", "action"),
+    [
+        ("Thought: easy\n\nAction: ```sql\nSELECT 1;\n```", "SELECT 1;"),
+        ("```sql\nSELECT 1\n``` no, better ```sql\nSELECT 2\n```", "SELECT 2"),
+        ("```sql SELECT a\nFROM b", "SELECT a\nFROM b"),
+    ],
+)
+def test_sqlgym_sends_the_statement_of_the_last_block_alone(text, action):
+    assert parse_action(text, SQL).action == action
+
+
+def test_the_thought_of_a_statement_is_kept():
+    assert parse_action("Thought: count\nAction: ```sql\nSELECT 1```", SQL).thought == "count"
+
+
+@pytest.mark.parametrize("text", ["SELECT 1", "```SELECT 1```", ""])
+def test_sqlgym_without_a_block_of_sql_gets_the_expected_format(text):
+    parsed = parse_action(text, SQL)
+    assert parsed.action is None
+    assert "```sql" in parsed.problem
+
+
+def test_an_empty_block_of_sql_is_an_empty_action():
+    assert parse_action("```sql\n```", SQL).problem == EMPTY_ANSWER
+
+
+@pytest.mark.parametrize("text", ["click [3]", "```", "``````"])
+def test_webarena_wants_something_between_backquotes(text):
+    parsed = parse_action(text, WEBARENA)
+    assert parsed.action is None
+    assert "```" in parsed.problem
+
+
+def test_webarena_is_sent_the_whole_text():
+    text = "The link is there.\n```click [3]```"
+    assert parse_action(text, WEBARENA).action == text
+
+
+@pytest.mark.parametrize("environment", ["searchqa", "weather", "sheet"])
+def test_tags_and_tool_calls_are_sent_as_they_are(environment):
+    text = "<think>a</think>\n<search>who</search> Action: f with Action Input: {'a': 1}"
+    rules = ORIGINALS[environment].actions
+    assert parse_action(text, rules).action == text
+    assert parse_action(" \n", rules).problem == EMPTY_ANSWER

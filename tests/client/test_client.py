@@ -1,0 +1,325 @@
+"""Answers of a server, each parsed as a checked observation or a typed error.
+
+A broken answer never yields a reward.
+"""
+
+import json
+import re
+import socket
+import threading
+import time
+
+import pytest
+
+from agentgym_envs.base.protocol import ErrorKind
+from agentgym_jax.client.client import EnvClient, Observation
+from agentgym_jax.client.errors import EnvCause, EnvError
+
+
+def connect(url, environment="textcraft", **options):
+    return EnvClient(url, environment, **{"connect_timeout_s": 2, "step_timeout_s": 2} | options)
+
+
+def failure(call, *arguments):
+    with pytest.raises(EnvError) as caught:
+        call(*arguments)
+    return caught.value
+
+
+def test_an_episode_is_played_through(server, world):
+    client = connect(server.url)
+    session = client.create()
+    assert client.reset(session, 7) == Observation("task 7", 0.0, 0.0, False, False)
+    assert client.step(session, "look") == Observation("task 7: look", 0.0, 0.0, False, False)
+    assert client.step(session, "win") == Observation("task 7: look,win", 1.0, 1.0, True, True)
+    client.close(session)
+    assert world.sessions == {}
+
+
+@pytest.mark.parametrize(
+    ("reward", "score", "done", "success"),
+    [(0.3, 0.3, True, True), (0.9, 0.9, True, True), (0.5, 2.5, False, False), (0, 0, True, False)],
+)
+def test_babyai_is_solved_when_it_ends_with_a_reward(server, world, reward, score, done, success):
+    body = {"observation": "x", "reward": reward, "score": score, "done": done}
+    world.faults["/step"] = [(200, body)]
+    seen = connect(server.url, "babyai").step(0, "toggle")
+    assert seen == Observation("x", reward, score, done, success)
+
+
+@pytest.mark.parametrize(
+    ("environment", "text", "is_rejection"),
+    [
+        ("babyai", "The action is not recognized. Please check valid actions.", True),
+        ("babyai", "You cannot drop the object, as you are not carrying anything.", True),
+        ("babyai", "You cannot see any objects within sight.", False),
+        ("babyai", "No change in state.", False),
+        ("textcraft", "Could not find enough items to craft minecraft:stick", True),
+        ("textcraft", "Wrong item format: two planks", True),
+        ("textcraft", "Got 2 oak log", False),
+    ],
+)
+def test_rejections_are_distinguished_from_observations(
+    server, world, environment, text, is_rejection
+):
+    body = {"observation": text, "reward": 0, "score": 0, "done": False}
+    world.faults["/step"] = [(200, body)]
+    assert connect(server.url, environment).step(0, "x").is_rejection == is_rejection
+
+
+@pytest.mark.parametrize(
+    ("environment", "text", "shows_state"),
+    [
+        ("babyai", "No change in state.\nAvailable actions: [turn left]", False),
+        ("babyai", "You can take the following actions: turn left", False),
+        ("babyai", "In front of you in this room, you can see a red ball 1", True),
+        ("textcraft", "Got 2 oak log", True),
+    ],
+)
+def test_an_answer_marks_the_presence_of_a_state(server, world, environment, text, shows_state):
+    body = {"observation": text, "reward": 0, "score": 0, "done": False}
+    world.faults["/step"] = [(200, body)]
+    assert connect(server.url, environment).step(0, "x").shows_state == shows_state
+
+
+GOOD = {"observation": "x", "reward": 0, "done": False}
+
+
+@pytest.mark.parametrize(
+    ("answer", "cause"),
+    [
+        ((200, {"error": "list index out of range"}), EnvCause.ERROR_BODY),
+        ((200, {"error": "The id 3 is not valid."}), EnvCause.SESSION_LOST),
+        ((200, {**GOOD, "error": "late"}), EnvCause.ERROR_BODY),
+        ((200, b"Internal Server Error"), EnvCause.BAD_BODY),
+        ((200, b""), EnvCause.BAD_BODY),
+        ((200, b"\xff\xfe"), EnvCause.BAD_BODY),
+        ((200, b"[" * 100_000), EnvCause.BAD_BODY),
+        ((200, [1]), EnvCause.BAD_BODY),
+        ((200, {"observation": "x", "done": False}), EnvCause.BAD_BODY),
+        ((200, {"reward": 0, "done": False}), EnvCause.BAD_BODY),
+        ((200, {**GOOD, "reward": None}), EnvCause.BAD_BODY),
+        ((200, {**GOOD, "reward": "1"}), EnvCause.BAD_BODY),
+        ((200, {**GOOD, "reward": True}), EnvCause.BAD_BODY),
+        ((200, {**GOOD, "reward": float("nan")}), EnvCause.BAD_BODY),
+        ((200, {**GOOD, "reward": float("-inf")}), EnvCause.BAD_BODY),
+        ((200, {**GOOD, "reward": 10**400}), EnvCause.BAD_BODY),
+        ((200, {**GOOD, "done": 0}), EnvCause.BAD_BODY),
+        ((200, {**GOOD, "observation": None}), EnvCause.BAD_BODY),
+        ((500, b"Internal Server Error"), EnvCause.HTTP_STATUS),
+        ((503, b"busy"), EnvCause.CAPACITY),
+    ],
+)
+def test_a_broken_answer_to_a_step_is_an_error_and_never_a_reward(server, world, answer, cause):
+    world.faults["/step"] = [answer]
+    error = failure(connect(server.url).step, 0, "look")
+    assert error.cause is cause
+    assert f"{server.url}/step" in error.message
+    assert error.retryable_from_reset
+
+
+@pytest.mark.parametrize("number", [True, 1.0, "1", None])
+def test_a_session_is_named_by_an_integer_and_nothing_else(server, world, number):
+    world.faults["/create"] = [(200, {"id": number})]
+    assert failure(connect(server.url).create).cause is EnvCause.BAD_BODY
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "cause", "retryable"),
+    [
+        (ErrorKind.UNKNOWN_SESSION, 404, EnvCause.SESSION_LOST, True),
+        (ErrorKind.CAPACITY, 503, EnvCause.CAPACITY, True),
+        (ErrorKind.BUSY, 503, EnvCause.CAPACITY, True),
+        (ErrorKind.TIMEOUT, 504, EnvCause.TIMEOUT, True),
+        (ErrorKind.SIMULATOR, 500, EnvCause.HTTP_STATUS, True),
+        (ErrorKind.FINISHED, 409, EnvCause.HTTP_STATUS, True),
+        (ErrorKind.UNKNOWN_TASK, 422, EnvCause.HTTP_STATUS, False),
+        (ErrorKind.UNAUTHORIZED, 401, EnvCause.HTTP_STATUS, False),
+        (ErrorKind.FORBIDDEN, 403, EnvCause.HTTP_STATUS, False),
+    ],
+)
+def test_typed_errors_keep_their_kind(server, world, kind, status, cause, retryable):
+    world.faults["/reset"] = [(status, {"error": "why", "type": kind})]
+    error = failure(connect(server.url).reset, 0, 1)
+    assert (error.kind, error.cause, error.retryable_from_reset) == (kind, cause, retryable)
+    assert "why" in error.message
+
+
+def test_an_unknown_error_type_is_read_as_its_status(server, world):
+    world.faults["/reset"] = [(422, {"error": "why", "type": ["odd"]})]
+    error = failure(connect(server.url).reset, 0, 1)
+    assert (error.kind, error.retryable_from_reset) == (None, False)
+
+
+def test_a_slow_answer_is_a_timeout_in_time(server, world):
+    world.faults["/step"] = [3.0]  # a client with a longer timeout would get an answer
+    error = failure(connect(server.url, step_timeout_s=0.2).step, 0, "look")
+    assert error.cause is EnvCause.TIMEOUT
+
+
+def test_a_body_that_trickles_is_a_timeout_although_every_byte_is_in_time():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def trickle():
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n")
+                for _ in range(100):
+                    try:
+                        connection.sendall(b" ")
+                    except OSError:
+                        return
+                    time.sleep(0.1)
+
+        threading.Thread(target=trickle, daemon=True).start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        error = failure(connect(url, connect_timeout_s=0.2, step_timeout_s=0.4).step, 0, "look")
+    assert error.cause is EnvCause.TIMEOUT
+
+
+def test_a_dropped_reset_is_sent_once_more_and_a_dropped_step_is_not(server, world, drop):
+    client = connect(server.url)
+    session = client.create()
+    world.faults = {"/reset": [drop], "/step": [drop]}
+    assert client.reset(session, 3).text == "task 3"
+    assert world.count("/reset") == 2
+    assert failure(client.step, session, "look").cause is EnvCause.CONNECTION
+    assert world.count("/step") == 1
+    assert client.step(session, "win").text == "task 3: win"
+
+
+def test_a_connection_that_the_server_closed_while_idle_does_not_fail_a_step(serve, world):
+    with serve(world) as first:
+        client = connect(first.url)
+        session = client.create()
+        client.reset(session, 0)
+    with serve(world, first.server_address[1]):
+        assert client.step(session, "look").text == "task 0: look"
+
+
+def test_a_refused_connection_is_a_dead_server(free_port):
+    error = failure(connect(f"http://127.0.0.1:{free_port}").create)
+    assert error.cause is EnvCause.SERVER_GONE
+    assert str(free_port) in error.message
+
+
+def test_one_connection_serves_many_calls(server, world):
+    client = connect(server.url)
+    session = client.create()
+    for data_idx in range(20):
+        client.reset(session, data_idx)
+    assert len(server.connections) == 1
+
+
+def test_a_disconnected_client_connects_again(server):
+    client = connect(server.url)
+    client.create()
+    client.disconnect()
+    assert client.create() == 1
+    assert len(server.connections) == 2
+
+
+def test_the_token_is_sent_with_every_request(server):
+    connect(server.url, token="secret").create()
+    assert server.requests[0].headers["Authorization"] == "Bearer secret"
+
+
+def test_a_server_without_a_spec_gets_the_facts_of_the_table(server):
+    spec = connect(server.url).spec()
+    assert (spec.name, spec.version, spec.num_tasks) == ("textcraft", "upstream", 544)
+    assert "Action:" in spec.instructions
+
+
+SPEC = {
+    "name": "textcraft",
+    "version": "1",
+    "instructions": "craft",
+    "action_format": "react",
+    "num_tasks": 5,
+    "manifest_sha256": "ab",
+    "max_turns": 30,
+}
+
+
+def test_a_spec_is_read_and_a_further_field_is_ignored(server, world):
+    world.faults["/spec"] = [(200, {**SPEC, "later": 1})]
+    assert connect(server.url).spec().num_tasks == 5
+
+
+def test_another_environment_at_the_address_is_refused(server, world):
+    world.faults["/spec"] = [(200, SPEC)]
+    error = failure(connect(server.url, "babyai").spec)
+    assert "textcraft" in error.message
+    assert not error.retryable_from_reset
+
+
+def test_a_spec_with_a_missing_field_is_a_bad_body(server, world):
+    world.faults["/spec"] = [(200, {k: v for k, v in SPEC.items() if k != "num_tasks"})]
+    assert failure(connect(server.url).spec).cause is EnvCause.BAD_BODY
+
+
+def test_tasks_of_a_server_without_a_manifest_are_all_indices(server, world):
+    assert connect(server.url).tasks()[543] == {"data_idx": 543}
+    world.faults["/tasks"] = [(200, [{"data_idx": 0, "split": "test"}]), (200, [{}])]
+    assert connect(server.url).tasks() == [{"data_idx": 0, "split": "test"}]
+    assert failure(connect(server.url).tasks).cause is EnvCause.BAD_BODY
+
+
+def test_a_server_without_health_is_alive_if_it_answers(server, world, free_port):
+    assert connect(server.url).health() == {"root": None}
+    world.faults["/"] = [(200, "This is environment TextCraft.")]
+    assert connect(server.url).health() == {"root": "This is environment TextCraft."}
+    dead = connect(f"http://127.0.0.1:{free_port}")
+    assert failure(dead.health).cause is EnvCause.SERVER_GONE
+
+
+def test_closing_a_session_that_is_gone_is_no_error(server):
+    connect(server.url).close(12345)
+
+
+def test_an_address_with_a_path_keeps_it(server, world):
+    world.faults["/games/create"] = [(200, {"id": 4})]
+    assert connect(server.url + "/games/").create() == 4
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:36001", "ftp://host", ""])
+def test_a_wrong_address_is_refused_before_any_call(url):
+    with pytest.raises(ValueError, match="server address"):
+        connect(url)
+
+
+def test_an_unknown_environment_without_a_spec_is_refused_with_the_known_ones(server):
+    client = connect(server.url, "chess")  # the client sends no request before the first call
+    assert server.requests == []
+    error = failure(client.create)
+    assert re.search(r"'chess'.*babyai.*textcraft", error.message)
+    assert not error.retryable_from_reset
+
+
+def test_threads_share_a_client_without_mixing_their_answers(server):
+    client = connect(server.url)
+    wrong = []
+
+    def play(data_idx):
+        session = client.create()
+        client.reset(session, data_idx)
+        for turn in range(20):
+            text = client.step(session, f"a{turn}").text
+            if not text.startswith(f"task {data_idx}: a0") or not text.endswith(f"a{turn}"):
+                wrong.append((data_idx, text))
+
+    threads = [threading.Thread(target=play, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_request_bodies_are_agentgyms(server, world):
+    client = connect(server.url)
+    # a lone surrogate also reaches the server, encoded as JSON
+    client.step(client.create(), "é\ud800")
+    assert world.calls[0] == ("/create", {})
+    assert world.calls[1] == ("/step", {"id": 0, "action": json.loads('"\\u00e9\\ud800"')})

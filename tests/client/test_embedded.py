@@ -1,0 +1,267 @@
+"""Servers of the project as child processes, used through the client and the pool."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from agentgym_jax.client import embedded
+from agentgym_jax.client.agentgym_originals.table import ORIGINALS
+from agentgym_jax.client.client import EnvClient
+from agentgym_jax.client.embedded import EmbeddedServers
+from agentgym_jax.client.errors import EnvCause, EnvError
+from agentgym_jax.client.pool import EnvPool
+
+NAMES = ["textcraft", "babyai"]
+
+
+def connect(servers, name):
+    return EnvClient(servers.urls[name], name, connect_timeout_s=5, step_timeout_s=30)
+
+
+def gone(pid, timeout_s=20.0):
+    """Returns True once the process has ended.
+
+    A zombie counts as ended: in a container it may have no parent that collects it.
+    """
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        try:
+            stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        if stat.rpartition(")")[2].split()[0] in "ZX":
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.fixture(scope="module")
+def servers():
+    with EmbeddedServers(NAMES, arguments=["--capacity=16"]) as running:
+        yield running
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_table_agrees_with_our_server(servers, name):
+    spec = connect(servers, name).spec()
+    row = ORIGINALS[name]
+    assert (spec.name, spec.max_turns) == (name, row.max_turns)
+    assert spec.action_format == str(row.actions.format)
+    assert len(connect(servers, name).tasks()) == row.num_tasks <= spec.num_tasks
+
+
+def test_a_bare_line_is_an_action_of_our_server_if_the_format_is_chosen(servers):
+    client = EnvClient(
+        servers.urls["babyai"],
+        "babyai",
+        connect_timeout_s=10.0,
+        step_timeout_s=60.0,
+        action_format="react_or_bare",
+    )
+    spec = client.spec()
+    assert spec.action_format == "react_or_bare"
+    assert spec.instructions == connect(servers, "babyai").spec().instructions
+    # the format `react_or_bare` also parses an action without `Action:`
+    parsed = client.parse("turn left!")
+    assert parsed.action == "turn left"
+    session = client.create()
+    client.reset(session, 41)
+    assert not client.facts.is_rejection(client.step(session, parsed.action).text)
+    client.close(session)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_task_begins_the_same_in_every_session(servers, name):
+    client = connect(servers, name)
+    first, second = client.create(), client.create()
+    client.reset(second, 3)
+    text = client.reset(first, 41).text
+    assert client.reset(second, 41).text == text
+    client.close(first)
+    client.close(second)
+    assert client.health()["sessions"] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "done", "impossible"),
+    [("textcraft", "inventory", "get 1 moon"), ("babyai", "turn left", "go to purple moon 1")],
+)
+def test_an_action_that_cannot_be_done_is_a_refusal(servers, name, done, impossible):
+    client = connect(servers, name)
+    session = client.create()
+    assert not client.reset(session, 5).is_rejection
+    assert client.step(session, impossible).is_rejection
+    assert client.step(session, "fly").is_rejection
+    assert not client.step(session, done).is_rejection
+    client.close(session)
+
+
+def test_textcraft_is_solved_by_its_recipe(servers):
+    client = connect(servers, "textcraft")
+    session = client.create()
+    text = client.reset(session, 0).text
+    goal = text.rsplit("Goal: craft ", 1)[1].rstrip(".")
+    (line, *_) = [x for x in text.splitlines() if x.startswith("craft") and f" {goal} using" in x]
+    for part in line.partition(" using ")[2].split(", "):
+        seen = client.step(session, client.parse(f"Action: get {part}").action)
+        assert (seen.reward, seen.done) == (0.0, False)
+    seen = client.step(session, client.parse(f"Thought: now\nAction: {line}").action)
+    assert (seen.reward, seen.score, seen.done, seen.success) == (1.0, 1.0, True, True)
+    with pytest.raises(EnvError, match="over"):
+        client.step(session, "inventory")
+    client.close(session)
+
+
+def test_an_unknown_task_is_refused_for_good(servers):
+    client = connect(servers, "textcraft")
+    session = client.create()
+    with pytest.raises(EnvError) as caught:
+        client.reset(session, 10**6)
+    assert not caught.value.retryable_from_reset
+    client.close(session)
+
+
+def test_a_pool_plays_both_environments_beyond_their_capacity_and_leaves_nothing(servers):
+    clients = {name: connect(servers, name) for name in NAMES}
+    with EnvPool(clients, workers=8, max_idle_sessions=4) as pool:
+        tickets = {(name, i) for name in NAMES for i in range(20)}
+        for name, i in sorted(tickets):
+            pool.start((name, i), name, i)
+        begun, played = set(), set()
+        while played != tickets:
+            for reply in pool.poll(20.0):
+                assert reply.error is None
+                if reply.ticket not in begun:
+                    begun.add(reply.ticket)
+                    pool.step(reply.ticket, "inventory")
+                else:
+                    played.add(reply.ticket)
+                    pool.finish(reply.ticket)
+        assert pool.statistics()["errors/bad_body"] == 0
+    assert all(client.health()["sessions"] == 0 for client in clients.values())
+
+
+def test_the_compatible_mode_is_understood_as_well():
+    with EmbeddedServers(["textcraft"], arguments=["--compat"]) as running:
+        client = connect(running, "textcraft")
+        session = client.create()
+        assert client.reset(session, 544).text == client.reset(session, 0).text
+        client.close(session)
+        with pytest.raises(EnvError) as caught:
+            client.step(session, "inventory")
+        assert caught.value.cause is EnvCause.SESSION_LOST
+
+
+def _restarted(running):
+    """Calls `ensure_alive` until it restarts servers; returns the names of these servers.
+
+    A killed process can be a zombie until its other threads have ended, so several calls may be
+    needed.
+    """
+    deadline = time.monotonic() + 20
+    while not (names := running.ensure_alive()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return names
+
+
+def test_a_dead_server_restarts_at_its_address_and_the_others_stay(tmp_path):
+    with EmbeddedServers(NAMES, log_folder=tmp_path) as running:
+        urls, pids = dict(running.urls), dict(running.pids)
+        clients = {name: connect(running, name) for name in NAMES}
+        with EnvPool(clients, workers=2, max_idle_sessions=2) as pool:
+            pool.start("t", "textcraft", 0)
+            (reply,) = pool.poll(20.0)
+            assert reply.error is None
+            assert running.ensure_alive() == []
+            os.kill(pids["textcraft"], signal.SIGKILL)
+            assert gone(pids["textcraft"])
+            assert _restarted(running) == ["textcraft"]
+            pool.invalidate("textcraft")
+            pool.step("t", "inventory")
+            (reply,) = pool.poll(20.0)
+            assert reply.error.cause is EnvCause.SESSION_LOST
+            pool.start("t", "textcraft", 0)
+            (reply,) = pool.poll(20.0)
+            assert reply.error is None
+        assert dict(running.urls) == urls
+        assert running.pids["babyai"] == pids["babyai"]
+        pids = dict(running.pids)
+    assert all(gone(pid) for pid in pids.values())
+    assert "ready" in (tmp_path / "babyai.stdout.log").read_text()
+
+
+def test_servers_end_with_the_block_also_after_an_error():
+    pids = {}
+    with pytest.raises(ZeroDivisionError), EmbeddedServers(["textcraft"]) as running:
+        pids = dict(running.pids)
+        raise ZeroDivisionError
+    assert all(gone(pid) for pid in pids.values())
+
+
+def test_a_server_that_cannot_start_shows_its_own_words_and_takes_the_others_down(tmp_path):
+    servers = EmbeddedServers(["textcraft", "chess"], log_folder=tmp_path)
+    with pytest.raises(RuntimeError, match=r"(?s)chess server ended with status 1.*neither an env"):
+        servers.__enter__()
+    assert servers.pids == {}
+
+
+def test_a_server_that_is_not_ready_in_time_is_ended():
+    servers = EmbeddedServers(["textcraft"], start_timeout_s=0.0)
+    with pytest.raises(RuntimeError, match="start_timeout_s"):
+        servers.__enter__()
+    assert servers.pids == {}
+
+
+def test_an_environment_listed_twice_is_refused():
+    with pytest.raises(ValueError, match="twice"):
+        EmbeddedServers(["textcraft", "textcraft"])
+
+
+PARENT = """
+import time
+from agentgym_jax.client.embedded import EmbeddedServers
+with EmbeddedServers(["textcraft"]) as servers:
+    print(servers.pids["textcraft"], flush=True)
+    time.sleep(60)
+"""
+
+
+def test_servers_do_not_outlive_a_killed_trainer():
+    command = [sys.executable, "-c", PARENT]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        pid = int(parent.stdout.readline())
+        parent.kill()
+    assert gone(pid)
+
+
+@pytest.mark.slow
+def test_a_server_that_reports_progress_has_more_time(tmp_path):
+    server = embedded._Server("slow", "slow", tmp_path, [])
+    server.process = subprocess.Popen(["sleep", "60"])
+    server.stdout.touch()
+
+    def build():
+        for part in range(20):
+            server.stderr.write_text("#" * part)
+            time.sleep(0.1)
+        server.stdout.write_text("agentgym_envs slow ready on http://127.0.0.1:4711\n")
+
+    building = threading.Thread(target=build)
+    server.stderr.touch()
+    building.start()
+    try:
+        server.wait_ready(1.5)
+        assert server.port == 4711
+        server.stdout.write_text("")
+        with pytest.raises(RuntimeError, match="was not ready in time"):
+            server.wait_ready(0.2)
+    finally:
+        building.join()
+        server.process.kill()
+        server.process.wait()

@@ -1,0 +1,79 @@
+"""Environments in this process, whose answers equal those of their server byte for byte."""
+
+import concurrent.futures
+import random
+
+import pytest
+
+from agentgym_envs.base.protocol import ErrorKind
+from agentgym_jax.client.client import EnvClient
+from agentgym_jax.client.embedded import EmbeddedServers
+from agentgym_jax.client.errors import EnvCause, EnvError
+from agentgym_jax.client.in_process import in_process_servers
+
+ENVIRONMENTS = ["textcraft", "babyai", "maze", "wordle"]
+LIMITS = dict(connect_timeout_s=10.0, step_timeout_s=60.0)
+
+
+@pytest.fixture(scope="module")
+def clients():
+    """Yields a mapping from each environment to (client over HTTP, client in process)."""
+    with EmbeddedServers(ENVIRONMENTS) as servers, in_process_servers(ENVIRONMENTS) as here:
+        yield {
+            name: (
+                EnvClient(servers.urls[name], name, **LIMITS),
+                EnvClient(f"inprocess://{name}", name, transport=here[name], **LIMITS),
+            )
+            for name in ENVIRONMENTS
+        }
+
+
+def play(client, data_idx, actions):
+    session = client.create()
+    seen = [client.reset(session, data_idx)]
+    for action in actions:
+        seen.append(client.step(session, action))
+        if seen[-1].done:
+            break
+    client.close(session)
+    return seen
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_the_same_actions_give_the_same_observations_as_over_http(clients, environment):
+    over_http, here = clients[environment]
+    assert over_http.spec() == here.spec()
+    assert over_http.tasks() == here.tasks()
+    words = ["inventory", "get 2 oak logs", "move up", "move left", "turn left", "move forward"]
+    words += ["nonsense", "crane", "slate", "go to red ball 1", "pickup blue key 1", "drop"]
+    for data_idx in (0, 5, 17):
+        actions = random.Random(data_idx).choices(words, k=12)
+        assert play(over_http, data_idx, actions) == play(here, data_idx, actions)
+
+
+def test_errors_are_the_same_errors(clients):
+    for client in clients["textcraft"]:
+        session = client.create()
+        with pytest.raises(EnvError) as unknown_task:
+            client.reset(session, 10**6)
+        assert unknown_task.value.kind is ErrorKind.UNKNOWN_TASK
+        client.close(session)
+        client.close(session)  # a session that no longer exists counts as closed
+        with pytest.raises(EnvError) as lost:
+            client.step(session, "inventory")
+        assert lost.value.cause is EnvCause.SESSION_LOST
+
+
+def test_many_threads_play_at_once(clients):
+    _, here = clients["textcraft"]
+    actions = ["inventory", "get 1 oak logs", "inventory"]
+    alone = play(here, 3, actions)
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        assert set(map(str, pool.map(lambda _: play(here, 3, actions), range(64)))) == {str(alone)}
+    assert here.health()["sessions"] == 0
+
+
+def test_an_environment_that_is_not_ours_cannot_run_here():
+    with pytest.raises(ValueError, match="'webshop' cannot run in this process"):
+        with in_process_servers(["webshop"]):
+            pass

@@ -1,0 +1,91 @@
+"""Retried creation of a session whose first reply was lost, so that no orphan session remains."""
+
+import threading
+
+import pytest
+
+from agentgym_jax.client.client import EnvClient
+from agentgym_jax.client.embedded import EmbeddedServers
+from agentgym_jax.client.errors import EnvCause, EnvError
+from agentgym_jax.client.pool import EnvPool
+from agentgym_jax.client.transport import HttpTransport
+
+
+@pytest.fixture(scope="module")
+def url():
+    with EmbeddedServers(["maze"]) as servers:
+        yield servers.urls["maze"]
+
+
+class LosesAnswers:
+    """A transport that sends every request but loses the given number of answers to /create."""
+
+    def __init__(self, url, lost, cause):
+        self._http = HttpTransport(
+            url, connect_timeout_s=5, step_timeout_s=20, token=None, connections=8
+        )
+        self.left, self.cause = lost, cause
+        self._lock = threading.Lock()
+
+    def exchange(self, method, target, request, timeout_s, request_id=""):
+        answer = self._http.exchange(method, target, request, timeout_s, request_id)
+        with self._lock:
+            is_lost = target.endswith("/create") and self.left > 0
+            self.left -= is_lost
+        if is_lost:
+            raise EnvError(self.cause, "the answer was lost")
+        return answer
+
+    def disconnect(self):
+        self._http.disconnect()
+
+
+def connect(url, lost, cause=EnvCause.CONNECTION):
+    return EnvClient(
+        url,
+        "maze",
+        connect_timeout_s=5,
+        step_timeout_s=20,
+        transport=LosesAnswers(url, lost, cause),
+    )
+
+
+@pytest.mark.parametrize(
+    ("lost", "cause"),
+    [(1, EnvCause.CONNECTION), (9, EnvCause.CONNECTION), (5, EnvCause.TIMEOUT)],
+    ids=["resent by the client", "tried again by the pool", "started again by the caller"],
+)
+def test_the_server_has_as_many_sessions_as_there_are_episodes(url, lost, cause):
+    client = connect(url, lost, cause)
+    before = client.health()["sessions"]
+    with EnvPool({"maze": client}, workers=4, max_idle_sessions=8, backoff_s=0.02) as pool:
+        for ticket in range(4):
+            pool.start(ticket, "maze", ticket)
+        playing = set()
+        while len(playing) < 4:
+            for reply in pool.poll(10.0):
+                if reply.error is None:
+                    playing.add(reply.ticket)
+                else:
+                    pool.start(reply.ticket, "maze", reply.ticket)
+        assert client.health()["sessions"] == before + 4 == before + pool.open_sessions
+    assert client.health()["sessions"] == before
+    assert client._transport.left == 0
+
+
+def test_after_a_restart_nothing_is_asked_for_again(serve, world, free_port):
+    """Checks that after a server restart a session is requested under a new name."""
+    with serve(world, free_port) as server:
+        client = EnvClient(server.url, "textcraft", connect_timeout_s=1, step_timeout_s=1)
+        with EnvPool({"textcraft": client}, workers=1, max_idle_sessions=1) as pool:
+            world.faults["/create"] = [(500, b"lost")]
+            for _ in range(2):
+                pool.start(0, "textcraft", 0)
+                pool.poll(5.0)
+                pool.invalidate("textcraft")
+                pool.finish(0)
+        names = [
+            r.headers["x-agentgym-turn"] for r in server.requests if "x-agentgym-turn" in r.headers
+        ]
+    first, second, *_ = [name for name in names if name.endswith("/0")]
+    assert first != second

@@ -1,0 +1,368 @@
+"""Environments without recorded traffic, tested against servers that follow their protocol."""
+
+import pytest
+
+from agentgym_jax.client.client import EnvClient
+from agentgym_jax.client.errors import EnvCause, EnvError
+
+
+class Scripted:
+    """A server whose replies are given by a table.
+
+    The table maps "(method) path" to a reply body, or to a function of the request.
+    """
+
+    def __init__(self, routes):
+        self.routes = routes
+        self.calls = []
+
+    def answer(self, path, body):
+        self.calls.append((path, body))
+        if path not in self.routes:
+            return 404, {"detail": "Not Found"}
+        reply = self.routes[path]
+        reply = reply(body) if callable(reply) else reply
+        return reply if isinstance(reply, tuple) else (200, reply)
+
+
+@pytest.fixture
+def play(serve):
+    """Returns `play(environment, routes)`, which starts a scripted server.
+
+    `play` returns a client of the server, and the server.
+    """
+    running = []
+
+    def start(environment, routes, **options):
+        world = Scripted(routes)
+        server = serve(world)
+        running.append(server)
+        url = server.__enter__().url
+        options = {"connect_timeout_s": 2, "step_timeout_s": 2} | options
+        return EnvClient(url, environment, **options), world
+
+    yield start
+    for server in running:
+        server.__exit__(None, None, None)
+
+
+def failure(call, *arguments):
+    with pytest.raises(EnvError) as caught:
+        call(*arguments)
+    return caught.value
+
+
+INTERNAL = (500, b"Internal Server Error")
+
+
+# Checks WebShop: bare session numbers, [observation, null] after a reset, and `state` after a step.
+
+
+def webshop_step(body):
+    if body["env_idx"] != 4711:
+        return INTERNAL
+    is_bought = body["action"] == "click[buy now]"
+    state = "Thank you!" if is_bought else "Search results [SEP] B07 [SEP] Next >"
+    return {"state": state, "reward": 0.75 * is_bought, "done": is_bought, "info": None}
+
+
+WEBSHOP = {
+    "/create": 4711,
+    "/reset": lambda body: ["page", None] if body["session_id"] < 5 else INTERNAL,
+    "/observation?env_idx=4711": "WebShop [SEP] Instruction: [SEP] find a red mug [SEP] Search",
+    "/step": webshop_step,
+}
+
+
+def test_webshop_shows_the_page_of_its_observation_route_and_counts_the_purchase(play):
+    client, world = play("webshop", WEBSHOP)
+    session = client.create()
+    assert session == 4711
+    first = client.reset(session, 3)
+    assert first.text.endswith("find a red mug [SEP] Search")
+    assert world.calls[1] == ("/reset", {"env_idx": 4711, "session_id": 3})
+    seen = client.step(session, client.parse("Thought: x\n\nAction: \nsearch[red mug]").action)
+    assert (seen.text[:14], seen.reward, seen.done) == ("Search results", 0, False)
+    bought = client.step(session, "click[buy now]")
+    assert (bought.reward, bought.score, bought.done) == (0.75, 0.75, True)
+    assert not bought.success  # the product matches only partly
+    assert world.calls[-1] == ("/step", {"env_idx": 4711, "action": "click[buy now]"})
+
+
+def test_webshop_out_of_range_is_an_error_and_no_page(play):
+    client, _ = play("webshop", WEBSHOP)
+    error = failure(client.reset, client.create(), 5)
+    assert error.cause is EnvCause.HTTP_STATUS
+    assert "Internal Server Error" in error.message
+
+
+def test_webshop_without_a_route_to_close_is_asked_once(play):
+    client, world = play("webshop", WEBSHOP)
+    for _ in range(3):
+        client.close(client.create())
+    assert [path for path, _ in world.calls].count("/close") == 1
+
+
+def test_a_server_with_a_route_to_close_is_asked_each_time_although_the_original_has_none(play):
+    client, world = play("webshop", WEBSHOP | {"/close": True})
+    for _ in range(3):
+        client.close(client.create())
+    assert [path for path, _ in world.calls].count("/close") == 3
+
+
+def test_a_close_route_that_must_exist_and_does_not_is_an_error(play):
+    client, _ = play("webarena", {"/create": {"env_idx": 1}})
+    assert failure(client.close, client.create()).cause is EnvCause.HTTP_STATUS
+
+
+# Checks ALFWorld, which sends the possible actions in a separate field.
+
+
+def alfworld_step(body):
+    if body["id"] != 8:
+        return {"error": f"The id {body['id']} is not valid."}
+    won = body["action"] == "put mug 1 in/on desk 1"
+    text = "You put the mug 1 in/on the desk 1." if won else "Nothing happens."
+    return {
+        "observation": text,
+        "reward": float(won),
+        "available_actions": ["look", "inventory"],
+        "done": won,
+    }
+
+
+ALFWORLD = {
+    "/create": {"id": 8},
+    "/reset": lambda body: {
+        "id": body["id"],
+        "observation": "You are in a room. Your task is to: put a mug on the desk.",
+        "available_actions": ["go to desk 1", "look"],
+        "task_type": "pick_and_place_simple",
+    },
+    "/step": alfworld_step,
+}
+
+
+def test_alfworld_lists_the_available_actions_under_every_text(play):
+    client, world = play("alfworld", ALFWORLD)
+    session = client.create()
+    first = client.reset(session, 2420)
+    assert first.text == (
+        "You are in a room. Your task is to: put a mug on the desk."
+        "\nAVAILABLE ACTIONS: go to desk 1,look"
+    )
+    assert world.calls[-1] == ("/reset", {"id": 8, "game": 2420, "world_type": "Text"})
+    idle = client.step(session, "fly")
+    assert idle.text == "Nothing happens.\nAVAILABLE ACTIONS: look,inventory"
+    assert idle.is_rejection
+    won = client.step(session, "put mug 1 in/on desk 1")
+    assert (won.reward, won.done, won.success, won.is_rejection) == (1, True, True, False)
+
+
+def test_alfworld_without_its_list_of_actions_is_a_bad_body(play):
+    bare = {"id": 8, "observation": "You are in a room.", "task_type": "x"}
+    client, _ = play("alfworld", ALFWORLD | {"/reset": bare})
+    assert failure(client.reset, client.create(), 0).cause is EnvCause.BAD_BODY
+
+
+def test_alfworld_reports_a_lost_session_and_a_bad_request_in_bodies_of_status_200(play):
+    wrong = {"error": "world_type Dream is not supported"}
+    client, _ = play("alfworld", ALFWORLD | {"/reset": wrong})
+    assert failure(client.reset, client.create(), 0).cause is EnvCause.ERROR_BODY
+    assert failure(client.step, 9, "look").cause is EnvCause.SESSION_LOST
+
+
+# Checks WebArena: `terminated`, failures as observations, and an action in backquotes.
+
+PAGE = "OBSERVATION:\nTab 0 (current): Shop\n\n[1] RootWebArea 'Shop'\nURL: http://shop.com\nOBJECTIVE: x\nPREVIOUS ACTION: None"
+
+
+def webarena_step(body):
+    answer = {"observation": PAGE, "reward": 0, "terminated": False, "truncated": False, "info": {}}
+    if "stop" in body["action"]:
+        return answer | {"reward": 1.0, "terminated": True}
+    if "[99]" in body["action"]:
+        return answer | {"observation": "Cannot find element 99", "info": None}
+    if "early" in body["action"]:
+        return answer | {"reward": 1.0}
+    return answer
+
+
+WEBARENA = {
+    "/create": {"env_idx": 0},
+    "/reset": {"observation": "Tab 0 (current): Shop\n\n[1] RootWebArea 'Shop'", "object": "x"},
+    "/observation?env_idx=0": PAGE,
+    "/step": webarena_step,
+    "/close": {"closed": "closed"},
+}
+
+
+def test_webarena_sends_the_whole_text_and_ends_with_terminated(play):
+    client, world = play("webarena", WEBARENA)
+    session = client.create()
+    assert client.reset(session, 7).text == PAGE
+    assert world.calls[1] == ("/reset", {"env_idx": 0, "seed": 0, "idx": 7})
+    said = "I see a link. In summary I click it: ```click [1]```"
+    assert client.parse(said).action == said
+    seen = client.step(session, said)
+    assert (seen.text, seen.done, seen.success, seen.is_rejection) == (PAGE, False, False, False)
+    end = client.step(session, "```stop [42]```")
+    assert (end.reward, end.score, end.done, end.success) == (1, 1, True, True)
+    client.close(session)
+    assert world.calls[-1] == ("/close", {"env_idx": 0})
+
+
+def test_webarena_rewards_nothing_before_the_end(play):
+    client, _ = play("webarena", WEBARENA)
+    early = client.step(0, "```early [1]```")
+    assert (early.reward, early.score, early.success) == (0, 0, False)
+
+
+def test_webarena_shows_the_exception_of_an_action_in_place_of_the_page(play):
+    client, _ = play("webarena", WEBARENA)
+    refused = client.step(0, "```click [99]```")
+    assert refused.is_rejection
+    assert refused.text == "Cannot find element 99"
+    assert not refused.done
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [("TimeoutError", EnvCause.TIMEOUT), ("Error", EnvCause.ERROR_BODY)],
+)
+def test_webarena_that_fails_to_reset_shows_no_observation(play, text, cause):
+    client, world = play("webarena", WEBARENA | {"/reset": {"observation": text}})
+    error = failure(client.reset, client.create(), 7)
+    assert error.cause is cause
+    assert text in error.message
+    assert error.retryable_from_reset
+    assert not [path for path, _ in world.calls if path.startswith("/observation")]
+
+
+def test_webarena_without_an_action_in_backquotes_gets_an_error_without_a_request(play):
+    client, world = play("webarena", WEBARENA)
+    parsed = client.parse("I would click [1].")
+    assert parsed.action is None
+    assert "```" in parsed.problem
+    assert world.calls == []
+
+
+# Checks TODO and Sheet: the tool server, bare session numbers, and `{"id"}` in the reply to
+# `create`.
+
+
+def tool_routes(goal):
+    told = f"Now new trial starts.\nYou should perform actions to accomplish the goal: {goal}\nGive me one action."
+
+    def step(body):
+        if "finish" in body["action"]:
+            return {
+                "observation": "Observation: done\nGive me one action.",
+                "reward": 1.0,
+                "done": True,
+            }
+        if "with Action Input" not in body["action"]:
+            return {"observation": "Format error, please", "reward": 0.5, "done": False}
+        text = "Observation: ERROR | KeyError('x')\nGive me one action."
+        return {"observation": text, "reward": 0.5, "done": False}
+
+    def create(body):
+        return 3 if body == {"id": 0} else (422, {"detail": []})
+
+    return {
+        "/create": create,
+        "/reset": lambda body: told if body["id"] < 20 else INTERNAL,
+        "/observation?env_idx=3": told,
+        "/step": step,
+    }
+
+
+@pytest.mark.parametrize("environment", ["todo", "sheet", "weather", "movie", "academia"])
+def test_a_tool_environment_is_played_from_goal_to_finish(play, environment):
+    client, world = play(environment, tool_routes("tidy up"))
+    session = client.create()
+    assert "tidy up" in client.reset(session, 19).text
+    assert world.calls[1] == ("/reset", {"env_idx": 3, "id": 19})
+    said = "Thought: a\n\nAction: get with Action Input: {}"
+    assert client.parse(said).action == said
+    failed = client.step(session, said)
+    assert (failed.is_rejection, failed.reward, failed.success) == (True, 0.5, False)
+    assert client.step(session, "hello").is_rejection
+    end = client.step(session, 'Action: finish with Action Input: {"answer": "done"}')
+    assert (end.reward, end.done, end.success, end.is_rejection) == (1, True, True, False)
+    client.close(session)
+    assert failure(client.reset, session, 20).cause is EnvCause.HTTP_STATUS
+
+
+@pytest.mark.parametrize(
+    ("environment", "address"), [("maze", ""), ("maze", "/maze"), ("wordle", "/wordle/")]
+)
+def test_the_prefix_may_be_part_of_the_address_as_in_agentgym(serve, environment, address):
+    prefix = f"/{environment}"
+    world = Scripted({f"{prefix}/create": {"id": 5}, f"{prefix}/filtered_vocab?id=5": ["panic"]})
+    with serve(world) as server:
+        client = EnvClient(
+            server.url + address, environment, connect_timeout_s=30, step_timeout_s=30
+        )
+        assert client.create() == 5
+
+
+def test_the_words_of_wordle_are_asked_for_once_before_a_game(play):
+    routes = {
+        "/wordle/create": {"id": 1},
+        "/wordle/filtered_vocab?id=1": ["panic", "shire"],
+        "/wordle/reset": {"id": 1, "observation": "Let's start Wordle!"},
+    }
+    client, world = play("wordle", routes)
+    for seed in range(2):
+        text = client.reset(client.create(), seed).text
+        assert text == "Let's start Wordle!\nWords of the game: panic, shire."
+    assert [path for path, _ in world.calls].count("/wordle/filtered_vocab?id=1") == 1
+
+
+def test_words_that_the_server_shows_itself_are_not_shown_twice(play):
+    shown = "Guess a word: panic, shire"
+    routes = {
+        "/wordle/create": {"id": 1},
+        "/wordle/filtered_vocab?id=1": ["panic", "shire"],
+        "/wordle/reset": {"id": 1, "observation": shown},
+    }
+    client, _ = play("wordle", routes)
+    assert client.reset(client.create(), 0).text == shown
+
+
+def test_a_wordle_server_without_its_words_can_be_played(play):
+    not_yet = (409, {"error": "reset first", "type": "not_reset"})
+    routes = {
+        "/wordle/create": {"id": 1},
+        "/wordle/filtered_vocab?id=1": not_yet,
+        "/wordle/reset": {"id": 1, "observation": "Let's start Wordle!"},
+    }
+    client, _ = play("wordle", routes)
+    assert client.reset(client.create(), 0).text == "Let's start Wordle!"
+
+
+@pytest.mark.parametrize(
+    ("environment", "text"),
+    [("maze", "The game 26 is not valid."), ("sciworld", "list index out of range")],
+)
+def test_a_task_that_the_server_does_not_have_is_not_worth_another_try(play, environment, text):
+    prefix = "/maze" if environment == "maze" else ""
+    client, _ = play(environment, {f"{prefix}/reset": {"error": text}})
+    assert not failure(client.reset, 0, 99_999).retryable_from_reset
+
+
+def test_sciworld_keeps_the_score_of_a_hundred_and_rewards_a_hundredth(play):
+    answers = iter(
+        [
+            {"observation": "a", "reward": 17, "score": 17, "done": False},
+            {"observation": "b", "reward": 83, "score": 100, "done": True},
+            {"observation": "c", "reward": -117, "score": -100, "done": True},
+        ]
+    )
+    client, _ = play("sciworld", {"/step": lambda body: next(answers)})
+    seen = [client.step(0, "x") for _ in range(3)]
+    assert [o.reward for o in seen] == pytest.approx([0.17, 0.83, -1.17])
+    assert [o.score for o in seen] == [17, 100, -100]
+    assert [o.score * o.score_scale for o in seen] == pytest.approx([0.17, 1, -1])
+    assert [o.success for o in seen] == [False, True, False]

@@ -1,0 +1,424 @@
+"""Client pool: every ticket gets its own episode's replies, for any failures and reply order."""
+
+import random
+import threading
+import time
+
+import pytest
+
+from agentgym_jax.client.client import EnvClient
+from agentgym_jax.client.errors import EnvCause, ServerUnavailable
+from agentgym_jax.client.pool import EnvPool, ReplyKind
+
+CAPACITY = (503, {"error": "full", "type": "capacity"})
+BUSY = (503, {"error": "in use", "type": "busy"})
+
+
+def make_pool(url, *, step_timeout_s=30.0, **options):
+    client = EnvClient(url, "textcraft", connect_timeout_s=30, step_timeout_s=step_timeout_s)
+    defaults = {"workers": 4, "max_idle_sessions": 8, "backoff_s": 0.01, "backoff_max_s": 0.05}
+    return EnvPool({"textcraft": client}, **defaults | options)
+
+
+def collect(pool, count, timeout_s=240.0):
+    """Polls until `count` replies have arrived; returns them by ticket."""
+    replies = {}
+    deadline = time.monotonic() + timeout_s
+    while len(replies) < count and time.monotonic() < deadline:
+        for reply in pool.poll(deadline - time.monotonic()):
+            assert reply.ticket not in replies
+            replies[reply.ticket] = reply
+    assert len(replies) == count
+    return replies
+
+
+def one(pool):
+    (reply,) = collect(pool, 1).values()
+    return reply
+
+
+def until(condition, timeout_s=240.0):
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_every_ticket_plays_its_own_task(server):
+    with make_pool(server.url) as pool:
+        for ticket in range(20):
+            pool.start(ticket, "textcraft", 100 + ticket)
+        starts = collect(pool, 20)
+        assert all(reply.kind is ReplyKind.START for reply in starts.values())
+        for turn in range(3):
+            for ticket in range(20):
+                pool.step(ticket, f"a{turn}")
+            steps = collect(pool, 20)
+        for ticket, reply in steps.items():
+            assert reply.observation.text == f"task {100 + ticket}: a0,a1,a2"
+            assert reply.kind is ReplyKind.STEP
+            assert reply.error is None
+            assert reply.seconds > 0
+
+
+def test_slow_and_failing_calls_change_no_observation(server, world, drop):
+    noise = random.Random(0)
+    pauses = [noise.uniform(0, 0.02) for _ in range(200)]
+    world.faults = {
+        "/create": [CAPACITY, drop, 0.02, CAPACITY],
+        "/reset": [0.02, BUSY, drop, drop, 0.01],
+        "/step": pauses,
+    }
+    with make_pool(server.url) as pool:
+        for ticket in range(12):
+            pool.start(ticket, "textcraft", ticket)
+        assert all(reply.error is None for reply in collect(pool, 12).values())
+        for turn in range(5):
+            for ticket in range(12):
+                pool.step(ticket, f"a{turn}")
+            replies = collect(pool, 12)
+        texts = {ticket: reply.observation.text for ticket, reply in replies.items()}
+        assert texts == {ticket: f"task {ticket}: a0,a1,a2,a3,a4" for ticket in range(12)}
+        assert pool.statistics()["retries"] >= 3
+    assert world.sessions == {}
+
+
+def test_an_episode_continues_while_another_one_waits(server, world):
+    with make_pool(server.url, workers=2) as pool:
+        for ticket in ("slow", "quick"):
+            pool.start(ticket, "textcraft", 0)
+        collect(pool, 2)
+        world.faults = {"/step": [1.0]}
+        pool.step("slow", "a")
+        until(lambda: world.count("/step") == 1)
+        for _ in range(5):
+            pool.step("quick", "b")
+            assert one(pool).ticket == "quick"
+        assert one(pool).ticket == "slow"
+
+
+@pytest.mark.slow
+def test_sessions_are_started_at_the_same_time(server, world):
+    world.faults = {"/create": [1.5] * 4, "/reset": [1.5] * 4}
+    with make_pool(server.url, workers=4) as pool:
+        begin = time.monotonic()
+        for ticket in range(4):
+            pool.start(ticket, "textcraft", ticket)
+        collect(pool, 4)
+        assert time.monotonic() - begin < 9  # one start after another would take 12 s
+
+
+@pytest.mark.slow
+def test_the_caller_is_never_held_up(server, world):
+    world.faults = {"/create": [3.0]}
+    with make_pool(server.url, workers=1) as pool:
+        begin = time.monotonic()
+        pool.start("a", "textcraft", 0)
+        pool.start("b", "textcraft", 1)
+        assert pool.poll(0.0) == []
+        assert pool.poll(0.05) == []
+        assert time.monotonic() - begin < 2.5
+        collect(pool, 2)
+
+
+def test_polling_with_nothing_under_way_returns_at_once(server):
+    with make_pool(server.url) as pool:
+        assert pool.poll(3600.0) == []
+
+
+def test_a_finished_session_is_used_again_after_a_reset(server, world):
+    with make_pool(server.url) as pool:
+        for data_idx in range(5):
+            pool.start("t", "textcraft", data_idx)
+            assert one(pool).observation.text == f"task {data_idx}"
+            pool.step("t", "x")
+            assert one(pool).observation.text == f"task {data_idx}: x"
+            pool.finish("t")
+        assert world.count("/create") == 1
+        assert pool.statistics()["sessions_idle"] == 1
+
+
+def test_idle_sessions_above_the_limit_are_closed(server, world):
+    with make_pool(server.url, max_idle_sessions=2) as pool:
+        for ticket in range(5):
+            pool.start(ticket, "textcraft", ticket)
+        collect(pool, 5)
+        for ticket in range(5):
+            pool.finish(ticket)
+        until(lambda: len(world.sessions) == 2)
+        assert pool.statistics()["sessions_idle"] == 2
+
+
+def test_an_idle_session_that_expired_is_replaced_without_an_error(server, world):
+    with make_pool(server.url) as pool:
+        pool.start("t", "textcraft", 0)
+        collect(pool, 1)
+        pool.finish("t")
+        world.sessions.clear()
+        pool.start("t", "textcraft", 1)
+        assert one(pool).observation.text == "task 1"
+
+
+@pytest.mark.parametrize("fault", ["drop", (500, b"no"), (200, {"error": "odd"}), (200, b"x")])
+def test_a_failed_step_is_reported_once_and_the_ticket_can_start_again(server, world, drop, fault):
+    with make_pool(server.url) as pool:
+        pool.start("t", "textcraft", 5)
+        collect(pool, 1)
+        world.faults = {"/step": [drop if fault == "drop" else fault]}
+        pool.step("t", "x")
+        reply = one(pool)
+        assert reply.observation is None
+        assert reply.error.cause is not EnvCause.SESSION_LOST
+        assert reply.error.retryable_from_reset
+        assert world.count("/step") == 1
+        pool.step("t", "x")
+        assert one(pool).error.cause is EnvCause.SESSION_LOST  # no request was made
+        assert world.count("/step") == 1
+        pool.start("t", "textcraft", 5)
+        assert one(pool).observation.text == "task 5"
+        pool.step("t", "y")
+        assert one(pool).observation.text == "task 5: y"
+        until(lambda: 0 not in world.sessions)  # the failed session was closed
+
+
+def test_the_server_gets_the_number_of_every_request_in_its_episode(server, world):
+    with make_pool(server.url) as pool:
+        pool.start("t", "textcraft", 5)
+        collect(pool, 1)
+        # the server rejected the step with BUSY and did not execute it
+        world.faults = {"/step": [BUSY, 0]}
+        for _ in range(2):
+            pool.step("t", "x")
+            one(pool)
+        pool.start("t", "textcraft", 5)
+        one(pool)
+    created, *turns = [
+        r.headers["x-agentgym-turn"] for r in server.requests if "x-agentgym-turn" in r.headers
+    ]
+    # the request name of `create` differs from those of the turns
+    assert created.endswith("/0") and created != turns[0]
+    episodes, numbers = zip(*(turn.split("/") for turn in turns), strict=True)
+    assert numbers == ("0", "1", "1", "2", "0")
+    assert len(set(episodes[:4])) == 1 and episodes[4] != episodes[0]
+
+
+def test_a_busy_session_is_asked_again(server, world):
+    with make_pool(server.url) as pool:
+        pool.start("t", "textcraft", 5)
+        collect(pool, 1)
+        world.faults = {"/step": [BUSY, BUSY]}
+        pool.step("t", "x")
+        assert one(pool).observation.text == "task 5: x"
+        assert pool.statistics()["retries"] == 2
+        assert pool.statistics()["errors/capacity"] == 2
+
+
+def test_more_tickets_than_the_server_has_room_for_all_get_their_turn(server, world):
+    world.capacity = 2
+    with make_pool(server.url, workers=2) as pool:
+        for ticket in range(6):
+            pool.start(ticket, "textcraft", ticket)
+        done = set()
+        while len(done) < 6:
+            for reply in pool.poll(5.0):
+                assert reply.error is None
+                if reply.kind is ReplyKind.START:
+                    pool.step(reply.ticket, "x")
+                else:
+                    assert reply.observation.text == f"task {reply.ticket}: x"
+                    done.add(reply.ticket)
+                    pool.finish(reply.ticket)
+        assert world.count("/create") > 2  # some `create` requests were rejected and sent again
+
+
+def test_a_start_that_is_refused_for_too_long_is_reported(server, world):
+    world.capacity = 0
+    with make_pool(server.url, retry_patience_s=0.2) as pool:
+        pool.start("t", "textcraft", 0)
+        reply = one(pool)
+        assert reply.error.cause is EnvCause.CAPACITY
+        assert 0.2 <= reply.seconds < 2
+
+
+def test_a_task_that_does_not_exist_is_not_tried_again(server, world):
+    world.faults = {"/reset": [(422, {"error": "no task", "type": "unknown_task"})]}
+    with make_pool(server.url) as pool:
+        pool.start("t", "textcraft", 99999)
+        assert not one(pool).error.retryable_from_reset
+        assert world.count("/reset") == 1
+
+
+def test_a_ticket_that_is_finished_early_gives_no_reply_and_leaves_no_session(server, world):
+    world.faults = {"/step": [0.2]}
+    with make_pool(server.url, max_idle_sessions=0) as pool:
+        pool.start("t", "textcraft", 0)
+        collect(pool, 1)
+        pool.step("t", "x")
+        pool.finish("t")
+        pool.start("t", "textcraft", 1)  # the same ticket, for another episode
+        replies = collect(pool, 1)
+        assert replies["t"].observation.text == "task 1"
+        time.sleep(0.3)
+        assert pool.poll(0.0) == []
+        pool.finish("t")
+        until(lambda: world.sessions == {})
+
+
+def test_a_reply_that_was_not_collected_goes_with_its_ticket(server, world):
+    with make_pool(server.url) as pool:
+        pool.start("t", "textcraft", 0)
+        until(lambda: world.count("/reset") == 1)
+        time.sleep(0.05)
+        pool.finish("t")
+        assert pool.poll(0.1) == []
+        assert pool.statistics()["sessions_idle"] == 1
+
+
+def test_misuse_is_refused(server):
+    with make_pool(server.url) as pool:
+        with pytest.raises(ValueError, match="call start first"):
+            pool.step("t", "x")
+        with pytest.raises(ValueError, match="call start first"):
+            pool.finish("t")
+        with pytest.raises(ValueError, match="babyai"):
+            pool.start("t", "babyai", 0)
+        pool.start("t", "textcraft", 0)
+        with pytest.raises(ValueError, match="poll first"):
+            pool.step("t", "x")
+    with pytest.raises(RuntimeError, match="closed"):
+        pool.start("u", "textcraft", 0)
+
+
+def test_a_server_that_stays_away_stops_the_run_with_its_address(free_port):
+    options = {"breaker_failures": 5, "breaker_patience_s": 0.2, "retry_patience_s": 60}
+    with make_pool(f"http://127.0.0.1:{free_port}", **options) as pool:
+        pool.start("t", "textcraft", 0)
+        with pytest.raises(
+            ServerUnavailable,
+            match=rf"the textcraft server at http://127.0.0.1:{free_port} failed \d+ calls.*server_gone \d+",
+        ):
+            pool.poll(3600.0)
+
+
+def test_a_server_that_returns_in_time_costs_only_time(serve, world, free_port):
+    with make_pool(f"http://127.0.0.1:{free_port}") as pool:
+        pool.start("t", "textcraft", 3)
+        assert pool.poll(0.2) == []
+        with serve(world, free_port):
+            assert one(pool).observation.text == "task 3"
+            pool.finish("t")
+
+
+def test_after_a_restart_an_old_number_never_reaches_another_episode(serve, world, free_port):
+    with make_pool(f"http://127.0.0.1:{free_port}") as pool:
+        with serve(world, free_port):
+            for ticket in ("old", "older"):
+                pool.start(ticket, "textcraft", 1)
+            collect(pool, 2)
+        pool.start("new", "textcraft", 2)
+        assert pool.poll(0.2) == []
+        fresh = type(world)()  # a new server, which numbers its sessions from 0 again
+        with serve(fresh, free_port):
+            collect(pool, 1)
+            pool.start("newer", "textcraft", 3)
+            collect(pool, 1)
+            assert sorted(fresh.sessions) == [0, 1]
+            pool.step("old", "x")
+            assert one(pool).error.cause is EnvCause.SESSION_LOST
+            pool.start("old", "textcraft", 1)
+            assert one(pool).observation.text == "task 1"
+            # must neither close nor reuse the old session, because its number is now that of a new
+            # episode
+            pool.finish("older")
+            pool.start("newest", "textcraft", 4)
+            assert one(pool).observation.text == "task 4"
+            for ticket, text in (("new", "task 2: y"), ("newer", "task 3: y")):
+                pool.step(ticket, "y")
+                assert one(pool).observation.text == text
+            assert sorted(fresh.sessions) == [0, 1, 2, 3]
+
+
+def test_an_announced_restart_loses_all_sessions_without_a_call(server, world):
+    with make_pool(server.url) as pool:
+        for ticket in ("idle", "t"):
+            pool.start(ticket, "textcraft", 1)
+        collect(pool, 2)
+        pool.finish("idle")
+        pool.invalidate("textcraft")
+        assert pool.statistics()["sessions_idle"] == 0
+        pool.step("t", "x")
+        assert one(pool).error.cause is EnvCause.SESSION_LOST
+        assert world.count("/step") == 0
+
+
+def test_closing_ends_every_session_and_thread_also_in_the_middle_of_calls(server, world):
+    world.faults = {"/step": [0.3] * 3, "/create": [0, 0, 0, 0, 0, 0, 0.3, 0.3]}
+    before = threading.active_count()
+    pool = make_pool(server.url)
+    for ticket in range(6):
+        pool.start(ticket, "textcraft", ticket)
+    collect(pool, 6)
+    pool.finish(0)
+    for ticket in range(1, 4):
+        pool.step(ticket, "x")
+    until(lambda: world.count("/step") == 3)
+    for ticket in range(10, 20):
+        pool.start(ticket, "textcraft", ticket)
+    pool.close()
+    assert world.sessions == {}
+    assert not [t for t in threading.enumerate() if t.name.startswith("env-pool")]
+    # up to ten threads for the connections of the test's server
+    assert threading.active_count() <= before + 10
+    pool.close()
+
+
+def test_closing_ends_the_session_of_a_ticket_that_was_finished_before_its_turn(server, world):
+    pool = make_pool(server.url, workers=1)
+    for ticket in range(2):
+        pool.start(ticket, "textcraft", ticket)
+    collect(pool, 2)
+    world.faults = {"/step": [0.3]}
+    pool.step(0, "x")
+    until(lambda: world.count("/step") == 1)
+    pool.step(1, "x")
+    pool.finish(1)
+    pool.close()
+    assert world.count("/step") == 1
+    assert world.sessions == {}
+
+
+def test_closing_does_not_wait_for_ever_for_a_server_that_hangs(server, world):
+    world.faults = {"/step": [20.0], "/close": [20.0] * 10}
+    pool = make_pool(server.url, step_timeout_s=30, close_timeout_s=0.5)
+    for ticket in range(5):
+        pool.start(ticket, "textcraft", ticket)
+    collect(pool, 5)
+    pool.step(0, "x")
+    until(lambda: world.count("/step") == 1)
+    begin = time.monotonic()
+    pool.close()
+    assert time.monotonic() - begin < 15
+
+
+def test_a_worker_that_fails_for_another_reason_is_heard(server):
+    with make_pool(server.url) as pool:
+        pool.start("t", "textcraft", 0)
+        collect(pool, 1)
+        pool.step("t", {1, 2})  # a set cannot be encoded as JSON
+        with pytest.raises(RuntimeError, match="worker") as caught:
+            pool.poll(5.0)
+        assert isinstance(caught.value.__cause__, TypeError)
+
+
+def test_two_environments_share_the_workers(server, world):
+    client = EnvClient(server.url, "babyai", connect_timeout_s=30, step_timeout_s=30)
+    other = EnvClient(server.url, "textcraft", connect_timeout_s=30, step_timeout_s=30)
+    clients = {"babyai": client, "textcraft": other}
+    with EnvPool(clients, workers=2, max_idle_sessions=1) as pool:
+        pool.start(("t", 0), "textcraft", 1)
+        pool.start(("b", 0), "babyai", 2)
+        texts = {ticket: reply.observation.text for ticket, reply in collect(pool, 2).items()}
+        assert texts == {("t", 0): "task 1", ("b", 0): "task 2"}
+        pool.start(("t", 0), "babyai", 3)  # a ticket may be started in another environment
+        assert one(pool).observation.text == "task 3"
+    assert world.sessions == {}

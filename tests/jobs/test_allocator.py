@@ -1,0 +1,68 @@
+"""The memory allocator: threads share a few heaps on machines with any number of cores."""
+
+import ctypes
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+# Source code of the first lines of every entry point.
+ENTRY = """
+import sys
+from absl import flags
+from agentgym_jax import startup
+
+flags.FLAGS([sys.argv[0], "--compilation_cache="])
+startup.prepare()
+"""
+ALONE = """
+from agentgym_jax.startup import limit_arenas
+
+limit_arenas()
+"""
+# Source code of forty threads that use memory at the same time.
+THREADS = """
+import ctypes, threading
+
+c = ctypes.CDLL(None)
+c.malloc.restype = c.fdopen.restype = ctypes.c_void_p
+c.malloc_info.argtypes = [ctypes.c_int, ctypes.c_void_p]
+together = threading.Barrier(40)
+
+def hold():
+    c.malloc(100_000)
+    together.wait()
+
+threads = [threading.Thread(target=hold) for _ in range(40)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+out = c.fdopen(1, b"w")
+c.malloc_info(0, out)
+c.fflush(ctypes.c_void_p(out))
+"""
+
+
+def heaps(before, **environment):
+    """Returns the number of heaps at the end of a program that starts with `before`."""
+    done = subprocess.run(
+        [sys.executable, "-c", before + THREADS],
+        cwd=ROOT,
+        env={k: v for k, v in os.environ.items() if k != "MALLOC_ARENA_MAX"} | environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return len(re.findall("<heap ", done.stdout))
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_info"), reason="no glibc")
+def test_forty_threads_share_four_heaps_unless_the_environment_says_otherwise():
+    assert 1 < heaps(ENTRY) <= 4
+    assert heaps(ALONE, MALLOC_ARENA_MAX="7") == 7

@@ -1,0 +1,85 @@
+"""Training data of a job."""
+
+import json
+import pathlib
+
+import pytest
+
+from agentgym_jax.data.conversations import read_conversations
+from agentgym_jax.data.demonstrations import record
+from agentgym_jax.data.tasks import Task
+from agentgym_jax.jobs.config.sections import ConfigError, plain
+from agentgym_jax.jobs.conversations import load_conversations
+from agentgym_jax.jobs.dpo import load_preferences, parse
+from agentgym_jax.run_folder import RunFolder
+from configs.dpo import trajectories
+
+
+def settings(path, **changes):
+    config = trajectories.get_config("smoke")
+    config.dpo.files = (str(path),)
+    with config.unlocked():
+        config.dpo.demonstrations = {}
+    config.dpo.update(changes)
+    return parse(plain(config)).learning
+
+
+def write(path, outcomes):
+    turns = lambda answer: [  # noqa: E731
+        {"from": "human", "value": "a door", "loss": None},
+        {"from": "gpt", "value": answer, "loss": True},
+    ]
+    rows = [
+        {"item_id": "door_1", "conversations": turns(f"{i}"), "outcome": outcome, "reward": reward}
+        for i, (outcome, reward) in enumerate(outcomes)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_episodes_whose_environment_failed_are_not_learned_from(tmp_path):
+    path = write(tmp_path / "a.jsonl", [("success", 1.0), ("env_error", 0.0), ("failure", 0.0)])
+    found = load_conversations(settings(path), RunFolder(tmp_path), {}, "dpo")
+    assert [c.messages[-1].content for c in found] == ["0", "2"]
+
+
+def test_a_file_that_cannot_be_read_is_an_error_of_the_config(tmp_path):
+    path = write(tmp_path / "a.jsonl", [("lost", 1.0)])
+    with pytest.raises(ConfigError, match="config.dpo.files: .*a.jsonl, line 1: field 'outcome'"):
+        load_conversations(settings(path), RunFolder(tmp_path), {}, "dpo")
+
+
+def test_without_a_pair_the_message_counts_the_episodes(tmp_path):
+    path = write(tmp_path / "a.jsonl", [("success", 1.0), ("success", 0.95)])
+    options = settings(path)
+    episodes = load_conversations(options, RunFolder(tmp_path), {}, "dpo")
+    with pytest.raises(ConfigError, match="there is no pair.*conversations=2.*pairs=0"):
+        load_preferences(options, episodes, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (dict(micro_rows=1), "micro_rows=1: expected a whole number, at least 2"),
+        (dict(loss="hinge"), "loss='hinge': expected one of sigmoid, ipo"),
+        (dict(beta=0.0), "beta=0.0: expected a number, above 0"),
+        (dict(files=()), "there is nothing to pair"),
+        (dict(steps=9), "must be the same number in job 'dpo'"),
+        (dict(too_long="cut"), "too_long='cut'"),
+    ],
+)
+def test_a_wrong_value_is_refused_before_anything_starts(change, message):
+    with pytest.raises(ConfigError, match=message):
+        settings("nowhere", **change)
+
+
+def test_demonstrations_of_an_environment_of_ones_own_are_recorded(tmp_path, monkeypatch):
+    monkeypatch.chdir(pathlib.Path(__file__).parents[2])
+    path = tmp_path / "play.jsonl"
+    tasks = [Task("bandit", 3, "red"), Task("bandit", 4, "green")]
+    options = dict(agent="random", epsilon=0.0, max_turns=2, seed=0)
+    record(tasks, path, **options, module="configs.rl.bandit")
+    found = read_conversations(path, bad="fatal").conversations
+    assert [c.item_id for c in found] == ["bandit_3", "bandit_4"]
+    with pytest.raises(RuntimeError, match="bandit"):
+        record(tasks, path, **options)

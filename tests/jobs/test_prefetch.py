@@ -1,0 +1,93 @@
+"""Background rollouts: an error is raised in the thread that waits for the rollout."""
+
+import threading
+import time
+import types
+
+import pytest
+
+from agentgym_jax.algorithms.mixture_horizon import Place, TurnLimit
+from agentgym_jax.client.errors import EnvCause, ServerUnavailable
+from agentgym_jax.data.tasks import Task
+from agentgym_jax.jobs.rl.prefetch import RolloutPrefetcher
+from agentgym_jax.jobs.run import StopRequested
+
+CONTROLLERS = types.SimpleNamespace(tasks_taken=0, horizons={})
+
+
+class Job:
+    """The parts of a run that the prefetcher uses, with rollouts that have no episodes."""
+
+    def __init__(self, collect):
+        """Stores the parts; `collect(should_stop)` replaces the rollout."""
+        self.threads = []
+        self.was_stopped = False
+        self.stop = threading.Event()
+        self.run = types.SimpleNamespace(
+            seed=0, should_stop=self.stop.is_set, progress=lambda name: None
+        )
+        limits = [TurnLimit(Place("babyai"), 1)]
+        self.parts = types.SimpleNamespace(
+            settings=types.SimpleNamespace(
+                rollout=types.SimpleNamespace(tasks_per_step=1, group_size=0, max_replacements=0),
+                horizon=types.SimpleNamespace(limits=lambda *_, **__: limits),
+                environments={"babyai": None},
+                resamples=False,
+            ),
+            train_schedule=types.SimpleNamespace(drawn=lambda *_: [Task("babyai", 0, "GoTo")]),
+            agent=types.SimpleNamespace(
+                sampler=types.SimpleNamespace(reset_statistics=lambda: None),
+                collector=types.SimpleNamespace(collect=self.collect),
+            ),
+        )
+        self.samples = collect
+
+    def collect(self, requests, *, replacement_stride, on_progress, should_stop):
+        self.threads.append(threading.current_thread())
+        self.samples(should_stop)
+        self.was_stopped = should_stop()
+
+
+def until(should_stop):
+    deadline = time.monotonic() + 20
+    while not should_stop() and time.monotonic() < deadline:
+        time.sleep(0.001)
+
+
+def dead(should_stop):
+    raise ServerUnavailable(EnvCause.CONNECTION, "gone")
+
+
+def test_a_dead_server_stops_the_thread_that_waits_for_rollouts():
+    job = Job(dead)
+    with RolloutPrefetcher(job.run, job.parts) as rollouts:
+        rollouts.begin(CONTROLLERS, 1)
+        with pytest.raises(ServerUnavailable):
+            rollouts.wait()
+    assert job.threads[0] is not threading.current_thread()
+
+
+def test_a_stop_request_ends_a_collection_in_the_background():
+    job = Job(until)
+    with RolloutPrefetcher(job.run, job.parts) as rollouts:
+        rollouts.begin(CONTROLLERS, 1)
+        job.stop.set()
+        with pytest.raises(StopRequested, match="collecting step 2"):
+            rollouts.wait()
+
+
+def test_an_error_of_the_learner_ends_the_background_rollout():
+    job = Job(until)
+    with pytest.raises(ZeroDivisionError), RolloutPrefetcher(job.run, job.parts) as rollouts:
+        rollouts.begin(CONTROLLERS, 1)
+        raise ZeroDivisionError
+    assert job.was_stopped and not job.threads[0].is_alive()
+
+
+def test_without_a_thread_rollouts_run_in_the_call_and_waiting_is_free():
+    job = Job(dead)
+    with RolloutPrefetcher(job.run, job.parts) as rollouts:
+        assert rollouts.wait() < 1
+        with pytest.raises(ServerUnavailable):
+            rollouts.take(CONTROLLERS, 0)
+    assert job.threads == [threading.current_thread()]

@@ -1,0 +1,52 @@
+import io
+import types
+
+import pytest
+
+from agentgym_jax.jobs.run import Run, device_name
+from agentgym_jax.learner.checkpoint import Checkpoints
+from agentgym_jax.telemetry.console import RunConsole
+
+
+@pytest.fixture
+def run():
+    """Returns a run whose console writes to memory; unused parts of the run are None."""
+    absent = dict.fromkeys(("folder", "writer", "loggers", "checkpoints", "checkpoint_settings"))
+    console = RunConsole("grpo", {}, 4, stream=io.StringIO())
+    return Run(
+        **absent, console=console, total_steps=4, seed=0, should_stop=None, compilations=None
+    )
+
+
+def written(run):
+    return run.console._console.file.getvalue()
+
+
+def test_a_warning_is_written_once_where_log_and_console_share_a_stream(run, caplog):
+    run.warn(3, ["gradient norm 40 times the median"])
+    assert written(run) == "note: step 3: gradient norm 40 times the median\n"
+    assert not caplog.records
+
+
+def test_only_the_first_phase_of_a_kind_is_announced_as_compiling(run):
+    run.begin("rollout, horizon 5")
+    run.begin("rollout, horizon 10")
+    run.begin("update", 2)
+    assert written(run).splitlines() == [
+        "  rollout, horizon 5  compiling first",
+        "  rollout, horizon 10",
+        "  update  compiling first",
+    ]
+
+
+def test_step_zero_is_never_saved(run, tmp_path):
+    with Checkpoints(tmp_path / "checkpoints", max_to_keep=1) as checkpoints:
+        run.checkpoints = checkpoints
+        run.save(0, state=None)
+        assert checkpoints.steps() == []
+
+
+def test_a_device_is_not_named_twice():
+    named = [("cpu", "cpu"), ("tpu", "TPU v5e"), ("gpu", "NVIDIA H100")]
+    devices = [types.SimpleNamespace(platform=p, device_kind=k) for p, k in named]
+    assert [device_name(d) for d in devices] == ["cpu", "TPU v5e", "gpu NVIDIA H100"]

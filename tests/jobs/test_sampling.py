@@ -1,0 +1,66 @@
+from types import SimpleNamespace
+
+import jax
+import pytest
+
+from agentgym_jax.jobs.agents import build_agent
+from agentgym_jax.jobs.config.sections import ConfigError
+from agentgym_jax.jobs.config.settings import RolloutSettings
+from agentgym_jax.models.policy import Policy
+from agentgym_jax.sharding import DECODE_RULES, Layout, make_mesh
+from configs import common
+from tests.builders import decoder_config
+
+SAMPLER = dict(
+    rows=16, cache_length=32, buckets=((16, 2),), decode_steps=4, return_after_finished=2
+)
+
+
+def _sampler(most_episodes, *, data=1, **changes):
+    layout = None
+    if data > 1:
+        mesh = make_mesh(data=data, fsdp=1, tensor=1, devices=jax.devices()[:data])
+        layout = Layout(mesh, DECODE_RULES)
+    policy = Policy(
+        decoder_config(
+            vocab_size=64,
+            hidden_size=16,
+            intermediate_size=24,
+            num_layers=1,
+            num_heads=2,
+            num_kv_heads=1,
+        ),
+        layout=layout,
+    )
+    model = SimpleNamespace(
+        decode_policy=policy,
+        renderer=SimpleNamespace(stop_ids=(0,)),
+        tokenizer=SimpleNamespace(decode=None),
+    )
+    environments = SimpleNamespace(pool=None, texts={}, restart_dead_servers=None)
+    rollout = RolloutSettings(**common.base().rollout)
+    settings = SimpleNamespace(sampler={**SAMPLER, **changes}, rollout=rollout)
+    return build_agent(settings, model, environments, most_episodes).sampler
+
+
+@pytest.mark.parametrize(("most_episodes", "data", "rows"), [(99, 1, 16), (4, 1, 4), (5, 4, 8)])
+def test_no_more_rows_than_episodes_can_use(most_episodes, data, rows):
+    assert _sampler(most_episodes, data=data).rows == rows
+
+
+def test_a_mistyped_key_is_named():
+    with pytest.raises(ConfigError, match="row"):
+        _sampler(4, row=3)
+
+
+@pytest.mark.parametrize(
+    ("most_episodes", "decode_rows", "places"),
+    [(99, 6, 6), (99, 17, 16), (4, 6, 4), (4, 3, 3), (4, 0, 4)],
+)
+def test_decode_places_shrink_with_the_rows(most_episodes, decode_rows, places):
+    assert _sampler(most_episodes, decode_rows=decode_rows).decode_rows == places
+
+
+def test_on_several_devices_all_rows_decode_together():
+    with pytest.raises(ConfigError, match="several devices"):
+        _sampler(99, data=4, decode_rows=8)

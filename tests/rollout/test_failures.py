@@ -1,0 +1,172 @@
+"""Retries of episodes after environment failures, and server outages."""
+
+import dataclasses
+
+import pytest
+
+from agentgym_jax.client.errors import EnvCause, EnvError, ServerUnavailable
+from agentgym_jax.client.pool import ReplyKind
+from agentgym_jax.data.tasks import Task
+from agentgym_jax.rollout.failures import (
+    Attempts,
+    Outages,
+    RetryDecision,
+    RetryPolicy,
+    check_some_served,
+)
+from agentgym_jax.trajectory import Outcome
+from tests.builders import trajectory
+
+ERROR = EnvError(EnvCause.TIMEOUT, "no answer")
+TASKS = [Task("maze", i, "maze") for i in range(3)]
+
+
+def decisions(policy, attempts, count, task=TASKS[0]):
+    found = []
+    for _ in range(count):
+        attempts.begin()
+        found.append(policy.failed(attempts, task, ReplyKind.STEP, ERROR))
+    return found
+
+
+def test_every_sample_has_its_attempts_and_then_the_episode_is_given_up():
+    attempts = Attempts()
+    found = decisions(RetryPolicy(2, 1, 60.0), attempts, 4)
+    assert found == [
+        RetryDecision.RESTART,
+        RetryDecision.OTHER_SAMPLE,
+        RetryDecision.RESTART,
+        RetryDecision.GIVE_UP,
+    ]
+    assert attempts.in_all == 4 and attempts.replacements == 1
+
+
+def test_without_replacements_the_last_attempt_is_the_end():
+    assert decisions(RetryPolicy(1, 0, 60.0), Attempts(), 1) == [RetryDecision.GIVE_UP]
+
+
+def test_a_failure_in_an_outage_costs_no_attempt_and_pauses_until_a_step_succeeds():
+    policy, attempts = RetryPolicy(2, 0, 60.0), [Attempts(), Attempts()]
+    assert decisions(policy, attempts[1], 1, TASKS[1]) == [RetryDecision.RESTART]
+    assert set(decisions(policy, attempts[0], 9)) == {RetryDecision.RESTART}
+    assert attempts[0].of_sample == 0 and attempts[0].in_all == attempts[0].pauses == 9
+    policy.answered(attempts[0], TASKS[0], ReplyKind.START)
+    assert attempts[0].pauses == 9
+    policy.answered(attempts[0], TASKS[0], ReplyKind.STEP)
+    assert attempts[0].pauses == 0
+    assert decisions(policy, attempts[0], 2) == [RetryDecision.RESTART, RetryDecision.GIVE_UP]
+
+
+def test_an_outage_beyond_the_patience_ends_the_rollout():
+    policy = RetryPolicy(2, 0, 0.0)
+    decisions(policy, Attempts(), 1, TASKS[1])
+    with pytest.raises(ServerUnavailable, match="maze server failed every step of 2 tasks"):
+        decisions(policy, Attempts(), 1)
+
+
+STATUS_500 = EnvError(EnvCause.HTTP_STATUS, "status 500: out of memory")
+
+
+class Clock:
+    seconds = 100.0
+
+    def __call__(self):
+        return self.seconds
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def outages(clock):
+    return Outages(10.0, clock)
+
+
+def fail(outages, task, *, kind="step", error=STATUS_500):
+    return outages.failed("babyai", kind, task, error)
+
+
+def test_one_task_that_fails_is_no_outage_however_often(outages, clock):
+    for _ in range(50):
+        clock.seconds += 1
+        assert not fail(outages, 1)
+
+
+def test_a_second_task_without_a_success_in_between_is_one(outages):
+    assert not fail(outages, 1)
+    assert fail(outages, 2)
+    assert fail(outages, 1)
+
+
+def test_a_success_ends_it(outages):
+    fail(outages, 1)
+    fail(outages, 2)
+    outages.answered("babyai", "step", 3)
+    assert not fail(outages, 1)
+
+
+def test_starts_that_succeed_say_nothing_about_steps(outages):
+    fail(outages, 1)
+    outages.answered("babyai", "start", 2)
+    assert fail(outages, 2)
+
+
+def test_environments_are_separate(outages):
+    fail(outages, 1)
+    assert not outages.failed("textcraft", "step", 2, STATUS_500)
+
+
+def test_tasks_that_failed_while_others_were_well_are_never_an_outage(outages, clock):
+    """Checks that two tasks that always fail do not look like a server outage at the end of a step."""
+    for task in (1, 2):
+        fail(outages, task)
+        outages.answered("babyai", "step", 3)
+    for _ in range(50):
+        clock.seconds += 1
+        assert not fail(outages, 1) and not fail(outages, 2)
+
+
+def test_a_task_that_did_well_again_counts_again(outages):
+    fail(outages, 1)
+    outages.answered("babyai", "step", 3)
+    outages.answered("babyai", "step", 1)
+    fail(outages, 1)
+    assert fail(outages, 2)
+
+
+def test_an_outage_is_tolerated_for_a_while_and_then_reported_with_its_causes(outages, clock):
+    fail(outages, 1, error=EnvError(EnvCause.TIMEOUT, "slow"))
+    clock.seconds += 9.9
+    assert fail(outages, 2)
+    clock.seconds += 0.2
+    with pytest.raises(ServerUnavailable) as caught:
+        fail(outages, 3)
+    for part in ("babyai", "step of 3 tasks", "10 s", "http_status 2", "timeout 1", "memory"):
+        assert part in str(caught.value)
+    assert "resume" in str(caught.value)
+
+
+def test_a_full_server_is_not_a_failing_one(outages):
+    full = EnvError(EnvCause.CAPACITY, "full")
+    assert not any(fail(outages, task, error=full) for task in range(5))
+
+
+FAILED = trajectory("", item_id="maze_0", outcome=Outcome.ENV_ERROR, error="no answer", attempts=3)
+
+
+def check(*trajectories):
+    tasks = [Task(*t.item_id.rsplit("_", 1), "") for t in trajectories]
+    check_some_served(tasks, trajectories)
+
+
+def test_an_environment_that_failed_all_its_tasks_is_an_error_next_to_one_that_played():
+    other, played = (
+        dataclasses.replace(FAILED, item_id="maze_1", attempts=2),
+        dataclasses.replace(FAILED, item_id="wordle_0", outcome=Outcome.SUCCESS, error=""),
+    )
+    with pytest.raises(ServerUnavailable, match="maze server let none of 2.*2 times.*no answer"):
+        check(FAILED, played, other)
+    check(FAILED, FAILED, played)  # failures of a single task do not count as a server outage
+    check(FAILED, dataclasses.replace(other, outcome=Outcome.HORIZON), played)
