@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger(__name__)
 
 # version; changes when a page, a task, a text or the rules of the tree change
-BEHAVIOUR = "3"
+BEHAVIOUR = "4"
 MAX_TURNS = 15
 
 

@@ -130,6 +130,17 @@ def test_icons_are_no_text_but_in_webarenas_own_trees():
     assert lines(page, boxes, is_original=True)[1] == "\tlink '\\uf2bd Account'"
 
 
+def test_the_name_of_an_element_has_no_outer_blanks_but_in_webarenas_own_trees():
+    page = [
+        node(1, "RootWebArea", "", [2, 3]),
+        node(2, "textbox", "Search "),
+        node(3, "StaticText", "to "),
+    ]
+    boxes = dict.fromkeys((2, 3), BOX)
+    assert lines(page, boxes)[1:] == ["\ttextbox 'Search'", "\tStaticText 'to '"]
+    assert lines(page, boxes, is_original=True)[1] == "\ttextbox 'Search '"
+
+
 def test_a_tree_with_a_circle_or_ten_thousand_levels_has_an_end():
     circle = [node(1, "RootWebArea", "", [2]), node(2, "link", "round", [1])]
     assert len(lines(circle, {2: BOX})) == 2

@@ -191,6 +191,8 @@ def _line(
     role, name = _role(node), str(node["name"]["value"])
     if not is_original:
         name = _without_icons(name)
+        if role != "StaticText":
+            name = name.strip()  # Chromium 150 keeps the blanks of a label, Chromium 156 does not
     box = _place(role, node.get("backendDOMNodeId", 0), above, boxes, window)
     if box is None:
         return None
