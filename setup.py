@@ -19,7 +19,6 @@ TRAINING = [
     "jinja2>=3.1",
     "huggingface-hub>=0.30",
     "safetensors>=0.6",
-    "gguf>=0.17",
     "chex>=0.1.90",
     "ml-collections>=1.0",
     "absl-py>=2.1",

@@ -1,7 +1,7 @@
 """Evaluates an agent: python -m agentgym_jax.evaluate --config=configs/eval/suite.py --workdir=DIR
 --model=M
 
-M is a Hugging Face directory or hub id, a .gguf file, a run folder (its latest checkpoint) or a
+M is a Hugging Face directory or hub id, a run folder (its latest checkpoint) or a
 preset. It can also be `expert` (each environment's scripted agent), `random` (an agent that selects
 random valid actions), or the address of an OpenAI-compatible chat endpoint such as
 http://127.0.0.1:8000/v1. The key of an endpoint is read from an environment variable

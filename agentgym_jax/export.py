@@ -2,8 +2,8 @@ r"""Writes a model as a Hugging Face directory that `transformers` loads.
 
   python -m agentgym_jax.export --model=runs/textcraft --out=exports/textcraft
 
-The model is a run folder (its latest checkpoint), a Hugging Face directory or hub id, a `.gguf`
-file, or a preset with random weights. If the model has a tokenizer, the tokenizer is written too.
+The model is a run folder (its latest checkpoint), a Hugging Face directory or hub id, or a preset
+with random weights. If the model has a tokenizer, the tokenizer is written too.
 """
 
 import pathlib
@@ -58,16 +58,15 @@ def export(model: str, out: str, *, dtype: str, overwrite: bool) -> pathlib.Path
     source = sources.resolve(model)
     policy = Policy(source.config)
     params = load(source, policy)
+    tokenizer = tokenizer_directory(source)
     with tempfile.TemporaryDirectory() as temporary:
-        tokenizer = tokenizer_directory(source, pathlib.Path(temporary))
         as_llama = False
         if tokenizer is None:
             logging.warning("%s has no tokenizer: %s will hold none", model, target)
         elif (tokenizer / "tokenizer.json").exists():
             as_llama = source.config.qkv_bias and not load_tokenizer(tokenizer).is_qwen2
         if as_llama:  # the tokenizer files name the general class of `transformers`
-            general = pathlib.Path(temporary) / "general"
-            general.mkdir()
+            general = pathlib.Path(temporary)
             copy_tokenizer(tokenizer, general)
             load_tokenizer(general).save(general)
             tokenizer = general
@@ -99,17 +98,9 @@ def load(source: sources.ModelSource, policy: Policy) -> dict[str, Any]:
         return checkpoints.restore_params(step, policy.abstract_params())
 
 
-def tokenizer_directory(
-    source: sources.ModelSource, temporary: pathlib.Path
-) -> pathlib.Path | None:
-    """Returns the directory with the tokenizer files of a source; None if it has no tokenizer.
-
-    The tokenizer of a `.gguf` file is first written to the folder `temporary`.
-    """
+def tokenizer_directory(source: sources.ModelSource) -> pathlib.Path | None:
+    """Returns the directory with the tokenizer files of a source; None if it has no tokenizer."""
     path = source.tokenizer_path
-    if source.kind == "gguf":
-        load_tokenizer(path).save(temporary)
-        return temporary
     known = ("tokenizer.json", "tokenizer.model", "vocab.json")
     if source.kind == "hf_dir" and not any((path / name).exists() for name in known):
         return None
@@ -118,7 +109,7 @@ def tokenizer_directory(
 
 def define_flags() -> None:
     """Defines the flags of the command line."""
-    flags.DEFINE_string("model", None, "Run folder, Hugging Face directory or id, .gguf, preset.")
+    flags.DEFINE_string("model", None, "Run folder, Hugging Face directory or id, preset.")
     flags.DEFINE_string("out", None, "Directory to write.")
     flags.DEFINE_enum("dtype", "bfloat16", DTYPES, "Type of the stored tensors.")
     flags.DEFINE_bool("overwrite", False, "Replace an earlier export.")

@@ -23,9 +23,8 @@ from agentgym_jax.models.config import to_hf_config
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.weights import load_hf, save_hf
 from agentgym_jax.text.chat import ChatRenderer
-from agentgym_jax.text.gguf_tokenizer import QWEN2_WORDS
 from agentgym_jax.text.template import CHATML, COMPACT
-from agentgym_jax.text.tokenizer import Tokenizer, byte_tokenizer, load_tokenizer
+from agentgym_jax.text.tokenizer import QWEN2_WORDS, Tokenizer, byte_tokenizer, load_tokenizer
 from agentgym_jax.text.train_tokenizer import train_tokenizer
 from configs import quickstart
 from tests.builders import decoder_config

@@ -10,7 +10,6 @@ import huggingface_hub
 import huggingface_hub.errors
 import jax
 
-from agentgym_jax.models import gguf_weights
 from agentgym_jax.models.config import PRESETS, DecoderConfig, from_hf_config
 from agentgym_jax.models.hf_tensors import SafetensorsDirectory
 from agentgym_jax.models.policy import Policy
@@ -28,12 +27,12 @@ class ModelSource:
     Attributes:
       model: Name given by the user.
       kind: Form of the source, one of those in `resolve`.
-      path: Hugging Face directory, `.gguf` file or run folder; None for a preset.
+      path: Hugging Face directory or run folder; None for a preset.
       config: Configuration of the model's decoder.
     """
 
     model: str
-    kind: Literal["hf_dir", "gguf", "preset", "workdir"]
+    kind: Literal["hf_dir", "preset", "workdir"]
     path: pathlib.Path | None
     config: DecoderConfig
 
@@ -49,7 +48,7 @@ def resolve(model: str) -> ModelSource:
     """Finds the source of a model by its name; reads configurations but loads no weights.
 
     Args:
-      model: Path (of a Hugging Face directory, `.gguf` file or run folder), preset such as
+      model: Path (of a Hugging Face directory or run folder), preset such as
         `qwen2.5-0.5b` with random weights, or hub id of a model to download. A path has precedence.
 
     Raises:
@@ -58,9 +57,11 @@ def resolve(model: str) -> ModelSource:
     """
     path = pathlib.Path(model).expanduser()
     if path.is_file():
-        if path.suffix != ".gguf":
-            raise ValueError(f"--model={model} is a file, but not a .gguf file")
-        return ModelSource(model, "gguf", path, gguf_weights.read_config(path))
+        raise ValueError(
+            f"--model={model} is a file; expected a directory with config.json and safetensors. A "
+            ".gguf file becomes one with transformers: AutoModelForCausalLM.from_pretrained("
+            "directory, gguf_file=name).save_pretrained(new_directory), and AutoTokenizer alike"
+        )
     if (path / "checkpoints").is_dir():
         return ModelSource(model, "workdir", path, read_hf_config(path / "model"))
     if path.is_dir():
@@ -82,7 +83,7 @@ def read_hf_config(directory: pathlib.Path) -> DecoderConfig:
     if not path.exists():
         raise FileNotFoundError(
             f"{directory} has no config.json. A model is a Hugging Face directory (config.json and "
-            "safetensors), a .gguf file, or a run folder with checkpoints/ and model/config.json."
+            "safetensors) or a run folder with checkpoints/ and model/config.json."
         )
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
@@ -143,8 +144,6 @@ def load_params(
     match source.kind:
         case "hf_dir":
             return load_hf(source.path, policy, layout, dtype)
-        case "gguf":
-            return gguf_weights.load_gguf(source.path, policy, layout, dtype)
         case "preset":
             params = policy.init_sharded(jax.random.key(seed), layout)
             return jax.tree.map(lambda x: x.astype(dtype), params)

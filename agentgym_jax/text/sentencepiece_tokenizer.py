@@ -1,59 +1,118 @@
-"""Reads the tokenizer of a sentencepiece `.model` file."""
+"""Converts a sentencepiece `.model` file to a fast tokenizer."""
 
+import enum
 import pathlib
+from collections.abc import Sequence
 from typing import Any
 
+import tokenizers
 from google.protobuf.message import DecodeError
 from sentencepiece import sentencepiece_model_pb2 as sentencepiece_model
-from tokenizers import Regex, normalizers
+from tokenizers import Regex, decoders, models, normalizers
 
-from agentgym_jax.text import vocabulary
-
+SPACE = "\u2581"  # character that represents a space in sentencepiece vocabularies
 _UNIGRAM, _BPE = 1, 2  # values of ModelType in sentencepiece's TrainerSpec
+
+
+class PieceKind(enum.IntEnum):
+    """Type of a vocabulary entry, as numbered by sentencepiece."""
+
+    NORMAL = 1
+    UNKNOWN = 2
+    CONTROL = 3
+    USER_DEFINED = 4
+    UNUSED = 5
+    BYTE = 6
 
 
 def read(path: pathlib.Path) -> tuple[str, dict[str, Any]]:
     """Returns the text of a `tokenizer.json` and the contents of a `tokenizer_config.json`.
 
     The file contains no chat template. sentencepiece puts a space in front of a whole text; this
-    tokenizer does not, see `Tokenizer.encode`.
+    tokenizer does not, because a piece of an episode continues the previous piece.
 
     Raises:
-      ValueError: The file is no sentencepiece model, or its model type is word or character.
+      ValueError: The file is no sentencepiece model, its model type is word or character, or no
+        piece has the kind UNKNOWN.
     """
     proto = sentencepiece_model.ModelProto()  # type: ignore[attr-defined]  # made at import
     try:
         proto.ParseFromString(path.read_bytes())
     except DecodeError as error:
         raise ValueError(f"{path} is not a sentencepiece model: {error}") from error
-    model_type = proto.trainer_spec.model_type
-    if model_type not in (_UNIGRAM, _BPE):
-        raise ValueError(
-            f"{path}: sentencepiece model type {model_type}; expected unigram (1) or BPE (2)"
-        )
-    backend_json = vocabulary.from_scores(
-        [piece.piece for piece in proto.pieces],
-        [piece.score for piece in proto.pieces],
-        [piece.type for piece in proto.pieces],
-        is_unigram=model_type == _UNIGRAM,
-        normalizer=_normalizer(proto.normalizer_spec),
-    )
     trainer = proto.trainer_spec
+    if trainer.model_type not in (_UNIGRAM, _BPE):
+        raise ValueError(
+            f"{path}: sentencepiece model type {trainer.model_type}; expected unigram (1) or BPE (2)"
+        )
+    pieces = [piece.piece for piece in proto.pieces]
+    kinds = [piece.type for piece in proto.pieces]
+    if PieceKind.UNKNOWN not in kinds:
+        raise ValueError(f"{path}: no piece of the kind UNKNOWN among the entries")
+    backend = tokenizers.Tokenizer(_model(proto, pieces, kinds))
+    backend.normalizer = _normalizer(proto.normalizer_spec)
+    backend.decoder = decoders.Sequence(
+        [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
+    )
+    for piece, kind in zip(pieces, kinds, strict=True):
+        if kind in (PieceKind.CONTROL, PieceKind.UNKNOWN):
+            token = tokenizers.AddedToken(piece, special=True, normalized=False)
+            backend.add_special_tokens([token])
+        elif kind == PieceKind.USER_DEFINED:
+            backend.add_tokens([tokenizers.AddedToken(piece, special=False, normalized=False)])
     names = {
         "bos_token": (trainer.bos_id, trainer.bos_piece),
         "eos_token": (trainer.eos_id, trainer.eos_piece),
         "unk_token": (trainer.unk_id, trainer.unk_piece),
     }
-    return backend_json, {key: piece for key, (i, piece) in names.items() if i >= 0}
+    return backend.to_str(), {key: piece for key, (i, piece) in names.items() if i >= 0}
 
 
-def _normalizer(spec: Any) -> normalizers.Normalizer | None:
-    """Returns a normalizer that applies the model's character table and merges repeated spaces;
-    None if neither is needed.
+def _model(proto: Any, pieces: Sequence[str], kinds: Sequence[int]) -> models.Model:
+    scores = [piece.score for piece in proto.pieces]
+    unknown = list(kinds).index(PieceKind.UNKNOWN)
+    byte_fallback = PieceKind.BYTE in kinds
+    if proto.trainer_spec.model_type == _UNIGRAM:
+        entries = list(zip(pieces, scores, strict=True))
+        return models.Unigram(entries, unk_id=unknown, byte_fallback=byte_fallback)
+    return models.BPE(
+        vocab={piece: i for i, piece in enumerate(pieces)},
+        merges=_merges(pieces, scores, kinds),
+        unk_token=pieces[unknown],
+        fuse_unk=True,
+        byte_fallback=byte_fallback,
+    )
+
+
+def _merges(
+    pieces: Sequence[str], scores: Sequence[float], kinds: Sequence[int]
+) -> list[tuple[str, str]]:
+    """Returns all pairs of pieces whose concatenation is a piece, in the order in which they merge.
+
+    The highest score of the concatenation is first; pairs with equal scores are in the order of
+    ids.
+    """
+    ids = {
+        piece: i
+        for i, (piece, kind) in enumerate(zip(pieces, kinds, strict=True))
+        if kind in (PieceKind.NORMAL, PieceKind.USER_DEFINED)
+    }
+    ranked = []
+    for piece, i in ids.items():
+        for cut in range(1, len(piece)):
+            left, right = piece[:cut], piece[cut:]
+            if left in ids and right in ids:
+                ranked.append((-scores[i], i, ids[left], ids[right]))
+    return [(pieces[left], pieces[right]) for _, _, left, right in sorted(ranked)]
+
+
+def _normalizer(spec: Any) -> normalizers.Normalizer:
+    """Returns the model's character table and merging of repeated spaces, then the replacement of
+    spaces.
     """
     steps: list[normalizers.Normalizer] = []
     if spec.precompiled_charsmap:
         steps.append(normalizers.Precompiled(spec.precompiled_charsmap))
     if spec.remove_extra_whitespaces:
         steps.append(normalizers.Replace(Regex(" {2,}"), " "))
-    return normalizers.Sequence(steps) if steps else None
+    return normalizers.Sequence([*steps, normalizers.Replace(" ", SPACE)])

@@ -1,5 +1,5 @@
-"""Converts text to token ids and back, with tokenizers from Hugging Face, sentencepiece or GGUF
-files, or with plain bytes.
+"""Converts text to token ids and back, with tokenizers from Hugging Face or sentencepiece files,
+or with plain bytes.
 
 All formats share one class. Every format is converted to the fast `tokenizers` library, so every
 tokenizer can be saved as a Hugging Face directory.
@@ -15,14 +15,19 @@ from typing import Any
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers
 
-from agentgym_jax.text import gguf_tokenizer, sentencepiece_tokenizer
+from agentgym_jax.text import sentencepiece_tokenizer
 from agentgym_jax.text.template import COMPACT
 
 _BYTES_SPECIALS = ("<|endoftext|>", "<|system|>", "<|user|>", "<|assistant|>", "<|im_end|>")
+# Regular expression for the words of Qwen2's tokenizer.json.
+QWEN2_WORDS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 _QWEN2_RULES = [
     {
         "type": "Split",
-        "pattern": {"Regex": gguf_tokenizer.QWEN2_WORDS},
+        "pattern": {"Regex": QWEN2_WORDS},
         "behavior": "Isolated",
         "invert": False,
     },
@@ -208,7 +213,7 @@ def load_tokenizer(source: str | pathlib.Path) -> Tokenizer:
 
     Args:
       source: Hugging Face directory (with `tokenizer.json`, or only `tokenizer.model`),
-        sentencepiece `.model` file, `.gguf` file, or the word `bytes`.
+        sentencepiece `.model` file, or the word `bytes`.
 
     Raises:
       FileNotFoundError: The path does not exist.
@@ -221,16 +226,14 @@ def load_tokenizer(source: str | pathlib.Path) -> Tokenizer:
         return _load_directory(path)
     if not path.exists():
         raise FileNotFoundError(
-            f"no tokenizer at {path}: expected a Hugging Face directory, a .model or .gguf file, "
-            "or the word bytes"
+            f"no tokenizer at {path}: expected a Hugging Face directory, a .model file, or "
+            "the word bytes"
         )
-    if path.suffix == ".gguf":
-        return Tokenizer(*gguf_tokenizer.read(path))
     if path.suffix == ".model":
         return Tokenizer(*sentencepiece_tokenizer.read(path))
     raise ValueError(
-        f"{path}: the name does not show the kind of tokenizer; expected a directory, "
-        "*.model (sentencepiece) or *.gguf"
+        f"{path}: the name does not show the kind of tokenizer; expected a directory or "
+        "*.model (sentencepiece)"
     )
 
 

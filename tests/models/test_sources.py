@@ -45,7 +45,7 @@ def test_a_folder_with_checkpoints_is_a_run_and_separates_model_and_tokenizer(tm
     [
         ("no-such-thing", "no existing path, no preset .* and no hub id"),
         ("/no/such/directory", "no existing path, no preset .* and no hub id"),
-        ("model.bin", "is a file, but not a .gguf file"),
+        ("model.bin", "is a file; expected a directory"),
     ],
 )
 def test_a_name_that_is_nothing_says_what_it_could_be(name, message, tmp_path, monkeypatch):

@@ -1,17 +1,14 @@
 """A real checkpoint in this package and in transformers; both compute in float32 on the CPU.
 
-    AGENTGYM_JAX_REAL_MODEL=DIR AGENTGYM_JAX_REAL_GGUF=FILE pytest tests/parity/test_real_model.py
+    AGENTGYM_JAX_REAL_MODEL=DIR pytest tests/parity/test_real_model.py
 
-DIR is a Hugging Face directory with a tokenizer. FILE is a `.gguf` file of the same family;
-transformers reads it with `accelerate`. The test of FILE also needs DIR, whose tokenizer encodes
-the prompts.
+DIR is a Hugging Face directory with a tokenizer.
 """
 
 import dataclasses
 import functools
 import logging
 import os
-import pathlib
 from typing import Any
 
 import jax
@@ -63,27 +60,17 @@ class Checkpoint:
     tokenizer: Any
 
 
-def variables():
-    names = ("AGENTGYM_JAX_REAL_MODEL", "AGENTGYM_JAX_REAL_GGUF")
-    return [name for name in names if name in os.environ]
-
-
-@pytest.fixture(scope="module", params=variables())
-def checkpoint(request):
-    path = pathlib.Path(os.environ[request.param])
-    source = sources.resolve(str(path))
+@pytest.fixture(scope="module")
+def checkpoint():
+    path = os.environ["AGENTGYM_JAX_REAL_MODEL"]
+    source = sources.resolve(path)
     policy = Policy(source.config)
-    if source.kind == "gguf":
-        reference = transformers.AutoModelForCausalLM.from_pretrained(
-            path.parent, gguf_file=path.name, dtype=torch.float32
-        )
-    else:
-        reference = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
+    reference = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
     return Checkpoint(
         policy=policy,
         params=sources.load_params(source, policy),
         reference=reference.eval(),
-        tokenizer=transformers.AutoTokenizer.from_pretrained(os.environ["AGENTGYM_JAX_REAL_MODEL"]),
+        tokenizer=transformers.AutoTokenizer.from_pretrained(path),
     )
 
 

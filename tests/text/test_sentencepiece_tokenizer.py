@@ -1,6 +1,5 @@
 import io
 
-import gguf
 import pytest
 import sentencepiece
 from hypothesis import given, settings
@@ -72,32 +71,6 @@ def test_control_tokens_are_special_and_never_made_from_text(pair):
 def test_a_directory_with_only_the_model_file_is_enough(pair, models):
     path, _ = models
     assert load_tokenizer(path.parent).encode("a red door") == pair[0].encode("a red door")
-
-
-def test_a_gguf_file_of_the_kind_llama_has_the_same_ids(models, pair, tmp_path):
-    path, reference = models
-    if path.parent.name.startswith("unigram"):
-        return  # GGUF's type `llama` supports only BPE models
-    size = reference.vocab_size()
-    kinds = [1] * size
-    for i in range(size):
-        if reference.is_unknown(i):
-            kinds[i] = 2
-        elif reference.is_control(i):
-            kinds[i] = 3
-        elif reference.is_byte(i):
-            kinds[i] = 6
-    writer = gguf.GGUFWriter(str(tmp_path / "m.gguf"), "llama")
-    writer.add_tokenizer_model("llama")
-    writer.add_token_list([reference.id_to_piece(i) for i in range(size)])
-    writer.add_token_scores([reference.get_score(i) for i in range(size)])
-    writer.add_token_types(kinds)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.close()
-    ours = load_tokenizer(tmp_path / "m.gguf")
-    for text in TEXTS[:3]:
-        assert ours.encode(text) == pair[0].encode(text)
 
 
 def test_repeated_spaces_are_squeezed_if_the_model_says_so(tmp_path):

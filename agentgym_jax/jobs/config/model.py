@@ -33,7 +33,7 @@ class ModelSettings:
     """Section `model`.
 
     Attributes:
-      source: Hugging Face directory or hub id, `.gguf` file, run folder or preset; or `random` with
+      source: Hugging Face directory or hub id, run folder or preset; or `random` with
         an architecture.
       architecture: Architecture of a `random` model; empty for other sources.
       dtype: Type of the learner's computation; parameters and optimiser are float32.
@@ -157,7 +157,7 @@ def resolve_source(settings: ModelSettings) -> ModelSource | None:
         return None
     if not settings.source:
         raise ConfigError(
-            "config.model.source is empty: name a Hugging Face directory or hub id, a .gguf file, "
+            "config.model.source is empty: name a Hugging Face directory or hub id, "
             f"a run folder, a preset ({', '.join(PRESETS)}) or 'random'"
         )
     try:
