@@ -193,5 +193,9 @@ def reshard(params: Any, shardings: Any, dtype: Any) -> Any:
       shardings: Tree of shardings over the same devices; None leaves the choice to the compiler.
       dtype: Type of every array of the result.
     """
-    program = jax.jit(_cast, static_argnums=1, out_shardings=shardings)
-    return program(params, jnp.dtype(dtype))
+    return make_reshard(shardings)(params, jnp.dtype(dtype))
+
+
+def make_reshard(shardings: Any) -> Any:
+    """Returns the program of `reshard`: (weights, type) -> weights."""
+    return jax.jit(_cast, static_argnums=1, out_shardings=shardings)

@@ -56,7 +56,8 @@ def accumulate_gradients(
 
     loss, (added, largest) = jax.eval_shape(lambda: loss_fn(params, micro_batch(0)))
     first = jax.tree.map(lambda x: jnp.zeros(x.shape, jnp.float32), (loss, params, added, largest))
-    total, grads, added, largest = jax.lax.fori_loop(0, used, step, first)
+    with jax.named_scope("micro_batches"):
+        total, grads, added, largest = jax.lax.fori_loop(0, used, step, first)
     return total, grads, added | largest
 
 

@@ -13,6 +13,8 @@ import jax.numpy as jnp
 from agentgym_jax.models.bfloat16_bits import from_bits
 
 # Finite replacement for -inf, because -inf - -inf is NaN. exp(_MASKED - max) is exactly 0.
+BLOCK = 128  # tokens per side of a block
+MAX_BLOCKS = 16  # number of blocks per side of a packed row
 _MASKED = -1e30
 
 
@@ -62,7 +64,7 @@ def attend_segments(
     v_BTKH: jax.Array,
     segment_ids_BT: jax.Array,
     *,
-    block: int = 128,
+    block: int = BLOCK,
 ) -> jax.Array:
     """Computes causal attention within each segment of packed rows.
 
@@ -79,7 +81,7 @@ def attend_segments(
     chex.assert_equal_shape([k_BTKH, v_BTKH])
     chex.assert_equal_shape_prefix([q_BTNH, k_BTKH, segment_ids_BT], 2)
     T = q_BTNH.shape[1]
-    block = min(T, max(block, -(-T // 16)))
+    block = min(T, max(block, -(-T // MAX_BLOCKS)))
     filling = ((0, 0), (0, -T % block), (0, 0), (0, 0))
     q_BKGTH = _group(jnp.pad(q_BTNH, filling), k_BTKH.shape[2])
     k_BKSH, v_BKSH = (jnp.pad(x, filling).transpose(0, 2, 1, 3) for x in (k_BTKH, v_BTKH))
@@ -124,7 +126,8 @@ def _attend_blocks_forward(q_BKGTH, k_BKSH, v_BKSH, ids_BT, block):
         # The diagonal block is first. In it every query sees itself, so no running maximum is
         # _MASKED afterwards.
         carry = keys(i, (zeros_BKGt1 + _MASKED, zeros_BKGt1, zeros_BKGtH))
-        max_BKGt1, sum_BKGt1, out_BKGtH = jax.lax.fori_loop(first_key_Q[i], i, keys, carry)
+        with jax.named_scope("key_blocks"):
+            max_BKGt1, sum_BKGt1, out_BKGtH = jax.lax.fori_loop(first_key_Q[i], i, keys, carry)
         out_BKGtH = (out_BKGtH / sum_BKGt1).astype(q_BKGTH.dtype)
         return (
             _put_block(out_BKGTH, out_BKGtH, i, block, 3),
@@ -172,9 +175,10 @@ def _attend_blocks_backward(block, saved, d_out_BKGTH):
             )
 
         d_q_BKGtH = jnp.zeros(q_BKGtH.shape, jnp.float32)
-        d_q_BKGtH, d_k_BKHS, d_v_BKHS = jax.lax.fori_loop(
-            first_key_Q[i], i + 1, keys, (d_q_BKGtH, d_k_BKHS, d_v_BKHS)
-        )
+        with jax.named_scope("key_blocks"):
+            d_q_BKGtH, d_k_BKHS, d_v_BKHS = jax.lax.fori_loop(
+                first_key_Q[i], i + 1, keys, (d_q_BKGtH, d_k_BKHS, d_v_BKHS)
+            )
         return _put_block(d_q_BKGTH, d_q_BKGtH, i, block, 3), d_k_BKHS, d_v_BKHS
 
     zeros = tuple(jnp.zeros(x.shape, jnp.float32) for x in (q_BKGTH, k_BKSH.mT, v_BKSH.mT))
@@ -244,7 +248,7 @@ def attend_cache(
     row_n: jax.Array | None,
     positions_nT: jax.Array,
     *,
-    key_block: int = 128,
+    key_block: int = BLOCK,
 ) -> jax.Array:
     """Computes attention of new tokens to the slots of the same row, up to their position.
 
@@ -293,9 +297,10 @@ def attend_cache(
 
     zeros_nKGTH = jnp.zeros(q_nKGTH.shape, jnp.float32)
     zeros_nKGT1 = zeros_nKGTH[..., :1]
-    _, sum_nKGT1, out_nKGTH = jax.lax.fori_loop(
-        0, -(-live // block), step, (zeros_nKGT1 + _MASKED, zeros_nKGT1, zeros_nKGTH)
-    )
+    with jax.named_scope("cache_blocks"):
+        _, sum_nKGT1, out_nKGTH = jax.lax.fori_loop(
+            0, -(-live // block), step, (zeros_nKGT1 + _MASKED, zeros_nKGT1, zeros_nKGTH)
+        )
     out_nKGTH = out_nKGTH / jnp.where(sum_nKGT1 == 0, 1.0, sum_nKGT1)  # a sum of 0 marks padding
     return _ungroup(out_nKGTH.astype(q_nTNH.dtype))
 

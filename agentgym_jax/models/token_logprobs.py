@@ -100,7 +100,8 @@ def _score_chunks(policy, params, chunks, used, temperature) -> tuple[jax.Array,
         return tuple(x_CBS.at[c].set(new_BS) for x_CBS, new_BS in zip(scores, new, strict=True))
 
     zeros_CBS = jnp.zeros(targets_CBS.shape, jnp.float32)
-    return jax.lax.fori_loop(0, used, step, (zeros_CBS, zeros_CBS))
+    with jax.named_scope("logit_chunks"):
+        return jax.lax.fori_loop(0, used, step, (zeros_CBS, zeros_CBS))
 
 
 def _score_chunks_forward(policy, *arguments):
@@ -131,7 +132,8 @@ def _score_chunks_backward(policy, arguments, d_scores):
         return d_head, d_hidden_CBSD.at[c].set(to_bits(d_hidden_BSD))
 
     zeros = jax.tree.map(jnp.zeros_like, (params[_head(policy)], to_bits(hidden_CBSD)))
-    d_head, d_hidden_CBSD = jax.lax.fori_loop(0, used, step, zeros)
+    with jax.named_scope("logit_chunks"):
+        d_head, d_hidden_CBSD = jax.lax.fori_loop(0, used, step, zeros)
     d_params = dict.fromkeys(params) | {_head(policy): d_head}
     return d_params, (from_bits(d_hidden_CBSD), None), None, None
 

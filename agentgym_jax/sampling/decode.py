@@ -130,9 +130,10 @@ def decode_chunk(
         is_stopped=jnp.zeros(B, bool),
         steps=jnp.int32(0),
     )
-    _, cache, _, out = jax.lax.while_loop(
-        should_continue, sample_token, (jnp.int32(0), cache, rows, empty)
-    )
+    with jax.named_scope("decode_steps"):
+        _, cache, _, out = jax.lax.while_loop(
+            should_continue, sample_token, (jnp.int32(0), cache, rows, empty)
+        )
     return cache, out
 
 

@@ -1,0 +1,74 @@
+"""Compiles a run for accelerators that are not here and shows memory, traffic and roofline time.
+
+  python -m agentgym_jax.plan --config=configs/paper/textcraft.py:size=7b --topology=v5p:2x2x4
+  python -m agentgym_jax.plan --config=configs/paper/babyai.py:size=3b --topology=v5e:4x4,h100:8
+  python -m agentgym_jax.plan --config=... --topology=v6e:4x4 --search    # proposes a mesh
+
+Needs the extra [plan].
+"""
+
+import json
+import pathlib
+import sys
+
+import jax
+from absl import app, flags
+from ml_collections import config_flags
+
+from agentgym_jax.jobs.config.sections import ConfigError, plain
+from agentgym_jax.jobs.rl.config import RLSettings, parse
+from agentgym_jax.planning.report import Plan, format_plan, make_plan
+from agentgym_jax.planning.search import search_plan
+from agentgym_jax.planning.topology import PlanError, Topology, parse_topology
+from agentgym_jax.startup import launch
+
+_CONFIG = config_flags.DEFINE_config_file("config", None, "Config file of an RL job.")
+_TOPOLOGY = flags.DEFINE_list("topology", None, "Slices, such as v5p:2x2x4, v5e:4x4 or h100:8.")
+_JSON = flags.DEFINE_string("json", None, "File for all numbers of all plans.")
+_SEARCH = flags.DEFINE_bool("search", False, "Tries meshes and micro-batches; proposes the best.")
+
+
+def main(argv: list[str]) -> int:
+    """Prints the plan of each slice; returns 1 if a run does not fit or the input is wrong."""
+    if len(argv) > 1:
+        raise app.UsageError(f"unexpected argument {argv[1]!r}; flags start with --")
+    jax.config.update("jax_platforms", "cpu")
+    try:
+        config = plain(_CONFIG.value)
+        if config.get("job") != "rl":
+            raise PlanError(f"config.job is {config.get('job')!r}; plans support job 'rl'")
+        settings = parse(config)
+        plans = [
+            _plan(settings, config["mesh"], topology)
+            for topology in map(parse_topology, _TOPOLOGY.value)
+        ]
+    except (ConfigError, PlanError) as error:
+        sys.stderr.write(f"\nagentgym_jax.plan: {error}\n")
+        return 1
+    if _JSON.value:
+        text = json.dumps([plan.as_json() for plan in plans], indent=1)
+        pathlib.Path(_JSON.value).write_text(text + "\n", encoding="utf-8")
+    return 0 if all(plan.fits for plan in plans) else 1
+
+
+def _plan(settings: RLSettings, mesh: dict[str, int], topology: Topology) -> Plan:
+    """Prints and returns the plan of one slice."""
+    if _SEARCH.value:
+        plan, values = search_plan(settings, topology, _write_line)
+        chosen = " ".join(
+            f"--config.{'learner' if key == 'micro_rows' else 'mesh'}.{key}={value}"
+            for key, value in values.items()
+        )
+        sys.stdout.write(f"{format_plan(plan)}\nuse: {chosen}\n\n")
+        return plan
+    plan = make_plan(settings, mesh, topology, lambda name: _write_line(f"compiling {name}"))
+    sys.stdout.write(f"{format_plan(plan)}\n\n")
+    return plan
+
+
+def _write_line(line: str) -> None:
+    sys.stderr.write(line + "\n")
+
+
+if __name__ == "__main__":
+    launch(main, "config", "topology")

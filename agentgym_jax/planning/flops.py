@@ -1,0 +1,50 @@
+"""FLOPs of the matrix products of a traced program, with loops multiplied."""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from jax.extend import core
+
+
+def count_flops(jaxpr: core.ClosedJaxpr, trips: Mapping[str, float]) -> float:
+    """Returns the FLOPs of all matrix products on all devices together.
+
+    Args:
+      jaxpr: Traced program.
+      trips: Number of iterations of `while` loops, by the `jax.named_scope` around the loop.
+    """
+    return _count(jaxpr.jaxpr, trips)
+
+
+def _count(jaxpr: Any, trips: Mapping[str, float]) -> float:
+    return sum(_count_equation(equation, trips) for equation in jaxpr.eqns)
+
+
+def _count_equation(equation: Any, trips: Mapping[str, float]) -> float:
+    name, params = equation.primitive.name, equation.params
+    if name == "dot_general":
+        (contracted, _), _ = params["dimension_numbers"]
+        left = equation.invars[0].aval.shape
+        inner = math.prod(left[axis] for axis in contracted)
+        return 2.0 * inner * math.prod(equation.outvars[0].aval.shape)
+    if name == "cond":
+        return max(_count(branch.jaxpr, trips) for branch in params["branches"])
+    if name == "while":
+        scope = str(equation.source_info.name_stack).rpartition("/")[2]
+        times = next((count for part, count in trips.items() if part in scope), 1.0)
+        return times * _count(params["body_jaxpr"].jaxpr, trips)
+    times = params["length"] if name == "scan" else 1
+    if name == "pallas_call":
+        times = math.prod(params["grid_mapping"].grid)
+    return times * sum(_count(inner, trips) for inner in _inner(params))
+
+
+def _inner(params: Mapping[str, Any]) -> Iterator[Any]:
+    """Yields the programs that an equation calls."""
+    for value in params.values():
+        for item in value if isinstance(value, (tuple, list)) else (value,):
+            if isinstance(item, core.ClosedJaxpr):
+                yield item.jaxpr
+            elif isinstance(item, core.Jaxpr):
+                yield item

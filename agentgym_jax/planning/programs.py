@@ -1,0 +1,234 @@
+"""Programs that an RL run calls, traced for devices that are not present."""
+
+import dataclasses
+import functools
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from agentgym_jax.batch import TokenBatch
+from agentgym_jax.jobs.config.model import abstract_params
+from agentgym_jax.jobs.config.sections import call
+from agentgym_jax.jobs.rl.config import RLSettings, policy_updates
+from agentgym_jax.learner import train_state
+from agentgym_jax.learner.optimizer import make_optimizer
+from agentgym_jax.learner.update import make_score, make_update
+from agentgym_jax.models import sources
+from agentgym_jax.models.attention import BLOCK, MAX_BLOCKS
+from agentgym_jax.models.config import PRESETS, DecoderConfig
+from agentgym_jax.models.kv_cache import CACHE_AXES, KVCache
+from agentgym_jax.models.policy import Policy
+from agentgym_jax.planning.topology import PlanError
+from agentgym_jax.sampling import decode
+from agentgym_jax.sharding import DECODE_RULES, TRAIN_RULES, Layout, make_mesh, make_reshard
+
+# Share of the tokens of an episode that the policy samples; the others are observations.
+ACTION_SHARE = 0.25
+_HUB_QWEN = re.compile(r"Qwen/Qwen(2\.5|3)-([\d.]+)B(-Instruct)?")
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """One compiled program of a run.
+
+    Attributes:
+      name: Name of the program.
+      traced: Traced program; `lower` and `compile` work without the devices.
+      calls: Calls per training step if every episode has `sampling.max_tokens` tokens.
+      trips: Number of iterations of loops, by the `jax.named_scope` around the loop.
+    """
+
+    name: str
+    traced: Any
+    calls: float
+    trips: Mapping[str, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Programs:
+    """All programs of a run and the arrays that outlive their calls.
+
+    Attributes:
+      programs: Programs in the order of a training step.
+      residents: Bytes per chip of the arrays that exist during the whole step, by purpose.
+    """
+
+    programs: Sequence[Program]
+    residents: Mapping[str, int]
+
+
+def get_decoder_config(settings: RLSettings) -> DecoderConfig:
+    """Returns the shape of the model; a hub id of Qwen needs no download."""
+    model = settings.model
+    if model.source == "random":
+        vocab_size = settings.tokenizer.vocab_size or 256
+        return call(
+            DecoderConfig, "model.architecture", model.architecture, vocab_size=vocab_size
+        )
+    hub = _HUB_QWEN.fullmatch(model.source)
+    preset = hub and f"qwen{hub.group(1)}-{hub.group(2)}b"
+    if preset in PRESETS:
+        return PRESETS[preset]
+    return sources.resolve(model.source).config
+
+
+def make_programs(
+    settings: RLSettings, mesh_options: Mapping[str, int], devices: Sequence[jax.Device]
+) -> Programs:
+    """Traces every program of a run with the objects that the run itself uses.
+
+    Args:
+      settings: Checked config.
+      mesh_options: Section `mesh`.
+      devices: Descriptions of the devices.
+
+    Raises:
+      PlanError: The algorithm has a critic, which plans do not support yet.
+    """
+    if settings.critic is not None:
+        raise PlanError("plans support algorithms without a critic only, such as grpo or rloo")
+    mesh = call(make_mesh, "mesh", mesh_options, devices=devices)
+    config = get_decoder_config(settings)
+    learner = _trace_learner(settings, config, Layout(mesh, TRAIN_RULES))
+    sampler = _trace_sampler(settings, config, Layout(mesh, DECODE_RULES))
+    return Programs(
+        programs=[*sampler.programs, *learner.programs],
+        residents={**learner.residents, **sampler.residents},
+    )
+
+
+def count_bytes(tree: Any) -> int:
+    """Returns the bytes of a tree of abstract arrays on one chip."""
+    return sum(
+        math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize for x in jax.tree.leaves(tree)
+    )
+
+
+def _trace_learner(settings: RLSettings, config: DecoderConfig, layout: Layout) -> Programs:
+    policy = Policy(
+        config, dtype=settings.model.dtype, remat=settings.model.remat, layout=layout
+    )
+    optimizer = make_optimizer(
+        **settings.optimizer_options, total_steps=policy_updates(settings)
+    )
+    numerics: dict[str, Any] = dict(
+        temperature=settings.sampling.temperature,
+        logprob_chunk=settings.logprob_chunk,
+        layout=layout,
+    )
+    update = make_update(
+        policy,
+        optimizer,
+        functools.partial(settings.algorithm.loss, **settings.loss_options),
+        **settings.regularisation,
+        **numerics,
+    )
+    B, T = settings.learner.micro_rows, settings.learner.row_length
+    episodes = settings.rollout.tasks_per_step * settings.rollout.group_size
+    M = -(-episodes // (settings.learner.mini_batches * B))
+    state = train_state.abstract_state(policy, optimizer, layout)
+    replicated = jax.NamedSharding(layout.mesh, jax.sharding.PartitionSpec())
+    limit = jax.ShapeDtypeStruct((), jnp.float32, sharding=replicated)
+    blocks = -(-T // max(BLOCK, -(-T // MAX_BLOCKS)))
+    trips = {
+        "micro_batches": M,
+        # A causal row of one episode computes half of the blocks.
+        "key_blocks": (blocks + 1) / 2,
+        "logit_chunks": math.ceil(ACTION_SHARE * B * T / settings.logprob_chunk),
+    }
+    updates = settings.learner.mini_batches * settings.learner.epochs
+    scores = (settings.old_logprobs_from == "learner") + settings.needs_reference
+    programs = [
+        Program(
+            "update",
+            update.trace(state, _abstract_batch((M, B, T), layout), limit),
+            updates,
+            trips,
+        )
+    ]
+    if scores:
+        score = make_score(policy, **numerics)
+        traced = score.trace(abstract_params(policy, layout), _abstract_batch((B, T), layout))
+        micro_batches = M * settings.learner.mini_batches
+        programs.insert(0, Program("score", traced, scores * micro_batches, trips))
+    residents = {
+        "weights": count_bytes(state.params),
+        "moments": count_bytes(state.opt_state),
+        "reference": count_bytes(state.params) if settings.needs_reference else 0,
+    }
+    return Programs(programs, residents)
+
+
+def _abstract_batch(shape: tuple[int, ...], layout: Layout) -> TokenBatch:
+    axes = (None,) * (len(shape) - 2) + ("batch", "length")
+    sharding = layout.sharding(axes, shape)
+    ints, floats, bools = (
+        jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
+        for dtype in (jnp.int32, jnp.float32, jnp.bool_)
+    )
+    return TokenBatch(
+        tokens=ints,
+        positions=ints,
+        segment_ids=ints,
+        action_mask=bools,
+        weights=floats,
+        advantages=floats,
+        old_logprobs=floats,
+        reference_logprobs=floats,
+        sequence_ids=ints,
+        returns=floats,
+        old_values=floats,
+    )
+
+
+def _trace_sampler(settings: RLSettings, config: DecoderConfig, layout: Layout) -> Programs:
+    options = settings.sampler
+    policy = Policy(config, dtype=settings.model.decode_dtype, layout=layout)
+    params = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, jnp.dtype(policy.dtype), sharding=x.sharding),
+        abstract_params(policy, layout),
+    )
+    episodes = settings.rollout.tasks_per_step * settings.rollout.group_size
+    shards = layout.shards("batch")
+    B = min(options["rows"], -(-episodes // shards) * shards)
+    S = options["cache_length"]
+    shape = (config.num_layers, B, config.num_kv_heads, S, config.head_size)
+    sharding = layout.sharding(CACHE_AXES, shape)
+    one = jax.ShapeDtypeStruct(shape, jnp.dtype(policy.dtype), sharding=sharding)
+    cache = KVCache(one, one)
+    rounds = -(-episodes // B)
+    sampled = ACTION_SHARE * settings.sampling.max_tokens
+    trips = {"cache_blocks": -(-S // BLOCK), "decode_steps": options["decode_steps"]}
+    rows = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype),
+        decode.RowState.create(B, np.zeros(2, np.int32)),
+    )
+    count = jax.ShapeDtypeStruct((), jnp.int32)
+    programs = []
+    for T, n in options["buckets"]:
+        line = jax.ShapeDtypeStruct((n,), jnp.int32)
+        tokens = jax.ShapeDtypeStruct((n, T), jnp.int32)
+        traced = decode.prefill.trace(policy, params, cache, tokens, line, line, line)
+        is_longest = T == max(length for length, _ in options["buckets"])
+        known = settings.sampling.max_tokens - sampled
+        calls = rounds * B * known / (n * T) if is_longest else 0.0
+        programs.append(Program(f"prefill {n} x {T}", traced, calls, trips))
+    traced = decode.decode_chunk.trace(
+        policy, params, cache, rows, count, None, steps=options["decode_steps"]
+    )
+    calls = rounds * sampled / options["decode_steps"]
+    programs.append(Program(f"decode {options['decode_steps']} tokens", traced, calls, trips))
+    width = jax.ShapeDtypeStruct((max(1, B // 4),), jnp.int32)
+    traced = decode.copy_rows.trace(cache, width, width)
+    programs.append(Program("copy prefix", traced, rounds, trips))
+    train_layout = Layout(layout.mesh, TRAIN_RULES)
+    reshard = make_reshard(policy.param_shardings(layout))
+    traced = reshard.trace(abstract_params(policy, train_layout), jnp.dtype(policy.dtype))
+    programs.insert(0, Program("reshard", traced, 1.0, {}))
+    residents = {"decode weights": count_bytes(params), "cache": count_bytes(cache)}
+    return Programs(programs, residents)

@@ -1,0 +1,54 @@
+"""Search for the fastest mesh and micro-batch that fit a slice."""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+
+from agentgym_jax.jobs.rl.config import RLSettings
+from agentgym_jax.planning.programs import get_decoder_config
+from agentgym_jax.planning.report import Plan, make_plan
+from agentgym_jax.planning.topology import PlanError, Topology
+
+
+def search_plan(
+    settings: RLSettings, topology: Topology, progress: Callable[[str], None]
+) -> tuple[Plan, dict[str, int]]:
+    """Returns the fastest plan that fits, and its config values.
+
+    Args:
+      settings: Checked config; its mesh and `learner.micro_rows` are replaced.
+      topology: The slice.
+      progress: Function that gets a line about each candidate.
+
+    Raises:
+      PlanError: No candidate fits; the message has the one that needs the least memory.
+    """
+    plans = []
+    for mesh, micro_rows in _candidates(settings, topology):
+        learner = dataclasses.replace(settings.learner, micro_rows=micro_rows)
+        plan = make_plan(dataclasses.replace(settings, learner=learner), mesh, topology)
+        progress(f"{_describe(plan)}: {plan.verdict()}")
+        plans.append(plan)
+    fitting = [plan for plan in plans if plan.fits]
+    if not fitting:
+        nearest = min(plans, key=lambda plan: plan.peak)
+        raise PlanError(f"nothing fits {topology.name}. Nearest: {_describe(nearest)} {nearest.verdict()}")
+    best = min(fitting, key=lambda plan: plan.step_s)
+    return best, {**best.mesh, "micro_rows": best.micro_rows}
+
+
+def _describe(plan: Plan) -> str:
+    return f"fsdp={plan.mesh['fsdp']}, tensor={plan.mesh['tensor']}, micro_rows={plan.micro_rows}"
+
+
+def _candidates(
+    settings: RLSettings, topology: Topology
+) -> Iterator[tuple[dict[str, int], int]]:
+    """Yields meshes whose tensor axis divides the heads and stays inside a host."""
+    config = get_decoder_config(settings)
+    tensor = 1
+    while tensor <= min(topology.chip.chips_per_host, topology.num_chips, config.num_kv_heads):
+        if topology.num_chips % tensor == 0 and config.num_kv_heads % tensor == 0:
+            fsdp = topology.num_chips // tensor
+            for rows_per_shard in (1, 2):
+                yield dict(data=1, fsdp=fsdp, tensor=tensor), fsdp * rows_per_shard
+        tensor *= 2

@@ -1,0 +1,154 @@
+"""Accelerators that a plan can compile for, with their limits."""
+
+import dataclasses
+import functools
+import importlib.util
+import math
+import os
+import re
+from collections.abc import Sequence
+
+import jax
+from jax.experimental import topologies
+
+_GIB = 2**30
+INSTALL = 'pip install -e ".[plan]"'
+
+
+class PlanError(ValueError):
+    """A topology is unknown, or a config does not fit it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Chip:
+    """Limits of one chip, from the vendors' data sheets.
+
+    Attributes:
+      name: Name of the chip on the command line.
+      memory: Usable HBM, in bytes.
+      memory_bandwidth: HBM bandwidth, in bytes per second.
+      flops: Peak rate of bfloat16 matrix products, in FLOP per second.
+      link_bandwidth: Bandwidth to all other chips of the slice in one direction, in bytes per
+        second.
+      chips_per_host: Number of chips of one host.
+    """
+
+    name: str
+    memory: float
+    memory_bandwidth: float
+    flops: float
+    link_bandwidth: float
+    chips_per_host: int
+
+
+CHIPS = {
+    chip.name: chip
+    for chip in (
+        Chip("v5e", 15.75 * _GIB, 819e9, 197e12, 100e9, 8),
+        Chip("v5p", 95.74 * _GIB, 2765e9, 459e12, 300e9, 4),
+        Chip("v6e", 31.25 * _GIB, 1640e9, 918e12, 224e9, 8),
+        Chip("h100", 79.1 * _GIB, 3352e9, 989e12, 450e9, 8),
+    )
+}
+
+# Compilation for a device that is absent must not look for a TPU on this machine.
+_TPU_ENVIRONMENT = {
+    "TPU_SKIP_MDS_QUERY": "1",
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "TPU_ACCELERATOR_TYPE": "v5p-8",
+    "TPU_MIN_LOG_LEVEL": "3",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Topology:
+    """A slice of chips.
+
+    Attributes:
+      name: Name on the command line, such as `v5p:2x2x4`.
+      chip: Limits of each chip.
+      num_chips: Number of chips.
+    """
+
+    name: str
+    chip: Chip
+    num_chips: int
+
+    @functools.cached_property
+    def devices(self) -> Sequence[jax.Device]:
+        """Descriptions of the devices, for which programs can be compiled but not run.
+
+        Raises:
+          PlanError: The compiler of this platform is not installed.
+        """
+        if self.chip.name == "h100":
+            return _gpu_devices(self.num_chips)
+        if importlib.util.find_spec("libtpu") is None:
+            raise PlanError(f"--topology={self.name} needs the package libtpu: {INSTALL}")
+        for name, value in _TPU_ENVIRONMENT.items():
+            os.environ.setdefault(name, value)
+        shape = self.name.partition(":")[2]
+        try:
+            found = topologies.get_topology_desc(
+                platform="tpu", topology_name=f"{self.chip.name}:{shape}"
+            )
+        except Exception as error:  # libtpu raises its own types
+            reason = str(error).strip().splitlines()[0]
+            raise PlanError(f"--topology={self.name}: libtpu has no such slice ({reason})") from error
+        return found.devices
+
+
+def parse_topology(name: str) -> Topology:
+    """Parses a name such as `v5p:2x2x4`, `v5e:4x4` or `h100:8`.
+
+    Raises:
+      PlanError: The chip is unknown or the shape is not a product of numbers.
+    """
+    chip, _, shape = name.partition(":")
+    if chip not in CHIPS or not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)*", shape):
+        raise PlanError(
+            f"--topology={name!r} is unknown: expected CHIP:SHAPE with a chip of "
+            f"{', '.join(CHIPS)}, for example v5e:4x4, v5p:2x2x4, v6e:4x4 or h100:8"
+        )
+    return Topology(name, CHIPS[chip], math.prod(map(int, shape.split("x"))))
+
+
+# Description of an H100 for XLA's GPU compiler; autotuning is off without a device.
+_H100 = """gpu_device_info {
+  threads_per_block_limit: 1024
+  threads_per_warp: 32
+  shared_memory_per_block: 49152
+  shared_memory_per_core: 233472
+  threads_per_core_limit: 2048
+  core_count: 132
+  fpus_per_core: 128
+  block_dim_limit_x: 2147483647
+  block_dim_limit_y: 65535
+  block_dim_limit_z: 65535
+  memory_bandwidth: 3352320000000
+  l2_cache_size: 52428800
+  clock_rate_ghz: 1.98
+  device_memory_size: 84978434048
+  shared_memory_per_block_optin: 232448
+  cuda_compute_capability { major: 9 }
+  registers_per_core_limit: 65536
+  registers_per_block_limit: 65536
+}
+platform_name: "CUDA"
+dnn_version_info { major: 9 minor: 8 }
+device_description_str: "NVIDIA H100 80GB HBM3"
+"""
+
+
+def _gpu_devices(num_chips: int) -> Sequence[jax.Device]:
+    if importlib.util.find_spec("jax_cuda12_plugin") is None:
+        raise PlanError(
+            "--topology=h100:N needs XLA's GPU compiler: "
+            f'pip install "jax-cuda12-plugin[with-cuda]=={jax.__version__}"'
+        )
+    os.environ.setdefault("JAX_SKIP_CUDA_CONSTRAINTS_CHECK", "1")
+    found = topologies.get_topology_desc(
+        platform="cuda", topology_name="", target_config=_H100, topology=f"1x1x{num_chips}"
+    )
+    return found.devices

@@ -1,0 +1,114 @@
+"""Measurement of compiled programs, on programs of this machine and on text of the TPU compiler."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from agentgym_jax.planning import hlo
+from agentgym_jax.planning.flops import count_flops
+
+SLICED = """HloModule sliced
+
+%read_slice (weights: f32[8,256], i: s32[]) -> f32[256] {
+  %weights = f32[8,256]{1,0} parameter(0)
+  %i = s32[] parameter(1)
+  %zero = s32[] constant(0)
+  %slice = f32[1,256]{1,0} dynamic-slice(%weights, %i, %zero), dynamic_slice_sizes={1,256}
+  ROOT %flat = f32[256]{0} bitcast(%slice)
+}
+
+%body (carry: (s32[], f32[8,256], f32[256])) -> (s32[], f32[8,256], f32[256]) {
+  %carry = (s32[], f32[8,256]{1,0}, f32[256]{0}) parameter(0)
+  %i = s32[] get-tuple-element(%carry), index=0
+  %weights = f32[8,256]{1,0} get-tuple-element(%carry), index=1
+  %row = f32[256]{0} fusion(%weights, %i), kind=kLoop, calls=%read_slice
+  %whole = f32[8,256]{0,1} copy(%weights)
+  %all = f32[512]{0} all-gather(%row), dimensions={0}
+  ROOT %next = (s32[], f32[8,256]{1,0}, f32[256]{0}) tuple(%i, %weights, %row)
+}
+
+%condition (carry: (s32[], f32[8,256], f32[256])) -> pred[] {
+  %carry = (s32[], f32[8,256]{1,0}, f32[256]{0}) parameter(0)
+  %i = s32[] get-tuple-element(%carry), index=0
+  %limit = s32[] constant(8)
+  ROOT %less = pred[] compare(%i, %limit), direction=LT
+}
+
+ENTRY %main (start: (s32[], f32[8,256], f32[256])) -> (s32[], f32[8,256], f32[256]) {
+  %start = (s32[], f32[8,256]{1,0}, f32[256]{0}) parameter(0)
+  ROOT %loop = (s32[], f32[8,256]{1,0}, f32[256]{0}) while(%start), condition=%condition, body=%body, metadata={op_name="jit(f)/layers/while"}
+}
+"""
+
+
+def test_a_loop_multiplies_collectives_and_traffic():
+    cost = hlo.measure(SLICED, {})
+    assert cost.collectives == {"all-gather": (8, 8 * 512 * 4)}
+    row, weights, gathered = 256 * 4, 8 * 256 * 4, 512 * 4
+    # The fusion reads one row of the weights and writes one row; the copy reads and writes all.
+    assert cost.traffic == 8 * (row + row + 4 + 2 * weights + row + gathered)
+    assert cost.largest_copy_in_loop == weights
+
+
+def test_a_named_scope_sets_the_number_of_iterations():
+    once = hlo.measure(SLICED, {"layers": 1}).traffic
+    assert hlo.measure(SLICED, {"layers": 3}).traffic == 3 * once
+    assert hlo.measure(SLICED, {"other": 3}).traffic == 8 * once
+
+
+def test_arrays_in_on_chip_memory_are_no_traffic():
+    text = SLICED.replace("f32[8,256]{0,1} copy", "f32[8,256]{0,1:S(1)} copy")
+    assert hlo.measure(SLICED, {}).traffic - hlo.measure(text, {}).traffic == 8 * 8 * 256 * 4
+
+
+def test_a_fusion_that_updates_a_slice_in_place_writes_the_slice_only():
+    text = """HloModule update
+
+%put (cache: f32[64,256], new: f32[1,256], i: s32[]) -> f32[64,256] {
+  %cache = f32[64,256]{1,0} parameter(0)
+  %new = f32[1,256]{1,0} parameter(1)
+  %i = s32[] parameter(2)
+  %zero = s32[] constant(0)
+  ROOT %put_row = f32[64,256]{1,0} dynamic-update-slice(%cache, %new, %i, %zero)
+}
+
+ENTRY %main (cache: f32[64,256], new: f32[1,256], i: s32[]) -> f32[64,256] {
+  %cache = f32[64,256]{1,0} parameter(0)
+  %new = f32[1,256]{1,0} parameter(1)
+  %i = s32[] parameter(2)
+  ROOT %out = f32[64,256]{1,0} fusion(%cache, %new, %i), kind=kLoop, calls=%put
+}
+"""
+    assert hlo.measure(text, {}).traffic <= 4 * 256 * 4
+
+
+def test_a_compiled_program_of_this_machine_can_be_measured():
+    def f(weights, x):
+        return jax.lax.scan(lambda x, w: (jnp.tanh(x @ w), None), x, weights)[0]
+
+    weights, x = jnp.ones((4, 64, 64)), jnp.ones((8, 64))
+    cost = hlo.measure(jax.jit(f).lower(weights, x).compile().as_text(), {})
+    assert cost.traffic >= weights.nbytes
+    assert cost.collectives == {}
+
+
+@pytest.mark.parametrize(("scope", "products"), [("steps", 5), ("other", 1)])
+def test_flops_of_a_loop_are_counted_per_iteration(scope, products):
+    def f(n, x):
+        with jax.named_scope("steps"):
+            return jax.lax.fori_loop(0, n, lambda i, x: x @ x, x)
+
+    traced = jax.jit(f).trace(3, jnp.ones((16, 16)))
+    assert count_flops(traced.jaxpr, {scope: 5}) == products * 2 * 16**3
+
+
+def test_flops_of_a_gradient_include_the_recomputed_layers():
+    def loss(w, x):
+        layer = jax.checkpoint(lambda x, w: jnp.sin(x @ w))
+        return jnp.sum(jax.lax.scan(lambda x, w: (layer(x, w), None), x, w)[0])
+
+    w, x = jnp.ones((4, 32, 32)), jnp.ones((8, 32))
+    forward = count_flops(jax.jit(loss).trace(w, x).jaxpr, {})
+    whole = count_flops(jax.jit(jax.grad(loss)).trace(w, x).jaxpr, {})
+    assert forward == 4 * 2 * 8 * 32 * 32
+    assert whole == 4 * forward  # forward, recomputation, two gradients

@@ -1,0 +1,128 @@
+"""Plans of whole runs, compiled for the CPU in place of an accelerator."""
+
+import importlib.util
+import json
+
+import jax
+import pytest
+
+from agentgym_jax.jobs.config.sections import plain
+from agentgym_jax.jobs.rl.config import parse
+from agentgym_jax.planning import topology
+from agentgym_jax.planning.programs import get_decoder_config, make_programs
+from agentgym_jax.planning.report import GIB, format_plan, make_plan
+from agentgym_jax.planning.search import search_plan
+from agentgym_jax.planning.topology import Chip, PlanError, Topology, parse_topology
+from configs.paper import textcraft
+from configs.rl import bandit
+
+MESH = dict(data=1, fsdp=1, tensor=1)
+
+
+class HereTopology(Topology):
+    """This machine's CPU as a slice of one chip."""
+
+    @property
+    def devices(self):
+        return jax.devices()[:1]
+
+
+def here(memory=GIB):
+    return HereTopology("cpu:1", Chip("cpu", memory, 1e10, 1e11, 1e9, 1), 1)
+
+
+def settings(**rollout):
+    config = plain(bandit.get_config("smoke"))
+    config["rollout"] |= rollout
+    return parse(config)
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return make_plan(settings(), MESH, here())
+
+
+def test_a_plan_has_every_program_of_the_run(plan):
+    names = [program.name for program in plan.programs]
+    assert names[0] == "reshard" and names[-1] == "update"
+    assert any(name.startswith("prefill") for name in names)
+    assert any(name.startswith("decode") for name in names)
+    assert "copy prefix" in names
+
+
+def test_weights_and_moments_have_the_bytes_of_the_model(plan):
+    weights = 4 * get_decoder_config(settings()).num_parameters
+    assert plan.residents["weights"] == weights
+    assert 2 * weights <= plan.residents["moments"] <= 2 * weights + 64
+
+
+def test_flops_of_an_update_are_three_times_those_of_a_score():
+    with_score = plain(bandit.get_config("smoke"))
+    with_score["algorithm"]["old_logprobs_from"] = "learner"
+    made = make_plan(parse(with_score), MESH, here())
+    costs = {program.name: program for program in made.programs}
+    # Each micro-batch is scored by the learner and by the reference.
+    micro_batches = costs["score"].calls / (2 * costs["update"].calls)
+    ratio = costs["update"].flops / (micro_batches * costs["score"].flops)
+    assert 2.5 < ratio < 3.5
+
+
+def test_a_plan_that_does_not_fit_names_the_largest_part():
+    made = make_plan(settings(), MESH, here(memory=1e5))
+    assert not made.fits
+    assert made.verdict().startswith("does not fit: ")
+    assert any(name in made.verdict() for name in (*made.residents, made.largest.name))
+
+
+def test_the_numbers_are_plain_json_and_the_text_names_every_program(plan):
+    numbers = json.loads(json.dumps(plan.as_json()))
+    assert numbers["fits"] and numbers["peak"] == plan.peak
+    text = format_plan(plan)
+    assert all(program.name in text for program in plan.programs)
+    assert "fits: " in text
+
+
+def test_a_search_returns_the_fastest_candidate_that_fits():
+    lines = []
+    best, values = search_plan(settings(), here(), lines.append)
+    assert values == {"data": 1, "fsdp": 1, "tensor": 1, "micro_rows": best.micro_rows}
+    assert len(lines) == 2
+    with pytest.raises(PlanError, match=r"nothing fits cpu:1\. Nearest: fsdp=1"):
+        search_plan(settings(), here(memory=1e5), lines.append)
+
+
+def test_a_hub_id_of_qwen_needs_no_download():
+    config = parse(plain(textcraft.get_config("size=7b")))
+    assert get_decoder_config(config).num_layers == 28
+
+
+@pytest.mark.parametrize("name", ["v9:4", "v5e", "v5e:", "v5e:4x", "v5e:0x4", "h100:-1", ""])
+def test_an_unknown_slice_is_refused_with_examples(name):
+    with pytest.raises(PlanError, match=r"expected CHIP:SHAPE .*v5e:4x4"):
+        parse_topology(name)
+
+
+def test_the_number_of_chips_is_the_product_of_the_shape():
+    assert parse_topology("v5p:2x2x4").num_chips == 16
+    assert parse_topology("h100:8").num_chips == 8
+
+
+def test_a_missing_compiler_is_named_with_the_command_that_installs_it(monkeypatch):
+    monkeypatch.setattr(topology.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(PlanError, match=r'libtpu: pip install -e "\.\[plan\]"'):
+        _ = parse_topology("v5e:2x2").devices
+    with pytest.raises(PlanError, match="jax-cuda12-plugin"):
+        _ = parse_topology("h100:8").devices
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="needs the extra [plan]")
+def test_a_tpu_slice_that_does_not_exist_is_refused_in_one_line():
+    with pytest.raises(PlanError, match="libtpu has no such slice"):
+        _ = parse_topology("v5e:3x5").devices
+
+
+def test_an_algorithm_with_a_critic_is_refused():
+    config = parse(plain(bandit.get_config("algorithm=ppo,smoke")))
+    with pytest.raises(PlanError, match="without a critic"):
+        make_programs(config, MESH, jax.devices()[:1])
