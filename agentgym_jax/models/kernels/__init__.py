@@ -1,0 +1,1 @@
+"""Kernels for accelerators; each has a plain JAX reference in `models`."""

@@ -1,0 +1,40 @@
+"""The training kernel for TPU, in interpret mode, against its plain reference."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from agentgym_jax.models.attention import attend_segments
+from agentgym_jax.models.kernels.packed_attention import attend_packed, supports_row
+
+T = 256
+ROWS = ([1] * 100 + [2] * 90 + [0] * 66, [1] * 256, [0] * 256)
+
+
+@pytest.mark.parametrize(("num_heads", "num_kv_heads", "head_size"), [(4, 2, 64), (3, 1, 128)])
+@pytest.mark.parametrize(("dtype", "atol"), [("float32", 5e-5), ("bfloat16", 6e-2)])
+def test_values_and_gradients_equal_the_reference(
+    num_heads, num_kv_heads, head_size, dtype, atol
+):
+    rng = np.random.default_rng(0)
+    heads = (num_heads, num_kv_heads, num_kv_heads)
+    q, k, v = (jnp.asarray(rng.normal(size=(len(ROWS), T, n, head_size)), dtype) for n in heads)
+    ids = jnp.asarray(ROWS)
+    weight = jnp.asarray(rng.normal(size=q.shape), "float32") * (ids > 0)[..., None, None]
+
+    def total(attend):
+        def loss(q, k, v):
+            return jnp.sum(weight * attend(q, k, v, ids).astype(jnp.float32))
+
+        return jax.jit(jax.value_and_grad(loss, argnums=(0, 1, 2)))(q, k, v)
+
+    found, gradients = total(lambda *x: attend_packed(*x, interpret=True))
+    expected, wanted = total(attend_segments)
+    np.testing.assert_allclose(found, expected, rtol=1e-3 if dtype == "float32" else 2e-2)
+    for one, other in zip(gradients, wanted, strict=True):
+        np.testing.assert_allclose(*map(np.float32, (one, other)), atol=atol)
+
+
+def test_rows_of_whole_blocks_are_supported():
+    assert supports_row(640) and not supports_row(100)
