@@ -196,7 +196,7 @@ def _warnings(caplog):
 def test_the_switch_leaves_everything_to_xla(unregistered, monkeypatch, caplog):
     monkeypatch.setenv(library.SWITCH, "0")
     assert not library.is_registered() and not _warnings(caplog)
-    assert not products.is_for(1, "float32")
+    assert not products.supports(1, "float32")
     facts = library.machine()
     assert facts["cpu"] and facts["native"] is False and facts["compiler"] is None
     monkeypatch.setenv(library.SWITCH, "off")
