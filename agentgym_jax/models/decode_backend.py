@@ -114,7 +114,7 @@ def choose_backend(
 ) -> DecodeBackend:
     """Returns the fastest backend for decode steps of `num_rows` rows on this machine."""
     is_split = _is_cpu() and layout is None
-    return DecodeBackend(is_split, is_native=is_split and products.is_for(num_rows, dtype))
+    return DecodeBackend(is_split, is_native=is_split and products.supports(num_rows, dtype))
 
 
 def get_backend(layers: Any) -> DecodeBackend:
