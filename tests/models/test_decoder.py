@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from agentgym_jax.models.config import RopeScaling
-from agentgym_jax.models.decode_backend import CPUBackend
+from agentgym_jax.models.decode_backend import DecodeBackend
 from agentgym_jax.models.kv_cache import KVCache
 from agentgym_jax.models.policy import Policy
 from tests.builders import decoder_config, decoder_families
@@ -289,8 +289,8 @@ def test_split_layers_decode_like_stacked_ones_and_can_be_restored():
     """Checks all types of parameters: biases, norms of q and k, and a separate output head."""
     policy = Policy(dataclasses.replace(SMALL, qk_norm=True, tie_embeddings=False))
     params = _random_params(policy)
-    backend = CPUBackend(is_split=True)
-    split = backend.prepare_params(params, policy.config.num_layers)
+    backend = DecodeBackend(is_split=True)
+    split = backend.prepare_params(params)
     expected, of_stacked = _fill(policy, params, *_tokens(), [LENGTH - 1, 1])
     found, of_split = _fill(policy, split, *_tokens(), [LENGTH - 1, 1])
     np.testing.assert_allclose(found, expected, **TOLERANCE)

@@ -362,7 +362,7 @@ def test_a_long_run_of_many_turns_uses_a_stated_number_of_programs(policy, param
         )
     )
     play(sampler, [(t, s) for t in range(4) for s in range(3)], turns=3)
-    assert sampler.num_programs <= len(sampler.bucket_shapes) + 2
+    assert sampler.num_programs <= len(sampler.buckets) + 2
     compiled.clear()
     play(sampler, [(t, s) for t in range(20, 30) for s in range(2)], turns=5)
     assert not compiled
