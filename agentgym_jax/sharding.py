@@ -4,9 +4,11 @@ The model names the axes of its weights and activations; a table maps each name 
 layout needs a new table, but no change of the model.
 """
 
+import contextlib
+import contextvars
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import jax
@@ -42,6 +44,24 @@ TRAIN_RULES: Mapping[str, MeshAxes] = {
 # Decoding reads every weight once per token. Gathering over fsdp would be slow, so fsdp splits only
 # rows.
 DECODE_RULES: Mapping[str, MeshAxes] = {**TRAIN_RULES, "embed": None}
+
+
+_platform: contextvars.ContextVar[str | None] = contextvars.ContextVar("platform", default=None)
+
+
+def get_platform() -> str:
+    """Returns the platform for which programs are traced: `cpu`, `tpu` or `gpu`."""
+    return _platform.get() or jax.default_backend()
+
+
+@contextlib.contextmanager
+def tracing_for(platform: str) -> Iterator[None]:
+    """Traces programs for a platform that may be absent from this machine."""
+    token = _platform.set(platform)
+    try:
+        yield
+    finally:
+        _platform.reset(token)
 
 
 def make_mesh(

@@ -15,7 +15,7 @@ from agentgym_jax.models.attention import attend_cache
 from agentgym_jax.models.einsum import KERNEL_SPECS, einsum
 from agentgym_jax.native import attention as native_attention
 from agentgym_jax.native import products
-from agentgym_jax.sharding import Layout
+from agentgym_jax.sharding import Layout, get_platform
 
 # Einsum specification of every kernel of a decoder, including the untied output head ("kernel").
 _SPECS = KERNEL_SPECS | {"kernel": "bd,dv->bv"}
@@ -99,6 +99,29 @@ class DecodeBackend:
         rows = None if is_in_order else row_n  # None saves the look-up of rows
         return attend_cache(q_nTNH, k_LBKSH, v_LBKSH, layer, rows, positions_nT)
 
+    def update_cache(
+        self,
+        cache: Any,
+        layer: jax.Array | int,
+        q_nTNH: jax.Array,
+        k_nTKH: jax.Array,
+        v_nTKH: jax.Array,
+        row_n: jax.Array,
+        positions_nT: jax.Array,
+        *,
+        is_in_order: bool,
+    ) -> tuple[jax.Array, Any]:
+        """Writes new tokens of a layer to the cache; returns their attention and the new cache.
+
+        Arguments are those of `KVCache.write` and `attend`.
+        """
+        cache = cache.write(layer, k_nTKH, v_nTKH, row_n, positions_nT)
+        rows = dict(is_in_order=is_in_order)
+        out_nTNH = self.attend(
+            q_nTNH, cache.k_LBKSH, cache.v_LBKSH, layer, row_n, positions_nT, **rows
+        )
+        return out_nTNH, cache
+
     def apply_layers(self, step: Any, carry: Any, layers: Any) -> Any:
         """Applies `step(carry, (layer number, weights))` to all layers; returns the last carry."""
         if not self.is_split:
@@ -113,7 +136,7 @@ def choose_backend(
     num_rows: int, dtype: jax.typing.DTypeLike, layout: Layout | None
 ) -> DecodeBackend:
     """Returns the fastest backend for decode steps of `num_rows` rows on this machine."""
-    is_split = _is_cpu() and layout is None
+    is_split = get_platform() == "cpu" and layout is None
     return DecodeBackend(is_split, is_native=is_split and products.supports(num_rows, dtype))
 
 
@@ -129,20 +152,16 @@ def choose_cache_dtype(dtype: jax.typing.DTypeLike) -> jax.typing.DTypeLike:
 
     The module models/bfloat16_bits.py gives the reason.
     """
-    return jnp.uint16 if _is_cpu() and jnp.dtype(dtype) == jnp.bfloat16 else dtype
+    return jnp.uint16 if get_platform() == "cpu" and jnp.dtype(dtype) == jnp.bfloat16 else dtype
 
 
 def look_up(table_VD: jax.Array, tokens_BT: jax.Array) -> jax.Array:
     """Returns the embeddings of tokens, which are rows of the table: [B, T, D]."""
-    if _is_cpu() and table_VD.dtype == jnp.bfloat16:
+    if get_platform() == "cpu" and table_VD.dtype == jnp.bfloat16:
         # XLA converts the table to float32 before it reads rows. The barrier makes the table depend
         # on the tokens, so that XLA does not convert the whole table before a decode loop.
         table_VD, tokens_BT = jax.lax.optimization_barrier((table_VD, tokens_BT))
     return table_VD[tokens_BT]
-
-
-def _is_cpu() -> bool:
-    return jax.default_backend() == "cpu"
 
 
 @functools.partial(jax.jit, static_argnames="is_native")

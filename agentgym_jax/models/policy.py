@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from agentgym_jax.models import tpu_backend
 from agentgym_jax.models.attention import attend_segments
 from agentgym_jax.models.config import DecoderConfig
 from agentgym_jax.models.decode_backend import DecodeBackend, get_backend, look_up
@@ -16,7 +17,7 @@ from agentgym_jax.models.decoder import Decoder, cast_kernels, rope_tables
 from agentgym_jax.models.einsum import einsum
 from agentgym_jax.models.kv_cache import KVCache
 from agentgym_jax.models.layer_scan import scan_layers
-from agentgym_jax.sharding import Layout, constrain
+from agentgym_jax.sharding import Layout, constrain, get_platform
 
 Params = dict[str, Any]  # nested dicts of arrays, with the shapes of `Policy.abstract_params()`
 
@@ -104,10 +105,13 @@ class Policy:
         decoder, _ = self._merge(params)
         x_BTD, rope = self._embed(decoder, tokens_BT, positions_BT)
         graph, stacked = nnx.split(decoder.layers)
+        attend_rows = attend_segments
+        if get_platform() == "tpu":
+            attend_rows = functools.partial(tpu_backend.attend_packed, self.layout)
 
         def layer(x_BTD, weights, constants):
             rope, segment_ids_BT = constants
-            attend = functools.partial(attend_segments, segment_ids_BT=segment_ids_BT)
+            attend = functools.partial(attend_rows, segment_ids_BT=segment_ids_BT)
             return nnx.merge(graph, weights)(x_BTD, rope, attend, einsum)
 
         if self.remat != "none":
@@ -152,12 +156,18 @@ class Policy:
             caches = []
 
             def attend(q_nTNH, k_nTKH, v_nTKH):
-                cache_with_new = cache.write(layer, k_nTKH, v_nTKH, row_n, positions_nT)
-                caches.append(cache_with_new)
-                keys, values = cache_with_new.k_LBKSH, cache_with_new.v_LBKSH
-                return backend.attend(
-                    q_nTNH, keys, values, layer, row_n, positions_nT, is_in_order=is_in_order
+                out_nTNH, cache_with_new = backend.update_cache(
+                    cache,
+                    layer,
+                    q_nTNH,
+                    k_nTKH,
+                    v_nTKH,
+                    row_n,
+                    positions_nT,
+                    is_in_order=is_in_order,
                 )
+                caches.append(cache_with_new)
+                return out_nTNH
 
             x_nTD = nnx.merge(graph, weights)(x_nTD, rope, attend, backend.multiply)
             return (x_nTD, caches[0]), None
@@ -193,6 +203,8 @@ class Policy:
         With split layers, the decoder has the weights of the first layer only.
         """
         backend = get_backend(params["layers"])
+        if get_platform() == "tpu":
+            backend = tpu_backend.TPUBackend(layout=self.layout)
         if backend.is_split:
             params = params | {"layers": params["layers"].trees[0]}
         expected = jax.tree.structure(self.abstract_params())

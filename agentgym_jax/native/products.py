@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from agentgym_jax.native import library
+from agentgym_jax.sharding import get_platform
 
 # Smaller weights fit the processor's cache; then XLA's product is as fast as the native one.
 MIN_WEIGHTS = 1 << 16
@@ -40,7 +41,7 @@ def einsum_xla(
     time.
     """
     dtype = preferred_element_type or x.dtype
-    asked = jnp.float32 if dtype == jnp.bfloat16 and jax.default_backend() == "cpu" else dtype
+    asked = jnp.float32 if dtype == jnp.bfloat16 and get_platform() == "cpu" else dtype
     return jnp.einsum(spec, x, weights, preferred_element_type=asked).astype(dtype)
 
 
@@ -76,7 +77,7 @@ def einsum_transposed(
 def supports(num_rows: int, dtype: jax.typing.DTypeLike) -> bool:
     """Returns True if native code is faster for decode steps of this many rows in this type."""
     is_known = jnp.dtype(dtype) in library.SUFFIXES
-    is_cpu = jax.default_backend() == "cpu"
+    is_cpu = get_platform() == "cpu"
     return num_rows <= MAX_ROWS and is_known and is_cpu and library.is_registered()
 
 

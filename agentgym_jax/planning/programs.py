@@ -25,7 +25,14 @@ from agentgym_jax.models.kv_cache import CACHE_AXES, KVCache
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.planning.topology import PlanError
 from agentgym_jax.sampling import decode
-from agentgym_jax.sharding import DECODE_RULES, TRAIN_RULES, Layout, make_mesh, make_reshard
+from agentgym_jax.sharding import (
+    DECODE_RULES,
+    TRAIN_RULES,
+    Layout,
+    make_mesh,
+    make_reshard,
+    tracing_for,
+)
 
 # Share of the tokens of an episode that the policy samples; the others are observations.
 ACTION_SHARE = 0.25
@@ -67,9 +74,7 @@ def get_decoder_config(settings: RLSettings) -> DecoderConfig:
     model = settings.model
     if model.source == "random":
         vocab_size = settings.tokenizer.vocab_size or 256
-        return call(
-            DecoderConfig, "model.architecture", model.architecture, vocab_size=vocab_size
-        )
+        return call(DecoderConfig, "model.architecture", model.architecture, vocab_size=vocab_size)
     hub = _HUB_QWEN.fullmatch(model.source)
     preset = hub and f"qwen{hub.group(1)}-{hub.group(2)}b"
     if preset in PRESETS:
@@ -94,8 +99,9 @@ def make_programs(
         raise PlanError("plans support algorithms without a critic only, such as grpo or rloo")
     mesh = call(make_mesh, "mesh", mesh_options, devices=devices)
     config = get_decoder_config(settings)
-    learner = _trace_learner(settings, config, Layout(mesh, TRAIN_RULES))
-    sampler = _trace_sampler(settings, config, Layout(mesh, DECODE_RULES))
+    with tracing_for(devices[0].platform):
+        learner = _trace_learner(settings, config, Layout(mesh, TRAIN_RULES))
+        sampler = _trace_sampler(settings, config, Layout(mesh, DECODE_RULES))
     return Programs(
         programs=[*sampler.programs, *learner.programs],
         residents={**learner.residents, **sampler.residents},
@@ -110,12 +116,8 @@ def count_bytes(tree: Any) -> int:
 
 
 def _trace_learner(settings: RLSettings, config: DecoderConfig, layout: Layout) -> Programs:
-    policy = Policy(
-        config, dtype=settings.model.dtype, remat=settings.model.remat, layout=layout
-    )
-    optimizer = make_optimizer(
-        **settings.optimizer_options, total_steps=policy_updates(settings)
-    )
+    policy = Policy(config, dtype=settings.model.dtype, remat=settings.model.remat, layout=layout)
+    optimizer = make_optimizer(**settings.optimizer_options, total_steps=policy_updates(settings))
     numerics: dict[str, Any] = dict(
         temperature=settings.sampling.temperature,
         logprob_chunk=settings.logprob_chunk,

@@ -129,7 +129,9 @@ class Plan:
             binding = f"temporary arrays of {self.largest.name} ({self.largest.temp / GIB:.1f} GiB)"
         else:
             binding = f"{purpose} ({self.residents[purpose] / GIB:.1f} GiB)"
-        return f"does not fit: {peak:.1f} of {memory:.1f} GiB per chip; the largest part is {binding}"
+        return (
+            f"does not fit: {peak:.1f} of {memory:.1f} GiB per chip; the largest part is {binding}"
+        )
 
 
 def make_plan(

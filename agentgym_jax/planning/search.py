@@ -31,7 +31,9 @@ def search_plan(
     fitting = [plan for plan in plans if plan.fits]
     if not fitting:
         nearest = min(plans, key=lambda plan: plan.peak)
-        raise PlanError(f"nothing fits {topology.name}. Nearest: {_describe(nearest)} {nearest.verdict()}")
+        raise PlanError(
+            f"nothing fits {topology.name}. Nearest: {_describe(nearest)} {nearest.verdict()}"
+        )
     best = min(fitting, key=lambda plan: plan.step_s)
     return best, {**best.mesh, "micro_rows": best.micro_rows}
 
@@ -40,9 +42,7 @@ def _describe(plan: Plan) -> str:
     return f"fsdp={plan.mesh['fsdp']}, tensor={plan.mesh['tensor']}, micro_rows={plan.micro_rows}"
 
 
-def _candidates(
-    settings: RLSettings, topology: Topology
-) -> Iterator[tuple[dict[str, int], int]]:
+def _candidates(settings: RLSettings, topology: Topology) -> Iterator[tuple[dict[str, int], int]]:
     """Yields meshes whose tensor axis divides the heads and stays inside a host."""
     config = get_decoder_config(settings)
     tensor = 1

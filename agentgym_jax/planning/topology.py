@@ -95,7 +95,9 @@ class Topology:
             )
         except Exception as error:  # libtpu raises its own types
             reason = str(error).strip().splitlines()[0]
-            raise PlanError(f"--topology={self.name}: libtpu has no such slice ({reason})") from error
+            raise PlanError(
+                f"--topology={self.name}: libtpu has no such slice ({reason})"
+            ) from error
         return found.devices
 
 

@@ -42,7 +42,8 @@ def attend_packed(
     """
     B, T, N, H = q_BTNH.shape
     K = k_BTKH.shape[2]
-    queries, keys = _largest_divisor(T, _QUERIES), _largest_divisor(T, _KEYS)
+    queries = _largest_divisor(T, _LANES, _QUERIES)
+    keys = _largest_divisor(T, queries, _KEYS)
     kernel = splash.make_splash_mqa_single_device(
         mask=masks.MultiHeadMask([masks.CausalMask((T, T)) for _ in range(N // K)]),
         block_sizes=splash.BlockSizes(
@@ -72,6 +73,6 @@ def attend_packed(
     return out_BKGTH.transpose(0, 3, 1, 2, 4).reshape(B, T, N, H)
 
 
-def _largest_divisor(length: int, limit: int) -> int:
-    """Returns the largest multiple of 128 up to `limit` that divides a row length."""
-    return max(size for size in range(_LANES, limit + 1, _LANES) if length % size == 0)
+def _largest_divisor(length: int, step: int, limit: int) -> int:
+    """Returns the largest multiple of `step` up to `limit` that divides a row length."""
+    return max(size for size in range(step, limit + 1, step) if length % size == 0)

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
+BLOCK = 512  # slots per block; a longer cache must have a multiple of this number
 _MASKED = -1e30
 _LANES = 128  # minor dimension of a TPU register
 _TILE = 16  # slots per tile of a bfloat16 array; a float32 array has 8
@@ -27,7 +28,7 @@ def attend_slots(
     start_n: jax.Array,
     count_n: jax.Array,
     *,
-    block: int = 512,
+    block: int = BLOCK,
     interpret: bool = False,
 ) -> jax.Array:
     """Computes attention of consecutive new tokens to the slots of their row.
@@ -114,7 +115,20 @@ def _fold_groups(q_nTNH: jax.Array, K: int) -> jax.Array:
 
 
 def _attend_block(
-    layer, row, start, last, q_ref, k_ref, v_ref, out_ref, max_ref, sum_ref, mix_ref, *, block, group
+    layer,
+    row,
+    start,
+    last,
+    q_ref,
+    k_ref,
+    v_ref,
+    out_ref,
+    max_ref,
+    sum_ref,
+    mix_ref,
+    *,
+    block,
+    group,
 ):
     """Adds one block of slots to the running softmax of one line and key/value head."""
     i, j = pl.program_id(0), pl.program_id(2)

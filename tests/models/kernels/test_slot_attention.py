@@ -73,9 +73,7 @@ def test_prefill_lines_equal_the_reference(T, num_heads, num_kv_heads, head_size
     found = attend_slots(q, k, v, layer, row, start, count, block=64, interpret=True)
     wanted = attend_cache(q, k, v, layer, row, position)
     is_real = np.asarray(place < count[:, None])
-    np.testing.assert_allclose(
-        np.float32(found)[is_real], np.float32(wanted)[is_real], atol=atol
-    )
+    np.testing.assert_allclose(np.float32(found)[is_real], np.float32(wanted)[is_real], atol=atol)
 
 
 def test_neighbouring_lines_of_one_row_do_not_overwrite_each_other():
