@@ -3,6 +3,7 @@
 import flax.struct
 import jax
 import jax.numpy as jnp
+from jax.sharding import PartitionSpec
 
 from agentgym_jax.models.bfloat16_bits import to_bits
 from agentgym_jax.models.config import DecoderConfig
@@ -78,6 +79,36 @@ class KVCache:
         return KVCache(put(self.k_LBKSH, k_nTKH), put(self.v_LBKSH, v_nTKH))
 
 
-def copy_rows(cache: KVCache, source_n: jax.Array, target_n: jax.Array) -> KVCache:
-    """Copies all slots of row source_n[i] to row target_n[i]; a target of B skips the copy."""
-    return jax.tree.map(lambda x: x.at[:, target_n].set(x[:, source_n], mode="drop"), cache)
+def copy_rows(
+    cache: KVCache, source_n: jax.Array, target_n: jax.Array, layout: Layout | None = None
+) -> KVCache:
+    """Copies all slots of row source_n[i] to row target_n[i]; a target of B skips the copy.
+
+    With a layout, line i of the arguments and its two rows must be on the same device.
+    """
+    if layout is None:
+        return jax.tree.map(lambda x: x.at[:, target_n].set(x[:, source_n], mode="drop"), cache)
+    slots = layout.sharding(CACHE_AXES, cache.k_LBKSH.shape).spec
+    lines = PartitionSpec(slots[1])
+    copy = jax.shard_map(
+        _copy_local,
+        mesh=layout.mesh,
+        in_specs=(slots, lines, lines),
+        out_specs=slots,
+        check_vma=False,
+    )
+    # A skipped copy copies the source to itself.
+    target_n = jnp.where(target_n < cache.rows, target_n, source_n)
+    return jax.tree.map(lambda x: copy(x, source_n, target_n), cache)
+
+
+def _copy_local(x_LBKSH: jax.Array, source_n: jax.Array, target_n: jax.Array) -> jax.Array:
+    """Copies rows of one device, one after the other and in place."""
+    L, B, K, S, H = x_LBKSH.shape
+
+    def copy_row(i, x_LBKSH):
+        source, target = source_n[i] % B, target_n[i] % B
+        row_L1KSH = jax.lax.dynamic_slice(x_LBKSH, (0, source, 0, 0, 0), (L, 1, K, S, H))
+        return jax.lax.dynamic_update_slice(x_LBKSH, row_L1KSH, (0, target, 0, 0, 0))
+
+    return jax.lax.fori_loop(0, len(source_n), copy_row, x_LBKSH)

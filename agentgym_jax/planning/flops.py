@@ -34,9 +34,13 @@ def _count_equation(equation: Any, trips: Mapping[str, float]) -> float:
         scope = str(equation.source_info.name_stack).rpartition("/")[2]
         times = next((count for part, count in trips.items() if part in scope), 1.0)
         return times * _count(params["body_jaxpr"].jaxpr, trips)
+    if name == "pallas_call" and params["cost_estimate"] is not None:
+        return float(params["cost_estimate"].flops)
     times = params["length"] if name == "scan" else 1
+    if name == "shard_map":  # its program is that of one device
+        times = params["mesh"].size
     if name == "pallas_call":
-        times = math.prod(params["grid_mapping"].grid)
+        times = math.prod(size for size in params["grid_mapping"].grid if isinstance(size, int))
     return times * sum(_count(inner, trips) for inner in _inner(params))
 
 

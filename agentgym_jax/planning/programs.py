@@ -25,6 +25,7 @@ from agentgym_jax.models.kv_cache import CACHE_AXES, KVCache
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.planning.topology import PlanError
 from agentgym_jax.sampling import decode
+from agentgym_jax.sampling.options import check_buckets
 from agentgym_jax.sharding import (
     DECODE_RULES,
     TRAIN_RULES,
@@ -212,21 +213,21 @@ def _trace_sampler(settings: RLSettings, config: DecoderConfig, layout: Layout) 
     )
     count = jax.ShapeDtypeStruct((), jnp.int32)
     programs = []
-    for T, n in options["buckets"]:
+    buckets = check_buckets(options["buckets"], S, shards)
+    for T, n in buckets:
         line = jax.ShapeDtypeStruct((n,), jnp.int32)
         tokens = jax.ShapeDtypeStruct((n, T), jnp.int32)
         traced = decode.prefill.trace(policy, params, cache, tokens, line, line, line)
-        is_longest = T == max(length for length, _ in options["buckets"])
         known = settings.sampling.max_tokens - sampled
-        calls = rounds * B * known / (n * T) if is_longest else 0.0
+        calls = rounds * B * known / (n * T) if T == buckets[-1][0] else 0.0
         programs.append(Program(f"prefill {n} x {T}", traced, calls, trips))
     traced = decode.decode_chunk.trace(
         policy, params, cache, rows, count, None, steps=options["decode_steps"]
     )
     calls = rounds * sampled / options["decode_steps"]
     programs.append(Program(f"decode {options['decode_steps']} tokens", traced, calls, trips))
-    width = jax.ShapeDtypeStruct((max(1, B // 4),), jnp.int32)
-    traced = decode.copy_rows.trace(cache, width, width)
+    width = jax.ShapeDtypeStruct((max(1, B // shards // 4) * shards,), jnp.int32)
+    traced = decode.copy_rows.trace(cache, width, width, layout)
     programs.append(Program("copy prefix", traced, rounds, trips))
     train_layout = Layout(layout.mesh, TRAIN_RULES)
     reshard = make_reshard(policy.param_shardings(layout))

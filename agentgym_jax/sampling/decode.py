@@ -155,4 +155,4 @@ def prefill(
     return policy.hidden_cached(params, tokens_nT, position_nT, cache, row_n)[1]
 
 
-copy_rows = jax.jit(kv_cache.copy_rows, donate_argnames=("cache",))
+copy_rows = jax.jit(kv_cache.copy_rows, static_argnums=3, donate_argnames=("cache",))

@@ -55,10 +55,13 @@ def episode_key(seed: int, step: int, item_id: str, sample: int) -> np.ndarray:
 
 
 def check_buckets(
-    buckets: Sequence[tuple[int, int]], cache_length: int
+    buckets: Sequence[tuple[int, int]], cache_length: int, shards: int = 1
 ) -> tuple[tuple[int, int], ...]:
-    """Returns the `(tokens, slices)` of the prefill programs, shortest first, after checking them."""
-    ordered = tuple(sorted((int(t), int(n)) for t, n in buckets))
+    """Returns the `(tokens, slices)` of the prefill programs, shortest first, after checking them.
+
+    The number of slices is rounded up to a multiple of `shards`, over which rows are divided.
+    """
+    ordered = tuple(sorted((int(t), -(-int(n) // shards) * shards) for t, n in buckets))
     if not ordered or len({t for t, _ in ordered}) != len(ordered):
         raise ValueError(
             f"sampler.buckets: {ordered} must name each token length once, and at least one"

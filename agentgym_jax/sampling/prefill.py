@@ -8,6 +8,7 @@ contents of other rows. Every run therefore computes a token in the same shapes.
 import dataclasses
 import hashlib
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -66,17 +67,46 @@ def cut_into_slices(
         yield PrefillSlice(row=row, start=start + i, tokens=part, length=length)
 
 
+def divide_lines(
+    items: Sequence[tuple[int, Any]], num_rows: int, lines: int, shards: int
+) -> Iterator[list[Any]]:
+    """Yields calls of `lines` lines in which the line of an item is on the device of its row.
+
+    Args:
+      items: (cache row, item), in order.
+      num_rows: Number of cache rows; each device holds consecutive rows.
+      lines: Lines of a call, a multiple of `shards`.
+      shards: Number of parts into which rows and lines are divided.
+
+    Yields:
+      The items of a call; None is an unused line.
+    """
+    waiting: list[list[Any]] = [[] for _ in range(shards)]
+    for row, item in items:
+        waiting[row * shards // num_rows].append(item)
+    width = lines // shards
+    while any(waiting):
+        call = []
+        for queue in waiting:
+            part, queue[:] = queue[:width], queue[width:]
+            call += [*part, *[None] * (width - len(part))]
+        yield call
+
+
 def pack_slices(
-    slices: Sequence[PrefillSlice], length: int, lines: int, *, padding_row: int
+    slices: Sequence[PrefillSlice | None], length: int, *, padding_row: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Returns the arguments of `decode.prefill`: tokens [n, T], rows, starts and counts [n].
 
-    T is `length`, n is `lines`. Unused lines have the row `padding_row`.
+    T is `length`, n is the number of slices. None is an unused line, with the row `padding_row`.
     """
+    lines = len(slices)
     tokens = np.zeros((lines, length), np.int32)
     row_n = np.full(lines, padding_row, np.int32)
     start, count = np.zeros(lines, np.int32), np.zeros(lines, np.int32)
     for i, part in enumerate(slices):
+        if part is None:
+            continue
         count[i] = len(part.tokens)
         tokens[i, : count[i]] = part.tokens
         row_n[i], start[i] = part.row, part.start

@@ -73,7 +73,13 @@ class Sampler:
           return_after_finished: Number of finished turns after which a decode call returns early.
           stop_ids: Tokens that end a turn.
         """
-        self.buckets = check_buckets(buckets, cache_length)
+        self._shards = 1 if policy.layout is None else policy.layout.shards("batch")
+        if rows % self._shards:
+            raise ValueError(
+                f"sampler.rows={rows} cannot be divided over {self._shards} groups of devices; "
+                f"set {-(-rows // self._shards) * self._shards}"
+            )
+        self.buckets = check_buckets(buckets, cache_length, self._shards)
         if policy.layout is not None and 0 < decode_rows < rows:
             raise ValueError(
                 f"sampler.decode_rows={decode_rows}: rows cannot move on several devices; set 0"
@@ -278,32 +284,33 @@ class Sampler:
             queue = self._open[row].queue
             for count in range(len(queue), 0, -1):
                 digest = queue[count - 1].digest
-                source = next((r for r in range(self.rows) if digest in self._prefixes[r]), None)
+                near = self._neighbours(row)
+                source = next((r for r in near if digest in self._prefixes[r]), None)
                 if source is not None:
                     copies.append((source, row, count))
                     break
         # Targets become possible sources only now, because their caches have no prefix yet.
         for _, row, count in copies:
             self.statistics.copied += self._advance(row, count)
-        width = max(1, self.rows // 4)
-        for i in range(0, len(copies), width):
-            part = copies[i : i + width]
-            source, target = np.zeros(width, np.int32), np.full(width, self.rows, np.int32)
-            source[: len(part)] = [source_row for source_row, _, _ in part]
-            target[: len(part)] = [row for _, row, _ in part]
+        width = max(1, self.rows // self._shards // 4) * self._shards
+        pairs = [(row, (source, row)) for source, row, _ in copies]
+        for call in prefill.divide_lines(pairs, self.rows, width, self._shards):
+            padded = [(0, self.rows) if pair is None else pair for pair in call]
+            source, target = np.asarray(padded, np.int32).T
             self._programs.add(("copy", width))
-            self._cache = decode.copy_rows(self._cache, source, target)
+            self._cache = decode.copy_rows(self._cache, source, target, self.policy.layout)
 
     def _prefill_chunks(self, waiting: Sequence[int]) -> None:
         """Computes one chunk per row; skips rows whose chunk another row computes in this call."""
         rows: list[int] = []
-        claimed: set[bytes] = set()
+        claimed: set[tuple[bytes, range]] = set()
         for row in waiting:
             digest = self._open[row].queue[0].digest
-            if digest not in claimed:
+            near = self._neighbours(row)
+            if (digest, near) not in claimed:
                 rows.append(row)
             if digest is not None:
-                claimed.add(digest)
+                claimed.add((digest, near))
         lengths = [T for T, _ in self.buckets]
         slices = []
         for row in rows:
@@ -312,15 +319,20 @@ class Sampler:
         # Slices of the longest bucket are computed first, because the end of a chunk may use a
         # shorter bucket than its beginning.
         for T, n in reversed(self.buckets):
-            in_bucket = [slice_ for slice_ in slices if slice_.length == T]
-            for i in range(0, len(in_bucket), n):
-                arrays = prefill.pack_slices(in_bucket[i : i + n], T, n, padding_row=self.rows)
+            in_bucket = [(slice_.row, slice_) for slice_ in slices if slice_.length == T]
+            for call in prefill.divide_lines(in_bucket, self.rows, n, self._shards):
+                arrays = prefill.pack_slices(call, T, padding_row=self.rows)
                 self._programs.add(("prefill", n, T))
                 self._cache = decode.prefill(self.policy, self._params, self._cache, *arrays)
                 self.statistics.prefill_calls += 1
                 self.statistics.prefill_capacity += n * T
         for row in rows:
             self.statistics.prefilled += self._advance(row, 1)
+
+    def _neighbours(self, row: int) -> range:
+        """Returns the rows on the same device, which can copy prefixes from each other."""
+        size = self.rows // self._shards
+        return range(row // size * size, (row // size + 1) * size)
 
     def _advance(self, row: int, count: int) -> int:
         """Moves `count` chunks of a row from its queue to its prefixes; returns their tokens."""

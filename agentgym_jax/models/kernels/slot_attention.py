@@ -100,6 +100,11 @@ def attend_slots(
         compiler_params=pltpu.CompilerParams(
             dimension_semantics=("parallel", "parallel", "arbitrary")
         ),
+        cost_estimate=pl.CostEstimate(
+            flops=4 * n * K * Q * S * H,
+            transcendentals=n * K * Q * S,
+            bytes_accessed=2 * n * K * S * H * k_LBKSH.dtype.itemsize,
+        ),
         interpret=interpret,
     )(*(x.astype(jnp.int32) for x in scalars), q_nKQH, k_LBKSH, v_LBKSH)
     out_nKTGH = out_nKQH[:, :, : T * group].reshape(n, K, T, group, H)
@@ -194,6 +199,11 @@ def write_tokens(
         ),
         out_shape=[jax.ShapeDtypeStruct(x.shape, x.dtype) for x in (k_LBKSH, v_LBKSH)],
         input_output_aliases={4: 0, 5: 1},
+        cost_estimate=pl.CostEstimate(
+            flops=0,
+            transcendentals=0,
+            bytes_accessed=4 * B * K * tile * H * k_LBKSH.dtype.itemsize,
+        ),
         interpret=interpret,
     )(
         layer[None].astype(jnp.int32),
