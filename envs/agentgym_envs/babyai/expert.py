@@ -109,7 +109,7 @@ def _unfinished(instruction: Instr) -> Iterator[ActionInstr]:
 def _doors_wanted_shut(instruction: Instr) -> Iterator[WorldObj]:
     """Yields the doors that some part of the mission opens.
 
-    An agent that opens such a door too early cannot open it again.
+    No available action closes a door, so a door that is opened too early cannot be opened again.
     """
     if isinstance(instruction, (BeforeInstr, AfterInstr, AndInstr)):
         yield from _doors_wanted_shut(instruction.instr_a)

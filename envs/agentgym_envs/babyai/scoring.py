@@ -1,4 +1,4 @@
-"""Rewards of primitive moves under our rules and under AgentGym's, which have oddities.
+"""Rewards and ends of episodes under our rules and under AgentGym's.
 
 Both sets of rules give minigrid's reward at success, `1 - 0.9 * moves / limit`, and 0 otherwise.
 Moves and limit are counted in primitive moves.

@@ -1,7 +1,7 @@
 """Base of the HTTP applications: fixed paths, bounded bodies, access checks.
 
-The paths of a server are known and need no patterns. A web framework would spend more time on a
-step than a text game does.
+The paths of a server are fixed, so routing needs no patterns. For each step, a web framework would
+take more time than a text game.
 """
 
 import contextlib
@@ -82,10 +82,10 @@ class Application:
         """Returns the error for a request that is not allowed to reach an endpoint, or None if it
         is allowed.
 
-        A page in a browser can send requests to a server on loopback. The browser puts the site of
-        the page into `Origin`. A malicious site can resolve its own name to this machine. Its pages
-        then have the same origin as the server, but `Host` contains the name of the site. A token
-        protects from this attack too, because the pages do not know the token.
+        A web page can send requests to a server on loopback. `Origin` then names the site of the
+        page. By DNS rebinding, a malicious site can give its own name the address of this machine.
+        Its pages then have the same origin as the server, but `Host` contains the name of the site.
+        A token prevents this attack too, because the pages do not know the token.
 
         Header values except `authorization` are in lower case. A header that was not sent is empty.
         """

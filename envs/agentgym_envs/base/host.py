@@ -1,4 +1,4 @@
-"""Host of the environments of one process: answers requests about sessions, without any transport.
+"""SessionHost: holds the environments of one process and answers requests about their sessions.
 
 A worker process and the trainer's in-process transport both send requests to a host, one at a time.
 Both therefore return the same bytes.

