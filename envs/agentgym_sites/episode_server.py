@@ -121,8 +121,9 @@ class EpisodeApplication:
     def _episode(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """Answers requests that end an episode or ask for its changes.
 
-        Pages in a browser have no access. The browser adds the episode's header to its requests,
-        and `Origin` to every DELETE, also where a worker's request lacks the episode's header.
+        Pages in a browser have no access, because such a request has one of two headers. The
+        browser adds `X-Episode` to requests of pages, and `Origin` to every DELETE of a page or a
+        web worker.
         """
         method = environ["REQUEST_METHOD"]
         if _EPISODE_KEY in environ or "HTTP_ORIGIN" in environ:

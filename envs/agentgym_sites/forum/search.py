@@ -46,9 +46,7 @@ def _conditions(node: SearchNode) -> Iterable[tuple[str, Any]]:
 
 
 class DatabaseBackend(BaseSearchBackend):
-    """Search backend that reads topics and comments for each query; some thousand rows take
-    milliseconds.
-    """
+    """Search backend that reads topics and comments for each query, which takes milliseconds."""
 
     def update(self, index, iterable, commit=True):
         """Does nothing, because there is no index."""
@@ -62,8 +60,8 @@ class DatabaseBackend(BaseSearchBackend):
     def search(self, query_string, **kwargs):
         """Returns the topics that contain all words of the query.
 
-        Topics with more of the words in their title are first; among equal ones, newer topics are
-        first.
+        Topics with more of the words in their title are first; of two equal topics, the newer one
+        is first.
         """
         query = json.loads(query_string)
         hits = sorted(

@@ -74,9 +74,7 @@ def _conditions(node: SearchNode) -> Iterable[tuple[str, Any]]:
 
 
 class DatabaseBackend(BaseSearchBackend):
-    """Search backend that reads the catalogue for each query; some hundred products take
-    milliseconds.
-    """
+    """Search backend that reads the catalogue for each query, which takes milliseconds."""
 
     def update(self, index, iterable, commit=True):
         """Does nothing, because there is no index."""
@@ -137,8 +135,8 @@ def _rows(categories: Sequence[int] | None) -> list[Row]:
 def _matching(rows: list[Row], words: Sequence[str]) -> list[Row]:
     """Returns the rows that contain all words.
 
-    Rows with more of the words in their title are first; among equal ones, rows with shorter titles
-    are first.
+    Rows with more of the words in their title are first. For more than two words, the shorter of
+    two otherwise equal titles is first.
     """
     if not words:
         return rows

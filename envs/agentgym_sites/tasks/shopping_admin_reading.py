@@ -146,8 +146,9 @@ def orders_between(first: datetime.date, last: datetime.date) -> Instance:
 
 
 def _ask_stock(product: Product, column: int, answer: str) -> Instance:
-    """Returns a task that asks for a cell of the table with a product's stock, whose columns have
-    no names.
+    """Returns a task that asks for a cell in the stock table of a product.
+
+    `column` is the position of the cell after the table's last header.
     """
 
     def read(page: list[Node]) -> str:

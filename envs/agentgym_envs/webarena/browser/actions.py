@@ -11,7 +11,7 @@ _MARKER = re.compile(r"(?<!\w)Action:")
 _LANGUAGE = re.compile(r"(?:text|plaintext|bash|python|action)?\s*\n")
 _MAX_SHOWN = 200  # characters of an invalid action that its rejection quotes
 
-# syntax of each action on an element, with the effect of the action
+# syntax of the actions whose only argument is an element
 ELEMENT_FORMS = {
     "click": re.compile(r"click ?\[(\d{1,9})\]"),
     "hover": re.compile(r"hover ?\[(\d{1,9})\]"),

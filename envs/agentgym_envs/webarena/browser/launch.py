@@ -53,7 +53,7 @@ _FLAGS = (
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
 )
 _START_SECONDS = 30.0
-# limit for the notice that a browser is gone; the errors of its pages arrive earlier
+# maximum wait for the event that the browser is gone; the errors of its pages arrive earlier
 _NEWS_SECONDS = 1.0
 _BEAT = 0.01
 

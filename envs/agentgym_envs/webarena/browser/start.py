@@ -1,4 +1,4 @@
-"""Settings at the start of an episode, as data that need no browser."""
+"""Settings at the start of an episode; they can be made without a browser."""
 
 import dataclasses
 from collections.abc import Mapping

@@ -130,7 +130,7 @@ class _Above:
 
     Attributes:
       depth: Depth of the node.
-      box: Text field that contains the node; None if there is none.
+      box: Position of the text field that contains the node; None if there is none.
       is_choice: True if the node is in a closed select box that has the focus.
     """
 
