@@ -1,4 +1,4 @@
-"""Base of the HTTP applications: fixed paths, bounded bodies, access checks.
+"""HTTP application: fixed paths, bounded bodies, access checks.
 
 The paths of a server are fixed, so routing needs no patterns. For each step, a web framework would
 take more time than a text game.
@@ -21,7 +21,7 @@ class Request:
     Attributes:
       path: Path without the query.
       query: Query as sent, such as `b"id=3"`.
-      content_type: Value of the header in lower case; empty if the header was not sent.
+      content_type: Content-Type header in lower case; empty if the header was not sent.
       request_id: Value of REQUEST_ID_HEADER; empty if the header was not sent.
     """
 
@@ -61,7 +61,7 @@ def _shown(header: bytes) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Application:
-    """Endpoints of a server and the conditions for using them.
+    """Endpoints of a server, its limit on bodies and its access checks.
 
     Attributes:
       routes: Endpoint for each path and method.

@@ -201,7 +201,7 @@ def load_environment(
 ) -> ServedEnvironment:
     """Loads the environment of a module that defines `make_served_environment()`.
 
-    The options are keyword arguments of that function; texts are converted to the types of its
+    The options are keyword arguments of that function; strings are converted to the types of its
     defaults.
 
     Raises:

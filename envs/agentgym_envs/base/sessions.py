@@ -1,6 +1,6 @@
 """Sessions of a server: ids, limits, workers, and recovery after the loss of a worker.
 
-Everything here runs in one event loop, which a request waiting for a simulator does not block.
+This code runs in one event loop. A request that waits for a simulator does not block the loop.
 """
 
 import asyncio
@@ -183,7 +183,8 @@ class SessionStore:
           request_id: Id of a reset or step, if sent. A repeated request is answered from memory.
 
         Raises:
-          EnvironmentFault: Host error, UNKNOWN_SESSION, BUSY, TIMEOUT, SIMULATOR, OUT_OF_TURN.
+          EnvironmentFault: Error of the worker's SessionHost, UNKNOWN_SESSION, BUSY, TIMEOUT,
+              SIMULATOR, OUT_OF_TURN.
         """
         is_stateful = operation in self._stateful
         session = self._sessions.get(session_id)
@@ -288,10 +289,10 @@ class SessionStore:
             raise self._lose(session, reason) from None
 
     async def _ask(self, session: Session, operation: str, argument: Any) -> bytes:
-        """Returns the worker's answer. A fault that ends the session removes the session first.
+        """Returns the worker's answer. If an error ends the session, the session is removed.
 
         Raises:
-          EnvironmentFault: Error of the host, or TIMEOUT.
+          EnvironmentFault: Error of the worker's SessionHost, or TIMEOUT.
           WorkerDied: The process ended before it answered.
         """
         try:

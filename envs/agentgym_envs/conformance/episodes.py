@@ -24,7 +24,7 @@ _CLOSE = 1e-6  # tolerance for sums of rewards
 _REFUSED_SHARE = 0.2  # tolerated share of valid actions that are rejected
 
 
-def answers_are_texts_numbers_and_truth_values(subject: Subject) -> str:
+def results_have_the_declared_types(subject: Subject) -> str:
     """Checks that observations are texts, rewards and scores finite, and `done` a bool."""
     count = 0
     for transcript in subject.transcripts:
@@ -65,7 +65,7 @@ def the_score_is_the_sum_of_the_rewards(subject: Subject) -> None:
                 raise Violation(f"{where}: score {result.score}, max_score is {best}")
 
 
-def a_task_is_a_function_of_its_index_alone(subject: Subject) -> None:
+def a_task_depends_only_on_its_index(subject: Subject) -> None:
     """Checks that a reset gives the same observation in a new and in a used environment."""
     used = subject.play()
     for transcript in (*subject.transcripts, *reversed(subject.transcripts)):
@@ -166,7 +166,7 @@ def the_scripted_agent_solves_tasks(subject: Subject) -> str:
 
 
 def valid_actions_are_not_refused(subject: Subject) -> str:
-    """Checks that valid actions are a list of different texts and are rarely rejected.
+    """Checks that valid actions are a list of different strings and are rarely rejected.
 
     A few rejections are tolerated, because some simulators only compute the list approximately.
     """

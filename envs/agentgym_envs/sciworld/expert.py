@@ -29,7 +29,7 @@ class GoldPath:
 
     Attributes:
       actions: Actions of the solution.
-      rooms: Room of the solution's agent before each action.
+      rooms: Room of the agent before each action of the solution.
       position: Index of the next action of the solution.
       is_followed: True if all actions of the episode so far were those of the solution, in order.
     """

@@ -1,7 +1,7 @@
-"""Many independent ScienceWorld episodes in one Java virtual machine.
+"""Many independent ScienceWorld episodes in one Java virtual machine (JVM).
 
-An episode is one graph of Scala objects (`AgentInterface` and its universe). All graphs of a
-machine share three things through which episodes would disturb each other: the random generator,
+An episode is one graph of Scala objects (`AgentInterface` and its universe). All graphs of a JVM
+share three things through which episodes would disturb each other: the random generator,
 the counter of object numbers, and the hash codes that order the objects. The first two are swapped
 whenever another episode continues. `jvm.DETERMINISM_FLAGS` removes the third.
 """
@@ -46,7 +46,7 @@ class Answer:
 
 @dataclasses.dataclass
 class World:
-    """An episode inside the machine.
+    """An episode inside the JVM.
 
     Attributes:
       interface: Reference to the `AgentInterface` of the episode.
@@ -62,7 +62,7 @@ class World:
 
 
 class Simulator:
-    """A Java virtual machine that runs episodes, one at a time."""
+    """A JVM that runs episodes, one at a time."""
 
     def __init__(self) -> None:
         self._jvm = Jvm()
@@ -140,7 +140,7 @@ class Simulator:
             return str(world.interface.getTaskDescription())
 
     def fact(self, world: World, name: str) -> str:
-        """Returns a text about an episode, by a key of FACTS. The query takes no move."""
+        """Returns a text about an episode; `name` is a key of FACTS. The query takes no move."""
         with self._aside(world):
             return str(getattr(world.interface, FACTS[name])())
 
@@ -153,7 +153,7 @@ class Simulator:
             return json.loads(tree)
 
     def action_templates(self, world: World) -> list[str]:
-        """Returns the templates of actions."""
+        """Returns the action templates."""
         with self._aside(world):
             return self._strings(self._list_through(world).getPossibleActions())
 
@@ -180,11 +180,11 @@ class Simulator:
             return self._strings(self._loader.getGoldActionSequence())
 
     def close(self) -> None:
-        """Stops the machine."""
+        """Stops the JVM."""
         self._jvm.close()
 
     def forget(self, world: World) -> None:
-        """Releases an episode, so that the machine can collect it."""
+        """Releases an episode, so that the JVM can collect it."""
         if self._playing is world:
             self._playing = None
         with self._jvm.calls():
