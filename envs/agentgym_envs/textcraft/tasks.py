@@ -147,7 +147,7 @@ def _distractor_pool(tree: list[Recipe]) -> dict[str, Recipe]:
 
 @functools.cache
 def _uses() -> dict[str, tuple[Recipe, ...]]:
-    """Returns recipes by ingredient. As upstream, a recipe whose output has a tag appears twice."""
+    """Returns recipes by ingredient. As in AgentGym, those whose output has a tag appear twice."""
     world = load_world()
     uses: dict[str, list[Recipe]] = {}
     for table in (world.by_item, world.by_tag):

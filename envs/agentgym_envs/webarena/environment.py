@@ -212,7 +212,7 @@ class WebArenaEnvironment(ReplayedEnvironment[Episode]):
         return {"screenshot": self._picture(1.0), "url": url}
 
     def metadata(self) -> dict[str, Any]:
-        """Returns the page's elements with their positions, by element number, as in WebArena."""
+        """Returns the page's elements with their positions, by element id, as in WebArena."""
         elements = self.episode.session.sight.elements
         nodes = {
             str(number): {"union_bound": list(node.box), "text": f"[{number}] {node.text}"}

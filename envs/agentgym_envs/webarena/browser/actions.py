@@ -52,7 +52,7 @@ class Action:
     Attributes:
       name: `click`, `type`, `hover`, `press`, `scroll`, `new_tab`, `tab_focus`, `close_tab`,
         `goto`, `go_back`, `go_forward` or `stop`.
-      element: Number of an element, for `click`, `type` and `hover`.
+      element: Id of an element, for `click`, `type` and `hover`.
       text: Text to type, keys, direction, address, or answer.
       enter: True if `type` presses Enter afterwards.
       tab: Number of the tab, for `tab_focus`.

@@ -1,8 +1,8 @@
 """JavaScript that is run in pages."""
 
-# Script that runs first in every document. It sets the calendar of the sites: pages show 1 March
-# 2024, 12:00:00 UTC, plus the elapsed time. `performance.now()` is unchanged, because animations
-# use it.
+# Script that runs first in every document. It sets `Date` to the clock of the embedded sites: 1
+# March 2024, 12:00:00 UTC, plus the elapsed time. `performance.now()` is unchanged, because
+# animations use it.
 CALENDAR = """(() => {
   const Real = Date, start = Real.UTC(2024, 2, 1, 12);
   const now = () => start + Math.floor(performance.now());

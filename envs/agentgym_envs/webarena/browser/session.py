@@ -40,7 +40,7 @@ class Sight:
     Attributes:
       tabs: Titles of the tabs, in order.
       current: Index of the tab in front.
-      elements: Lines of the tree by element number, in order.
+      elements: Lines of the tree by element id, in order.
     """
 
     tabs: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""WebArena's score of an episode, a product of checks, and our stricter evaluators."""
+"""Score of an episode: the product of the checks of WebArena's evaluators and of our own."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import TypeAlias

@@ -43,7 +43,7 @@ def parse(expression: str) -> tuple[str, tuple[str, ...]]:
     """Parses the name and the arguments of `func:name('a', __page__)`.
 
     Raises:
-      FunctionError: The expression is anything but a call of a name with strings.
+      FunctionError: The expression is not a call of a named function with string arguments.
     """
     source = expression.removeprefix(FUNCTION).strip()
     try:
@@ -74,7 +74,7 @@ async def reddit_get_post_url(url: str) -> str:
 
 
 async def gitlab_get_project_memeber_role(page: Page, account_name: str) -> str:
-    """Returns the role of an account on GitLab's page of members; "" if it is missing."""
+    """Returns the role of an account on GitLab's page of members; "" if the account is missing."""
     script = """() => {
       const names = "td[data-label='Account'] span.gl-avatar-labeled-sublabel";
       const accounts = [...document.querySelectorAll(names)].map(e => e.outerText);

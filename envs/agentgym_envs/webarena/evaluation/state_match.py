@@ -61,7 +61,7 @@ def _became(old: Row, new: Row, values: Mapping[str, Any], question: str) -> boo
 
 
 def _equal(wanted: Any, found: Any, question: str) -> bool:
-    """Compares two values and ignores blanks in texts, because forms change line breaks."""
+    """Compares two values; ignores white space in texts, because forms change line breaks."""
     if isinstance(wanted, ShortText):
         return is_short_answer(wanted.text, str(found), question)
     if isinstance(wanted, str) and isinstance(found, str):
