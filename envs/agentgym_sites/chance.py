@@ -75,7 +75,7 @@ def seed_request(seconds: int) -> Iterator[None]:
 
 
 def install() -> None:
-    """Replaces Django's function for random strings. Call this before most of Django is imported."""
+    """Replaces Django's function for random strings; call it before Django imports middleware."""
     from django.utils import crypto
 
     if "django.middleware.csrf" in sys.modules:

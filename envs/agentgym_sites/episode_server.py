@@ -151,8 +151,8 @@ class EpisodeApplication:
                 return self._complete(environ, start_response)
 
     def _complete(self, environ: dict[str, Any], start_response: StartResponse) -> list[bytes]:
-        """Returns the complete response, because a page that is generated while it is sent also
-        reads the database.
+        """Returns the complete response, because a page that is generated in parts reads the
+        database until its last part.
         """
         body = self._application(environ, start_response)
         try:

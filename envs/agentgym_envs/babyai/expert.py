@@ -119,7 +119,7 @@ def _doors_wanted_shut(instruction: Instr) -> Iterator[WorldObj]:
 
 
 def _first_subgoal(world: World, part: ActionInstr) -> Subgoal:
-    """Returns the first subgoal for a part of the mission, including any obstacles."""
+    """Returns the first subgoal for a part of the mission, which may be to remove an obstacle."""
     terrain = planning.survey(world, _doors_wanted_shut(world.instrs))
     return _clear_the_way(world, terrain, _subgoal_of(world, terrain, part), _DEEPEST)
 

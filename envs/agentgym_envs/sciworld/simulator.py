@@ -1,9 +1,9 @@
 """Many independent ScienceWorld episodes in one Java virtual machine (JVM).
 
-An episode is one graph of Scala objects (`AgentInterface` and its universe). All graphs of a JVM
-share three things through which episodes would disturb each other: the random generator,
-the counter of object numbers, and the hash codes that order the objects. The first two are swapped
-whenever another episode continues. `jvm.DETERMINISM_FLAGS` removes the third.
+An episode is one graph of Scala objects (`AgentInterface` and its universe). All episodes of a JVM
+share three things through which they would disturb each other: the random generator, the counter of
+object numbers, and the hash codes that order the objects. The first two are swapped whenever
+another episode continues. `jvm.DETERMINISM_FLAGS` removes the third.
 """
 
 import contextlib

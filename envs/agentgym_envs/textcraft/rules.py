@@ -64,7 +64,9 @@ class Rules:
 
 
 class CompatRules(Rules):
-    """AgentGym's rules: a matching prefix is enough, numbers are ignored, messages have reprs."""
+    """AgentGym's rules: text after a command and numbers of products are ignored, and messages
+    contain reprs.
+    """
 
     def match(self, pattern: re.Pattern[str], action: str) -> re.Match[str] | None:
         """Matches a command with the beginning of the action."""

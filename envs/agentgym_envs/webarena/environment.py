@@ -95,7 +95,7 @@ class WebArenaEnvironment(ReplayedEnvironment[Episode]):
     """Task on web sites. All environments of a process share a browser; each has separate tabs.
 
     Args:
-      is_original: True for WebArena's behaviour where it is odd; README.md lists the differences.
+      is_original: True to reproduce WebArena's odd behaviour, which README.md lists.
     """
 
     name = "webarena"

@@ -44,7 +44,7 @@ class HtmlTarget:
       locator: "" for the whole document, a script that begins with `document.` or `[...document.`,
         or "func:..".
       exact_match: Required text of the located element, or None.
-      must_include: Required parts, each with alternatives between " |OR| ", or None.
+      must_include: Required parts, each with alternatives separated by " |OR| ", or None.
       prep_actions: Scripts that run in the page before the locator; their errors are ignored.
     """
 

@@ -23,8 +23,9 @@ class DatabaseQuery(BaseSearchQuery):
     """Query as JSON: a list of words, and a list of categories or null."""
 
     def build_query(self) -> str:
-        """Returns the words of the search field and the selected categories; ignores other filters,
-        which every topic passes.
+        """Returns the words of the search field and the selected categories.
+
+        Other filters are ignored, because no topic would fail them.
         """
         words: list[str] = []
         categories: list[int] | None = None

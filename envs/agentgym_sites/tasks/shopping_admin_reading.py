@@ -161,7 +161,7 @@ def _ask_stock(product: Product, column: int, answer: str) -> Instance:
 
 
 def stock(product: Product) -> Instance:
-    """Returns a task that asks for the number of pieces in stock."""
+    """Returns a task that asks for the number of units of a product in stock."""
     return _ask_stock(product, 2, str(product.stock))
 
 

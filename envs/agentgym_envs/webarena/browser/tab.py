@@ -301,7 +301,6 @@ class Tab:
             self._status, self._failure = response.status, ""
 
     def _on_failed(self, request: Any) -> None:
-        # In a new page the frame of a request can be missing; it is then the main frame.
         if request.is_navigation_request() and request.frame == self.page.main_frame:
             failure = request.failure or ""
             # Two failures are ignored: unknown host names, and navigations replaced by newer ones.
