@@ -214,7 +214,7 @@ class Simulator:
 
     @contextlib.contextmanager
     def _aside(self, world: World) -> Iterator[None]:
-        """Installs a scratch random generator, so that queries do not change the episode's one."""
+        """Installs a scratch random generator, so that queries do not advance the episode's own."""
         with self._jvm.calls():
             self._play(world)
             self._pause()

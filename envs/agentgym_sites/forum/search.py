@@ -61,8 +61,8 @@ class DatabaseBackend(BaseSearchBackend):
     def search(self, query_string, **kwargs):
         """Returns the topics that contain all words of the query.
 
-        Topics with more of the words in their title are first; of two equal topics, the newer one
-        is first.
+        Topics with more of the words in their title are first; among equal topics, the one with the
+        latest activity is first.
         """
         query = json.loads(query_string)
         hits = sorted(

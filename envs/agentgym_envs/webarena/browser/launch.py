@@ -26,7 +26,7 @@ _LOGGER = logging.getLogger(__name__)
 
 CHROMIUM_VARIABLE = "AGENTGYM_CHROMIUM"
 # The only supported browser, because observations depend on it. Debian's full chromium requests
-# favicons, lists text boxes differently and takes twice the memory.
+# favicons, has other text boxes in its accessibility tree and takes twice the memory.
 SUPPORTED = "chromium-headless-shell"
 PLAYWRIGHT_HINT = f"Install it with: {extras.install('web')}"
 CHROMIUM_HINT = (
