@@ -161,8 +161,8 @@ class ServedEnvironment:
         resources that its environments share. It can raise SetupError.
       shared: Function that returns a context for resources that all workers share, such as web
         sites. The server enters the context before its workers start and leaves it after they have
-        ended. The context sets environment variables by which the workers find the resources.
-        Without a server, `prepare` does not use them. The context can raise SetupError.
+        ended. The context sets environment variables by which the workers find the resources. If
+        the variables are missing, `prepare` starts the resources. The context can raise SetupError.
       sessions_path: Path of a GET route that lists the open sessions; empty if there is none.
     """
 

@@ -25,7 +25,7 @@ class DatabaseQuery(BaseSearchQuery):
     def build_query(self) -> str:
         """Returns the words of the search field and the selected categories.
 
-        Other filters are ignored, because no topic would fail them.
+        Other filters are ignored, because every topic passes them.
         """
         words: list[str] = []
         categories: list[int] | None = None

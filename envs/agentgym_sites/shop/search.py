@@ -43,8 +43,9 @@ class DatabaseQuery(BaseSearchQuery):
     """Query as JSON: a list of words, and a list of categories or null."""
 
     def build_query(self) -> str:
-        """Returns the words of the search field and the page's categories; ignores other filters,
-        which every product passes.
+        """Returns the words of the search field and the page's categories.
+
+        Other filters are ignored, because every product passes them.
         """
         words: list[str] = []
         categories: list[int] | None = None

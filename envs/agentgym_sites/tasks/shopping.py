@@ -1,4 +1,4 @@
-"""Tasks for the customer who is logged in in the shop: reading, finding a page, buying, and account
+"""Tasks for the customer who is logged in to the shop: reading, finding a page, buying, and account
 settings.
 """
 

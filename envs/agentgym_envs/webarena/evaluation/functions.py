@@ -88,8 +88,8 @@ async def gitlab_get_project_memeber_role(page: Page, account_name: str) -> str:
     return str(role)
 
 
-# The names are WebArena's. Functions of its shop need the shop's address and an account
-# (magento.py).
+# Functions by WebArena's names. Functions for WebArena's shop are in magento.py, because they need
+# the shop's address and an account.
 WITHOUT_A_SITE: Mapping[str, Function] = {
     "reddit_get_post_url": reddit_get_post_url,
     "gitlab_get_project_memeber_role": gitlab_get_project_memeber_role,

@@ -10,7 +10,7 @@ from agentgym_sites.content import Changes, Row
 
 
 def state_match(task: WebTask, changes: Mapping[str, Changes]) -> Iterator[Part]:
-    """Yields one check per edit that the task declares, and one that nothing else changed."""
+    """Yields one check per edit that the task declares, and a check that nothing else changed."""
     rest = {
         (site, table): {kind: list(rows) for kind, rows in found.items()}
         for site, tables in changes.items()
