@@ -46,9 +46,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     _add_demonstration_options(
         add("demonstrations", "write episodes of a scripted agent as AgentGym trajectory records")
     )
-    _add_check_options(
-        add("check", "test that an environment meets the contract of all environments")
-    )
+    _add_check_options(add("check", "test that an environment meets the common contract"))
     _add_prepare_options(add("prepare", "build the files of an environment on this machine, once"))
     if arguments and not arguments[0].startswith("-") and arguments[0] not in commands.choices:
         _add_server_options(add(arguments[0], f"serve {arguments[0]}"), find(arguments[0]).port)

@@ -206,10 +206,7 @@ def _typed_errors(handler: Handler) -> Endpoint:
 
 
 def _compat_errors(status: int) -> Callable[[Handler], Endpoint]:
-    """Returns a wrapper for handlers, which converts errors to AgentGym's form.
-
-    The form is `{"error": text}`, or FastAPI's body for status 422.
-    """
+    """Returns a wrapper that converts errors to `{"error": text}`; status 422 has FastAPI's body."""
 
     def answer_errors(handler: Handler) -> Endpoint:
         async def endpoint(request: Request) -> Answer:

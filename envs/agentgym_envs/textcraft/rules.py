@@ -64,9 +64,7 @@ class Rules:
 
 
 class CompatRules(Rules):
-    """AgentGym's rules: text after a command and numbers of products are ignored, and messages
-    contain reprs.
-    """
+    """AgentGym's rules: trailing text and numbers of products are ignored; messages have reprs."""
 
     def match(self, pattern: re.Pattern[str], action: str) -> re.Match[str] | None:
         """Matches a command with the beginning of the action."""

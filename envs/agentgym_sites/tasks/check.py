@@ -239,7 +239,12 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         "idle and a hostile agent, which must score 0.",
     )
     add = parser.add_argument
-    add("--group", action="append", choices=sorted(FIRST_IDS), help="only this; may be repeated")
+    add(
+        "--group",
+        action="append",
+        choices=sorted(FIRST_IDS),
+        help="only this group; may be repeated",
+    )
     add("--task", action="append", type=int, help="only the task with this number; may be repeated")
     add("--first", action="store_true", help="only the first instance of each template")
     add("--agent", action="append", choices=AGENTS, help="only this agent; may be repeated")
