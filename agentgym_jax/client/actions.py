@@ -1,8 +1,7 @@
 """Parsing of a model's text into the action that is sent to an environment.
 
-A parse error is the policy's mistake: the agent gets a short message, and no request is sent. Such
-an error must never look like a failure of the environment. A model's text is never executed: calls
-are parsed with `json` and `ast` (client/calls.py).
+A parse error is the policy's mistake, never a failure of the environment: the agent gets a short
+message, and no request is sent. A model's text is never executed.
 """
 
 import dataclasses
@@ -31,11 +30,9 @@ class ActionRules:
 
     Attributes:
       format: Position and syntax of the action in the text.
-      max_characters: Maximum length of an action. A longer action is a parse error, so a server's
-        size limit is never mistaken for a failure of the environment.
+      max_characters: Maximum length of an action; a longer action is a parse error.
       dropped: Regular expression of the characters that are removed from an action.
-      bare: Regular expression. A text without `Action:` is an action as a whole if it contains a
-        match.
+      bare: Regular expression; a text without `Action:` is an action if it contains a match.
       block: Regular expression that a raw text must contain. If the expression has a group, the
         action is the group of the last match, otherwise the whole text.
       block_problem: Message to the agent if no match of `block` is found.
@@ -78,19 +75,15 @@ LONG_ACTION = (
     "of at most {limit} characters."
 )
 
-# The action can also be on the line after its marker (`Action:\nturn left`), as in AgentGym's
-# demonstrations.
 _MARKER = re.compile(r"(?<!\w)Action:")
 _THOUGHT = re.compile(r"(?<!\w)Thought:")
-_SPACES = re.compile(r"\s+")
 
 
 def parse_react(text: str) -> ParsedAction:
     """Parses `Thought: ... Action: ...`; the action is the first non-empty line after its marker.
 
-    Follows AgentGym's TextCraft and BabyAI clients, with two differences. A text without an action
-    is a parse error, not an empty action. A `Thought:` after an empty `Action:` is not taken for
-    the action.
+    Follows AgentGym's TextCraft and BabyAI clients, except that an empty action, or a `Thought:` in
+    its place, is a parse error.
     """
     markers = list(_MARKER.finditer(text))
     if not markers:
@@ -111,7 +104,7 @@ def parse_action(text: str, rules: ActionRules) -> ParsedAction:
         return parsed
     action = parsed.action
     if rules.dropped:
-        action = _SPACES.sub(" ", re.sub(rules.dropped, "", action)).strip()
+        action = re.sub(r"\s+", " ", re.sub(rules.dropped, "", action)).strip()
     if not action:
         has_marker = rules.format in (ActionFormat.REACT, ActionFormat.REACT_OR_BARE)
         empty = EMPTY_ACTION if has_marker else EMPTY_ANSWER
@@ -129,8 +122,7 @@ def _react(text: str, rules: ActionRules) -> ParsedAction:
 
 def _react_or_bare(text: str, rules: ActionRules) -> ParsedAction:
     lines = text.strip().splitlines()
-    is_marked = _MARKER.search(text) or _THOUGHT.search(text)
-    if len(lines) != 1 or is_marked:
+    if len(lines) != 1 or _MARKER.search(text) or _THOUGHT.search(text):
         return _react(text, rules)
     return ParsedAction(lines[0].strip(), None, None)
 
@@ -147,36 +139,27 @@ def _raw(text: str, rules: ActionRules) -> ParsedAction:
     return ParsedAction(finds[-1].group(1).strip(), _thought(before), None)
 
 
-def _function_calling(text: str, rules: ActionRules) -> ParsedAction:
-    return _call(text, rules, calls.read_json_call)
-
-
-def _code_as_action(text: str, rules: ActionRules) -> ParsedAction:
-    return _call(text, rules, calls.read_python_call)
-
-
-def _call(text: str, rules: ActionRules, read: Callable[[str], calls.Call]) -> ParsedAction:
+def _call(text: str, rules: ActionRules) -> ParsedAction:
+    is_json = rules.format is ActionFormat.FUNCTION_CALLING
+    thought = None
     try:
-        call = read(text)
+        call = calls.read_json_call(text) if is_json else calls.read_python_call(text)
+        thought = call.thought
+        return ParsedAction(calls.to_action(call, rules.functions), thought, None)
     except calls.UnreadableCall as error:
-        return ParsedAction(None, None, str(error))
-    try:
-        return ParsedAction(calls.to_action(call, rules.functions), call.thought, None)
-    except calls.UnreadableCall as error:
-        return ParsedAction(None, call.thought, str(error))
+        return ParsedAction(None, thought, str(error))
 
 
 _PARSERS: Mapping[ActionFormat, Callable[[str, ActionRules], ParsedAction]] = {
     ActionFormat.REACT: _react,
     ActionFormat.REACT_OR_BARE: _react_or_bare,
     ActionFormat.RAW: _raw,
-    ActionFormat.FUNCTION_CALLING: _function_calling,
-    ActionFormat.CODE_AS_ACTION: _code_as_action,
+    ActionFormat.FUNCTION_CALLING: _call,
+    ActionFormat.CODE_AS_ACTION: _call,
 }
 
 
 def _thought(before: str) -> str | None:
     """Returns the text after the first `Thought:`, or the whole text if it has no such marker."""
     marker = _THOUGHT.search(before)
-    thought = (before[marker.end() :] if marker else before).strip()
-    return thought or None
+    return (before[marker.end() :] if marker else before).strip() or None
