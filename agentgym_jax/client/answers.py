@@ -1,8 +1,7 @@
 """Parsing of a server's answer into an observation or a typed error.
 
-Every answer is checked before it becomes an `Observation`. An answer that does not match its route
-raises `EnvError`, so a missing key, a NaN or an error text is never taken for a reward. `where` is
-the address of the route, for messages.
+An answer that does not match its route raises `EnvError`, so a missing key, a NaN or an error text
+is never taken for a reward. `where` is the address of the route, for messages.
 """
 
 import dataclasses
@@ -15,13 +14,6 @@ from typing import Any
 from agentgym_envs.base.protocol import EnvironmentSpec, ErrorKind
 from agentgym_jax.client.errors import EnvCause, EnvError, from_status
 from agentgym_jax.client.server_facts import ServerFacts, SessionField
-
-_SPEC_TYPES = {  # fields that are not listed are text
-    "num_tasks": int,
-    "max_turns": int,
-    "success_score": float,
-    "max_score": float,
-}
 
 # AgentGym's servers report a lost session with these words and no status code.
 _LOST = re.compile(r"The id .* is not valid\.|.* has been deleted", re.DOTALL)
@@ -64,8 +56,7 @@ def read_json(where: str, status: int, data: bytes) -> Any:
     """Returns the JSON body of an answer with status 200.
 
     Raises:
-      EnvError: The status is not 200, or the body is not JSON, or the body is AgentGym's `{"error":
-          ..}`.
+      EnvError: The status is not 200, the body is not JSON, or it is AgentGym's `{"error": ..}`.
     """
     try:
         body = json.loads(data)
@@ -74,35 +65,26 @@ def read_json(where: str, status: int, data: bytes) -> Any:
             raise bad_body(where, repr(data[:200]), "JSON") from error
         body = None
     if status != 200:
-        shown = _shown(data)
-        message = f"{where} answered status {status}: {shown}"
-        raise from_status(status, _kind(body), message)
+        text = " ".join(data[:500].decode(errors="replace").split())
+        if text.startswith("<"):
+            text = "an HTML page; this is no environment server"
+        raise from_status(status, _kind(body), f"{where} answered status {status}: {text}")
     if isinstance(body, dict) and "error" in body:
         raise _error_in_body(where, str(body["error"]), _kind(body))
     return body
 
 
-def _shown(data: bytes) -> str:
-    """Returns a body in one line for an error message; of an HTML page from another web server,
-    only a note.
-    """
-    text = " ".join(data[:500].decode(errors="replace").split())
-    return "an HTML page; this is no environment server" if text.startswith("<") else text
-
-
 def spec(where: str, body: Any) -> EnvironmentSpec:
     """Parses the answer to `GET /spec`. Fields with a default may be absent."""
+    found = fields(where, body)
     values: dict[str, Any] = {}
-    for expected in dataclasses.fields(EnvironmentSpec):
-        name = expected.name
-        is_optional = expected.default is not dataclasses.MISSING
-        if is_optional and name not in fields(where, body):
-            continue
-        wanted = _SPEC_TYPES[name] if name in _SPEC_TYPES else str
-        if wanted is float:
-            values[name] = number(where, body, name)
-        else:
-            values[name] = field(where, body, name, wanted)
+    for known in dataclasses.fields(EnvironmentSpec):
+        name = known.name
+        if name in found or known.default is dataclasses.MISSING:
+            is_number = known.type is float
+            values[name] = (
+                number(where, body, name) if is_number else field(where, body, name, known.type)
+            )
     return EnvironmentSpec(**values)
 
 
@@ -123,11 +105,7 @@ def session(where: str, facts: ServerFacts, body: Any) -> int:
 
 
 def check_reset(where: str, facts: ServerFacts, body: Any) -> None:
-    """Raises an error if a reset failed although its answer has status 200.
-
-    Raises:
-      EnvError: The answer has an error message in place of the observation.
-    """
+    """Raises EnvError if the answer to a reset has an error message in place of the observation."""
     if not facts.reset_error:
         return
     text = field(where, body, facts.observation_field, str)
@@ -151,7 +129,8 @@ def step(where: str, facts: ServerFacts, body: Any) -> Observation:
     """Parses the answer to a step."""
     text = field(where, body, facts.observation_field, str)
     raw_reward = number(where, body, "reward")
-    score = number(where, body, _score_field(facts, fields(where, body)))
+    scores = [name for name in facts.score_fields if name in body]
+    score = number(where, body, (scores or facts.score_fields)[0])
     done = field(where, body, facts.done_field, bool)
     if facts.reward_at_end and not done:
         raw_reward = score = 0.0
@@ -181,40 +160,28 @@ def fields(where: str, body: Any) -> dict[str, Any]:
     return body
 
 
-def field(where: str, body: Any, name: str, wanted: type) -> Any:
-    """Returns the value of a field after checking that it has exactly the given type (a bool is not
-    an int).
-    """
+def field(where: str, body: Any, name: str, *types: Any) -> Any:
+    """Returns the value of a field that has exactly one of the types (a bool is not an int)."""
     found = fields(where, body)
     if name not in found:
         raise bad_body(where, f"the keys {sorted(found)}", f"a field {name!r}")
     value = found[name]
-    if type(value) is not wanted:
-        raise bad_body(where, f"{name} = {value!r:.200}", f"a {wanted.__name__}")
+    if type(value) not in types:
+        raise bad_body(where, f"{name} = {value!r:.200}", f"a value of type {types[0].__name__}")
     return value
 
 
 def number(where: str, body: Any, name: str) -> float:
     """Returns the value of a field after checking that it is a finite number."""
-    found = fields(where, body)
-    if name not in found:
-        raise bad_body(where, f"the keys {sorted(found)}", f"a field {name!r}")
-    value = found[name]
+    value = field(where, body, name, float, int)
     # The bound also excludes NaN and integers that no float can represent.
-    if type(value) not in (int, float) or not abs(value) <= sys.float_info.max:
+    if not abs(value) <= sys.float_info.max:
         raise bad_body(where, f"{name} = {value!r:.200}", "a finite number")
     return float(value)
 
 
-def _score_field(facts: ServerFacts, found: dict[str, Any]) -> str:
-    present = [name for name in facts.score_fields if name in found]
-    return present[0] if present else facts.score_fields[0]
-
-
 def _with_actions(where: str, facts: ServerFacts, text: str, body: Any) -> str:
-    """Returns the text followed by the possible actions, in the format of AgentGym's
-    demonstrations.
-    """
+    """Returns the text and the possible actions, in the format of AgentGym's demonstrations."""
     if not facts.actions_field:
         return text
     actions = words(where, field(where, body, facts.actions_field, list))
