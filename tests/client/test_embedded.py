@@ -232,6 +232,11 @@ with EmbeddedServers(["textcraft"]) as servers:
 """
 
 
+def test_options_of_an_environment_that_runs_elsewhere_are_ignored():
+    with EmbeddedServers([], options={"textcraft": {"depth": 2}}) as servers:
+        assert not servers.urls
+
+
 def test_servers_do_not_outlive_a_killed_trainer():
     command = [sys.executable, "-c", PARENT]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
@@ -242,7 +247,7 @@ def test_servers_do_not_outlive_a_killed_trainer():
 
 @pytest.mark.slow
 def test_a_server_that_reports_progress_has_more_time(tmp_path):
-    server = embedded._Server("slow", "slow", tmp_path, [])
+    server = embedded._Server("slow", tmp_path, ["slow"])
     server.process = subprocess.Popen(["sleep", "60"])
     server.stdout.touch()
 
