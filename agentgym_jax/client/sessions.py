@@ -23,19 +23,10 @@ class Session:
 
 
 class ServerSessions:
-    """Sessions of one server.
-
-    Calls the server, counts the calls and keeps idle sessions. Thread-safe.
+    """Calls one server, counts the calls and keeps idle sessions for reuse. Thread-safe.
 
     A restarted server numbers its sessions from 0 again, so an old number may now be another
-    episode's session. Every session therefore has a generation. A session of an earlier generation
-    is neither used nor closed.
-
-    Args:
-      client: Client of the server.
-      max_idle: Maximum number of idle sessions that are kept for reuse.
-      breaker: Breaker of the server.
-      close_timeout_s: Limit for closing one session, in seconds.
+    episode's session. A session of an earlier generation is therefore neither used nor closed.
     """
 
     def __init__(
@@ -62,8 +53,7 @@ class ServerSessions:
                 self._counts["calls"] += 1
                 self._counts[f"errors/{error.cause}"] += 1
                 self._breaker.fail(error)
-                # A call that started in an earlier generation says nothing about the present
-                # server.
+                # A call of an earlier generation says nothing about the present server.
                 if error.cause is EnvCause.SERVER_GONE and generation == self._generation:
                     self._next_generation()
             raise
@@ -73,11 +63,7 @@ class ServerSessions:
         return result
 
     def create(self) -> Session:
-        """Opens a session.
-
-        If an earlier `/create` returned no answer, its name is tried first, because that session
-        may exist.
-        """
+        """Opens a session, by a name that an earlier `/create` left unanswered if there is one."""
         with self._lock:
             generation = self._generation
             wanted = self._unanswered.pop() if self._unanswered else f"{uuid.uuid4().hex}/0"
@@ -93,14 +79,12 @@ class ServerSessions:
         return Session(number, generation)
 
     def take_idle(self) -> Session | None:
-        """Returns the most recently used idle session, which is the least likely to have expired."""
+        """Returns the most recently used idle session, the least likely to have expired."""
         with self._lock:
             return self._idle.pop() if self._idle else None
 
     def keep(self, session: Session) -> bool:
-        """Keeps a session for reuse; returns False if it is outdated or `max_idle` sessions are
-        kept already.
-        """
+        """Keeps a session for reuse; returns False if it is outdated or there are `max_idle`."""
         with self._lock:
             if session.generation == self._generation and len(self._idle) < self._max_idle:
                 self._idle.append(session)
@@ -119,21 +103,17 @@ class ServerSessions:
             return session.generation == self._generation
 
     def close_session(self, session: Session) -> None:
-        """Closes a session.
-
-        A failure is logged and counted, and the session expires on the server later.
-        """
+        """Closes a session. A failure is logged, and the session expires on the server later."""
         if not self.is_current(session):
             return
+        result = "sessions_closed"
         try:
             self.client.close(session.number, timeout_s=self._close_timeout_s)
         except EnvError as error:
             logging.warning("a %s session was not closed: %s", self.client.environment, error)
-            with self._lock:
-                self._counts["sessions_not_closed"] += 1
-            return
+            result = "sessions_not_closed"
         with self._lock:
-            self._counts["sessions_closed"] += 1
+            self._counts[result] += 1
 
     def invalidate(self) -> None:
         """Forgets all sessions and failures after a restart of the server."""
@@ -142,9 +122,7 @@ class ServerSessions:
             self._breaker.succeed()
 
     def trouble(self) -> ServerUnavailable | None:
-        """Returns the error that ends the run if the server has failed for longer than the
-        configured patience, otherwise None.
-        """
+        """Returns the error that ends the run if the breaker is open, otherwise None."""
         with self._lock:
             return self._breaker.error(
                 f"the {self.client.environment} server at {self.client.base_url} failed "
@@ -152,9 +130,7 @@ class ServerSessions:
             )
 
     def statistics(self) -> dict[str, int]:
-        """Returns the numbers of calls; of sessions that were created, closed, not closed or are
-        idle; and of errors, as `errors/<cause>`.
-        """
+        """Returns the numbers of calls, sessions (`sessions_*`) and errors (`errors/<cause>`)."""
         names = ["calls", "sessions_created", "sessions_closed", "sessions_not_closed"]
         names += [f"errors/{cause}" for cause in EnvCause]
         with self._lock:

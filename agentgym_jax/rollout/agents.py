@@ -1,11 +1,9 @@
 """Agents of a rollout: a policy in decode rows of the sampler, or an agent that answers with text.
 
-`AgentRows` is the interface to the collector. A text agent answers as a model would, so its replies
-are parsed, limited and recorded like those of the policy.
+The replies of a text agent are parsed, limited and recorded like those of the policy.
 """
 
 import dataclasses
-import functools
 import itertools
 import queue
 import threading
@@ -16,6 +14,8 @@ from agentgym_jax.client.answers import Observation
 from agentgym_jax.rollout.episode import AgentTurn, EpisodeRequest, Renderer
 from agentgym_jax.sampling.options import episode_key
 from agentgym_jax.sampling.sampler import Sampler
+
+_WAIT_S = 0.25  # maximum wait for an answer of a text agent
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,8 +42,7 @@ class Moment:
 
 
 class AgentRows(Protocol):
-    """Interface to an agent with several rows, in which it takes turns of several episodes
-    concurrently.
+    """Interface of the collector to an agent that acts in several episodes concurrently.
 
     An episode occupies a row from its first observation to its end.
     """
@@ -62,13 +61,11 @@ class AgentRows(Protocol):
 
     @property
     def is_running(self) -> bool:
-        """Returns True between `begin` and `finish` while `finish` would have to wait for a turn."""
+        """Returns True between `begin` and `finish` while `finish` would have to wait."""
 
     @property
     def poll_s(self) -> float:
-        """Returns the maximum wait for replies of environments while rows wait for their turns, in
-        seconds.
-        """
+        """Returns the seconds to wait for environments while rows wait for their turns."""
 
     @property
     def num_sampled(self) -> int:
@@ -87,15 +84,10 @@ class AgentRows(Protocol):
         """
 
     def begin(self) -> None:
-        """Starts to work on the queued turns. A call of `finish` must follow."""
+        """Starts the queued turns. A call of `finish` must follow."""
 
     def finish(self, *, may_wait: bool) -> Iterator[AgentTurn]:
-        """Yields the turns that are finished.
-
-        Args:
-          may_wait: True if no reply of an environment is pending, so that the call may wait for a
-              turn.
-        """
+        """Yields the finished turns; with `may_wait`, the call may wait for a turn."""
 
     def close(self, row: int) -> None:
         """Closes the row of an episode, even during a turn of the row."""
@@ -162,14 +154,9 @@ class SampledRows:
         """Implements `AgentRows.finish`; always waits for the decode call."""
         for turn in self._sampler.finish():
             spoken = turn.tokens[:-1] if turn.is_stopped else turn.tokens
-            yield AgentTurn(
-                turn.row,
-                self._decode_text(spoken.tolist()),
-                turn.is_stopped,
-                turn.tokens,
-                turn.logprobs,
-                turn.version,
-            )
+            text = self._decode_text(spoken.tolist())
+            sampled = (turn.tokens, turn.logprobs, turn.version)
+            yield AgentTurn(turn.row, text, turn.is_stopped, *sampled)
 
     def close(self, row: int) -> None:
         """Implements `AgentRows.close`."""
@@ -186,12 +173,7 @@ class PromptTooLongError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """One reply of a text agent.
-
-    Attributes:
-      text: Reply of the agent.
-      is_stopped: True if the reply ended by itself; False if a token limit cut the reply.
-    """
+    """One reply of a text agent; `is_stopped` is False if a token limit cut the reply."""
 
     text: str
     is_stopped: bool = True
@@ -233,47 +215,12 @@ class _NoTokens:
         return []
 
 
-class _Threads:
-    """Pool of daemon threads that call a text agent.
-
-    `concurrent.futures` joins its threads when the process exits. A request that an endpoint never
-    answers would therefore delay the exit until the request times out.
-    """
-
-    def __init__(self, most: int):
-        self._most = most
-        self._started = 0
-        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-
-    def submit(self, job: Callable[[], None]) -> None:
-        """Runs a job in one of the threads."""
-        if self._started < self._most:
-            threading.Thread(target=self._work, daemon=True).start()
-            self._started += 1
-        self._jobs.put(job)
-
-    def close(self) -> None:
-        """Makes every thread end after its current job."""
-        for _ in range(self._started):
-            self._jobs.put(None)
-
-    def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            job()
-
-
 class TextRows:
-    """Rows of a text agent, each with one conversation.
-
-    Args:
-      agent: Text agent: a scripted agent or a chat endpoint.
-    """
+    """Rows of a text agent, each with one conversation."""
 
     renderer = _NoTokens()
     is_running = False  # the threads also work outside of `begin` and `finish`
     num_sampled = 0
-
-    _WAIT_S = 0.25
 
     def __init__(self, agent: TextAgent):
         self.agent = agent
@@ -282,7 +229,6 @@ class TextRows:
         self._open: set[int] = set()
         self._asked: set[int] = set()
         self._answers: queue.SimpleQueue[tuple[int, Answer | Exception]] = queue.SimpleQueue()
-        self._threads = _Threads(agent.concurrency)
 
     @property
     def free_rows(self) -> int:
@@ -309,19 +255,19 @@ class TextRows:
         """Implements `AgentRows.start_turn`."""
         self._asked.add(row)
         if self.agent.may_wait:
-            self._threads.submit(functools.partial(self._ask, row, moment))
+            # a daemon thread does not delay the exit of the process until its request times out
+            threading.Thread(target=self._ask, args=(row, moment), daemon=True).start()
         else:
             self._ask(row, moment)
 
     def begin(self) -> None:
         """Implements `AgentRows.begin`; does nothing, because the threads have already started."""
-        return None
 
     def finish(self, *, may_wait: bool) -> Iterator[AgentTurn]:
         """Implements `AgentRows.finish`; raises the exception of an agent that cannot continue."""
         while self._asked:
             try:
-                row, result = self._answers.get(block=may_wait, timeout=self._WAIT_S)
+                row, result = self._answers.get(block=may_wait, timeout=_WAIT_S)
             except queue.Empty:
                 return
             may_wait = False
@@ -339,16 +285,12 @@ class TextRows:
         """Implements `AgentRows.close`."""
         self._open.discard(row)
         self._asked.discard(row)
-        if not self._open:
-            self._threads.close()
-            self._threads = _Threads(self.agent.concurrency)
 
     def stop(self) -> None:
         """Implements `AgentRows.stop`."""
         self.agent.close()
 
     def _ask(self, row: int, moment: Moment) -> None:
-        """Calls the agent and puts its answer or exception into the queue."""
         try:
             result: Answer | Exception = self.agent.answer(moment)
         except Exception as error:  # noqa: BLE001 - raised by finish in the collector's thread

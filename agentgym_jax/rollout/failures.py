@@ -1,10 +1,9 @@
 """Retry decisions for episodes whose environment failed, for all types of agents.
 
-An episode that fails alone is restarted a few times and then given up. In an outage, these retries
-would be used up within seconds, and a step would have no episode to learn from. While several tasks
-fail and none succeeds in between, a failure therefore does not count as an attempt. After the
-configured patience the run stops. The breaker of a server (client/failures.py) cannot detect this
-case, because a server may create sessions for hours and fail every step.
+An episode that fails alone is restarted a few times and then given up. While several tasks fail and
+none succeeds in between, the server has an outage, and a failure does not count as an attempt. After
+the configured patience the run stops. The breaker of a server (client/failures.py) cannot detect an
+outage in which calls of one type succeed and calls of another type fail.
 """
 
 import collections
@@ -32,17 +31,12 @@ class RetryDecision(enum.Enum):
 
 @dataclasses.dataclass
 class _Calls:
-    """State of the calls of one type (start or step) to one environment.
-
-    Attributes:
-      breaker: Breaker that opens after the patience.
-      failing: Tasks with a failed call since the last success of any task.
-      alone: Tasks that failed while other tasks succeeded. Failures of these tasks say nothing
-          about the server.
-    """
+    """State of the calls of one type (start or step) to one environment."""
 
     breaker: Breaker
+    # tasks with a failed call since the last success of any task
     failing: set[Hashable] = dataclasses.field(default_factory=set)
+    # tasks that failed while others succeeded: their failures say nothing about the server
     alone: set[Hashable] = dataclasses.field(default_factory=set)
 
 
@@ -60,14 +54,7 @@ class Outages:
         )
 
     def answered(self, environment: str, kind: str, task: Hashable) -> None:
-        """Records an answered call, which ends an outage.
-
-        Args:
-          environment: Name of the environment.
-          kind: Type of the call: a server may be able to start episodes although it fails their
-              steps.
-          task: Task of the call.
-        """
+        """Records an answered call (`start` or `step`), which ends an outage of its type."""
         calls = self._calls[environment, kind]
         if len(calls.failing) == 1:
             calls.alone |= calls.failing
@@ -76,15 +63,7 @@ class Outages:
         calls.alone.discard(task)
 
     def failed(self, environment: str, kind: str, task: Hashable, error: EnvError) -> bool:
-        """Records a failed call.
-
-        Returns True in an outage, in which the failure does not count as an attempt.
-
-        Args:
-          environment: Name of the environment.
-          kind: Type of the call.
-          task: Task of the call.
-          error: Error of the call. A full server is not treated as failing.
+        """Records a failed call and returns True in an outage. A full server does not count.
 
         Raises:
           ServerUnavailable: The outage has lasted longer than `patience_s`.
@@ -107,10 +86,9 @@ class Attempts:
     """Numbers of attempts at one requested episode.
 
     Attributes:
-      of_sample: Number of attempts at the present sample, without attempts that failed in a
-          server-wide outage.
+      of_sample: Number of attempts at the present sample, without those that failed in an outage.
       in_all: Number of attempts at all samples; identifies the present attempt.
-      pauses: Number of consecutive attempts that failed in a server-wide outage.
+      pauses: Number of consecutive attempts that failed in an outage.
       replacements: Number of samples that were replaced by another sample.
     """
 
@@ -141,13 +119,7 @@ class RetryPolicy:
         self._outages = Outages(patience_s)
 
     def answered(self, attempts: Attempts, task: Task, kind: ReplyKind) -> None:
-        """Records that the environment answered a call.
-
-        Args:
-          attempts: Attempts of the episode so far.
-          task: Task of the episode.
-          kind: Type of the call.
-        """
+        """Records that the environment answered a call."""
         self._outages.answered(task.environment, kind, task)
         # only a step ends the pauses: a server may start episodes and fail their steps
         if kind is ReplyKind.STEP:
@@ -156,13 +128,7 @@ class RetryPolicy:
     def failed(
         self, attempts: Attempts, task: Task, kind: ReplyKind, error: EnvError
     ) -> RetryDecision:
-        """Records a failed call, updates the counts of the episode and returns the retry decision.
-
-        Args:
-          attempts: Attempts of the episode so far.
-          task: Task of the episode.
-          kind: Type of the call.
-          error: Error of the call.
+        """Records a failed call, updates the attempts of the episode and returns the decision.
 
         Raises:
           ServerUnavailable: The server has failed all episodes for longer than the patience.
@@ -189,12 +155,7 @@ class RetryPolicy:
 
 
 def check_some_served(tasks: Sequence[Task], trajectories: Sequence[Trajectory]) -> None:
-    """Raises an error if an environment failed all its episodes, because the result would say
-    nothing about the agent.
-
-    Raises:
-      ServerUnavailable: An environment failed all its tasks, and it has at least two.
-    """
+    """Raises ServerUnavailable if an environment failed all its tasks, which are at least two."""
     for name in sorted({task.environment for task in tasks}):
         own = [t for t, task in zip(trajectories, tasks, strict=True) if task.environment == name]
         failed = [t for t in own if t.outcome is Outcome.ENV_ERROR]
