@@ -7,7 +7,7 @@ message, and no request is sent. A model's text is never executed.
 import dataclasses
 import enum
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from agentgym_jax.client import calls
 from agentgym_jax.client.calls import Function
@@ -99,14 +99,17 @@ def parse_react(text: str) -> ParsedAction:
 
 def parse_action(text: str, rules: ActionRules) -> ParsedAction:
     """Parses the action in a model's text and cleans it by the rules of one environment."""
-    parsed = _PARSERS[rules.format](text, rules)
+    has_marker = rules.format in (ActionFormat.REACT, ActionFormat.REACT_OR_BARE)
+    if has_marker:
+        parsed = _react(text, rules)
+    else:
+        parsed = _raw(text, rules) if rules.format is ActionFormat.RAW else _call(text, rules)
     if parsed.action is None:
         return parsed
     action = parsed.action
     if rules.dropped:
         action = re.sub(r"\s+", " ", re.sub(rules.dropped, "", action)).strip()
     if not action:
-        has_marker = rules.format in (ActionFormat.REACT, ActionFormat.REACT_OR_BARE)
         empty = EMPTY_ACTION if has_marker else EMPTY_ANSWER
         return ParsedAction(None, parsed.thought, empty)
     if len(action) > rules.max_characters:
@@ -116,15 +119,12 @@ def parse_action(text: str, rules: ActionRules) -> ParsedAction:
 
 
 def _react(text: str, rules: ActionRules) -> ParsedAction:
-    is_bare = rules.bare and not _MARKER.search(text) and re.search(rules.bare, text)
-    return ParsedAction(text.strip(), None, None) if is_bare else parse_react(text)
-
-
-def _react_or_bare(text: str, rules: ActionRules) -> ParsedAction:
-    lines = text.strip().splitlines()
-    if len(lines) != 1 or _MARKER.search(text) or _THOUGHT.search(text):
-        return _react(text, rules)
-    return ParsedAction(lines[0].strip(), None, None)
+    is_bare = bool(rules.bare and re.search(rules.bare, text))
+    if rules.format is ActionFormat.REACT_OR_BARE:
+        is_bare |= len(text.strip().splitlines()) == 1 and not _THOUGHT.search(text)
+    if is_bare and not _MARKER.search(text):
+        return ParsedAction(text.strip(), None, None)
+    return parse_react(text)
 
 
 def _raw(text: str, rules: ActionRules) -> ParsedAction:
@@ -148,15 +148,6 @@ def _call(text: str, rules: ActionRules) -> ParsedAction:
         return ParsedAction(calls.to_action(call, rules.functions), thought, None)
     except calls.UnreadableCall as error:
         return ParsedAction(None, thought, str(error))
-
-
-_PARSERS: Mapping[ActionFormat, Callable[[str, ActionRules], ParsedAction]] = {
-    ActionFormat.REACT: _react,
-    ActionFormat.REACT_OR_BARE: _react_or_bare,
-    ActionFormat.RAW: _raw,
-    ActionFormat.FUNCTION_CALLING: _call,
-    ActionFormat.CODE_AS_ACTION: _call,
-}
 
 
 def _thought(before: str) -> str | None:

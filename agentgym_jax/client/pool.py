@@ -117,8 +117,6 @@ class EnvPool:
         breaker_patience_s: Seconds = 60.0,
         close_timeout_s: Seconds = 10.0,
     ):
-        if workers < 1:
-            raise ValueError(f"an environment pool needs at least one worker, got {workers}")
         self.patience_s = breaker_patience_s
         self._retry_patience_s = retry_patience_s
         self._backoff_s = backoff_s
@@ -200,7 +198,6 @@ class EnvPool:
                 self._replies = collections.deque(kept)
             self._release(episode)
 
-    @property
     def is_waiting(self) -> bool:
         """Returns True while a reply from an environment is pending or not yet polled."""
         with self._changed:
@@ -219,7 +216,7 @@ class EnvPool:
             while True:
                 self._raise_trouble()
                 left_s = deadline - time.monotonic()
-                if self._replies or left_s <= 0 or not self.is_waiting:
+                if self._replies or left_s <= 0 or not self.is_waiting():
                     break
                 self._changed.wait(left_s)
             replies = list(self._replies)

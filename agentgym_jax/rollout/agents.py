@@ -60,10 +60,6 @@ class AgentRows(Protocol):
         """Returns True if no row waits for its turn."""
 
     @property
-    def is_running(self) -> bool:
-        """Returns True between `begin` and `finish` while `finish` would have to wait."""
-
-    @property
     def poll_s(self) -> float:
         """Returns the seconds to wait for environments while rows wait for their turns."""
 
@@ -83,11 +79,15 @@ class AgentRows(Protocol):
           moment: The same conversation as messages, for text agents.
         """
 
-    def begin(self) -> None:
-        """Starts the queued turns. A call of `finish` must follow."""
+    def take_turns(
+        self, is_waiting: Callable[[], bool], serve: Callable[[], None]
+    ) -> Iterator[AgentTurn]:
+        """Works on the queued turns and yields those that are finished.
 
-    def finish(self, *, may_wait: bool) -> Iterator[AgentTurn]:
-        """Yields the finished turns; with `may_wait`, the call may wait for a turn."""
+        Args:
+          is_waiting: Function that returns True while a reply of an environment is pending.
+          serve: Function that passes replies of environments to the rows.
+        """
 
     def close(self, row: int) -> None:
         """Closes the row of an episode, even during a turn of the row."""
@@ -120,12 +120,7 @@ class SampledRows:
     @property
     def is_idle(self) -> bool:
         """Implements `AgentRows.is_idle`."""
-        return self._sampler.is_idle
-
-    @property
-    def is_running(self) -> bool:
-        """Implements `AgentRows.is_running`."""
-        return self._sampler.is_running
+        return self._sampler.is_idle and not self._sampler.is_running
 
     @property
     def poll_s(self) -> float:
@@ -146,12 +141,13 @@ class SampledRows:
         """Implements `AgentRows.start_turn`."""
         self._sampler.prefill(row, chunks)
 
-    def begin(self) -> None:
-        """Implements `AgentRows.begin`."""
+    def take_turns(
+        self, is_waiting: Callable[[], bool], serve: Callable[[], None]
+    ) -> Iterator[AgentTurn]:
+        """Implements `AgentRows.take_turns`; serves the environments during the decode call."""
         self._sampler.begin()
-
-    def finish(self, *, may_wait: bool) -> Iterator[AgentTurn]:
-        """Implements `AgentRows.finish`; always waits for the decode call."""
+        while is_waiting() and self._sampler.is_running:
+            serve()
         for turn in self._sampler.finish():
             spoken = turn.tokens[:-1] if turn.is_stopped else turn.tokens
             text = self._decode_text(spoken.tolist())
@@ -219,7 +215,6 @@ class TextRows:
     """Rows of a text agent, each with one conversation."""
 
     renderer = _NoTokens()
-    is_running = False  # the threads also work outside of `begin` and `finish`
     num_sampled = 0
 
     def __init__(self, agent: TextAgent):
@@ -260,11 +255,11 @@ class TextRows:
         else:
             self._ask(row, moment)
 
-    def begin(self) -> None:
-        """Implements `AgentRows.begin`; does nothing, because the threads have already started."""
-
-    def finish(self, *, may_wait: bool) -> Iterator[AgentTurn]:
-        """Implements `AgentRows.finish`; raises the exception of an agent that cannot continue."""
+    def take_turns(
+        self, is_waiting: Callable[[], bool], serve: Callable[[], None]
+    ) -> Iterator[AgentTurn]:
+        """Implements `AgentRows.take_turns`; raises the error of an agent that cannot continue."""
+        may_wait = not is_waiting()
         while self._asked:
             try:
                 row, result = self._answers.get(block=may_wait, timeout=_WAIT_S)

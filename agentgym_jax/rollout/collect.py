@@ -177,11 +177,8 @@ class _Rollout:
                     break
                 self._meet_environments()
                 if not self._rows.is_idle:
-                    self._rows.begin()
-                    # Replies that arrive during the decode call are prepared for the next turns.
-                    while self._pool.is_waiting and self._rows.is_running:
-                        self._meet_environments()
-                    for turn in self._rows.finish(may_wait=not self._pool.is_waiting):
+                    turns = self._rows.take_turns(self._pool.is_waiting, self._meet_environments)
+                    for turn in turns:
                         self._take_turn(turn)
         except BaseException:
             self._abort("the collection failed")
@@ -222,7 +219,7 @@ class _Rollout:
 
     def _take_replies(self) -> None:
         rows = self._rows
-        is_idle = not rows.is_running and rows.is_idle and not (self._ready and rows.free_rows)
+        is_idle = rows.is_idle and not (self._ready and rows.free_rows)
         started = time.perf_counter()
         replies = self._pool.poll(_IDLE_S if is_idle else rows.poll_s)
         if is_idle:

@@ -191,8 +191,8 @@ CLIENT = [
     # NaN is accepted as a reward.
     Mutant(
         "client",
-        "or not abs(value) <= sys.float_info.max",
-        "or abs(value) > sys.float_info.max",
+        "if not abs(value) <= sys.float_info.max:",
+        "if abs(value) > sys.float_info.max:",
         "tests/client/test_client.py",
     ),
     # A failed step is treated as permanent because its text resembles that of a missing task.
