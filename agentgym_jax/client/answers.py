@@ -13,7 +13,7 @@ from typing import Any
 
 from agentgym_envs.base.protocol import EnvironmentSpec, ErrorKind
 from agentgym_jax.client.errors import EnvCause, EnvError, from_status
-from agentgym_jax.client.server_facts import ServerFacts, SessionField
+from agentgym_jax.client.server_facts import ServerFacts
 
 # AgentGym's servers report a lost session with these words and no status code.
 _LOST = re.compile(r"The id .* is not valid\.|.* has been deleted", re.DOTALL)
@@ -99,9 +99,9 @@ def tasks(where: str, body: Any) -> list[dict[str, Any]]:
 
 def session(where: str, facts: ServerFacts, body: Any) -> int:
     """Parses the id of a new session."""
-    if facts.session_field is SessionField.ENV_IDX and type(body) is int:
+    if facts.session_field == "env_idx" and type(body) is int:
         return body
-    return field(where, body, str(facts.session_field), int)
+    return field(where, body, facts.session_field, int)
 
 
 def check_reset(where: str, facts: ServerFacts, body: Any) -> None:

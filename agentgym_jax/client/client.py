@@ -133,7 +133,7 @@ class EnvClient:
         """Starts task `data_idx` in a session."""
         facts = self.facts
         request = {
-            str(facts.session_field): session,
+            facts.session_field: session,
             **facts.reset_extra,
             facts.reset_key: data_idx,
         }
@@ -151,7 +151,7 @@ class EnvClient:
     def step(self, session: int, action: str, request_id: str = "") -> Observation:
         """Sends one action, never twice: a repeated step would change the environment again."""
         facts = self.facts
-        request = {str(facts.session_field): session, "action": action}
+        request = {facts.session_field: session, "action": action}
         body = self._call("POST", "/step", request, resend=False, request_id=request_id)
         return answers.step(self._where("/step"), facts, body)
 
@@ -168,8 +168,8 @@ class EnvClient:
         if not self._has_close:
             return
         facts = self.facts
-        request = {str(facts.session_field): session}
-        status, data = self._send("POST", "/close", request, timeout_s=timeout_s)
+        body: dict[str, Any] = {facts.session_field: session}
+        status, data = self._send("POST", "/close", body, timeout_s=timeout_s)
         try:
             answers.read_json(self._where("/close"), status, data)
         except EnvError as error:

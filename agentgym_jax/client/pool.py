@@ -43,14 +43,12 @@ class Reply:
       kind: Type of the request.
       observation: Answer of the environment; None if the call failed.
       error: Error of the call; None if the call succeeded.
-      seconds: Time from the request to its reply in seconds, including waiting and retries.
     """
 
     ticket: Hashable
     kind: ReplyKind
     observation: Observation | None
     error: EnvError | None
-    seconds: float
 
 
 @dataclasses.dataclass
@@ -137,7 +135,6 @@ class EnvPool:
             )
             for name, client in clients.items()
         }
-        self._retries = 0
         self._crash: Exception | None = None
         self._closed = False
         self._threads = [
@@ -229,18 +226,10 @@ class EnvPool:
         """Records that a server was restarted: its sessions are lost, and its failures are reset."""
         self._servers[environment].invalidate()
 
-    def statistics(self) -> dict[str, int]:
-        """Returns counts: `calls`, `retries`, `tickets`, `sessions_*` and `errors/<cause>`."""
-        counts: collections.Counter[str] = collections.Counter()
-        for server in self._servers.values():
-            counts.update(server.statistics())
-        with self._changed:
-            return {**counts, "retries": self._retries, "tickets": len(self._episodes)}
-
     @property
     def open_sessions(self) -> int:
         """Returns the number of open sessions, including idle ones."""
-        idle = sum(server.statistics()["sessions_idle"] for server in self._servers.values())
+        idle = sum(server.num_idle for server in self._servers.values())
         with self._changed:
             return idle + sum(e.session is not None for e in self._episodes.values())
 
@@ -356,12 +345,10 @@ class EnvPool:
             if episode.abandoned:
                 self._release(episode)
             elif error is not None and self._may_retry(job, error):
-                self._retries += 1
                 job.attempts += 1
                 self._jobs.put(job, delay_s=self._pause_s(job.attempts))
             else:
-                seconds = time.monotonic() - job.submitted_s
-                self._replies.append(Reply(episode.ticket, job.kind, observation, error, seconds))
+                self._replies.append(Reply(episode.ticket, job.kind, observation, error))
 
     def _may_retry(self, job: _Job, error: EnvError) -> bool:
         if self._closed or time.monotonic() - job.submitted_s >= self._retry_patience_s:

@@ -4,7 +4,6 @@ A server with `/spec` describes itself; agentgym_originals/table.py describes Ag
 """
 
 import dataclasses
-import enum
 import re
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -17,13 +16,6 @@ from agentgym_jax.client.calls import Function
 ABOVE_ZERO = 1e-9
 # maximum length of an action that is a whole text; this project's servers have the same limit
 MAX_TEXT_CHARACTERS = 10_000
-
-
-class SessionField(enum.StrEnum):
-    """Name of the field that holds the session id."""
-
-    ID = "id"
-    ENV_IDX = "env_idx"  # the answer to `/create` may also be a bare integer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,10 +37,6 @@ class Success:
         value = reward if self.field == "reward" else score
         return value >= self.least and (done or not self.needs_done)
 
-    def __str__(self) -> str:
-        bound = "> 0" if self.least == ABOVE_ZERO else f">= {self.least:g}"
-        return f"{'done, ' if self.needs_done else ''}{self.field} {bound}"
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ServerFacts:
@@ -56,7 +44,8 @@ class ServerFacts:
 
     Attributes:
       environment: Name of the environment and prefix of its item ids.
-      session_field: Name of the field that holds the session id.
+      session_field: Name of the field that holds the session id. With `env_idx`, the answer to
+        `/create` may be a bare integer.
       path_prefix: Path between the base URL and the route, such as `/maze`.
       create_body: Body of `POST /create`.
       reset_key: Field of the reset request that holds the task index.
@@ -84,7 +73,7 @@ class ServerFacts:
     """
 
     environment: str
-    session_field: SessionField = SessionField.ID
+    session_field: Literal["id", "env_idx"] = "id"
     path_prefix: str = ""
     create_body: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     reset_key: str = "data_idx"

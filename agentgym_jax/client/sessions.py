@@ -1,6 +1,5 @@
-"""Sessions of a pool on one server, and statistics of the calls to the server."""
+"""Sessions of a pool on one server."""
 
-import collections
 import dataclasses
 import threading
 import uuid
@@ -23,7 +22,7 @@ class Session:
 
 
 class ServerSessions:
-    """Calls one server, counts the calls and keeps idle sessions for reuse. Thread-safe.
+    """Calls one server and keeps idle sessions for reuse. Thread-safe.
 
     A restarted server numbers its sessions from 0 again, so an old number may now be another
     episode's session. A session of an earlier generation is therefore neither used nor closed.
@@ -40,25 +39,21 @@ class ServerSessions:
         self._generation = 0
         self._idle: list[Session] = []
         self._unanswered: list[str] = []  # names of sessions for which `/create` returned no answer
-        self._counts: collections.Counter[str] = collections.Counter()
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Calls a method of the client and counts the call by its result."""
+        """Calls a method of the client and records the result in the breaker."""
         with self._lock:
             generation = self._generation
         try:
             result = function(*arguments)
         except EnvError as error:
             with self._lock:
-                self._counts["calls"] += 1
-                self._counts[f"errors/{error.cause}"] += 1
                 self._breaker.fail(error)
                 # A call of an earlier generation says nothing about the present server.
                 if error.cause is EnvCause.SERVER_GONE and generation == self._generation:
                     self._next_generation()
             raise
         with self._lock:
-            self._counts["calls"] += 1
             self._breaker.succeed()
         return result
 
@@ -68,15 +63,18 @@ class ServerSessions:
             generation = self._generation
             wanted = self._unanswered.pop() if self._unanswered else f"{uuid.uuid4().hex}/0"
         try:
-            number = self.call(self.client.create, wanted)
+            return Session(self.call(self.client.create, wanted), generation)
         except EnvError:
             with self._lock:
                 if generation == self._generation:
                     self._unanswered.append(wanted)
             raise
+
+    @property
+    def num_idle(self) -> int:
+        """Returns the number of idle sessions."""
         with self._lock:
-            self._counts["sessions_created"] += 1
-        return Session(number, generation)
+            return len(self._idle)
 
     def take_idle(self) -> Session | None:
         """Returns the most recently used idle session, the least likely to have expired."""
@@ -104,16 +102,11 @@ class ServerSessions:
 
     def close_session(self, session: Session) -> None:
         """Closes a session. A failure is logged, and the session expires on the server later."""
-        if not self.is_current(session):
-            return
-        result = "sessions_closed"
         try:
-            self.client.close(session.number, timeout_s=self._close_timeout_s)
+            if self.is_current(session):
+                self.client.close(session.number, timeout_s=self._close_timeout_s)
         except EnvError as error:
             logging.warning("a %s session was not closed: %s", self.client.environment, error)
-            result = "sessions_not_closed"
-        with self._lock:
-            self._counts[result] += 1
 
     def invalidate(self) -> None:
         """Forgets all sessions and failures after a restart of the server."""
@@ -128,13 +121,6 @@ class ServerSessions:
                 f"the {self.client.environment} server at {self.client.base_url} failed "
                 f"{self._breaker.count} calls in a row over"
             )
-
-    def statistics(self) -> dict[str, int]:
-        """Returns the numbers of calls, sessions (`sessions_*`) and errors (`errors/<cause>`)."""
-        names = ["calls", "sessions_created", "sessions_closed", "sessions_not_closed"]
-        names += [f"errors/{cause}" for cause in EnvCause]
-        with self._lock:
-            return {name: self._counts[name] for name in names} | {"sessions_idle": len(self._idle)}
 
     def _next_generation(self) -> None:
         self._generation += 1

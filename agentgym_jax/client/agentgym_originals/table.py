@@ -15,7 +15,6 @@ from agentgym_jax.client.server_facts import (
     ABOVE_ZERO,
     MAX_TEXT_CHARACTERS,
     ServerFacts,
-    SessionField,
     Success,
 )
 
@@ -38,7 +37,7 @@ _ANY_BLOCK = dataclasses.replace(
 )
 # Deep search and the tool environments exchange bare numbers and texts, and reset by `id`.
 _RESET_BY_ID: Mapping[str, Any] = dict(
-    session_field=SessionField.ENV_IDX,
+    session_field="env_idx",
     create_body={"id": 0},
     reset_key="id",
     reset_fields=(),
@@ -97,7 +96,7 @@ _ROWS = (
     ),
     ServerFacts(
         environment="webshop",
-        session_field=SessionField.ENV_IDX,
+        session_field="env_idx",
         reset_key="session_id",
         reset_fields=(),
         observation_field="state",
@@ -150,7 +149,7 @@ _ROWS = (
     ),
     ServerFacts(
         environment="sqlgym",
-        session_field=SessionField.ENV_IDX,
+        session_field="env_idx",
         reset_key="item_id",
         reset_fields=(),
         observation_field="state",
@@ -171,7 +170,7 @@ _ROWS = (
     ),
     ServerFacts(
         environment="webarena",
-        session_field=SessionField.ENV_IDX,
+        session_field="env_idx",
         reset_key="idx",
         reset_extra={"seed": 0},
         reset_fields=(),
