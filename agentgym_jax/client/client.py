@@ -9,7 +9,7 @@ from agentgym_envs.base.protocol import EnvironmentSpec
 from agentgym_jax.client import answers
 from agentgym_jax.client.actions import ParsedAction, parse_action
 from agentgym_jax.client.agentgym_originals.table import ORIGINALS
-from agentgym_jax.client.answers import Observation
+from agentgym_jax.client.answers import Answer, Observation
 from agentgym_jax.client.errors import EnvCause, EnvError
 from agentgym_jax.client.server_facts import ServerFacts, from_spec
 from agentgym_jax.client.transport import HttpTransport, Transport
@@ -83,10 +83,10 @@ class EnvClient:
         Raises:
           EnvError: The call failed, or the server serves another environment.
         """
-        body = self._optional("/spec")
-        if body is None:
+        answer = self._optional("/spec")
+        if answer is None:
             return self._spec_of_table()
-        spec = answers.spec(self._where("/spec"), body)
+        spec = answers.spec(answer)
         if spec.name != self.environment:
             raise self._unfit(
                 f"serves {spec.name!r}, expected {self.environment!r}; "
@@ -103,17 +103,16 @@ class EnvClient:
 
     def health(self) -> Mapping[str, Any]:
         """Returns `/health`, or `{"root": <greeting or None>}` if there is no such route."""
-        body = self._optional("/health")
-        if body is None:
-            return {"root": self._optional("/")}
-        return answers.fields(self._where("/health"), body)
+        if answer := self._optional("/health"):
+            return answer.value(dict)
+        root = self._optional("/")
+        return {"root": root.body if root else None}
 
     def tasks(self) -> list[dict[str, Any]]:
         """Returns the task manifest, or all task indices if the server has no manifest."""
-        body = self._optional("/tasks")
-        if body is None:
-            return [{"data_idx": i} for i in range(self.facts.num_tasks)]
-        return answers.tasks(self._where("/tasks"), body)
+        if answer := self._optional("/tasks"):
+            return answers.tasks(answer)
+        return [{"data_idx": i} for i in range(self.facts.num_tasks)]
 
     def create(self, request_id: str = "") -> int:
         """Opens a session and returns its id.
@@ -123,8 +122,8 @@ class EnvClient:
             repeated request opens no second one.
         """
         facts = self.facts
-        body = self._call("POST", "/create", facts.create_body, request_id=request_id)
-        session = answers.session(self._where("/create"), facts, body)
+        answer = self._call("POST", "/create", facts.create_body, request_id=request_id)
+        session = answers.session(answer, facts)
         if facts.vocabulary_route and self._vocabulary is None:
             self._vocabulary = self._read_vocabulary(session)
         return session
@@ -137,13 +136,11 @@ class EnvClient:
             **facts.reset_extra,
             facts.reset_key: data_idx,
         }
-        route = "/reset"
-        body = self._call("POST", route, request, request_id=request_id)
-        answers.check_reset(self._where(route), facts, body)
+        answer = self._call("POST", "/reset", request, request_id=request_id)
+        answers.check_reset(answer, facts)
         if not facts.reset_fields:
-            route = f"/observation?{facts.session_field}={session}"
-            body = self._call("GET", route)
-        text = answers.first_text(self._where(route), facts, body)
+            answer = self.ask(session, "/observation")
+        text = answers.first_text(answer, facts)
         if any(word not in text for word in self._vocabulary or ()):
             text = f"{text}\nWords of the game: {', '.join(self._vocabulary or ())}."
         return Observation(text, 0.0, 0.0, False, False, score_scale=facts.reward_scale)
@@ -152,13 +149,12 @@ class EnvClient:
         """Sends one action, never twice: a repeated step would change the environment again."""
         facts = self.facts
         request = {facts.session_field: session, "action": action}
-        body = self._call("POST", "/step", request, resend=False, request_id=request_id)
-        return answers.step(self._where("/step"), facts, body)
+        answer = self._call("POST", "/step", request, resend=False, request_id=request_id)
+        return answers.step(answer, facts)
 
-    def ask(self, session: int, route: str) -> Mapping[str, Any]:
-        """Returns the JSON object that a GET route such as `/valid_actions` returns for a session."""
-        body = self._call("GET", f"{route}?{self.facts.session_field}={session}")
-        return answers.fields(self._where(route), body)
+    def ask(self, session: int, route: str) -> Answer:
+        """Returns the answer of a GET route such as `/valid_actions` about a session."""
+        return self._call("GET", f"{route}?{self.facts.session_field}={session}")
 
     def close(self, session: int, *, timeout_s: float | None = None) -> None:
         """Closes a session. A session that the server no longer has is treated as closed.
@@ -171,7 +167,7 @@ class EnvClient:
         body: dict[str, Any] = {facts.session_field: session}
         status, data = self._send("POST", "/close", body, timeout_s=timeout_s)
         try:
-            answers.read_json(self._where("/close"), status, data)
+            answers.read_json(f"{self.base_url}/close", status, data)
         except EnvError as error:
             if error.cause is EnvCause.SESSION_LOST:
                 return
@@ -187,16 +183,17 @@ class EnvClient:
         """Closes the idle connections. The client can still be used afterwards."""
         self._transport.disconnect()
 
-    def _optional(self, route: str) -> Any:
+    def _optional(self, route: str) -> Answer | None:
         """Returns the answer to a GET request; None if the server does not have the route."""
         status, data = self._send("GET", route)
-        return None if status in _NO_ROUTE else answers.read_json(self._where(route), status, data)
+        where = f"{self.base_url}{route}"
+        return None if status in _NO_ROUTE else answers.read_json(where, status, data)
 
     def _call(
         self, method: str, route: str, request: Mapping[str, Any] | None = None, **options: Any
-    ) -> Any:
+    ) -> Answer:
         status, data = self._send(method, route, request, **options)
-        return answers.read_json(self._where(route), status, data)
+        return answers.read_json(f"{self.base_url}{route}", status, data)
 
     def _send(
         self,
@@ -217,9 +214,6 @@ class EnvClient:
             if not resend or error.cause is not EnvCause.CONNECTION:
                 raise
         return self._transport.exchange(method, target, request, timeout_s, request_id)
-
-    def _where(self, route: str) -> str:
-        return f"{self.base_url}{route}"
 
     def _unfit(self, what: str) -> EnvError:
         return EnvError(EnvCause.BAD_BODY, f"{self.base_url} {what}", retryable_from_reset=False)
@@ -255,10 +249,9 @@ class EnvClient:
         """Returns the words that the server allows as guesses; empty if it has no such list."""
         route = f"{self.facts.vocabulary_route}?{self.facts.session_field}={session}"
         try:
-            body = self._optional(route)
+            answer = self._optional(route)
         except EnvError as error:
             if error.kind is None:
                 raise
-            # a server with typed errors may not describe the game before the first reset
-            body = None
-        return () if body is None else answers.words(self._where(route), body)
+            return ()  # a server with typed errors may not describe the game before the first reset
+        return answer.words() if answer else ()

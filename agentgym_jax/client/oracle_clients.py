@@ -1,11 +1,8 @@
 """Clients for scripted agents, which also request the expert action or all valid actions."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
 
-from agentgym_jax.client import answers
-from agentgym_jax.client.answers import Observation
+from agentgym_jax.client.answers import Answer, Observation
 from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.errors import EnvError
 
@@ -37,9 +34,9 @@ class ExpertClient(EnvClient):
 
     def _offered(self, session: int) -> tuple[str, ...]:
         answer = self._ask(session, "/expert_action")
-        return (answers.field(f"{self.base_url}/expert_action", answer, "action", str),)
+        return (answer.field("action", str),)
 
-    def _ask(self, session: int, route: str) -> Mapping[str, Any]:
+    def _ask(self, session: int, route: str) -> Answer:
         try:
             return self.ask(session, route)
         except EnvError as error:
@@ -56,6 +53,6 @@ class ValidActionsClient(ExpertClient):
     """Client that requests `/valid_actions` of this project's servers after every answer."""
 
     def _offered(self, session: int) -> tuple[str, ...]:
-        where = f"{self.base_url}/valid_actions"
-        actions = answers.field(where, self._ask(session, "/valid_actions"), "actions", list)
-        return tuple(answers.words(where, actions))
+        answer = self._ask(session, "/valid_actions")
+        actions = dataclasses.replace(answer, body=answer.field("actions", list))
+        return tuple(actions.words())
