@@ -60,10 +60,6 @@ class AgentRows(Protocol):
         """Returns True if no row waits for its turn."""
 
     @property
-    def poll_s(self) -> float:
-        """Returns the seconds to wait for environments while rows wait for their turns."""
-
-    @property
     def num_sampled(self) -> int:
         """Returns the number of tokens sampled so far."""
 
@@ -80,13 +76,14 @@ class AgentRows(Protocol):
         """
 
     def take_turns(
-        self, is_waiting: Callable[[], bool], serve: Callable[[], None]
+        self, is_waiting: Callable[[], bool], serve: Callable[[float], None]
     ) -> Iterator[AgentTurn]:
         """Works on the queued turns and yields those that are finished.
 
         Args:
           is_waiting: Function that returns True while a reply of an environment is pending.
-          serve: Function that passes replies of environments to the rows.
+          serve: Function that passes replies of environments to the rows. Its argument is the
+            maximum wait for the first reply, in seconds.
         """
 
     def close(self, row: int) -> None:
@@ -123,11 +120,6 @@ class SampledRows:
         return self._sampler.is_idle and not self._sampler.is_running
 
     @property
-    def poll_s(self) -> float:
-        """Implements `AgentRows.poll_s`."""
-        return 0.001 if self._sampler.is_running else 0.0
-
-    @property
     def num_sampled(self) -> int:
         """Implements `AgentRows.num_sampled`."""
         return self._sampler.statistics.sampled
@@ -142,12 +134,12 @@ class SampledRows:
         self._sampler.prefill(row, chunks)
 
     def take_turns(
-        self, is_waiting: Callable[[], bool], serve: Callable[[], None]
+        self, is_waiting: Callable[[], bool], serve: Callable[[float], None]
     ) -> Iterator[AgentTurn]:
         """Implements `AgentRows.take_turns`; serves the environments during the decode call."""
         self._sampler.begin()
         while is_waiting() and self._sampler.is_running:
-            serve()
+            serve(0.001)
         for turn in self._sampler.finish():
             spoken = turn.tokens[:-1] if turn.is_stopped else turn.tokens
             text = self._decode_text(spoken.tolist())
@@ -235,11 +227,6 @@ class TextRows:
         """Implements `AgentRows.is_idle`."""
         return not self._asked
 
-    @property
-    def poll_s(self) -> float:
-        """Implements `AgentRows.poll_s`."""
-        return 0.02 if self._answers.empty() else 0.0
-
     def open(self, request: EpisodeRequest) -> int:
         """Implements `AgentRows.open`."""
         row = next(self._numbers)
@@ -256,9 +243,11 @@ class TextRows:
             self._ask(row, moment)
 
     def take_turns(
-        self, is_waiting: Callable[[], bool], serve: Callable[[], None]
+        self, is_waiting: Callable[[], bool], serve: Callable[[float], None]
     ) -> Iterator[AgentTurn]:
         """Implements `AgentRows.take_turns`; raises the error of an agent that cannot continue."""
+        if self._answers.empty():
+            serve(0.02)
         may_wait = not is_waiting()
         while self._asked:
             try:
@@ -288,6 +277,6 @@ class TextRows:
     def _ask(self, row: int, moment: Moment) -> None:
         try:
             result: Answer | Exception = self.agent.answer(moment)
-        except Exception as error:  # noqa: BLE001 - raised by finish in the collector's thread
+        except Exception as error:  # noqa: BLE001 - raised by take_turns in the collector's thread
             result = error
         self._answers.put((row, result))

@@ -175,7 +175,7 @@ class _Rollout:
                 if self._should_stop():
                     self._abort("the run is stopping")
                     break
-                self._meet_environments()
+                self._meet_environments(0.0)
                 if not self._rows.is_idle:
                     turns = self._rows.take_turns(self._pool.is_waiting, self._meet_environments)
                     for turn in turns:
@@ -189,12 +189,12 @@ class _Rollout:
         check_some_served([slot.request.task for slot in self._slots], trajectories)
         return trajectories, self.statistics
 
-    def _meet_environments(self) -> None:
+    def _meet_environments(self, timeout_s: float) -> None:
         """Starts the next episodes, and passes the answers of environments to the rows."""
         ahead = self._rows.free_rows + self._c.prefetch
         while self._unstarted and len(self._in_reset) + len(self._ready) < ahead:
             self._start(self._unstarted.popleft())
-        self._take_replies()
+        self._take_replies(timeout_s)
         self._admit()
 
     def _start(self, index: int) -> None:
@@ -217,11 +217,11 @@ class _Rollout:
     def _ticket(self, index: int) -> _Ticket:
         return (index, self._slots[index].attempts.in_all)
 
-    def _take_replies(self) -> None:
+    def _take_replies(self, timeout_s: float) -> None:
         rows = self._rows
         is_idle = rows.is_idle and not (self._ready and rows.free_rows)
         started = time.perf_counter()
-        replies = self._pool.poll(_IDLE_S if is_idle else rows.poll_s)
+        replies = self._pool.poll(_IDLE_S if is_idle else timeout_s)
         if is_idle:
             self.statistics.seconds_env_wait += time.perf_counter() - started
             if not replies:  # the pool may be waiting to start episodes on a server that is dead

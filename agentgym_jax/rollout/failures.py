@@ -10,7 +10,7 @@ import collections
 import dataclasses
 import enum
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 
 from absl import logging
 
@@ -27,58 +27,6 @@ class RetryDecision(enum.Enum):
     RESTART = "the episode starts again from its reset"
     OTHER_SAMPLE = "another sample of the task replaces it"
     GIVE_UP = "the episode ends as ENV_ERROR"
-
-
-@dataclasses.dataclass
-class _Calls:
-    """State of the calls of one type (start or step) to one environment."""
-
-    breaker: Breaker
-    # tasks with a failed call since the last success of any task
-    failing: set[Hashable] = dataclasses.field(default_factory=set)
-    # tasks that failed while others succeeded: their failures say nothing about the server
-    alone: set[Hashable] = dataclasses.field(default_factory=set)
-
-
-class Outages:
-    """Detector that distinguishes an outage of a server from a single failing episode.
-
-    Args:
-      patience_s: Time in seconds for which a server may fail all episodes.
-      clock: Monotonic clock, in seconds.
-    """
-
-    def __init__(self, patience_s: float, clock: Callable[[], float] = time.monotonic):
-        self._calls: collections.defaultdict[tuple[str, str], _Calls] = collections.defaultdict(
-            lambda: _Calls(Breaker(patience_s, clock=clock))
-        )
-
-    def answered(self, environment: str, kind: str, task: Hashable) -> None:
-        """Records an answered call (`start` or `step`), which ends an outage of its type."""
-        calls = self._calls[environment, kind]
-        if len(calls.failing) == 1:
-            calls.alone |= calls.failing
-        calls.failing.clear()
-        calls.breaker.succeed()
-        calls.alone.discard(task)
-
-    def failed(self, environment: str, kind: str, task: Hashable, error: EnvError) -> bool:
-        """Records a failed call and returns True in an outage. A full server does not count.
-
-        Raises:
-          ServerUnavailable: The outage has lasted longer than `patience_s`.
-        """
-        if error.cause is EnvCause.CAPACITY:
-            return False
-        calls = self._calls[environment, kind]
-        calls.breaker.fail(error)
-        calls.failing.add(task)
-        if len(calls.failing - calls.alone) < 2:
-            return False
-        finding = f"the {environment} server failed every {kind} of {len(calls.failing)} tasks for"
-        if unavailable := calls.breaker.error(finding, calls.failing):
-            raise unavailable
-        return True
 
 
 @dataclasses.dataclass
@@ -103,24 +51,48 @@ class Attempts:
         self.in_all += 1
 
 
+@dataclasses.dataclass
+class _Calls:
+    """State of the calls of one type (start or step) to one environment."""
+
+    breaker: Breaker
+    # tasks with a failed call since the last success of any task
+    failing: set[Task] = dataclasses.field(default_factory=set)
+    # tasks that failed while others succeeded: their failures say nothing about the server
+    alone: set[Task] = dataclasses.field(default_factory=set)
+
+
 class RetryPolicy:
     """Policy that decides about retries for all episodes of one rollout.
 
     Args:
       max_attempts: Maximum number of attempts per sample, including the first.
-      max_replacements: Maximum number of replacement samples for an episode whose environment keeps
-          failing.
+      max_replacements: Maximum number of replacement samples per episode.
       patience_s: Time in seconds for which a server may fail every episode.
+      clock: Monotonic clock, in seconds.
     """
 
-    def __init__(self, max_attempts: int, max_replacements: int, patience_s: float):
+    def __init__(
+        self,
+        max_attempts: int,
+        max_replacements: int,
+        patience_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ):
         self._max_attempts = max_attempts
         self._max_replacements = max_replacements
-        self._outages = Outages(patience_s)
+        self._calls: collections.defaultdict[tuple[str, str], _Calls] = collections.defaultdict(
+            lambda: _Calls(Breaker(patience_s, clock=clock))
+        )
 
     def answered(self, attempts: Attempts, task: Task, kind: ReplyKind) -> None:
-        """Records that the environment answered a call."""
-        self._outages.answered(task.environment, kind, task)
+        """Records an answered call, which ends an outage of the calls of its type."""
+        calls = self._calls[task.environment, kind]
+        if len(calls.failing) == 1:
+            calls.alone |= calls.failing
+        calls.failing.clear()
+        calls.breaker.succeed()
+        calls.alone.discard(task)
         # only a step ends the pauses: a server may start episodes and fail their steps
         if kind is ReplyKind.STEP:
             attempts.pauses = 0
@@ -141,7 +113,7 @@ class RetryPolicy:
             self._max_attempts,
             error,
         )
-        if self._outages.failed(task.environment, kind, task, error):
+        if self._is_outage(task, kind, error):
             attempts.of_sample -= 1  # an outage is not the fault of this episode
             attempts.pauses += 1
             return RetryDecision.RESTART
@@ -152,6 +124,22 @@ class RetryPolicy:
             attempts.of_sample = 0
             return RetryDecision.OTHER_SAMPLE
         return RetryDecision.GIVE_UP
+
+    def _is_outage(self, task: Task, kind: ReplyKind, error: EnvError) -> bool:
+        """Records a failed call. Returns True if the server also fails another task."""
+        if error.cause is EnvCause.CAPACITY:
+            return False
+        calls = self._calls[task.environment, kind]
+        calls.breaker.fail(error)
+        calls.failing.add(task)
+        if len(calls.failing - calls.alone) < 2:
+            return False
+        finding = (
+            f"the {task.environment} server failed every {kind} of {len(calls.failing)} tasks for"
+        )
+        if unavailable := calls.breaker.error(finding, calls.failing):
+            raise unavailable
+        return True
 
 
 def check_some_served(tasks: Sequence[Task], trajectories: Sequence[Trajectory]) -> None:
