@@ -75,15 +75,12 @@ class AgentRows(Protocol):
           moment: The same conversation as messages, for text agents.
         """
 
-    def take_turns(
-        self, is_waiting: Callable[[], bool], serve: Callable[[float], None]
-    ) -> Iterator[AgentTurn]:
+    def take_turns(self, serve: Callable[[float], bool]) -> Iterator[AgentTurn]:
         """Works on the queued turns and yields those that are finished.
 
         Args:
-          is_waiting: Function that returns True while a reply of an environment is pending.
-          serve: Function that passes replies of environments to the rows. Its argument is the
-            maximum wait for the first reply, in seconds.
+          serve: Function that waits for replies of environments, at most for the given seconds,
+            and passes them to the rows. It returns True while further replies are pending.
         """
 
     def close(self, row: int) -> None:
@@ -133,13 +130,11 @@ class SampledRows:
         """Implements `AgentRows.start_turn`."""
         self._sampler.prefill(row, chunks)
 
-    def take_turns(
-        self, is_waiting: Callable[[], bool], serve: Callable[[float], None]
-    ) -> Iterator[AgentTurn]:
+    def take_turns(self, serve: Callable[[float], bool]) -> Iterator[AgentTurn]:
         """Implements `AgentRows.take_turns`; serves the environments during the decode call."""
         self._sampler.begin()
-        while is_waiting() and self._sampler.is_running:
-            serve(0.001)
+        while self._sampler.is_running and serve(0.001):
+            pass
         for turn in self._sampler.finish():
             spoken = turn.tokens[:-1] if turn.is_stopped else turn.tokens
             text = self._decode_text(spoken.tolist())
@@ -242,13 +237,9 @@ class TextRows:
         else:
             self._ask(row, moment)
 
-    def take_turns(
-        self, is_waiting: Callable[[], bool], serve: Callable[[float], None]
-    ) -> Iterator[AgentTurn]:
+    def take_turns(self, serve: Callable[[float], bool]) -> Iterator[AgentTurn]:
         """Implements `AgentRows.take_turns`; raises the error of an agent that cannot continue."""
-        if self._answers.empty():
-            serve(0.02)
-        may_wait = not is_waiting()
+        may_wait = not serve(0.02 if self._answers.empty() else 0.0)
         while self._asked:
             try:
                 row, result = self._answers.get(block=may_wait, timeout=_WAIT_S)

@@ -177,8 +177,7 @@ class _Rollout:
                     break
                 self._meet_environments(0.0)
                 if not self._rows.is_idle:
-                    turns = self._rows.take_turns(self._pool.is_waiting, self._meet_environments)
-                    for turn in turns:
+                    for turn in self._rows.take_turns(self._meet_environments):
                         self._take_turn(turn)
         except BaseException:
             self._abort("the collection failed")
@@ -189,13 +188,17 @@ class _Rollout:
         check_some_served([slot.request.task for slot in self._slots], trajectories)
         return trajectories, self.statistics
 
-    def _meet_environments(self, timeout_s: float) -> None:
-        """Starts the next episodes, and passes the answers of environments to the rows."""
+    def _meet_environments(self, timeout_s: float) -> bool:
+        """Starts the next episodes, and passes replies of environments to the rows.
+
+        Returns True while further replies are pending.
+        """
         ahead = self._rows.free_rows + self._c.prefetch
         while self._unstarted and len(self._in_reset) + len(self._ready) < ahead:
             self._start(self._unstarted.popleft())
         self._take_replies(timeout_s)
         self._admit()
+        return self._pool.is_waiting()
 
     def _start(self, index: int) -> None:
         slot = self._slots[index]
