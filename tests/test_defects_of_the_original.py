@@ -212,7 +212,7 @@ def test_ids_that_text_cannot_carry_are_trained_on_as_sampled():
     episode.begin("start")
     logprobs = np.array([-0.1, -0.2, -0.3, -0.4], np.float32)
     turn = AgentTurn(row=0, text=text, tokens=np.array(sampled, np.int32), logprobs=logprobs)
-    episode.act(turn, ParsedAction(text, None, None))
+    episode.act(turn, ParsedAction(text))
     episode.observe(Observation("", 1.0, 1.0, done=True, success=True))
     trajectory = episode.trajectory(attempts=1, seconds=0.0)
     packed = batching.pack(

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 
 from agentgym_jax.client import calls
-from agentgym_jax.client.calls import Function
+from agentgym_jax.client.calls import Function, ParseError
 
 
 class ActionFormat(enum.StrEnum):
@@ -50,17 +50,10 @@ class ActionRules:
 
 @dataclasses.dataclass(frozen=True)
 class ParsedAction:
-    """Result of parsing a reply of the model.
-
-    Attributes:
-      action: Action for the environment; None unless the text has exactly one.
-      thought: Text before the action; None if there is none.
-      problem: Message to the agent; None if there is an action.
-    """
+    """Action in a reply of the model, or the message to the agent if there is not exactly one."""
 
     action: str | None
-    thought: str | None
-    problem: str | None
+    problem: str | None = None
 
 
 NO_ACTION = (
@@ -79,78 +72,57 @@ _MARKER = re.compile(r"(?<!\w)Action:")
 _THOUGHT = re.compile(r"(?<!\w)Thought:")
 
 
-def parse_react(text: str) -> ParsedAction:
-    """Parses `Thought: ... Action: ...`; the action is the first non-empty line after its marker.
+def parse_action(text: str, rules: ActionRules) -> ParsedAction:
+    """Parses the action in a model's text and cleans it by the rules of one environment."""
+    has_marker = rules.format in (ActionFormat.REACT, ActionFormat.REACT_OR_BARE)
+    try:
+        if has_marker:
+            action = _read_react(text, rules)
+        elif rules.format is ActionFormat.RAW:
+            action = _read_raw(text, rules)
+        else:
+            is_json = rules.format is ActionFormat.FUNCTION_CALLING
+            call = calls.read_json_call(text) if is_json else calls.read_python_call(text)
+            action = calls.to_action(call, rules.functions)
+    except ParseError as error:
+        return ParsedAction(None, str(error))
+    if rules.dropped:
+        action = re.sub(r"\s+", " ", re.sub(rules.dropped, "", action)).strip()
+    if not action:
+        return ParsedAction(None, EMPTY_ACTION if has_marker else EMPTY_ANSWER)
+    if len(action) > rules.max_characters:
+        problem = LONG_ACTION.format(count=len(action), limit=rules.max_characters)
+        return ParsedAction(None, problem)
+    return ParsedAction(action)
+
+
+def _read_react(text: str, rules: ActionRules) -> str:
+    """Returns the first non-empty line after `Action:`.
 
     Follows AgentGym's TextCraft and BabyAI clients, except that an empty action, or a `Thought:` in
     its place, is a parse error.
     """
     markers = list(_MARKER.finditer(text))
-    if not markers:
-        return ParsedAction(None, _thought(text), NO_ACTION)
-    thought = _thought(text[: markers[0].start()])
-    if len(markers) > 1:
-        return ParsedAction(None, thought, SEVERAL_ACTIONS.format(count=len(markers)))
-    action = text[markers[0].end() :].strip().partition("\n")[0].strip()
-    if not action or _THOUGHT.match(action):
-        return ParsedAction(None, thought, EMPTY_ACTION)
-    return ParsedAction(action, thought, None)
-
-
-def parse_action(text: str, rules: ActionRules) -> ParsedAction:
-    """Parses the action in a model's text and cleans it by the rules of one environment."""
-    has_marker = rules.format in (ActionFormat.REACT, ActionFormat.REACT_OR_BARE)
-    if has_marker:
-        parsed = _react(text, rules)
-    else:
-        parsed = _raw(text, rules) if rules.format is ActionFormat.RAW else _call(text, rules)
-    if parsed.action is None:
-        return parsed
-    action = parsed.action
-    if rules.dropped:
-        action = re.sub(r"\s+", " ", re.sub(rules.dropped, "", action)).strip()
-    if not action:
-        empty = EMPTY_ACTION if has_marker else EMPTY_ANSWER
-        return ParsedAction(None, parsed.thought, empty)
-    if len(action) > rules.max_characters:
-        problem = LONG_ACTION.format(count=len(action), limit=rules.max_characters)
-        return ParsedAction(None, parsed.thought, problem)
-    return ParsedAction(action, parsed.thought, None)
-
-
-def _react(text: str, rules: ActionRules) -> ParsedAction:
     is_bare = bool(rules.bare and re.search(rules.bare, text))
     if rules.format is ActionFormat.REACT_OR_BARE:
         is_bare |= len(text.strip().splitlines()) == 1 and not _THOUGHT.search(text)
-    if is_bare and not _MARKER.search(text):
-        return ParsedAction(text.strip(), None, None)
-    return parse_react(text)
+    if is_bare and not markers:
+        return text.strip()
+    if not markers:
+        raise ParseError(NO_ACTION)
+    if len(markers) > 1:
+        raise ParseError(SEVERAL_ACTIONS.format(count=len(markers)))
+    action = text[markers[0].end() :].strip().partition("\n")[0].strip()
+    if not action or _THOUGHT.match(action):
+        raise ParseError(EMPTY_ACTION)
+    return action
 
 
-def _raw(text: str, rules: ActionRules) -> ParsedAction:
+def _read_raw(text: str, rules: ActionRules) -> str:
     if not rules.block:
-        return ParsedAction(text.strip(), None, None)
+        return text.strip()
     finds = list(re.finditer(rules.block, text, re.DOTALL))
     if not finds:
-        return ParsedAction(None, _thought(text), rules.block_problem)
-    if finds[-1].re.groups == 0:
-        return ParsedAction(text.strip(), None, None)
-    before = _MARKER.sub("", text[: finds[-1].start()])
-    return ParsedAction(finds[-1].group(1).strip(), _thought(before), None)
-
-
-def _call(text: str, rules: ActionRules) -> ParsedAction:
-    is_json = rules.format is ActionFormat.FUNCTION_CALLING
-    thought = None
-    try:
-        call = calls.read_json_call(text) if is_json else calls.read_python_call(text)
-        thought = call.thought
-        return ParsedAction(calls.to_action(call, rules.functions), thought, None)
-    except calls.UnreadableCall as error:
-        return ParsedAction(None, thought, str(error))
-
-
-def _thought(before: str) -> str | None:
-    """Returns the text after the first `Thought:`, or the whole text if it has no such marker."""
-    marker = _THOUGHT.search(before)
-    return (before[marker.end() :] if marker else before).strip() or None
+        raise ParseError(rules.block_problem)
+    has_group = finds[-1].re.groups > 0
+    return (finds[-1].group(1) if has_group else text).strip()

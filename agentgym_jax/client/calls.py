@@ -22,8 +22,8 @@ _NO_LITERAL = "The arguments of the call must be plain strings or numbers."
 _FENCE = re.compile(r"```(?:python|py)?[ \t]*\n?(.*?)```", re.DOTALL)
 
 
-class UnreadableCall(Exception):
-    """The text has no valid call. The message is shown to the agent."""
+class ParseError(Exception):
+    """The text has no valid action. The message is shown to the agent."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,12 +53,11 @@ class Function:
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """Parsed call of a function that may not exist. `thought` is the text around the call."""
+    """Parsed call of a function that may not exist."""
 
     function: str
     positional: tuple[Any, ...]
     named: Mapping[str, Any]
-    thought: str | None
 
 
 def read_json_call(text: str) -> Call:
@@ -68,47 +67,43 @@ def read_json_call(text: str) -> Call:
     strings can contain line breaks. `arguments` can also be a string with a JSON object.
 
     Raises:
-      UnreadableCall: The text does not contain exactly one such object.
+      ParseError: The text does not contain exactly one such object.
     """
     _check_length(text, _MAX_ANSWER_CHARACTERS)
     start, stop = text.find("{"), text.rfind("}")
     if not 0 <= start < stop:
-        raise UnreadableCall(
+        raise ParseError(
             "No function call was found in this answer. Reply with one JSON object that has "
             '"thought", "function_name" and "arguments".'
         )
     call = _json_object(text[start : stop + 1])
     name, arguments = call.get("function_name"), call.get("arguments")
     if type(name) is not str:
-        raise UnreadableCall('The function call needs "function_name", a string.')
+        raise ParseError('The function call needs "function_name", a string.')
     if type(arguments) is str:
         arguments = _json_object(arguments)
     if type(arguments) is not dict:
-        raise UnreadableCall(_BAD_ARGUMENTS)
-    thought = call.get("thought")
-    said = thought.strip() if isinstance(thought, str) else ""
-    return Call(name.strip(), (), arguments, said or None)
+        raise ParseError(_BAD_ARGUMENTS)
+    return Call(name.strip(), (), arguments)
 
 
 def read_python_call(text: str) -> Call:
     """Parses the only call in a block of Python, such as `take("mug", recep="desk")`.
 
-    The thought consists of the text before the block and the comments in the block.
-
     Raises:
-      UnreadableCall: The block does not have exactly one call with literal arguments.
+      ParseError: The block does not have exactly one call with literal arguments.
     """
     _check_length(text, _MAX_ANSWER_CHARACTERS)
     blocks = list(_FENCE.finditer(text))
     if len(blocks) > 1:
-        raise UnreadableCall(
+        raise ParseError(
             f"This answer holds {len(blocks)} blocks of code. Give exactly one, with one call."
         )
     code = blocks[0].group(1) if blocks else text
-    before = text[: blocks[0].start()] if blocks else ""
-    statement = "\n".join(line for line in code.splitlines() if not _is_comment(line))
+    lines = code.splitlines()
+    statement = "\n".join(line for line in lines if not line.lstrip().startswith("#"))
     if not statement.strip():
-        raise UnreadableCall(
+        raise ParseError(
             "No call was found in this answer. Write one Python call in a ```python block."
         )
     _check_length(statement, _MAX_CODE_CHARACTERS)
@@ -116,20 +111,18 @@ def read_python_call(text: str) -> Call:
     positional = tuple(_literal(argument) for argument in node.args)
     named = {str(keyword.arg): _literal(keyword.value) for keyword in node.keywords}
     if len(named) < len(node.keywords):
-        raise UnreadableCall("An argument of the call is given twice.")
-    comments = [line.strip().lstrip("#").strip() for line in code.splitlines() if _is_comment(line)]
-    thought = "\n".join([before.strip(), *comments]).strip()
-    return Call(function, positional, named, thought or None)
+        raise ParseError("An argument of the call is given twice.")
+    return Call(function, positional, named)
 
 
 def to_action(call: Call, functions: Mapping[str, Function]) -> str:
     """Translates a call to the action text of an environment.
 
     Raises:
-      UnreadableCall: The function does not exist, or does not accept these arguments.
+      ParseError: The function does not exist, or does not accept these arguments.
     """
     if call.function not in functions:
-        raise UnreadableCall(
+        raise ParseError(
             f"There is no function {call.function[:80]!r}. The functions are: {', '.join(functions)}."
         )
     function = functions[call.function]
@@ -145,7 +138,7 @@ def to_action(call: Call, functions: Mapping[str, Function]) -> str:
             return template.format(**given)
     shown = ", ".join([*map(repr, call.positional), *(f"{k}={v!r}" for k, v in call.named.items())])
     usage = signature(call.function, function)
-    raise UnreadableCall(f"{usage} was called with other arguments: {shown[:200] or 'none'}.")
+    raise ParseError(f"{usage} was called with other arguments: {shown[:200] or 'none'}.")
 
 
 def signature(name: str, function: Function) -> str:
@@ -160,7 +153,7 @@ def _argument_text(value: Any) -> str:
     if value is None:
         return ""
     if type(value) not in (str, int, float):
-        raise UnreadableCall(_NO_LITERAL)
+        raise ParseError(_NO_LITERAL)
     return " ".join(str(value).split())
 
 
@@ -169,9 +162,9 @@ def _json_object(text: str) -> dict[str, Any]:
         value = json.loads(text, strict=False)
     except (ValueError, RecursionError) as error:
         problem = f"The function call is not one valid JSON object: {str(error)[:200]}."
-        raise UnreadableCall(problem) from error
+        raise ParseError(problem) from error
     if type(value) is not dict:
-        raise UnreadableCall(_BAD_ARGUMENTS)
+        raise ParseError(_BAD_ARGUMENTS)
     return value
 
 
@@ -183,11 +176,11 @@ def _only_call(code: str) -> tuple[str, ast.Call]:
             warnings.simplefilter("ignore")
             tree = ast.parse(code.strip())
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise UnreadableCall(f"The code is not valid Python: {str(error)[:200]}.") from error
+        raise ParseError(f"The code is not valid Python: {str(error)[:200]}.") from error
     match tree.body:
         case [ast.Expr(ast.Call(ast.Name(name)) as node)]:
             return name, node
-    raise UnreadableCall(
+    raise ParseError(
         "The code must be exactly one call of one of the functions, without anything else."
     )
 
@@ -195,17 +188,13 @@ def _only_call(code: str) -> tuple[str, ast.Call]:
 def _literal(node: ast.expr) -> Any:
     """Returns the value of a constant. Any other expression would have to be executed."""
     if not isinstance(node, ast.Constant):
-        raise UnreadableCall(_NO_LITERAL)
+        raise ParseError(_NO_LITERAL)
     return node.value
-
-
-def _is_comment(line: str) -> bool:
-    return line.lstrip().startswith("#")
 
 
 def _check_length(text: str, limit: int) -> None:
     if len(text) > limit:
-        raise UnreadableCall(
+        raise ParseError(
             f"{len(text)} characters are too many for one call, at most {limit} are read."
         )
 

@@ -54,7 +54,7 @@ def play(renderer, said, show_turn_budget=None, **limits):
         tokens = np.array(renderer.action(text), np.int32)
         logprobs = np.full(len(tokens), -0.5, np.float32)
         turn = AgentTurn(row=0, text=text, tokens=tokens, logprobs=logprobs)
-        parsed = ParsedAction(text, None, None) if answer else ParsedAction(None, None, PROBLEM)
+        parsed = ParsedAction(text) if answer else ParsedAction(None, PROBLEM)
         command = episode.act(turn, parsed)
         if answer is not None:
             is_end = answer == "end"

@@ -59,7 +59,7 @@ def say(episode, tokens=(10, 11, STOP), *, action="go", is_stopped=True):
         logprobs=-0.5 * np.ones(len(tokens), np.float32),
         version=5,
     )
-    return episode.act(turn, ParsedAction(action, None, None if action else "no action"))
+    return episode.act(turn, ParsedAction(action, None if action else "no action"))
 
 
 def answer(episode, reward=0.0, done=False, success=False, text="seen", is_rejection=False):
