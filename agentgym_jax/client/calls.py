@@ -1,7 +1,7 @@
 """Parsing of actions that a model writes as a function call, in JSON or Python.
 
 The text is parsed with `json` or `ast` and never executed. Only a call of a known function with
-literal arguments is accepted.
+literal arguments is accepted; for any other text the functions raise ParseError.
 """
 
 import ast
@@ -65,9 +65,6 @@ def read_json_call(text: str) -> Call:
 
     The rules are those of AgentGym. The object extends from the first `{` to the last `}`, and its
     strings can contain line breaks. `arguments` can also be a string with a JSON object.
-
-    Raises:
-      ParseError: The text does not contain exactly one such object.
     """
     _check_length(text, _MAX_ANSWER_CHARACTERS)
     start, stop = text.find("{"), text.rfind("}")
@@ -88,11 +85,7 @@ def read_json_call(text: str) -> Call:
 
 
 def read_python_call(text: str) -> Call:
-    """Parses the only call in a block of Python, such as `take("mug", recep="desk")`.
-
-    Raises:
-      ParseError: The block does not have exactly one call with literal arguments.
-    """
+    """Parses the only call in a block of Python, such as `take("mug", recep="desk")`."""
     _check_length(text, _MAX_ANSWER_CHARACTERS)
     blocks = list(_FENCE.finditer(text))
     if len(blocks) > 1:
@@ -116,11 +109,7 @@ def read_python_call(text: str) -> Call:
 
 
 def to_action(call: Call, functions: Mapping[str, Function]) -> str:
-    """Translates a call to the action text of an environment.
-
-    Raises:
-      ParseError: The function does not exist, or does not accept these arguments.
-    """
+    """Translates a call to the action text of an environment."""
     if call.function not in functions:
         raise ParseError(
             f"There is no function {call.function[:80]!r}. The functions are: {', '.join(functions)}."

@@ -72,11 +72,7 @@ def from_status(status: int, kind: ErrorKind | None, message: str) -> EnvError:
 
 
 class ServerUnavailable(EnvError):
-    """All calls to a server failed for longer than the configured patience.
-
-    Attributes:
-      tasks: Tasks of the failed calls; empty if the server does not answer at all.
-    """
+    """All calls to a server failed for too long; `tasks` is empty if it does not answer at all."""
 
     def __init__(self, cause: EnvCause, message: str, *, tasks: Iterable[Hashable] = ()):
         super().__init__(cause, message)

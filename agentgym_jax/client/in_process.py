@@ -41,11 +41,7 @@ def in_process_servers(
 ) -> Iterator[dict[str, InProcessTransport]]:
     """Opens environments in this process for the duration of the `with` block.
 
-    Args:
-      environments: Names of environments, as for `python -m agentgym_envs NAME`.
-      modules: Module with `make_served_environment()` by environment name, for environments that
-          this project does not ship.
-      options: Options of `make_served_environment()` by environment name.
+    The arguments are those of `EmbeddedServers`.
 
     Raises:
       ValueError: An environment does not exist, or cannot run on this machine.

@@ -9,11 +9,7 @@ from agentgym_jax.client.errors import EnvError
 
 @dataclasses.dataclass(frozen=True)
 class GuidedObservation(Observation):
-    """Observation together with the actions that the server offers.
-
-    Attributes:
-      offered: The expert's action alone, or all valid actions; empty after the end of the episode.
-    """
+    """Observation with the actions that the server offers; none after the end of the episode."""
 
     offered: tuple[str, ...] = ()
 

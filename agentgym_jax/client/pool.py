@@ -36,14 +36,7 @@ class ReplyKind(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Reply:
-    """Answer to one `start` or `step`: an observation or an error, never both.
-
-    Attributes:
-      ticket: Ticket of the episode.
-      kind: Type of the request.
-      observation: Answer of the environment; None if the call failed.
-      error: Error of the call; None if the call succeeded.
-    """
+    """Answer to one `start` or `step` of a ticket: an observation or an error, never both."""
 
     ticket: Hashable
     kind: ReplyKind
@@ -153,12 +146,7 @@ class EnvPool:
     def start(self, ticket: Hashable, environment: str, data_idx: int, pauses: int = 0) -> None:
         """Starts an episode. A ticket can be used again after its last reply was collected.
 
-        Args:
-          ticket: Name of the episode.
-          environment: Environment of the task.
-          data_idx: Index of the task.
-          pauses: Number of consecutive attempts that failed in an outage; lengthens the wait before
-              the start.
+        Each of the `pauses`, attempts that failed in an outage, lengthens the wait before the start.
         """
         if environment not in self._servers:
             raise ValueError(

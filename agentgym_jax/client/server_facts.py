@@ -63,13 +63,13 @@ class ServerFacts:
       succeeded: Condition under which a step solves the task.
       refusal: Regular expression of the beginning of an answer that rejects an action, or empty.
       stateless: Regular expression of the beginning of an answer that shows no state, or empty.
-      actions: Rules for parsing a model's text, in the environment's default format.
+      actions: Rules for parsing a model's text.
       functions: Actions as functions; empty if AgentGym has no adapter for the environment.
       world: Description of the environment, without its actions.
       has_close: True if AgentGym's server has a route that closes a session.
       num_tasks: Number of tasks, used if the server has no task manifest.
       max_turns: Number of turns after which AgentGym stops an evaluation episode.
-      instructions: Instructions in the environment's default format, for servers without `/spec`.
+      instructions: System prompt of the agent, in the format of `actions`.
     """
 
     environment: str

@@ -72,7 +72,7 @@ class AgentRows(Protocol):
         Args:
           row: Row of the episode.
           chunks: Token ids added to the conversation since the last turn.
-          moment: The same conversation as messages, for text agents.
+          moment: Whole conversation as messages, for text agents.
         """
 
     def take_turns(self, serve: Callable[[float], bool]) -> Iterator[AgentTurn]:
