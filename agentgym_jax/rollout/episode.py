@@ -149,11 +149,7 @@ class Episode:
         self._logprobs: list[float] = []
         self._versions: list[int] = []
         self._turns: list[Turn] = []
-        self._ended_by_stop = True
-        self._parse_errors = 0
-        self._score = 0.0
-        self._score_scale = 1.0
-        self._success = False
+        self._last = Observation("", reward=0.0, score=0.0, done=False, success=False)
         self._error = ""
         self._outcome: Outcome | None = None
 
@@ -182,7 +178,6 @@ class Episode:
         """Records a turn of the agent and the result of parsing its text."""
         start = len(self._tokens)
         self._extend(turn.tokens.tolist(), TokenSource.ACTION, turn.logprobs.tolist(), turn.version)
-        self._ended_by_stop = turn.is_stopped
         self._messages.append({"role": "assistant", "content": turn.text})
         self._turns.append(
             Turn(
@@ -197,8 +192,8 @@ class Episode:
         )
         if parsed.action is not None:
             return Send(parsed.action)
-        self._parse_errors += 1
-        if self._parse_errors > self._limits.max_parse_errors:
+        parse_errors = sum(turn.action is None for turn in self._turns)
+        if parse_errors > self._limits.max_parse_errors:
             return self._finish(Outcome.PARSE_ERRORS)
         return self._continue(parsed.problem or "")
 
@@ -211,9 +206,7 @@ class Episode:
             is_rejected=observation.is_rejection,
             shows_state=observation.shows_state,
         )
-        self._score = observation.score
-        self._score_scale = observation.score_scale
-        self._success = observation.success
+        self._last = observation
         if observation.done:
             return self._finish(Outcome.SUCCESS if observation.success else Outcome.FAILURE)
         return self._continue(observation.text)
@@ -232,8 +225,8 @@ class Episode:
             sample=self._request.sample,
             step=self._request.step,
             outcome=self._outcome,
-            score=self._score,
-            success=self._success,
+            score=self._last.score,
+            success=self._last.success,
             tokens=np.asarray(self._tokens, np.int32),
             sources=np.asarray(self._sources, np.int8),
             logprobs=np.asarray(self._logprobs, np.float32),
@@ -243,7 +236,7 @@ class Episode:
             error=self._error,
             attempts=attempts,
             seconds=seconds,
-            score_scale=self._score_scale,
+            score_scale=self._last.score_scale,
             first_observation=self._first_observation,
         )
 
@@ -252,7 +245,7 @@ class Episode:
         is_last = len(self._turns) >= self._limits.max_turns
         if is_last and not self._limits.keep_last_observation:
             return self._finish(Outcome.HORIZON)
-        closing = self._renderer.close_turn(self._ended_by_stop)
+        closing = self._renderer.close_turn(not self._turns[-1].is_cut)
         shown = self._shown(observation)
         chunk = [*closing, *self._renderer.observation(shown)]
         if len(self._tokens) + len(chunk) >= self._limits.max_tokens:

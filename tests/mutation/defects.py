@@ -368,8 +368,8 @@ ROLLOUT = [
     # An episode ends one parse error too early.
     Mutant(
         "rollout",
-        "if self._parse_errors > self._limits.max_parse_errors:",
-        "if self._parse_errors >= self._limits.max_parse_errors:",
+        "if parse_errors > self._limits.max_parse_errors:",
+        "if parse_errors >= self._limits.max_parse_errors:",
         "tests/rollout/test_episode.py",
     ),
     # An observation may fill the context to its last token, so that no action fits.

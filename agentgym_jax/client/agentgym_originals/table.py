@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentgym_jax.client.actions import ActionFormat, ActionRules
-from agentgym_jax.client.agentgym_originals import functions, instructions, tools
+from agentgym_jax.client.agentgym_originals import functions, instructions
 from agentgym_jax.client.instructions import with_functions
 from agentgym_jax.client.server_facts import (
     ABOVE_ZERO,
@@ -45,11 +45,11 @@ _RESET_BY_ID: Mapping[str, Any] = dict(
 )
 # name, instructions, number of tasks and maximum turns of the tool server's environments
 _TOOL_SETS = (
-    ("weather", tools.WEATHER, 343, 10),
-    ("movie", tools.MOVIE, 238, 12),
-    ("academia", tools.ACADEMIA, 20, 12),
-    ("todo", tools.TODO, 155, 15),
-    ("sheet", tools.SHEET, 20, 15),
+    ("weather", instructions.WEATHER, 343, 10),
+    ("movie", instructions.MOVIE, 238, 12),
+    ("academia", instructions.ACADEMIA, 20, 12),
+    ("todo", instructions.TODO, 155, 15),
+    ("sheet", instructions.SHEET, 20, 15),
 )
 
 
