@@ -115,12 +115,7 @@ class EnvClient:
         return [{"data_idx": i} for i in range(self.facts.num_tasks)]
 
     def create(self, request_id: str = "") -> int:
-        """Opens a session and returns its id.
-
-        Args:
-          request_id: Value of REQUEST_ID_HEADER: the name of the requested session, so that a
-            repeated request opens no second one.
-        """
+        """Opens a session; `request_id` names it, so that a repeated request opens no second one."""
         facts = self.facts
         answer = self._call("POST", "/create", facts.create_body, request_id=request_id)
         session = answers.session(answer, facts)
@@ -131,11 +126,7 @@ class EnvClient:
     def reset(self, session: int, data_idx: int, request_id: str = "") -> Observation:
         """Starts task `data_idx` in a session."""
         facts = self.facts
-        request = {
-            facts.session_field: session,
-            **facts.reset_extra,
-            facts.reset_key: data_idx,
-        }
+        request = {facts.session_field: session, **facts.reset_extra, facts.reset_key: data_idx}
         answer = self._call("POST", "/reset", request, request_id=request_id)
         answers.check_reset(answer, facts)
         if not facts.reset_fields:

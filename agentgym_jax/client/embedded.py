@@ -51,9 +51,6 @@ class _Server:
         self.stderr = folder / f"{environment}.stderr.log"
         self._arguments = tuple(arguments)
 
-    def is_alive(self) -> bool:
-        return self.process is not None and self.process.poll() is None
-
     def launch(self) -> None:
         command = [sys.executable, "-m", "agentgym_envs", *self._arguments]
         command += ["--port", str(self.port), "--parent-pid", str(os.getpid())]
@@ -69,25 +66,21 @@ class _Server:
             )
 
     def wait_ready(self, timeout_s: float) -> None:
-        """Waits until the server prints its address.
-
-        Every line that the server writes restarts the timeout, so a server that reports the
-        progress of building an index is not interrupted.
-        """
+        """Waits until the server prints its address; every line of progress restarts the timeout."""
+        assert self.process is not None  # `launch` has set it
         written, deadline = -1, 0.0
         while True:
             size = self.stderr.stat().st_size
             if size != written:
                 written, deadline = size, time.monotonic() + timeout_s
             # checked before the output is read, so that the last lines are included
-            ended = not self.is_alive()
+            status = self.process.poll()
             ready = _READY.search(self.stdout.read_text(errors="replace"))
-            if ready and not ended:
+            if status is not None:
+                raise self._failure(f"ended with status {status} before it was ready")
+            if ready:
                 self.port = int(ready.group(1))
                 return
-            if ended:
-                status = "no process" if self.process is None else self.process.returncode
-                raise self._failure(f"ended with status {status} before it was ready")
             if time.monotonic() > deadline:
                 raise self._failure("was not ready in time; raise start_timeout_s")
             time.sleep(_POLL_S)
@@ -138,11 +131,9 @@ class EmbeddedServers:
     ):
         if len(set(environments)) != len(environments):
             raise ValueError(f"an environment is listed twice: {list(environments)}")
-        targets = {name: name for name in environments} | dict(modules or {})
-        chosen: dict[str, Mapping[str, Any]] = {name: {} for name in environments}
-        chosen |= dict(options or {})
+        modules, options = modules or {}, options or {}
         self._arguments = {
-            name: [targets[name], *arguments, *option_arguments(chosen[name])]
+            name: [modules.get(name, name), *arguments, *option_arguments(options.get(name, {}))]
             for name in environments
         }
         self._log_folder = log_folder
@@ -186,7 +177,8 @@ class EmbeddedServers:
 
         The caller must pass each name to `EnvPool.invalidate`, because the sessions are lost.
         """
-        dead = [server for server in self._servers.values() if not server.is_alive()]
+        servers = self._servers.values()
+        dead = [s for s in servers if s.process is None or s.process.poll() is not None]
         for server in dead:
             logging.warning("the %s server has ended; starting it again", server.environment)
         self._start(dead)

@@ -66,12 +66,7 @@ class Breaker:
         return self._causes.total()
 
     def error(self, finding: str, tasks: Iterable[Hashable] = ()) -> ServerUnavailable | None:
-        """Returns the error that ends a run if the breaker is open, otherwise None.
-
-        Args:
-          finding: Beginning of the message, which ends before the time span.
-          tasks: Tasks that failed.
-        """
+        """Returns an error whose message starts with `finding` if the breaker is open, or None."""
         span_s = self._last_s - self._first_s
         if self.count < self._failures or span_s < self._patience_s:
             return None

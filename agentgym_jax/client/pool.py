@@ -243,7 +243,7 @@ class EnvPool:
                     self._release(episode)
             self._episodes.clear()
             for server in self._servers.values():
-                for session in server.take_all_idle():
+                while (session := server.take_idle()) is not None:
                     self._give_up(server, session)
         self._jobs.end()
         deadline = time.monotonic() + self._close_timeout_s

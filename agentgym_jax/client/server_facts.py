@@ -20,12 +20,9 @@ MAX_TEXT_CHARACTERS = 10_000
 
 @dataclasses.dataclass(frozen=True)
 class Success:
-    """Condition under which a step solves the task: the value of `field` is at least `least`.
+    """Condition under which a step solves the task.
 
-    Attributes:
-      field: Name of the field that is compared.
-      least: Minimum value for success, in the unit of the field.
-      needs_done: True if the episode must also have ended.
+    The value of `field` is at least `least`. With `needs_done`, the episode must also have ended.
     """
 
     field: Literal["reward", "score"] = "reward"
@@ -109,11 +106,7 @@ class ServerFacts:
         return tuple(found)
 
     def in_format(self, action_format: str | None) -> "ServerFacts":
-        """Returns the facts for a model that writes its actions in this format (None: default).
-
-        Raises:
-          ValueError: The environment does not support this format.
-        """
+        """Returns the facts for a model that writes its actions in this format (None: default)."""
         if action_format is None or action_format == self.actions.format:
             return self
         if action_format not in self.formats:
@@ -130,11 +123,7 @@ class ServerFacts:
         return dataclasses.replace(self, actions=rules, instructions=text)
 
     def served_by(self, spec: EnvironmentSpec) -> "ServerFacts":
-        """Returns the facts with the rejection prefix and action format of the server's `/spec`.
-
-        Raises:
-          ValueError: The spec is invalid.
-        """
+        """Returns the facts with the rejection prefix and action format of the server's `/spec`."""
         said = from_spec(spec)
         own = self.actions.format
         own = ActionFormat.REACT if own is ActionFormat.REACT_OR_BARE else own
@@ -158,11 +147,7 @@ class ServerFacts:
 
 
 def from_spec(spec: EnvironmentSpec) -> ServerFacts:
-    """Returns the facts that a server's `/spec` states about its environment.
-
-    Raises:
-      ValueError: The spec is invalid.
-    """
+    """Returns the facts in a server's `/spec`; raises ValueError if the spec is invalid."""
     if spec.action_format not in (ActionFormat.REACT, ActionFormat.RAW):
         raise ValueError(f"action_format {spec.action_format!r} is neither 'react' nor 'raw'")
     if spec.max_score <= 0:

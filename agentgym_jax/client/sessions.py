@@ -89,12 +89,6 @@ class ServerSessions:
                 return True
             return False
 
-    def take_all_idle(self) -> list[Session]:
-        """Removes and returns all idle sessions."""
-        with self._lock:
-            sessions, self._idle = self._idle, []
-            return sessions
-
     def is_current(self, session: Session) -> bool:
         """Returns True unless the server was restarted after the session was opened."""
         with self._lock:

@@ -29,14 +29,9 @@ class Transport(Protocol):
         timeout_s: float | None,
         request_id: str = "",
     ) -> tuple[int, bytes]:
-        """Sends a request and returns the status and the body of the answer.
+        """Sends a request with a JSON body and returns the status and the body of the answer.
 
-        Args:
-          method: `GET` or `POST`.
-          target: Path and query string of the request.
-          request: JSON body; None sends no body.
-          timeout_s: Limit for the answer, in seconds; None selects the transport's default.
-          request_id: Value of REQUEST_ID_HEADER; an empty value is not sent.
+        `timeout_s` None selects the transport's default. An empty `request_id` is not sent.
 
         Raises:
           EnvError: No complete answer arrived (SERVER_GONE, TIMEOUT, CONNECTION, BAD_BODY).
@@ -47,11 +42,7 @@ class Transport(Protocol):
 
 
 class HttpTransport:
-    """HTTP/1.1 transport that keeps connections open. The arguments are those of `EnvClient`.
-
-    Raises:
-      ValueError: `base_url` is not an address.
-    """
+    """HTTP/1.1 transport that keeps connections open. The arguments are those of `EnvClient`."""
 
     def __init__(
         self,
@@ -138,20 +129,15 @@ def _read_and_disconnect(
 
 
 def _read(response: urllib3.response.BaseHTTPResponse, where: str, deadline: float) -> bytes:
-    """Reads the body of an answer.
-
-    The socket's limit applies to each read; the deadline bounds the total time.
-    """
-    chunks = []
-    size = 0
+    """Reads the body of an answer until the deadline; the socket's limit applies to each read."""
+    body = bytearray()
     while chunk := response.read1(_CHUNK_BYTES):
-        chunks.append(chunk)
-        size += len(chunk)
-        if size > MAX_BODY_BYTES:
+        body += chunk
+        if len(body) > MAX_BODY_BYTES:
             response.close()
             message = f"{where} answered an endless body, expected at most {MAX_BODY_BYTES} bytes"
             raise EnvError(EnvCause.BAD_BODY, message)
         if time.monotonic() > deadline:
             response.close()
             raise TimeoutError
-    return b"".join(chunks)
+    return bytes(body)

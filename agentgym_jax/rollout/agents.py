@@ -67,20 +67,14 @@ class AgentRows(Protocol):
         """Opens a row for an episode and returns its number."""
 
     def start_turn(self, row: int, chunks: Sequence[Sequence[int]], moment: Moment) -> None:
-        """Queues the next turn of a row.
-
-        Args:
-          row: Row of the episode.
-          chunks: Token ids added to the conversation since the last turn.
-          moment: Whole conversation as messages, for text agents.
-        """
+        """Queues the next turn of a row; `chunks` are the token ids added since the last turn."""
 
     def take_turns(self, serve: Callable[[float], bool]) -> Iterator[AgentTurn]:
         """Works on the queued turns and yields those that are finished.
 
         Args:
           serve: Function that waits for replies of environments, at most for the given seconds,
-            and passes them to the rows. It returns True while further replies are pending.
+            and passes them to the rows. It returns True if further replies are pending.
         """
 
     def close(self, row: int) -> None:
@@ -91,13 +85,7 @@ class AgentRows(Protocol):
 
 
 class SampledRows:
-    """Agent whose rows are the decode rows of a sampler.
-
-    Args:
-      sampler: Sampler with the weights of the policy.
-      renderer: Conversion of text to token ids.
-      decode_text: Conversion of token ids to text.
-    """
+    """Agent whose rows are the decode rows of a sampler with the weights of the policy."""
 
     def __init__(
         self, sampler: Sampler, renderer: Renderer, decode_text: Callable[[Sequence[int]], str]

@@ -24,12 +24,7 @@ from agentgym_jax.rollout.episode import (
     Finish,
     Send,
 )
-from agentgym_jax.rollout.failures import (
-    Attempts,
-    RetryDecision,
-    RetryPolicy,
-    check_some_served,
-)
+from agentgym_jax.rollout.failures import Attempts, RetryDecision, RetryPolicy, check_some_served
 from agentgym_jax.trajectory import Outcome, Trajectory
 
 
@@ -99,9 +94,8 @@ class Collector:
       environments: Texts by environment name.
       prefetch: Number of episodes that are reset before a row is free for them.
       max_attempts: Maximum number of attempts per sample, including the first.
-      max_replacements: Maximum number of replacement samples for an episode whose environment keeps
-          failing.
-      show_turn_budget: Display of the turn budget in observations (episode.py).
+      max_replacements: Maximum number of replacement samples per episode.
+      show_turn_budget: One of TURN_BUDGETS (episode.py).
       restart_dead_servers: Function that restarts dead servers. It is called at the start, after a
         lost connection, and after a wait without replies.
     """
@@ -189,10 +183,7 @@ class _Rollout:
         return trajectories, self.statistics
 
     def _meet_environments(self, timeout_s: float) -> bool:
-        """Starts the next episodes, and passes replies of environments to the rows.
-
-        Returns True while further replies are pending.
-        """
+        """Starts episodes and passes replies to the rows; returns True if more are pending."""
         ahead = self._rows.free_rows + self._c.prefetch
         while self._unstarted and len(self._in_reset) + len(self._ready) < ahead:
             self._start(self._unstarted.popleft())
@@ -335,10 +326,8 @@ class _Rollout:
 
 def _check_prompts_fit(trajectories: Sequence[Trajectory]) -> None:
     """Raises ContextTooSmallError if no prompt fits."""
-    is_full = [
-        t.outcome is Outcome.CONTEXT_FULL and not t.turns and not t.error for t in trajectories
-    ]
-    if trajectories and all(is_full):
+    fits = [t.outcome is not Outcome.CONTEXT_FULL or t.turns or t.error for t in trajectories]
+    if trajectories and not any(fits):
         shortest = min(len(t.tokens) for t in trajectories)
         raise ContextTooSmallError(
             f"none of {len(trajectories)} prompts fits: the shortest has {shortest} tokens. Raise "

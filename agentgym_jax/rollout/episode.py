@@ -121,14 +121,7 @@ Command = Append | Send | Finish
 
 
 class Episode:
-    """Builds the tokens, turns and messages of one episode.
-
-    Args:
-      request: Task and limits of the episode.
-      renderer: Conversion of text to token ids.
-      preamble: Messages before the first observation (instructions).
-      show_turn_budget: One of TURN_BUDGETS.
-    """
+    """Builds the tokens, turns and messages of one episode."""
 
     def __init__(
         self,

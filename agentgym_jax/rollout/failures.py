@@ -106,9 +106,8 @@ class RetryPolicy:
           ServerUnavailable: The server has failed all episodes for longer than the patience.
         """
         logging.warning(
-            "%s: environment failed (%s), attempt %d of %d: %s",
+            "%s: environment failed, attempt %d of %d: %s",
             task.item_id,
-            error.cause,
             attempts.of_sample,
             self._max_attempts,
             error,

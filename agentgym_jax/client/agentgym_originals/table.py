@@ -11,19 +11,13 @@ from typing import Any
 from agentgym_jax.client.actions import ActionFormat, ActionRules
 from agentgym_jax.client.agentgym_originals import functions, instructions
 from agentgym_jax.client.instructions import with_functions
-from agentgym_jax.client.server_facts import (
-    ABOVE_ZERO,
-    MAX_TEXT_CHARACTERS,
-    ServerFacts,
-    Success,
-)
+from agentgym_jax.client.server_facts import ABOVE_ZERO, MAX_TEXT_CHARACTERS, ServerFacts, Success
 
 _MAX_CHARACTERS = 500  # more than the length of any sensible action in these environments
 
 _REACT = ActionRules(ActionFormat.REACT, _MAX_CHARACTERS)
 _RAW = ActionRules(ActionFormat.RAW, MAX_TEXT_CHARACTERS)
-# AgentGym's clients for TextCraft and BabyAI remove all characters except letters, digits, commas
-# and spaces.
+# as AgentGym's clients for TextCraft and BabyAI
 _PLAIN_REACT = dataclasses.replace(_REACT, dropped=r"[^A-Za-z0-9,\s]")
 _SQL_BLOCK = dataclasses.replace(
     _RAW,
@@ -37,11 +31,7 @@ _ANY_BLOCK = dataclasses.replace(
 )
 # Deep search and the tool environments exchange bare numbers and texts, and reset by `id`.
 _RESET_BY_ID: Mapping[str, Any] = dict(
-    session_field="env_idx",
-    create_body={"id": 0},
-    reset_key="id",
-    reset_fields=(),
-    actions=_RAW,
+    session_field="env_idx", create_body={"id": 0}, reset_key="id", reset_fields=(), actions=_RAW
 )
 # name, instructions, number of tasks and maximum turns of the tool server's environments
 _TOOL_SETS = (
