@@ -96,8 +96,7 @@ def spec_when_ready(client: EnvClient, patience_s: float) -> EnvironmentSpec:
                 raise ServerUnavailable(
                     error.cause,
                     f"{server} did not answer within {waited_s:.0f} s; last: {error.message}. Start "
-                    "it, or correct its address; "
-                    f"pool.breaker_patience_s={patience_s:g} is how long a server is waited for.",
+                    f"it, correct its address, or raise pool.breaker_patience_s={patience_s:g}.",
                 ) from error
             if pause_s == _PAUSE_S:
                 logging.warning(

@@ -146,7 +146,7 @@ class EnvPool:
     def start(self, ticket: Hashable, environment: str, data_idx: int, pauses: int = 0) -> None:
         """Starts an episode. A ticket can be used again after its last reply was collected.
 
-        Each of the `pauses`, attempts that failed in an outage, lengthens the wait before the start.
+        The wait before the start grows with `pauses`, the number of attempts lost to an outage.
         """
         if environment not in self._servers:
             raise ValueError(
@@ -162,13 +162,15 @@ class EnvPool:
                 episode = _Episode(ticket, server)
             self._episodes[ticket] = episode
             delay_s = self._pause_s(pauses) if pauses else 0.0
-            self._submit(episode, ReplyKind.START, lambda: self._reset(episode, data_idx), delay_s)
+            job = _Job(lambda: self._reset(episode, data_idx), episode, ReplyKind.START)
+            self._submit(episode, job, delay_s)
 
     def step(self, ticket: Hashable, action: str) -> None:
         """Sends an action to the ticket's environment."""
         with self._changed:
             episode = self._episode(ticket)
-            self._submit(episode, ReplyKind.STEP, lambda: self._step(episode, action))
+            job = _Job(lambda: self._step(episode, action), episode, ReplyKind.STEP)
+            self._submit(episode, job)
 
     def finish(self, ticket: Hashable) -> None:
         """Forgets a ticket, drops its reply and keeps its session for another episode."""
@@ -277,16 +279,10 @@ class EnvPool:
                 f"ticket {episode.ticket!r} still waits for a reply; collect it with poll first"
             )
 
-    def _submit(
-        self,
-        episode: _Episode,
-        kind: ReplyKind,
-        run: Callable[[], Observation],
-        delay_s: float = 0.0,
-    ) -> None:
+    def _submit(self, episode: _Episode, job: _Job, delay_s: float = 0.0) -> None:
         self._check_free(episode)
         episode.waiting = True
-        self._jobs.put(_Job(run, episode, kind), delay_s=delay_s)
+        self._jobs.put(job, delay_s=delay_s)
 
     def _raise_trouble(self) -> None:
         if self._crash is not None:

@@ -106,7 +106,7 @@ class ServerFacts:
         return tuple(found)
 
     def in_format(self, action_format: str | None) -> "ServerFacts":
-        """Returns the facts for a model that writes its actions in this format (None: default)."""
+        """Returns the facts for another format of the model's actions; None keeps the format."""
         if action_format is None or action_format == self.actions.format:
             return self
         if action_format not in self.formats:

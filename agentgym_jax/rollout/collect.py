@@ -174,7 +174,7 @@ class _Rollout:
                     for turn in self._rows.take_turns(self._meet_environments):
                         self._take_turn(turn)
         except BaseException:
-            self._abort("the collection failed")
+            self._abort("the rollout failed")
             raise
         self.statistics.seconds = time.perf_counter() - started
         trajectories = [self._done[i] for i in range(len(self._slots))]

@@ -55,7 +55,7 @@ _ROWS = (
     ServerFacts(
         environment="babyai",
         score_fields=("score",),
-        # The score is not used: the original server increases it even if a success comes too late.
+        # The score is not used: the original server increases it even if the success is too late.
         succeeded=Success("reward", ABOVE_ZERO, needs_done=True),
         # A view without objects begins with "You cannot see any objects", which is not a rejection.
         refusal=r"The action is not recognized|You cannot (?!see any objects)",
