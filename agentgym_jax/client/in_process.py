@@ -39,9 +39,7 @@ def in_process_servers(
     modules: Mapping[str, str] | None = None,
     options: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Iterator[dict[str, InProcessTransport]]:
-    """Opens environments in this process for the duration of the `with` block.
-
-    The arguments are those of `EmbeddedServers`.
+    """Opens environments in this process; the arguments are those of `EmbeddedServers`.
 
     Raises:
       ValueError: An environment does not exist, or cannot run on this machine.

@@ -116,8 +116,7 @@ def _read_and_disconnect(
 ) -> bytes:
     """Reads the body of an answer and closes its connection.
 
-    After status 500 AgentGym's servers close the connection without announcing it. The next step
-    sent on it would be lost.
+    AgentGym's servers close it without notice after status 500, and the next step would be lost.
     """
     connection: Any = response.connection
     sock = None if connection is None else connection.sock
