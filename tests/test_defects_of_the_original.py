@@ -21,7 +21,8 @@ from agentgym_jax.client.answers import Observation
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.evaluation import scores
 from agentgym_jax.jobs.config.sections import plain
-from agentgym_jax.rollout.episode import AgentTurn, Episode, EpisodeLimits
+from agentgym_jax.rollout.episode import AgentTurn, Episode, EpisodeLimits, EpisodeRequest
+from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.text.tokenizer import byte_tokenizer
 from agentgym_jax.trajectory import Outcome
 from configs.paper import sciworld
@@ -198,18 +199,20 @@ def test_ids_that_text_cannot_carry_are_trained_on_as_sampled():
     sampled = [*tokenizer.encode("go ")[:3], tokenizer.encode("é")[0]]
     text = tokenizer.decode(sampled)
     assert tokenizer.encode(text) != sampled
-    episode = Episode(
+    request = EpisodeRequest(
         Task("textcraft", 7, "depth 1"),
         sample=0,
+        seed=0,
         step=0,
-        renderer=Nothing(),
-        preamble=({"role": "system", "content": "rules"},),
         limits=EpisodeLimits(1, 100, 1),
+        sampling=SamplingOptions(1.0, 9, 100),
     )
+    preamble = ({"role": "system", "content": "rules"},)
+    episode = Episode(request, renderer=Nothing(), preamble=preamble)
     episode.begin("start")
     logprobs = np.array([-0.1, -0.2, -0.3, -0.4], np.float32)
     turn = AgentTurn(row=0, text=text, tokens=np.array(sampled, np.int32), logprobs=logprobs)
-    episode.act(turn, ParsedAction(text, None, None))
+    episode.act(turn, ParsedAction(text))
     episode.observe(Observation("", 1.0, 1.0, done=True, success=True))
     trajectory = episode.trajectory(attempts=1, seconds=0.0)
     packed = batching.pack(

@@ -44,7 +44,7 @@ def score_facts(
       episodes: Episodes of one decoding mode.
       items: Result of `task_identity.item_facts`.
       max_turns: Turn limit by environment.
-      show_turn_budget: Display of the turn budget in observations (rollout/budget.py).
+      show_turn_budget: Display of the turn budget in observations (rollout/episode.py).
       is_sampled: True if the samples of a task are independent draws.
       leakage: Result of `contamination.find_leakage`.
 

@@ -195,7 +195,7 @@ def turn_budgets(
     Args:
       episodes: Scores of one environment, all with the limit `max_turns`.
       max_turns: Turn limit of the rollouts.
-      show_turn_budget: Display of the turn budget in observations (rollout/budget.py).
+      show_turn_budget: Display of the turn budget in observations (rollout/episode.py).
 
     Returns:
       For each limit: `turns`, `success`, `success_interval`, `pass_at_k` and `majority_at_k` (for

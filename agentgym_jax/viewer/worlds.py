@@ -63,7 +63,7 @@ def replay(transport: Transport, record: Record) -> list[State]:
         session = client.create()
         try:
             client.reset(session, number)
-            states = [client.ask(session, "/state")]
+            states = [client.ask(session, "/state").value(dict)]
             for turn in record["turns"]:
                 states.append(_after(client, session, turn, states[-1]))
             return states
@@ -78,7 +78,7 @@ def _after(client: EnvClient, session: int, turn: Mapping[str, Any], before: Sta
         return before
     if client.step(session, turn["action"]).text != turn["observation"]:
         raise ReplayError("the answers of the environment differ from the record")
-    return client.ask(session, "/state")
+    return client.ask(session, "/state").value(dict)
 
 
 def chosen_for_replay(

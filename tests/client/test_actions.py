@@ -11,28 +11,28 @@ from agentgym_jax.client.actions import (
     SEVERAL_ACTIONS,
     ActionFormat,
     ActionRules,
+    ParsedAction,
     parse_action,
-    parse_react,
 )
 from agentgym_jax.client.agentgym_originals.table import ORIGINALS
 
+REACT = ActionRules(ActionFormat.REACT, max_characters=100)
 TEXTCRAFT = ORIGINALS["textcraft"].actions
 
 
 @pytest.mark.parametrize(
-    ("text", "action", "thought"),
+    ("text", "action"),
     [
-        ("Thought: need wood\nAction: get 1 oak log", "get 1 oak log", "need wood"),
-        ("Action:\nturn left", "turn left", None),
-        ("Thought:\nlook\naround\n\nAction:\nmove forward\n", "move forward", "look\naround"),
-        ("I will look.\nAction: inventory", "inventory", "I will look."),
-        ("Action: inventory\nThe rest is talk.", "inventory", None),
-        ("My ReAction: none. Action: drop", "drop", "My ReAction: none."),
+        ("Thought: need wood\nAction: get 1 oak log", "get 1 oak log"),
+        ("Action:\nturn left", "turn left"),
+        ("Thought:\nlook\naround\n\nAction:\nmove forward\n", "move forward"),
+        ("I will look.\nAction: inventory", "inventory"),
+        ("Action: inventory\nThe rest is talk.", "inventory"),
+        ("My ReAction: none. Action: drop", "drop"),
     ],
 )
-def test_one_action_is_read_with_its_thought(text, action, thought):
-    parsed = parse_react(text)
-    assert (parsed.action, parsed.thought, parsed.problem) == (action, thought, None)
+def test_one_action_is_read(text, action):
+    assert parse_action(text, REACT) == ParsedAction(action)
 
 
 @pytest.mark.parametrize(
@@ -47,15 +47,14 @@ def test_one_action_is_read_with_its_thought(text, action, thought):
     ],
 )
 def test_a_text_without_an_action_is_a_problem_and_not_an_empty_action(text, problem):
-    parsed = parse_react(text)
+    parsed = parse_action(text, REACT)
     assert parsed.action is None
     assert parsed.problem == problem
 
 
 def test_several_actions_are_refused_with_their_number():
-    parsed = parse_react("Thought: a\nAction: drop\nThought: b\nAction: toggle")
+    parsed = parse_action("Thought: a\nAction: drop\nThought: b\nAction: toggle", REACT)
     assert parsed.action is None
-    assert parsed.thought == "a"
     assert "2 actions" in parsed.problem
 
 
@@ -172,10 +171,6 @@ def test_webshop_reads_no_other_bare_text():
 )
 def test_sqlgym_sends_the_statement_of_the_last_block_alone(text, action):
     assert parse_action(text, SQL).action == action
-
-
-def test_the_thought_of_a_statement_is_kept():
-    assert parse_action("Thought: count\nAction: ```sql\nSELECT 1```", SQL).thought == "count"
 
 
 @pytest.mark.parametrize("text", ["SELECT 1", "```SELECT 1```", ""])

@@ -58,7 +58,6 @@ def test_every_ticket_plays_its_own_task(server):
             assert reply.observation.text == f"task {100 + ticket}: a0,a1,a2"
             assert reply.kind is ReplyKind.STEP
             assert reply.error is None
-            assert reply.seconds > 0
 
 
 def test_slow_and_failing_calls_change_no_observation(server, world, drop):
@@ -79,7 +78,7 @@ def test_slow_and_failing_calls_change_no_observation(server, world, drop):
             replies = collect(pool, 12)
         texts = {ticket: reply.observation.text for ticket, reply in replies.items()}
         assert texts == {ticket: f"task {ticket}: a0,a1,a2,a3,a4" for ticket in range(12)}
-        assert pool.statistics()["retries"] >= 3
+        assert world.count("/create") >= 15  # three more than sessions
     assert world.sessions == {}
 
 
@@ -135,7 +134,7 @@ def test_a_finished_session_is_used_again_after_a_reset(server, world):
             assert one(pool).observation.text == f"task {data_idx}: x"
             pool.finish("t")
         assert world.count("/create") == 1
-        assert pool.statistics()["sessions_idle"] == 1
+        assert pool.open_sessions == 1
 
 
 def test_idle_sessions_above_the_limit_are_closed(server, world):
@@ -146,7 +145,7 @@ def test_idle_sessions_above_the_limit_are_closed(server, world):
         for ticket in range(5):
             pool.finish(ticket)
         until(lambda: len(world.sessions) == 2)
-        assert pool.statistics()["sessions_idle"] == 2
+        assert pool.open_sessions == 2
 
 
 def test_an_idle_session_that_expired_is_replaced_without_an_error(server, world):
@@ -209,8 +208,7 @@ def test_a_busy_session_is_asked_again(server, world):
         world.faults = {"/step": [BUSY, BUSY]}
         pool.step("t", "x")
         assert one(pool).observation.text == "task 5: x"
-        assert pool.statistics()["retries"] == 2
-        assert pool.statistics()["errors/capacity"] == 2
+        assert world.count("/step") == 3
 
 
 def test_more_tickets_than_the_server_has_room_for_all_get_their_turn(server, world):
@@ -234,10 +232,10 @@ def test_more_tickets_than_the_server_has_room_for_all_get_their_turn(server, wo
 def test_a_start_that_is_refused_for_too_long_is_reported(server, world):
     world.capacity = 0
     with make_pool(server.url, retry_patience_s=0.2) as pool:
+        begin = time.monotonic()
         pool.start("t", "textcraft", 0)
-        reply = one(pool)
-        assert reply.error.cause is EnvCause.CAPACITY
-        assert 0.2 <= reply.seconds < 2
+        assert one(pool).error.cause is EnvCause.CAPACITY
+        assert 0.2 <= time.monotonic() - begin < 2
 
 
 def test_a_task_that_does_not_exist_is_not_tried_again(server, world):
@@ -271,7 +269,7 @@ def test_a_reply_that_was_not_collected_goes_with_its_ticket(server, world):
         time.sleep(0.05)
         pool.finish("t")
         assert pool.poll(0.1) == []
-        assert pool.statistics()["sessions_idle"] == 1
+        assert pool.open_sessions == 1
 
 
 def test_misuse_is_refused(server):
@@ -345,7 +343,7 @@ def test_an_announced_restart_loses_all_sessions_without_a_call(server, world):
         collect(pool, 2)
         pool.finish("idle")
         pool.invalidate("textcraft")
-        assert pool.statistics()["sessions_idle"] == 0
+        assert pool.open_sessions == 1  # that of the ticket
         pool.step("t", "x")
         assert one(pool).error.cause is EnvCause.SESSION_LOST
         assert world.count("/step") == 0

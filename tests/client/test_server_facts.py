@@ -15,13 +15,18 @@ from agentgym_jax.client.agentgym_originals import functions
 from agentgym_jax.client.agentgym_originals.table import ORIGINALS
 from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.errors import EnvCause, EnvError
-from agentgym_jax.client.server_facts import ServerFacts, from_spec
+from agentgym_jax.client.server_facts import ABOVE_ZERO, ServerFacts, from_spec
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "agentgym_environments.md"
 FIFTEEN = {
     *("textcraft", "babyai", "sciworld", "webshop", "alfworld", "maze", "wordle", "sqlgym"),
     *("searchqa", "webarena", "weather", "movie", "academia", "todo", "sheet"),
 }
+
+
+def condition(success):
+    bound = "> 0" if success.least == ABOVE_ZERO else f">= {success.least:g}"
+    return f"{'done, ' if success.needs_done else ''}{success.field} {bound}"
 
 
 def documented(row):
@@ -37,7 +42,7 @@ def documented(row):
         + (", actions" * bool(row.actions_field)),
         f"`{row.observation_field}`, `{row.done_field}`",
         f"`{row.score_fields[0]}`",
-        str(row.succeeded),
+        condition(row.succeeded),
         f"{row.reward_scale:g}",
         "yes" if row.has_close else "no",
         str(row.num_tasks),

@@ -181,5 +181,5 @@ def test_stopping_while_an_episode_waits_for_another_attempt_ends_cleanly(caplog
     with maze("expert", client_class=stumbling({2: 10**6})) as collector:
         # The stop function returns True once the failure is logged.
         result = play(collector, ALL_TASKS[2:3], stop=lambda: bool(caplog.records))
-        assert not collector.pool.statistics()["tickets"]
+        assert not collector.pool._episodes
     assert [(t.outcome, t.attempts) for t in result.trajectories] == [(Outcome.ABORTED, 1)]

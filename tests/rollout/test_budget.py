@@ -8,8 +8,15 @@ from agentgym_jax.client.actions import ParsedAction
 from agentgym_jax.client.answers import Observation
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.learner.experience import make_experience, turn_anchors
-from agentgym_jax.rollout import budget
-from agentgym_jax.rollout.episode import AgentTurn, Append, Episode, EpisodeLimits
+from agentgym_jax.rollout.episode import (
+    TURN_BUDGETS,
+    AgentTurn,
+    Append,
+    Episode,
+    EpisodeLimits,
+    EpisodeRequest,
+)
+from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.text.chat import ChatRenderer, Message
 from agentgym_jax.text.template import COMPACT
 from agentgym_jax.text.tokenizer import byte_tokenizer
@@ -37,22 +44,17 @@ def play(renderer, said, show_turn_budget=None, **limits):
     Without `show_turn_budget`, the texts do not mention the budget.
     """
     options = {} if show_turn_budget is None else dict(show_turn_budget=show_turn_budget)
-    episode = Episode(
-        Task("castle", 0, ""),
-        sample=0,
-        step=0,
-        renderer=renderer,
-        preamble=({"role": "system", "content": "rules"},),
-        limits=EpisodeLimits(LIMIT, 1000, 9, **limits),
-        **options,
-    )
+    limits = EpisodeLimits(LIMIT, 1000, 9, **limits)
+    preamble = ({"role": "system", "content": "rules"},)
+    request = EpisodeRequest(Task("castle", 0, ""), 0, 0, 0, limits, SamplingOptions(1.0, 9, 1000))
+    episode = Episode(request, renderer=renderer, preamble=preamble, **options)
     command = episode.begin("hall")
     for text, answer in said:
         assert isinstance(command, Append)
         tokens = np.array(renderer.action(text), np.int32)
         logprobs = np.full(len(tokens), -0.5, np.float32)
         turn = AgentTurn(row=0, text=text, tokens=tokens, logprobs=logprobs)
-        parsed = ParsedAction(text, None, None) if answer else ParsedAction(None, None, PROBLEM)
+        parsed = ParsedAction(text) if answer else ParsedAction(None, PROBLEM)
         command = episode.act(turn, parsed)
         if answer is not None:
             is_end = answer == "end"
@@ -90,7 +92,7 @@ def test_an_observation_kept_at_the_horizon_says_that_none_is_left(renderer):
     assert read(last)[-1].endswith("\nTurns left: 0.")
 
 
-@pytest.mark.parametrize("show_turn_budget", budget.TURN_BUDGETS)
+@pytest.mark.parametrize("show_turn_budget", TURN_BUDGETS)
 def test_the_tokens_are_those_of_the_messages_rendered_at_once(renderer, show_turn_budget):
     trajectory = play(renderer, EPISODES[0], show_turn_budget)
     messages = [Message(m["role"], m["content"]) for m in trajectory.messages]

@@ -139,7 +139,7 @@ def collect(
                 "textcraft": EnvironmentText(
                     preamble=(),
                     # Every output of the untrained policy is parsed as an action.
-                    parse=lambda text: ParsedAction(text.encode().hex() or "nothing", None, None),
+                    parse=lambda text: ParsedAction(text.encode().hex() or "nothing"),
                 )
             },
             prefetch=2,

@@ -6,7 +6,16 @@ import pytest
 from agentgym_jax.client.actions import ParsedAction
 from agentgym_jax.client.answers import Observation
 from agentgym_jax.data.tasks import Task
-from agentgym_jax.rollout.episode import AgentTurn, Append, Episode, EpisodeLimits, Finish, Send
+from agentgym_jax.rollout.episode import (
+    AgentTurn,
+    Append,
+    Episode,
+    EpisodeLimits,
+    EpisodeRequest,
+    Finish,
+    Send,
+)
+from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.trajectory import Outcome, TokenSource
 
 STOP = 99
@@ -29,14 +38,16 @@ class Letters:
 
 
 def make(max_turns=3, max_tokens=100, max_parse_errors=1):
-    return Episode(
+    request = EpisodeRequest(
         Task("textcraft", 7, "depth 1"),
         sample=2,
+        seed=0,
         step=5,
-        renderer=Letters(),
-        preamble=({"role": "system", "content": "rules"},),
         limits=EpisodeLimits(max_turns, max_tokens, max_parse_errors),
+        sampling=SamplingOptions(1.0, 9, max_tokens),
     )
+    preamble = ({"role": "system", "content": "rules"},)
+    return Episode(request, renderer=Letters(), preamble=preamble)
 
 
 def say(episode, tokens=(10, 11, STOP), *, action="go", is_stopped=True):
@@ -48,7 +59,7 @@ def say(episode, tokens=(10, 11, STOP), *, action="go", is_stopped=True):
         logprobs=-0.5 * np.ones(len(tokens), np.float32),
         version=5,
     )
-    return episode.act(turn, ParsedAction(action, None, None if action else "no action"))
+    return episode.act(turn, ParsedAction(action, None if action else "no action"))
 
 
 def answer(episode, reward=0.0, done=False, success=False, text="seen", is_rejection=False):

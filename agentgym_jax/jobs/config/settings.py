@@ -10,7 +10,7 @@ from agentgym_jax.algorithms import shaping
 from agentgym_jax.jobs.config.sections import ConfigError, call, check, no_such_key
 from agentgym_jax.learner.experience import REWARDS, TRUNCATIONS
 from agentgym_jax.limits import OneOf, Range
-from agentgym_jax.rollout.budget import TURN_BUDGETS
+from agentgym_jax.rollout.episode import TURN_BUDGETS
 from agentgym_jax.telemetry.guards import GuardSettings
 
 # Value of `rollout.system_prompt_mode` with which episodes start like the training conversations.
