@@ -1,6 +1,7 @@
 """Loads several results, rejects results on different tasks, and compares pairs of results."""
 
 import dataclasses
+import itertools
 import os
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
@@ -33,16 +34,12 @@ class Result:
 
     @property
     def suite(self) -> Mapping[str, Any] | None:
-        """Returns the entry `suite` of the document; None if tasks outside the suite were
-        evaluated.
-        """
+        """Returns the scores of the suite; None if tasks outside the suite were evaluated."""
         return self.document.get("suite")
 
     @property
     def summary(self) -> Mapping[str, Any]:
-        """Returns the summary with the entries `overall` and `environments`: that of the suite if
-        the document has one, otherwise that of all tasks.
-        """
+        """Returns `overall` and `environments` of the suite if possible, otherwise of all tasks."""
         return self.suite or self.document
 
 
@@ -72,31 +69,23 @@ def load(paths: Sequence[str | os.PathLike]) -> list[Result]:
 
 
 def check_comparable(results: Sequence[Result]) -> None:
-    """Raises an error if two results have different task manifests.
-
-    Raises:
-      NotComparableError: Environments, hashes and items differ; the message names the differences.
-    """
-    for i, a in enumerate(results):
-        for b in results[i + 1 :]:
-            different = manifest_differences(
-                a.document, b.document, names=(str(a.path), str(b.path))
+    """Raises NotComparableError if two results have different task manifests."""
+    for a, b in itertools.combinations(results, 2):
+        different = manifest_differences(a.document, b.document, names=(str(a.path), str(b.path)))
+        if different:
+            raise NotComparableError(
+                f"{a.path} and {b.path} are not about the same tasks:\n{different}\nEvaluate one "
+                "of them again on the environment version of the other"
             )
-            if different:
-                raise NotComparableError(
-                    f"{a.path} and {b.path} are not about the same tasks:\n{different}\nEvaluate one "
-                    "of them again on the environment version of the other"
-                )
 
 
 def check_same_tasks(path: str, manifests: Mapping[str, str], items: Items) -> None:
-    """Raises an error if the tasks of a new evaluation are not comparable with those of an older
-    result.
+    """Checks that a new evaluation has the task manifests of the older result in `path`.
 
     Args:
       path: Path of the older result's `scores.json`.
       manifests: SHA-256 of the task manifests of the new evaluation, by environment.
-      items: Result of `task_identity.item_facts`.
+      items: Result of `task_identity.item_facts` for the new evaluation.
 
     Raises:
       NotComparableError: The older result has different task manifests.
@@ -121,13 +110,12 @@ def common_items(a: Result, b: Result) -> set[str]:
 def compare(a: Result, b: Result) -> dict[str, Any]:
     """Compares the success rate of `b` with that of `a`, overall, by environment and by group.
 
-    Only tasks with valid episodes in both results are used (`statistics.paired_difference`). Each
-    p-value is that of a single comparison. Among twenty rows without a true difference, one p-value
-    below 0.05 is therefore expected.
+    Only tasks with valid episodes in both results are used (`statistics.paired_difference`). The
+    p-values are not corrected for the number of comparisons.
 
     Returns:
-      `a`, `b`, `decoding` (differences in limits, temperature and seed, which do not prevent a
-      comparison), `overall`, `environments`, `groups`.
+      `a`, `b`, `decoding` (different settings, which do not prevent a comparison), `overall`,
+      `environments`, `groups`.
 
     Raises:
       NotComparableError: The manifests differ, or the results have no task in common.

@@ -12,11 +12,11 @@ from agentgym_jax.data.preferences import opening, read_preferences
 from agentgym_jax.data.tasks import canonical_item_id
 from agentgym_jax.evaluation.scores import EpisodeScore, summarise_group
 from agentgym_jax.evaluation.task_identity import Items
+from agentgym_jax.run_folder import RunFolder
 from agentgym_jax.trajectory import Trajectory
 
 _MAX_NAMED = 20  # maximum number of items named in a report
-# In a record, item id and first observation are near the start of the line, before the token ids.
-# The token ids are not parsed.
+# A record has its item id and first observation before the token ids, which are not parsed.
 _ITEM = re.compile(r'"item_id": ?"((?:[^"\\]|\\.)*)"')
 _OBSERVATION = re.compile(r'"first_observation": ?("(?:[^"\\]|\\.)*")')
 _FIRST_TEXT = re.compile(r'"from": ?"human", ?"value": ?("(?:[^"\\]|\\.)*")')
@@ -30,8 +30,7 @@ class TrainingData:
 
     Attributes:
       source: Folder of the run.
-      read: Files and folders that were read: the records of the run and the data files named in its
-        config. The same files of earlier runs, whose weights the run started from, are included.
+      read: Files and folders that were read, also those of runs that trained the initial weights.
       unread: Sources that could not be read, each with the reason.
       episodes: Number of records.
       items: Item ids of the tasks in the records.
@@ -46,7 +45,7 @@ class TrainingData:
     observations: set[str] = dataclasses.field(default_factory=set)
 
     def add(self, item_id: str, observation: str | None) -> None:
-        """Adds a record to the counts."""
+        """Adds the task of a record and its first observation."""
         self.episodes += 1
         self.items.add(canonical_item_id(item_id))
         if observation is not None:
@@ -54,13 +53,9 @@ class TrainingData:
 
 
 def read_training_data(folder: pathlib.Path) -> TrainingData:
-    """Reads the training data of a run and of the earlier runs whose weights it started from.
+    """Reads the training data of a run folder and of the runs that trained its initial weights.
 
-    Evaluation episodes of the runs are not training data. Relative paths in a config are resolved
-    in the current directory, as in training. The training data of a Hugging Face model are unknown.
-
-    Args:
-      folder: Folder of the run.
+    Relative paths in a config are resolved in the current directory, as in training.
     """
     found = TrainingData(str(folder))
     runs = [folder]
@@ -68,11 +63,9 @@ def read_training_data(folder: pathlib.Path) -> TrainingData:
         _read_records(run, found)
         config = _read_config(run, found)
         for name in _SECTIONS:
-            options = config[name] if isinstance(config.get(name), dict) else {}
-            for path in options.get("files", ()):
-                _read_data(path, _conversations, found)
-            for path in options.get("preferences", ()):
-                _read_data(path, _chosen_sides, found)
+            for key, read in _READERS.items():
+                for path in (config.get(name) or {}).get(key, ()):
+                    _read_data(path, read, found)
         # The model source can also be `random`, another path or a hub id.
         before = pathlib.Path(config.get("model", {}).get("source", "")).expanduser()
         if (before / "checkpoints").is_dir() and not any(before.samefile(r) for r in runs):
@@ -81,9 +74,7 @@ def read_training_data(folder: pathlib.Path) -> TrainingData:
 
 
 def _read_records(run: pathlib.Path, found: TrainingData) -> None:
-    """Reads the items of training episodes and recorded demonstrations without parsing their
-    tokens.
-    """
+    """Reads the items of training episodes and recorded demonstrations without parsing tokens."""
     paths = sorted((run / "trajectories").glob("*.jsonl"))
     paths = [path for path in paths if not path.name.startswith("eval_")]
     paths += sorted(run.glob("data/**/*.jsonl"))
@@ -99,30 +90,12 @@ def _read_records(run: pathlib.Path, found: TrainingData) -> None:
 
 
 def _read_config(run: pathlib.Path, found: TrainingData) -> Mapping[str, Any]:
-    path = run / "config.json"
-    if not path.exists():
-        return {}
+    folder = RunFolder(run)
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        return folder.config() if folder.config_path.exists() else {}
     except ValueError as error:
-        found.unread.append(f"{path} ({error})")
+        found.unread.append(str(error))
         return {}
-    return config if isinstance(config, dict) else {}
-
-
-def _read_data(
-    path: str, read: Callable[[str], Iterable[Conversation]], found: TrainingData
-) -> None:
-    """Reads a data file or folder that a config names, and adds its conversations."""
-    try:
-        conversations = read(path)
-    except (OSError, ValueError) as error:
-        found.unread.append(f"{path} ({error})")
-        return
-    found.read.append(path)
-    for conversation in conversations:
-        prompt = opening(conversation.messages)
-        found.add(conversation.item_id, prompt[-1].content if prompt else None)
 
 
 def _conversations(path: str) -> Iterable[Conversation]:
@@ -134,6 +107,24 @@ def _chosen_sides(path: str) -> Iterable[Conversation]:
     return [pair.chosen for pair in pairs]  # the rejected conversation has the same task
 
 
+# Keys of a config section that name data files, with the reader of the files.
+_READERS = {"files": _conversations, "preferences": _chosen_sides}
+
+
+def _read_data(
+    path: str, read: Callable[[str], Iterable[Conversation]], found: TrainingData
+) -> None:
+    try:
+        conversations = read(path)
+    except (OSError, ValueError) as error:
+        found.unread.append(f"{path} ({error})")
+        return
+    found.read.append(path)
+    for conversation in conversations:
+        prompt = opening(conversation.messages)
+        found.add(conversation.item_id, prompt[-1].content if prompt else None)
+
+
 def find_leakage(
     items: Items,
     trajectories: Sequence[Trajectory],
@@ -142,6 +133,9 @@ def find_leakage(
 ) -> dict[str, Any]:
     """Returns a report of the evaluated tasks that were or may have been used in training.
 
+    If the training data are known, they decide which items have leaked, because a run may use
+    another split than the manifest. Otherwise the items of the training split have leaked.
+
     Args:
       items: Result of `task_identity.item_facts`.
       trajectories: Trajectories of the evaluation.
@@ -149,14 +143,10 @@ def find_leakage(
       training: Training data of the policy; None if they are unknown.
 
     Returns:
-      Each of the following entries has the number of items and the first of them: `unlisted` (items
-      that are not in the manifest), `train_split` (items of the manifest's training split),
-      `trained` (items in the training records) and `same_observation` (other items whose first
-      observation occurs in training, so that the tasks are equal or similar). Also `source`, `read`
-      and `unread`, from TrainingData, and `success_without`, the success without leaked items.
-      `success_without` is None if no item has leaked or if all have. If the training records are known, they decide
-      which items have leaked, because a run may use another split than the manifest. Without
-      records, the items of the training split are treated as leaked.
+      Number of items and the first of them under each of `unlisted` (items outside the manifest),
+      `train_split` (items of the manifest's training split), `trained` (items in the training
+      records) and `same_observation` (other items whose first observation occurs in training).
+      `success_without` is the success without leaked items; None if no item has leaked or all have.
     """
     seen = TrainingData("") if training is None else training
     train_split = {i for i, row in items.items() if row["facts"].get("split") == "train"}
@@ -188,7 +178,7 @@ def _named(items: set[str]) -> dict[str, Any]:
 
 
 def describe_leakage(leakage: Mapping[str, Any]) -> list[str]:
-    """Describes a result of `find_leakage` in sentences; the list is empty without leakage."""
+    """Describes a result of `find_leakage`, one finding per text; the list is empty without leakage."""
     texts = {
         "train_split": "are of the training split of the manifest",
         "trained": f"were trained on ({leakage['source']})",

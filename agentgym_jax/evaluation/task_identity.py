@@ -13,20 +13,18 @@ _MAX_FACT = 60  # maximum length of a fact in the results; longer facts are used
 def item_facts(
     tasks: Sequence[Task], manifests: Mapping[str, Sequence[Mapping[str, Any]]]
 ) -> dict[str, dict[str, Any]]:
-    """Returns for every item its sub-task, the digest of its facts, and its short facts.
+    """Returns for every task its sub-task, the digest of its facts, and its short facts, by item id.
 
     Args:
       tasks: Evaluated tasks.
-      manifests: Task list of the server by environment. Tasks that are not in the list have no
-          digest.
+      manifests: Task list of the server by environment. A task outside the list has no digest.
     """
     listed = {
-        name: {facts["data_idx"]: facts for facts in manifest}
-        for name, manifest in manifests.items()
+        (name, facts["data_idx"]): facts for name, rows in manifests.items() for facts in rows
     }
     items = {}
     for task in tasks:
-        facts = listed[task.environment].get(task.data_idx)
+        facts = listed.get((task.environment, task.data_idx))
         if facts is None:
             items[task.item_id] = {"subtask": None, "digest": None, "facts": {}}
             continue
@@ -42,15 +40,14 @@ def item_facts(
 def manifest_differences(
     a: Mapping[str, Any], b: Mapping[str, Any], *, names: Sequence[str]
 ) -> str:
-    """Describes the differences between the tasks of two results; empty if the results are
-    comparable.
+    """Describes how the tasks of two results differ, in the environments that are in both results.
 
-    Only environments that are in both results are compared.
+    The description is empty if the results are comparable.
 
     Args:
       a: First document, with `manifests` (environment -> hash) and optionally `items`.
       b: Second document.
-      names: Names that the text uses for the two results.
+      names: Names of the two results for the description.
     """
     lines = []
     for environment in sorted(a["manifests"].keys() & b["manifests"].keys()):
