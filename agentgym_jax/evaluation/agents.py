@@ -1,18 +1,16 @@
 """Text agents: scripted agents (the expert, random valid actions) and chat endpoints.
 
-An agent answers with text, as a model would. Its replies are therefore parsed, limited and recorded
-like those of a policy.
-
-The API key of an endpoint is read from an environment variable and sent in the header of the
-requests. The key is never written to a file. Redirects are not followed, because a redirect would
-send the key to another address.
+The API key of an endpoint is never written to a file. Redirects are not followed, because a
+redirect would send the key to another address.
 """
 
+import concurrent.futures
+import contextlib
 import dataclasses
 import hashlib
+import itertools
 import json
 import os
-import queue
 import random
 import threading
 import time
@@ -46,11 +44,9 @@ class AgentStopped(AgentError):
 
 
 class ScriptedAgent:
-    """Agent that takes an action offered by the environment: the expert's action or a random valid
-    one.
+    """Agent that takes the expert's action or a random valid action, as the environment offers it.
 
-    A random action is drawn uniformly from a generator seeded by (seed, item, sample, turn). The
-    order of the episodes and the threads have no influence on the action.
+    A random action is drawn uniformly from a generator seeded by (seed, item, sample, turn).
 
     Args:
       formats: Action format by environment.
@@ -59,9 +55,7 @@ class ScriptedAgent:
       ValueError: An environment needs a format that scripted agents do not write.
     """
 
-    # the environment does the work, often in a single process, so more concurrent episodes do not
-    # help
-    concurrency = 8
+    concurrency = 8  # more do not help, because the environment, often one process, does the work
     may_wait = False
 
     def __init__(self, formats: Mapping[str, ActionFormat]):
@@ -86,13 +80,6 @@ class ScriptedAgent:
 
     def close(self) -> None:
         """Does nothing, because answers are immediate."""
-
-
-@dataclasses.dataclass(frozen=True)
-class _Reply:
-    status: int
-    body: Any
-    text: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,7 +119,7 @@ class EndpointAgent:
       url: Address of the endpoint, such as `http://127.0.0.1:8000/v1`.
       settings: Section `endpoint` of the config.
       should_stop: Function that returns True after the user's request to stop. It is polled while
-        the endpoint is queried for its model; afterwards `close` ends all waits.
+        the endpoint is asked for its model; afterwards `close` ends all waits.
 
     Raises:
       AgentError: The address or the key cannot be used, or the endpoint names no model.
@@ -172,18 +159,17 @@ class EndpointAgent:
         if self._settings.send_seed:
             digest = hashlib.sha256(moment.key.encode()).digest()
             request["seed"] = int.from_bytes(digest[:4], "big") >> 1  # the shift keeps 31 bits
-        reply = self._exchange("POST", _CHAT, request)
-        if reply.status != 200:
-            if reply.status in (400, 413, 422) and any(w in reply.text.lower() for w in _TOO_LONG):
-                raise PromptTooLongError(reply.text[:300])
-            raise self._refused(_CHAT, reply)
+        status, reply = self._exchange("POST", _CHAT, request)
+        if status in (400, 413, 422) and any(words in reply.lower() for words in _TOO_LONG):
+            raise PromptTooLongError(reply[:300])
+        self._check_status(_CHAT, status, reply)
         try:
-            choice = reply.body["choices"][0]
+            choice = json.loads(reply)["choices"][0]
             text = choice["message"]["content"] or ""
             is_cut = choice["finish_reason"] == "length"
-        except (KeyError, IndexError, TypeError) as error:
+        except (LookupError, TypeError, ValueError) as error:
             raise AgentError(
-                f"{self._url(_CHAT)} answered {reply.text[:200]!r}, expected a chat completion "
+                f"{self._url(_CHAT)} answered {reply[:200]!r}, expected a chat completion "
                 "with choices[0].message.content and finish_reason"
             ) from error
         if not isinstance(text, str):
@@ -197,42 +183,32 @@ class EndpointAgent:
         self._http.disconnect()
 
     def _find_model(self, should_stop: Callable[[], bool]) -> str:
-        """Returns the name of the endpoint's only model, or raises AgentStopped if the user
-        requests a stop.
+        """Returns the name of the endpoint's only model, or raises AgentStopped after a request to
+        stop.
 
-        A signal handler only sets a flag, and an endpoint may need minutes to answer. A daemon
-        thread therefore sends the request while this thread polls the flag.
+        An endpoint may need minutes to answer, so a daemon thread sends the request.
         """
-        found: queue.SimpleQueue[str | AgentError] = queue.SimpleQueue()
+        model: concurrent.futures.Future[str] = concurrent.futures.Future()
 
         def ask() -> None:
             try:
-                found.put(self._only_model())
+                model.set_result(self._only_model())
             except AgentError as error:
-                found.put(error)
+                model.set_exception(error)
 
         threading.Thread(target=ask, daemon=True).start()
-        while True:
-            try:
-                model = found.get(timeout=_STOP_POLL_S)
-            except queue.Empty:
-                if not should_stop():
-                    continue
-                self.close()
-                raise AgentStopped(
-                    f"stopped while {self._address} was asked for its model"
-                ) from None
-            if isinstance(model, AgentError):
-                raise model
-            return model
+        while not should_stop():
+            with contextlib.suppress(TimeoutError):
+                return model.result(timeout=_STOP_POLL_S)
+        self.close()
+        raise AgentStopped(f"stopped while {self._address} was asked for its model")
 
     def _only_model(self) -> str:
-        reply = self._exchange("GET", _MODELS, None)
-        if reply.status != 200:
-            raise self._refused(_MODELS, reply)
+        status, reply = self._exchange("GET", _MODELS, None)
+        self._check_status(_MODELS, status, reply)
         try:
-            names = [entry["id"] for entry in reply.body["data"]]
-        except (KeyError, TypeError) as error:
+            names = [entry["id"] for entry in json.loads(reply)["data"]]
+        except (LookupError, TypeError, ValueError) as error:
             raise AgentError(
                 f"{self._url(_MODELS)} lists no models; name one with --config.endpoint.model="
             ) from error
@@ -243,18 +219,20 @@ class EndpointAgent:
             )
         return names[0]
 
-    def _exchange(self, method: str, route: str, request: Any) -> _Reply:
-        """Sends a request, repeats it after temporary errors for at most `patience_s`, and returns
-        the reply.
-        """
+    def _exchange(self, method: str, route: str, request: Any) -> tuple[int, str]:
+        """Returns status and text of the reply; retries temporary errors for up to `patience_s`."""
         closed = self._closed  # `close` replaces the event, so it ends only earlier requests
         deadline = time.monotonic() + self._settings.patience_s
-        attempt = 0
-        while True:
-            problem, reply = self._try(method, route, request)
-            if reply is not None and reply.status not in _RETRIED:
-                return reply
-            attempt += 1
+        for attempt in itertools.count(1):
+            try:
+                status, data = self._http.exchange(method, self._prefix + route, request, None)
+            except EnvError as error:
+                problem = self._hide_key(str(error))
+            else:
+                text = self._hide_key(data.decode(errors="replace"))
+                if status not in _RETRIED:
+                    return status, text
+                problem = f"status {status}: {text[:300]}"
             pause_s = min(_BACKOFF_MAX_S, _BACKOFF_S * 2 ** min(attempt - 1, 16))
             pause_s *= random.uniform(0.5, 1.0)
             if time.monotonic() + pause_s > deadline:
@@ -265,30 +243,19 @@ class EndpointAgent:
                 )
             logging.warning("%s: %s; again in %.1f s", self._url(route), problem, pause_s)
             if closed.wait(pause_s):
-                raise AgentStopped("the evaluation is stopping")
+                break
+        raise AgentStopped("the evaluation is stopping")
 
-    def _try(self, method: str, route: str, request: Any) -> tuple[str, _Reply | None]:
-        try:
-            status, data = self._http.exchange(method, self._prefix + route, request, None)
-        except EnvError as error:
-            return self._hide_key(str(error)), None
-        text = self._hide_key(data.decode(errors="replace"))
-        try:
-            body = json.loads(data)
-        except json.JSONDecodeError:
-            body = None
-        return f"status {status}: {text[:300]}", _Reply(status, body, text)
-
-    def _refused(self, route: str, reply: _Reply) -> AgentError:
+    def _check_status(self, route: str, status: int, reply: str) -> None:
+        if status == 200:
+            return
         hint = ""
-        if reply.status in (401, 403):
+        if status in (401, 403):
             hint = (
                 f". The key is read from the environment variable {self._settings.key_variable}, "
                 f"which {'was refused' if self._key else 'is not set'}"
             )
-        return AgentError(
-            f"{self._url(route)} answered status {reply.status}: {reply.text[:300]}{hint}"
-        )
+        raise AgentError(f"{self._url(route)} answered status {status}: {reply[:300]}{hint}")
 
     def _url(self, route: str) -> str:
         return f"{self._address}{self._prefix}{route}"
@@ -298,8 +265,9 @@ class EndpointAgent:
 
 
 def split_url(url: str) -> tuple[str, str]:
-    """Splits an endpoint URL into the server address and the path before `/chat/completions` (`/v1`
-    if the URL has no path).
+    """Splits an endpoint URL into the server address and the path before `/chat/completions`.
+
+    The path is `/v1` if the URL has none.
 
     Raises:
       AgentError: The URL has a user name, a password or a query, which would be written to files.

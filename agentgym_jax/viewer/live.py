@@ -55,7 +55,7 @@ class LiveRun:
         Raises:
           KeyError: No file has this name.
         """
-        bundle, _ = make_bundle(self._file(name), set(), {})
+        bundle = make_bundle(self._file(name))
         pieces = token_pieces(self._folder.tokenizer, sorted(bundle.token_ids))
         return packed(bundle.document() | {"pieces": pieces})
 

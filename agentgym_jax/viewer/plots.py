@@ -1,7 +1,6 @@
-"""Figures of a run, made only from metrics.jsonl.
+"""Figures of a run, made only from metrics.jsonl; identical metrics give identical bytes.
 
-There is one PNG per question, and summary.png with the six most important figures. Missing series
-are left out, and a figure without any series is not made. Identical metrics give identical bytes.
+There is one PNG per panel, and summary.png with the six most important panels.
 """
 
 import os
@@ -12,13 +11,12 @@ from typing import Any
 import matplotlib
 from absl import logging
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from agentgym_jax.run_folder import RunFolder
 from agentgym_jax.telemetry.metrics_file import read_metrics
-from agentgym_jax.viewer.panels import PANELS, Panel, draw_groups
+from agentgym_jax.viewer.panels import PANELS, Panel
 from agentgym_jax.viewer.series import Run
 
 _STYLE: Mapping[str, Any] = {
@@ -43,17 +41,13 @@ _DPI = 150
 
 
 def _draw(panel: Panel, ax: Axes, run: Run) -> None:
-    """Draws one panel with its title, labels and legend."""
+    ax.set_title(panel.title)
+    ax.set_xlabel("optimiser step")
+    ax.set_ylabel(panel.unit)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
     if panel.unit.startswith("share"):
         ax.yaxis.set_major_formatter(PercentFormatter(1.0))
     panel.draw(ax, run)
-    ax.set_title(panel.title)
-    ax.set_xlabel("optimiser step")
-    if ax.collections and panel.draw is draw_groups and not ax.lines:
-        ax.set_ylabel("")  # each row of the map has a label
-    else:
-        ax.set_ylabel(panel.unit)
-        ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
     handles, labels = ax.get_legend_handles_labels()
     if len(handles) > 4:
         ax.legend(
@@ -66,16 +60,12 @@ def _draw(panel: Panel, ax: Axes, run: Run) -> None:
 def _save(figure: Figure, path: pathlib.Path) -> None:
     """Writes the PNG in one rename, without a date or version in its metadata."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    FigureCanvasAgg(figure)
     figure.savefig(temporary, format="png", dpi=_DPI, metadata={"Software": None})
     os.replace(temporary, path)
 
 
 def write_plots(run_dir: str | os.PathLike) -> list[pathlib.Path]:
-    """Draws every figure for which the run has metrics, and writes it to `plots/`.
-
-    Returns:
-      Paths of the files; summary.png is last.
+    """Draws every figure for which the run has metrics into `plots/`; returns the paths of the files.
 
     Raises:
       FileNotFoundError: The folder has no metrics.jsonl.

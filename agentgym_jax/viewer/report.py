@@ -1,22 +1,19 @@
-"""Report of a run: one HTML file that contains its styles, scripts and data and needs no network
-access.
+"""Report of a run: one HTML file with its styles, scripts and data.
 
-Data are in `<script type="application/octet-stream">` elements as base64 of deflated JSON. A
-model's text therefore cannot end the element, and a page opens without decoding unused data. The
+Data are base64 of deflated JSON, so a model's text cannot end the element that contains it. The
 page's Content-Security-Policy names the only script by its hash, so no other script runs.
 """
 
 import base64
 import hashlib
 import html
-import importlib.resources
 import json
 import pathlib
-import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import IO, Any
 
+import jinja2
 from absl import logging
 
 from agentgym_jax.client.transport import Transport
@@ -32,6 +29,7 @@ from agentgym_jax.viewer.records import (
 from agentgym_jax.viewer.summary import summarise_run
 from agentgym_jax.viewer.worlds import WITH_BROWSER, chosen_for_replay, worlds_of
 
+_PAGE = pathlib.Path(__file__).parent / "page"
 # Scripts in the order of their dependencies.
 _BASE = ("dom.js", "data.js", "charts.js")
 _RUN_PAGE = ("overview.js", "filters.js", "list.js")
@@ -70,7 +68,7 @@ def write_report(
     max_replays: int,
     max_web_replays: int = 0,
 ) -> pathlib.Path:
-    """Writes the page of a run.
+    """Writes the page of a run; returns its path.
 
     Args:
       path: Run folder; only its report is written.
@@ -78,9 +76,6 @@ def write_report(
       transports: Servers by environment; they replay episodes to show the environment's states.
       max_replays: Maximum number of replayed episodes.
       max_web_replays: Maximum number of episodes replayed in a browser, with one picture per page.
-
-    Returns:
-      Path of the report.
 
     Raises:
       FileNotFoundError: `path` is not a run folder.
@@ -104,9 +99,9 @@ def write_report(
         first = 0
         for number, trajectory_file in enumerate(files):
             wanted = {row for at, row in chosen if at == number}
-            bundle, done = make_bundle(trajectory_file, wanted, transports)
+            bundle = make_bundle(trajectory_file, wanted, transports)
             token_ids |= bundle.token_ids
-            replayed += [first + row for row in sorted(done)]
+            replayed += [first + row for row in bundle.replayed]
             first += len(rows[number])
             _write_element(file, trajectory_file.name, bundle.document())
         pieces = token_pieces(folder.tokenizer, sorted(token_ids))
@@ -119,19 +114,13 @@ def write_report(
 
 
 def make_bundle(
-    file: TrajectoryFile, wanted: set[int], transports: Mapping[str, Transport]
-) -> tuple[Bundle, set[int]]:
-    """Returns the bundle of a file.
-
-    Rows in `wanted` include the environment's states if they could be replayed.
-    """
-    bundle, done = Bundle(), set()
+    file: TrajectoryFile, wanted: Collection[int] = (), transports: Mapping[str, Transport] = {}
+) -> Bundle:
+    """Returns the bundle of a file; rows in `wanted` are replayed if possible."""
+    bundle = Bundle()
     for number, record in enumerate(read_records(file.path)):
-        worlds = worlds_of(record, transports) if number in wanted else None
-        if worlds is not None:
-            done.add(number)
-        bundle.add(record, worlds)
-    return bundle, done
+        bundle.add(record, worlds_of(record, transports) if number in wanted else None)
+    return bundle
 
 
 def _write_element(file: IO[str], name: str, document: Any) -> None:
@@ -151,19 +140,15 @@ def page(name: str, *, is_live: bool) -> tuple[str, str]:
         f"img-src data:; connect-src '{'self' if is_live else 'none'}'; "
         "base-uri 'none'; form-action 'none'"
     )
-    values = {
-        "TITLE": html.escape(name),
-        "POLICY": html.escape(policy, quote=True),
-        "STYLE": style,
-        "SCRIPT": script,
-        "LIVE": "true" if is_live else "false",
-    }
-    # All placeholders are replaced in one pass, so a run name that looks like a placeholder is not
-    # replaced.
-    parts = _part("index.html").split("<!--DATA-->")
-    before, after = (
-        re.sub(r"\{\{(\w+)\}\}", lambda match: values[match[1]], part) for part in parts
+    template = jinja2.Template(_part("index.html"), keep_trailing_newline=True)
+    html_page = template.render(
+        TITLE=html.escape(name),
+        POLICY=html.escape(policy, quote=True),
+        STYLE=style,
+        SCRIPT=script,
+        LIVE="true" if is_live else "false",
     )
+    before, after = html_page.split("<!--DATA-->")
     return before, after
 
 
@@ -172,5 +157,4 @@ def _hash(text: str) -> str:
 
 
 def _part(name: str) -> str:
-    part = importlib.resources.files("agentgym_jax.viewer") / "page" / name
-    return part.read_text(encoding="utf-8")
+    return (_PAGE / name).read_text(encoding="utf-8")
