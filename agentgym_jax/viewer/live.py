@@ -1,7 +1,8 @@
-"""Live page of a running job: a small HTTP server for one reader on the same machine."""
+"""Live page of a run: a small HTTP server for one reader on the same machine."""
 
 import http.server
 import ipaddress
+import pathlib
 import threading
 import urllib.parse
 from collections.abc import Mapping
@@ -11,7 +12,13 @@ from absl import logging
 
 from agentgym_jax.client.transport import Transport
 from agentgym_jax.run_folder import RunFolder
-from agentgym_jax.viewer.records import read_records, row_of, token_pieces, trajectory_files
+from agentgym_jax.viewer.records import (
+    TrajectoryFile,
+    read_records,
+    row_of,
+    token_pieces,
+    trajectory_files,
+)
 from agentgym_jax.viewer.report import make_bundle, packed, page
 from agentgym_jax.viewer.summary import summarise_run
 from agentgym_jax.viewer.worlds import worlds_of
@@ -30,8 +37,7 @@ class LiveRun:
         self.name = folder.path.name
         self._transports = transports
         self._rows: dict[str, tuple[str, list[dict[str, Any]]]] = {}
-        # several threads answer requests, and they share replays and rows
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # the threads that answer requests share replays and rows
 
     def version(self) -> str:
         """Returns a text that changes whenever the data of the page change."""
@@ -60,7 +66,7 @@ class LiveRun:
         return packed(bundle.document() | {"pieces": pieces})
 
     def worlds(self, name: str, row: int) -> bytes:
-        """Returns the states along one episode as JSON, or null if it cannot be replayed.
+        """Returns the states along one episode, or null if it cannot be replayed.
 
         Raises:
           KeyError: No file has this name, or the file has no such row.
@@ -71,18 +77,18 @@ class LiveRun:
                     return packed(worlds_of(record, self._transports))
         raise KeyError(row)
 
-    def _file(self, name: str) -> Any:
+    def _file(self, name: str) -> TrajectoryFile:
         """Returns the listed file with this name; a name in a request is never used as a path."""
         return {file.name: file for file in trajectory_files(self._folder.trajectories)}[name]
 
-    def _rows_of(self, path: Any) -> list[dict[str, Any]]:
+    def _rows_of(self, path: pathlib.Path) -> list[dict[str, Any]]:
         stamp = _stamp(path)
         if path.name not in self._rows or self._rows[path.name][0] != stamp:
             self._rows[path.name] = (stamp, [row_of(record) for record in read_records(path)])
         return self._rows[path.name][1]
 
 
-def _stamp(path: Any) -> str:
+def _stamp(path: pathlib.Path) -> str:
     status = path.stat()
     return f"{path.name} {status.st_size} {status.st_mtime_ns}"
 
@@ -95,9 +101,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:  # the standard library requires this name
-        """Answers a request, unless it comes from a page of another site whose host name resolves
-        to this machine.
-        """
+        """Answers a request."""
+        # A page of another site may have a host name that resolves to this machine.
         if not self.server.is_own_name(self.headers.get("Host", "")):
             self._answer(403, "text/plain", b"this server answers only by its own name\n")
             return
@@ -113,8 +118,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         live = self.server.live
         match parts:
             case [""]:
-                before, after = page(live.name, is_live=True)
-                return "text/html; charset=utf-8", (before + after).encode()
+                return "text/html; charset=utf-8", "".join(page(live.name, is_live=True)).encode()
             case ["version"]:
                 return "text/plain", live.version().encode()
             case ["data", "index"]:
@@ -140,13 +144,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 class LiveServer(http.server.ThreadingHTTPServer):
-    """HTTP server for one run.
-
-    Args:
-      live: Data of the run.
-      host: Address to listen on.
-      port: Port to listen on; 0 picks a free one.
-    """
+    """HTTP server for one run; port 0 picks a free one."""
 
     daemon_threads = True
 

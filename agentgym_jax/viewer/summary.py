@@ -23,9 +23,7 @@ Rows = Sequence[Mapping[str, Any]]
 def summarise_run(
     folder: RunFolder, files: Sequence[TrajectoryFile], rows: Sequence[Rows]
 ) -> dict[str, Any]:
-    """Returns all data of the page except the episodes' bundles, as JSON types.
-
-    Lists are stored as columns. In 20,000 objects with 16 keys, most bytes would be keys.
+    """Returns all data of the page except the bundles, as JSON types.
 
     Args:
       folder: Run folder; config, provenance and metrics are optional.
@@ -62,7 +60,6 @@ def _value(config: Any, *path: str) -> Any:
 
 
 def _facts(config: Any, provenance: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Returns the main facts about the run that the folder contains."""
     facts = [
         ("Algorithm", _value(config, "algorithm", "name")),
         ("Model", _value(config, "model", "source")),
@@ -79,9 +76,7 @@ def _facts(config: Any, provenance: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _task_groups(environments: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns modulus and names of the task groups that the config defines by remainders of task
-    numbers.
-    """
+    """Returns modulus and names of the task groups that are remainders of task numbers."""
     groups = {}
     for name, settings in environments.items():
         for part in ("eval", "train"):
@@ -93,9 +88,9 @@ def _task_groups(environments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def episode_columns(rows: Rows) -> dict[str, Any]:
-    """Returns the list of episodes as columns.
+    """Returns the rows of episodes as columns; repeated texts become numbers in a table.
 
-    Repeated texts are replaced by their numbers in a table.
+    As 20,000 objects with 16 keys, most bytes would be keys.
     """
     columns: dict[str, Any] = {}
     for key in rows[0] if rows else ():
@@ -109,9 +104,7 @@ def episode_columns(rows: Rows) -> dict[str, Any]:
 
 
 def metric_columns(run: Run) -> dict[str, Any]:
-    """Returns the meaning, unit and values of every metric, and the steps at which it was not
-    finite.
-    """
+    """Returns meaning, unit, values and non-finite steps of every metric."""
     columns = {}
     for name in sorted({name for line in run.lines for name in line} - {"step", "time"}):
         steps, values = run.series(name)
@@ -136,22 +129,23 @@ def _rounded(value: float) -> float:
 
 def panels(run: Run) -> list[dict[str, Any]]:
     """Returns the figures of `plots/` as lists of metric names, in the same order."""
-    return [_panel(panel, run) for panel in PANELS if panel.is_possible(run)]
+    return [
+        {"title": panel.title, "unit": panel.unit}
+        | (_time_series(run) if panel.file == "time" else {"metrics": _metric_names(panel, run)})
+        for panel in PANELS
+        if panel.is_possible(run)
+    ]
 
 
-def _panel(panel: Panel, run: Run) -> dict[str, Any]:
-    facts: dict[str, Any] = {"title": panel.title, "unit": panel.unit}
-    if panel.file != "time":
-        names = [name for need in panel.needs for name in run.expand(need)]
-        names += [name for name in _ALSO.get(panel.file, ()) if run.has(name)]
-        return facts | {"metrics": names}
+def _metric_names(panel: Panel, run: Run) -> list[str]:
+    names = [name for need in panel.needs for name in run.expand(need)]
+    return names + [name for name in _ALSO.get(panel.file, ()) if run.has(name)]
+
+
+def _time_series(run: Run) -> dict[str, Any]:
     steps, shares = visible_time_shares(run)
     series = [
-        {
-            "label": label,
-            "steps": [int(step) for step in steps],
-            "values": [round(float(value), 4) for value in values],
-        }
+        {"label": label, "steps": steps.astype(int).tolist(), "values": values.round(4).tolist()}
         for label, values in shares.items()
     ]
-    return facts | {"stacked": True, "series": series}
+    return {"stacked": True, "series": series}
