@@ -14,14 +14,7 @@ import sys
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from agentgym_jax.evaluation import report, scores
-from agentgym_jax.evaluation.agents import (
-    AgentError,
-    AgentStopped,
-    EndpointAgent,
-    ScriptedAgent,
-    split_url,
-)
+from agentgym_jax.evaluation import agents, report, scores
 from agentgym_jax.evaluation.compare import check_same_tasks
 from agentgym_jax.evaluation.contamination import find_leakage, read_training_data
 from agentgym_jax.evaluation.evaluate import Evaluation, evaluate
@@ -66,17 +59,17 @@ def main(argv: list[str]) -> int:
         config = as_trained(config)
         if opening.find_agent_kind(_MODEL.value) is AgentKind.ENDPOINT:
             # raises an error before an address that contains a password is written
-            split_url(_MODEL.value)
+            agents.split_url(_MODEL.value)
         with (
             StopFlag().installed() as stop,
             opening.open_evaluation(config, _WORKDIR.value) as parts,
         ):
             try:
                 run(config, parts, stop)
-            except AgentStopped:
+            except agents.AgentStopped:
                 sys.stderr.write("\nstopped; run the same command to resume\n")
                 return stop.exit_status
-    except (*USER_ERRORS, AgentError) as error:
+    except (*USER_ERRORS, agents.AgentError) as error:
         sys.stderr.write(f"\nagentgym_jax.evaluate: {redact.text(str(error))}\n")
         return 1
     return 0
@@ -105,14 +98,13 @@ def run(config: dict, parts: EvaluationParts, stop: StopFlag) -> None:
     items = item_facts(tasks, parts.task_lists)
     agent = None if parts.kind is AgentKind.MODEL else text_agent(parts, stop)
     identity = dict(parts.identity)
-    if isinstance(agent, EndpointAgent):
+    if isinstance(agent, agents.EndpointAgent):
         identity["model"] = agent.model
     journal, finished = resume(parts, items, identity)
     num_episodes = parts.evaluation.episodes(len(tasks))
     if finished:
         logging.warning("%d of %d episodes are on disk", len(finished), num_episodes)
-    # if it is complete, no model has to be loaded
-    is_complete = len(finished) == num_episodes
+    is_complete = len(finished) == num_episodes  # then no model has to be loaded
     parts.folder.begin()
     result = evaluate(
         None if is_complete else collector(config, parts, agent),
@@ -131,7 +123,7 @@ def run(config: dict, parts: EvaluationParts, stop: StopFlag) -> None:
         on_episode=journal.append,
     )
     if stop():
-        raise AgentStopped("stopped during the evaluation")
+        raise agents.AgentStopped("stopped during the evaluation")
     journal.finish(result.trajectories)
     write(parts, result, items, identity)
 
@@ -179,20 +171,17 @@ def text_agent(parts: EvaluationParts, stop: StopFlag) -> TextAgent:
             raise ConfigError(
                 "config.sampling.top_k: chat endpoints have no such field; set it to 0"
             )
-        return EndpointAgent(parts.name, parts.endpoint, stop)
-    clients = parts.environments.clients
-    formats = {name: client.facts.actions.format for name, client in clients.items()}
+        return agents.EndpointAgent(parts.name, parts.endpoint, stop)
+    clients = parts.environments.clients.items()
     try:
-        return ScriptedAgent(formats)
+        return agents.ScriptedAgent({name: c.facts.actions.format for name, c in clients})
     except ValueError as error:
         raise ConfigError(str(error)) from error
 
 
 def write(parts: EvaluationParts, result: Evaluation, items: Items, identity: dict) -> None:
     """Writes scores.json and prints a table; sampled and greedy episodes are scored separately."""
-    training = None
-    if parts.run_folder is not None:
-        training = read_training_data(parts.run_folder)
+    training = None if parts.run_folder is None else read_training_data(parts.run_folder)
     console = open_console()
     for mode, episodes in (("sampled", result.sampled), ("greedy", result.greedy)):
         if not episodes:

@@ -33,7 +33,7 @@ def main(argv: list[str]) -> int:
     try:
         out = pathlib.Path(_OUT.value)
         write(paths, out, _BASELINE.value, with_plots=_PLOTS.value)
-        overview = report.overview(compare.load(paths))
+        overview = report.leaderboard(compare.load(paths))
     except (ValueError, OSError, RunFolderError) as error:
         sys.stderr.write(f"\nagentgym_jax.results: {error}\n")
         return 1

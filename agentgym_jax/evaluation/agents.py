@@ -44,15 +44,12 @@ class AgentStopped(AgentError):
 
 
 class ScriptedAgent:
-    """Agent that takes the expert's action or a random valid action, as the environment offers it.
+    """Agent that takes one of the actions that the environment offers: the expert's or any valid one.
 
-    A random action is drawn uniformly from a generator seeded by (seed, item, sample, turn).
-
-    Args:
-      formats: Action format by environment.
+    The action is drawn uniformly from a generator seeded by (seed, item, sample, turn).
 
     Raises:
-      ValueError: An environment needs a format that scripted agents do not write.
+      ValueError: An environment needs an action format that scripted agents do not write.
     """
 
     concurrency = 8  # more do not help, because the environment, often one process, does the work
@@ -74,7 +71,7 @@ class ScriptedAgent:
         offered = seen.offered if isinstance(seen, GuidedObservation) else ()
         if not offered:
             return Answer("There is nothing to do.")
-        action = random.Random(moment.key).choice(offered) if len(offered) > 1 else offered[0]
+        action = random.Random(moment.key).choice(offered)
         is_raw = self._formats[moment.request.task.environment] is ActionFormat.RAW
         return Answer(action if is_raw else f"Action: {action}")
 
@@ -115,15 +112,9 @@ class EndpointSettings:
 class EndpointAgent:
     """Agent that sends every turn to an OpenAI-compatible chat endpoint.
 
-    Args:
-      url: Address of the endpoint, such as `http://127.0.0.1:8000/v1`.
-      settings: Section `endpoint` of the config.
-      should_stop: Function that returns True after the user's request to stop. It is polled while
-        the endpoint is asked for its model; afterwards `close` ends all waits.
-
     Raises:
       AgentError: The address or the key cannot be used, or the endpoint names no model.
-      AgentStopped: `should_stop` returned True.
+      AgentStopped: `should_stop` returned True while the endpoint was asked for its model.
     """
 
     may_wait = True
@@ -159,14 +150,11 @@ class EndpointAgent:
         if self._settings.send_seed:
             digest = hashlib.sha256(moment.key.encode()).digest()
             request["seed"] = int.from_bytes(digest[:4], "big") >> 1  # the shift keeps 31 bits
-        status, reply = self._exchange("POST", _CHAT, request)
-        if status in (400, 413, 422) and any(words in reply.lower() for words in _TOO_LONG):
-            raise PromptTooLongError(reply[:300])
-        self._check_status(_CHAT, status, reply)
+        reply = self._exchange("POST", _CHAT, request)
         try:
             choice = json.loads(reply)["choices"][0]
             text = choice["message"]["content"] or ""
-            is_cut = choice["finish_reason"] == "length"
+            is_stopped = choice["finish_reason"] != "length"
         except (LookupError, TypeError, ValueError) as error:
             raise AgentError(
                 f"{self._url(_CHAT)} answered {reply[:200]!r}, expected a chat completion "
@@ -174,7 +162,7 @@ class EndpointAgent:
             ) from error
         if not isinstance(text, str):
             raise AgentError(f"{self._url(_CHAT)}: the content is {type(text).__name__}")
-        return Answer(text, is_stopped=not is_cut)
+        return Answer(text, is_stopped)
 
     def close(self) -> None:
         """Ends all waits for a retry. The agent can still be used afterwards."""
@@ -183,11 +171,7 @@ class EndpointAgent:
         self._http.disconnect()
 
     def _find_model(self, should_stop: Callable[[], bool]) -> str:
-        """Returns the name of the endpoint's only model, or raises AgentStopped after a request to
-        stop.
-
-        An endpoint may need minutes to answer, so a daemon thread sends the request.
-        """
+        """Returns the name of the only model. Its request may take minutes, so a thread sends it."""
         model: concurrent.futures.Future[str] = concurrent.futures.Future()
 
         def ask() -> None:
@@ -204,8 +188,7 @@ class EndpointAgent:
         raise AgentStopped(f"stopped while {self._address} was asked for its model")
 
     def _only_model(self) -> str:
-        status, reply = self._exchange("GET", _MODELS, None)
-        self._check_status(_MODELS, status, reply)
+        reply = self._exchange("GET", _MODELS, None)
         try:
             names = [entry["id"] for entry in json.loads(reply)["data"]]
         except (LookupError, TypeError, ValueError) as error:
@@ -219,8 +202,8 @@ class EndpointAgent:
             )
         return names[0]
 
-    def _exchange(self, method: str, route: str, request: Any) -> tuple[int, str]:
-        """Returns status and text of the reply; retries temporary errors for up to `patience_s`."""
+    def _exchange(self, method: str, route: str, request: Any) -> str:
+        """Returns the text of the reply; retries temporary errors for up to `patience_s`."""
         closed = self._closed  # `close` replaces the event, so it ends only earlier requests
         deadline = time.monotonic() + self._settings.patience_s
         for attempt in itertools.count(1):
@@ -230,8 +213,10 @@ class EndpointAgent:
                 problem = self._hide_key(str(error))
             else:
                 text = self._hide_key(data.decode(errors="replace"))
+                if status == 200:
+                    return text
                 if status not in _RETRIED:
-                    return status, text
+                    raise self._refusal(route, status, text)
                 problem = f"status {status}: {text[:300]}"
             pause_s = min(_BACKOFF_MAX_S, _BACKOFF_S * 2 ** min(attempt - 1, 16))
             pause_s *= random.uniform(0.5, 1.0)
@@ -246,16 +231,16 @@ class EndpointAgent:
                 break
         raise AgentStopped("the evaluation is stopping")
 
-    def _check_status(self, route: str, status: int, reply: str) -> None:
-        if status == 200:
-            return
+    def _refusal(self, route: str, status: int, reply: str) -> Exception:
+        if status in (400, 413, 422) and any(words in reply.lower() for words in _TOO_LONG):
+            return PromptTooLongError(reply[:300])
         hint = ""
         if status in (401, 403):
             hint = (
                 f". The key is read from the environment variable {self._settings.key_variable}, "
                 f"which {'was refused' if self._key else 'is not set'}"
             )
-        raise AgentError(f"{self._url(route)} answered status {status}: {reply[:300]}{hint}")
+        return AgentError(f"{self._url(route)} answered status {status}: {reply[:300]}{hint}")
 
     def _url(self, route: str) -> str:
         return f"{self._address}{self._prefix}{route}"

@@ -18,18 +18,11 @@ class NotComparableError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """Content of one result file.
+    """Content of one result file."""
 
-    Attributes:
-      name: Name of the result: the model, and the decoding mode if it is greedy.
-      path: Path of the file.
-      document: Parsed content of the file.
-      episodes: Scores of the episodes in the file.
-    """
-
-    name: str
+    name: str  # the model, and the decoding mode if it is greedy
     path: pathlib.Path
-    document: Mapping[str, Any]
+    document: Mapping[str, Any]  # parsed content of the file
     episodes: Sequence[EpisodeScore]
 
     @property
@@ -44,9 +37,7 @@ class Result:
 
 
 def load(paths: Sequence[str | os.PathLike]) -> list[Result]:
-    """Loads result files; a folder stands for its `scores.json`.
-
-    Results with equal names are named by their paths instead.
+    """Loads result files, or the `scores.json` of folders; equal names are completed by the path.
 
     Raises:
       ValueError: A file has another format.
@@ -80,17 +71,9 @@ def check_comparable(results: Sequence[Result]) -> None:
 
 
 def check_same_tasks(path: str, manifests: Mapping[str, str], items: Items) -> None:
-    """Checks that a new evaluation has the task manifests of the older result in `path`.
+    """Raises NotComparableError if a new evaluation has other tasks than the scores.json `path`.
 
-    Args:
-      path: Path of the older result's `scores.json`.
-      manifests: SHA-256 of the task manifests of the new evaluation, by environment.
-      items: Result of `task_identity.item_facts` for the new evaluation.
-
-    Raises:
-      NotComparableError: The older result has different task manifests.
-      ValueError: The file has another format.
-      OSError: The file cannot be read.
+    `manifests` and `items` (`task_identity.item_facts`) describe the tasks of the new evaluation.
     """
     document, _ = read_scores(path)
     here = {"manifests": manifests, "items": items}
@@ -110,12 +93,8 @@ def common_items(a: Result, b: Result) -> set[str]:
 def compare(a: Result, b: Result) -> dict[str, Any]:
     """Compares the success rate of `b` with that of `a`, overall, by environment and by group.
 
-    Only tasks with valid episodes in both results are used (`statistics.paired_difference`). The
-    p-values are not corrected for the number of comparisons.
-
-    Returns:
-      `a`, `b`, `decoding` (different settings, which do not prevent a comparison), `overall`,
-      `environments`, `groups`.
+    Only tasks with valid episodes in both results are used (`statistics.paired_difference`).
+    `decoding` has the settings that differ; they do not prevent a comparison.
 
     Raises:
       NotComparableError: The manifests differ, or the results have no task in common.
@@ -127,11 +106,11 @@ def compare(a: Result, b: Result) -> dict[str, Any]:
     sides = [[e for e in side.episodes if e.item_id in common] for side in (a, b)]
     groups = {e.item_id: f"{e.environment} {e.group}" for e in sides[0]}
     old, new = a.document["decoding"], b.document["decoding"]
-    shared_keys = sorted(old.keys() & new.keys())
+    shared = sorted(old.keys() & new.keys())
     return {
         "a": a.name,
         "b": b.name,
-        "decoding": {key: (old[key], new[key]) for key in shared_keys if old[key] != new[key]},
+        "decoding": {key: (old[key], new[key]) for key in shared if old[key] != new[key]},
         "overall": _difference(*sides),
         "environments": _difference_by(sides, lambda e: e.environment),
         "groups": _difference_by(sides, lambda e: groups[e.item_id]),

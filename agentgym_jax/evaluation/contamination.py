@@ -4,10 +4,10 @@ import dataclasses
 import json
 import pathlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym_jax.data.conversations import Conversation, read_conversations
+from agentgym_jax.data.conversations import read_conversations
 from agentgym_jax.data.preferences import opening, read_preferences
 from agentgym_jax.data.tasks import canonical_item_id
 from agentgym_jax.evaluation.scores import EpisodeScore, summarise_group
@@ -26,26 +26,17 @@ _SECTIONS = ("sft", "dpo", "agentevol")
 
 @dataclasses.dataclass
 class TrainingData:
-    """Data used to train a policy.
+    """Data used to train a policy and its initial weights."""
 
-    Attributes:
-      source: Folder of the run.
-      read: Files and folders that were read, also those of runs that trained the initial weights.
-      unread: Sources that could not be read, each with the reason.
-      episodes: Number of records.
-      items: Item ids of the tasks in the records.
-      observations: First observations of the episodes, if the records contain them.
-    """
-
-    source: str
-    read: list[str] = dataclasses.field(default_factory=list)
-    unread: list[str] = dataclasses.field(default_factory=list)
-    episodes: int = 0
-    items: set[str] = dataclasses.field(default_factory=set)
-    observations: set[str] = dataclasses.field(default_factory=set)
+    source: str  # folder of the run
+    read: list[str] = dataclasses.field(default_factory=list)  # files and folders
+    unread: list[str] = dataclasses.field(default_factory=list)  # paths with the reasons
+    episodes: int = 0  # number of records
+    items: set[str] = dataclasses.field(default_factory=set)  # item ids of the records
+    observations: set[str] = dataclasses.field(default_factory=set)  # first ones of the episodes
 
     def add(self, item_id: str, observation: str | None) -> None:
-        """Adds the task of a record and its first observation."""
+        """Adds a record."""
         self.episodes += 1
         self.items.add(canonical_item_id(item_id))
         if observation is not None:
@@ -61,11 +52,16 @@ def read_training_data(folder: pathlib.Path) -> TrainingData:
     runs = [folder]
     for run in runs:  # the loop appends earlier runs to the list
         _read_records(run, found)
-        config = _read_config(run, found)
+        config: Mapping[str, Any] = {}
+        try:
+            if RunFolder(run).config_path.exists():
+                config = RunFolder(run).config()
+        except ValueError as error:
+            found.unread.append(str(error))
         for name in _SECTIONS:
-            for key, read in _READERS.items():
+            for key in ("files", "preferences"):
                 for path in (config.get(name) or {}).get(key, ()):
-                    _read_data(path, read, found)
+                    _read_data(path, key, found)
         # The model source can also be `random`, another path or a hub id.
         before = pathlib.Path(config.get("model", {}).get("source", "")).expanduser()
         if (before / "checkpoints").is_dir() and not any(before.samefile(r) for r in runs):
@@ -89,33 +85,14 @@ def _read_records(run: pathlib.Path, found: TrainingData) -> None:
                     found.add(item[1], json.loads(seen[1]) if seen is not None else None)
 
 
-def _read_config(run: pathlib.Path, found: TrainingData) -> Mapping[str, Any]:
-    folder = RunFolder(run)
+def _read_data(path: str, key: str, found: TrainingData) -> None:
+    """Reads a data file or folder of a config section from the list `key`."""
     try:
-        return folder.config() if folder.config_path.exists() else {}
-    except ValueError as error:
-        found.unread.append(str(error))
-        return {}
-
-
-def _conversations(path: str) -> Iterable[Conversation]:
-    return read_conversations(path, bad="skip").conversations
-
-
-def _chosen_sides(path: str) -> Iterable[Conversation]:
-    pairs, _ = read_preferences(path, bad="skip")
-    return [pair.chosen for pair in pairs]  # the rejected conversation has the same task
-
-
-# Keys of a config section that name data files, with the reader of the files.
-_READERS = {"files": _conversations, "preferences": _chosen_sides}
-
-
-def _read_data(
-    path: str, read: Callable[[str], Iterable[Conversation]], found: TrainingData
-) -> None:
-    try:
-        conversations = read(path)
+        if key == "files":
+            conversations = read_conversations(path, bad="skip").conversations
+        else:
+            # the rejected conversation of a pair has the same task
+            conversations = [pair.chosen for pair in read_preferences(path, bad="skip")[0]]
     except (OSError, ValueError) as error:
         found.unread.append(f"{path} ({error})")
         return
@@ -135,12 +112,6 @@ def find_leakage(
 
     If the training data are known, they decide which items have leaked, because a run may use
     another split than the manifest. Otherwise the items of the training split have leaked.
-
-    Args:
-      items: Result of `task_identity.item_facts`.
-      trajectories: Trajectories of the evaluation.
-      episodes: Scores of the evaluation.
-      training: Training data of the policy; None if they are unknown.
 
     Returns:
       Number of items and the first of them under each of `unlisted` (items outside the manifest),

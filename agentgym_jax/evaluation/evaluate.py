@@ -55,31 +55,16 @@ def evaluate(
     finished: Mapping[Key, Trajectory] | None = None,
     on_episode: Callable[[Trajectory], None] = lambda trajectory: None,
 ) -> Evaluation:
-    """Collects and scores all episodes; sampled and greedy ones share one rollout, so that no row
-    stays empty.
+    """Collects and scores all episodes; sampled and greedy ones share one rollout.
 
-    The random draws of an episode depend only on its key, so skipping finished episodes does not
-    change the remaining episodes. After a stop, the remaining episodes are ABORTED.
-
-    Args:
-      collector: Collector of the agent, whose sampler has the weights to evaluate. None if all
-        episodes are finished.
-      tasks: Tasks of the evaluation.
-      settings: Numbers of sampled and greedy episodes per task.
-      seed: Seed of the random draws.
-      step: Number of training steps done, for the record.
-      max_turns: Turn limit by environment.
-      sampling: Sampling options of the sampled episodes; greedy episodes have the same limits.
-      max_parse_errors: Maximum number of parse errors per episode, as in training.
-      on_progress: Callback as in `Collector.collect`.
-      should_stop: Function as in `Collector.collect`.
-      finished: Finished episodes, which are not repeated.
-      on_episode: Callback with every episode as soon as it has ended. An episode that an outage
-        ended as ABORTED is repeated and passed to the callback again.
+    The episodes in `finished` are not repeated. The random draws of an episode depend only on its
+    key, so this does not change the remaining episodes. After a stop, these end as ABORTED. The
+    collector may be None if all episodes are finished. `step` is the number of training steps done,
+    for the record, and `max_turns` the turn limit by environment. `on_episode` is called with every
+    episode that has ended, a second time if an episode that an outage ABORTED is repeated.
 
     Raises:
-      ServerUnavailable: A server no longer serves any task. If it serves some tasks, the episodes
-        of the other tasks end as invalid.
+      ServerUnavailable: A server no longer serves any task.
     """
     requests = [
         EpisodeRequest(
@@ -149,9 +134,7 @@ def _sample_options(
 
 
 def _serves_others(pool: EnvPool, failed: Sequence[Task], known: Sequence[Trajectory]) -> bool:
-    """Returns True if each environment of the failed tasks still serves another task that it served
-    before.
-    """
+    """Returns True if each environment of the failed tasks still serves a task it served before."""
     items = {task.item_id for task in failed}
     for name in {task.environment for task in failed}:
         repeatable = [

@@ -1,7 +1,6 @@
 """Journal of finished episodes, with which an interrupted evaluation resumes.
 
-Every episode is appended to one file as soon as it ends, and synchronised to the disk. At the end,
-a file with all episodes in the order of the requests replaces this file.
+A file grows by every episode that ends; at the end, a file with all episodes in order replaces it.
 """
 
 import json
@@ -69,8 +68,7 @@ class Journal:
         write_atomic(self._state, json.dumps(document, indent=1) + "\n")
 
     def finished(self, stride: int) -> dict[Key, Trajectory]:
-        """Returns the finished episodes by key, and removes the partial last line that a killed
-        process may leave.
+        """Returns the finished episodes by key, and removes a partial last line of a killed process.
 
         Args:
           stride: Number of samples per task. A replacement sample has the number of the failed
@@ -96,10 +94,7 @@ class Journal:
         return found
 
     def append(self, trajectory: Trajectory) -> None:
-        """Appends an episode to the file on the disk.
-
-        An episode whose environment failed is not stored, so a later start repeats it.
-        """
+        """Appends an episode; one whose environment failed is left out, so a later start repeats it."""
         if not trajectory.outcome.is_valid:
             return
         line = json.dumps(to_record(trajectory), ensure_ascii=False, allow_nan=False) + "\n"

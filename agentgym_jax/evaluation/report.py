@@ -38,18 +38,11 @@ def score_facts(
     is_sampled: bool,
     leakage: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Returns the entries of scores.json beyond the summary and the episodes.
+    """Returns the entries of scores.json beyond the summary and the episodes of a decoding mode.
 
-    `suite` is None if a task outside the suite was evaluated. `turn_budgets` is None if the agent
-    saw its budget, because an episode under a smaller limit is then another episode.
-
-    Args:
-      episodes: Episodes of one decoding mode.
-      items: Result of `task_identity.item_facts`.
-      max_turns: Turn limit by environment.
-      show_turn_budget: Display of the turn budget in observations (rollout/budget.py).
-      is_sampled: True if the samples of a task are independent draws.
-      leakage: Result of `contamination.find_leakage`.
+    `items` comes from `task_identity.item_facts`, `leakage` from `contamination.find_leakage`.
+    `max_turns` is the turn limit by environment. If the agent saw its turn budget, `turn_budgets`
+    is None, because an episode under a smaller limit is then another episode.
     """
     environments = by_environment(episodes)
     budgets = None
@@ -115,14 +108,11 @@ def results_page(
 ) -> str:
     """Returns the text of results.md: leaderboard, sub-tasks, pairwise differences and figures.
 
-    Args:
-      results: Comparable results.
-      comparisons: Results of `compare.compare`.
-      plots: Paths of the figures.
-      folder: Folder of the page.
+    `comparisons` are results of `compare.compare`, `plots` the paths of the figures, and `folder` is
+    the folder of the page.
     """
     ranked = sorted(results, key=_rank, reverse=True)
-    parts = ["# Results", _leaderboard(ranked), _NOTE, *_coverage(ranked)]
+    parts = ["# Results", leaderboard(ranked), _NOTE, *_coverage(ranked)]
     if any(r.suite for r in ranked):
         parts += ["## The suite, by sub-task", _subtasks(ranked)]
     else:
@@ -136,11 +126,6 @@ def results_page(
         parts.append("## Figures")
         parts += [f"![{p.stem}]({p.relative_to(folder).as_posix()})" for p in plots]
     return "\n\n".join([*parts, "## Files", _files(ranked)]) + "\n"
-
-
-def overview(results: Sequence[Result]) -> str:
-    """Returns the leaderboard, the first table of the page, in Markdown."""
-    return _leaderboard(sorted(results, key=_rank, reverse=True))
 
 
 def _rank(result: Result) -> tuple[int, float]:
@@ -168,12 +153,13 @@ def _score(row: Mapping[str, Any] | None) -> str:
     return _NONE if row is None or row["score_mean"] is None else f"{row['score_mean']:.3f}"
 
 
-def _leaderboard(results: Sequence[Result]) -> str:
+def leaderboard(results: Sequence[Result]) -> str:
+    """Returns the first table of the page."""
     names = sorted({name for r in results for name in r.document["environments"]})
     heading = ["agent", "sub-tasks", "tasks", "success %", "invalid"]
     heading += [f"{name} success %" for name in names] + [f"{name} score" for name in names]
     rows = []
-    for r in results:
+    for r in sorted(results, key=_rank, reverse=True):
         whole = r.summary["overall"]
         cells = [r.summary["environments"].get(name) for name in names]
         subtasks = f"{r.suite['played_subtasks']} of {NUM_SUBTASKS}" if r.suite else _NONE
@@ -185,22 +171,13 @@ def _leaderboard(results: Sequence[Result]) -> str:
 
 
 def _coverage(results: Sequence[Result]) -> list[str]:
-    """Returns a paragraph about missing items of the suite and about leakage; empty without both."""
     lines = []
     for r in results:
         if r.suite and not r.suite["is_complete"]:
             lines.append(f"- {r.name}: {'; '.join(describe_coverage(r.suite)[1:])}")
         leakage = r.document.get("leakage")
-        if not leakage:
-            continue
-        found = [leakage[k]["count"] for k in ("train_split", "trained", "same_observation")]
-        if any(found):
-            without = leakage["success_without"]
-            clean = _NONE if without is None else f"{100 * without:.1f} %"
-            lines.append(
-                f"- {r.name}: {found[0]} evaluated tasks are of the training split, {found[1]} were "
-                f"trained on, {found[2]} begin like one that was; success without these: {clean}"
-            )
+        if leakage and (texts := describe_leakage(leakage)):
+            lines.append(f"- {r.name}: {'; '.join(texts)}")
     return ["Left out, and leakage:\n\n" + "\n".join(lines)] if lines else []
 
 

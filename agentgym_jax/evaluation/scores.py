@@ -14,44 +14,27 @@ from typing import Any
 import numpy as np
 
 from agentgym_jax.data.tasks import group_label
-from agentgym_jax.evaluation.statistics import (
-    CONFIDENCE,
-    ESTIMATORS,
-    at_k,
-    bootstrap_interval,
-    cluster_interval,
-)
+from agentgym_jax.evaluation import statistics
+from agentgym_jax.evaluation.statistics import ESTIMATORS, at_k
 from agentgym_jax.run_folder import write_atomic
 from agentgym_jax.telemetry.metrics import add_environment
 from agentgym_jax.trajectory import Outcome, Trajectory
 
 # required keys of every scores.json
-_REQUIRED = frozenset(
-    {"model", "decoding", "manifests", "overall", "environments", "groups", "episodes"}
-)
+_REQUIRED = {"model", "decoding", "manifests", "overall", "environments", "groups", "episodes"}
 _MEANS = {"success": "eval/success", "score_mean": "eval/score", "turns_mean": "eval/turns_mean"}
 
 
 @dataclasses.dataclass(frozen=True)
 class EpisodeScore:
-    """Result of one evaluation episode.
+    """Result of one evaluation episode."""
 
-    Attributes:
-      item_id: Name of the environment and index of the task, such as `babyai_17`.
-      group: Group of the task within its environment, such as the level.
-      sample: Number of the sample of this task, counted from 0.
-      success: True if the task is solved.
-      score: Score reported by the environment, in its unit.
-      turns: Number of turns of the agent.
-      outcome: Reason why the episode ended.
-    """
-
-    item_id: str
-    group: str
-    sample: int
+    item_id: str  # name of the environment and index of the task, such as `babyai_17`
+    group: str  # group of the task within its environment, such as the level
+    sample: int  # number of the sample of this task, from 0
     success: bool
-    score: float
-    turns: int
+    score: float  # score reported by the environment, in its unit
+    turns: int  # number of turns of the agent
     outcome: Outcome
 
     @property
@@ -114,9 +97,9 @@ def summarise_group(episodes: Sequence[EpisodeScore]) -> dict[str, Any]:
         "episodes": len(valid),
         "invalid": len(episodes) - len(valid),
         **_success(counts),
-        "confidence": CONFIDENCE,
+        "confidence": statistics.CONFIDENCE,
         "score_mean": float(np.mean(scores)) if scores else None,
-        "score_interval": list(bootstrap_interval(scores)) if scores else None,
+        "score_interval": list(statistics.bootstrap_interval(scores)) if scores else None,
         "turns_mean": float(np.mean([e.turns for e in valid])) if valid else None,
         "outcomes": dict(sorted(outcomes.items())),
         **_at_powers_of_two(counts),
@@ -128,7 +111,7 @@ def _success(counts: Sequence[tuple[int, int]]) -> dict[str, Any]:
     if not counts:
         return {"success": None, "success_interval": None}
     rates = [solved / n for n, solved in counts]
-    interval = cluster_interval(rates, sum(n for n, _ in counts))
+    interval = statistics.cluster_interval(rates, sum(n for n, _ in counts))
     return {"success": float(np.mean(rates)), "success_interval": list(interval)}
 
 
@@ -159,10 +142,8 @@ def summarise(episodes: Sequence[EpisodeScore]) -> dict[str, Any]:
             "give every sample of a task its own number"
         )
     environments = by_environment(episodes)
-    groups = _split(
-        episodes,
-        lambda e: group_label(e.environment, e.group, is_mixture=len(environments) > 1),
-    )
+    is_mixture = len(environments) > 1
+    groups = _split(episodes, lambda e: group_label(e.environment, e.group, is_mixture=is_mixture))
     return {
         "overall": summarise_group(episodes),
         "environments": {name: summarise_group(p) for name, p in sorted(environments.items())},
@@ -177,9 +158,6 @@ def turn_budgets(episodes: Sequence[EpisodeScore], max_turns: int) -> list[dict[
     This has three conditions: the agent does not see its budget, the environment does not know the
     limit (true for this project's environments), and the random draws are keyed by position. For a
     *trained* policy, the curve shows the effect of smaller limits in evaluation, not in training.
-
-    Returns:
-      For each limit: `turns`, `success`, `success_interval`, `pass_at_k` and `majority_at_k`.
     """
     tasks = by_task(episodes).values()
     curve = []
@@ -217,7 +195,6 @@ def eval_metrics(summary: Mapping[str, Any], *, greedy: bool) -> dict[str, float
 
 
 def _all_metrics(numbers: Mapping[str, Any], suffix: str) -> dict[str, float]:
-    """Returns the metrics with counts, the success interval and the means."""
     metrics: dict[str, float] = {
         f"eval/episodes{suffix}": numbers["episodes"],
         f"eval/env_errors{suffix}": numbers["invalid"],
@@ -243,13 +220,8 @@ def write_scores(
 ) -> dict[str, Any]:
     """Writes scores.json and returns its content.
 
-    Args:
-      path: Path of the file.
-      episodes: Scores of all episodes, including invalid ones.
-      model: Name of the evaluated model.
-      decoding: Settings that affect the results: temperature, turn and token limits, seed.
-      manifests: SHA-256 of the task manifest by environment; different hashes are not comparable.
-      facts: Additional entries of the document, written before the episodes.
+    `decoding` has the settings that affect the results: temperature, turn and token limits, seed.
+    `manifests` has the SHA-256 of the task manifest by environment, and `facts` more entries.
     """
     document = {
         "model": model,
@@ -267,7 +239,7 @@ def write_scores(
 
 
 def read_scores(path: str | os.PathLike) -> tuple[dict[str, Any], list[EpisodeScore]]:
-    """Reads a file that `write_scores` wrote; returns the document and its episodes.
+    """Reads a file of `write_scores`; returns the document and its episodes.
 
     Raises:
       ValueError: The file has another format.

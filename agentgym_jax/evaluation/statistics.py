@@ -44,12 +44,8 @@ def cluster_interval(per_task: Sequence[float], samples: int) -> tuple[float, fl
 
     Samples of one task are not independent, so a Wilson interval over all episodes would be too
     narrow. The effective number of trials is the number for which the binomial variance equals the
-    variance of the mean over tasks. It is at least the number of tasks and at most the number of
-    episodes.
-
-    Args:
-      per_task: Success rate of each task.
-      samples: Total number of episodes over all tasks.
+    variance of the mean over tasks. It is at least the number of tasks and at most the total number
+    of samples. `per_task` has the success rates.
     """
     tasks = len(per_task)
     if tasks < 2 or samples == tasks:
@@ -71,9 +67,6 @@ def bootstrap_interval(per_task: Sequence[float]) -> tuple[float, float]:
     """Returns the percentile bootstrap interval of a mean over tasks, with a fixed random seed.
 
     This interval is for quantities other than rates, such as a score from -100 to 100.
-
-    Args:
-      per_task: Value of each task, averaged over its samples.
     """
     if not per_task:
         raise ValueError("bootstrap_interval: there are no tasks")
@@ -125,9 +118,7 @@ ESTIMATORS: Mapping[str, Callable[[int, int, int], float]] = {
 
 
 def at_k(name: str, counts: Sequence[tuple[int, int]], k: int) -> float:
-    """Returns the mean of the estimator `name` over tasks, each with its numbers of samples and of
-    correct samples.
-    """
+    """Returns the mean of an estimator over tasks with these numbers of samples and correct ones."""
     return float(np.mean([ESTIMATORS[name](n, c, k) for n, c in counts]))
 
 
@@ -145,21 +136,12 @@ def mcnemar_p(only_a: int, only_b: int) -> float:
 def paired_difference(
     a: Mapping[str, Sequence[bool]], b: Mapping[str, Sequence[bool]], *, resamples: int = 10_000
 ) -> dict[str, Any]:
-    """Returns the success rate of `b` minus that of `a`, over the tasks that are in both, with
-    interval and p-value.
+    """Returns the difference in success of `b` minus `a`, over their common tasks.
 
-    The interval is a percentile bootstrap over tasks. If every task has one sample on each side,
-    the p-value is that of McNemar's exact test. Otherwise it is that of a sign-flip test over
-    tasks: the fraction of random swaps of a and b whose absolute difference is at least the
-    observed one. The random seed is fixed.
-
-    Args:
-      a: Success flags of the samples of `a`, by task.
-      b: Success flags of the samples of `b`, by task.
-      resamples: Number of bootstrap resamples and of random swaps.
-
-    Returns:
-      `tasks`, `success_a`, `success_b`, `difference`, `interval`, `p_value`, `test`.
+    Both map tasks to the success flags of their samples. The interval is a percentile bootstrap
+    over tasks. If every task has one sample on each side, the p-value is that of McNemar's exact
+    test. Otherwise it is that of a sign-flip test over tasks: the fraction of random swaps of a and
+    b whose absolute difference is at least the observed one. The random seed is fixed.
     """
     common = sorted(a.keys() & b.keys())
     if not common:

@@ -21,17 +21,10 @@ def suite_scores(episodes: Sequence[EpisodeScore], items: Items) -> dict[str, An
     An evaluation of other tasks may contain some of the suite's items by chance. Such an evaluation
     is not a result on the suite.
 
-    Args:
-      episodes: Scores of episodes with the same decoding.
-      items: Result of `task_identity.item_facts`.
-
-    Returns:
-      `subtasks`: A row for each of the 27 sub-tasks. A row has the numbers of items in the paper
-      (`test_items`), of pinned items (`items`) and of items with a valid episode (`played`). It
-      also has the entries of `summarise_group`, or the reason `missing`. `overall`: Summary over
-      all evaluated items, with `environment_mean`, the mean success over the environments.
-      `played_subtasks`: Number of sub-tasks with a valid episode of every item. `is_complete`: True
-      if `overall` covers the whole suite.
+    The result has a row for each of the 27 sub-tasks, with the numbers of items in the paper
+    (`test_items`), of pinned items (`items`) and of items with a valid episode (`played`). In
+    `played_subtasks` sub-tasks, every item has a valid episode. `environment_mean` is the mean
+    success over the environments.
     """
     parts: dict[tuple[str, str], list[EpisodeScore]] = {}
     known = {name: pinned(name) for name in SUITE}

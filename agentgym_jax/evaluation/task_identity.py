@@ -15,9 +15,7 @@ def item_facts(
 ) -> dict[str, dict[str, Any]]:
     """Returns for every task its sub-task, the digest of its facts, and its short facts, by item id.
 
-    Args:
-      tasks: Evaluated tasks.
-      manifests: Task list of the server by environment. A task outside the list has no digest.
+    `manifests` has the task list of each environment; a task outside the list has no digest.
     """
     listed = {
         (name, facts["data_idx"]): facts for name, rows in manifests.items() for facts in rows
@@ -40,14 +38,9 @@ def item_facts(
 def manifest_differences(
     a: Mapping[str, Any], b: Mapping[str, Any], *, names: Sequence[str]
 ) -> str:
-    """Describes how the tasks of two results differ, in the environments that are in both results.
+    """Describes how the tasks of two documents differ in their common environments; empty if equal.
 
-    The description is empty if the results are comparable.
-
-    Args:
-      a: First document, with `manifests` (environment -> hash) and optionally `items`.
-      b: Second document.
-      names: Names of the two results for the description.
+    A document has `manifests` (environment -> hash) and optionally `items`.
     """
     lines = []
     for environment in sorted(a["manifests"].keys() & b["manifests"].keys()):

@@ -17,29 +17,19 @@ Points = list[tuple[int, float]]
 
 @dataclasses.dataclass
 class EarlyWarning:
-    """One early warning, which is one line of the panel.
+    """One early warning, which is one card of the page.
 
-    Attributes:
-      key: Short name.
-      title: Measured quantity.
-      meaning: Interpretation of a high (or low) value.
-      unit: `share` or `nats`.
-      points: Pairs of step and value.
-      limits: Rule for the level, in words.
-      judge: Function that returns the level for a mean over the last steps.
-      nonfinite: Number of non-finite values in the last steps.
-      recent: Mean over the last steps; None without values, or if a recent value is not finite.
-      level: `ok`, `watch`, `alarm` or `unknown`.
+    `recent` is the mean over the last steps; None without values, or if one of them is not finite.
     """
 
     key: str
-    title: str
-    meaning: str
-    unit: str
+    title: str  # measured quantity
+    meaning: str  # interpretation of a high or low value
+    unit: str  # `share` or `nats`
     points: Points
-    limits: str
-    judge: dataclasses.InitVar[Callable[[float], str]]
-    nonfinite: int = 0
+    limits: str  # rule for the level, in words
+    judge: dataclasses.InitVar[Callable[[float], str]]  # level for a value of `recent`
+    nonfinite: int = 0  # number of non-finite values in the last steps
     recent: float | None = dataclasses.field(init=False)
     level: str = dataclasses.field(init=False)
 
@@ -52,12 +42,10 @@ class EarlyWarning:
 def early_warnings(
     rows_of_step: RowsOfStep, run: Run, max_logprob_gap: float | None
 ) -> list[EarlyWarning]:
-    """Returns the early warnings of a run, in the order of the panel.
+    """Returns the early warnings of a run, in the order of the page.
 
-    Args:
-      rows_of_step: Training episodes (`records.row_of`) by step.
-      run: Metrics of the run.
-      max_logprob_gap: Limit at which training stops; None if the config has no limit.
+    `rows_of_step` has the training episodes (`records.row_of`) by step. Training stops at
+    `max_logprob_gap`, in nats; None if the config has no limit.
     """
 
     def share(key, title, meaning, value, *, watch, alarm) -> EarlyWarning:

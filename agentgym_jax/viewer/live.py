@@ -12,37 +12,29 @@ from absl import logging
 
 from agentgym_jax.client.transport import Transport
 from agentgym_jax.run_folder import RunFolder
-from agentgym_jax.viewer.records import (
-    TrajectoryFile,
-    read_records,
-    row_of,
-    token_pieces,
-    trajectory_files,
-)
+from agentgym_jax.viewer import records
 from agentgym_jax.viewer.report import make_bundle, packed, page
 from agentgym_jax.viewer.summary import summarise_run
 from agentgym_jax.viewer.worlds import worlds_of
 
 
 class LiveRun:
-    """Data of the live page; a file is read again only after it has changed.
+    """Data of the live page; `transports` are the servers for replays by environment.
 
-    Args:
-      folder: Folder of the run.
-      transports: Servers for replays by environment.
+    A trajectory file is read again only after it has changed.
     """
 
     def __init__(self, folder: RunFolder, transports: Mapping[str, Transport]):
         self._folder = folder
         self.name = folder.path.name
         self._transports = transports
-        self._rows: dict[str, tuple[str, list[dict[str, Any]]]] = {}
+        self._rows: dict[str, list[dict[str, Any]]] = {}  # by `_stamp` of the file
         self._lock = threading.Lock()  # the threads that answer requests share replays and rows
 
     def version(self) -> str:
         """Returns a text that changes whenever the data of the page change."""
         paths = [self._folder.metrics_path]
-        paths += [file.path for file in trajectory_files(self._folder.trajectories)]
+        paths += [file.path for file in records.trajectory_files(self._folder.trajectories)]
         stamps = [_stamp(path) for path in paths if path.exists()]
         return f"{len(stamps)}-{hash(tuple(stamps)) & 0xFFFFFFFF:x}"
 
@@ -50,42 +42,35 @@ class LiveRun:
         """Returns the run without its episodes."""
         with self._lock:
             version = self.version()
-            files = trajectory_files(self._folder.trajectories)
+            files = records.trajectory_files(self._folder.trajectories)
             rows = [self._rows_of(file.path) for file in files]
         document = summarise_run(self._folder, files, rows)
         return packed(document | {"pieces": {}, "replayed": [], "version": version})
 
     def bundle(self, name: str) -> bytes:
-        """Returns the episodes of a file, with the texts of their tokens.
-
-        Raises:
-          KeyError: No file has this name.
-        """
+        """Returns the episodes of a file and the texts of their tokens; KeyError if it is unknown."""
         bundle = make_bundle(self._file(name))
-        pieces = token_pieces(self._folder.tokenizer, sorted(bundle.token_ids))
+        pieces = records.token_pieces(self._folder.tokenizer, sorted(bundle.token_ids))
         return packed(bundle.document() | {"pieces": pieces})
 
     def worlds(self, name: str, row: int) -> bytes:
-        """Returns the states along one episode, or null if it cannot be replayed.
-
-        Raises:
-          KeyError: No file has this name, or the file has no such row.
-        """
-        for number, record in enumerate(read_records(self._file(name).path)):
+        """Returns the states along an episode, null without a replay; KeyError if it is unknown."""
+        for number, record in enumerate(records.read_records(self._file(name).path)):
             if number == row:
                 with self._lock:
                     return packed(worlds_of(record, self._transports))
         raise KeyError(row)
 
-    def _file(self, name: str) -> TrajectoryFile:
+    def _file(self, name: str) -> records.TrajectoryFile:
         """Returns the listed file with this name; a name in a request is never used as a path."""
-        return {file.name: file for file in trajectory_files(self._folder.trajectories)}[name]
+        files = records.trajectory_files(self._folder.trajectories)
+        return {file.name: file for file in files}[name]
 
     def _rows_of(self, path: pathlib.Path) -> list[dict[str, Any]]:
         stamp = _stamp(path)
-        if path.name not in self._rows or self._rows[path.name][0] != stamp:
-            self._rows[path.name] = (stamp, [row_of(record) for record in read_records(path)])
-        return self._rows[path.name][1]
+        if stamp not in self._rows:
+            self._rows[stamp] = list(map(records.row_of, records.read_records(path)))
+        return self._rows[stamp]
 
 
 def _stamp(path: pathlib.Path) -> str:

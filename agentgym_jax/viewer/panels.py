@@ -37,20 +37,12 @@ _MAX_GROUP_LINES = 6  # with more groups, the figure is a map instead of lines
 
 @dataclasses.dataclass(frozen=True)
 class Panel:
-    """One figure, which is drawn if the run has any metric of `needs`.
+    """One figure, which is drawn if the run has any metric of `needs`."""
 
-    Attributes:
-      file: Name of the file without its suffix.
-      title: Title of the figure.
-      unit: Label of the vertical axis.
-      needs: Names in `metrics.METRICS`.
-      draw: Function that draws the metrics of a run.
-    """
-
-    file: str
+    file: str  # name of the file without its suffix
     title: str
-    unit: str
-    needs: tuple[str, ...]
+    unit: str  # label of the vertical axis
+    needs: tuple[str, ...]  # names in `metrics.METRICS`
     draw: Callable[[Axes, Run], None]
 
     def is_possible(self, run: Run) -> bool:

@@ -144,13 +144,10 @@ class Bundle:
         self.replayed: list[int] = []
 
     def add(self, record: Record, worlds: Sequence[Mapping[str, Any]] | None = None) -> None:
-        """Adds an episode to the bundle.
+        """Adds an episode, with the environment's states at the start and after every turn if known.
 
-        Args:
-          record: Result of `trajectory.to_record`, also from older versions. Optional keys have one
-            number per token, 0 off the action tokens: `advantages`, `reference_logprobs`,
-            `learner_logprobs`.
-          worlds: States of the environment at the start and after every turn.
+        The optional keys `advantages`, `reference_logprobs` and `learner_logprobs` of a record have
+        one number per token.
         """
         text = functools.partial(_number, self._texts)
         versions = _select_actions(record, record["policy_versions"])
@@ -196,9 +193,7 @@ class Bundle:
         }
 
     def _token_runs(self, record: Record) -> list[int]:
-        """Returns the numbers of an episode's token runs: first the prompt, then for each turn the
-        action and the text after it.
-        """
+        """Returns the numbers of the token runs: prompt, then each turn's action and text after it."""
         tokens = record["tokens"]
         self.token_ids.update(tokens)
         cuts = [0]
@@ -224,7 +219,8 @@ def token_pieces(directory: pathlib.Path, ids: Iterable[int]) -> dict[int, str]:
     source = path.read_text(encoding="utf-8")
     backend = tokenizers.Tokenizer.from_str(source)
     added = {i: token.content for i, token in backend.get_added_tokens_decoder().items()}
-    is_byte_level = _is_byte_level(json.loads(source)["decoder"])
+    # the decoder may be a sequence of decoders
+    is_byte_level = '"ByteLevel"' in json.dumps(json.loads(source)["decoder"])
     pieces = {}
     for i in ids:
         name = backend.id_to_token(i)
@@ -233,14 +229,6 @@ def token_pieces(directory: pathlib.Path, ids: Iterable[int]) -> dict[int, str]:
         elif name is not None:
             pieces[i] = _as_bytes(name, is_byte_level).decode("latin-1")
     return pieces
-
-
-def _is_byte_level(decoder: dict | None) -> bool:
-    if decoder is None:
-        return False
-    if decoder["type"] == "Sequence":
-        return any(_is_byte_level(part) for part in decoder["decoders"])
-    return decoder["type"] == "ByteLevel"
 
 
 def _as_bytes(name: str, is_byte_level: bool) -> bytes:

@@ -18,14 +18,7 @@ from absl import logging
 
 from agentgym_jax.client.transport import Transport
 from agentgym_jax.run_folder import RunFolder, write_atomic
-from agentgym_jax.viewer.records import (
-    Bundle,
-    TrajectoryFile,
-    read_records,
-    row_of,
-    token_pieces,
-    trajectory_files,
-)
+from agentgym_jax.viewer import records
 from agentgym_jax.viewer.summary import summarise_run
 from agentgym_jax.viewer.worlds import WITH_BROWSER, chosen_for_replay, worlds_of
 
@@ -45,14 +38,10 @@ def packed(document: Any) -> bytes:
 
 
 def checked_folder(path: str | pathlib.Path) -> RunFolder:
-    """Returns the run folder at a path.
-
-    Raises:
-      FileNotFoundError: The folder has no file of a run.
-    """
+    """Returns the run folder at a path; raises FileNotFoundError if it has no file of a run."""
     folder = RunFolder(path)
     known = folder.config_path.exists() or folder.metrics_path.exists()
-    if not known and not trajectory_files(folder.trajectories):
+    if not known and not records.trajectory_files(folder.trajectories):
         raise FileNotFoundError(
             f"{folder.path} is not a run folder: it has no config.json, metrics.jsonl or "
             "trajectories/*.jsonl. Give the --workdir of a training or evaluation run"
@@ -71,8 +60,8 @@ def write_report(
     """Writes the page of a run; returns its path.
 
     Args:
-      path: Run folder; only its report is written.
-      out: Path of the report; `report.html` in the run folder if None.
+      path: Run folder.
+      out: Path of the page; `report.html` in the run folder if None.
       transports: Servers by environment; they replay episodes to show the environment's states.
       max_replays: Maximum number of replayed episodes.
       max_web_replays: Maximum number of episodes replayed in a browser, with one picture per page.
@@ -83,12 +72,10 @@ def write_report(
     """
     folder = checked_folder(path)
     target = folder.report_path if out is None else pathlib.Path(out).expanduser()
-    files = trajectory_files(folder.trajectories)
-    rows = [[row_of(record) for record in read_records(file.path)] for file in files]
-    chosen = set()
-    if transports:
-        chosen = chosen_for_replay(rows, max_replays)
-        chosen |= chosen_for_replay(rows, max_web_replays, WITH_BROWSER)
+    files = records.trajectory_files(folder.trajectories)
+    rows = [list(map(records.row_of, records.read_records(file.path))) for file in files]
+    chosen = chosen_for_replay(rows, max_replays)
+    chosen |= chosen_for_replay(rows, max_web_replays, WITH_BROWSER)
     document = summarise_run(folder, files, rows)
 
     def write(file: IO[str]) -> None:
@@ -104,7 +91,7 @@ def write_report(
             replayed += [first + row for row in bundle.replayed]
             first += len(rows[number])
             _write_element(file, trajectory_file.name, bundle.document())
-        pieces = token_pieces(folder.tokenizer, sorted(token_ids))
+        pieces = records.token_pieces(folder.tokenizer, sorted(token_ids))
         _write_element(file, "index", document | {"pieces": pieces, "replayed": replayed})
         file.write(after)
 
@@ -114,11 +101,13 @@ def write_report(
 
 
 def make_bundle(
-    file: TrajectoryFile, wanted: Collection[int] = (), transports: Mapping[str, Transport] = {}
-) -> Bundle:
+    file: records.TrajectoryFile,
+    wanted: Collection[int] = (),
+    transports: Mapping[str, Transport] = {},
+) -> records.Bundle:
     """Returns the bundle of a file; rows in `wanted` are replayed if possible."""
-    bundle = Bundle()
-    for number, record in enumerate(read_records(file.path)):
+    bundle = records.Bundle()
+    for number, record in enumerate(records.read_records(file.path)):
         bundle.add(record, worlds_of(record, transports) if number in wanted else None)
     return bundle
 

@@ -1,7 +1,6 @@
 """Summary of a run for the page: facts, curves, list of episodes, early warnings."""
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,13 +8,12 @@ from agentgym_jax.run_folder import RunFolder
 from agentgym_jax.telemetry.metrics import lookup
 from agentgym_jax.telemetry.metrics_file import read_metrics
 from agentgym_jax.viewer.early_warnings import early_warnings
-from agentgym_jax.viewer.panels import PANELS, Panel
+from agentgym_jax.viewer.panels import PANELS
 from agentgym_jax.viewer.records import TrajectoryFile
 from agentgym_jax.viewer.series import Run, visible_time_shares
 
 # Metrics that a figure draws in addition to those it needs.
 _ALSO = {"turns": ("horizon/turns",)}
-_DIGITS = 6  # number of significant digits of every metric
 _REPEATED_TEXTS = ("item", "environment", "goal", "outcome")
 Rows = Sequence[Mapping[str, Any]]
 
@@ -25,10 +23,7 @@ def summarise_run(
 ) -> dict[str, Any]:
     """Returns all data of the page except the bundles, as JSON types.
 
-    Args:
-      folder: Run folder; config, provenance and metrics are optional.
-      files: Trajectory files of the run.
-      rows: Rows (`records.row_of`) of every file.
+    `rows` has the rows (`records.row_of`) of every trajectory file.
     """
     config = folder.config() if folder.config_path.exists() else {}
     provenance = folder.provenance() if folder.provenance_path.exists() else {}
@@ -115,7 +110,7 @@ def metric_columns(run: Run) -> dict[str, Any]:
             meaning, unit = name, ""
         columns[name] = {
             "steps": [int(step) for step in steps],
-            "values": [_rounded(value) for value in values],
+            "values": [float(f"{value:.6g}") for value in values],
             "nonfinite": run.nonfinite(name),
             "meaning": meaning,
             "unit": unit,
@@ -123,29 +118,25 @@ def metric_columns(run: Run) -> dict[str, Any]:
     return columns
 
 
-def _rounded(value: float) -> float:
-    return round(value, _DIGITS - 1 - math.floor(math.log10(abs(value)))) if value else 0.0
-
-
 def panels(run: Run) -> list[dict[str, Any]]:
     """Returns the figures of `plots/` as lists of metric names, in the same order."""
-    return [
-        {"title": panel.title, "unit": panel.unit}
-        | (_time_series(run) if panel.file == "time" else {"metrics": _metric_names(panel, run)})
-        for panel in PANELS
-        if panel.is_possible(run)
-    ]
+    found = []
+    for panel in PANELS:
+        if not panel.is_possible(run):
+            continue
+        facts: dict[str, Any] = {"title": panel.title, "unit": panel.unit}
+        if panel.file == "time":
+            facts |= {"stacked": True, "series": _time_series(run)}
+        else:
+            names = panel.needs + _ALSO.get(panel.file, ())
+            facts["metrics"] = [metric for name in names for metric in run.expand(name)]
+        found.append(facts)
+    return found
 
 
-def _metric_names(panel: Panel, run: Run) -> list[str]:
-    names = [name for need in panel.needs for name in run.expand(need)]
-    return names + [name for name in _ALSO.get(panel.file, ()) if run.has(name)]
-
-
-def _time_series(run: Run) -> dict[str, Any]:
+def _time_series(run: Run) -> list[dict[str, Any]]:
     steps, shares = visible_time_shares(run)
-    series = [
+    return [
         {"label": label, "steps": steps.astype(int).tolist(), "values": values.round(4).tolist()}
         for label, values in shares.items()
     ]
-    return {"stacked": True, "series": series}

@@ -72,12 +72,7 @@ def chosen_for_replay(
 
     About half of the selection consists of all episodes of some tasks that occur at several steps,
     so that these episodes can be compared. The other episodes are spread evenly over the run; the
-    first sample of each group is preferred.
-
-    Args:
-      files: Rows (`records.row_of`) of every trajectory file, in order.
-      limit: Maximum number of episodes.
-      environments: Environments whose episodes are replayed.
+    first sample of each group is preferred. `files` has the rows (`records.row_of`) of every file.
     """
     of_task: dict[str, list[tuple[int, int]]] = {}
     first, others = [], []
