@@ -173,10 +173,7 @@ def text_agent(parts: EvaluationParts, stop: StopFlag) -> TextAgent:
             )
         return agents.EndpointAgent(parts.name, parts.endpoint, stop)
     clients = parts.environments.clients.items()
-    try:
-        return agents.ScriptedAgent({name: c.facts.actions.format for name, c in clients})
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
+    return agents.ScriptedAgent({name: client.facts.actions.format for name, client in clients})
 
 
 def write(parts: EvaluationParts, result: Evaluation, items: Items, identity: dict) -> None:

@@ -36,7 +36,7 @@ _TOO_LONG = ("context_length_exceeded", "context length", "context window", "too
 
 
 class AgentError(RuntimeError):
-    """The agent cannot continue. Finished episodes are kept, and the message states the remedy."""
+    """The agent cannot start or continue; finished episodes are kept. The message has the remedy."""
 
 
 class AgentStopped(AgentError):
@@ -49,7 +49,7 @@ class ScriptedAgent:
     The action is drawn uniformly from a generator seeded by (seed, item, sample, turn).
 
     Raises:
-      ValueError: An environment needs an action format that scripted agents do not write.
+      AgentError: An environment needs an action format that scripted agents do not write.
     """
 
     concurrency = 8  # more do not help, because the environment, often one process, does the work
@@ -58,7 +58,7 @@ class ScriptedAgent:
     def __init__(self, formats: Mapping[str, ActionFormat]):
         for name, written in formats.items():
             if written not in (ActionFormat.REACT, ActionFormat.REACT_OR_BARE, ActionFormat.RAW):
-                raise ValueError(
+                raise AgentError(
                     f"scripted agents write their actions as {ActionFormat.REACT} or "
                     f"{ActionFormat.RAW}, and config.environments.{name}.action_format asks for "
                     f"{written}: set it to ''"

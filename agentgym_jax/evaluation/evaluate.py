@@ -153,21 +153,18 @@ def _serves_others(pool: EnvPool, failed: Sequence[Task], known: Sequence[Trajec
 def _repeat(pool: EnvPool, trajectory: Trajectory) -> bool:
     """Returns True if the environment accepts all actions of an episode once more."""
     environment, _, data_idx = trajectory.item_id.rpartition("_")
+    actions = iter(_actions(trajectory))
     pool.start(_TICKET, environment, int(data_idx))
     try:
-        actions = iter(_actions(trajectory))
         while True:
-            replies = pool.poll(_POLL_S)
-            if not replies:
-                continue
-            (reply,) = replies
-            if reply.observation is None:
-                logging.warning("%s, served before: %s", trajectory.item_id, reply.error)
-                return False
-            action = next(actions, None)
-            if reply.observation.done or action is None:
-                return True
-            pool.step(_TICKET, action)
+            for reply in pool.poll(_POLL_S):
+                if reply.observation is None:
+                    logging.warning("%s, served before: %s", trajectory.item_id, reply.error)
+                    return False
+                action = next(actions, None)
+                if reply.observation.done or action is None:
+                    return True
+                pool.step(_TICKET, action)
     finally:
         pool.finish(_TICKET)
 

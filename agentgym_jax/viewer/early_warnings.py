@@ -39,6 +39,28 @@ class EarlyWarning:
         self.level = ALARM if self.nonfinite else UNKNOWN if recent is None else judge(recent)
 
 
+# Title, meaning, and the levels of watch and alarm of each share that should remain low.
+_SHARES = {
+    "saturation": (
+        "Episodes that use up their turns",
+        "The turn limit decides, not the policy: it wanders, or the limit is too short.",
+        (0.6, 0.85),
+    ),
+    "repeated": (
+        "Repeated actions",
+        "Turns that repeat an earlier action and get the same answer: a loop.",
+        (0.2, 0.4),
+    ),
+    "parse_errors": ("Parse errors", "Turns whose text has no valid action.", (0.05, 0.2)),
+    "rejected": ("Rejected actions", "Turns whose action the environment rejected.", (0.3, 0.6)),
+    "zero_variance": (
+        "Groups without variance",
+        "All samples of a task were worth the same: the group teaches nothing.",
+        (0.6, 0.85),
+    ),
+}
+
+
 def early_warnings(
     rows_of_step: RowsOfStep, run: Run, max_logprob_gap: float | None
 ) -> list[EarlyWarning]:
@@ -47,57 +69,19 @@ def early_warnings(
     `rows_of_step` has the training episodes (`records.row_of`) by step. Training stops at
     `max_logprob_gap`, in nats; None if the config has no limit.
     """
+    shares = {key: _share(rows_of_step, key) for key in _SHARES}
+    variance = shares.pop("zero_variance")
+    entropy, gap = _entropy(rows_of_step, run), _logprob_gap(run, max_logprob_gap)
+    return [*shares.values(), entropy, variance, gap]
 
-    def share(key, title, meaning, value, *, watch, alarm) -> EarlyWarning:
-        limits = f"watch from {watch:.0%}, alarm from {alarm:.0%}, mean of {_RECENT} steps"
-        judge = functools.partial(_level, watch=watch, alarm=alarm)
-        points = _by_step(rows_of_step, value)
-        return EarlyWarning(key, title, meaning, "share", points, limits, judge)
 
-    return [
-        share(
-            "saturation",
-            "Episodes that use up their turns",
-            "The turn limit decides, not the policy: it wanders, or the limit is too short.",
-            lambda rows: _mean(r["outcome"] == "horizon" for r in rows),
-            watch=0.6,
-            alarm=0.85,
-        ),
-        share(
-            "repeated",
-            "Repeated actions",
-            "Turns that repeat an earlier action and get the same answer: a loop.",
-            lambda rows: _turn_share(rows, "repeated"),
-            watch=0.2,
-            alarm=0.4,
-        ),
-        share(
-            "parse_errors",
-            "Parse errors",
-            "Turns whose text has no valid action.",
-            lambda rows: _turn_share(rows, "parse_errors"),
-            watch=0.05,
-            alarm=0.2,
-        ),
-        share(
-            "rejected",
-            "Rejected actions",
-            "Turns whose action the environment rejected.",
-            lambda rows: _turn_share(rows, "rejected"),
-            watch=0.3,
-            alarm=0.6,
-        ),
-        _entropy(rows_of_step, run),
-        share(
-            "zero_variance",
-            "Groups without variance",
-            "All samples of a task were worth the same: the group teaches nothing.",
-            _zero_variance,
-            watch=0.6,
-            alarm=0.85,
-        ),
-        _logprob_gap(run, max_logprob_gap),
-    ]
+def _share(rows_of_step: RowsOfStep, key: str) -> EarlyWarning:
+    title, meaning, (watch, alarm) = _SHARES[key]
+    limits = f"watch from {watch:.0%}, alarm from {alarm:.0%}, mean of {_RECENT} steps"
+    value = {"saturation": _saturation, "zero_variance": _zero_variance}.get(key)
+    points = _by_step(rows_of_step, value or functools.partial(_turn_share, key=key))
+    judge = functools.partial(_level, watch=watch, alarm=alarm)
+    return EarlyWarning(key, title, meaning, "share", points, limits, judge)
 
 
 def _level(value: float, watch: float, alarm: float) -> str:
@@ -113,6 +97,10 @@ def _by_step(rows_of_step: RowsOfStep, value: Callable[[Rows], float | None]) ->
 def _mean(values: Iterable[float]) -> float | None:
     values = list(values)
     return sum(values) / len(values) if values else None
+
+
+def _saturation(rows: Rows) -> float | None:
+    return _mean(row["outcome"] == "horizon" for row in rows)
 
 
 def _turn_share(rows: Rows, key: str) -> float | None:

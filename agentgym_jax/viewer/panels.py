@@ -114,12 +114,10 @@ def _percent_axis(ax: Axes) -> None:
 def _success(ax: Axes, run: Run) -> None:
     _shade_horizon(ax, run)
     _smooth_line(ax, run, "rollout/success", "training", _BLUE)
-    for name, label, color in (
-        ("eval/success", "evaluation, sampled", _ORANGE),
-        ("eval/success_greedy", "evaluation, greedy", _RED),
-    ):
-        _band(ax, run, name, color)
-        _line(ax, run, name, label, color)
+    _band(ax, run, "eval/success", _ORANGE)
+    _line(ax, run, "eval/success", "evaluation, sampled", _ORANGE)
+    _band(ax, run, "eval/success_greedy", _RED)
+    _line(ax, run, "eval/success_greedy", "evaluation, greedy", _RED)
     _percent_axis(ax)
 
 
@@ -179,15 +177,12 @@ def _groups(ax: Axes, run: Run) -> None:
     table = np.full((len(groups), len(steps)), np.nan)
     for row, (at, values) in zip(table, columns, strict=True):
         row[np.searchsorted(steps, at)] = values
-    mesh = ax.pcolormesh(
-        np.arange(len(steps) + 1), np.arange(len(groups) + 1), table, cmap="cividis", vmin=0, vmax=1
-    )
+    mesh = ax.pcolormesh(table, cmap="cividis", vmin=0, vmax=1)
     ax.figure.colorbar(mesh, ax=ax, format=PercentFormatter(1.0, decimals=0))
     every = max(1, len(steps) // 8)
     ax.set_xticks(np.arange(len(steps))[::every] + 0.5, [f"{step:g}" for step in steps[::every]])
-    ax.set_yticks(
-        np.arange(len(groups)) + 0.5, groups, fontsize=max(3.5, min(8, 150 / len(groups)))
-    )
+    font_size = max(3.5, min(8, 150 / len(groups)))
+    ax.set_yticks(np.arange(len(groups)) + 0.5, groups, fontsize=font_size)
     ax.set_ylabel("")  # each row of the map has a label
     ax.invert_yaxis()
     ax.grid(False)

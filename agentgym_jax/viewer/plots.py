@@ -80,22 +80,20 @@ def write_plots(run_dir: str | os.PathLike) -> list[pathlib.Path]:
             "plotted; wait until the first step is done"
         )
     folder.plots.mkdir(exist_ok=True)
+    # name, panels, and size of a panel in inches
+    figures = [(panel.file, [panel], 6.4, 3.8) for panel in panels]
+    figures.append(("summary", panels[:6], 4.6, 3.2))
     written = []
     with matplotlib.rc_context():
         matplotlib.rcdefaults()  # a user's matplotlibrc must not change the figures
         matplotlib.rcParams.update(_STYLE)
-        for panel in panels:
-            figure = Figure(figsize=(6.4, 3.8), layout="constrained")
-            _draw(panel, figure.add_subplot(), run)
-            written.append(folder.plots / f"{panel.file}.png")
+        for name, shown, width, height in figures:
+            columns = min(3, len(shown))
+            rows = -(-len(shown) // columns)
+            figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
+            for i, panel in enumerate(shown, 1):
+                _draw(panel, figure.add_subplot(rows, columns, i), run)
+            written.append(folder.plots / f"{name}.png")
             _save(figure, written[-1])
-        shown = panels[:6]
-        columns = min(3, len(shown))
-        rows = -(-len(shown) // columns)
-        figure = Figure(figsize=(4.6 * columns, 3.2 * rows), layout="constrained")
-        for i, panel in enumerate(shown, 1):
-            _draw(panel, figure.add_subplot(rows, columns, i), run)
-        written.append(folder.plots / "summary.png")
-        _save(figure, written[-1])
     logging.info("%d figures written to %s", len(written), folder.plots)
     return written
