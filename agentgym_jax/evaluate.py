@@ -36,9 +36,7 @@ _CONFIG = config_flags.DEFINE_config_file("config", None, "Config file.", lock_c
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder for scores.json and trajectories/.")
 _MODEL = flags.DEFINE_string("model", None, "Agent to evaluate: M in the text above.")
 _ENVIRONMENTS = flags.DEFINE_list(
-    "environments",
-    [],
-    "Environments of the config to use, such as textcraft,babyai; all if empty.",
+    "environments", [], "Environments of the config to use, such as textcraft,babyai; default all."
 )
 _SAME_TASKS_AS = flags.DEFINE_string(
     "same_tasks_as", None, "A scores.json; the evaluation is refused if its tasks are different."

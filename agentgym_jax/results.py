@@ -58,9 +58,7 @@ def write(paths: list[str], out: pathlib.Path, baseline: int, *, with_plots: boo
         comparisons = [compare.compare(first, r) for r in others]
     out = out.absolute()
     out.parent.mkdir(parents=True, exist_ok=True)
-    figures = []
-    if with_plots:
-        figures = plots.write_plots(results, out.with_name(f"{out.stem}_plots"))
+    figures = plots.write_plots(results, out.with_name(f"{out.stem}_plots")) if with_plots else []
     text = report.results_page(results, comparisons, figures, out.parent)
     write_atomic(out, text)
     return text

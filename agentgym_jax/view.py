@@ -3,8 +3,6 @@ token.
 
   python -m agentgym_jax.view runs/quickstart                 # writes runs/quickstart/report.html
   python -m agentgym_jax.view runs/quickstart --serve         # follows the run while it trains
-
-The page needs neither a network nor a server. It can be opened in a browser or sent to a colleague.
 """
 
 import contextlib
@@ -46,11 +44,11 @@ def replaying(
 ) -> Iterator[Mapping[str, Transport]]:
     """Starts the environments for replays, with the run's options, if this machine can run them."""
     names = (REPLAYED if max_replays > 0 else ()) + (WITH_BROWSER if max_web_replays > 0 else ())
+    folder = checked_folder(run)
     with contextlib.ExitStack() as stack:
         transports: dict[str, Transport] = {}
         for name in names:
             try:
-                folder = checked_folder(run)
                 config = folder.config() if folder.config_path.exists() else {}
                 options = config.get("environments", {}).get(name, {}).get("options", {})
                 servers = in_process_servers([name], options={name: options})

@@ -250,9 +250,7 @@ class EndpointAgent:
 
 
 def split_url(url: str) -> tuple[str, str]:
-    """Splits an endpoint URL into the server address and the path before `/chat/completions`.
-
-    The path is `/v1` if the URL has none.
+    """Splits a URL into the server address and the path before `/chat/completions` (default `/v1`).
 
     Raises:
       AgentError: The URL has a user name, a password or a query, which would be written to files.

@@ -37,11 +37,9 @@ class Result:
 
 
 def load(paths: Sequence[str | os.PathLike]) -> list[Result]:
-    """Loads result files, or the `scores.json` of folders; equal names are completed by the path.
+    """Loads result files, or the `scores.json` of folders; raises the errors of `read_scores`.
 
-    Raises:
-      ValueError: A file has another format.
-      OSError: A file cannot be read.
+    Results of the same model have the path in their names.
     """
     results = []
     for given in paths:

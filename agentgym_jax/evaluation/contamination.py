@@ -20,8 +20,6 @@ _MAX_NAMED = 20  # maximum number of items named in a report
 _ITEM = re.compile(r'"item_id": ?"((?:[^"\\]|\\.)*)"')
 _OBSERVATION = re.compile(r'"first_observation": ?("(?:[^"\\]|\\.)*")')
 _FIRST_TEXT = re.compile(r'"from": ?"human", ?"value": ?("(?:[^"\\]|\\.)*")')
-# Sections of a config that name data files.
-_SECTIONS = ("sft", "dpo", "agentevol")
 
 
 @dataclasses.dataclass
@@ -58,7 +56,7 @@ def read_training_data(folder: pathlib.Path) -> TrainingData:
                 config = RunFolder(run).config()
         except ValueError as error:
             found.unread.append(str(error))
-        for name in _SECTIONS:
+        for name in ("sft", "dpo", "agentevol"):
             for key in ("files", "preferences"):
                 for path in (config.get(name) or {}).get(key, ()):
                     _read_data(path, key, found)

@@ -1,10 +1,9 @@
 """Collects and scores the episodes of an agent on a fixed set of tasks.
 
-A server outage stops an evaluation, but a task that its environment can never serve does not. Near
-the end, or after a resume, only unservable tasks may be left, and this looks like an outage. Before
-an evaluation stops, it therefore repeats a task that the server has served before. If the
-repetition succeeds, the failed tasks run one at a time. Each of them then fails alone, uses up its
-retries, and ends as invalid.
+A server outage stops an evaluation, but a task that its environment can never serve does not. If
+only unservable tasks are left, this looks like an outage. Before an evaluation stops, it therefore
+repeats a task that the server has served before. If the repetition succeeds, the failed tasks run
+one at a time. Each of them then fails alone, uses up its retries, and ends as invalid.
 """
 
 import dataclasses
@@ -66,6 +65,8 @@ def evaluate(
     Raises:
       ServerUnavailable: A server no longer serves any task.
     """
+    greedy = dataclasses.replace(sampling, temperature=0.0, top_k=0, top_p=1.0)
+    options_of_samples = [sampling] * settings.samples + [greedy] * settings.greedy
     requests = [
         EpisodeRequest(
             task=task,
@@ -80,7 +81,7 @@ def evaluate(
             sampling=options,
         )
         for task in tasks
-        for sample, options in enumerate(_sample_options(settings, sampling))
+        for sample, options in enumerate(options_of_samples)
     ]
     episodes = dict(finished or {})
 
@@ -97,7 +98,7 @@ def evaluate(
 
         collector.collect(
             missing,
-            replacement_stride=settings.samples + settings.greedy,
+            replacement_stride=len(options_of_samples),
             on_progress=lambda n, _, tokens: on_progress(num_ended + n, len(requests), tokens),
             should_stop=should_stop,
             on_episode=end,
@@ -125,14 +126,6 @@ def evaluate(
     return result
 
 
-def _sample_options(
-    settings: EvaluationSettings, sampling: SamplingOptions
-) -> list[SamplingOptions]:
-    """Returns the sampling options of each sample of a task; a greedy sample is last."""
-    greedy = dataclasses.replace(sampling, temperature=0.0, top_k=0, top_p=1.0)
-    return [sampling] * settings.samples + [greedy] * settings.greedy
-
-
 def _serves_others(pool: EnvPool, failed: Sequence[Task], known: Sequence[Trajectory]) -> bool:
     """Returns True if each environment of the failed tasks still serves a task it served before."""
     items = {task.item_id for task in failed}
@@ -143,7 +136,7 @@ def _serves_others(pool: EnvPool, failed: Sequence[Task], known: Sequence[Trajec
             if t.outcome.is_valid
             and t.item_id not in items
             and t.item_id.rpartition("_")[0] == name
-            and _actions(t)
+            and any(turn.action is not None for turn in t.turns)
         ]
         if not repeatable or not _repeat(pool, min(repeatable, key=lambda t: len(t.turns))):
             return False
@@ -153,7 +146,7 @@ def _serves_others(pool: EnvPool, failed: Sequence[Task], known: Sequence[Trajec
 def _repeat(pool: EnvPool, trajectory: Trajectory) -> bool:
     """Returns True if the environment accepts all actions of an episode once more."""
     environment, _, data_idx = trajectory.item_id.rpartition("_")
-    actions = iter(_actions(trajectory))
+    actions = iter([turn.action for turn in trajectory.turns if turn.action is not None])
     pool.start(_TICKET, environment, int(data_idx))
     try:
         while True:
@@ -167,7 +160,3 @@ def _repeat(pool: EnvPool, trajectory: Trajectory) -> bool:
                 pool.step(_TICKET, action)
     finally:
         pool.finish(_TICKET)
-
-
-def _actions(trajectory: Trajectory) -> list[str]:
-    return [turn.action for turn in trajectory.turns if turn.action is not None]

@@ -41,11 +41,7 @@ class Journal:
         self._identity = json.loads(json.dumps(dict(identity)))
 
     def open(self) -> None:
-        """Writes the identity to the folder, or compares it with the identity in the folder.
-
-        Raises:
-          ValueError: The folder has episodes of another evaluation, or its files cannot be read.
-        """
+        """Writes the identity; raises ValueError if the folder has episodes of another evaluation."""
         if self._state.exists():
             changed = config_differences(self._read_state()["identity"], self._identity)
             if changed:
@@ -70,9 +66,8 @@ class Journal:
     def finished(self, stride: int) -> dict[Key, Trajectory]:
         """Returns the finished episodes by key, and removes a partial last line of a killed process.
 
-        Args:
-          stride: Number of samples per task. A replacement sample has the number of the failed
-            sample plus a multiple of the stride.
+        `stride` is the number of samples per task: a replacement sample has the number of the
+        failed sample plus a multiple of the stride.
 
         Raises:
           ValueError: A file is damaged; the message names the line.

@@ -182,12 +182,10 @@ def _coverage(results: Sequence[Result]) -> list[str]:
 
 
 def _subtasks(results: Sequence[Result]) -> str:
-    found = [
-        {(row["environment"], row["subtask"]): row for row in r.suite["subtasks"] if row["played"]}
-        if r.suite
-        else {}
-        for r in results
-    ]
+    found = []
+    for r in results:
+        known = r.suite["subtasks"] if r.suite else ()
+        found.append({(row["environment"], row["subtask"]): row for row in known if row["played"]})
     rows = []
     for environment, part in SUITE.items():
         for subtask in part.subtasks:

@@ -1,7 +1,6 @@
 """Scores of evaluation episodes: scores.json, metrics, and test-time scaling curves.
 
-An episode whose environment failed says nothing about the policy. It is left out of all means, but
-included in `outcomes` and `invalid`.
+An invalid episode, whose environment failed, is counted but left out of all means.
 """
 
 import collections

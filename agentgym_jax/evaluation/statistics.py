@@ -1,8 +1,4 @@
-"""Intervals of success rates and means, pass@k and majority of k, and the paired comparison.
-
-If the n samples of a task were drawn independently with the same decoding, pass@k and majority of k
-are unbiased for every k up to n.
-"""
+"""Intervals of success rates and means, pass@k and majority of k, and the paired comparison."""
 
 import math
 import statistics

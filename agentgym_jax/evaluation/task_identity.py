@@ -22,14 +22,11 @@ def item_facts(
     }
     items = {}
     for task in tasks:
-        facts = listed.get((task.environment, task.data_idx))
-        if facts is None:
-            items[task.item_id] = {"subtask": None, "digest": None, "facts": {}}
-            continue
+        facts = listed.get((task.environment, task.data_idx), {})
         short = {k: v for k, v in facts.items() if k != "data_idx" and len(str(v)) <= _MAX_FACT}
         items[task.item_id] = {
-            "subtask": suite.subtask_of(task.environment, facts),
-            "digest": suite.digest(facts),
+            "subtask": suite.subtask_of(task.environment, facts) if facts else None,
+            "digest": suite.digest(facts) if facts else None,
             "facts": short,
         }
     return items

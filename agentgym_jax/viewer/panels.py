@@ -45,10 +45,6 @@ class Panel:
     needs: tuple[str, ...]  # names in `metrics.METRICS`
     draw: Callable[[Axes, Run], None]
 
-    def is_possible(self, run: Run) -> bool:
-        """Returns True if the run has data for the panel."""
-        return any(run.expand(need) for need in self.needs)
-
 
 def _line(ax: Axes, run: Run, name: str, label: str, color: str, **style: Any) -> None:
     steps, values = run.series(name)
@@ -69,8 +65,7 @@ def _smooth_line(ax: Axes, run: Run, name: str, label: str, color: str) -> None:
 
 
 def _turn_limit(ax: Axes, run: Run, name: str, label: str, color: str) -> None:
-    steps, turns = run.series(name)
-    ax.step(steps, turns, where="mid", color=color, lw=1.2, ls="--", label=label)
+    ax.step(*run.series(name), where="mid", color=color, lw=1.2, ls="--", label=label)
 
 
 def _band(ax: Axes, run: Run, name: str, color: str) -> None:
@@ -363,3 +358,8 @@ PANELS = (
         _environment_turns,
     ),
 )
+
+
+def panels_of(run: Run) -> list[Panel]:
+    """Returns the panels for which the run has data."""
+    return [panel for panel in PANELS if any(run.expand(need) for need in panel.needs)]

@@ -16,12 +16,10 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from agentgym_jax.run_folder import RunFolder
 from agentgym_jax.telemetry.metrics_file import read_metrics
-from agentgym_jax.viewer.panels import PANELS, Panel
+from agentgym_jax.viewer.panels import Panel, panels_of
 from agentgym_jax.viewer.series import Run
 
 _STYLE: Mapping[str, Any] = {
-    "figure.facecolor": "white",
-    "axes.facecolor": "white",
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
@@ -29,7 +27,6 @@ _STYLE: Mapping[str, Any] = {
     "axes.titlelocation": "left",
     "axes.titleweight": "bold",
     "grid.color": "#E6E6E6",
-    "grid.linewidth": 0.8,
     "font.size": 9.0,
     "axes.titlesize": 10.0,
     "legend.frameon": False,
@@ -73,7 +70,7 @@ def write_plots(run_dir: str | os.PathLike) -> list[pathlib.Path]:
     """
     folder = RunFolder(run_dir)
     run = Run(read_metrics(folder.metrics_path))
-    panels = [panel for panel in PANELS if panel.is_possible(run)]
+    panels = panels_of(run)
     if not panels:
         raise ValueError(
             f"{folder.metrics_path} has {len(run.lines)} steps and none of the metrics that are "

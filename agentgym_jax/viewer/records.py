@@ -48,11 +48,7 @@ def trajectory_files(folder: pathlib.Path) -> list[TrajectoryFile]:
 
 
 def read_records(path: pathlib.Path) -> Iterator[dict[str, Any]]:
-    """Yields the episodes of a file.
-
-    Raises:
-      ValueError: A line is not JSON; the message has the line number.
-    """
+    """Yields the records of a file; raises ValueError with the number of a line that is not JSON."""
     with open(path, encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             try:

@@ -57,14 +57,10 @@ def write_report(
     max_replays: int,
     max_web_replays: int = 0,
 ) -> pathlib.Path:
-    """Writes the page of a run; returns its path.
+    """Writes the page of a run folder to `out`, by default its `report.html`; returns the path.
 
-    Args:
-      path: Run folder.
-      out: Path of the page; `report.html` in the run folder if None.
-      transports: Servers by environment; they replay episodes to show the environment's states.
-      max_replays: Maximum number of replayed episodes.
-      max_web_replays: Maximum number of episodes replayed in a browser, with one picture per page.
+    The servers in `transports`, by environment, replay at most `max_replays` episodes and at most
+    `max_web_replays` web episodes to show the environment's states.
 
     Raises:
       FileNotFoundError: `path` is not a run folder.

@@ -87,8 +87,8 @@ def horizon_stages(steps: np.ndarray, turns: np.ndarray) -> list[tuple[float, fl
     """Returns (first step, last step, turns) of every stretch of equal turn limits."""
     if not len(steps):
         return []
-    parts = np.split(np.arange(len(steps)), np.flatnonzero(np.diff(turns)) + 1)
-    return [(steps[part[0]], steps[part[-1]], turns[part[0]]) for part in parts]
+    stages = np.split(np.stack([steps, turns], axis=1), np.flatnonzero(np.diff(turns)) + 1)
+    return [(stage[0, 0], stage[-1, 0], stage[0, 1]) for stage in stages]
 
 
 def time_shares(run: Run) -> tuple[np.ndarray, dict[str, np.ndarray]]:

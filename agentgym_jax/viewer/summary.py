@@ -8,7 +8,7 @@ from agentgym_jax.run_folder import RunFolder
 from agentgym_jax.telemetry.metrics import lookup
 from agentgym_jax.telemetry.metrics_file import read_metrics
 from agentgym_jax.viewer.early_warnings import early_warnings
-from agentgym_jax.viewer.panels import PANELS
+from agentgym_jax.viewer.panels import panels_of
 from agentgym_jax.viewer.records import TrajectoryFile
 from agentgym_jax.viewer.series import Run, visible_time_shares
 
@@ -121,9 +121,7 @@ def metric_columns(run: Run) -> dict[str, Any]:
 def panels(run: Run) -> list[dict[str, Any]]:
     """Returns the figures of `plots/` as lists of metric names, in the same order."""
     found = []
-    for panel in PANELS:
-        if not panel.is_possible(run):
-            continue
+    for panel in panels_of(run):
         facts: dict[str, Any] = {"title": panel.title, "unit": panel.unit}
         if panel.file == "time":
             facts |= {"stacked": True, "series": _time_series(run)}

@@ -35,10 +35,8 @@ def worlds_of(record: Record, transports: Mapping[str, Transport]) -> list[State
 
 
 def replay(transport: Transport, record: Record) -> list[State]:
-    """Returns the states at the start and after every turn of a recorded episode.
-
-    Raises:
-      ReplayError: The environment rejects a request, or its answers differ from the record.
+    """Returns the states at the start and after every turn; raises ReplayError if an answer of
+    the environment differs from the record.
     """
     name, number = environment_of(record["item_id"])
     if number is None:
