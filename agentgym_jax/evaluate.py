@@ -87,11 +87,7 @@ def as_trained(config: dict) -> dict:
 
 
 def run(config: dict, parts: EvaluationParts, stop: StopFlag) -> None:
-    """Runs the missing episodes, then writes and prints the scores.
-
-    Raises:
-      AgentStopped: The user requested a stop.
-    """
+    """Runs the missing episodes, then writes and prints the scores; a stop raises AgentStopped."""
     tasks = parts.environments.eval_tasks
     items = item_facts(tasks, parts.task_lists)
     agent = None if parts.kind is AgentKind.MODEL else text_agent(parts, stop)
@@ -129,10 +125,8 @@ def run(config: dict, parts: EvaluationParts, stop: StopFlag) -> None:
 def resume(
     parts: EvaluationParts, items: Items, identity: dict
 ) -> tuple[Journal, dict[Key, Trajectory]]:
-    """Returns the journal of the evaluation, and the episodes that it already contains.
-
-    Raises:
-      ConfigError: The folder, or the result of --same_tasks_as, was made by a different evaluation.
+    """Returns the journal and its episodes; raises ConfigError if the folder belongs to another
+    evaluation, or if the tasks are not those of --same_tasks_as.
     """
     manifests = dict(parts.environments.manifests)
     digests = {item: row["digest"] for item, row in items.items()}

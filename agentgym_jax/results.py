@@ -1,9 +1,8 @@
 """Compares results: python -m agentgym_jax.results A/scores.json B/scores.json --out=results.md
 
-Every argument is a scores.json or a folder with a scores.json. The program writes a leaderboard with
+Every argument is a scores.json or a folder with a scores.json. The page has a leaderboard with
 intervals, the sub-tasks of the suite, a paired comparison of every result with the baseline, and
-figures next to the page. Results with different task manifests are rejected, and the message names
-the difference.
+figures. Results with different task manifests are rejected; the message names the difference.
 """
 
 import pathlib

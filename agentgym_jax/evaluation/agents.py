@@ -36,7 +36,7 @@ _TOO_LONG = ("context_length_exceeded", "context length", "context window", "too
 
 
 class AgentError(RuntimeError):
-    """The agent cannot start or continue; finished episodes are kept. The message has the remedy."""
+    """The agent cannot start or continue. Finished episodes are kept; the message has a remedy."""
 
 
 class AgentStopped(AgentError):
@@ -44,9 +44,9 @@ class AgentStopped(AgentError):
 
 
 class ScriptedAgent:
-    """Agent that takes one of the actions that the environment offers: the expert's or any valid one.
+    """Agent that takes an action offered by the environment: the expert's or a random valid one.
 
-    The action is drawn uniformly from a generator seeded by (seed, item, sample, turn).
+    A random action is drawn uniformly from a generator seeded by (seed, item, sample, turn).
 
     Raises:
       AgentError: An environment needs an action format that scripted agents do not write.
@@ -171,7 +171,10 @@ class EndpointAgent:
         self._http.disconnect()
 
     def _find_model(self, should_stop: Callable[[], bool]) -> str:
-        """Returns the name of the only model. Its request may take minutes, so a thread sends it."""
+        """Returns the name of the endpoint's only model.
+
+        A thread sends the request, because a stop must end the wait for a slow endpoint.
+        """
         model: concurrent.futures.Future[str] = concurrent.futures.Future()
 
         def ask() -> None:
@@ -222,8 +225,8 @@ class EndpointAgent:
             pause_s *= random.uniform(0.5, 1.0)
             if time.monotonic() + pause_s > deadline:
                 raise AgentError(
-                    f"{self._url(route)} failed {attempt} times in {self._settings.patience_s:g} s, "
-                    f"at last: {problem}. The same command resumes the evaluation; "
+                    f"{self._url(route)} failed {attempt} times in {self._settings.patience_s:g} s,"
+                    f" at last: {problem}. The same command resumes the evaluation; "
                     "--config.endpoint.patience_s waits longer"
                 )
             logging.warning("%s: %s; again in %.1f s", self._url(route), problem, pause_s)

@@ -31,7 +31,7 @@ class TrainingData:
     unread: list[str] = dataclasses.field(default_factory=list)  # paths with the reasons
     episodes: int = 0  # number of records
     items: set[str] = dataclasses.field(default_factory=set)  # item ids of the records
-    observations: set[str] = dataclasses.field(default_factory=set)  # first ones of the episodes
+    observations: set[str] = dataclasses.field(default_factory=set)  # first observations
 
     def add(self, item_id: str, observation: str | None) -> None:
         """Adds a record."""
@@ -84,7 +84,7 @@ def _read_records(run: pathlib.Path, found: TrainingData) -> None:
 
 
 def _read_data(path: str, key: str, found: TrainingData) -> None:
-    """Reads a data file or folder of a config section from the list `key`."""
+    """Reads a data file or folder that a config section names under `key`."""
     try:
         if key == "files":
             conversations = read_conversations(path, bad="skip").conversations
@@ -147,7 +147,7 @@ def _named(items: set[str]) -> dict[str, Any]:
 
 
 def describe_leakage(leakage: Mapping[str, Any]) -> list[str]:
-    """Describes a result of `find_leakage`, one finding per text; the list is empty without leakage."""
+    """Returns the findings in a result of `find_leakage` as texts."""
     texts = {
         "train_split": "are of the training split of the manifest",
         "trained": f"were trained on ({leakage['source']})",

@@ -56,11 +56,12 @@ def evaluate(
 ) -> Evaluation:
     """Collects and scores all episodes; sampled and greedy ones share one rollout.
 
-    The episodes in `finished` are not repeated. The random draws of an episode depend only on its
-    key, so this does not change the remaining episodes. After a stop, these end as ABORTED. The
-    collector may be None if all episodes are finished. `step` is the number of training steps done,
-    for the record, and `max_turns` the turn limit by environment. `on_episode` is called with every
-    episode that has ended, a second time if an episode that an outage ABORTED is repeated.
+    The episodes in `finished` are not repeated; if these are all, the collector may be None. The
+    random draws of an episode depend only on its key, so the other episodes are the same as without
+    `finished`. `step`, the number of training steps done, is stored in the trajectories.
+    `max_turns` is the turn limit by environment. `on_episode` is called with every episode that has
+    ended. An episode that an outage ended as ABORTED is repeated and passed to `on_episode` again.
+    After a stop, the remaining episodes end as ABORTED.
 
     Raises:
       ServerUnavailable: A server no longer serves any task.
@@ -144,7 +145,7 @@ def _serves_others(pool: EnvPool, failed: Sequence[Task], known: Sequence[Trajec
 
 
 def _repeat(pool: EnvPool, trajectory: Trajectory) -> bool:
-    """Returns True if the environment accepts all actions of an episode once more."""
+    """Returns True if the actions of an episode can be repeated without an environment error."""
     environment, _, data_idx = trajectory.item_id.rpartition("_")
     actions = iter([turn.action for turn in trajectory.turns if turn.action is not None])
     pool.start(_TICKET, environment, int(data_idx))

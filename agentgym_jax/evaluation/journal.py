@@ -1,6 +1,7 @@
 """Journal of finished episodes, with which an interrupted evaluation resumes.
 
-A file grows by every episode that ends; at the end, a file with all episodes in order replaces it.
+Every finished episode is appended to a partial file. At the end, a file with all episodes in order
+replaces the partial file.
 """
 
 import json
@@ -41,7 +42,7 @@ class Journal:
         self._identity = json.loads(json.dumps(dict(identity)))
 
     def open(self) -> None:
-        """Writes the identity; raises ValueError if the folder has episodes of another evaluation."""
+        """Stores the identity; raises ValueError if the folder belongs to another evaluation."""
         if self._state.exists():
             changed = config_differences(self._read_state()["identity"], self._identity)
             if changed:
@@ -64,7 +65,7 @@ class Journal:
         write_atomic(self._state, json.dumps(document, indent=1) + "\n")
 
     def finished(self, stride: int) -> dict[Key, Trajectory]:
-        """Returns the finished episodes by key, and removes a partial last line of a killed process.
+        """Returns the finished episodes by key, and removes a last line that is not complete.
 
         `stride` is the number of samples per task: a replacement sample has the number of the
         failed sample plus a multiple of the stride.
@@ -89,7 +90,7 @@ class Journal:
         return found
 
     def append(self, trajectory: Trajectory) -> None:
-        """Appends an episode; one whose environment failed is left out, so a later start repeats it."""
+        """Appends an episode to the partial file, unless its environment failed."""
         if not trajectory.outcome.is_valid:
             return
         line = json.dumps(to_record(trajectory), ensure_ascii=False, allow_nan=False) + "\n"
@@ -102,7 +103,7 @@ class Journal:
             os.fsync(file.fileno())
 
     def finish(self, trajectories: Sequence[Trajectory]) -> None:
-        """Writes the file with all episodes in order, and deletes the appended file."""
+        """Writes the file with all episodes in order, and deletes the partial file."""
         self._folder.write_trajectories(0, [to_record(t) for t in trajectories], kind=_KIND)
         self._partial.unlink(missing_ok=True)
 

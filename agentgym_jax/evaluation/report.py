@@ -1,4 +1,4 @@
-"""Reports: the score table of an evaluation, and results.md, a page that compares several results."""
+"""Score table of an evaluation, and results.md, a page that compares several results."""
 
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -108,8 +108,8 @@ def results_page(
 ) -> str:
     """Returns the text of results.md: leaderboard, sub-tasks, pairwise differences and figures.
 
-    `comparisons` are results of `compare.compare`, `plots` the paths of the figures, and `folder` is
-    the folder of the page.
+    `comparisons` has results of `compare.compare`, and `plots` the paths of the figures. Paths in
+    the page are relative to `folder`.
     """
     ranked = sorted(results, key=_rank, reverse=True)
     parts = ["# Results", leaderboard(ranked), _NOTE, *_coverage(ranked)]
@@ -154,7 +154,7 @@ def _score(row: Mapping[str, Any] | None) -> str:
 
 
 def leaderboard(results: Sequence[Result]) -> str:
-    """Returns the first table of the page."""
+    """Returns the leaderboard in Markdown: success and score, also by environment."""
     names = sorted({name for r in results for name in r.document["environments"]})
     heading = ["agent", "sub-tasks", "tasks", "success %", "invalid"]
     heading += [f"{name} success %" for name in names] + [f"{name} score" for name in names]

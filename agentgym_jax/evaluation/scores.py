@@ -106,7 +106,7 @@ def summarise_group(episodes: Sequence[EpisodeScore]) -> dict[str, Any]:
 
 
 def _success(counts: Sequence[tuple[int, int]]) -> dict[str, Any]:
-    """Returns mean success and interval of tasks with these numbers of samples and solved samples."""
+    """Returns success and its interval from the numbers of samples and solved samples of tasks."""
     if not counts:
         return {"success": None, "success_interval": None}
     rates = [solved / n for n, solved in counts]
@@ -151,7 +151,7 @@ def summarise(episodes: Sequence[EpisodeScore]) -> dict[str, Any]:
 
 
 def turn_budgets(episodes: Sequence[EpisodeScore], max_turns: int) -> list[dict[str, Any]]:
-    """Returns the exact success under every turn limit up to `max_turns`, the limit of the rollouts.
+    """Returns the exact success under every turn limit up to `max_turns`, that of the rollouts.
 
     An episode under a smaller limit is a prefix of the same episode under the limit `max_turns`.
     This has three conditions: the agent does not see its budget, the environment does not know the
@@ -167,9 +167,7 @@ def turn_budgets(episodes: Sequence[EpisodeScore], max_turns: int) -> list[dict[
 
 
 def sample_counts(episodes: Sequence[EpisodeScore]) -> list[dict[str, Any]]:
-    """Returns pass@k and majority of k of sampled episodes, for every k up to the smallest number of
-    samples of a task.
-    """
+    """Returns pass@k and majority of k, for k up to the smallest number of samples of a task."""
     counts = [(len(task), sum(task)) for task in successes(episodes).values()]
     return [
         {"k": k, **{name: at_k(name, counts, k) for name in ESTIMATORS}}

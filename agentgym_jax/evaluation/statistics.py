@@ -114,7 +114,7 @@ ESTIMATORS: Mapping[str, Callable[[int, int, int], float]] = {
 
 
 def at_k(name: str, counts: Sequence[tuple[int, int]], k: int) -> float:
-    """Returns the mean of an estimator over tasks with these numbers of samples and correct ones."""
+    """Returns an estimator's mean over tasks, given their numbers of samples and correct ones."""
     return float(np.mean([ESTIMATORS[name](n, c, k) for n, c in counts]))
 
 
@@ -132,12 +132,12 @@ def mcnemar_p(only_a: int, only_b: int) -> float:
 def paired_difference(
     a: Mapping[str, Sequence[bool]], b: Mapping[str, Sequence[bool]], *, resamples: int = 10_000
 ) -> dict[str, Any]:
-    """Returns the difference in success of `b` minus `a`, over their common tasks.
+    """Returns the success rate of `b` minus that of `a`, over the common tasks.
 
-    Both map tasks to the success flags of their samples. The interval is a percentile bootstrap
-    over tasks. If every task has one sample on each side, the p-value is that of McNemar's exact
-    test. Otherwise it is that of a sign-flip test over tasks: the fraction of random swaps of a and
-    b whose absolute difference is at least the observed one. The random seed is fixed.
+    `a` and `b` map tasks to the success flags of their samples. The interval is a percentile
+    bootstrap over tasks. If every task has one sample on each side, the p-value is that of
+    McNemar's exact test. Otherwise it is that of a sign-flip test over tasks: the fraction of
+    random swaps of a and b whose absolute difference is at least the observed one.
     """
     common = sorted(a.keys() & b.keys())
     if not common:

@@ -81,7 +81,7 @@ def _subtask(episode: EpisodeScore, items: Items, known: Mapping[str, Any]) -> s
 
 
 def describe_coverage(scores: Mapping[str, Any]) -> list[str]:
-    """Describes, from a result of `suite_scores`, the evaluated and the missing parts of the suite."""
+    """Describes the evaluated and the missing parts of the suite in a result of `suite_scores`."""
     lines = [
         f"{scores['played_subtasks']} of the {scores['of_subtasks']} sub-tasks of the suite were "
         "evaluated in full; the overall figure is over the evaluated items"

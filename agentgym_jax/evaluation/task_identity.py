@@ -13,7 +13,7 @@ _MAX_FACT = 60  # maximum length of a fact in the results; longer facts are used
 def item_facts(
     tasks: Sequence[Task], manifests: Mapping[str, Sequence[Mapping[str, Any]]]
 ) -> dict[str, dict[str, Any]]:
-    """Returns for every task its sub-task, the digest of its facts, and its short facts, by item id.
+    """Returns the sub-task, the digest of the facts, and the short facts of tasks, by item id.
 
     `manifests` has the task list of each environment; a task outside the list has no digest.
     """
@@ -35,7 +35,7 @@ def item_facts(
 def manifest_differences(
     a: Mapping[str, Any], b: Mapping[str, Any], *, names: Sequence[str]
 ) -> str:
-    """Describes how the tasks of two documents differ in their common environments; empty if equal.
+    """Describes how the tasks of two documents differ in common environments; empty if equal.
 
     A document has `manifests` (environment -> hash) and optionally `items`.
     """

@@ -104,7 +104,7 @@ def _saturation(rows: Rows) -> float | None:
 
 
 def _turn_share(rows: Rows, key: str) -> float | None:
-    """Returns the share of turns counted under `key`, in the episodes whose record has the count."""
+    """Returns the share of turns counted under `key`, in episodes whose record has the count."""
     known = [row for row in rows if row[key] is not None]
     turns = sum(row["turns"] for row in known)
     return sum(row[key] for row in known) / turns if turns else None

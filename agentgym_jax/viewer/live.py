@@ -48,13 +48,13 @@ class LiveRun:
         return packed(document | {"pieces": {}, "replayed": [], "version": version})
 
     def bundle(self, name: str) -> bytes:
-        """Returns the episodes of a file and the texts of their tokens; KeyError if it is unknown."""
+        """Returns the episodes and token texts of a file; raises KeyError for an unknown file."""
         bundle = make_bundle(self._file(name))
         pieces = records.token_pieces(self._folder.tokenizer, sorted(bundle.token_ids))
         return packed(bundle.document() | {"pieces": pieces})
 
     def worlds(self, name: str, row: int) -> bytes:
-        """Returns the states along an episode, null without a replay; KeyError if it is unknown."""
+        """Returns the states along an episode, or null; raises KeyError for an unknown episode."""
         for number, record in enumerate(records.read_records(self._file(name).path)):
             if number == row:
                 with self._lock:

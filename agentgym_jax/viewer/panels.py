@@ -241,10 +241,10 @@ def _curves(
     positive_log: bool = False,
     level: float | None = None,
 ) -> Panel:
-    """Returns a panel with one line per metric of `names`.
+    """Returns a panel with one line per metric of `names`, and a thin line at `level`.
 
     Without `needs` the panel needs any of these metrics. With `positive_log` the axis is
-    logarithmic if all values are positive. `level` is a reference value, drawn as a thin line.
+    logarithmic if all values are positive.
     """
 
     def draw(ax: Axes, run: Run) -> None:

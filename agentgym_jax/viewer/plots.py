@@ -62,7 +62,7 @@ def _save(figure: Figure, path: pathlib.Path) -> None:
 
 
 def write_plots(run_dir: str | os.PathLike) -> list[pathlib.Path]:
-    """Draws every figure for which the run has metrics into `plots/`; returns the paths of the files.
+    """Draws every figure for which the run has metrics into `plots/`; returns the paths.
 
     Raises:
       FileNotFoundError: The folder has no metrics.jsonl.

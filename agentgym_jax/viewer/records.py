@@ -41,14 +41,14 @@ class TrajectoryFile:
 
 
 def trajectory_files(folder: pathlib.Path) -> list[TrajectoryFile]:
-    """Returns all trajectory files of a run by step; evaluation follows training of the same step."""
+    """Returns all trajectory files of a run by step; evaluation is the last one of a step."""
     found = [(path, _FILE.fullmatch(path.name)) for path in folder.glob("*.jsonl")]
     files = [TrajectoryFile(int(m["step"]), m["kind"], path) for path, m in found if m]
     return sorted(files, key=lambda f: (f.step, f.kind == "eval", f.kind))
 
 
 def read_records(path: pathlib.Path) -> Iterator[dict[str, Any]]:
-    """Yields the records of a file; raises ValueError with the number of a line that is not JSON."""
+    """Yields the records of a file; raises ValueError for a line that is not JSON."""
     with open(path, encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             try:
@@ -140,10 +140,10 @@ class Bundle:
         self.replayed: list[int] = []
 
     def add(self, record: Record, worlds: Sequence[Mapping[str, Any]] | None = None) -> None:
-        """Adds an episode, with the environment's states at the start and after every turn if known.
+        """Adds an episode, with the environment's states at the start and after every turn.
 
-        The optional keys `advantages`, `reference_logprobs` and `learner_logprobs` of a record have
-        one number per token.
+        `worlds` is None if the states are unknown. The optional keys `advantages`,
+        `reference_logprobs` and `learner_logprobs` of a record have one number per token.
         """
         text = functools.partial(_number, self._texts)
         versions = _select_actions(record, record["policy_versions"])
@@ -189,7 +189,7 @@ class Bundle:
         }
 
     def _token_runs(self, record: Record) -> list[int]:
-        """Returns the numbers of the token runs: prompt, then each turn's action and text after it."""
+        """Returns the numbers of the runs: the prompt, then each action and the text after it."""
         tokens = record["tokens"]
         self.token_ids.update(tokens)
         cuts = [0]

@@ -48,7 +48,7 @@ class Run:
         return len(self.series(name)[0]) > 0
 
     def groups(self, name: str) -> list[str]:
-        """Returns the groups g for which `name/g` has values, sorted with `level 2` before `level 10`."""
+        """Returns the groups g for which `name/g` has values, in natural order."""
         return self._between(f"{name}/", "")
 
     def environments(self, name: str) -> list[str]:

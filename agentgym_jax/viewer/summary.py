@@ -83,9 +83,9 @@ def _task_groups(environments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def episode_columns(rows: Rows) -> dict[str, Any]:
-    """Returns the rows of episodes as columns; repeated texts become numbers in a table.
+    """Returns the rows of episodes as columns; repeated texts are numbers of a table's entries.
 
-    As 20,000 objects with 16 keys, most bytes would be keys.
+    In 20,000 rows with 16 keys each, most bytes would be keys.
     """
     columns: dict[str, Any] = {}
     for key in rows[0] if rows else ():
