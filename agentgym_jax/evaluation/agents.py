@@ -157,8 +157,8 @@ class EndpointAgent:
             is_stopped = choice["finish_reason"] != "length"
         except (LookupError, TypeError, ValueError) as error:
             raise AgentError(
-                f"{self._url(_CHAT)} answered {reply[:200]!r}, expected a chat completion "
-                "with choices[0].message.content and finish_reason"
+                f"{self._url(_CHAT)} answered {self._hide_key(reply)[:200]!r}, expected a chat "
+                "completion with choices[0].message.content and finish_reason"
             ) from error
         if not isinstance(text, str):
             raise AgentError(f"{self._url(_CHAT)}: the content is {type(text).__name__}")
@@ -215,9 +215,9 @@ class EndpointAgent:
             except EnvError as error:
                 problem = self._hide_key(str(error))
             else:
-                text = self._hide_key(data.decode(errors="replace"))
                 if status == 200:
-                    return text
+                    return data.decode(errors="replace")
+                text = self._hide_key(data.decode(errors="replace"))
                 if status not in _RETRIED:
                     raise self._refusal(route, status, text)
                 problem = f"status {status}: {text[:300]}"
@@ -235,7 +235,8 @@ class EndpointAgent:
         raise AgentStopped("the evaluation is stopping")
 
     def _refusal(self, route: str, status: int, reply: str) -> Exception:
-        if status in (400, 413, 422) and any(words in reply.lower() for words in _TOO_LONG):
+        is_too_long = any(words in reply.lower() for words in _TOO_LONG)
+        if route == _CHAT and status in (400, 413, 422) and is_too_long:
             return PromptTooLongError(reply[:300])
         hint = ""
         if status in (401, 403):
