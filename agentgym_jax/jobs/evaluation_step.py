@@ -41,7 +41,6 @@ def evaluate_step(
         max_parse_errors=settings.rollout.max_parse_errors,
         on_progress=run.progress("evaluation"),
         should_stop=run.should_stop,
-        pool=environments.pool,
     )
     if run.should_stop():
         raise StopRequested(f"stopped while evaluating after step {step}")

@@ -97,7 +97,8 @@ def test_leakage_and_playing_conditions_are_on_the_page(tmp_path):
         tmp_path / "b", GOOD, samples=2, solving=[0], lists=MANIFESTS | {"maze": trained}, mode="x"
     )
     text = results.write([tmp_path / "a", tmp_path / "b"], tmp_path / "r.md", 1, with_plots=False)
-    assert "- tiny: 4 evaluated tasks are of the training split, 0 were trained on" in text
+    assert "- tiny: 4 evaluated tasks are of the training split of the manifest, such as" in text
+    assert "success without leaked items: 44.4 % of 9 tasks" in text
     assert "- a|b:" not in text and "a\\|b" in text
     assert "Evaluated under other conditions: mode: sampled before, x after." in text
     # One of two samples solves 11 of 13 tasks. The columns are pass@1, pass@2, majority of 1 and

@@ -97,6 +97,14 @@ def test_every_turn_is_one_request_with_the_conversation_so_far(fake, monkeypatc
     assert KEY not in records and "move left" in records
 
 
+def test_a_key_that_is_an_ordinary_word_changes_no_answer(fake, monkeypatch):
+    """Checks keys as for local servers, such as `none`, which answers may contain by chance."""
+    monkeypatch.setenv("TEST_ENDPOINT_KEY", "move")
+    with playing(fake, model="tiny") as collector:
+        result = play(collector, ALL_TASKS[:1], max_turns=1)
+    assert result.trajectories[0].turns[0].action == "move left"
+
+
 def test_the_seed_of_a_turn_depends_on_the_sampled_episode_alone(fake):
     with playing(fake) as collector:
         play(collector, ALL_TASKS[:2], max_turns=2)

@@ -133,9 +133,9 @@ def test_a_damaged_line_is_named(begun):
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("agent", {"name": "gpt"}, "agent.name: random in the folder, gpt now"),
-        ("manifests", {"maze": "xy"}, "manifests.maze: ab in the folder, xy now"),
-        ("items", {"maze_1": "cd", "maze_2": "ef"}, "items.maze_2: absent in the folder, ef now"),
+        ("agent", {"name": "gpt"}, 'agent.name: "random" in the folder, "gpt" now'),
+        ("manifests", {"maze": "xy"}, 'manifests.maze: "ab" in the folder, "xy" now'),
+        ("items", {"maze_1": "cd", "maze_2": "ef"}, 'items.maze_2: absent in the folder, "ef" now'),
     ],
 )
 def test_a_folder_of_another_evaluation_is_refused_and_the_difference_named(

@@ -163,7 +163,7 @@ def test_an_evaluation_without_any_episode_is_an_error():
 
 
 def test_a_scripted_agent_refuses_a_format_that_it_does_not_write():
-    with pytest.raises(ValueError, match="environments.sciworld.action_format"):
+    with pytest.raises(AgentError, match="environments.sciworld.action_format"):
         ScriptedAgent({"sciworld": ActionFormat.FUNCTION_CALLING})
 
 

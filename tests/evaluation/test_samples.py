@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pytest
 
-from agentgym_jax.evaluation import scores, statistics
+from agentgym_jax.evaluation import report, scores, statistics
 from agentgym_jax.trajectory import Outcome
 from tests.builders import episode_score
 
@@ -66,31 +66,34 @@ def test_a_turn_curve_equals_playing_under_each_limit():
             for s, at in enumerate(ats)
         ]
 
-    curve = scores.turn_budgets(rollouts(8), max_turns=8, show_turn_budget="none")
+    curve = scores.turn_budgets(rollouts(8), 8)
     assert [row["turns"] for row in curve] == list(range(1, 9))
     for row in curve:
-        played = scores.turn_budgets(
-            rollouts(row["turns"]), max_turns=row["turns"], show_turn_budget="none"
-        )[-1]
+        played = scores.turn_budgets(rollouts(row["turns"]), row["turns"])[-1]
         assert played == row
     assert [r["success"] for r in curve] == sorted(r["success"] for r in curve)
     assert curve[-1]["pass_at_k"]["1"] == curve[-1]["success"]
 
 
-@pytest.mark.parametrize("telling", ["start", "every_turn"])
-def test_an_agent_that_sees_its_budget_has_no_curve(telling):
-    with pytest.raises(ValueError, match="saw its budget"):
-        scores.turn_budgets([scored(0, True)], max_turns=8, show_turn_budget=telling)
+@pytest.mark.parametrize("shown", ["none", "start", "every_turn"])
+def test_an_agent_that_sees_its_budget_has_no_curve(shown):
+    facts = report.score_facts(
+        [scored(0, True)],
+        {},
+        max_turns={"textcraft": 8},
+        show_turn_budget=shown,
+        is_sampled=True,
+        leakage={},
+    )
+    assert (facts["turn_budgets"] is None) == (shown != "none")
 
 
 def test_failed_environments_are_in_no_curve():
     good = [scored(0, True, s, turns=s + 1) for s in range(2)]
     failed = [scored(1, False, outcome=Outcome.ENV_ERROR, turns=1)]
-    assert scores.turn_budgets(good + failed, max_turns=3, show_turn_budget="none") == (
-        scores.turn_budgets(good, max_turns=3, show_turn_budget="none")
-    )
+    assert scores.turn_budgets(good + failed, 3) == (scores.turn_budgets(good, 3))
     assert scores.sample_counts(good + failed) == scores.sample_counts(good)
-    assert scores.turn_budgets(failed, max_turns=3, show_turn_budget="none") == []
+    assert scores.turn_budgets(failed, 3) == []
 
 
 def test_sample_counts_by_hand():

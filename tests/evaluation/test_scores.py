@@ -42,11 +42,6 @@ def test_wilson_interval_refuses_more_successes_than_trials():
         statistics.wilson_interval(11, 10)
 
 
-@pytest.mark.parametrize("p, z", [(0.5, 0.0), (0.975, 1.959963985), (0.01, -2.326347874)])
-def test_normal_quantiles_of_the_tables(p, z):
-    assert statistics.normal_quantile(p) == pytest.approx(z, abs=1e-8)
-
-
 @pytest.mark.parametrize("n, c, k", [(4, 2, 2), (5, 1, 3), (6, 6, 1), (6, 0, 6), (6, 4, 3)])
 def test_pass_at_k_is_the_share_of_subsets_with_a_correct_sample(n, c, k):
     correct = [True] * c + [False] * (n - c)

@@ -73,8 +73,7 @@ def test_the_page_asks_for_nothing_from_elsewhere(learning_run):
 
 
 def test_the_scripts_never_read_html_and_all_are_part_of_the_page():
-    folder = report.importlib.resources.files("agentgym_jax.viewer") / "page"
-    assert {path.name for path in folder.iterdir() if path.name.endswith(".js")} == set(SCRIPTS)
+    assert {path.name for path in report._PAGE.glob("*.js")} == set(SCRIPTS)
     for name in SCRIPTS:
         text = report._part(name)
         for banned in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("):

@@ -6,9 +6,9 @@ from agentgym_jax.client.in_process import in_process_servers
 from agentgym_jax.viewer.worlds import (
     WITH_BROWSER,
     ReplayError,
-    can_replay,
     chosen_for_replay,
     replay,
+    worlds_of,
 )
 
 TASK = 13  # OpenDoorLoc
@@ -77,10 +77,11 @@ def test_a_replay_leaves_no_session_behind(transport, played):
     assert call(transport, "GET", "/health")["sessions"] == before
 
 
-def test_only_environments_whose_texts_do_not_say_all_are_replayed(make_record):
-    assert can_replay(make_record(item="babyai_3"))
-    assert not can_replay(make_record(item="textcraft_3"))
-    assert not can_replay(make_record(item="babyai_x"))
+def test_only_tasks_of_a_served_environment_are_replayed(transport, make_record):
+    servers = {"babyai": transport}
+    assert len(worlds_of(make_record(item="babyai_3", turns=[]), servers)) == 1
+    assert worlds_of(make_record(item="textcraft_3", turns=[]), servers) is None
+    assert worlds_of(make_record(item="babyai_x", turns=[]), servers) is None
 
 
 def test_a_replay_names_the_differences_that_its_drawing_hides(transport, make_record):
