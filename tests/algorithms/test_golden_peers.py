@@ -145,7 +145,7 @@ def test_advantages_agree(estimator, options, expected):
         (advantages.leave_one_out, "rloo_advantage_unscored", {}),
     ],
 )
-def test_a_failed_episode_agrees_with_trl_for_a_missing_score(estimator, name, options):
+def test_a_failed_episode_agrees_with_a_missing_score_in_trl(estimator, name, options):
     valid = np.arange(len(MASK)) != 5
     found = estimated(estimator, made(valid=valid), **options)
     assert_agrees(found, MASK * TRL[name][:, None])
@@ -253,7 +253,7 @@ def test_losses_and_their_gradients_agree(loss, advantage, options, expected):
     assert_same(minimised(loss, advantage, **options), expected)
 
 
-def test_the_clip_agrees_with_rlax_where_everything_is_trained():
+def test_ppo_clipping_agrees_with_rlax_if_all_tokens_are_trained():
     def total(logprob_BT):
         found = CLIP(
             logprob_BT,
@@ -269,7 +269,7 @@ def test_the_clip_agrees_with_rlax_where_everything_is_trained():
     assert_same({"loss": value, "gradient": gradient_BT}, RLAX["clip"])
 
 
-def test_the_second_clip_of_verl_differs():
+def test_the_dual_clip_of_verl_differs():
     """Checks that there is no dual clip: verl stops lowering a bad token that is 30 % likelier."""
     ours = minimised(CLIP, TOKENS, clip_low=0.2, clip_high=0.28)["gradient"]
     theirs = VERL["dual_clip"]["gradient"]
@@ -296,7 +296,7 @@ def test_divergences_agree_with_verl(kind):
     assert_agrees(kl.ESTIMATORS[kind](*pair), VERL["kl"][kind])
 
 
-def test_a_divergence_far_away_differs():
+def test_a_large_divergence_differs():
     """Checks that k3 is not clipped here; verl clips k3 at 10 and thereby stops its gradient."""
     assert VERL["k3_far_away"] == [10.0]
     far = kl.k3(jnp.array([-9.0]), jnp.array([-1.0]))

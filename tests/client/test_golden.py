@@ -195,7 +195,7 @@ def play(client, recording, environment, episode):
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_a_recorded_session_is_played_request_by_request(environment):
+def test_recorded_sessions_are_replayed_request_by_request(environment):
     total = {}
     with replaying(environment) as (client, recording):
         for episode in episodes(environment):
@@ -207,12 +207,12 @@ def test_a_recorded_session_is_played_request_by_request(environment):
     assert total["error"] >= 1 or environment in ("weather", "movie")
 
 
-def test_the_recordings_are_small_and_of_ten_environments():
+def test_the_recordings_are_small_and_cover_ten_environments():
     assert len(ENVIRONMENTS) == 10
     assert sum(path.stat().st_size for path in FOLDER.iterdir()) < 150_000
 
 
-def test_a_request_that_was_not_recorded_is_noticed():
+def test_a_request_that_was_not_recorded_is_detected():
     with replaying("maze") as (client, recording):
         recording.load(episodes("maze")[0])
         session = client.create()
@@ -242,7 +242,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_recorded_rejections_are_distinguished_from_recorded_views(environment):
+def test_recorded_rejections_are_distinguished_from_recorded_observations(environment):
     begins = REFUSED[environment] if environment in REFUSED else ()
     client = EnvClient("http://127.0.0.1:1", environment, connect_timeout_s=1, step_timeout_s=1)
     field = TEXT_OF_STEP[environment] if environment in TEXT_OF_STEP else "observation"

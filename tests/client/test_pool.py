@@ -61,7 +61,7 @@ def test_every_ticket_plays_its_own_task(server):
             assert reply.seconds > 0
 
 
-def test_slow_and_failing_calls_change_no_observation(server, world, drop):
+def test_slow_and_failing_calls_do_not_change_observations(server, world, drop):
     noise = random.Random(0)
     pauses = [noise.uniform(0, 0.02) for _ in range(200)]
     world.faults = {
@@ -98,7 +98,7 @@ def test_an_episode_continues_while_another_one_waits(server, world):
 
 
 @pytest.mark.slow
-def test_sessions_are_started_at_the_same_time(server, world):
+def test_sessions_start_in_parallel(server, world):
     world.faults = {"/create": [1.5] * 4, "/reset": [1.5] * 4}
     with make_pool(server.url, workers=4) as pool:
         begin = time.monotonic()
@@ -109,7 +109,7 @@ def test_sessions_are_started_at_the_same_time(server, world):
 
 
 @pytest.mark.slow
-def test_the_caller_is_never_held_up(server, world):
+def test_start_and_poll_do_not_block(server, world):
     world.faults = {"/create": [3.0]}
     with make_pool(server.url, workers=1) as pool:
         begin = time.monotonic()
@@ -121,12 +121,12 @@ def test_the_caller_is_never_held_up(server, world):
         collect(pool, 2)
 
 
-def test_polling_with_nothing_under_way_returns_at_once(server):
+def test_poll_returns_at_once_if_no_call_is_pending(server):
     with make_pool(server.url) as pool:
         assert pool.poll(3600.0) == []
 
 
-def test_a_finished_session_is_used_again_after_a_reset(server, world):
+def test_a_finished_session_is_reset_and_reused(server, world):
     with make_pool(server.url) as pool:
         for data_idx in range(5):
             pool.start("t", "textcraft", data_idx)
@@ -213,7 +213,7 @@ def test_a_busy_session_is_asked_again(server, world):
         assert pool.statistics()["errors/capacity"] == 2
 
 
-def test_more_tickets_than_the_server_has_room_for_all_get_their_turn(server, world):
+def test_more_tickets_than_the_server_has_capacity_for_are_all_played(server, world):
     world.capacity = 2
     with make_pool(server.url, workers=2) as pool:
         for ticket in range(6):
@@ -240,7 +240,7 @@ def test_a_start_that_is_refused_for_too_long_is_reported(server, world):
         assert 0.2 <= reply.seconds < 2
 
 
-def test_a_task_that_does_not_exist_is_not_tried_again(server, world):
+def test_a_missing_task_is_not_retried(server, world):
     world.faults = {"/reset": [(422, {"error": "no task", "type": "unknown_task"})]}
     with make_pool(server.url) as pool:
         pool.start("t", "textcraft", 99999)
@@ -264,7 +264,7 @@ def test_a_ticket_that_is_finished_early_gives_no_reply_and_leaves_no_session(se
         until(lambda: world.sessions == {})
 
 
-def test_a_reply_that_was_not_collected_goes_with_its_ticket(server, world):
+def test_finishing_a_ticket_drops_its_uncollected_reply(server, world):
     with make_pool(server.url) as pool:
         pool.start("t", "textcraft", 0)
         until(lambda: world.count("/reset") == 1)
@@ -289,7 +289,7 @@ def test_misuse_is_refused(server):
         pool.start("u", "textcraft", 0)
 
 
-def test_a_server_that_stays_away_stops_the_run_with_its_address(free_port):
+def test_the_error_for_a_missing_server_names_its_address(free_port):
     options = {"breaker_failures": 5, "breaker_patience_s": 0.2, "retry_patience_s": 60}
     with make_pool(f"http://127.0.0.1:{free_port}", **options) as pool:
         pool.start("t", "textcraft", 0)
@@ -300,7 +300,7 @@ def test_a_server_that_stays_away_stops_the_run_with_its_address(free_port):
             pool.poll(3600.0)
 
 
-def test_a_server_that_returns_in_time_costs_only_time(serve, world, free_port):
+def test_a_server_that_returns_in_time_causes_no_error(serve, world, free_port):
     with make_pool(f"http://127.0.0.1:{free_port}") as pool:
         pool.start("t", "textcraft", 3)
         assert pool.poll(0.2) == []
@@ -309,7 +309,7 @@ def test_a_server_that_returns_in_time_costs_only_time(serve, world, free_port):
             pool.finish("t")
 
 
-def test_after_a_restart_an_old_number_never_reaches_another_episode(serve, world, free_port):
+def test_after_a_restart_an_old_session_number_never_reaches_a_new_episode(serve, world, free_port):
     with make_pool(f"http://127.0.0.1:{free_port}") as pool:
         with serve(world, free_port):
             for ticket in ("old", "older"):
@@ -338,7 +338,7 @@ def test_after_a_restart_an_old_number_never_reaches_another_episode(serve, worl
             assert sorted(fresh.sessions) == [0, 1, 2, 3]
 
 
-def test_an_announced_restart_loses_all_sessions_without_a_call(server, world):
+def test_an_announced_restart_discards_all_sessions_without_a_request(server, world):
     with make_pool(server.url) as pool:
         for ticket in ("idle", "t"):
             pool.start(ticket, "textcraft", 1)
@@ -351,7 +351,7 @@ def test_an_announced_restart_loses_all_sessions_without_a_call(server, world):
         assert world.count("/step") == 0
 
 
-def test_closing_ends_every_session_and_thread_also_in_the_middle_of_calls(server, world):
+def test_closing_during_calls_ends_every_session_and_thread(server, world):
     world.faults = {"/step": [0.3] * 3, "/create": [0, 0, 0, 0, 0, 0, 0.3, 0.3]}
     before = threading.active_count()
     pool = make_pool(server.url)
@@ -372,7 +372,7 @@ def test_closing_ends_every_session_and_thread_also_in_the_middle_of_calls(serve
     pool.close()
 
 
-def test_closing_ends_the_session_of_a_ticket_that_was_finished_before_its_turn(server, world):
+def test_closing_ends_the_session_of_a_ticket_finished_while_queued(server, world):
     pool = make_pool(server.url, workers=1)
     for ticket in range(2):
         pool.start(ticket, "textcraft", ticket)
@@ -387,7 +387,7 @@ def test_closing_ends_the_session_of_a_ticket_that_was_finished_before_its_turn(
     assert world.sessions == {}
 
 
-def test_closing_does_not_wait_for_ever_for_a_server_that_hangs(server, world):
+def test_closing_does_not_wait_forever_for_a_hanging_server(server, world):
     world.faults = {"/step": [20.0], "/close": [20.0] * 10}
     pool = make_pool(server.url, step_timeout_s=30, close_timeout_s=0.5)
     for ticket in range(5):
@@ -400,7 +400,7 @@ def test_closing_does_not_wait_for_ever_for_a_server_that_hangs(server, world):
     assert time.monotonic() - begin < 15
 
 
-def test_a_worker_that_fails_for_another_reason_is_heard(server):
+def test_poll_raises_an_unexpected_error_of_a_worker(server):
     with make_pool(server.url) as pool:
         pool.start("t", "textcraft", 0)
         collect(pool, 1)

@@ -113,7 +113,7 @@ def uninterrupted(tmp_path_factory, cache):
     [(1, 1), (BOUNDARY, 1), (1, 100)],
     ids=["after the first step", "at a stage boundary", "before the first checkpoint"],
 )
-def test_killed_and_resumed_equals_uninterrupted(tmp_path, cache, uninterrupted, step, every):
+def test_a_killed_and_resumed_run_equals_an_uninterrupted_run(tmp_path, cache, uninterrupted, step, every):
     workdir = tmp_path / "run"
     overrides = (f"--config.checkpoint.every={every}",)
     with open(tmp_path / "log", "w") as log:
@@ -155,7 +155,7 @@ def stop_after(step, workdir, cache, *overrides, number=signal.SIGTERM):
 
 
 @pytest.mark.slow
-def test_stopped_by_a_signal_it_exits_as_interrupted_and_resumes_to_the_same(
+def test_a_run_stopped_by_a_signal_resumes_to_the_same_result(
     tmp_path, cache, uninterrupted
 ):
     workdir = tmp_path / "run"
@@ -181,7 +181,7 @@ AHEAD = (
 
 
 @pytest.mark.slow
-def test_a_stop_while_the_next_step_is_collected_changes_nothing(tmp_path, cache):
+def test_a_stop_during_a_background_rollout_does_not_change_the_result(tmp_path, cache):
     reference, workdir = tmp_path / "reference", tmp_path / "run"
     train(reference, cache, *AHEAD)
     lines = [json.loads(x) for x in (reference / "metrics.jsonl").read_text().splitlines()]
@@ -199,7 +199,7 @@ def test_a_stop_while_the_next_step_is_collected_changes_nothing(tmp_path, cache
     assert_same_run(workdir, reference)
 
 
-def test_another_config_in_the_same_workdir_is_refused_and_nothing_changes(cache, uninterrupted):
+def test_another_config_in_the_same_run_folder_is_refused(cache, uninterrupted):
     before = (uninterrupted / "metrics.jsonl").read_bytes()
     done = subprocess.run(
         command(uninterrupted, cache, "--config.optimizer.learning_rate=0.1"),
@@ -215,7 +215,7 @@ def test_another_config_in_the_same_workdir_is_refused_and_nothing_changes(cache
 
 
 @pytest.mark.slow
-def test_environments_in_process_give_the_run_that_servers_give(tmp_path, cache, uninterrupted):
+def test_a_run_with_environments_in_process_equals_one_with_servers(tmp_path, cache, uninterrupted):
     workdir = tmp_path / "run"
     train(workdir, cache, "--config.env_server.transport=inprocess")
     assert_same_run(workdir, uninterrupted)

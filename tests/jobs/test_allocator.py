@@ -63,6 +63,6 @@ def heaps(before, **environment):
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_info"), reason="no glibc")
-def test_forty_threads_share_four_heaps_unless_the_environment_says_otherwise():
+def test_forty_threads_share_four_heaps_by_default():
     assert 1 < heaps(ENTRY) <= 4
     assert heaps(ALONE, MALLOC_ARENA_MAX="7") == 7
