@@ -34,7 +34,7 @@ HERE = pathlib.Path(__file__).name
 DEFECTS = {
     "1 the terminal reward lands on an observation and the action mask swallows it": (
         f"{HERE}::test_a_terminal_reward_on_an_observation_reaches_every_action",
-        "test_trajectory.py::test_a_final_observation_does_not_swallow_the_reward",
+        "test_trajectory.py::test_the_reward_before_a_final_observation_is_on_an_action_token",
         "algorithms/test_advantages.py::test_a_terminal_reward_reaches_the_first_action_token",
         "algorithms/test_advantages.py::test_a_reward_on_the_final_observation_is_not_lost",
         "algorithms/test_golden_peers.py::test_a_reward_on_an_observation_differs",
@@ -44,18 +44,18 @@ DEFECTS = {
         "algorithms/test_gae.py::test_a_reward_on_the_final_observation_counts_for_the_last_action",
     ),
     "3 resuming at a stage boundary skips a horizon stage": (
-        f"{HERE}::test_resuming_at_step_100_plays_the_second_stage",
+        f"{HERE}::test_a_run_resumed_at_step_100_has_the_second_turn_limit",
         "algorithms/test_horizon.py::test_resuming_at_any_step_skips_no_stage",
         "algorithms/test_horizon.py::test_an_adaptive_horizon_resumes_from_its_state",
     ),
     "4 an empty action mask gives a NaN loss": (
-        f"{HERE}::test_an_empty_action_mask_gives_loss_and_gradient_zero",
+        f"{HERE}::test_an_empty_action_mask_gives_zero_loss_and_gradient",
         "algorithms/test_advantages.py::test_an_empty_action_mask_gives_zero_advantages",
         "algorithms/test_masked.py::test_an_empty_mask_gives_zero",
         "learner/test_update.py::test_an_unusable_batch_is_skipped_and_reported",
     ),
     "5 sampled ids are decoded and encoded again for training": (
-        f"{HERE}::test_ids_that_text_cannot_carry_are_trained_on_as_sampled",
+        f"{HERE}::test_ids_that_do_not_survive_decoding_are_trained_on_as_sampled",
         "rollout/test_episode.py::test_a_solved_episode_has_every_token_once_with_its_source",
         "sampling/test_sampler.py::test_sampled_log_probabilities_equal_those_of_teacher_forcing",
     ),
@@ -65,8 +65,7 @@ DEFECTS = {
         "test_alfworld_errors_in_bodies_of_status_200_are_recognised",
         "rollout/test_collect.py::"
         "test_a_task_that_always_fails_gives_no_reward_and_does_not_affect_others",
-        "algorithms/test_advantages.py::"
-        "test_failed_rows_do_not_change_other_rows_of_their_group",
+        "algorithms/test_advantages.py::test_failed_rows_do_not_change_other_rows_of_their_group",
         "learner/test_update.py::test_failed_rows_do_not_change_the_gradient_of_other_rows",
     ),
     "7 micro-batches change the objective; epochs, RLOO and the timeout do not work": (
@@ -87,19 +86,19 @@ DEFECTS = {
         "sampling/test_sampler.py::test_every_token_passes_through_the_model_once",
     ),
     "9 task ids depend on the machine; evaluation tasks are trained on": (
-        f"{HERE}::test_no_task_of_scienceworld_is_both_trained_on_and_evaluated",
-        "envs/test_textcraft.py::test_an_index_means_agentgyms_goal_under_ascending_file_order",
-        "envs/test_textcraft.py::test_another_hash_seed_and_a_used_random_module_change_no_task",
+        f"{HERE}::test_scienceworld_has_no_task_for_both_training_and_evaluation",
+        "envs/test_textcraft.py::test_indices_select_agentgyms_goals_with_its_files_in_ascending_order",
+        "envs/test_textcraft.py::test_tasks_do_not_depend_on_hash_seed_or_global_random_state",
     ),
     "10 any score counts for pass@k; no evaluation in training, no results, no error bars": (
-        f"{HERE}::test_an_unsolved_task_with_a_score_does_not_pass",
+        f"{HERE}::test_an_unsolved_task_with_a_score_does_not_count_for_pass_at_k",
         "evaluation/test_scores.py::test_pass_at_k_is_the_share_of_subsets_with_a_correct_sample",
         "evaluation/test_scores.py::test_scores_json_contains_everything_and_round_trips",
         "evaluation/test_scores.py::test_the_wilson_interval_matches_hand_computed_values",
         "integration/test_mixture.py::test_each_environment_has_its_own_evaluation",
     ),
     "11 data order, random state and environments are not in the checkpoint": (
-        "integration/test_resume.py::test_a_killed_and_resumed_run_equals_an_uninterrupted_run",
+        "integration/test_resume.py::test_killing_and_resuming_does_not_change_a_run",
         "learner/test_controller_state.py::test_a_state_restored_from_json_continues_unchanged",
         "rollout/test_collect.py::test_an_episode_restarted_after_a_failed_step_has_the_same_result",
     ),
@@ -113,13 +112,13 @@ def functions_of(file):
 
 
 @pytest.mark.parametrize("defect", DEFECTS)
-def test_the_project_exists_without(defect):
+def test_every_defect_has_existing_tests(defect):
     for name in DEFECTS[defect]:
         file, _, test = name.partition("::")
         assert test in functions_of(file), f"{name} is gone; where is it tested now?"
 
 
-def test_all_eleven_are_there():
+def test_the_table_has_all_eleven_defects():
     assert [int(name.split()[0]) for name in DEFECTS] == list(range(1, 12))
 
 
@@ -156,7 +155,7 @@ def test_a_terminal_reward_on_an_observation_reaches_every_action(advantage):
     assert (solved[:3] > np.maximum(failed[:3], 0)).all() and solved[3] == failed[3] == 0
 
 
-def test_resuming_at_step_100_plays_the_second_stage():
+def test_a_run_resumed_at_step_100_has_the_second_turn_limit():
     """Checks the turn limits after a resume at step 100.
 
     The released code uses 20 turns at step 101 and then 30, as if 200 steps were done.
@@ -165,7 +164,7 @@ def test_resuming_at_step_100_plays_the_second_stage():
     assert [resumed(steps_done) for steps_done in (99, 100, 101, 199, 200)] == [10, 20, 20, 20, 30]
 
 
-def test_an_empty_action_mask_gives_loss_and_gradient_zero():
+def test_an_empty_action_mask_gives_zero_loss_and_gradient():
     made = one_turn_and_an_observation([1.0, 0.0], mask=(False,) * 4)
     advantage_BT = advantages.group_relative(made, std_normalize=True)
     weight_BT = aggregation.token_weights(made.action_mask_BT, made.valid_B, mode="token_mean")
@@ -191,7 +190,7 @@ class Nothing:
         return []
 
 
-def test_ids_that_text_cannot_carry_are_trained_on_as_sampled():
+def test_ids_that_do_not_survive_decoding_are_trained_on_as_sampled():
     tokenizer = byte_tokenizer()
     # The ids end with half of a character; decoding gives a replacement mark, which has three other
     # bytes.
@@ -227,7 +226,7 @@ def test_ids_that_text_cannot_carry_are_trained_on_as_sampled():
     np.testing.assert_array_equal(packed.old_logprobs[packed.action_mask], logprobs)
 
 
-def test_no_task_of_scienceworld_is_both_trained_on_and_evaluated():
+def test_scienceworld_has_no_task_for_both_training_and_evaluation():
     entry = plain(sciworld.get_config())["environments"]["sciworld"]
     assert entry["train"]["kind"] == entry["eval"]["kind"] == "split"
     of = {"train": set(), "dev": set(), "test": set()}
@@ -237,7 +236,7 @@ def test_no_task_of_scienceworld_is_both_trained_on_and_evaluated():
     assert trained and evaluated and not trained & evaluated
 
 
-def test_an_unsolved_task_with_a_score_does_not_pass():
+def test_an_unsolved_task_with_a_score_does_not_count_for_pass_at_k():
     episodes = [
         scores.EpisodeScore("sciworld_0", "", sample, False, 0.9, 5, Outcome.HORIZON)
         for sample in range(4)

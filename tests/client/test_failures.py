@@ -74,9 +74,7 @@ def served_after(seconds, serve, world, port):
         thread.join()
 
 
-def test_the_wait_for_a_starting_server_logs_one_line(
-    serve, world, free_port, caplog
-):
+def test_the_wait_for_a_starting_server_logs_one_line(serve, world, free_port, caplog):
     with served_after(0.8, serve, world, free_port) as url:
         spec = spec_when_ready(connect(url), 20.0)
     assert spec.name == "textcraft"

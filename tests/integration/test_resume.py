@@ -113,7 +113,7 @@ def uninterrupted(tmp_path_factory, cache):
     [(1, 1), (BOUNDARY, 1), (1, 100)],
     ids=["after the first step", "at a stage boundary", "before the first checkpoint"],
 )
-def test_a_killed_and_resumed_run_equals_an_uninterrupted_run(tmp_path, cache, uninterrupted, step, every):
+def test_killing_and_resuming_does_not_change_a_run(tmp_path, cache, uninterrupted, step, every):
     workdir = tmp_path / "run"
     overrides = (f"--config.checkpoint.every={every}",)
     with open(tmp_path / "log", "w") as log:
@@ -155,9 +155,7 @@ def stop_after(step, workdir, cache, *overrides, number=signal.SIGTERM):
 
 
 @pytest.mark.slow
-def test_a_run_stopped_by_a_signal_resumes_to_the_same_result(
-    tmp_path, cache, uninterrupted
-):
+def test_a_run_stopped_by_a_signal_resumes_to_the_same_result(tmp_path, cache, uninterrupted):
     workdir = tmp_path / "run"
     overrides = ("--config.checkpoint.every=100", "--config.evaluation.at_start=True")
     # Step 0 is evaluated but nothing is learned yet, so the stop writes no checkpoint.

@@ -386,7 +386,7 @@ def test_a_full_disk_is_reported_and_the_previous_checkpoint_stays(tmp_path):
     assert after == "[1, 2] {'step': 2}"
 
 
-def test_a_checkpoint_whose_digests_could_not_be_written_is_incomplete(learner, tmp_path, monkeypatch):
+def test_a_checkpoint_without_complete_digests_is_incomplete(learner, tmp_path, monkeypatch):
     """Checks a disk that becomes full while the very last file of a checkpoint is written."""
     write = pathlib.Path.write_text
 

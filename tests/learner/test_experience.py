@@ -191,9 +191,7 @@ def solved_after(turns):
         ("reinforce_pp_baseline", {}, False),
     ],
 )
-def test_a_group_is_informative_if_its_advantages_are_not_zero(
-    name, options, expected
-):
+def test_a_group_is_informative_if_its_advantages_are_not_zero(name, options, expected):
     """Checks which algorithms get an advantage from a group that is solved in 1, 2, 3 and 4 turns.
 
     The other group is solved in half of its episodes.
@@ -336,9 +334,7 @@ def cut(turns, *, shows_next):
     ("truncation", "shows_next", "expected"),
     [("bootstrap", True, 5.0), ("bootstrap", False, 0.0), ("fail", True, 0.0)],
 )
-def test_a_truncated_episode_can_bootstrap_from_the_critic(
-    truncation, shows_next, expected
-):
+def test_a_truncated_episode_can_bootstrap_from_the_critic(truncation, shows_next, expected):
     made = cut("dd", shows_next=shows_next)
     values = np.zeros(len(made.tokens), np.float32)
     values[-1] = 5.0

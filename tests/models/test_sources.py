@@ -48,7 +48,7 @@ def test_a_run_folder_provides_model_config_and_tokenizer(tmp_path):
         ("model.bin", "is a file; expected a directory"),
     ],
 )
-def test_the_error_for_an_unknown_name_lists_the_accepted_kinds(name, message, tmp_path, monkeypatch):
+def test_the_error_for_an_unknown_name_lists_accepted_kinds(name, message, tmp_path, monkeypatch):
     (tmp_path / "model.bin").write_bytes(b"")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=message):

@@ -305,7 +305,7 @@ def test_changed_sources_or_flags_are_recompiled_and_errors_reported(tmp_path):
 @needs_compiler
 @pytest.mark.parametrize("is_tied", [True, False])
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 2e-5), ("bfloat16", 0.02)])
-def test_a_decode_step_with_split_weights_equals_one_with_stacked_weights(is_tied, dtype, tolerance):
+def test_a_decode_step_with_split_weights_equals_one_with_stacked_ones(is_tied, dtype, tolerance):
     config = decoder_config(
         vocab_size=700,
         hidden_size=256,

@@ -356,7 +356,7 @@ def play(pair: Pair, sessions: list[int], task: int, tally: Tally) -> None:
             return
 
 
-def test_every_answer_of_many_episodes_is_the_same(pair):
+def test_all_answers_of_many_episodes_are_equal(pair):
     sessions = pair.create()
     tally = Tally()
     for task in pair.case.tasks:
@@ -368,7 +368,7 @@ def test_every_answer_of_many_episodes_is_the_same(pair):
     assert pair.both(EnvClient.close, sessions) == [None, None]
 
 
-def test_a_task_that_does_not_exist_is_answered_alike(pair):
+def test_a_missing_task_gets_equal_answers(pair):
     sessions = pair.create()
     differences = []
     for task in pair.case.unknown:
@@ -384,20 +384,20 @@ def test_a_task_that_does_not_exist_is_answered_alike(pair):
     [functools.partial(EnvClient.step, action="x"), functools.partial(EnvClient.reset, data_idx=0)],
     ids=["step", "reset"],
 )
-def test_a_session_that_does_not_exist_is_lost_on_both(pair, ask):
+def test_a_missing_session_is_lost_on_both_servers(pair, ask):
     original, ours = pair.both(ask, [987654, 987654])
     assert original == ours
     assert original.cause is EnvCause.SESSION_LOST
 
 
-def test_a_step_before_the_first_reset_is_answered_alike(pair):
+def test_a_step_before_the_first_reset_gets_equal_answers(pair):
     sessions = pair.create()
     original, ours = pair.both(functools.partial(EnvClient.step, action="fly"), sessions)
     assert original == ours
     pair.both(EnvClient.close, sessions)
 
 
-def test_a_closed_session_is_lost_on_both(pair):
+def test_a_closed_session_is_lost_on_both_servers(pair):
     if not pair.original.facts.has_close:
         pytest.skip("AgentGym's server cannot close sessions")
     sessions = pair.create()
@@ -408,7 +408,7 @@ def test_a_closed_session_is_lost_on_both(pair):
     assert original.cause is EnvCause.SESSION_LOST
 
 
-def test_the_client_knows_an_original_server_from_its_table(pair):
+def test_the_client_recognises_an_original_server(pair):
     spec = pair.original.spec()
     assert (spec.name, spec.version) == (pair.name, "upstream")
     assert pair.original.facts.path_prefix or pair.original.health()["root"]

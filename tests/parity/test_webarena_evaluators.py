@@ -291,7 +291,7 @@ def single(world: Any) -> World:
     return World([world], 0)
 
 
-def test_answers_are_scored_alike(both: Both):
+def test_answers_get_equal_scores(both: Both):
     before = sum(both.counts.values())
     nothing = single("")
     for task in both.tasks:
@@ -302,7 +302,7 @@ def test_answers_are_scored_alike(both: Both):
     report(both, "string_match", before)
 
 
-def test_addresses_are_scored_alike(both: Both):
+def test_addresses_get_equal_scores(both: Both):
     before = sum(both.counts.values())
     for task in both.tasks:
         if URL_MATCH in task.evaluation.eval_types:
@@ -317,7 +317,7 @@ def test_addresses_are_scored_alike(both: Both):
     report(both, "url_match", before)
 
 
-def test_pages_are_scored_alike(both: Both):
+def test_pages_get_equal_scores(both: Both):
     before = sum(both.counts.values())
     for task in both.tasks:
         if PROGRAM_HTML in task.evaluation.eval_types:

@@ -201,9 +201,7 @@ def test_waiting_rows_use_no_decode_slot(policy, params):
 @pytest.mark.parametrize(
     "options", [{}, dict(decode_rows=2, return_after_finished=1)], ids=["all", "places"]
 )
-def test_rows_opened_while_the_device_decodes_sample_the_same_tokens(
-    policy, params, options
-):
+def test_rows_opened_while_the_device_decodes_sample_the_same_tokens(policy, params, options):
     base = play(make_sampler(policy, params, **options), EPISODES)
     overlapped = play(make_sampler(policy, params, **options), EPISODES, is_overlapped=True)
     assert base == overlapped

@@ -96,7 +96,7 @@ def test_conversations_have_the_token_ids_of_transformers(template, system, make
 
 
 @pytest.mark.parametrize("template", TEMPLATES)
-def test_an_episode_rendered_in_pieces_has_the_ids_of_the_whole_conversation(template, make_tokenizer):
+def test_an_episode_in_pieces_has_the_ids_of_the_whole_conversation(template, make_tokenizer):
     renderer = ChatRenderer(make_tokenizer(template))
     user = [{"role": "user", "content": "Goal: red door\n"}]
     ids = sum(renderer.opening(user), [])
