@@ -1,7 +1,7 @@
 """Bad inputs: each one gives a one-line message that names the remedy, and leaves no files behind.
 
-Most rows run a job in this process; rows about the command line run the command. One child process
-imports the modules of all commands and forks for each command, so that commands start fast.
+Most cases run a job in this process; cases about the command line run the command. One child
+process imports the modules of all commands and forks for each command, so that commands start fast.
 """
 
 import contextlib

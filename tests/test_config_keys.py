@@ -25,7 +25,7 @@ def defaults():
     found["dpo.pairing"] = found["dpo"]["pairing"]
     found["endpoint"] = plain(common.evaluation_base())["endpoint"]
     found["environments.NAME"] = common.environment()
-    # long sections are omitted, because other tables list their keys
+    # Nested sections are shown as "...", because other tables list their keys.
     for job in ("sft", "dpo", "agentevol"):
         for key, value in found[job].items():
             if isinstance(value, dict) and value:

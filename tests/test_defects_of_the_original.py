@@ -1,6 +1,6 @@
 """Defects of the code released with AgentGym-RL, and tests that this project does not have them.
 
-DEFECTS names the tests of each defect; the short ones of these tests are below.
+DEFECTS names the tests of each defect; the shortest of these tests are in this file.
 """
 
 import ast

@@ -182,7 +182,7 @@ def test_the_shared_protocol_needs_only_the_standard_library():
 # Modules with imports inside functions, and the reasons. An import cycle is never the reason;
 # `test_there_are_no_import_cycles` also finds cycles through these imports.
 LATE_IMPORTS = {
-    "agentgym_envs.webarena.served": "says what to install before it imports what needs that",
+    "agentgym_envs.webarena.served": "missing packages are reported before they are imported",
     "agentgym_sites.shop.server": "Django is imported after its clock is set",
     "agentgym_sites.shop.build": "Django is imported after its clock is set",
     "agentgym_sites.forum.server": "Django is imported after its clock is set",

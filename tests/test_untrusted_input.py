@@ -129,7 +129,7 @@ class Bomb:
 def test_a_pickled_array_file_is_refused(tmp_path):
     np.save(tmp_path / "a.npy", np.array([Bomb(tmp_path / "owned")], object), allow_pickle=True)
     with pytest.raises(ValueError, match="allow_pickle"):
-        # `np.load` with the default for pickles, which no call in the package changes
+        # No call in the package changes np.load's default, which refuses pickles.
         np.load(tmp_path / "a.npy")
     assert not (tmp_path / "owned").exists()
 

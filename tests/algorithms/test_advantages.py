@@ -20,8 +20,8 @@ pytestmark = pytest.mark.usefixtures("compiled_fast")
 
 every = pytest.mark.parametrize("advantage", ESTIMATORS.values(), ids=ESTIMATORS)
 every_grouped = pytest.mark.parametrize("advantage", [ESTIMATORS[n] for n in GROUPED], ids=GROUPED)
-# Estimators that compare an episode with the other episodes of the step. All further estimators
-# compare it with the expected value.
+# Estimators that compare an episode with the other episodes of the step. All other estimators
+# compare an episode with a value estimate.
 COMPARING = {n: a for n, a in ESTIMATORS.items() if n != "monte_carlo" and "gae" not in n}
 every_comparing = pytest.mark.parametrize("advantage", COMPARING.values(), ids=COMPARING)
 

@@ -1,4 +1,4 @@
-"""Generalised advantage estimation: sums of the paper, turns as actions, truncated episodes."""
+"""Generalised advantage estimation: the paper's sums, turns as actions, truncated episodes."""
 
 import dataclasses
 
@@ -73,7 +73,7 @@ def test_turn_gae_equals_token_gae_for_turns_of_one_token():
 
 @pytest.mark.parametrize("estimator", ["token", "turn"])
 def test_observations_do_not_change_the_advantages(estimator):
-    """Checks that tokens without training, and their values, have no effect on the other tokens."""
+    """Checks that untrained tokens and their values do not affect the other tokens."""
     made = random_episodes(3)
     values = np.random.default_rng(2).normal(size=made.reward_BT.shape)
     made = with_values(made, values)

@@ -1,8 +1,7 @@
-"""Agreement with verl, trl and rlax; tests/golden/algorithms/make_peers.py called them.
+"""Agreement with verl, trl and rlax, whose results tests/golden/algorithms/make_peers.py recorded.
 
 Values of verl and trl are float64; those of rlax and of this package are float32. A test named
-`..._differs` shows an intended difference; another test covers a case in which the libraries must
-agree.
+`..._differs` shows an intended difference; other tests cover inputs for which the results must agree.
 """
 
 import functools
@@ -164,7 +163,7 @@ def test_a_group_of_one_differs(estimator, name):
     found = np.asarray(estimated(estimator, made(valid=valid.all(axis=0))))
     assert not found[-1].any()
     assert_agrees(VERL[name][-1], MASK[-1] * GIVEN["rewards"][-1].sum())
-    # Both libraries agree on the groups of several episodes.
+    # This package and verl agree on groups of several episodes.
     assert_agrees(found[:8], VERL[name][:8])
 
 
@@ -270,7 +269,7 @@ def test_ppo_clipping_agrees_with_rlax_if_all_tokens_are_trained():
 
 
 def test_the_dual_clip_of_verl_differs():
-    """Checks that there is no dual clip: verl stops lowering a bad token that is 30 % likelier."""
+    """Checks that this package has no dual clip, with which verl stops lowering some bad tokens."""
     ours = minimised(CLIP, TOKENS, clip_low=0.2, clip_high=0.28)["gradient"]
     theirs = VERL["dual_clip"]["gradient"]
     ratio = np.exp(GIVEN["logprobs"] - GIVEN["old_logprobs"])

@@ -104,7 +104,7 @@ def test_rloo_is_unbiased(group_size):
 def test_the_centred_return_is_unbiased_up_to_a_factor(group_size):
     """Checks that groups of n episodes scale the gradient by the factor (n - 1) / n of Dr. GRPO.
 
-    The factor arises because an episode's own return is part of its group's mean.
+    The reason is that an episode's own return is part of its group's mean.
     """
     centred = functools.partial(advantages.group_relative, std_normalize=False)
     found = expected_gradient(centred, losses.policy_gradient, group_size)

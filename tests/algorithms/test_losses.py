@@ -236,7 +236,7 @@ def test_reinforce_ignores_the_ratio():
     ],
 )
 def test_scaling_the_advantage_scales_the_gradient(loss, options):
-    """Checks that a factor on the advantages (a correction) is a factor on the gradient."""
+    """Checks that a correction factor on the advantages also scales the gradient."""
     advantage_BT = jnp.array([[2.0, 2.0, 0.0, -1.0, -1.0, -1.0]])
     _, plain = gradient(loss, advantage_BT, **options)
     _, scaled = gradient(loss, 0.25 * advantage_BT, **options)

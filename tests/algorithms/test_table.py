@@ -75,7 +75,7 @@ PUBLISHED = {
         {"clip_low": 0.2, "clip_high": 0.2},
     ),
 }
-# Other config keys in which an algorithm differs from the defaults.
+# Values of other config keys in which an algorithm differs from the defaults.
 OTHERS = {
     "reinforce": {"baseline": {"kind": "moving_average", "decay": 0.9}},
     "reinforce_pp": {"kl_reward": {"kind": "fixed", "coef": 1e-3}},

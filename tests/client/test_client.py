@@ -1,6 +1,6 @@
-"""Answers of a server, each parsed as a checked observation or a typed error.
+"""Server answers, each parsed as a checked observation or a typed error.
 
-A broken answer never yields a reward.
+A malformed answer never yields a reward.
 """
 
 import json

@@ -2,8 +2,7 @@
 
 The replaying server accepts only the recorded requests.
 
-The expected form of an episode is derived from facts of the protocol, not from the table under
-test.
+The checks use the known structure of each protocol instead of the client's table, which is tested.
 """
 
 import contextlib

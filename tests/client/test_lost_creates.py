@@ -1,4 +1,4 @@
-"""Retried creation of a session whose first reply was lost, so that no orphan session remains."""
+"""Retries of `create` after a lost reply, which must leave no orphan session on the server."""
 
 import threading
 

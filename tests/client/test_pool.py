@@ -1,4 +1,4 @@
-"""Client pool: every ticket gets its own episode's replies, for any failures and reply order."""
+"""Client pool: every ticket gets its own episode's replies despite failures and in any reply order."""
 
 import random
 import threading
@@ -195,7 +195,7 @@ def test_the_server_gets_the_number_of_every_request_in_its_episode(server, worl
     created, *turns = [
         r.headers["x-agentgym-turn"] for r in server.requests if "x-agentgym-turn" in r.headers
     ]
-    # the request name of `create` differs from those of the turns
+    # the request id of `create` has another prefix than those of reset and steps
     assert created.endswith("/0") and created != turns[0]
     episodes, numbers = zip(*(turn.split("/") for turn in turns), strict=True)
     assert numbers == ("0", "1", "1", "2", "0")
@@ -327,8 +327,8 @@ def test_after_a_restart_an_old_session_number_never_reaches_a_new_episode(serve
             assert one(pool).error.cause is EnvCause.SESSION_LOST
             pool.start("old", "textcraft", 1)
             assert one(pool).observation.text == "task 1"
-            # must neither close nor reuse the old session, because its number is now that of a new
-            # episode
+            # The pool must neither close nor reuse the old session, because its number now belongs to
+            # a new episode.
             pool.finish("older")
             pool.start("newest", "textcraft", 4)
             assert one(pool).observation.text == "task 4"

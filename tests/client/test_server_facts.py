@@ -1,6 +1,6 @@
-"""Table of environments: it is complete and equal to its documentation.
+"""The table of AgentGym's environments, which must be complete and agree with its documentation.
 
-Servers with a spec do not need the table.
+Servers with a spec need no entry in the table.
 """
 
 import dataclasses

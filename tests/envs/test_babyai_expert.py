@@ -61,7 +61,7 @@ def test_the_expert_solves_the_level_within_twenty_turns(level):
 
 
 def test_subgoals_are_done_in_the_order_of_the_mission():
-    # The mission text says only `and`; the strict variant fails if the second door is opened first.
+    # The mission text says only `and`, but the level fails if the second door is opened first.
     for seed in range(10):
         assert play("OpenRedBlueDoorsDebug", seed, 20)[0] > 0
 

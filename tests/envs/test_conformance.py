@@ -1,4 +1,4 @@
-"""Promises of environments: ours keep every promise, and each broken promise is detected."""
+"""Conformance checks: all environments of the project pass, and every violation is detected."""
 
 import re
 

@@ -95,7 +95,7 @@ def test_a_client_that_never_reads_uses_little_server_memory():
             client.get("/echo?1")
         for _ in range(10):
             client.get("/echo?1")
-        assert counted.large == 1  # the next large answer is not made before this one is read
+        assert counted.large == 1  # the next answer is only computed once this one was read
         assert resident_bytes() - before < len(LARGE)
 
 
@@ -281,8 +281,8 @@ def test_requests_to_the_servers_own_names_and_addresses_are_answered(server, ho
     "host", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example:36001", "[evil]:1"]
 )
 def test_requests_with_the_host_name_of_another_site_are_refused(server, host):
-    # A site may resolve its own name to 127.0.0.1; the browser then treats the site and the server
-    # as one origin.
+    # DNS rebinding: a site resolves its own name to 127.0.0.1, so the browser treats the site and
+    # the server as one origin.
     for answer in (
         server.get("/observation?id=0", headers={"host": host}),
         server.post("/create", headers={"host": host, "origin": f"http://{host}"}),

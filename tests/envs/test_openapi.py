@@ -1,6 +1,6 @@
-"""The OpenAPI description of the server, which is correct.
+"""The OpenAPI description of the server: it lists exactly the existing routes.
 
-No request that is generated from the description causes a server error.
+Requests generated from the description must not cause server errors.
 """
 
 import warnings

@@ -1,4 +1,4 @@
-"""Options of an environment, which reach `make_served_environment` for every way to name one."""
+"""Options of an environment: every way to start one passes them to `make_served_environment`."""
 
 import json
 

@@ -16,7 +16,7 @@ def server():
 
 
 class Numbered:
-    """A client session that sends with each request its number in the episode."""
+    """A client session that sends a request id with each request."""
 
     def __init__(self, client, number=None):
         self.client = client

@@ -270,7 +270,7 @@ def test_path_prefix_task_field_and_create_body_can_be_set():
 
 @pytest.mark.parametrize("headers", [{}, {"content-type": "text/plain"}, {"content-type": ""}])
 def test_a_body_without_the_json_content_type_is_refused(server, headers):
-    # A web page can send these requests to a server on loopback without a preflight request.
+    # A web page can send requests with these content types without a CORS preflight.
     body = json.dumps({"id": started(server), "action": "open"})
     answer = server.post("/step", content=body, headers=headers)
     assert_error(answer, ErrorKind.INVALID_REQUEST)

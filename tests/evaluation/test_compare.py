@@ -1,4 +1,4 @@
-"""Comparability of results, leakage, and the page that compares several results."""
+"""Comparison of results: comparable task sets, leakage, suite scores and the results page."""
 
 import dataclasses
 import functools
@@ -196,7 +196,7 @@ def test_an_evaluation_is_refused_if_its_tasks_differ_from_an_older_result(tmp_p
 
 
 def test_a_result_has_the_same_colour_in_every_figure(tmp_path, monkeypatch):
-    """Checks that a result has the same colour in every figure, even if tasks of it are missing."""
+    """Checks that a result has the same colour in every figure, even if some tasks are missing."""
     write(tmp_path / "a", BAD, samples=2)
     write(tmp_path / "b", GOOD, samples=2, model="better")
     both = compare.load([tmp_path / "a", tmp_path / "b"])

@@ -1,4 +1,4 @@
-"""Interrupted evaluations, which resume and end with the same result."""
+"""Interrupted evaluations, which must resume and end with the result of an uninterrupted one."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Agents that answer with text in a real environment."""
+"""Scripted, random and threaded agents, evaluated in a real environment."""
 
 import pytest
 from playing_parts import ALL_TASKS, CLIENTS, actions, maze, play, stumbling

@@ -1,4 +1,4 @@
-"""Evaluations with tasks whose environment always fails: the other scores are kept.
+"""Evaluations with tasks whose environment always fails, which must not affect the other scores.
 
 If the whole server fails, the evaluation ends with an error.
 """
@@ -153,8 +153,8 @@ def test_a_server_that_never_answers_ends_the_evaluation(finished):
 def test_a_stop_while_only_failing_tasks_are_left_aborts_the_rest(finished):
     """Checks that a stop aborts the remaining task when only failing tasks are left.
 
-    One worker alternates between the two tasks. Both must not end in the first round, or there
-    would be nothing left to stop.
+    One worker alternates between the two tasks. If both ended in the first round, the stop would
+    come too late.
     """
     seen = []
 

@@ -48,7 +48,7 @@ def test_no_kind_of_fault_changes_a_run_and_each_is_counted_by_cause(url, undist
 def test_a_killed_and_restarted_server_does_not_change_the_run(servers, url, undisturbed, tmp_path):
     """Checks a killed server, whose next process numbers its sessions from 0 again.
 
-    The old session numbers are then those of other episodes.
+    Old session numbers then belong to other episodes.
     """
     kills = []
 
@@ -92,7 +92,7 @@ def test_a_lasting_server_failure_stops_the_run_and_saves_its_state(url, undistu
                 run.checkpoints.wait()
                 assert [line["step"] for line in runs.lines(workdir)] == [1]
                 assert run.checkpoints.latest_step() == 1
-                # has the effect of a new start, which would find a recovered server
+                # This call has the effect of a new start, which discards all sessions.
                 parts.agent.environments.pool.invalidate("tally")
             proxy.schedule = lambda route: None
             rl.train(run, parts)

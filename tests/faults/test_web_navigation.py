@@ -1,7 +1,6 @@
 """Web navigation with a faulty proxy, or with a killed browser, site or server.
 
-The episodes must equal those of an undisturbed run. Tests in tests/envs/webarena kill a browser or
-site without a proxy.
+The episodes must equal those of an undisturbed run.
 """
 
 import os

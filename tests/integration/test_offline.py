@@ -1,4 +1,4 @@
-"""Whole runs of DPO and AgentEvol in this process, also after a crash at any point."""
+"""Whole runs of DPO and AgentEvol in this process, including runs that resume after a crash."""
 
 import json
 import pathlib
@@ -33,7 +33,7 @@ class Crash(Exception):
 
 @pytest.fixture(scope="module", autouse=True)
 def fast(tmp_path_factory):
-    """Compiles each program once for all runs, fast rather than optimised."""
+    """Compiles each program once for all runs, without most XLA optimisations."""
     options = {
         "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("xla")),
         "jax_persistent_cache_min_compile_time_secs": 0.0,

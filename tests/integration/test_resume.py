@@ -166,8 +166,8 @@ def test_a_run_stopped_by_a_signal_resumes_to_the_same_result(tmp_path, cache, u
     assert_same_run(workdir, uninterrupted)
 
 
-# The next rollout runs during the update. Several rounds are needed until enough groups have
-# different returns; in this config, returns differ by a penalty on length.
+# The next rollout runs during the update. Several sampling rounds are needed until enough groups
+# have different returns; in this config, only a length penalty makes returns differ.
 AHEAD = (
     "--config.rollout.max_off_policy_steps=1",
     "--config.algorithm.zero_variance=resample",

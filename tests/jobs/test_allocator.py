@@ -1,4 +1,4 @@
-"""The memory allocator: threads share a few heaps on machines with any number of cores."""
+"""The memory allocator's limit: all threads share a few heaps, however many cores there are."""
 
 import ctypes
 import os

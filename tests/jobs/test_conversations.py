@@ -1,4 +1,4 @@
-"""Training data of a job."""
+"""Loading and checking the conversations and pairs that a job trains on."""
 
 import json
 import pathlib

@@ -1,4 +1,4 @@
-"""Selection of the rollouts that a step trains on, and the cost of the remaining rollouts."""
+"""Selection of the groups that a step trains on, and the cost of the discarded groups."""
 
 import collections
 import types

@@ -75,7 +75,7 @@ def test_rounding_in_the_sampler_clips_no_episode_before_the_first_update(name):
 
 
 def test_every_update_is_numbered_by_its_position_in_the_run():
-    """Checks a mini-batch without training tokens, and a step that updates only the critic."""
+    """Checks three steps with an empty mini-batch each; the first step updates only the critic."""
     config = quickstart.get_config("smoke")
     config.algorithm = common.ppo()
     config.algorithm.critic.warmup_steps = 1

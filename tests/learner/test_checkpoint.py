@@ -126,9 +126,9 @@ def lists_that_live():
 
 @pytest.mark.slow
 def test_a_save_does_not_leak_counters_of_the_array_library(learner, tmp_path):
-    """Checks that a save leaves fewer than twelve lists behind in memory.
+    """Checks that each save leaves fewer than twelve lists in memory.
 
-    A single reply with the array library's counters would leave twelve lists.
+    A single report of TensorStore's counters would leave twelve lists.
     """
     with Checkpoints(tmp_path, max_to_keep=2) as checkpoints:
         for step in range(1, 7):

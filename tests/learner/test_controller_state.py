@@ -43,7 +43,7 @@ def controllers(baseline=AVERAGE, kl_reward=ADAPTIVE):
 
 
 def step(rules, state, mean_return, divergence, success):
-    """Updates the controllers with results of all places; places after the first have less success."""
+    """Updates the controllers; each further place of PLACES has a lower success rate."""
     statistics = {
         place: HorizonStatistics(
             success=None if success is None else success / (1 + i), truncation=None, turns=None

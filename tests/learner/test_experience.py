@@ -162,10 +162,9 @@ def test_a_failed_turn_does_not_change_the_state():
 
 
 def test_an_answer_that_shows_no_state_is_not_an_anchor_state():
-    """Checks that the answer "No change in state.", which BabyAI gives in every room, is no anchor
-    state.
+    """Checks that BabyAI's answer "No change in state." is not used as an anchor state.
 
-    Turns after this answer do not share a state.
+    The turn after this answer keeps the state of the turn before.
     """
     stuck = shown("dd", "hall", "No change in state.", "kitchen")
     first = dataclasses.replace(stuck.turns[0], shows_state=False)
@@ -192,9 +191,9 @@ def solved_after(turns):
     ],
 )
 def test_a_group_is_informative_if_its_advantages_are_not_zero(name, options, expected):
-    """Checks which algorithms get an advantage from a group that is solved in 1, 2, 3 and 4 turns.
+    """Checks which algorithms get advantages from a group whose episodes all solve the task.
 
-    The other group is solved in half of its episodes.
+    These episodes take 1, 2, 3 and 4 turns. The other group is solved in half of its episodes.
     """
     others = [episode("d", success=i % 2 == 0) for i in range(4)]
     found = make(

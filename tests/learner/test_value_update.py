@@ -1,6 +1,6 @@
-"""The critic: tokens that a value depends on, and equal gradients for any split of a batch.
+"""The critic: the tokens that a value depends on, and equal gradients for any split of a batch.
 
-The tests use critics that share the policy's layers and separate critics.
+The tests use separate critics and critics that share the policy's layers.
 """
 
 import dataclasses

@@ -87,7 +87,7 @@ def test_future_tokens_and_other_segments_have_no_effect():
 
 
 def test_blocks_that_no_query_attends_to_are_not_computed():
-    """Marks the values of blocks that no query sees with NaN.
+    """Marks the values of blocks that no query attends to with NaN.
 
     If a block were used, NaN would spread to the output, because 0 * NaN is NaN.
     """
@@ -150,7 +150,7 @@ def test_padding_gives_zeros_even_when_every_row_is_padding():
 
 
 def test_a_step_reads_no_more_slots_than_the_longest_row_has():
-    """Marks the blocks after the longest row with NaN, which would spread (0 * NaN is NaN)."""
+    """Marks the blocks after the longest row with NaN, which would spread if a block were used."""
     (q,) = _random((2, 1, 4, 8))
     k, v = _cache(2, 64)
     v = v.at[:, :, 24:].set(jnp.nan)
@@ -160,7 +160,7 @@ def test_a_step_reads_no_more_slots_than_the_longest_row_has():
 
 
 def test_queries_attend_to_the_cache_row_that_they_name():
-    """Checks lines whose rows are in any order; one row occurs twice, and one line is padding."""
+    """Checks cache rows in any order; one row occurs twice, and one entry is padding."""
     (q,) = _random((4, 3, 4, 8))
     k, v = _cache(5, 37)
     rows = jnp.array([3, 0, 3, 5])

@@ -20,7 +20,7 @@ def test_a_config_round_trips_through_the_hugging_face_format(config):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_transformers_reads_our_config_and_we_read_theirs(family):
-    """Checks that both read the config of the other; transformers 5 writes `rope_parameters`."""
+    """Checks both directions; the configs of transformers 5 contain `rope_parameters`."""
     config = FAMILIES[family]
     theirs = transformers.AutoConfig.for_model(**to_hf_config(config))
     assert theirs.model_type == family

@@ -54,7 +54,7 @@ def test_gradients_of_bfloat16_products_use_no_float32_operands():
         return {variable.aval.dtype for eqn in dots for variable in eqn.invars}
 
     assert types(einsum) == {jnp.dtype("bfloat16")}
-    # when this assertion fails, `einsum` is no longer needed
+    # When this assertion fails, jnp.einsum can replace our `einsum`.
     assert jnp.dtype("float32") in types(jnp.einsum)
 
 

@@ -193,7 +193,7 @@ def test_no_array_of_all_logits_exists_in_forward_or_backward_pass():
         return max(_sizes(jaxpr.jaxpr))
 
     assert largest(chunk) == chunk * V
-    # shows that the search finds arrays of that size
+    # With one chunk for all tokens, the search finds an array of all logits.
     assert largest(rows * length) == rows * length * V
 
 

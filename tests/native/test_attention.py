@@ -32,8 +32,8 @@ def _attend(q, k, v, layer, rows, positions):
     return np.asarray(attention.attend_step(q, k, v, layer, np.int32(rows), np.int32(positions)))
 
 
-# The tests include partial tiles: a tile has 4 queries of a head and 3 slots, in steps of 8 floats;
-# a block has 64 slots.
+# The sizes include partial tiles. A tile has 4 queries of one head and 3 slots, and is computed in
+# steps of 8 floats; a block has 64 slots.
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kv_heads", "group", "H"), [(2, 7, 64), (1, 1, 10), (3, 4, 33), (2, 2, 8)]

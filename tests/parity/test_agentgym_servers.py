@@ -5,13 +5,13 @@ This project's client is used on both sides.
     AGENTGYM=DIR AGENTGYM_SERVERS=textcraft=http://127.0.0.1:8001,babyai=http://127.0.0.1:8002 \\
         pytest tests/parity/test_agentgym_servers.py -n 0 --log-cli-level=INFO
 
-AGENTGYM_SERVERS names running servers of a checkout; AGENTGYM names the checkout, only for the
-record. The addresses of maze and wordle may omit their prefix. AgentGym's TextCraft reads its
-recipe files in the order of the disk. To have the same tasks, it must be started with `os.listdir`
-sorted. Every answer is compared: text, reward, score, end, success and the text of every error.
-TextCraft's distractor lines are exempt by design. So are three effects of identity hash codes of a
-Java virtual machine in ScienceWorld: the order of objects, some degrees of a temperature, and
-whether a closed circuit works immediately or one action later.
+AGENTGYM_SERVERS names running servers of a checkout; AGENTGYM must be set to the checkout. The
+addresses of maze and wordle may omit their prefix. AgentGym's TextCraft reads its recipe files in
+the order of `os.listdir`, which must be patched to sort its result, so that the tasks are equal.
+Every answer is compared: text, reward, score, end, success and the text of every error. TextCraft's
+distractor lines are not compared. Three effects of identity hash codes of a Java virtual machine in
+ScienceWorld are tolerated: the order of objects, some degrees of a temperature, and whether a closed
+circuit works immediately or one action later.
 """
 
 import dataclasses
@@ -236,9 +236,9 @@ def is_late(pair: "Pair", original: Any, ours: Any, sessions: list[int]) -> bool
 
 
 def is_parting(original: Any, ours: Any) -> bool:
-    """Returns True if equal actions may have different effects on the two servers from now on.
+    """Returns True if an action may have different effects on the two servers from now on.
 
-    If the options of an ambiguous request are in another order, their numbers have other meanings.
+    This happens if the numbered options of an ambiguous request are in different orders.
     """
     if isinstance(original, Failure) or original == ours:
         return False

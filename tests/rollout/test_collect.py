@@ -298,7 +298,7 @@ def test_a_lasting_server_failure_ends_the_rollout_and_quotes_the_server(policy,
 
 
 def test_a_rollout_without_any_valid_episode_is_an_error(policy):
-    """Checks failures after the start of every episode, which do not count as an outage."""
+    """Checks episodes that all start but fail later, which does not count as an outage."""
 
     def fault(task, step, attempt):
         return BROKEN["status 500"] if step == 2 - task % 2 else None

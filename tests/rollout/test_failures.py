@@ -119,7 +119,7 @@ def test_each_environment_has_its_own_outages(outages):
 
 
 def test_tasks_that_failed_while_others_succeeded_are_not_an_outage(outages, clock):
-    """Checks that two tasks that always fail do not look like a server outage at the end of a step."""
+    """Checks two tasks that always fail and are the last ones of a step."""
     for task in (1, 2):
         fail(outages, task)
         outages.answered("babyai", "step", 3)

@@ -258,10 +258,7 @@ def test_a_shared_prefix_is_computed_once_and_its_copies_are_identical(policy, p
 
 @pytest.mark.slow
 def test_a_row_that_waits_for_a_copy_is_not_a_source_of_copies(policy, params):
-    """Checks a prefix that is computed in the row with the largest number.
-
-    All other rows must copy the prefix from this row.
-    """
+    """Checks a prefix that is computed in the last row; all other rows must copy it from there."""
     sampler = make_sampler(policy, params, rows=8)
     keys = [episode_key(0, 0, "t_0", s) for s in range(8)]
     rows = [sampler.open(key, OPTIONS) for key in keys]

@@ -97,7 +97,7 @@ with RunConsole("grpo", {"model": "tiny"}, 30) as console:
 
 
 def test_forced_colours_do_not_enable_the_live_table_in_a_pipe():
-    """Checks variables with which notebooks and CI force colours although the output is a pipe."""
+    """Checks environment variables with which notebooks and CI force colours in a pipe."""
     forced = {"FORCE_COLOR": "1", "CLICOLOR_FORCE": "1", "TTY_COMPATIBLE": "1"}
     environment = {**os.environ, **forced, "TERM": "xterm-256color"}
     done = subprocess.run(

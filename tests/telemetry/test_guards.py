@@ -1,6 +1,6 @@
 """Guards: each one detects its problem and takes the configured action.
 
-After a resume, a guard decides as without the interruption.
+After a resume, a guard makes the same decisions as in an uninterrupted run.
 """
 
 import dataclasses
@@ -99,7 +99,7 @@ def test_a_nonfinite_update_is_skipped_and_several_in_a_row_stop_the_run():
     actions = [after(settings, [NAN] * n)[1][0].action for n in (1, 2, 3)]
     assert actions == ["skip", "skip", "stop"]
     history, _ = after(settings, [NAN, NAN, *updates(1.0), NAN])
-    assert history.nonfinite_steps == 1  # the earlier steps are not adjacent to the last one
+    assert history.nonfinite_steps == 1  # the finite update resets the count
     (finding,) = after(options(nonfinite="stop"), [NAN])[1]
     assert finding.action == "stop" and "1 step(s) in a row" in finding.text
 

@@ -1,4 +1,4 @@
-"""Loggers: each gets every step of a run once, over all starts, and never stops or slows it."""
+"""Loggers: each gets every step once, also after restarts, and never stops or slows the run."""
 
 import collections
 import importlib.util

@@ -96,7 +96,7 @@ def test_playing_and_idle_sessions_count_as_open():
             assert count() == 3
             for ticket in range(3):
                 pool.finish(ticket)
-            assert count() == 1  # the new limit equals the current number of files
+            assert count() == 1  # the pool keeps one idle session
 
 
 def test_every_measured_metric_is_in_the_metric_table():

@@ -53,7 +53,7 @@ def test_a_replay_whose_answers_differ_is_refused(transport, played):
 
 
 def test_a_maze_is_replayed_through_its_prefixed_routes(make_record):
-    """Checks a server that uses other names for the routes of the protocol."""
+    """Checks a server whose routes have a prefix and whose task field has another name."""
     seen = ["1, 2. There are walls above you, below you.", "1, 1. There are walls to your left,"]
     seen[1] += " above you, below you."
     says = "The goal is at position 8, 6. Your current position is at position "

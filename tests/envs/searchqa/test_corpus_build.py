@@ -176,8 +176,8 @@ def test_the_expert_parses_every_question_into_one_step_per_hop(corpus):
         steps = understand(q["question"])
         assert steps is not None, q["question"]
         lookups = [step for step in steps if hasattr(step, "relation")]
-        # The expert of these templates does one more lookup than there are hops, because the
-        # comparison also gave the country of the winning city or airport.
+        # For these templates, the expert looks up the country of the winner in an extra step, although
+        # the passage of the comparison contains the country.
         onward = q["template"].startswith(("northern_city", "higher_airport"))
         assert len(lookups) == len(q["hops"]) + onward, q["question"]
 

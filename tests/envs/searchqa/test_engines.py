@@ -1,4 +1,4 @@
-"""Search engines: results agree with an independent BM25, and a killed build can be repeated."""
+"""Search engines: results agree with an independent BM25, and a killed build can be resumed."""
 
 import math
 import os

@@ -1,4 +1,4 @@
-"""Questions from files in FlashRAG's layout with the item ids of AgentGym-RL, imported once."""
+"""Import of question files in FlashRAG's layout, with the item ids of AgentGym-RL."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The tree of a page, made from two answers of Chromium by WebArena's rules."""
+"""Accessibility trees of pages as text, computed from Chromium's answers by WebArena's rules."""
 
 from agentgym_envs.webarena.browser.tree import Numbering, read_nodes
 

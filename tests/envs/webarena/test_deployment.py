@@ -113,7 +113,7 @@ def cookie(expires: float) -> dict[str, Any]:
     [
         ([cookie(-1)], 0, True),
         ([cookie(-1)], 5 * 3600, False),  # no expiry time, but the login is too old
-        ([cookie(3600)], 1000, True),  # more than half an hour is left
+        ([cookie(3600)], 1000, True),  # more than half of the lifetime is left
         ([cookie(3600)], 2000, False),
         ([cookie(86400), cookie(3600)], 2000, False),  # the cookie that expires first decides
         ([cookie(4 * 3600)], 4 * 3600 - 2800, True),

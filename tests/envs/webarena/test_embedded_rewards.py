@@ -148,7 +148,7 @@ def test_a_basket_that_was_emptied_and_filled_again_counts(environment, sites):
 
 @needs_browser
 def test_solutions_are_rewarded_but_idle_and_hostile_agents_are_not(sites):
-    """Checks that only the solutions of an answer, an edit and an impossible task score."""
+    """Checks a task with an answer, one with an edit and an impossible one."""
     chosen = [TASKS[number] for number in (31000, 61700, 12203)]
     results = check(chosen, NAMES, parallel=1)
     assert [(each.solved, each.idle, each.hostile) for each in results] == [(1.0, 0.0, 0.0)] * 3

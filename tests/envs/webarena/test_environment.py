@@ -254,7 +254,7 @@ def step(client, action):
 
 
 def kill_a_child_of_this_process():
-    """Kills the browser of the worker process that this process started last."""
+    """Kills the browser of the worker process that was started last."""
     psutil = pytest.importorskip("psutil")
     workers = [
         child

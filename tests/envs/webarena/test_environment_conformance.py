@@ -1,4 +1,4 @@
-"""The promises of all environments, checked for web navigation.
+"""The conformance checks of all environments, applied to web navigation.
 
 The tiny site is used because the full sites take minutes to build.
 """

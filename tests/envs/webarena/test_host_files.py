@@ -45,7 +45,7 @@ FOLDERS = {
 
 
 class Agent:
-    """A logged-in account that sends requests exactly as they are written."""
+    """A logged-in client that does not normalise the paths of its requests."""
 
     def __init__(self, url, cookies):
         self.server = urllib.parse.urlsplit(url).netloc
