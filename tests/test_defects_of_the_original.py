@@ -87,7 +87,7 @@ DEFECTS = {
     ),
     "9 task ids depend on the machine; evaluation tasks are trained on": (
         f"{HERE}::test_scienceworld_has_no_task_for_both_training_and_evaluation",
-        "envs/test_textcraft.py::test_indices_select_agentgyms_goals_with_its_files_in_ascending_order",
+        "envs/test_textcraft.py::test_indices_select_agentgyms_goals_in_ascending_file_order",
         "envs/test_textcraft.py::test_tasks_do_not_depend_on_hash_seed_or_global_random_state",
     ),
     "10 any score counts for pass@k; no evaluation in training, no results, no error bars": (
@@ -100,7 +100,7 @@ DEFECTS = {
     "11 data order, random state and environments are not in the checkpoint": (
         "integration/test_resume.py::test_killing_and_resuming_does_not_change_a_run",
         "learner/test_controller_state.py::test_a_state_restored_from_json_continues_unchanged",
-        "rollout/test_collect.py::test_an_episode_restarted_after_a_failed_step_has_the_same_result",
+        "rollout/test_collect.py::test_an_episode_restarted_after_a_failed_step_is_the_same",
     ),
 }
 

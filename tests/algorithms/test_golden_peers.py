@@ -1,7 +1,7 @@
 """Agreement with verl, trl and rlax, whose results tests/golden/algorithms/make_peers.py recorded.
 
 Values of verl and trl are float64; those of rlax and of this package are float32. A test named
-`..._differs` shows an intended difference; other tests cover inputs for which the results must agree.
+`..._differs` shows an intended difference; other tests cover inputs with equal results.
 """
 
 import functools

@@ -78,7 +78,7 @@ def measured(success=None, truncation=None, turns=None):
 
 def test_a_high_average_success_advances_the_limit():
     schedule = horizon.adaptive_success((5, 10, 15), 0.5, decay=0.5, min_steps=1, max_steps=0)
-    # The averages are 0.2 and 0.5; the latter reaches the threshold, so the limit advances. Then the
+    # The averages are 0.2 and 0.5, which reaches the threshold, so the limit advances. Then the
     # averages are 0.4, again 0.4 (None is ignored) and 0.7, so the limit advances again.
     found, state = stages(schedule, [measured(success=s) for s in (0.2, 0.8, 0.4, None, 1.0)])
     assert found == [0, 1, 1, 1, 2]

@@ -1,4 +1,4 @@
-"""Client pool: every ticket gets its own episode's replies despite failures and in any reply order."""
+"""Client pool: every ticket gets its own episode's replies, despite failures and delays."""
 
 import random
 import threading
@@ -327,8 +327,8 @@ def test_after_a_restart_an_old_session_number_never_reaches_a_new_episode(serve
             assert one(pool).error.cause is EnvCause.SESSION_LOST
             pool.start("old", "textcraft", 1)
             assert one(pool).observation.text == "task 1"
-            # The pool must neither close nor reuse the old session, because its number now belongs to
-            # a new episode.
+            # The pool must neither close nor reuse the old session, because its number now belongs
+            # to a new episode.
             pool.finish("older")
             pool.start("newest", "textcraft", 4)
             assert one(pool).observation.text == "task 4"

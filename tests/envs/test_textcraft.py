@@ -67,7 +67,7 @@ def test_the_goals_are_those_of_the_paper_ordered_by_depth():
         (543, "purple banner"),
     ],
 )
-def test_indices_select_agentgyms_goals_with_its_files_in_ascending_order(data_idx, name):
+def test_indices_select_agentgyms_goals_in_ascending_file_order(data_idx, name):
     assert to_name(load_task(data_idx).goal) == name
 
 

@@ -39,7 +39,7 @@ def _compiled_once_and_fast(cache):
 
 @pytest.fixture(scope="module", autouse=True)
 def fast(cache):
-    """Sets up fast compilation for one module only, because the process also tests other folders."""
+    """Sets up fast compilation for one module, because the process also tests other folders."""
     with _compiled_once_and_fast(cache):
         yield
 

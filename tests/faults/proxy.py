@@ -1,8 +1,7 @@
 """A proxy between a trainer and an environment server; it injects and counts faults.
 
-The proxy parses only routes and lengths, not the contents of requests. `injected` counts all faults;
-`delivered` counts those that reached the client, by route and by the cause that the client must
-report.
+The proxy parses only the routes and lengths of requests. `injected` counts all faults; `delivered`
+counts those that reached the client, by route and by the cause that the client must report.
 """
 
 import asyncio

@@ -9,8 +9,8 @@ from configs import quickstart
 def get_config(arg=None):
     """Returns a config whose turn limit is 1 for two steps and then 2.
 
-    The horizon stage thus changes in the middle of the run. One task group has a fixed schedule; the
-    other groups have adaptive limits.
+    The horizon stage thus changes in the middle of the run. One task group has a fixed schedule;
+    the other groups have adaptive limits.
     """
     c = quickstart.get_config("smoke")
     c.total_steps = 4

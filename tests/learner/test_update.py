@@ -43,7 +43,7 @@ def gradient(learner, batch):
 
 
 def test_micro_batch_split_leaves_the_gradient_unchanged(learner):
-    """Checks splits that include empty micro-batches: eight sequences fill fewer than eight rows."""
+    """Checks splits with empty micro-batches: the eight sequences fill fewer than eight rows."""
     made = token_sequences()
     whole, metrics = gradient(learner, pack_sequences(made, micro_rows=8))
     split, split_metrics = gradient(learner, pack_sequences(made, micro_rows=2))

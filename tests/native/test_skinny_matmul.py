@@ -166,7 +166,7 @@ def test_with_a_tile_unit_only_few_bfloat16_rows_use_native_functions(monkeypatc
 
 @pytest.fixture
 def unregistered():
-    """Simulates a new process by clearing the cached registration; JAX keeps the native functions."""
+    """Simulates a new process by clearing the cached registration; JAX keeps the functions."""
     library.is_registered.cache_clear()
     yield
     library.is_registered.cache_clear()

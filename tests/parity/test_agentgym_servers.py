@@ -10,8 +10,8 @@ addresses of maze and wordle may omit their prefix. AgentGym's TextCraft reads i
 the order of `os.listdir`, which must be patched to sort its result, so that the tasks are equal.
 Every answer is compared: text, reward, score, end, success and the text of every error. TextCraft's
 distractor lines are not compared. Three effects of identity hash codes of a Java virtual machine in
-ScienceWorld are tolerated: the order of objects, some degrees of a temperature, and whether a closed
-circuit works immediately or one action later.
+ScienceWorld are tolerated: the order of objects, some degrees of a temperature, and whether a
+closed circuit works immediately or one action later.
 """
 
 import dataclasses

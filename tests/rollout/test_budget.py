@@ -139,7 +139,7 @@ def test_the_shown_budget_changes_neither_actions_nor_their_advantages(
 
 
 def test_a_state_is_the_same_for_any_remaining_budget(renderer):
-    """Checks an episode that returns to its first room: the state is the same with a lower budget."""
+    """Checks an episode that returns to its first room: the state ignores the lower budget."""
     silent = turn_anchors([play(renderer, said) for said in EPISODES], group_size=3)
     told = [play(renderer, said, "every_turn") for said in EPISODES]
     assert turn_anchors(told, group_size=3) == silent

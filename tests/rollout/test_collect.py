@@ -229,7 +229,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("kind", BROKEN)
-def test_an_episode_restarted_after_a_failed_step_has_the_same_result(policy, calm, kind):
+def test_an_episode_restarted_after_a_failed_step_is_the_same(policy, calm, kind):
     def fault(task, step, attempt):
         return BROKEN[kind] if task == 2 and step == 1 and attempt <= 2 else None
 

@@ -171,13 +171,13 @@ def test_the_metadata_contain_no_path_and_no_date(corpus):
     assert not {"date", "time", "built"} & set(corpus.metadata)
 
 
-def test_the_expert_parses_every_question_into_one_step_per_hop(corpus):
+def test_the_expert_parses_every_question_into_the_expected_steps(corpus):
     for q in corpus.questions[::7]:
         steps = understand(q["question"])
         assert steps is not None, q["question"]
         lookups = [step for step in steps if hasattr(step, "relation")]
-        # For these templates, the expert looks up the country of the winner in an extra step, although
-        # the passage of the comparison contains the country.
+        # For these templates, the expert looks up the country of the winner in an extra step,
+        # although the passage of the comparison contains the country.
         onward = q["template"].startswith(("northern_city", "higher_airport"))
         assert len(lookups) == len(q["hops"]) + onward, q["question"]
 
