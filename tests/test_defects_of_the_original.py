@@ -32,7 +32,7 @@ TESTS = pathlib.Path(__file__).parent
 HERE = pathlib.Path(__file__).name
 
 DEFECTS = {
-    "1 the terminal reward lands on an observation and the action mask swallows it": (
+    "1 the terminal reward is put on an observation, and the action mask removes it": (
         f"{HERE}::test_a_terminal_reward_on_an_observation_reaches_every_action",
         "test_trajectory.py::test_the_reward_before_a_final_observation_is_on_an_action_token",
         "algorithms/test_advantages.py::test_a_terminal_reward_reaches_the_first_action_token",
@@ -79,7 +79,7 @@ DEFECTS = {
         "rollout/test_collect.py::test_a_hanging_answer_ends_at_the_timeout",
         "test_configs.py::test_every_section_of_every_config_binds",
     ),
-    "8 every episode waits for the slowest; histories are read again; sessions start in turn": (
+    "8 episodes wait for the slowest one and prefill their history again; sessions start in turn": (
         "client/test_pool.py::test_an_episode_continues_while_another_one_waits",
         "client/test_pool.py::test_sessions_start_in_parallel",
         "rollout/test_collect.py::test_slow_answers_in_any_order_do_not_change_episodes",
@@ -115,7 +115,7 @@ def functions_of(file):
 def test_every_defect_has_existing_tests(defect):
     for name in DEFECTS[defect]:
         file, _, test = name.partition("::")
-        assert test in functions_of(file), f"{name} is gone; where is it tested now?"
+        assert test in functions_of(file), f"there is no test {name}; update DEFECTS"
 
 
 def test_the_table_has_all_eleven_defects():

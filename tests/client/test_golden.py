@@ -189,7 +189,7 @@ def play(client, recording, environment, episode):
                 seen["step"] += 1
                 seen["solved"] += result.success
         assert not recording.wrong
-        assert len(recording.queue) < left, f"nothing was asked for {step}"
+        assert len(recording.queue) < left, f"the client sent no request for {step}"
     return seen
 
 

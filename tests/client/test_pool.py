@@ -274,7 +274,7 @@ def test_finishing_a_ticket_drops_its_uncollected_reply(server, world):
         assert pool.statistics()["sessions_idle"] == 1
 
 
-def test_misuse_is_refused(server):
+def test_invalid_calls_are_refused(server):
     with make_pool(server.url) as pool:
         with pytest.raises(ValueError, match="call start first"):
             pool.step("t", "x")

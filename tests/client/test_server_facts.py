@@ -226,7 +226,7 @@ def test_a_success_score_that_is_not_a_number_is_a_bad_body(serve, value):
     assert caught.value.cause is EnvCause.BAD_BODY
 
 
-def test_a_raw_spec_sends_whole_texts():
+def test_a_raw_spec_has_only_the_raw_action_format():
     row = from_spec(dataclasses.replace(SPEC, action_format="raw"))
     assert row.formats == (ActionFormat.RAW,)
 

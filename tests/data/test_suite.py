@@ -168,7 +168,7 @@ def test_a_subtask_has_the_items_that_match_all_its_facts():
     assert not SubTask("unknown", 1).holds({"depth": 1})
 
 
-def test_a_server_with_other_tasks_is_refused_and_the_difference_named(manifests):
+def test_the_error_for_a_server_with_other_tasks_names_the_difference(manifests):
     changed = [dict(row) for row in manifests["textcraft"]]
     first = next(iter(suite.pinned("textcraft")["depth 2"]))
     changed[first]["goal"] = "a castle"
@@ -178,7 +178,7 @@ def test_a_server_with_other_tasks_is_refused_and_the_difference_named(manifests
         suite.check_pinned("textcraft", changed[:first])
 
 
-def test_selection_by_subtask_and_limit(manifests):
+def test_items_can_be_selected_by_subtask_and_limit(manifests):
     everything = tasks.select(
         "textcraft", manifests["textcraft"], kind="suite", subtasks=(), limit=0
     )

@@ -179,7 +179,7 @@ def test_every_task_is_drawn_once_before_any_is_repeated():
     assert sorted(indices(drawn[:6])) == sorted(indices(drawn[6:])) == list(range(6))
 
 
-def test_nothing_to_draw_from_is_an_error():
+def test_a_schedule_without_tasks_is_an_error():
     with pytest.raises(ValueError, match="every environment has weight 0"):
         MixtureSchedule({}, {"x": 0})
     with pytest.raises(ValueError, match="no tasks to draw from"):

@@ -112,7 +112,7 @@ def test_the_first_observation_is_the_same_for_all_hidden_words():
     assert len({environment.reset(task["data_idx"]) for task in task_manifest()}) == 1
 
 
-def test_the_scripted_agent_finds_every_word_in_93_guesses():
+def test_the_scripted_agent_finds_all_words_in_93_guesses():
     environment = make_environment()
     played = [play_expert(environment, task["data_idx"]) for task in task_manifest()]
     assert all(result.score == 1 for result, _ in played)

@@ -111,7 +111,7 @@ def test_a_checkpoint_restores_onto_another_mesh(learner, saved, shape):
         assert x.sharding.is_equivalent_to(wanted.sharding, x.ndim)
 
 
-def test_parameters_and_extra_can_be_read_separately(learner, saved):
+def test_parameters_and_extra_can_be_restored_separately(learner, saved):
     directory, expected = saved
     with Checkpoints(directory, max_to_keep=5, read_only=True) as checkpoints:
         params = checkpoints.restore_params(2, learner.policy.abstract_params())

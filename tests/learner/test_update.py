@@ -185,7 +185,7 @@ def test_training_continues_after_an_unusable_batch(learner):
 
 
 @pytest.mark.slow
-def test_a_gradient_is_skipped_above_the_limit_and_unchanged_below_it(
+def test_an_update_is_skipped_only_if_its_gradient_exceeds_the_limit(
     learner,
 ):
     batch = pack_sequences(token_sequences())

@@ -86,7 +86,7 @@ def test_padding_gives_zeros(row, position):
     assert got[1].any()
 
 
-def test_a_jitted_program_can_call_native_attention_twice():
+def test_native_attention_sees_changes_of_the_cache_within_a_program():
     q, k, v = _operands(1, 2, 16)
 
     @jax.jit
