@@ -28,7 +28,7 @@ OF_THE_WAY = ("attempts", "seconds")
 def config(url, *, steps=STEPS, **pool):
     """Returns the config of a run that takes some seconds.
 
-    The run has three steps of eight episodes of up to four turns.
+    The run has three steps of eight episodes of up to three turns.
     """
     c = common.base()
     c.model = common.tiny_model()

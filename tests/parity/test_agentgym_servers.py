@@ -238,7 +238,7 @@ def is_late(pair: "Pair", original: Any, ours: Any, sessions: list[int]) -> bool
 def is_parting(original: Any, ours: Any) -> bool:
     """Returns True if an action may have different effects on the two servers from now on.
 
-    This happens if the numbered options of an ambiguous request are in different orders.
+    This happens after different scores, and if an ambiguous request numbers its options differently.
     """
     if isinstance(original, Failure) or original == ours:
         return False

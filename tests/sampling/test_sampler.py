@@ -61,13 +61,13 @@ class Played:
 def play(sampler, episodes, turns=3, *, options=OPTIONS, delay=None, is_overlapped=False):
     """Plays episodes, given as (task, sample), and starts the next one when a row becomes free.
 
-    `delay(turn)` returns the number of decoding steps until the environment answers.
+    `delay(episode)` returns the number of sampler steps until the environment answers.
 
     If `is_overlapped` is set, answers are appended and rows are opened while the device decodes.
     """
     played = {e: Played([], [], []) for e in episodes}
     waiting, row_of, left = list(episodes), {}, {e: turns for e in episodes}
-    answers = []  # each entry is (steps to wait, episode, chunks)
+    answers = []  # each entry is (steps to wait, row, episode, chunks)
 
     def know(episode, tokens, logprobs=None):
         record = played[episode]
