@@ -22,7 +22,7 @@ def manifest(name):
 
 
 def question_sets():
-    """Returns published facts about the question sets: their sizes and order."""
+    """Returns a task manifest with the published sizes and order of the question sets."""
     return [
         {
             "data_idx": part.first + i,

@@ -19,7 +19,7 @@ MIDDLE = b'"' + bytes(range(97, 123)) * 40_000 + b'"'
 
 
 class Counted:
-    """An application with answers of several sizes; it counts the answers that it makes.
+    """An application with answers of several sizes; it counts its large answers.
 
     Args:
       max_body_bytes: Maximum number of bytes of a request body.

@@ -49,7 +49,7 @@ class FailsEveryStepOf(ExpertClient):
 
 
 class FailsItsSecondStep(FailsEveryStepOf):
-    """A client that fails in `tasks` except at the step with number 1."""
+    """A client whose first step of an episode of `tasks` succeeds and whose later steps fail."""
 
     def step(self, session, action, request_id=""):
         if request_id.endswith("/1"):

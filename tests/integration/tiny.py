@@ -1,6 +1,6 @@
 r"""Config of a test run that takes some seconds.
 
-The run uses BabyAI, a byte tokenizer and a model of 20 thousand weights.
+The run uses BabyAI, a small trained tokenizer and a tiny model.
 """
 
 from configs import quickstart

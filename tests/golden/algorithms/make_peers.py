@@ -74,7 +74,7 @@ def from_verl(inputs):
     rewards, mask = x["rewards"], x["mask"]
     index = np.arange(B) // GROUP
     alone = np.where(np.arange(B) == B - 1, 3, index)  # the last row is the only one of its group
-    # each reward is moved one token later if that token is not an action
+    # Each reward is moved one token later and dropped if that token is an action.
     late = torch.roll(rewards, 1, 1) * (1 - mask)
     grpo, rloo = (
         core_algos.compute_grpo_outcome_advantage,
