@@ -207,8 +207,8 @@ def test_an_invalid_config_is_refused_in_one_line_without_new_files(tmp_path, jo
     assert not list(tmp_path.iterdir())
 
 
-def test_every_number_of_the_base_config_has_an_upper_limit():
-    """Checks that every number in the directly read sections has an upper limit."""
+def test_numbers_and_booleans_of_the_base_config_refuse_minus_7():
+    """Checks that every number and boolean but those in `free` refuses the value -7."""
     config = changed("rl")
     free = {"horizon.turns", "horizon.boundaries"}
     accepted = []

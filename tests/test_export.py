@@ -91,7 +91,7 @@ def make_trained_run(path, template):
 
 
 def make_qwen_directory(path):
-    """Writes a Hugging Face directory of type qwen2 whose tokenizer splits words as that of Qwen2."""
+    """Writes a Hugging Face directory of type qwen2 whose tokenizer splits words like Qwen2."""
     backend = tokenizers.Tokenizer(models.BPE())
     backend.normalizer = normalizers.NFC()
     backend.pre_tokenizer = pre_tokenizers.Sequence(

@@ -140,7 +140,7 @@ def test_muon_makes_every_layer_matrix_nearly_orthogonal(params):
     for (block, name), (rows, columns) in maps.items():
         update_LXY = found[f"layers/{block}/{name}"].reshape(2, rows, columns)
         singular = np.linalg.svd(update_LXY, compute_uv=False)
-        # divides by Muon's scale for wide matrices
+        # Muon multiplies the updates of wide matrices by this factor.
         singular = singular / np.sqrt(max(1.0, columns / rows))
         # five Newton-Schulz steps give about 0.7 to 1.2 by design, not exactly 1
         assert ((singular > 0.6) & (singular < 1.3)).all(), (name, singular)
@@ -155,8 +155,7 @@ def test_muon_treats_every_layer_as_a_separate_matrix(params):
     both = first_update(params, grads, name="muon", max_grad_norm=None)
     grads["layers"]["mlp"]["up_kernel"] = noise.at[0].multiply(100.0)
     louder = first_update(params, grads, name="muon", max_grad_norm=None)
-    # Muon's update does not depend on a gradient's norm, and one layer does not affect another
-    # layer
+    # Muon's update does not depend on the norm of the gradient, and layers do not affect each other.
     path = "layers/mlp/up_kernel"
     np.testing.assert_array_equal(louder[path][1], both[path][1])
     np.testing.assert_allclose(louder[path][0], both[path][0], rtol=1e-3, atol=1e-5)
@@ -183,9 +182,9 @@ def test_the_learning_rate_of_a_step_follows_the_schedule():
 
 @pytest.mark.parametrize("name", ["adamw", "muon"])
 def test_withheld_updates_do_not_delay_a_schedule(params, name):
-    """Checks a schedule of ten updates, five of which are withheld.
+    """Checks a schedule of ten updates, of which the first five are withheld.
 
-    The first applied update has half of the peak rate.
+    The sixth update has half of the peak rate.
     """
     options = OPTIMIZER | dict(name=name, schedule="linear", final_fraction=0.0, weight_decay=0.0)
     optimizer = make_optimizer(**options)
