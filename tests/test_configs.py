@@ -38,7 +38,7 @@ def test_every_section_of_every_config_binds(name, arg):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_config_gives_its_command_requirements_and_result(name):
+def test_every_config_documents_its_command_requirements_and_result(name):
     text = importlib.import_module(f"configs.{name}").__doc__
     path = f"configs/{name.replace('.', '/')}.py"
     assert f"--config={path}" in text
@@ -89,7 +89,7 @@ def changed(path, value):
         ("evaluation.samples", -1, "config.evaluation.samples=-1"),
     ],
 )
-def test_a_wrong_value_is_refused_by_name_before_anything_starts(path, value, message):
+def test_the_error_for_an_invalid_value_names_its_key(path, value, message):
     with pytest.raises(ConfigError) as error:
         rl.parse(changed(path, value))
     assert message in str(error.value)

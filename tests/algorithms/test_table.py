@@ -15,7 +15,7 @@ CONFIGS = {name: common.make_algorithm(name, length=64) for name in ALGORITHMS}
 
 
 @pytest.mark.parametrize("name", [n for n, row in ALGORITHMS.items() if not row.needs_critic])
-def test_every_row_runs_with_the_options_of_its_config(name):
+def test_every_algorithm_runs_with_the_options_of_its_config(name):
     row, config = ALGORITHMS[name], CONFIGS[name]
     made = one_turn_episodes([1.0, 0.0], group_size=2)
     advantage_BT = jax.jit(functools.partial(row.advantage, **config["advantage"]))(made)
@@ -32,7 +32,7 @@ def test_every_row_runs_with_the_options_of_its_config(name):
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_the_config_of_an_algorithm_agrees_with_its_row(name):
+def test_the_config_of_an_algorithm_agrees_with_the_table(name):
     row, config = ALGORITHMS[name], CONFIGS[name]
     assert set(common.ALGORITHMS) == set(ALGORITHMS)
     assert config["name"] == name
@@ -75,7 +75,7 @@ PUBLISHED = {
         {"clip_low": 0.2, "clip_high": 0.2},
     ),
 }
-# Other config keys in which an algorithm differs from the defaults.
+# Values of other config keys in which an algorithm differs from the defaults.
 OTHERS = {
     "reinforce": {"baseline": {"kind": "moving_average", "decay": 0.9}},
     "reinforce_pp": {"kl_reward": {"kind": "fixed", "coef": 1e-3}},

@@ -34,7 +34,7 @@ def write(path, records):
 
 
 @pytest.mark.parametrize("name", ["data.json", "data.jsonl"])
-def test_a_list_and_lines_read_alike(name, tmp_path):
+def test_json_lists_and_json_lines_give_equal_conversations(name, tmp_path):
     path = write(tmp_path / name, [RECORD, RECORD | {"reward": 1, "success": 1}])
     first, second = read_conversations(path, bad="fatal").conversations
     assert first == CONVERSATION
@@ -49,7 +49,7 @@ def test_a_directory_is_read_in_the_order_of_names(tmp_path):
     assert [c.item_id for c in found] == ["babyai_1", "babyai_2", "babyai_10"]
 
 
-def test_the_trajectories_of_our_own_runs_are_conversations(tmp_path):
+def test_trajectories_of_a_run_are_read_as_conversations(tmp_path):
     solved = trajectory(
         "pa",
         [turn(1, 2, reward=1.0)],
@@ -106,13 +106,13 @@ BAD = [
 
 
 @pytest.mark.parametrize(("record", "reason"), BAD)
-def test_a_bad_record_is_named_with_file_line_and_field(record, reason, tmp_path):
+def test_the_error_for_a_bad_record_names_file_line_and_field(record, reason, tmp_path):
     path = write(tmp_path / "data.jsonl", [RECORD, record])
     with pytest.raises(ValueError, match=f"data.jsonl, line 2.*{reason}"):
         read_conversations(path, bad="fatal")
 
 
-def test_bad_records_are_left_out_and_reported_by_choice(tmp_path):
+def test_bad_records_are_skipped_and_reported_on_request(tmp_path):
     path = write(tmp_path / "data.jsonl", [record for record, _ in BAD] + [RECORD])
     with path.open("a") as file:
         file.write('{"item_id": "a_1", "conver')  # an incomplete last line, which is reported
@@ -122,13 +122,13 @@ def test_bad_records_are_left_out_and_reported_by_choice(tmp_path):
     assert f"line {len(BAD) + 2}: not JSON" in result.problems[-1]
 
 
-def test_blank_lines_are_no_records(tmp_path):
+def test_blank_lines_are_ignored(tmp_path):
     path = tmp_path / "data.jsonl"
     path.write_text("\n" + json.dumps(RECORD) + "\n\n")
     assert read_conversations(path, bad="fatal").problems == ()
 
 
-def test_nothing_to_read_is_an_error(tmp_path):
+def test_missing_data_are_an_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         read_conversations(tmp_path / "missing.jsonl", bad="fatal")
     with pytest.raises(FileNotFoundError, match="no .jsonl file"):

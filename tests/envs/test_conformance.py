@@ -1,4 +1,4 @@
-"""Promises of environments: ours keep every promise, and each broken promise is detected."""
+"""Conformance checks: all environments of the project pass, and every violation is detected."""
 
 import re
 
@@ -65,7 +65,7 @@ def subject(request, options_of):
 
 
 @EVERY_PROPERTY
-def test_our_environments(subject, check):
+def test_every_environment_of_the_project_has_every_property(subject, check):
     try:
         check(subject)
     except NotApplicable:
@@ -73,7 +73,7 @@ def test_our_environments(subject, check):
 
 
 @pytest.mark.parametrize("name", ["babyai", "maze", "searchqa", "textcraft", "wordle"])
-def test_agentgyms_behaviour_is_a_function_of_the_actions_too(name, options_of):
+def test_compat_mode_depends_only_on_task_and_actions(name, options_of):
     subject = Subject(
         ENVIRONMENTS[name].module, compat=True, tasks=2, actions=8, options=options_of(name)
     )
@@ -108,7 +108,7 @@ def make_subject(tmp_path, monkeypatch, request):
 
 
 @pytest.mark.parametrize("compat", [False, True])
-def test_an_environment_that_keeps_all_promises_passes(make_subject, compat):
+def test_a_correct_environment_passes(make_subject, compat):
     module = make_subject("served()").module
     report = []
     status = suite.run(module, compat=compat, tasks=4, actions=8, write=report.append)
@@ -118,7 +118,7 @@ def test_an_environment_that_keeps_all_promises_passes(make_subject, compat):
     assert sum(" ok" in line for line in lines) == len(suite.PROPERTIES) - 2 * compat
 
 
-def test_a_broken_promise_is_reported_with_its_task_and_fails_the_run(make_subject):
+def test_a_violation_is_reported_with_its_task_and_fails_the_check(make_subject):
     module = make_subject("served(ForgottenReward)").module
     report = []
     assert suite.run(module, compat=False, tasks=4, actions=8, write=report.append) == 1
@@ -262,17 +262,17 @@ HOST = [
 @pytest.mark.parametrize(
     ("check", "expression", "told"), BROKEN, ids=[f"{c.__name__}-{e}" for c, e, _ in BROKEN]
 )
-def test_a_broken_promise_is_noticed(make_subject, check, expression, told):
+def test_each_broken_environment_violates_its_property(make_subject, check, expression, told):
     with pytest.raises(Violation, match=told):
         check(make_subject(expression))
 
 
 @pytest.mark.parametrize("check", HOST, ids=by_name)
-def test_a_server_that_plays_anything_is_noticed(make_subject, monkeypatch, check):
+def test_a_server_that_accepts_every_request_is_detected(make_subject, monkeypatch, check):
     monkeypatch.setattr(sessions, "SessionHost", broken.LaxHost)
     with pytest.raises(Violation):
         check(make_subject("served()"))
 
 
-def test_every_property_was_seen_to_fail():
+def test_every_property_has_a_failing_example():
     assert {check for check, _, _ in BROKEN} | set(HOST) == set(suite.PROPERTIES)

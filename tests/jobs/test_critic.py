@@ -32,12 +32,12 @@ def test_explained_variance_is_one_for_perfect_values_and_zero_for_the_mean(valu
     assert found["critic/return_mean"] == pytest.approx(0.5)
 
 
-def test_returns_that_differ_by_rounding_alone_have_no_variance_to_explain():
+def test_returns_that_differ_only_by_rounding_have_zero_explained_variance():
     almost = [[9, 0.9, 0.9], [9, 0.9, np.nextafter(np.float32(0.9), np.float32(1))]]
     found = critic_metrics(experience(almost, [[5, 0.1, 0.7], [5, 0.3, 0.2]]))
     assert found["critic/explained_variance"] == 0.0
 
 
-def test_episodes_that_do_not_count_are_left_out():
+def test_invalid_episodes_are_left_out():
     found = critic_metrics(experience(RETURNS, [[5, 0, 1], [5, 7, 7]], valid=False))
     assert found["critic/explained_variance"] == pytest.approx(1.0)

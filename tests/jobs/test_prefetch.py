@@ -58,7 +58,7 @@ def dead(should_stop):
     raise ServerUnavailable(EnvCause.CONNECTION, "gone")
 
 
-def test_a_dead_server_stops_the_thread_that_waits_for_rollouts():
+def test_a_server_failure_in_a_background_rollout_is_raised_on_waiting():
     job = Job(dead)
     with RolloutPrefetcher(job.run, job.parts) as rollouts:
         rollouts.begin(CONTROLLERS, 1)
@@ -67,7 +67,7 @@ def test_a_dead_server_stops_the_thread_that_waits_for_rollouts():
     assert job.threads[0] is not threading.current_thread()
 
 
-def test_a_stop_request_ends_a_collection_in_the_background():
+def test_a_stop_request_ends_a_background_rollout():
     job = Job(until)
     with RolloutPrefetcher(job.run, job.parts) as rollouts:
         rollouts.begin(CONTROLLERS, 1)
@@ -84,7 +84,7 @@ def test_an_error_of_the_learner_ends_the_background_rollout():
     assert job.was_stopped and not job.threads[0].is_alive()
 
 
-def test_without_a_thread_rollouts_run_in_the_call_and_waiting_is_free():
+def test_without_a_thread_rollouts_run_in_the_call():
     job = Job(dead)
     with RolloutPrefetcher(job.run, job.parts) as rollouts:
         assert rollouts.wait() < 1

@@ -22,7 +22,7 @@ def written(run):
     return run.console._console.file.getvalue()
 
 
-def test_a_warning_is_written_once_where_log_and_console_share_a_stream(run, caplog):
+def test_a_warning_is_written_once_if_log_and_console_share_a_stream(run, caplog):
     run.warn(3, ["gradient norm 40 times the median"])
     assert written(run) == "note: step 3: gradient norm 40 times the median\n"
     assert not caplog.records
@@ -46,7 +46,7 @@ def test_step_zero_is_never_saved(run, tmp_path):
         assert checkpoints.steps() == []
 
 
-def test_a_device_is_not_named_twice():
+def test_a_device_name_does_not_repeat_the_platform():
     named = [("cpu", "cpu"), ("tpu", "TPU v5e"), ("gpu", "NVIDIA H100")]
     devices = [types.SimpleNamespace(platform=p, device_kind=k) for p, k in named]
     assert [device_name(d) for d in devices] == ["cpu", "TPU v5e", "gpu NVIDIA H100"]

@@ -160,7 +160,7 @@ def test_a_run_without_agents_has_no_step_zero_and_never_evaluates(tmp_path, mon
     [Killed(), StopRequested(), ServerUnavailable("coin", "down")],
     ids=lambda e: type(e).__name__,
 )
-def test_a_run_that_ends_anywhere_resumes_to_the_same_log_and_state(world, whole, point, end):
+def test_a_run_that_ends_at_any_point_resumes_to_the_same_log_and_state(world, whole, point, end):
     world.fatal[point] = end
     with pytest.raises(type(end)):
         world.fit()
@@ -170,7 +170,7 @@ def test_a_run_that_ends_anywhere_resumes_to_the_same_log_and_state(world, whole
 
 
 @pytest.mark.parametrize("end", [StopRequested(), ServerUnavailable("coin", "down")])
-def test_a_step_whose_evaluation_is_stopped_is_not_taken_again(world, end):
+def test_a_step_whose_evaluation_is_stopped_is_not_repeated(world, end):
     world.fatal["evaluate", 2] = end
     with pytest.raises(type(end)):
         world.fit()
@@ -188,7 +188,7 @@ def test_a_run_killed_after_a_repeated_evaluation_does_not_log_it_twice(world, w
     assert world.lines() == whole.lines()
 
 
-def test_a_stop_between_two_steps_saves_the_last_one(world, whole):
+def test_a_stop_between_two_steps_saves_the_last_step(world, whole):
     with pytest.raises(StopRequested, match="stopped after step 1"):
         world.fit(stops=[False, True])
     assert world.checkpoints[-1][0] == 1
@@ -207,7 +207,7 @@ SPIKE = {2: 50.0}  # a spike in the third step, after two steps that fill the wi
         ("skip", [10, 101, 101, 1013]),
     ],
 )
-def test_a_gradient_spike_is_learned_from_or_withheld_as_declared(
+def test_a_gradient_spike_is_applied_or_withheld_as_configured(
     tmp_path, monkeypatch, action, losses
 ):
     world = World(tmp_path / "run", monkeypatch)
@@ -217,7 +217,7 @@ def test_a_gradient_spike_is_learned_from_or_withheld_as_declared(
     assert len(world.run.warnings) == (action != "off")
 
 
-def test_a_guard_that_stops_a_run_saves_the_checked_step_and_the_run_can_resume(world):
+def test_a_run_stopped_by_a_guard_is_saved_and_can_resume(world):
     world.norms = {1: 50.0}  # no checkpoint is due after this step
     with pytest.raises(GuardStop, match="stopped after step 2.*a gradient norm of 50.*lower"):
         world.fit(grad_spike="stop", window=1)
@@ -234,7 +234,7 @@ def test_a_lasting_problem_is_reported_once(world):
     assert [line["guards/tripped"] for line in world.lines()[-2:]] == [1.0, 1.0]
 
 
-def test_a_resumed_run_gets_the_same_limits(world, tmp_path, monkeypatch):
+def test_a_resumed_run_has_the_same_gradient_limits(world, tmp_path, monkeypatch):
     whole = World(tmp_path / "whole", monkeypatch)
     for one in (world, whole):
         one.norms = {0: 3.0, 1: 5.0, 2: 7.0, 3: 600.0}

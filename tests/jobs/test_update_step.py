@@ -30,7 +30,7 @@ def logprobs_in_bfloat16(params, batch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gspo", "gspo_token"])
-def test_no_episode_is_clipped_before_the_first_update_though_the_sampler_rounds(name):
+def test_rounding_in_the_sampler_clips_no_episode_before_the_first_update(name):
     config = quickstart.get_config("smoke")
     config.algorithm = getattr(common, name)()
     settings = rl.parse(sections.plain(config))
@@ -74,8 +74,8 @@ def test_no_episode_is_clipped_before_the_first_update_though_the_sampler_rounds
     assert metrics["ratio_mean"] == pytest.approx(1.0, abs=1e-5)
 
 
-def test_every_update_of_a_step_has_its_place_in_the_run():
-    """Checks a mini-batch without training tokens, and a step that updates only the critic."""
+def test_every_update_is_numbered_by_its_position_in_the_run():
+    """Checks three steps with an empty mini-batch each; the first step updates only the critic."""
     config = quickstart.get_config("smoke")
     config.algorithm = common.ppo()
     config.algorithm.critic.warmup_steps = 1

@@ -66,7 +66,7 @@ def read(trajectory):
     return [m["content"] for m in trajectory.messages if m["role"] == "user"]
 
 
-def test_nothing_is_printed_by_default(renderer):
+def test_no_budget_is_shown_by_default(renderer):
     silent = play(renderer, EPISODES[0])
     assert read(silent) == ["hall", "kitchen", PROBLEM, "hall"]
     same = play(renderer, EPISODES[0], "none")
@@ -78,7 +78,7 @@ def test_the_limit_is_shown_once_at_the_start(renderer):
     assert first == "hall\nTurns for this task: 4." and later == ["kitchen", PROBLEM, "hall"]
 
 
-def test_the_remaining_budget_is_shown_before_every_turn_after_failed_ones_too(renderer):
+def test_the_remaining_budget_is_shown_before_every_turn_even_after_a_failed_turn(renderer):
     assert read(play(renderer, EPISODES[0], "every_turn")) == [
         "hall\nTurns left: 4.",
         "kitchen\nTurns left: 3.",
@@ -87,13 +87,13 @@ def test_the_remaining_budget_is_shown_before_every_turn_after_failed_ones_too(r
     ]
 
 
-def test_an_observation_kept_at_the_horizon_says_that_none_is_left(renderer):
+def test_an_observation_kept_at_the_horizon_shows_zero_turns_left(renderer):
     last = play(renderer, EPISODES[2], "every_turn", keep_last_observation=True)
     assert read(last)[-1].endswith("\nTurns left: 0.")
 
 
 @pytest.mark.parametrize("show_turn_budget", TURN_BUDGETS)
-def test_the_tokens_are_those_of_the_messages_rendered_at_once(renderer, show_turn_budget):
+def test_the_tokens_equal_those_of_the_whole_rendered_conversation(renderer, show_turn_budget):
     trajectory = play(renderer, EPISODES[0], show_turn_budget)
     messages = [Message(m["role"], m["content"]) for m in trajectory.messages]
     whole = renderer.encode_conversation(messages).tokens
@@ -141,7 +141,7 @@ def test_the_shown_budget_changes_neither_actions_nor_their_advantages(
 
 
 def test_a_state_is_the_same_for_any_remaining_budget(renderer):
-    """Checks that states do not depend on the shown budget; one action leads back to the first."""
+    """Checks an episode that returns to its first room: the state ignores the lower budget."""
     silent = turn_anchors([play(renderer, said) for said in EPISODES], group_size=3)
     told = [play(renderer, said, "every_turn") for said in EPISODES]
     assert turn_anchors(told, group_size=3) == silent

@@ -82,7 +82,7 @@ def test_a_solved_episode_has_every_token_once_with_its_source():
     assert t.policy_versions.tolist() == [-1] * 4 + [5] * 3 + [-1] * 4 + [5] * 2
 
 
-def test_a_final_observation_does_not_swallow_the_reward():
+def test_the_reward_of_the_last_turn_is_on_its_last_action_token():
     episode = make()
     episode.begin("start")
     say(episode)
@@ -91,7 +91,7 @@ def test_a_final_observation_does_not_swallow_the_reward():
     assert rewards.tolist() == [0, 0, 0, 0, 0, 0, 1.0]
 
 
-def test_the_unit_of_the_score_is_shown_with_it():
+def test_a_score_is_recorded_with_its_scale():
     episode = make()
     episode.begin("start")
     say(episode)
@@ -115,7 +115,7 @@ def test_rejected_actions_and_parse_errors_are_failed_turns():
     assert [t.is_failed for t in turns] == [False, True, True, False]
 
 
-def test_the_horizon_truncates_and_is_no_failure():
+def test_an_episode_that_reaches_the_horizon_is_truncated_and_not_failed():
     episode = make(max_turns=1)
     episode.begin("start")
     say(episode)
@@ -132,7 +132,7 @@ def test_the_last_turn_may_still_solve_the_task():
     assert answer(episode, reward=1.0, done=True, success=True) == Finish(Outcome.SUCCESS)
 
 
-def test_a_cut_turn_is_closed_by_tokens_that_are_not_trained():
+def test_a_truncated_turn_is_closed_by_untrained_tokens():
     episode = make()
     episode.begin("start")
     say(episode, (10, 11), is_stopped=False)

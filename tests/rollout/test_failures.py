@@ -28,7 +28,7 @@ def decisions(policy, attempts, count, task=TASKS[0]):
     return found
 
 
-def test_every_sample_has_its_attempts_and_then_the_episode_is_given_up():
+def test_each_sample_has_its_attempts_before_the_episode_is_given_up():
     attempts = Attempts()
     found = decisions(RetryPolicy(2, 1, 60.0), attempts, 4)
     assert found == [
@@ -40,7 +40,7 @@ def test_every_sample_has_its_attempts_and_then_the_episode_is_given_up():
     assert attempts.in_all == 4 and attempts.replacements == 1
 
 
-def test_without_replacements_the_last_attempt_is_the_end():
+def test_without_replacements_the_last_attempt_is_final():
     assert decisions(RetryPolicy(1, 0, 60.0), Attempts(), 1) == [RetryDecision.GIVE_UP]
 
 
@@ -94,37 +94,37 @@ def succeed(policy, number, kind=ReplyKind.STEP):
     policy.answered(Attempts(), Task("babyai", number, ""), kind)
 
 
-def test_one_task_that_fails_is_no_outage_however_often(policy, clock):
+def test_repeated_failures_of_one_task_are_not_an_outage(policy, clock):
     for _ in range(50):
         clock.seconds += 1
         assert not fail(policy, 1)
 
 
-def test_a_second_task_without_a_success_in_between_is_one(policy):
+def test_failures_of_two_tasks_without_a_success_in_between_are_an_outage(policy):
     assert not fail(policy, 1)
     assert fail(policy, 2)
     assert fail(policy, 1)
 
 
-def test_a_success_ends_it(policy):
+def test_a_success_ends_an_outage(policy):
     fail(policy, 1)
     fail(policy, 2)
     succeed(policy, 3)
     assert not fail(policy, 1)
 
 
-def test_starts_that_succeed_say_nothing_about_steps(policy):
+def test_successful_starts_do_not_end_an_outage_of_steps(policy):
     fail(policy, 1)
     succeed(policy, 2, ReplyKind.START)
     assert fail(policy, 2)
 
 
-def test_environments_are_separate(policy):
+def test_each_environment_has_its_own_outages(policy):
     fail(policy, 1)
     assert not fail(policy, 2, environment="textcraft")
 
 
-def test_tasks_that_failed_while_others_were_well_are_never_an_outage(policy, clock):
+def test_tasks_that_failed_while_others_succeeded_are_not_an_outage(policy, clock):
     """Checks that two tasks that always fail do not look like a server outage at the end of a step."""
     for task in (1, 2):
         fail(policy, task)
@@ -134,7 +134,7 @@ def test_tasks_that_failed_while_others_were_well_are_never_an_outage(policy, cl
         assert not fail(policy, 1) and not fail(policy, 2)
 
 
-def test_a_task_that_did_well_again_counts_again(policy):
+def test_a_task_counts_again_after_it_succeeded(policy):
     fail(policy, 1)
     succeed(policy, 3)
     succeed(policy, 1)
@@ -154,7 +154,7 @@ def test_an_outage_is_tolerated_for_a_while_and_then_reported_with_its_causes(po
     assert "resume" in str(caught.value)
 
 
-def test_a_full_server_is_not_a_failing_one(policy):
+def test_a_full_server_is_not_an_outage(policy):
     full = EnvError(EnvCause.CAPACITY, "full")
     assert not any(fail(policy, task, error=full) for task in range(5))
 
@@ -167,7 +167,7 @@ def check(*trajectories):
     check_some_served(tasks, trajectories)
 
 
-def test_an_environment_that_failed_all_its_tasks_is_an_error_next_to_one_that_played():
+def test_an_environment_that_failed_all_its_tasks_is_an_error():
     other, played = (
         dataclasses.replace(FAILED, item_id="maze_1", attempts=2),
         dataclasses.replace(FAILED, item_id="wordle_0", outcome=Outcome.SUCCESS, error=""),

@@ -19,7 +19,7 @@ def install(monkeypatch):
         monkeypatch.setitem(sys.modules, module.__name__, module)
     for name in ("tensorboard", "weights_and_biases", "mlflow", "trackio"):
         module = f"agentgym_jax.telemetry.loggers.{name}"
-        # makes monkeypatch restore the original state at the end
+        # This call makes monkeypatch restore the original state at the end.
         monkeypatch.setitem(sys.modules, module, None)
         del sys.modules[module]
 

@@ -72,7 +72,7 @@ def test_the_role_markers_of_the_template_are_special_tokens(template, specials,
     assert sum(renderer.opening(messages), []) == expected["input_ids"]
 
 
-def test_the_size_is_kept(trained):
+def test_the_vocabulary_is_at_most_as_large_as_requested(trained):
     assert trained[0].vocab_size <= 400
 
 
