@@ -3,19 +3,18 @@
 from collections.abc import Mapping
 from typing import Any
 
+_OPTIONS = frozenset({"limit", "margin", "penalty"})
 OVERLONG: Mapping[str, frozenset[str]] = {
     "none": frozenset(),
-    "tokens": frozenset({"limit", "margin", "penalty"}),
-    "turns": frozenset({"limit", "margin", "penalty"}),
+    "tokens": _OPTIONS,
+    "turns": _OPTIONS,
 }
 
 
 def soft_limit(length: float, *, limit: float, margin: float) -> float:
-    """Returns the penalty for a length: 0 up to `limit - margin`, then rising linearly to 1 at
-    `limit`; 1 beyond.
+    """Returns 0 for lengths up to `limit - margin`, then a value that rises linearly to 1 at `limit`.
 
-    This is the negative of eq. 13 of arXiv:2503.14476 (soft overlong punishment), whose L_max and
-    L_cache are `limit` and `margin`. All arguments have the same unit.
+    Source: the negative of eq. 13 of arXiv:2503.14476, with L_max = `limit` and L_cache = `margin`.
     """
     return min(1.0, max(0.0, (length - (limit - margin)) / margin))
 
@@ -23,12 +22,7 @@ def soft_limit(length: float, *, limit: float, margin: float) -> float:
 def overlong_penalty(*, action_tokens: int, turns: int, kind: str, **options: Any) -> float:
     """Returns the amount to subtract from an episode's reward for its length.
 
-    Args:
-      action_tokens: Number of tokens sampled by the policy.
-      turns: Number of turns.
-      kind: Unit of length: `none`, `tokens` or `turns`.
-      options: `limit`, `margin` and `penalty` (the amount at and beyond the limit); empty if `kind`
-          is `none`.
+    `kind` is the unit of the length. `penalty` is the amount for lengths of `limit` and more.
     """
     check_overlong(kind=kind, **options)
     if kind == "none":
