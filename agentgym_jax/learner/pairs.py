@@ -1,9 +1,4 @@
-"""Packing of pairs of conversations into micro-batches, without splitting a pair.
-
-A preference loss needs the log-probabilities of both conversations of a pair at the same time. The
-two may be in different rows, but never in different micro-batches. The number of pairs in a
-micro-batch depends on their lengths, while the shape is constant.
-"""
+"""Packing of pairs of conversations into micro-batches, each pair into one micro-batch."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -18,7 +13,7 @@ from agentgym_jax.batch import TokenBatch, assign_rows, pack, pad_micro_batches
 
 @dataclasses.dataclass(frozen=True)
 class Member:
-    """One conversation of a pair; n is its number of tokens.
+    """One conversation of a pair.
 
     Attributes:
       tokens: int32 [n], token ids.
@@ -39,42 +34,37 @@ class PreferenceBatch:
     """M micro-batches of at most P whole pairs.
 
     In a micro-batch, sequence 2p of `tokens.sequence_ids` is the chosen conversation of pair p, and
-    sequence 2p + 1 the rejected one. `tokens.weights` is the weight of a token in the
-    log-probability of its conversation: 1 for a sum, 1 / n for a mean. The pair weights of all
-    micro-batches sum to 1.
+    sequence 2p + 1 the rejected one. `tokens.weights` has the weight of each token in the
+    log-probability of its conversation. The pair weights of all micro-batches sum to 1.
     """
 
     tokens: TokenBatch  # [M, B, T]
     pair_weights: jax.Array  # float32 [M, P], 0 for absent pairs
 
     def check(self) -> None:
-        """Asserts shapes and types, also for a single micro-batch without the axis M."""
+        """Asserts shapes and types; the axis M may be absent."""
         self.tokens.check()
         chex.assert_rank(self.pair_weights, self.tokens.tokens.ndim - 1)
         chex.assert_type(self.pair_weights, float)
 
 
 def max_micro_batches(pairs: int, micro_rows: int) -> int:
-    """Returns the number of micro-batches that suffices for `pairs` pairs even if every
-    conversation fills a row.
-    """
+    """Returns the number of micro-batches if every conversation fills a row."""
     return -(-pairs // (micro_rows // 2))
 
 
 def pack_pairs(
     pairs: Sequence[Pair], *, row_length: int, micro_rows: int, length_normalised: bool
 ) -> PreferenceBatch:
-    """Packs the pairs of one optimiser step by first fit, each pair into one micro-batch.
+    """Packs the pairs of one optimiser step; unneeded micro-batches are empty and last.
 
-    The shape depends only on the number of pairs; unneeded micro-batches are empty and last. Every
-    conversation must fit a row of `row_length` tokens. With `length_normalised`, a conversation's
-    log-probability is the mean over its tokens instead of the sum.
+    Every conversation must fit a row of `row_length` tokens. With `length_normalised`, a
+    conversation's log-probability is the mean over its tokens instead of the sum.
     """
     if micro_rows < 2:
         raise ValueError(f"micro_rows={micro_rows}: a micro-batch needs 2 rows to hold any pair")
-    bins = _bins(
-        [[len(member.tokens) for member in pair] for pair in pairs], row_length, micro_rows
-    )
+    lengths = [[len(member.tokens) for member in pair] for pair in pairs]
+    bins = _first_fit(lengths, row_length, micro_rows)
     capacity = max_micro_batches(len(pairs), micro_rows)
     pair_weights = np.zeros((capacity, len(pairs)), np.float32)
     packed = []
@@ -86,10 +76,10 @@ def pack_pairs(
     return PreferenceBatch(pad_micro_batches(stacked, capacity), pair_weights)
 
 
-def _bins(lengths: Sequence[Sequence[int]], row_length: int, micro_rows: int) -> list[list[int]]:
-    """Assigns pairs to micro-batches by first fit; returns the indices of the pairs in each
-    micro-batch.
-    """
+def _first_fit(
+    lengths: Sequence[Sequence[int]], row_length: int, micro_rows: int
+) -> list[list[int]]:
+    """Assigns pairs to micro-batches; returns the indices of the pairs in each."""
     bins: list[list[int]] = []
     held: list[list[int]] = []  # lengths of the conversations in each micro-batch
     for i, pair in enumerate(lengths):

@@ -52,7 +52,7 @@ def advantages(episodes, penalty):
         truncation="fail",
         advantage_options=dict(std_normalize=False),
     )
-    return experience.advantage_BT[:, 1], int(experience.statistics.informative)
+    return experience.advantage_BT[:, 1], int(experience.informative_P.sum())
 
 
 @pytest.mark.parametrize(
@@ -122,8 +122,7 @@ def shown(turns, *texts, **options):
         dataclasses.replace(turn, observation=text)
         for turn, text in zip(made.turns, texts[1:], strict=True)
     )
-    messages = ({"role": "system", "content": "rules"}, {"role": "user", "content": texts[0]})
-    return dataclasses.replace(made, turns=seen, messages=messages)
+    return dataclasses.replace(made, turns=seen, first_observation=texts[0])
 
 
 def test_a_parse_error_costs_more_than_a_rejected_action():
@@ -208,8 +207,7 @@ def test_a_group_teaches_if_it_has_an_advantage_however_equal_its_returns_are(
     )
     np.testing.assert_array_equal(found.informative_B, [expected] * 4 + [True] * 4)
     np.testing.assert_array_equal(found.counted_B, found.informative_B)
-    counts = found.statistics
-    assert (counts.informative, counts.zero_variance) == (1 + expected, 1 - expected)
+    np.testing.assert_array_equal(found.informative_P, [expected, True])
 
 
 def test_gigpo_gets_the_states_of_the_episodes():
@@ -270,7 +268,7 @@ def test_an_episode_cut_by_its_horizon_is_a_failure_or_left_out(truncation, is_v
     failed = dataclasses.replace(episode("d"), outcome=Outcome.FAILURE)
     cut = dataclasses.replace(episode("d"), outcome=Outcome.HORIZON)
     found = make([episode("d", success=True), failed, cut], truncation=truncation)
-    assert found.valid_B.tolist() == [True, True, is_valid]
+    assert found.episodes.valid_B.tolist() == [True, True, is_valid]
     assert found.advantage_BT[2].any() == is_valid
 
 
@@ -283,7 +281,7 @@ def test_a_divergence_in_the_reward_is_charged_token_by_token():
     reference = [np.array([-3.0, -1.5, -1.0, -2.0]), np.array([-3.0, -1.0, -0.5, -2.0])]
     found = make(episodes, kl_coef=0.1, reference_logprobs=reference)
     expected = [[0, -0.05, 1.0, 0], [0, 0, 0.05, 0]]
-    np.testing.assert_allclose(found.reward_BT[:, :4], expected, atol=1e-7)
+    np.testing.assert_allclose(found.episodes.reward_BT[:, :4], expected, atol=1e-7)
     assert found.reference_divergence == pytest.approx((0.5 - 0.5) / 4)
     assert found.mean_returns == {"babyai": pytest.approx((0.95 + 0.05) / 2)}
 
@@ -292,7 +290,7 @@ def test_reinforce_subtracts_the_expected_reward():
     episodes = [episode("d", success=True), episode("d")]
     found = make(episodes, "reinforce", expected_returns={"babyai": 0.25})
     np.testing.assert_allclose(found.advantage_BT[:, 1], [0.75, -0.25])
-    assert found.statistics.informative == 1
+    assert found.informative_P.sum() == 1
 
 
 def test_each_environment_has_a_baseline_and_a_mean_return():
@@ -314,7 +312,7 @@ def test_a_critic_is_asked_before_the_token_that_is_judged():
     made = episode("dd", success=True)
     values = np.arange(len(made.tokens), dtype=np.float32)
     found = make([made], "ppo", values_after=[values])
-    np.testing.assert_array_equal(found.value_BT[0, 1 : len(values)], values[:-1])
+    np.testing.assert_array_equal(found.episodes.value_BT[0, 1 : len(values)], values[:-1])
     # With lambda 1 the target is the return, whatever the critic's values are.
     np.testing.assert_allclose(found.return_BT[0][made.action_mask.nonzero()[0]], 1.0, rtol=1e-6)
 
@@ -353,7 +351,7 @@ def test_a_running_score_is_not_paid_in_addition_to_the_bootstrapped_value(rewar
     made = dataclasses.replace(cut("dd", shows_next=True), score=0.5, success=True)
     values = np.full(len(made.tokens), 0.6, np.float32)
     found = make([made], "ppo", truncation="bootstrap", reward=reward, values_after=[values])
-    np.testing.assert_allclose(found.return_BT[0][found.action_mask_BT[0]], 0.6, rtol=1e-6)
+    np.testing.assert_allclose(found.return_BT[0][found.episodes.action_mask_BT[0]], 0.6, rtol=1e-6)
     # An episode without space for the next observation keeps its reward.
     full = dataclasses.replace(cut("dd", shows_next=False), score=0.5, success=False)
     found = make([full], "ppo", truncation="bootstrap", reward="score", values_after=[values[:6]])
@@ -385,5 +383,5 @@ def test_a_prompt_longer_than_the_batch_is_left_out_and_harms_no_other():
     solved, failed = episode("d", success=True), episode("d")
     with_it = make([endless, solved, failed])
     without = make([solved, failed])
-    assert not with_it.valid_B[0]
+    assert not with_it.episodes.valid_B[0]
     np.testing.assert_array_equal(with_it.advantage_BT[1:], without.advantage_BT)
