@@ -31,7 +31,11 @@ RELATIVE_TOLERANCE = 1e-5
 def _groups(
     episodes: Episodes, turn_discount: float = 1.0
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Returns return_PR (0 for invalid rows, so that a NaN cannot spread), valid_PR, rounding_P1."""
+    """Returns return_PR (0 for invalid rows), valid_PR, and differs_P1.
+
+    `differs_P1` is True if two valid returns of a group differ by more than rounding. Without this
+    check, dividing one rounding error by another would give an advantage of order one.
+    """
     valid_PR = episodes.valid_B.reshape(-1, episodes.group_size)
 
     def split_groups(value_B):
@@ -39,21 +43,14 @@ def _groups(
 
     return_PR = split_groups(episode_returns(episodes, turn_discount=turn_discount))
     size_PR = split_groups(episode_returns(_magnitudes(episodes), turn_discount=turn_discount))
-    return return_PR, valid_PR, RELATIVE_TOLERANCE * jnp.max(size_PR, axis=1, keepdims=True)
+    rounding_P1 = RELATIVE_TOLERANCE * jnp.max(size_PR, axis=1, keepdims=True)
+    high_P1 = jnp.max(jnp.where(valid_PR, return_PR, -jnp.inf), axis=1, keepdims=True)
+    low_P1 = jnp.min(jnp.where(valid_PR, return_PR, jnp.inf), axis=1, keepdims=True)
+    return return_PR, valid_PR, high_P1 - low_P1 > rounding_P1
 
 
 def _magnitudes(episodes: Episodes) -> Episodes:
     return dataclasses.replace(episodes, reward_BT=jnp.abs(episodes.reward_BT))
-
-
-def _differs(return_PR: jax.Array, valid_PR: jax.Array, rounding_P1: jax.Array) -> jax.Array:
-    """Returns bool [P, 1], True if two valid returns of a group differ by more than rounding.
-
-    Without this check, dividing one rounding error by another would give an advantage of order one.
-    """
-    high_P1 = jnp.max(jnp.where(valid_PR, return_PR, -jnp.inf), axis=1, keepdims=True)
-    low_P1 = jnp.min(jnp.where(valid_PR, return_PR, jnp.inf), axis=1, keepdims=True)
-    return high_P1 - low_P1 > rounding_P1
 
 
 def _spread(advantage_PR: jax.Array, action_mask_BT: jax.Array) -> jax.Array:
@@ -62,11 +59,7 @@ def _spread(advantage_PR: jax.Array, action_mask_BT: jax.Array) -> jax.Array:
 
 
 def group_relative(
-    episodes: Episodes,
-    *,
-    std_normalize: bool,
-    eps: float = 1e-6,
-    turn_discount: float = 1.0,
+    episodes: Episodes, *, std_normalize: bool, eps: float = 1e-6, turn_discount: float = 1.0
 ) -> jax.Array:
     """Computes the GRPO advantage (return - mean) / (std + eps) over the group.
 
@@ -74,14 +67,14 @@ def group_relative(
     AgentGym-RL's scripts. `std_normalize=False` omits the division (Dr. GRPO, arXiv:2503.20783).
     """
     episodes.check()
-    return_PR, valid_PR, rounding_P1 = _groups(episodes, turn_discount)
+    return_PR, valid_PR, differs_P1 = _groups(episodes, turn_discount)
     mean_P1 = masked.masked_mean(return_PR, valid_PR, axis=1, keepdims=True)
     advantage_PR = return_PR - mean_P1
     if std_normalize:
         std_P1 = masked.masked_std(return_PR, valid_PR, axis=1, keepdims=True)
         advantage_PR = advantage_PR / (std_P1 + eps)
-    learns_PR = valid_PR & _differs(return_PR, valid_PR, rounding_P1)
-    return _spread(jnp.where(learns_PR, advantage_PR, 0.0), episodes.action_mask_BT)
+    advantage_PR = jnp.where(valid_PR & differs_P1, advantage_PR, 0.0)
+    return _spread(advantage_PR, episodes.action_mask_BT)
 
 
 def leave_one_out(episodes: Episodes, *, turn_discount: float = 1.0) -> jax.Array:
@@ -90,12 +83,12 @@ def leave_one_out(episodes: Episodes, *, turn_discount: float = 1.0) -> jax.Arra
     Source: arXiv:2402.14740, where a whole episode is one action.
     """
     episodes.check()
-    return_PR, valid_PR, rounding_P1 = _groups(episodes, turn_discount)
+    return_PR, valid_PR, differs_P1 = _groups(episodes, turn_discount)
     total_P1 = jnp.sum(return_PR, axis=1, keepdims=True)
     others_P1 = jnp.sum(valid_PR, axis=1, keepdims=True) - 1
     advantage_PR = return_PR - (total_P1 - return_PR) / jnp.maximum(others_P1, 1)
-    learns_PR = valid_PR & _differs(return_PR, valid_PR, rounding_P1)
-    return _spread(jnp.where(learns_PR, advantage_PR, 0.0), episodes.action_mask_BT)
+    advantage_PR = jnp.where(valid_PR & differs_P1, advantage_PR, 0.0)
+    return _spread(advantage_PR, episodes.action_mask_BT)
 
 
 def monte_carlo(episodes: Episodes, *, discount: float, turn_discount: float) -> jax.Array:
@@ -110,11 +103,7 @@ def monte_carlo(episodes: Episodes, *, discount: float, turn_discount: float) ->
 
 
 def batch_normalized_returns(
-    episodes: Episodes,
-    *,
-    discount: float,
-    turn_discount: float,
-    eps: float = 1e-8,
+    episodes: Episodes, *, discount: float, turn_discount: float, eps: float = 1e-8
 ) -> jax.Array:
     """Computes the REINFORCE++ advantage: returns-to-go normalised over all action tokens.
 
@@ -134,9 +123,8 @@ def group_mean_batch_normalized(
     with fewer than two valid rows are left out.
     """
     episodes.check()
-    return_PR, valid_PR, rounding_P1 = _groups(episodes, turn_discount)
+    return_PR, valid_PR, differs_P1 = _groups(episodes, turn_discount)
     mean_P1 = masked.masked_mean(return_PR, valid_PR, axis=1, keepdims=True)
-    differs_P1 = _differs(return_PR, valid_PR, rounding_P1)
     centred_PR = jnp.where(differs_P1, return_PR - mean_P1, 0.0)
     compared_PR = valid_PR & (jnp.sum(valid_PR, axis=1, keepdims=True) > 1)
     mask_BT = episodes.action_mask_BT & compared_PR.reshape(-1, 1)
@@ -161,13 +149,12 @@ def group_in_group(
     of_episode_BT = group_relative(episodes, std_normalize=std_normalize, eps=eps)
     return_BT = returns_to_go(episodes, turn_discount=turn_discount)
     size_BT = returns_to_go(_magnitudes(episodes), turn_discount=turn_discount)
-    starts_BT = turn_starts(episodes)
-    # The return of a turn is that of its first token, even if tokens have separate rewards.
+    # the return of a turn is that of its first token, even if tokens have separate rewards
     of_turn_BT = _among_equals(
         at_turn_start(return_BT, episodes),
         episodes.anchor_BT,
         size_BT=at_turn_start(size_BT, episodes),
-        counted_BT=starts_BT & episodes.valid_B[:, None],
+        counted_BT=turn_starts(episodes) & episodes.valid_B[:, None],
         std_normalize=std_normalize,
         eps=eps,
     )
@@ -215,8 +202,9 @@ def _among_equals(
 def informative_rows(advantage: Callable[[Episodes], jax.Array], episodes: Episodes) -> jax.Array:
     """Returns bool [B], True for the valid rows of informative groups.
 
-    Each group is computed alone, because a normalisation over the step would shift the advantages
-    of every group. `advantage` is a function of this module or of `gae`, with its options bound.
+    An informative group has at least two valid rows and, computed alone, a nonzero advantage. A
+    normalisation over the step would shift the advantages of every group. `advantage` is a function
+    of this module or of `gae`, with its options bound.
     """
     episodes.check()
 

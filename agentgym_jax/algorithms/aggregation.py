@@ -11,11 +11,7 @@ MODES = ("token_mean", "sequence_mean", "fixed_length")
 
 
 def token_weights(
-    action_mask_BT: jax.Array,
-    valid_B: jax.Array,
-    *,
-    mode: str,
-    length: int | None = None,
+    action_mask_BT: jax.Array, valid_B: jax.Array, *, mode: str, length: int | None = None
 ) -> jax.Array:
     """Returns the float32 weight of every token; zero off the action mask and on invalid rows.
 

@@ -16,27 +16,18 @@ import jax.numpy as jnp
 class Episodes:
     """Episodes of one step.
 
-    Attributes:
-      reward_BT: Reward received after token t; zero on padding.
-      action_mask_BT: bool, True for tokens sampled by the policy.
-      valid_B: bool, False for episodes left out of every statistic, for example after a failure.
-      turn_BT: int32, number of an action token's turn in its episode; -1 for other tokens.
-      anchor_BT: int32 in [0, B * T), number of the state at the start of an action token's turn.
-        Equal numbers mean equal states of the same task; other tokens have -1.
-      value_BT: Expected return before token t; zero if unknown, ignored off the action mask.
-      group_size: R, rollouts per task; static.
-      bootstrap_B: Expected return after the last token of a cut episode, 0 for other episodes; None
-        means 0 for all episodes.
+    An action token's anchor is the number, from 0 to B * T - 1, of the state at the start of its
+    turn. Equal numbers mean equal states of the same task.
     """
 
-    reward_BT: jax.Array
-    action_mask_BT: jax.Array
-    valid_B: jax.Array
-    turn_BT: jax.Array
-    anchor_BT: jax.Array
-    value_BT: jax.Array
-    group_size: int = dataclasses.field(metadata={"static": True})
-    bootstrap_B: jax.Array | None = None
+    reward_BT: jax.Array  # reward received after token t; zero on padding
+    action_mask_BT: jax.Array  # bool, True for tokens sampled by the policy
+    valid_B: jax.Array  # bool, False for episodes that every statistic leaves out
+    turn_BT: jax.Array  # int32, number of an action token's turn in its episode; otherwise -1
+    anchor_BT: jax.Array  # int32, anchor of an action token; otherwise -1
+    value_BT: jax.Array  # expected return before token t; zero if unknown
+    group_size: int = dataclasses.field(metadata={"static": True})  # R, rollouts per task
+    bootstrap_B: jax.Array | None = None  # expected return after a cut episode; None: all zero
 
     def check(self) -> None:
         """Checks shapes, types and the number of rows."""
@@ -66,9 +57,9 @@ def returns_to_go(
 ) -> jax.Array:
     """Returns the return from every action token on, including its own reward; 0 off the mask.
 
-    `discount` applies between two action tokens of a turn, `turn_discount` between the last token of
-    a turn and the first of the next turn. Observations add no discount. A reward on an observation
-    is added to the return of the action token before it.
+    `discount` applies between two action tokens of a turn, `turn_discount` between two turns.
+    Observations add no discount. A reward on an observation is added to the return of the action
+    token before it.
     """
 
     def step(carry, token):

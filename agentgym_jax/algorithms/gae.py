@@ -1,14 +1,12 @@
 """Generalised advantage estimation (GAE) with tokens or whole turns as actions.
 
 The successor of a turn's last token is the first token of the next turn, so a longer observation
-changes neither the discount nor the trace. `Episodes.bootstrap_B` is the value after an episode.
-Each estimator has two functions: one returns the advantage, the other the return that the critic
-learns. Both results are zero off the action mask and on rows that are not valid.
+changes neither the discount nor the trace. Each estimator has a function for the advantage and one
+for the return that the critic learns. Both are zero off the action mask and on invalid rows.
 
-Options: `discount` is gamma between two tokens of a turn, `turn_discount` between the last token of
-a turn and the first of the next turn. `gae_lambda` = 0 is one-step TD; 1 is the Monte Carlo return
-minus the value. `normalize` gives the advantages of all action tokens mean 0 and deviation 1, with
-`eps` added to the deviation.
+Options: `discount` is gamma between two tokens of a turn, `turn_discount` between two turns.
+`gae_lambda` = 0 is one-step TD; 1 is the Monte Carlo return minus the value. `normalize` gives the
+advantages of all action tokens mean 0 and deviation 1, with `eps` added to the deviation.
 """
 
 import jax

@@ -1,8 +1,8 @@
 """Estimators of KL(policy || reference) from one token `a` sampled from the policy.
 
 Source: Schulman, "Approximating KL divergence" (2020), joschu.net/blog/kl-approx.html, with
-r = p_reference(a) / p_policy(a). The gradients below are with respect to `logprob`; they differ
-because the sampling distribution is held fixed.
+r = p_reference(a) / p_policy(a). The gradients below are with respect to `logprob`, for a fixed
+sampling distribution.
 """
 
 import chex
@@ -31,7 +31,7 @@ def k2(logprob: jax.Array, reference_logprob: jax.Array) -> jax.Array:
 def k3(logprob: jax.Array, reference_logprob: jax.Array) -> jax.Array:
     """Returns r - 1 - log r: unbiased value, low variance, never negative.
 
-    Gradient: 1 - r, in expectation that of KL(reference || policy). GRPO: eq. 4 of arXiv:2402.03300.
+    Gradient: 1 - r, in expectation that of KL(reference || policy). Eq. 4 of arXiv:2402.03300.
     """
     chex.assert_equal_shape([logprob, reference_logprob])
     log_ratio = reference_logprob - logprob

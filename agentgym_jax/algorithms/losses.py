@@ -16,17 +16,11 @@ import jax.numpy as jnp
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class TokenLoss:
-    """Loss per token, with quantities to log.
+    """Loss per token, with quantities to log."""
 
-    Attributes:
-      loss_BT: Loss to minimise, before weights and masks are applied.
-      ratio_BT: p_policy / p_old of the token or, for `sequence_surrogate`, of its episode.
-      is_clipped_BT: bool, True if the clip removed or bounded the gradient of this token.
-    """
-
-    loss_BT: jax.Array
-    ratio_BT: jax.Array
-    is_clipped_BT: jax.Array
+    loss_BT: jax.Array  # loss to minimise, before weights and masks are applied
+    ratio_BT: jax.Array  # p_policy / p_old of the token or, in `sequence_surrogate`, of its episode
+    is_clipped_BT: jax.Array  # bool, True if the clip removed or bounded the token's gradient
 
 
 def _check(*arrays: jax.Array) -> None:
@@ -35,18 +29,15 @@ def _check(*arrays: jax.Array) -> None:
     chex.assert_type(arrays, [float, float, float, int])
 
 
-def _check_clip(name: str, clip_low: float, clip_high: float) -> None:
-    if not 0.0 <= clip_low < 1.0 or clip_high < 0.0:
-        raise ValueError(
-            f"{name} needs 0 <= clip_low < 1 and clip_high >= 0; "
-            f"got clip_low={clip_low}, clip_high={clip_high}"
-        )
-
-
 def _pessimistic(
     ratio_BT: jax.Array, advantage_BT: jax.Array, clip_low: float, clip_high: float
 ) -> TokenLoss:
     """Returns -min(ratio * A, clip(ratio, 1 - clip_low, 1 + clip_high) * A)."""
+    if not 0.0 <= clip_low < 1.0 or clip_high < 0.0:
+        raise ValueError(
+            "the clipped surrogate needs 0 <= clip_low < 1 and clip_high >= 0; "
+            f"got clip_low={clip_low}, clip_high={clip_high}"
+        )
     clipped_BT = jnp.clip(ratio_BT, 1.0 - clip_low, 1.0 + clip_high)
     is_clipped_BT = jnp.where(
         advantage_BT > 0, ratio_BT > 1.0 + clip_high, ratio_BT < 1.0 - clip_low
@@ -70,15 +61,14 @@ def clipped_surrogate(
 
     Source: eq. 7 of arXiv:1707.06347; eq. 8 of arXiv:2503.14476 for clip_high > clip_low.
 
-    `dual_clip` bounds the loss of tokens with A < 0: loss <= -dual_clip * A (arXiv:1912.09729). Such
-    a token has no gradient if its ratio exceeds `dual_clip`, which must be above 1 + clip_high.
+    `dual_clip` bounds the loss of tokens with A < 0: loss <= -dual_clip * A (arXiv:1912.09729).
+    Such a token has no gradient if its ratio exceeds `dual_clip`, which must be > 1 + clip_high.
     """
     _check(logprob_BT, old_logprob_BT, advantage_BT, sequence_BT)
-    _check_clip("clipped_surrogate", clip_low, clip_high)
     if dual_clip is not None and dual_clip <= 1.0 + clip_high:
         raise ValueError(
-            f"clipped_surrogate needs dual_clip > 1 + clip_high or None; got dual_clip={dual_clip}, "
-            f"clip_high={clip_high}"
+            "clipped_surrogate needs dual_clip > 1 + clip_high or None; "
+            f"got dual_clip={dual_clip}, clip_high={clip_high}"
         )
     ratio_BT = jnp.exp(logprob_BT - old_logprob_BT)
     loss = _pessimistic(ratio_BT, advantage_BT, clip_low, clip_high)
@@ -100,16 +90,15 @@ def sequence_surrogate(
 ) -> TokenLoss:
     """Computes the GSPO loss: the clipped surrogate with one ratio per episode; arXiv:2507.18071.
 
-    ratio = exp(mean of (logprob - old_logprob) over the action tokens of the episode), eq. 7. Useful
-    clip ranges are about a thousand times narrower than for token ratios. With the weights of
-    `sequence_mean` the weighted sum is the objective of eq. 5.
+    ratio = exp(mean of (logprob - old_logprob) over the action tokens of the episode), eq. 7.
+    Useful clip ranges are about a thousand times narrower than for token ratios. With the weights
+    of `sequence_mean` the weighted sum is the objective of eq. 5.
 
     The gradient of a token is that of GSPO-token (eq. 13 and 14): ratio * advantage * gradient of
     the token's log-probability. It equals that of eq. 5 if the tokens of an episode share one
     advantage. Otherwise each token keeps its advantage, whereas eq. 5 would give it the mean.
     """
     _check(logprob_BT, old_logprob_BT, advantage_BT, sequence_BT)
-    _check_clip("sequence_surrogate", clip_low, clip_high)
     log_ratio_BT = _sequence_mean(logprob_BT - old_logprob_BT, sequence_BT)
     log_ratio_BT = jax.lax.stop_gradient(log_ratio_BT - logprob_BT) + logprob_BT
     return _pessimistic(jnp.exp(log_ratio_BT), advantage_BT, clip_low, clip_high)
@@ -139,8 +128,8 @@ def clipped_weight(
 ) -> TokenLoss:
     """Computes the CISPO loss -stop(clip(ratio, ratio_low, ratio_high)) * A * logprob.
 
-    Source: eq. 4 and 5 of arXiv:2506.13585, where `ratio_low` is 0. The bounds limit the gradient of
-    a token but never remove it.
+    Source: eq. 4 and 5 of arXiv:2506.13585, where `ratio_low` is 0. The bounds limit the gradient
+    of a token but never remove it.
     """
     _check(logprob_BT, old_logprob_BT, advantage_BT, sequence_BT)
     if not 0.0 <= ratio_low <= 1.0 <= ratio_high:
@@ -185,9 +174,9 @@ def clipped_value_loss(
 ) -> tuple[jax.Array, jax.Array]:
     """Returns the loss of a critic, and True for tokens whose gradient the clip removed.
 
-    loss = max((V - R)^2, (V_old + clamp(V - V_old, -clip, clip) - R)^2) / 2, as in the code released
-    with arXiv:1707.06347; the paper has no clip. `old_value_BT` is the value at the start of the
-    step. `clip` has the unit of the return; 0 means no clip.
+    loss = max((V - R)^2, (V_old + clamp(V - V_old, -clip, clip) - R)^2) / 2, as in the code
+    released with arXiv:1707.06347; the paper has no clip. `old_value_BT` is the value at the start
+    of the step. `clip` has the unit of the return; 0 means no clip.
     """
     chex.assert_rank(value_BT, 2)
     chex.assert_equal_shape([value_BT, old_value_BT, return_BT])

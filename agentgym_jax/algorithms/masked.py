@@ -5,20 +5,20 @@ import jax
 import jax.numpy as jnp
 
 
-def masked_sum(value: jax.Array, mask: jax.Array, axis: int | None = None) -> jax.Array:
+def masked_sum(
+    value: jax.Array, mask: jax.Array, axis: int | None = None, keepdims: bool = False
+) -> jax.Array:
     """Returns the sum over the mask."""
     chex.assert_equal_shape([value, mask])
     chex.assert_type(mask, bool)
-    return jnp.sum(jnp.where(mask, value, 0.0), axis=axis)
+    return jnp.sum(jnp.where(mask, value, 0.0), axis=axis, keepdims=keepdims)
 
 
 def masked_mean(
     value: jax.Array, mask: jax.Array, axis: int | None = None, keepdims: bool = False
 ) -> jax.Array:
     """Returns the mean over the mask."""
-    chex.assert_equal_shape([value, mask])
-    chex.assert_type(mask, bool)
-    total = jnp.sum(jnp.where(mask, value, 0.0), axis=axis, keepdims=keepdims)
+    total = masked_sum(value, mask, axis, keepdims)
     count = jnp.sum(mask, axis=axis, keepdims=keepdims)
     return total / jnp.maximum(count, 1)
 

@@ -29,17 +29,11 @@ class Task(Protocol):
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Place:
-    """Key of a schedule in a mixture; the states of adaptive schedules are stored by place.
-
-    Attributes:
-      environment: Environment of the schedule.
-      group: Group of tasks of the schedule; empty if all groups share one schedule.
-      drawn: Name of the schedule in a `DrawnHorizon`; empty if the schedule was not drawn.
-    """
+    """Key of a schedule in a mixture; the states of adaptive schedules are stored by place."""
 
     environment: str
-    group: str = ""
-    drawn: str = ""
+    group: str = ""  # group of tasks; empty if all groups of the environment share one schedule
+    drawn: str = ""  # name of the schedule in a `DrawnHorizon`; empty if it was not drawn
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,15 +46,10 @@ class TurnLimit:
 
 @dataclasses.dataclass(frozen=True)
 class DrawnHorizon:
-    """Set of schedules from which each task draws one at every step.
+    """Set of schedules from which each task draws one at every step."""
 
-    Attributes:
-      schedules: Schedules by name.
-      weights: Relative frequency of each schedule by name, a whole number of at least 1.
-    """
-
-    schedules: Mapping[str, HorizonSchedule]
-    weights: Mapping[str, int]
+    schedules: Mapping[str, HorizonSchedule]  # schedules by name
+    weights: Mapping[str, int]  # relative frequency of each schedule by name
 
     def __post_init__(self) -> None:
         if set(self.schedules) != set(self.weights) or not self.schedules:
@@ -87,15 +76,10 @@ GroupHorizon = HorizonSchedule | DrawnHorizon
 
 @dataclasses.dataclass(frozen=True)
 class GroupHorizons:
-    """Schedules of one environment by group of tasks.
+    """Schedules of one environment by group of tasks; each group has separate adaptive states."""
 
-    Attributes:
-      each: Schedule of groups that are not in `groups`. Adaptive states are separate by group.
-      groups: Schedules by name of the group.
-    """
-
-    each: GroupHorizon
-    groups: Mapping[str, GroupHorizon]
+    each: GroupHorizon  # schedule of the groups that are not in `groups`
+    groups: Mapping[str, GroupHorizon]  # schedules by name of the group
 
 
 EnvironmentHorizon = GroupHorizon | GroupHorizons

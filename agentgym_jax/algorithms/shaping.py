@@ -1,18 +1,15 @@
 """Penalties on the length of an episode, independent of its success."""
 
-from collections.abc import Mapping
 from typing import Any
 
-_OPTIONS = frozenset({"limit", "margin", "penalty"})
-OVERLONG: Mapping[str, frozenset[str]] = {
-    "none": frozenset(),
-    "tokens": _OPTIONS,
-    "turns": _OPTIONS,
-}
+from agentgym_jax.algorithms.controllers import check_options
+
+_OPTIONS = ("limit", "margin", "penalty")
+OVERLONG = {"none": (), "tokens": _OPTIONS, "turns": _OPTIONS}
 
 
 def soft_limit(length: float, *, limit: float, margin: float) -> float:
-    """Returns 0 for lengths up to `limit - margin`, then a value that rises linearly to 1 at `limit`.
+    """Returns 0 for lengths up to `limit - margin`, and a linear rise from there to 1 at `limit`.
 
     Source: the negative of eq. 13 of arXiv:2503.14476, with L_max = `limit` and L_cache = `margin`.
     """
@@ -33,12 +30,7 @@ def overlong_penalty(*, action_tokens: int, turns: int, kind: str, **options: An
 
 def check_overlong(*, kind: str, **options: Any) -> None:
     """Raises a ValueError unless the names and values of the options fit `kind`."""
-    if kind not in OVERLONG:
-        raise ValueError(f"overlong: kind is {kind!r}, expected one of {', '.join(OVERLONG)}")
-    if set(options) != OVERLONG[kind]:
-        raise ValueError(
-            f"overlong: kind={kind!r} takes {sorted(OVERLONG[kind])}, got {sorted(options)}"
-        )
+    check_options("overlong", {"kind": kind, **options}, OVERLONG)
     if kind != "none" and not (
         0 < options["margin"] <= options["limit"] and options["penalty"] >= 0
     ):

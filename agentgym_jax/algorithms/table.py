@@ -14,11 +14,11 @@ class Algorithm:
 
     Attributes:
       advantage: Function (Episodes, **options) -> advantage_BT.
-      loss: Function (logprob_BT, old_logprob_BT, advantage_BT, sequence_BT, **options) -> TokenLoss.
+      loss: Function (four arrays, **options) -> TokenLoss (algorithms/losses.py).
       needs_groups: True if the advantage compares several rollouts of the same task.
       takes_baseline: True if the advantage subtracts an expected return from earlier steps.
-      ratio: Scope of the probability ratio in the loss: `token`, `episode` or `none`. Clip ranges of
-        an episode's ratio are narrower than rounding differences between sampler and learner.
+      ratio: Scope of the probability ratio in the loss: `token`, `episode` or `none`. The clip of
+        an episode's ratio is narrower than rounding differences between sampler and learner.
         Without a ratio, the loss cannot correct for tokens sampled with older weights.
       value_target: Function (Episodes, **options of the advantage) -> return_BT that the critic
         learns; None for algorithms without a critic.

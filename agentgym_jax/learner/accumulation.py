@@ -77,7 +77,7 @@ def apply_gradients(
     return new, optax.tree.norm(updates)
 
 
-def update_if_sound(
+def update_or_skip(
     loss_fn: LossFn,
     params: Any,
     batch: Any,

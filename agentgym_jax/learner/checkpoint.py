@@ -3,8 +3,8 @@
 A checkpoint is a folder named by its step. It has an item `params` (policy), `optimizer` (optimiser
 state, step counter and critic), `record` (JSON: the caller's `extra` and a description of all
 arrays) and, for stale rollout weights, `behaviour`. Orbax writes the folder under a temporary name
-and renames it at the end. Before the renaming we add the digest of every file, because the array
-format notices a lost file but not a flipped bit.
+and renames it at the end. Before the renaming, `_seal` adds the digest of every file, because the
+array format notices a lost file but not a flipped bit.
 """
 
 import concurrent.futures
@@ -92,14 +92,11 @@ class Checkpoints:
         """Copies the state off the devices, then writes it in the background.
 
         The caller may donate the state as soon as this call returns. An error of the writing thread
-        is raised by the next `save` or `wait` or at the end of the context. Saving the most recently
-        saved step again does nothing.
+        is raised by the next `save`, by `wait` or at the end of the context. `step` must be larger
+        than the steps of all complete checkpoints. A repeated save of the same step does nothing.
 
-        Args:
-          step: Step that names the checkpoint, larger than the step of every complete checkpoint.
-          state: State to save.
-          extra: JSON object with all state of the host. Tuples are restored as lists.
-          behaviour: Weights that sample the next step; None if they are those of the state.
+        `extra` is a JSON object with all state of the host; tuples are restored as lists.
+        `behaviour` has the weights that sample the next step; None for those of the state.
         """
         items = {} if behaviour is None else {_BEHAVIOUR: behaviour}
         record = {"arrays": describe_arrays(state) | describe_arrays(items), "extra": dict(extra)}
@@ -135,10 +132,9 @@ class Checkpoints:
         return max(self.steps(), default=None)
 
     def restore(self, step: int, abstract_state: TrainState) -> tuple[TrainState, dict[str, Any]]:
-        """Restores the state and the `extra` of a step returned by `latest_step()`.
+        """Restores the state and the `extra` of a step.
 
-        `abstract_state` is the result of `train_state.abstract_state`; its shardings determine the
-        placement of the arrays, on any mesh.
+        The shardings of `abstract_state` determine the placement of the arrays, on any mesh.
 
         Raises:
           CheckpointError: The checkpoint is damaged, incomplete or of a different model.
@@ -219,15 +215,11 @@ class Checkpoints:
         )
 
     def _record(self, step: int) -> dict[str, Any]:
-        return ocp.JsonCheckpointHandler().restore(self._item_path(step, "record"))
+        return ocp.JsonCheckpointHandler().restore(self._directory / str(step) / "record")
 
     def _read(self, step: int, item: str, abstract: Any) -> Any:
-        return ocp.StandardCheckpointHandler().restore(
-            self._item_path(step, item), args=ocp.args.StandardRestore(abstract)
-        )
-
-    def _item_path(self, step: int, item: str) -> pathlib.Path:
-        return self._directory / str(step) / item
+        folder, args = self._directory / str(step) / item, ocp.args.StandardRestore(abstract)
+        return ocp.StandardCheckpointHandler().restore(folder, args=args)
 
     def _restore_weights(self, step: int, item: str, abstract: Any) -> Any:
         here = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
@@ -293,7 +285,7 @@ def _seal(directory: pathlib.Path) -> None:
 
 
 def _set_aside_incomplete(directory: pathlib.Path) -> None:
-    """Renames step folders without digests, which a later save of the same step would meet."""
+    """Renames step folders without digests, so that their steps can be saved again."""
     for folder in directory.iterdir():
         if folder.name.isdecimal() and not (folder / _DIGESTS).is_file():
             aside = directory / f"incomplete-{folder.name}"

@@ -15,19 +15,12 @@ from agentgym_jax.trajectory import Trajectory
 
 @dataclasses.dataclass(frozen=True)
 class ControllerState:
-    """State of all controllers before a step.
+    """State of all controllers before a step."""
 
-    Attributes:
-      expected_returns: Baseline by environment; absent before the first episode.
-      kl_coef: Coefficient of the divergence in the reward.
-      horizons: State of every adaptive schedule that has started.
-      tasks_taken: Position of the step in the order of the tasks.
-    """
-
-    expected_returns: Mapping[str, float]
-    kl_coef: float
-    horizons: Mapping[Place, HorizonState]
-    tasks_taken: int = 0
+    expected_returns: Mapping[str, float]  # baseline by environment, for environments with one
+    kl_coef: float  # coefficient of the divergence in the reward
+    horizons: Mapping[Place, HorizonState]  # states of the adaptive schedules that have started
+    tasks_taken: int = 0  # position of the step in the order of the tasks
 
     def to_json(self) -> dict[str, Any]:
         """Returns the state as a JSON object; a row of `horizons` is a place and its state."""
@@ -65,9 +58,10 @@ class Controllers:
     kl_reward: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        _check("baseline", self.baseline, {"none": (), "moving_average": ("decay",)})
+        kinds = {"none": (), "moving_average": ("decay",)}
+        controllers.check_options("baseline", self.baseline, kinds)
         kinds = {"none": (), "fixed": ("coef",), "adaptive": ("coef", "target", "rate")}
-        _check("kl_reward", self.kl_reward, kinds)
+        controllers.check_options("kl_reward", self.kl_reward, kinds)
         if self.uses_kl_reward and self.kl_reward["coef"] <= 0:
             raise ValueError(f"kl_reward needs a positive coef; got {self.kl_reward['coef']}")
         first = self.initial_state()  # the call below checks the values of the options
@@ -92,14 +86,11 @@ class Controllers:
         horizons: Mapping[Place, HorizonStatistics],
         tasks: int,
     ) -> ControllerState:
-        """Returns the state after a step.
+        """Returns the state after a step that drew `tasks` tasks.
 
-        Args:
-          state: State before the step.
-          mean_returns: Mean return by environment, for environments with a valid episode.
-          divergence: Divergence from the reference in nats per action token; None if unknown.
-          horizons: Statistics of the schedules that had tasks in the step.
-          tasks: Number of tasks drawn in the step.
+        `mean_returns` has the mean return of each environment with a valid episode. `divergence`
+        from the reference is in nats per action token; None if unknown. `horizons` has the
+        statistics of the schedules that had tasks in the step.
         """
         expected_returns, kl_coef = dict(state.expected_returns), state.kl_coef
         if self.baseline["kind"] == "moving_average":
@@ -114,17 +105,6 @@ class Controllers:
             )
         following = self.horizon.next(state.horizons, horizons)
         return ControllerState(expected_returns, kl_coef, following, state.tasks_taken + tasks)
-
-
-def _check(name: str, section: Mapping[str, Any], kinds: Mapping[str, Sequence[str]]) -> None:
-    options = dict(section)
-    kind = options.pop("kind", None)
-    if kind not in kinds:
-        raise ValueError(f"{name}.kind={kind!r} is none of {', '.join(kinds)}")
-    if set(options) != set(kinds[kind]):
-        raise ValueError(
-            f"{name}: kind={kind!r} takes {sorted(kinds[kind])}, got {sorted(options)}"
-        )
 
 
 def horizon_statistics(

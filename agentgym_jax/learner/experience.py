@@ -25,34 +25,24 @@ ZERO_VARIANCE = ("keep", "filter", "resample")
 
 @dataclasses.dataclass(frozen=True)
 class Experience:
-    """Episodes of one step with their advantages, as NumPy arrays with one row per episode.
+    """Episodes of one step with their advantages, as NumPy arrays with one row per episode."""
 
-    Attributes:
-      trajectories: B episodes in task-major order.
-      episodes: Rewards after all penalties, masks and values of the episodes.
-      informative_B: bool, True for valid episodes in groups with a nonzero advantage.
-      counted_B: bool, True for episodes that are included in the loss and its denominator.
-      advantage_BT: float32, zero off the action mask and for episodes that are not valid.
-      return_BT: float32, the critic's target, zero off the action mask; None without a critic.
-      reference_logprobs: Log-probabilities under the reference by episode; None if unknown.
-    """
-
-    trajectories: Sequence[Trajectory]
-    episodes: Episodes
-    informative_B: np.ndarray
-    counted_B: np.ndarray
-    advantage_BT: np.ndarray
-    return_BT: np.ndarray | None
-    reference_logprobs: Sequence[np.ndarray] | None
+    trajectories: Sequence[Trajectory]  # B episodes in task-major order
+    episodes: Episodes  # rewards after all penalties, masks and values
+    informative_B: np.ndarray  # bool, result of `advantages.informative_rows`
+    counted_B: np.ndarray  # bool, True for episodes in the loss and its denominator
+    advantage_BT: np.ndarray  # float32, zero except for action tokens of valid episodes
+    return_BT: np.ndarray | None  # float32, the critic's target; None without a critic
+    reference_logprobs: Sequence[np.ndarray] | None  # by episode; None if unknown
 
     @property
     def informative_P(self) -> np.ndarray:
-        """Bool [P], True for groups with at least two valid episodes and a nonzero advantage."""
+        """Returns bool [P], True for informative groups (`advantages.informative_rows`)."""
         return self.informative_B.reshape(-1, self.episodes.group_size).any(axis=1)
 
     @property
     def mean_returns(self) -> dict[str, float]:
-        """Mean return of the valid episodes, by the environments that have some."""
+        """Returns the mean return of the valid episodes of each environment that has some."""
         returns: dict[str, list[float]] = {}
         return_B = self.episodes.reward_BT.sum(axis=1, dtype=np.float64)
         for i in np.flatnonzero(self.episodes.valid_B):
@@ -61,17 +51,14 @@ class Experience:
 
     @property
     def reference_divergence(self) -> float | None:
-        """Mean of (logprob - reference logprob) over the valid action tokens; None if unknown."""
+        """Returns the mean of logprob - reference logprob over action tokens; None if unknown."""
         if self.reference_logprobs is None:
             return None
-        differences = [
-            (t.logprobs - reference)[t.action_mask]
-            for t, reference, is_valid in zip(
-                self.trajectories, self.reference_logprobs, self.episodes.valid_B, strict=True
-            )
-            if is_valid
-        ]
-        values = np.concatenate([np.zeros(0, np.float32), *differences])
+        differences = [np.zeros(0, np.float32)]
+        for i in np.flatnonzero(self.episodes.valid_B):
+            t = self.trajectories[i]
+            differences.append((t.logprobs - self.reference_logprobs[i])[t.action_mask])
+        values = np.concatenate(differences)
         return float(values.mean(dtype=np.float64)) if values.size else None
 
 
@@ -86,17 +73,10 @@ def token_rewards(
 ) -> np.ndarray:
     """Returns the reward of each token, float32 [n].
 
-    Rewards and penalties are placed on the last action token of the turn or, for a final reward and
-    the length penalty, of the episode.
-
-    Args:
-      trajectory: A finished episode.
-      reward: `turn` for the environment's reward of each step, or a key of REWARDS.
-      failed_turn_penalty: Penalty of every failed turn: a parse error or a rejected action.
-      parse_error_penalty: Additional penalty of every turn with a parse error.
-      overlong: A kind of `shaping.OVERLONG` and its options; None for none.
-      is_bootstrapped: True if a critic's value, which includes the final reward, replaces the rest
-        of the episode. Keys of REWARDS then give no reward.
+    `reward` is `turn` for the environment's reward of each step, or a key of REWARDS for a final
+    reward. Rewards and penalties are placed on the last action token of the turn or of the episode.
+    `overlong` has the arguments of `shaping.overlong_penalty`. With `is_bootstrapped` there is no
+    final reward, because a critic's value that includes it replaces the rest of the episode.
     """
     if reward == "turn":
         rewards = trajectory.token_rewards()
@@ -177,15 +157,18 @@ def make_experience(
     if truncation not in TRUNCATIONS:
         raise ValueError(f"rollout.truncation is {truncation!r}, expected one of {TRUNCATIONS}")
     if zero_variance not in ZERO_VARIANCE:
-        raise ValueError(
-            f"algorithm.zero_variance is {zero_variance!r}, expected one of {ZERO_VARIANCE}"
-        )
+        raise ValueError(f"zero_variance is {zero_variance!r}, expected one of {ZERO_VARIANCE}")
     shape = (len(trajectories), max_tokens)
-    reward_BT = np.zeros(shape, np.float32)
-    action_mask_BT = np.zeros(shape, bool)
-    turn_BT, anchor_BT = np.full(shape, -1, np.int32), np.full(shape, -1, np.int32)
-    value_BT, bootstrap_B = np.zeros(shape, np.float32), np.zeros(shape[0], np.float32)
-    valid_B = np.zeros(shape[0], bool)
+    episodes = Episodes(
+        reward_BT=np.zeros(shape, np.float32),
+        action_mask_BT=np.zeros(shape, bool),
+        valid_B=np.zeros(shape[0], bool),
+        turn_BT=np.full(shape, -1, np.int32),
+        anchor_BT=np.full(shape, -1, np.int32),
+        value_BT=np.zeros(shape, np.float32),
+        group_size=group_size,
+        bootstrap_B=np.zeros(shape[0], np.float32),
+    )
     anchors = turn_anchors(trajectories, group_size)
     for i, trajectory in enumerate(trajectories):
         if not trajectory.turns:
@@ -196,63 +179,49 @@ def make_experience(
             and trajectory.outcome is Outcome.HORIZON
             and trajectory.sources[-1] == TokenSource.OBSERVATION
         )
-        reward_BT[i, :n] = token_rewards(
-            trajectory, is_bootstrapped=is_bootstrapped, **reward_options
-        )
+        rewards = token_rewards(trajectory, is_bootstrapped=is_bootstrapped, **reward_options)
         if kl_coef:
             # estimator k1, zero off the action tokens
             divergence = trajectory.logprobs - reference_logprobs[i]
-            reward_BT[i, :n] -= np.where(trajectory.action_mask, kl_coef * divergence, 0.0)
-        action_mask_BT[i, :n] = trajectory.action_mask
+            rewards -= np.where(trajectory.action_mask, kl_coef * divergence, 0.0)
+        episodes.reward_BT[i, :n] = rewards
+        episodes.action_mask_BT[i, :n] = trajectory.action_mask
         for k, turn in enumerate(trajectory.turns):
-            turn_BT[i, turn.action_start : turn.action_stop] = k
-            anchor_BT[i, turn.action_start : turn.action_stop] = anchors[i][k]
+            episodes.turn_BT[i, turn.action_start : turn.action_stop] = k
+            episodes.anchor_BT[i, turn.action_start : turn.action_stop] = anchors[i][k]
         if expected_returns is not None and trajectory.environment in expected_returns:
-            value_BT[i] = expected_returns[trajectory.environment]
+            episodes.value_BT[i] = expected_returns[trajectory.environment]
         if values_after is not None:
-            value_BT[i, 1:n] = values_after[i][:-1]
+            episodes.value_BT[i, 1:n] = values_after[i][:-1]
             if is_bootstrapped:
-                bootstrap_B[i] = values_after[i][-1]
+                episodes.bootstrap_B[i] = values_after[i][-1]
         is_masked = truncation == "mask" and trajectory.outcome.is_truncated
-        valid_B[i] = trajectory.outcome.is_valid and not is_masked
-    episodes = Episodes(
-        reward_BT=reward_BT,
-        action_mask_BT=action_mask_BT,
-        valid_B=valid_B,
-        turn_BT=turn_BT,
-        anchor_BT=anchor_BT,
-        value_BT=value_BT,
-        group_size=group_size,
-        bootstrap_B=bootstrap_B,
+        episodes.valid_B[i] = trajectory.outcome.is_valid and not is_masked
+    found = _compute_advantages(
+        episodes,
+        advantage=algorithm.advantage,
+        value_target=algorithm.value_target,
+        options=tuple(sorted(advantage_options.items())),
     )
-    compute = _compiled(
-        algorithm.advantage, algorithm.value_target, tuple(sorted(advantage_options.items()))
-    )
-    advantage_BT, return_BT, informative_B = jax.device_get(compute(episodes))
+    advantage_BT, return_BT, informative_B = jax.device_get(found)
     return Experience(
         trajectories=trajectories,
         episodes=episodes,
         informative_B=informative_B,
-        counted_B=valid_B if zero_variance == "keep" else informative_B,
+        counted_B=episodes.valid_B if zero_variance == "keep" else informative_B,
         advantage_BT=advantage_BT,
         return_BT=return_BT,
         reference_logprobs=reference_logprobs,
     )
 
 
-@functools.lru_cache(maxsize=16)
-def _compiled(advantage, value_target, options: tuple[tuple[str, Any], ...]):
-    """Compiles the functions of an algorithm once for all calls with the same options."""
-    bound = functools.partial(advantage, **dict(options))
-
-    def compute(episodes: Episodes):
-        return (
-            bound(episodes),
-            None if value_target is None else value_target(episodes, **dict(options)),
-            advantages.informative_rows(bound, episodes),
-        )
-
-    return jax.jit(compute)
+@functools.partial(jax.jit, static_argnames=("advantage", "value_target", "options"))
+def _compute_advantages(
+    episodes: Episodes, *, advantage, value_target, options: tuple[tuple[str, Any], ...]
+):
+    advantage = functools.partial(advantage, **dict(options))
+    return_BT = None if value_target is None else value_target(episodes, **dict(options))
+    return advantage(episodes), return_BT, advantages.informative_rows(advantage, episodes)
 
 
 def pack_experience(

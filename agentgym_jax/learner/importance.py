@@ -1,6 +1,6 @@
 """Importance corrections: float32 factors on the advantages for p_learner / p_sampler.
 
-They are for losses whose ratio has the learner's policy as its denominator
+The ratio in the loss has the learner's policy as its denominator
 (`algorithm.old_logprobs_from="learner"`), although the sampler's policy drew the tokens. Factors on
 the advantages suffice, because every policy loss is homogeneous in the advantages.
 
@@ -22,11 +22,7 @@ def no_correction(
 
 
 def truncated(
-    learner_logprob: np.ndarray,
-    sampler_logprob: np.ndarray,
-    sequence: np.ndarray,
-    *,
-    cap: float,
+    learner_logprob: np.ndarray, sampler_logprob: np.ndarray, sequence: np.ndarray, *, cap: float
 ) -> np.ndarray:
     """Returns min(p_learner / p_sampler, cap) per token: truncated importance sampling.
 

@@ -1,14 +1,18 @@
-"""Preference losses on pairs of whole conversations, and the update that minimises them."""
+"""Training on preferences: pairs of conversations, their packing, losses and optimiser step."""
 
-from collections.abc import Callable, Mapping
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
 
 import chex
+import flax.struct
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
+from agentgym_jax.batch import TokenBatch, assign_rows, pack, pad_micro_batches
 from agentgym_jax.learner import accumulation
-from agentgym_jax.learner.pairs import PreferenceBatch
 from agentgym_jax.learner.train_state import TrainState, state_shardings
 from agentgym_jax.learner.update import put_batch, score_tokens
 from agentgym_jax.models.policy import Policy
@@ -17,6 +21,96 @@ from agentgym_jax.sharding import Layout, constrain_rows
 Metrics = dict[str, jax.Array]
 PairLoss = Callable[[jax.Array, float], jax.Array]
 PreferenceUpdate = Callable[..., tuple[TrainState, Metrics]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Member:
+    """One conversation of a pair."""
+
+    tokens: np.ndarray  # int32 [n], token ids
+    action_mask: np.ndarray  # bool [n], True for tokens whose log-probabilities are compared
+    reference_logprobs: np.ndarray  # float32 [n], log-probabilities; 0 off the mask
+
+
+Pair = tuple[Member, Member]  # chosen, rejected
+
+
+@flax.struct.dataclass
+class PreferenceBatch:
+    """M micro-batches of at most P whole pairs.
+
+    In a micro-batch, sequence 2p of `tokens.sequence_ids` is the chosen conversation of pair p, and
+    sequence 2p + 1 the rejected one. `tokens.weights` has the weight of each token in the
+    log-probability of its conversation. The pair weights of all micro-batches sum to 1.
+    """
+
+    tokens: TokenBatch  # [M, B, T]
+    pair_weights: jax.Array  # float32 [M, P], 0 for absent pairs
+
+    def check(self) -> None:
+        """Asserts shapes and types; the axis M may be absent."""
+        self.tokens.check()
+        chex.assert_rank(self.pair_weights, self.tokens.tokens.ndim - 1)
+        chex.assert_type(self.pair_weights, float)
+
+
+def pack_pairs(
+    pairs: Sequence[Pair], *, row_length: int, micro_rows: int, length_normalised: bool
+) -> PreferenceBatch:
+    """Packs the pairs of one optimiser step; unneeded micro-batches are empty and last.
+
+    Every conversation must fit a row of `row_length` tokens. With `length_normalised`, a
+    conversation's log-probability is the mean over its tokens instead of the sum.
+    """
+    if micro_rows < 2:
+        raise ValueError(f"micro_rows={micro_rows}: a micro-batch needs 2 rows to hold any pair")
+    lengths = [[len(member.tokens) for member in pair] for pair in pairs]
+    bins = _first_fit(lengths, row_length, micro_rows)
+    capacity = -(-len(pairs) // (micro_rows // 2))  # enough if every conversation fills a row
+    pair_weights = np.zeros((capacity, len(pairs)), np.float32)
+    packed = []
+    for m, members in enumerate(bins):
+        sequences = [_sequence(s, length_normalised) for i in members for s in pairs[i]]
+        packed.append(pack(sequences, row_length=row_length, rows_multiple=micro_rows))
+        pair_weights[m, : len(members)] = 1.0 / len(pairs)
+    stacked = jax.tree.map(lambda *x: np.stack(x), *packed)
+    return PreferenceBatch(pad_micro_batches(stacked, capacity), pair_weights)
+
+
+def _first_fit(
+    lengths: Sequence[Sequence[int]], row_length: int, micro_rows: int
+) -> list[list[int]]:
+    """Assigns pairs to micro-batches; returns the indices of the pairs in each."""
+    bins: list[list[int]] = []
+    held: list[list[int]] = []  # lengths of the conversations in each micro-batch
+    for i, pair in enumerate(lengths):
+        for members, inside in zip(bins, held, strict=True):
+            if len(assign_rows([*inside, *pair], row_length)) <= micro_rows:
+                members.append(i)
+                inside += pair
+                break
+        else:
+            bins.append([i])
+            held.append(list(pair))
+    return bins
+
+
+def _sequence(member: Member, length_normalised: bool) -> dict[str, np.ndarray]:
+    scale = 1.0 / member.action_mask.sum() if length_normalised else 1.0
+    return {
+        "tokens": member.tokens,
+        "action_mask": member.action_mask,
+        "weights": member.action_mask.astype(np.float32) * np.float32(scale),
+        "reference_logprobs": member.reference_logprobs,
+    }
+
+
+def put_pairs(batch: PreferenceBatch, layout: Layout | None = None) -> PreferenceBatch:
+    """Moves a batch of NumPy arrays to the devices, and splits its rows over them."""
+    weights, replicated = batch.pair_weights, None
+    if layout is not None:
+        replicated = layout.sharding((None, None), weights.shape)
+    return PreferenceBatch(put_batch(batch.tokens, layout), jax.device_put(weights, replicated))
 
 
 def sigmoid(log_ratio_P: jax.Array, beta: float) -> jax.Array:
@@ -108,23 +202,10 @@ def make_preference_update(
     def update(state, batch, grad_limit=jnp.inf, position=None):
         chex.assert_rank(batch.tokens.tokens, 3)
         used = jnp.sum(jnp.any(batch.pair_weights != 0, axis=1))
-        new_state, metrics = accumulation.update_if_sound(
-            loss_fn,
-            state.params,
-            batch,
-            used,
-            state,
-            lambda grads: accumulation.apply_gradients(optimizer, state, grads, position),
-            grad_limit,
+        apply = functools.partial(accumulation.apply_gradients, optimizer, state, position=position)
+        new_state, metrics = accumulation.update_or_skip(
+            loss_fn, state.params, batch, used, state, apply, grad_limit
         )
         return new_state, {k: metrics[k] for k in metrics.keys() - {"weight", "update_norm"}}
 
     return accumulation.compile_update(update, state_shardings(policy, optimizer, layout))
-
-
-def put_pairs(batch: PreferenceBatch, layout: Layout | None = None) -> PreferenceBatch:
-    """Moves a batch of NumPy arrays to the devices, and splits its rows over them."""
-    weights, replicated = batch.pair_weights, None
-    if layout is not None:
-        replicated = layout.sharding((None, None), weights.shape)
-    return PreferenceBatch(put_batch(batch.tokens, layout), jax.device_put(weights, replicated))

@@ -19,19 +19,12 @@ Network = Policy | Critic
 
 @flax.struct.dataclass
 class TrainState:
-    """State of training as one pytree; updates donate it.
+    """State of training as one pytree; updates donate it."""
 
-    Attributes:
-      step: int32 scalar, number of applied optimiser updates.
-      params: Tree of float32 arrays.
-      opt_state: State of the optimiser.
-      critic: State of the critic, with a separate count and optimiser; None without a critic.
-    """
-
-    step: jax.Array
-    params: Any
-    opt_state: Any
-    critic: "TrainState | None" = None
+    step: jax.Array  # int32 scalar, number of applied optimiser updates
+    params: Any  # tree of float32 arrays
+    opt_state: Any  # state of the optimiser
+    critic: "TrainState | None" = None  # state of the critic, if there is one
 
 
 def _new(optimizer: optax.GradientTransformation, params: Any) -> TrainState:
@@ -105,12 +98,7 @@ def create(
     if wrong:
         raise ValueError("parameters do not fit the policy's config: " + "; ".join(wrong[:5]))
     shardings = state_shardings(network, optimizer, layout)
-    if shardings is None:
-        params = jax.tree.map(jnp.array, params)
-    else:
-        params = jax.tree.map(
-            lambda x, s: jax.device_put(x, s, may_alias=False), params, shardings.params
-        )
+    params = jax.device_put(params, shardings and shardings.params, may_alias=False)
     new = jax.jit(functools.partial(_new, optimizer), out_shardings=shardings, donate_argnums=0)
     return new(params)
 

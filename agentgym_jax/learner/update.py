@@ -23,6 +23,10 @@ Metrics = dict[str, jax.Array]
 Update = Callable[..., tuple[TrainState, Metrics]]
 Score = Callable[[Any, TokenBatch], tuple[jax.Array, jax.Array]]
 
+# Metrics that are means over the trained tokens, and other metrics of a step.
+_MEANS = ("kl_k3", "approx_kl", "ratio_mean", "clip_fraction", "entropy")
+_STEP = ("loss", "surrogate_loss", "ratio_max", "grad_norm", "update_norm", "skipped", "nonfinite")
+
 
 def put_batch(batch: TokenBatch, layout: Layout | None = None) -> TokenBatch:
     """Moves a batch [B, T] or [M, B, T] to the devices, and splits its rows over them.
@@ -56,7 +60,7 @@ def score_tokens(
         params,
         hidden_BTD,
         batch.tokens,
-        # the mask has no first token of a segment, which the segment before it would predict
+        # the mask excludes the first token of a segment, whose predecessor is in another segment
         wanted_BT=batch.action_mask,
         temperature=temperature,
         chunk_size=logprob_chunk,
@@ -64,11 +68,7 @@ def score_tokens(
 
 
 def make_score(
-    policy: Policy,
-    *,
-    temperature: float,
-    logprob_chunk: int,
-    layout: Layout | None = None,
+    policy: Policy, *, temperature: float, logprob_chunk: int, layout: Layout | None = None
 ) -> Score:
     """Compiles (params, TokenBatch [B, T]) -> (logprob_BT, entropy_BT), zero off the action mask.
 
@@ -106,8 +106,8 @@ def make_update(
     before clipping. `position` is the number of updates planned in the run before this one; the
     learning rate follows it, so that skipped updates do not stretch the schedule.
 
-    A step is skipped if all weights are 0, if the loss or the gradient is not finite, or if the norm
-    of the gradient is above the limit. It then changes nothing, not even the step counter.
+    A step is skipped if its weights are all 0, if its loss or gradient is not finite, or if its
+    gradient is above the limit. It then changes nothing, not even the step counter.
 
     Args:
       policy: Functions of the network.
@@ -175,19 +175,12 @@ def make_update(
                 new = new.replace(critic=new_critic)
             return new, update_norm
 
-        new_state, found = accumulation.update_if_sound(
+        new_state, found = accumulation.update_or_skip(
             loss_fn, trees, batch, used, state, apply, grad_limit
         )
         tokens = jnp.maximum(found["tokens"], 1.0)
-        kept = ("loss", "surrogate_loss", "ratio_max", "grad_norm", "update_norm")
-        metrics = {name: found[name] for name in (*kept, "skipped", "nonfinite")} | {
-            "kl_k3": found["kl_k3"] / tokens,
-            "approx_kl": found["approx_kl"] / tokens,
-            "ratio_mean": found["ratio"] / tokens,
-            "clip_fraction": found["clipped"] / tokens,
-            "entropy": found["entropy"] / tokens,
-            "param_norm": optax.tree.norm(state.params),
-        }
+        metrics = {k: found[k] / tokens for k in _MEANS} | {k: found[k] for k in _STEP}
+        metrics["param_norm"] = optax.tree.norm(state.params)
         if critic is not None:
             metrics |= value_means(found)
         return new_state, metrics
@@ -218,8 +211,8 @@ def _token_sums(
         "surrogate_loss": total(weight_BT * loss.loss_BT),
         "kl_k3": total(kl.k3(logprob_BT, batch.reference_logprobs)),
         "approx_kl": total(kl.k3(batch.old_logprobs, logprob_BT)),
-        "ratio": total(loss.ratio_BT),
-        "clipped": total(loss.is_clipped_BT.astype(jnp.float32)),
+        "ratio_mean": total(loss.ratio_BT),
+        "clip_fraction": total(loss.is_clipped_BT.astype(jnp.float32)),
         "entropy": total(entropy_BT),
     }
     largest = masked.masked_max(jax.lax.stop_gradient(loss.ratio_BT), trained_BT)

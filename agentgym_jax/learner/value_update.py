@@ -1,6 +1,7 @@
 """Values of a critic for the tokens of a batch, and the critic's optimiser step."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -23,19 +24,12 @@ ValueScore = Callable[[Any, Any, TokenBatch], jax.Array]
 
 @dataclasses.dataclass(frozen=True)
 class SharedCritic:
-    """Critic that is a head on the policy's hidden states, and the options of its training.
+    """Critic that is a head on the policy's hidden states, and the options of its training."""
 
-    Attributes:
-      network: Critic with `is_shared`.
-      optimizer: Optimiser of the head alone.
-      coef: Weight of the value loss relative to the policy's loss.
-      clip: Clip range of `losses.clipped_value_loss`.
-    """
-
-    network: Critic
-    optimizer: optax.GradientTransformation
-    coef: float
-    clip: float
+    network: Critic  # critic with `is_shared`
+    optimizer: optax.GradientTransformation  # optimiser of the head alone
+    coef: float  # weight of the value loss relative to the policy's loss
+    clip: float  # clip range of `losses.clipped_value_loss`
 
 
 def make_value_score(critic: Critic, layout: Layout | None = None) -> ValueScore:
@@ -47,11 +41,10 @@ def make_value_score(critic: Critic, layout: Layout | None = None) -> ValueScore
     def score(policy_params, critic_params, batch):
         batch = constrain_rows(layout, batch)
         batch.check()
-        of_tokens = (batch.tokens, batch.positions, batch.segment_ids)
+        trunk, params = critic, critic_params
         if critic.is_shared:
-            hidden_BTD = critic.policy.hidden(policy_params, *of_tokens)
-        else:
-            hidden_BTD = critic.hidden(critic_params, *of_tokens)
+            trunk, params = critic.policy, policy_params
+        hidden_BTD = trunk.hidden(params, batch.tokens, batch.positions, batch.segment_ids)
         return critic.values_after(critic_params, hidden_BTD)
 
     return jax.jit(score)
@@ -106,13 +99,9 @@ def make_value_update(
     def update(state, batch, position=None):
         chex.assert_rank(batch.tokens, 3)
         used = accumulation.count_used_micro_batches(batch.segment_ids)
-        new_state, found = accumulation.update_if_sound(
-            loss_fn,
-            state.params,
-            batch,
-            used,
-            state,
-            lambda grads: accumulation.apply_gradients(optimizer, state, grads, position),
+        apply = functools.partial(accumulation.apply_gradients, optimizer, state, position=position)
+        new_state, found = accumulation.update_or_skip(
+            loss_fn, state.params, batch, used, state, apply
         )
         return new_state, value_means(found) | {
             "value_grad_norm": found["grad_norm"],
