@@ -27,11 +27,14 @@ from agentgym_jax.jobs.job import Loaded
 from agentgym_jax.jobs.run import Run, StopFlag, StopRequested
 from agentgym_jax.jobs.supervised_loop import SupervisedParts, SupervisedSettings
 from agentgym_jax.learner.optimizer import get_learning_rate, make_optimizer
-from agentgym_jax.learner.pairs import Member, Pair, PreferenceBatch, pack_pairs
 from agentgym_jax.learner.preference import (
     LOSSES,
+    Member,
+    Pair,
+    PreferenceBatch,
     PreferenceUpdate,
     make_preference_update,
+    pack_pairs,
     put_pairs,
 )
 from agentgym_jax.learner.train_state import TrainState

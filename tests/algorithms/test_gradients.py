@@ -196,10 +196,10 @@ def gradients_of_a_row(name, group_size=2):
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_is_unbiased_marks_exactly_the_unbiased_algorithms(name):
+def test_three_algorithms_are_unbiased_where_episodes_differ_in_length(name):
     found, exact = gradients_of_a_row(name)
     cosine = np.sum(found * exact) / np.linalg.norm(found) / np.linalg.norm(exact)
-    if ALGORITHMS[name].is_unbiased:
+    if name in ("dr_grpo", "rloo", "reinforce"):
         assert cosine > 1 - 1e-6
     else:
         assert cosine < 1 - 1e-3

@@ -3,6 +3,7 @@ import types
 import numpy as np
 import pytest
 
+from agentgym_jax.algorithms.episodes import Episodes
 from agentgym_jax.jobs.rl.metrics import critic_metrics
 
 
@@ -11,12 +12,17 @@ def experience(returns, values, valid=True):
 
     The input has two episodes of three tokens; the first token of each is not an action.
     """
-    return types.SimpleNamespace(
-        return_BT=np.array(returns, np.float32),
-        value_BT=np.array(values, np.float32),
-        action_mask_BT=np.array([[False, True, True]] * 2),
+    turns = np.array([[-1, 0, 0]] * 2, np.int32)
+    episodes = Episodes(
+        reward_BT=np.zeros((2, 3), np.float32),
+        action_mask_BT=turns == 0,
         valid_B=np.array([True, valid]),
+        turn_BT=turns,
+        anchor_BT=turns,
+        value_BT=np.array(values, np.float32),
+        group_size=1,
     )
+    return types.SimpleNamespace(episodes=episodes, return_BT=np.array(returns, np.float32))
 
 
 RETURNS = [[9, 0, 1], [9, 1, 0]]

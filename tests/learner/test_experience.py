@@ -52,7 +52,7 @@ def advantages(episodes, penalty):
         truncation="fail",
         advantage_options=dict(std_normalize=False),
     )
-    return experience.advantage_BT[:, 1], int(experience.statistics.informative)
+    return experience.advantage_BT[:, 1], int(experience.informative_P.sum())
 
 
 @pytest.mark.parametrize(
@@ -122,8 +122,7 @@ def shown(turns, *texts, **options):
         dataclasses.replace(turn, observation=text)
         for turn, text in zip(made.turns, texts[1:], strict=True)
     )
-    messages = ({"role": "system", "content": "rules"}, {"role": "user", "content": texts[0]})
-    return dataclasses.replace(made, turns=seen, messages=messages)
+    return dataclasses.replace(made, turns=seen, first_observation=texts[0])
 
 
 def test_a_parse_error_costs_more_than_a_rejected_action():
@@ -205,8 +204,7 @@ def test_a_group_is_informative_if_its_advantages_are_not_zero(name, options, ex
     )
     np.testing.assert_array_equal(found.informative_B, [expected] * 4 + [True] * 4)
     np.testing.assert_array_equal(found.counted_B, found.informative_B)
-    counts = found.statistics
-    assert (counts.informative, counts.zero_variance) == (1 + expected, 1 - expected)
+    np.testing.assert_array_equal(found.informative_P, [expected, True])
 
 
 def test_gigpo_uses_the_states_of_the_episodes():
@@ -267,7 +265,7 @@ def test_a_truncated_episode_is_a_failure_or_is_masked(truncation, is_valid):
     failed = dataclasses.replace(episode("d"), outcome=Outcome.FAILURE)
     cut = dataclasses.replace(episode("d"), outcome=Outcome.HORIZON)
     found = make([episode("d", success=True), failed, cut], truncation=truncation)
-    assert found.valid_B.tolist() == [True, True, is_valid]
+    assert found.episodes.valid_B.tolist() == [True, True, is_valid]
     assert found.advantage_BT[2].any() == is_valid
 
 
@@ -280,7 +278,7 @@ def test_a_kl_penalty_in_the_reward_is_charged_per_token():
     reference = [np.array([-3.0, -1.5, -1.0, -2.0]), np.array([-3.0, -1.0, -0.5, -2.0])]
     found = make(episodes, kl_coef=0.1, reference_logprobs=reference)
     expected = [[0, -0.05, 1.0, 0], [0, 0, 0.05, 0]]
-    np.testing.assert_allclose(found.reward_BT[:, :4], expected, atol=1e-7)
+    np.testing.assert_allclose(found.episodes.reward_BT[:, :4], expected, atol=1e-7)
     assert found.reference_divergence == pytest.approx((0.5 - 0.5) / 4)
     assert found.mean_returns == {"babyai": pytest.approx((0.95 + 0.05) / 2)}
 
@@ -289,7 +287,7 @@ def test_reinforce_subtracts_the_expected_return():
     episodes = [episode("d", success=True), episode("d")]
     found = make(episodes, "reinforce", expected_returns={"babyai": 0.25})
     np.testing.assert_allclose(found.advantage_BT[:, 1], [0.75, -0.25])
-    assert found.statistics.informative == 1
+    assert found.informative_P.sum() == 1
 
 
 def test_each_environment_has_its_own_baseline_and_mean_return():
@@ -311,7 +309,7 @@ def test_the_value_of_a_token_is_the_critics_value_before_it():
     made = episode("dd", success=True)
     values = np.arange(len(made.tokens), dtype=np.float32)
     found = make([made], "ppo", values_after=[values])
-    np.testing.assert_array_equal(found.value_BT[0, 1 : len(values)], values[:-1])
+    np.testing.assert_array_equal(found.episodes.value_BT[0, 1 : len(values)], values[:-1])
     # With lambda 1 the target is the return, whatever the critic's values are.
     np.testing.assert_allclose(found.return_BT[0][made.action_mask.nonzero()[0]], 1.0, rtol=1e-6)
 
@@ -348,7 +346,7 @@ def test_a_bootstrapped_value_replaces_the_score_so_far(reward):
     made = dataclasses.replace(cut("dd", shows_next=True), score=0.5, success=True)
     values = np.full(len(made.tokens), 0.6, np.float32)
     found = make([made], "ppo", truncation="bootstrap", reward=reward, values_after=[values])
-    np.testing.assert_allclose(found.return_BT[0][found.action_mask_BT[0]], 0.6, rtol=1e-6)
+    np.testing.assert_allclose(found.return_BT[0][found.episodes.action_mask_BT[0]], 0.6, rtol=1e-6)
     # An episode without space for the next observation keeps its reward.
     full = dataclasses.replace(cut("dd", shows_next=False), score=0.5, success=False)
     found = make([full], "ppo", truncation="bootstrap", reward="score", values_after=[values[:6]])
@@ -380,5 +378,5 @@ def test_an_oversized_prompt_is_invalid_and_does_not_affect_other_episodes():
     solved, failed = episode("d", success=True), episode("d")
     with_it = make([endless, solved, failed])
     without = make([solved, failed])
-    assert not with_it.valid_B[0]
+    assert not with_it.episodes.valid_B[0]
     np.testing.assert_array_equal(with_it.advantage_BT[1:], without.advantage_BT)

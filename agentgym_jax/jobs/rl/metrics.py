@@ -180,26 +180,25 @@ def group_metrics(
       environments: Environments of the run; if there are several, the numbers are also returned for
           each environment.
     """
-    spread = experience.advantage_BT[experience.action_mask_BT]
-    metrics = {
-        "rollout/groups": float(experience.statistics.groups),
-        "rollout/informative_groups": float(experience.statistics.informative),
-        "rollout/zero_variance_groups": float(experience.statistics.zero_variance),
-        "policy/advantage_std": float(spread.std()) if spread.size else 0.0,
-    }
+    episodes, informative_P = experience.episodes, experience.informative_P
+    comparable_P = episodes.valid_B.reshape(-1, episodes.group_size).sum(axis=1) > 1
+
+    def count(own_P: np.ndarray) -> dict[str, float]:
+        return {
+            "rollout/groups": float(own_P.sum()),
+            "rollout/informative_groups": float((own_P & informative_P).sum()),
+            "rollout/zero_variance_groups": float((own_P & comparable_P & ~informative_P).sum()),
+        }
+
+    spread = experience.advantage_BT[episodes.action_mask_BT]
+    metrics = count(np.ones(len(tasks), bool))
+    metrics["policy/advantage_std"] = float(spread.std()) if spread.size else 0.0
     if len(environments) == 1:
         return metrics
-    informative_P = experience.informative_B.reshape(len(tasks), -1).any(axis=1)
-    comparable_P = experience.valid_B.reshape(len(tasks), -1).sum(axis=1) > 1
     for name in environments:
         own_P = np.array([task.environment == name for task in tasks])
         if own_P.any():
-            counts = {
-                "rollout/groups": own_P.sum(),
-                "rollout/informative_groups": (own_P & informative_P).sum(),
-                "rollout/zero_variance_groups": (own_P & comparable_P & ~informative_P).sum(),
-            }
-            metrics |= {add_environment(k, name): float(v) for k, v in counts.items()}
+            metrics |= {add_environment(k, name): v for k, v in count(own_P).items()}
     return metrics
 
 
@@ -209,11 +208,11 @@ def critic_metrics(experience: Experience) -> dict[str, float]:
     `critic/explained_variance` is 1 - var(return - value) / var(return): 1 for perfect values, 0 for
     a constant. It is 0 if all returns are equal.
     """
-    if experience.return_BT is None or experience.value_BT is None:
+    if experience.return_BT is None:
         return {}
-    mask_BT = experience.action_mask_BT & experience.valid_B[:, None]
+    mask_BT = experience.episodes.trained_BT
     returns = experience.return_BT[mask_BT].astype(np.float64)
-    values = experience.value_BT[mask_BT].astype(np.float64)
+    values = experience.episodes.value_BT[mask_BT].astype(np.float64)
     if not returns.size:
         return {}
     # Differences due to rounding count as zero; dividing by so small a variance would give a huge

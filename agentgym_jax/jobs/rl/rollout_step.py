@@ -111,8 +111,7 @@ def collect_rollout(
         statistics += round_statistics
         if settings.resamples:
             experience = make_experience(groups.trajectories, **settings.experience_options)
-            of_round = experience.informative_B.reshape(count, -1).any(axis=1)
-            is_informative = np.concatenate([is_informative, of_round])
+            is_informative = np.concatenate([is_informative, experience.informative_P])
         if is_informative.sum() >= count:
             break
     metrics = episode_metrics(

@@ -52,11 +52,11 @@ def update_policy(
     settings = parts.settings
     found = list(findings)
     age = mean_off_policy_steps(experience.trajectories, step)
-    informative = int(experience.statistics.informative)
+    informative_P = experience.informative_P
     needed = settings.learner.min_informative_groups if settings.algorithm.needs_groups else 0
-    if informative < needed:
+    if informative_P.sum() < needed:
         run.console.note(
-            f"step {step + 1}: no update, {informative} of {int(experience.statistics.groups)} "
+            f"step {step + 1}: no update, {informative_P.sum()} of {informative_P.size} "
             "groups are informative (learner.min_informative_groups="
             f"{settings.learner.min_informative_groups})"
         )
