@@ -156,7 +156,8 @@ class Trajectory:
         return rewards
 
 
-_ROLE_TO_FROM = {"system": "system", "user": "human", "assistant": "gpt"}
+SPEAKERS = {"system": "system", "user": "human", "assistant": "gpt"}  # AgentGym's names of roles
+ROLES = {speaker: role for role, speaker in SPEAKERS.items()}
 _COPIED = ("item_id", "sample", "step", "score", "error", "attempts", "seconds")
 _ARRAYS = {
     "tokens": np.int32,
@@ -185,7 +186,7 @@ def to_record(trajectory: Trajectory) -> dict[str, Any]:
     return {
         "item_id": t.item_id,
         "conversations": [
-            {"from": _ROLE_TO_FROM[m["role"]], "value": m["content"], "loss": loss}
+            {"from": SPEAKERS[m["role"]], "value": m["content"], "loss": loss}
             for m, loss in zip(t.messages, _losses(t), strict=True)
         ],
         "reward": t.reward,
@@ -209,7 +210,6 @@ def to_record(trajectory: Trajectory) -> dict[str, Any]:
 
 def from_record(record: Mapping[str, Any]) -> Trajectory:
     """Converts a record back to a trajectory; the log-probabilities of a record have 6 decimals."""
-    role = {v: k for k, v in _ROLE_TO_FROM.items()}
     fields: dict[str, Any] = {name: record[name] for name in _COPIED}
     fields |= {name: np.asarray(record[name], dtype) for name, dtype in _ARRAYS.items()}
     return Trajectory(
@@ -218,7 +218,7 @@ def from_record(record: Mapping[str, Any]) -> Trajectory:
         success=bool(record["success"]),
         turns=tuple(Turn(**turn) for turn in record["turns"]),
         messages=tuple(
-            {"role": role[m["from"]], "content": m["value"]} for m in record["conversations"]
+            {"role": ROLES[m["from"]], "content": m["value"]} for m in record["conversations"]
         ),
         score_scale=record.get("score_scale", 1.0),
         first_observation=record.get("first_observation"),

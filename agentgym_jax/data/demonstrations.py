@@ -69,15 +69,16 @@ def record(
 def record_sets(
     sets: Mapping[str, tuple[Sequence[Task], Mapping[str, Any]]], folder: pathlib.Path
 ) -> list[Conversation]:
-    """Records the sets (tasks, keyword arguments of `record`) whose files are missing in `folder`.
+    """Returns the conversations of all sets; records a set if its file is missing in `folder`.
 
-    Returns:
-      The conversations of all sets, in the order of `sets`.
+    Args:
+      sets: Tasks and keyword arguments of `record`, by name.
+      folder: Folder of the recorded files.
     """
     conversations = []
     for name, (tasks, options) in sets.items():
         path = folder / f"{name}.jsonl"
         if not path.exists():
             record(tasks, path, **options)
-        conversations += read_conversations(path, bad="fatal").conversations
+        conversations += read_conversations(path, bad="fatal")
     return conversations

@@ -33,14 +33,12 @@ def encode(
     Args:
       conversations: Conversations to imitate.
       renderer: Renderer for the run's tokenizer.
-      preambles: Messages to prepend, by environment. Nothing is prepended if the environment has no
-        entry or the conversation has a system message.
-      train_on: Tokens with a loss: `actions` (answers marked for imitation) or `text` (also
-          observations).
+      preambles: Messages before a conversation without system message, by environment.
+      train_on: Tokens with a loss: `actions` (answers to imitate) or `text` (also observations).
     """
     encoded = []
     for conversation in conversations:
-        environment = environment_name(conversation)
+        environment = _environment_name(conversation)
         before = [Message(m["role"], m["content"]) for m in preambles.get(environment, ())]
         if conversation.messages[0].role == "system":
             before = []
@@ -51,8 +49,7 @@ def encode(
     return encoded
 
 
-def environment_name(conversation: Conversation) -> str:
-    """Returns the name of the environment in which a conversation took place."""
+def _environment_name(conversation: Conversation) -> str:
     return canonical_item_id(conversation.item_id).rpartition("_")[0]
 
 
@@ -64,7 +61,7 @@ def common_prompts(
     for conversation in conversations:
         prompt = preferences.opening(conversation.messages)
         if len(prompt) < len(conversation.messages):  # the conversation has an answer to imitate
-            count = counts.setdefault(environment_name(conversation), collections.Counter())
+            count = counts.setdefault(_environment_name(conversation), collections.Counter())
             count[prompt[:-1]] += 1
     found: dict[str, tuple[Mapping[str, str], ...]] = {}
     for name, count in counts.items():
@@ -81,9 +78,7 @@ def common_prompts(
 
 
 def train_on_text(sequence: EncodedConversation) -> EncodedConversation:
-    """Returns the sequence with a loss on all tokens except the first and answers that are not
-    imitated.
-    """
+    """Returns the sequence with a loss on all tokens except the first and unimitated answers."""
     is_text = sequence.action_mask | (sequence.sources != TokenSource.ACTION)
     is_text[0] = False  # no earlier token can predict the first one
     return dataclasses.replace(sequence, action_mask=is_text)

@@ -126,11 +126,11 @@ def _read_data(
 
 
 def _conversations(path: str) -> Iterable[Conversation]:
-    return read_conversations(path, bad="skip").conversations
+    return read_conversations(path, bad="skip")
 
 
 def _chosen_sides(path: str) -> Iterable[Conversation]:
-    pairs, _ = read_preferences(path, bad="skip")
+    pairs = read_preferences(path, bad="skip")
     return [pair.chosen for pair in pairs]  # the rejected conversation has the same task
 
 

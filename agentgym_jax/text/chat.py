@@ -1,17 +1,16 @@
-"""Append-only rendering of conversations: encodes the text of a chat template in pieces as token
-ids.
+"""Append-only rendering of conversations: encodes the text of a chat template in pieces as token ids.
 
 An episode is one growing sequence of tokens: opening, sampled action, end of the turn, observation,
 sampled action, ... Each part is rendered and encoded once. This requires a template whose text for
-a message does not depend on later messages. The constructor of `ChatRenderer` lets `template.py`
-prove this.
+a message does not depend on later messages, which `template.py` proves.
 
-Text and special tokens never mix. Only the template's text contains special tokens. The text
-between two special tokens (template text and message content) is encoded as one run. Special tokens
-isolate runs, so the ids equal those of the whole conversation rendered and encoded in one call.
+The text between two special tokens of the template is encoded as one run. Special tokens isolate
+runs, so the ids equal those of the whole conversation rendered and encoded in one call.
 """
 
 import dataclasses
+import itertools
+import os
 import re
 from collections.abc import Mapping, Sequence
 
@@ -21,10 +20,9 @@ from agentgym_jax.text.template import ChatTemplate, Grammar
 from agentgym_jax.text.tokenizer import Tokenizer
 from agentgym_jax.trajectory import TokenSource
 
-# id of a special token, or text that is encoded together with neighbouring text
-Piece = int | str
+Piece = int | str  # id of a special token, or text that is encoded with neighbouring text
 
-# Conversations that check a new renderer: they are encoded both in pieces and as a whole.
+# conversation that a new renderer encodes both in pieces and as a whole
 _SAMPLE = (
     {"role": "user", "content": "You are in a room. Goal: go to the red door."},
     {"role": "assistant", "content": "Thought: it is 2 steps ahead.\nAction:\nmove forward"},
@@ -47,17 +45,15 @@ class EncodedConversation:
     """Conversation as token ids; n is the number of tokens."""
 
     tokens: np.ndarray  # int32 [n]
-    # bool [n], True for tokens to imitate, including the end-of-turn token
-    action_mask: np.ndarray
-    # int8 [n], TokenSource of each token; ACTION for all answers after the opening
-    sources: np.ndarray
+    action_mask: np.ndarray  # bool [n], True for tokens to imitate, including the end-of-turn token
+    sources: np.ndarray  # int8 [n], TokenSource of each token; ACTION for answers after the opening
 
 
 class ChatRenderer:
     """Renders the parts of a conversation as token ids, in the order of an episode.
 
-    If the template trims outer whitespace, system and user messages are trimmed. Answers are never
-    changed, because their tokens were sampled.
+    System and user messages are trimmed if the template trims them. Answers are never changed,
+    because their tokens were sampled.
 
     Attributes:
       stop_ids: Tokens that end a sampled turn: the template's stop token, then the tokenizer's
@@ -73,7 +69,7 @@ class ChatRenderer:
 
         Raises:
           ValueError: There is no template, the template is not append-only, or its text cannot be
-            encoded separately from neighbouring tokens. The message states the reason.
+            encoded separately from neighbouring tokens.
         """
         template = ChatTemplate(tokenizer.chat_template, tokenizer.template_variables)
         self.grammar = template.grammar()
@@ -83,20 +79,20 @@ class ChatRenderer:
         self._assistant_header = self._pieces(self.grammar.assistant_header)
         self._before_stop, stop, after_stop = self._split_footer()
         self._check_answer_prefix()
-        self._after_stop, self._next_header = _move_tail(
-            after_stop, self._pieces(self.grammar.next_user_header)
-        )
+        self._next_header = self._pieces(self.grammar.next_user_header)
+        self._after_stop = after_stop
+        seam = after_stop[-1:] + self._next_header[:1]
+        if len(seam) == 2 and all(isinstance(piece, str) for piece in seam):
+            self._next_header.insert(0, after_stop.pop())  # both texts could merge into one token
         ends = (stop,) if tokenizer.eos_id is None else (stop, tokenizer.eos_id)
         self.stop_ids = tuple(dict.fromkeys(ends))
         self._check_runs(template)
 
     def opening(self, messages: Sequence[Mapping[str, str]]) -> list[list[int]]:
-        """Returns the tokens before the first sampled token; they end with the header of the
-        answer.
+        """Returns the tokens before the first sampled token; they end with the header of the answer.
 
         Args:
-          messages: Dictionaries with `role` and `content`: optionally a system message, then
-            alternating user and assistant messages. The last message is from a user.
+          messages: Dictionaries with `role` and `content`; the last message is from a user.
 
         Returns:
           Two chunks: the part before the last message (equal for all tasks with the same
@@ -126,9 +122,8 @@ class ChatRenderer:
     def action(self, text: str) -> list[int]:
         """Returns the ids of an answer, including its stop token, as a model would sample them.
 
-        These ids equal those in the encoded whole text, with one exception: the first characters of
-        an answer, such as a newline, could merge with the end of the template's header. A sampled
-        token cannot merge with the header.
+        In the encoded whole text, the first characters of an answer could merge with the end of the
+        template's header. A sampled token cannot.
         """
         header = self._assistant_header[-1:]
         context = header[0] if header and isinstance(header[0], str) else ""
@@ -140,39 +135,34 @@ class ChatRenderer:
         return [*ids, self.stop_ids[0]]
 
     def close_turn(self, ended_by_stop: bool) -> list[int]:
-        """Returns the template's tokens after a sampled answer; the model samples none of these
-        tokens.
+        """Returns the template's tokens after a sampled answer.
 
         Args:
           ended_by_stop: True if the last sampled token is one of `stop_ids`. If False, the turn was
-            truncated, and the result begins with the stop token.
+            truncated, and the result contains the stop token.
         """
         if ended_by_stop:
             return self._encode(self._after_stop)
         return self._encode([*self._before_stop, self.stop_ids[0], *self._after_stop])
 
     def observation(self, text: str) -> list[int]:
-        """Returns the tokens of a user message that follow `close_turn`; they end with the header
-        of the answer.
-        """
+        """Returns the tokens of a user message after `close_turn`, and of the answer's header."""
         content = self.grammar.content("user", text)
         return self._encode([*self._next_header, content, *self._assistant_header])
 
     def encode_conversation(self, messages: Sequence[Message]) -> EncodedConversation:
         """Encodes a finished conversation; the ids equal those of an episode encoded part by part.
 
-        The opening ends before the first answer with `loss`. A final user message is followed by
-        the header of an answer, like an observation.
-
-        Raises:
-          ValueError: The roles do not alternate, starting with a user (after an optional system
-            message), or a message with `loss` is not from the assistant.
+        The opening ends before the first answer with `loss`. The header of an answer follows a final
+        user message.
         """
         check_roles([message.role for message in messages])
         for i, message in enumerate(messages):
             if message.loss and message.role != "assistant":
                 raise ValueError(f"message {i} has loss but its role is {message.role!r}")
-        first = _opening_length(messages)
+        answers = [i for i, message in enumerate(messages) if message.role == "assistant"]
+        imitated = [i for i in answers if messages[i].loss]
+        first = next(iter(imitated or answers), len(messages))
         opening = [{"role": m.role, "content": m.content} for m in messages[:first]]
         spans = [(sum(self.opening(opening), []), TokenSource.PROMPT, False)]
         for message in messages[first:]:
@@ -211,21 +201,15 @@ class ChatRenderer:
     def _encode(self, pieces: Sequence[Piece]) -> list[int]:
         """Returns the ids of pieces; neighbouring texts are encoded as one run."""
         ids: list[int] = []
-        run = ""
-        for piece in [*pieces, -1]:  # the final id makes the loop encode the last run
-            if isinstance(piece, str):
-                run += piece
-                continue
-            if run:
-                ids += self._tokenizer.encode(run)
-                run = ""
-            ids.append(piece)
-        return ids[:-1]
+        for is_text, run in itertools.groupby(pieces, lambda piece: isinstance(piece, str)):
+            if is_text:
+                ids += self._tokenizer.encode("".join(map(str, run)))
+            else:
+                ids += map(int, run)
+        return ids
 
     def _split_footer(self) -> tuple[list[Piece], int, list[Piece]]:
-        """Splits the text after an answer into text before the stop token, the stop token, and the
-        rest.
-        """
+        """Returns the pieces after an answer: before the stop token, the stop token, after it."""
         pieces = self._pieces(self.grammar.assistant_footer)
         for i, piece in enumerate(pieces):
             if isinstance(piece, int):
@@ -237,9 +221,6 @@ class ChatRenderer:
         )
 
     def _check_answer_prefix(self) -> None:
-        """Raises ValueError if the template has special tokens between header and answer, which a
-        model would have to sample.
-        """
         prefix = self.grammar.answer_prefix
         if any(isinstance(piece, int) for piece in self._pieces(prefix)):
             raise ValueError(
@@ -248,53 +229,29 @@ class ChatRenderer:
             )
 
     def _check_runs(self, template: ChatTemplate) -> None:
-        """Checks on sample conversations that ids encoded run by run equal those of the whole text."""
+        """Checks on samples that ids encoded run by run equal those of the whole text."""
         system = {"role": "system", "content": "Answer with one action."}
         samples = [list(_SAMPLE)]
         if self.grammar.system_header is not None:
             samples.append([system, *_SAMPLE])
         for sample in samples:
-            ours = self.encode_conversation(
-                [Message(m["role"], m["content"]) for m in sample]
-            ).tokens
+            messages = [Message(m["role"], m["content"]) for m in sample]
+            pieces = self.encode_conversation(messages).tokens.tolist()
             whole = self._tokenizer.encode_with_specials(template.render(sample))
-            if ours.tolist() != whole[: len(ours)]:
-                at = next(
-                    i for i, pair in enumerate(zip(ours, whole, strict=False)) if pair[0] != pair[1]
-                )
+            if pieces != whole[: len(pieces)]:
+                at = len(os.path.commonprefix([pieces, whole]))
                 raise ValueError(
                     "chat template and tokenizer do not fit append-only rendering: encoding a "
                     "sample in pieces and at once differs at token "
-                    f"{at}: {self._tokenizer.decode(ours[at : at + 8].tolist())!r} against "
+                    f"{at}: {self._tokenizer.decode(pieces[at : at + 8])!r} against "
                     f"{self._tokenizer.decode(whole[at : at + 8])!r}. A special token that eats "
                     "neighbouring whitespace, or structure words that are no special tokens, "
                     "cause this."
                 )
 
 
-def _move_tail(
-    after_stop: Sequence[Piece], next_header: Sequence[Piece]
-) -> tuple[list[Piece], list[Piece]]:
-    """Moves text at the end of a turn to the next header if both would merge into one token."""
-    closing, header = list(after_stop), list(next_header)
-    while closing and header and isinstance(closing[-1], str) and isinstance(header[0], str):
-        header.insert(0, closing.pop())
-    return closing, header
-
-
-def _opening_length(messages: Sequence[Message]) -> int:
-    """Returns the number of messages before the first answer with loss; if none has a loss, before
-    the first answer.
-    """
-    answers = [i for i, message in enumerate(messages) if message.role == "assistant"]
-    trained = [i for i in answers if messages[i].loss]
-    return next(iter(trained or answers), len(messages))
-
-
 def check_roles(roles: Sequence[str], last: str | None = None) -> None:
-    """Raises ValueError unless roles alternate, starting with a user, after an optional system
-    message.
-    """
+    """Raises ValueError unless user and assistant alternate, after an optional system message."""
     body = roles[1:] if roles and roles[0] == "system" else roles
     expected = ["user" if i % 2 == 0 else "assistant" for i in range(len(body))]
     if not body or list(body) != expected or (last is not None and roles[-1] != last):

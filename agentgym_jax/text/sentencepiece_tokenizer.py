@@ -28,8 +28,8 @@ class PieceKind(enum.IntEnum):
 def read(path: pathlib.Path) -> tuple[str, dict[str, Any]]:
     """Returns the text of a `tokenizer.json` and the contents of a `tokenizer_config.json`.
 
-    The file contains no chat template. sentencepiece puts a space in front of a whole text; this
-    tokenizer does not, because a piece of an episode continues the previous piece.
+    Unlike sentencepiece, the tokenizer puts no space in front of a text, because a piece of an episode
+    continues the previous piece.
 
     Raises:
       ValueError: The file is no sentencepiece model, its model type is word or character, or no
@@ -87,11 +87,7 @@ def _model(proto: Any, pieces: Sequence[str], kinds: Sequence[int]) -> models.Mo
 def _merges(
     pieces: Sequence[str], scores: Sequence[float], kinds: Sequence[int]
 ) -> list[tuple[str, str]]:
-    """Returns all pairs of pieces whose concatenation is a piece, in the order in which they merge.
-
-    The highest score of the concatenation is first; pairs with equal scores are in the order of
-    ids.
-    """
+    """Returns all pairs that form a piece, highest score of the piece first, then by ids."""
     ids = {
         piece: i
         for i, (piece, kind) in enumerate(zip(pieces, kinds, strict=True))
@@ -107,9 +103,6 @@ def _merges(
 
 
 def _normalizer(spec: Any) -> normalizers.Normalizer:
-    """Returns the model's character table and merging of repeated spaces, then the replacement of
-    spaces.
-    """
     steps: list[normalizers.Normalizer] = []
     if spec.precompiled_charsmap:
         steps.append(normalizers.Precompiled(spec.precompiled_charsmap))

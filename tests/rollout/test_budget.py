@@ -11,7 +11,6 @@ from agentgym_jax.learner.experience import make_experience, turn_anchors
 from agentgym_jax.rollout import budget
 from agentgym_jax.rollout.episode import AgentTurn, Append, Episode, EpisodeLimits
 from agentgym_jax.text.chat import ChatRenderer, Message
-from agentgym_jax.text.template import COMPACT
 from agentgym_jax.text.tokenizer import byte_tokenizer
 from agentgym_jax.trajectory import TokenSource, from_record, to_record
 
@@ -28,7 +27,7 @@ PROBLEM = "No action."
 
 @pytest.fixture(scope="module")
 def renderer():
-    return ChatRenderer(byte_tokenizer().with_chat_template(COMPACT))
+    return ChatRenderer(byte_tokenizer())
 
 
 def play(renderer, said, show_turn_budget=None, **limits):
