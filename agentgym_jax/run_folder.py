@@ -33,25 +33,13 @@ from absl import logging
 
 from agentgym_jax.telemetry import redact
 
-_PACKAGES = (
-    "agentgym-jax",
-    "jax",
-    "jaxlib",
-    "flax",
-    "optax",
-    "orbax-checkpoint",
-    "chex",
-    "transformers",
-    "tokenizers",
-    "numpy",
-)
+# packages whose versions are recorded
+_PACKAGES = "agentgym-jax jax jaxlib flax optax orbax-checkpoint chex transformers tokenizers numpy"
 _SHOWN_DIFFERENCES = 5
 
 
 class RunFolderError(RuntimeError):
-    """Error for a folder that cannot be used: it is locked by another process or unwritable, or the
-    disk is full.
-    """
+    """Error for a folder that another process has locked or that cannot be written."""
 
 
 def disk_advice(number: int | None) -> str:
@@ -80,21 +68,11 @@ def disk_errors(path: pathlib.Path) -> Iterator[None]:
         raise RunFolderError(f"cannot write {path}: {error.strerror}. {advice}") from error
 
 
-def _sync_folder(folder: pathlib.Path) -> None:
-    """Makes a renamed entry of `folder` survive a power failure."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def write_atomic(path: str | os.PathLike, write: str | Callable[[IO[str]], None]) -> None:
-    """Writes a text file atomically: after a crash and for every reader, the complete old or the
-    complete new file exists.
+    """Writes a text file so that a crash or reader sees the complete old or the complete new file.
 
     Args:
-      path: Path of the file; the folder of the file must exist.
+      path: Path of the file, in an existing folder.
       write: Text of the file, or a function that writes the text to an open file.
 
     Raises:
@@ -112,16 +90,17 @@ def write_atomic(path: str | os.PathLike, write: str | Callable[[IO[str]], None]
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, path)
-            _sync_folder(path.parent)
+            folder = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)  # otherwise a power failure could undo the renaming
+            finally:
+                os.close(folder)
         finally:
             temporary.unlink(missing_ok=True)
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Flattens a nested mapping to dotted keys: `{"a": {"b": 1}}` becomes `{"a.b": 1}`.
-
-    An empty section is kept as a value.
-    """
+    """Flattens `{"a": {"b": 1}}` to `{"a.b": 1}`; an empty section is kept as a value."""
     flat: dict[str, Any] = {}
     for key, value in config.items():
         if isinstance(value, Mapping) and value:
@@ -134,9 +113,7 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 def config_differences(
     old: Mapping[str, Any], new: Mapping[str, Any]
 ) -> dict[str, tuple[str, str]]:
-    """Returns the dotted keys whose values differ, each key with both values as JSON (`absent` if
-    missing).
-    """
+    """Returns the dotted keys whose values differ, with both values as JSON or `absent`."""
     flat_old, flat_new = flatten(old), flatten(new)
 
     def show(flat: Mapping[str, Any], key: str) -> str:
@@ -150,18 +127,17 @@ def config_differences(
 
 
 def git_state(folder: pathlib.Path) -> dict[str, Any] | None:
-    """Returns the commit of the checkout that tracks `folder`, and True as `dirty` if tracked files
-    were changed.
+    """Returns `commit` and `dirty` (tracked files were changed) of the checkout that tracks `folder`.
 
-    Returns None if git is missing or `folder` is not tracked. An installed package may be inside
-    another repository, whose commit says nothing about this code.
+    Returns None without git, or if `folder` is untracked: an installed package may be inside another
+    repository.
     """
 
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(folder), *arguments]
-        return subprocess.run(
-            command, check=True, capture_output=True, text=True, timeout=20
-        ).stdout.strip()
+        return subprocess.check_output(
+            command, stderr=subprocess.DEVNULL, text=True, timeout=20
+        ).strip()
 
     try:
         git("ls-files", "--error-unmatch", "__init__.py")
@@ -173,21 +149,14 @@ def git_state(folder: pathlib.Path) -> dict[str, Any] | None:
         return None
 
 
-def provenance(
+def _provenance(
     devices: Sequence[str], machine: Mapping[str, Any], command: Sequence[str]
 ) -> dict[str, Any]:
-    """Returns the facts about this start that are needed to judge or repeat the run.
-
-    Args:
-      devices: Descriptions of the accelerators, such as `[str(d) for d in jax.devices()]`.
-      machine: Further facts about the machine (`native.library.machine`).
-      command: Command line, usually `sys.argv`.
-    """
     return {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "command": redact.command(command),
         "git": git_state(pathlib.Path(__file__).parent),
-        "versions": {package: _version(package) for package in _PACKAGES},
+        "versions": {package: _version(package) for package in _PACKAGES.split()},
         "python": sys.version.split()[0],
         "platform": platform.platform(),
         "host": socket.gethostname(),
@@ -204,15 +173,8 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _short(value: str) -> str:
-    """Shortens a value to at most 60 characters, for a message."""
-    return value if len(value) <= 60 else f"{value[:57]}..."
-
-
 class RunFolder:
-    """Paths of a run.
-
-    Between `start` and `close` this object has the exclusive right to write to them.
+    """Paths of a run, and from `start` to `close` the exclusive right to write to them.
 
     The constructor touches no file, so a viewer may use it on a running job.
     """
@@ -234,14 +196,12 @@ class RunFolder:
         self.data = self.path / "data"
         self.evaluation_path = self.path / "evaluation.json"
         self._lock_path = self.path / ".lock"
-        # Folders that every run has.
+        # folders that every run has
         self._folders = (self.trajectories, self.checkpoints, self.plots)
         self._folders += (self.model, self.tokenizer, self.logs)
         self._lock: IO[str] | None = None
-        # True if this start made the folder and later preparations may still fail
-        self._is_provisional = False
-        # folders made by this start; a subfolder precedes the folder that contains it
-        self._made: list[pathlib.Path] = []
+        self._is_provisional = False  # True while `withdraw` may remove the files
+        self._made: list[pathlib.Path] = []  # folders made by `start`, innermost first
 
     def start(
         self,
@@ -259,7 +219,7 @@ class RunFolder:
           devices: Descriptions of the accelerators, for provenance.json.
           machine: Further facts about the machine, for provenance.json.
           adjustable: Dotted keys whose values a later start may change, with `*` as in a shell
-            (`total_steps`, `evaluation.*`). The new value replaces the old value in config.json.
+            (`total_steps`, `evaluation.*`).
           command: Command line; `sys.argv` if None.
 
         Returns:
@@ -269,8 +229,7 @@ class RunFolder:
           ValueError: The folder holds a run with a different config.
           RunFolderError: Another process has locked the folder, or it cannot be written.
         """
-        # Secrets are removed from both configs before the comparison, so a new password does not
-        # count as a different run.
+        # without secrets, so that a new password does not count as a different run
         plain = redact.config(json.loads(json.dumps(config)))
         made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
         with disk_errors(self.path):
@@ -285,7 +244,10 @@ class RunFolder:
                     folder.mkdir(exist_ok=True)
             write_atomic(self.config_path, json.dumps(plain, indent=2) + "\n")
             command = sys.argv if command is None else command
-            self._record_start(provenance(devices, machine or {}, command))
+            facts = _provenance(devices, machine or {}, command)
+            starts = self.provenance()["starts"] if self.provenance_path.exists() else []
+            document = {**facts, "starts": [*starts, facts]}
+            write_atomic(self.provenance_path, json.dumps(document, indent=2) + "\n")
         except BaseException:
             self.close()
             raise
@@ -296,10 +258,9 @@ class RunFolder:
         self._is_provisional = False
 
     def withdraw(self) -> None:
-        """Removes the files made by `start` and by later preparations that failed.
+        """Removes a new run that failed before `begin`, so that a corrected config can start there.
 
-        A corrected config can then start in the same folder. Does nothing after `begin`, or if the
-        folder already held the run. Files from other programs are kept.
+        Files from other programs are kept.
         """
         if not self._is_provisional:
             return
@@ -341,22 +302,17 @@ class RunFolder:
         self._lock = lock
 
     def _match_config(self, config: Mapping[str, Any], adjustable: Sequence[str]) -> bool:
-        """Returns True if config.json exists and agrees with `config` up to the adjustable keys;
-        raises ValueError if it does not agree.
-        """
+        """Returns True if config.json agrees with `config` up to the adjustable keys; else raises."""
         if not self.config_path.exists():
             return False
         differences = config_differences(self.config(), config)
-        fixed = {
-            key: values
-            for key, values in differences.items()
-            if not any(fnmatch.fnmatchcase(key, pattern) for pattern in adjustable)
-        }
+        fixed = []
+        for key, values in differences.items():
+            if not any(fnmatch.fnmatchcase(key, pattern) for pattern in adjustable):
+                old, new = (v if len(v) <= 60 else f"{v[:57]}..." for v in values)
+                fixed.append(f"  {key}: {old} in the folder, {new} now")
         if fixed:
-            lines = [
-                f"  {key}: {_short(old)} in the folder, {_short(new)} now"
-                for key, (old, new) in list(fixed.items())[:_SHOWN_DIFFERENCES]
-            ]
+            lines = fixed[:_SHOWN_DIFFERENCES]
             if len(fixed) > _SHOWN_DIFFERENCES:
                 lines.append(f"  ... and {len(fixed) - _SHOWN_DIFFERENCES} more")
             raise ValueError(
@@ -367,11 +323,6 @@ class RunFolder:
         for key, (old, new) in differences.items():
             logging.info("%s: %s changes from %s to %s", self.path, key, old, new)
         return True
-
-    def _record_start(self, facts: Mapping[str, Any]) -> None:
-        starts = self.provenance()["starts"] if self.provenance_path.exists() else []
-        document = {**facts, "starts": [*starts, facts]}
-        write_atomic(self.provenance_path, json.dumps(document, indent=2) + "\n")
 
     def config(self) -> dict[str, Any]:
         """Returns the resolved config of the latest start."""
@@ -399,9 +350,7 @@ class RunFolder:
             ) from None
 
     def trajectories_path(self, step: int, kind: str = "step") -> pathlib.Path:
-        """Returns the path of the episodes of one step; `kind` is `step` (training) or another word
-        such as `eval`.
-        """
+        """Returns the path of the episodes of one step; `kind` is `step` (training), `eval` and so on."""
         return self.trajectories / f"{kind}_{step:06d}.jsonl"
 
     def write_trajectories(
@@ -434,34 +383,20 @@ class RunFolder:
         return sorted(step for step, _ in self._trajectory_files(f"{kind}_"))
 
     def _trajectory_files(self, prefix: str = "") -> list[tuple[int, pathlib.Path]]:
-        found = []
-        for path in self.trajectories.glob(f"{prefix}*.jsonl"):
-            number = path.stem.rpartition("_")[2]
-            if number.isdecimal():
-                found.append((int(number), path))
-        return sorted(found)
-
-    def trajectories_after(self, step: int) -> list[pathlib.Path]:
-        """Returns the files of episodes of all steps after `step`, of every kind, in the order of
-        the steps.
-        """
-        return [path for number, path in self._trajectory_files() if number > step]
+        paths = self.trajectories.glob(f"{prefix}*.jsonl")
+        numbered = [(path.stem.rpartition("_")[2], path) for path in paths]
+        return sorted((int(number), path) for number, path in numbered if number.isdecimal())
 
     def remove_trajectories_after(self, step: int) -> list[pathlib.Path]:
-        """Deletes the episode files of steps that a resumed run will repeat; returns the deleted
-        paths.
-        """
-        paths = self.trajectories_after(step)
+        """Deletes the episode files, of every kind, of all steps after `step`; returns their paths."""
+        paths = [path for number, path in self._trajectory_files() if number > step]
         with disk_errors(self.trajectories):
             for path in paths:
                 path.unlink()
         return paths
 
     def close(self) -> None:
-        """Releases the lock on the folder.
-
-        The operating system also releases the lock when the process dies.
-        """
+        """Releases the lock on the folder; the operating system also does so when the process dies."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None

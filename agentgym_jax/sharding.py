@@ -19,8 +19,8 @@ MESH_AXES = ("data", "fsdp", "tensor")
 
 MeshAxes = str | tuple[str, ...] | None
 
-# Axes of weights: embed, vocab, heads, kv_heads, head, mlp, layers. Axes of activations and caches:
-# batch, length and act_*. `embed` is split over fsdp and gathered layer by layer.
+# Axes of weights: the first seven. Axes of activations and caches: the others. `embed` is split over
+# fsdp and gathered layer by layer.
 TRAIN_RULES: Mapping[str, MeshAxes] = {
     "embed": "fsdp",
     "vocab": "tensor",
@@ -39,8 +39,7 @@ TRAIN_RULES: Mapping[str, MeshAxes] = {
     "act_mlp": "tensor",
 }
 
-# Decoding reads every weight once per token. Gathering over fsdp would be slow, so fsdp splits only
-# rows.
+# Decoding reads every weight once per token, so gathering over fsdp would be slow.
 DECODE_RULES: Mapping[str, MeshAxes] = {**TRAIN_RULES, "embed": None}
 
 
@@ -54,8 +53,7 @@ def make_mesh(
     """Makes a mesh with the axes `data`, `fsdp` and `tensor`, in this order.
 
     Args:
-      data: Number of replicas of the weights. One of the three sizes may be -1, which stands for
-        all remaining devices.
+      data: Number of replicas of the weights. One of the three sizes may be -1: all other devices.
       fsdp: Number of shards of weights and rows.
       tensor: Number of shards inside a layer.
       devices: Devices of the mesh; None takes all.
@@ -86,13 +84,7 @@ def make_mesh(
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Placement of every logical axis on the device mesh.
-
-    Attributes:
-      mesh: Mesh of the devices.
-      rules: Mapping from each logical axis to a mesh axis, a tuple of mesh axes, or None for an
-        axis that is not split.
-    """
+    """Placement of every logical axis on mesh axes; None for an axis that is not split."""
 
     mesh: Mesh
     rules: Mapping[str, MeshAxes] = dataclasses.field(hash=False)
@@ -119,9 +111,6 @@ class Layout:
           axes: Logical name of each array axis; None for an axis that is not split.
           shape: Shape of the array, if known. An axis is not split if its length is not divisible
             by the size of its mesh axes (for example 2 key/value heads on tensor=4).
-
-        Raises:
-          ValueError: A logical axis is unknown, or two axes are mapped to the same mesh axis.
         """
         owner: dict[str, str] = {}
         spec = []
@@ -183,15 +172,9 @@ def _cast(params: Any, dtype: Any) -> Any:
 
 
 def reshard(params: Any, shardings: Any, dtype: Any) -> Any:
-    """Converts weights to another layout and type, in one jitted program and without a copy on the
-    host.
+    """Converts weights to another layout and type on the devices; compiles once per layout.
 
-    The program is compiled once per layout, because jit caches `_cast`.
-
-    Args:
-      params: Tree of arrays.
-      shardings: Tree of shardings over the same devices; None leaves the choice to the compiler.
-      dtype: Type of every array of the result.
+    `shardings` is a tree over the same devices; None leaves the choice to the compiler.
     """
     program = jax.jit(_cast, static_argnums=1, out_shardings=shardings)
     return program(params, jnp.dtype(dtype))

@@ -1,11 +1,11 @@
-"""Progress display of a run: a live table on a terminal, plain lines elsewhere.
+"""Progress display of a run: a live table on a terminal, one line per step elsewhere.
 
 Calls only store numbers under a lock. A separate thread draws a few times a second, so a callback
-from a worker thread takes only microseconds. In a notebook, in CI and in a file every step is one
-line of text.
+from a worker thread takes only microseconds.
 """
 
 import collections
+import contextlib
 import dataclasses
 import logging
 import math
@@ -30,6 +30,7 @@ _DRAWS_PER_SECOND = 4
 # in plain mode a phase prints a line after this time, and again each time the elapsed time doubles
 _PLAIN_PHASE_SECONDS = 15.0
 _ETA_STEPS = 20  # steps averaged for the ETA; earlier steps would mislead, because horizons grow
+_SHOWN_STEPS = 8
 _COLUMN_WIDTH = 9
 
 
@@ -43,11 +44,10 @@ class _Column:
 
     def cell(self, metrics: Mapping[str, float]) -> str | None:
         """Returns the column's value as text; None if none of its metrics is present."""
-        for name in self.names:
-            if name in metrics:
-                value = float(metrics[name])
-                return format(value, self.form) if math.isfinite(value) else "not finite"
-        return None
+        value = next((float(metrics[name]) for name in self.names if name in metrics), None)
+        if value is None:
+            return None
+        return format(value, self.form) if math.isfinite(value) else "not finite"
 
 
 # Columns in order of priority: the last ones are dropped first on a narrow terminal.
@@ -77,7 +77,6 @@ _EVAL_COLUMNS = (
 
 
 def _line(columns: Sequence[_Column], metrics: Mapping[str, float]) -> str:
-    """Returns heading and value of every column that has a value, as one line."""
     cells = ((column.heading, column.cell(metrics)) for column in columns)
     return "  ".join(f"{heading} {text}" for heading, text in cells if text is not None)
 
@@ -121,9 +120,8 @@ def open_console(
 ) -> Console:
     """Returns a rich console that uses colours and cursor movements only on a terminal.
 
-    Only the stream determines if the output is a terminal. FORCE_COLOR and similar variables, which
-    rich obeys, are ignored: notebooks and CI services set them but may not support cursor
-    movements.
+    FORCE_COLOR and similar variables, which rich obeys, are ignored: notebooks and CI services set
+    them but may not support cursor movements.
 
     Args:
       stream: Output stream; standard output if None.
@@ -139,11 +137,7 @@ def open_console(
 
 
 class RunConsole:
-    """Progress display of one run. Thread-safe; usable as a context manager.
-
-    The arguments of `step` and `evaluation` are metrics under their names in `metrics.METRICS`;
-    absent metrics are not shown.
-    """
+    """Progress display of one run. Thread-safe; usable as a context manager."""
 
     def __init__(
         self,
@@ -152,7 +146,6 @@ class RunConsole:
         total_steps: int,
         *,
         first_step: int = 0,
-        rows: int = 8,
         stream: IO[str] | None = None,
         live: bool | None = None,
         width: int | None = None,
@@ -164,16 +157,15 @@ class RunConsole:
           facts: Entries of the header in order: model, environments, devices, workdir.
           total_steps: Training steps of the whole run.
           first_step: Number of steps done before this start; above 0 for a resumed run.
-          rows: Number of steps shown in the table.
-          stream: Same as in `open_console`.
+          stream: Output stream; standard output if None.
           live: True for the live table, False for plain lines; None decides by the stream.
-          width: Same as in `open_console`.
+          width: Number of columns; None selects the width of the terminal.
         """
         self._title = title
         self._facts = {key: str(value) for key, value in facts.items()}
         self._total_steps = total_steps
         self._done = first_step
-        self._rows: collections.deque[_Logged] = collections.deque(maxlen=rows)
+        self._rows: collections.deque[_Logged] = collections.deque(maxlen=_SHOWN_STEPS)
         self._evaluations: collections.deque[_Logged] = collections.deque(maxlen=4)
         self._notes: collections.deque[str] = collections.deque(maxlen=3)
         self._durations: collections.deque[float] = collections.deque(maxlen=_ETA_STEPS)
@@ -183,7 +175,7 @@ class RunConsole:
         self._announced: set[str] = set()  # phases that already have a printed line in plain mode
         self._console = open_console(stream, is_terminal=live, width=width)
         self._live: Live | None = None
-        if self._console.is_terminal if live is None else live:
+        if self._console.is_terminal:
             self._live = Live(
                 console=self._console,
                 get_renderable=self._render,
@@ -192,10 +184,9 @@ class RunConsole:
                 redirect_stdout=sys.stdout.isatty(),
                 redirect_stderr=sys.stderr.isatty(),
             )
-        self._rerouted: list[tuple[logging.StreamHandler, IO[str]]] = []
+        self._restore_handlers = contextlib.ExitStack()
 
     def __enter__(self) -> "RunConsole":
-        self._started = self._last_step_time = time.monotonic()
         self._write_plain(self._title)
         for key, value in self._facts.items():
             self._write_plain(f"  {key}: {value}")
@@ -209,32 +200,20 @@ class RunConsole:
         with self._lock:
             self._phase = None
         if self._live is not None:
-            for handler, stream in self._rerouted:
-                handler.setStream(stream)
-            self._rerouted = []
+            self._restore_handlers.close()
             self._live.stop()
 
     def _reroute_handlers(self, before: tuple[IO[str], IO[str]]) -> None:
-        """Lets log handlers write through the live display.
-
-        A log handler keeps the stream with which it was created. Live replaces only sys.stderr, so
-        without this method the handler would write into the table.
-        """
-        now = (sys.stdout, sys.stderr)
+        """Replaces the streams of log handlers, which Live does not replace."""
         handlers = [*logging.getLogger().handlers, absl_logging.get_absl_handler().python_handler]
         for handler in handlers:
-            if not isinstance(handler, logging.StreamHandler):
-                continue
-            for old, new in zip(before, now, strict=True):
-                if handler.stream is old and new is not old:
-                    self._rerouted.append((handler, old))
-                    handler.setStream(new)
-                    break
+            if isinstance(handler, logging.StreamHandler) and handler.stream in before:
+                self._restore_handlers.callback(handler.setStream, handler.stream)
+                now = (sys.stdout, sys.stderr)
+                handler.setStream(now[before.index(handler.stream)])
 
     def phase(self, name: str, done: int, total: int, note: str = "") -> None:
         """Shows the current activity: `phase("rollout", 57, 128, "1,204 tok/s")`.
-
-        Takes only microseconds, so it can be called often.
 
         In plain mode the first call with a name prints a line, and so do calls after 15, 30, 60,
         ... seconds.
@@ -245,21 +224,20 @@ class RunConsole:
             if phase is None or phase.name != name:
                 phase = _Phase(name, done, total, note, now)
             phase = dataclasses.replace(phase, done=done, total=total, note=note)
+            elapsed = now - phase.started
             is_new = name not in self._announced
-            due = self._live is None and (is_new or now - phase.started >= phase.next_line_s)
-            if due:
-                self._announced.add(name)
-            if due and not is_new:
+            is_due = elapsed >= phase.next_line_s
+            self._announced.add(name)
+            if is_due and not is_new:
                 phase.next_line_s *= 2
             self._phase = phase
-        if due:
-            parts = [name, f"{done}/{total}" if done else "", note]
-            if not is_new:
-                parts.insert(2, format_duration(now - phase.started))
+        if is_new or is_due:
+            duration = "" if is_new else format_duration(elapsed)
+            parts = [name, f"{done}/{total}" if done else "", duration, note]
             self._write_plain("  " + "  ".join(filter(None, parts)))
 
     def step(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Shows a finished step. `step` counts from 1; 0 means an evaluation before the first step."""
+        """Shows the metrics of a finished step; step 0 is an evaluation before the first step."""
         now = time.monotonic()
         with self._lock:
             steps = step - self._done
@@ -302,9 +280,7 @@ class RunConsole:
             self._console.print(Text(text), soft_wrap=True)
 
     def _eta(self) -> str:
-        """Returns the estimated remaining time, given the duration of recent steps; the caller
-        holds the lock.
-        """
+        """Returns the estimated remaining time; the caller holds the lock."""
         if not self._durations:
             return "unknown"
         mean = sum(self._durations) / len(self._durations)
@@ -359,7 +335,6 @@ def _bars(bars: Sequence[tuple[str, int, int, str]], width: int) -> RenderableTy
 
 
 def _used(columns: Sequence[_Column], rows: Sequence[_Logged]) -> list[_Column]:
-    """Returns the columns that have a value in some row."""
     return [c for c in columns if any(c.cell(metrics) is not None for _, metrics in rows)]
 
 
@@ -381,9 +356,7 @@ def _step_table(rows: Sequence[_Logged], columns: int) -> Table:
 
 
 def _groups_text(metrics: Mapping[str, float]) -> str:
-    """Returns success by group, such as `greedy: GoTo 92.0%  Open 45.5%`; sampled success if greedy
-    was not measured.
-    """
+    """Returns success by group, such as `greedy: GoTo 92.0%  Open 45.5%`."""
     modes = {"greedy": "eval/success_greedy/", "sampled": "eval/success/"}
     for mode, prefix in modes.items():
         groups = {k.removeprefix(prefix): v for k, v in metrics.items() if k.startswith(prefix)}
@@ -394,9 +367,7 @@ def _groups_text(metrics: Mapping[str, float]) -> str:
 
 
 def _change(old: Mapping[str, float], new: Mapping[str, float]) -> Text:
-    """Returns the change of success since the previous evaluation, in percentage points, with sign
-    and colour.
-    """
+    """Returns the change of success since the previous evaluation, in percentage points."""
     for name in ("eval/success_greedy", "eval/success"):
         if name in old and name in new:
             points = 100 * (new[name] - old[name])

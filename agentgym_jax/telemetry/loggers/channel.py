@@ -1,5 +1,6 @@
 """Runs a logger in a separate thread, so that its delays and errors do not affect training."""
 
+import contextlib
 import math
 import pathlib
 import queue
@@ -10,21 +11,19 @@ from absl import logging
 
 from agentgym_jax.run_folder import write_atomic
 from agentgym_jax.telemetry import redact
-from agentgym_jax.telemetry.loggers.about import Logger
+from agentgym_jax.telemetry.loggers.packages import Logger
 from agentgym_jax.telemetry.metrics_file import read_metrics
 
-Line = tuple[int, Mapping[str, float]]
+_Line = tuple[int, Mapping[str, float]]  # step and its metrics
 
 _CAPACITY = 1000  # maximum number of queued steps; further steps are read from metrics.jsonl later
 
 
 class Channel:
-    """Queue and thread of one logger; over all starts of a run, every step is sent once and in
-    order.
+    """Queue and thread of one logger; every step of a run is sent once and in order, over all starts.
 
-    The number of the last step sent is saved in a file. This step and earlier steps are not sent
-    again. Steps missing before a new step are read from metrics.jsonl. Steps are missing if the
-    logger was added later or was too slow, or if the run was killed.
+    Steps missing before a new step are read from metrics.jsonl. Steps are missing if the logger was
+    added later or was too slow, or if the run was killed.
 
     Args:
       name: Name of the logger, for messages.
@@ -37,7 +36,7 @@ class Channel:
         self, name: str, make: Callable[[], Logger], sent: pathlib.Path, metrics: pathlib.Path
     ):
         self._name, self._make, self._sent, self._metrics = name, make, sent, metrics
-        self._queue: queue.Queue[Line | None] = queue.Queue(_CAPACITY)
+        self._queue: queue.Queue[_Line | None] = queue.Queue(_CAPACITY)
         self._is_closing = threading.Event()
         self._last = int(sent.read_text()) if sent.exists() else -1
         self._thread = threading.Thread(target=self._work, name=f"logger-{name}", daemon=True)
@@ -45,18 +44,16 @@ class Channel:
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Queues a step whose line is already in metrics.jsonl; returns immediately."""
-        try:
+        with contextlib.suppress(
+            queue.Full
+        ):  # `_send_missing` later reads this step from metrics.jsonl
             self._queue.put_nowait((step, dict(values)))
-        except queue.Full:
-            pass  # `_send_missing` later reads this step from metrics.jsonl
 
     def close(self, timeout_s: float) -> None:
         """Waits until the logger has finished, at most `timeout_s` seconds."""
         self._is_closing.set()
-        try:
+        with contextlib.suppress(queue.Full):  # the thread also reads `_is_closing`
             self._queue.put_nowait(None)
-        except queue.Full:
-            pass  # the queue is full, but the thread also reads `_is_closing`
         self._thread.join(timeout_s)
         if self._thread.is_alive():
             logging.warning(
@@ -87,11 +84,9 @@ class Channel:
                 redact.text(str(error)),
             )
 
-    def _lines(self) -> Iterator[Line]:
+    def _lines(self) -> Iterator[_Line]:
         """Yields the lines to send, until the channel is closed and its queue is empty."""
-        while True:
-            if self._is_closing.is_set() and self._queue.empty():
-                return
+        while not (self._is_closing.is_set() and self._queue.empty()):
             line = self._queue.get()
             if line is None:
                 return
