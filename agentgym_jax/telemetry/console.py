@@ -7,6 +7,7 @@ from a worker thread takes only microseconds.
 import collections
 import contextlib
 import dataclasses
+import itertools
 import logging
 import math
 import os
@@ -36,7 +37,7 @@ _COLUMN_WIDTH = 9
 
 @dataclasses.dataclass(frozen=True)
 class _Column:
-    """Column of the table: heading, names of metrics (the first one present is shown), and format."""
+    """Column of the table; the first one of the metrics `names` that is present is shown."""
 
     heading: str
     names: tuple[str, ...]
@@ -111,8 +112,7 @@ class _Phase:
     total: int
     note: str
     started: float  # time.monotonic()
-    # seconds from the start of the phase to its next line in plain mode
-    next_line_s: float = _PLAIN_PHASE_SECONDS
+    next_line_s: float = _PLAIN_PHASE_SECONDS  # seconds since `started`, for plain mode
 
 
 def open_console(
@@ -120,13 +120,8 @@ def open_console(
 ) -> Console:
     """Returns a rich console that uses colours and cursor movements only on a terminal.
 
-    FORCE_COLOR and similar variables, which rich obeys, are ignored: notebooks and CI services set
-    them but may not support cursor movements.
-
-    Args:
-      stream: Output stream; standard output if None.
-      is_terminal: True or False overrides the check of the stream.
-      width: Number of columns; None selects the width of the terminal.
+    The stream determines values that are None. FORCE_COLOR and similar variables are ignored:
+    notebooks set them but may not support cursor movements.
     """
     stream = sys.stdout if stream is None else stream
     if is_terminal is None:
@@ -154,7 +149,7 @@ class RunConsole:
 
         Args:
           title: Title, such as `grpo on textcraft`.
-          facts: Entries of the header in order: model, environments, devices, workdir.
+          facts: Entries of the header, by name.
           total_steps: Training steps of the whole run.
           first_step: Number of steps done before this start; above 0 for a resumed run.
           stream: Output stream; standard output if None.
@@ -287,26 +282,24 @@ class RunConsole:
         return format_duration(mean * max(0, self._total_steps - self._done))
 
     def _render(self) -> RenderableType:
-        with self._lock:
-            rows, evaluations = list(self._rows), list(self._evaluations)
-            facts, notes, phase = dict(self._facts), list(self._notes), self._phase
-            done, eta = self._done, self._eta()
         now = time.monotonic()
-        parts: list[RenderableType] = [_header(self._title, facts)]
-        gone = f"{format_duration(now - self._started)} gone, eta {eta}"
-        bars = [("steps", done, self._total_steps, gone)]
-        if phase is not None:
-            note = f"{format_duration(now - phase.started)}  {phase.note}"
-            bars.append((phase.name, phase.done, phase.total, note))
-        parts.append(_bars(bars, min(28, self._console.width // 4)))
-        fixed = len(facts) + 2 * len(evaluations) + len(notes) + 14
-        fitting = max(3, self._console.height - fixed)
-        columns = max(2, (self._console.width - 8) // _COLUMN_WIDTH)
-        if rows:
-            parts.append(_step_table(rows[-fitting:], columns))
-        if evaluations:
-            parts.append(_evaluation_panel(evaluations))
-        parts += [Text(f"! {note}", style="yellow", overflow="fold") for note in notes]
+        with self._lock:
+            gone = f"{format_duration(now - self._started)} gone, eta {self._eta()}"
+            bars = [("steps", self._done, self._total_steps, gone)]
+            if self._phase is not None:
+                phase = self._phase
+                note = f"{format_duration(now - phase.started)}  {phase.note}"
+                bars.append((phase.name, phase.done, phase.total, note))
+            width = self._console.width
+            parts = [_header(self._title, self._facts), _bars(bars, min(28, width // 4))]
+            fixed = len(self._facts) + 2 * len(self._evaluations) + len(self._notes) + 14
+            fitting = max(3, self._console.height - fixed)
+            columns = max(2, (width - 8) // _COLUMN_WIDTH)
+            if self._rows:
+                parts.append(_table(_STEP_COLUMNS, list(self._rows)[-fitting:], columns))
+            if self._evaluations:
+                parts.append(_evaluation_panel(self._evaluations))
+            parts += [Text(f"! {note}", style="yellow", overflow="fold") for note in self._notes]
         return Group(*parts)
 
 
@@ -334,24 +327,19 @@ def _bars(bars: Sequence[tuple[str, int, int, str]], width: int) -> RenderableTy
     return grid
 
 
-def _used(columns: Sequence[_Column], rows: Sequence[_Logged]) -> list[_Column]:
-    return [c for c in columns if any(c.cell(metrics) is not None for _, metrics in rows)]
-
-
-def _table(*headings: str) -> Table:
+def _table(
+    columns: Sequence[_Column], rows: Sequence[_Logged], most: int, changes: Sequence[Text] = ()
+) -> Table:
+    """Returns a table with one row per step and at most `most` of the columns with a value."""
+    used = [c for c in columns if any(c.cell(metrics) is not None for _, metrics in rows)][:most]
     table = Table(box=None, padding=(0, 1), header_style="dim")
-    for heading in headings:
+    headings = ["step", *(column.heading for column in used), "change"]
+    for heading in headings if changes else headings[:-1]:
         table.add_column(heading, justify="right", no_wrap=True)
-    return table
-
-
-def _step_table(rows: Sequence[_Logged], columns: int) -> Table:
-    """Returns a table with one row per step and as many of the used columns as fit."""
-    used = _used(_STEP_COLUMNS, rows)[:columns]
-    table = _table("step", *(column.heading for column in used))
     for i, (step, metrics) in enumerate(rows):
         cells = [column.cell(metrics) or "" for column in used]
-        table.add_row(str(step), *cells, style="bold" if i == len(rows) - 1 else "")
+        table.add_row(str(step), *cells, *changes[i : i + 1])
+    table.rows[-1].style = "bold"
     return table
 
 
@@ -378,13 +366,9 @@ def _change(old: Mapping[str, float], new: Mapping[str, float]) -> Text:
 
 def _evaluation_panel(evaluations: Sequence[_Logged]) -> RenderableType:
     """Returns a panel with the latest evaluations, newest last, and the groups of the newest one."""
-    used = _used(_EVAL_COLUMNS, evaluations)
-    table = _table("step", *(column.heading for column in used), "change")
-    before: Mapping[str, float] = {}
-    for step, metrics in evaluations:
-        cells = [column.cell(metrics) or "" for column in used]
-        table.add_row(str(step), *cells, _change(before, metrics))
-        before = metrics
+    metrics = [{}, *(metrics for _, metrics in evaluations)]
+    changes = [_change(old, new) for old, new in itertools.pairwise(metrics)]
+    table = _table(_EVAL_COLUMNS, evaluations, len(_EVAL_COLUMNS), changes)
     groups = _groups_text(evaluations[-1][1])
     body = Group(table, Text(groups, overflow="fold")) if groups else table
     return Panel(body, title=Text("evaluation"), title_align="left", border_style="cyan")

@@ -51,7 +51,7 @@ class GuardSettings:
 
 
 class GuardStop(RuntimeError):
-    """A guard with action `stop` tripped; the step is logged and saved, and its update is withheld."""
+    """Error of a guard with action `stop`; the step is saved, and its update is withheld."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +75,7 @@ class History:
     seen: tuple[str, ...] = ()  # guards that tripped in the last step
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the history as a JSON object; `from_json` restores its floats exactly."""
+        """Returns the history as a JSON object."""
         return dataclasses.asdict(self)
 
     @classmethod
@@ -196,7 +196,7 @@ def update_history(
     """Returns the history extended by a step."""
     history = _append_episodes(options, history, metrics)
     norms, is_nonfinite = history.grad_norms, _is_nonfinite(metrics)
-    # Norms of withheld updates are included so that the median adapts to a lasting change.
+    # norms of withheld updates are included so that the median adapts to a lasting change
     if "policy/grad_norm" in metrics and not is_nonfinite:
         norms = _append(options, norms, metrics["policy/grad_norm"])
     return dataclasses.replace(

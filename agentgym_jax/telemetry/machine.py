@@ -1,7 +1,6 @@
 """Measures the resources of a run: memory of host and devices, sessions, threads, files.
 
-A measurement takes one to two milliseconds. Values that the operating system does not report are
-omitted.
+A measurement takes one to two milliseconds and omits values that the system does not report.
 """
 
 import os
@@ -15,12 +14,7 @@ _PROCESSES = pathlib.Path("/proc")
 
 
 def measure(open_sessions: Callable[[], int] | None = None) -> dict[str, float]:
-    """Returns the current values of the metrics `system/...`.
-
-    Args:
-      open_sessions: Function that returns the number of open sessions on environment servers; None
-          without environments.
-    """
+    """Returns the metrics `system/...`; `open_sessions` counts sessions on environment servers."""
     found = _measure_process() | measure_devices(jax.local_devices())
     if open_sessions is not None:
         found["system/open_sessions"] = float(open_sessions())
@@ -28,13 +22,9 @@ def measure(open_sessions: Callable[[], int] | None = None) -> dict[str, float]:
 
 
 def _measure_process() -> dict[str, float]:
-    """Returns metrics of this process and its child processes.
-
-    Only Linux reports memory and threads.
-    """
     found = {}
     here = _PROCESSES / "self"
-    if (here / "statm").exists():
+    if (here / "statm").exists():  # only on Linux
         found["system/host_memory_gib"] = _resident_gib(here)
         found["system/child_memory_gib"] = sum(map(_resident_gib, _descendants(here)))
         found["system/threads"] = float(len(os.listdir(here / "task")))
@@ -66,14 +56,9 @@ def _descendants(process: pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 def measure_devices(devices: Sequence[jax.Device]) -> dict[str, float]:
-    """Returns the memory use of the fullest device: as the backend reports it, else the size of the
-    live arrays.
-
-    A backend without an allocator (CPU) reports no peak. Its devices share one memory, so the
-    arrays of all devices are added.
-    """
+    """Returns the memory use of the fullest device."""
     counts = [stats for device in devices if (stats := device.memory_stats())]
-    if not counts:
+    if not counts:  # the CPU reports none, and its devices share one memory
         arrays = sum(array.nbytes for array in jax.live_arrays())
         return {"system/device_memory_gib": arrays / _GIB}
     return {

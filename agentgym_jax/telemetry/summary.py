@@ -1,4 +1,4 @@
-"""Last lines printed by a finished run: change of success, other values, and the next commands."""
+"""Last lines printed by a finished run: change of success or loss, and the next commands."""
 
 import math
 import pathlib
@@ -25,12 +25,7 @@ _FRACTIONS = ("eval/success", "eval/success_greedy", "rollout/success")
 
 
 def summary_lines(workdir: str, total_steps: int) -> list[str]:
-    """Returns the lines to print at the end of a finished run.
-
-    Args:
-      workdir: Run folder as the user wrote it, so that printed commands can be copied.
-      total_steps: Number of steps of the run.
-    """
+    """Returns the lines to print at the end of a run; `workdir` appears as the user wrote it."""
     folder = RunFolder(workdir)
     rows = read_metrics(folder.metrics_path) if folder.metrics_path.exists() else []
     found = [text for title, name in _HELD_OUT.items() if (text := _change(rows, title, name))]
@@ -60,9 +55,7 @@ def resume_command(arguments: Sequence[str] | None = None) -> str:
 
 
 def _change(rows: Sequence[dict[str, Any]], title: str, name: str) -> str | None:
-    """Returns the first and last values of a metric as text; None if the metric has fewer than two
-    values.
-    """
+    """Returns the first and last values of a metric as text; None without two values."""
     values = [(x["step"], x[name]) for x in rows if name in x and not math.isnan(x[name])]
     if len(values) < 2:
         return None
