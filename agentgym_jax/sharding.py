@@ -57,9 +57,6 @@ def make_mesh(
       fsdp: Number of shards of weights and rows.
       tensor: Number of shards inside a layer.
       devices: Devices of the mesh; None takes all.
-
-    Raises:
-      ValueError: The product of the sizes is not the number of devices.
     """
     devices = jax.devices() if devices is None else list(devices)
     sizes = dict(zip(MESH_AXES, (data, fsdp, tensor), strict=True))
@@ -99,7 +96,7 @@ class Layout:
                 )
 
     def shards(self, axis: str) -> int:
-        """Returns the number of parts into which the table splits a logical axis."""
+        """Returns the number of parts of a logical axis."""
         return math.prod(self.mesh.shape[name] for name in self._mesh_axes(axis))
 
     def sharding(
@@ -137,12 +134,6 @@ class Layout:
             is_leaf=lambda node: isinstance(node, tuple),
         )
 
-    def constrain(self, x: jax.Array, axes: Sequence[str | None]) -> jax.Array:
-        """Constrains the sharding of a value inside jit, on every platform."""
-        if len(axes) != x.ndim:
-            raise ValueError(f"layout: {len(axes)} axes {tuple(axes)} for an array {x.shape}")
-        return jax.lax.with_sharding_constraint(x, self.sharding(axes, x.shape))
-
     def _mesh_axes(self, axis: str) -> tuple[str, ...]:
         if axis not in self.rules:
             raise ValueError(
@@ -157,14 +148,16 @@ def constrain_rows(layout: Layout | None, batch: Any) -> Any:
 
 
 def constrain(layout: Layout | None, x: jax.Array, axes: Sequence[str | None]) -> jax.Array:
-    """Applies `layout.constrain`; returns `x` unchanged without a layout (one device)."""
-    return x if layout is None else layout.constrain(x, axes)
+    """Constrains the sharding of a value inside jit; None stands for one device."""
+    if layout is None:
+        return x
+    if len(axes) != x.ndim:
+        raise ValueError(f"layout: {len(axes)} axes {tuple(axes)} for an array {x.shape}")
+    return jax.lax.with_sharding_constraint(x, layout.sharding(axes, x.shape))
 
 
 def _as_tuple(target: MeshAxes) -> tuple[str, ...]:
-    if target is None:
-        return ()
-    return (target,) if isinstance(target, str) else tuple(target)
+    return (target,) if isinstance(target, str) else tuple(target or ())
 
 
 def _cast(params: Any, dtype: Any) -> Any:

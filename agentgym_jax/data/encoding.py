@@ -2,7 +2,7 @@
 
 import collections
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from absl import logging
@@ -12,13 +12,6 @@ from agentgym_jax.data.conversations import Conversation
 from agentgym_jax.data.tasks import canonical_item_id
 from agentgym_jax.text.chat import ChatRenderer, EncodedConversation, Message
 from agentgym_jax.trajectory import TokenSource
-
-
-def message_texts(conversations: Sequence[Conversation]) -> Iterator[str]:
-    """Yields all message texts, for training a tokenizer."""
-    for conversation in conversations:
-        for message in conversation.messages:
-            yield message.content
 
 
 def encode(
@@ -38,10 +31,9 @@ def encode(
     """
     encoded = []
     for conversation in conversations:
-        environment = _environment_name(conversation)
-        before = [Message(m["role"], m["content"]) for m in preambles.get(environment, ())]
-        if conversation.messages[0].role == "system":
-            before = []
+        has_system = conversation.messages[0].role == "system"
+        preamble = () if has_system else preambles.get(_environment_name(conversation), ())
+        before = [Message(m["role"], m["content"]) for m in preamble]
         sequence = renderer.encode_conversation([*before, *conversation.messages])
         if train_on == "text":
             sequence = train_on_text(sequence)
@@ -67,12 +59,8 @@ def common_prompts(
     for name, count in counts.items():
         ((most, times),) = count.most_common(1)
         if times < count.total():
-            logging.warning(
-                "%d of %d conversations on %s open in another way than its episodes will",
-                count.total() - times,
-                count.total(),
-                name,
-            )
+            text = "%d of %d conversations on %s open in another way than its episodes will"
+            logging.warning(text, count.total() - times, count.total(), name)
         found[name] = tuple({"role": m.role, "content": m.content} for m in most)
     return found
 

@@ -6,6 +6,7 @@ is a run with trajectories, a set of `.jsonl` or `.parquet` files, or the output
 """
 
 import importlib
+import itertools
 import json
 import math
 import pathlib
@@ -46,9 +47,10 @@ def read_rows(
     good: list[T] = []
     problems: list[str] = []
     for file in _data_files(pathlib.Path(path), what):
-        for place, load in _rows(file):
+        for place, row in _rows(file):
             try:
-                good.append(parse(load(), place))
+                value = _parse_json(row, place) if file.suffix == ".jsonl" else row
+                good.append(parse(value, place))
             except ValueError as error:
                 if bad == "fatal":
                     raise
@@ -75,11 +77,10 @@ def _data_files(path: pathlib.Path, what: str) -> list[pathlib.Path]:
                 "tasks (eval_*) are read only if a file is named"
             )
         return files
-    for suffix in ("jsonl", "parquet"):
-        files = sorted(path.glob(f"*.{suffix}"))
-        if files:
-            return files
-    raise FileNotFoundError(f"no .jsonl file in {path}, and no .parquet file")
+    files = sorted(path.glob("*.jsonl")) or sorted(path.glob("*.parquet"))
+    if not files:
+        raise FileNotFoundError(f"no .jsonl file in {path}, and no .parquet file")
+    return files
 
 
 def check_object(value: Any, place: str) -> None:
@@ -108,20 +109,17 @@ def number(record: Mapping[str, Any], name: str, place: str) -> float | None:
     return float(value)
 
 
-def _rows(file: pathlib.Path) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Yields the place of every row and a function that loads it."""
+def _rows(file: pathlib.Path) -> Iterator[tuple[str, Any]]:
+    """Yields place and value of every row; for `.jsonl` the line, because it may be invalid."""
     if file.suffix == ".json":
         values = _parse_json(file.read_text(encoding="utf-8"), str(file))
         if not isinstance(values, list):
             raise ValueError(f"{file}: expected a JSON list, found {type(values).__name__}")
-        for i, value in enumerate(values):
-            yield f"{file}, record {i}", lambda value=value: value
+        yield from ((f"{file}, record {i}", value) for i, value in enumerate(values))
     elif file.suffix == ".jsonl":
         with file.open(encoding="utf-8") as lines:
-            for i, line in enumerate(lines, 1):
-                place = f"{file}, line {i}"
-                if line.strip():
-                    yield place, lambda line=line, place=place: _parse_json(line, place)
+            numbered = enumerate(lines, 1)
+            yield from ((f"{file}, line {i}", line) for i, line in numbered if line.strip())
     elif file.suffix == ".parquet":
         yield from _parquet_rows(file)
     elif _is_tfds(file):
@@ -130,26 +128,23 @@ def _rows(file: pathlib.Path) -> Iterator[tuple[str, Callable[[], Any]]]:
         raise ValueError(f"{file}: expected a .json or .jsonl file, or .parquet")
 
 
-def _parquet_rows(file: pathlib.Path) -> Iterator[tuple[str, Callable[[], Any]]]:
+def _parquet_rows(file: pathlib.Path) -> Iterator[tuple[str, Any]]:
     if parquet is None:
         raise ValueError(
             f"{file}: reading .parquet needs pyarrow: {extras.install('parquet')}; or convert "
             "the file to .jsonl"
         )
-    row = 0
     with parquet.ParquetFile(file) as table:
-        for batch in table.iter_batches(batch_size=256):
-            for value in batch.to_pylist():
-                fields = {name: _list_or_text(entry) for name, entry in value.items()}
-                yield f"{file}, row {row}", lambda fields=fields: fields
-                row += 1
+        batches = (batch.to_pylist() for batch in table.iter_batches(batch_size=256))
+        for i, value in enumerate(itertools.chain.from_iterable(batches)):
+            yield f"{file}, row {i}", {name: _list_or_text(x) for name, x in value.items()}
 
 
 def _is_tfds(path: pathlib.Path) -> bool:
     return path.is_dir() and (path / "dataset_info.json").exists()
 
 
-def _tfds_rows(folder: pathlib.Path) -> Iterator[tuple[str, Callable[[], Any]]]:
+def _tfds_rows(folder: pathlib.Path) -> Iterator[tuple[str, Any]]:
     """Yields the rows of the split `train`; reading a data source works without TensorFlow."""
     try:
         tfds = importlib.import_module("tensorflow_datasets")
@@ -160,7 +155,7 @@ def _tfds_rows(folder: pathlib.Path) -> Iterator[tuple[str, Callable[[], Any]]]:
         ) from error
     source = tfds.builder_from_directory(str(folder)).as_data_source(split="train")
     for row in range(len(source)):
-        yield f"{folder}, row {row}", lambda row=row: _from_tfds(source[row])
+        yield f"{folder}, row {row}", _from_tfds(source[row])
 
 
 def _from_tfds(value: Any) -> Any:

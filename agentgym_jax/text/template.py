@@ -6,6 +6,7 @@ is refused if its text depends on later messages, on contents or on the date.
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -35,6 +36,7 @@ COMPACT = (
 
 _REMEDY = "Give the tokenizer an append-only template, such as text.template.CHATML."
 _LONGEST_PROOF = 8  # messages; 5 already show effects of parity and of the first and last message
+_LONGEST_PROBE = 4  # messages
 _OUTER_SPACE = " \n spaced out \n "
 # contents to which templates are known to react, except the empty system message, which many omit
 _PROBES = {
@@ -188,22 +190,17 @@ class ChatTemplate:
 
     def _prove(self, grammar: Grammar) -> None:
         systems = (False,) if grammar.system_header is None else (False, True)
-        for system in systems:
-            for length in range(1, _LONGEST_PROOF + 1):
-                roles = _roles(length, system=system)
-                self._compare(grammar, _marked(roles), "every message is a plain word")
-            for length in range(1, 5):
-                roles = _roles(length, system=system)
-                for role in dict.fromkeys(roles):
-                    for probe in _PROBES[role]:
-                        label = f"the {role} messages are {probe!r}"
-                        self._compare(grammar, _marked(roles, role, probe), label)
-
-    def _compare(self, grammar: Grammar, messages: Chat, label: str) -> None:
-        found, expected = self.render(messages), grammar.write(messages)
-        if found != expected:
-            roles = "/".join(message["role"] for message in messages)
-            _refuse(f"in a conversation {roles} where {label}", expected, found)
+        for system, length in itertools.product(systems, range(1, _LONGEST_PROOF + 1)):
+            roles = _roles(length, system=system)
+            cases = {"every message is a plain word": _marked(roles)}
+            for role in dict.fromkeys(roles) if length <= _LONGEST_PROBE else ():
+                for probe in _PROBES[role]:
+                    cases[f"the {role} messages are {probe!r}"] = _marked(roles, role, probe)
+            for label, messages in cases.items():
+                found, expected = self.render(messages), grammar.write(messages)
+                if found != expected:
+                    where = f"in a conversation {'/'.join(roles)} where {label}"
+                    _refuse(where, expected, found)
 
 
 def _roles(length: int, *, system: bool = False) -> tuple[str, ...]:
