@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from agentgym_jax.text.template import ChatTemplate, Grammar
+from agentgym_jax.text.template import ChatTemplate
 from agentgym_jax.text.tokenizer import Tokenizer
 from agentgym_jax.trajectory import TokenSource
 
@@ -61,9 +61,6 @@ class ChatRenderer:
       grammar: Fixed strings of the template.
     """
 
-    stop_ids: tuple[int, ...]
-    grammar: Grammar
-
     def __init__(self, tokenizer: Tokenizer) -> None:
         """Extracts the template's strings and proves that conversations only grow at their end.
 
@@ -75,7 +72,7 @@ class ChatRenderer:
         self.grammar = template.grammar()
         self._tokenizer = tokenizer.guarding(self.grammar.literals())
         names = sorted(self._tokenizer.special_tokens, key=len, reverse=True)
-        self._specials = re.compile("(" + "|".join(map(re.escape, names)) + ")")
+        self._specials = re.compile("(" + ("|".join(map(re.escape, names)) or "(?!)") + ")")
         self._assistant_header = self._pieces(self.grammar.assistant_header)
         self._before_stop, stop, after_stop = self._split_footer()
         self._check_answer_prefix()
@@ -192,8 +189,6 @@ class ChatRenderer:
 
     def _pieces(self, text: str) -> list[Piece]:
         """Splits a template text at its special tokens."""
-        if not self._tokenizer.special_tokens:
-            return [text] if text else []
         ids = self._tokenizer.special_tokens
         parts = self._specials.split(text)
         return [ids[part] if part in ids else part for part in parts if part]
@@ -238,8 +233,8 @@ class ChatRenderer:
             messages = [Message(m["role"], m["content"]) for m in sample]
             pieces = self.encode_conversation(messages).tokens.tolist()
             whole = self._tokenizer.encode_with_specials(template.render(sample))
-            if pieces != whole[: len(pieces)]:
-                at = len(os.path.commonprefix([pieces, whole]))
+            at = len(os.path.commonprefix([pieces, whole]))
+            if at < len(pieces):
                 raise ValueError(
                     "chat template and tokenizer do not fit append-only rendering: encoding a "
                     "sample in pieces and at once differs at token "

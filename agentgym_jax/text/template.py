@@ -76,10 +76,8 @@ class Grammar:
 
     def literals(self) -> list[str]:
         """Returns all strings; their order determines the ids of a trained tokenizer's specials."""
-        before_answer = [self.first_user_header, self.assistant_header, self.answer_prefix]
-        after_answer = [self.assistant_footer, self.next_user_header]
-        optional = [text for text in (self.system_header, self.after_system) if text is not None]
-        return before_answer + after_answer + optional
+        values = (getattr(self, field.name) for field in dataclasses.fields(self))
+        return [value for value in values if isinstance(value, str)]
 
     def write(self, messages: Chat) -> str:
         """Returns the text of a conversation; an assistant header follows a final user message."""
@@ -117,11 +115,7 @@ class ChatTemplate:
         self._variables = dict(variables)
 
     def render(self, messages: Chat) -> str:
-        """Returns a conversation as `transformers` renders it; asks for an answer after a user.
-
-        Raises:
-          ValueError: The template rejects these messages.
-        """
+        """Returns a conversation as `transformers` renders it; asks for an answer after a user."""
         try:
             return self._template.render(
                 messages=[dict(message) for message in messages],
@@ -154,10 +148,8 @@ class ChatTemplate:
             next_user_header=between[len(footer) :],
         )
         with contextlib.suppress(ValueError):  # the template rejects or omits system messages
-            system_header, after_system, _ = self._literals(("system", "user"))
-            grammar = dataclasses.replace(
-                grammar, system_header=system_header, after_system=after_system
-            )
+            before, after, _ = self._literals(("system", "user"))
+            grammar = dataclasses.replace(grammar, system_header=before, after_system=after)
         grammar = self._with_trimming(grammar)
         self._prove(grammar)
         return grammar
@@ -199,8 +191,7 @@ class ChatTemplate:
             for label, messages in cases.items():
                 found, expected = self.render(messages), grammar.write(messages)
                 if found != expected:
-                    where = f"in a conversation {'/'.join(roles)} where {label}"
-                    _refuse(where, expected, found)
+                    _refuse(f"in a conversation {'/'.join(roles)} where {label}", expected, found)
 
 
 def _roles(length: int, *, system: bool = False) -> tuple[str, ...]:

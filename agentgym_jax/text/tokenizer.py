@@ -27,8 +27,9 @@ _QWEN2_RULES = [
     {"type": "Split", "pattern": {"Regex": QWEN2_WORDS}, "behavior": "Isolated", "invert": False},
     {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False},
 ]
-_AFFIXES = ("continuing_subword_prefix", "end_of_word_suffix")
-_NOT_OF_QWEN2 = ("unk_token", *_AFFIXES, "byte_fallback", "ignore_merges")
+_NOT_OF_QWEN2 = (
+    "unk_token continuing_subword_prefix end_of_word_suffix byte_fallback ignore_merges".split()
+)
 _TEMPLATE_VARIABLES = ("bos_token", "eos_token", "pad_token", "unk_token")
 
 _PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
@@ -64,9 +65,7 @@ class Tokenizer:
         Raises:
           ValueError: The JSON is not a tokenizer, or no chat template of several is the default.
         """
-        self._json = backend_json
-        self._config = dict(config)
-        self._guarded = frozenset(guarded)
+        self._json, self._config, self._guarded = backend_json, dict(config), frozenset(guarded)
         self.chat_template = _chat_template(self._config)
         tokens = {name: self._config.get(name) for name in _TEMPLATE_VARIABLES}
         self.template_variables: Mapping[str, str] = {
@@ -86,9 +85,6 @@ class Tokenizer:
         pattern = "|".join(map(re.escape, self.special_tokens))
         self._names = re.compile(f"(?={pattern})" if pattern else "(?!)")
         self.vocab_size = 1 + max(self._text.get_vocab(with_added_tokens=True).values())
-
-    def __repr__(self) -> str:
-        return f"Tokenizer(vocab_size={self.vocab_size}, specials={len(self.special_tokens)})"
 
     def encode(self, text: str) -> list[int]:
         """Encodes an untrusted text; `unk_token` is the only special token of the result."""
@@ -163,7 +159,22 @@ class Tokenizer:
         (directory / "tokenizer_config.json").write_text(text + "\n", encoding="utf-8")
 
     def _backend(self) -> tokenizers.Tokenizer:
-        return tokenizers.Tokenizer.from_str(_as_continuation(self._json, self._guarded))
+        """Builds the fast tokenizer without rules for whole documents; makes `guarded` special."""
+        try:
+            state = json.loads(self._json)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"tokenizer.json is not JSON: {error}") from error
+        keys = {"added_tokens", "model", "pre_tokenizer"}
+        if not isinstance(state, dict) or not keys <= set(state):
+            raise ValueError(f"tokenizer.json is not one of `tokenizers`: it needs {sorted(keys)}")
+        for token in state["added_tokens"]:
+            token["special"] = token["special"] or token["content"] in self._guarded
+        for part in _metaspaces(state["pre_tokenizer"]):
+            # "first" puts a space before the start of a text, but a piece continues a text
+            if part["prepend_scheme"] == "first":
+                part["prepend_scheme"] = "never"
+        state["truncation"] = state["padding"] = None
+        return tokenizers.Tokenizer.from_str(json.dumps(state, ensure_ascii=False))
 
 
 def load_tokenizer(source: str | pathlib.Path) -> Tokenizer:
@@ -171,10 +182,6 @@ def load_tokenizer(source: str | pathlib.Path) -> Tokenizer:
 
     Args:
       source: Hugging Face directory, sentencepiece `.model` file, or the word `bytes`.
-
-    Raises:
-      FileNotFoundError: The path does not exist.
-      ValueError: The files contain no supported tokenizer.
     """
     if source == "bytes":
         return byte_tokenizer()
@@ -195,11 +202,7 @@ def load_tokenizer(source: str | pathlib.Path) -> Tokenizer:
 
 
 def byte_tokenizer(template: str = COMPACT) -> Tokenizer:
-    """Returns a tokenizer with one token per byte (id = byte) and five special tokens.
-
-    Args:
-      template: Jinja source of the conversation format.
-    """
+    """Returns a tokenizer with one token per byte (id = byte), five special tokens and `template`."""
     vocab = {character: byte for byte, character in enumerate(BYTE_ALPHABET)}
     backend = tokenizers.Tokenizer(models.BPE(vocab=vocab, merges=[]))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -247,25 +250,6 @@ def _chat_template(config: Mapping[str, Any]) -> str | None:
     if "default" not in named:
         raise ValueError(f"tokenizer has chat templates {sorted(named)}, none of them is 'default'")
     return named["default"]
-
-
-def _as_continuation(backend_json: str, guarded: frozenset[str]) -> str:
-    """Removes the rules for whole documents from a `tokenizer.json`; makes `guarded` special."""
-    try:
-        state = json.loads(backend_json)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"tokenizer.json is not JSON: {error}") from error
-    keys = {"added_tokens", "model", "pre_tokenizer"}
-    if not isinstance(state, dict) or not keys <= set(state):
-        raise ValueError(f"tokenizer.json is not one of `tokenizers`: it needs {sorted(keys)}")
-    for token in state["added_tokens"]:
-        token["special"] = token["special"] or token["content"] in guarded
-    for part in _metaspaces(state["pre_tokenizer"]):
-        # "first" puts a space before the start of a text, but a piece of an episode continues a text
-        if part["prepend_scheme"] == "first":
-            part["prepend_scheme"] = "never"
-    state["truncation"] = state["padding"] = None
-    return json.dumps(state, ensure_ascii=False)
 
 
 def _metaspaces(part: Mapping[str, Any] | None) -> Iterable[Any]:

@@ -31,21 +31,18 @@ def train_tokenizer(
 ) -> Tokenizer:
     """Trains a tokenizer and writes it as a Hugging Face directory.
 
-    The same texts in the same order give identical files. Every text can be encoded, because all
-    256 bytes are tokens.
+    The same texts in the same order give identical files.
 
     Args:
       texts: Typical observations and actions, in their natural frequencies.
-      vocab_size: Number of tokens, including special tokens and the 256 bytes. The vocabulary is
-        smaller if the texts have no more pairs to merge.
+      vocab_size: Maximum number of tokens, including special tokens and the 256 bytes.
       pretokenizer_pattern: Regular expression (Oniguruma); no token crosses the ends of a match.
       out: Output directory; existing tokenizer files in it are replaced.
       template: Jinja source of the conversation format, such as `template.CHATML`. Every `<|name|>`
         in its output becomes a special token.
 
     Raises:
-      ValueError: `vocab_size` is too small for bytes and special tokens, or the template is not
-        append-only.
+      ValueError: `vocab_size` is too small, or the template is not append-only.
     """
     grammar = ChatTemplate(template, {}).grammar()
     markers = _SPECIAL.findall("".join(grammar.literals()))
