@@ -67,14 +67,8 @@ def tightest_row_length(
 ) -> int:
     """Returns the row length that needs the fewest positions; of several, the longest.
 
-    Rows must fit the longest possible episode, but most batches have no such episode. Long rows would
-    then contain more padding.
-
-    Args:
-      lengths: Lengths of the sequences, in tokens.
-      row_length: Longest row length to consider, in tokens.
-      rows_multiple: Same as for `pack`.
-      num_row_lengths: Number of row lengths to try: T, T/2, T/4 and so on; one program each.
+    Tries `num_row_lengths` lengths: `row_length`, half of it, a quarter and so on. One program is
+    compiled for each length.
     """
     longest = max(lengths, default=0)
     choices = [row_length >> k for k in range(num_row_lengths) if row_length % (1 << k) == 0]
@@ -93,12 +87,9 @@ def _round_up(rows: int, multiple: int) -> int:
 def pack(
     sequences: Sequence[Mapping[str, np.ndarray]], *, row_length: int, rows_multiple: int
 ) -> TokenBatch:
-    """Packs token sequences into `[B, T]` rows of NumPy arrays.
+    """Packs token sequences into rows of NumPy arrays; B is a multiple of `rows_multiple`.
 
-    Args:
-      sequences: Arrays of every sequence: `tokens`, `action_mask` and optional floats (default 0).
-      row_length: T, in tokens.
-      rows_multiple: B is rounded up to a multiple of this number by adding empty rows.
+    A sequence has the arrays `tokens` and `action_mask`; its other arrays are 0 by default.
     """
     rows = assign_rows([len(s["tokens"]) for s in sequences], row_length)
     shape = (_round_up(len(rows), rows_multiple), row_length)

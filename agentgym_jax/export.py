@@ -33,12 +33,6 @@ def export(model: str, out: str, *, dtype: str, overwrite: bool) -> pathlib.Path
     model with a different tokenizer, such as one trained with this package, is therefore written as
     a llama. The llama computes the same function.
 
-    Args:
-      model: Any source that `sources.resolve` accepts.
-      out: Directory to write.
-      dtype: Type of the stored tensors, one of `DTYPES`.
-      overwrite: True to replace an existing export at `out`.
-
     Raises:
       FileExistsError: `out` exists, and `overwrite` is False or `out` is no earlier export.
       ValueError: `out` has the suffix of a file.

@@ -65,10 +65,7 @@ def annotations(reader: Callable[..., Any]) -> dict[str, Any]:
 
 
 def misfit(value: Any, annotation: Any) -> str:
-    """Returns a description of the valid values if `value` is invalid, otherwise an empty text.
-
-    An annotation with a type that a config cannot contain accepts any value.
-    """
+    """Returns a description of the valid values if `value` is invalid, otherwise an empty text."""
     return "" if _fits(value, annotation) else describe(annotation)
 
 

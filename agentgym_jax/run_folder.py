@@ -1,16 +1,4 @@
-"""Run folder: layout, lock, comparison of configs, and atomic files.
-
-    config.json           the resolved config that every start of this run must repeat, without secrets
-    provenance.json       versions, commit, machine and command line of every start
-    metrics.jsonl         one object per step (`metrics.py`)
-    trajectories/         step_000042.jsonl, one record per episode
-    checkpoints/          Orbax
-    model/  tokenizer/    all that loads the policy without the config
-    plots/                figures made from metrics.jsonl
-    loggers/              files of other dashboards, if config.loggers names any
-
-With several processes only process 0 owns the folder; the other processes only read paths.
-"""
+"""Run folder: layout, lock, comparison of configs, and atomic files."""
 
 import contextlib
 import errno
@@ -69,14 +57,9 @@ def disk_errors(path: pathlib.Path) -> Iterator[None]:
 
 
 def write_atomic(path: str | os.PathLike, write: str | Callable[[IO[str]], None]) -> None:
-    """Writes a text file so that a crash or reader sees the complete old or the complete new file.
+    """Writes a text file; after a crash or RunFolderError the complete old file still exists.
 
-    Args:
-      path: Path of the file, in an existing folder.
-      write: Text of the file, or a function that writes the text to an open file.
-
-    Raises:
-      RunFolderError: The disk is full or the folder is not writable. The old file is unchanged.
+    `write` is the text, or a function that writes the text to an open file.
     """
     path = pathlib.Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -127,11 +110,7 @@ def config_differences(
 
 
 def git_state(folder: pathlib.Path) -> dict[str, Any] | None:
-    """Returns `commit` and `dirty` (tracked files were changed) of the checkout that tracks `folder`.
-
-    Returns None without git, or if `folder` is untracked: an installed package may be inside another
-    repository.
-    """
+    """Returns `commit` and `dirty` of the checkout that tracks `folder`; None if there is none."""
 
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(folder), *arguments]
@@ -181,19 +160,19 @@ class RunFolder:
 
     def __init__(self, workdir: str | os.PathLike):
         self.path = pathlib.Path(workdir).expanduser().absolute()
-        self.config_path = self.path / "config.json"
-        self.provenance_path = self.path / "provenance.json"
-        self.metrics_path = self.path / "metrics.jsonl"
+        self.config_path = self.path / "config.json"  # resolved config, without secrets
+        self.provenance_path = self.path / "provenance.json"  # facts of every start
+        self.metrics_path = self.path / "metrics.jsonl"  # one object per step
         self.scores_path = self.path / "scores.json"
         self.report_path = self.path / "report.html"
-        self.trajectories = self.path / "trajectories"
+        self.trajectories = self.path / "trajectories"  # one file per step, one line per episode
         self.checkpoints = self.path / "checkpoints"
         self.plots = self.path / "plots"
         self.model = self.path / "model"
         self.tokenizer = self.path / "tokenizer"
-        self.logs = self.path / "logs"
+        self.logs = self.path / "logs"  # of environment servers
         self.loggers = self.path / "loggers"
-        self.data = self.path / "data"
+        self.data = self.path / "data"  # recorded demonstrations
         self.evaluation_path = self.path / "evaluation.json"
         self._lock_path = self.path / ".lock"
         # folders that every run has
@@ -218,8 +197,7 @@ class RunFolder:
           config: Resolved config, with JSON values (tuples become lists).
           devices: Descriptions of the accelerators, for provenance.json.
           machine: Further facts about the machine, for provenance.json.
-          adjustable: Dotted keys whose values a later start may change, with `*` as in a shell
-            (`total_steps`, `evaluation.*`).
+          adjustable: Dotted keys that a later start may change, such as `evaluation.*`.
           command: Command line; `sys.argv` if None.
 
         Returns:

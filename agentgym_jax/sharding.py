@@ -102,12 +102,10 @@ class Layout:
     def sharding(
         self, axes: Sequence[str | None], shape: Sequence[int] | None = None
     ) -> NamedSharding:
-        """Returns the sharding of an array with these logical axes.
+        """Returns the sharding of an array with these logical axes; None for an unsplit axis.
 
-        Args:
-          axes: Logical name of each array axis; None for an axis that is not split.
-          shape: Shape of the array, if known. An axis is not split if its length is not divisible
-            by the size of its mesh axes (for example 2 key/value heads on tensor=4).
+        If `shape` is given, an axis is not split if its length is not divisible by the size of its
+        mesh axes (for example 2 key/value heads on tensor=4).
         """
         owner: dict[str, str] = {}
         spec = []

@@ -71,9 +71,7 @@ def record_sets(
 ) -> list[Conversation]:
     """Returns the conversations of all sets; records a set if its file is missing in `folder`.
 
-    Args:
-      sets: Tasks and keyword arguments of `record`, by name.
-      folder: Folder of the recorded files.
+    A set has tasks and keyword arguments of `record`.
     """
     conversations = []
     for name, (tasks, options) in sets.items():

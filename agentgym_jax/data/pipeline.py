@@ -83,7 +83,7 @@ def batches(
     """Plans batches over shuffled epochs; an epoch has every sequence once.
 
     A batch may contain the end of one epoch and the start of the next, so only the last batch can
-    have empty rows. All batches have the same static shape, so only one program is compiled.
+    have empty rows.
 
     Args:
       encoded: Encoded conversations.
@@ -92,16 +92,9 @@ def batches(
       seed: Random seed of the order.
       epochs: Number of passes over the data, if `steps` is None.
       steps: Number of batches, if `epochs` is None.
-      weighting: `token_mean` gives equal weight to all imitated tokens, `sequence_mean` to all
-        conversations.
-      too_long: Treatment of conversations longer than a row: `error` raises ValueError, `skip`
-        leaves them out, `truncate` keeps their first `row_length` tokens. The counts are logged.
-      importance: Positive weight of every conversation relative to others in its batch; None gives
-        all conversations weight 1.
-
-    Raises:
-      ValueError: An option is invalid, a conversation is too long with `error`, or no training data
-        is left.
+      weighting: Unit of equal weight: token to imitate, or conversation.
+      too_long: Treatment of conversations longer than a row; `skip` leaves them out.
+      importance: Weights of conversations relative to others in a batch; None for equal weights.
     """
     if (epochs is None) == (steps is None):
         raise ValueError(f"give either epochs or steps; got epochs={epochs}, steps={steps}")

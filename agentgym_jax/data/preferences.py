@@ -164,9 +164,8 @@ def _digest(messages: Sequence[Message]) -> str:
 def read_preferences(path: str | pathlib.Path, *, bad: Bad) -> list[Preference]:
     """Reads pairs from a file or folder; `read_rows` lists formats and errors.
 
-    A row has `item_id` and the lists of turns `prompt` (optional), `chosen` and `rejected`. AgentGym's
-    files have a number `id` instead of `item_id`. Optional numbers: `chosen_reward`,
-    `rejected_reward`.
+    A row has `item_id` (or AgentGym's number `id`), the turns `prompt` (optional), `chosen` and
+    `rejected`, and the optional numbers `chosen_reward` and `rejected_reward`.
     """
     return read_rows(path, _parse_preference, bad=bad, what="preference")
 

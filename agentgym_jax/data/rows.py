@@ -34,8 +34,7 @@ def read_rows(
     Args:
       path: File or folder in a supported format.
       parse: Converts a row and its place to a value; raises ValueError for an invalid row.
-      bad: Treatment of invalid rows: `fatal` raises ValueError, `skip` leaves them out and logs
-        their number.
+      bad: Treatment of invalid rows: `fatal` raises ValueError, `skip` logs their number.
       what: Name of the rows in messages, such as `conversation`.
 
     Raises:

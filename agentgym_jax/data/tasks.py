@@ -63,13 +63,8 @@ def from_split(
 ) -> list[Task]:
     """Returns the tasks in one split of the server's manifest.
 
-    Args:
-      environment: Name of the environment.
-      manifest: Task list of the server (`GET /tasks`).
-      split: `train` or `test`.
-      group_by: Fact whose value names the group, such as `GoTo` for a word or `depth 2` for a number.
-      where: Accepted values of each fact, such as `{"depth": (1, 2)}`; empty keeps all tasks.
-      limit: Maximum number of tasks, evenly spread over the split; 0 for all tasks.
+    The fact `group_by` names the group of a task. `where` has the accepted values of facts, such as
+    `{"depth": (1, 2)}`. At most `limit` tasks are selected, evenly spread; 0 selects all.
     """
     facts = set(manifest[0]) if manifest else set()
     unknown = {group_by, *where} - facts
@@ -134,11 +129,7 @@ def from_suite(
 ) -> list[Task]:
     """Returns the test items of the suite of 27 tasks (data/suite.py), grouped by sub-task.
 
-    Args:
-      environment: Name of the environment.
-      manifest: Task list of the server; must contain the pinned tasks of the selected sub-tasks.
-      subtasks: Names of the selected sub-tasks; empty for all.
-      limit: Maximum number of tasks per sub-task, evenly spread; 0 for all tasks.
+    `subtasks` is empty for all. `limit` is the maximum number of items per sub-task; 0 for all.
     """
     pinned = suite.pinned(environment)
     unknown = sorted(set(subtasks) - set(pinned))
@@ -226,12 +217,9 @@ class TaskSchedule:
     """
 
     def __init__(self, tasks: Sequence[Task], weights: Mapping[str, int], *, seed: int):
-        """Sorts the tasks into groups; raises ValueError for invalid weights or without tasks.
+        """Sorts the tasks into groups.
 
-        Args:
-          tasks: Training tasks of one environment.
-          weights: Draws per cycle, by group; 0 excludes it. The default is its number of tasks.
-          seed: Random seed of the order.
+        `weights` are the draws per cycle, by group; the default of a group is its number of tasks.
         """
         self._groups: dict[str, list[Task]] = {}
         for task in tasks:
@@ -265,12 +253,7 @@ class MixtureSchedule:
     """
 
     def __init__(self, schedules: Mapping[str, TaskSchedule], weights: Mapping[str, int]):
-        """Computes the cycle of environments.
-
-        Args:
-          schedules: Schedule of tasks, by environment.
-          weights: Draws per cycle, by environment; 0 excludes the environment.
-        """
+        """Computes the cycle of environments; `weights` are their draws per cycle."""
         if set(schedules) != {name for name, weight in weights.items() if weight > 0}:
             raise ValueError(f"schedules of {list(schedules)} do not fit weights {dict(weights)}")
         if not schedules:

@@ -30,13 +30,7 @@ class _FromRows(tfds.core.GeneratorBasedBuilder):
     _OTHER_FIELDS: Mapping[str, Any] = {}
 
     def __init__(self, *, source: str, bad: str = "fatal", **options: Any):
-        """Creates a builder; for `options`, such as data_dir, see `tfds.core.DatasetBuilder`.
-
-        Args:
-          source: File or folder in any format of `data/rows.py`.
-          bad: Treatment of invalid rows: `fatal` or `skip`.
-          options: Options of `tfds.core.DatasetBuilder`.
-        """
+        """Creates a builder of the rows in `source`; `options` are those of `DatasetBuilder`."""
         self._source, self._bad = source, bad
         super().__init__(file_format="array_record", **options)
 

@@ -55,10 +55,6 @@ class MetricWriter:
     def write(self, step: int, metrics: Mapping[str, Any]) -> dict[str, float]:
         """Appends the line of one step and returns its values as plain floats.
 
-        Args:
-          step: Number of training steps done; larger than in the previous line.
-          metrics: Scalars (Python, NumPy or one-element device arrays), by names in the table.
-
         Raises:
           ValueError: A name, the step or a value is invalid; nothing is written.
           RunFolderError: The disk is full, and this writer is closed. The file may end in a partial

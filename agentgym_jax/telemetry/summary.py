@@ -45,11 +45,7 @@ def summary_lines(workdir: str, total_steps: int) -> list[str]:
 
 
 def resume_command(arguments: Sequence[str] | None = None) -> str:
-    """Returns the command that resumes this run, without secrets.
-
-    Args:
-      arguments: Command line without the program; None selects the command line of this process.
-    """
+    """Returns the command that resumes this run, without secrets."""
     arguments = sys.argv[1:] if arguments is None else arguments
     return shlex.join(["python", "-m", "agentgym_jax.train", *redact.command(arguments)])
 

@@ -62,12 +62,7 @@ class ChatRenderer:
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        """Extracts the template's strings and proves that conversations only grow at their end.
-
-        Raises:
-          ValueError: There is no template, the template is not append-only, or its text cannot be
-            encoded separately from neighbouring tokens.
-        """
+        """Extracts the template's strings; raises ValueError if the template is not append-only."""
         template = ChatTemplate(tokenizer.chat_template, tokenizer.template_variables)
         self.grammar = template.grammar()
         self._tokenizer = tokenizer.guarding(self.grammar.literals())
@@ -88,13 +83,8 @@ class ChatRenderer:
     def opening(self, messages: Sequence[Mapping[str, str]]) -> list[list[int]]:
         """Returns the tokens before the first sampled token; they end with the header of the answer.
 
-        Args:
-          messages: Dictionaries with `role` and `content`; the last message is from a user.
-
-        Returns:
-          Two chunks: the part before the last message (equal for all tasks with the same
-          instructions), and the last message with the answer's header. Only one chunk if there is
-          only one message, or if no special token separates the last two messages.
+        The last message is from a user. If a special token precedes it, the result has two chunks,
+        of which tasks with the same instructions share the first one.
         """
         check_roles([message["role"] for message in messages], last="user")
         pieces: list[Piece] = []
@@ -132,12 +122,7 @@ class ChatRenderer:
         return [*ids, self.stop_ids[0]]
 
     def close_turn(self, ended_by_stop: bool) -> list[int]:
-        """Returns the template's tokens after a sampled answer.
-
-        Args:
-          ended_by_stop: True if the last sampled token is one of `stop_ids`. If False, the turn was
-            truncated, and the result contains the stop token.
-        """
+        """Returns the template's tokens after a sampled answer; with the stop token if none ended it."""
         if ended_by_stop:
             return self._encode(self._after_stop)
         return self._encode([*self._before_stop, self.stop_ids[0], *self._after_stop])

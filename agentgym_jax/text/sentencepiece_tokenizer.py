@@ -19,10 +19,6 @@ def read(path: pathlib.Path) -> tuple[str, dict[str, Any]]:
 
     Unlike sentencepiece, the tokenizer puts no space in front of a text, because a piece of an episode
     continues the previous piece.
-
-    Raises:
-      ValueError: The file is no sentencepiece model, its model type is word or character, or no
-        piece has the kind UNKNOWN.
     """
     proto = sentencepiece_model.ModelProto()  # type: ignore[attr-defined]  # made at import
     try:

@@ -27,9 +27,8 @@ _QWEN2_RULES = [
     {"type": "Split", "pattern": {"Regex": QWEN2_WORDS}, "behavior": "Isolated", "invert": False},
     {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False},
 ]
-_NOT_OF_QWEN2 = (
-    "unk_token continuing_subword_prefix end_of_word_suffix byte_fallback ignore_merges".split()
-)
+_AFFIXES = ("continuing_subword_prefix", "end_of_word_suffix")
+_NOT_OF_QWEN2 = ("unk_token", *_AFFIXES, "byte_fallback", "ignore_merges")
 _TEMPLATE_VARIABLES = ("bos_token", "eos_token", "pad_token", "unk_token")
 
 _PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
@@ -61,9 +60,6 @@ class Tokenizer:
           backend_json: Content of a `tokenizer.json`.
           config: Content of a `tokenizer_config.json`.
           guarded: Added tokens to treat as special although the file does not mark them so.
-
-        Raises:
-          ValueError: The JSON is not a tokenizer, or no chat template of several is the default.
         """
         self._json, self._config, self._guarded = backend_json, dict(config), frozenset(guarded)
         self.chat_template = _chat_template(self._config)
@@ -178,11 +174,7 @@ class Tokenizer:
 
 
 def load_tokenizer(source: str | pathlib.Path) -> Tokenizer:
-    """Loads a tokenizer from files, or returns the byte tokenizer.
-
-    Args:
-      source: Hugging Face directory, sentencepiece `.model` file, or the word `bytes`.
-    """
+    """Loads a tokenizer from a Hugging Face directory or `.model` file; `bytes` is `byte_tokenizer`."""
     if source == "bytes":
         return byte_tokenizer()
     path = pathlib.Path(source)

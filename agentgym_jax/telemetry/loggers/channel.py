@@ -22,14 +22,8 @@ _CAPACITY = 1000  # maximum number of queued steps; further steps are read from 
 class Channel:
     """Queue and thread of one logger; every step of a run is sent once and in order, over all starts.
 
-    Steps missing before a new step are read from metrics.jsonl. Steps are missing if the logger was
-    added later or was too slow, or if the run was killed.
-
-    Args:
-      name: Name of the logger, for messages.
-      make: Constructor of the logger; called in the thread when the first step arrives.
-      sent: File with the number of the last step sent.
-      metrics: Path of metrics.jsonl.
+    Steps that the logger missed, such as those of a killed run, are read from the file `metrics`. The
+    file `sent` has the number of the last step sent. The thread calls `make` at the first step.
     """
 
     def __init__(

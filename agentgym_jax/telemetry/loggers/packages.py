@@ -157,11 +157,8 @@ class MLflow:
 
 
 def _allowed(name: str) -> str:
-    """Returns a metric name for MLflow: `rollout/success/a+b` becomes `rollout/success.a_b`.
-
-    MLflow stores a metric in a file of the same name, so `rollout/success` cannot be a folder as
-    well.
-    """
+    """Returns a metric name for MLflow: `rollout/success/a+b` becomes `rollout/success.a_b`."""
+    # MLflow stores a metric in a file of the same name, so `rollout/success` cannot be a folder
     area, slash, rest = name.partition("/")
     name = area + slash + rest.replace("/", ".")
     return "".join(c if c.isascii() and (c.isalnum() or c in "_-. /") else "_" for c in name)
