@@ -93,26 +93,18 @@ def pack(
     """
     rows = assign_rows([len(s["tokens"]) for s in sequences], row_length)
     shape = (_round_up(len(rows), rows_multiple), row_length)
-    ints = {k: np.zeros(shape, np.int32) for k in ("tokens", "positions", "segment_ids")}
-    sequence_ids = np.full(shape, -1, np.int32)
-    action_mask = np.zeros(shape, bool)
-    floats = {k: np.zeros(shape, np.float32) for k in _FLOATS}
+    arrays = {name: np.zeros(shape, np.int32) for name in ("tokens", "positions", "segment_ids")}
+    arrays |= {name: np.zeros(shape, np.float32) for name in _FLOATS}
+    arrays |= {"action_mask": np.zeros(shape, bool), "sequence_ids": np.full(shape, -1, np.int32)}
     for r, members in enumerate(rows):
         start = 0
         for segment, i in enumerate(members, 1):
-            sequence = sequences[i]
-            n = len(sequence["tokens"])
-            span = (r, slice(start, start + n))
-            ints["tokens"][span] = sequence["tokens"]
-            ints["positions"][span] = np.arange(n)
-            ints["segment_ids"][span] = segment
-            sequence_ids[span] = i
-            action_mask[span] = sequence["action_mask"]
-            for name in _FLOATS:
-                if name in sequence:
-                    floats[name][span] = sequence[name]
+            n = len(sequences[i]["tokens"])
+            places = {"positions": np.arange(n), "segment_ids": segment, "sequence_ids": i}
+            for name, values in {**sequences[i], **places}.items():
+                arrays[name][r, start : start + n] = values
             start += n
-    return TokenBatch(action_mask=action_mask, sequence_ids=sequence_ids, **ints, **floats)
+    return TokenBatch(**arrays)
 
 
 def unpack(values: np.ndarray, batch: TokenBatch, num_sequences: int) -> list[np.ndarray]:

@@ -47,7 +47,10 @@ def export(model: str, out: str, *, dtype: str, overwrite: bool) -> pathlib.Path
     source = sources.resolve(model)
     policy = Policy(source.config)
     params = load(source, policy)
-    tokenizer = _tokenizer_directory(source)
+    tokenizer = source.tokenizer_path
+    known = ("tokenizer.json", "tokenizer.model", "vocab.json")
+    if source.kind == "hf_dir" and not any((tokenizer / name).exists() for name in known):
+        tokenizer = None
     with tempfile.TemporaryDirectory() as temporary:
         as_llama = False
         if tokenizer is None:
@@ -85,14 +88,6 @@ def load(source: sources.ModelSource, policy: Policy) -> dict[str, Any]:
             )
         logging.info("exporting step %d of %s", step, source.path)
         return checkpoints.restore_params(step, policy.abstract_params())
-
-
-def _tokenizer_directory(source: sources.ModelSource) -> pathlib.Path | None:
-    path = source.tokenizer_path
-    known = ("tokenizer.json", "tokenizer.model", "vocab.json")
-    if source.kind == "hf_dir" and not any((path / name).exists() for name in known):
-        return None
-    return path
 
 
 def define_flags() -> None:

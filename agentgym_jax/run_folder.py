@@ -175,8 +175,7 @@ class RunFolder:
         self.data = self.path / "data"  # recorded demonstrations
         self.evaluation_path = self.path / "evaluation.json"
         self._lock_path = self.path / ".lock"
-        # folders that every run has
-        self._folders = (self.trajectories, self.checkpoints, self.plots)
+        self._folders = (self.trajectories, self.checkpoints, self.plots)  # that every run has
         self._folders += (self.model, self.tokenizer, self.logs)
         self._lock: IO[str] | None = None
         self._is_provisional = False  # True while `withdraw` may remove the files
@@ -209,14 +208,13 @@ class RunFolder:
         """
         # without secrets, so that a new password does not count as a different run
         plain = redact.config(json.loads(json.dumps(config)))
-        made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
+        self._made = [path for path in (self.path, *self.path.parents) if not path.exists()]
         with disk_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
         self._acquire()
         try:
             resumed = self._match_config(plain, adjustable)
             self._is_provisional = not resumed
-            self._made = made
             for folder in self._folders:
                 with disk_errors(folder):
                     folder.mkdir(exist_ok=True)
@@ -236,10 +234,7 @@ class RunFolder:
         self._is_provisional = False
 
     def withdraw(self) -> None:
-        """Removes a new run that failed before `begin`, so that a corrected config can start there.
-
-        Files from other programs are kept.
-        """
+        """Removes the files of a new run that failed before `begin`."""
         if not self._is_provisional:
             return
         self._is_provisional = False
@@ -268,11 +263,8 @@ class RunFolder:
                 "Wait for it or stop it, or choose another --workdir."
             ) from None
         except OSError as error:
-            logging.warning(
-                "%s: this file system has no locks (%s); make sure that only one process trains here",
-                self.path,
-                error.strerror,
-            )
+            text = "%s: this file system has no locks (%s); make sure that only one process trains here"
+            logging.warning(text, self.path, error.strerror)
         with disk_errors(self._lock_path):
             lock.truncate(0)
             lock.write(f"pid {os.getpid()} on {socket.gethostname()}\n")

@@ -1,9 +1,8 @@
 """A finished episode on the host: token-exact record, invariants and JSON form."""
 
-import collections
 import dataclasses
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -84,15 +83,11 @@ class Trajectory:
     first_observation: str | None = None  # the first user message may contain additional text
 
     def __post_init__(self) -> None:
-        n = len(self.tokens)
-        for name in ("sources", "logprobs", "policy_versions"):
-            if len(getattr(self, name)) != n:
-                raise ValueError(
-                    f"{self.item_id}: {n} tokens but {len(getattr(self, name))} {name}; "
-                    "every token needs one of each"
-                )
-        is_action = self.sources == TokenSource.ACTION
-        covered = np.zeros(n, bool)
+        lengths = {name: len(getattr(self, name)) for name in _ARRAYS}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"{self.item_id}: arrays of different lengths: {lengths}")
+        is_action = self.action_mask
+        covered = np.zeros(len(is_action), bool)
         for turn in self.turns:
             covered[turn.action_start : turn.action_stop] = True
         if not np.array_equal(covered, is_action):
@@ -184,9 +179,3 @@ def from_record(record: Mapping[str, Any]) -> Trajectory:
         score_scale=record.get("score_scale", 1.0),
         first_observation=record.get("first_observation"),
     )
-
-
-def outcome_counts(trajectories: Sequence[Trajectory]) -> dict[Outcome, int]:
-    """Returns the number of episodes by outcome; every outcome is a key."""
-    counts = collections.Counter(trajectory.outcome for trajectory in trajectories)
-    return {outcome: counts[outcome] for outcome in Outcome}

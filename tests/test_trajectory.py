@@ -4,12 +4,7 @@ import json
 import numpy as np
 import pytest
 
-from agentgym_jax.trajectory import (
-    Outcome,
-    from_record,
-    outcome_counts,
-    to_record,
-)
+from agentgym_jax.trajectory import Outcome, from_record, to_record
 from tests.builders import trajectory, turn
 
 
@@ -52,7 +47,7 @@ def test_a_turn_without_tokens_has_nowhere_to_put_a_reward():
 @pytest.mark.parametrize("name", ["sources", "logprobs", "policy_versions"])
 def test_every_token_needs_one_of_each(name):
     good = episode("pao", [turn(1, 2)])
-    with pytest.raises(ValueError, match=f"babyai_17: 3 tokens but 2 {name}"):
+    with pytest.raises(ValueError, match=f"babyai_17: .*'tokens': 3.*'{name}': 2"):
         dataclasses.replace(good, **{name: getattr(good, name)[:2]})
 
 
@@ -101,8 +96,3 @@ def test_failures_of_the_environment_say_nothing_about_the_policy():
     truncated = {outcome for outcome in Outcome if outcome.is_truncated}
     assert invalid == {Outcome.ENV_ERROR, Outcome.ABORTED}
     assert truncated == {Outcome.HORIZON, Outcome.CONTEXT_FULL}
-
-
-def test_outcomes_are_counted_with_zeros():
-    counts = outcome_counts([episode("pa", [turn(1, 2)])] * 2)
-    assert counts == {outcome: 2 * (outcome is Outcome.SUCCESS) for outcome in Outcome}

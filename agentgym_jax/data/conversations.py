@@ -10,7 +10,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym_jax.data.rows import Bad, check_object, field, number, read_rows
+from agentgym_jax.data.rows import Bad, field, number, read_rows
 from agentgym_jax.text.chat import Message, check_roles
 from agentgym_jax.trajectory import ROLES, Outcome
 
@@ -33,7 +33,6 @@ def read_conversations(path: str | pathlib.Path, *, bad: Bad) -> list[Conversati
 
 
 def _parse_conversation(record: Any, place: str) -> Conversation:
-    check_object(record, place)
     item_id = field(record, "item_id", str, place)
     messages = parse_turns(record, "conversations", place)
     check_order(messages, f"{place}: conversations")
@@ -70,7 +69,6 @@ def parse_turns(record: Mapping[str, Any], name: str, place: str) -> tuple[Messa
 
 
 def _parse_turn(turn: Any, place: str) -> Message:
-    check_object(turn, place)
     speaker = field(turn, "from", str, place)
     value = field(turn, "value", str, place)
     if speaker not in ROLES:

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from agentgym_jax.data.conversations import Conversation, check_order, parse_turns
-from agentgym_jax.data.rows import Bad, check_object, field, number, read_rows
+from agentgym_jax.data.rows import Bad, field, number, read_rows
 from agentgym_jax.data.tasks import canonical_item_id
 from agentgym_jax.limits import OneOf, Range
 from agentgym_jax.text.chat import Message
@@ -171,15 +171,13 @@ def read_preferences(path: str | pathlib.Path, *, bad: Bad) -> list[Preference]:
 
 
 def _parse_preference(row: Any, place: str) -> Preference:
-    check_object(row, place)
-    if "item_id" not in row and isinstance(row.get("id"), int):
-        item_id = str(row["id"])
-    else:
-        item_id = field(row, "item_id", str, place)
+    answers = {side: parse_turns(row, side, place) for side in ("chosen", "rejected")}
     prompt = parse_turns(row, "prompt", place) if row.get("prompt") is not None else ()
+    is_numbered = "item_id" not in row and isinstance(row.get("id"), int)
+    item_id = str(row["id"]) if is_numbered else field(row, "item_id", str, place)
     members = {}
-    for side in ("chosen", "rejected"):
-        messages = prompt + parse_turns(row, side, place)
+    for side, answer in answers.items():
+        messages = prompt + answer
         check_order(messages, f"{place}: {side}")
         if not any(message.loss for message in messages):
             raise ValueError(f"{place}: {side}: no turn has 'loss' true, so nothing is compared")

@@ -82,14 +82,10 @@ def _data_files(path: pathlib.Path, what: str) -> list[pathlib.Path]:
     return files
 
 
-def check_object(value: Any, place: str) -> None:
-    """Raises ValueError unless `value` is a JSON object."""
-    if not isinstance(value, dict):
-        raise ValueError(f"{place}: expected an object, found {type(value).__name__}")
-
-
-def field(record: Mapping[str, Any], name: str, kind: type, place: str) -> Any:
-    """Returns a required field of a row after checking its type."""
+def field(record: Any, name: str, kind: type, place: str) -> Any:
+    """Returns a required field of a JSON object after checking its type."""
+    if not isinstance(record, dict):
+        raise ValueError(f"{place}: expected an object, found {type(record).__name__}")
     if name not in record:
         raise ValueError(f"{place}: field {name!r} is missing; there are {sorted(record)}")
     if not isinstance(record[name], kind):

@@ -165,8 +165,6 @@ def select(
     environment: str, manifest: Sequence[Mapping[str, Any]], *, kind: str, **options: Any
 ) -> list[Task]:
     """Returns the tasks that the function `SELECTIONS[kind]` selects."""
-    if kind not in SELECTIONS:
-        raise ValueError(f"tasks of {environment}: kind {kind!r} is none of {sorted(SELECTIONS)}")
     return SELECTIONS[kind](environment, manifest, **options)
 
 

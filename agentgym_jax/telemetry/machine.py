@@ -34,13 +34,6 @@ class CompilationCounter:
 
 def measure(open_sessions: Callable[[], int] | None = None) -> dict[str, float]:
     """Returns the metrics `system/...`; `open_sessions` counts sessions on environment servers."""
-    found = _measure_process() | measure_devices(jax.local_devices())
-    if open_sessions is not None:
-        found["system/open_sessions"] = float(open_sessions())
-    return found
-
-
-def _measure_process() -> dict[str, float]:
     found = {}
     here = _PROCESSES / "self"
     if (here / "statm").exists():  # only on Linux
@@ -50,6 +43,9 @@ def _measure_process() -> dict[str, float]:
     # on Linux a link to /proc/self/fd, elsewhere a separate file system
     if os.path.isdir("/dev/fd"):
         found["system/open_files"] = float(len(os.listdir("/dev/fd")))
+    found |= measure_devices(jax.local_devices())
+    if open_sessions is not None:
+        found["system/open_sessions"] = float(open_sessions())
     return found
 
 

@@ -70,7 +70,12 @@ class ChatRenderer:
         self._specials = re.compile("(" + ("|".join(map(re.escape, names)) or "(?!)") + ")")
         self._assistant_header = self._pieces(self.grammar.assistant_header)
         self._before_stop, stop, after_stop = self._split_footer()
-        self._check_answer_prefix()
+        prefix = self.grammar.answer_prefix
+        if any(isinstance(piece, int) for piece in self._pieces(prefix)):
+            raise ValueError(
+                f"chat template writes {prefix!r} before an answer, but does not write it when it "
+                "asks for one. Move it to the generation prompt of the template."
+            )
         self._next_header = self._pieces(self.grammar.next_user_header)
         self._after_stop = after_stop
         seam = after_stop[-1:] + self._next_header[:1]
@@ -199,14 +204,6 @@ class ChatRenderer:
             f"is no special token (they are {list(self._tokenizer.special_tokens)}): a sampled turn "
             "would have no end. Use a template that closes an answer with a special token."
         )
-
-    def _check_answer_prefix(self) -> None:
-        prefix = self.grammar.answer_prefix
-        if any(isinstance(piece, int) for piece in self._pieces(prefix)):
-            raise ValueError(
-                f"chat template writes {prefix!r} before an answer, but does not write it when it "
-                "asks for one. Move it to the generation prompt of the template."
-            )
 
     def _check_runs(self, template: ChatTemplate) -> None:
         """Checks on samples that ids encoded run by run equal those of the whole text."""

@@ -6,12 +6,12 @@ import pathlib
 import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from absl import logging
 
 from agentgym_jax.run_folder import write_atomic
 from agentgym_jax.telemetry import redact
-from agentgym_jax.telemetry.loggers.packages import Logger
 from agentgym_jax.telemetry.metrics_file import read_metrics
 
 _Line = tuple[int, Mapping[str, float]]  # step and its metrics
@@ -27,7 +27,7 @@ class Channel:
     """
 
     def __init__(
-        self, name: str, make: Callable[[], Logger], sent: pathlib.Path, metrics: pathlib.Path
+        self, name: str, make: Callable[[], Any], sent: pathlib.Path, metrics: pathlib.Path
     ):
         self._name, self._make, self._sent, self._metrics = name, make, sent, metrics
         self._queue: queue.Queue[_Line | None] = queue.Queue(_CAPACITY)
@@ -59,7 +59,7 @@ class Channel:
             )
 
     def _work(self) -> None:
-        logger: Logger | None = None
+        logger = None
         try:
             for step, values in self._lines():
                 if logger is None:
@@ -87,13 +87,13 @@ class Channel:
             if line[0] > self._last:
                 yield line
 
-    def _send_missing(self, logger: Logger, before: int) -> None:
+    def _send_missing(self, logger: Any, before: int) -> None:
         for line in read_metrics(self._metrics):
             if self._last < line["step"] < before:
                 values = {k: v for k, v in line.items() if k not in ("step", "time")}
                 self._send(logger, line["step"], values)
 
-    def _send(self, logger: Logger, step: int, values: Mapping[str, float]) -> None:
+    def _send(self, logger: Any, step: int, values: Mapping[str, float]) -> None:
         logger.log(step, {k: v for k, v in values.items() if math.isfinite(v)})
         self._last = step
         write_atomic(self._sent, f"{step}\n")

@@ -1,5 +1,6 @@
 """Loggers for dashboards; each one sends the metrics of a run to one package.
 
+One thread calls `log` for every step in order, then `close`. Any call can fail.
 All write to the run folder unless an environment variable names a server: WANDB_MODE,
 MLFLOW_TRACKING_URI, TRACKIO_DIR or TRACKIO_SPACE_ID. A resumed run continues its earlier records.
 """
@@ -10,7 +11,7 @@ import os
 import pathlib
 import time
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from agentgym_jax.run_folder import flatten
 
@@ -28,16 +29,6 @@ class About:
     run_id: str  # id of the run; a resumed run has the same id
     folder: pathlib.Path  # existing folder within the run folder for this logger alone
     config: Mapping[str, Any]  # config of the run without secrets
-
-
-class Logger(Protocol):
-    """Logger for a dashboard; all methods are called from the same thread, and any call can fail."""
-
-    def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Records the finite metrics of a step. Every step is recorded once, in order."""
-
-    def close(self) -> None:
-        """Writes the remaining records."""
 
 
 class TensorBoard:
