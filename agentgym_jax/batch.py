@@ -1,7 +1,6 @@
 """TokenBatch, which is the input of the learner, and the packing of sequences into its rows.
 
-Index `t` of every array refers to token `t`, such as its log-probability given the tokens before it.
-Only `models/token_logprobs.py` shifts tokens.
+Index `t` of every array refers to token `t`; only `models/token_logprobs.py` shifts tokens.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,6 @@
-"""Limits of config values, declared in the annotations of the functions and classes that read them.
+"""Limits of config values, declared in annotations: `rows: Annotated[int, Range(1, unit="rows")]`.
 
-`rows: Annotated[int, Range(1, unit="rows")]` rejects an invalid value before a run starts (`misfit`)
-and describes the key in docs/config.md (`describe`).
+They reject invalid values before a run starts (`misfit`) and appear in docs/config.md (`describe`).
 """
 
 import dataclasses

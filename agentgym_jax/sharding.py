@@ -1,8 +1,4 @@
-"""Device mesh, tables from logical axes to mesh axes, and moving of weights between layouts.
-
-The model names the axes of its weights and activations; a table maps each name to mesh axes. A new
-layout needs a new table, but no change of the model.
-"""
+"""Device mesh, tables from logical axes to mesh axes, and moving of weights between layouts."""
 
 import dataclasses
 import math

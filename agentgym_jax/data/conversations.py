@@ -1,8 +1,7 @@
 """Reads conversations from AgentGym's trajectory files and from the `trajectories/*.jsonl` of runs.
 
-Both formats have records with `item_id` and `conversations`, a list of turns. A turn has `from`
-(`human`, `gpt` or `system`), `value` and `loss`. For `gpt`, `loss` says if the turn is imitated;
-for humans it is null. `trajectory.from_record` reads the other fields of a run's records.
+A record has `item_id` and `conversations`, a list of turns with `from` (`human`, `gpt`, `system`),
+`value` and `loss` (for `gpt`: true if the turn is imitated; for others: null).
 """
 
 import dataclasses

@@ -1,7 +1,4 @@
-"""Records demonstrations of scripted agents, with the command of the environment package.
-
-The environments run in a separate process, because the training package imports none of them.
-"""
+"""Records demonstrations of scripted agents in a process of the environment package."""
 
 import json
 import os

@@ -1,7 +1,4 @@
-"""Packs encoded conversations into batches of one static shape, in an order that a seed determines.
-
-A batch depends only on its step, so a resumed run simply requests the batch of step n.
-"""
+"""Packs encoded conversations into batches of one static shape; the seed determines their order."""
 
 import collections
 import dataclasses

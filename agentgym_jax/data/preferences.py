@@ -1,8 +1,4 @@
-"""Preference pairs: two whole episodes of one task, of which one is better.
-
-Both episodes answer the same prompt (task and messages before the first answer to imitate), so that
-the likelihoods of the prompts cancel in the loss.
-"""
+"""Preference pairs: two whole episodes with the same prompt, of which one is better."""
 
 import collections
 import dataclasses

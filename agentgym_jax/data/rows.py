@@ -1,8 +1,7 @@
-"""Reads rows of data files in every supported format, each row with its place in the file.
+"""Reads the rows of data files in every supported format, each row with its place in the file.
 
-Formats: `.json` (a list), `.jsonl`, `.parquet` (with the extra `[parquet]`), or a folder. A folder
-is a run with trajectories, a set of `.jsonl` or `.parquet` files, or the output of a builder in
-`data/tfds_builders.py` (with the extra `[tfds]`).
+Formats: `.json` (a list), `.jsonl`, `.parquet`, and folders: a run, a set of `.jsonl` or `.parquet`
+files, or the output of a builder in `data/tfds_builders.py`.
 """
 
 import importlib

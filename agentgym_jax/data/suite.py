@@ -1,9 +1,7 @@
 """The 27 sub-tasks of AgentGym-RL (arXiv:2509.08755) and their items (selected tasks).
 
-A sub-task is defined by facts in a task manifest, so tasks outside the suite have sub-tasks too.
-`suite_items/` lists the items of the suite, each with a digest of its facts; servers with other tasks
-are refused. The paper's item ids are unknown, so `choose` selects items from the test split of this
-project's manifests.
+Facts in a task manifest define a sub-task. `suite_items/` lists the items, each with a digest of its
+facts; servers with other tasks are refused. The paper's item ids are unknown: `choose` selects items.
 """
 
 import collections

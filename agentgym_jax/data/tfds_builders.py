@@ -1,13 +1,8 @@
-"""TensorFlow Datasets builders for trajectories and preference pairs; reading needs no TensorFlow.
+"""TensorFlow Datasets builders for trajectories and preference pairs (extra `[tfds]`).
 
-Requires the extra `[tfds]` (tensorflow-datasets with ArrayRecord and pyarrow; not tensorflow):
+    AgentTrajectories(source="agenttraj.json", data_dir="data").download_and_prepare()
 
-    builder = AgentTrajectories(source="agenttraj.json", data_dir="data")
-    builder.download_and_prepare()
-    tfds.data_source("agent_trajectories", split="train", data_dir="data")
-
-Every job can read a prepared folder (`data/agent_trajectories/1.0.0`) with `data/rows.py`:
-`config.sft.files=("data/agent_trajectories/1.0.0",)`.
+Every job can read the prepared folder: `config.sft.files=("data/agent_trajectories/1.0.0",)`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,6 @@
 """Progress display of a run: a live table on a terminal, one line per step elsewhere.
 
-Calls only store numbers under a lock. A separate thread draws a few times a second, so a callback
-from a worker thread takes only microseconds.
+Calls only store numbers under a lock, so they take microseconds; a thread draws them.
 """
 
 import collections

@@ -1,7 +1,6 @@
 """Guards check the metrics of every step and act if values indicate a failing run.
 
-Guards are functions of the step's metrics and of a bounded history. Every checkpoint contains the
-history, so a resumed run takes the same decisions.
+Every checkpoint contains their bounded history, so a resumed run takes the same decisions.
 """
 
 import dataclasses

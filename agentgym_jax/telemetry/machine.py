@@ -1,7 +1,4 @@
-"""Measures the resources of a run: memory, sessions, threads, files, compiled programs.
-
-A measurement takes one to two milliseconds and omits values that the system does not report.
-"""
+"""Measures the resources of a run: memory, sessions, threads, files, compiled programs."""
 
 import os
 import pathlib

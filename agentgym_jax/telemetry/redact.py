@@ -1,7 +1,7 @@
-"""Keeps passwords, tokens and keys out of all files of a run: config.json, provenance, logs.
+"""Keeps secrets out of all files of a run: config.json, provenance, logs.
 
-A secret is a value under a name whose last word is, for example, `token`, `key` or `password`, a
-`user:password@` in an address, or the word after `Bearer`.
+A secret is a value under a name that ends in a word such as `token` or `key`, a `user:password@` in
+an address, or the word after `Bearer`.
 """
 
 import logging

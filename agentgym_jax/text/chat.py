@@ -1,9 +1,5 @@
 """Append-only rendering of conversations: encodes the text of a chat template in pieces as token ids.
 
-An episode is one growing sequence of tokens: opening, sampled action, end of the turn, observation,
-sampled action, ... Each part is rendered and encoded once. This requires a template whose text for
-a message does not depend on later messages, which `template.py` proves.
-
 The text between two special tokens of the template is encoded as one run. Special tokens isolate
 runs, so the ids equal those of the whole conversation rendered and encoded in one call.
 """

@@ -1,7 +1,6 @@
 """Extracts the strings that a Jinja chat template writes around messages, and proves they are fixed.
 
-To find these strings, conversations of marker words are rendered and split at the markers. A template
-is refused if its text depends on later messages, on contents or on the date.
+A template is refused if its text depends on later messages, on contents or on the date.
 """
 
 import contextlib

@@ -1,8 +1,4 @@
-"""Converts text to token ids and back.
-
-Tokenizers of Hugging Face and sentencepiece files are converted to the fast `tokenizers` library, so
-every tokenizer can be saved as a Hugging Face directory.
-"""
+"""Converts text to token ids and back; all tokenizers use the fast `tokenizers` library."""
 
 import itertools
 import json

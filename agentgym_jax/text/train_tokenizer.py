@@ -1,8 +1,7 @@
 """Trains a small byte-level BPE tokenizer on texts of an environment, for models of a few layers.
 
-Ordinary tokenizers never merge across words. The observations of a text environment consist of few
-phrases, so tokens that span words (" steps to your right") make them several times shorter. A regular
-expression matches the variable parts (colours, objects, digits), which stay separate tokens.
+Its tokens span words, because observations consist of few phrases: " steps to your right" is one
+token. Variable parts (colours, objects, digits) match a regular expression and stay separate.
 """
 
 import pathlib

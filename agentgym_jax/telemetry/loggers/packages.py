@@ -1,8 +1,6 @@
-"""Loggers for dashboards; each one sends the metrics of a run to one package.
+"""Loggers for dashboards; one thread calls `log` for every step in order, then `close`.
 
-One thread calls `log` for every step in order, then `close`. Any call can fail.
-All write to the run folder unless an environment variable names a server: WANDB_MODE,
-MLFLOW_TRACKING_URI, TRACKIO_DIR or TRACKIO_SPACE_ID. A resumed run continues its earlier records.
+They write to the run folder unless an environment variable of their package names a server.
 """
 
 import dataclasses
