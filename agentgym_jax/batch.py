@@ -39,10 +39,7 @@ _FLOATS = ("weights", "advantages", "old_logprobs", "reference_logprobs", "retur
 
 
 def assign_rows(lengths: Sequence[int], row_length: int) -> list[list[int]]:
-    """Returns the indices of the sequences in each row, by first-fit decreasing, longest first.
-
-    Sequences of equal length keep their order. Raises ValueError if a sequence is longer than a row.
-    """
+    """Returns the indices of the sequences in each row, by first-fit decreasing, longest first."""
     order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
     if order and lengths[order[0]] > row_length:
         raise ValueError(

@@ -76,7 +76,7 @@ def export(model: str, out: str, *, dtype: str, overwrite: bool) -> pathlib.Path
 
 
 def load(source: sources.ModelSource, policy: Policy) -> dict[str, Any]:
-    """Loads float32 parameters from any source; for a run folder, those of the latest checkpoint."""
+    """Loads float32 parameters from any source, such as the latest checkpoint of a run folder."""
     if source.kind != "workdir":
         return sources.load_params(source, policy)
     directory = source.path / "checkpoints"

@@ -272,7 +272,7 @@ class RunFolder:
         self._lock = lock
 
     def _match_config(self, config: Mapping[str, Any], adjustable: Sequence[str]) -> bool:
-        """Returns True if config.json agrees with `config` up to the adjustable keys; else raises."""
+        """Returns True if config.json agrees with `config` except for adjustable keys."""
         if not self.config_path.exists():
             return False
         differences = config_differences(self.config(), config)
@@ -320,7 +320,7 @@ class RunFolder:
             ) from None
 
     def trajectories_path(self, step: int, kind: str = "step") -> pathlib.Path:
-        """Returns the path of the episodes of one step; `kind` is `step` (training), `eval` and so on."""
+        """Returns the path of the episodes of one step; `kind` is `step`, `eval` and so on."""
         return self.trajectories / f"{kind}_{step:06d}.jsonl"
 
     def write_trajectories(
@@ -358,7 +358,7 @@ class RunFolder:
         return sorted((int(number), path) for number, path in numbered if number.isdecimal())
 
     def remove_trajectories_after(self, step: int) -> list[pathlib.Path]:
-        """Deletes the episode files, of every kind, of all steps after `step`; returns their paths."""
+        """Deletes the episode files of all steps after `step`; returns their paths."""
         paths = [path for number, path in self._trajectory_files() if number > step]
         with disk_errors(self.trajectories):
             for path in paths:
@@ -366,7 +366,7 @@ class RunFolder:
         return paths
 
     def close(self) -> None:
-        """Releases the lock on the folder; the operating system also does so when the process dies."""
+        """Releases the lock on the folder, which also ends when the process dies."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None

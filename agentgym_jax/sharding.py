@@ -15,8 +15,8 @@ MESH_AXES = ("data", "fsdp", "tensor")
 
 MeshAxes = str | tuple[str, ...] | None
 
-# Axes of weights: the first seven. Axes of activations and caches: the others. `embed` is split over
-# fsdp and gathered layer by layer.
+# The first seven axes are those of weights, the others those of activations and caches. `embed` is
+# split over fsdp and gathered layer by layer.
 TRAIN_RULES: Mapping[str, MeshAxes] = {
     "embed": "fsdp",
     "vocab": "tensor",

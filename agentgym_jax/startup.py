@@ -52,8 +52,8 @@ _ARENAS = 4
 def limit_arenas() -> None:
     """Limits glibc to four heaps; must be called before the first threads start.
 
-    glibc creates up to eight heaps per core, and each heap keeps its peak size. The threads that write
-    checkpoints use arbitrary heaps, so memory would grow until all heaps have been used.
+    glibc creates up to eight heaps per core, and each heap keeps its peak size. The threads that
+    write checkpoints use arbitrary heaps, so memory would grow until all heaps have been used.
     MALLOC_ARENA_MAX overrides the limit.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)

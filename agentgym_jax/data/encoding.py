@@ -48,7 +48,7 @@ def _environment_name(conversation: Conversation) -> str:
 def common_prompts(
     conversations: Sequence[Conversation],
 ) -> dict[str, tuple[Mapping[str, str], ...]]:
-    """Returns the most frequent prompt (messages before the first observation) of each environment."""
+    """Returns the most frequent messages before the first observation, by environment."""
     counts: dict[str, collections.Counter[tuple[Message, ...]]] = {}
     for conversation in conversations:
         prompt = preferences.opening(conversation.messages)

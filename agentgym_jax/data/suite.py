@@ -1,7 +1,8 @@
 """The 27 sub-tasks of AgentGym-RL (arXiv:2509.08755) and their items (selected tasks).
 
-Facts in a task manifest define a sub-task. `suite_items/` lists the items, each with a digest of its
-facts; servers with other tasks are refused. The paper's item ids are unknown: `choose` selects items.
+Facts in a task manifest define a sub-task. `suite_items/` lists the items, each with a digest of
+its facts; servers with other tasks are refused. `choose` selected the items, because the paper's
+item ids are unknown.
 """
 
 import collections
@@ -16,8 +17,8 @@ from typing import Any
 Facts = Mapping[str, Any]
 
 # One file per environment with one line per sub-task: `number:mark` of every item. `pin` made the
-# files from manifests, for question sets from their sizes, and for WebArena from the 730 of its tasks
-# that need no judge.
+# files from manifests, for question sets from their sizes, and for WebArena from the 730 of its
+# tasks that need no judge.
 PINNED: Mapping[str, str] = {
     path.stem: path.read_text(encoding="ascii")
     for path in (pathlib.Path(__file__).parent / "suite_items").glob("*.txt")
@@ -62,7 +63,7 @@ class SuiteEnvironment:
 def _subtasks(
     fact: str, table: Mapping[str, tuple[Any, ...]], **where: tuple[Any, ...]
 ) -> tuple[SubTask, ...]:
-    """Returns sub-tasks, given their numbers of items followed by their accepted values of `fact`."""
+    """Returns sub-tasks, given their numbers of items and accepted values of `fact`."""
     return tuple(
         SubTask(name, items, {fact: tuple(values)} | where)
         for name, (items, *values) in table.items()
@@ -191,9 +192,9 @@ def mark(environment: str, facts: Facts) -> str:
 def choose(environment: str, manifest: Sequence[Facts]) -> dict[str, list[int]]:
     """Returns the numbers of the items for `suite_items/`, by sub-task.
 
-    Selects from the test split as many items per sub-task as the paper has. The numbers of items per
-    value of `spread` (levels of BabyAI, task types of SciWorld) differ by at most one if there are
-    enough tasks. The items of one value are evenly spread over its indices.
+    Selects from the test split as many items per sub-task as the paper has. If there are enough
+    tasks, the numbers of items per value of `spread` (levels of BabyAI, task types of SciWorld)
+    differ by at most one. The items of one value are evenly spread over its indices.
     """
     part = SUITE[environment]
     chosen = {}

@@ -36,7 +36,7 @@ def from_residues(
     modulus: Annotated[int, Range(1)],
     groups: Mapping[str, int],
 ) -> list[Task]:
-    """Returns the tasks in [start, stop) whose remainder modulo `modulus` is the remainder of a group.
+    """Returns the tasks in [start, stop) whose index modulo `modulus` is the value of a group.
 
     For BabyAI, the level is `data_idx % 40` and the seed is `data_idx // 40`. With `modulus=40` the
     groups select levels, and `start` and `stop` select seeds.
@@ -104,8 +104,7 @@ def from_file(
 ) -> list[Task]:
     """Returns the tasks listed in a file: rows with an `item_id`, or a JSON list of ids.
 
-    `path` can also be a trajectory file or a run folder; `read_rows` lists formats and errors. A task
-    listed several times is selected once.
+    `path` can also be a trajectory file or a run folder. A task listed twice is selected once.
     """
 
     def parse(row: Any, place: str) -> Task:
@@ -209,16 +208,12 @@ class _Cycle:
 class TaskSchedule:
     """Tasks of one environment in a fixed order, so that a position determines its task.
 
-    By default every task is drawn equally often. An epoch has each task once, in an order that
-    depends on the seed, with groups spread evenly. Weights change how often groups are drawn.
-    Within a group, all tasks are drawn once before a task is drawn again.
+    Groups are spread evenly. Within a group, all tasks are drawn once, in an order that depends on
+    the seed, before a task is drawn again.
     """
 
     def __init__(self, tasks: Sequence[Task], weights: Mapping[str, int], *, seed: int):
-        """Sorts the tasks into groups.
-
-        `weights` are the draws per cycle, by group; the default of a group is its number of tasks.
-        """
+        """Sorts the tasks into groups; the default weight of a group is its number of tasks."""
         self._groups: dict[str, list[Task]] = {}
         for task in tasks:
             self._groups.setdefault(task.group, []).append(task)
@@ -245,13 +240,12 @@ class TaskSchedule:
 class MixtureSchedule:
     """Tasks of several environments in a fixed order, so that a position determines its task.
 
-    Environments alternate in an evenly spread cycle. The number of draws of an environment depends on
-    its weight, not on its number of tasks. Weights and other environments do not change the order of
-    tasks within an environment.
+    Environments alternate in an evenly spread cycle. Their numbers of draws depend on `weights`, not
+    on their numbers of tasks. The order of tasks in an environment depends on its schedule only.
     """
 
     def __init__(self, schedules: Mapping[str, TaskSchedule], weights: Mapping[str, int]):
-        """Computes the cycle of environments; `weights` are their draws per cycle."""
+        """Computes the cycle of environments, given their draws per cycle."""
         if set(schedules) != {name for name, weight in weights.items() if weight > 0}:
             raise ValueError(f"schedules of {list(schedules)} do not fit weights {dict(weights)}")
         if not schedules:

@@ -364,7 +364,7 @@ def _change(old: Mapping[str, float], new: Mapping[str, float]) -> Text:
 
 
 def _evaluation_panel(evaluations: Sequence[_Logged]) -> RenderableType:
-    """Returns a panel with the latest evaluations, newest last, and the groups of the newest one."""
+    """Returns a panel with the latest evaluations, and the groups of the newest one."""
     metrics = [{}, *(metrics for _, metrics in evaluations)]
     changes = [_change(old, new) for old, new in itertools.pairwise(metrics)]
     table = _table(_EVAL_COLUMNS, evaluations, len(_EVAL_COLUMNS), changes)

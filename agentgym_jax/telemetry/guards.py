@@ -27,8 +27,8 @@ class GuardSettings:
     Attributes:
       window: Number of steps in a guard's history; the guard is inactive until the history is full.
       nonfinite: Action on a NaN or infinite loss or gradient, which is never applied.
-      nonfinite_steps: Number of consecutive steps with a NaN or infinite value that stops every run.
-      grad_spike: Action on a gradient norm above `grad_spike_factor` times the median of the window.
+      nonfinite_steps: Number of consecutive steps with a NaN or infinite value that ends a run.
+      grad_spike: Action on a gradient norm above `grad_spike_factor` times the window's median.
       grad_spike_factor: Factor above the median for `grad_spike`.
       logprob_gap: Action on a sampler-learner log-probability gap above `learner.max_logprob_gap`.
       entropy_collapse: Action if the mean entropy of the window is below `entropy_floor`.

@@ -13,10 +13,9 @@ _COMPILATION = "/jax/core/compile/backend_compile_duration"
 
 
 class CompilationCounter:
-    """Counter of programs that XLA compiled, or read from the persistent cache, since its creation."""
+    """Counter of programs that XLA compiled or read from the persistent cache."""
 
     def __init__(self) -> None:
-        """Starts counting; JAX calls the counter until the process ends."""
         self._lock = threading.Lock()
         self.count = 0
         self.seconds = 0.0

@@ -28,11 +28,8 @@ def _to_float(name: str, value: Any) -> float:
 class MetricWriter:
     """Writer that appends one JSON object per step: `{"step": n, "time": seconds since 1970, ...}`.
 
-    NaN and infinite values are written as null. Their number is the metric `run/nonfinite_metrics` of
-    the same line.
-
-    Attributes:
-      last_step: Step of the last line; None if the file has no line.
+    NaN and infinite values are written as null and counted as `run/nonfinite_metrics`. `last_step`
+    is the step of the last line; None if the file has no line.
     """
 
     def __init__(self, path: str | os.PathLike):
@@ -109,7 +106,7 @@ class MetricWriter:
 
 
 def _read_lines(path: pathlib.Path) -> list[tuple[str, dict[str, Any]]]:
-    """Returns text and record of each line that ends in a newline; a killed run may leave another."""
+    """Returns text and record of each complete line; a killed run can leave a partial line."""
     if not path.exists():
         return []
     # read as bytes, because a partial line may end inside a character
@@ -130,12 +127,7 @@ def _read_lines(path: pathlib.Path) -> list[tuple[str, dict[str, Any]]]:
 
 
 def read_metrics(path: str | os.PathLike) -> list[dict[str, Any]]:
-    """Reads all lines of metrics.jsonl in order; null becomes NaN. A run may write at the same time.
-
-    Raises:
-      FileNotFoundError: The file does not exist.
-      ValueError: A complete line is invalid; the message has its number.
-    """
+    """Reads all lines of metrics.jsonl in order; null becomes NaN. A run may be writing the file."""
     path = pathlib.Path(path)
     if not path.exists():
         raise FileNotFoundError(

@@ -11,7 +11,7 @@ from agentgym_jax.run_folder import RunFolder
 from agentgym_jax.telemetry import redact
 from agentgym_jax.telemetry.metrics_file import read_metrics
 
-# Title, metric and format. If a run has no metric of an evaluation, the first of _FALLBACK is shown.
+# Title, metric and format. _FALLBACK is for runs without an evaluation.
 _HELD_OUT = (
     ("held-out success, sampled", "eval/success", ".1%"),
     ("held-out success, greedy", "eval/success_greedy", ".1%"),

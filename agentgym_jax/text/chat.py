@@ -1,4 +1,4 @@
-"""Append-only rendering of conversations: encodes the text of a chat template in pieces as token ids.
+"""Append-only rendering of conversations: encodes the text of a chat template in pieces.
 
 The text between two special tokens of the template is encoded as one run. Special tokens isolate
 runs, so the ids equal those of the whole conversation rendered and encoded in one call.
@@ -82,7 +82,7 @@ class ChatRenderer:
         self._check_runs(template)
 
     def opening(self, messages: Sequence[Mapping[str, str]]) -> list[list[int]]:
-        """Returns the tokens before the first sampled token; they end with the header of the answer.
+        """Returns the tokens before the first sampled token, including the answer's header.
 
         The last message is from a user. If a special token precedes it, the result has two chunks,
         of which tasks with the same instructions share the first one.
@@ -123,7 +123,7 @@ class ChatRenderer:
         return [*ids, self.stop_ids[0]]
 
     def close_turn(self, ended_by_stop: bool) -> list[int]:
-        """Returns the template's tokens after a sampled answer; with the stop token if none ended it."""
+        """Returns the template's tokens after an answer, with its stop token if not sampled."""
         if ended_by_stop:
             return self._encode(self._after_stop)
         return self._encode([*self._before_stop, self.stop_ids[0], *self._after_stop])
@@ -136,8 +136,8 @@ class ChatRenderer:
     def encode_conversation(self, messages: Sequence[Message]) -> EncodedConversation:
         """Encodes a finished conversation; the ids equal those of an episode encoded part by part.
 
-        The opening ends before the first answer with `loss`. The header of an answer follows a final
-        user message.
+        The opening ends before the first answer with `loss`. A final user message is followed by
+        the header of an answer.
         """
         check_roles([message.role for message in messages])
         for i, message in enumerate(messages):

@@ -17,8 +17,7 @@ _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _BYTE = 1, 2, 3, 4, 6  # values of S
 def read(path: pathlib.Path) -> tuple[str, dict[str, Any]]:
     """Returns the text of a `tokenizer.json` and the contents of a `tokenizer_config.json`.
 
-    Unlike sentencepiece, the tokenizer puts no space in front of a text, because a piece of an episode
-    continues the previous piece.
+    Unlike sentencepiece, the tokenizer puts no space in front of a text.
     """
     proto = sentencepiece_model.ModelProto()  # type: ignore[attr-defined]  # made at import
     try:
@@ -35,7 +34,12 @@ def read(path: pathlib.Path) -> tuple[str, dict[str, Any]]:
     if _UNKNOWN not in kinds:
         raise ValueError(f"{path}: no piece of the kind UNKNOWN among the entries")
     backend = tokenizers.Tokenizer(_model(proto, pieces, kinds))
-    backend.normalizer = _normalizer(proto.normalizer_spec)
+    steps: list[normalizers.Normalizer] = []
+    if proto.normalizer_spec.precompiled_charsmap:
+        steps.append(normalizers.Precompiled(proto.normalizer_spec.precompiled_charsmap))
+    if proto.normalizer_spec.remove_extra_whitespaces:
+        steps.append(normalizers.Replace(Regex(" {2,}"), " "))
+    backend.normalizer = normalizers.Sequence([*steps, normalizers.Replace(" ", _SPACE)])
     backend.decoder = decoders.Sequence(
         [decoders.Replace(_SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
     )
@@ -85,12 +89,3 @@ def _merges(
             if left in ids and right in ids:
                 ranked.append((-scores[i], i, ids[left], ids[right]))
     return [(pieces[left], pieces[right]) for _, _, left, right in sorted(ranked)]
-
-
-def _normalizer(spec: Any) -> normalizers.Normalizer:
-    steps: list[normalizers.Normalizer] = []
-    if spec.precompiled_charsmap:
-        steps.append(normalizers.Precompiled(spec.precompiled_charsmap))
-    if spec.remove_extra_whitespaces:
-        steps.append(normalizers.Replace(Regex(" {2,}"), " "))
-    return normalizers.Sequence([*steps, normalizers.Replace(" ", _SPACE)])

@@ -1,4 +1,4 @@
-"""Extracts the strings that a Jinja chat template writes around messages, and proves they are fixed.
+"""Extracts the text that a Jinja chat template writes around messages, and proves it is fixed.
 
 A template is refused if its text depends on later messages, on contents or on the date.
 """
@@ -127,11 +127,7 @@ class ChatTemplate:
             raise ValueError(f"chat template: {error}") from error
 
     def grammar(self) -> Grammar:
-        """Returns the template's strings, after proving that they make up all probed conversations.
-
-        Raises:
-          ValueError: A probed conversation differs; the message shows where the texts first differ.
-        """
+        """Returns the template's strings; raises ValueError if a probed conversation has others."""
         first_user_header, assistant_header = self._literals(_roles(1))
         _, before_answer, footer = self._literals(_roles(2))
         if not before_answer.startswith(assistant_header):

@@ -83,13 +83,13 @@ class Tokenizer:
         ids = self._text.encode(text, add_special_tokens=False).ids
         if self._forbidden.isdisjoint(ids):
             return ids
-        # a unigram model finds control tokens in its vocabulary like words, so their names are split
+        # a unigram model finds control tokens like words, so their names are split
         breaks = [match.start() + 1 for match in self._names.finditer(text)]
         parts = [text[i:j] for i, j in itertools.pairwise([0, *breaks, len(text)])]
         return [i for part in parts for i in self._text.encode(part, add_special_tokens=False).ids]
 
     def encode_with_specials(self, text: str) -> list[int]:
-        """Encodes a trusted text with names of special tokens; slow, because it builds a tokenizer."""
+        """Encodes a trusted text with names of special tokens; slow."""
         return self._backend().encode(text, add_special_tokens=False).ids
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -106,8 +106,7 @@ class Tokenizer:
     def is_qwen2(self) -> bool:
         """Returns True if the class `Qwen2Tokenizer` of `transformers` would return the same ids.
 
-        transformers 5 uses this class for every model of type qwen2. The class reads vocabulary and
-        merges from a `tokenizer.json` but splits words with a fixed rule.
+        transformers 5 uses this class for every model of type qwen2. It splits words by its rule.
         """
         state = json.loads(self._json)
         model, cut = state["model"], state["pre_tokenizer"]
@@ -124,8 +123,7 @@ class Tokenizer:
     def guarding(self, texts: Iterable[str]) -> "Tokenizer":
         """Returns a tokenizer in which every added token that occurs in `texts` is special.
 
-        Some files do not mark the role markers of their template as special. A user's text could then
-        produce role markers.
+        Some files do not mark the role markers of their template as special.
         """
         texts = list(texts)
         names = {name for name in self._plain_added if any(name in text for text in texts)}
@@ -134,16 +132,13 @@ class Tokenizer:
         return Tokenizer(self._json, self._config, guarded=self._guarded | names)
 
     def save(self, directory: str | pathlib.Path) -> None:
-        """Writes `tokenizer.json` and `tokenizer_config.json`, which `transformers` can load.
-
-        The config names the general tokenizer class, because classes for model families add rules to
-        those of `tokenizer.json`.
-        """
+        """Writes `tokenizer.json` and `tokenizer_config.json`, which `transformers` can load."""
         directory = pathlib.Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "tokenizer.json").write_text(self._json, encoding="utf-8")
         # without this entry the general class returns `token_type_ids`, which decoders reject
         inputs = {"model_input_names": ["input_ids", "attention_mask"]}
+        # classes for model families would add rules to those of `tokenizer.json`
         config = inputs | self._config | {"tokenizer_class": "PreTrainedTokenizerFast"}
         if self.chat_template is not None:
             config["chat_template"] = self.chat_template
@@ -170,7 +165,7 @@ class Tokenizer:
 
 
 def load_tokenizer(source: str | pathlib.Path) -> Tokenizer:
-    """Loads a tokenizer from a Hugging Face directory or `.model` file; `bytes` is `byte_tokenizer`."""
+    """Loads a Hugging Face directory or `.model` file; `bytes` selects `byte_tokenizer`."""
     if source == "bytes":
         return byte_tokenizer()
     path = pathlib.Path(source)
@@ -190,7 +185,7 @@ def load_tokenizer(source: str | pathlib.Path) -> Tokenizer:
 
 
 def byte_tokenizer(template: str = COMPACT) -> Tokenizer:
-    """Returns a tokenizer with one token per byte (id = byte), five special tokens and `template`."""
+    """Returns a tokenizer with one token per byte (id = byte) and five special tokens."""
     vocab = {character: byte for byte, character in enumerate(BYTE_ALPHABET)}
     backend = tokenizers.Tokenizer(models.BPE(vocab=vocab, merges=[]))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)

@@ -20,10 +20,10 @@ _CAPACITY = 1000  # maximum number of queued steps; further steps are read from 
 
 
 class Channel:
-    """Queue and thread of one logger; every step of a run is sent once and in order, over all starts.
+    """Queue and thread of one logger; every step of a run is sent once and in order.
 
-    Steps that the logger missed, such as those of a killed run, are read from the file `metrics`. The
-    file `sent` has the number of the last step sent. The thread calls `make` at the first step.
+    Steps that the logger missed, such as those of a killed run, are read from the file `metrics`.
+    The file `sent` has the number of the last step sent. The thread calls `make` at the first step.
     """
 
     def __init__(

@@ -39,7 +39,7 @@ class TensorBoard:
         self._writer = tensorboardx.SummaryWriter(logdir=str(about.folder))
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Writes scalars and flushes them to the disk, because a logged step is not logged again."""
+        """Writes scalars to the disk, because a logged step is not logged again."""
         for name, value in values.items():
             self._writer.add_scalar(name, value, step)
         self._writer.flush()
@@ -90,7 +90,7 @@ def open_wandb(wandb: Any, about: About) -> RunLogger:
 
 
 def open_trackio(trackio: Any, about: About) -> RunLogger:
-    """Returns a logger for trackio; `TRACKIO_DIR=RUN/loggers/trackio trackio show` shows its data."""
+    """Returns a logger for trackio; see `TRACKIO_DIR=RUN/loggers/trackio trackio show`."""
     run = trackio.init(
         project=_PROJECT,
         name=f"{about.name}-{about.run_id}",  # a resumed run finds its records by this name

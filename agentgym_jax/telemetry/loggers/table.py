@@ -26,7 +26,7 @@ _CLOSE_S = 20.0  # time limit in seconds for closing all loggers together
 
 
 def parse(word: str) -> tuple[str, ...]:
-    """Returns the names in `word`; raises ValueError if one is invalid or its package is missing."""
+    """Returns the names in `word`; raises ValueError if one is unknown or its package missing."""
     if word == "none":
         return ()
     names = tuple(word.split("+"))
