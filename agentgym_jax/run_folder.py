@@ -192,15 +192,8 @@ class RunFolder:
     ) -> bool:
         """Locks the folder for this process, and creates it or checks that it holds the same run.
 
-        Args:
-          config: Resolved config, with JSON values (tuples become lists).
-          devices: Descriptions of the accelerators, for provenance.json.
-          machine: Further facts about the machine, for provenance.json.
-          adjustable: Dotted keys that a later start may change, such as `evaluation.*`.
-          command: Command line; `sys.argv` if None.
-
-        Returns:
-          True if the folder already held this run, in which case the caller should resume.
+        A later start may change the dotted keys `adjustable`, such as `evaluation.*`. Returns True if
+        the folder already held this run, in which case the caller should resume.
 
         Raises:
           ValueError: The folder holds a run with a different config.

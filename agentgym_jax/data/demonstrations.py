@@ -40,7 +40,7 @@ def record(
       options: Options of the environment; None for the defaults.
 
     Raises:
-      ServerFailed: The command failed; the message has the last line of its output.
+      ServerFailed: The command failed.
     """
     environments = {task.environment for task in tasks}
     if len(environments) != 1:
@@ -66,10 +66,7 @@ def record(
 def record_sets(
     sets: Mapping[str, tuple[Sequence[Task], Mapping[str, Any]]], folder: pathlib.Path
 ) -> list[Conversation]:
-    """Returns the conversations of all sets; records a set if its file is missing in `folder`.
-
-    A set has tasks and keyword arguments of `record`.
-    """
+    """Returns the conversations of all sets (tasks, options of `record`); records missing files."""
     conversations = []
     for name, (tasks, options) in sets.items():
         path = folder / f"{name}.jsonl"

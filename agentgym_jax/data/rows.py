@@ -38,7 +38,7 @@ def read_rows(
 
     Raises:
       FileNotFoundError: The path does not exist, or the folder has no data file.
-      ValueError: A row is invalid with `fatal`, no row is valid, or a file cannot be read.
+      ValueError: A row is invalid with `fatal`, or no row is valid.
     """
     if bad not in ("fatal", "skip"):
         raise ValueError(f"bad is {bad!r}; expected 'fatal' or 'skip'")

@@ -146,14 +146,8 @@ class RunConsole:
     ):
         """Prepares the display without drawing it.
 
-        Args:
-          title: Title, such as `grpo on textcraft`.
-          facts: Entries of the header, by name.
-          total_steps: Training steps of the whole run.
-          first_step: Number of steps done before this start; above 0 for a resumed run.
-          stream: Output stream; standard output if None.
-          live: True for the live table, False for plain lines; None decides by the stream.
-          width: Number of columns; None selects the width of the terminal.
+        A resumed run starts at `first_step`. `facts` are the entries of the header. The default of
+        `stream` is standard output; the stream determines if the table is `live`, and its `width`.
         """
         self._title = title
         self._facts = {key: str(value) for key, value in facts.items()}

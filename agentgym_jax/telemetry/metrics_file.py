@@ -52,10 +52,8 @@ class MetricWriter:
     def write(self, step: int, metrics: Mapping[str, Any]) -> dict[str, float]:
         """Appends the line of one step and returns its values as plain floats.
 
-        Raises:
-          ValueError: A name, the step or a value is invalid; nothing is written.
-          RunFolderError: The disk is full, and this writer is closed. The file may end in a partial
-            line; readers skip it and the next MetricWriter removes it.
+        Raises ValueError for invalid names, steps and values. If the disk is full, raises
+        RunFolderError and closes this writer; readers skip a partial line at the end of the file.
         """
         if self._file is None:
             raise ValueError(f"{self.path} is closed; make a new MetricWriter to continue")
@@ -127,7 +125,7 @@ def _read_lines(path: pathlib.Path) -> list[tuple[str, dict[str, Any]]]:
 
 
 def read_metrics(path: str | os.PathLike) -> list[dict[str, Any]]:
-    """Reads all lines of metrics.jsonl in order; null becomes NaN. A run may be writing the file."""
+    """Reads all lines of metrics.jsonl in order; null becomes NaN. A run may be writing them."""
     path = pathlib.Path(path)
     if not path.exists():
         raise FileNotFoundError(

@@ -65,7 +65,15 @@ class ChatRenderer:
         names = sorted(self._tokenizer.special_tokens, key=len, reverse=True)
         self._specials = re.compile("(" + ("|".join(map(re.escape, names)) or "(?!)") + ")")
         self._assistant_header = self._pieces(self.grammar.assistant_header)
-        self._before_stop, stop, after_stop = self._split_footer()
+        footer = self._pieces(self.grammar.assistant_footer)
+        at = next((i for i, piece in enumerate(footer) if isinstance(piece, int)), None)
+        if at is None:
+            raise ValueError(
+                f"chat template ends an answer with {self.grammar.assistant_footer!r}, in which there "
+                f"is no special token (they are {list(self._tokenizer.special_tokens)}): a sampled "
+                "turn would have no end. Use a template that closes an answer with a special token."
+            )
+        self._before_stop, stop, after_stop = footer[:at], int(footer[at]), footer[at + 1 :]
         prefix = self.grammar.answer_prefix
         if any(isinstance(piece, int) for piece in self._pieces(prefix)):
             raise ValueError(
@@ -188,18 +196,6 @@ class ChatRenderer:
             else:
                 ids += map(int, run)
         return ids
-
-    def _split_footer(self) -> tuple[list[Piece], int, list[Piece]]:
-        """Returns the pieces after an answer: before the stop token, the stop token, after it."""
-        pieces = self._pieces(self.grammar.assistant_footer)
-        for i, piece in enumerate(pieces):
-            if isinstance(piece, int):
-                return pieces[:i], piece, pieces[i + 1 :]
-        raise ValueError(
-            f"chat template ends an answer with {self.grammar.assistant_footer!r}, in which there "
-            f"is no special token (they are {list(self._tokenizer.special_tokens)}): a sampled turn "
-            "would have no end. Use a template that closes an answer with a special token."
-        )
 
     def _check_runs(self, template: ChatTemplate) -> None:
         """Checks on samples that ids encoded run by run equal those of the whole text."""
