@@ -23,11 +23,8 @@ def encode(
 ) -> list[EncodedConversation]:
     """Encodes conversations in the same way as the run encodes its episodes.
 
-    Args:
-      conversations: Conversations to imitate.
-      renderer: Renderer for the run's tokenizer.
-      preambles: Messages before a conversation without system message, by environment.
-      train_on: Tokens with a loss: `actions` (answers to imitate) or `text` (also observations).
+    `preambles` has messages by environment. They precede conversations without a system message.
+    The tokens with a loss are `actions` (answers to imitate) or `text` (also observations).
     """
     encoded = []
     for conversation in conversations:

@@ -54,11 +54,6 @@ class SuiteEnvironment:
     # fact that numbers the items; `data_idx` changes if a server leaves tasks out
     number: str = "data_idx"
 
-    @property
-    def test_items(self) -> int:
-        """Returns the number of items in all sub-tasks together."""
-        return sum(subtask.test_items for subtask in self.subtasks)
-
 
 def _subtasks(
     fact: str, table: Mapping[str, tuple[Any, ...]], **where: tuple[Any, ...]

@@ -83,7 +83,6 @@ def from_split(
             f"tasks of {environment}: the manifest has none of split {split!r} where "
             f"{dict(where)}; its splits are {', '.join(sorted({t['split'] for t in manifest}))}"
         )
-
     found = []
     for task in _evenly(chosen, limit):
         fact = task[group_by]

@@ -26,7 +26,6 @@ from rich.text import Text
 
 _Logged = tuple[int, Mapping[str, float]]  # step number and metrics of the step
 
-_DRAWS_PER_SECOND = 4
 # in plain mode a phase prints a line after this time, and again each time the elapsed time doubles
 _PLAIN_PHASE_SECONDS = 15.0
 _ETA_STEPS = 20  # steps averaged for the ETA; earlier steps would mislead, because horizons grow
@@ -167,7 +166,6 @@ class RunConsole:
             self._live = Live(
                 console=self._console,
                 get_renderable=self._render,
-                refresh_per_second=_DRAWS_PER_SECOND,
                 # output that the user redirected to a file must still reach that file
                 redirect_stdout=sys.stdout.isatty(),
                 redirect_stderr=sys.stderr.isatty(),

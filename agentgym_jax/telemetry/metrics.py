@@ -75,9 +75,7 @@ METRICS: dict[str, Metric] = {
     "policy/learning_rate": Metric("learning rate of this step", "1"),
     "policy/kl_reward": Metric("divergence from the reference, as sampled", "nats"),
     "policy/kl_reward_coef": Metric("weight of that divergence in the reward", "1"),
-    "policy/expected_return": Metric(
-        "baseline known before this step, mean over the environments", "reward"
-    ),
+    "policy/expected_return": Metric("baseline before this step, mean of environments", "reward"),
     "policy/advantage_std": Metric("standard deviation of the advantages", "1"),
     "critic/loss": Metric("half the squared error of the values", "1"),
     "critic/clip_fraction": Metric("action tokens whose value moved too far", "fraction"),

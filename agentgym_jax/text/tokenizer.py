@@ -50,12 +50,9 @@ class Tokenizer:
     def __init__(
         self, backend_json: str, config: Mapping[str, Any], *, guarded: Iterable[str] = ()
     ) -> None:
-        """Builds a tokenizer.
+        """Builds a tokenizer from `tokenizer.json` (text) and `tokenizer_config.json` (object).
 
-        Args:
-          backend_json: Content of a `tokenizer.json`.
-          config: Content of a `tokenizer_config.json`.
-          guarded: Added tokens to treat as special although the file does not mark them so.
+        `guarded` are added tokens to treat as special although the file does not mark them so.
         """
         self._json, self._config, self._guarded = backend_json, dict(config), frozenset(guarded)
         self.chat_template = _chat_template(self._config)

@@ -39,9 +39,6 @@ def train_tokenizer(
       out: Output directory; existing tokenizer files in it are replaced.
       template: Jinja source of the conversation format, such as `template.CHATML`. Every `<|name|>`
         in its output becomes a special token.
-
-    Raises:
-      ValueError: `vocab_size` is too small, or the template is not append-only.
     """
     grammar = ChatTemplate(template, {}).grammar()
     markers = _SPECIAL.findall("".join(grammar.literals()))

@@ -38,9 +38,7 @@ class Channel:
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Queues a step whose line is already in metrics.jsonl; returns immediately."""
-        with contextlib.suppress(
-            queue.Full
-        ):  # `_send_missing` later reads this step from metrics.jsonl
+        with contextlib.suppress(queue.Full):  # `_send_missing` will read this step from the file
             self._queue.put_nowait((step, dict(values)))
 
     def close(self, timeout_s: float) -> None:
@@ -51,11 +49,8 @@ class Channel:
         self._thread.join(timeout_s)
         if self._thread.is_alive():
             logging.warning(
-                "logger %s is not done after %g s and is left behind at step %d; the steps after it "
-                "are sent when the run resumes",
-                self._name,
-                timeout_s,
-                self._last,
+                f"logger {self._name} is not done after {timeout_s:g} s and is left behind at step "
+                f"{self._last}; the steps after it are sent when the run resumes"
             )
 
     def _work(self) -> None:
@@ -71,11 +66,8 @@ class Channel:
                 logger.close()
         except Exception as error:  # noqa: BLE001 - other people's code and other people's servers
             logging.warning(
-                "logger %s failed and is off from step %d on (metrics.jsonl has everything): %s: %s",
-                self._name,
-                self._last + 1,
-                type(error).__name__,
-                redact.text(str(error)),
+                f"logger {self._name} failed and is off from step {self._last + 1} on (metrics.jsonl "
+                f"has everything): {type(error).__name__}: {redact.text(str(error))}"
             )
 
     def _lines(self) -> Iterator[_Line]:
