@@ -61,7 +61,7 @@ def assign_rows(lengths: Sequence[int], row_length: int) -> list[list[int]]:
 def tightest_row_length(
     lengths: Sequence[int], row_length: int, rows_multiple: int, num_row_lengths: int
 ) -> int:
-    """Returns the row length that needs the fewest positions; of several, the longest.
+    """Returns the row length that needs the fewest positions; the longest one if several do.
 
     Tries `num_row_lengths` lengths: `row_length`, half of it, a quarter and so on. One program is
     compiled for each length.
@@ -85,7 +85,7 @@ def pack(
 ) -> TokenBatch:
     """Packs token sequences into rows of NumPy arrays; B is a multiple of `rows_multiple`.
 
-    A sequence has the arrays `tokens` and `action_mask`; its other arrays are 0 by default.
+    Each sequence has `tokens`, `action_mask` and optional float arrays of TokenBatch (default 0).
     """
     rows = assign_rows([len(s["tokens"]) for s in sequences], row_length)
     shape = (_round_up(len(rows), rows_multiple), row_length)

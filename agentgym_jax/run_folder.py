@@ -57,7 +57,7 @@ def disk_errors(path: pathlib.Path) -> Iterator[None]:
 
 
 def write_atomic(path: str | os.PathLike, write: str | Callable[[IO[str]], None]) -> None:
-    """Writes a text file; after a crash or RunFolderError the complete old file still exists.
+    """Writes a text file; after a crash or an error, the complete old or new file exists.
 
     `write` is the text, or a function that writes the text to an open file.
     """
@@ -110,7 +110,7 @@ def config_differences(
 
 
 def git_state(folder: pathlib.Path) -> dict[str, Any] | None:
-    """Returns `commit` and `dirty` of the checkout that tracks `folder`; None if there is none."""
+    """Returns `commit` and `dirty` (has changes) of the checkout that tracks `folder`, or None."""
 
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(folder), *arguments]
@@ -170,16 +170,16 @@ class RunFolder:
         self.plots = self.path / "plots"
         self.model = self.path / "model"
         self.tokenizer = self.path / "tokenizer"
-        self.logs = self.path / "logs"  # of environment servers
+        self.logs = self.path / "logs"  # output of environment servers
         self.loggers = self.path / "loggers"
         self.data = self.path / "data"  # recorded demonstrations
         self.evaluation_path = self.path / "evaluation.json"
         self._lock_path = self.path / ".lock"
-        self._folders = (self.trajectories, self.checkpoints, self.plots)  # that every run has
+        self._folders = (self.trajectories, self.checkpoints, self.plots)  # made by `start`
         self._folders += (self.model, self.tokenizer, self.logs)
         self._lock: IO[str] | None = None
         self._is_provisional = False  # True while `withdraw` may remove the files
-        self._made: list[pathlib.Path] = []  # folders made by `start`, innermost first
+        self._made: list[pathlib.Path] = []  # `path` and its parents, if made by `start`
 
     def start(
         self,
@@ -265,7 +265,7 @@ class RunFolder:
         self._lock = lock
 
     def _match_config(self, config: Mapping[str, Any], adjustable: Sequence[str]) -> bool:
-        """Returns True if config.json agrees with `config` except for adjustable keys."""
+        """Returns False without config.json; raises ValueError if it differs in a fixed key."""
         if not self.config_path.exists():
             return False
         differences = config_differences(self.config(), config)

@@ -49,7 +49,7 @@ def make_mesh(
     """Makes a mesh with the axes `data`, `fsdp` and `tensor`, in this order.
 
     Args:
-      data: Number of replicas of the weights. One of the three sizes may be -1: all other devices.
+      data: Number of replicas of the weights. One of the three sizes may be -1 (all other devices).
       fsdp: Number of shards of weights and rows.
       tensor: Number of shards inside a layer.
       devices: Devices of the mesh; None takes all.
@@ -92,13 +92,13 @@ class Layout:
                 )
 
     def shards(self, axis: str) -> int:
-        """Returns the number of parts of a logical axis."""
+        """Returns the number of parts into which a logical axis is split."""
         return math.prod(self.mesh.shape[name] for name in self._mesh_axes(axis))
 
     def sharding(
         self, axes: Sequence[str | None], shape: Sequence[int] | None = None
     ) -> NamedSharding:
-        """Returns the sharding of an array with these logical axes; None for an unsplit axis.
+        """Returns the sharding of an array, given its logical axes; None for an unsplit axis.
 
         If `shape` is given, an axis is not split if its length is not divisible by the size of its
         mesh axes (for example 2 key/value heads on tensor=4).
@@ -142,7 +142,7 @@ def constrain_rows(layout: Layout | None, batch: Any) -> Any:
 
 
 def constrain(layout: Layout | None, x: jax.Array, axes: Sequence[str | None]) -> jax.Array:
-    """Constrains the sharding of a value inside jit; None stands for one device."""
+    """Constrains the sharding of a value inside jit; does nothing without a layout."""
     if layout is None:
         return x
     if len(axes) != x.ndim:

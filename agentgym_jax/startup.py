@@ -62,7 +62,7 @@ def limit_arenas() -> None:
 
 
 def prepare() -> None:
-    """Prepares the process: heaps, log without secrets, and cache of compiled programs."""
+    """Limits heaps, hides secrets in the log, and caches compiled programs."""
     limit_arenas()
     if not flags.FLAGS["verbosity"].present:
         logging.set_verbosity(logging.WARNING)

@@ -49,7 +49,7 @@ class Turn:
     observation: str  # answer of the environment; empty if no action was sent
     reward: float  # reward of this step (AgentGym's `reward`, not the running score)
     is_cut: bool  # True if the turn reached its token limit before the model ended it
-    # absent from records of older runs:
+    # The following fields are absent from records of older runs.
     is_rejected: bool = False  # True if the environment rejected the action
     shows_state: bool = True  # True if the observation describes the state of the environment
 
@@ -78,7 +78,7 @@ class Trajectory:
     error: str = ""  # cause of an `ENV_ERROR`
     attempts: int = 1  # number of times that the episode was started; 1 without a failure
     seconds: float = 0.0  # wall time from admission to end
-    # absent from records of older runs:
+    # The following fields are absent from records of older runs.
     score_scale: float = 1.0  # factor that makes 1 the best `score` (SciWorld: 0.01)
     first_observation: str | None = None  # the first user message may contain additional text
 

@@ -19,7 +19,7 @@ class Conversation:
     """One recorded episode as text; `reward`, `success` and `score` are None if not recorded."""
 
     item_id: str  # environment and task index, such as `babyai_17`
-    messages: tuple[Message, ...]  # alternating from user and assistant, after an optional system
+    messages: tuple[Message, ...]  # an optional system message, then user and assistant in turn
     reward: float | None = None  # sum of rewards, in the unit of the environment
     success: bool | None = None  # True if the task was solved
     score: float | None = None  # score of the environment, scaled so that 1 is the best

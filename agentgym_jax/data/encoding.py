@@ -23,8 +23,8 @@ def encode(
 ) -> list[EncodedConversation]:
     """Encodes conversations in the same way as the run encodes its episodes.
 
-    `preambles` has messages by environment. They precede conversations without a system message.
-    The tokens with a loss are `actions` (answers to imitate) or `text` (also observations).
+    `preambles` are messages before conversations without a system message, by environment.
+    `train_on` is `actions` (loss on answers to imitate) or `text` (loss also on other tokens).
     """
     encoded = []
     for conversation in conversations:
@@ -63,7 +63,7 @@ def common_prompts(
 
 
 def train_on_text(sequence: EncodedConversation) -> EncodedConversation:
-    """Returns the sequence with a loss on all tokens except the first and unimitated answers."""
+    """Returns the sequence with a loss also on prompt and observations, except its first token."""
     is_text = sequence.action_mask | (sequence.sources != TokenSource.ACTION)
     is_text[0] = False  # no earlier token can predict the first one
     return dataclasses.replace(sequence, action_mask=is_text)

@@ -89,7 +89,7 @@ def batches(
       seed: Random seed of the order.
       epochs: Number of passes over the data, if `steps` is None.
       steps: Number of batches, if `epochs` is None.
-      weighting: Unit of equal weight: token to imitate, or conversation.
+      weighting: `token_mean` for equal weights of tokens, `sequence_mean` of conversations.
       too_long: Treatment of conversations longer than a row; `skip` leaves them out.
       importance: Weights of conversations relative to others in a batch; None for equal weights.
     """

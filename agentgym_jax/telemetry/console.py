@@ -1,6 +1,6 @@
 """Progress display of a run: a live table on a terminal, one line per step elsewhere.
 
-Calls only store numbers under a lock, so they take microseconds; a thread draws them.
+Calls only store numbers under a lock, so they take microseconds; a thread draws the table.
 """
 
 import collections
@@ -118,8 +118,8 @@ def open_console(
 ) -> Console:
     """Returns a rich console that uses colours and cursor movements only on a terminal.
 
-    The stream determines values that are None. FORCE_COLOR and similar variables are ignored:
-    notebooks set them but may not support cursor movements.
+    FORCE_COLOR and similar variables are ignored: notebooks set them but may not support cursor
+    movements. `is_terminal` and `width` override the properties of the stream.
     """
     stream = sys.stdout if stream is None else stream
     if is_terminal is None:
@@ -145,8 +145,8 @@ class RunConsole:
     ):
         """Prepares the display without drawing it.
 
-        A resumed run starts at `first_step`. `facts` are the entries of the header. The default of
-        `stream` is standard output; the stream determines if the table is `live`, and its `width`.
+        `facts` are the entries of the header. A resumed run starts at `first_step`. True for `live`
+        selects the live table, False plain lines; with None the kind of stream decides.
         """
         self._title = title
         self._facts = {key: str(value) for key, value in facts.items()}
@@ -190,7 +190,7 @@ class RunConsole:
             self._live.stop()
 
     def _reroute_handlers(self, before: tuple[IO[str], IO[str]]) -> None:
-        """Replaces the streams of log handlers, which Live does not replace."""
+        """Lets log handlers, which keep their stream, write above the live table."""
         handlers = [*logging.getLogger().handlers, absl_logging.get_absl_handler().python_handler]
         for handler in handlers:
             if isinstance(handler, logging.StreamHandler) and handler.stream in before:

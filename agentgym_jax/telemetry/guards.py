@@ -64,7 +64,7 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True)
 class History:
-    """Values of earlier steps; a list has at most the latest `window` values."""
+    """Values of earlier steps; each tuple of numbers has at most the latest `window` values."""
 
     grad_norms: tuple[float, ...] = ()  # finite gradient norms
     entropies: tuple[float, ...] = ()  # means of steps with episodes, in nats per sampled token
@@ -86,7 +86,7 @@ class History:
 
 
 def spike_threshold(options: GuardSettings, history: History) -> float:
-    """Returns the gradient norm above which an update is a spike; infinite until a full window."""
+    """Returns the limit of gradient norms for `grad_spike`; infinite until the window is full."""
     if options.grad_spike == "off" or len(history.grad_norms) < options.window:
         return math.inf
     return options.grad_spike_factor * statistics.median(history.grad_norms)

@@ -69,7 +69,7 @@ def _descendants(process: pathlib.Path) -> Iterator[pathlib.Path]:
 def measure_devices(devices: Sequence[jax.Device]) -> dict[str, float]:
     """Returns the memory use of the fullest device."""
     counts = [stats for device in devices if (stats := device.memory_stats())]
-    if not counts:  # the CPU reports none, and its devices share one memory
+    if not counts:  # CPU devices report none and share one memory
         arrays = sum(array.nbytes for array in jax.live_arrays())
         return {"system/device_memory_gib": arrays / _GIB}
     return {

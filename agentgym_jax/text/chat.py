@@ -131,7 +131,7 @@ class ChatRenderer:
         return [*ids, self.stop_ids[0]]
 
     def close_turn(self, ended_by_stop: bool) -> list[int]:
-        """Returns the template's tokens after an answer, with its stop token if not sampled."""
+        """Returns the template's tokens after an answer, and its stop token unless sampled."""
         if ended_by_stop:
             return self._encode(self._after_stop)
         return self._encode([*self._before_stop, self.stop_ids[0], *self._after_stop])

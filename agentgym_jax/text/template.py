@@ -49,7 +49,7 @@ Chat = Sequence[Mapping[str, str]]
 
 @dataclasses.dataclass(frozen=True)
 class Grammar:
-    """Strings between contents.
+    """Strings that a template writes between the contents of messages.
 
     `u` is a user message, `a` an assistant message, `s` an optional system message.
 
@@ -114,7 +114,7 @@ class ChatTemplate:
         self._variables = dict(variables)
 
     def render(self, messages: Chat) -> str:
-        """Returns a conversation as `transformers` renders it; asks for an answer after a user."""
+        """Renders a conversation like `transformers`; a final user message asks for an answer."""
         try:
             return self._template.render(
                 messages=[dict(message) for message in messages],
@@ -127,7 +127,7 @@ class ChatTemplate:
             raise ValueError(f"chat template: {error}") from error
 
     def grammar(self) -> Grammar:
-        """Returns the template's strings; raises ValueError if a probed conversation has others."""
+        """Returns the template's strings; raises ValueError if a probed conversation differs."""
         first_user_header, assistant_header = self._literals(_roles(1))
         _, before_answer, footer = self._literals(_roles(2))
         if not before_answer.startswith(assistant_header):

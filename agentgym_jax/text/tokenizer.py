@@ -76,7 +76,7 @@ class Tokenizer:
         self.vocab_size = 1 + max(self._text.get_vocab(with_added_tokens=True).values())
 
     def encode(self, text: str) -> list[int]:
-        """Encodes an untrusted text; `unk_token` is the only special token of the result."""
+        """Encodes an untrusted text; returns no special token, except perhaps `unk_token`."""
         ids = self._text.encode(text, add_special_tokens=False).ids
         if self._forbidden.isdisjoint(ids):
             return ids

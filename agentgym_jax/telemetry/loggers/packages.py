@@ -90,7 +90,7 @@ def open_wandb(wandb: Any, about: About) -> RunLogger:
 
 
 def open_trackio(trackio: Any, about: About) -> RunLogger:
-    """Returns a logger for trackio; see `TRACKIO_DIR=RUN/loggers/trackio trackio show`."""
+    """Returns a logger for trackio (`TRACKIO_DIR=RUN/loggers/trackio trackio show`)."""
     run = trackio.init(
         project=_PROJECT,
         name=f"{about.name}-{about.run_id}",  # a resumed run finds its records by this name
