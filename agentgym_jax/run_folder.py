@@ -42,7 +42,7 @@ def disk_advice(number: int | None) -> str:
     if number in (errno.EACCES, errno.EPERM, errno.EROFS):
         return "No permission to write there: choose another --workdir or fix its owner."
     if number in (errno.ENOTDIR, errno.EEXIST):
-        return "A file stands where a folder is needed: choose another --workdir."
+        return "A file exists where a folder is needed: choose another --workdir."
     return "Check the path and its file system."
 
 

@@ -25,7 +25,7 @@ class Dropped:
     def __str__(self) -> str:
         return (
             f"{self.truncated} were cut to a row, {self.too_long} left out as longer than a row, "
-            f"{self.without_loss} left out for want of a token to imitate"
+            f"{self.without_loss} left out without a token to imitate"
         )
 
 

@@ -207,8 +207,8 @@ def _refuse(where: str, expected: str, found: str) -> NoReturn:
     at = len(os.path.commonprefix([expected, found]))
     start = max(0, at - 20)
     raise ValueError(
-        f"chat template is not append-only: {where}. After {expected[start:at]!r} comes "
-        f"{found[at : at + 60]!r}, where earlier renders lead to {expected[at : at + 60]!r}. "
+        f"chat template is not append-only: {where}. After {expected[start:at]!r} it writes "
+        f"{found[at : at + 60]!r} instead of {expected[at : at + 60]!r}. "
         "An episode could not be extended without changing what was already sampled. " + _REMEDY
     )
 

@@ -70,7 +70,7 @@ def test_a_template_that_cannot_grow_is_refused_with_the_reason(source, reason):
 
 def test_the_refusal_shows_the_first_difference_of_the_texts():
     source = PLAIN.replace("m['content']", "(m['content'] or 'nothing')") + ASK
-    with pytest.raises(ValueError, match=r"After '<user>' comes 'nothing<end>"):
+    with pytest.raises(ValueError, match=r"After '<user>' it writes 'nothing<end>"):
         grammar(source)
 
 
