@@ -148,7 +148,7 @@ def test_a_run_folder_exports_the_parameters_of_its_latest_checkpoint(tmp_path):
     tokenizer = load_tokenizer(out)
     assert tokenizer.encode("go") == byte_tokenizer().encode("go")
     config = json.loads((out / "config.json").read_text())
-    assert config["eos_token_id"] == tokenizer.special_id("<|im_end|>")
+    assert config["eos_token_id"] == tokenizer.special_tokens["<|im_end|>"]
     assert config["torch_dtype"] == "float32"
 
 

@@ -10,7 +10,14 @@ from jax.sharding import PartitionSpec
 from agentgym_jax.models.kv_cache import KVCache
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.token_logprobs import token_logprobs
-from agentgym_jax.sharding import DECODE_RULES, TRAIN_RULES, Layout, make_mesh, reshard
+from agentgym_jax.sharding import (
+    DECODE_RULES,
+    TRAIN_RULES,
+    Layout,
+    constrain,
+    make_mesh,
+    reshard,
+)
 from tests.builders import decoder_config
 
 pytestmark = pytest.mark.usefixtures("compiled_fastest")
@@ -93,7 +100,7 @@ def test_eight_devices_decode_like_one(sizes):
 
 def test_sharding_constraints_take_effect_on_cpu():
     layout = Layout(make_mesh(data=4, fsdp=1, tensor=2), TRAIN_RULES)
-    out = jax.jit(lambda x: layout.constrain(x * 2, ("batch", "act_mlp")))(jnp.ones((8, 6)))
+    out = jax.jit(lambda x: constrain(layout, x * 2, ("batch", "act_mlp")))(jnp.ones((8, 6)))
     assert {s.data.shape for s in out.addressable_shards} == {(2, 3)}
 
 

@@ -4,12 +4,7 @@ import json
 import numpy as np
 import pytest
 
-from agentgym_jax.trajectory import (
-    Outcome,
-    from_record,
-    outcome_counts,
-    to_record,
-)
+from agentgym_jax.trajectory import Outcome, from_record, to_record
 from tests.builders import trajectory, turn
 
 
@@ -52,7 +47,7 @@ def test_the_reward_of_a_turn_without_tokens_is_dropped():
 @pytest.mark.parametrize("name", ["sources", "logprobs", "policy_versions"])
 def test_every_array_has_one_entry_per_token(name):
     good = episode("pao", [turn(1, 2)])
-    with pytest.raises(ValueError, match=f"babyai_17: 3 tokens but 2 {name}"):
+    with pytest.raises(ValueError, match=f"babyai_17: .*'tokens': 3.*'{name}': 2"):
         dataclasses.replace(good, **{name: getattr(good, name)[:2]})
 
 
@@ -101,8 +96,3 @@ def test_environment_errors_and_aborted_episodes_are_invalid():
     truncated = {outcome for outcome in Outcome if outcome.is_truncated}
     assert invalid == {Outcome.ENV_ERROR, Outcome.ABORTED}
     assert truncated == {Outcome.HORIZON, Outcome.CONTEXT_FULL}
-
-
-def test_outcome_counts_include_zeros():
-    counts = outcome_counts([episode("pa", [turn(1, 2)])] * 2)
-    assert counts == {outcome: 2 * (outcome is Outcome.SUCCESS) for outcome in Outcome}

@@ -87,10 +87,10 @@ def _read_data(path: str, key: str, found: TrainingData) -> None:
     """Reads a data file or folder that a config section names under `key`."""
     try:
         if key == "files":
-            conversations = read_conversations(path, bad="skip").conversations
+            conversations = read_conversations(path, bad="skip")
         else:
             # the rejected conversation of a pair has the same task
-            conversations = [pair.chosen for pair in read_preferences(path, bad="skip")[0]]
+            conversations = [pair.chosen for pair in read_preferences(path, bad="skip")]
     except (OSError, ValueError) as error:
         found.unread.append(f"{path} ({error})")
         return

@@ -86,6 +86,6 @@ def load_conversations(
 
 def _read(path: str, bad: Bad, section: str) -> Sequence[Conversation]:
     try:
-        return read_conversations(path, bad=bad).conversations
+        return read_conversations(path, bad=bad)
     except (ValueError, OSError) as error:
         raise ConfigError(f"config.{section}.files: {error}") from error

@@ -119,7 +119,7 @@ def load_preferences(
     preferences: list[Preference] = []
     for path in settings.preferences:
         try:
-            preferences += read_preferences(path, bad=settings.bad)[0]
+            preferences += read_preferences(path, bad=settings.bad)
         except (ValueError, OSError) as error:
             raise ConfigError(f"config.dpo.preferences: {error}") from error
     made, statistics = pair_up(episodes, **settings.pairing, seed=seed)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from agentgym_jax.data.conversations import Conversation
-from agentgym_jax.data.encoding import message_texts
 from agentgym_jax.jobs.agents import SampledAgent, build_agent, match_prompts
 from agentgym_jax.jobs.config.agent import AgentSettings
 from agentgym_jax.jobs.config.model import (
@@ -138,7 +137,7 @@ def open_job(
         run.console.phase("loading data", 0, 1)
         loaded = load(run, environments)
         run.console.phase("preparing the tokenizer", 0, 1)
-        texts = message_texts(loaded.conversations)
+        texts = (message.content for c in loaded.conversations for message in c.messages)
         tokenizer = build_tokenizer(settings.tokenizer, source, run.folder, texts)
         model = build_model(settings.model, source, tokenizer, layouts, run.folder)
         run.show_size(model.policy.config.num_parameters)

@@ -20,7 +20,6 @@ from agentgym_jax.learner.train_state import TrainState
 from agentgym_jax.native import library
 from agentgym_jax.run_folder import RunFolder
 from agentgym_jax.telemetry import machine
-from agentgym_jax.telemetry.compilations import CompilationCounter
 from agentgym_jax.telemetry.console import RunConsole, format_count
 from agentgym_jax.telemetry.loggers.table import Loggers, open_loggers
 from agentgym_jax.telemetry.loggers.table import parse as parse_loggers
@@ -114,7 +113,7 @@ class Run:
     total_steps: int
     seed: int
     should_stop: StopFlag
-    compilations: CompilationCounter
+    compilations: machine.CompilationCounter
     restored_controllers: dict[str, Any] | None = None
     restored_guards: dict[str, Any] | None = None
     open_sessions: Callable[[], int] | None = None
@@ -303,7 +302,7 @@ def open_run(
         raise ConfigError(f"config.{error}") from error
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(open_folder(config, workdir, ADJUSTABLE))
-        compilations = CompilationCounter()
+        compilations = machine.CompilationCounter()
         checkpoints = stack.enter_context(
             Checkpoints(
                 folder.checkpoints,

@@ -151,7 +151,7 @@ def test_a_conversation_longer_than_a_row_is_an_error_by_default():
     skipped = batches(encoded, row_length=8, rows=1, seed=0, epochs=1, too_long="skip")
     assert skipped.dropped == Dropped(too_long=2, truncated=0, without_loss=0)
     assert str(skipped.dropped).startswith("0 were cut to a row, 2 left out as longer than a row")
-    assert skipped.num_sequences == 1
+    assert len(skipped.sequences) == 1
     cut = batches(encoded, row_length=8, rows=2, seed=0, epochs=1, too_long="truncate")
     # The only trained token of the third conversation is beyond the end of the row.
     assert cut.dropped == Dropped(too_long=0, truncated=2, without_loss=1)
@@ -160,7 +160,7 @@ def test_a_conversation_longer_than_a_row_is_an_error_by_default():
 
 
 def test_data_without_trained_tokens_are_an_error():
-    with pytest.raises(ValueError, match="none of 1 conversations.*1 left out for want of a token"):
+    with pytest.raises(ValueError, match="none of 1 conversations.*1 left out without a token"):
         batches([conversation(4, 0)], row_length=8, rows=1, seed=0, steps=1)
 
 

@@ -165,7 +165,7 @@ def test_pairs_are_made_from_the_records_of_a_run(tmp_path):
     (tmp_path / "trajectories" / "step_000001.jsonl").write_text(text)
     # Files of held-out tasks are in the same folder, but no pair may contain their episodes.
     (tmp_path / "trajectories" / "eval_000001.jsonl").write_text(text.replace("door", "gate"))
-    read = read_conversations(tmp_path, bad="fatal").conversations
+    read = read_conversations(tmp_path, bad="fatal")
     assert len(read) == 3 and sum(c.is_valid for c in read) == 2
     assert answers(pairs(read, measure="score", pairs_per_task=9)) == [("success", "failure")]
     with pytest.raises(FileNotFoundError, match="held-out"):
@@ -192,14 +192,14 @@ ROW = {
 def test_a_file_of_pairs_is_read(tmp_path):
     path = tmp_path / "pairs.json"
     path.write_text(json.dumps([ROW, ROW | {"item_id": "babyai_7", "chosen_reward": 1}]))
-    (first, second), problems = read_preferences(path, bad="fatal")
+    first, second = read_preferences(path, bad="fatal")
     assert first.chosen.messages == (
         Message("user", "rules"),
         Message("assistant", "ok"),
         Message("user", "a door"),
         Message("assistant", "left", loss=True),
     )
-    assert len(first.rejected.messages) == 6 and problems == ()
+    assert len(first.rejected.messages) == 6
     assert (first.chosen.item_id, second.chosen.item_id) == ("7", "babyai_7")
     assert (second.chosen.reward, second.rejected.reward) == (1.0, None)
 
@@ -231,5 +231,4 @@ def test_the_error_for_a_bad_pair_names_file_line_and_field(row, reason, tmp_pat
     path.write_text("".join(json.dumps(r) + "\n" for r in (ROW, row)))
     with pytest.raises(ValueError, match=f"pairs.jsonl, line 2: .*{reason}"):
         read_preferences(path, bad="fatal")
-    good, problems = read_preferences(path, bad="skip")
-    assert len(good) == len(problems) == 1
+    assert len(read_preferences(path, bad="skip")) == 1

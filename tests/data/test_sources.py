@@ -77,9 +77,9 @@ def test_every_format_gives_equal_conversations(write, tmp_path):
     expected = read_conversations(as_json(tmp_path / "expected", RECORDS), bad="fatal")
     found = read_conversations(write(tmp_path / "data", RECORDS), bad="fatal")
     # TFDS shuffles a dataset when it writes it, so the order differs.
-    by_id = lambda read: sorted(read.conversations, key=lambda c: c.item_id)  # noqa: E731
+    by_id = lambda read: sorted(read, key=lambda c: c.item_id)  # noqa: E731
     assert by_id(found) == by_id(expected)
-    assert len(found.conversations[0].messages) == 4
+    assert len(found[0].messages) == 4
 
 
 @pytest.mark.parametrize("write", FORMATS)

@@ -103,15 +103,13 @@ def manifests():
 
 def test_the_suite_has_27_tasks_with_the_numbers_of_items_of_the_paper():
     assert suite.NUM_SUBTASKS == 27
-    assert {name: part.test_items for name, part in SUITE.items()} == {
+    assert {name: sum(s.test_items for s in part.subtasks) for name, part in SUITE.items()} == {
         "webarena": 50,
         "searchqa": 400,
         "textcraft": 100,
         "babyai": 90,
         "sciworld": 200,
     }
-    for part in SUITE.values():
-        assert sum(subtask.test_items for subtask in part.subtasks) == part.test_items
     for name in suite.PINNED:
         sizes = {subtask: len(items) for subtask, items in suite.pinned(name).items()}
         assert sizes == {subtask.name: subtask.test_items for subtask in SUITE[name].subtasks}

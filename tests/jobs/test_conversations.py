@@ -79,7 +79,7 @@ def test_demonstrations_of_a_custom_environment_are_recorded(tmp_path, monkeypat
     tasks = [Task("bandit", 3, "red"), Task("bandit", 4, "green")]
     options = dict(agent="random", epsilon=0.0, max_turns=2, seed=0)
     record(tasks, path, **options, module="configs.rl.bandit")
-    found = read_conversations(path, bad="fatal").conversations
+    found = read_conversations(path, bad="fatal")
     assert [c.item_id for c in found] == ["bandit_3", "bandit_4"]
     with pytest.raises(RuntimeError, match="bandit"):
         record(tasks, path, **options)

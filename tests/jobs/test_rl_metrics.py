@@ -140,3 +140,9 @@ def test_informative_groups_are_counted_per_environment():
         lookup(name)
     alone = rl_metrics.group_metrics(experience, TASKS, ("babyai",))
     assert set(alone) < set(m) and not [name for name in alone if "babyai" in name]
+
+
+def test_outcomes_are_counted_with_zeros():
+    m = metrics(BOTH)
+    found = {outcome: m[f"rollout/outcome/{outcome}"] for outcome in Outcome}
+    assert found == {outcome: OUTCOMES.count(outcome) for outcome in Outcome}

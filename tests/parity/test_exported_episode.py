@@ -76,7 +76,7 @@ def test_a_greedy_episode_of_an_export_has_equal_tokens_in_transformers(tmp_path
     model = transformers.AutoModelForCausalLM.from_pretrained(out, dtype=torch.float32).eval()
     tokenizer = load_tokenizer(tmp_path / "run" / "tokenizer")
     renderer = ChatRenderer(tokenizer)
-    stop = tokenizer.special_id("<|im_end|>")
+    stop = tokenizer.special_tokens["<|im_end|>"]
     assert model.config.eos_token_id == stop
 
     @jax.jit

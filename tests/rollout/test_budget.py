@@ -18,7 +18,6 @@ from agentgym_jax.rollout.episode import (
 )
 from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.text.chat import ChatRenderer, Message
-from agentgym_jax.text.template import COMPACT
 from agentgym_jax.text.tokenizer import byte_tokenizer
 from agentgym_jax.trajectory import TokenSource, from_record, to_record
 
@@ -35,7 +34,7 @@ PROBLEM = "No action."
 
 @pytest.fixture(scope="module")
 def renderer():
-    return ChatRenderer(byte_tokenizer().with_chat_template(COMPACT))
+    return ChatRenderer(byte_tokenizer())
 
 
 def play(renderer, said, show_turn_budget=None, **limits):

@@ -27,7 +27,6 @@ from agentgym_jax.rollout.episode import EpisodeLimits, EpisodeRequest
 from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.sampling.sampler import Sampler
 from agentgym_jax.text.chat import ChatRenderer
-from agentgym_jax.text.template import COMPACT
 from agentgym_jax.text.tokenizer import byte_tokenizer
 from agentgym_jax.trajectory import Outcome
 from tests.builders import decoder_config
@@ -89,7 +88,7 @@ class World:
 
 @pytest.fixture(scope="module")
 def policy():
-    tokenizer = byte_tokenizer().with_chat_template(COMPACT)
+    tokenizer = byte_tokenizer()
     config = decoder_config(
         vocab_size=tokenizer.vocab_size,
         hidden_size=16,
@@ -118,7 +117,7 @@ def collect(
     should_stop=lambda: False,
     **options,
 ):
-    tokenizer = byte_tokenizer().with_chat_template(COMPACT)
+    tokenizer = byte_tokenizer()
     renderer = ChatRenderer(tokenizer)
     sampler = Sampler(
         policy,

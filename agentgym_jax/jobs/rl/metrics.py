@@ -11,7 +11,7 @@ from agentgym_jax.learner.experience import Experience
 from agentgym_jax.rollout.collect import CollectStatistics
 from agentgym_jax.sampling.statistics import SamplerStatistics
 from agentgym_jax.telemetry.metrics import add_environment
-from agentgym_jax.trajectory import Trajectory, outcome_counts
+from agentgym_jax.trajectory import Outcome, Trajectory
 
 
 def episode_metrics(
@@ -39,7 +39,8 @@ def episode_metrics(
         "rollout/occupancy": sampler.occupancy,
         "rollout/prefill_occupancy": sampler.prefill_occupancy,
     }
-    for outcome, count in outcome_counts(trajectories).items():
+    for outcome in Outcome:
+        count = sum(trajectory.outcome == outcome for trajectory in trajectories)
         metrics[f"rollout/outcome/{outcome}"] = float(count)
     for cause, count in statistics.env_errors.items():
         metrics[f"rollout/env_errors/{cause}"] = float(count)
