@@ -11,7 +11,7 @@ def check_options(
     options = dict(section)
     kind = options.pop("kind", None)
     if kind not in kinds:
-        raise ValueError(f"{name}.kind={kind!r} is none of {', '.join(kinds)}")
+        raise ValueError(f"{name}.kind is {kind!r}; it must be one of {', '.join(kinds)}")
     if set(options) != set(kinds[kind]):
         raise ValueError(
             f"{name}: kind={kind!r} takes {sorted(kinds[kind])}, got {sorted(options)}"
