@@ -46,13 +46,11 @@ class Rule:
 
     def stored_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
         """Returns the stored shape of a parameter of one layer, whose shape is `shape`."""
-        match self.form:
-            case "table":
-                return tuple(shape)
-            case "vector":
-                return (math.prod(shape),)
-            case "matrix":
-                return (math.prod(shape[self.inputs :]), math.prod(shape[: self.inputs]))
+        if self.form == "table":
+            return tuple(shape)
+        if self.form == "vector":
+            return (math.prod(shape),)
+        return (math.prod(shape[self.inputs :]), math.prod(shape[: self.inputs]))
 
     def from_stored(self, value: np.ndarray, shape: Sequence[int]) -> np.ndarray:
         """Returns a view of the stored tensor in the shape of the parameter of one layer."""

@@ -9,8 +9,6 @@ from agentgym_jax.models.config import DecoderConfig
 from agentgym_jax.models.decode_backend import choose_cache_dtype
 from agentgym_jax.sharding import Layout
 
-CACHE_AXES = ("layers", "batch", "act_kv_heads", "length", "act_head")
-
 
 @flax.struct.dataclass
 class KVCache:
@@ -34,7 +32,8 @@ class KVCache:
     ) -> "KVCache":
         """Creates a cache of zeros on the devices of the layout; `dtype` is the policy's type."""
         shape = (config.num_layers, rows, config.num_kv_heads, length, config.head_size)
-        sharding = None if layout is None else layout.sharding(CACHE_AXES, shape)
+        axes = ("layers", "batch", "act_kv_heads", "length", "act_head")
+        sharding = None if layout is None else layout.sharding(axes, shape)
         dtype = choose_cache_dtype(dtype)
 
         def zeros():
@@ -52,14 +51,7 @@ class KVCache:
         """Slots per row (S), in tokens."""
         return self.k_LBKSH.shape[3]
 
-    def write(
-        self,
-        layer: jax.Array,
-        k_nTKH: jax.Array,
-        v_nTKH: jax.Array,
-        row_n: jax.Array,
-        positions_nT: jax.Array,
-    ) -> "KVCache":
+    def write(self, layer, k_nTKH, v_nTKH, row_n, positions_nT) -> "KVCache":
         """Writes new tokens of one layer into cache row `row_n` at their positions.
 
         Tokens are dropped if their row is outside [0, B) or their position is outside [0, S).

@@ -99,7 +99,6 @@ class Sampler:
         # Digests of the sequences (`PrefixChunk.digest`) with which the cache of each row begins.
         self._prefixes: list[set[bytes]] = [set() for _ in range(rows)]
         self._running: _Call | None = None
-        self._programs: set[tuple] = set()
         self._state = decode.RowState.create(rows, stop_ids)
 
     @property
@@ -118,11 +117,6 @@ class Sampler:
         return not self._queued_rows and not self._state.is_active.any()
 
     @property
-    def num_programs(self) -> int:
-        """Number of compiled programs used so far; at most `len(buckets) + 2`."""
-        return len(self._programs)
-
-    @property
     def params(self):
         """Current weights with stacked layers; None before the first `set_params`."""
         return None if self._params is None else self._backend.restore_params(self._params)
@@ -132,12 +126,8 @@ class Sampler:
         self.statistics = SamplerStatistics()
 
     def set_params(self, params, version: int) -> None:
-        """Replaces the weights and drops all shared prefixes. Open rows keep their caches.
-
-        Raises:
-          ValueError: A call is running; its tokens would carry the wrong version.
-        """
-        if self._running is not None:
+        """Replaces the weights and drops all shared prefixes. Open rows keep their caches."""
+        if self._running is not None:  # its tokens would have the wrong version
             raise ValueError("Sampler.set_params while a call is running: finish it first")
         self._params = self._backend.prepare_params(params)
         self._version = version
@@ -182,9 +172,6 @@ class Sampler:
 
         Rows share prefixes that end at a chunk border of their first prefill. The shapes in which
         tokens are computed depend only on these borders, so other rows cannot change a result.
-
-        Raises:
-          ValueError: A chunk is empty, or no token can be sampled after the chunks.
         """
         record, state = self._open[row], self._state
         count = sum(len(chunk) for chunk in chunks)
@@ -211,9 +198,6 @@ class Sampler:
 
         Rows may be opened, prefilled and closed before `finish`. Their new tokens wait for the
         next call.
-
-        Raises:
-          ValueError: The previous call is not finished, or there are no weights yet.
         """
         if self._params is None:
             raise ValueError("Sampler.begin before Sampler.set_params: there are no weights yet")
@@ -225,7 +209,6 @@ class Sampler:
             return
         started = time.perf_counter()
         state, members, row_B = self._select_rows()
-        self._programs.add(("decode", self._decode_steps))
         self._cache, chunk = decode.decode_chunk(
             self.policy,
             self._params,
@@ -291,7 +274,6 @@ class Sampler:
             source, target = np.zeros(width, np.int32), np.full(width, self.rows, np.int32)
             source[: len(part)] = [source_row for source_row, _, _ in part]
             target[: len(part)] = [row for _, row, _ in part]
-            self._programs.add(("copy", width))
             self._cache = decode.copy_rows(self._cache, source, target)
 
     def _prefill_chunks(self, waiting: Sequence[int]) -> None:
@@ -315,7 +297,6 @@ class Sampler:
             in_bucket = [slice_ for slice_ in slices if slice_.length == T]
             for i in range(0, len(in_bucket), n):
                 arrays = prefill.pack_slices(in_bucket[i : i + n], T, n, padding_row=self.rows)
-                self._programs.add(("prefill", n, T))
                 self._cache = decode.prefill(self.policy, self._params, self._cache, *arrays)
                 self.statistics.prefill_calls += 1
                 self.statistics.prefill_capacity += n * T

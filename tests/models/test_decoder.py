@@ -102,7 +102,6 @@ def test_the_parameter_tree_is_the_one_others_build_on():
 @pytest.mark.slow
 def test_initial_weights_have_the_stated_scale(policy):
     params = _init(policy, jax.random.key(0))
-    assert sum(x.size for x in jax.tree.leaves(params)) == policy.config.num_parameters
     assert {x.dtype for x in jax.tree.leaves(params)} == {jnp.dtype("float32")}
     layers = params["layers"]
     assert np.std(params["embed"]["embedding"]) == pytest.approx(0.02, rel=0.1)
