@@ -1,7 +1,4 @@
-"""Hardware-dependent parts of decoding.
-
-XLA compiles some operations badly for CPU. Other devices use XLA's operations for all of them.
-"""
+"""Hardware-dependent parts of decoding: replacements for operations that are slow on CPU in XLA."""
 
 import dataclasses
 import functools
@@ -73,7 +70,7 @@ class DecodeBackend:
         return self.multiply(spec, hidden, kernel.astype(hidden.dtype), jnp.float32)
 
     def attend(self, q_nTNH, k_LBKSH, v_LBKSH, layer, row_n, positions_nT, *, is_in_order: bool):
-        """Computes `attend_cache`, with the native function if it is faster.
+        """Computes attention to the cache (`attend_cache`), in native code if that is faster.
 
         `is_in_order` is True if row_n is 0, 1, ...
         """

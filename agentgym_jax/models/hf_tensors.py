@@ -104,7 +104,7 @@ class StoredTensor:
 
 
 def find_tensors(directory: pathlib.Path) -> dict[str, StoredTensor]:
-    """Returns all tensors of a Hugging Face directory by name; reads only the heads of the files.
+    """Returns all tensors of a Hugging Face directory by name; reads only the files' headers.
 
     The directory has one safetensors file, or several with an index.
     """

@@ -23,9 +23,6 @@ def scan_layers(cast: Callable, layer: Callable, x: jax.Array, stacked: Any, con
       x: Input of the first layer.
       stacked: Tree of weights with a leading axis of layers.
       constants: Tree of arrays without gradient that every layer reads.
-
-    Returns:
-      Output of the last layer.
     """
 
     def step(x, weights):

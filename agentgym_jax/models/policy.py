@@ -89,16 +89,15 @@ class Policy:
         return layout.tree_shardings(self.logical_axes(), self.abstract_params())
 
     def hidden(self, params: Params, tokens_BT, positions_BT, segment_ids_BT) -> jax.Array:
-        """Returns hidden states of packed rows after the final norm.
+        """Returns hidden states after the final norm: [B, T, D] in the compute type.
+
+        Index t depends on the tokens of its segment up to and including t.
 
         Args:
           params: Stacked weights.
           tokens_BT: Token ids.
           positions_BT: Positions, which restart at 0 in every segment.
           segment_ids_BT: Segment of each token; 0 is padding.
-
-        Returns:
-          hidden_BTD in the compute type; index t depends on tokens up to and including t.
         """
         decoder, _ = self._merge(params)
         x_BTD, rope = self._embed(decoder, tokens_BT, positions_BT)
@@ -119,7 +118,7 @@ class Policy:
     def hidden_cached(
         self, params: Params, tokens_nT, positions_nT, cache: KVCache, row_n=None
     ) -> tuple[jax.Array, KVCache]:
-        """Returns hidden states of new tokens that continue rows of a cache.
+        """Returns hidden states of tokens that continue rows of a cache, and the new cache.
 
         Args:
           params: Weights, stacked or from `DecodeBackend.prepare_params`.
@@ -130,9 +129,6 @@ class Policy:
           cache: Keys and values of earlier tokens. Updated in place if donated.
           row_n: Cache row of each line of tokens; several lines may continue the same row. None
             means that n = B and that line b continues row b.
-
-        Returns:
-          Hidden states hidden_nTD after the final norm, and the cache with the new tokens.
         """
         is_in_order = row_n is None
         row_n = jnp.arange(cache.rows) if row_n is None else row_n

@@ -27,7 +27,7 @@ from agentgym_jax.sampling.statistics import SamplerStatistics
 class _Call:
     """Decode call that is running on the device."""
 
-    members: list[tuple[int, int]]  # (row, index of the row in the call) for each row in the call
+    members: list[tuple[int, int]]  # (cache row, index in the call) of each row
     chunk: decode.DecodedChunk
     started: float
 
@@ -96,7 +96,7 @@ class Sampler:
         # Active rows; the row that has been active longest is first.
         self._decoding_rows: list[int] = []
         self._free = list(range(rows))
-        # Digests of the sequences (`PrefixChunk.digest`) with which the cache of each row begins.
+        # For each row, digests (`PrefixChunk.digest`) of the sequences with which its cache begins.
         self._prefixes: list[set[bytes]] = [set() for _ in range(rows)]
         self._running: _Call | None = None
         self._state = decode.RowState.create(rows, stop_ids)
@@ -108,7 +108,7 @@ class Sampler:
 
     @property
     def is_running(self) -> bool:
-        """True from `begin` until the results are ready and `finish` returns without waiting."""
+        """True from `begin` until the results of the decode call are ready."""
         return self._running is not None and not self._running.chunk.steps.is_ready()
 
     @property
