@@ -71,7 +71,7 @@ def export(model: str, out: str, *, dtype: str, overwrite: bool) -> pathlib.Path
             as_llama=as_llama,
             overwrite=overwrite,
         )
-    logging.info("wrote %d parameters as %s to %s", source.config.num_parameters, dtype, target)
+    logging.info("wrote %d parameters as %s to %s", policy.num_parameters, dtype, target)
     return target
 
 

@@ -140,7 +140,7 @@ def open_job(
         texts = (message.content for c in loaded.conversations for message in c.messages)
         tokenizer = build_tokenizer(settings.tokenizer, source, run.folder, texts)
         model = build_model(settings.model, source, tokenizer, layouts, run.folder)
-        run.show_size(model.policy.config.num_parameters)
+        run.show_size(model.policy.num_parameters)
         agent = None
         if agent_settings is not None and environments is not None:
             environments = match_prompts(environments, agent_settings, loaded.conversations)

@@ -1,7 +1,7 @@
-"""Attention of packed rows and of cached rows. All masks of the project are made here.
+"""Attention of packed rows and of cached rows.
 
-In both functions, G query heads share one key/value head (N = K * G). Products are computed in the
-type of the inputs, and the softmax in float32. No [B, N, T, S] mask or score array is built.
+G query heads share one key/value head (N = K * G). Products are computed in the type of the inputs,
+the softmax in float32. Masks and scores exist for one block at a time.
 """
 
 import functools
@@ -16,42 +16,14 @@ from agentgym_jax.models.bfloat16_bits import from_bits
 _MASKED = -1e30
 
 
-def segment_mask(
-    query_ids_BT: jax.Array, key_ids_BS: jax.Array, first_query: jax.Array, first_key: jax.Array
-) -> jax.Array:
-    """Returns the attention mask of packed rows: bool [B, 1, 1, T, S].
-
-    It is True for keys in the query's segment that are not later than the query.
-
-    `first_query` and `first_key` are the indices of the first query and key in their row.
-    """
-    query_T = first_query + jnp.arange(query_ids_BT.shape[1])
-    key_S = first_key + jnp.arange(key_ids_BS.shape[1])
-    mask_BTS = query_ids_BT[:, :, None] == key_ids_BS[:, None, :]
-    mask_BTS &= (query_T[:, None] >= key_S[None, :])[None]
-    return mask_BTS[:, None, None]
-
-
-def cache_mask(positions_BT: jax.Array, slots_S: jax.Array, length: int) -> jax.Array:
-    """Returns the attention mask of cache slots, bool [B, 1, 1, T, S]: True for slots up to the
-    position of the token.
-
-    A position outside [0, length) is padding and attends to no slot.
-    """
-    positions_BT1 = positions_BT[:, :, None]
-    mask_BTS = (slots_S[None, None, :] <= positions_BT1) & (positions_BT1 < length)
-    return mask_BTS[:, None, None]
-
-
 def _group(q_BTNH: jax.Array, num_kv_heads: int) -> jax.Array:
-    """Reshapes queries [B, T, N, H] to [B, K, G, T, H] and scales them by 1 / sqrt(H)."""
+    """Scales queries by 1 / sqrt(H) and reshapes them to [B, K, G, T, H]."""
     B, T, N, H = q_BTNH.shape
     q_BTKGH = (q_BTNH * H**-0.5).reshape(B, T, num_kv_heads, N // num_kv_heads, H)
     return q_BTKGH.transpose(0, 2, 3, 1, 4)
 
 
 def _ungroup(out_BKGTH: jax.Array) -> jax.Array:
-    """Reshapes results [B, K, G, T, H] to [B, T, N, H]."""
     B, K, G, T, H = out_BKGTH.shape
     return out_BKGTH.transpose(0, 3, 1, 2, 4).reshape(B, T, K * G, H)
 
@@ -64,16 +36,12 @@ def attend_segments(
     *,
     block: int = 128,
 ) -> jax.Array:
-    """Computes causal attention within each segment of packed rows.
+    """Computes causal attention within each segment of packed rows: [B, T, N, H].
 
-    Loops over square blocks of queries and keys. Skips blocks in which no query of any row sees a
-    key: keys later than the queries, or before the segments of the queries. The cost of a row
-    therefore depends on its segments, not on the square of its length. Scores exist for one block
-    at a time, in the backward pass too. A block has `block` tokens per side. It has more if a row
-    would otherwise need over 16 blocks, because blocks are computed one after the other.
-
-    Queries and keys are already rotated. Each segment is contiguous; padding (segment 0) attends to
-    padding. The result is [B, T, N, H] in the type of the queries.
+    Queries and keys are rotated. Segments are contiguous; padding is segment 0, which attends to
+    itself. The cost of a row depends on its segments, not on the square of its length, because
+    square blocks of queries and keys are skipped if no query of any row sees a key. `block` is the
+    minimum side of a block, in tokens. A row has at most 16 blocks, which are computed in sequence.
     """
     chex.assert_rank([q_BTNH, k_BTKH, v_BTKH, segment_ids_BT], [4, 4, 4, 2])
     chex.assert_equal_shape([k_BTKH, v_BTKH])
@@ -92,11 +60,10 @@ def attend_segments(
 def _attend_blocks(
     q_BKGTH: jax.Array, k_BKSH: jax.Array, v_BKSH: jax.Array, ids_BT: jax.Array, block: int
 ) -> jax.Array:
-    """Computes attention block by block without storing scores for the backward pass, which
-    recomputes them from the normaliser of each query.
+    """Computes attention with a running softmax (arXiv:1805.02867).
 
-    The running softmax is described in arXiv:1805.02867, the backward pass in arXiv:2205.14135,
-    appendix B.2.
+    The backward pass recomputes the scores from each query's normaliser (arXiv:2205.14135,
+    appendix B.2).
     """
     return _attend_blocks_forward(q_BKGTH, k_BKSH, v_BKSH, ids_BT, block)[0]
 
@@ -121,8 +88,7 @@ def _attend_blocks_forward(q_BKGTH, k_BKSH, v_BKSH, ids_BT, block):
 
         zeros_BKGtH = jnp.zeros(q_BKGtH.shape, jnp.float32)
         zeros_BKGt1 = zeros_BKGtH[..., :1]
-        # The diagonal block is first. In it every query sees itself, so no running maximum is
-        # _MASKED afterwards.
+        # In the diagonal block every query sees itself, so no running maximum remains _MASKED.
         carry = keys(i, (zeros_BKGt1 + _MASKED, zeros_BKGt1, zeros_BKGtH))
         max_BKGt1, sum_BKGt1, out_BKGtH = jax.lax.fori_loop(first_key_Q[i], i, keys, carry)
         out_BKGtH = (out_BKGtH / sum_BKGt1).astype(q_BKGTH.dtype)
@@ -145,9 +111,8 @@ def _attend_blocks_backward(block, saved, d_out_BKGTH):
     products = d_out_BKGTH.astype(jnp.float32) * out_BKGTH.astype(jnp.float32)
     mean_BKGT1 = jnp.sum(products, axis=-1, keepdims=True)
 
-    # The gradients of keys and values are sums over queries. Queries must be the last axis, because
-    # a product with a transposed left operand is slow on CPU. These gradients are therefore summed
-    # as [B, K, H, S].
+    # The gradients of keys and values are sums over queries. A product with a transposed left
+    # operand is slow on CPU, so queries are the last axis and the sums are [B, K, H, S].
     q_BKHGT, d_out_BKHGT = (x.transpose(0, 1, 4, 2, 3) for x in (q_BKGTH, d_out_BKGTH))
 
     def queries(i, carry):
@@ -186,18 +151,20 @@ _attend_blocks.defvjp(_attend_blocks_forward, _attend_blocks_backward)
 
 
 def _first_key_blocks(ids_BT: jax.Array, block: int) -> jax.Array:
-    """Returns for each block of queries the first block of keys that any of its queries sees, in
-    any row: int [T / block].
-    """
+    """Returns the first key block that any row sees, for each query block: int [T / block]."""
     is_first_BT = jnp.diff(ids_BT, axis=1, prepend=ids_BT[:, :1] - 1) != 0
     start_BT = jax.lax.cummax(jnp.where(is_first_BT, jnp.arange(ids_BT.shape[1]), 0), axis=1)
     return jnp.min(start_BT[:, ::block], axis=0) // block
 
 
 def _block_mask(ids_BT: jax.Array, i, j, block: int) -> jax.Array:
-    """Returns the attention mask of query block i and key block j."""
+    """Returns the causal mask within segments of query block i and key block j: [B, 1, 1, t, s]."""
     query_ids_Bt, key_ids_Bs = _block(ids_BT, i, block, 1), _block(ids_BT, j, block, 1)
-    return segment_mask(query_ids_Bt, key_ids_Bs, i * block, j * block)
+    query_t = i * block + jnp.arange(block)
+    key_s = j * block + jnp.arange(block)
+    mask_Bts = query_ids_Bt[:, :, None] == key_ids_Bs[:, None, :]
+    mask_Bts &= (query_t[:, None] >= key_s[None, :])[None]
+    return mask_Bts[:, None, None]
 
 
 def _block(x: jax.Array, i, block: int, axis: int) -> jax.Array:
@@ -208,8 +175,8 @@ def _put_block(x: jax.Array, values: jax.Array, i, block: int, axis: int) -> jax
     return jax.lax.dynamic_update_slice_in_dim(x, values, i * block, axis)
 
 
-# In these three products the heads of a group are folded into the token axis: on CPU a batch of
-# plain matrix products is faster than the same einsum over five axes.
+# The next three functions fold the heads of a group into the token axis, because on CPU a batch of
+# matrix products is faster than the same einsum over five axes.
 
 
 def _scores(a_BKGTH: jax.Array, b_BKSH: jax.Array) -> jax.Array:
@@ -237,22 +204,13 @@ def _mix_queries(x_BKHGT: jax.Array, weights_BKGTS: jax.Array) -> jax.Array:
 
 
 def attend_cache(
-    q_nTNH: jax.Array,
-    k_LBKSH: jax.Array,
-    v_LBKSH: jax.Array,
-    layer: jax.Array,
-    row_n: jax.Array | None,
-    positions_nT: jax.Array,
-    *,
-    key_block: int = 128,
+    q_nTNH: jax.Array, k_LBKSH, v_LBKSH, layer, row_n, positions_nT, *, key_block: int = 128
 ) -> jax.Array:
-    """Computes attention of new tokens to the slots of the same row, up to their position.
+    """Computes attention of new tokens to the slots of their row, up to their position.
 
-    Loops over blocks of slots and stops after the longest live row. The cost of a step depends on
-    the number of tokens in the cache, not on the cache's capacity, and one program serves all
-    lengths. The running softmax is described in arXiv:1805.02867. A block that a row does not see
-    multiplies that row's sums by exp(0) = 1 and adds 0. The result of a row therefore does not
-    depend on the lengths of other rows.
+    Loops over blocks of slots with a running softmax (arXiv:1805.02867), up to the longest row. A
+    block that a row does not see multiplies its sums by exp(0) = 1 and adds 0, so the result of a
+    row does not depend on the lengths of other rows.
 
     Args:
       q_nTNH: Rotated queries.
@@ -260,8 +218,8 @@ def attend_cache(
       v_LBKSH: Value cache.
       layer: Layer of the cache, int scalar.
       row_n: Cache row of each line of queries; a row outside [0, B) is allowed for padding only.
-        None means that n = B and that line b uses row b, which saves the look-up.
-      positions_nT: Slot of each query; S or more marks padding, whose result is 0.
+        None means that n = B and that line b uses row b.
+      positions_nT: Slot of each query; a position outside [0, S) marks padding, whose result is 0.
       key_block: Slots per block.
 
     Returns:
@@ -276,13 +234,14 @@ def attend_cache(
 
     def step(i, carry):
         max_nKGT1, sum_nKGT1, out_nKGTH = carry
-        # The last block is moved left to stay inside the cache; slots of earlier blocks are masked
-        # out.
+        # The last block is moved left to stay inside the cache; it masks slots of earlier blocks.
         start = jnp.minimum(i * block, S - block)
         k_nKSH = from_bits(_slots(k_LBKSH, layer, row_n, start, block))
         v_nKSH = from_bits(_slots(v_LBKSH, layer, row_n, start, block))
         slots_S = start + jnp.arange(block)
-        mask = cache_mask(positions_nT, slots_S, S)
+        positions_nT1 = positions_nT[:, :, None]
+        mask_nTS = (slots_S[None, None, :] <= positions_nT1) & (positions_nT1 < S)
+        mask = mask_nTS[:, None, None]
         mask &= (slots_S >= i * block)[None, None, None, None]
         scores = jnp.where(mask, _scores(q_nKGTH, k_nKSH), _MASKED)
         new_max_nKGT1 = jnp.maximum(max_nKGT1, jnp.max(scores, axis=-1, keepdims=True))
@@ -301,7 +260,7 @@ def attend_cache(
 
 
 def _slots(x_LBKSH: jax.Array, layer, row_n: jax.Array | None, start, block: int) -> jax.Array:
-    """Returns slots start .. start + block - 1 of some cache rows: [n, K, block, H]."""
+    """Returns slots start .. start + block - 1 of some rows of a layer: [n, K, block, H]."""
     _, B, K, _, H = x_LBKSH.shape
     if row_n is None:
         return jax.lax.dynamic_slice(x_LBKSH, (layer, 0, 0, start, 0), (1, B, K, block, H))[0]

@@ -1,7 +1,7 @@
 """Conversion between bfloat16 arrays and arrays of their bits.
 
-To write into a bfloat16 array on CPU, XLA converts the whole array to float32 and back. A uint16
-array is written in place.
+XLA on CPU writes into a uint16 array in place. To write into a bfloat16 array, it converts the
+whole array to float32 and back.
 """
 
 import jax

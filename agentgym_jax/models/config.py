@@ -1,5 +1,4 @@
-"""Shape of a decoder: the config class, presets, and conversion from and to Hugging Face's
-`config.json`.
+"""Shape of a decoder, presets, and conversion from and to Hugging Face's `config.json`.
 
 One config covers Qwen2/Qwen2.5 (bias on q, k, v), Qwen3 (norms on q and k) and Llama 3 (neither).
 """
@@ -21,11 +20,11 @@ class RopeScaling:
       kind: `linear` divides every frequency by `factor`; `llama3` divides the low frequencies,
         keeps the high ones and interpolates between the two (Llama 3.1, arXiv:2407.21783).
       factor: Ratio of the new context length to that of pre-training.
-      low_frequency_factor: For `llama3` only; frequencies are divided if their wavelength is longer
-        than original_max_position / low_frequency_factor.
-      high_frequency_factor: For `llama3` only; frequencies are kept if their wavelength is shorter
-        than original_max_position / high_frequency_factor.
-      original_max_position: For `llama3` only; context length of pre-training, in tokens.
+      low_frequency_factor: For `llama3`: wavelengths above original_max_position /
+        low_frequency_factor are low frequencies.
+      high_frequency_factor: For `llama3`: wavelengths below original_max_position /
+        high_frequency_factor are high frequencies.
+      original_max_position: For `llama3`: context length of pre-training, in tokens.
     """
 
     kind: str
@@ -43,9 +42,7 @@ class RopeScaling:
 
 @dataclasses.dataclass(frozen=True)
 class DecoderConfig:
-    """Shape of a decoder.
-
-    It determines the parameter tree and the function that the decoder computes.
+    """Shape of a decoder; determines its parameter tree and the function that it computes.
 
     Attributes:
       vocab_size: Rows of the embedding (V).
@@ -90,45 +87,25 @@ class DecoderConfig:
                 f"DecoderConfig: head_size={self.head_size} is odd; rotary embeddings turn pairs"
             )
 
-    @property
-    def num_parameters(self) -> int:
-        """Returns the number of weights, counting tied embeddings once."""
-        D, F, H = self.hidden_size, self.intermediate_size, self.head_size
-        N, K = self.num_heads, self.num_kv_heads
-        layer = 2 * D + D * H * (2 * N + 2 * K) + 3 * D * F
-        layer += H * (N + 2 * K) if self.qkv_bias else 0
-        layer += 2 * H if self.qk_norm else 0
-        heads = 1 if self.tie_embeddings else 2
-        return self.num_layers * layer + heads * self.vocab_size * D + D
 
-
-def _qwen25(*sizes: int, tied: bool) -> DecoderConfig:
-    return DecoderConfig(*sizes, tie_embeddings=tied)
-
-
-def _qwen3(*sizes: int, tied: bool) -> DecoderConfig:
-    return DecoderConfig(
-        *sizes, tie_embeddings=tied, qkv_bias=False, qk_norm=True, max_position=40960
-    )
-
-
+_QWEN3: Mapping[str, Any] = dict(qkv_bias=False, qk_norm=True, max_position=40960)
 # Sizes from the released config.json files of the instruct models.
 PRESETS: Mapping[str, DecoderConfig] = {
-    "qwen2.5-0.5b": _qwen25(151936, 896, 4864, 24, 14, 2, 64, tied=True),
-    "qwen2.5-1.5b": _qwen25(151936, 1536, 8960, 28, 12, 2, 128, tied=True),
-    "qwen2.5-3b": _qwen25(151936, 2048, 11008, 36, 16, 2, 128, tied=True),
-    "qwen2.5-7b": _qwen25(152064, 3584, 18944, 28, 28, 4, 128, tied=False),
-    "qwen2.5-14b": _qwen25(152064, 5120, 13824, 48, 40, 8, 128, tied=False),
-    "qwen2.5-32b": _qwen25(152064, 5120, 27648, 64, 40, 8, 128, tied=False),
-    "qwen2.5-72b": _qwen25(152064, 8192, 29568, 80, 64, 8, 128, tied=False),
-    "qwen3-0.6b": _qwen3(151936, 1024, 3072, 28, 16, 8, 128, tied=True),
-    "qwen3-1.7b": _qwen3(151936, 2048, 6144, 28, 16, 8, 128, tied=True),
-    "qwen3-4b": _qwen3(151936, 2560, 9728, 36, 32, 8, 128, tied=True),
-    "qwen3-8b": _qwen3(151936, 4096, 12288, 36, 32, 8, 128, tied=False),
+    "qwen2.5-0.5b": DecoderConfig(151936, 896, 4864, 24, 14, 2, 64),
+    "qwen2.5-1.5b": DecoderConfig(151936, 1536, 8960, 28, 12, 2, 128),
+    "qwen2.5-3b": DecoderConfig(151936, 2048, 11008, 36, 16, 2, 128),
+    "qwen2.5-7b": DecoderConfig(152064, 3584, 18944, 28, 28, 4, 128, tie_embeddings=False),
+    "qwen2.5-14b": DecoderConfig(152064, 5120, 13824, 48, 40, 8, 128, tie_embeddings=False),
+    "qwen2.5-32b": DecoderConfig(152064, 5120, 27648, 64, 40, 8, 128, tie_embeddings=False),
+    "qwen2.5-72b": DecoderConfig(152064, 8192, 29568, 80, 64, 8, 128, tie_embeddings=False),
+    "qwen3-0.6b": DecoderConfig(151936, 1024, 3072, 28, 16, 8, 128, **_QWEN3),
+    "qwen3-1.7b": DecoderConfig(151936, 2048, 6144, 28, 16, 8, 128, **_QWEN3),
+    "qwen3-4b": DecoderConfig(151936, 2560, 9728, 36, 32, 8, 128, **_QWEN3),
+    "qwen3-8b": DecoderConfig(151936, 4096, 12288, 36, 32, 8, 128, tie_embeddings=False, **_QWEN3),
 }
 
 # Hugging Face's defaults for keys that are missing in a config.json.
-_COMMON_DEFAULTS = {
+_DEFAULTS: Mapping[str, Any] = {
     "rope_theta": 10000.0,
     "rope_scaling": None,
     "rope_parameters": None,
@@ -136,18 +113,22 @@ _COMMON_DEFAULTS = {
     "hidden_act": "silu",
     "head_dim": None,  # hidden_size // num_attention_heads
     "num_key_value_heads": None,  # num_attention_heads
+    "max_position_embeddings": 32768,
+    "tie_word_embeddings": False,
     "use_sliding_window": False,
     "attention_bias": False,
     "mlp_bias": False,
     "partial_rotary_factor": 1.0,
 }
 _FAMILY_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
-    "qwen2": {"tie_word_embeddings": False, "max_position_embeddings": 32768},
-    "qwen3": {"tie_word_embeddings": False, "max_position_embeddings": 32768, "head_dim": 128},
-    "llama": {"tie_word_embeddings": False, "max_position_embeddings": 2048},
+    "qwen2": {},
+    "qwen3": {"head_dim": 128},
+    "llama": {"max_position_embeddings": 2048},
 }
-# Names of the sizes in a DecoderConfig and in a config.json. A config.json must have all of them,
-# except those in _COMMON_DEFAULTS.
+# Keys that must have their default, because the decoder lacks the features of other values.
+_FIXED_KEYS = ("hidden_act", "use_sliding_window", "mlp_bias", "partial_rotary_factor")
+# Names of sizes in a DecoderConfig and in a config.json. A config.json must have all those without
+# a default.
 _SIZES = {
     "vocab_size": "vocab_size",
     "hidden_size": "hidden_size",
@@ -157,45 +138,31 @@ _SIZES = {
     "num_kv_heads": "num_key_value_heads",
     "head_size": "head_dim",
 }
-# Required values of keys whose other values enable features that this decoder does not have.
-_SUPPORTED_VALUE = {
-    "hidden_act": "silu",
-    "use_sliding_window": False,
-    "mlp_bias": False,
-    "partial_rotary_factor": 1.0,
+# Names of the fields of `llama3` scaling in a RopeScaling and in a config.json.
+_LLAMA3_SCALING = {
+    "low_frequency_factor": "low_freq_factor",
+    "high_frequency_factor": "high_freq_factor",
+    "original_max_position": "original_max_position_embeddings",
 }
 
 
 def from_hf_config(hf: Mapping[str, Any]) -> DecoderConfig:
-    """Returns the DecoderConfig of a Hugging Face `config.json`.
-
-    Understands the rotary keys of both transformers 4 (`rope_theta`, `rope_scaling`) and 5
-    (`rope_parameters`).
-
-    Raises:
-      ValueError: The model type is unknown, a key is missing, or the decoder does not have a
-        feature.
-    """
+    """Returns the DecoderConfig of a Hugging Face `config.json` of transformers 4 or 5."""
     family = hf.get("model_type")
     if family not in _FAMILY_DEFAULTS:
         raise ValueError(
             f"config.json: model_type is {family!r}; supported: {', '.join(_FAMILY_DEFAULTS)}"
         )
-    full = {**_COMMON_DEFAULTS, **_FAMILY_DEFAULTS[family], **hf}
+    full = {**_DEFAULTS, **_FAMILY_DEFAULTS[family], **hf}
     missing = [key for key in _SIZES.values() if key not in full]
     if missing:
         raise ValueError(f"config.json of a {family} model lacks {', '.join(missing)}")
-    for key, value in _SUPPORTED_VALUE.items():
-        if full[key] != value:
+    for key in _FIXED_KEYS if family == "llama" else (*_FIXED_KEYS, "attention_bias"):
+        if full[key] != _DEFAULTS[key]:
             raise ValueError(
                 f"config.json of a {family} model has {key}={full[key]!r}; "
-                f"only {key}={value!r} is supported"
+                f"only {key}={_DEFAULTS[key]!r} is supported"
             )
-    if full["attention_bias"] and family != "llama":
-        raise ValueError(
-            f"config.json of a {family} model has attention_bias={full['attention_bias']!r}; "
-            "it is supported in a llama model only"
-        )
     theta, scaling = _rope(full)
     sizes = {field: full[key] for field, key in _SIZES.items()}
     if sizes["num_kv_heads"] is None:
@@ -223,46 +190,31 @@ def _rope(full: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
     theta = float(rope["rope_theta"])
     if kind == "default":
         return theta, None
-    if kind == "linear":
-        return theta, RopeScaling("linear", float(rope["factor"]))
-    if kind == "llama3":
-        return theta, RopeScaling(
-            "llama3",
-            factor=float(rope["factor"]),
-            low_frequency_factor=float(rope["low_freq_factor"]),
-            high_frequency_factor=float(rope["high_freq_factor"]),
-            original_max_position=int(rope["original_max_position_embeddings"]),
+    if kind not in ("linear", "llama3"):
+        raise ValueError(
+            f"config.json: rope scaling {kind!r} is not supported; use default, linear or llama3"
         )
-    raise ValueError(
-        f"config.json: rope scaling {kind!r} is not supported; supported: default, linear, llama3"
-    )
+    names = _LLAMA3_SCALING if kind == "llama3" else {}
+    options = {field: rope[key] for field, key in names.items()}
+    return theta, RopeScaling(kind, float(rope["factor"]), **options)
 
 
 def to_hf_config(config: DecoderConfig, *, as_llama: bool = False) -> dict[str, Any]:
-    """Returns the `config.json` of a decoder, with the rotary keys of transformers 4 and 5.
+    """Returns the `config.json` of a decoder; transformers 4 and 5 understand its rotary keys.
 
-    `as_llama` writes a decoder with `qkv_bias` as a llama with `attention_bias`. Such a llama also
-    has a bias after attention. If that bias is zero, the llama and the decoder compute the same
-    function.
-
-    Raises:
-      ValueError: No Hugging Face family has the decoder's combination of bias and norm.
+    `as_llama` describes a decoder with `qkv_bias` as a llama with `attention_bias`. The llama has
+    one more bias, after attention; it computes the same function if that bias is zero.
     """
     if config.qkv_bias and config.qk_norm:
         raise ValueError(
             "no Hugging Face family has both qkv_bias and qk_norm: qwen2 has the bias, "
             "qwen3 the norm, llama neither"
         )
-    family = "qwen2" if config.qkv_bias else "qwen3" if config.qk_norm else "llama"
+    family = "qwen3" if config.qk_norm else "qwen2" if config.qkv_bias else "llama"
     if as_llama and family == "qwen2":
         family = "llama"
-    architectures = {
-        "qwen2": "Qwen2ForCausalLM",
-        "qwen3": "Qwen3ForCausalLM",
-        "llama": "LlamaForCausalLM",
-    }
     hf: dict[str, Any] = {
-        "architectures": [architectures[family]],
+        "architectures": [f"{family.capitalize()}ForCausalLM"],
         "model_type": family,
         **{key: getattr(config, field) for field, key in _SIZES.items()},
         "hidden_act": "silu",
@@ -281,18 +233,8 @@ def to_hf_config(config: DecoderConfig, *, as_llama: bool = False) -> dict[str, 
         hf.update(use_sliding_window=False)
     if family == "qwen3":
         hf.update(attention_bias=False)
-    if config.rope_scaling is not None:
-        hf["rope_scaling"] = to_hf_rope_scaling(config.rope_scaling)
-    return hf
-
-
-def to_hf_rope_scaling(scaling: RopeScaling) -> dict[str, Any]:
-    """Returns the entry `rope_scaling` of a `config.json`."""
-    hf: dict[str, Any] = {"rope_type": scaling.kind, "factor": scaling.factor}
-    if scaling.kind == "llama3":
-        hf.update(
-            low_freq_factor=scaling.low_frequency_factor,
-            high_freq_factor=scaling.high_frequency_factor,
-            original_max_position_embeddings=scaling.original_max_position,
-        )
+    if scaling := config.rope_scaling:
+        names = _LLAMA3_SCALING if scaling.kind == "llama3" else {}
+        options = {key: getattr(scaling, field) for field, key in names.items()}
+        hf["rope_scaling"] = {"rope_type": scaling.kind, "factor": scaling.factor, **options}
     return hf

@@ -1,4 +1,4 @@
-"""Critic: the expected return, as a linear head on a decoder's hidden states."""
+"""Critic: a linear head on a decoder's hidden states that predicts the expected return."""
 
 import dataclasses
 
@@ -10,24 +10,22 @@ from agentgym_jax.models.policy import Params, Policy
 
 @dataclasses.dataclass(frozen=True)
 class Critic:
-    """Critic as pure functions of its weights.
+    """Critic as pure functions of its float32 weights.
 
     The weights are {"head": {"kernel": [D], "bias": []}} and, with a separate trunk, {"trunk":
-    weights of the decoder}. All weights are float32.
+    weights of a decoder}.
 
     Attributes:
       policy: Functions of the decoder.
-      is_shared: True if the head reads the policy's hidden states. The loss of the values then
-        also trains the policy.
+      is_shared: True if the head reads the policy's hidden states, so that its loss also trains the
+        policy. False if the critic has a separate trunk.
     """
 
     policy: Policy
     is_shared: bool
 
     def initial_params(self, policy_params: Params) -> Params:
-        """Returns a head of zeros, so that every value is 0 at first, and for a separate trunk the
-        policy's weights.
-        """
+        """Returns a head of zeros, and the policy's weights for a separate trunk."""
         D = self.policy.config.hidden_size
         head = {"kernel": jnp.zeros(D, jnp.float32), "bias": jnp.zeros((), jnp.float32)}
         return self._with_trunk(head, policy_params)
@@ -45,9 +43,7 @@ class Critic:
         return self.policy.hidden(params["trunk"], tokens_BT, positions_BT, segment_ids_BT)
 
     def values_after(self, params: Params, hidden_BTD: jax.Array) -> jax.Array:
-        """Returns expected returns, float32 [B, T]: index t is the return given the tokens up to
-        and including t.
-        """
+        """Returns expected returns given the tokens up to and including t: float32 [B, T]."""
         kernel_D, bias = params["head"]["kernel"], params["head"]["bias"]
         return jnp.einsum("btd,d->bt", hidden_BTD.astype(jnp.float32), kernel_D) + bias
 
@@ -56,10 +52,8 @@ class Critic:
 
 
 def values_before(after_BT: jax.Array) -> jax.Array:
-    """Returns the value before each token, which was computed after the token to its left.
+    """Returns the value before each token: the value after the previous token of the row.
 
-    The first token of a segment gets a value of the neighbouring segment, but it is never an action
-    token. The value before a turn's first token is computed at the last token of the prompt. The
-    loss trains it like every other value that is used.
+    The first token of a segment gets a value of another segment, but it is never an action token.
     """
     return jnp.pad(after_BT[:, :-1], ((0, 0), (1, 0)))

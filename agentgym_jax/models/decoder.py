@@ -1,8 +1,7 @@
-"""Decoder-only transformer with stacked layers: Qwen2.5, Qwen3 and Llama by config.
+"""Decoder-only transformer: Qwen2.5, Qwen3 and Llama by config.
 
-Blocks have pre-RMS norms, rotary positions, grouped-query attention and SwiGLU. Weights of all
-layers are stacked along a leading axis L for one `lax.scan`, so the traced program does not grow
-with depth. Weights carry logical axis names, which `sharding.py` maps to a mesh.
+Weights of all layers are stacked along a leading axis L for one `lax.scan`, so the traced program
+does not grow with depth. Weights have logical axis names, which `sharding.py` maps to a mesh.
 """
 
 import functools
@@ -12,33 +11,29 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from agentgym_jax.models.config import DecoderConfig, RopeScaling
+from agentgym_jax.models.config import DecoderConfig
 from agentgym_jax.models.einsum import KERNEL_SPECS
 from agentgym_jax.sharding import Layout, constrain
 
-INIT_STDDEV = 0.02
 
-
-def weight(shape: tuple[int, ...], axes: tuple[str, ...], rngs: nnx.Rngs, stddev: float):
-    """Returns a normal float32 parameter with logical axis names."""
+def _normal(shape: tuple[int, ...], axes: tuple[str, ...], rngs: nnx.Rngs, stddev=0.02):
     value = stddev * jax.random.normal(rngs.params(), shape, jnp.float32)
     return nnx.Param(value, out_sharding=axes, eager_sharding=False)
 
 
-def constant(shape: tuple[int, ...], axes: tuple[str, ...], fill: float):
-    """Returns a constant float32 parameter with logical axis names."""
+def _constant(shape: tuple[int, ...], axes: tuple[str, ...], fill: float):
     return nnx.Param(jnp.full(shape, fill, jnp.float32), out_sharding=axes, eager_sharding=False)
 
 
 def rms_norm(x: jax.Array, scale: jax.Array, eps: float) -> jax.Array:
-    """Returns x / rms(x) * scale over the last axis, in the type of x; computes it in float32."""
+    """Returns x / rms(x) * scale over the last axis, in the type of x; computes in float32."""
     x32 = x.astype(jnp.float32)
     normed = x32 * jax.lax.rsqrt(jnp.mean(x32 * x32, axis=-1, keepdims=True) + eps)
     scale = scale.astype(jnp.float32).reshape((1,) * (x.ndim - 1) + (-1,))
     return (normed * scale).astype(x.dtype)
 
 
-def rope_frequencies(config: DecoderConfig) -> jax.Array:
+def _rope_frequencies(config: DecoderConfig) -> jax.Array:
     """Returns the rotation of each pair of a head, in radians per position: float32 [H / 2]."""
     exponents = jnp.arange(0, config.head_size, 2, dtype=jnp.float32) / config.head_size
     frequencies = 1.0 / (config.rope_theta**exponents)
@@ -47,11 +42,6 @@ def rope_frequencies(config: DecoderConfig) -> jax.Array:
         return frequencies
     if scaling.kind == "linear":
         return frequencies / scaling.factor
-    return llama3_frequencies(frequencies, scaling)
-
-
-def llama3_frequencies(frequencies: jax.Array, scaling: RopeScaling) -> jax.Array:
-    """Divides low frequencies by the factor, keeps high ones and interpolates linearly in between."""
     low, high = scaling.low_frequency_factor, scaling.high_frequency_factor
     turns = scaling.original_max_position * frequencies / (2 * jnp.pi)
     keep = jnp.clip((turns - low) / (high - low), 0.0, 1.0)
@@ -59,80 +49,44 @@ def llama3_frequencies(frequencies: jax.Array, scaling: RopeScaling) -> jax.Arra
 
 
 def rope_tables(config: DecoderConfig, positions_BT: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Returns the cosines and the sines of all positions: two float32 arrays [B, T, 1, H / 2]."""
-    angles = positions_BT[:, :, None].astype(jnp.float32) * rope_frequencies(config)[None, None]
+    """Returns the cosines and sines of the rotation angles: two float32 arrays [B, T, 1, H / 2]."""
+    angles = positions_BT[:, :, None].astype(jnp.float32) * _rope_frequencies(config)[None, None]
     return jnp.cos(angles)[:, :, None], jnp.sin(angles)[:, :, None]
 
 
-def rotate(x_BTNH: jax.Array, rope: tuple[jax.Array, jax.Array]) -> jax.Array:
-    """Rotates the elements (i, i + H/2) of every head by the angle of pair i (arXiv:2104.09864,
-    halves layout).
-    """
+def _rotate(x_BTNH: jax.Array, rope: tuple[jax.Array, jax.Array]) -> jax.Array:
+    """Rotates elements i and i + H / 2 of every head by the angle of pair i (arXiv:2104.09864)."""
     cos, sin = rope
     a, b = jnp.split(x_BTNH.astype(jnp.float32), 2, axis=-1)
     return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1).astype(x_BTNH.dtype)
 
 
-class Embed(nnx.Module):
-    """Token embedding; with tied embeddings also the output head."""
-
-    def __init__(self, config: DecoderConfig, rngs: nnx.Rngs):
-        shape = (config.vocab_size, config.hidden_size)
-        self.embedding = weight(shape, ("vocab", "embed"), rngs, INIT_STDDEV)
-
-
-class Unembed(nnx.Module):
-    """Output head of a decoder with untied embeddings."""
-
-    def __init__(self, config: DecoderConfig, rngs: nnx.Rngs):
-        shape = (config.hidden_size, config.vocab_size)
-        self.kernel = weight(shape, ("embed", "vocab"), rngs, INIT_STDDEV)
-
-
-class Norm(nnx.Module):
-    """RMS norm with a learned scale: `layers` stacked norms, or a single norm if `layers` is None."""
-
-    def __init__(self, config: DecoderConfig, layers: int | None):
-        self.eps = config.norm_eps
-        if layers is None:
-            self.scale = constant((config.hidden_size,), ("embed",), 1.0)
-        else:
-            self.scale = constant((layers, config.hidden_size), ("layers", "embed"), 1.0)
-
-    def __call__(self, x_BTD: jax.Array) -> jax.Array:
-        """Returns the normalised hidden states."""
-        return rms_norm(x_BTD, self.scale[...], self.eps)
-
-
 class Attention(nnx.Module):
-    """Query, key, value and output projections; the caller supplies the attention itself."""
+    """Query, key, value and output projections of attention."""
 
     def __init__(self, config: DecoderConfig, layout: Layout | None, rngs: nnx.Rngs):
         L, D, H = config.num_layers, config.hidden_size, config.head_size
         N, K = config.num_heads, config.num_kv_heads
         self.config, self.layout = config, layout
         in_q, in_kv = ("layers", "embed", "heads", "head"), ("layers", "embed", "kv_heads", "head")
-        self.q_kernel = weight((L, D, N, H), in_q, rngs, INIT_STDDEV)
-        self.k_kernel = weight((L, D, K, H), in_kv, rngs, INIT_STDDEV)
-        self.v_kernel = weight((L, D, K, H), in_kv, rngs, INIT_STDDEV)
+        self.q_kernel = _normal((L, D, N, H), in_q, rngs)
+        self.k_kernel = _normal((L, D, K, H), in_kv, rngs)
+        self.v_kernel = _normal((L, D, K, H), in_kv, rngs)
         out = ("layers", "heads", "head", "embed")
-        self.o_kernel = weight((L, N, H, D), out, rngs, INIT_STDDEV / (2 * L) ** 0.5)
+        self.o_kernel = _normal((L, N, H, D), out, rngs, 0.02 / (2 * L) ** 0.5)
         if config.qkv_bias:
-            self.q_bias = constant((L, N, H), ("layers", "heads", "head"), 0.0)
-            self.k_bias = constant((L, K, H), ("layers", "kv_heads", "head"), 0.0)
-            self.v_bias = constant((L, K, H), ("layers", "kv_heads", "head"), 0.0)
+            self.q_bias = _constant((L, N, H), ("layers", "heads", "head"), 0.0)
+            self.k_bias = _constant((L, K, H), ("layers", "kv_heads", "head"), 0.0)
+            self.v_bias = _constant((L, K, H), ("layers", "kv_heads", "head"), 0.0)
         if config.qk_norm:
-            self.q_norm = constant((L, H), ("layers", "head"), 1.0)
-            self.k_norm = constant((L, H), ("layers", "head"), 1.0)
+            self.q_norm = _constant((L, H), ("layers", "head"), 1.0)
+            self.k_norm = _constant((L, H), ("layers", "head"), 1.0)
 
     def __call__(self, x_BTD: jax.Array, rope, attend, product) -> jax.Array:
-        """Applies the attention of one layer.
+        """Applies the attention of one layer to normalised hidden states.
 
-        Args:
-          x_BTD: Normalised hidden states.
-          rope: Cosine and sine tables from `rope_tables`.
-          attend: Function (q, k, v) -> mixed values [B, T, N, H].
-          product: Function with the arguments of `einsum`.
+        `rope` is the result of `rope_tables`. `attend` is a function from q, k and v to weighted
+        sums of v, [B, T, N, H]. `product` is a function with the arguments of `einsum`.
         """
         q_BTNH = self._project("q", x_BTD, product, "act_heads")
         k_BTKH = self._project("k", x_BTD, product, "act_kv_heads")
@@ -140,7 +94,7 @@ class Attention(nnx.Module):
         if self.config.qk_norm:
             q_BTNH = rms_norm(q_BTNH, self.q_norm[...], self.config.norm_eps)
             k_BTKH = rms_norm(k_BTKH, self.k_norm[...], self.config.norm_eps)
-        out_BTNH = attend(rotate(q_BTNH, rope), rotate(k_BTKH, rope), v_BTKH)
+        out_BTNH = attend(_rotate(q_BTNH, rope), _rotate(k_BTKH, rope), v_BTKH)
         out_BTNH = constrain(self.layout, out_BTNH, ("batch", "length", "act_heads", "act_head"))
         return product(KERNEL_SPECS["o_kernel"], out_BTNH, self.o_kernel[...].astype(x_BTD.dtype))
 
@@ -162,8 +116,8 @@ def _expand(product, x_BTD: jax.Array, kernel_DF: jax.Array) -> jax.Array:
 def _expand_float32(product, x_BTD: jax.Array, kernel_DF: jax.Array) -> jax.Array:
     """Computes x @ kernel; the gradient of the kernel is x.T @ d_y instead of (d_y.T @ x).T.
 
-    On CPU, the left operand of a product is transposed in memory. This form transposes the narrow
-    array x, once for both kernels that read it. It saves 20 % of the time of an update of
+    On CPU, the left operand of a product is transposed in memory. Here this is the narrow array x,
+    once for both kernels that read it. It saves 20 % of the time of an update of
     configs/quickstart.py on 2 cores.
     """
     return product(KERNEL_SPECS["up_kernel"], x_BTD, kernel_DF)
@@ -188,10 +142,10 @@ class MLP(nnx.Module):
     def __init__(self, config: DecoderConfig, layout: Layout | None, rngs: nnx.Rngs):
         L, D, F = config.num_layers, config.hidden_size, config.intermediate_size
         self.layout = layout
-        self.gate_kernel = weight((L, D, F), ("layers", "embed", "mlp"), rngs, INIT_STDDEV)
-        self.up_kernel = weight((L, D, F), ("layers", "embed", "mlp"), rngs, INIT_STDDEV)
-        stddev = INIT_STDDEV / (2 * L) ** 0.5
-        self.down_kernel = weight((L, F, D), ("layers", "mlp", "embed"), rngs, stddev)
+        self.gate_kernel = _normal((L, D, F), ("layers", "embed", "mlp"), rngs)
+        self.up_kernel = _normal((L, D, F), ("layers", "embed", "mlp"), rngs)
+        stddev = 0.02 / (2 * L) ** 0.5
+        self.down_kernel = _normal((L, F, D), ("layers", "mlp", "embed"), rngs, stddev)
 
     def __call__(self, x_BTD: jax.Array, product) -> jax.Array:
         """Applies the MLP of one layer; `product` has the arguments of `einsum`."""
@@ -204,34 +158,38 @@ class MLP(nnx.Module):
 
 
 class Block(nnx.Module):
-    """Weights of all layers, stacked.
-
-    A call uses a copy of the module with the weights of a single layer.
-    """
+    """Stacked weights of all layers; a copy with the weights of one layer can be called."""
 
     def __init__(self, config: DecoderConfig, layout: Layout | None, rngs: nnx.Rngs):
-        self.layout = layout
-        self.attention_norm = Norm(config, config.num_layers)
+        shape, axes = (config.num_layers, config.hidden_size), ("layers", "embed")
+        self.config, self.layout = config, layout
+        self.attention_norm = nnx.Dict(scale=_constant(shape, axes, 1.0))
         self.attention = Attention(config, layout, rngs)
-        self.mlp_norm = Norm(config, config.num_layers)
+        self.mlp_norm = nnx.Dict(scale=_constant(shape, axes, 1.0))
         self.mlp = MLP(config, layout, rngs)
 
     def __call__(self, x_BTD: jax.Array, rope, attend, product) -> jax.Array:
-        """Applies the residual block of one layer; arguments as in `Attention.__call__`."""
-        x_BTD = x_BTD + self.attention(self.attention_norm(x_BTD), rope, attend, product)
-        x_BTD = x_BTD + self.mlp(self.mlp_norm(x_BTD), product)
+        """Applies one layer; arguments as in `Attention.__call__`."""
+        eps = self.config.norm_eps
+        normed_BTD = rms_norm(x_BTD, self.attention_norm.scale[...], eps)
+        x_BTD = x_BTD + self.attention(normed_BTD, rope, attend, product)
+        x_BTD = x_BTD + self.mlp(rms_norm(x_BTD, self.mlp_norm.scale[...], eps), product)
         return constrain(self.layout, x_BTD, ("batch", "length", "act_embed"))
 
 
 class Decoder(nnx.Module):
-    """Weights of a decoder. `policy.Policy` casts them when it uses them."""
+    """Weights of a decoder; `policy.Policy` defines its functions.
+
+    A tied embedding is also the output head.
+    """
 
     def __init__(self, config: DecoderConfig, layout: Layout | None, rngs: nnx.Rngs):
-        self.embed = Embed(config, rngs)
+        V, D = config.vocab_size, config.hidden_size
+        self.embed = nnx.Dict(embedding=_normal((V, D), ("vocab", "embed"), rngs))
         self.layers = Block(config, layout, rngs)
-        self.final_norm = Norm(config, None)
+        self.final_norm = nnx.Dict(scale=_constant((D,), ("embed",), 1.0))
         if not config.tie_embeddings:
-            self.unembed = Unembed(config, rngs)
+            self.unembed = nnx.Dict(kernel=_normal((D, V), ("embed", "vocab"), rngs))
 
 
 def cast_kernels(dtype: jnp.dtype, layer: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Einsum of tokens with weight kernels; its forward and backward passes both use the compute type."""
+"""Einsum of tokens with weights whose backward pass also uses the compute type."""
 
 import functools
 
@@ -23,14 +23,8 @@ def einsum(spec: str, x: jax.Array, kernel: jax.Array, preferred_element_type=No
     """Computes `jnp.einsum` with a backward pass that multiplies in the type of `x`.
 
     JAX's gradient for bfloat16 operands with a float32 result, such as logits, multiplies float32
-    by bfloat16. No tensor core or tile unit supports that product. For float32 operands this
-    function is `jnp.einsum`.
-
-    Args:
-      spec: Specification such as "btd,dnh->btnh"; each axis occurs in two of the three operands.
-      x: Tokens.
-      kernel: Weights of the same type.
-      preferred_element_type: Type of the result, as in `jnp.einsum`. Sums are always float32.
+    by bfloat16, which no tensor core or tile unit supports. `x` and `kernel` have the same type.
+    Each axis of `spec` occurs in two of x, kernel and result.
     """
     if x.dtype != jnp.bfloat16:
         return jnp.einsum(spec, x, kernel, preferred_element_type=preferred_element_type)

@@ -1,22 +1,18 @@
-"""Tensors of Hugging Face checkpoints: reading them, and the mapping of their names and axes to the
-parameter tree.
+"""Tensors of Hugging Face checkpoints: their names and axes, and the files that store them.
 
 Hugging Face stores one matrix [out, in] per layer. The parameter tree stacks the matrices of all
-layers as [L, in..., out...], with heads split. `RULES` defines the whole conversion.
+layers as [L, in..., out...], with heads split. `RULES` defines the conversion.
 """
 
-import contextlib
 import dataclasses
 import json
 import math
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import numpy as np
 import safetensors
-
-Path = tuple[str, ...]
 
 INDEX_FILE = "model.safetensors.index.json"
 SINGLE_FILE = "model.safetensors"
@@ -39,7 +35,7 @@ class Rule:
 
     @property
     def is_stacked(self) -> bool:
-        """Returns True if every layer has a separate tensor."""
+        """Returns True if every layer has a tensor."""
         return "{layer}" in self.name
 
     def names(self, layers: int) -> list[str]:
@@ -48,32 +44,26 @@ class Rule:
             return [self.name]
         return [self.name.format(layer=layer) for layer in range(layers)]
 
-    def part_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Returns the shape that one tensor has in the parameter tree: all axes except L."""
-        return shape[1:] if self.is_stacked else shape
-
     def stored_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """Returns the shape that a part of shape `shape` has in the file."""
-        match self.form:
-            case "table":
-                return tuple(shape)
-            case "vector":
-                return (math.prod(shape),)
-            case "matrix":
-                return (math.prod(shape[self.inputs :]), math.prod(shape[: self.inputs]))
+        """Returns the stored shape of a parameter of one layer, whose shape is `shape`."""
+        if self.form == "table":
+            return tuple(shape)
+        if self.form == "vector":
+            return (math.prod(shape),)
+        return (math.prod(shape[self.inputs :]), math.prod(shape[: self.inputs]))
 
     def from_stored(self, value: np.ndarray, shape: Sequence[int]) -> np.ndarray:
-        """Returns a view of the stored tensor in the shape of the part."""
+        """Returns a view of the stored tensor in the shape of the parameter of one layer."""
         return (value.T if self.form == "matrix" else value).reshape(shape)
 
     def to_stored(self, value: np.ndarray) -> np.ndarray:
-        """Converts a part to the form that is stored; inverse of `from_stored`."""
+        """Returns a parameter of one layer in the stored form; inverse of `from_stored`."""
         stored = self.stored_shape(value.shape)
         return value.reshape(stored[::-1]).T if self.form == "matrix" else value.reshape(stored)
 
 
 _BLOCK = "model.layers.{layer}."
-RULES: dict[Path, Rule] = {
+RULES: dict[tuple[str, ...], Rule] = {
     ("embed", "embedding"): Rule("model.embed_tokens.weight", "table"),
     ("layers", "attention_norm", "scale"): Rule(_BLOCK + "input_layernorm.weight"),
     ("layers", "attention", "q_kernel"): Rule(_BLOCK + "self_attn.q_proj.weight", "matrix"),
@@ -96,75 +86,53 @@ RULES: dict[Path, Rule] = {
 }
 
 
-class TensorSource(Protocol):
-    """Source of tensors with Hugging Face's names and axes, read one at a time."""
+@dataclasses.dataclass(frozen=True)
+class StoredTensor:
+    """Name, file and shape of a tensor in a safetensors file."""
 
-    @property
-    def location(self) -> str:
-        """Returns the name of the source in error messages."""
+    name: str
+    file: pathlib.Path
+    shape: tuple[int, ...]
 
-    def shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """Shapes of all tensors, by name."""
+    def read(self) -> np.ndarray:
+        """Reads the tensor, in its stored type.
 
-    def read(self, name: str) -> np.ndarray:
-        """Reads one tensor, in any float type."""
-
-
-class SafetensorsDirectory:
-    """The safetensors of a Hugging Face directory: one file, or several with an index."""
-
-    def __init__(self, directory: str | pathlib.Path) -> None:
-        self._directory = pathlib.Path(directory)
-        self._files = self._find_files()
-        self._shapes: dict[str, tuple[int, ...]] = {}
-        self._file_of: dict[str, pathlib.Path] = {}
-        for path in self._files:
-            with self._open(path) as file:
-                for name in file.keys():  # noqa: SIM118 (not a mapping)
-                    self._shapes[name] = tuple(file.get_slice(name).get_shape())
-                    self._file_of[name] = path
-
-    @property
-    def location(self) -> str:
-        """Path of the directory."""
-        return str(self._directory)
-
-    def shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """Shapes of all tensors in the files, by name."""
-        return self._shapes
-
-    def read(self, name: str) -> np.ndarray:
-        """Reads one tensor, in its stored type.
-
-        The file is opened again for every tensor, so that the pages of earlier tensors do not stay
-        mapped.
+        The file is opened for each tensor, so that pages of earlier tensors do not stay mapped.
         """
-        with self._open(self._file_of[name]) as file:
-            return file.get_tensor(name)
+        with _open(self.file) as file:
+            return file.get_tensor(self.name)
 
-    def _find_files(self) -> list[pathlib.Path]:
-        index = self._directory / INDEX_FILE
-        if index.exists():
-            names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
-        else:
-            names = [SINGLE_FILE]
-        missing = [name for name in names if not (self._directory / name).exists()]
-        if missing:
-            raise FileNotFoundError(
-                f"{self._directory} has no {', '.join(missing)}. A Hugging Face directory holds "
-                f"{SINGLE_FILE}, or the files named in {INDEX_FILE}; finish its download, or "
-                "convert other weight formats to safetensors first."
-            )
-        return [self._directory / name for name in names]
 
-    @contextlib.contextmanager
-    def _open(self, path: pathlib.Path) -> Iterator[Any]:
-        try:
-            file = safetensors.safe_open(path, "np")
-        except safetensors.SafetensorError as error:
-            raise ValueError(
-                f"{path} ({path.stat().st_size} bytes) is no complete safetensors file: {error}. "
-                "It was cut off or damaged: fetch or export it again."
-            ) from error
-        with file:
-            yield file
+def find_tensors(directory: pathlib.Path) -> dict[str, StoredTensor]:
+    """Returns all tensors of a Hugging Face directory by name; reads only the files' headers.
+
+    The directory has one safetensors file, or several with an index.
+    """
+    index = directory / INDEX_FILE
+    file_names = [SINGLE_FILE]
+    if index.exists():
+        file_names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+    missing = [name for name in file_names if not (directory / name).exists()]
+    if missing:
+        raise FileNotFoundError(
+            f"{directory} has no {', '.join(missing)}. A Hugging Face directory holds "
+            f"{SINGLE_FILE}, or the files named in {INDEX_FILE}; finish its download, or "
+            "convert other weight formats to safetensors first."
+        )
+    tensors = {}
+    for path in [directory / name for name in file_names]:
+        with _open(path) as file:
+            for name in file.keys():  # noqa: SIM118 (not a mapping)
+                shape = tuple(file.get_slice(name).get_shape())
+                tensors[name] = StoredTensor(name, path, shape)
+    return tensors
+
+
+def _open(path: pathlib.Path) -> Any:
+    try:
+        return safetensors.safe_open(path, "np")
+    except safetensors.SafetensorError as error:
+        raise ValueError(
+            f"{path} ({path.stat().st_size} bytes) is no complete safetensors file: {error}. "
+            "It was cut off or damaged: fetch or export it again."
+        ) from error

@@ -6,19 +6,16 @@ import jax.numpy as jnp
 
 from agentgym_jax.models.bfloat16_bits import to_bits
 from agentgym_jax.models.config import DecoderConfig
-from agentgym_jax.models.decode_backend import get_backend
+from agentgym_jax.models.decode_backend import choose_cache_dtype
 from agentgym_jax.sharding import Layout
-
-CACHE_AXES = ("layers", "batch", "act_kv_heads", "length", "act_head")
 
 
 @flax.struct.dataclass
 class KVCache:
-    """Cache whose slot s of a row holds the token at position s.
+    """Cache in which slot s of a row holds the key and value of the token at position s.
 
-    Slots beyond the length of a sequence are undefined. Slots of a head are contiguous, which
-    suits the products of attention. The `DecodeBackend` chooses the storage type; on CPU,
-    bfloat16 is stored as its bits (models/bfloat16_bits.py).
+    Slots beyond the length of a sequence are undefined. On CPU, bfloat16 is stored as its bits
+    (models/bfloat16_bits.py).
     """
 
     k_LBKSH: jax.Array
@@ -33,13 +30,11 @@ class KVCache:
         dtype: jax.typing.DTypeLike,
         layout: Layout | None = None,
     ) -> "KVCache":
-        """Creates a cache of zeros directly on the devices of the layout.
-
-        `length` is in tokens. `dtype` is the type of keys and values: the policy's compute type.
-        """
+        """Creates a cache of zeros on the devices of the layout; `dtype` is the policy's type."""
         shape = (config.num_layers, rows, config.num_kv_heads, length, config.head_size)
-        sharding = None if layout is None else layout.sharding(CACHE_AXES, shape)
-        dtype = get_backend().choose_cache_dtype(dtype)
+        axes = ("layers", "batch", "act_kv_heads", "length", "act_head")
+        sharding = None if layout is None else layout.sharding(axes, shape)
+        dtype = choose_cache_dtype(dtype)
 
         def zeros():
             return cls(jnp.zeros(shape, dtype), jnp.zeros(shape, dtype))
@@ -56,20 +51,12 @@ class KVCache:
         """Slots per row (S), in tokens."""
         return self.k_LBKSH.shape[3]
 
-    def write(
-        self,
-        layer: jax.Array,
-        k_nTKH: jax.Array,
-        v_nTKH: jax.Array,
-        row_n: jax.Array,
-        positions_nT: jax.Array,
-    ) -> "KVCache":
+    def write(self, layer, k_nTKH, v_nTKH, row_n, positions_nT) -> "KVCache":
         """Writes new tokens of one layer into cache row `row_n` at their positions.
 
         Tokens are dropped if their row is outside [0, B) or their position is outside [0, S).
         """
-        # JAX would count negative indices from the end, so they are replaced by an index that is
-        # dropped.
+        # JAX counts negative indices from the end; the replacements are indices that are dropped.
         slots_nT1 = jnp.where(positions_nT < 0, self.length, positions_nT)[:, :, None]
         rows_n11 = jnp.where(row_n < 0, self.rows, row_n)[:, None, None]
         heads_K = jnp.arange(self.k_LBKSH.shape[2])

@@ -11,8 +11,8 @@ from flax import nnx
 
 from agentgym_jax.models.attention import attend_segments
 from agentgym_jax.models.config import DecoderConfig
-from agentgym_jax.models.decode_backend import DecodeBackend, get_backend
-from agentgym_jax.models.decoder import Decoder, cast_kernels, rope_tables
+from agentgym_jax.models.decode_backend import DecodeBackend, get_backend, look_up
+from agentgym_jax.models.decoder import Decoder, cast_kernels, rms_norm, rope_tables
 from agentgym_jax.models.einsum import einsum
 from agentgym_jax.models.kv_cache import KVCache
 from agentgym_jax.models.layer_scan import scan_layers
@@ -22,7 +22,7 @@ Params = dict[str, Any]  # nested dicts of arrays, with the shapes of `Policy.ab
 
 DTYPES = ("float32", "bfloat16")
 
-# Residuals of a layer that are stored for its backward pass. All other residuals are recomputed.
+# Residuals of a layer that are stored for its backward pass; the others are recomputed.
 REMAT_POLICIES: dict[str, Callable[..., bool] | None] = {
     "none": None,
     "block": jax.checkpoint_policies.nothing_saveable,
@@ -32,15 +32,13 @@ REMAT_POLICIES: dict[str, Callable[..., bool] | None] = {
 
 @dataclasses.dataclass(frozen=True)
 class Policy:
-    """Decoder as pure functions of its weights.
-
-    Methods with an argument `params` may be called inside jit.
+    """Decoder as pure functions of its weights, which may be called inside jit.
 
     Attributes:
       config: Shape of the decoder.
-      dtype: Type of activations and matrix products, "float32" or "bfloat16". Norms, softmax
-        and logits are float32 in both.
-      remat: Recomputation in the backward pass: "none", "block" or "dots".
+      dtype: Type of activations and matrix products: "float32" or "bfloat16". Norms, softmax and
+        logits are always float32.
+      remat: Key of REMAT_POLICIES: residuals that the backward pass recomputes.
       layout: Mesh over which activations are sharded; None for one device.
     """
 
@@ -59,7 +57,8 @@ class Policy:
 
     def init(self, key: jax.Array) -> Params:
         """Returns random float32 weights: normal(0.02), output projections 0.02 / sqrt(2 L)."""
-        return nnx.to_pure_dict(nnx.split(self._build(key))[1])
+        decoder = Decoder(self.config, self.layout, nnx.Rngs(params=key))
+        return nnx.to_pure_dict(nnx.split(decoder)[1])
 
     def init_sharded(self, key: jax.Array, layout: Layout | None) -> Params:
         """Returns the weights of `init`; each device computes only its shards."""
@@ -69,12 +68,17 @@ class Policy:
         """Returns shapes and types of the weights, as a tree of jax.ShapeDtypeStruct."""
         return nnx.to_pure_dict(self._skeleton[1])
 
+    @property
+    def num_parameters(self) -> int:
+        """Returns the number of weights, counting tied embeddings once."""
+        return sum(x.size for x in jax.tree.leaves(self.abstract_params()))
+
     def logical_axes(self) -> Params:
         """Returns logical axis names of the weights, as a tree of tuples."""
-        variables = self._skeleton[1]
-        is_variable = lambda x: isinstance(x, nnx.Variable)
         axes = jax.tree.map(
-            lambda v: v.get_metadata("out_sharding"), variables, is_leaf=is_variable
+            lambda variable: variable.get_metadata("out_sharding"),
+            self._skeleton[1],
+            is_leaf=lambda x: isinstance(x, nnx.Variable),
         )
         return nnx.to_pure_dict(axes)
 
@@ -84,27 +88,19 @@ class Policy:
             return None
         return layout.tree_shardings(self.logical_axes(), self.abstract_params())
 
-    def hidden(
-        self,
-        params: Params,
-        tokens_BT: jax.Array,
-        positions_BT: jax.Array,
-        segment_ids_BT: jax.Array,
-    ) -> jax.Array:
-        """Returns hidden states of packed rows after the final norm.
+    def hidden(self, params: Params, tokens_BT, positions_BT, segment_ids_BT) -> jax.Array:
+        """Returns hidden states after the final norm: [B, T, D] in the compute type.
+
+        Index t depends on the tokens of its segment up to and including t.
 
         Args:
-          params: Weights.
-          tokens_BT: Integer token ids.
-          positions_BT: Integer positions, which restart at 0 in every segment.
-          segment_ids_BT: Integer segment of each token; 0 is padding. A token attends to earlier
-            tokens of its segment.
-
-        Returns:
-          hidden_BTD in the compute type; index t depends on tokens up to and including t.
+          params: Stacked weights.
+          tokens_BT: Token ids.
+          positions_BT: Positions, which restart at 0 in every segment.
+          segment_ids_BT: Segment of each token; 0 is padding.
         """
-        decoder, backend = self._merge(params)
-        x_BTD, rope = self._embed(decoder, backend, tokens_BT, positions_BT)
+        decoder, _ = self._merge(params)
+        x_BTD, rope = self._embed(decoder, tokens_BT, positions_BT)
         graph, stacked = nnx.split(decoder.layers)
 
         def layer(x_BTD, weights, constants):
@@ -117,35 +113,27 @@ class Policy:
             layer = jax.checkpoint(layer, policy=remat_policy, prevent_cse=False)
         cast = functools.partial(cast_kernels, jnp.dtype(self.dtype))
         x_BTD = scan_layers(cast, layer, x_BTD, stacked, (rope, segment_ids_BT))
-        return decoder.final_norm(x_BTD)
+        return rms_norm(x_BTD, decoder.final_norm.scale[...], self.config.norm_eps)
 
     def hidden_cached(
-        self,
-        params: Params,
-        tokens_nT: jax.Array,
-        positions_nT: jax.Array,
-        cache: KVCache,
-        row_n: jax.Array | None = None,
+        self, params: Params, tokens_nT, positions_nT, cache: KVCache, row_n=None
     ) -> tuple[jax.Array, KVCache]:
-        """Returns hidden states of new tokens that continue rows of a cache.
+        """Returns hidden states of tokens that continue rows of a cache, and the new cache.
 
         Args:
           params: Weights, stacked or from `DecodeBackend.prepare_params`.
-          tokens_nT: Integer token ids.
+          tokens_nT: Token ids.
           positions_nT: Cache slot of each token. A token attends to the slots of its row up to its
-            own slot, including slots that this call writes. A position of S or more marks padding,
-            which is not written and whose result is meaningless.
+            slot, including those that this call writes. A position of S or more marks padding,
+            which is not written and has a meaningless result.
           cache: Keys and values of earlier tokens. Updated in place if donated.
           row_n: Cache row of each line of tokens; several lines may continue the same row. None
             means that n = B and that line b continues row b.
-
-        Returns:
-          Hidden states hidden_nTD after the final norm, and the cache with the new tokens.
         """
         is_in_order = row_n is None
         row_n = jnp.arange(cache.rows) if row_n is None else row_n
         decoder, backend = self._merge(params)
-        x_nTD, rope = self._embed(decoder, backend, tokens_nT, positions_nT)
+        x_nTD, rope = self._embed(decoder, tokens_nT, positions_nT)
         graph, _ = nnx.split(decoder.layers)
 
         def step(carry, number_and_weights):
@@ -165,7 +153,8 @@ class Policy:
             return (x_nTD, caches[0]), None
 
         x_nTD, cache = backend.apply_layers(step, (x_nTD, cache), params["layers"])
-        return decoder.final_norm(x_nTD), cache
+        hidden_nTD = rms_norm(x_nTD, decoder.final_norm.scale[...], self.config.norm_eps)
+        return hidden_nTD, cache
 
     def logits(self, params: Params, hidden: jax.Array) -> jax.Array:
         """Returns float32 next-token logits [..., V] of hidden states [..., D].
@@ -177,27 +166,26 @@ class Policy:
         kernel = (decoder.embed.embedding if is_tied else decoder.unembed.kernel)[...]
         return backend.compute_logits(hidden, kernel, is_tied=is_tied)
 
-    def _embed(self, decoder: Decoder, backend: DecodeBackend, tokens_BT, positions_BT):
+    def _embed(self, decoder: Decoder, tokens_BT, positions_BT):
         """Returns the input of the first layer and the rotary tables."""
-        table_VD = decoder.embed.embedding[...]
-        x_BTD = backend.look_up(table_VD, tokens_BT).astype(jnp.dtype(self.dtype))
+        x_BTD = look_up(decoder.embed.embedding[...], tokens_BT).astype(jnp.dtype(self.dtype))
         x_BTD = constrain(self.layout, x_BTD, ("batch", "length", "act_embed"))
         return x_BTD, rope_tables(self.config, positions_BT)
-
-    def _build(self, key: jax.Array) -> Decoder:
-        return Decoder(self.config, self.layout, nnx.Rngs(params=key))
 
     @functools.cached_property
     def _skeleton(self) -> tuple[Any, Any]:
         """Returns the graph definition and the abstract variables of the decoder."""
-        return nnx.split(nnx.eval_shape(lambda: self._build(jax.random.key(0))))
+        build = lambda: Decoder(self.config, self.layout, nnx.Rngs(params=jax.random.key(0)))
+        return nnx.split(nnx.eval_shape(build))
 
     def _merge(self, params: Params) -> tuple[Decoder, DecodeBackend]:
-        """Returns the decoder with the weights `params`, and the backend for the form of these
-        weights.
+        """Returns the decoder with these weights, and the backend for their form.
+
+        With split layers, the decoder has the weights of the first layer only.
         """
         backend = get_backend(params["layers"])
-        params = params | {"layers": backend.get_layer_template(params["layers"])}
+        if backend.is_split:
+            params = params | {"layers": params["layers"].trees[0]}
         expected = jax.tree.structure(self.abstract_params())
         found = jax.tree.structure(params)
         if found != expected:

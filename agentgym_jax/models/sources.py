@@ -1,4 +1,4 @@
-"""Values that `--model=M` accepts, and loading of the parameters that they name."""
+"""Models that the flag `--model` can name, and loading of their parameters."""
 
 import dataclasses
 import json
@@ -11,7 +11,6 @@ import huggingface_hub.errors
 import jax
 
 from agentgym_jax.models.config import PRESETS, DecoderConfig, from_hf_config
-from agentgym_jax.models.hf_tensors import SafetensorsDirectory
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.weights import TOKENIZER_FILES, check_tensors, load_hf
 from agentgym_jax.sharding import Layout
@@ -26,9 +25,9 @@ class ModelSource:
 
     Attributes:
       model: Name given by the user.
-      kind: Form of the source, one of those in `resolve`.
+      kind: `hf_dir` (Hugging Face directory), `workdir` (run folder) or `preset` (random weights).
       path: Hugging Face directory or run folder; None for a preset.
-      config: Configuration of the model's decoder.
+      config: Shape of the model's decoder.
     """
 
     model: str
@@ -39,17 +38,15 @@ class ModelSource:
     @property
     def tokenizer_path(self) -> pathlib.Path | None:
         """Returns the path of the tokenizer; None for a preset, which has no tokenizer."""
-        if self.kind == "workdir":
-            return self.path / "tokenizer"
-        return self.path
+        return self.path / "tokenizer" if self.kind == "workdir" else self.path
 
 
 def resolve(model: str) -> ModelSource:
-    """Finds the source of a model by its name; reads configurations but loads no weights.
+    """Finds a model by its name and reads its configuration, but loads no weights.
 
     Args:
-      model: Path (of a Hugging Face directory or run folder), preset such as
-        `qwen2.5-0.5b` with random weights, or hub id of a model to download. A path has precedence.
+      model: Hugging Face directory, run folder, preset such as `qwen2.5-0.5b` with random weights,
+        or hub id of a model to download. A path has precedence.
 
     Raises:
       ValueError: `model` is none of these, or the model is not supported.
@@ -64,17 +61,16 @@ def resolve(model: str) -> ModelSource:
         )
     if (path / "checkpoints").is_dir():
         return ModelSource(model, "workdir", path, read_hf_config(path / "model"))
-    if path.is_dir():
-        return ModelSource(model, "hf_dir", path, read_hf_config(path))
-    if model in PRESETS:
-        return ModelSource(model, "preset", None, PRESETS[model])
-    if _HUB_ID.fullmatch(model):
+    if not path.is_dir():
+        if model in PRESETS:
+            return ModelSource(model, "preset", None, PRESETS[model])
+        if not _HUB_ID.fullmatch(model):
+            raise ValueError(
+                f"--model={model} is no existing path, no preset ({', '.join(PRESETS)}) and no hub "
+                "id of the form organisation/name"
+            )
         path = download(model)
-        return ModelSource(model, "hf_dir", path, read_hf_config(path))
-    raise ValueError(
-        f"--model={model} is no existing path, no preset ({', '.join(PRESETS)}) and no hub id "
-        "of the form organisation/name"
-    )
+    return ModelSource(model, "hf_dir", path, read_hf_config(path))
 
 
 def read_hf_config(directory: pathlib.Path) -> DecoderConfig:
@@ -95,13 +91,10 @@ def read_hf_config(directory: pathlib.Path) -> DecoderConfig:
 
 
 def download(hub_id: str) -> pathlib.Path:
-    """Returns the local directory of a model of the Hugging Face hub, downloaded if it is not
-    cached.
-    """
+    """Returns the local copy of a model of the Hugging Face hub; downloads missing files."""
     try:
-        return pathlib.Path(
-            huggingface_hub.snapshot_download(hub_id, allow_patterns=list(_HUB_FILES))
-        )
+        directory = huggingface_hub.snapshot_download(hub_id, allow_patterns=list(_HUB_FILES))
+        return pathlib.Path(directory)
     except (huggingface_hub.errors.HfHubHTTPError, OSError) as error:
         reason = str(error).strip().splitlines()[0]
         raise FileNotFoundError(
@@ -112,13 +105,9 @@ def download(hub_id: str) -> pathlib.Path:
 
 
 def check_weights(source: ModelSource) -> None:
-    """Checks that the files of a Hugging Face directory have every tensor; reads no tensor.
-
-    Errors are those of `weights.load_hf`.
-    """
+    """Raises an error of `load_hf` if a Hugging Face directory lacks a tensor."""
     if source.kind == "hf_dir":
-        tensors = SafetensorsDirectory(source.path)
-        check_tensors(tensors, Policy(source.config).abstract_params(), source.config)
+        check_tensors(source.path, Policy(source.config))
 
 
 def load_params(
@@ -129,26 +118,18 @@ def load_params(
     dtype: str = "float32",
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Loads the parameters of a model directly onto their devices; `seed` is for a preset's random
-    weights.
-
-    Raises:
-      ValueError: The weights do not match the policy, or the source is a run folder, whose
-        checkpoints are restored by `agentgym_jax.learner.checkpoint`.
-    """
+    """Loads the weights of a model onto their devices; `seed` is that of a preset's weights."""
     if source.config != policy.config:
         raise ValueError(
             f"{source.model} has {source.config}, but the policy was built for {policy.config}; "
             "build it from the source's config"
         )
-    match source.kind:
-        case "hf_dir":
-            return load_hf(source.path, policy, layout, dtype)
-        case "preset":
-            params = policy.init_sharded(jax.random.key(seed), layout)
-            return jax.tree.map(lambda x: x.astype(dtype), params)
-        case "workdir":
-            raise ValueError(
-                f"{source.model} is a run folder: restore its checkpoint with "
-                "agentgym_jax.learner.checkpoint"
-            )
+    if source.kind == "workdir":
+        raise ValueError(
+            f"{source.model} is a run folder: restore its checkpoint with "
+            "agentgym_jax.learner.checkpoint"
+        )
+    if source.kind == "hf_dir":
+        return load_hf(source.path, policy, layout, dtype)
+    params = policy.init_sharded(jax.random.key(seed), layout)
+    return jax.tree.map(lambda x: x.astype(dtype), params)

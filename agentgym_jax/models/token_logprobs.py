@@ -20,11 +20,8 @@ from agentgym_jax.sharding import constrain
 class TokenLogprobs:
     """Log-probabilities and entropies, float32, in nats.
 
-    Index t refers to token t given the tokens before it.
-
-    Positions outside `wanted_BT`, and index 0 of each row, are 0. The first token of a later
-    segment must not be requested. Its number is meaningless, because the context is the segment
-    before.
+    Index t refers to token t given the tokens before it. Numbers are 0 outside `wanted_BT` and at
+    index 0 of each row. They are meaningless at the first token of a later segment.
     """
 
     logprob_BT: jax.Array
@@ -43,14 +40,12 @@ def token_logprobs(
 ) -> TokenLogprobs:
     """Returns the log-probability and entropy of tokens under softmax(logits / temperature).
 
-    Logits exist for about `chunk_size` tokens at a time, in the backward pass too, which recomputes
-    them. A chunk takes a few tokens of every row, so rows stay on their devices. Wanted tokens are
-    moved to the front, and only chunks with a wanted token are computed. Most tokens of an agent's
-    episode are observations, whose logits are not needed.
+    Logits exist for about `chunk_size` tokens at a time; the backward pass recomputes them. A chunk
+    has a few tokens of every row, so rows stay on their devices. Wanted tokens are moved to the
+    front, and only chunks with a wanted token are computed.
 
-    The hidden states are `policy.hidden(...)` of the same tokens. `wanted_BT` is a mask; without it
-    all tokens are wanted. The temperature is above 0. `chunk_size` is rows times positions; a chunk
-    has at least one position of each row.
+    `hidden_BTD` is the result of `policy.hidden` for the tokens. Without the mask `wanted_BT`, all
+    tokens are wanted. The temperature is above 0. A chunk has at least one token of each row.
     """
     chex.assert_rank([hidden_BTD, tokens_BT], [3, 2])
     chex.assert_equal_shape_prefix([hidden_BTD, tokens_BT], 2)
@@ -71,7 +66,7 @@ def token_logprobs(
         x = jnp.pad(x, ((0, 0), (0, num_chunks * span - T), *((0, 0),) * (x.ndim - 2)))
         return x.reshape(B, num_chunks, span, *x.shape[2:]).swapaxes(0, 1)
 
-    # wanted tokens are in the first chunks
+    # Wanted tokens are in the first chunks.
     used = jnp.sum(jnp.any(chunked(wanted_BT), axis=(1, 2)))
     chunks = tuple(map(chunked, (previous_BTD, tokens_BT)))
     scores = _score_chunks(policy, params, chunks, used, jnp.asarray(temperature, jnp.float32))
@@ -86,8 +81,7 @@ def token_logprobs(
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _score_chunks(policy, params, chunks, used, temperature) -> tuple[jax.Array, jax.Array]:
-    """Returns log-probabilities and entropies [C, B, S] of the first `used` chunks, and zeros for
-    the other chunks.
+    """Returns log-probabilities and entropies [C, B, S], which are 0 after the first `used` chunks.
 
     `chunks` are hidden states [C, B, S, D] and the tokens [C, B, S] that they predict. `used` is an
     array, so one program serves every number of wanted tokens. The temperature has no gradient.
@@ -104,7 +98,7 @@ def _score_chunks(policy, params, chunks, used, temperature) -> tuple[jax.Array,
 
 
 def _score_chunks_forward(policy, *arguments):
-    # each argument is a jax.custom_derivatives.CustomVJPPrimal
+    # Each argument is a jax.custom_derivatives.CustomVJPPrimal.
     values = jax.tree.map(lambda x: x.value, arguments)
     return _score_chunks(policy, *values), values
 
@@ -112,8 +106,7 @@ def _score_chunks_forward(policy, *arguments):
 def _score_chunks_backward(policy, arguments, d_scores):
     params, (hidden_CBSD, targets_CBS), used, temperature = arguments
     head = _cast_head(policy, params, hidden_CBSD.dtype)
-    # Most losses do not depend on the entropies. The backward pass then omits the part for
-    # entropies.
+    # The backward pass omits the entropies if the loss does not depend on them.
     needed = [i for i, d in enumerate(d_scores) if not isinstance(d, SymbolicZero)]
 
     def step(i, carry):
@@ -151,10 +144,10 @@ def _score(policy, params, hidden_BSD, targets_BS, temperature) -> tuple[jax.Arr
 
 
 def _head(policy: Policy) -> str:
-    """Returns the name of the module whose weights are the output head."""
+    """Returns the key of the output head in the weights."""
     return "embed" if policy.config.tie_embeddings else "unembed"
 
 
 def _cast_head(policy: Policy, params: Params, dtype: jnp.dtype) -> Params:
-    """Casts the weights of the output head to the compute type, once instead of once per chunk."""
+    """Casts the output head once instead of once per chunk."""
     return jax.tree.map(lambda x: x.astype(dtype), params[_head(policy)])

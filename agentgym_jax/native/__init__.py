@@ -1,1 +1,1 @@
-"""C++ functions for CPUs, for operations in which XLA is far slower than the machine allows."""
+"""C++ functions for operations that XLA computes slowly on CPU."""

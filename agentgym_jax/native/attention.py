@@ -7,34 +7,16 @@ from agentgym_jax.native import library, products
 
 
 def is_fast(q_nTNH: jax.Array, k_LBKSH: jax.Array) -> bool:
-    """Returns True if `attend_step` may be called and has been compiled."""
+    """Returns True if `attend_step` can compute this attention."""
     n, T = q_nTNH.shape[:2]
-    return T == 1 and q_nTNH.dtype == _dtype(k_LBKSH) and products.is_for(n, q_nTNH.dtype)
+    return T == 1 and q_nTNH.dtype == _dtype(k_LBKSH) and products.supports(n, q_nTNH.dtype)
 
 
-def attend_step(
-    q_nNH: jax.Array,
-    k_LBKSH: jax.Array,
-    v_LBKSH: jax.Array,
-    layer: jax.Array | int,
-    row_n: jax.Array,
-    position_n: jax.Array,
-) -> jax.Array:
+def attend_step(q_nNH: jax.Array, k_LBKSH, v_LBKSH, layer, row_n, position_n) -> jax.Array:
     """Computes attention of one new token per row to the slots of its row, up to its position.
 
-    Reads only the filled part of a row's cache. The bits of a row's result do not depend on other
-    rows.
-
-    Args:
-      q_nNH: Rotated queries.
-      k_LBKSH: Key cache that already contains the new tokens; float32, or the bits of bfloat16.
-      v_LBKSH: Value cache.
-      layer: Layer of the cache.
-      row_n: Cache row of each query.
-      position_n: Slot of each query; one outside [0, S) marks padding, whose result is 0.
-
-    Returns:
-      [n, N, H], in the type of the queries.
+    Arguments and result are those of `attend_cache` in models/attention.py with T = 1, without the
+    axis T. The bits of a row's result do not depend on other rows.
     """
     H = q_nNH.shape[-1]
     result = jax.ShapeDtypeStruct(q_nNH.shape, jnp.float32)

@@ -1,7 +1,6 @@
-"""Compilation of this package's C++ sources at their first use."""
+"""Compilation of this package's C++ sources when they are first needed."""
 
 import ctypes
-import dataclasses
 import functools
 import hashlib
 import os
@@ -12,7 +11,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -34,76 +33,47 @@ COMPILER_TIMEOUT_S = 600.0
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-shared", "-fPIC", "-w")
 
 
-def cache_folder() -> pathlib.Path:
-    """Returns the folder of compiled sources.
-
-    Raises:
-      FileNotFoundError: Neither XDG_CACHE_HOME nor a home folder exists.
-    """
-    base = os.environ.get("XDG_CACHE_HOME")
-    if not base:
-        try:
-            base = pathlib.Path.home() / ".cache"
-        except RuntimeError:
-            raise FileNotFoundError(
-                "no folder for compiled functions: set HOME or XDG_CACHE_HOME"
-            ) from None
+def _cache_folder() -> pathlib.Path:
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    if base.startswith("~"):
+        raise FileNotFoundError("no folder for compiled functions: set HOME or XDG_CACHE_HOME")
     return pathlib.Path(base) / "agentgym_jax" / "native"
 
 
-def is_switched_on() -> bool:
-    """Returns True unless SWITCH is 0.
+class Compiler(NamedTuple):
+    """A C++ compiler."""
 
-    Raises:
-      ValueError: The value of SWITCH is not 0, 1 or empty.
-    """
-    value = os.environ.get(SWITCH, "")
-    if value not in ("", "0", "1"):
-        raise ValueError(f"{SWITCH}={value!r}: set it to 0 or 1, or unset it")
-    return value != "0"
-
-
-@dataclasses.dataclass(frozen=True)
-class Compiler:
-    """A command that compiles C++.
-
-    Attributes:
-      command: Path of the compiler, followed by arguments of every call.
-      version: First line of the compiler's `--version`.
-    """
-
-    command: tuple[str, ...]
-    version: str
+    command: tuple[str, ...]  # path, then arguments of every call
+    version: str  # first line of the output of `--version`
 
 
 def find_compiler() -> Compiler:
-    """Returns the compiler named by the environment variable CXX or CC, else the first of COMPILERS
-    that exists.
-
-    Raises:
-      FileNotFoundError: No such compiler exists.
-    """
+    """Returns the compiler that the environment names in CXX or CC, else the first of COMPILERS."""
     if named := os.environ.get("CXX"):
         choices = [shlex.split(named)]
     elif named := os.environ.get("CC"):
-        # a C compiler does not link the C++ library by itself
+        # A C compiler does not link the C++ library by itself.
         choices = [[*shlex.split(named), "-lstdc++"]]
     else:
         choices = [[name] for name in COMPILERS]
     for name, *arguments in choices:
         if path := shutil.which(name):
-            told = subprocess.run(
-                [path, "--version"], capture_output=True, text=True, timeout=COMPILER_TIMEOUT_S
-            )
-            return Compiler((path, *arguments), told.stdout.partition("\n")[0])
+            version = _run([path, "--version"], check=False)
+            return Compiler((path, *arguments), version.partition("\n")[0])
     raise FileNotFoundError(f"no C++ compiler, tried {', '.join(c[0] for c in choices)}")
 
 
+def _run(command: Sequence[str], *, check: bool) -> str:
+    """Returns the standard output of a compiler."""
+    result = subprocess.run(
+        command, check=check, capture_output=True, text=True, timeout=COMPILER_TIMEOUT_S
+    )
+    return result.stdout
+
+
 @functools.cache
-def processor() -> str:
-    """Returns an identifier of the target of `-march=native`, because different machines may share
-    a home folder.
-    """
+def _processor() -> str:
+    """Returns the properties of the processor that determine the result of `-march=native`."""
     info = pathlib.Path("/proc/cpuinfo")
     lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
     flags = [line for line in lines if line.startswith(("flags", "Features", "model name"))]
@@ -112,27 +82,22 @@ def processor() -> str:
 
 def has_tiles() -> bool:
     """Returns True if the processor has a tile unit for bfloat16."""
-    return "amx_bf16" in processor()
+    return "amx_bf16" in _processor()
 
 
 def compiled(
     sources: pathlib.Path, compiler: Compiler, flags: Sequence[str], folder: pathlib.Path
 ) -> pathlib.Path:
-    """Returns the shared library compiled from all `*.cc` in `sources`; compiles it if the cache
-    folder lacks it.
+    """Returns the shared library of all `*.cc` in `sources`; compiles it if `folder` lacks it.
 
     Several processes may compile at the same time: each process writes a temporary file and renames
     it. The file name ends with a hash of the file's contents, because loading a truncated file
     kills the process.
-
-    Raises:
-      subprocess.CalledProcessError: The compiler failed; `stderr` has the reason.
-      subprocess.TimeoutExpired: The compiler exceeded COMPILER_TIMEOUT_S.
-      OSError: The folder cannot be written.
     """
     files = sorted([*sources.glob("*.cc"), *sources.glob("*.h")])
     texts = [file.read_text(encoding="utf-8") for file in files]
-    facts = (texts, compiler, *flags, jaxlib.__version__, processor())
+    # Machines with different processors may share the folder.
+    facts = (texts, compiler, *flags, jaxlib.__version__, _processor())
     key = hashlib.sha256(repr(facts).encode()).hexdigest()[:32]
     for kept in sorted(folder.glob(f"{key}-*.so")):
         if kept.name == f"{key}-{_hash_of(kept)}.so":
@@ -143,10 +108,7 @@ def compiled(
         built = pathlib.Path(workspace) / "library.so"
         units = [str(file) for file in files if file.suffix == ".cc"]
         path, *arguments = compiler.command
-        command = [path, *flags, *units, *arguments, "-o", str(built)]
-        subprocess.run(
-            command, check=True, capture_output=True, text=True, timeout=COMPILER_TIMEOUT_S
-        )
+        _run([path, *flags, *units, *arguments, "-o", str(built)], check=True)
         target = folder / f"{key}-{_hash_of(built)}.so"
         os.replace(built, target)
     return target
@@ -160,18 +122,19 @@ def _hash_of(file: pathlib.Path) -> str:
 def is_registered() -> bool:
     """Registers the functions of TARGETS with XLA; returns True if they are available.
 
-    If they cannot be registered, logs one line and returns False.
-
-    Returns False without a log line if SWITCH is 0.
+    Logs one line if they cannot be compiled.
     """
-    if not is_switched_on():
+    switch = os.environ.get(SWITCH, "")
+    if switch not in ("", "0", "1"):
+        raise ValueError(f"{SWITCH}={switch!r}: set it to 0 or 1, or unset it")
+    if switch == "0":
         return False
     try:
         flags = (*FLAGS, f"-I{jax.ffi.include_dir()}")
-        library = ctypes.CDLL(str(compiled(FOLDER, find_compiler(), flags, cache_folder())))
+        library = ctypes.CDLL(str(compiled(FOLDER, find_compiler(), flags, _cache_folder())))
     except (OSError, subprocess.SubprocessError) as error:
-        told = isinstance(error, subprocess.CalledProcessError) and error.stderr or str(error)
-        reason = told.strip().splitlines()[0]
+        is_failed = isinstance(error, subprocess.CalledProcessError)
+        reason = (is_failed and error.stderr or str(error)).strip().splitlines()[0]
         logging.warning("decoding on CPU without native functions, slower: %s", reason)
         return False
     for target, function in TARGETS.items():
@@ -181,10 +144,8 @@ def is_registered() -> bool:
 
 
 def machine() -> dict[str, Any]:
-    """Returns the properties of this machine that affect the bits of a run on CPU, for
-    provenance.json.
-    """
-    models = [line for line in processor().splitlines() if line.startswith("model name")]
+    """Returns the properties of this machine that affect the bits of a run on CPU."""
+    models = [line for line in _processor().splitlines() if line.startswith("model name")]
     is_native = jax.default_backend() == "cpu" and is_registered()
     return {
         "cpu": models[0].partition(":")[2].strip() if models else platform.machine(),
@@ -194,5 +155,5 @@ def machine() -> dict[str, Any]:
 
 
 def call(function: str, dtype: jax.typing.DTypeLike, result: jax.ShapeDtypeStruct):
-    """Returns the FFI call of a function of TARGETS for this type."""
+    """Returns the function of TARGETS for weights or caches of this type; `result` is its shape."""
     return jax.ffi.ffi_call(function + SUFFIXES[jnp.dtype(dtype)], result)

@@ -1,8 +1,7 @@
 """Compiled programs of the sampler: prefill of tokens, copy of a prefix, decoding of a chunk.
 
 The cache of a row holds every token of its sequence except the last one, which is *pending*.
-Prefill therefore never needs logits, and decoding starts with the pending token as its input. Each
-token of an episode passes through the model exactly once.
+Prefill therefore never needs logits, and decoding starts with the pending token as its input.
 """
 
 import functools
@@ -23,8 +22,7 @@ class RowState:
     """Decoding state of each row; the host owns the state."""
 
     token: jax.Array  # int32 [B], pending token
-    # int32 [B], number of tokens in the cache, which is the position of the pending token
-    length: jax.Array
+    length: jax.Array  # int32 [B], tokens in the cache: the position of the pending token
     budget: jax.Array  # int32 [B], tokens that may still be sampled in this turn
     is_active: jax.Array  # bool [B]
     key: jax.Array  # uint32 [B, 2], random key of the episode
@@ -51,7 +49,7 @@ class RowState:
 
 @flax.struct.dataclass
 class DecodedChunk:
-    """Tokens sampled by one call. A row's entries at index `count` and later are undefined."""
+    """Tokens sampled by one call; entries of a row at index `count` and later are undefined."""
 
     tokens: jax.Array  # int32 [B, steps]
     logprobs: jax.Array  # float32 [B, steps]
@@ -61,7 +59,7 @@ class DecodedChunk:
 
 
 def token_uniform(key_B2: jax.Array, position_B: jax.Array) -> jax.Array:
-    """Returns one uniform number per row, float32 [B], which depends on key and position only."""
+    """Returns one uniform number per row, float32 [B], which depends only on key and position."""
 
     def draw_uniform(key_2, position):
         key = jax.random.wrap_key_data(key_2, impl="threefry2x32")
@@ -81,12 +79,10 @@ def decode_chunk(
     *,
     steps: int,
 ) -> tuple[kv_cache.KVCache, DecodedChunk]:
-    """Samples up to `steps` tokens for every active row.
+    """Samples up to `steps` tokens for every active row; the cache is donated.
 
-    Returns early if no row is active, or if `return_after_finished` rows have finished their turn.
-    The host can then send the actions of finished turns to the environments. `row_B` is the cache
-    row of each entry of `rows`; None if the entries are all cache rows in order. The cache is
-    donated.
+    Returns early if no row is active or `return_after_finished` rows have finished their turn.
+    `row_B` is the cache row of each entry of `rows`; None if these are all cache rows in order.
     """
     B = rows.token.shape[0]
     S = cache.length
@@ -146,12 +142,11 @@ def prefill(
     start_n: jax.Array,
     count_n: jax.Array,
 ) -> kv_cache.KVCache:
-    """Writes known tokens into the cache of some rows; the cache is donated.
+    """Writes one slice of tokens per line into the cache, which is donated.
 
-    Slices have up to T tokens. A row may have several consecutive slices, because all slices are
-    written before any is read. A `row_n` equal to the number of rows marks an unused line.
-    `start_n` is the position of a slice's first token. Only the first `count_n` tokens of a slice
-    are written.
+    Several lines may have consecutive slices of a row, because all slices are written before any is
+    read. A `row_n` equal to the number of rows marks an unused line. `start_n` is the position of
+    a slice's first token. Only the first `count_n` tokens of a slice are written.
     """
     offset_T = jnp.arange(tokens_nT.shape[1])
     position_nT = start_n[:, None] + offset_T[None, :]

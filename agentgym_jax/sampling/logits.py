@@ -1,7 +1,6 @@
 """Sampling from logits with exact top-k and top-p, without sorting.
 
-A sample depends only on the logits and the uniform number of its row, not on the row's position in
-the batch or on other rows.
+A sample does not depend on its row's position in the batch or on other rows.
 """
 
 import chex
@@ -9,8 +8,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-# Block width of the two-level search over the vocabulary. The block sums need one pass over V; the
-# search inside one block takes little time.
+# Block width of the two-level search over the vocabulary: for the block, then inside the block.
 _BLOCK = 256
 
 
@@ -19,8 +17,7 @@ class Draw:
     """Sampled tokens and their log-probabilities."""
 
     token_B: jax.Array  # int32 [B]
-    # float32 [B], log-probability under the full distribution at the temperature
-    logprob_B: jax.Array
+    logprob_B: jax.Array  # float32 [B], before top-k and top-p, at the temperature
 
 
 def draw(
@@ -35,16 +32,10 @@ def draw(
     Args:
       logits_BV: float32 logits.
       uniform_B: One number in [0, 1) per row.
-      temperature_B: Sampling temperature. 0 is greedy; the log-probability is then that at
-        temperature 1.
-      top_k_B: Number of likeliest tokens to keep; 0 keeps all. Tokens tied with the k-th are kept
-        too.
+      temperature_B: Sampling temperature. 0 is greedy, with log-probabilities at temperature 1.
+      top_k_B: Number of likeliest tokens to keep; 0 keeps all. Tokens tied with the k-th are kept.
       top_p_B: Probability mass of the smallest set of likeliest tokens to keep, after top-k; 1
-        keeps all. Tokens tied with the least likely kept token are kept too.
-
-    Returns:
-      Tokens and their log-probabilities before top-k and top-p. A learner can recompute these
-      log-probabilities from the logits alone.
+        keeps all. Tokens tied with the least likely kept token are kept.
     """
     chex.assert_rank([logits_BV, uniform_B, temperature_B, top_k_B, top_p_B], [2, 1, 1, 1, 1])
     is_greedy_B = temperature_B <= 0.0
@@ -74,10 +65,7 @@ def _blocks(values_BV: jax.Array, fill: float) -> jax.Array:
 
 
 def _argmax(values_BV: jax.Array) -> jax.Array:
-    """Returns the first index of the maximum.
-
-    Two passes are used, because XLA's argmax is slow on CPU.
-    """
+    """Returns the first index of the maximum, in two passes because XLA's argmax is slow on CPU."""
     blocks_BMC = _blocks(values_BV, -jnp.inf)
     block_B = jnp.argmax(jnp.max(blocks_BMC, axis=-1), axis=-1)
     inner_BC = jnp.take_along_axis(blocks_BMC, block_B[:, None, None], axis=1)[:, 0]
@@ -90,8 +78,7 @@ def _invert_cdf(mass_BV: jax.Array, uniform_B: jax.Array) -> jax.Array:
     cumulative_BM = jnp.cumsum(jnp.sum(blocks_BMC, axis=-1), axis=-1)
     target_B = uniform_B * cumulative_BM[:, -1]
     is_passed_BM = cumulative_BM <= target_B[:, None]
-    # `uniform * total` can be rounded to a value beyond the last block, so the index is clipped to
-    # the last block with mass.
+    # Rounding can move `uniform * total` beyond the last block with mass, so the index is clipped.
     has_mass_BM = jnp.max(blocks_BMC, axis=-1) > 0.0
     block_B = jnp.minimum(jnp.sum(is_passed_BM, axis=-1), _last_true(has_mass_BM))
     before_B = jnp.where(
@@ -102,7 +89,7 @@ def _invert_cdf(mass_BV: jax.Array, uniform_B: jax.Array) -> jax.Array:
     inner_BC = jnp.take_along_axis(blocks_BMC, block_B[:, None, None], axis=1)[:, 0]
     is_passed_BC = jnp.cumsum(inner_BC, axis=-1) <= (target_B - before_B)[:, None]
     inner_B = jnp.minimum(jnp.sum(is_passed_BC, axis=-1), _last_true(inner_BC > 0.0))
-    # The two cumulative sums round differently, so the index can point to a token without mass at
+    # The two cumulative sums round differently, so the index can be that of a token without mass at
     # the left edge of the block.
     first_B = jnp.argmax(inner_BC > 0.0, axis=-1)
     return (block_B * _BLOCK + jnp.maximum(inner_B, first_B)).astype(jnp.int32)
@@ -116,8 +103,8 @@ def _last_true(mask_BN: jax.Array) -> jax.Array:
 def _keep_likeliest(mass_BV: jax.Array, top_k_B: jax.Array, top_p_B: jax.Array) -> jax.Array:
     """Sets the mass of all tokens except the top-k to zero, then that of all except the top-p.
 
-    Non-negative floats and their bits have the same order. A bitwise search finds the threshold in
-    31 counting passes, without sorting the vocabulary.
+    Non-negative floats have the same order as their bits, so a bitwise search finds each threshold
+    in 31 passes.
     """
     bits_BV = jax.lax.bitcast_convert_type(mass_BV, jnp.int32)
 

@@ -31,29 +31,17 @@ class SamplingOptions:
 
 @dataclasses.dataclass(frozen=True)
 class SampledTurn:
-    """A finished turn.
+    """A finished turn."""
 
-    Attributes:
-      row: Row that sampled the turn.
-      tokens: Sampled tokens, int32 [n] with n >= 1. The last token may be a stop token.
-      logprobs: Log-probabilities of the tokens, float32 [n].
-      is_stopped: True if a stop token ended the turn, False if a limit ended it.
-      version: Version of the weights that sampled the turn.
-    """
-
-    row: int
-    tokens: np.ndarray
-    logprobs: np.ndarray
-    is_stopped: bool
-    version: int
+    row: int  # row that sampled the turn
+    tokens: np.ndarray  # int32 [n] with n >= 1; the last token may be a stop token
+    logprobs: np.ndarray  # float32 [n], log-probabilities of the tokens
+    is_stopped: bool  # True if a stop token ended the turn, False if a limit ended it
+    version: int  # version of the weights
 
 
 def episode_key(seed: int, step: int, item_id: str, sample: int) -> np.ndarray:
-    """Returns the random key of an episode, uint32 [2].
-
-    The key depends only on the arguments, not on the order of sampling. It consists of the first 64
-    bits of a SHA-256 digest, so that the keys of two episodes differ.
-    """
+    """Returns the random key of an episode, uint32 [2]: 64 bits of a hash of the arguments."""
     text = f"{seed}/{step}/{item_id}/{sample}".encode()
     return np.frombuffer(hashlib.sha256(text).digest()[:8], np.uint32).copy()
 
@@ -61,16 +49,7 @@ def episode_key(seed: int, step: int, item_id: str, sample: int) -> np.ndarray:
 def check_buckets(
     buckets: Sequence[tuple[int, int]], cache_length: int
 ) -> tuple[tuple[int, int], ...]:
-    """Returns the shapes of the prefill programs, shortest first, after checking them.
-
-    Args:
-      buckets: `(tokens, slices)` of each prefill program.
-      cache_length: Tokens per row of the cache.
-
-    Raises:
-      ValueError: There is no bucket, a number is below 1, two buckets have the same number of
-        tokens, or a bucket is longer than the cache.
-    """
+    """Checks the `(tokens, slices)` of the prefill programs; returns them shortest first."""
     ordered = tuple(sorted((int(t), int(n)) for t, n in buckets))
     if not ordered or len({t for t, _ in ordered}) != len(ordered):
         raise ValueError(

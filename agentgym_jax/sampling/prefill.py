@@ -12,42 +12,27 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class PrefixChunk:
-    """Tokens that are not yet in the cache.
+    """Tokens that are not yet in the cache."""
 
-    Attributes:
-      tokens: int32 [n].
-      digest: Digest of the sequence that ends with these tokens; None if rows cannot share the
-        chunk.
-    """
-
-    tokens: np.ndarray
+    tokens: np.ndarray  # int32 [n]
+    # Digest of the sequence up to and including these tokens; None if rows cannot share it.
     digest: bytes | None
 
 
 @dataclasses.dataclass(frozen=True)
 class PrefillSlice:
-    """Part of a chunk that fills one line of a prefill call.
+    """Part of a chunk that fills one line of a prefill call."""
 
-    Attributes:
-      row: Cache row of the tokens.
-      start: Position of the first token.
-      tokens: int32 [n], 1 <= n <= length.
-      length: Length of the line, in tokens.
-    """
-
-    row: int
-    start: int
-    tokens: np.ndarray
-    length: int
+    row: int  # cache row of the tokens
+    start: int  # position of the first token
+    tokens: np.ndarray  # int32 [n], 1 <= n <= length
+    length: int  # length of the line, in tokens
 
 
 def split_prompt(chunks: Sequence[np.ndarray]) -> list[PrefixChunk]:
-    """Returns one `PrefixChunk` per chunk of a new sequence; omits the last token.
-
-    The last token is pending (sampling/decode.py).
-    """
+    """Returns the chunks of a new sequence without its last token, which is pending (decode.py)."""
     result, digest = [], b""
     for i, chunk in enumerate(chunks):
         tokens = chunk[:-1] if i == len(chunks) - 1 else chunk
@@ -60,10 +45,9 @@ def split_prompt(chunks: Sequence[np.ndarray]) -> list[PrefixChunk]:
 def cut_into_slices(
     chunk: PrefixChunk, row: int, start: int, lengths: Sequence[int]
 ) -> Iterator[PrefillSlice]:
-    """Yields slices of the longest length, then one slice for the remaining tokens, of the shortest
-    length that suffices.
+    """Yields slices of the longest length; the rest of the chunk gets the shortest possible length.
 
-    The available lengths are ascending. `start` is the position of the chunk's first token.
+    `lengths` is ascending. `start` is the position of the chunk's first token.
     """
     for i in range(0, len(chunk.tokens), lengths[-1]):
         part = chunk.tokens[i : i + lengths[-1]]

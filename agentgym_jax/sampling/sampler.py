@@ -1,8 +1,8 @@
 """Sampler: one cache row per episode, with continuous batching across turns.
 
-A row is reserved for an episode from `open` to `close`. The caller prefills tokens that the model
-did not sample (prompt, observation), and the row then samples one turn. The row's cache is kept
-while the environment answers. Waiting rows use memory but no computation.
+An episode has a row from `open` to `close`. The caller prefills tokens that the model did not
+sample (prompt, observation), and the row then samples one turn. The row's cache is kept while the
+environment answers. Waiting rows use memory but no computation.
 """
 
 import dataclasses
@@ -19,8 +19,7 @@ from agentgym_jax.models.kv_cache import KVCache
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.sampling import decode, prefill
 from agentgym_jax.sampling.options import SampledTurn, SamplingOptions, check_buckets
-from agentgym_jax.sampling.prefill import PrefillSlice, PrefixChunk
-from agentgym_jax.sampling.prefixes import PrefixIndex
+from agentgym_jax.sampling.prefill import PrefixChunk
 from agentgym_jax.sampling.statistics import SamplerStatistics
 
 
@@ -28,7 +27,7 @@ from agentgym_jax.sampling.statistics import SamplerStatistics
 class _Call:
     """Decode call that is running on the device."""
 
-    members: list[tuple[int, int]]  # (row, index of the row in the call) for each row in the call
+    members: list[tuple[int, int]]  # (cache row, index in the call) of each row
     chunk: decode.DecodedChunk
     started: float
 
@@ -74,7 +73,7 @@ class Sampler:
           return_after_finished: Number of finished turns after which a decode call returns early.
           stop_ids: Tokens that end a turn.
         """
-        buckets = check_buckets(buckets, cache_length)
+        self.buckets = check_buckets(buckets, cache_length)
         if policy.layout is not None and 0 < decode_rows < rows:
             raise ValueError(
                 f"sampler.decode_rows={decode_rows}: rows cannot move on several devices; set 0"
@@ -84,7 +83,6 @@ class Sampler:
         self.decode_rows = min(decode_rows or rows, rows)
         self.cache_length = cache_length
         self.statistics = SamplerStatistics()
-        self._buckets = buckets
         self._decode_steps = decode_steps
         self._return_after_finished = return_after_finished
         self._cache = KVCache.create(
@@ -95,12 +93,12 @@ class Sampler:
         self._version = -1
         self._open: dict[int, _Row] = {}
         self._queued_rows: list[int] = []  # rows with new tokens to prefill
-        # active rows; the row that has been active longest is first
+        # Active rows; the row that has been active longest is first.
         self._decoding_rows: list[int] = []
         self._free = list(range(rows))
-        self._prefixes = PrefixIndex()
+        # For each row, digests (`PrefixChunk.digest`) of the sequences with which its cache begins.
+        self._prefixes: list[set[bytes]] = [set() for _ in range(rows)]
         self._running: _Call | None = None
-        self._programs: set[tuple] = set()
         self._state = decode.RowState.create(rows, stop_ids)
 
     @property
@@ -110,25 +108,13 @@ class Sampler:
 
     @property
     def is_running(self) -> bool:
-        """True from `begin` until the call's results are ready, when `finish` returns without
-        waiting.
-        """
+        """True from `begin` until the results of the decode call are ready."""
         return self._running is not None and not self._running.chunk.steps.is_ready()
 
     @property
     def is_idle(self) -> bool:
         """True if there is nothing for `begin` to do."""
         return not self._queued_rows and not self._state.is_active.any()
-
-    @property
-    def bucket_shapes(self) -> tuple[tuple[int, int], ...]:
-        """`(tokens, slices)` of the prefill programs."""
-        return self._buckets
-
-    @property
-    def num_programs(self) -> int:
-        """Number of compiled programs used so far; at most `len(bucket_shapes) + 2`."""
-        return len(self._programs)
 
     @property
     def params(self):
@@ -140,26 +126,23 @@ class Sampler:
         self.statistics = SamplerStatistics()
 
     def set_params(self, params, version: int) -> None:
-        """Replaces the weights and drops all shared prefixes. Open rows keep their caches.
-
-        Raises:
-          ValueError: A call is running; its tokens would carry the wrong version.
-        """
-        if self._running is not None:
+        """Replaces the weights and drops all shared prefixes. Open rows keep their caches."""
+        if self._running is not None:  # its tokens would have the wrong version
             raise ValueError("Sampler.set_params while a call is running: finish it first")
-        self._params = self._backend.prepare_params(params, self.policy.config.num_layers)
+        self._params = self._backend.prepare_params(params)
         self._version = version
-        self._prefixes.clear()
+        for digests in self._prefixes:
+            digests.clear()
 
     def open(self, key: np.ndarray, options: SamplingOptions) -> int:
-        """Opens a free row for an episode with random key `key`, uint32 [2], and returns the row."""
+        """Opens and returns a free row for an episode; `key` is its random key, uint32 [2]."""
         if options.max_tokens > self.cache_length:
             raise ValueError(
                 f"an episode of {options.max_tokens} tokens does not fit "
                 f"sampler.cache_length={self.cache_length}"
             )
         row = self._free.pop(0)
-        self._prefixes.remove_row(row)
+        self._prefixes[row].clear()
         self._open[row] = _Row(options=options, queue=[], sampled=[], logprobs=[])
         state = self._state
         state.key[row] = key
@@ -187,15 +170,10 @@ class Sampler:
     def prefill(self, row: int, chunks: Sequence[Sequence[int]]) -> None:
         """Queues tokens that the model did not sample; later calls of `step` then sample a turn.
 
-        Rows can share prefixes that end at a chunk border of their first prefill. The shapes in
-        which tokens are computed depend only on these borders, so other rows cannot change a
-        result.
-
-        Raises:
-          ValueError: A chunk is empty, or the limits leave no room to sample a token after the
-            chunks.
+        Rows share prefixes that end at a chunk border of their first prefill. The shapes in which
+        tokens are computed depend only on these borders, so other rows cannot change a result.
         """
-        record = self._open[row]
+        record, state = self._open[row], self._state
         count = sum(len(chunk) for chunk in chunks)
         if not count or any(not len(chunk) for chunk in chunks):
             raise ValueError(f"row {row}: every chunk needs at least one token")
@@ -204,15 +182,13 @@ class Sampler:
                 f"row {row}: {record.total} + {count} tokens leave none to sample within "
                 f"max_tokens={record.options.max_tokens}"
             )
-        state = self._state
         arrays = [np.asarray(chunk, np.int32) for chunk in chunks]
         if record.total:
-            first = np.concatenate([state.token[row : row + 1], *arrays])
-            queue = [PrefixChunk(first[:-1], None)]
+            tokens = np.concatenate([state.token[row : row + 1], *arrays])
+            record.queue = [PrefixChunk(tokens[:-1], None)]
         else:
-            queue = prefill.split_prompt(arrays)
+            record.queue = prefill.split_prompt(arrays)
         state.token[row] = arrays[-1][-1]
-        record.queue = [chunk for chunk in queue if len(chunk.tokens)]
         record.total += count
         record.sampled, record.logprobs = [], []
         self._queued_rows.append(row)
@@ -222,31 +198,37 @@ class Sampler:
 
         Rows may be opened, prefilled and closed before `finish`. Their new tokens wait for the
         next call.
-
-        Raises:
-          ValueError: The previous call is not finished, or there are no weights yet.
         """
         if self._params is None:
             raise ValueError("Sampler.begin before Sampler.set_params: there are no weights yet")
         if self._running is not None:
             raise ValueError("Sampler.begin while a call is running: finish it first")
-        self._prefill_queues()
-        if self._state.is_active.any():
-            self._running = self._decode()
+        if self._queued_rows:
+            self._prefill_queues()
+        if not self._state.is_active.any():
+            return
+        started = time.perf_counter()
+        state, members, row_B = self._select_rows()
+        self._cache, chunk = decode.decode_chunk(
+            self.policy,
+            self._params,
+            self._cache,
+            state,
+            np.int32(self._return_after_finished),
+            row_B,
+            steps=self._decode_steps,
+        )
+        self._running = _Call(members, chunk, started)
 
     def finish(self) -> list[SampledTurn]:
-        """Waits for the running call, if there is one, and returns the turns that ended in that
-        call.
-        """
+        """Waits for the running call, if any, and returns the turns that ended in it."""
         if self._running is None:
             return []
         call, self._running = self._running, None
         chunk = jax.device_get(call.chunk)
         turns = [self._record_tokens(row, index, chunk) for row, index in call.members]
         stats = self.statistics
-        stats.decode_calls += 1
         stats.sampled += int(chunk.count.sum())
-        stats.active_row_steps += int(chunk.count.sum())
         stats.decode_row_steps += self.decode_rows * int(chunk.steps)
         stats.seconds_decode += time.perf_counter() - call.started
         return [turn for turn in turns if turn is not None]
@@ -257,125 +239,85 @@ class Sampler:
         return self.finish()
 
     def _prefill_queues(self) -> None:
-        if not self._queued_rows:
-            return
         started = time.perf_counter()
-        waiting = [row for row in self._queued_rows if self._open[row].queue]
+        waiting = self._queued_rows
         while waiting:
             self._copy_prefixes(waiting)
             waiting = [row for row in waiting if self._open[row].queue]
             self._prefill_chunks(waiting)
-            waiting = [row for row in waiting if self._open[row].queue]
         for row in self._queued_rows:
-            self._activate(row)
-        self._queued_rows.clear()
-        # Without this line, the decode call would wait for the prefill, and the waiting time would
-        # be counted as decoding time.
-        jax.block_until_ready(self._cache)
+            options = self._open[row].options
+            self._state.budget[row] = min(options.max_turn_tokens, self.remaining_tokens(row))
+            self._state.is_active[row] = True
+        self._decoding_rows += self._queued_rows
+        self._queued_rows = []
+        jax.block_until_ready(self._cache)  # counts the prefill's time as such, not as decoding
         self.statistics.seconds_prefill += time.perf_counter() - started
 
-    def _activate(self, row: int) -> None:
-        options = self._open[row].options
-        self._state.budget[row] = min(options.max_turn_tokens, self.remaining_tokens(row))
-        self._state.is_active[row] = True
-        self._decoding_rows.append(row)
-
     def _copy_prefixes(self, waiting: Sequence[int]) -> None:
-        """Copies to each waiting row the longest queued prefix that another row has already
-        computed.
-        """
+        """Copies the longest queued prefix that another row has computed to each waiting row."""
         copies = []  # (source row, target row, number of chunks)
         for row in waiting:
             queue = self._open[row].queue
-            for last in range(len(queue) - 1, -1, -1):
-                source = self._prefixes.find_row(queue[last].digest)
+            for count in range(len(queue), 0, -1):
+                digest = queue[count - 1].digest
+                source = next((r for r in range(self.rows) if digest in self._prefixes[r]), None)
                 if source is not None:
-                    copies.append((source, row, last + 1))
+                    copies.append((source, row, count))
                     break
-        # Prefixes are registered only after all sources are chosen, because a target of this pass
-        # does not yet hold its prefix.
+        # Targets become possible sources only now, because their caches have no prefix yet.
         for _, row, count in copies:
-            self._advance(row, count, is_copy=True)
+            self.statistics.copied += self._advance(row, count)
         width = max(1, self.rows // 4)
         for i in range(0, len(copies), width):
             part = copies[i : i + width]
             source, target = np.zeros(width, np.int32), np.full(width, self.rows, np.int32)
             source[: len(part)] = [source_row for source_row, _, _ in part]
             target[: len(part)] = [row for _, row, _ in part]
-            self._programs.add(("copy", width))
             self._cache = decode.copy_rows(self._cache, source, target)
 
     def _prefill_chunks(self, waiting: Sequence[int]) -> None:
-        """Computes one chunk per row; skips rows whose prompt another row computes in this call."""
+        """Computes one chunk per row; skips rows whose chunk another row computes in this call."""
+        rows: list[int] = []
         claimed: set[bytes] = set()
-        rows = []
         for row in waiting:
-            digest = next((c.digest for c in self._open[row].queue if c.digest), None)
-            if digest in claimed:
-                continue
-            rows.append(row)
+            digest = self._open[row].queue[0].digest
+            if digest not in claimed:
+                rows.append(row)
             if digest is not None:
                 claimed.add(digest)
-        lengths = [T for T, _ in self._buckets]
-        slices = [
-            slice_
-            for row in rows
-            for slice_ in prefill.cut_into_slices(
-                self._open[row].queue[0], row, int(self._state.length[row]), lengths
-            )
-        ]
+        lengths = [T for T, _ in self.buckets]
+        slices = []
+        for row in rows:
+            chunk, start = self._open[row].queue[0], int(self._state.length[row])
+            slices += prefill.cut_into_slices(chunk, row, start, lengths)
         # Slices of the longest bucket are computed first, because the end of a chunk may use a
         # shorter bucket than its beginning.
-        for T, n in reversed(self._buckets):
+        for T, n in reversed(self.buckets):
             in_bucket = [slice_ for slice_ in slices if slice_.length == T]
             for i in range(0, len(in_bucket), n):
-                self._prefill_slices(in_bucket[i : i + n], T, n)
+                arrays = prefill.pack_slices(in_bucket[i : i + n], T, n, padding_row=self.rows)
+                self._cache = decode.prefill(self.policy, self._params, self._cache, *arrays)
+                self.statistics.prefill_calls += 1
+                self.statistics.prefill_capacity += n * T
         for row in rows:
-            self._advance(row, 1, is_copy=False)
+            self.statistics.prefilled += self._advance(row, 1)
 
-    def _prefill_slices(self, slices: Sequence[PrefillSlice], T: int, n: int) -> None:
-        arrays = prefill.pack_slices(slices, T, n, padding_row=self.rows)
-        self._programs.add(("prefill", n, T))
-        self._cache = decode.prefill(self.policy, self._params, self._cache, *arrays)
-        self.statistics.prefill_calls += 1
-        self.statistics.prefill_capacity += n * T
-
-    def _advance(self, row: int, count: int, *, is_copy: bool) -> None:
-        """Removes `count` chunks from the queue of a row and registers the row's new prefixes."""
+    def _advance(self, row: int, count: int) -> int:
+        """Moves `count` chunks of a row from its queue to its prefixes; returns their tokens."""
         queue = self._open[row].queue
-        for chunk in queue[:count]:
-            n = len(chunk.tokens)
-            self._state.length[row] += n
-            if is_copy:
-                self.statistics.copied += n
-            else:
-                self.statistics.prefilled += n
-            if chunk.digest is not None:
-                self._prefixes.add(row, chunk.digest)
+        num_tokens = sum(len(chunk.tokens) for chunk in queue[:count])
+        self._prefixes[row].update(chunk.digest for chunk in queue[:count] if chunk.digest)
+        self._state.length[row] += num_tokens
         del queue[:count]
-
-    def _decode(self) -> _Call:
-        started = time.perf_counter()
-        state, members, row_B = self._select_rows()
-        self._programs.add(("decode", self._decode_steps))
-        self._cache, chunk = decode.decode_chunk(
-            self.policy,
-            self._params,
-            self._cache,
-            state,
-            np.int32(self._return_after_finished),
-            row_B,
-            steps=self._decode_steps,
-        )
-        return _Call(members, chunk, started)
+        return num_tokens
 
     def _select_rows(
         self,
     ) -> tuple[decode.RowState, list[tuple[int, int]], np.ndarray | None]:
         """Returns row states, (row, index in the call) of each selected row, and cache rows.
 
-        The rows that have been active longest are selected first, and they remain selected until
-        their turn ends.
+        The rows that have been active longest are selected and remain so until their turn ends.
         """
         if self.decode_rows == self.rows:
             # The state is copied, because the device may read it while the host changes it.

@@ -11,9 +11,7 @@ class SamplerStatistics:
     prefilled: int = 0
     copied: int = 0  # copied from another row's cache instead of computed
     decode_row_steps: int = 0  # rows x decode steps
-    active_row_steps: int = 0  # decode row-steps with an active row
     prefill_capacity: int = 0  # positions in the prefill calls, including padding
-    decode_calls: int = 0
     prefill_calls: int = 0
     seconds_decode: float = 0.0
     seconds_prefill: float = 0.0
@@ -21,7 +19,7 @@ class SamplerStatistics:
     @property
     def occupancy(self) -> float:
         """Fraction of decode row-steps that sampled a token."""
-        return self.active_row_steps / max(1, self.decode_row_steps)
+        return self.sampled / max(1, self.decode_row_steps)
 
     @property
     def prefill_occupancy(self) -> float:

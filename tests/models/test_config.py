@@ -7,6 +7,7 @@ from agentgym_jax.models.config import (
     from_hf_config,
     to_hf_config,
 )
+from agentgym_jax.models.policy import Policy
 from tests.builders import decoder_config, decoder_families
 
 SMALL = decoder_config(head_size=16)
@@ -68,4 +69,4 @@ def test_the_error_for_missing_keys_names_all_of_them():
     ],
 )
 def test_presets_have_the_published_number_of_parameters(preset, billions):
-    assert PRESETS[preset].num_parameters / 1e9 == pytest.approx(billions, rel=2e-3)
+    assert Policy(PRESETS[preset]).num_parameters / 1e9 == pytest.approx(billions, rel=2e-3)

@@ -104,7 +104,7 @@ def test_a_split_export_equals_a_single_file_export(tmp_path):
     files = sorted(p.name for p in (tmp_path / "many").glob("*.safetensors"))
     assert len(files) > 3 and files[0] == f"model-00001-of-{len(files):05d}.safetensors"
     index = json.loads((tmp_path / "many" / INDEX_FILE).read_text())
-    assert index["metadata"]["total_size"] == 4 * TINY.num_parameters
+    assert index["metadata"]["total_size"] == 4 * policy.num_parameters
     assert not (tmp_path / "one" / INDEX_FILE).exists()
     assert_trees_identical(load_hf(tmp_path / "many", policy), params)
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agentgym_jax.models.decode_backend import CPUBackend
+from agentgym_jax.models.decode_backend import DecodeBackend
 from agentgym_jax.models.kv_cache import KVCache
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.native import library, products
@@ -196,12 +196,13 @@ def _warnings(caplog):
 def test_the_switch_makes_all_products_use_xla(unregistered, monkeypatch, caplog):
     monkeypatch.setenv(library.SWITCH, "0")
     assert not library.is_registered() and not _warnings(caplog)
-    assert not products.is_for(1, "float32")
+    assert not products.supports(1, "float32")
     facts = library.machine()
     assert facts["cpu"] and facts["native"] is False and facts["compiler"] is None
+    library.is_registered.cache_clear()
     monkeypatch.setenv(library.SWITCH, "off")
     with pytest.raises(ValueError, match="AGENTGYM_JAX_NATIVE='off': set it to 0 or 1"):
-        library.is_switched_on()
+        library.is_registered()
 
 
 @needs_compiler
@@ -325,8 +326,8 @@ def test_a_decode_step_with_split_weights_equals_one_with_stacked_ones(is_tied, 
         hidden, _ = policy.hidden_cached(params, tokens, jnp.zeros((rows, 1), jnp.int32), cache)
         return policy.logits(params, hidden[:, 0])
 
-    native = CPUBackend(is_split=True, is_native=True)
-    split = native.prepare_params(params, config.num_layers)
+    native = DecodeBackend(is_split=True, is_native=True)
+    split = native.prepare_params(params)
     for function in ("agentgym_skinny_matmul", "agentgym_decode_attention"):
         call = f"@{function}{library.SUFFIXES[jnp.dtype(dtype)]}("
         assert call in step.lower(split, tokens).as_text()
@@ -334,6 +335,6 @@ def test_a_decode_step_with_split_weights_equals_one_with_stacked_ones(is_tied, 
     whole = step(split, tokens)
     np.testing.assert_allclose(whole, step(params, tokens), rtol=0, atol=tolerance)
     np.testing.assert_array_equal(step(split, tokens[2:5]), whole[2:5])
-    for backend in (native, CPUBackend(is_split=True)):
-        split = backend.prepare_params(params, config.num_layers)
+    for backend in (native, DecodeBackend(is_split=True)):
+        split = backend.prepare_params(params)
         chex.assert_trees_all_equal(backend.restore_params(split), params)

@@ -245,7 +245,7 @@ def build_model(
         )
     layout, decode_layout = layouts
     write_atomic(folder.model / "config.json", json.dumps(to_hf_config(config), indent=2) + "\n")
-    logging.info("policy with %.2f million parameters", config.num_parameters / 1e6)
+    logging.info("policy with %.2f million parameters", Policy(config).num_parameters / 1e6)
     return Model(
         policy=Policy(config, dtype=settings.dtype, remat=settings.remat, layout=layout),
         decode_policy=Policy(config, dtype=settings.decode_dtype, layout=decode_layout),
