@@ -1,7 +1,6 @@
 """Sections of an agent in environments: servers, sampler, episodes and evaluation."""
 
 import dataclasses
-import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,21 +11,10 @@ from agentgym_jax.jobs.config.environments import (
     evaluation_turns,
     parse_settings,
 )
-from agentgym_jax.jobs.config.sections import ConfigError, call, check, section
+from agentgym_jax.jobs.config.sections import ConfigError, check, parse_section, section
 from agentgym_jax.jobs.config.settings import CollectorSettings, EvaluationSettings
 from agentgym_jax.sampling.options import SamplingOptions, check_buckets
 from agentgym_jax.sampling.sampler import Sampler
-
-SECTIONS = (
-    "env_server",
-    "environments",
-    "client",
-    "pool",
-    "sampler",
-    "sampling",
-    "rollout",
-    "evaluation",
-)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,41 +41,32 @@ def parse_agent(
     rollout: type[CollectorSettings] = CollectorSettings,
     **evaluation: Any,
 ) -> AgentSettings:
-    """Parses the sections of an agent and checks their values.
+    """Parses and checks `AGENT_SECTIONS` of a plain config.
 
     Args:
       config: Whole plain config.
       rollout: Class of the section `rollout`.
       evaluation: Values in the section `evaluation` that the job sets, not the config.
-
-    Raises:
-      ConfigError: A section or key is missing, unknown or invalid.
     """
-    part = functools.partial(section, config)
     settings = AgentSettings(
-        env_server=call(TransportSettings, "env_server", part("env_server")),
-        environments=parse_settings(part("environments")),
-        client=part("client"),
-        pool=part("pool"),
-        sampler=part("sampler"),
-        sampling=call(SamplingOptions, "sampling", part("sampling")),
-        rollout=call(rollout, "rollout", part("rollout")),
-        evaluation=call(EvaluationSettings, "evaluation", part("evaluation"), **evaluation),
+        env_server=parse_section(config, "env_server", TransportSettings),
+        environments=parse_settings(section(config, "environments")),
+        client=section(config, "client"),
+        pool=section(config, "pool"),
+        sampler=section(config, "sampler"),
+        sampling=parse_section(config, "sampling", SamplingOptions),
+        rollout=parse_section(config, "rollout", rollout),
+        evaluation=parse_section(config, "evaluation", EvaluationSettings, **evaluation),
     )
-    check_sampler(settings.sampler, settings.sampling)
+    _check_sampler(settings.sampler, settings.sampling)
     check_playable(
         settings.environments, settings.client, settings.pool, settings.rollout.system_prompt_mode
     )
     return settings
 
 
-def check_sampler(options: Mapping[str, Any], sampling: SamplingOptions) -> None:
-    """Checks the section `sampler`, and that the longest episode fits the sampler's caches.
-
-    Args:
-      options: Section `sampler`.
-      sampling: Checked section `sampling`.
-    """
+def _check_sampler(options: Mapping[str, Any], sampling: SamplingOptions) -> None:
+    """Checks the section `sampler`, and that the longest episode fits the sampler's caches."""
     check(Sampler, "sampler", options, policy=None, stop_ids=())
     try:
         check_buckets(options["buckets"], options["cache_length"])
