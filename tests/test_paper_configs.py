@@ -163,7 +163,7 @@ def test_an_unknown_option_is_refused_with_the_known_ones(option):
 
 def test_published_grpo_weighs_every_episode_the_same_for_any_length():
     assert ALGORITHMS["grpo"].aggregation == "sequence_mean"
-    options = rl.parse(load("AgentGym-RL/textcraft_train.sh")[0]).aggregation_options
+    options = rl.parse(load("AgentGym-RL/textcraft_train.sh")[0]).algorithm.aggregation
     # Two episodes are solved in 2 tokens; two episodes fail after 6 tokens.
     mask_BT = np.arange(6) < np.array([2, 2, 6, 6])[:, None]
     weight_BT = aggregation.token_weights(jnp.asarray(mask_BT), jnp.ones(4, bool), **options)

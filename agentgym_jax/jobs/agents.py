@@ -28,7 +28,7 @@ class SampledAgent:
       model: Policies, tokenizer and renderer.
       environments: Servers, clients, pool of sessions, and tasks.
       sampler: Sampler with decode rows; it has no weights before `set_params` is called.
-      collector: Runs episodes on the sampler's rows.
+      collector: Collector that runs episodes on the sampler's rows.
     """
 
     model: Model
@@ -37,8 +37,7 @@ class SampledAgent:
     collector: Collector
 
     def set_params(self, params: Any, *, version: int) -> None:
-        """Gives the sampler the learner's weights, resharded for decoding without a copy on the
-        host.
+        """Gives the sampler the learner's weights, resharded without a copy on the host.
 
         Args:
           params: Weights of the learner.
@@ -52,10 +51,10 @@ class SampledAgent:
 def match_prompts(
     environments: Environments, settings: AgentSettings, conversations: Sequence[Conversation]
 ) -> Environments:
-    """Returns the environments with the prompts of the training conversations.
+    """Returns the environments with the prompts of the training conversations in mode `data`.
 
-    Has an effect only with `rollout.system_prompt_mode="data"`; other modes return the environments
-    unchanged. An environment without training conversations keeps its instructions.
+    Other values of `rollout.system_prompt_mode` leave the environments unchanged. An environment
+    without training conversations keeps its instructions.
     """
     if settings.rollout.system_prompt_mode != AS_DATA:
         return environments
@@ -72,10 +71,9 @@ def match_prompts(
 def training_preambles(
     environments: Environments, settings: AgentSettings
 ) -> Mapping[str, Sequence[Mapping[str, str]]]:
-    """Returns the messages to prepend to training conversations, by environment.
+    """Returns messages, by environment, with which a conversation starts like an episode of the run.
 
-    With these messages a training conversation starts like an episode of the run. In mode `data` no
-    messages are needed, because episodes start like the conversations.
+    In mode `data` episodes already start like the conversations, so the result is empty.
     """
     if settings.rollout.system_prompt_mode == AS_DATA:
         return {}
@@ -94,32 +92,18 @@ def check_held_out(environments: Environments, conversations: Sequence[Conversat
 
 
 def build_agent(
-    settings: AgentSettings,
-    model: Model,
-    environments: Environments,
-    max_episodes: int,
+    settings: AgentSettings, model: Model, environments: Environments, max_episodes: int
 ) -> SampledAgent:
     """Builds a sampler without weights, and the collector that uses the sampler.
 
-    Args:
-      settings: Checked sections of the agent.
-      model: Policy that decodes, tokenizer, renderer.
-      environments: Opened environments of the run.
-      max_episodes: Number of episodes of the largest rollout; the sampler gets at most as many
-          rows.
+    The sampler has at most as many rows as the largest rollout has episodes (`max_episodes`).
     """
     layout = model.decode_policy.layout
     shards = layout.shards("batch") if layout is not None else 1
     useful_rows = -(-max(1, max_episodes) // shards) * shards
-    options = dict(settings.sampler)
-    options["rows"] = min(options["rows"], useful_rows)
-    sampler = call(
-        Sampler,
-        "sampler",
-        options,
-        policy=model.decode_policy,
-        stop_ids=model.renderer.stop_ids,
-    )
+    options = {**settings.sampler, "rows": min(settings.sampler["rows"], useful_rows)}
+    stop_ids = model.renderer.stop_ids
+    sampler = call(Sampler, "sampler", options, policy=model.decode_policy, stop_ids=stop_ids)
     collector = Collector(
         SampledRows(sampler, model.renderer, model.tokenizer.decode),
         environments.pool,

@@ -6,12 +6,14 @@ config. Values given on the command line have precedence.
 """
 
 import copy
+import functools
 import pathlib
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from agentgym_jax.jobs.config.sections import ConfigError
-from agentgym_jax.run_folder import RunFolder
+from agentgym_jax.jobs.config.settings import AS_DATA
+from agentgym_jax.run_folder import RunFolder, flatten
 
 _KEYS = (
     "model.dtype",
@@ -24,8 +26,6 @@ _KEYS = (
     "sampler.cache_length",
 )
 _ENVIRONMENT_KEYS = ("instructions", "action_format")
-# In mode `data`, prompts come from the training data, which an evaluation does not have.
-_NOT_FOR_EVALUATION = ("data",)
 
 
 def take_over(
@@ -44,27 +44,19 @@ def take_over(
     if not folder.config_path.exists():
         return merged, changed
     try:
-        trained = folder.config()
+        trained = flatten(folder.config())
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    keys = [*_KEYS]
+    given, keys = flatten(config), list(_KEYS)
     for name in config["environments"]:
         keys += [f"environments.{name}.{key}" for key in _ENVIRONMENT_KEYS]
     for key in keys:
+        if key in overridden or key not in trained or key not in given:
+            continue
+        # In mode `data`, prompts are those of the training data, which an evaluation does not have.
+        if trained[key] in (given[key], AS_DATA):
+            continue
         *sections, last = key.split(".")
-        old, new = _section(trained, sections), _section(merged, sections)
-        if key in overridden or old is None or new is None or last not in old or last not in new:
-            continue
-        if old[last] in _NOT_FOR_EVALUATION or old[last] == new[last]:
-            continue
-        new[last] = changed[key] = old[last]
+        functools.reduce(dict.__getitem__, sections, merged)[last] = trained[key]
+        changed[key] = trained[key]
     return merged, changed
-
-
-def _section(config: Any, names: Collection[str]) -> dict[str, Any] | None:
-    """Returns the nested section under `names`; None if the config lacks the section."""
-    for name in names:
-        if not isinstance(config, dict) or name not in config:
-            return None
-        config = config[name]
-    return config if isinstance(config, dict) else None

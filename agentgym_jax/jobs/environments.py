@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from absl import logging
@@ -11,7 +11,7 @@ from absl import logging
 from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.embedded import EmbeddedServers
 from agentgym_jax.client.failures import spec_when_ready
-from agentgym_jax.client.in_process import InProcessTransport, in_process_servers
+from agentgym_jax.client.in_process import in_process_servers
 from agentgym_jax.client.pool import EnvPool
 from agentgym_jax.data import tasks as selection
 from agentgym_jax.data.tasks import MixtureSchedule, Task, TaskSchedule
@@ -45,24 +45,10 @@ class Environments:
     restart_dead_servers: Callable[[], None]
 
 
-def task_lists(
-    environments: Environments | None,
-) -> dict[str, Callable[[], Sequence[Mapping[str, Any]]]]:
-    """Returns functions that fetch the task list of a server, by environment."""
-    clients = {} if environments is None else environments.clients
-    return {name: client.tasks for name, client in clients.items()}
-
-
 def make_schedule(
     settings: Mapping[str, EnvironmentSettings], tasks: Sequence[Task], *, seed: int
 ) -> MixtureSchedule:
-    """Returns the order of the training tasks.
-
-    Args:
-      settings: Checked section `environments`.
-      tasks: Training tasks of all environments.
-      seed: Random seed of the order.
-    """
+    """Returns the order of the training tasks, given the checked section `environments`."""
     weights = {name: entry.weight for name, entry in settings.items()}
     schedules = {
         name: call(
@@ -84,8 +70,7 @@ def open_environments(
     folder: RunFolder,
     client_class: type[EnvClient] = EnvClient,
 ) -> Environments:
-    """Starts servers for environments without a URL, connects to all servers, and selects the
-    tasks.
+    """Starts servers for environments without a URL, connects to all, and selects the tasks.
 
     Args:
       stack: Stack that closes all opened resources, also after an error.
@@ -98,7 +83,10 @@ def open_environments(
     modules = {name: settings[name].module for name in embedded if settings[name].module}
     options = {name: settings[name].options for name in embedded if settings[name].options}
     in_process = embedded if agent.env_server.transport == "inprocess" else []
-    transports = stack.enter_context(_in_process(in_process, modules, options))
+    try:
+        transports = stack.enter_context(in_process_servers(in_process, modules, options))
+    except ValueError as error:
+        raise ConfigError(f"config.env_server.transport='inprocess': {error}") from error
     servers = stack.enter_context(
         EmbeddedServers(
             [name for name in embedded if name not in transports],
@@ -119,7 +107,7 @@ def open_environments(
             base_url=urls[name],
             environment=name,
             action_format=entry.action_format or None,
-            transport=transports[name] if name in transports else None,
+            transport=transports.get(name),
         )
         stack.callback(clients[name].disconnect)
     pool = call(EnvPool, "pool", agent.pool, clients=clients)
@@ -131,20 +119,6 @@ def open_environments(
             pool.invalidate(name)
 
     return _describe(agent, clients, pool, restart_dead_servers)
-
-
-@contextlib.contextmanager
-def _in_process(
-    names: Sequence[str],
-    modules: Mapping[str, str],
-    options: Mapping[str, Mapping[str, Any]],
-) -> Iterator[Mapping[str, InProcessTransport]]:
-    with contextlib.ExitStack() as stack:
-        try:
-            transports = stack.enter_context(in_process_servers(names, modules, options))
-        except ValueError as error:
-            raise ConfigError(f"config.env_server.transport='inprocess': {error}") from error
-        yield transports
 
 
 def _describe(

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import enum
-import functools
 import hashlib
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +12,6 @@ from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.oracle_clients import ExpertClient, ValidActionsClient
 from agentgym_jax.evaluation.agents import EndpointSettings
 from agentgym_jax.jobs.agents import SampledAgent, build_agent
-from agentgym_jax.jobs.config import agent
 from agentgym_jax.jobs.config.agent import AgentSettings, parse_agent
 from agentgym_jax.jobs.config.model import (
     ModelSettings,
@@ -23,11 +21,18 @@ from agentgym_jax.jobs.config.model import (
     build_tokenizer,
     resolve_source,
 )
-from agentgym_jax.jobs.config.sections import ConfigError, call, check, no_such_key, section
+from agentgym_jax.jobs.config.sections import (
+    AGENT_SECTIONS,
+    ConfigError,
+    check,
+    parse_section,
+    section,
+)
 from agentgym_jax.jobs.config.settings import (
     EvaluationSettings,
     RolloutSettings,
     Seed,
+    check_top,
 )
 from agentgym_jax.jobs.environments import Environments, open_environments
 from agentgym_jax.jobs.run import open_folder
@@ -38,9 +43,7 @@ from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.sharding import make_mesh
 from agentgym_jax.telemetry.console import RunConsole
 
-_SECTIONS = ("model", "tokenizer", "mesh", "endpoint", *agent.SECTIONS)
-# Keys that may change when an evaluation is resumed, because episodes do not depend on their
-# values.
+# Keys that may change when an evaluation is resumed, because episodes do not depend on them.
 _ADJUSTABLE = (
     "env_server.*",
     "environments.*.url",
@@ -61,12 +64,7 @@ class AgentKind(enum.StrEnum):
     ENDPOINT = "endpoint"  # an OpenAI-compatible chat endpoint
 
 
-_CLIENTS: Mapping[AgentKind, type[EnvClient]] = {
-    AgentKind.MODEL: EnvClient,
-    AgentKind.EXPERT: ExpertClient,
-    AgentKind.RANDOM: ValidActionsClient,
-    AgentKind.ENDPOINT: EnvClient,
-}
+_CLIENTS = {AgentKind.EXPERT: ExpertClient, AgentKind.RANDOM: ValidActionsClient}
 
 
 def find_agent_kind(model: str) -> AgentKind:
@@ -81,13 +79,13 @@ class EvaluationParts:
     """All components of an evaluation, for every kind of agent.
 
     Attributes:
-      name: Name of the agent as the user gave it.
+      name: Value of the flag `--model`.
       kind: Kind of the agent.
       seed: Random seed.
       folder: Folder of the results.
       console: Progress display.
       environments: Servers, pool and tasks.
-      task_lists: Functions that fetch the task list of a server, by environment.
+      task_lists: Task lists of the servers, by environment.
       sampling: Options of the sampled episodes.
       evaluation: Number of sampled episodes per task, and whether to add a greedy one.
       rollout: Options for retries and prompts.
@@ -120,25 +118,20 @@ class _Settings(AgentSettings):
     endpoint: EndpointSettings
 
 
-def _check_seed(seed: Seed) -> None:
-    """Declares the valid keys of an evaluation config outside sections."""
+def _top_level(seed: Seed) -> None:
+    """Declares the keys of an evaluation config outside sections."""
 
 
 def parse(config: Mapping[str, Any]) -> _Settings:
     """Parses a plain config and checks all its sections."""
-    known = ("seed", *_SECTIONS)
-    for name in config:
-        if name not in known:
-            raise ConfigError(no_such_key(name, known))
-    part = functools.partial(section, config)
-    check(_check_seed, "", {name: config[name] for name in ("seed",) if name in config})
-    check(make_mesh, "mesh", part("mesh"), devices=None)
-    has_weights = find_agent_kind(part("model")["source"]) is AgentKind.MODEL
+    check_top(config, ("model", "tokenizer", "mesh", "endpoint", *AGENT_SECTIONS), _top_level)
+    check(make_mesh, "mesh", section(config, "mesh"), devices=None)
+    has_weights = find_agent_kind(section(config, "model")["source"]) is AgentKind.MODEL
     return _Settings(
         **vars(parse_agent(config, RolloutSettings)),
-        model=call(ModelSettings, "model", part("model")) if has_weights else None,
-        tokenizer=call(TokenizerSettings, "tokenizer", part("tokenizer")),
-        endpoint=call(EndpointSettings, "endpoint", part("endpoint")),
+        model=parse_section(config, "model", ModelSettings) if has_weights else None,
+        tokenizer=parse_section(config, "tokenizer", TokenizerSettings),
+        endpoint=parse_section(config, "endpoint", EndpointSettings),
     )
 
 
@@ -146,7 +139,7 @@ def run_folder(config: Mapping[str, Any]) -> pathlib.Path | None:
     """Returns the run folder that `config.model.source` names; None for other sources."""
     if find_agent_kind(config["model"]["source"]) is not AgentKind.MODEL:
         return None
-    source = resolve_source(call(ModelSettings, "model", config["model"]))
+    source = resolve_source(parse_section(config, "model", ModelSettings))
     return source.path if source is not None and source.kind == "workdir" else None
 
 
@@ -167,9 +160,7 @@ def select_environments(config: Mapping[str, Any], environments: Sequence[str]) 
 
 
 def adapt_samples(settings: EvaluationSettings, kind: AgentKind) -> EvaluationSettings:
-    """Returns the settings for agents that ignore the temperature; the expert needs one episode per
-    task.
-    """
+    """Returns the settings adapted to agents without a temperature: never a greedy episode."""
     if kind is AgentKind.EXPERT:
         return dataclasses.replace(settings, samples=1, greedy=False)
     if kind is AgentKind.RANDOM:
@@ -179,9 +170,7 @@ def adapt_samples(settings: EvaluationSettings, kind: AgentKind) -> EvaluationSe
 
 @contextlib.contextmanager
 def open_evaluation(config: Mapping[str, Any], workdir: str) -> Iterator[EvaluationParts]:
-    """Locks the folder and starts the servers; leaving the context closes servers, threads and
-    files.
-    """
+    """Locks the folder and starts the servers; leaving the context closes both."""
     settings = parse(config)
     name = config["model"]["source"]
     kind = find_agent_kind(name)
@@ -190,8 +179,8 @@ def open_evaluation(config: Mapping[str, Any], workdir: str) -> Iterator[Evaluat
         folder = stack.enter_context(open_folder(config, workdir, _ADJUSTABLE))
         facts = {"model": name, "environments": ", ".join(config["environments"])}
         console = stack.enter_context(RunConsole("evaluation", facts, 1))
-        environments = open_environments(stack, settings, folder, _CLIENTS[kind])
-        if kind in (AgentKind.EXPERT, AgentKind.RANDOM):
+        environments = open_environments(stack, settings, folder, _CLIENTS.get(kind, EnvClient))
+        if kind in _CLIENTS:
             _check_servers(environments.manifests, kind)
         yield EvaluationParts(
             name=name,
@@ -212,34 +201,23 @@ def open_evaluation(config: Mapping[str, Any], workdir: str) -> Iterator[Evaluat
 
 
 def build_evaluated_agent(config: Mapping[str, Any], parts: EvaluationParts) -> SampledAgent:
-    """Builds the agent of the model that `--model` names, with its weights.
-
-    Raises:
-      ValueError: `--model` names an agent without weights.
-    """
+    """Builds the agent of the model that `--model` names, with its weights."""
     settings = parse(config)
-    if settings.model is None:
-        raise ValueError(f"{parts.name} has no weights")
+    assert settings.model is not None, f"{parts.name} has no weights"
     source = resolve_source(settings.model)
     tokenizer = build_tokenizer(settings.tokenizer, source, parts.folder, ())
     layouts = build_layouts(config["mesh"])
     model = build_model(settings.model, source, tokenizer, layouts, parts.folder)
-    agent = build_agent(
-        settings,
-        model,
-        parts.environments,
-        # Episodes finished before a resume count too: the number of rows affects the last digits of
-        # the logits.
-        settings.evaluation.episodes(len(parts.environments.eval_tasks)),
-    )
+    # Episodes finished before a resume count too, because the number of rows affects the last digits
+    # of the logits.
+    episodes = settings.evaluation.episodes(len(parts.environments.eval_tasks))
+    agent = build_agent(settings, model, parts.environments, episodes)
     agent.set_params(model.initial_params(parts.seed), version=0)
     return agent
 
 
 def _check_servers(manifests: Mapping[str, str], kind: AgentKind) -> None:
-    """Raises ConfigError for AgentGym's original servers, which offer neither expert actions nor
-    lists of valid actions.
-    """
+    """Raises ConfigError for AgentGym's original servers, which do not offer actions."""
     foreign = [name for name, sha256 in manifests.items() if not sha256]
     if foreign:
         raise ConfigError(
@@ -249,9 +227,7 @@ def _check_servers(manifests: Mapping[str, str], kind: AgentKind) -> None:
 
 
 def _fingerprint(source: ModelSource) -> dict[str, Any]:
-    """Returns facts that identify weights: the step of a run's checkpoint, or a hash of the sizes
-    and both ends of the weight files.
-    """
+    """Returns facts that identify weights: the step of a checkpoint, or a hash of parts of the files."""
     facts: dict[str, Any] = {"name": source.model, "kind": source.kind}
     if source.path is None:
         return facts

@@ -11,10 +11,7 @@ from agentgym_jax.trajectory import to_record
 
 
 def evaluate_step(
-    run: Run,
-    agent: SampledAgent,
-    settings: AgentSettings,
-    step: int,
+    run: Run, agent: SampledAgent, settings: AgentSettings, step: int
 ) -> dict[str, float]:
     """Evaluates the sampler's weights on all held-out tasks; writes trajectories and scores.json.
 
@@ -29,14 +26,13 @@ def evaluate_step(
     """
     started = time.perf_counter()
     environments, sampling = agent.environments, settings.sampling
-    max_turns = settings.evaluation_turns
     result = evaluate(
         agent.collector,
         environments.eval_tasks,
         settings.evaluation,
         seed=run.seed,
         step=step,
-        max_turns=max_turns,
+        max_turns=settings.evaluation_turns,
         sampling=sampling,
         max_parse_errors=settings.rollout.max_parse_errors,
         on_progress=run.progress("evaluation"),
@@ -58,7 +54,7 @@ def evaluate_step(
         decoding={
             "mode": "sampled" if result.sampled else "greedy",
             "temperature": sampling.temperature,
-            "max_turns": max_turns,
+            "max_turns": settings.evaluation_turns,
             "show_turn_budget": agent.collector.show_turn_budget,
             "max_tokens": sampling.max_tokens,
             "seed": run.seed,

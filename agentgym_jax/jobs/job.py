@@ -1,10 +1,9 @@
-"""Components common to all training jobs: checked sections, run, model and agent."""
+"""Sections and components of every training job."""
 
 import contextlib
 import dataclasses
-import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from agentgym_jax.data.conversations import Conversation
 from agentgym_jax.data.encoding import message_texts
@@ -19,16 +18,13 @@ from agentgym_jax.jobs.config.model import (
     build_tokenizer,
     resolve_source,
 )
-from agentgym_jax.jobs.config.sections import ConfigError, call, check, section
+from agentgym_jax.jobs.config.sections import ConfigError, check, parse_section, section
 from agentgym_jax.jobs.config.settings import CheckpointSettings, parse_guards
 from agentgym_jax.jobs.environments import Environments, open_environments
 from agentgym_jax.jobs.run import Run, StopFlag, open_run
 from agentgym_jax.sharding import make_mesh
+from agentgym_jax.telemetry.console import format_count
 from agentgym_jax.telemetry.guards import GuardSettings
-
-SECTIONS = ("model", "tokenizer", "mesh", "checkpoint")
-
-D = TypeVar("D")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,43 +44,30 @@ class JobSettings:
 
 
 @dataclasses.dataclass(frozen=True)
-class Loaded(Generic[D]):
-    """Data of a job, and all conversations that they contain."""
-
-    data: D
-    conversations: Sequence[Conversation]
-
-
-@dataclasses.dataclass(frozen=True)
-class OpenJob(Generic[D]):
-    """An open job: run, model, agent and data.
+class Parts:
+    """Components of a training job.
 
     Attributes:
-      run: Folder, console, metrics and checkpoints.
+      settings: Checked config.
       model: Policies, tokenizer and renderer.
       agent: Agent in the environments; None for a job without environments.
       data: Data of the job.
     """
 
-    run: Run
+    settings: JobSettings
     model: Model
     agent: SampledAgent | None
-    data: D
+    data: Any
 
 
 def parse_job(config: Mapping[str, Any], logprob_chunk: int) -> JobSettings:
-    """Parses the sections of every training job and checks their values.
-
-    Raises:
-      ConfigError: A key is unknown, missing or invalid; the message names it.
-    """
-    part = functools.partial(section, config)
-    check(make_mesh, "mesh", part("mesh"), devices=None)
+    """Parses and checks `JOB_SECTIONS` of a plain config."""
+    check(make_mesh, "mesh", section(config, "mesh"), devices=None)
     return JobSettings(
-        model=call(ModelSettings, "model", part("model")),
-        tokenizer=call(TokenizerSettings, "tokenizer", part("tokenizer")),
-        mesh=part("mesh"),
-        checkpoint=call(CheckpointSettings, "checkpoint", part("checkpoint")),
+        model=parse_section(config, "model", ModelSettings),
+        tokenizer=parse_section(config, "tokenizer", TokenizerSettings),
+        mesh=section(config, "mesh"),
+        checkpoint=parse_section(config, "checkpoint", CheckpointSettings),
         guards=parse_guards(config["guards"]),
         logprob_chunk=logprob_chunk,
     )
@@ -97,21 +80,21 @@ def open_job(
     stop: StopFlag,
     settings: JobSettings,
     agent_settings: AgentSettings | None,
-    load: Callable[[Run, Environments | None], Loaded[D]],
+    load: Callable[[Run, Environments | None], tuple[Any, Sequence[Conversation]]],
     *,
     title: str,
     max_episodes: int = 0,
     one_device_for: str = "",
-) -> Iterator[OpenJob[D]]:
+) -> Iterator[tuple[Run, Parts]]:
     """Opens a job from its checked config; leaving the context closes servers, threads and files.
 
     Args:
       config: Plain config.
       workdir: Run folder.
       stop: Flag that a request to stop sets.
-      settings: Checked sections of the job.
+      settings: Checked config.
       agent_settings: Checked sections of the agent; None without environments.
-      load: Function that loads the data, given the run and the environments.
+      load: Function that returns the data of the job, and all conversations that they contain.
       title: Title of the console.
       max_episodes: Number of episodes of the largest rollout; an evaluation may have more episodes.
       one_device_for: Name of the config key that requires a mesh of one device; empty for none.
@@ -134,17 +117,19 @@ def open_job(
         if agent_settings is not None:
             run.console.phase("starting environments", 0, 1)
             environments = open_environments(stack, agent_settings, run.folder)
-            run.watch(environments)
+            pool = environments.pool
+            run.open_sessions = lambda: pool.open_sessions
         run.console.phase("loading data", 0, 1)
-        loaded = load(run, environments)
+        data, conversations = load(run, environments)
         run.console.phase("preparing the tokenizer", 0, 1)
-        texts = message_texts(loaded.conversations)
+        texts = message_texts(conversations)
         tokenizer = build_tokenizer(settings.tokenizer, source, run.folder, texts)
         model = build_model(settings.model, source, tokenizer, layouts, run.folder)
-        run.show_size(model.policy.config.num_parameters)
+        run.console.fact("parameters", format_count(model.policy.config.num_parameters))
         agent = None
         if agent_settings is not None and environments is not None:
-            environments = match_prompts(environments, agent_settings, loaded.conversations)
+            environments = match_prompts(environments, agent_settings, conversations)
             held_out = agent_settings.evaluation.episodes(len(environments.eval_tasks))
             agent = build_agent(agent_settings, model, environments, max(max_episodes, held_out))
-        yield OpenJob(run, model, agent, loaded.data)
+        run.folder.begin()
+        yield run, Parts(settings, model, agent, data)

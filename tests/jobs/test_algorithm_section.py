@@ -28,7 +28,7 @@ def parsed(name="grpo", **changes):
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_algorithm_can_be_chosen_by_name(name):
     settings = parsed(name)
-    assert settings.algorithm is ALGORITHMS[name]
+    assert settings.algorithm.row is ALGORITHMS[name]
     assert settings.needs_reference == ALGORITHMS[name].needs_reference
 
 
@@ -115,7 +115,7 @@ def test_a_critic_shares_the_trunk_or_has_its_own():
 
 @pytest.mark.parametrize("name", ["gspo", "gspo_token"])
 def test_a_ratio_of_whole_episodes_is_against_the_log_probabilities_of_the_learner(name):
-    assert parsed(name).old_logprobs_from == "learner"
+    assert parsed(name).algorithm.old_logprobs_from == "learner"
     with pytest.raises(
         sections.ConfigError, match="old_logprobs_from='sampler'.*set it to 'learner'"
     ):

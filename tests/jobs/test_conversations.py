@@ -39,20 +39,20 @@ def write(path, outcomes):
 
 def test_episodes_whose_environment_failed_are_not_learned_from(tmp_path):
     path = write(tmp_path / "a.jsonl", [("success", 1.0), ("env_error", 0.0), ("failure", 0.0)])
-    found = load_conversations(settings(path), RunFolder(tmp_path), {}, "dpo")
+    found = load_conversations(settings(path), RunFolder(tmp_path), None)
     assert [c.messages[-1].content for c in found] == ["0", "2"]
 
 
 def test_a_file_that_cannot_be_read_is_an_error_of_the_config(tmp_path):
     path = write(tmp_path / "a.jsonl", [("lost", 1.0)])
     with pytest.raises(ConfigError, match="config.dpo.files: .*a.jsonl, line 1: field 'outcome'"):
-        load_conversations(settings(path), RunFolder(tmp_path), {}, "dpo")
+        load_conversations(settings(path), RunFolder(tmp_path), None)
 
 
 def test_without_a_pair_the_message_counts_the_episodes(tmp_path):
     path = write(tmp_path / "a.jsonl", [("success", 1.0), ("success", 0.95)])
     options = settings(path)
-    episodes = load_conversations(options, RunFolder(tmp_path), {}, "dpo")
+    episodes = load_conversations(options, RunFolder(tmp_path), None)
     with pytest.raises(ConfigError, match="there is no pair.*conversations=2.*pairs=0"):
         load_preferences(options, episodes, seed=0)
 

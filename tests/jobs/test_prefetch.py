@@ -33,6 +33,7 @@ class Job:
                 horizon=types.SimpleNamespace(limits=lambda *_, **__: limits),
                 environments={"babyai": None},
                 resamples=False,
+                sampling=None,
             ),
             train_schedule=types.SimpleNamespace(drawn=lambda *_: [Task("babyai", 0, "GoTo")]),
             agent=types.SimpleNamespace(

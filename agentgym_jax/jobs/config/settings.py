@@ -5,11 +5,14 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from agentgym_jax.algorithms import shaping
+from agentgym_jax.data.demonstrations import record
+from agentgym_jax.jobs.config.environments import check_tasks
 from agentgym_jax.jobs.config.sections import ConfigError, call, check, no_such_key
 from agentgym_jax.learner.experience import REWARDS, TRUNCATIONS
+from agentgym_jax.learner.optimizer import make_optimizer
 from agentgym_jax.limits import OneOf, Range
 from agentgym_jax.rollout.budget import TURN_BUDGETS
 from agentgym_jax.telemetry.guards import GuardSettings
@@ -247,6 +250,8 @@ class RecordedDataSettings:
       optimizer: Optimiser, with the keys of the section `optimizer`.
     """
 
+    section: ClassVar[str]  # name of the section
+
     steps: Steps
     micro_rows: Count
     row_length: Tokens
@@ -255,6 +260,20 @@ class RecordedDataSettings:
     files: tuple[str, ...]
     demonstrations: Mapping[str, Any]
     optimizer: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        call(make_optimizer, f"{self.section}.optimizer", self.optimizer, total_steps=self.steps)
+        for name, options in self.demonstrations.items():
+            path = f"{self.section}.demonstrations.{name}"
+            own = {key: options[key] for key in ("environment", "tasks") if key in options}
+            check(_check_set, path, own)
+            check_tasks(f"{path}.tasks", own["tasks"])
+            others = {key: value for key, value in options.items() if key not in own}
+            check(record, path, others, tasks=(), path=None)
+
+
+def _check_set(environment: str, tasks: Mapping[str, Any]) -> None:
+    """Declares the keys of a set of demonstrations that `record` does not have."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -268,11 +287,14 @@ class SftSettings(RecordedDataSettings):
         observations, with which a small model learns to read).
     """
 
+    section = "sft"
+
     rows: Count
     weighting: Literal["token_mean", "sequence_mean"]
     train_on: Literal["actions", "text"]
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.rows % self.micro_rows:
             raise ValueError(f"rows={self.rows} do not split into micro_rows={self.micro_rows}")
         if bool(self.files) == bool(self.demonstrations):

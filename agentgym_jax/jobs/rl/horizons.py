@@ -1,6 +1,4 @@
-"""Turn limits of the training episodes, from the section `horizon` and its overrides by
-environment.
-"""
+"""Turn limits of the training episodes: the section `horizon` and its overrides by environment."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -31,27 +29,16 @@ def parse_horizons(
       environments: Section `environments`.
     """
     default = _parse_environment("horizon", shared)
-    return MixtureHorizon(
-        {
-            name: _parse_environment(f"environments.{name}.horizon", entry.horizon)
-            if entry.horizon
-            else default
-            for name, entry in environments.items()
-            if entry.weight
-        }
-    )
+    schedules = {}
+    for name, entry in environments.items():
+        if entry.weight:
+            path, own = f"environments.{name}.horizon", entry.horizon
+            schedules[name] = _parse_environment(path, own) if own else default
+    return MixtureHorizon(schedules)
 
 
 def check_groups(horizons: MixtureHorizon, tasks: Sequence[Task]) -> None:
-    """Checks that every group with a separate horizon has tasks.
-
-    Args:
-      horizons: Turn-limit schedules of the environments.
-      tasks: Training tasks of all environments.
-
-    Raises:
-      ConfigError: A group has no tasks; the message lists the known groups.
-    """
+    """Raises ConfigError if a group with a separate horizon has no training tasks."""
     for name, schedule in horizons.schedules.items():
         if isinstance(schedule, GroupHorizons):
             known = {task.group: None for task in tasks if task.environment == name}
@@ -76,9 +63,7 @@ def _parse_environment(path: str, section: Mapping[str, Any]) -> EnvironmentHori
 
 
 def _parse_group(path: str, section: Mapping[str, Any]) -> GroupHorizon:
-    """Parses the turn-limit schedule of a task group; the schedule can draw one of several limits
-    per task.
-    """
+    """Parses the turn-limit schedule of a task group; it can draw one of several limits per task."""
     kind, options = kind_of(path, section, _KINDS)
     if kind != "mixed":
         return _parse_schedule(path, section)

@@ -15,7 +15,7 @@ class RolloutPrefetcher:
 
     A rollout depends only on the sampler's weights, the controllers and the step, so its timing
     does not change the result. From `begin` to `wait` the rollout has exclusive use of sampler and
-    environments.
+    environments. `wait` and `take` raise the error that ended the rollout.
     """
 
     def __init__(self, run: Run, parts: RLParts):
@@ -27,15 +27,7 @@ class RolloutPrefetcher:
         self._pending: concurrent.futures.Future[Rollout] | None = None
 
     def begin(self, controllers: ControllerState, step: int) -> None:
-        """Starts a rollout in the background.
-
-        Args:
-          controllers: State of the controllers before the step.
-          step: Number of steps done before the rollout.
-
-        Raises:
-          RuntimeError: The previous rollout has not been fetched with `take`.
-        """
+        """Starts the rollout after `step` steps in the background."""
         if self._pending is not None:
             raise RuntimeError(f"the rollout before that of step {step + 1} was not taken")
         self._pending = self._thread.submit(
@@ -43,23 +35,14 @@ class RolloutPrefetcher:
         )
 
     def wait(self) -> float:
-        """Waits for the rollout in the background, if there is one; returns the waiting time in
-        seconds.
-
-        Raises:
-          StopRequested, ServerUnavailable, ...: The error that ended the rollout.
-        """
+        """Waits for a rollout in the background; returns the waiting time in seconds."""
         started = time.perf_counter()
         if self._pending is not None:
             self._pending.result()
         return time.perf_counter() - started
 
     def take(self, controllers: ControllerState, step: int) -> Rollout:
-        """Returns the rollout of a step, which was started in the background or runs now.
-
-        Raises:
-          StopRequested, ServerUnavailable, ...: The error that ended the rollout.
-        """
+        """Returns the rollout after `step` steps, from the background or collected now."""
         if self._pending is None:
             return collect_rollout(self._run, self._parts, controllers, step, self._run.should_stop)
         pending, self._pending = self._pending, None

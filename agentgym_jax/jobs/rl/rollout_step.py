@@ -104,13 +104,13 @@ def collect_rollout(
     for number in range(settings.rollout.max_rounds if settings.resamples else 1):
         tasks = parts.train_schedule.drawn(controllers.tasks_taken + len(sampled.tasks), count)
         limits = settings.horizon.limits(tasks, step, controllers.horizons, seed=run.seed)
-        groups, round_statistics = rollout_round(
+        trajectories, round_statistics = _rollout_round(
             run, parts, tasks, limits, step=step, number=number, should_stop=should_stop
         )
-        sampled += groups
+        sampled += Groups(sampled.size, tasks, limits, trajectories)
         statistics += round_statistics
         if settings.resamples:
-            experience = make_experience(groups.trajectories, **settings.experience_options)
+            experience = make_experience(trajectories, **settings.experience_options)
             of_round = experience.informative_B.reshape(count, -1).any(axis=1)
             is_informative = np.concatenate([is_informative, of_round])
         if is_informative.sum() >= count:
@@ -129,13 +129,11 @@ def collect_rollout(
 
 
 def order_informative_first(is_informative: Sequence[bool] | np.ndarray) -> tuple[int, ...]:
-    """Returns the numbers of all groups, first of the informative groups, then of the others, both
-    in the order drawn.
-    """
+    """Returns the numbers of the informative groups, then of the others, in the order drawn."""
     return tuple(int(i) for i in np.argsort(~np.asarray(is_informative, bool), kind="stable"))
 
 
-def rollout_round(
+def _rollout_round(
     run: Run,
     parts: RLParts,
     tasks: Sequence[Task],
@@ -144,27 +142,12 @@ def rollout_round(
     step: int,
     number: int,
     should_stop: Callable[[], bool],
-) -> tuple[Groups, CollectStatistics]:
-    """Samples the episodes of one round of a step.
-
-    Args:
-      run: Run whose console shows the progress.
-      parts: Components of the job.
-      tasks: Tasks of the round.
-      limits: Turn limit of each task.
-      step: Number of steps done before the rollout.
-      number: Number of the round within the training step; the first is 0.
-      should_stop: Function called repeatedly; if it returns True, the round is aborted.
-
-    Raises:
-      StopRequested: `should_stop` returned True.
-    """
-    settings = parts.settings
-    size = settings.rollout.group_size
+) -> tuple[list[Trajectory], CollectStatistics]:
+    """Samples the episodes of one round of a step; the first round has number 0."""
+    rollout, sampling = parts.settings.rollout, parts.settings.sampling
     # A task drawn again in a later round needs unused sample numbers, also for its replacement
     # samples.
-    first = number * size * (1 + settings.rollout.max_replacements)
-    phase = f"rollout, horizon {_describe_limits(limits)}"
+    first = number * rollout.group_size * (1 + rollout.max_replacements)
     requests = [
         EpisodeRequest(
             task=task,
@@ -173,28 +156,23 @@ def rollout_round(
             step=step,
             limits=EpisodeLimits(
                 max_turns=limit.turns,
-                max_tokens=settings.sampling.max_tokens,
-                max_parse_errors=settings.rollout.max_parse_errors,
-                keep_last_observation=settings.rollout.truncation == "bootstrap",
+                max_tokens=sampling.max_tokens,
+                max_parse_errors=rollout.max_parse_errors,
+                keep_last_observation=rollout.truncation == "bootstrap",
             ),
-            sampling=settings.sampling,
+            sampling=sampling,
         )
         for task, limit in zip(tasks, limits, strict=True)
-        for sample in range(size)
+        for sample in range(rollout.group_size)
     ]
+    turns = sorted({limit.turns for limit in limits})
+    phase = f"rollout, horizon {turns[0]}" + (f" to {turns[-1]}" if len(turns) > 1 else "")
     collected = parts.agent.collector.collect(
         requests,
-        replacement_stride=size,
+        replacement_stride=rollout.group_size,
         on_progress=run.progress(phase + (f", round {number + 1}" if number else "")),
         should_stop=should_stop,
     )
     if should_stop():
         raise StopRequested(f"stopped while collecting step {step + 1}")
-    trajectories, statistics = collected
-    return Groups(size, tuple(tasks), tuple(limits), tuple(trajectories)), statistics
-
-
-def _describe_limits(limits: Sequence[TurnLimit]) -> str:
-    """Returns the turn limits as text, such as `10`, or `6 to 10` if they differ."""
-    turns = sorted({limit.turns for limit in limits})
-    return str(turns[0]) if len(turns) == 1 else f"{turns[0]} to {turns[-1]}"
+    return collected
