@@ -13,19 +13,18 @@ from typing import Annotated, Any
 import jax
 import numpy as np
 
-from agentgym_jax.data.conversations import Conversation
 from agentgym_jax.data.encoding import encode, train_on_text
 from agentgym_jax.data.pipeline import Batches
-from agentgym_jax.data.tasks import MixtureSchedule, Task
+from agentgym_jax.data.tasks import Task
 from agentgym_jax.jobs import sft, supervised_loop
-from agentgym_jax.jobs.agents import training_preambles
+from agentgym_jax.jobs.agents import check_held_out, training_preambles
 from agentgym_jax.jobs.config.agent import AgentSettings, parse_agent
 from agentgym_jax.jobs.config.environments import check_trained
 from agentgym_jax.jobs.config.sections import ConfigError, check, parse_section
 from agentgym_jax.jobs.config.settings import Count, CountOrNone, SftSettings, Turns
 from agentgym_jax.jobs.conversations import load_conversations
 from agentgym_jax.jobs.environments import Environments, make_schedule
-from agentgym_jax.jobs.job import Parts
+from agentgym_jax.jobs.job import Parts, open_job
 from agentgym_jax.jobs.run import LoopState, Run, StopRequested
 from agentgym_jax.jobs.supervised_loop import Metrics, SupervisedSettings
 from agentgym_jax.learner.episode_selection import MEASURES, WEIGHTINGS, Rule, select_episodes
@@ -50,7 +49,7 @@ class AgentEvolSettings:
     """Section `agentevol`: rounds that explore tasks, select episodes and fit the policy.
 
     Attributes:
-      rounds: Number of explorations; a fit precedes the first and follows each of them.
+      rounds: Number of explorations; the policy is fitted before the first and after each.
       tasks_per_round: Training tasks of an exploration; 0 selects all training tasks.
       samples: Episodes per task.
       tasks_per_file: Tasks per file of episodes; a killed run samples at most one file again.
@@ -93,19 +92,6 @@ class JobSettings(SupervisedSettings):
     sampling: SamplingOptions
     agentevol: AgentEvolSettings
 
-    @property
-    def max_episodes(self) -> int:
-        """Returns the number of episodes that are sampled together in an exploration."""
-        return self.agentevol.tasks_per_file * self.agentevol.samples
-
-
-@dataclasses.dataclass(frozen=True)
-class AgentEvolData:
-    """Demonstrations that every fit imitates, and the order of the tasks to explore."""
-
-    demonstrations: Sequence[Conversation]
-    schedule: MixtureSchedule
-
 
 def parse(config: Mapping[str, Any]) -> JobSettings:
     """Parses a plain config and checks all its sections."""
@@ -116,10 +102,12 @@ def parse(config: Mapping[str, Any]) -> JobSettings:
     # Evaluations sample with temperature 1 from the whole distribution, so that scores do not
     # depend on the temperature of the exploration.
     neutral = dataclasses.replace(agent.sampling, temperature=1.0, top_k=0, top_p=1.0)
+    exploration = parse_section(config, "agentevol", AgentEvolSettings)
     changes = {
         "agent": dataclasses.replace(agent, sampling=neutral),
         "sampling": agent.sampling,
-        "agentevol": parse_section(config, "agentevol", AgentEvolSettings),
+        "agentevol": exploration,
+        "max_episodes": exploration.tasks_per_file * exploration.samples,
     }
     settings = JobSettings(**vars(settings) | changes)
     _check_consistency(settings, config["total_steps"])
@@ -152,11 +140,12 @@ def _check_consistency(s: JobSettings, total_steps: int) -> None:
 
 def _load(run: Run, settings: JobSettings, environments: Environments):
     found = load_conversations(settings.learning, run.folder, environments)
+    check_held_out(environments, found)
     entries, tasks = settings.agent.environments, environments.train_tasks
-    return AgentEvolData(found, make_schedule(entries, tasks, seed=run.seed)), found
+    return (found, make_schedule(entries, tasks, seed=run.seed)), found
 
 
-open_agentevol = functools.partial(supervised_loop.open_job, parse=parse, load=_load)
+open_agentevol = functools.partial(open_job, parse=parse, load=_load)
 
 
 def train(run: Run, parts: Parts) -> None:
@@ -197,7 +186,7 @@ def _load_fit_data(
     """
     settings = parts.settings
     preambles = training_preambles(parts.agent.environments, settings.agent)
-    demonstrations, train_on = parts.data.demonstrations, settings.learning.train_on
+    (demonstrations, _), train_on = parts.data, settings.learning.train_on
     encoded = encode(demonstrations, parts.model.renderer, preambles, train_on=train_on)
     importance = [1.0] * len(encoded)
     metrics = {"agentevol/round": float(fit), "agentevol/demonstrations": float(len(encoded))}
@@ -229,34 +218,30 @@ def _explore(run: Run, parts: Parts, explorer: TrainState | None, number: int) -
     File names contain the number of optimiser steps before the exploration. If a run resumes at an
     earlier step, it explores again; if it resumes at a later step, it reads the files.
     """
-    settings = parts.settings.agentevol
-    step = number * parts.settings.learning.steps
-    tasks = _tasks_of_round(parts, number)
-    has_params = False
-    explored: list[Trajectory] = []
-    for part, start in enumerate(range(0, len(tasks), settings.tasks_per_file)):
-        kind = f"explore{part:05d}"
-        if not run.folder.trajectories_path(step, kind).exists():
-            if explorer is None:
-                raise RunFolderError(
-                    f"{run.folder.trajectories_path(step, kind)} is missing: its policy is gone. "
-                    "Restore the file or start again with another --workdir."
-                )
-            if not has_params:
-                parts.agent.set_params(explorer.params, version=step)
-                has_params = True
-            chunk = tasks[start : start + settings.tasks_per_file]
-            episodes = _collect(run, parts, chunk, step, f"exploring, round {number}")
-            run.folder.write_trajectories(step, [to_record(t) for t in episodes], kind)
-        explored += map(from_record, run.folder.read_trajectories(step, kind))
-    return explored
+    size, step = parts.settings.agentevol.tasks_per_file, number * parts.settings.learning.steps
+    tasks, folder = _tasks_of_round(parts, number), run.folder
+    starts = range(0, len(tasks), size)
+    files = {f"explore{n:05d}": tasks[start : start + size] for n, start in enumerate(starts)}
+    missing = [kind for kind in files if not folder.trajectories_path(step, kind).exists()]
+    if missing:
+        if explorer is None:
+            raise RunFolderError(
+                f"{folder.trajectories_path(step, missing[0])} is missing: its policy is gone. "
+                "Restore the file or start again with another --workdir."
+            )
+        parts.agent.set_params(explorer.params, version=step)
+    for kind in missing:
+        episodes = _collect(run, parts, files[kind], step, f"exploring, round {number}")
+        folder.write_trajectories(step, [to_record(t) for t in episodes], kind)
+    return [from_record(r) for kind in files for r in folder.read_trajectories(step, kind)]
 
 
 def _tasks_of_round(parts: Parts, number: int) -> list[Task]:
     """Returns the tasks of exploration `number`; the first exploration has number 1."""
+    _, schedule = parts.data
     count = parts.settings.agentevol.tasks_per_round
     if count:
-        return parts.data.schedule.at(number - 1, count)
+        return schedule.at(number - 1, count)
     entries = parts.settings.agent.environments
     tasks = parts.agent.environments.train_tasks
     return [task for task in tasks if entries[task.environment].weight]

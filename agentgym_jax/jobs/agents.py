@@ -80,9 +80,11 @@ def training_preambles(
     return {name: text.preamble for name, text in environments.texts.items()}
 
 
-def check_held_out(environments: Environments, conversations: Sequence[Conversation]) -> None:
+def check_held_out(
+    environments: Environments | None, conversations: Sequence[Conversation]
+) -> None:
     """Raises ConfigError if a held-out task also occurs in the training conversations."""
-    held_out = {task.item_id for task in environments.eval_tasks}
+    held_out = set() if environments is None else {t.item_id for t in environments.eval_tasks}
     shared = sorted(held_out & {canonical_item_id(c.item_id) for c in conversations})
     if shared:
         raise ConfigError(

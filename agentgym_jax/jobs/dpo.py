@@ -20,11 +20,12 @@ from agentgym_jax.data.encoding import encode
 from agentgym_jax.data.pipeline import truncate
 from agentgym_jax.data.preferences import Preference, pair_up, read_preferences
 from agentgym_jax.jobs import supervised_loop
+from agentgym_jax.jobs.agents import check_held_out
 from agentgym_jax.jobs.config.sections import ConfigError, call
 from agentgym_jax.jobs.config.settings import Count, RecordedDataSettings
 from agentgym_jax.jobs.conversations import load_conversations
 from agentgym_jax.jobs.environments import Environments
-from agentgym_jax.jobs.job import Parts
+from agentgym_jax.jobs.job import Parts, open_job
 from agentgym_jax.jobs.run import Run, StopRequested
 from agentgym_jax.jobs.scoring import score_sequences
 from agentgym_jax.jobs.supervised_loop import Metrics, SupervisedSettings, step_metrics
@@ -79,10 +80,12 @@ def _load(run: Run, settings: SupervisedSettings, environments: Environments | N
     episodes = load_conversations(settings.learning, run.folder, environments)
     preferences = load_preferences(settings.learning, episodes, seed=run.seed)
     run.console.note(f"{len(preferences)} preference pairs")
-    return preferences, [side for pair in preferences for side in (pair.chosen, pair.rejected)]
+    sides = [side for pair in preferences for side in (pair.chosen, pair.rejected)]
+    check_held_out(environments, sides)
+    return preferences, sides
 
 
-open_dpo = functools.partial(supervised_loop.open_job, parse=parse, load=_load)
+open_dpo = functools.partial(open_job, parse=parse, load=_load)
 
 
 def load_preferences(

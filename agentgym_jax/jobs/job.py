@@ -20,7 +20,7 @@ from agentgym_jax.jobs.config.model import (
 )
 from agentgym_jax.jobs.config.sections import ConfigError, check, parse_section, section
 from agentgym_jax.jobs.config.settings import CheckpointSettings, parse_guards
-from agentgym_jax.jobs.environments import Environments, open_environments
+from agentgym_jax.jobs.environments import open_environments
 from agentgym_jax.jobs.run import Run, StopFlag, open_run
 from agentgym_jax.sharding import make_mesh
 from agentgym_jax.telemetry.console import format_count
@@ -29,10 +29,13 @@ from agentgym_jax.telemetry.guards import GuardSettings
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JobSettings:
-    """Checked sections of every training job; nothing has been started, loaded or compiled yet.
+    """Checked config of a training job; nothing has been started, loaded or compiled yet.
 
     Attributes:
       logprob_chunk: Number of tokens whose logits exist at the same time.
+      title: Title of the console.
+      max_episodes: Number of episodes of the largest rollout; an evaluation may have more episodes.
+      one_device_for: Name of the config key that requires a mesh of one device; empty for none.
     """
 
     model: ModelSettings
@@ -41,6 +44,9 @@ class JobSettings:
     checkpoint: CheckpointSettings
     guards: GuardSettings
     logprob_chunk: int
+    title: str
+    max_episodes: int = 0
+    one_device_for: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,8 +66,8 @@ class Parts:
     data: Any
 
 
-def parse_job(config: Mapping[str, Any], logprob_chunk: int) -> JobSettings:
-    """Parses and checks `JOB_SECTIONS` of a plain config."""
+def parse_job(config: Mapping[str, Any], logprob_chunk: int, **options: Any) -> JobSettings:
+    """Parses and checks `JOB_SECTIONS` of a plain config; `options` are other fields of the result."""
     check(make_mesh, "mesh", section(config, "mesh"), devices=None)
     return JobSettings(
         model=parse_section(config, "model", ModelSettings),
@@ -70,6 +76,7 @@ def parse_job(config: Mapping[str, Any], logprob_chunk: int) -> JobSettings:
         checkpoint=parse_section(config, "checkpoint", CheckpointSettings),
         guards=parse_guards(config["guards"]),
         logprob_chunk=logprob_chunk,
+        **options,
     )
 
 
@@ -78,40 +85,38 @@ def open_job(
     config: Mapping[str, Any],
     workdir: str,
     stop: StopFlag,
-    settings: JobSettings,
-    agent_settings: AgentSettings | None,
-    load: Callable[[Run, Environments | None], tuple[Any, Sequence[Conversation]]],
     *,
-    title: str,
-    max_episodes: int = 0,
-    one_device_for: str = "",
-) -> Iterator[tuple[Run, Parts]]:
-    """Opens a job from its checked config; leaving the context closes servers, threads and files.
+    parse: Callable[[Mapping[str, Any]], Any],
+    load: Callable[[Run, Any, Any], tuple[Any, Sequence[Conversation]]],
+    build: Callable[[Parts], Parts] = lambda parts: parts,
+) -> Iterator[tuple[Run, Any]]:
+    """Opens a job; leaving the context closes servers, threads and files.
 
     Args:
       config: Plain config.
       workdir: Run folder.
-      stop: Flag that a request to stop sets.
-      settings: Checked config.
-      agent_settings: Checked sections of the agent; None without environments.
-      load: Function that returns the data of the job, and all conversations that they contain.
-      title: Title of the console.
-      max_episodes: Number of episodes of the largest rollout; an evaluation may have more episodes.
-      one_device_for: Name of the config key that requires a mesh of one device; empty for none.
+      stop: Flag of a request to stop.
+      parse: Function that checks the config. Its result has an attribute `agent`: the sections of
+        the agent, or None for a job without environments.
+      load: Function that returns the data of the job, and all conversations that they contain. Its
+        arguments are the run, the checked config, and the environments or None.
+      build: Function that adds components.
     """
+    settings = parse(config)
+    agent_settings: AgentSettings | None = settings.agent
     source = resolve_source(settings.model)
     layouts = build_layouts(settings.mesh)
-    if one_device_for and layouts != (None, None):
+    if settings.one_device_for and layouts != (None, None):
         raise ConfigError(
-            f"config.{one_device_for} needs a mesh of one device: learner and sampler would start "
-            "programs on several devices in different orders, which may deadlock"
+            f"config.{settings.one_device_for} needs a mesh of one device: learner and sampler "
+            "would start programs on several devices in different orders, which may deadlock"
         )
     facts = {"model": settings.model.source}
     if agent_settings is not None:
         facts["environments"] = ", ".join(agent_settings.environments)
     with contextlib.ExitStack() as stack:
         run = stack.enter_context(
-            open_run(config, workdir, settings.checkpoint, title=title, facts=facts, stop=stop)
+            open_run(config, workdir, stop, settings.checkpoint, settings.title, facts)
         )
         environments = None
         if agent_settings is not None:
@@ -120,7 +125,7 @@ def open_job(
             pool = environments.pool
             run.open_sessions = lambda: pool.open_sessions
         run.console.phase("loading data", 0, 1)
-        data, conversations = load(run, environments)
+        data, conversations = load(run, settings, environments)
         run.console.phase("preparing the tokenizer", 0, 1)
         texts = message_texts(conversations)
         tokenizer = build_tokenizer(settings.tokenizer, source, run.folder, texts)
@@ -130,6 +135,8 @@ def open_job(
         if agent_settings is not None and environments is not None:
             environments = match_prompts(environments, agent_settings, conversations)
             held_out = agent_settings.evaluation.episodes(len(environments.eval_tasks))
-            agent = build_agent(agent_settings, model, environments, max(max_episodes, held_out))
+            max_episodes = max(settings.max_episodes, held_out)
+            agent = build_agent(agent_settings, model, environments, max_episodes)
+        parts = build(Parts(settings, model, agent, data))
         run.folder.begin()
-        yield run, Parts(settings, model, agent, data)
+        yield run, parts

@@ -54,12 +54,12 @@ class StopFlag:
         self._signal = signal.SIGTERM
 
     def __call__(self) -> bool:
-        """Returns True if the run should stop at the next safe point."""
+        """Returns True if a stop was requested."""
         return self._event.is_set()
 
     @property
     def exit_status(self) -> int:
-        """Returns the exit status of a process that a signal stopped: 130 or 143, as in a shell."""
+        """Returns the exit status of a stopped process: 130 after Ctrl-C, 143 after SIGTERM."""
         return 128 + self._signal
 
     @contextlib.contextmanager
@@ -121,9 +121,9 @@ class Run:
       checkpoint_settings: Checkpoint intervals.
       total_steps: Number of steps of the job.
       seed: Random seed.
-      should_stop: Flag of a request to stop, read between units of work that can be repeated.
+      should_stop: Flag of a request to stop.
       compilations: Counter of programs compiled since the start.
-      open_sessions: Returns the number of sessions on environment servers; None without servers.
+      open_sessions: Function that counts the sessions on servers; None without environments.
     """
 
     folder: RunFolder
@@ -246,12 +246,7 @@ def device_name(device: jax.Device) -> str:
 def open_folder(
     config: Mapping[str, Any], workdir: str, adjustable: Sequence[str]
 ) -> Iterator[RunFolder]:
-    """Locks a run folder.
-
-    Args:
-      config: Plain config.
-      workdir: Run folder.
-      adjustable: Keys that may change when a run is resumed.
+    """Locks a run folder; `adjustable` are the keys that may change when a run is resumed.
 
     Raises:
       ConfigError: The folder belongs to a run with another config.
@@ -270,22 +265,12 @@ def open_folder(
 def open_run(
     config: Mapping[str, Any],
     workdir: str,
+    stop: StopFlag,
     checkpoint_settings: CheckpointSettings,
-    *,
     title: str,
     facts: Mapping[str, str],
-    stop: StopFlag,
 ) -> Iterator[Run]:
-    """Opens the folder, console, loggers and checkpoints of a run.
-
-    Args:
-      config: Plain config.
-      workdir: Run folder.
-      checkpoint_settings: Checked section `checkpoint`.
-      title: Title of the console.
-      facts: Header of the console: values by name.
-      stop: Flag that a request to stop sets.
-    """
+    """Opens the folder, loggers, checkpoints and console; `facts` are values of its header."""
     try:
         names = parse_loggers(config["loggers"])
     except ValueError as error:

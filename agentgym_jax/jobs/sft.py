@@ -14,12 +14,13 @@ from agentgym_jax.algorithms import losses
 from agentgym_jax.data.encoding import encode
 from agentgym_jax.data.pipeline import Batches, batches
 from agentgym_jax.jobs import supervised_loop
+from agentgym_jax.jobs.agents import check_held_out
 from agentgym_jax.jobs.config.model import Model
 from agentgym_jax.jobs.config.sections import ConfigError
 from agentgym_jax.jobs.config.settings import SftSettings
 from agentgym_jax.jobs.conversations import load_conversations
 from agentgym_jax.jobs.environments import Environments
-from agentgym_jax.jobs.job import Parts
+from agentgym_jax.jobs.job import Parts, open_job
 from agentgym_jax.jobs.run import Run, StopRequested
 from agentgym_jax.jobs.supervised_loop import Metrics, SupervisedSettings, step_metrics
 from agentgym_jax.learner import train_state
@@ -40,10 +41,11 @@ def parse(config: Mapping[str, Any]) -> SupervisedSettings:
 
 def _load(run: Run, settings: SupervisedSettings, environments: Environments | None):
     found = load_conversations(settings.learning, run.folder, environments)
+    check_held_out(environments, found)
     return found, found
 
 
-open_sft = functools.partial(supervised_loop.open_job, parse=parse, load=_load)
+open_sft = functools.partial(open_job, parse=parse, load=_load)
 
 
 def train(run: Run, parts: Parts) -> None:

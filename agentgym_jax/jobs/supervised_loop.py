@@ -1,9 +1,8 @@
 """Config, components and training loop of jobs on recorded data (`sft`, `dpo`, `agentevol`)."""
 
-import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -11,10 +10,7 @@ import optax
 
 from agentgym_jax.batch import TokenBatch
 from agentgym_jax.client.errors import ServerUnavailable
-from agentgym_jax.data.conversations import Conversation
-from agentgym_jax.jobs import job
 from agentgym_jax.jobs.after_step import Metrics, finish_step, log_step, save_or_stop
-from agentgym_jax.jobs.agents import check_held_out
 from agentgym_jax.jobs.config.agent import AgentSettings, parse_agent
 from agentgym_jax.jobs.config.model import Model
 from agentgym_jax.jobs.config.sections import (
@@ -24,10 +20,9 @@ from agentgym_jax.jobs.config.sections import (
     parse_section,
 )
 from agentgym_jax.jobs.config.settings import RecordedDataSettings, SupervisedTopLevel, check_top
-from agentgym_jax.jobs.environments import Environments
 from agentgym_jax.jobs.evaluation_step import evaluate_step
 from agentgym_jax.jobs.job import JobSettings, Parts, parse_job
-from agentgym_jax.jobs.run import LoopState, Run, StopFlag, StopRequested
+from agentgym_jax.jobs.run import LoopState, Run, StopRequested
 from agentgym_jax.learner import train_state
 from agentgym_jax.learner.optimizer import get_learning_rate
 from agentgym_jax.learner.train_state import TrainState
@@ -46,11 +41,6 @@ class SupervisedSettings(JobSettings):
     learning: RecordedDataSettings
     agent: AgentSettings | None
 
-    @property
-    def max_episodes(self) -> int:
-        """Returns the number of episodes of the largest rollout, besides evaluations."""
-        return 0
-
 
 def parse_without_agent(
     config: Mapping[str, Any], kind: type[RecordedDataSettings], *sections: str
@@ -64,7 +54,7 @@ def parse_without_agent(
     """
     known = (*JOB_SECTIONS, *AGENT_SECTIONS, kind.section, *sections)
     check_top(config, known, SupervisedTopLevel)
-    settings = parse_job(config, config["logprob_chunk"])
+    settings = parse_job(config, config["logprob_chunk"], title=config["job"])
     learning = parse_section(config, kind.section, kind)
     return SupervisedSettings(**vars(settings), learning=learning, agent=None)
 
@@ -81,45 +71,6 @@ def parse(config: Mapping[str, Any], kind: type[RecordedDataSettings]) -> Superv
     if not any(name in config for name in AGENT_SECTIONS):
         return settings
     return dataclasses.replace(settings, agent=parse_agent(config))
-
-
-@contextlib.contextmanager
-def open_job(
-    config: Mapping[str, Any],
-    workdir: str,
-    stop: StopFlag,
-    *,
-    parse: Callable[[Mapping[str, Any]], SupervisedSettings],
-    load: Callable[[Run, Any, Environments | None], tuple[Any, Sequence[Conversation]]],
-) -> Iterator[tuple[Run, Parts]]:
-    """Opens a job; leaving the context closes servers, threads and files.
-
-    Args:
-      config: Plain config.
-      workdir: Run folder.
-      stop: Flag that a request to stop sets.
-      parse: Function that checks the config.
-      load: Function that returns the data, and all conversations that they contain.
-    """
-    settings = parse(config)
-
-    def load_checked(run: Run, environments: Environments | None):
-        data, conversations = load(run, settings, environments)
-        if environments is not None:
-            check_held_out(environments, conversations)
-        return data, conversations
-
-    with job.open_job(
-        config,
-        workdir,
-        stop,
-        settings,
-        settings.agent,
-        load_checked,
-        title=config["job"],
-        max_episodes=settings.max_episodes,
-    ) as opened:
-        yield opened
 
 
 def fit(

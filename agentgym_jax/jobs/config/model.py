@@ -32,12 +32,13 @@ class ModelSettings:
     """Section `model`.
 
     Attributes:
-      source: Hugging Face directory or hub id, `.gguf` file, run folder, preset, or `random`.
+      source: Hugging Face directory or hub id, `.gguf` file, run folder or preset; or `random` with
+        an architecture.
       architecture: Architecture of a `random` model; empty for other sources.
       dtype: Type of the learner's computation; parameters and optimiser are float32.
       decode_dtype: Type of the sampler's weights and computation.
-      remat: Activations recomputed in the backward pass: `none`, `block` (of whole layers) or `dots`
-        (all except matrix products).
+      remat: Activations recomputed in the backward pass: `none`, `block` (whole layers) or `dots`
+        (everything except matrix products).
     """
 
     source: str
@@ -61,9 +62,9 @@ class TokenizerSettings:
     """Section `tokenizer`.
 
     Attributes:
-      source: `model` (of the model), a path, `bytes`, or `train` (trained on the demonstrations).
+      source: `model` (its tokenizer), a path, `bytes`, or `train` (trains on the demonstrations).
       vocab_size: Vocabulary size of a trained tokenizer; 0 for other sources.
-      pretokenizer_pattern: Regular expression; no token of a trained tokenizer exceeds a match.
+      pretokenizer_pattern: Regular expression; a token of a trained tokenizer is part of one match.
       template: Conversation format of a trained tokenizer: `compact` or `chatml`.
     """
 

@@ -39,7 +39,8 @@ class TopLevel:
       job: Name of the job: `rl`, `sft`, `dpo` or `agentevol`.
       seed: Random seed of the run.
       total_steps: Length of the run: rollouts in `rl`, optimiser steps in other jobs.
-      loggers: `none`, or loggers joined by `+`: `tensorboard`, `wandb`, `mlflow`, `trackio`.
+      loggers: Additional loggers: `none`, or `tensorboard`, `wandb`, `mlflow`, `trackio` joined by
+        `+`.
       guards: `default`, or changed options of the guards, such as `grad_spike=skip,window=20`.
     """
 
@@ -84,7 +85,7 @@ class CollectorSettings:
     """Keys of the section `rollout` in every job.
 
     Attributes:
-      max_parse_errors: Number of parse errors after which an episode ends.
+      max_parse_errors: Maximum number of parse errors in an episode; one more ends the episode.
       show_turn_budget: Turn budget in the prompts: `none`, `start` (the turn limit in the first
         message) or `every_turn` (the remaining turns in every message).
       system_prompt_mode: Place of the instructions: `system` (a system message) or `none`. In jobs
@@ -282,7 +283,8 @@ class SftSettings(RecordedDataSettings):
 
     Attributes:
       rows: Packed rows per step; a multiple of `micro_rows`.
-      weighting: Weight of a conversation: `token_mean` (its tokens) or `sequence_mean` (equal).
+      weighting: Weight of a conversation in the loss: `token_mean` (by its number of tokens) or
+        `sequence_mean` (equal).
       train_on: Tokens with a loss: `actions` (answers marked for imitation) or `text` (also
         observations, with which a small model learns to read).
     """

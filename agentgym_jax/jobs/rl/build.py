@@ -1,9 +1,8 @@
 """Components of job `rl`, built from a checked config."""
 
-import contextlib
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import optax
@@ -18,7 +17,7 @@ from agentgym_jax.jobs.job import Parts, open_job
 from agentgym_jax.jobs.rl.algorithm import CriticSettings
 from agentgym_jax.jobs.rl.config import RLSettings, parse, policy_updates, total_updates
 from agentgym_jax.jobs.rl.horizons import check_groups
-from agentgym_jax.jobs.run import Run, StopFlag
+from agentgym_jax.jobs.run import Run
 from agentgym_jax.learner import train_state
 from agentgym_jax.learner.optimizer import get_learning_rate, make_optimizer
 from agentgym_jax.learner.train_state import TrainState
@@ -108,39 +107,19 @@ class RLParts(Parts):
         )
 
 
-@contextlib.contextmanager
-def open_rl(
-    config: Mapping[str, Any], workdir: str, stop: StopFlag
-) -> Iterator[tuple[Run, RLParts]]:
-    """Builds a job from a plain config; leaving the context closes servers, threads and files."""
-    settings = parse(config)
-
-    def load(run: Run, environments: Environments):
-        tasks = environments.train_tasks
-        check_groups(settings.horizon, tasks)
-        schedule = make_schedule(settings.environments, tasks, seed=settings.seed)
-        found = []
-        if settings.sft is not None:
-            found = load_conversations(settings.sft, run.folder, environments)
-        return (found, schedule), found
-
-    is_stale = settings.rollout.max_off_policy_steps > 0
-    with open_job(
-        config,
-        workdir,
-        stop,
-        settings,
-        settings,
-        load,
-        title=f"{settings.algorithm.name} on {', '.join(settings.environments)}",
-        max_episodes=settings.rollout.tasks_per_step * settings.rollout.group_size,
-        one_device_for="rollout.max_off_policy_steps=1" if is_stale else "",
-    ) as (run, parts):
-        yield run, _build(settings, parts)
+def _load(run: Run, settings: RLSettings, environments: Environments):
+    tasks = environments.train_tasks
+    check_groups(settings.horizon, tasks)
+    schedule = make_schedule(settings.environments, tasks, seed=settings.seed)
+    found = []
+    if settings.sft is not None:
+        found = load_conversations(settings.sft, run.folder, environments)
+    return (found, schedule), found
 
 
-def _build(settings: RLSettings, parts: Parts) -> RLParts:
-    model, algorithm = parts.model, settings.algorithm
+def _build(parts: Parts) -> RLParts:
+    settings, model = parts.settings, parts.model
+    algorithm = settings.algorithm
     optimizer = make_optimizer(**settings.optimizer, total_steps=policy_updates(settings))
     critic = shared_critic = None
     if settings.critic is not None:
@@ -182,3 +161,6 @@ def _build_critic(settings: CriticSettings, model: Model, num_updates: int) -> C
         update = make_value_update(network, optimizer, clip=settings.clip, layout=model.layout)
     score = make_value_score(network, model.layout)
     return CriticParts(settings, network, optimizer, score, update)
+
+
+open_rl = functools.partial(open_job, parse=parse, load=_load, build=_build)

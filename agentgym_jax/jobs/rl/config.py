@@ -63,6 +63,11 @@ class RLSettings(JobSettings, AgentSettings):
     optimizer: Mapping[str, Any]
 
     @property
+    def agent(self) -> AgentSettings:
+        """Returns these settings, which have the sections of the agent."""
+        return self
+
+    @property
     def needs_reference(self) -> bool:
         """Returns True if the loss or the reward contains the divergence from the initial policy."""
         return bool(self.algorithm.kl_coef) or self.controllers.uses_kl_reward
@@ -97,9 +102,17 @@ def parse(config: Mapping[str, Any]) -> RLSettings:
     horizon = parse_horizons(section(config, "horizon"), agent.environments)
     algorithm = parse_section(config, "algorithm", AlgorithmSettings)
     rules = {"baseline": algorithm.baseline, "kl_reward": algorithm.kl_reward}
+    is_stale = agent.rollout.max_off_policy_steps > 0
+    job = parse_job(
+        config,
+        algorithm.logprob_chunk,
+        title=f"{algorithm.name} on {', '.join(agent.environments)}",
+        max_episodes=agent.rollout.tasks_per_step * agent.rollout.group_size,
+        one_device_for="rollout.max_off_policy_steps=1" if is_stale else "",
+    )
     settings = RLSettings(
         **vars(agent),
-        **vars(parse_job(config, algorithm.logprob_chunk)),
+        **vars(job),
         seed=config["seed"],
         total_steps=config["total_steps"],
         learner=parse_section(config, "learner", LearnerSettings),
