@@ -1,20 +1,27 @@
 """Work of every training loop after a step: guards, evaluation, metrics, checkpoint."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Sequence
 from typing import Any
 
+from agentgym_jax.evaluation import scores
+from agentgym_jax.evaluation.evaluate import evaluate
+from agentgym_jax.jobs.agents import SampledAgent
+from agentgym_jax.jobs.config.agent import AgentSettings
+from agentgym_jax.jobs.job import Parts
 from agentgym_jax.jobs.run import LoopState, Run, StopRequested
 from agentgym_jax.learner.train_state import TrainState
 from agentgym_jax.telemetry import guards
-from agentgym_jax.telemetry.guards import Finding, GuardSettings, GuardStop
+from agentgym_jax.telemetry.guards import Finding, GuardStop
+from agentgym_jax.trajectory import to_record
 
 Metrics = dict[str, float]
 
 
 def finish_step(
     run: Run,
-    options: GuardSettings,
+    parts: Parts,
     before: LoopState,
     state: TrainState,
     metrics: Metrics,
@@ -25,7 +32,7 @@ def finish_step(
 
     Args:
       run: Run whose console shows the findings.
-      options: Checked options of the guards.
+      parts: Components of the job.
       before: Loop state before the step.
       state: Weights and optimiser state after the step.
       metrics: Metrics of the step.
@@ -37,19 +44,80 @@ def finish_step(
         step=before.step + 1,
         state=state,
         unlogged=metrics | guards.guard_metrics(findings),
-        history=guards.update_history(options, before.history, metrics, findings),
+        history=guards.update_history(parts.settings.guards, before.history, metrics, findings),
         stop=guards.stop_reason(findings),
         **changes,
     )
 
 
-def log_step(run: Run, now: LoopState, evaluate: Callable[[LoopState], Metrics]) -> LoopState:
-    """Writes the metrics of the last step and of `evaluate`, unless the file has this step."""
-    if run.writer.last_step != now.step:
-        metrics = (now.unlogged or {}) | evaluate(now)
-        if metrics:
-            run.log_step(now.step, metrics)
-    return dataclasses.replace(now, unlogged=None)
+def log_step(run: Run, parts: Parts, now: LoopState) -> LoopState:
+    """Writes the metrics of the last step; evaluates the policy first if an evaluation is due."""
+    written = dataclasses.replace(now, unlogged=None)
+    if run.writer.last_step == now.step:  # the line was written after the checkpoint
+        return written
+    metrics = dict(now.unlogged or {})
+    agent, settings = parts.agent, parts.settings.agent
+    is_due = agent is not None and settings.evaluation.is_due(now.step, run.total_steps)
+    if is_due and agent.environments.eval_tasks:
+        agent.set_params(now.state.params, version=now.step)
+        metrics |= evaluate_step(run, agent, settings, now.step)
+    if metrics:
+        run.log_step(now.step, metrics)
+    return written
+
+
+def evaluate_step(run: Run, agent: SampledAgent, settings: AgentSettings, step: int) -> Metrics:
+    """Evaluates the sampler's weights on all held-out tasks; writes trajectories and scores.json.
+
+    Args:
+      run: Run whose folder and console are used.
+      agent: Agent whose sampler has the weights to evaluate.
+      settings: Checked sections of the agent.
+      step: Number of training steps done.
+
+    Raises:
+      StopRequested: The user requested a stop.
+    """
+    started = time.perf_counter()
+    environments, sampling = agent.environments, settings.sampling
+    result = evaluate(
+        agent.collector,
+        environments.eval_tasks,
+        settings.evaluation,
+        seed=run.seed,
+        step=step,
+        max_turns=settings.evaluation_turns,
+        sampling=sampling,
+        max_parse_errors=settings.rollout.max_parse_errors,
+        on_progress=run.progress("evaluation"),
+        should_stop=run.should_stop,
+        pool=environments.pool,
+    )
+    if run.should_stop():
+        raise StopRequested(f"stopped while evaluating after step {step}")
+    metrics: Metrics = {}
+    for is_greedy, episodes in ((False, result.sampled), (True, result.greedy)):
+        if episodes:
+            metrics |= scores.eval_metrics(scores.summarise(episodes), greedy=is_greedy)
+    metrics["time/eval_s"] = time.perf_counter() - started
+    run.folder.write_trajectories(step, [to_record(t) for t in result.trajectories], kind="eval")
+    scores.write_scores(
+        run.folder.scores_path,
+        result.sampled or result.greedy,
+        model=run.folder.path.name,
+        decoding={
+            "mode": "sampled" if result.sampled else "greedy",
+            "temperature": sampling.temperature,
+            "max_turns": settings.evaluation_turns,
+            "show_turn_budget": agent.collector.show_turn_budget,
+            "max_tokens": sampling.max_tokens,
+            "seed": run.seed,
+            "step": step,
+        },
+        manifests=environments.manifests,
+    )
+    run.console.evaluation(step, metrics)
+    return metrics
 
 
 def save_or_stop(run: Run, now: LoopState) -> None:

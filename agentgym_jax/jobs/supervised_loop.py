@@ -20,7 +20,6 @@ from agentgym_jax.jobs.config.sections import (
     parse_section,
 )
 from agentgym_jax.jobs.config.settings import RecordedDataSettings, SupervisedTopLevel, check_top
-from agentgym_jax.jobs.evaluation_step import evaluate_step
 from agentgym_jax.jobs.job import JobSettings, Parts, parse_job
 from agentgym_jax.jobs.run import LoopState, Run, StopRequested
 from agentgym_jax.learner import train_state
@@ -100,26 +99,16 @@ def fit(
     now = run.restore(train_state.abstract_state(model.policy, optimizer, model.layout))
     if now is None:
         now = LoopState(0, initial_state(model, optimizer, run.seed))
-
-    def evaluate(now: LoopState) -> Metrics:
-        agent, settings = parts.agent, parts.settings.agent
-        if agent is None or not settings.evaluation.is_due(now.step, run.total_steps):
-            return {}
-        if not agent.environments.eval_tasks:
-            return {}
-        agent.set_params(now.state.params, version=now.step)
-        return evaluate_step(run, agent, settings, now.step)
-
     try:
-        now = log_step(run, now, evaluate)
+        now = log_step(run, parts, now)
         while now.step < run.total_steps:
             now = before_step(now)
             run.begin("update")
             limit = guards.grad_norm_limit(options, now.history)
             state, metrics = take_step(now.state, now.step, limit)
             findings = guards.check_update(options, now.history, metrics)
-            now = finish_step(run, options, now, state, metrics, findings)
-            now = log_step(run, now, evaluate)
+            now = finish_step(run, parts, now, state, metrics, findings)
+            now = log_step(run, parts, now)
             save_or_stop(run, now)
     except (StopRequested, ServerUnavailable):
         run.save(now)

@@ -9,7 +9,7 @@ import optax
 import pytest
 
 from agentgym_jax.client.errors import ServerUnavailable
-from agentgym_jax.jobs import supervised_loop
+from agentgym_jax.jobs import after_step, supervised_loop
 from agentgym_jax.jobs.config.settings import EvaluationSettings
 from agentgym_jax.jobs.job import Parts
 from agentgym_jax.jobs.run import LoopState, StopRequested
@@ -111,7 +111,7 @@ class World:
         return state, {"sft/loss": float(state.params)} | measured
 
     def fit(self, stops=(), **guards):
-        self._patch.setattr(supervised_loop, "evaluate_step", self.evaluate)
+        self._patch.setattr(after_step, "evaluate_step", self.evaluate)
         self.run = run = FakeRun(self.folder, self.checkpoints)
         run.stops = iter(stops)
         guarding = GuardSettings(**dict(window=2) | guards)

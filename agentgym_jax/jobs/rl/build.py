@@ -37,14 +37,12 @@ class CriticParts:
     """All components of a critic.
 
     Attributes:
-      settings: Checked section `algorithm.critic`.
       network: Network of the critic.
       optimizer: Optimiser of the critic's weights.
       score: Compiled function that computes values.
       update: Compiled optimiser step; None for a shared critic, which the policy's step trains.
     """
 
-    settings: CriticSettings
     network: Critic
     optimizer: optax.GradientTransformation
     score: ValueScore
@@ -160,7 +158,7 @@ def _build_critic(settings: CriticSettings, model: Model, num_updates: int) -> C
     if not settings.is_shared:
         update = make_value_update(network, optimizer, clip=settings.clip, layout=model.layout)
     score = make_value_score(network, model.layout)
-    return CriticParts(settings, network, optimizer, score, update)
+    return CriticParts(network, optimizer, score, update)
 
 
 open_rl = functools.partial(open_job, parse=parse, load=_load, build=_build)

@@ -21,11 +21,9 @@ import numpy as np
 
 from agentgym_jax.client.errors import ServerUnavailable
 from agentgym_jax.jobs.after_step import Metrics, finish_step, log_step, save_or_stop
-from agentgym_jax.jobs.evaluation_step import evaluate_step
 from agentgym_jax.jobs.rl.build import RLParts
 from agentgym_jax.jobs.rl.metrics import critic_metrics, group_metrics
-from agentgym_jax.jobs.rl.prefetch import RolloutPrefetcher
-from agentgym_jax.jobs.rl.rollout_step import Rollout
+from agentgym_jax.jobs.rl.rollout_step import Rollout, RolloutPrefetcher
 from agentgym_jax.jobs.rl.update_step import critic_values, reference_logprobs, update_policy
 from agentgym_jax.jobs.run import LoopState, Run, StopRequested
 from agentgym_jax.jobs.sft import warm_start
@@ -45,19 +43,13 @@ def train(run: Run, parts: RLParts) -> None:
       GuardStop: A guard ends the run. After each of these errors the newest complete step is saved.
     """
     now, reference = restore_or_create(run, parts)
-
-    def evaluate(now: LoopState) -> Metrics:
-        if not parts.settings.evaluation.is_due(now.step, run.total_steps):
-            return {}
-        return evaluate_step(run, parts.agent, parts.settings, now.step)
-
     with RolloutPrefetcher(run, parts) as rollouts:
         try:
             if now.behaviour is not None and now.step < run.total_steps:
                 rollouts.begin(now.controllers, now.step)
                 rollouts.wait()
             parts.agent.set_params(now.state.params, version=now.step)
-            now = log_step(run, now, evaluate)
+            now = log_step(run, parts, now)
             while now.step < run.total_steps:
                 started = time.perf_counter()
                 now = train_step(run, parts, rollouts, now, reference)
@@ -65,7 +57,7 @@ def train(run: Run, parts: RLParts) -> None:
                     now.unlogged["time/collect_wait_s"] = rollouts.wait()
                 now.unlogged["time/iteration_s"] = time.perf_counter() - started
                 parts.agent.set_params(now.state.params, version=now.step)
-                now = log_step(run, now, evaluate)
+                now = log_step(run, parts, now)
                 save_or_stop(run, now)
         except (StopRequested, ServerUnavailable):
             run.save(now)
@@ -121,14 +113,7 @@ def train_step(
     )
     metrics |= update_metrics | controller_metrics
     return finish_step(
-        run,
-        settings.guards,
-        now,
-        state,
-        metrics,
-        findings,
-        controllers=controllers,
-        behaviour=behaviour,
+        run, parts, now, state, metrics, findings, controllers=controllers, behaviour=behaviour
     )
 
 

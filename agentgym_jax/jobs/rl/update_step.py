@@ -264,7 +264,7 @@ def _optimiser_step(
     critic_state, value_metrics = critic.update(
         state.critic, batch, put_position(updates_before(settings, step) + number, layout)
     )
-    if step < critic.settings.warmup_steps:
+    if step < settings.critic.warmup_steps:
         return dataclasses.replace(state, critic=critic_state), value_metrics
     state, metrics = parts.update(
         dataclasses.replace(state, critic=None), batch, grad_limit, position
