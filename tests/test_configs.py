@@ -79,7 +79,7 @@ def changed(path, value):
         ("algorithm.aggregation", {"mood": "token_mean"}, "config.algorithm.aggregation.mood"),
         ("optimizer.name", "adam", "config.optimizer.name='adam': expected one of adamw, muon"),
         ("environments", {}, "config.environments is empty"),
-        ("environments.babyai.train", {}, "needs train tasks"),
+        ("environments.babyai.train", {}, "has no train tasks"),
         ("environments.babyai.eval.kind", "all", "kind='all'"),
         ("sft", {}, "config.sft lacks steps"),
         ("sft.rows", 12, "micro_rows"),

@@ -28,17 +28,7 @@ def finish_step(
     findings: Sequence[Finding],
     **changes: Any,
 ) -> LoopState:
-    """Returns the loop state after a step; reports the findings of its guards.
-
-    Args:
-      run: Run whose console shows the findings.
-      parts: Components of the job.
-      before: Loop state before the step.
-      state: Weights and optimiser state after the step.
-      metrics: Metrics of the step.
-      findings: Findings of all guards in the step.
-      changes: Further fields of the new loop state.
-    """
+    """Returns the loop state after a step, with `changes`; reports the findings of its guards."""
     run.warn(before.step + 1, guards.new_findings(findings, before.history))
     return LoopState(
         step=before.step + 1,
@@ -67,17 +57,7 @@ def log_step(run: Run, parts: Parts, now: LoopState) -> LoopState:
 
 
 def evaluate_step(run: Run, agent: SampledAgent, settings: AgentSettings, step: int) -> Metrics:
-    """Evaluates the sampler's weights on all held-out tasks; writes trajectories and scores.json.
-
-    Args:
-      run: Run whose folder and console are used.
-      agent: Agent whose sampler has the weights to evaluate.
-      settings: Checked sections of the agent.
-      step: Number of training steps done.
-
-    Raises:
-      StopRequested: The user requested a stop.
-    """
+    """Evaluates the sampler's weights on all held-out tasks; writes trajectories and scores.json."""
     started = time.perf_counter()
     environments, sampling = agent.environments, settings.sampling
     result = evaluate(
@@ -121,12 +101,7 @@ def evaluate_step(run: Run, agent: SampledAgent, settings: AgentSettings, step: 
 
 
 def save_or_stop(run: Run, now: LoopState) -> None:
-    """Saves a checkpoint if one is due.
-
-    Raises:
-      GuardStop: A guard ends the run; the step is saved.
-      StopRequested: The user requested a stop, and the run has more steps.
-    """
+    """Saves a checkpoint if one is due; raises GuardStop or StopRequested if the run must end."""
     if run.is_save_due(now.step) or now.stop is not None:
         run.save(now)
     if now.stop is not None:

@@ -18,7 +18,7 @@ from agentgym_jax.data.pipeline import Batches
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.jobs import sft, supervised_loop
 from agentgym_jax.jobs.agents import check_held_out, training_preambles
-from agentgym_jax.jobs.config.agent import AgentSettings, parse_agent
+from agentgym_jax.jobs.config.agent import AgentSettings, check_training_samples, parse_agent
 from agentgym_jax.jobs.config.environments import check_trained
 from agentgym_jax.jobs.config.sections import ConfigError, check, parse_section
 from agentgym_jax.jobs.config.settings import Count, CountOrNone, SftSettings, Turns
@@ -129,13 +129,7 @@ def _check_consistency(s: JobSettings, total_steps: int) -> None:
             f"config.agentevol.explore names {sorted(s.agentevol.explore)}, but the environments "
             f"to train on are {sorted(trained)}"
         )
-    if s.sampling.max_tokens > s.learning.row_length:
-        raise ConfigError(
-            f"config.sampling.max_tokens={s.sampling.max_tokens} exceeds "
-            f"config.sft.row_length={s.learning.row_length}: an explored episode must fit"
-        )
-    if s.sampling.temperature <= 0:
-        raise ConfigError("config.sampling.temperature must be positive: exploring is sampling")
+    check_training_samples(s.sampling, "sft", s.learning.row_length)
 
 
 def _load(run: Run, settings: JobSettings, environments: Environments):

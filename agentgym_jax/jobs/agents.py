@@ -11,9 +11,9 @@ from agentgym_jax.data.encoding import common_prompts
 from agentgym_jax.data.tasks import canonical_item_id
 from agentgym_jax.jobs.config.agent import AgentSettings
 from agentgym_jax.jobs.config.model import Model
-from agentgym_jax.jobs.config.sections import ConfigError, call
+from agentgym_jax.jobs.config.sections import call
 from agentgym_jax.jobs.config.settings import AS_DATA
-from agentgym_jax.jobs.environments import Environments
+from agentgym_jax.jobs.environments import Environments, check_disjoint
 from agentgym_jax.rollout.agents import SampledRows
 from agentgym_jax.rollout.collect import Collector
 from agentgym_jax.sampling.sampler import Sampler
@@ -37,12 +37,7 @@ class SampledAgent:
     collector: Collector
 
     def set_params(self, params: Any, *, version: int) -> None:
-        """Gives the sampler the learner's weights, resharded without a copy on the host.
-
-        Args:
-          params: Weights of the learner.
-          version: Number of training steps that produced the weights.
-        """
+        """Gives the sampler the learner's weights after `version` steps, without a host copy."""
         policy = self.model.decode_policy
         shardings = policy.param_shardings(self.model.decode_layout)
         self.sampler.set_params(reshard(params, shardings, policy.dtype), version=version)
@@ -84,13 +79,9 @@ def check_held_out(
     environments: Environments | None, conversations: Sequence[Conversation]
 ) -> None:
     """Raises ConfigError if a held-out task also occurs in the training conversations."""
-    held_out = set() if environments is None else {t.item_id for t in environments.eval_tasks}
-    shared = sorted(held_out & {canonical_item_id(c.item_id) for c in conversations})
-    if shared:
-        raise ConfigError(
-            f"{len(shared)} held-out tasks are also in the data to learn from, such as {shared[0]}; "
-            "choose other tasks in config.environments.<name>.eval, or other data"
-        )
+    tasks = () if environments is None else environments.eval_tasks
+    item_ids = (canonical_item_id(conversation.item_id) for conversation in conversations)
+    check_disjoint(tasks, item_ids, "the data to learn from")
 
 
 def build_agent(

@@ -49,7 +49,7 @@ class DpoSettings(RecordedDataSettings):
       micro_rows: Number of packed rows whose gradient is computed together; they hold whole pairs.
       loss: Preference loss: `sigmoid` (DPO) or `ipo`.
       beta: Strength of the pull towards the reference, which is the initial policy.
-      length_normalised: Compares means of the token log-probabilities, not their sums.
+      length_normalised: Uses the mean of a conversation's token log-probabilities, not the sum.
       preferences: Files of ready-made pairs (data/preferences.py).
       pairing: Options that select pairs of episodes (section `dpo.pairing`).
     """

@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from absl import logging
@@ -145,7 +145,7 @@ def _describe(
         manifest = functools.lru_cache(client.tasks)
         train_tasks += _select(name, entry.train, manifest, "train")
         eval_tasks += _select(name, entry.eval, manifest, "eval")
-    _check_held_out(train_tasks, eval_tasks)
+    check_disjoint(eval_tasks, (task.item_id for task in train_tasks), "the training tasks")
     return Environments(
         clients=clients,
         pool=pool,
@@ -175,11 +175,11 @@ def _select(
     )
 
 
-def _check_held_out(train_tasks: Sequence[Task], eval_tasks: Sequence[Task]) -> None:
-    """Raises ConfigError if a task is both a training task and a held-out task."""
-    shared = {t.item_id for t in train_tasks} & {t.item_id for t in eval_tasks}
+def check_disjoint(eval_tasks: Sequence[Task], item_ids: Iterable[str], place: str) -> None:
+    """Raises ConfigError if a held-out task is among `item_ids`, which `place` describes."""
+    shared = sorted({task.item_id for task in eval_tasks}.intersection(item_ids))
     if shared:
         raise ConfigError(
-            f"{len(shared)} tasks are both in train and eval, such as {sorted(shared)[0]}; "
-            "choose disjoint tasks in config.environments"
+            f"{len(shared)} held-out tasks are also in {place}, such as {shared[0]}; choose other "
+            "tasks in config.environments.<name>.eval, or other data"
         )

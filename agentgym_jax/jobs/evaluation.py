@@ -80,8 +80,6 @@ class EvaluationParts:
 
     Attributes:
       name: Value of the flag `--model`.
-      kind: Kind of the agent.
-      seed: Random seed.
       folder: Folder of the results.
       console: Progress display.
       environments: Servers, pool and tasks.
@@ -89,7 +87,6 @@ class EvaluationParts:
       sampling: Options of the sampled episodes.
       evaluation: Number of sampled episodes per task, and whether to add a greedy one.
       rollout: Options for retries and prompts.
-      endpoint: Section `endpoint`.
       max_turns: Turn limit of an episode, by environment.
       identity: JSON object that identifies the weights or the scripted agent.
       run_folder: Evaluated training run; None for other models.

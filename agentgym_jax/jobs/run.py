@@ -65,7 +65,6 @@ class StopFlag:
     @contextlib.contextmanager
     def installed(self) -> Iterator["StopFlag"]:
         """Handles both signals within the block; for the main thread only."""
-        previous = {s: signal.getsignal(s) for s in (signal.SIGTERM, signal.SIGINT)}
 
         def handle(number, frame):
             if self._event.is_set() and number == signal.SIGINT:
@@ -74,8 +73,7 @@ class StopFlag:
             self._event.set()
             logging.warning("%s: saving and stopping", signal.Signals(number).name)
 
-        for number in previous:
-            signal.signal(number, handle)
+        previous = {s: signal.signal(s, handle) for s in (signal.SIGTERM, signal.SIGINT)}
         try:
             yield self
         finally:
@@ -116,11 +114,7 @@ class Run:
       folder: Run folder, locked for this process.
       console: Progress display.
       writer: Writer of metrics.jsonl.
-      loggers: Additional loggers of metrics.
-      checkpoints: Checkpoints of the run.
-      checkpoint_settings: Checkpoint intervals.
-      total_steps: Number of steps of the job.
-      seed: Random seed.
+      loggers: Loggers besides `writer`.
       should_stop: Flag of a request to stop.
       compilations: Counter of programs compiled since the start.
       open_sessions: Function that counts the sessions on servers; None without environments.

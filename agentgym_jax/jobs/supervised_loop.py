@@ -46,10 +46,7 @@ def parse_without_agent(
 ) -> SupervisedSettings:
     """Parses and checks a plain config, except for the sections of the agent and `sections`.
 
-    Args:
-      config: Plain config.
-      kind: Class of the section with the data and the optimiser.
-      sections: Names of further sections of the job.
+    `kind` is the class of the section with the data and the optimiser.
     """
     known = (*JOB_SECTIONS, *AGENT_SECTIONS, kind.section, *sections)
     check_top(config, known, SupervisedTopLevel)
@@ -85,8 +82,8 @@ def fit(
       run: Run whose folder keeps the state.
       parts: Components of the job.
       optimizer: Optimiser whose state is saved.
-      take_step: Function that takes one optimiser step. Arguments: state, number of steps done, and
-        maximum gradient norm of an applied update. Returns the next state and metrics.
+      take_step: Optimiser step that maps (state, number of steps done, maximum gradient norm of an
+        applied update) to the next state and metrics.
       before_step: Function that returns the loop state with which a step starts.
 
     Raises:
@@ -124,24 +121,17 @@ def step_metrics(
     started: float,
     packed: float,
 ) -> Metrics:
-    """Returns the metrics of every optimiser step on recorded data, at the end of the step.
+    """Returns the metrics that all jobs on recorded data log, at the end of an optimiser step.
 
-    Args:
-      computed: Metrics that the optimiser step computed.
-      tokens: Packed tokens of the batch.
-      settings: Section with the optimiser.
-      step: Number of steps of the fit before this one.
-      started: Clock time at the start of the step, in seconds.
-      packed: Clock time when the batch was packed, in seconds.
+    `computed` are the metrics that the optimiser step returned. The step `started` and its batch was
+    `packed` at these clock times, in seconds.
     """
     ended = time.perf_counter()
     num_tokens = float((tokens.segment_ids > 0).sum())
     rate = get_learning_rate(settings.optimizer, step, total_steps=settings.steps)
     return {
-        "policy/grad_norm": float(computed["grad_norm"]),
+        **{f"policy/{k}": float(computed[k]) for k in ("grad_norm", "skipped", "nonfinite")},
         "policy/grad_norm_max": float(computed["grad_norm"]),
-        "policy/skipped": float(computed["skipped"]),
-        "policy/nonfinite": float(computed["nonfinite"]),
         "policy/learning_rate": rate,
         "batch/tokens": num_tokens,
         "rate/train_tokens_per_s": num_tokens / (ended - packed),

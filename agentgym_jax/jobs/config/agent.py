@@ -8,7 +8,6 @@ from agentgym_jax.jobs.config.environments import (
     EnvironmentSettings,
     TransportSettings,
     check_playable,
-    evaluation_turns,
     parse_settings,
 )
 from agentgym_jax.jobs.config.sections import ConfigError, check, parse_section, section
@@ -33,7 +32,8 @@ class AgentSettings:
     @property
     def evaluation_turns(self) -> dict[str, int]:
         """Returns the turn limit of held-out episodes, by environment."""
-        return evaluation_turns(self.environments, self.evaluation.max_turns)
+        default = self.evaluation.max_turns
+        return {n: entry.eval_max_turns or default for n, entry in self.environments.items()}
 
 
 def parse_agent(
@@ -43,10 +43,8 @@ def parse_agent(
 ) -> AgentSettings:
     """Parses and checks `AGENT_SECTIONS` of a plain config.
 
-    Args:
-      config: Whole plain config.
-      rollout: Class of the section `rollout`.
-      evaluation: Values in the section `evaluation` that the job sets, not the config.
+    `rollout` is the class of the section `rollout`. `evaluation` are values of the section
+    `evaluation` that the job sets, not the config.
     """
     settings = AgentSettings(
         env_server=parse_section(config, "env_server", TransportSettings),
@@ -63,6 +61,17 @@ def parse_agent(
         settings.environments, settings.client, settings.pool, settings.rollout.system_prompt_mode
     )
     return settings
+
+
+def check_training_samples(sampling: SamplingOptions, section: str, row_length: int) -> None:
+    """Checks that sampled episodes are random and fit the rows of `section`."""
+    if sampling.max_tokens > row_length:
+        raise ConfigError(
+            f"config.sampling.max_tokens={sampling.max_tokens} exceeds "
+            f"config.{section}.row_length={row_length}: an episode must fit"
+        )
+    if sampling.temperature <= 0:
+        raise ConfigError("config.sampling.temperature must be positive: training needs samples")
 
 
 def _check_sampler(options: Mapping[str, Any], sampling: SamplingOptions) -> None:

@@ -96,7 +96,7 @@ def check_trained(settings: Mapping[str, EnvironmentSettings]) -> None:
     for name, entry in settings.items():
         if entry.weight and not entry.train:
             raise ConfigError(
-                f"config.environments.{name}: job 'rl' needs train tasks; weight=0 only evaluates"
+                f"config.environments.{name} has no train tasks; with weight=0 it is only evaluated"
             )
     if not any(entry.weight for entry in settings.values()):
         raise ConfigError("config.environments: every weight is 0, so there is nothing to train on")
@@ -130,8 +130,3 @@ def check_playable(
                 + (f"; did you mean {nearest[0]!r}?" if nearest else ".")
                 + f" Known: {', '.join(SHIPPED)}. For another one give its module or its url"
             )
-
-
-def evaluation_turns(settings: Mapping[str, EnvironmentSettings], default: int) -> dict[str, int]:
-    """Returns the turn limit of held-out episodes, by environment."""
-    return {name: entry.eval_max_turns or default for name, entry in settings.items()}

@@ -65,13 +65,7 @@ class SupervisedTopLevel(TopLevel):
 def check_top(
     config: Mapping[str, Any], sections: Sequence[str], kind: Callable[..., Any] = TopLevel
 ) -> None:
-    """Checks the keys outside sections, and that the config has no unknown sections.
-
-    Args:
-      config: Whole plain config.
-      sections: Names of the sections that the job uses.
-      kind: Class whose fields are the keys outside sections.
-    """
+    """Checks the keys outside `sections`, which are the arguments of `kind`."""
     names = list(inspect.signature(kind).parameters)
     known = (*names, *sections)
     for name in config:

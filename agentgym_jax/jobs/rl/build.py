@@ -19,7 +19,7 @@ from agentgym_jax.jobs.rl.config import RLSettings, parse, policy_updates, total
 from agentgym_jax.jobs.rl.horizons import check_groups
 from agentgym_jax.jobs.run import Run
 from agentgym_jax.learner import train_state
-from agentgym_jax.learner.optimizer import get_learning_rate, make_optimizer
+from agentgym_jax.learner.optimizer import make_optimizer
 from agentgym_jax.learner.train_state import TrainState
 from agentgym_jax.learner.update import Score, Update, make_score, make_update
 from agentgym_jax.learner.value_update import (
@@ -77,11 +77,6 @@ class RLParts(Parts):
         s = self.settings
         episodes = s.rollout.tasks_per_step * s.rollout.group_size // s.learner.mini_batches
         return -(-episodes // s.learner.micro_rows)
-
-    def learning_rate(self, position: int) -> float:
-        """Returns the policy's learning rate at optimiser step `position` of the run."""
-        total = policy_updates(self.settings)
-        return get_learning_rate(self.settings.optimizer, position, total_steps=total)
 
     def abstract_state(self) -> TrainState:
         """Returns the shapes and shardings of the state of policy and critic."""

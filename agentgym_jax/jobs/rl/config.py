@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from agentgym_jax.algorithms.mixture_horizon import MixtureHorizon
-from agentgym_jax.jobs.config.agent import AgentSettings, parse_agent
+from agentgym_jax.jobs.config.agent import AgentSettings, check_training_samples, parse_agent
 from agentgym_jax.jobs.config.environments import check_trained
 from agentgym_jax.jobs.config.sections import (
     AGENT_SECTIONS,
@@ -39,15 +39,11 @@ class RLSettings(JobSettings, AgentSettings):
     Attributes:
       seed: Random seed of the run.
       total_steps: Number of training steps; each step has one rollout.
-      rollout: Section `rollout`.
-      learner: Section `learner`.
       sft: Section `sft` of the warm start; None for a run without warm start.
-      algorithm: Section `algorithm`.
       critic: Section `algorithm.critic`; None for algorithms without a critic.
       correction: Maps (learner_logprob, sampler_logprob, sequence) to a factor on the advantages.
       controllers: Controllers of the baseline, the KL coefficient of the reward, and the horizon.
       horizon: Turn limits of the tasks.
-      optimizer: Section `optimizer`.
     """
 
     seed: int
@@ -174,13 +170,7 @@ def _check_consistency(s: RLSettings) -> None:
             f"config.learner.mini_batches={s.learner.mini_batches} does not divide "
             f"config.rollout.tasks_per_step={s.rollout.tasks_per_step}"
         )
-    if s.sampling.max_tokens > s.learner.row_length:
-        raise ConfigError(
-            f"config.sampling.max_tokens={s.sampling.max_tokens} exceeds "
-            f"config.learner.row_length={s.learner.row_length}: an episode must fit"
-        )
-    if s.sampling.temperature <= 0:
-        raise ConfigError("config.sampling.temperature must be positive: RL learns from samples")
+    check_training_samples(s.sampling, "learner", s.learner.row_length)
     if s.sampling.top_k or s.sampling.top_p < 1:
         raise ConfigError(
             "config.sampling: top_k and top_p must be off (0 and 1) in training, because the "

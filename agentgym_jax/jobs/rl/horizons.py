@@ -4,19 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agentgym_jax.algorithms import horizon
-from agentgym_jax.algorithms.horizon import HorizonSchedule
-from agentgym_jax.algorithms.mixture_horizon import (
-    DrawnHorizon,
-    EnvironmentHorizon,
-    GroupHorizon,
-    GroupHorizons,
-    MixtureHorizon,
-)
+from agentgym_jax.algorithms.mixture_horizon import DrawnHorizon, GroupHorizons, MixtureHorizon
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.jobs.config.environments import EnvironmentSettings
 from agentgym_jax.jobs.config.sections import ConfigError, call, kind_of
 
-_KINDS: Mapping[str, Callable[..., Any]] = {**horizon.SCHEDULES, "mixed": DrawnHorizon}
+_Kinds = Mapping[str, Callable[..., Any]]
+_GROUP_KINDS: _Kinds = {**horizon.SCHEDULES, "mixed": DrawnHorizon}
+_KINDS: _Kinds = {**_GROUP_KINDS, "by_group": GroupHorizons}
 
 
 def parse_horizons(
@@ -28,12 +23,12 @@ def parse_horizons(
       shared: Section `horizon`, for environments that have no section of this name.
       environments: Section `environments`.
     """
-    default = _parse_environment("horizon", shared)
+    default = _parse("horizon", shared, _KINDS)
     schedules = {}
     for name, entry in environments.items():
         if entry.weight:
             path, own = f"environments.{name}.horizon", entry.horizon
-            schedules[name] = _parse_environment(path, own) if own else default
+            schedules[name] = _parse(path, own, _KINDS) if own else default
     return MixtureHorizon(schedules)
 
 
@@ -51,29 +46,20 @@ def check_groups(horizons: MixtureHorizon, tasks: Sequence[Task]) -> None:
                     )
 
 
-def _parse_environment(path: str, section: Mapping[str, Any]) -> EnvironmentHorizon:
-    """Parses the turn-limit schedule of an environment; task groups can have separate schedules."""
-    kind, options = kind_of(path, section, {**_KINDS, "by_group": GroupHorizons})
-    if kind != "by_group":
-        return _parse_group(path, section)
-    groups = {
-        name: _parse_group(f"{path}.groups.{name}", own) for name, own in options["groups"].items()
-    }
-    return GroupHorizons(each=_parse_group(f"{path}.each", options["each"]), groups=groups)
-
-
-def _parse_group(path: str, section: Mapping[str, Any]) -> GroupHorizon:
-    """Parses the turn-limit schedule of a task group; it can draw one of several limits per task."""
-    kind, options = kind_of(path, section, _KINDS)
-    if kind != "mixed":
-        return _parse_schedule(path, section)
-    schedules = {
-        name: _parse_schedule(f"{path}.schedules.{name}", own)
-        for name, own in options["schedules"].items()
-    }
-    return call(DrawnHorizon, path, {"weights": options["weights"]}, schedules=schedules)
-
-
-def _parse_schedule(path: str, section: Mapping[str, Any]) -> HorizonSchedule:
-    kind, options = kind_of(path, section, horizon.SCHEDULES)
-    return call(horizon.SCHEDULES[kind], path, options)
+def _parse(path: str, section: Mapping[str, Any], kinds: _Kinds) -> Any:
+    """Parses a schedule; kinds `by_group` and `mixed` contain other schedules."""
+    kind, options = kind_of(path, section, kinds)
+    if kind == "by_group":
+        groups = {
+            name: _parse(f"{path}.groups.{name}", own, _GROUP_KINDS)
+            for name, own in options["groups"].items()
+        }
+        each = _parse(f"{path}.each", options["each"], _GROUP_KINDS)
+        return GroupHorizons(each=each, groups=groups)
+    if kind == "mixed":
+        schedules = {
+            name: _parse(f"{path}.schedules.{name}", own, horizon.SCHEDULES)
+            for name, own in options["schedules"].items()
+        }
+        return call(DrawnHorizon, path, {"weights": options["weights"]}, schedules=schedules)
+    return call(kinds[kind], path, options)

@@ -4,9 +4,10 @@
         collect      sample groups of episodes with the current weights     rollout_step.py
         score        reference log-probabilities, critic values             update_step.py
         advantages   rewards, returns, advantages of all tokens             learner/experience.py
-        update       optimiser steps on mini-batches, under guards          update_step.py
         controllers  baseline, KL coefficient, horizon of the next step     learner/controller_state.py
-        hand over    weights to the sampler; log, evaluate, checkpoint
+        update       optimiser steps on mini-batches, under guards          update_step.py
+        hand over    weights to the sampler
+        finish       evaluate, log, checkpoint                              after_step.py
 
 With `rollout.max_off_policy_steps=1` the rollout of the next step runs during the update and uses
 the weights before this update. Evaluations and checkpoints wait until that rollout ends.
@@ -165,12 +166,7 @@ def update_controllers(
 
 
 def make_records(rollout: Rollout, experience: Experience) -> list[dict[str, Any]]:
-    """Returns records of all episodes of a step; records of kept episodes include advantages.
-
-    Args:
-      rollout: Episodes of the step.
-      experience: Tokens and advantages of the kept episodes, in the order of `rollout.groups`.
-    """
+    """Returns records of all episodes of a step; records of kept episodes include advantages."""
     size = rollout.sampled.size
     rows = {i * size + k: n * size + k for n, i in enumerate(rollout.kept) for k in range(size)}
     records = []

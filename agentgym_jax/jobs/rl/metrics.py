@@ -1,4 +1,7 @@
-"""Metrics of a step's episodes and advantages, under the names in telemetry/metrics.py."""
+"""Metrics of a step's episodes and advantages, under the names in telemetry/metrics.py.
+
+A run with several environments also has metrics of each environment.
+"""
 
 import collections
 from collections.abc import Sequence
@@ -21,15 +24,7 @@ def episode_metrics(
     tasks: Sequence[Task],
     environments: Sequence[str],
 ) -> dict[str, float]:
-    """Returns the metrics of the episodes of one step; of several environments also for each.
-
-    Args:
-      trajectories: All episodes, task-major, with the same number for each task.
-      statistics: Statistics of the rollout.
-      sampler: Statistics of the sampler during the rollout.
-      tasks: Tasks of the step.
-      environments: Environments of the run.
-    """
+    """Returns the metrics of the episodes of one step, which are task-major."""
     metrics = {
         "rollout/retries": float(statistics.restarts + statistics.replaced),
         "rollout/env_errors": float(sum(statistics.env_errors.values())),
@@ -115,13 +110,7 @@ def _success_by_group(
 
 
 def horizon_metrics(limits: Sequence[TurnLimit], environments: Sequence[str]) -> dict[str, float]:
-    """Returns the largest turn limit of a step; also mean and minimum if the limits may differ.
-
-    Args:
-      limits: Turn limit of every task of the step.
-      environments: Environments of the run; if there are several, the largest limit of each
-        environment is also returned.
-    """
+    """Returns the largest turn limit of a step; also mean and minimum if the limits may differ."""
     turns, is_mixture = [limit.turns for limit in limits], len(environments) > 1
     metrics = {"horizon/turns": float(max(turns))}
     if any(limit.place.group or limit.place.drawn for limit in limits):
@@ -146,11 +135,7 @@ def resampling_metrics(
 ) -> dict[str, float]:
     """Returns metrics of the additional episodes sampled to fill a step with informative groups.
 
-    Args:
-      is_informative: True for a group with a learning signal, bool [groups].
-      kept: Episodes that the update uses.
-      sampled: All sampled episodes, kept or not.
-      tasks_per_round: Number of tasks per round (P); P groups are kept.
+    `is_informative` has a value for every sampled group. The groups of one round are kept.
     """
     num_sampled, num_kept = (
         sum(int(t.action_mask.sum()) for t in episodes) for episodes in (sampled, kept)
@@ -167,13 +152,7 @@ def resampling_metrics(
 def group_metrics(
     experience: Experience, tasks: Sequence[Task], environments: Sequence[str]
 ) -> dict[str, float]:
-    """Returns the numbers of groups with and without a learning signal.
-
-    Args:
-      experience: Advantages of the episodes of the step.
-      tasks: Tasks of the step, one per group.
-      environments: Environments of the run; of several, the numbers of each are also returned.
-    """
+    """Returns the numbers of groups with and without a learning signal; `tasks` has one per group."""
     spread = experience.advantage_BT[experience.action_mask_BT]
     metrics = {
         "rollout/groups": float(experience.statistics.groups),

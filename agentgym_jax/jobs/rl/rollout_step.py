@@ -36,26 +36,17 @@ class Groups:
     """
 
     size: int
-    tasks: Sequence[Task] = ()
-    limits: Sequence[TurnLimit] = ()
-    trajectories: Sequence[Trajectory] = ()
-
-    def __add__(self, other: "Groups") -> "Groups":
-        """Returns the groups of both operands in one object."""
-        return Groups(
-            self.size,
-            (*self.tasks, *other.tasks),
-            (*self.limits, *other.limits),
-            (*self.trajectories, *other.trajectories),
-        )
+    tasks: list[Task]
+    limits: list[TurnLimit]
+    trajectories: list[Trajectory]
 
     def select(self, numbers: Sequence[int]) -> "Groups":
         """Returns the groups with these numbers, in the order of `numbers`."""
         return Groups(
             self.size,
-            tuple(self.tasks[i] for i in numbers),
-            tuple(self.limits[i] for i in numbers),
-            tuple(self.trajectories[i * self.size + k] for i in numbers for k in range(self.size)),
+            [self.tasks[i] for i in numbers],
+            [self.limits[i] for i in numbers],
+            [self.trajectories[i * self.size + k] for i in numbers for k in range(self.size)],
         )
 
 
@@ -91,20 +82,14 @@ def collect_rollout(
     With `algorithm.zero_variance="resample"` it samples rounds of P tasks until P groups are
     informative (dynamic sampling of arXiv:2503.14476) or `max_rounds` is reached.
 
-    Args:
-      run: Run whose console shows the progress.
-      parts: Components of the job.
-      controllers: State of the controllers before the step.
-      step: Number of steps done before the rollout.
-      should_stop: Function called repeatedly; if it returns True, the rollout is aborted.
-
     Raises:
-      StopRequested: `should_stop` returned True.
+      StopRequested: `should_stop`, which is called repeatedly, returned True.
       ServerUnavailable: An environment was unavailable for too long.
     """
     settings, sampler = parts.settings, parts.agent.sampler
     count, environments = settings.rollout.tasks_per_step, tuple(settings.environments)
-    sampled, is_informative = Groups(settings.rollout.group_size), np.zeros(0, bool)
+    sampled = Groups(settings.rollout.group_size, [], [], [])
+    is_informative = np.zeros(0, bool)
     statistics = CollectStatistics(collections.Counter())
     sampler.reset_statistics()
     for number in range(settings.rollout.max_rounds if settings.resamples else 1):
@@ -113,7 +98,9 @@ def collect_rollout(
         trajectories, round_statistics = _rollout_round(
             run, parts, tasks, limits, step=step, number=number, should_stop=should_stop
         )
-        sampled += Groups(sampled.size, tasks, limits, trajectories)
+        sampled.tasks.extend(tasks)
+        sampled.limits.extend(limits)
+        sampled.trajectories.extend(trajectories)
         statistics += round_statistics
         if settings.resamples:
             experience = make_experience(trajectories, **settings.experience_options)

@@ -9,18 +9,23 @@ import numpy as np
 
 from agentgym_jax import batch as batching
 from agentgym_jax.batch import TokenBatch
+from agentgym_jax.jobs.after_step import Metrics
 from agentgym_jax.jobs.rl.build import RLParts
-from agentgym_jax.jobs.rl.config import RLSettings, policy_updates_before, updates_before
+from agentgym_jax.jobs.rl.config import (
+    RLSettings,
+    policy_updates,
+    policy_updates_before,
+    updates_before,
+)
 from agentgym_jax.jobs.run import LoopState, Run
 from agentgym_jax.jobs.scoring import put_micro_batches, score_micro_batches, score_sequences
 from agentgym_jax.learner.experience import Experience, mini_batch_rows, pack_experience
+from agentgym_jax.learner.optimizer import get_learning_rate
 from agentgym_jax.learner.train_state import TrainState
 from agentgym_jax.learner.update import put_batch, put_limit, put_position
 from agentgym_jax.telemetry import guards
 from agentgym_jax.telemetry.guards import Finding
 from agentgym_jax.trajectory import Trajectory
-
-Metrics = dict[str, float]
 
 _NO_UPDATE = {"policy/updates": 0.0, "policy/skipped": 1.0}
 
@@ -72,7 +77,8 @@ def update_policy(
     found += guards.check_scores(settings.guards, metrics, settings.learner.max_logprob_gap)
     if guards.withholds_update(found):
         return now.state, metrics | _NO_UPDATE, found
-    rate = parts.learning_rate(policy_updates_before(settings, step))
+    position, total = policy_updates_before(settings, step), policy_updates(settings)
+    rate = get_learning_rate(settings.optimizer, position, total_steps=total)
     started = time.perf_counter()
     limit = guards.grad_norm_limit(settings.guards, now.history)
     state, updated = _run_epochs(run, parts, now.state, batches, step, limit)
@@ -156,18 +162,10 @@ def _pack_mini_batches(
 def score_batch(
     parts: RLParts, state: TrainState, reference, packed: TokenBatch
 ) -> tuple[TokenBatch, np.ndarray]:
-    """Splits a batch into micro-batches, and adds old and reference log-probabilities.
+    """Returns micro-batches with the log-probabilities that the loss needs.
 
-    Args:
-      parts: Components of the job.
-      state: State before the update.
-      reference: Weights of the reference policy; None if its log-probabilities are known or not
-        needed.
-      packed: Batch with the sampler's log-probabilities.
-
-    Returns:
-      The micro-batches, and the absolute differences of the log-probabilities of sampler and
-      learner on the action tokens.
+    Also returns the absolute difference of sampler and learner log-probabilities of every action
+    token. `reference` is None if no log-probabilities of the reference have to be computed.
     """
     batch = batching.micro_batches(packed, parts.settings.learner.micro_rows)
     placed = put_micro_batches(batch, parts.model.layout)
