@@ -91,11 +91,7 @@ open_dpo = functools.partial(open_job, parse=parse, load=_load)
 def load_preferences(
     settings: DpoSettings, episodes: Sequence[Conversation], *, seed: int
 ) -> list[Preference]:
-    """Returns the pairs of the files, followed by pairs made from the episodes.
-
-    Raises:
-      ConfigError: A file cannot be read, or there are no pairs.
-    """
+    """Returns the pairs of the files, followed by pairs made from the episodes."""
     preferences: list[Preference] = []
     for path in settings.preferences:
         try:
@@ -159,11 +155,7 @@ def train(run: Run, parts: Parts) -> None:
 def _encode_pairs(
     preferences: Sequence[Preference], renderer: ChatRenderer, settings: DpoSettings
 ) -> list[EncodedConversation]:
-    """Returns the pairs whose two conversations fit a row: chosen, rejected, chosen, ...
-
-    Raises:
-      ConfigError: A conversation is too long and `too_long` is `error`, or no pair is left.
-    """
+    """Returns the pairs whose two conversations fit a row: chosen, rejected, chosen, ..."""
     encoded: list[EncodedConversation] = []
     too_long = equal = 0
     for preference in preferences:

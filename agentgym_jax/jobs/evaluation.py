@@ -18,7 +18,6 @@ from agentgym_jax.jobs.config.model import (
     TokenizerSettings,
     build_layouts,
     build_model,
-    build_tokenizer,
     resolve_source,
 )
 from agentgym_jax.jobs.config.sections import (
@@ -141,11 +140,7 @@ def run_folder(config: Mapping[str, Any]) -> pathlib.Path | None:
 
 
 def select_environments(config: Mapping[str, Any], environments: Sequence[str]) -> dict[str, Any]:
-    """Returns the config with only the named environments; without names, with all environments.
-
-    Raises:
-      ConfigError: The config lacks one of the environments.
-    """
+    """Returns the config with only the named environments; without names, with all environments."""
     known = config["environments"]
     unknown = sorted(set(environments) - set(known))
     if unknown:
@@ -202,9 +197,8 @@ def build_evaluated_agent(config: Mapping[str, Any], parts: EvaluationParts) -> 
     settings = parse(config)
     assert settings.model is not None, f"{parts.name} has no weights"
     source = resolve_source(settings.model)
-    tokenizer = build_tokenizer(settings.tokenizer, source, parts.folder, ())
     layouts = build_layouts(config["mesh"])
-    model = build_model(settings.model, source, tokenizer, layouts, parts.folder)
+    model = build_model(settings.model, settings.tokenizer, source, layouts, parts.folder, ())
     # Episodes finished before a resume count too, because the number of rows affects the last digits
     # of the logits.
     episodes = settings.evaluation.episodes(len(parts.environments.eval_tasks))

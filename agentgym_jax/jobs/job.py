@@ -15,7 +15,6 @@ from agentgym_jax.jobs.config.model import (
     TokenizerSettings,
     build_layouts,
     build_model,
-    build_tokenizer,
     resolve_source,
 )
 from agentgym_jax.jobs.config.sections import ConfigError, check, parse_section, section
@@ -128,8 +127,7 @@ def open_job(
         data, conversations = load(run, settings, environments)
         run.console.phase("preparing the tokenizer", 0, 1)
         texts = message_texts(conversations)
-        tokenizer = build_tokenizer(settings.tokenizer, source, run.folder, texts)
-        model = build_model(settings.model, source, tokenizer, layouts, run.folder)
+        model = build_model(settings.model, settings.tokenizer, source, layouts, run.folder, texts)
         run.console.fact("parameters", format_count(model.policy.config.num_parameters))
         agent = None
         if agent_settings is not None and environments is not None:

@@ -240,11 +240,7 @@ def device_name(device: jax.Device) -> str:
 def open_folder(
     config: Mapping[str, Any], workdir: str, adjustable: Sequence[str]
 ) -> Iterator[RunFolder]:
-    """Locks a run folder; `adjustable` are the keys that may change when a run is resumed.
-
-    Raises:
-      ConfigError: The folder belongs to a run with another config.
-    """
+    """Locks a run folder; if it has a run, only `adjustable` keys of the config may differ."""
     with RunFolder(workdir) as folder, contextlib.ExitStack() as stack:
         devices = [device_name(device) for device in jax.devices()]
         try:

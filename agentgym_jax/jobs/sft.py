@@ -103,11 +103,7 @@ def make_batches(
     seed: int,
     importance: Sequence[float] | None = None,
 ) -> Batches:
-    """Packs encoded conversations into batches; without `importance` all have equal weight.
-
-    Raises:
-      ConfigError: A conversation is too long and `too_long` is `error`, or no data are left.
-    """
+    """Packs encoded conversations into batches; without `importance` all have equal weight."""
     try:
         return batches(
             encoded,

@@ -44,10 +44,7 @@ class SupervisedSettings(JobSettings):
 def parse_without_agent(
     config: Mapping[str, Any], kind: type[RecordedDataSettings], *sections: str
 ) -> SupervisedSettings:
-    """Parses and checks a plain config, except for the sections of the agent and `sections`.
-
-    `kind` is the class of the section with the data and the optimiser.
-    """
+    """Parses a plain config except for the sections of the agent and `sections`."""
     known = (*JOB_SECTIONS, *AGENT_SECTIONS, kind.section, *sections)
     check_top(config, known, SupervisedTopLevel)
     settings = parse_job(config, config["logprob_chunk"], title=config["job"])

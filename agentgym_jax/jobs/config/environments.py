@@ -21,8 +21,8 @@ class TransportSettings:
     """Section `env_server`: options of the servers that this run starts.
 
     Attributes:
-      transport: `http` starts one server per environment, so that a simulator that hangs or crashes
-        costs one episode. `inprocess` runs the same environments in the training process.
+      transport: `http` starts one server per environment; a simulator that hangs costs one episode.
+        `inprocess` runs the environments in the training process.
       workers: Worker processes of each server; no effect with `inprocess`.
     """
 

@@ -155,20 +155,50 @@ def resolve_source(settings: ModelSettings) -> ModelSource | None:
     return source
 
 
-def build_tokenizer(
+def build_model(
+    settings: ModelSettings,
+    tokenizer_settings: TokenizerSettings,
+    source: ModelSource | None,
+    layouts: tuple[Layout | None, Layout | None],
+    folder: RunFolder,
+    texts: Iterable[str],
+) -> Model:
+    """Builds tokenizer and policies; saves the tokenizer and model/config.json in the run folder.
+
+    `texts` are the training texts of a tokenizer with source `train`.
+    """
+    tokenizer = _build_tokenizer(tokenizer_settings, source, folder, texts)
+    size = tokenizer.vocab_size
+    if source is None:
+        config = call(DecoderConfig, "model.architecture", settings.architecture, vocab_size=size)
+    else:
+        config = source.config
+    if size > config.vocab_size:
+        raise ConfigError(
+            f"the tokenizer has {size} ids, the model only {config.vocab_size} embeddings; they do "
+            "not belong together"
+        )
+    layout, decode_layout = layouts
+    write_atomic(folder.model / "config.json", json.dumps(to_hf_config(config), indent=2) + "\n")
+    logging.info("policy with %.2f million parameters", config.num_parameters / 1e6)
+    return Model(
+        policy=Policy(config, dtype=settings.dtype, remat=settings.remat, layout=layout),
+        decode_policy=Policy(config, dtype=settings.decode_dtype, layout=decode_layout),
+        layout=layout,
+        decode_layout=decode_layout,
+        tokenizer=tokenizer,
+        renderer=ChatRenderer(tokenizer),
+        source=source,
+    )
+
+
+def _build_tokenizer(
     settings: TokenizerSettings,
     source: ModelSource | None,
     folder: RunFolder,
     texts: Iterable[str],
 ) -> Tokenizer:
-    """Builds the tokenizer and saves it in the run folder; a resumed run loads it from there.
-
-    Args:
-      settings: Checked section `tokenizer`.
-      source: Source of the model; None for random weights.
-      folder: Run folder of the job.
-      texts: Training texts for source `train`.
-    """
+    """Returns the tokenizer of the run folder; builds and saves it first if there is none."""
     if (folder.tokenizer / "tokenizer.json").exists():
         return load_tokenizer(folder.tokenizer)
     try:
@@ -194,35 +224,3 @@ def build_tokenizer(
     except (ValueError, OSError) as error:
         raise ConfigError(f"config.tokenizer.source={settings.source!r}: {error}") from error
     return tokenizer
-
-
-def build_model(
-    settings: ModelSettings,
-    source: ModelSource | None,
-    tokenizer: Tokenizer,
-    layouts: tuple[Layout | None, Layout | None],
-    folder: RunFolder,
-) -> Model:
-    """Builds the policies for a tokenizer; writes model/config.json to the run folder."""
-    size = tokenizer.vocab_size
-    if source is None:
-        config = call(DecoderConfig, "model.architecture", settings.architecture, vocab_size=size)
-    else:
-        config = source.config
-    if size > config.vocab_size:
-        raise ConfigError(
-            f"the tokenizer has {size} ids, the model only {config.vocab_size} embeddings; they do "
-            "not belong together"
-        )
-    layout, decode_layout = layouts
-    write_atomic(folder.model / "config.json", json.dumps(to_hf_config(config), indent=2) + "\n")
-    logging.info("policy with %.2f million parameters", config.num_parameters / 1e6)
-    return Model(
-        policy=Policy(config, dtype=settings.dtype, remat=settings.remat, layout=layout),
-        decode_policy=Policy(config, dtype=settings.decode_dtype, layout=decode_layout),
-        layout=layout,
-        decode_layout=decode_layout,
-        tokenizer=tokenizer,
-        renderer=ChatRenderer(tokenizer),
-        source=source,
-    )

@@ -81,10 +81,6 @@ def collect_rollout(
 
     With `algorithm.zero_variance="resample"` it samples rounds of P tasks until P groups are
     informative (dynamic sampling of arXiv:2503.14476) or `max_rounds` is reached.
-
-    Raises:
-      StopRequested: `should_stop`, which is called repeatedly, returned True.
-      ServerUnavailable: An environment was unavailable for too long.
     """
     settings, sampler = parts.settings, parts.agent.sampler
     count, environments = settings.rollout.tasks_per_step, tuple(settings.environments)
