@@ -72,20 +72,12 @@ class AgentEvolSettings:
         for name, entry in self.explore.items():
             check(_check_explore, f"agentevol.explore.{name}", entry)
 
-    @property
-    def rules(self) -> dict[str, Rule]:
-        """Returns the rule that selects the episodes to keep, by environment."""
-        return {n: Rule(e["measure"], e["threshold"]) for n, e in self.explore.items()}
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JobSettings(SupervisedSettings):
-    """Checked config of job `agentevol`; nothing has been started, loaded or compiled yet.
+    """Checked config of job `agentevol`.
 
-    Attributes:
-      agent: Sections of the agent, with the sampling options of evaluations.
-      sampling: Sampling options of the explorations.
-      agentevol: Section `agentevol`.
+    `agent` has the sampling options of evaluations, `sampling` those of the explorations.
     """
 
     agent: AgentSettings
@@ -186,24 +178,23 @@ def _load_fit_data(
     metrics = {"agentevol/round": float(fit), "agentevol/demonstrations": float(len(encoded))}
     if fit:
         explored = _explore(run, parts, explorer, fit)
+        entries = settings.agentevol.explore.items()
         kept = select_episodes(
             explored,
-            settings.agentevol.rules,
+            {name: Rule(entry["measure"], entry["threshold"]) for name, entry in entries},
             keep_per_task=settings.agentevol.keep_per_task,
             weighting=settings.agentevol.weighting,
         )
         metrics |= _exploration_metrics(explored, [explored[i] for i, _ in kept])
-        encoded += [_to_conversation(explored[i], train_on) for i, _ in kept]
-        importance += [weight for _, weight in kept]
+        for i, weight in kept:
+            t = explored[i]
+            # the conversation has exactly the sampled tokens
+            sequence = EncodedConversation(t.tokens, t.action_mask, t.sources)
+            encoded.append(train_on_text(sequence) if train_on == "text" else sequence)
+            importance.append(weight)
     seed = int(np.random.SeedSequence([run.seed, fit]).generate_state(1)[0])
     data = sft.make_batches(encoded, settings.learning, seed, importance)
     return data, metrics
-
-
-def _to_conversation(trajectory: Trajectory, train_on: str) -> EncodedConversation:
-    """Converts an episode to a conversation with exactly the sampled tokens."""
-    sequence = EncodedConversation(trajectory.tokens, trajectory.action_mask, trajectory.sources)
-    return train_on_text(sequence) if train_on == "text" else sequence
 
 
 def _explore(run: Run, parts: Parts, explorer: TrainState | None, number: int) -> list[Trajectory]:

@@ -66,10 +66,7 @@ def match_prompts(
 def training_preambles(
     environments: Environments, settings: AgentSettings
 ) -> Mapping[str, Sequence[Mapping[str, str]]]:
-    """Returns messages, by environment, with which a conversation starts like an episode of the run.
-
-    In mode `data` episodes already start like the conversations, so the result is empty.
-    """
+    """Returns the messages that conversations lack to start like an episode, by environment."""
     if settings.rollout.system_prompt_mode == AS_DATA:
         return {}
     return {name: text.preamble for name, text in environments.texts.items()}
@@ -87,10 +84,7 @@ def check_held_out(
 def build_agent(
     settings: AgentSettings, model: Model, environments: Environments, max_episodes: int
 ) -> SampledAgent:
-    """Builds a sampler without weights, and the collector that uses the sampler.
-
-    The sampler has at most as many rows as the largest rollout has episodes (`max_episodes`).
-    """
+    """Builds the collector and its sampler without weights; `max_episodes` limits the rows."""
     layout = model.decode_policy.layout
     shards = layout.shards("batch") if layout is not None else 1
     useful_rows = -(-max(1, max_episodes) // shards) * shards

@@ -1,8 +1,7 @@
 """Prompts and limits of a trained run, for its evaluation.
 
-A policy that was trained without instructions, or with other turn limits, scores too low under the
-evaluation's defaults. An evaluation of a run folder therefore takes these values from the run's
-config. Values given on the command line have precedence.
+A policy that was trained without instructions, or with other limits, scores too low under the
+defaults of the evaluation. Values given on the command line have precedence.
 """
 
 import copy
@@ -33,10 +32,7 @@ def take_over(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Returns the evaluation config with the values of a run, and the changed values by dotted key.
 
-    Args:
-      config: Plain config of the evaluation; it is not modified.
-      run: Run folder. If it has no config.json, the config is returned unchanged.
-      overridden: Dotted keys given on the command line; their values are kept.
+    Values of the keys in `overridden` are kept. A run folder without config.json changes nothing.
     """
     merged = copy.deepcopy(dict(config))
     changed: dict[str, Any] = {}

@@ -17,12 +17,7 @@ def load_conversations(
     """Returns the conversations of the files, then those of the demonstrations.
 
     Demonstrations are recorded once and kept in the run folder. Conversations of episodes whose
-    environment failed are skipped.
-
-    Args:
-      settings: Section that names the files and demonstrations.
-      folder: Run folder.
-      environments: Environments of the run; needed if a set selects its tasks by split.
+    environment failed are skipped. Sets that select tasks by split need `environments`.
     """
     read: list[Conversation] = []
     for path in settings.files:

@@ -72,11 +72,8 @@ def open_environments(
 ) -> Environments:
     """Starts servers for environments without a URL, connects to all, and selects the tasks.
 
-    Args:
-      stack: Stack that closes all opened resources, also after an error.
-      agent: Checked sections of the agent.
-      folder: Run folder, which receives the logs of the servers.
-      client_class: Class of the clients; scripted agents need one that sends additional requests.
+    `stack` closes all opened resources, also after an error. Scripted agents need a `client_class`
+    that sends additional requests.
     """
     settings = agent.environments
     embedded = [name for name, entry in settings.items() if not entry.url]
@@ -143,8 +140,8 @@ def _describe(
             preamble = ({"role": "system", "content": entry.instructions or spec.instructions},)
         texts[name] = EnvironmentText(preamble=preamble, parse=client.parse)
         manifest = functools.lru_cache(client.tasks)
-        train_tasks += _select(name, entry.train, manifest, "train")
-        eval_tasks += _select(name, entry.eval, manifest, "eval")
+        train_tasks += _select(f"environments.{name}.train", name, entry.train, manifest)
+        eval_tasks += _select(f"environments.{name}.eval", name, entry.eval, manifest)
     check_disjoint(eval_tasks, (task.item_id for task in train_tasks), "the training tasks")
     return Environments(
         clients=clients,
@@ -158,21 +155,15 @@ def _describe(
 
 
 def _select(
-    name: str,
+    path: str,
+    environment: str,
     options: Mapping[str, Any],
-    manifest: Callable[[], Sequence[Mapping[str, Any]]],
-    what: str,
+    fetch_manifest: Callable[[], Sequence[Mapping[str, Any]]],
 ) -> list[Task]:
     if not options:
         return []
-    needs_manifest = options["kind"] in ("split", "suite")
-    return call(
-        selection.select,
-        f"environments.{name}.{what}",
-        options,
-        environment=name,
-        manifest=manifest() if needs_manifest else (),
-    )
+    manifest = fetch_manifest() if options["kind"] in ("split", "suite") else ()
+    return call(selection.select, path, options, environment=environment, manifest=manifest)
 
 
 def check_disjoint(eval_tasks: Sequence[Task], item_ids: Iterable[str], place: str) -> None:

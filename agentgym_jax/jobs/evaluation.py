@@ -27,12 +27,7 @@ from agentgym_jax.jobs.config.sections import (
     parse_section,
     section,
 )
-from agentgym_jax.jobs.config.settings import (
-    EvaluationSettings,
-    RolloutSettings,
-    Seed,
-    check_top,
-)
+from agentgym_jax.jobs.config.settings import EvaluationSettings, RolloutSettings, Seed, check_top
 from agentgym_jax.jobs.environments import Environments, open_environments
 from agentgym_jax.jobs.run import open_folder
 from agentgym_jax.learner.checkpoint import Checkpoints
@@ -80,7 +75,6 @@ class EvaluationParts:
     Attributes:
       name: Value of the flag `--model`.
       folder: Folder of the results.
-      console: Progress display.
       environments: Servers, pool and tasks.
       task_lists: Task lists of the servers, by environment.
       sampling: Options of the sampled episodes.

@@ -91,15 +91,10 @@ def open_job(
 ) -> Iterator[tuple[Run, Any]]:
     """Opens a job; leaving the context closes servers, threads and files.
 
-    Args:
-      config: Plain config.
-      workdir: Run folder.
-      stop: Flag of a request to stop.
-      parse: Function that checks the config. Its result has an attribute `agent`: the sections of
-        the agent, or None for a job without environments.
-      load: Function that returns the data of the job, and all conversations that they contain. Its
-        arguments are the run, the checked config, and the environments or None.
-      build: Function that adds components.
+    `parse` checks the config. Its result has an attribute `agent`: the sections of the agent, or
+    None for a job without environments. `load` returns the data of the job, and all conversations
+    that they contain. Its arguments are the run, the checked config, and the environments or None.
+    `build` adds components.
     """
     settings = parse(config)
     agent_settings: AgentSettings | None = settings.agent

@@ -31,8 +31,6 @@ from agentgym_jax.learner.update import make_update, put_batch, put_limit, put_p
 from agentgym_jax.telemetry.metrics_file import MetricWriter
 from agentgym_jax.text.chat import EncodedConversation
 
-SftStep = Callable[..., tuple[TrainState, Metrics]]
-
 
 def parse(config: Mapping[str, Any]) -> SupervisedSettings:
     """Parses a plain config and checks all its sections."""
@@ -62,12 +60,9 @@ def train(run: Run, parts: Parts) -> None:
 
 
 def warm_start(run: Run, parts: Parts, params: Any) -> Any:
-    """Returns the weights after the warm start of RL; trains once and later reads `warm_start/`.
+    """Returns the weights after the warm start of RL from `params`.
 
-    Args:
-      run: Run whose folder keeps the weights.
-      parts: Components of the RL job; its data are the conversations to imitate.
-      params: Weights before the warm start.
+    It trains once on the conversations in `parts.data`, and later reads the folder `warm_start`.
     """
     settings, model = parts.settings.sft, parts.model
     folder, phase = run.folder.path / "warm_start", "warm start (SFT)"
@@ -121,7 +116,7 @@ def make_batches(
 
 def make_sft_step(
     model: Model, settings: SftSettings, logprob_chunk: int
-) -> tuple[optax.GradientTransformation, SftStep]:
+) -> tuple[optax.GradientTransformation, Callable[..., tuple[TrainState, Metrics]]]:
     """Returns the optimiser, and a function that takes one step on the negative log-likelihood.
 
     The function maps (state, batches, step, grad_limit) to the next state and the metrics. An

@@ -94,7 +94,6 @@ def test_every_update_of_a_step_has_its_place_in_the_run():
     parts = types.SimpleNamespace(
         settings=settings,
         model=types.SimpleNamespace(layout=None),
-        max_micro_batches=1,
         critic=types.SimpleNamespace(update=update_critic),
         update=update_policy,
     )

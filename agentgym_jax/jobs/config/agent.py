@@ -41,11 +41,7 @@ def parse_agent(
     rollout: type[CollectorSettings] = CollectorSettings,
     **evaluation: Any,
 ) -> AgentSettings:
-    """Parses and checks `AGENT_SECTIONS` of a plain config.
-
-    `rollout` is the class of the section `rollout`. `evaluation` are values of the section
-    `evaluation` that the job sets, not the config.
-    """
+    """Parses and checks `AGENT_SECTIONS`; `evaluation` are values that the config does not have."""
     settings = AgentSettings(
         env_server=parse_section(config, "env_server", TransportSettings),
         environments=parse_settings(section(config, "environments")),

@@ -193,10 +193,7 @@ def build_model(
 
 
 def _build_tokenizer(
-    settings: TokenizerSettings,
-    source: ModelSource | None,
-    folder: RunFolder,
-    texts: Iterable[str],
+    settings: TokenizerSettings, source: ModelSource | None, folder: RunFolder, texts: Iterable[str]
 ) -> Tokenizer:
     """Returns the tokenizer of the run folder; builds and saves it first if there is none."""
     if (folder.tokenizer / "tokenizer.json").exists():

@@ -1,7 +1,6 @@
 """Binds config sections to functions: a section contains the keyword arguments of one function.
 
-Names are checked against the function's signature, and values against its annotations
-(`limits.py`). `check` calls no constructor, so it can run long before the object is built.
+Names are checked against the function's signature, and values against its annotations (limits.py).
 """
 
 import difflib

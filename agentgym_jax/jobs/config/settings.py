@@ -53,11 +53,7 @@ class TopLevel:
 
 @dataclasses.dataclass(frozen=True)
 class SupervisedTopLevel(TopLevel):
-    """Keys outside sections of a job on recorded data.
-
-    Attributes:
-      logprob_chunk: Number of tokens whose logits exist at the same time.
-    """
+    """Keys outside sections of a job on recorded data."""
 
     logprob_chunk: Tokens
 
@@ -80,8 +76,8 @@ class CollectorSettings:
 
     Attributes:
       max_parse_errors: Maximum number of parse errors in an episode; one more ends the episode.
-      show_turn_budget: Turn budget in the prompts: `none`, `start` (the turn limit in the first
-        message) or `every_turn` (the remaining turns in every message).
+      show_turn_budget: Turn limit in the first message (`start`), remaining turns in every message
+        (`every_turn`), or `none`.
       system_prompt_mode: Place of the instructions: `system` (a system message) or `none`. In jobs
         on recorded data also `data`: episodes start like the training conversations.
       max_attempts: Maximum attempts per sample, including the first, if the environment fails.
@@ -139,8 +135,7 @@ class LearnerSettings:
 
     Attributes:
       row_length: Maximum length of a packed row (T).
-      num_row_lengths: Number of row lengths to try when packing: T, T/2, T/4 and so on. The length
-        with the least padding is used.
+      num_row_lengths: Number of row lengths (T, T/2, T/4, ...) tried to find the least padding.
       micro_rows: Number of rows whose gradient is computed together.
       epochs: Number of passes over the episodes of a rollout.
       mini_batches: Optimiser steps per pass.
@@ -277,8 +272,7 @@ class SftSettings(RecordedDataSettings):
 
     Attributes:
       rows: Packed rows per step; a multiple of `micro_rows`.
-      weighting: Weight of a conversation in the loss: `token_mean` (by its number of tokens) or
-        `sequence_mean` (equal).
+      weighting: Weight of a conversation: `token_mean` (its number of tokens) or `sequence_mean` (1).
       train_on: Tokens with a loss: `actions` (answers marked for imitation) or `text` (also
         observations, with which a small model learns to read).
     """

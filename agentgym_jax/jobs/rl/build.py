@@ -37,8 +37,6 @@ class CriticParts:
     """All components of a critic.
 
     Attributes:
-      network: Network of the critic.
-      optimizer: Optimiser of the critic's weights.
       score: Compiled function that computes values.
       update: Compiled optimiser step; None for a shared critic, which the policy's step trains.
     """
@@ -70,13 +68,6 @@ class RLParts(Parts):
     update: Update
     score: Score
     critic: CriticParts | None
-
-    @property
-    def max_micro_batches(self) -> int:
-        """Returns the number of micro-batches of a mini-batch with one episode per row."""
-        s = self.settings
-        episodes = s.rollout.tasks_per_step * s.rollout.group_size // s.learner.mini_batches
-        return -(-episodes // s.learner.micro_rows)
 
     def abstract_state(self) -> TrainState:
         """Returns the shapes and shardings of the state of policy and critic."""

@@ -17,12 +17,7 @@ _KINDS: _Kinds = {**_GROUP_KINDS, "by_group": GroupHorizons}
 def parse_horizons(
     shared: Mapping[str, Any], environments: Mapping[str, EnvironmentSettings]
 ) -> MixtureHorizon:
-    """Returns the turn-limit schedules of all environments with training tasks.
-
-    Args:
-      shared: Section `horizon`, for environments that have no section of this name.
-      environments: Section `environments`.
-    """
+    """Returns the schedules of the trained environments, which by default have the `shared` section."""
     default = _parse("horizon", shared, _KINDS)
     schedules = {}
     for name, entry in environments.items():

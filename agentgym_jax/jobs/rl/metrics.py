@@ -1,7 +1,4 @@
-"""Metrics of a step's episodes and advantages, under the names in telemetry/metrics.py.
-
-A run with several environments also has metrics of each environment.
-"""
+"""Metrics of a step's episodes and advantages; with several environments also of each of them."""
 
 import collections
 from collections.abc import Sequence
@@ -133,10 +130,7 @@ def resampling_metrics(
     sampled: Sequence[Trajectory],
     tasks_per_round: int,
 ) -> dict[str, float]:
-    """Returns metrics of the additional episodes sampled to fill a step with informative groups.
-
-    `is_informative` has a value for every sampled group. The groups of one round are kept.
-    """
+    """Returns the cost of filling a step with informative groups, given all sampled groups."""
     num_sampled, num_kept = (
         sum(int(t.action_mask.sum()) for t in episodes) for episodes in (sampled, kept)
     )

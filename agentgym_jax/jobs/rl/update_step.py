@@ -40,16 +40,8 @@ def update_policy(
 ) -> tuple[TrainState, Metrics, list[Finding]]:
     """Takes all optimiser steps on one rollout, unless a guard withholds the update.
 
-    Args:
-      run: Run whose console shows the progress.
-      parts: Components of the job.
-      now: Loop state before the step.
-      reference: Weights of the reference policy; None if no reference is needed.
-      experience: Tokens and advantages of the step.
-      findings: Findings of the guards that checked the episodes.
-
-    Returns:
-      The next state, the metrics, and all findings of the guards in this step.
+    `reference` are the weights of the reference policy, or None if no reference is needed.
+    `findings` are those of the guards that checked the episodes; the result has all of this step.
     """
     settings, step, found = parts.settings, now.step, list(findings)
     age = mean_off_policy_steps(experience.trajectories, step)
@@ -216,19 +208,22 @@ def _run_epochs(
     """
     logged = []
     limit = put_limit(grad_limit, parts.model.layout)
-    total = parts.settings.learner.epochs * len(batches)
+    rollout, learner = parts.settings.rollout, parts.settings.learner
+    episodes = rollout.tasks_per_step * rollout.group_size // learner.mini_batches
+    max_micro_batches = -(-episodes // learner.micro_rows)  # with one episode per row
+    total = learner.epochs * len(batches)
     run.begin("update", total)
-    for epoch in range(parts.settings.learner.epochs):
+    for epoch in range(learner.epochs):
         for number, batch in batches.items():
             run.console.phase("update", len(logged), total)
-            padded = batching.pad_micro_batches(batch, parts.max_micro_batches)
+            padded = batching.pad_micro_batches(batch, max_micro_batches)
             state, metrics = _optimiser_step(
                 parts,
                 state,
                 put_batch(padded, parts.model.layout),
                 limit,
                 step=step,
-                number=epoch * parts.settings.learner.mini_batches + number,
+                number=epoch * learner.mini_batches + number,
             )
             logged.append(metrics)
     host = jax.device_get(logged)
