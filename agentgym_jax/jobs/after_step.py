@@ -57,7 +57,7 @@ def log_step(run: Run, parts: Parts, now: LoopState) -> LoopState:
 
 
 def evaluate_step(run: Run, agent: SampledAgent, settings: AgentSettings, step: int) -> Metrics:
-    """Evaluates the sampler's weights on all held-out tasks; writes trajectories and scores.json."""
+    """Evaluates the sampler's weights on held-out tasks; writes trajectories and scores.json."""
     started = time.perf_counter()
     environments, sampling = agent.environments, settings.sampling
     result = evaluate(

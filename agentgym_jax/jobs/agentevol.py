@@ -1,8 +1,8 @@
-"""AgentEvol (arXiv:2406.04151): fit, explore, keep rewarded episodes, fit again from the base model.
+"""AgentEvol (arXiv:2406.04151): fit, explore, keep rewarded episodes, fit the base model again.
 
-The run is a sequence of fits of `sft.steps` optimiser steps. Fit 0 imitates the demonstrations. Fit n
-imitates them and the episodes kept from exploration n, sampled by the policy of fit n - 1. Every fit
-starts from the same initial weights.
+The run is a sequence of fits of `sft.steps` optimiser steps. Fit 0 imitates the demonstrations. Fit
+n imitates them and the episodes kept from exploration n, sampled by the policy of fit n - 1. Every
+fit starts from the same initial weights.
 """
 
 import dataclasses
@@ -53,8 +53,8 @@ class AgentEvolSettings:
       tasks_per_round: Training tasks of an exploration; 0 selects all training tasks.
       samples: Episodes per task.
       tasks_per_file: Tasks per file of episodes; a killed run samples at most one file again.
-      explore: Turn limit `max_turns` and the rule (`measure`, `threshold`) that selects the episodes
-        to keep, by environment.
+      explore: Turn limit `max_turns` and the rule (`measure`, `threshold`) that selects episodes to
+        keep, by environment.
       keep_per_task: Maximum number of selected episodes kept per task, the best first; 0 for all.
       weighting: Weights of the kept episodes: `equal`, `reward` or `importance`
         (learner/episode_selection.py).

@@ -193,8 +193,8 @@ def build_evaluated_agent(config: Mapping[str, Any], parts: EvaluationParts) -> 
     source = resolve_source(settings.model)
     layouts = build_layouts(config["mesh"])
     model = build_model(settings.model, settings.tokenizer, source, layouts, parts.folder, ())
-    # Episodes finished before a resume count too, because the number of rows affects the last digits
-    # of the logits.
+    # Episodes finished before a resume count too, because the number of rows affects the last
+    # digits of the logits.
     episodes = settings.evaluation.episodes(len(parts.environments.eval_tasks))
     agent = build_agent(settings, model, parts.environments, episodes)
     agent.set_params(model.initial_params(parts.seed), version=0)
@@ -206,13 +206,13 @@ def _check_servers(manifests: Mapping[str, str], kind: AgentKind) -> None:
     foreign = [name for name, sha256 in manifests.items() if not sha256]
     if foreign:
         raise ConfigError(
-            f"--model={kind} asks the server for its actions, and the server of {foreign[0]} is not one of "
-            f"agentgym_envs; set config.environments.{foreign[0]}.url='' to start ours"
+            f"--model={kind} asks the server for its actions, and the server of {foreign[0]} is not "
+            f"one of agentgym_envs; set config.environments.{foreign[0]}.url='' to start ours"
         )
 
 
 def _fingerprint(source: ModelSource) -> dict[str, Any]:
-    """Returns facts that identify weights: the step of a checkpoint, or a hash of parts of the files."""
+    """Returns facts that identify weights: the step of a checkpoint, or a hash of the files."""
     facts: dict[str, Any] = {"name": source.model, "kind": source.kind}
     if source.path is None:
         return facts

@@ -66,7 +66,7 @@ class Parts:
 
 
 def parse_job(config: Mapping[str, Any], logprob_chunk: int, **options: Any) -> JobSettings:
-    """Parses and checks `JOB_SECTIONS` of a plain config; `options` are other fields of the result."""
+    """Parses and checks `JOB_SECTIONS`; `options` are further fields of the result."""
     check(make_mesh, "mesh", section(config, "mesh"), devices=None)
     return JobSettings(
         model=parse_section(config, "model", ModelSettings),

@@ -42,7 +42,7 @@ ADJUSTABLE = (
 
 
 class StopRequested(Exception):
-    """The user requested a stop (SIGTERM, Ctrl-C); the state is saved, so the run can be resumed."""
+    """The user requested a stop (SIGTERM, Ctrl-C); the state is saved for a resumed run."""
 
 
 class StopFlag:
@@ -174,8 +174,8 @@ class Run:
     def save(self, now: LoopState) -> None:
         """Saves a checkpoint, unless the step has one; returns when the devices' arrays are copied.
 
-        The metrics file reaches the disk before the checkpoint. Step 0 is never saved: a run without
-        a checkpoint starts again from the same weights.
+        The metrics file reaches the disk before the checkpoint. Step 0 is never saved: a run
+        without a checkpoint starts again from the same weights.
         """
         if now.step == 0 or self.checkpoints.latest_step() == now.step:
             return

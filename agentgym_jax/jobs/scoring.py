@@ -1,4 +1,4 @@
-"""Scores of tokens: sequences are packed into micro-batches, scored on the devices, and unpacked."""
+"""Scores of tokens: packs sequences into micro-batches, scores them on the devices, unpacks."""
 
 from collections.abc import Callable, Mapping, Sequence
 

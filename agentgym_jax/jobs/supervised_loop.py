@@ -120,8 +120,8 @@ def step_metrics(
 ) -> Metrics:
     """Returns the metrics that all jobs on recorded data log, at the end of an optimiser step.
 
-    `computed` are the metrics that the optimiser step returned. The step `started` and its batch was
-    `packed` at these clock times, in seconds.
+    `computed` are the metrics that the compiled update returned. The step `started` and its batch
+    was `packed` at these clock times, in seconds.
     """
     ended = time.perf_counter()
     num_tokens = float((tokens.segment_ids > 0).sum())

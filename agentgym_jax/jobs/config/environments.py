@@ -1,4 +1,4 @@
-"""Checks of the sections `env_server`, `environments`, `client` and `pool` before a server starts."""
+"""Sections `env_server`, `environments`, `client` and `pool`, checked before a server starts."""
 
 import dataclasses
 import difflib

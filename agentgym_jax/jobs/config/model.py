@@ -1,4 +1,4 @@
-"""Sections `model`, `tokenizer` and `mesh`, and the policies, tokenizer and layouts built from them."""
+"""Sections `model`, `tokenizer` and `mesh`, and the objects built from them."""
 
 import dataclasses
 import json
@@ -101,7 +101,7 @@ class Model:
     source: ModelSource | None
 
     def initial_params(self, seed: int):
-        """Returns the float32 weights before training, sharded: loaded from the source, or random."""
+        """Returns the float32 weights before training, loaded from the source or random."""
         if self.source is None:
             return self.policy.init_sharded(jax.random.key(seed), self.layout)
         if self.source.kind == "workdir" and self.source.path is not None:
@@ -139,7 +139,7 @@ def build_layouts(mesh_options: Mapping[str, Any]) -> tuple[Layout | None, Layou
 
 
 def resolve_source(settings: ModelSettings) -> ModelSource | None:
-    """Finds the model on disk and checks its files without loading them; None for random weights."""
+    """Finds a model and checks its files without loading them; None for random weights."""
     if settings.source == _RANDOM:
         return None
     if not settings.source:

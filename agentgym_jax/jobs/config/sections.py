@@ -115,7 +115,7 @@ def kind_of(
 
 
 def no_such_key(path: str, known: Sequence[str], missing: Sequence[str] = ()) -> str:
-    """Returns the error message for an unknown key; it proposes a similar key, first a missing one."""
+    """Returns the error message for an unknown key; proposes a similar key of the section."""
     key = path.rpartition(".")[2]
     nearest = difflib.get_close_matches(key, [*missing, *known], n=1)
     hint = f"; did you mean {nearest[0]!r}?" if nearest else "."

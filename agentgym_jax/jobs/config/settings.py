@@ -272,7 +272,7 @@ class SftSettings(RecordedDataSettings):
 
     Attributes:
       rows: Packed rows per step; a multiple of `micro_rows`.
-      weighting: Weight of a conversation: `token_mean` (its number of tokens) or `sequence_mean` (1).
+      weighting: Weight of a conversation: `token_mean` (by its tokens) or `sequence_mean` (equal).
       train_on: Tokens with a loss: `actions` (answers marked for imitation) or `text` (also
         observations, with which a small model learns to read).
     """

@@ -1,4 +1,4 @@
-"""Section `algorithm`: a row of the table of algorithms, options of its functions, and its critic."""
+"""Section `algorithm`: row of the table of algorithms, options of its functions, critic."""
 
 import dataclasses
 import functools
@@ -93,8 +93,8 @@ class AlgorithmSettings:
         `adaptive` with an initial `coef`, a `target` in nats per token and a `rate`.
       correction: Factor on advantages for differences of sampler and learner: kind `none`,
         `truncated` with a `cap`, or `sequence_mask` with bounds `low` and `high`.
-      old_logprobs_from: Log-probabilities in the ratio of the loss: `sampler` (as sampled) or `learner`
-        (recomputed before the first update of the step).
+      old_logprobs_from: Log-probabilities in the ratio of the loss: `sampler` (as sampled) or
+        `learner` (recomputed before the first update of the step).
       zero_variance: Treatment of groups with zero advantages: `keep`, `filter` or `resample`.
       baseline: Expected return to subtract: kind `none`, or `moving_average` with its `decay`.
       critic: Critic of algorithms that need one: kind `none`, `separate` with `clip`, `optimizer`
@@ -152,7 +152,7 @@ class AlgorithmSettings:
         return call(CRITICS[kind], "algorithm.critic", options)
 
     def parse_correction(self) -> Callable[..., np.ndarray]:
-        """Checks the section `algorithm.correction`; returns its function with the options bound."""
+        """Checks the section `algorithm.correction`; returns its function with bound options."""
         name, one = "algorithm.correction", np.zeros(1)
         arrays = dict(learner_logprob=one, sampler_logprob=one, sequence=np.zeros(1, int))
         kind, options = kind_of(name, self.correction, CORRECTIONS, **arrays)
@@ -195,7 +195,7 @@ def _trace(
 
 
 def _fits(s: AlgorithmSettings, row: Algorithm) -> bool:
-    """Returns True if the row's functions accept the options and the row needs this kind of critic."""
+    """Returns True if the row accepts these options and needs this kind of critic."""
     try:
         check(row.advantage, "algorithm.advantage", s.advantage, episodes=None)
         check(row.loss, "algorithm.loss", s.loss, **dict.fromkeys(_LOSS_ARRAYS))

@@ -65,7 +65,7 @@ class RLSettings(JobSettings, AgentSettings):
 
     @property
     def needs_reference(self) -> bool:
-        """Returns True if the loss or the reward contains the divergence from the initial policy."""
+        """Returns True if the loss or the reward has the divergence from the initial policy."""
         return bool(self.algorithm.kl_coef) or self.controllers.uses_kl_reward
 
     @property
@@ -75,7 +75,7 @@ class RLSettings(JobSettings, AgentSettings):
 
     @property
     def experience_options(self) -> dict[str, Any]:
-        """Returns the keyword arguments of `make_experience` that do not change from step to step."""
+        """Returns the keyword arguments of `make_experience` that are equal in all steps."""
         return dict(
             algorithm=self.algorithm.row,
             group_size=self.rollout.group_size,

@@ -17,7 +17,7 @@ _KINDS: _Kinds = {**_GROUP_KINDS, "by_group": GroupHorizons}
 def parse_horizons(
     shared: Mapping[str, Any], environments: Mapping[str, EnvironmentSettings]
 ) -> MixtureHorizon:
-    """Returns the schedules of the trained environments, which by default have the `shared` section."""
+    """Returns the schedules of the trained environments; `shared` is the section `horizon`."""
     default = _parse("horizon", shared, _KINDS)
     schedules = {}
     for name, entry in environments.items():

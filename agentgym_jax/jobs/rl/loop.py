@@ -1,13 +1,13 @@
 """Training loop of online RL.
 
     for each step:
-        collect      sample groups of episodes with the current weights     rollout_step.py
-        score        reference log-probabilities, critic values             update_step.py
-        advantages   rewards, returns, advantages of all tokens             learner/experience.py
-        controllers  baseline, KL coefficient, horizon of the next step     learner/controller_state.py
-        update       optimiser steps on mini-batches, under guards          update_step.py
+        collect      sample groups of episodes with the current weights  rollout_step.py
+        score        reference log-probabilities, critic values          update_step.py
+        advantages   rewards, returns, advantages of all tokens          learner/experience.py
+        controllers  baseline, KL coefficient, horizon of the next step  learner/controller_state.py
+        update       optimiser steps on mini-batches, under guards       update_step.py
         hand over    weights to the sampler
-        finish       evaluate, log, checkpoint                              after_step.py
+        finish       evaluate, log, checkpoint                           after_step.py
 
 With `rollout.max_off_policy_steps=1` the rollout of the next step runs during the update and uses
 the weights before this update. Evaluations and checkpoints wait until that rollout ends.

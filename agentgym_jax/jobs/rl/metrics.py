@@ -146,7 +146,7 @@ def resampling_metrics(
 def group_metrics(
     experience: Experience, tasks: Sequence[Task], environments: Sequence[str]
 ) -> dict[str, float]:
-    """Returns the numbers of groups with and without a learning signal; `tasks` has one per group."""
+    """Returns the numbers of groups with and without a learning signal."""
     spread = experience.advantage_BT[experience.action_mask_BT]
     metrics = {
         "rollout/groups": float(experience.statistics.groups),
@@ -173,8 +173,8 @@ def group_metrics(
 def critic_metrics(experience: Experience) -> dict[str, float]:
     """Returns the accuracy of the critic over the action tokens of the valid episodes.
 
-    `critic/explained_variance` is 1 - var(return - value) / var(return): 1 for perfect values, 0 for
-    a constant. It is 0 if all returns are equal.
+    `critic/explained_variance` is 1 - var(return - value) / var(return): 1 for perfect values, 0
+    for a constant. It is 0 if all returns are equal.
     """
     if experience.return_BT is None or experience.value_BT is None:
         return {}

@@ -91,14 +91,14 @@ def mean_off_policy_steps(trajectories: Sequence[Trajectory], step: int) -> floa
 def reference_logprobs(
     parts: RLParts, reference, trajectories: Sequence[Trajectory]
 ) -> list[np.ndarray]:
-    """Returns the reference policy's log-probabilities, one array per episode; 0 except on actions."""
+    """Returns the reference's log-probabilities, one array per episode; 0 except on actions."""
     return _score_episodes(parts, lambda batch: parts.score(reference, batch)[0], trajectories)
 
 
 def critic_values(
     parts: RLParts, state: TrainState, trajectories: Sequence[Trajectory]
 ) -> list[np.ndarray] | None:
-    """Returns the critic's value after every token, one array per episode; None without a critic."""
+    """Returns the critic's value after every token by episode; None without a critic."""
     if parts.critic is None or state.critic is None:
         return None
     score, params = parts.critic.score, state.critic.params
@@ -266,6 +266,6 @@ def _optimiser_step(
 
 
 def _metric_name(key: str) -> str:
-    """Returns the metric name of a loss output: `critic/loss` for `value_loss`, else `policy/...`."""
+    """Returns a metric name: `critic/loss` for the key `value_loss`, `policy/loss` for `loss`."""
     name = key.removeprefix("value_")
     return f"critic/{name}" if name != key else f"policy/{name}"
