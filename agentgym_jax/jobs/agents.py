@@ -25,10 +25,8 @@ class SampledAgent:
     """A policy that acts in environments.
 
     Attributes:
-      model: Policies, tokenizer and renderer.
       environments: Servers, clients, pool of sessions, and tasks.
       sampler: Sampler with decode rows; it has no weights before `set_params` is called.
-      collector: Collector that runs episodes on the sampler's rows.
     """
 
     model: Model

@@ -74,7 +74,6 @@ class EvaluationParts:
 
     Attributes:
       name: Value of the flag `--model`.
-      folder: Folder of the results.
       environments: Servers, pool and tasks.
       task_lists: Task lists of the servers, by environment.
       sampling: Options of the sampled episodes.

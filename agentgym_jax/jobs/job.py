@@ -56,7 +56,7 @@ class Parts:
       settings: Checked config.
       model: Policies, tokenizer and renderer.
       agent: Agent in the environments; None for a job without environments.
-      data: Data of the job.
+      data: Result of the job's function that loads its data.
     """
 
     settings: JobSettings

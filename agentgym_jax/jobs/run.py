@@ -112,9 +112,7 @@ class Run:
 
     Attributes:
       folder: Run folder, locked for this process.
-      console: Progress display.
       writer: Writer of metrics.jsonl.
-      loggers: Loggers besides `writer`.
       should_stop: Flag of a request to stop.
       compilations: Counter of programs compiled since the start.
       open_sessions: Function that counts the sessions on servers; None without environments.

@@ -52,11 +52,9 @@ def train(run: Run, parts: Parts) -> None:
     optimizer, sft_step = make_sft_step(model, settings, parts.settings.logprob_chunk)
     encoded = encode(parts.data, model.renderer, {}, train_on=settings.train_on)
     data = make_batches(encoded, settings, run.seed)
-
-    def take_step(state: TrainState, step: int, grad_limit: float) -> tuple[TrainState, Metrics]:
-        return sft_step(state, data, step, grad_limit)
-
-    supervised_loop.fit(run, parts, optimizer, take_step)
+    supervised_loop.fit(
+        run, parts, optimizer, lambda state, step, limit: sft_step(state, data, step, limit)
+    )
 
 
 def warm_start(run: Run, parts: Parts, params: Any) -> Any:

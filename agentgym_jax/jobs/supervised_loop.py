@@ -30,7 +30,7 @@ from agentgym_jax.telemetry import guards
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SupervisedSettings(JobSettings):
-    """Checked config; nothing has been started, loaded or compiled yet.
+    """Checked config of a job on recorded data.
 
     Attributes:
       learning: Section with the data and the optimiser, such as `sft`.
@@ -139,10 +139,7 @@ def step_metrics(
 
 
 def initial_state(model: Model, optimizer: optax.GradientTransformation, seed: int) -> TrainState:
-    """Returns the state before the first step, with the sharding of a restored state.
-
-    The same sharding lets new and resumed runs execute the same compiled programs.
-    """
+    """Returns the first state, sharded like a restored one, so that both use the same programs."""
     params = model.initial_params(seed)
     state = train_state.create(model.policy, optimizer, params, model.layout)
     return state if model.layout is not None else jax.device_put(state, jax.local_devices()[0])

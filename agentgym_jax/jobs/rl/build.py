@@ -75,9 +75,8 @@ class RLParts(Parts):
         state = train_state.abstract_state(self.model.policy, self.optimizer, layout)
         if critic is None:
             return state
-        return state.replace(
-            critic=train_state.abstract_state(critic.network, critic.optimizer, layout)
-        )
+        of_critic = train_state.abstract_state(critic.network, critic.optimizer, layout)
+        return state.replace(critic=of_critic)
 
     def create_state(self, params) -> TrainState:
         """Returns the state before the first step, given the policy's weights."""
@@ -86,9 +85,8 @@ class RLParts(Parts):
         if critic is None:
             return state
         first = critic.network.initial_params(params)
-        return state.replace(
-            critic=train_state.create(critic.network, critic.optimizer, first, layout)
-        )
+        of_critic = train_state.create(critic.network, critic.optimizer, first, layout)
+        return state.replace(critic=of_critic)
 
 
 def _load(run: Run, settings: RLSettings, environments: Environments):
