@@ -27,7 +27,6 @@ class Environments:
     """Environments of a run: their clients, texts and tasks.
 
     Attributes:
-      clients: Clients by environment.
       pool: Pool of sessions on the servers of all environments.
       texts: Preamble and action parser, by environment.
       train_tasks: Training tasks of all environments.
