@@ -76,8 +76,8 @@ class CollectorSettings:
 
     Attributes:
       max_parse_errors: Maximum number of parse errors in an episode; one more ends the episode.
-      show_turn_budget: Turn limit in the first message (`start`), remaining turns in every message
-        (`every_turn`), or `none`.
+      show_turn_budget: Turn budget shown to the agent: `none`, `start` (the turn limit, once) or
+        `every_turn` (the remaining turns).
       system_prompt_mode: Place of the instructions: `system` (a system message) or `none`. In jobs
         on recorded data also `data`: episodes start like the training conversations.
       max_attempts: Maximum attempts per sample, including the first, if the environment fails.
