@@ -162,7 +162,7 @@ def test_the_error_for_an_unknown_option_lists_the_known_ones(option):
 
 
 def test_published_grpo_weighs_episodes_of_any_length_equally():
-    options = rl.parse(load("AgentGym-RL/textcraft_train.sh")[0]).aggregation_options
+    options = rl.parse(load("AgentGym-RL/textcraft_train.sh")[0]).algorithm.aggregation
     # Two episodes are solved in 2 tokens; two episodes fail after 6 tokens.
     mask_BT = np.arange(6) < np.array([2, 2, 6, 6])[:, None]
     weight_BT = aggregation.token_weights(jnp.asarray(mask_BT), jnp.ones(4, bool), **options)

@@ -8,8 +8,7 @@ from agentgym_jax.data.conversations import Conversation
 from agentgym_jax.data.encoding import common_prompts
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.jobs import agents, dpo, sft
-from agentgym_jax.jobs.config.agent import SECTIONS
-from agentgym_jax.jobs.config.sections import ConfigError, plain
+from agentgym_jax.jobs.config.sections import AGENT_SECTIONS, ConfigError, plain
 from agentgym_jax.jobs.config.settings import CollectorSettings
 from agentgym_jax.jobs.environments import Environments
 from agentgym_jax.rollout.collect import EnvironmentText
@@ -33,7 +32,7 @@ def test_a_config_without_evaluation_sections_has_no_evaluation(parse, module):
 
 
 @pytest.mark.parametrize(("parse", "module"), JOBS, ids=["sft", "dpo"])
-@pytest.mark.parametrize("name", SECTIONS)
+@pytest.mark.parametrize("name", AGENT_SECTIONS)
 def test_the_error_for_an_incomplete_evaluation_names_the_missing_section(parse, module, name):
     whole = config(module)
     with pytest.raises(ConfigError, match=rf"config.{name} is missing"):

@@ -39,20 +39,20 @@ def write(path, outcomes):
 
 def test_episodes_whose_environment_failed_are_not_training_data(tmp_path):
     path = write(tmp_path / "a.jsonl", [("success", 1.0), ("env_error", 0.0), ("failure", 0.0)])
-    found = load_conversations(settings(path), RunFolder(tmp_path), {}, "dpo")
+    found = load_conversations(settings(path), RunFolder(tmp_path), None)
     assert [c.messages[-1].content for c in found] == ["0", "2"]
 
 
 def test_an_unreadable_file_is_a_config_error(tmp_path):
     path = write(tmp_path / "a.jsonl", [("lost", 1.0)])
     with pytest.raises(ConfigError, match="config.dpo.files: .*a.jsonl, line 1: field 'outcome'"):
-        load_conversations(settings(path), RunFolder(tmp_path), {}, "dpo")
+        load_conversations(settings(path), RunFolder(tmp_path), None)
 
 
 def test_the_error_for_missing_pairs_counts_the_episodes(tmp_path):
     path = write(tmp_path / "a.jsonl", [("success", 1.0), ("success", 0.95)])
     options = settings(path)
-    episodes = load_conversations(options, RunFolder(tmp_path), {}, "dpo")
+    episodes = load_conversations(options, RunFolder(tmp_path), None)
     with pytest.raises(ConfigError, match="there is no pair.*conversations=2.*pairs=0"):
         load_preferences(options, episodes, seed=0)
 

@@ -1,13 +1,11 @@
 import collections
+import types
 
 import pytest
 
 from agentgym_jax.data.tasks import Task
-from agentgym_jax.jobs.config.environments import (
-    check_trained,
-    evaluation_turns,
-    parse_settings,
-)
+from agentgym_jax.jobs.config.agent import AgentSettings
+from agentgym_jax.jobs.config.environments import check_trained, parse_settings
 from agentgym_jax.jobs.config.sections import ConfigError, plain
 from agentgym_jax.jobs.environments import make_schedule
 from agentgym_jax.jobs.rl.build import open_rl
@@ -108,7 +106,10 @@ def test_the_error_for_a_horizon_of_an_unknown_group_lists_the_known_groups():
 
 def test_evaluation_turns_can_be_set_per_environment():
     parsed = settings(babyai=entry(), textcraft=entry(eval_max_turns=30))
-    assert evaluation_turns(parsed, 20) == {"babyai": 20, "textcraft": 30}
+    agent = types.SimpleNamespace(
+        environments=parsed, evaluation=types.SimpleNamespace(max_turns=20)
+    )
+    assert AgentSettings.evaluation_turns.fget(agent) == {"babyai": 20, "textcraft": 30}
 
 
 def test_the_schedule_follows_the_weights_of_environments_and_of_their_groups():
@@ -135,7 +136,7 @@ def test_the_error_for_a_weight_of_an_unknown_group_names_the_environment():
         (dict(weight=-1), "config.environments.babyai.weight=-1"),
         (dict(wieght=1), "config.environments.babyai.wieght: there is no such key"),
         (dict(weight=0), "every weight is 0"),
-        (dict(train={}), "config.environments.babyai: job 'rl' needs train tasks"),
+        (dict(train={}), "config.environments.babyai has no train tasks"),
         (dict(eval_max_turns=-1), "config.environments.babyai.eval_max_turns=-1"),
         (dict(horizon=dict(turns=3)), "config.environments.babyai.horizon.kind=None"),
         (

@@ -9,7 +9,7 @@ import pytest
 from agentgym_jax.algorithms.mixture_horizon import Place, TurnLimit
 from agentgym_jax.client.errors import EnvCause, ServerUnavailable
 from agentgym_jax.data.tasks import Task
-from agentgym_jax.jobs.rl.prefetch import RolloutPrefetcher
+from agentgym_jax.jobs.rl.rollout_step import RolloutPrefetcher
 from agentgym_jax.jobs.run import StopRequested
 
 CONTROLLERS = types.SimpleNamespace(tasks_taken=0, horizons={})
@@ -33,6 +33,7 @@ class Job:
                 horizon=types.SimpleNamespace(limits=lambda *_, **__: limits),
                 environments={"babyai": None},
                 resamples=False,
+                sampling=None,
             ),
             train_schedule=types.SimpleNamespace(drawn=lambda *_: [Task("babyai", 0, "GoTo")]),
             agent=types.SimpleNamespace(

@@ -32,9 +32,9 @@ def groups(*numbers):
     """Returns groups of two episodes each; the episodes of task i have i + 1 action tokens."""
     return Groups(
         size=2,
-        tasks=tuple(Task("babyai", i, "GoTo") for i in numbers),
-        limits=tuple(TurnLimit(Place("babyai"), i) for i in numbers),
-        trajectories=tuple(episode(i, k, actions=i + 1) for i in numbers for k in range(2)),
+        tasks=[Task("babyai", i, "GoTo") for i in numbers],
+        limits=[TurnLimit(Place("babyai"), i) for i in numbers],
+        trajectories=[episode(i, k, actions=i + 1) for i in numbers for k in range(2)],
     )
 
 
@@ -48,15 +48,15 @@ def test_informative_groups_come_first_in_the_order_drawn():
 
 
 def test_groups_kept_from_two_rounds_stay_whole_and_in_order():
-    rollout = Rollout(groups(4, 5) + groups(6, 4), kept=(2, 1), metrics={})
-    assert rollout.groups.tasks == (Task("babyai", 6, "GoTo"), Task("babyai", 5, "GoTo"))
+    rollout = Rollout(groups(4, 5, 6, 4), kept=(2, 1), metrics={})
+    assert rollout.groups.tasks == [Task("babyai", 6, "GoTo"), Task("babyai", 5, "GoTo")]
     assert [limit.turns for limit in rollout.groups.limits] == [6, 5]
     found = [(t.item_id, t.sample) for t in rollout.groups.trajectories]
     assert found == [("babyai_6", 0), ("babyai_6", 1), ("babyai_5", 0), ("babyai_5", 1)]
 
 
 def test_a_record_has_its_episodes_advantages_and_says_if_it_was_discarded():
-    rollout = Rollout(groups(4, 5) + groups(6, 4), kept=(2, 1), metrics={})
+    rollout = Rollout(groups(4, 5, 6, 4), kept=(2, 1), metrics={})
     trajectories = rollout.groups.trajectories
     experience = types.SimpleNamespace(
         advantage_BT=np.arange(4)[:, None] + np.zeros((4, 9), np.float32),

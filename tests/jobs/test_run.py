@@ -3,7 +3,7 @@ import types
 
 import pytest
 
-from agentgym_jax.jobs.run import Run, device_name
+from agentgym_jax.jobs.run import LoopState, Run, device_name
 from agentgym_jax.learner.checkpoint import Checkpoints
 from agentgym_jax.telemetry.console import RunConsole
 
@@ -42,7 +42,7 @@ def test_only_the_first_phase_of_a_kind_is_announced_as_compiling(run):
 def test_step_zero_is_never_saved(run, tmp_path):
     with Checkpoints(tmp_path / "checkpoints", max_to_keep=1) as checkpoints:
         run.checkpoints = checkpoints
-        run.save(0, state=None)
+        run.save(LoopState(0, None))
         assert checkpoints.steps() == []
 
 

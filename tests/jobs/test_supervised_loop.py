@@ -9,11 +9,11 @@ import optax
 import pytest
 
 from agentgym_jax.client.errors import ServerUnavailable
-from agentgym_jax.jobs import supervised_loop
+from agentgym_jax.jobs import after_step, supervised_loop
 from agentgym_jax.jobs.config.settings import EvaluationSettings
-from agentgym_jax.jobs.run import StopRequested
-from agentgym_jax.jobs.supervised_loop import SupervisedParts
-from agentgym_jax.telemetry.guards import GuardSettings, GuardStop
+from agentgym_jax.jobs.job import Parts
+from agentgym_jax.jobs.run import LoopState, StopRequested
+from agentgym_jax.telemetry.guards import GuardSettings, GuardStop, History
 from agentgym_jax.telemetry.metrics_file import MetricWriter
 
 EVERY = EvaluationSettings(every=2, at_start=True, max_turns=1, samples=1, greedy=False)
@@ -41,7 +41,6 @@ class FakeRun:
         self.checkpoints = checkpoints
         self.writer = MetricWriter(folder / "metrics.jsonl")
         self.stops = iter(())  # next results of should_stop; False after the last one
-        self.restored_guards = None
         self.warnings = []
 
     def should_stop(self):
@@ -51,13 +50,14 @@ class FakeRun:
         if not self.checkpoints:
             self.writer.truncate_after(-1)
             return None
-        step, state, unlogged, self.restored_guards = self.checkpoints[-1]
+        step, state, unlogged, guards = self.checkpoints[-1]
         self.writer.truncate_after(step)
-        return state, step, unlogged
+        return LoopState(step, state, unlogged, History.from_json(guards))
 
-    def save(self, step, state, unlogged=None, *, guards):
-        if step and (not self.checkpoints or self.checkpoints[-1][0] != step):
-            self.checkpoints.append((step, state, unlogged, json.loads(json.dumps(guards))))
+    def save(self, now):
+        if now.step and (not self.checkpoints or self.checkpoints[-1][0] != now.step):
+            guards = json.loads(json.dumps(now.history.to_json()))
+            self.checkpoints.append((now.step, now.state, now.unlogged, guards))
 
     def begin(self, name):
         assert name == "update"
@@ -111,12 +111,12 @@ class World:
         return state, {"sft/loss": float(state.params)} | measured
 
     def fit(self, stops=(), **guards):
-        self._patch.setattr(supervised_loop, "evaluate_step", self.evaluate)
+        self._patch.setattr(after_step, "evaluate_step", self.evaluate)
         self.run = run = FakeRun(self.folder, self.checkpoints)
         run.stops = iter(stops)
         guarding = GuardSettings(**dict(window=2) | guards)
         settings = types.SimpleNamespace(guards=guarding, agent=self._agent)
-        parts = SupervisedParts(settings, MODEL, None, self._agent)
+        parts = Parts(settings, MODEL, self._agent, None)
         supervised_loop.fit(run, parts, OPTIMIZER, self.take_step)
 
     def lines(self):
@@ -190,7 +190,7 @@ def test_a_run_killed_after_a_repeated_evaluation_does_not_log_it_twice(world, w
 
 def test_a_stop_between_two_steps_saves_the_last_step(world, whole):
     with pytest.raises(StopRequested, match="stopped after step 1"):
-        world.fit(stops=[False, True])
+        world.fit(stops=[True])
     assert world.checkpoints[-1][0] == 1
     world.fit()
     assert world.lines() == whole.lines()
