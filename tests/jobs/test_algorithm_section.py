@@ -29,7 +29,8 @@ def parsed(name="grpo", **changes):
 def test_every_algorithm_can_be_chosen_by_name(name):
     settings = parsed(name)
     assert settings.algorithm.row is ALGORITHMS[name]
-    assert settings.needs_reference == ALGORITHMS[name].needs_reference
+    config = common.make_algorithm(name, length=1024)
+    assert settings.needs_reference == (config["kl_coef"] > 0 or "kl_reward" in config)
 
 
 @pytest.mark.parametrize(

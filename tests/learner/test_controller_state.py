@@ -112,7 +112,7 @@ def test_without_adaptive_controllers_the_state_does_not_change():
 @pytest.mark.parametrize(
     ("baseline", "kl_reward", "message"),
     [
-        (dict(kind="mean"), NONE, "baseline.kind='mean' is none of none, moving_average"),
+        (dict(kind="mean"), NONE, "baseline.kind is 'mean'; it must be one of none, moving_average"),
         (dict(kind="moving_average"), NONE, "takes .'decay'., got"),
         (dict(kind="moving_average", decay=1.0), NONE, "0 <= decay < 1"),
         (NONE, dict(kind="fixed"), "takes .'coef'., got"),
