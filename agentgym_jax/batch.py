@@ -1,8 +1,6 @@
 """TokenBatch, which is the input of the learner, and the packing of sequences into its rows.
 
-Index `t` of every array refers to token `t`: for example its advantage, its weight, and its
-log-probability given the tokens before it. The next-token shift is made only in
-`models/token_logprobs.py`.
+Index `t` of every array refers to token `t`; only `models/token_logprobs.py` shifts tokens.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,26 +13,19 @@ import numpy as np
 
 @flax.struct.dataclass
 class TokenBatch:
-    """Packed rows.
+    """Packed rows: arrays [B, T] or, stacked into micro-batches, [M, B, T]."""
 
-    Segment 0 is padding; the segments of a row are numbered 1, 2, ... from the left.
-
-    The axes are [B, T] or, stacked into micro-batches, [M, B, T].
-    """
-
-    tokens: jax.Array  # int32 [B, T], token ids
-    positions: jax.Array  # int32 [B, T]; restarts at 0 in every segment
-    segment_ids: jax.Array  # int32 [B, T], segment of each token in its row; 0 is padding
-    action_mask: jax.Array  # bool [B, T]; True for tokens that are trained
-    weights: jax.Array  # float32 [B, T], weight of each token in the loss; 0 off the mask
-    advantages: jax.Array  # float32 [B, T], 0 off the mask
-    # float32 [B, T]; log-probabilities under the policy in the ratio's denominator
-    old_logprobs: jax.Array
-    # float32 [B, T]; log-probabilities under the reference, 0 without a reference
-    reference_logprobs: jax.Array
-    sequence_ids: jax.Array  # int32 [B, T], index of the packed sequence; -1 on padding
-    returns: jax.Array  # float32 [B, T], targets of a critic; 0 without a critic
-    old_values: jax.Array  # float32 [B, T]; values at the start of the step, 0 without a critic
+    tokens: jax.Array  # int32, token ids
+    positions: jax.Array  # int32, restarts at 0 in every segment
+    segment_ids: jax.Array  # int32, segment of each token in its row: 1, 2, ...; 0 is padding
+    action_mask: jax.Array  # bool, True for tokens that are trained
+    weights: jax.Array  # float32, weight of each token in the loss; 0 off the mask
+    advantages: jax.Array  # float32, 0 off the mask
+    old_logprobs: jax.Array  # float32, under the policy in the ratio's denominator
+    reference_logprobs: jax.Array  # float32, under the reference; 0 without a reference
+    sequence_ids: jax.Array  # int32, index of the packed sequence; -1 on padding
+    returns: jax.Array  # float32, targets of a critic; 0 without a critic
+    old_values: jax.Array  # float32, values at the start of the step; 0 without a critic
 
     def check(self) -> None:
         """Asserts shapes and types of the arrays."""
@@ -44,25 +35,11 @@ class TokenBatch:
         chex.assert_type([getattr(self, name) for name in _FLOATS], float)
 
 
-_FLOATS = (
-    "weights",
-    "advantages",
-    "old_logprobs",
-    "reference_logprobs",
-    "returns",
-    "old_values",
-)
+_FLOATS = ("weights", "advantages", "old_logprobs", "reference_logprobs", "returns", "old_values")
 
 
 def assign_rows(lengths: Sequence[int], row_length: int) -> list[list[int]]:
-    """Assigns sequences to rows by first-fit decreasing; returns the indices of the sequences in
-    each row, longest first.
-
-    The result is deterministic: sequences of equal length keep their order.
-
-    Raises:
-      ValueError: A sequence is longer than a row.
-    """
+    """Returns the indices of the sequences in each row, by first-fit decreasing, longest first."""
     order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
     if order and lengths[order[0]] > row_length:
         raise ValueError(
@@ -84,21 +61,10 @@ def assign_rows(lengths: Sequence[int], row_length: int) -> list[list[int]]:
 def tightest_row_length(
     lengths: Sequence[int], row_length: int, rows_multiple: int, num_row_lengths: int
 ) -> int:
-    """Returns the row length that needs the fewest positions, or the longest one of several such
-    lengths.
+    """Returns the row length that needs the fewest positions; the longest one if several do.
 
-    Rows must be as long as the longest possible episode, but most batches have no such episode.
-    With a few long rows, most positions of the last rows would be padding.
-
-    Args:
-      lengths: Lengths of the sequences, in tokens.
-      row_length: Longest row length to consider, in tokens.
-      rows_multiple: Same as for `pack`.
-      num_row_lengths: Number of row lengths to try: T, T/2, T/4 and so on. One program is compiled
-        for each length.
-
-    Raises:
-      ValueError: A sequence is longer than `row_length`.
+    Tries `num_row_lengths` lengths: `row_length`, half of it, a quarter and so on. One program is
+    compiled for each length.
     """
     longest = max(lengths, default=0)
     choices = [row_length >> k for k in range(num_row_lengths) if row_length % (1 << k) == 0]
@@ -117,42 +83,28 @@ def _round_up(rows: int, multiple: int) -> int:
 def pack(
     sequences: Sequence[Mapping[str, np.ndarray]], *, row_length: int, rows_multiple: int
 ) -> TokenBatch:
-    """Packs token sequences into `[B, T]` rows of NumPy arrays.
+    """Packs token sequences into rows of NumPy arrays; B is a multiple of `rows_multiple`.
 
-    Args:
-      sequences: Mappings, one per sequence, with `tokens`, `action_mask` and, optionally, the float
-        arrays of TokenBatch (zeros if missing).
-      row_length: T, in tokens.
-      rows_multiple: B is rounded up to a multiple of this number by adding empty rows.
+    Each sequence has `tokens`, `action_mask` and optional float arrays of TokenBatch (default 0).
     """
     rows = assign_rows([len(s["tokens"]) for s in sequences], row_length)
     shape = (_round_up(len(rows), rows_multiple), row_length)
-    ints = {k: np.zeros(shape, np.int32) for k in ("tokens", "positions", "segment_ids")}
-    sequence_ids = np.full(shape, -1, np.int32)
-    action_mask = np.zeros(shape, bool)
-    floats = {k: np.zeros(shape, np.float32) for k in _FLOATS}
+    arrays = {name: np.zeros(shape, np.int32) for name in ("tokens", "positions", "segment_ids")}
+    arrays |= {name: np.zeros(shape, np.float32) for name in _FLOATS}
+    arrays |= {"action_mask": np.zeros(shape, bool), "sequence_ids": np.full(shape, -1, np.int32)}
     for r, members in enumerate(rows):
         start = 0
         for segment, i in enumerate(members, 1):
-            sequence = sequences[i]
-            n = len(sequence["tokens"])
-            span = (r, slice(start, start + n))
-            ints["tokens"][span] = sequence["tokens"]
-            ints["positions"][span] = np.arange(n)
-            ints["segment_ids"][span] = segment
-            sequence_ids[span] = i
-            action_mask[span] = sequence["action_mask"]
-            for name in _FLOATS:
-                if name in sequence:
-                    floats[name][span] = sequence[name]
+            n = len(sequences[i]["tokens"])
+            places = {"positions": np.arange(n), "segment_ids": segment, "sequence_ids": i}
+            for name, values in {**sequences[i], **places}.items():
+                arrays[name][r, start : start + n] = values
             start += n
-    return TokenBatch(action_mask=action_mask, sequence_ids=sequence_ids, **ints, **floats)
+    return TokenBatch(**arrays)
 
 
 def unpack(values: np.ndarray, batch: TokenBatch, num_sequences: int) -> list[np.ndarray]:
-    """Splits the per-token values of a batch into one array per sequence, in the order in which the
-    sequences were packed.
-    """
+    """Splits the values [B, T] of a batch into one array per sequence, in the order of `pack`."""
     flat_ids = np.asarray(batch.sequence_ids).reshape(-1)
     flat = np.asarray(values).reshape(-1)
     order = np.argsort(flat_ids, kind="stable")
@@ -175,9 +127,7 @@ def padding_share(batch: TokenBatch) -> float:
 
 
 def pad_micro_batches(batch: TokenBatch, count: int) -> TokenBatch:
-    """Extends [M, B, T] to [count, B, T] with empty micro-batches at the end, which the update
-    skips.
-    """
+    """Extends [M, B, T] to [count, B, T] with empty micro-batches, which the update skips."""
     missing = count - batch.tokens.shape[0]
     if missing < 0:
         raise ValueError(f"{batch.tokens.shape[0]} micro-batches do not fit {count}")

@@ -9,20 +9,12 @@ http://127.0.0.1:8000/v1. The key of an endpoint is read from an environment var
 command resumes an interrupted evaluation. To compare results, use python -m agentgym_jax.results.
 """
 
-import contextlib
 import sys
 
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from agentgym_jax.evaluation import report, scores
-from agentgym_jax.evaluation.agents import (
-    AgentError,
-    AgentStopped,
-    EndpointAgent,
-    ScriptedAgent,
-    split_url,
-)
+from agentgym_jax.evaluation import agents, report, scores
 from agentgym_jax.evaluation.compare import check_same_tasks
 from agentgym_jax.evaluation.contamination import find_leakage, read_training_data
 from agentgym_jax.evaluation.evaluate import Evaluation, evaluate
@@ -42,14 +34,12 @@ from agentgym_jax.trajectory import Trajectory
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "Config file.", lock_config=True)
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder for scores.json and trajectories/.")
-_MODEL = flags.DEFINE_string("model", None, "Who is scored; see above.")
+_MODEL = flags.DEFINE_string("model", None, "Agent to evaluate: M in the text above.")
 _ENVIRONMENTS = flags.DEFINE_list(
-    "environments",
-    [],
-    "Which of the config's environments, such as textcraft,babyai; all if empty.",
+    "environments", [], "Environments of the config to use, such as textcraft,babyai; default all."
 )
 _SAME_TASKS_AS = flags.DEFINE_string(
-    "same_tasks_as", None, "A scores.json; refuse to play if its task manifests are other ones."
+    "same_tasks_as", None, "A scores.json; the evaluation is refused if its tasks are different."
 )
 
 
@@ -67,16 +57,20 @@ def main(argv: list[str]) -> int:
         config = as_trained(config)
         if opening.find_agent_kind(_MODEL.value) is AgentKind.ENDPOINT:
             # raises an error before an address that contains a password is written
-            split_url(_MODEL.value)
-        with StopFlag().installed() as stop, contextlib.ExitStack() as stack:
-            parts = stack.enter_context(opening.open_evaluation(config, _WORKDIR.value))
+            agents.split_url(_MODEL.value)
+        with (
+            StopFlag().installed() as stop,
+            opening.open_evaluation(config, _WORKDIR.value) as parts,
+        ):
             try:
-                return run(config, parts, stop)
-            except AgentStopped:
-                return _stopped(stop)
-    except (*USER_ERRORS, AgentError) as error:
+                run(config, parts, stop)
+            except agents.AgentStopped:
+                sys.stderr.write("\nstopped; run the same command to resume\n")
+                return stop.exit_status
+    except (*USER_ERRORS, agents.AgentError) as error:
         sys.stderr.write(f"\nagentgym_jax.evaluate: {redact.text(str(error))}\n")
         return 1
+    return 0
 
 
 def as_trained(config: dict) -> dict:
@@ -92,20 +86,19 @@ def as_trained(config: dict) -> dict:
     return config
 
 
-def run(config: dict, parts: EvaluationParts, stop: StopFlag) -> int:
-    """Runs the missing episodes, then writes and prints the scores."""
-    items = item_facts(parts.environments.eval_tasks, parts.task_lists)
+def run(config: dict, parts: EvaluationParts, stop: StopFlag) -> None:
+    """Runs the missing episodes, then writes and prints the scores; a stop raises AgentStopped."""
+    tasks = parts.environments.eval_tasks
+    items = item_facts(tasks, parts.task_lists)
     agent = None if parts.kind is AgentKind.MODEL else text_agent(parts, stop)
     identity = dict(parts.identity)
-    if isinstance(agent, EndpointAgent):
+    if isinstance(agent, agents.EndpointAgent):
         identity["model"] = agent.model
-    stride = parts.evaluation.samples + parts.evaluation.greedy
-    journal, finished = resume(parts, items, identity, stride)
-    tasks = parts.environments.eval_tasks
+    journal, finished = resume(parts, items, identity)
+    num_episodes = parts.evaluation.episodes(len(tasks))
     if finished:
-        logging.warning("%d of %d episodes are on disk", len(finished), len(tasks) * stride)
-    # if it is complete, no model has to be loaded
-    is_complete = len(finished) == len(tasks) * stride
+        logging.warning("%d of %d episodes are on disk", len(finished), num_episodes)
+    is_complete = len(finished) == num_episodes  # then no model has to be loaded
     parts.folder.begin()
     result = evaluate(
         None if is_complete else collector(config, parts, agent),
@@ -120,32 +113,20 @@ def run(config: dict, parts: EvaluationParts, stop: StopFlag) -> int:
             "evaluation", done, total, f"{tokens:,} tokens" if tokens else ""
         ),
         should_stop=stop,
-        pool=parts.environments.pool,
         finished=finished,
         on_episode=journal.append,
     )
     if stop():
-        return _stopped(stop)
+        raise agents.AgentStopped("stopped during the evaluation")
     journal.finish(result.trajectories)
     write(parts, result, items, identity)
-    return 0
-
-
-def _stopped(stop: StopFlag) -> int:
-    """Prints the command that resumes the evaluation; returns the exit status of an interrupted
-    process.
-    """
-    sys.stderr.write("\nstopped; run the same command to resume\n")
-    return stop.exit_status
 
 
 def resume(
-    parts: EvaluationParts, items: Items, identity: dict, stride: int
+    parts: EvaluationParts, items: Items, identity: dict
 ) -> tuple[Journal, dict[Key, Trajectory]]:
-    """Returns the journal of the evaluation, and the episodes that it already contains.
-
-    Raises:
-      ConfigError: The folder, or the result of --same_tasks_as, was made by a different evaluation.
+    """Returns the journal and its episodes; raises ConfigError if the folder belongs to another
+    evaluation, or if the tasks are not those of --same_tasks_as.
     """
     manifests = dict(parts.environments.manifests)
     digests = {item: row["digest"] for item, row in items.items()}
@@ -154,7 +135,7 @@ def resume(
         if _SAME_TASKS_AS.value is not None:
             check_same_tasks(_SAME_TASKS_AS.value, manifests, items)
         journal.open()
-        return journal, journal.finished(stride)
+        return journal, journal.finished(parts.evaluation.episodes(1))
     except (ValueError, OSError) as error:
         raise ConfigError(str(error)) from error
 
@@ -182,25 +163,29 @@ def text_agent(parts: EvaluationParts, stop: StopFlag) -> TextAgent:
             raise ConfigError(
                 "config.sampling.top_k: chat endpoints have no such field; set it to 0"
             )
-        return EndpointAgent(parts.name, parts.endpoint, stop)
-    clients = parts.environments.clients
-    formats = {name: client.facts.actions.format for name, client in clients.items()}
-    try:
-        return ScriptedAgent(formats)
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
+        return agents.EndpointAgent(parts.name, parts.endpoint, stop)
+    clients = parts.environments.clients.items()
+    return agents.ScriptedAgent({name: client.facts.actions.format for name, client in clients})
 
 
 def write(parts: EvaluationParts, result: Evaluation, items: Items, identity: dict) -> None:
     """Writes scores.json and prints a table; sampled and greedy episodes are scored separately."""
-    training = None
-    if parts.run_folder is not None:
-        training = read_training_data(parts.run_folder)
+    training = None if parts.run_folder is None else read_training_data(parts.run_folder)
     console = open_console()
     for mode, episodes in (("sampled", result.sampled), ("greedy", result.greedy)):
         if not episodes:
             continue
         name = "scores.json" if mode == "sampled" or not result.sampled else f"scores_{mode}.json"
+        decoding = {
+            "mode": mode,
+            "temperature": parts.sampling.temperature if mode == "sampled" else 0.0,
+            "max_turns": dict(parts.max_turns),
+            "show_turn_budget": parts.rollout.show_turn_budget,
+            "max_tokens": parts.sampling.max_tokens,
+            "seed": parts.seed,
+        }
+        if parts.kind in (AgentKind.EXPERT, AgentKind.RANDOM):
+            decoding |= {"mode": str(parts.kind), "temperature": None, "max_tokens": None}
         facts = report.score_facts(
             episodes,
             items,
@@ -213,28 +198,13 @@ def write(parts: EvaluationParts, result: Evaluation, items: Items, identity: di
             parts.folder.path / name,
             episodes,
             model=parts.name,
-            decoding=_decoding(parts, mode),
+            decoding=decoding,
             manifests=parts.environments.manifests,
             facts={"agent": identity, **facts},
         )
-        console.print(report.score_table(mode, document))
+        console.print(report.score_table(document))
         for sentence in report.score_notes(document):
             console.print(sentence, highlight=False, soft_wrap=True)
-
-
-def _decoding(parts: EvaluationParts, mode: str) -> dict:
-    """Returns the settings that affect the results, in addition to the tasks."""
-    facts = {
-        "mode": mode,
-        "temperature": parts.sampling.temperature if mode == "sampled" else 0.0,
-        "max_turns": dict(parts.max_turns),
-        "show_turn_budget": parts.rollout.show_turn_budget,
-        "max_tokens": parts.sampling.max_tokens,
-        "seed": parts.seed,
-    }
-    if parts.kind in (AgentKind.EXPERT, AgentKind.RANDOM):
-        facts |= {"mode": str(parts.kind), "temperature": None, "max_tokens": None}
-    return facts
 
 
 if __name__ == "__main__":

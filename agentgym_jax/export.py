@@ -22,31 +22,20 @@ from agentgym_jax.startup import prepare
 from agentgym_jax.text.tokenizer import load_tokenizer
 
 DTYPES = ("bfloat16", "float32")
-# Suffixes of model files. An export is a directory, so its name must not have one of these
-# suffixes.
+# suffixes of model files, which the name of an exported directory must not have
 FILE_SUFFIXES = (".gguf", ".safetensors", ".bin", ".pt", ".onnx")
 
 
 def export(model: str, out: str, *, dtype: str, overwrite: bool) -> pathlib.Path:
-    """Exports a model as a Hugging Face directory.
+    """Exports a model as a Hugging Face directory; returns the path of the directory.
 
     `transformers` 5 splits words by Qwen2's rules for every model of type qwen2. A Qwen2.5-shaped
     model with a different tokenizer, such as one trained with this package, is therefore written as
     a llama. The llama computes the same function.
 
-    Args:
-      model: Any source that `sources.resolve` accepts.
-      out: Directory to write.
-      dtype: Type of the stored tensors, one of `DTYPES`.
-      overwrite: True to replace an existing export at `out`.
-
-    Returns:
-      Path of the written directory.
-
     Raises:
       FileExistsError: `out` exists, and `overwrite` is False or `out` is no earlier export.
-      ValueError: `out` has the suffix of a file, or the model cannot be loaded. FileNotFoundError,
-      CheckpointError: The model cannot be loaded.
+      ValueError: `out` has the suffix of a file.
     """
     target = pathlib.Path(out).expanduser()
     if target.suffix in FILE_SUFFIXES:
@@ -58,7 +47,10 @@ def export(model: str, out: str, *, dtype: str, overwrite: bool) -> pathlib.Path
     source = sources.resolve(model)
     policy = Policy(source.config)
     params = load(source, policy)
-    tokenizer = tokenizer_directory(source)
+    tokenizer = source.tokenizer_path
+    known = ("tokenizer.json", "tokenizer.model", "vocab.json")
+    if source.kind == "hf_dir" and not any((tokenizer / name).exists() for name in known):
+        tokenizer = None
     with tempfile.TemporaryDirectory() as temporary:
         as_llama = False
         if tokenizer is None:
@@ -79,12 +71,12 @@ def export(model: str, out: str, *, dtype: str, overwrite: bool) -> pathlib.Path
             as_llama=as_llama,
             overwrite=overwrite,
         )
-    logging.info("wrote %d parameters as %s to %s", source.config.num_parameters, dtype, target)
+    logging.info("wrote %d parameters as %s to %s", policy.num_parameters, dtype, target)
     return target
 
 
 def load(source: sources.ModelSource, policy: Policy) -> dict[str, Any]:
-    """Loads float32 parameters from any source; for a run folder, those of the latest checkpoint."""
+    """Loads float32 parameters from any source, such as the latest checkpoint of a run folder."""
     if source.kind != "workdir":
         return sources.load_params(source, policy)
     directory = source.path / "checkpoints"
@@ -96,15 +88,6 @@ def load(source: sources.ModelSource, policy: Policy) -> dict[str, Any]:
             )
         logging.info("exporting step %d of %s", step, source.path)
         return checkpoints.restore_params(step, policy.abstract_params())
-
-
-def tokenizer_directory(source: sources.ModelSource) -> pathlib.Path | None:
-    """Returns the directory with the tokenizer files of a source; None if it has no tokenizer."""
-    path = source.tokenizer_path
-    known = ("tokenizer.json", "tokenizer.model", "vocab.json")
-    if source.kind == "hf_dir" and not any((path / name).exists() for name in known):
-        return None
-    return path
 
 
 def define_flags() -> None:

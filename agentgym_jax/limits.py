@@ -1,9 +1,6 @@
-"""Limits of config values, declared in the annotations of the functions and classes that read them.
+"""Limits of config values, declared in annotations: `rows: Annotated[int, Range(1, unit="rows")]`.
 
-A section of a config holds the keyword arguments of one function or dataclass. The annotations of
-the arguments declare the valid values: `rows: Annotated[int, Range(1, unit="rows")]`. The same
-annotation rejects an invalid value before a run starts (`misfit`) and describes the key in
-docs/config.md (`describe`).
+They reject invalid values before a run starts (`misfit`) and appear in docs/config.md (`describe`).
 """
 
 import dataclasses
@@ -20,10 +17,7 @@ _NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "True o
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """Limits of a number (None for no limit), and the unit of the number for messages.
-
-    A value may equal `at_least` or `at_most`, but not `above` or `below`.
-    """
+    """Limits of a number (None for no limit), and the unit of the number for messages."""
 
     at_least: float | None = None
     at_most: float | None = None
@@ -62,9 +56,7 @@ class OneOf:
 
 
 def annotations(reader: Callable[..., Any]) -> dict[str, Any]:
-    """Returns the annotations of the arguments of a function or class, by argument name; `Any` for
-    an argument without an annotation.
-    """
+    """Returns the annotations (else `Any`) of the arguments of a function or class, by name."""
     function = reader.func if isinstance(reader, functools.partial) else reader
     function = function.__init__ if inspect.isclass(function) else function
     hints = typing.get_type_hints(inspect.unwrap(function), include_extras=True)
@@ -72,13 +64,7 @@ def annotations(reader: Callable[..., Any]) -> dict[str, Any]:
 
 
 def misfit(value: Any, annotation: Any) -> str:
-    """Returns a description of the valid values if `value` is invalid, otherwise an empty text.
-
-    Args:
-      value: Any value of a plain config.
-      annotation: Type with or without limits. A type that a config cannot contain accepts any
-        value.
-    """
+    """Returns a description of the valid values if `value` is invalid, otherwise an empty text."""
     return "" if _fits(value, annotation) else describe(annotation)
 
 
@@ -113,7 +99,6 @@ def describe(annotation: Any) -> str:
 
 
 def _limits(annotation: Any) -> list[Range | OneOf]:
-    """Returns the limits of an `Annotated` type."""
     return [limit for limit in annotation.__metadata__ if isinstance(limit, Range | OneOf)]
 
 

@@ -1,9 +1,8 @@
 """Compares results: python -m agentgym_jax.results A/scores.json B/scores.json --out=results.md
 
-Every argument is a scores.json or a folder that holds a scores.json. The program writes a
-leaderboard with intervals, the sub-tasks of the suite, a paired comparison of every result with the
-baseline, and figures next to the page. Results with different task manifests are rejected, and the
-message names the difference.
+Every argument is a scores.json or a folder with a scores.json. The page has a leaderboard with
+intervals, the sub-tasks of the suite, a paired comparison of every result with the baseline, and
+figures. Results with different task manifests are rejected; the message names the difference.
 """
 
 import pathlib
@@ -18,7 +17,7 @@ from agentgym_jax.telemetry.console import open_console
 
 _OUT = flags.DEFINE_string("out", "results.md", "The page; figures go to a folder next to it.")
 _BASELINE = flags.DEFINE_integer(
-    "baseline", 1, "Which of the arguments, counted from 1, the others are compared with; 0: none."
+    "baseline", 1, "Number, from 1, of the result to compare all others with; 0: no comparison."
 )
 _PLOTS = flags.DEFINE_bool("plots", True, "Draw figures.")
 
@@ -33,7 +32,7 @@ def main(argv: list[str]) -> int:
     try:
         out = pathlib.Path(_OUT.value)
         write(paths, out, _BASELINE.value, with_plots=_PLOTS.value)
-        overview = report.overview(compare.load(paths))
+        overview = report.leaderboard(compare.load(paths))
     except (ValueError, OSError, RunFolderError) as error:
         sys.stderr.write(f"\nagentgym_jax.results: {error}\n")
         return 1
@@ -44,17 +43,10 @@ def main(argv: list[str]) -> int:
 
 
 def write(paths: list[str], out: pathlib.Path, baseline: int, *, with_plots: bool) -> str:
-    """Writes the page and its figures.
+    """Writes the page, and its figures into `<out without suffix>_plots/`; returns the page.
 
-    Args:
-      paths: Result files or folders.
-      out: Path of the page.
-      baseline: Number, from 1, of the result that all other results are compared with; 0 for no
-        comparison.
-      with_plots: True to draw figures into `<out without suffix>_plots/`.
-
-    Returns:
-      Content of the written page.
+    `baseline` is the number, from 1, of the result that all other results are compared with; 0 for
+    no comparison.
     """
     results = compare.load(paths)
     compare.check_comparable(results)
@@ -65,9 +57,7 @@ def write(paths: list[str], out: pathlib.Path, baseline: int, *, with_plots: boo
         comparisons = [compare.compare(first, r) for r in others]
     out = out.absolute()
     out.parent.mkdir(parents=True, exist_ok=True)
-    figures = []
-    if with_plots:
-        figures = plots.write_plots(results, out.with_name(f"{out.stem}_plots"))
+    figures = plots.write_plots(results, out.with_name(f"{out.stem}_plots")) if with_plots else []
     text = report.results_page(results, comparisons, figures, out.parent)
     write_atomic(out, text)
     return text

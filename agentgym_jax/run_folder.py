@@ -1,16 +1,4 @@
-"""Run folder: layout, lock, comparison of configs, and atomic files.
-
-    config.json           the resolved config that every start of this run must repeat, without secrets
-    provenance.json       versions, commit, machine and command line of every start
-    metrics.jsonl         one object per step (`metrics.py`)
-    trajectories/         step_000042.jsonl, one record per episode
-    checkpoints/          Orbax
-    model/  tokenizer/    all that loads the policy without the config
-    plots/                figures made from metrics.jsonl
-    loggers/              files of other dashboards, if config.loggers names any
-
-With several processes only process 0 owns the folder; the other processes only read paths.
-"""
+"""Run folder: layout, lock, comparison of configs, and atomic files."""
 
 import contextlib
 import errno
@@ -33,25 +21,13 @@ from absl import logging
 
 from agentgym_jax.telemetry import redact
 
-_PACKAGES = (
-    "agentgym-jax",
-    "jax",
-    "jaxlib",
-    "flax",
-    "optax",
-    "orbax-checkpoint",
-    "chex",
-    "transformers",
-    "tokenizers",
-    "numpy",
-)
+# packages whose versions are recorded
+_PACKAGES = "agentgym-jax jax jaxlib flax optax orbax-checkpoint chex transformers tokenizers numpy"
 _SHOWN_DIFFERENCES = 5
 
 
 class RunFolderError(RuntimeError):
-    """Error for a folder that cannot be used: it is locked by another process or unwritable, or the
-    disk is full.
-    """
+    """Error for a folder that another process has locked or that cannot be written."""
 
 
 def disk_advice(number: int | None) -> str:
@@ -66,7 +42,7 @@ def disk_advice(number: int | None) -> str:
     if number in (errno.EACCES, errno.EPERM, errno.EROFS):
         return "No permission to write there: choose another --workdir or fix its owner."
     if number in (errno.ENOTDIR, errno.EEXIST):
-        return "A file stands where a folder is needed: choose another --workdir."
+        return "A file exists where a folder is needed: choose another --workdir."
     return "Check the path and its file system."
 
 
@@ -80,25 +56,10 @@ def disk_errors(path: pathlib.Path) -> Iterator[None]:
         raise RunFolderError(f"cannot write {path}: {error.strerror}. {advice}") from error
 
 
-def _sync_folder(folder: pathlib.Path) -> None:
-    """Makes a renamed entry of `folder` survive a power failure."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def write_atomic(path: str | os.PathLike, write: str | Callable[[IO[str]], None]) -> None:
-    """Writes a text file atomically: after a crash and for every reader, the complete old or the
-    complete new file exists.
+    """Writes a text file; after a crash or an error, the complete old or new file exists.
 
-    Args:
-      path: Path of the file; the folder of the file must exist.
-      write: Text of the file, or a function that writes the text to an open file.
-
-    Raises:
-      RunFolderError: The disk is full or the folder is not writable. The old file is unchanged.
+    `write` is the text, or a function that writes the text to an open file.
     """
     path = pathlib.Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -112,16 +73,17 @@ def write_atomic(path: str | os.PathLike, write: str | Callable[[IO[str]], None]
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, path)
-            _sync_folder(path.parent)
+            folder = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)  # otherwise a power failure could undo the renaming
+            finally:
+                os.close(folder)
         finally:
             temporary.unlink(missing_ok=True)
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Flattens a nested mapping to dotted keys: `{"a": {"b": 1}}` becomes `{"a.b": 1}`.
-
-    An empty section is kept as a value.
-    """
+    """Flattens `{"a": {"b": 1}}` to `{"a.b": 1}`; an empty section is kept as a value."""
     flat: dict[str, Any] = {}
     for key, value in config.items():
         if isinstance(value, Mapping) and value:
@@ -134,9 +96,7 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 def config_differences(
     old: Mapping[str, Any], new: Mapping[str, Any]
 ) -> dict[str, tuple[str, str]]:
-    """Returns the dotted keys whose values differ, each key with both values as JSON (`absent` if
-    missing).
-    """
+    """Returns the dotted keys whose values differ, with both values as JSON or `absent`."""
     flat_old, flat_new = flatten(old), flatten(new)
 
     def show(flat: Mapping[str, Any], key: str) -> str:
@@ -150,18 +110,13 @@ def config_differences(
 
 
 def git_state(folder: pathlib.Path) -> dict[str, Any] | None:
-    """Returns the commit of the checkout that tracks `folder`, and True as `dirty` if tracked files
-    were changed.
-
-    Returns None if git is missing or `folder` is not tracked. An installed package may be inside
-    another repository, whose commit says nothing about this code.
-    """
+    """Returns `commit` and `dirty` (has changes) of the checkout that tracks `folder`, or None."""
 
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(folder), *arguments]
-        return subprocess.run(
-            command, check=True, capture_output=True, text=True, timeout=20
-        ).stdout.strip()
+        return subprocess.check_output(
+            command, stderr=subprocess.DEVNULL, text=True, timeout=20
+        ).strip()
 
     try:
         git("ls-files", "--error-unmatch", "__init__.py")
@@ -173,21 +128,14 @@ def git_state(folder: pathlib.Path) -> dict[str, Any] | None:
         return None
 
 
-def provenance(
+def _provenance(
     devices: Sequence[str], machine: Mapping[str, Any], command: Sequence[str]
 ) -> dict[str, Any]:
-    """Returns the facts about this start that are needed to judge or repeat the run.
-
-    Args:
-      devices: Descriptions of the accelerators, such as `[str(d) for d in jax.devices()]`.
-      machine: Further facts about the machine (`native.library.machine`).
-      command: Command line, usually `sys.argv`.
-    """
     return {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "command": redact.command(command),
         "git": git_state(pathlib.Path(__file__).parent),
-        "versions": {package: _version(package) for package in _PACKAGES},
+        "versions": {package: _version(package) for package in _PACKAGES.split()},
         "python": sys.version.split()[0],
         "platform": platform.platform(),
         "host": socket.gethostname(),
@@ -204,44 +152,34 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _short(value: str) -> str:
-    """Shortens a value to at most 60 characters, for a message."""
-    return value if len(value) <= 60 else f"{value[:57]}..."
-
-
 class RunFolder:
-    """Paths of a run.
-
-    Between `start` and `close` this object has the exclusive right to write to them.
+    """Paths of a run, and from `start` to `close` the exclusive right to write to them.
 
     The constructor touches no file, so a viewer may use it on a running job.
     """
 
     def __init__(self, workdir: str | os.PathLike):
         self.path = pathlib.Path(workdir).expanduser().absolute()
-        self.config_path = self.path / "config.json"
-        self.provenance_path = self.path / "provenance.json"
-        self.metrics_path = self.path / "metrics.jsonl"
+        self.config_path = self.path / "config.json"  # resolved config, without secrets
+        self.provenance_path = self.path / "provenance.json"  # facts of every start
+        self.metrics_path = self.path / "metrics.jsonl"  # one object per step
         self.scores_path = self.path / "scores.json"
         self.report_path = self.path / "report.html"
-        self.trajectories = self.path / "trajectories"
+        self.trajectories = self.path / "trajectories"  # one file per step, one line per episode
         self.checkpoints = self.path / "checkpoints"
         self.plots = self.path / "plots"
         self.model = self.path / "model"
         self.tokenizer = self.path / "tokenizer"
-        self.logs = self.path / "logs"
+        self.logs = self.path / "logs"  # output of environment servers
         self.loggers = self.path / "loggers"
-        self.data = self.path / "data"
+        self.data = self.path / "data"  # recorded demonstrations
         self.evaluation_path = self.path / "evaluation.json"
         self._lock_path = self.path / ".lock"
-        # Folders that every run has.
-        self._folders = (self.trajectories, self.checkpoints, self.plots)
+        self._folders = (self.trajectories, self.checkpoints, self.plots)  # made by `start`
         self._folders += (self.model, self.tokenizer, self.logs)
         self._lock: IO[str] | None = None
-        # True if this start made the folder and later preparations may still fail
-        self._is_provisional = False
-        # folders made by this start; a subfolder precedes the folder that contains it
-        self._made: list[pathlib.Path] = []
+        self._is_provisional = False  # True while `withdraw` may remove the files
+        self._made: list[pathlib.Path] = []  # `path` and its parents, if made by `start`
 
     def start(
         self,
@@ -254,38 +192,31 @@ class RunFolder:
     ) -> bool:
         """Locks the folder for this process, and creates it or checks that it holds the same run.
 
-        Args:
-          config: Resolved config, with JSON values (tuples become lists).
-          devices: Descriptions of the accelerators, for provenance.json.
-          machine: Further facts about the machine, for provenance.json.
-          adjustable: Dotted keys whose values a later start may change, with `*` as in a shell
-            (`total_steps`, `evaluation.*`). The new value replaces the old value in config.json.
-          command: Command line; `sys.argv` if None.
-
-        Returns:
-          True if the folder already held this run, in which case the caller should resume.
+        A later start may change the dotted keys `adjustable`, such as `evaluation.*`. Returns True if
+        the folder already held this run, in which case the caller should resume.
 
         Raises:
           ValueError: The folder holds a run with a different config.
           RunFolderError: Another process has locked the folder, or it cannot be written.
         """
-        # Secrets are removed from both configs before the comparison, so a new password does not
-        # count as a different run.
+        # without secrets, so that a new password does not count as a different run
         plain = redact.config(json.loads(json.dumps(config)))
-        made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
+        self._made = [path for path in (self.path, *self.path.parents) if not path.exists()]
         with disk_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
         self._acquire()
         try:
             resumed = self._match_config(plain, adjustable)
             self._is_provisional = not resumed
-            self._made = made
             for folder in self._folders:
                 with disk_errors(folder):
                     folder.mkdir(exist_ok=True)
             write_atomic(self.config_path, json.dumps(plain, indent=2) + "\n")
             command = sys.argv if command is None else command
-            self._record_start(provenance(devices, machine or {}, command))
+            facts = _provenance(devices, machine or {}, command)
+            starts = self.provenance()["starts"] if self.provenance_path.exists() else []
+            document = {**facts, "starts": [*starts, facts]}
+            write_atomic(self.provenance_path, json.dumps(document, indent=2) + "\n")
         except BaseException:
             self.close()
             raise
@@ -296,11 +227,7 @@ class RunFolder:
         self._is_provisional = False
 
     def withdraw(self) -> None:
-        """Removes the files made by `start` and by later preparations that failed.
-
-        A corrected config can then start in the same folder. Does nothing after `begin`, or if the
-        folder already held the run. Files from other programs are kept.
-        """
+        """Removes the files of a new run that failed before `begin`."""
         if not self._is_provisional:
             return
         self._is_provisional = False
@@ -329,11 +256,8 @@ class RunFolder:
                 "Wait for it or stop it, or choose another --workdir."
             ) from None
         except OSError as error:
-            logging.warning(
-                "%s: this file system has no locks (%s); make sure that only one process trains here",
-                self.path,
-                error.strerror,
-            )
+            text = "%s: this file system has no locks (%s); make sure that only one process trains here"
+            logging.warning(text, self.path, error.strerror)
         with disk_errors(self._lock_path):
             lock.truncate(0)
             lock.write(f"pid {os.getpid()} on {socket.gethostname()}\n")
@@ -341,22 +265,17 @@ class RunFolder:
         self._lock = lock
 
     def _match_config(self, config: Mapping[str, Any], adjustable: Sequence[str]) -> bool:
-        """Returns True if config.json exists and agrees with `config` up to the adjustable keys;
-        raises ValueError if it does not agree.
-        """
+        """Returns False without config.json; raises ValueError if it differs in a fixed key."""
         if not self.config_path.exists():
             return False
         differences = config_differences(self.config(), config)
-        fixed = {
-            key: values
-            for key, values in differences.items()
-            if not any(fnmatch.fnmatchcase(key, pattern) for pattern in adjustable)
-        }
+        fixed = []
+        for key, values in differences.items():
+            if not any(fnmatch.fnmatchcase(key, pattern) for pattern in adjustable):
+                old, new = (v if len(v) <= 60 else f"{v[:57]}..." for v in values)
+                fixed.append(f"  {key}: {old} in the folder, {new} now")
         if fixed:
-            lines = [
-                f"  {key}: {_short(old)} in the folder, {_short(new)} now"
-                for key, (old, new) in list(fixed.items())[:_SHOWN_DIFFERENCES]
-            ]
+            lines = fixed[:_SHOWN_DIFFERENCES]
             if len(fixed) > _SHOWN_DIFFERENCES:
                 lines.append(f"  ... and {len(fixed) - _SHOWN_DIFFERENCES} more")
             raise ValueError(
@@ -367,11 +286,6 @@ class RunFolder:
         for key, (old, new) in differences.items():
             logging.info("%s: %s changes from %s to %s", self.path, key, old, new)
         return True
-
-    def _record_start(self, facts: Mapping[str, Any]) -> None:
-        starts = self.provenance()["starts"] if self.provenance_path.exists() else []
-        document = {**facts, "starts": [*starts, facts]}
-        write_atomic(self.provenance_path, json.dumps(document, indent=2) + "\n")
 
     def config(self) -> dict[str, Any]:
         """Returns the resolved config of the latest start."""
@@ -399,9 +313,7 @@ class RunFolder:
             ) from None
 
     def trajectories_path(self, step: int, kind: str = "step") -> pathlib.Path:
-        """Returns the path of the episodes of one step; `kind` is `step` (training) or another word
-        such as `eval`.
-        """
+        """Returns the path of the episodes of one step; `kind` is `step`, `eval` and so on."""
         return self.trajectories / f"{kind}_{step:06d}.jsonl"
 
     def write_trajectories(
@@ -434,34 +346,20 @@ class RunFolder:
         return sorted(step for step, _ in self._trajectory_files(f"{kind}_"))
 
     def _trajectory_files(self, prefix: str = "") -> list[tuple[int, pathlib.Path]]:
-        found = []
-        for path in self.trajectories.glob(f"{prefix}*.jsonl"):
-            number = path.stem.rpartition("_")[2]
-            if number.isdecimal():
-                found.append((int(number), path))
-        return sorted(found)
-
-    def trajectories_after(self, step: int) -> list[pathlib.Path]:
-        """Returns the files of episodes of all steps after `step`, of every kind, in the order of
-        the steps.
-        """
-        return [path for number, path in self._trajectory_files() if number > step]
+        paths = self.trajectories.glob(f"{prefix}*.jsonl")
+        numbered = [(path.stem.rpartition("_")[2], path) for path in paths]
+        return sorted((int(number), path) for number, path in numbered if number.isdecimal())
 
     def remove_trajectories_after(self, step: int) -> list[pathlib.Path]:
-        """Deletes the episode files of steps that a resumed run will repeat; returns the deleted
-        paths.
-        """
-        paths = self.trajectories_after(step)
+        """Deletes the episode files of all steps after `step`; returns their paths."""
+        paths = [path for number, path in self._trajectory_files() if number > step]
         with disk_errors(self.trajectories):
             for path in paths:
                 path.unlink()
         return paths
 
     def close(self) -> None:
-        """Releases the lock on the folder.
-
-        The operating system also releases the lock when the process dies.
-        """
+        """Releases the lock on the folder, which also ends when the process dies."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None

@@ -1,32 +1,15 @@
 """Console scripts: `agentgym-train` is equivalent to `python -m agentgym_jax.train`, and so on."""
 
+import functools
 import runpy
 
 
-def train() -> None:
-    """Trains with a config."""
-    _run("train")
+def _run(command: str) -> None:
+    runpy.run_module(f"agentgym_jax.{command}", run_name="__main__", alter_sys=True)
 
 
-def evaluate() -> None:
-    """Evaluates an agent."""
-    _run("evaluate")
-
-
-def results() -> None:
-    """Compares evaluation results."""
-    _run("results")
-
-
-def export() -> None:
-    """Exports a model as a Hugging Face directory."""
-    _run("export")
-
-
-def view() -> None:
-    """Shows a run as an HTML page."""
-    _run("view")
-
-
-def _run(module: str) -> None:
-    runpy.run_module(f"agentgym_jax.{module}", run_name="__main__", alter_sys=True)
+train = functools.partial(_run, "train")
+evaluate = functools.partial(_run, "evaluate")
+results = functools.partial(_run, "results")
+export = functools.partial(_run, "export")
+view = functools.partial(_run, "view")

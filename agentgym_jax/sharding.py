@@ -1,8 +1,4 @@
-"""Device mesh, tables from logical axes to mesh axes, and moving of weights between layouts.
-
-The model names the axes of its weights and activations; a table maps each name to mesh axes. A new
-layout needs a new table, but no change of the model.
-"""
+"""Device mesh, tables from logical axes to mesh axes, and moving of weights between layouts."""
 
 import contextlib
 import contextvars
@@ -21,8 +17,8 @@ MESH_AXES = ("data", "fsdp", "tensor")
 
 MeshAxes = str | tuple[str, ...] | None
 
-# Axes of weights: embed, vocab, heads, kv_heads, head, mlp, layers. Axes of activations and caches:
-# batch, length and act_*. `embed` is split over fsdp and gathered layer by layer.
+# The first seven axes are those of weights, the others those of activations and caches. `embed` is
+# split over fsdp and gathered layer by layer.
 TRAIN_RULES: Mapping[str, MeshAxes] = {
     "embed": "fsdp",
     "vocab": "tensor",
@@ -41,8 +37,7 @@ TRAIN_RULES: Mapping[str, MeshAxes] = {
     "act_mlp": "tensor",
 }
 
-# Decoding reads every weight once per token. Gathering over fsdp would be slow, so fsdp splits only
-# rows.
+# Decoding reads every weight once per token, so gathering over fsdp would be slow.
 DECODE_RULES: Mapping[str, MeshAxes] = {**TRAIN_RULES, "embed": None}
 
 
@@ -74,14 +69,10 @@ def make_mesh(
     """Makes a mesh with the axes `data`, `fsdp` and `tensor`, in this order.
 
     Args:
-      data: Number of replicas of the weights. One of the three sizes may be -1, which stands for
-        all remaining devices.
+      data: Number of replicas of the weights. One of the three sizes may be -1 (all other devices).
       fsdp: Number of shards of weights and rows.
       tensor: Number of shards inside a layer.
       devices: Devices of the mesh; None takes all.
-
-    Raises:
-      ValueError: The product of the sizes is not the number of devices.
     """
     devices = jax.devices() if devices is None else list(devices)
     sizes = dict(zip(MESH_AXES, (data, fsdp, tensor), strict=True))
@@ -106,13 +97,7 @@ def make_mesh(
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Placement of every logical axis on the device mesh.
-
-    Attributes:
-      mesh: Mesh of the devices.
-      rules: Mapping from each logical axis to a mesh axis, a tuple of mesh axes, or None for an
-        axis that is not split.
-    """
+    """Placement of every logical axis on mesh axes; None for an axis that is not split."""
 
     mesh: Mesh
     rules: Mapping[str, MeshAxes] = dataclasses.field(hash=False)
@@ -127,21 +112,16 @@ class Layout:
                 )
 
     def shards(self, axis: str) -> int:
-        """Returns the number of parts into which the table splits a logical axis."""
+        """Returns the number of parts into which a logical axis is split."""
         return math.prod(self.mesh.shape[name] for name in self._mesh_axes(axis))
 
     def sharding(
         self, axes: Sequence[str | None], shape: Sequence[int] | None = None
     ) -> NamedSharding:
-        """Returns the sharding of an array with these logical axes.
+        """Returns the sharding of an array, given its logical axes; None for an unsplit axis.
 
-        Args:
-          axes: Logical name of each array axis; None for an axis that is not split.
-          shape: Shape of the array, if known. An axis is not split if its length is not divisible
-            by the size of its mesh axes (for example 2 key/value heads on tensor=4).
-
-        Raises:
-          ValueError: A logical axis is unknown, or two axes are mapped to the same mesh axis.
+        If `shape` is given, an axis is not split if its length is not divisible by the size of its
+        mesh axes (for example 2 key/value heads on tensor=4).
         """
         owner: dict[str, str] = {}
         spec = []
@@ -168,12 +148,6 @@ class Layout:
             is_leaf=lambda node: isinstance(node, tuple),
         )
 
-    def constrain(self, x: jax.Array, axes: Sequence[str | None]) -> jax.Array:
-        """Constrains the sharding of a value inside jit, on every platform."""
-        if len(axes) != x.ndim:
-            raise ValueError(f"layout: {len(axes)} axes {tuple(axes)} for an array {x.shape}")
-        return jax.lax.with_sharding_constraint(x, self.sharding(axes, x.shape))
-
     def _mesh_axes(self, axis: str) -> tuple[str, ...]:
         if axis not in self.rules:
             raise ValueError(
@@ -188,14 +162,16 @@ def constrain_rows(layout: Layout | None, batch: Any) -> Any:
 
 
 def constrain(layout: Layout | None, x: jax.Array, axes: Sequence[str | None]) -> jax.Array:
-    """Applies `layout.constrain`; returns `x` unchanged without a layout (one device)."""
-    return x if layout is None else layout.constrain(x, axes)
+    """Constrains the sharding of a value inside jit; does nothing without a layout."""
+    if layout is None:
+        return x
+    if len(axes) != x.ndim:
+        raise ValueError(f"layout: {len(axes)} axes {tuple(axes)} for an array {x.shape}")
+    return jax.lax.with_sharding_constraint(x, layout.sharding(axes, x.shape))
 
 
 def _as_tuple(target: MeshAxes) -> tuple[str, ...]:
-    if target is None:
-        return ()
-    return (target,) if isinstance(target, str) else tuple(target)
+    return (target,) if isinstance(target, str) else tuple(target or ())
 
 
 def _cast(params: Any, dtype: Any) -> Any:
@@ -203,15 +179,9 @@ def _cast(params: Any, dtype: Any) -> Any:
 
 
 def reshard(params: Any, shardings: Any, dtype: Any) -> Any:
-    """Converts weights to another layout and type, in one jitted program and without a copy on the
-    host.
+    """Converts weights to another layout and type on the devices; compiles once per layout.
 
-    The program is compiled once per layout, because jit caches `_cast`.
-
-    Args:
-      params: Tree of arrays.
-      shardings: Tree of shardings over the same devices; None leaves the choice to the compiler.
-      dtype: Type of every array of the result.
+    `shardings` is a tree over the same devices; None leaves the choice to the compiler.
     """
     return make_reshard(shardings)(params, jnp.dtype(dtype))
 

@@ -26,8 +26,7 @@ from agentgym_jax.telemetry import redact
 from agentgym_jax.telemetry.guards import GuardStop
 from agentgym_jax.telemetry.redact import LogFilter
 
-# Each of these errors gives one line on stderr and exit status 1. Any other error is a defect and
-# keeps its traceback.
+# Errors that give one line on stderr and exit status 1; any other error keeps its traceback.
 USER_ERRORS = (
     ConfigError,
     ContextTooSmallError,
@@ -46,19 +45,16 @@ CACHE = flags.DEFINE_string(
     "~/.cache/agentgym_jax/xla",
     "Folder of compiled programs, shared by runs; empty for none.",
 )
-
-
 _ARENA_MAX = -8  # constant M_ARENA_MAX of glibc's malloc.h
 _ARENAS = 4
 
 
 def limit_arenas() -> None:
-    """Limits the C library to four heaps; must be called before the first threads start.
+    """Limits glibc to four heaps; must be called before the first threads start.
 
-    glibc creates up to eight heaps per core, and each heap keeps its peak size. Every checkpoint is
-    written by new threads on arbitrary heaps. Without a limit the process therefore grows by some
-    MiB per heap until all heaps have been used (512 heaps on 64 cores). MALLOC_ARENA_MAX overrides
-    the limit. Without glibc this function does nothing.
+    glibc creates up to eight heaps per core, and each heap keeps its peak size. The threads that
+    write checkpoints use arbitrary heaps, so memory would grow until all heaps have been used.
+    MALLOC_ARENA_MAX overrides the limit.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None and "MALLOC_ARENA_MAX" not in os.environ:
@@ -66,9 +62,7 @@ def limit_arenas() -> None:
 
 
 def prepare() -> None:
-    """Prepares the process: limits heaps, removes secrets from logs, logs little unless --verbosity
-    is given, and caches compiled programs.
-    """
+    """Limits heaps, hides secrets in the log, and caches compiled programs."""
     limit_arenas()
     if not flags.FLAGS["verbosity"].present:
         logging.set_verbosity(logging.WARNING)
@@ -80,24 +74,20 @@ def prepare() -> None:
             logging.warning("compiled programs are not kept: give --compilation_cache=FOLDER")
             return
         jax.config.update("jax_compilation_cache_dir", str(cache))
-        # Small programs are cached too, because a start compiles dozens of them.
+        # small programs are cached too, because a start compiles dozens of them
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 
 def launch(main: Callable[[list[str]], object], *required: str) -> None:
-    """Runs `app.run` with required flags; a misspelled `--config.a.b` gives one line instead of a
-    traceback.
-    """
+    """Runs `main` with required flags; a wrong flag gives one line instead of a traceback."""
     flags.mark_flags_as_required(required)
     app.run(main, flags_parser=functools.partial(_parse_flags, required=required))
 
 
 def find_shipped_config(argv: Sequence[str]) -> list[str]:
-    """Returns the command line, with `--config=configs/...` replaced by the path of the installed
-    file.
+    """Returns the command line, with the path of the installed file for `--config=configs/...`.
 
-    A file of that name below the current folder has precedence, so nothing changes inside a
-    checkout.
+    A file of that name below the current folder has precedence.
     """
     found = list(argv)
     for i, argument in enumerate(argv):
@@ -113,7 +103,7 @@ def find_shipped_config(argv: Sequence[str]) -> list[str]:
 
 
 def _shipped_configs() -> list[tuple[str, str]]:
-    """Returns the paths of the shipped configs, each with the first line of the config's docstring."""
+    """Returns paths of the shipped configs, each with the first line of its docstring."""
     folder = pathlib.Path(configs.__path__[0])
     found = []
     for path in sorted(folder.glob("**/*.py")):
@@ -123,8 +113,7 @@ def _shipped_configs() -> list[tuple[str, str]]:
     return found
 
 
-def shipped() -> str:
-    """Lists the names of the shipped configs with their first lines, and the algorithms."""
+def _list_shipped() -> str:
     lines = ["Configs (--config=FILE:OPTIONS; every file names its options):"]
     lines += [f"  {name}\n      {about}" for name, about in _shipped_configs()]
     lines.append(f"Algorithms (functions of configs/common.py): {', '.join(ALGORITHMS)}")
@@ -132,15 +121,14 @@ def shipped() -> str:
     return "\n".join(lines) + "\n"
 
 
-def fail(message: str) -> NoReturn:
-    """Exits with one message on stderr and exit status 1."""
+def _fail(message: str) -> NoReturn:
     sys.stderr.write(f"\n{redact.text(message)}\n")
     sys.exit(1)
 
 
 def _parse_flags(argv: Sequence[str], required: Sequence[str]) -> list[str]:
     if "--list" in argv:
-        sys.stdout.write(shipped())
+        sys.stdout.write(_list_shipped())
         sys.exit(0)
     argv = find_shipped_config(argv)
     _check_config_file(argv)
@@ -148,28 +136,28 @@ def _parse_flags(argv: Sequence[str], required: Sequence[str]) -> list[str]:
         rest = flags.FLAGS(argv)
         for name in required:
             if flags.FLAGS[name].value == "":
-                fail(f"--{name}= is empty: give it a value")
+                _fail(f"--{name}= is empty: give it a value")
         return rest
     except flags.Error as error:
         # ml_collections reports an error of the config file as the text of a traceback.
         refused = re.search(rf"{ConfigError.__module__}\.ConfigError: (.*)", str(error))
         if refused:
-            fail(f"--config={_config_argument(argv)}: {refused[1]}")
-        fail(_extract_flag(str(error)))
+            _fail(f"--config={_config_argument(argv)}: {refused[1]}")
+        _fail(_extract_flag(str(error)))
     except (AttributeError, KeyError) as error:
-        # ml_collections raises this error with only the last name of the path. An error of the
-        # config file does not match any override, and keeps its traceback.
+        # The error has only the last name of the path. An error of the config file matches no
+        # override and keeps its traceback.
         reason = str(error)
         for name in (arg.partition("=")[0] for arg in argv if arg.startswith("--config.")):
             if any(re.search(rf"\b{re.escape(part)}\b", reason) for part in name.split(".")[1:]):
                 meant = re.search(r'Did you mean "(\w+)"', reason)
                 hint = f"; did you mean {meant[1]}?" if meant else ""
-                fail(f"{name}: the config has no such key{hint}")
+                _fail(f"{name}: the config has no such key{hint}")
         raise
 
 
 def _config_argument(argv: Sequence[str]) -> str:
-    """Returns the value of --config on a command line; empty if it is absent."""
+    """Returns the value of --config; empty if it is absent."""
     for i, argument in enumerate(argv):
         name, is_given, value = argument.lstrip("-").partition("=")
         if argument.startswith("-") and name == "config":
@@ -178,18 +166,18 @@ def _config_argument(argv: Sequence[str]) -> str:
 
 
 def _check_config_file(argv: Sequence[str]) -> None:
-    """Exits if --config names no file, because the error of ml_collections would have many lines."""
+    """Exits if --config names no file; the error of ml_collections would have many lines."""
     path = pathlib.Path(_config_argument(argv).partition(":")[0])
     if not path.name or path.is_file():
         return
     found = [name for name, _ in _shipped_configs()]
     nearest = difflib.get_close_matches(str(path), found, n=1, cutoff=0.8)
     hint = f"; did you mean {nearest[0]}?" if nearest else ". --list names those that are shipped"
-    fail(f"--config={path}: there is no such file{hint}")
+    _fail(f"--config={path}: there is no such file{hint}")
 
 
 def _extract_flag(message: str) -> str:
-    """Returns one line about a flag with an invalid value."""
+    """Returns one line about a flag, given an error message of absl."""
     text = " ".join(message.split()).removeprefix("flag ")
     is_missing = re.search(r"Flag --(\w+) must have a value other than None", text)
     if is_missing:

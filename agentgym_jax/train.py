@@ -14,23 +14,19 @@ from absl import app, flags
 from ml_collections import config_flags
 
 from agentgym_jax.jobs import agentevol, dpo, sft
-from agentgym_jax.jobs.agentevol import open_agentevol
 from agentgym_jax.jobs.config.sections import ConfigError, plain
-from agentgym_jax.jobs.dpo import open_dpo
-from agentgym_jax.jobs.rl import loop
-from agentgym_jax.jobs.rl.build import open_rl
+from agentgym_jax.jobs.rl import build, loop
 from agentgym_jax.jobs.run import StopFlag, StopRequested
-from agentgym_jax.jobs.sft import open_sft
 from agentgym_jax.startup import USER_ERRORS, launch, prepare
 from agentgym_jax.telemetry import redact
 from agentgym_jax.telemetry.summary import resume_command, summary_lines
 from agentgym_jax.viewer.plots import write_plots
 
 JOBS = {
-    "rl": (open_rl, loop.train),
-    "sft": (open_sft, sft.train),
-    "dpo": (open_dpo, dpo.train),
-    "agentevol": (open_agentevol, agentevol.train),
+    "rl": (build.open_rl, loop.train),
+    "sft": (sft.open_sft, sft.train),
+    "dpo": (dpo.open_dpo, dpo.train),
+    "agentevol": (agentevol.open_agentevol, agentevol.train),
 }
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "Config file.", lock_config=True)

@@ -1,16 +1,15 @@
 """A finished episode on the host: token-exact record, invariants and JSON form."""
 
-import collections
 import dataclasses
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 
 class Outcome(enum.StrEnum):
-    """Ending of an episode. Only episodes with one of the first five endings may be trained on."""
+    """Ending of an episode. Only episodes with one of the first five endings are trained on."""
 
     SUCCESS = "success"  # the environment ended the episode and the task is solved
     FAILURE = "failure"  # the environment ended the episode and the task is not solved
@@ -41,29 +40,18 @@ class TokenSource(enum.IntEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Turn:
-    """One action of the policy and its result.
+    """One action of the policy and its result."""
 
-    Attributes:
-      action_start: Index of the turn's first sampled token in the episode.
-      action_stop: Index after the turn's last sampled token.
-      text: Sampled text, without its end-of-turn token.
-      action: Action sent to the environment; None after a parse error.
-      observation: Text of the environment's answer; empty if no request was sent to it.
-      reward: Reward of this step (AgentGym's `reward`, not the running score).
-      is_cut: True if the turn reached its token limit before the model ended it.
-      is_rejected: True if the environment rejected the action.
-      shows_state: True if the observation describes the state of the environment.
-    """
-
-    action_start: int
-    action_stop: int
-    text: str
-    action: str | None
-    observation: str
-    reward: float
-    is_cut: bool
-    is_rejected: bool = False  # absent from records of older runs
-    shows_state: bool = True  # absent from records of older runs
+    action_start: int  # index of the turn's first sampled token in the episode
+    action_stop: int  # index after the turn's last sampled token
+    text: str  # sampled text, without its end-of-turn token
+    action: str | None  # action sent to the environment; None after a parse error
+    observation: str  # answer of the environment; empty if no action was sent
+    reward: float  # reward of this step (AgentGym's `reward`, not the running score)
+    is_cut: bool  # True if the turn reached its token limit before the model ended it
+    # The following fields are absent from records of older runs.
+    is_rejected: bool = False  # True if the environment rejected the action
+    shows_state: bool = True  # True if the observation describes the state of the environment
 
     @property
     def is_failed(self) -> bool:
@@ -73,58 +61,33 @@ class Turn:
 
 @dataclasses.dataclass(frozen=True)
 class Trajectory:
-    """One episode, exactly as it was sampled. n is the number of tokens.
+    """One episode, exactly as it was sampled. n is the number of tokens."""
 
-    Attributes:
-      item_id: Environment and task index, such as `babyai_17`.
-      sample: Number of the episode among the samples of its task: 0 .. group_size - 1.
-      step: Number of training steps completed before the step of this episode.
-      outcome: Ending of the episode.
-      score: Score reported by the environment, in its own unit.
-      success: True if the task is solved.
-      tokens: int32 [n].
-      sources: int8 [n], `TokenSource` of each token.
-      logprobs: float32 [n], log-probability of each sampled token; 0 off the action tokens.
-      policy_versions: int32 [n], version (training step) of the weights that sampled the token; -1
-        off the action tokens.
-      turns: Turns, one per action.
-      messages: Conversation as text, in order: dictionaries with `role` and `content`.
-      error: Cause of an `ENV_ERROR`; empty for other outcomes.
-      attempts: Number of times that the episode was started; 1 without a failure.
-      seconds: Wall time of the episode from admission to end.
-      score_scale: Factor that converts `score` to a unit in which 1 is the best (SciWorld: 0.01).
-      first_observation: First text of the environment. The message in the conversation may contain
-        additional text.
-    """
-
-    item_id: str
-    sample: int
-    step: int
+    item_id: str  # environment and task index, such as `babyai_17`
+    sample: int  # number of the episode among the samples of its task: 0 .. group_size - 1
+    step: int  # number of training steps completed before the step of this episode
     outcome: Outcome
-    score: float
-    success: bool
-    tokens: np.ndarray
-    sources: np.ndarray
-    logprobs: np.ndarray
-    policy_versions: np.ndarray
+    score: float  # score of the environment, in its own unit
+    success: bool  # True if the task is solved
+    tokens: np.ndarray  # int32 [n]
+    sources: np.ndarray  # int8 [n], `TokenSource` of each token
+    logprobs: np.ndarray  # float32 [n], log-probabilities of sampled tokens; else 0
+    policy_versions: np.ndarray  # int32 [n], training steps of the sampling weights; else -1
     turns: tuple[Turn, ...]
-    messages: tuple[Mapping[str, str], ...]
-    error: str = ""
-    attempts: int = 1
-    seconds: float = 0.0
-    score_scale: float = 1.0  # absent from records of older runs
-    first_observation: str | None = None  # absent from records of older runs
+    messages: tuple[Mapping[str, str], ...]  # dictionaries with `role` and `content`, in order
+    error: str = ""  # cause of an `ENV_ERROR`
+    attempts: int = 1  # number of times that the episode was started; 1 without a failure
+    seconds: float = 0.0  # wall time from admission to end
+    # The following fields are absent from records of older runs.
+    score_scale: float = 1.0  # factor that makes 1 the best `score` (SciWorld: 0.01)
+    first_observation: str | None = None  # the first user message may contain additional text
 
     def __post_init__(self) -> None:
-        n = len(self.tokens)
-        for name in ("sources", "logprobs", "policy_versions"):
-            if len(getattr(self, name)) != n:
-                raise ValueError(
-                    f"{self.item_id}: {n} tokens but {len(getattr(self, name))} {name}; "
-                    "every token needs one of each"
-                )
-        is_action = self.sources == TokenSource.ACTION
-        covered = np.zeros(n, bool)
+        lengths = {name: len(getattr(self, name)) for name in _ARRAYS}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"{self.item_id}: arrays of different lengths: {lengths}")
+        is_action = self.action_mask
+        covered = np.zeros(len(is_action), bool)
         for turn in self.turns:
             covered[turn.action_start : turn.action_stop] = True
         if not np.array_equal(covered, is_action):
@@ -156,7 +119,8 @@ class Trajectory:
         return rewards
 
 
-_ROLE_TO_FROM = {"system": "system", "user": "human", "assistant": "gpt"}
+SPEAKERS = {"system": "system", "user": "human", "assistant": "gpt"}  # AgentGym's names of roles
+ROLES = {speaker: role for role, speaker in SPEAKERS.items()}
 _COPIED = ("item_id", "sample", "step", "score", "error", "attempts", "seconds")
 _ARRAYS = {
     "tokens": np.int32,
@@ -166,27 +130,20 @@ _ARRAYS = {
 }
 
 
-def _losses(t: Trajectory) -> list[bool | None]:
-    """Returns for each message of the agent True if it is an answer of this episode, else False;
-    None for other messages.
-
-    An answer before the first turn is part of the prompt.
-    """
-    answers = [i for i, m in enumerate(t.messages) if m["role"] == "assistant"]
-    own = set(answers[len(answers) - len(t.turns) :])
-    return [i in own if i in answers else None for i in range(len(t.messages))]
-
-
 def to_record(trajectory: Trajectory) -> dict[str, Any]:
-    """Converts a trajectory to a JSON object; `item_id`, `conversations`, `reward` are AgentGym's
-    fields.
-    """
+    """Converts a trajectory to a JSON object; AgentGym has the first three of its fields."""
     t = trajectory
+    answers = [i for i, message in enumerate(t.messages) if message["role"] == "assistant"]
+    prompt_answers = answers[: len(answers) - len(t.turns)]
     return {
         "item_id": t.item_id,
         "conversations": [
-            {"from": _ROLE_TO_FROM[m["role"]], "value": m["content"], "loss": loss}
-            for m, loss in zip(t.messages, _losses(t), strict=True)
+            {
+                "from": SPEAKERS[message["role"]],
+                "value": message["content"],
+                "loss": i not in prompt_answers if i in answers else None,
+            }
+            for i, message in enumerate(t.messages)
         ],
         "reward": t.reward,
         "success": int(t.success),
@@ -209,7 +166,6 @@ def to_record(trajectory: Trajectory) -> dict[str, Any]:
 
 def from_record(record: Mapping[str, Any]) -> Trajectory:
     """Converts a record back to a trajectory; the log-probabilities of a record have 6 decimals."""
-    role = {v: k for k, v in _ROLE_TO_FROM.items()}
     fields: dict[str, Any] = {name: record[name] for name in _COPIED}
     fields |= {name: np.asarray(record[name], dtype) for name, dtype in _ARRAYS.items()}
     return Trajectory(
@@ -218,14 +174,8 @@ def from_record(record: Mapping[str, Any]) -> Trajectory:
         success=bool(record["success"]),
         turns=tuple(Turn(**turn) for turn in record["turns"]),
         messages=tuple(
-            {"role": role[m["from"]], "content": m["value"]} for m in record["conversations"]
+            {"role": ROLES[m["from"]], "content": m["value"]} for m in record["conversations"]
         ),
         score_scale=record.get("score_scale", 1.0),
         first_observation=record.get("first_observation"),
     )
-
-
-def outcome_counts(trajectories: Sequence[Trajectory]) -> dict[Outcome, int]:
-    """Returns the number of episodes by outcome; every outcome is a key."""
-    counts = collections.Counter(trajectory.outcome for trajectory in trajectories)
-    return {outcome: counts[outcome] for outcome in Outcome}

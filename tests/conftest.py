@@ -8,8 +8,8 @@ ROOT = pathlib.Path(__file__).parents[1]
 
 if sys.dont_write_bytecode:
     # The tests start some hundred processes, and compiling the imported modules to bytecode takes
-    # longer than most tests. The processes therefore share the bytecode in pytest's folder, so the
-    # source folders stay unchanged.
+    # longer than most tests. The processes therefore share bytecode, which is stored in pytest's
+    # folder because the source folders must not change.
     sys.dont_write_bytecode = False
     sys.pycache_prefix = str(ROOT / ".pytest_cache" / "bytecode")
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -43,10 +43,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="module")
 def compiled_fast():
-    """Compiles the programs of a test module fast instead of optimising them.
-
-    Most of these programs run only once.
-    """
+    """Disables most XLA optimisations for a test module, whose programs mostly run only once."""
     before = jax.config.values["jax_disable_most_optimizations"]
     jax.config.update("jax_disable_most_optimizations", True)
     yield
@@ -55,11 +52,11 @@ def compiled_fast():
 
 @pytest.fixture(scope="module")
 def compiled_fastest(compiled_fast):
-    """Compiles like `compiled_fast`, but with XLA's old loop emitter, in a third of the time.
+    """Extends `compiled_fast` by XLA's old loop emitter, which compiles in a third of the time.
 
-    This fixture is not for tests that require two programs to agree bit for bit. JAX has no public
-    setting for one module. If JAX's internal function has another name, this fixture equals
-    `compiled_fast`.
+    This fixture is not for tests that require two programs to agree bit for bit. It wraps an
+    internal function of JAX, because there is no public setting for a single module. Without this
+    function, the fixture equals `compiled_fast`.
     """
     original = getattr(compiler, "get_compile_options", None)
 

@@ -1,7 +1,7 @@
 """Bad inputs: each one gives a one-line message that names the remedy, and leaves no files behind.
 
-Most rows run a job in this process; rows about the command line run the command. One child process
-imports the modules of all commands and forks for each command, so that commands start fast.
+Most cases run a job in this process; cases about the command line run the command. One child
+process imports the modules of all commands and forks for each command, so that commands start fast.
 """
 
 import contextlib
@@ -201,14 +201,14 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("job", "changes", "words"), WRONG)
-def test_a_wrong_config_is_refused_in_one_line_and_leaves_nothing(tmp_path, job, changes, words):
+def test_an_invalid_config_is_refused_in_one_line_without_new_files(tmp_path, job, changes, words):
     workdir = tmp_path / "runs" / "first"
     check_one_line(message(job, changed(job, **changes), workdir), words)
     assert not list(tmp_path.iterdir())
 
 
-def test_every_number_and_choice_of_the_shipped_base_has_limits():
-    """Checks that every number in the directly read sections has an upper limit."""
+def test_numbers_and_booleans_of_the_base_config_refuse_minus_7():
+    """Checks that every number and boolean but those in `free` refuses the value -7."""
     config = changed("rl")
     free = {"horizon.turns", "horizon.boundaries"}
     accepted = []
@@ -226,7 +226,7 @@ def test_every_number_and_choice_of_the_shipped_base_has_limits():
 
 
 @pytest.mark.parametrize("status", [200, 403, 404])
-def test_the_address_of_another_web_server_is_named_in_one_line(tmp_path, status):
+def test_the_error_for_the_address_of_another_web_server_is_one_line(tmp_path, status):
     page = b"<!DOCTYPE html>\n" + b"<p>Hello</p>\n" * 777
     with serving(lambda request: (status, page), keeps_alive=False) as server:
         url = server.url
@@ -237,7 +237,7 @@ def test_the_address_of_another_web_server_is_named_in_one_line(tmp_path, status
     assert not list(tmp_path.iterdir())
 
 
-def test_a_corrected_config_starts_where_the_wrong_one_was_refused(tmp_path):
+def test_a_corrected_config_starts_in_the_folder_of_a_refused_one(tmp_path):
     workdir = tmp_path / "run"
     wrong = changed("evaluate", environments__babyai__eval__groups={"NoSuchLevel": 41})
     wrong["model"] |= dict(source="random", architecture={})
@@ -250,7 +250,7 @@ def test_a_corrected_config_starts_where_the_wrong_one_was_refused(tmp_path):
     assert (workdir / "config.json").exists()
 
 
-def test_files_of_others_stay_in_a_folder_where_a_config_was_refused(tmp_path):
+def test_a_refused_config_leaves_existing_files_in_its_folder(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     wrong = changed("evaluate", environments__babyai__eval__groups={"NoSuchLevel": 41})
     wrong["model"] |= dict(source="random", architecture={})
@@ -258,7 +258,7 @@ def test_files_of_others_stay_in_a_folder_where_a_config_was_refused(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
-def test_a_folder_of_another_config_names_five_differences_and_the_number_of_the_others(tmp_path):
+def test_the_error_for_a_folder_of_another_config_names_five_differences(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(changed("agentevol")))
     text = message("rl", changed("rl"), tmp_path)
     lines = text.splitlines()
@@ -267,7 +267,7 @@ def test_a_folder_of_another_config_names_five_differences_and_the_number_of_the
     assert "new --workdir" in lines[7]
 
 
-def test_a_broken_config_of_a_run_is_named(tmp_path):
+def test_the_error_for_a_broken_config_of_a_run_names_the_file(tmp_path):
     (tmp_path / "config.json").write_text('{"seed": ')
     check_one_line(message("rl", changed("rl"), tmp_path), "config.json is not JSON")
     with pytest.raises(ConfigError, match="config.json is not JSON"):
@@ -291,7 +291,7 @@ def evaluated(weights):
     return changed("evaluate", model__source=str(weights), model__architecture={})
 
 
-def test_weights_that_are_cut_off_are_refused_before_the_folder_is_touched(weights, tmp_path):
+def test_truncated_weights_are_refused_before_the_run_folder_is_created(weights, tmp_path):
     file = weights / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-100])
     for job, config in (
@@ -302,18 +302,18 @@ def test_weights_that_are_cut_off_are_refused_before_the_folder_is_touched(weigh
     assert not (tmp_path / "run").exists()
 
 
-def test_a_model_without_a_tokenizer_is_refused_and_leaves_nothing(weights, tmp_path):
+def test_a_model_without_a_tokenizer_is_refused_and_leaves_no_folder(weights, tmp_path):
     text = message("evaluate", evaluated(weights), tmp_path / "run")
     check_one_line(text, "neither tokenizer.json nor tokenizer.model")
     assert not (tmp_path / "run").exists()
 
 
-def test_a_model_config_that_is_no_json_is_named(weights, tmp_path):
+def test_a_model_config_that_is_not_json_is_refused(weights, tmp_path):
     (weights / "config.json").write_text("{")
     check_one_line(message("evaluate", evaluated(weights), tmp_path / "run"), "is not JSON")
 
 
-def test_a_simulator_that_is_not_installed_is_named_with_the_remedy(tmp_path, monkeypatch):
+def test_the_error_for_a_missing_simulator_names_the_remedy(tmp_path, monkeypatch):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java"))
     # Environments of a process share the simulator, so an earlier test may have started it.
     if shared_simulator.cache_info().currsize:
@@ -330,7 +330,7 @@ def test_a_simulator_that_is_not_installed_is_named_with_the_remedy(tmp_path, mo
         assert not (tmp_path / "run").exists()
 
 
-def test_a_missing_python_package_of_a_simulator_is_named_with_the_remedy(tmp_path, monkeypatch):
+def test_the_error_for_a_missing_python_package_names_the_remedy(tmp_path, monkeypatch):
     version = importlib.metadata.version
 
     def without_scienceworld(name):
@@ -349,7 +349,7 @@ def test_a_missing_python_package_of_a_simulator_is_named_with_the_remedy(tmp_pa
     assert "pip install" in text and not (tmp_path / "run").exists()
 
 
-def test_list_names_the_shipped_configs_and_the_algorithms():
+def test_the_flag_list_prints_the_shipped_configs_and_the_algorithms():
     done = subprocess.run(
         [sys.executable, "-m", "agentgym_jax.train", "--list"], capture_output=True, text=True
     )
@@ -439,7 +439,7 @@ def answers(tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(COMMANDS)), ids=[text for text, _ in COMMANDS])
-def test_a_wrong_command_line_is_answered_in_one_line(answers, number):
+def test_an_invalid_command_line_gives_an_error_of_one_line(answers, number):
     found, workdir = answers
     output, status = found[number]
     assert status == 1
@@ -447,7 +447,7 @@ def test_a_wrong_command_line_is_answered_in_one_line(answers, number):
     assert not workdir.exists()
 
 
-def test_a_port_that_is_taken_is_answered_in_one_line(answers):
+def test_a_port_in_use_gives_an_error_of_one_line(answers):
     output, status = answers[0][-1]
     assert status == 1
     check_one_line(output, "or --port=0 for a free one")

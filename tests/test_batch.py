@@ -21,7 +21,7 @@ def sequence(n, seed=0):
     }
 
 
-def test_packing_by_hand():
+def test_packing_matches_a_hand_computed_example():
     packed = batching.pack(
         [
             {"tokens": [7, 8], "action_mask": [False, True], "weights": [0.0, 0.5]},
@@ -45,7 +45,7 @@ def test_packing_by_hand():
 
 @settings(deadline=None, max_examples=50)
 @given(LENGTHS, st.integers(20, 40), st.integers(1, 4))
-def test_packing_keeps_every_token_and_unpacking_finds_it(lengths, row_length, multiple):
+def test_unpacking_restores_all_packed_tokens(lengths, row_length, multiple):
     sequences = [sequence(n, seed=i) for i, n in enumerate(lengths)]
     packed = batching.pack(sequences, row_length=row_length, rows_multiple=multiple)
     assert packed.tokens.shape[0] % multiple == 0
@@ -58,7 +58,7 @@ def test_packing_keeps_every_token_and_unpacking_finds_it(lengths, row_length, m
 
 @settings(deadline=None, max_examples=50)
 @given(LENGTHS, st.integers(20, 40))
-def test_rows_never_overflow_and_hold_each_sequence_once(lengths, row_length):
+def test_rows_never_overflow_and_contain_each_sequence_once(lengths, row_length):
     rows = batching.assign_rows(lengths, row_length)
     assert sorted(i for row in rows for i in row) == list(range(len(lengths)))
     assert all(0 < sum(lengths[i] for i in row) <= row_length for row in rows)
@@ -69,9 +69,7 @@ def test_rows_never_overflow_and_hold_each_sequence_once(lengths, row_length):
 
 @settings(deadline=None, max_examples=50)
 @given(LENGTHS, st.integers(1, 4), st.integers(1, 5))
-def test_the_tightest_row_length_is_that_of_the_smallest_batch_that_holds_all(
-    lengths, multiple, num_row_lengths
-):
+def test_the_tightest_row_length_gives_the_smallest_batch(lengths, multiple, num_row_lengths):
     sequences = [sequence(n) for n in lengths]
 
     def size(row_length):
@@ -83,11 +81,11 @@ def test_the_tightest_row_length_is_that_of_the_smallest_batch_that_holds_all(
     assert found == max(n for n in allowed if size(n) == size(found))
 
 
-def test_rows_are_halved_only_where_they_stay_whole_numbers():
+def test_row_lengths_are_halved_only_to_whole_numbers():
     assert batching.tightest_row_length([3], 30, 1, 4) == 15
 
 
-def test_no_sequences_give_one_empty_batch():
+def test_packing_no_sequences_gives_an_empty_batch():
     packed = batching.pack([], row_length=8, rows_multiple=4)
     assert packed.tokens.shape == (4, 8)
     assert batching.padding_share(packed) == 1.0
@@ -102,7 +100,7 @@ def test_an_empty_sequence_round_trips():
     np.testing.assert_array_equal(found[2], sequences[2]["tokens"])
 
 
-def test_a_sequence_longer_than_a_row_names_the_setting():
+def test_the_error_for_a_sequence_longer_than_a_row_names_row_length():
     with pytest.raises(ValueError, match=r"sequence 1 has 9 tokens, a row holds 8.*row_length"):
         batching.pack([sequence(3), sequence(9)], row_length=8, rows_multiple=1)
     with pytest.raises(ValueError, match=r"sequence 1 has 9 tokens, a row holds 8.*row_length"):
@@ -123,7 +121,7 @@ def test_rows_that_do_not_split_into_micro_batches_are_refused():
         batching.micro_batches(packed, 2)
 
 
-def test_added_micro_batches_are_empty():
+def test_padding_micro_batches_are_empty():
     packed = batching.pack([sequence(8, i) for i in range(2)], row_length=8, rows_multiple=1)
     padded = batching.pad_micro_batches(batching.micro_batches(packed, 1), 5)
     assert padded.tokens.shape == (5, 1, 8)
@@ -133,7 +131,7 @@ def test_added_micro_batches_are_empty():
     padded.check()
 
 
-def test_a_batch_of_unlike_shapes_fails_its_check():
+def test_a_batch_of_inconsistent_shapes_fails_its_check():
     packed = batching.pack([sequence(4)], row_length=8, rows_multiple=1)
     with pytest.raises(AssertionError):
         packed.replace(weights=packed.weights[:, :4]).check()

@@ -25,7 +25,7 @@ def defaults():
     found["dpo.pairing"] = found["dpo"]["pairing"]
     found["endpoint"] = plain(common.evaluation_base())["endpoint"]
     found["environments.NAME"] = common.environment()
-    # long sections are omitted, because other tables list their keys
+    # Nested sections are shown as "...", because other tables list their keys.
     for job in ("sft", "dpo", "agentevol"):
         for key, value in found[job].items():
             if isinstance(value, dict) and value:
@@ -36,7 +36,7 @@ def defaults():
     return found
 
 
-def test_no_default_exists_twice():
+def test_no_base_config_value_repeats_a_code_default():
     base = plain(common.base()) | {"endpoint": plain(common.evaluation_base())["endpoint"]}
     for section, (reader, _) in config_page.READERS.items():
         given = base if not section else base.get(section, {})
@@ -65,7 +65,7 @@ def test_the_page_equals_the_code():
     )
 
 
-def test_every_key_of_the_base_is_listed_with_its_meaning():
+def test_every_key_of_the_base_config_is_listed_with_its_meaning():
     listed = {key.name: key for key in config_page.list_keys(defaults())}
     sections = set(config_page.READERS) | {"horizon", "environments"}
     missing = [name for name in leaves(plain(common.base())) if name not in {*listed, *sections}]
@@ -74,7 +74,7 @@ def test_every_key_of_the_base_is_listed_with_its_meaning():
     assert not [name for name, key in listed.items() if key.values == "a value"]
 
 
-def test_the_unit_of_a_time_is_in_the_list():
+def test_keys_of_durations_have_the_unit_seconds():
     timed = [key for key in config_page.list_keys(defaults()) if key.name.endswith("_s")]
     assert len(timed) > 5 and {key.unit for key in timed} == {"seconds"}
 

@@ -1,6 +1,6 @@
 """Defects of the code released with AgentGym-RL, and tests that this project does not have them.
 
-DEFECTS names the tests of each defect; the short ones of these tests are below.
+DEFECTS names the tests of each defect; the shortest of these tests are in this file.
 """
 
 import ast
@@ -21,7 +21,8 @@ from agentgym_jax.client.answers import Observation
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.evaluation import scores
 from agentgym_jax.jobs.config.sections import plain
-from agentgym_jax.rollout.episode import AgentTurn, Episode, EpisodeLimits
+from agentgym_jax.rollout.episode import AgentTurn, Episode, EpisodeLimits, EpisodeRequest
+from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.text.tokenizer import byte_tokenizer
 from agentgym_jax.trajectory import Outcome
 from configs.paper import sciworld
@@ -32,76 +33,75 @@ TESTS = pathlib.Path(__file__).parent
 HERE = pathlib.Path(__file__).name
 
 DEFECTS = {
-    "1 the terminal reward lands on an observation and the action mask swallows it": (
+    "1 the terminal reward is put on an observation, and the action mask removes it": (
         f"{HERE}::test_a_terminal_reward_on_an_observation_reaches_every_action",
-        "test_trajectory.py::test_a_final_observation_does_not_swallow_the_reward",
+        "test_trajectory.py::test_the_reward_before_a_final_observation_is_on_an_action_token",
         "algorithms/test_advantages.py::test_a_terminal_reward_reaches_the_first_action_token",
-        "algorithms/test_advantages.py::test_a_final_observation_does_not_swallow_the_reward",
+        "algorithms/test_advantages.py::test_a_reward_on_the_final_observation_is_not_lost",
         "algorithms/test_golden_peers.py::test_a_reward_on_an_observation_differs",
     ),
     "2 the critic's values are not those of the response; turns bootstrap from observations": (
-        "algorithms/test_gae.py::test_observations_of_any_length_and_value_change_nothing",
-        "algorithms/test_gae.py::test_a_reward_on_the_final_observation_is_that_of_the_last_action",
+        "algorithms/test_gae.py::test_observations_do_not_change_the_advantages",
+        "algorithms/test_gae.py::test_a_reward_on_the_final_observation_counts_for_the_last_action",
     ),
     "3 resuming at a stage boundary skips a horizon stage": (
-        f"{HERE}::test_resuming_at_step_100_plays_the_second_stage",
-        "algorithms/test_horizon.py::test_resuming_anywhere_a_boundary_included_skips_no_stage",
+        f"{HERE}::test_a_run_resumed_at_step_100_has_the_second_turn_limit",
+        "algorithms/test_horizon.py::test_resuming_at_any_step_skips_no_stage",
         "algorithms/test_horizon.py::test_an_adaptive_horizon_resumes_from_its_state",
     ),
     "4 an empty action mask gives a NaN loss": (
-        f"{HERE}::test_an_empty_action_mask_gives_loss_and_gradient_zero",
-        "algorithms/test_advantages.py::test_an_empty_action_mask_is_safe",
+        f"{HERE}::test_an_empty_action_mask_gives_zero_loss_and_gradient",
+        "algorithms/test_advantages.py::test_an_empty_action_mask_gives_zero_advantages",
         "algorithms/test_masked.py::test_an_empty_mask_gives_zero",
-        "learner/test_update.py::test_an_unusable_batch_changes_nothing_and_says_so",
+        "learner/test_update.py::test_an_unusable_batch_is_skipped_and_reported",
     ),
     "5 sampled ids are decoded and encoded again for training": (
-        f"{HERE}::test_ids_that_text_cannot_carry_are_trained_on_as_sampled",
+        f"{HERE}::test_ids_that_do_not_survive_decoding_are_trained_on_as_sampled",
         "rollout/test_episode.py::test_a_solved_episode_has_every_token_once_with_its_source",
-        "sampling/test_sampler.py::test_log_probabilities_as_sampled_are_those_of_teacher_forcing",
+        "sampling/test_sampler.py::test_sampled_log_probabilities_equal_those_of_teacher_forcing",
     ),
     "6 a failing environment becomes reward 0 and is trained on": (
-        "client/test_client.py::test_a_broken_answer_to_a_step_is_an_error_and_never_a_reward",
+        "client/test_client.py::test_a_malformed_answer_to_a_step_is_an_error_without_a_reward",
         "client/test_original_servers.py::"
-        "test_alfworld_reports_a_lost_session_and_a_bad_request_in_bodies_of_status_200",
+        "test_alfworld_errors_in_bodies_of_status_200_are_recognised",
         "rollout/test_collect.py::"
-        "test_a_task_that_always_fails_is_never_a_reward_and_leaves_the_others_alone",
-        "algorithms/test_advantages.py::"
-        "test_failed_rows_change_nothing_for_the_others_of_the_group",
-        "learner/test_update.py::test_failed_rows_leave_the_gradient_of_the_others_alone",
+        "test_a_task_that_always_fails_gives_no_reward_and_does_not_affect_others",
+        "algorithms/test_advantages.py::test_failed_rows_do_not_change_other_rows_of_their_group",
+        "learner/test_update.py::test_failed_rows_do_not_change_the_gradient_of_other_rows",
     ),
     "7 micro-batches change the objective; epochs, RLOO and the timeout do not work": (
         "learner/test_update.py::test_micro_batch_split_leaves_the_gradient_unchanged",
         "learner/test_update_losses.py::"
         "test_micro_batch_split_and_order_leave_the_gradient_of_episode_ratios_unchanged",
-        "integration/test_mixture.py::test_every_epoch_is_an_update_for_each_mini_batch",
+        "integration/test_mixture.py::test_every_epoch_has_one_update_per_mini_batch",
         "algorithms/test_gradients.py::test_rloo_is_unbiased",
         "jobs/test_algorithm_section.py::test_every_algorithm_can_be_chosen_by_name",
-        "client/test_client.py::test_a_slow_answer_is_a_timeout_in_time",
-        "rollout/test_collect.py::test_a_hanging_answer_is_bounded_by_the_timeout",
+        "client/test_client.py::test_a_slow_answer_is_a_timeout",
+        "rollout/test_collect.py::test_a_hanging_answer_ends_at_the_timeout",
         "test_configs.py::test_every_section_of_every_config_binds",
     ),
-    "8 every episode waits for the slowest; histories are read again; sessions start in turn": (
+    "8 episodes wait for the slowest one and prefill their history again; sessions start in turn": (
         "client/test_pool.py::test_an_episode_continues_while_another_one_waits",
-        "client/test_pool.py::test_sessions_are_started_at_the_same_time",
-        "rollout/test_collect.py::test_slow_answers_in_any_order_change_nothing",
+        "client/test_pool.py::test_sessions_start_in_parallel",
+        "rollout/test_collect.py::test_slow_answers_in_any_order_do_not_change_episodes",
         "sampling/test_sampler.py::test_every_token_passes_through_the_model_once",
     ),
     "9 task ids depend on the machine; evaluation tasks are trained on": (
-        f"{HERE}::test_no_task_of_scienceworld_is_both_trained_on_and_evaluated",
-        "envs/test_textcraft.py::test_an_index_means_agentgyms_goal_under_ascending_file_order",
-        "envs/test_textcraft.py::test_another_hash_seed_and_a_used_random_module_change_no_task",
+        f"{HERE}::test_scienceworld_has_no_task_for_both_training_and_evaluation",
+        "envs/test_textcraft.py::test_indices_select_agentgyms_goals_in_ascending_file_order",
+        "envs/test_textcraft.py::test_tasks_do_not_depend_on_hash_seed_or_global_random_state",
     ),
     "10 any score counts for pass@k; no evaluation in training, no results, no error bars": (
-        f"{HERE}::test_an_unsolved_task_with_a_score_does_not_pass",
+        f"{HERE}::test_an_unsolved_task_with_a_score_does_not_count_for_pass_at_k",
         "evaluation/test_scores.py::test_pass_at_k_is_the_share_of_subsets_with_a_correct_sample",
-        "evaluation/test_scores.py::test_scores_json_holds_everything_and_round_trips",
-        "evaluation/test_scores.py::test_wilson_interval_by_hand",
+        "evaluation/test_scores.py::test_scores_json_contains_everything_and_round_trips",
+        "evaluation/test_scores.py::test_the_wilson_interval_matches_hand_computed_values",
         "integration/test_mixture.py::test_each_environment_has_its_own_evaluation",
     ),
     "11 data order, random state and environments are not in the checkpoint": (
-        "integration/test_resume.py::test_killed_and_resumed_equals_uninterrupted",
-        "learner/test_controller_state.py::test_resuming_through_json_anywhere_equals_running_through",
-        "rollout/test_collect.py::test_a_failed_step_starts_the_episode_again_to_the_same_result",
+        "integration/test_resume.py::test_killing_and_resuming_does_not_change_a_run",
+        "learner/test_controller_state.py::test_a_state_restored_from_json_continues_unchanged",
+        "rollout/test_collect.py::test_an_episode_restarted_after_a_failed_step_is_the_same",
     ),
 }
 
@@ -113,13 +113,13 @@ def functions_of(file):
 
 
 @pytest.mark.parametrize("defect", DEFECTS)
-def test_the_project_exists_without(defect):
+def test_every_defect_has_existing_tests(defect):
     for name in DEFECTS[defect]:
         file, _, test = name.partition("::")
-        assert test in functions_of(file), f"{name} is gone; where is it tested now?"
+        assert test in functions_of(file), f"there is no test {name}; update DEFECTS"
 
 
-def test_all_eleven_are_there():
+def test_the_table_has_all_eleven_defects():
     assert [int(name.split()[0]) for name in DEFECTS] == list(range(1, 12))
 
 
@@ -156,7 +156,7 @@ def test_a_terminal_reward_on_an_observation_reaches_every_action(advantage):
     assert (solved[:3] > np.maximum(failed[:3], 0)).all() and solved[3] == failed[3] == 0
 
 
-def test_resuming_at_step_100_plays_the_second_stage():
+def test_a_run_resumed_at_step_100_has_the_second_turn_limit():
     """Checks the turn limits after a resume at step 100.
 
     The released code uses 20 turns at step 101 and then 30, as if 200 steps were done.
@@ -165,7 +165,7 @@ def test_resuming_at_step_100_plays_the_second_stage():
     assert [resumed(steps_done) for steps_done in (99, 100, 101, 199, 200)] == [10, 20, 20, 20, 30]
 
 
-def test_an_empty_action_mask_gives_loss_and_gradient_zero():
+def test_an_empty_action_mask_gives_zero_loss_and_gradient():
     made = one_turn_and_an_observation([1.0, 0.0], mask=(False,) * 4)
     advantage_BT = advantages.group_relative(made, std_normalize=True)
     weight_BT = aggregation.token_weights(made.action_mask_BT, made.valid_B, mode="token_mean")
@@ -191,25 +191,27 @@ class Nothing:
         return []
 
 
-def test_ids_that_text_cannot_carry_are_trained_on_as_sampled():
+def test_ids_that_do_not_survive_decoding_are_trained_on_as_sampled():
     tokenizer = byte_tokenizer()
     # The ids end with half of a character; decoding gives a replacement mark, which has three other
     # bytes.
     sampled = [*tokenizer.encode("go ")[:3], tokenizer.encode("é")[0]]
     text = tokenizer.decode(sampled)
     assert tokenizer.encode(text) != sampled
-    episode = Episode(
+    request = EpisodeRequest(
         Task("textcraft", 7, "depth 1"),
         sample=0,
+        seed=0,
         step=0,
-        renderer=Nothing(),
-        preamble=({"role": "system", "content": "rules"},),
         limits=EpisodeLimits(1, 100, 1),
+        sampling=SamplingOptions(1.0, 9, 100),
     )
+    preamble = ({"role": "system", "content": "rules"},)
+    episode = Episode(request, renderer=Nothing(), preamble=preamble)
     episode.begin("start")
     logprobs = np.array([-0.1, -0.2, -0.3, -0.4], np.float32)
     turn = AgentTurn(row=0, text=text, tokens=np.array(sampled, np.int32), logprobs=logprobs)
-    episode.act(turn, ParsedAction(text, None, None))
+    episode.act(turn, ParsedAction(text))
     episode.observe(Observation("", 1.0, 1.0, done=True, success=True))
     trajectory = episode.trajectory(attempts=1, seconds=0.0)
     packed = batching.pack(
@@ -227,7 +229,7 @@ def test_ids_that_text_cannot_carry_are_trained_on_as_sampled():
     np.testing.assert_array_equal(packed.old_logprobs[packed.action_mask], logprobs)
 
 
-def test_no_task_of_scienceworld_is_both_trained_on_and_evaluated():
+def test_scienceworld_has_no_task_for_both_training_and_evaluation():
     entry = plain(sciworld.get_config())["environments"]["sciworld"]
     assert entry["train"]["kind"] == entry["eval"]["kind"] == "split"
     of = {"train": set(), "dev": set(), "test": set()}
@@ -237,7 +239,7 @@ def test_no_task_of_scienceworld_is_both_trained_on_and_evaluated():
     assert trained and evaluated and not trained & evaluated
 
 
-def test_an_unsolved_task_with_a_score_does_not_pass():
+def test_an_unsolved_task_with_a_score_does_not_count_for_pass_at_k():
     episodes = [
         scores.EpisodeScore("sciworld_0", "", sample, False, 0.9, 5, Outcome.HORIZON)
         for sample in range(4)

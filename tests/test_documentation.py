@@ -154,7 +154,7 @@ def flag_definitions(module):
     }
 
 
-def test_a_misspelled_option_in_a_command_is_found(monkeypatch):
+def test_a_misspelled_option_in_a_command_is_detected(monkeypatch):
     monkeypatch.chdir(ROOT)
     config = "--config=configs/quickstart.py"
     parse_flags("agentgym_jax.train", [f"{config}:smoke", "--workdir=x", "--config.seed=1"])

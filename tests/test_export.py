@@ -91,7 +91,7 @@ def make_trained_run(path, template):
 
 
 def make_qwen_directory(path):
-    """Writes a Hugging Face directory of type qwen2 whose tokenizer splits words as that of Qwen2."""
+    """Writes a Hugging Face directory of type qwen2 whose tokenizer splits words like Qwen2."""
     backend = tokenizers.Tokenizer(models.BPE())
     backend.normalizer = normalizers.NFC()
     backend.pre_tokenizer = pre_tokenizers.Sequence(
@@ -148,11 +148,11 @@ def test_a_run_folder_exports_the_parameters_of_its_latest_checkpoint(tmp_path):
     tokenizer = load_tokenizer(out)
     assert tokenizer.encode("go") == byte_tokenizer().encode("go")
     config = json.loads((out / "config.json").read_text())
-    assert config["eos_token_id"] == tokenizer.special_id("<|im_end|>")
+    assert config["eos_token_id"] == tokenizer.special_tokens["<|im_end|>"]
     assert config["torch_dtype"] == "float32"
 
 
-def test_a_run_folder_without_a_complete_checkpoint_is_no_model_yet(tmp_path):
+def test_a_run_folder_without_a_complete_checkpoint_cannot_be_exported(tmp_path):
     make_run_folder(tmp_path / "run", steps=())
     with pytest.raises(CheckpointError, match="no complete checkpoint yet"):
         export(str(tmp_path / "run"), str(tmp_path / "out"), dtype="float32", overwrite=False)
@@ -169,9 +169,7 @@ def test_exporting_a_hugging_face_directory_keeps_its_weights(family, tmp_path):
 
 
 @pytest.mark.parametrize("template", [COMPACT, CHATML], ids=["compact", "chatml"])
-def test_transformers_gives_a_trained_tokenizer_of_an_export_the_ids_it_has_here(
-    template, tmp_path
-):
+def test_an_exported_tokenizer_gives_the_same_ids_in_transformers(template, tmp_path):
     policy = make_trained_run(tmp_path / "run", template)
     out = export(str(tmp_path / "run"), str(tmp_path / "out"), dtype="float32", overwrite=False)
     assert_ids_of_transformers(out)
@@ -180,7 +178,7 @@ def test_transformers_gives_a_trained_tokenizer_of_an_export_the_ids_it_has_here
     assert json.loads((out / "config.json").read_text())["model_type"] == "llama"
 
 
-def test_a_model_with_the_tokenizer_of_qwen2_stays_a_qwen2(tmp_path):
+def test_a_model_with_the_tokenizer_of_qwen2_keeps_the_type_qwen2(tmp_path):
     policy = make_qwen_directory(tmp_path / "in")
     out = export(str(tmp_path / "in"), str(tmp_path / "out"), dtype="float32", overwrite=False)
     assert_ids_of_transformers(out)
@@ -188,7 +186,7 @@ def test_a_model_with_the_tokenizer_of_qwen2_stays_a_qwen2(tmp_path):
     assert json.loads((out / "config.json").read_text())["model_type"] == "qwen2"
 
 
-def test_an_export_names_no_family_whose_rules_its_tokenizer_breaks(tmp_path):
+def test_an_export_does_not_claim_a_family_with_another_tokenizer(tmp_path):
     """Checks a directory of type qwen2 whose tokenizer.json splits words differently."""
     make_qwen_directory(tmp_path / "in")
     state = json.loads((tmp_path / "in" / "tokenizer.json").read_text())
@@ -210,7 +208,7 @@ def test_a_llama_whose_output_projection_has_a_bias_is_refused(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["own.gguf", "own.safetensors"])
-def test_the_command_refuses_to_name_a_directory_like_a_file(name, tmp_path):
+def test_the_command_refuses_an_output_name_with_a_file_extension(name, tmp_path):
     done = run_command(f"--model={GOLDEN / 'llama'}", f"--out={tmp_path / name}")
     assert done.returncode == 1
     (line,) = done.stderr.strip().splitlines()
@@ -218,7 +216,7 @@ def test_the_command_refuses_to_name_a_directory_like_a_file(name, tmp_path):
     assert not (tmp_path / name).exists()
 
 
-def test_an_existing_directory_is_refused_before_the_model_is_looked_for(tmp_path):
+def test_an_existing_output_directory_is_refused_before_the_model_is_loaded(tmp_path):
     shutil.copytree(GOLDEN / "qwen2", tmp_path / "out")
     with pytest.raises(FileExistsError, match="--overwrite"):
         export("no/such-model", str(tmp_path / "out"), dtype="float32", overwrite=False)
@@ -241,7 +239,7 @@ def test_the_command_writes_bfloat16_by_default(tmp_path):
     assert json.loads((tmp_path / "out" / "config.json").read_text())["torch_dtype"] == "bfloat16"
 
 
-def test_the_command_ends_with_one_line_about_the_error(tmp_path):
+def test_the_command_reports_an_error_in_one_line(tmp_path):
     done = run_command("--model=qwen9-1b", f"--out={tmp_path / 'out'}")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith("export: --model=qwen9-1b is no existing path")

@@ -121,7 +121,7 @@ def level(name):
 
 
 @pytest.mark.parametrize("path", TRAINING_FILES, ids=ids(TRAINING_FILES))
-def test_a_module_has_a_level_and_imports_nothing_above_it(path):
+def test_every_module_has_a_level_and_imports_nothing_from_higher_levels(path):
     name = module_name(path)
     own = level(name)
     assert own is not None, f"give {name} a level in docs/design.md and in this table"
@@ -135,7 +135,7 @@ def test_a_module_has_a_level_and_imports_nothing_above_it(path):
 
 
 @pytest.mark.parametrize("path", TRAINING_FILES, ids=ids(TRAINING_FILES))
-def test_training_knows_the_protocol_of_the_environments_and_one_place_calls_them(path):
+def test_training_imports_only_the_protocol_of_the_environments(path):
     allowed = {"agentgym_envs.base.protocol", "agentgym_envs.base.extras"} | CALLERS.get(
         module_name(path), set()
     )
@@ -145,7 +145,7 @@ def test_training_knows_the_protocol_of_the_environments_and_one_place_calls_the
 
 
 @pytest.mark.parametrize("path", TRAINING_FILES, ids=ids(TRAINING_FILES))
-def test_restricted_packages_import_only_what_they_may(path):
+def test_restricted_packages_import_only_allowed_packages(path):
     top = part(module_name(path))
     for node, target in imports(path, KNOWN):
         where = f"{path}:{node.lineno}: {target}"
@@ -158,7 +158,7 @@ def test_restricted_packages_import_only_what_they_may(path):
 
 
 @pytest.mark.parametrize("path", sources(ENVIRONMENTS), ids=ids(sources(ENVIRONMENTS)))
-def test_environments_import_no_array_library_of_training_and_nothing_of_it(path):
+def test_environments_import_neither_jax_nor_training_code(path):
     banned = BANNED_IN_ENVIRONMENTS
     if module_name(path) in MAY_USE_JAX:
         banned = banned - {"jax", "jaxlib"}
@@ -166,7 +166,7 @@ def test_environments_import_no_array_library_of_training_and_nothing_of_it(path
         assert target.split(".")[0] not in banned, f"{path}:{node.lineno}: {target}"
 
 
-def test_only_the_modules_with_jax_are_imported_with_jax():
+def test_other_modules_do_not_import_the_modules_with_jax():
     for path in FILES:
         if module_name(path) not in MAY_USE_JAX:
             for node, target in imports(path, KNOWN):
@@ -180,9 +180,9 @@ def test_the_shared_protocol_needs_only_the_standard_library():
 
 
 # Modules with imports inside functions, and the reasons. An import cycle is never the reason;
-# `test_no_module_imports_itself_by_way_of_others` also finds cycles through these imports.
+# `test_there_are_no_import_cycles` also finds cycles through these imports.
 LATE_IMPORTS = {
-    "agentgym_envs.webarena.served": "says what to install before it imports what needs that",
+    "agentgym_envs.webarena.served": "missing packages are reported before they are imported",
     "agentgym_sites.shop.server": "Django is imported after its clock is set",
     "agentgym_sites.shop.build": "Django is imported after its clock is set",
     "agentgym_sites.forum.server": "Django is imported after its clock is set",
@@ -191,12 +191,12 @@ LATE_IMPORTS = {
 }
 
 
-def test_every_module_with_late_imports_is_there():
+def test_every_listed_module_with_late_imports_exists():
     assert LATE_IMPORTS.keys() <= {module_name(path) for path in FILES}
 
 
 @pytest.mark.parametrize("path", FILES, ids=ids(FILES))
-def test_imports_are_at_the_top_and_absolute(path):
+def test_imports_are_absolute_and_at_the_top_of_the_module(path):
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for function in ast.walk(tree):
         is_function = isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
@@ -209,7 +209,7 @@ def test_imports_are_at_the_top_and_absolute(path):
     assert not relative, f"{path}:{relative[0].lineno}: relative import"
 
 
-def test_no_module_imports_itself_by_way_of_others():
+def test_there_are_no_import_cycles():
     graph = {}
     for path in FILES:
         name = module_name(path)

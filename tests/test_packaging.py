@@ -38,7 +38,7 @@ def test_the_whole_project_installs_all_requirements_of_the_servers(both):
     assert "pydantic>=2.9" in servers["install_requires"]
 
 
-def test_both_install_the_same_packages_data_and_entry_points_of_the_servers(both):
+def test_both_setup_files_declare_the_servers_equally(both):
     project, servers = both
     assert servers["packages"] and set(servers["packages"]) <= set(project["packages"])
     assert servers["package_data"].items() <= project["package_data"].items()
@@ -53,7 +53,7 @@ def test_every_console_script_names_a_function(both):
     assert all(callable(pkgutil.resolve_name(target)) for target in targets.values())
 
 
-def test_a_console_script_is_its_module():
+def test_a_console_script_runs_its_module():
     program = "import sys; from agentgym_jax.scripts import results; results()"
     script = subprocess.run(
         [sys.executable, "-c", program, "--helpshort"], capture_output=True, text=True

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agentgym_jax.algorithms import ALGORITHMS, aggregation
+from agentgym_jax.algorithms import aggregation
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.jobs.config.sections import plain
 from agentgym_jax.jobs.rl import config as rl
@@ -96,14 +96,14 @@ def value_at(config, path):
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_a_config_has_the_values_that_all_scripts_share(script):
+def test_every_config_has_the_values_shared_by_all_scripts(script):
     config, _ = load(script)
     found = {path: value_at(config, path) for path, _, _ in SHARED}
     assert found == {path: expected for path, expected, _ in SHARED}
 
 
 @pytest.mark.parametrize(("script", "row"), SCRIPTS.items())
-def test_a_config_has_the_values_of_its_script(script, row):
+def test_every_config_has_the_values_of_its_script(script, row):
     rounds, period, batch, samples, mini_batch, prompt, response, max_tokens, epochs = row
     config, environment = load(script)
     ids, reward, max_rounds = ENVIRONMENTS[environment]
@@ -145,7 +145,7 @@ def test_every_config_of_the_paper_covers_two_scripts():
     assert {load(script)[1] for script in SCRIPTS} == set(ENVIRONMENTS)
 
 
-def test_the_size_changes_the_model_alone():
+def test_the_option_size_changes_only_the_model():
     large, _ = load("ScalingInter-RL/babyai_train.sh")
     small, _ = load("ScalingInter-RL/babyai_train.sh", size="3b")
     assert small["model"].pop("source") == "Qwen/Qwen2.5-3B-Instruct"
@@ -154,16 +154,15 @@ def test_the_size_changes_the_model_alone():
 
 
 @pytest.mark.parametrize("option", ["size=70b", "horizon=growing"])
-def test_an_unknown_option_is_refused_with_the_known_ones(option):
+def test_the_error_for_an_unknown_option_lists_the_known_ones(option):
     name, value = option.split("=")
     module = importlib.import_module("configs.paper.textcraft")
     with pytest.raises(ValueError, match=f"unknown {name} '{value}'.*Known: "):
         module.get_config(option)
 
 
-def test_published_grpo_weighs_every_episode_the_same_for_any_length():
-    assert ALGORITHMS["grpo"].aggregation == "sequence_mean"
-    options = rl.parse(load("AgentGym-RL/textcraft_train.sh")[0]).aggregation_options
+def test_published_grpo_weighs_episodes_of_any_length_equally():
+    options = rl.parse(load("AgentGym-RL/textcraft_train.sh")[0]).algorithm.aggregation
     # Two episodes are solved in 2 tokens; two episodes fail after 6 tokens.
     mask_BT = np.arange(6) < np.array([2, 2, 6, 6])[:, None]
     weight_BT = aggregation.token_weights(jnp.asarray(mask_BT), jnp.ones(4, bool), **options)

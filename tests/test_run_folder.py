@@ -25,7 +25,7 @@ def start(workdir, config=CONFIG, adjustable=("total_steps",)):
     return folder, resumed
 
 
-def test_a_new_folder_has_the_layout_of_the_contract(tmp_path):
+def test_a_new_run_folder_has_the_documented_layout(tmp_path):
     folder, resumed = start(tmp_path / "a" / "run")
     assert not resumed
     names = {path.name for path in folder.path.iterdir()}
@@ -41,7 +41,7 @@ def test_a_new_folder_has_the_layout_of_the_contract(tmp_path):
     assert folder.config()["horizon"]["turns"] == [5, 10]
 
 
-def test_making_the_object_touches_nothing(tmp_path):
+def test_creating_the_object_creates_no_folder(tmp_path):
     RunFolder(tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -64,7 +64,7 @@ def test_facts_about_the_machine_are_recorded(tmp_path):
     assert folder.provenance()["starts"][0]["native"] is False
 
 
-def test_another_config_is_refused_with_both_values_and_the_remedy(tmp_path):
+def test_the_error_for_another_config_shows_both_values_and_the_remedy(tmp_path):
     folder, _ = start(tmp_path)
     folder.close()
     other = {"job": "rl", "total_steps": 10, "horizon": {"turns": (5, 15)}, "seed": 1}
@@ -80,7 +80,7 @@ def test_another_config_is_refused_with_both_values_and_the_remedy(tmp_path):
 
 
 @pytest.mark.parametrize("pattern", ["total_steps", "total_*"])
-def test_an_adjustable_key_may_change_and_the_new_value_is_kept(tmp_path, pattern):
+def test_an_adjustable_key_can_change_and_its_new_value_is_saved(tmp_path, pattern):
     folder, _ = start(tmp_path)
     folder.close()
     folder, resumed = start(tmp_path, {**CONFIG, "total_steps": 20}, adjustable=(pattern,))
@@ -88,7 +88,7 @@ def test_an_adjustable_key_may_change_and_the_new_value_is_kept(tmp_path, patter
     assert folder.config()["total_steps"] == 20
 
 
-def test_a_refused_start_gives_the_lock_back(tmp_path):
+def test_a_refused_start_releases_the_lock(tmp_path):
     folder, _ = start(tmp_path)
     folder.close()
     # The object must stay referenced, because garbage collection would release the lock.
@@ -98,7 +98,7 @@ def test_a_refused_start_gives_the_lock_back(tmp_path):
     assert start(tmp_path)[1]
 
 
-def test_two_trainers_never_share_a_folder_and_the_message_names_the_process(tmp_path):
+def test_the_error_for_a_folder_in_use_names_the_process(tmp_path):
     folder, _ = start(tmp_path)
     with pytest.raises(RunFolderError, match=f"in use by another process .pid {os.getpid()} on"):
         start(tmp_path)
@@ -126,7 +126,7 @@ def test_a_killed_trainer_leaves_no_lock(tmp_path):
     assert start(tmp_path, {})[1]
 
 
-def test_a_file_in_place_of_the_folder_is_explained(tmp_path):
+def test_the_error_for_a_file_in_place_of_the_folder_names_the_remedy(tmp_path):
     (tmp_path / "run").write_text("")
     with pytest.raises(RunFolderError, match="choose another --workdir"):
         start(tmp_path / "run")
@@ -143,7 +143,7 @@ def test_a_file_in_place_of_the_folder_is_explained(tmp_path):
         (errno.EIO, "Check the path and its file system"),
     ],
 )
-def test_a_write_that_the_system_refuses_is_explained(tmp_path, number, advice):
+def test_the_error_for_a_failed_write_gives_advice(tmp_path, number, advice):
     path = tmp_path / "file"
     write_atomic(path, "old")
 
@@ -156,7 +156,7 @@ def test_a_write_that_the_system_refuses_is_explained(tmp_path, number, advice):
     assert path.read_text() == "old"
 
 
-def test_an_interrupted_write_leaves_the_old_file_and_no_litter(tmp_path):
+def test_an_interrupted_write_keeps_the_old_file_and_leaves_no_other(tmp_path):
     path = tmp_path / "file"
     write_atomic(path, "old")
 
@@ -170,7 +170,7 @@ def test_an_interrupted_write_leaves_the_old_file_and_no_litter(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
 
 
-def test_a_reader_of_the_old_file_keeps_it_whole_while_it_is_replaced(tmp_path):
+def test_a_reader_can_finish_reading_a_file_that_is_replaced(tmp_path):
     path = tmp_path / "file"
     write_atomic(path, "old and longer")
     with open(path) as reader:
@@ -188,21 +188,21 @@ def test_trajectories_round_trip_in_order(tmp_path):
     assert folder.trajectory_steps() == [42]
 
 
-def test_a_number_that_is_not_finite_in_a_trajectory_is_refused_not_written(tmp_path):
+def test_a_trajectory_with_a_number_that_is_not_finite_is_not_written(tmp_path):
     folder, _ = start(tmp_path)
     with pytest.raises(ValueError):
         folder.write_trajectories(1, [{"reward": float("nan")}])
     assert folder.trajectory_steps() == []
 
 
-def test_a_missing_step_is_named_with_the_steps_there_are(tmp_path):
+def test_the_error_for_a_missing_step_lists_the_existing_steps(tmp_path):
     folder, _ = start(tmp_path)
     folder.write_trajectories(2, [])
     with pytest.raises(FileNotFoundError, match=r"step_000003.*\[2\]"):
         folder.read_trajectories(3)
 
 
-def test_resuming_removes_the_files_of_later_steps_only(tmp_path):
+def test_resuming_only_removes_the_files_of_later_steps(tmp_path):
     folder, _ = start(tmp_path)
     for step in (1, 2, 3, 1_000_000):
         folder.write_trajectories(step, [])
@@ -215,11 +215,10 @@ def test_resuming_removes_the_files_of_later_steps_only(tmp_path):
         "step_1000000.jsonl",
     }
     assert folder.trajectory_steps() == [1, 2]
-    assert folder.trajectories_after(0)[0].name == "step_000001.jsonl"
     assert (folder.trajectories / "readme.jsonl").exists()
 
 
-def test_a_folder_that_is_no_run_is_named(tmp_path):
+def test_a_folder_that_is_not_a_run_is_an_error(tmp_path):
     with pytest.raises(FileNotFoundError, match="is not a run folder"):
         RunFolder(tmp_path).config()
 
@@ -233,7 +232,7 @@ def test_equal_configs_do_not_differ():
     assert config_differences(plain, plain) == {}
 
 
-def test_the_commit_is_recorded_only_for_a_checkout_that_tracks_the_code(tmp_path):
+def test_the_commit_is_only_recorded_for_a_checkout_that_tracks_the_code(tmp_path):
     environment = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null"}
 
     def git(*arguments):

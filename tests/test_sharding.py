@@ -10,7 +10,14 @@ from jax.sharding import PartitionSpec
 from agentgym_jax.models.kv_cache import KVCache
 from agentgym_jax.models.policy import Policy
 from agentgym_jax.models.token_logprobs import token_logprobs
-from agentgym_jax.sharding import DECODE_RULES, TRAIN_RULES, Layout, make_mesh, reshard
+from agentgym_jax.sharding import (
+    DECODE_RULES,
+    TRAIN_RULES,
+    Layout,
+    constrain,
+    make_mesh,
+    reshard,
+)
 from tests.builders import decoder_config
 
 pytestmark = pytest.mark.usefixtures("compiled_fastest")
@@ -91,9 +98,9 @@ def test_eight_devices_decode_like_one(sizes):
     np.testing.assert_allclose(many, _decoded_by_one(), rtol=2e-4, atol=2e-4)
 
 
-def test_a_constraint_is_in_the_compiled_program_on_cpu():
+def test_sharding_constraints_take_effect_on_cpu():
     layout = Layout(make_mesh(data=4, fsdp=1, tensor=2), TRAIN_RULES)
-    out = jax.jit(lambda x: layout.constrain(x * 2, ("batch", "act_mlp")))(jnp.ones((8, 6)))
+    out = jax.jit(lambda x: constrain(layout, x * 2, ("batch", "act_mlp")))(jnp.ones((8, 6)))
     assert {s.data.shape for s in out.addressable_shards} == {(2, 3)}
 
 
@@ -122,7 +129,7 @@ def test_reshard_changes_placement_and_type_with_one_program():
         np.testing.assert_array_equal(old.astype(jnp.bfloat16), new)
 
 
-def test_weights_for_decoding_outlive_an_update_of_the_state_that_they_are_from():
+def test_resharded_weights_outlive_a_donating_update_of_the_original():
     params = {"w": jnp.arange(4096.0)}
     moved = reshard(params, None, "float32")
     jax.jit(lambda tree: jax.tree.map(lambda x: x + 1, tree), donate_argnums=0)(params)
@@ -154,30 +161,30 @@ class _no_compilation:
         (dict(data=0), "must be positive"),
     ],
 )
-def test_a_mesh_that_does_not_fit_names_sizes_and_devices(sizes, message):
+def test_the_error_for_an_invalid_mesh_names_sizes_and_devices(sizes, message):
     with pytest.raises(ValueError, match=message):
         make_mesh(**ONE_DEVICE | sizes)
 
 
-def test_one_size_may_be_the_rest():
+def test_one_mesh_size_can_be_inferred_from_the_number_of_devices():
     assert make_mesh(data=-1, fsdp=1, tensor=2).shape == {"data": 4, "fsdp": 1, "tensor": 2}
     assert make_mesh(data=1, fsdp=1, tensor=1, devices=jax.devices()[:1]).size == 1
 
 
-def test_two_axes_on_one_mesh_axis_are_refused():
+def test_two_logical_axes_on_one_mesh_axis_are_refused():
     layout = Layout(make_mesh(data=8, fsdp=1, tensor=1), {**TRAIN_RULES, "act_embed": "data"})
     with pytest.raises(ValueError, match="both 'batch' and 'act_embed' on mesh axis 'data'"):
         layout.sharding(("batch", "length", "act_embed"))
 
 
-def test_unknown_axes_of_either_kind_are_named():
+def test_errors_name_unknown_logical_and_mesh_axes():
     with pytest.raises(ValueError, match="no rule for logical axis 'widht'"):
         Layout(make_mesh(data=8, fsdp=1, tensor=1), TRAIN_RULES).sharding(("widht",))
     with pytest.raises(ValueError, match=r"not \['expert'\]"):
         Layout(make_mesh(data=8, fsdp=1, tensor=1), {"mlp": "expert"})
 
 
-def test_an_axis_that_does_not_divide_stays_whole():
+def test_an_axis_that_is_not_divisible_is_not_sharded():
     layout = Layout(make_mesh(data=2, fsdp=1, tensor=4), TRAIN_RULES)
     assert layout.shards("kv_heads") == 4
     assert layout.sharding(("embed", "kv_heads"), (32, 2)).spec == PartitionSpec("fsdp", None)

@@ -26,7 +26,7 @@ def run(*arguments, config="configs/quickstart.py", module="train"):
         ("--config.zzz=3", ""),
     ],
 )
-def test_a_misspelled_override_is_answered_with_one_line(tmp_path, override, hint):
+def test_a_misspelled_override_gives_an_error_of_one_line(tmp_path, override, hint):
     done = run(f"--workdir={tmp_path / 'run'}", override)
     assert done.returncode == 1
     name = override.partition("=")[0]
@@ -35,7 +35,7 @@ def test_a_misspelled_override_is_answered_with_one_line(tmp_path, override, hin
 
 
 @pytest.mark.slow
-def test_a_defect_of_the_config_file_keeps_its_traceback(tmp_path):
+def test_an_exception_in_a_config_file_shows_its_traceback(tmp_path):
     config = tmp_path / "broken.py"
     config.write_text("def get_config():\n    return None.total_steps\n")
     done = run(f"--workdir={tmp_path / 'run'}", "--config.seed=3", config=config)
@@ -44,7 +44,7 @@ def test_a_defect_of_the_config_file_keeps_its_traceback(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_smallest_program_is_kept_for_the_next_start(tmp_path):
+def test_even_the_smallest_program_is_cached_for_the_next_start(tmp_path):
     """Checks that even the smallest compiled program is stored in the cache.
 
     A start has dozens of small programs, whose compilation takes seconds in total.
@@ -59,7 +59,7 @@ def test_the_smallest_program_is_kept_for_the_next_start(tmp_path):
 
 
 @pytest.mark.slow
-def test_an_error_of_the_user_is_shown_without_secrets_and_without_a_traceback(tmp_path):
+def test_a_user_error_is_shown_without_secrets_or_traceback(tmp_path):
     address = "http://me:hunter2@host"
     done = run(f"--workdir={tmp_path / 'run'}", f"--config.env_server.transport={address}")
     assert done.returncode == 1
@@ -67,5 +67,5 @@ def test_an_error_of_the_user_is_shown_without_secrets_and_without_a_traceback(t
     assert "hunter2" not in done.stderr and "Traceback" not in done.stderr
 
 
-def test_a_run_that_a_guard_stops_is_an_error_of_the_user():
+def test_a_stop_by_a_guard_is_reported_like_a_user_error():
     assert GuardStop in USER_ERRORS

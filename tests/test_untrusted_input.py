@@ -104,12 +104,12 @@ def faults(source):
         "np.load(path, allow_pickle=True)",
     ],
 )
-def test_the_search_finds_the_fact(source):
+def test_the_search_detects_forbidden_calls(source):
     assert faults(source)
     assert not faults("import re\nre.compile(text)\nsubprocess.run([text], shell=False)")
 
 
-def test_no_module_loads_pickles_or_gives_text_to_a_shell_or_an_interpreter():
+def test_no_module_loads_pickles_or_executes_text():
     assert len(SOURCES) > 100
     found = {str(path.relative_to(ROOT)): faults(path.read_text()) for path in SOURCES}
     assert {name for name, what in found.items() if what} == PRIVATE_PIPES
@@ -126,15 +126,15 @@ class Bomb:
         return os.mkdir, (str(self.path),)
 
 
-def test_an_array_file_that_is_a_pickle_is_refused(tmp_path):
+def test_a_pickled_array_file_is_refused(tmp_path):
     np.save(tmp_path / "a.npy", np.array([Bomb(tmp_path / "owned")], object), allow_pickle=True)
     with pytest.raises(ValueError, match="allow_pickle"):
-        # `np.load` with the default for pickles, which no call in the package changes
+        # No call in the package changes np.load's default, which refuses pickles.
         np.load(tmp_path / "a.npy")
     assert not (tmp_path / "owned").exists()
 
 
-def test_a_checkpoint_is_saved_and_restored_without_any_pickle(tmp_path, monkeypatch):
+def test_checkpoints_are_saved_and_restored_without_pickle(tmp_path, monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("a pickle was read")
 
@@ -169,7 +169,7 @@ def tree_of(folder):
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_a_models_text_round_trips_through_a_file_and_names_none(tmp_path, text):
+def test_model_output_is_stored_unchanged_and_creates_no_other_file(tmp_path, text):
     folder = RunFolder(tmp_path / "run")
     folder.start({"seed": 0}, devices=[], adjustable=(), command=["train"])
     folder.write_trajectories(1, [to_record(episode(text))])
@@ -183,7 +183,7 @@ def test_a_models_text_round_trips_through_a_file_and_names_none(tmp_path, text)
 
 
 @pytest.mark.parametrize("item_id", ["../../etc/cron.d/x_1", "a\0b_1", "/etc/passwd_2", "..\\x_3"])
-def test_an_item_id_is_text_in_a_record_and_never_part_of_a_path(tmp_path, item_id):
+def test_an_item_id_never_becomes_part_of_a_path(tmp_path, item_id):
     folder = RunFolder(tmp_path / "deep" / "er" / "run")
     folder.start({"seed": 0}, devices=[], adjustable=(), command=["train"])
     before = tree_of(tmp_path)
@@ -220,7 +220,7 @@ def report_of(folder, text):
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_a_models_text_is_no_markup_in_the_report(tmp_path, text):
+def test_model_output_is_not_markup_in_the_report(tmp_path, text):
     pages = []
     for name, said in (("harmless", "x"), ("hostile", text)):
         parser = Elements()

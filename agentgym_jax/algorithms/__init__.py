@@ -1,7 +1,4 @@
-"""Reinforcement learning as pure functions.
-
-Imports jax and chex, and no other package of this project.
-"""
+"""Reinforcement learning as pure functions, which import only jax and chex."""
 
 from agentgym_jax.algorithms.table import ALGORITHMS, Algorithm
 

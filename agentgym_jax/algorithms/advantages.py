@@ -1,13 +1,11 @@
 """Advantage functions: the return of each action token relative to a baseline.
 
-Each function takes `Episodes` and options and returns `advantage_BT`, which is zero off the action
-mask. A row that is not valid (its environment failed) is left out of every statistic and gets
-advantage 0. Such a row is not treated as an episode with return 0. If the returns of a group are
-equal up to rounding, or if the group has fewer than two valid rows, its advantages are exactly 0.
+Each function returns `advantage_BT`, which is zero off the action mask. Rows that are not valid are
+left out of every statistic and get advantage 0. A group has advantages of exactly 0 if its returns
+are equal up to rounding or if it has fewer than two valid rows.
 
 Options: `discount` applies per action token and `turn_discount` per turn, so an episode's return
-multiplies the reward of turn k by turn_discount ** k. `eps` is added to the sample standard
-deviation (n - 1).
+multiplies the reward of turn k by turn_discount ** k. `eps` is added to the standard deviation.
 """
 
 import dataclasses
@@ -25,37 +23,18 @@ from agentgym_jax.algorithms.episodes import (
     turn_starts,
 )
 
-# Two returns of a group are treated as equal if they differ by less than this fraction of the
-# largest sum of absolute rewards in the group. Float32 sums in two different orders differ by up to
-# 2 n 2^-24 of the sum of absolute values: 1e-5 for 80 rewards.
+# Two returns of a group are equal if they differ by less than this fraction of the group's largest
+# sum of absolute rewards. Float32 sums in two orders differ by up to 2 n 2^-24 of that sum.
 RELATIVE_TOLERANCE = 1e-5
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class GroupStatistics:
-    """Numbers of groups with and without a learning signal; int32 scalars.
-
-    Attributes:
-      groups: Number of all groups of the batch.
-      informative: Number of groups with at least two valid rows and a nonzero advantage.
-      zero_variance: Number of groups with at least two valid rows and only zero advantages.
-      too_small: Number of groups with fewer than two valid rows.
-    """
-
-    groups: jax.Array
-    informative: jax.Array
-    zero_variance: jax.Array
-    too_small: jax.Array
 
 
 def _groups(
     episodes: Episodes, turn_discount: float = 1.0
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Returns the returns and the valid flags as `[P, R]`, and the rounding tolerance of each group
-    as `[P, 1]`.
+    """Returns return_PR (0 for invalid rows), valid_PR, and differs_P1.
 
-    Returns of invalid rows become 0, so that a NaN in such a row cannot spread.
+    `differs_P1` is True if two valid returns of a group differ by more than rounding. Without this
+    check, dividing one rounding error by another would give an advantage of order one.
     """
     valid_PR = episodes.valid_B.reshape(-1, episodes.group_size)
 
@@ -64,80 +43,59 @@ def _groups(
 
     return_PR = split_groups(episode_returns(episodes, turn_discount=turn_discount))
     size_PR = split_groups(episode_returns(_magnitudes(episodes), turn_discount=turn_discount))
-    return return_PR, valid_PR, RELATIVE_TOLERANCE * jnp.max(size_PR, axis=1, keepdims=True)
+    rounding_P1 = RELATIVE_TOLERANCE * jnp.max(size_PR, axis=1, keepdims=True)
+    high_P1 = jnp.max(jnp.where(valid_PR, return_PR, -jnp.inf), axis=1, keepdims=True)
+    low_P1 = jnp.min(jnp.where(valid_PR, return_PR, jnp.inf), axis=1, keepdims=True)
+    return return_PR, valid_PR, high_P1 - low_P1 > rounding_P1
 
 
 def _magnitudes(episodes: Episodes) -> Episodes:
-    """Returns the episodes with every reward replaced by its absolute value."""
     return dataclasses.replace(episodes, reward_BT=jnp.abs(episodes.reward_BT))
 
 
-def _differs(return_PR: jax.Array, valid_PR: jax.Array, rounding_P1: jax.Array) -> jax.Array:
-    """Returns bool [P, 1]: True if the returns of two valid rows of the group differ by more than
-    rounding.
-
-    Without this check, dividing one rounding error by another would give an advantage of order one.
-    """
-    high_P1 = jnp.max(jnp.where(valid_PR, return_PR, -jnp.inf), axis=1, keepdims=True)
-    low_P1 = jnp.min(jnp.where(valid_PR, return_PR, jnp.inf), axis=1, keepdims=True)
-    return high_P1 - low_P1 > rounding_P1
-
-
 def _spread(advantage_PR: jax.Array, action_mask_BT: jax.Array) -> jax.Array:
-    """Copies the advantage of an episode to each of its action tokens; other tokens get zero."""
-    advantage_B1 = advantage_PR.reshape(-1, 1)
-    return jnp.where(action_mask_BT, advantage_B1, 0.0)
+    """Copies the advantage of an episode to each of its action tokens."""
+    return jnp.where(action_mask_BT, advantage_PR.reshape(-1, 1), 0.0)
 
 
 def group_relative(
-    episodes: Episodes,
-    *,
-    std_normalize: bool,
-    eps: float = 1e-6,
-    turn_discount: float = 1.0,
+    episodes: Episodes, *, std_normalize: bool, eps: float = 1e-6, turn_discount: float = 1.0
 ) -> jax.Array:
-    """Computes the GRPO advantage: the return minus the mean of its group, divided by the group's
-    standard deviation.
+    """Computes the GRPO advantage (return - mean) / (std + eps) over the group.
 
-    advantage = (return - mean) / (std + eps), the same for every action token of the episode; see
-    section 4.1.2 of arXiv:2402.03300. `std` is the sample standard deviation (n - 1), as in the
-    scripts that AgentGym-RL released. With `std_normalize=False` the division is left out (Dr.
-    GRPO, arXiv:2503.20783).
+    Source: section 4.1.2 of arXiv:2402.03300. `std` is the sample standard deviation (n - 1), as in
+    AgentGym-RL's scripts. `std_normalize=False` omits the division (Dr. GRPO, arXiv:2503.20783).
     """
     episodes.check()
-    return_PR, valid_PR, rounding_P1 = _groups(episodes, turn_discount)
+    return_PR, valid_PR, differs_P1 = _groups(episodes, turn_discount)
     mean_P1 = masked.masked_mean(return_PR, valid_PR, axis=1, keepdims=True)
     advantage_PR = return_PR - mean_P1
     if std_normalize:
         std_P1 = masked.masked_std(return_PR, valid_PR, axis=1, keepdims=True)
         advantage_PR = advantage_PR / (std_P1 + eps)
-    learns_PR = valid_PR & _differs(return_PR, valid_PR, rounding_P1)
-    return _spread(jnp.where(learns_PR, advantage_PR, 0.0), episodes.action_mask_BT)
+    advantage_PR = jnp.where(valid_PR & differs_P1, advantage_PR, 0.0)
+    return _spread(advantage_PR, episodes.action_mask_BT)
 
 
 def leave_one_out(episodes: Episodes, *, turn_discount: float = 1.0) -> jax.Array:
-    """Computes the RLOO advantage: the return minus the mean of the *other* valid rollouts of its
-    group.
+    """Computes the RLOO advantage return_i - mean_{j != i} return_j over the group's valid rows.
 
-    advantage_i = return_i - mean_{j != i} return_j; arXiv:2402.14740, where a whole episode is one
-    action.
+    Source: arXiv:2402.14740, where a whole episode is one action.
     """
     episodes.check()
-    return_PR, valid_PR, rounding_P1 = _groups(episodes, turn_discount)
+    return_PR, valid_PR, differs_P1 = _groups(episodes, turn_discount)
     total_P1 = jnp.sum(return_PR, axis=1, keepdims=True)
     others_P1 = jnp.sum(valid_PR, axis=1, keepdims=True) - 1
     advantage_PR = return_PR - (total_P1 - return_PR) / jnp.maximum(others_P1, 1)
-    learns_PR = valid_PR & _differs(return_PR, valid_PR, rounding_P1)
-    return _spread(jnp.where(learns_PR, advantage_PR, 0.0), episodes.action_mask_BT)
+    advantage_PR = jnp.where(valid_PR & differs_P1, advantage_PR, 0.0)
+    return _spread(advantage_PR, episodes.action_mask_BT)
 
 
 def monte_carlo(episodes: Episodes, *, discount: float, turn_discount: float) -> jax.Array:
-    """Computes the REINFORCE advantage: the return from a token on, minus the value before the
-    token.
+    """Computes the REINFORCE advantage return_t - value_t (doi:10.1007/BF00992696).
 
-    advantage_t = return_t - value_t. The value is `Episodes.value_BT`: a running mean of earlier
-    steps, a critic's value, or zero. It does not depend on this step's episodes. The baseline is
-    therefore independent of the action, and the gradient is unbiased.
+    The return is the return from token t on. `Episodes.value_BT` does not depend on the token's
+    action, so the gradient is unbiased.
     """
     episodes.check()
     return_BT = returns_to_go(episodes, discount=discount, turn_discount=turn_discount)
@@ -145,17 +103,11 @@ def monte_carlo(episodes: Episodes, *, discount: float, turn_discount: float) ->
 
 
 def batch_normalized_returns(
-    episodes: Episodes,
-    *,
-    discount: float,
-    turn_discount: float,
-    eps: float = 1e-8,
+    episodes: Episodes, *, discount: float, turn_discount: float, eps: float = 1e-8
 ) -> jax.Array:
-    """Computes the REINFORCE++ advantage: the return from a token on, normalised over all action
-    tokens of the step.
+    """Computes the REINFORCE++ advantage: returns-to-go normalised over all action tokens.
 
-    The rewards may contain a KL penalty per token: eq. 4 and 5 of arXiv:2501.03262 (version 9; 8 to
-    10 in version 2).
+    Source: eq. 4 and 5 of arXiv:2501.03262v9, where the rewards contain a KL penalty per token.
     """
     episodes.check()
     return_BT = returns_to_go(episodes, discount=discount, turn_discount=turn_discount)
@@ -165,17 +117,14 @@ def batch_normalized_returns(
 def group_mean_batch_normalized(
     episodes: Episodes, *, turn_discount: float = 1.0, eps: float = 1e-8
 ) -> jax.Array:
-    """Computes REINFORCE++ with baseline: the return minus the mean of its group, normalised over
-    the step.
+    """Computes REINFORCE++ with baseline (arXiv:2501.03262).
 
-    The mean is that of the group, so each task is compared with itself. The deviation is that of
-    all action tokens of the step, so an easy task does not get large advantages. arXiv:2501.03262.
-    Groups with fewer than two valid rows are left out.
+    The return minus the mean of its group is normalised over all action tokens of the step. Groups
+    with fewer than two valid rows are left out.
     """
     episodes.check()
-    return_PR, valid_PR, rounding_P1 = _groups(episodes, turn_discount)
+    return_PR, valid_PR, differs_P1 = _groups(episodes, turn_discount)
     mean_P1 = masked.masked_mean(return_PR, valid_PR, axis=1, keepdims=True)
-    differs_P1 = _differs(return_PR, valid_PR, rounding_P1)
     centred_PR = jnp.where(differs_P1, return_PR - mean_P1, 0.0)
     compared_PR = valid_PR & (jnp.sum(valid_PR, axis=1, keepdims=True) > 1)
     mask_BT = episodes.action_mask_BT & compared_PR.reshape(-1, 1)
@@ -190,31 +139,26 @@ def group_in_group(
     std_normalize: bool,
     eps: float = 1e-6,
 ) -> jax.Array:
-    """Computes the GiGPO advantage: that of the episode in its group plus that of each turn among
-    turns from equal states.
+    """Computes the GiGPO advantage: episode advantage + step_weight * step advantage.
 
-    advantage = episode advantage + step_weight * step advantage: eq. 8 of arXiv:2505.10978. The
-    episode advantage is `group_relative`. The step advantage (eq. 7) compares all turns of a group
-    that started from the same anchor state, within and across episodes. It compares their
-    discounted returns from that turn on; the return of the episode is not discounted. Every turn
-    has the same weight. A turn with a unique state has only the advantage of its episode.
-    `std_normalize` divides each advantage by the standard deviation of the values that it compares.
+    Source: eq. 8 of arXiv:2505.10978. The episode advantage is `group_relative` without a discount.
+    The step advantage (eq. 7) compares the discounted returns-to-go of all turns of a group that
+    started from the same anchor state; it is 0 for a turn with a unique state. `std_normalize`
+    divides each advantage by the standard deviation of the values that it compares.
     """
     of_episode_BT = group_relative(episodes, std_normalize=std_normalize, eps=eps)
     return_BT = returns_to_go(episodes, turn_discount=turn_discount)
     size_BT = returns_to_go(_magnitudes(episodes), turn_discount=turn_discount)
-    starts_BT = turn_starts(episodes)
-    # The return of a turn is that of its first token, even if tokens have separate rewards.
+    # the return of a turn is that of its first token, even if tokens have separate rewards
     of_turn_BT = _among_equals(
         at_turn_start(return_BT, episodes),
         episodes.anchor_BT,
         size_BT=at_turn_start(size_BT, episodes),
-        counted_BT=starts_BT & episodes.valid_B[:, None],
+        counted_BT=turn_starts(episodes) & episodes.valid_B[:, None],
         std_normalize=std_normalize,
         eps=eps,
     )
-    trained_BT = episodes.trained_BT
-    return jnp.where(trained_BT, of_episode_BT + step_weight * of_turn_BT, 0.0)
+    return jnp.where(episodes.trained_BT, of_episode_BT + step_weight * of_turn_BT, 0.0)
 
 
 def _among_equals(
@@ -226,13 +170,11 @@ def _among_equals(
     std_normalize: bool,
     eps: float,
 ) -> jax.Array:
-    """Standardises values within each key: (value - mean) / (std + eps) over the counted positions
-    with that key.
+    """Computes (value - mean) / (std + eps) over the counted positions with the same key.
 
-    The result is exactly 0 if all values of a key are equal up to rounding. `size_BT` gives the
-    scale of the rounding.
+    The result is exactly 0 if all values of a key are equal up to rounding at the scale `size_BT`.
     """
-    # larger than every key: all positions that are not counted form one additional group
+    # all positions that are not counted get one additional key, which is larger than every other
     none = value_BT.size
     key_N = jnp.where(counted_BT, key_BT, none).reshape(-1)
     value_N = jnp.where(counted_BT, value_BT, 0.0).reshape(-1)
@@ -258,15 +200,11 @@ def _among_equals(
 
 
 def informative_rows(advantage: Callable[[Episodes], jax.Array], episodes: Episodes) -> jax.Array:
-    """Returns bool [B]: True for the valid rows of informative groups.
+    """Returns bool [B], True for the valid rows of informative groups.
 
-    A group is informative if it has at least two valid rows and, computed alone, a nonzero
-    advantage. Each group is computed alone because a normalisation over the step would shift the
-    advantages of every group.
-
-    Args:
-      advantage: Function of this module or of `gae`, with its options bound.
-      episodes: Episodes of one step.
+    An informative group has at least two valid rows and, computed alone, a nonzero advantage. A
+    normalisation over the step would shift the advantages of every group. `advantage` is a function
+    of this module or of `gae`, with its options bound.
     """
     episodes.check()
 
@@ -277,19 +215,3 @@ def informative_rows(advantage: Callable[[Episodes], jax.Array], episodes: Episo
     teaches_P = jax.vmap(lambda group: jnp.any(advantage(group) != 0))(groups)
     teaches_P1 = (teaches_P & (jnp.sum(groups.valid_B, axis=1) > 1))[:, None]
     return (groups.valid_B & teaches_P1).reshape(-1)
-
-
-def group_statistics(
-    advantage: Callable[[Episodes], jax.Array], episodes: Episodes
-) -> GroupStatistics:
-    """Returns the numbers of informative and other groups; arguments as in `informative_rows`."""
-    informative_B = informative_rows(advantage, episodes)
-    is_informative_P = jnp.any(informative_B.reshape(-1, episodes.group_size), axis=1)
-    valid_PR = episodes.valid_B.reshape(-1, episodes.group_size)
-    is_small_P = jnp.sum(valid_PR, axis=1) < 2
-    return GroupStatistics(
-        groups=jnp.asarray(valid_PR.shape[0], jnp.int32),
-        informative=jnp.sum(is_informative_P, dtype=jnp.int32),
-        zero_variance=jnp.sum(~is_informative_P & ~is_small_P, dtype=jnp.int32),
-        too_small=jnp.sum(is_small_P, dtype=jnp.int32),
-    )

@@ -1,8 +1,6 @@
-"""Token weights that turn a loss per token into one number.
+"""Token weights: the loss of a batch is `sum(weight_BT * loss_BT)`.
 
-The loss of a batch is `sum(weight_BT * loss_BT)` over the WHOLE batch. Weights are computed once,
-before the batch is packed and split. How the batch is split into micro-batches, rows or devices
-therefore does not change the objective.
+Weights are computed before the batch is packed and split, so the split does not change the loss.
 """
 
 import chex
@@ -13,26 +11,19 @@ MODES = ("token_mean", "sequence_mean", "fixed_length")
 
 
 def token_weights(
-    action_mask_BT: jax.Array,
-    valid_B: jax.Array,
-    *,
-    mode: str,
-    length: int | None = None,
+    action_mask_BT: jax.Array, valid_B: jax.Array, *, mode: str, length: int | None = None
 ) -> jax.Array:
-    """Returns the weight of every token in the loss, float32.
+    """Returns the float32 weight of every token; zero off the action mask and on invalid rows.
 
-    token_mean: every action token of the batch has the same weight (arXiv:2503.14476); weights add
-    up to 1. sequence_mean: every episode has the same weight, regardless of its length (GRPO as
-    published, arXiv:2402.03300); weights add up to 1. fixed_length: an action token weighs 1 /
-    (episodes * length), without length bias and independently of the lengths of other episodes (Dr.
-    GRPO, arXiv:2503.20783).
+    Denominators count valid episodes with an action token, including those with zero advantage.
 
-    Denominators count valid episodes with at least one action token, including episodes with zero
-    advantage. A step in which only one group has a nonzero advantage is therefore not dominated by
-    that group.
-
-    Weights are zero off the action mask and on invalid rows. Only fixed_length takes the option
-    `length`, in tokens.
+    Args:
+      action_mask_BT: True for tokens sampled by the policy.
+      valid_B: True for episodes that are included in the loss.
+      mode: `token_mean` gives all action tokens the same weight (arXiv:2503.14476), and
+        `sequence_mean` all episodes (GRPO, arXiv:2402.03300); these weights add up to 1. With
+        `fixed_length` a token weighs 1 / (episodes * length) (Dr. GRPO, arXiv:2503.20783).
+      length: Constant length in tokens, for `fixed_length` only.
     """
     chex.assert_rank([action_mask_BT, valid_B], [2, 1])
     chex.assert_type([action_mask_BT, valid_B], bool)

@@ -1,11 +1,25 @@
 """Controllers: pure functions from a present value and a measurement to the next value."""
 
+from collections.abc import Collection, Mapping
+from typing import Any
+
+
+def check_options(
+    name: str, section: Mapping[str, Any], kinds: Mapping[str, Collection[str]]
+) -> None:
+    """Checks that a section has a known `kind` and exactly the options of this kind."""
+    options = dict(section)
+    kind = options.pop("kind", None)
+    if kind not in kinds:
+        raise ValueError(f"{name}.kind is {kind!r}; it must be one of {', '.join(kinds)}")
+    if set(options) != set(kinds[kind]):
+        raise ValueError(
+            f"{name}: kind={kind!r} takes {sorted(kinds[kind])}, got {sorted(options)}"
+        )
+
 
 def moving_average(average: float | None, value: float | None, *, decay: float) -> float | None:
-    """Returns decay * average + (1 - decay) * value; the first value becomes the average.
-
-    The average is None before the first value. A value of None leaves the average unchanged.
-    """
+    """Returns decay * average + (1 - decay) * value; if one of the two is None, the other one."""
     if not 0.0 <= decay < 1.0:
         raise ValueError(f"moving_average needs 0 <= decay < 1; got decay={decay}")
     if value is None or average is None:
@@ -16,10 +30,10 @@ def moving_average(average: float | None, value: float | None, *, decay: float) 
 def adaptive_coefficient(
     coef: float, measured: float | None, *, target: float, rate: float
 ) -> float:
-    """Adjusts the weight of a penalty so that the penalised quantity stays near a target.
+    """Returns the weight of a penalty that keeps the measured quantity near a target.
 
-    Returns coef * (1 + rate * clip(measured / target - 1, -0.2, 0.2)): section 2.2 of
-    arXiv:1909.08593, with rate 0.1. A measurement of None leaves the coefficient unchanged.
+    coef * (1 + rate * clip(measured / target - 1, -0.2, 0.2)): section 2.2 of arXiv:1909.08593,
+    with rate 0.1. A measurement of None leaves the coefficient unchanged.
     """
     if target <= 0.0 or not 0.0 < rate < 5.0:
         raise ValueError(

@@ -1,7 +1,7 @@
 """Input of the advantage functions: the episodes of one step, with helper functions for turns.
 
-Arrays have one unpacked episode per row: `[B, T]`, padded on the right. Groups are task-major: B =
-P * R, and rows `p * R .. (p + 1) * R - 1` are the R rollouts of task p.
+Arrays have one episode per row, padded on the right. Groups are task-major: B = P * R, and rows
+`p * R .. (p + 1) * R - 1` are the R rollouts of task p.
 """
 
 import dataclasses
@@ -16,39 +16,21 @@ import jax.numpy as jnp
 class Episodes:
     """Episodes of one step.
 
-    Masks and lengths are stored explicitly; nothing is inferred from a padding token id.
-
-    Attributes:
-      reward_BT: Reward received after token t; zero on padding.
-      action_mask_BT: bool, True for tokens sampled by the policy.
-      valid_B: bool, False for episodes whose environment failed. They are left out of every
-        statistic and get advantage 0.
-      turn_BT: int32, number of the turn of each action token within its episode; -1 for other
-          tokens.
-      anchor_BT: int32, number of the state at the start of an action token's turn. Equal numbers
-        mean equal states of the same task. Numbers are from 0 to B * T - 1; other tokens have -1.
-      value_BT: Expected return before token t, from a critic or from earlier steps; zero if
-        unknown. Values off the action mask are ignored.
-      group_size: R, rollouts per task; static.
-      bootstrap_B: Expected return after the last action token of an episode that was cut; zero if
-        the environment ended the episode. None means zero for all episodes.
+    An action token's anchor is the number, from 0 to B * T - 1, of the state at the start of its
+    turn. Equal numbers mean equal states of the same task.
     """
 
-    reward_BT: jax.Array
-    action_mask_BT: jax.Array
-    valid_B: jax.Array
-    turn_BT: jax.Array
-    anchor_BT: jax.Array
-    value_BT: jax.Array
-    group_size: int = dataclasses.field(metadata={"static": True})
-    bootstrap_B: jax.Array | None = None
+    reward_BT: jax.Array  # reward received after token t; zero on padding
+    action_mask_BT: jax.Array  # bool, True for tokens sampled by the policy
+    valid_B: jax.Array  # bool, False for episodes that every statistic leaves out
+    turn_BT: jax.Array  # int32, number of an action token's turn in its episode; otherwise -1
+    anchor_BT: jax.Array  # int32, anchor of an action token; otherwise -1
+    value_BT: jax.Array  # expected return before token t; zero if unknown
+    group_size: int = dataclasses.field(metadata={"static": True})  # R, rollouts per task
+    bootstrap_B: jax.Array | None = None  # expected return after a cut episode; None: all zero
 
     def check(self) -> None:
-        """Asserts the shapes and types of all arrays.
-
-        Raises:
-          ValueError: The number of rows is not a multiple of the group size.
-        """
+        """Checks shapes, types and the number of rows."""
         B = self.reward_BT.shape[0]
         of_tokens = [self.reward_BT, self.action_mask_BT, self.turn_BT, self.anchor_BT]
         chex.assert_rank([*of_tokens, self.value_BT, self.valid_B], [2, 2, 2, 2, 2, 1])
@@ -66,19 +48,18 @@ class Episodes:
 
     @property
     def trained_BT(self) -> jax.Array:
-        """Returns bool [B, T]: True for action tokens of the valid rows."""
+        """Returns bool [B, T], True for action tokens of the valid rows."""
         return self.action_mask_BT & self.valid_B[:, None]
 
 
 def returns_to_go(
     episodes: Episodes, *, discount: float = 1.0, turn_discount: float = 1.0
 ) -> jax.Array:
-    """Returns the return from every action token on, including the reward of the token itself.
+    """Returns the return from every action token on, including its own reward; 0 off the mask.
 
-    Discounts apply between action tokens only. `discount` applies from one token to the next within
-    a turn, `turn_discount` from the last token of a turn to the first of the next turn.
-    Observations add no discount, regardless of their length. A reward on an observation is added to
-    the return of the action token before it. The result is zero off the action mask.
+    `discount` applies between two action tokens of a turn, `turn_discount` between two turns.
+    Observations add no discount. A reward on an observation is added to the return of the action
+    token before it.
     """
 
     def step(carry, token):
@@ -102,15 +83,12 @@ def returns_to_go(
 
 
 def episode_returns(episodes: Episodes, *, turn_discount: float = 1.0) -> jax.Array:
-    """Returns the return of every episode, `[B]`: the reward of turn k is multiplied by
-    turn_discount ** k.
+    """Returns sum_k turn_discount ** k * (reward of turn k) for every episode.
 
-    Sums over all tokens, not only action tokens. A reward on an observation is assigned to the turn
-    before it, so the action mask cannot drop the terminal reward.
+    A reward on an observation belongs to the turn before it.
     """
     if turn_discount == 1.0:
         return jnp.sum(episodes.reward_BT, axis=1)
-    # Observations have no turn number; the running maximum assigns them to the turn before.
     turn_BT = jax.lax.cummax(episodes.turn_BT, axis=1)
     weight_BT = turn_discount ** jnp.maximum(turn_BT, 0).astype(episodes.reward_BT.dtype)
     return jnp.sum(episodes.reward_BT * weight_BT, axis=1)
@@ -119,15 +97,12 @@ def episode_returns(episodes: Episodes, *, turn_discount: float = 1.0) -> jax.Ar
 def turn_starts(episodes: Episodes) -> jax.Array:
     """Returns bool [B, T], True for the first action token of every turn."""
     before_BT = jnp.pad(episodes.turn_BT[:, :-1], ((0, 0), (1, 0)), constant_values=-1)
-    # Tokens that were not sampled may interrupt a turn, so each token is compared with all tokens
-    # before it.
+    # tokens that were not sampled may interrupt a turn, so all earlier tokens are compared
     seen_BT = jax.lax.cummax(before_BT, axis=1)
     return episodes.action_mask_BT & (episodes.turn_BT > seen_BT)
 
 
 def at_turn_start(value_BT: jax.Array, episodes: Episodes) -> jax.Array:
-    """Gives every token the value of the first action token of its turn; values before the first
-    turn are meaningless.
-    """
+    """Returns for every token of a turn the value of the turn's first action token."""
     index_BT = jnp.where(turn_starts(episodes), jnp.arange(value_BT.shape[1])[None, :], 0)
     return jnp.take_along_axis(value_BT, jax.lax.cummax(index_BT, axis=1), axis=1)

@@ -1,18 +1,12 @@
 """Generalised advantage estimation (GAE) with tokens or whole turns as actions.
 
-Discounts apply between action tokens only, as in `episodes.returns_to_go`: the successor of a
-turn's last token is the first token of the next turn. A longer observation therefore changes
-neither the discount nor the trace. Values are read only at tokens on which the critic was trained.
-A reward on an observation token is assigned to the action token before it.
+The successor of a turn's last token is the first token of the next turn, so a longer observation
+changes neither the discount nor the trace. Each estimator has a function for the advantage and one
+for the return that the critic learns. Both are zero off the action mask and on invalid rows.
 
-After a cut episode, the value is `Episodes.bootstrap_B`; after a finished episode it is zero. Each
-estimator is a pair of functions: one returns the advantage, the other the return that the critic
-learns. Both results are zero off the action mask and on rows that are not valid.
-
-Options: `discount` is gamma from an action token to the next token of its turn, `turn_discount`
-that from the last token of a turn to the first of the next turn. `gae_lambda` = 0 is one-step TD;
-`gae_lambda` = 1 is the Monte Carlo return minus the value. `normalize` gives the advantages of all
-action tokens of the step mean 0 and deviation 1, with `eps` added to the deviation.
+Options: `discount` is gamma between two tokens of a turn, `turn_discount` between two turns.
+`gae_lambda` = 0 is one-step TD; 1 is the Monte Carlo return minus the value. `normalize` gives the
+advantages of all action tokens mean 0 and deviation 1, with `eps` added to the deviation.
 """
 
 import jax
@@ -31,9 +25,7 @@ def token_gae(
     normalize: bool,
     eps: float = 1e-8,
 ) -> jax.Array:
-    """Returns the advantage with every action token as a separate action: eq. 16 of
-    arXiv:1506.02438.
-    """
+    """Returns the advantage with every action token as one action: eq. 16 of arXiv:1506.02438."""
     episodes.check()
     advantage_BT = _traced(
         episodes,
@@ -73,13 +65,7 @@ def turn_gae(
 def turn_gae_returns(
     episodes: Episodes, *, turn_discount: float, gae_lambda: float, **_: float
 ) -> jax.Array:
-    """Returns the `return_BT` that matches `turn_gae`: the return of the turn, copied to each of
-    its tokens.
-
-    Rewards are not discounted within a turn. The expected return of a turn's first token is
-    therefore also an estimate for the other tokens of the turn, and the critic learns this return
-    on all of them.
-    """
+    """Returns the `return_BT` that matches `turn_gae`, copied to each token of the turn."""
     advantage_BT = _turn_traced(episodes, turn_discount, gae_lambda)
     return_BT = advantage_BT + at_turn_start(episodes.value_BT, episodes)
     return jnp.where(episodes.trained_BT, return_BT, 0.0)
@@ -98,7 +84,7 @@ def _turn_traced(episodes: Episodes, turn_discount: float, gae_lambda: float) ->
         token_lambda=1.0,
         turn_lambda=gae_lambda,
     )
-    # The sum at a token in the middle of a turn lacks the rewards of the tokens before it.
+    # a sum that starts in the middle of a turn lacks the turn's earlier rewards
     return at_turn_start(advantage_BT, episodes)
 
 

@@ -1,12 +1,6 @@
-"""Schedules of the turn limit: functions of the step, or of statistics of the run.
+"""Schedules of the turn limit: functions of the number of steps done, or of recorded statistics.
 
-A schedule maps the number of steps *done* to a turn limit. A step is one rollout with all its
-updates. A run that resumes at any step evaluates the same function and gets the same limit as an
-uninterrupted run. There is no counter, so no step can be counted twice.
-
-An `AdaptiveHorizon` advances to the next limit when a moving average of a measurement passes a
-threshold. Its whole state is a `HorizonState`, which is saved in the checkpoint. The next state is
-a pure function of the present state and the statistics of the step.
+An `AdaptiveHorizon` keeps its whole state in a `HorizonState`, which is saved in the checkpoint.
 """
 
 import bisect
@@ -20,60 +14,37 @@ from agentgym_jax.algorithms.controllers import moving_average
 
 @dataclasses.dataclass(frozen=True)
 class HorizonStatistics:
-    """Statistics of one environment's episodes under the present limit; None without data.
+    """Statistics of the episodes of a step under one schedule; None without data."""
 
-    Attributes:
-      success: Fraction of the valid episodes that are solved.
-      truncation: Fraction of the valid episodes that were cut.
-      turns: Turns of the solved episodes as a fraction of the limit.
-    """
-
-    success: float | None
-    truncation: float | None
-    turns: float | None
+    success: float | None  # fraction of the valid episodes that are solved
+    truncation: float | None  # fraction of the valid episodes that were cut
+    turns: float | None  # turns of the solved episodes as a fraction of the limit
 
 
 @dataclasses.dataclass(frozen=True)
 class HorizonState:
-    """State of an adaptive horizon; plain numbers for a JSON object.
+    """State of an adaptive horizon; plain numbers for a JSON object."""
 
-    Attributes:
-      stage: Index of the current limit.
-      steps: Steps done at this limit.
-      average: Moving average at this limit; None before the first value.
-    """
-
-    stage: int = 0
-    steps: int = 0
-    average: float | None = None
+    stage: int = 0  # index of the current limit
+    steps: int = 0  # steps done at this limit
+    average: float | None = None  # moving average at this limit; None before the first value
 
 
 @dataclasses.dataclass(frozen=True)
 class AdaptiveHorizon:
-    """Advances through turn limits when a measured average passes a threshold.
+    """Advances through turn limits when a measured average passes a threshold."""
 
-    Attributes:
-      measure: Name of the field of `HorizonStatistics` that is averaged.
-      turns: Turn limits in non-decreasing order.
-      threshold: Value at which the schedule advances: the average must be at least this value, or
-        at most this value if `measure` is `truncation`.
-      decay: Decay of the average (`controllers.moving_average`).
-      min_steps: Minimum number of steps at every limit.
-      max_steps: Number of steps after which the schedule advances regardless; 0 for never.
-    """
-
-    measure: Literal["success", "truncation", "turns"]
-    turns: Sequence[int]
-    threshold: float
-    decay: float
-    min_steps: int
-    max_steps: int
+    measure: Literal["success", "truncation", "turns"]  # averaged field of `HorizonStatistics`
+    turns: Sequence[int]  # turn limits in non-decreasing order
+    threshold: float  # minimum average to advance; the maximum if `measure` is `truncation`
+    decay: float  # decay of the average (`controllers.moving_average`)
+    min_steps: int  # minimum number of steps at every limit
+    max_steps: int  # number of steps after which the schedule always advances; 0 for never
 
     def __post_init__(self) -> None:
-        if not self.turns or list(self.turns) != sorted(self.turns) or self.turns[0] < 1:
-            raise ValueError(
-                f"adaptive horizon needs positive non-decreasing turns; got {list(self.turns)}"
-            )
+        turns = list(self.turns)
+        if not turns or turns != sorted(turns) or turns[0] < 1:
+            raise ValueError(f"adaptive horizon needs positive non-decreasing turns; got {turns}")
         if not (0.0 <= self.threshold <= 1.0 and 0.0 <= self.decay < 1.0):
             raise ValueError(
                 "adaptive horizon needs 0 <= threshold <= 1 and 0 <= decay < 1; "
@@ -115,8 +86,7 @@ def fixed(turns: int) -> Callable[[int], int]:
 def stepwise(turns: Sequence[int], boundaries: Sequence[int]) -> Callable[[int], int]:
     """Returns the ScalingInter-RL schedule: `turns[i]` until `boundaries[i]` steps are done.
 
-    Reference: arXiv:2509.08755. If steps are counted from 1 as in the paper, the limit changes at
-    the steps `boundaries[i] + 1`.
+    Source: arXiv:2509.08755, which counts steps from 1: the limit changes at `boundaries[i] + 1`.
     """
     turns, boundaries = tuple(turns), tuple(boundaries)
     if len(turns) != len(boundaries) + 1 or list(turns) != sorted(turns) or turns[0] < 1:
@@ -140,10 +110,7 @@ def periodic(turns: Sequence[int], period: int) -> Callable[[int], int]:
 
 
 def linear(first: int, last: int, steps: int) -> Callable[[int], int]:
-    """Returns a schedule that grows linearly from `first` to `last` turns over `steps` steps.
-
-    The number of turns is rounded down to a whole number.
-    """
+    """Returns a schedule that rises linearly from `first` to `last` turns over `steps` steps."""
     if not 1 <= first <= last or steps < 1:
         raise ValueError(
             "linear horizon needs 1 <= first <= last and at least one step; "
@@ -162,20 +129,14 @@ def adaptive_success(
 def adaptive_truncation(
     turns: Sequence[int], threshold: float, decay: float, min_steps: int, max_steps: int
 ) -> AdaptiveHorizon:
-    """Returns a schedule that advances once at most `threshold` of the episodes are cut.
-
-    Episodes that end before the limit, solved or not, would not use a longer limit.
-    """
+    """Returns a schedule that advances once at most `threshold` of the episodes are cut."""
     return AdaptiveHorizon("truncation", turns, threshold, decay, min_steps, max_steps)
 
 
 def adaptive_turns(
     turns: Sequence[int], threshold: float, decay: float, min_steps: int, max_steps: int
 ) -> AdaptiveHorizon:
-    """Returns a schedule that advances once solved episodes use at least `threshold` of the limit.
-
-    If solved episodes need so many turns, the limit is probably the reason why other episodes fail.
-    """
+    """Returns a schedule that advances if solved episodes use at least `threshold` of the limit."""
     return AdaptiveHorizon("turns", turns, threshold, decay, min_steps, max_steps)
 
 

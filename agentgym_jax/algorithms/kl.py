@@ -1,9 +1,8 @@
-"""Estimators of KL(policy || reference) from one sampled token.
+"""Estimators of KL(policy || reference) from one token `a` sampled from the policy.
 
-Schulman, "Approximating KL divergence" (2020), joschu.net/blog/kl-approx.html. With r =
-p_reference(a) / p_policy(a), all three functions estimate the KL if `a` is drawn from the policy.
-As *losses* they differ, because the sampling distribution is held fixed. Each docstring therefore
-gives the exact gradient of its estimator with respect to `logprob`.
+Source: Schulman, "Approximating KL divergence" (2020), joschu.net/blog/kl-approx.html, with
+r = p_reference(a) / p_policy(a). The gradients below are with respect to `logprob`, for a fixed
+sampling distribution.
 """
 
 import chex
@@ -14,8 +13,7 @@ import jax.numpy as jnp
 def k1(logprob: jax.Array, reference_logprob: jax.Array) -> jax.Array:
     """Returns log(1 / r): unbiased value, high variance, may be negative.
 
-    Gradient: 1, independent of the reference. As a loss the estimator has no effect in expectation.
-    It serves as a metric or as a penalty in the reward.
+    Gradient: 1, independent of the reference, so as a loss it has no effect in expectation.
     """
     chex.assert_equal_shape([logprob, reference_logprob])
     return logprob - reference_logprob
@@ -24,22 +22,20 @@ def k1(logprob: jax.Array, reference_logprob: jax.Array) -> jax.Array:
 def k2(logprob: jax.Array, reference_logprob: jax.Array) -> jax.Array:
     """Returns (log r)^2 / 2: biased value, low variance, never negative.
 
-    Gradient: logprob - reference_logprob. In expectation over the policy this is the gradient of
-    KL(policy || reference).
+    Gradient: logprob - reference_logprob, in expectation that of KL(policy || reference).
     """
     chex.assert_equal_shape([logprob, reference_logprob])
     return 0.5 * (logprob - reference_logprob) ** 2
 
 
 def k3(logprob: jax.Array, reference_logprob: jax.Array) -> jax.Array:
-    """Returns r - 1 - log r, which GRPO uses: unbiased value, low variance, never negative.
+    """Returns r - 1 - log r: unbiased value, low variance, never negative.
 
-    Gradient: 1 - r. In expectation over the policy this is the gradient of the *other* direction,
-    KL(reference || policy). GRPO: eq. 4 of arXiv:2402.03300.
+    Gradient: 1 - r, in expectation that of KL(reference || policy). Eq. 4 of arXiv:2402.03300.
     """
     chex.assert_equal_shape([logprob, reference_logprob])
     log_ratio = reference_logprob - logprob
-    # expm1 keeps the quadratic term when the two policies nearly agree.
+    # expm1 keeps the quadratic term if the two policies nearly agree
     return jnp.expm1(log_ratio) - log_ratio
 
 

@@ -1,9 +1,7 @@
-"""Losses per token.
+"""Losses per token of packed rows.
 
-All functions take the same four arrays, so the update step treats all losses alike.
-
-Arrays are packed rows `[B, T]`. `logprob_BT` has the log-probabilities of the policy in training.
-`old_logprob_BT` has those of the policy in the denominator of the ratio. `old_logprob_BT` and
+All policy losses take the same four arrays. `logprob_BT` has the log-probabilities of the policy in
+training, `old_logprob_BT` those of the policy in the denominator of the ratio. `old_logprob_BT` and
 `advantage_BT` are constants. In `sequence_BT`, trained tokens of one episode share a positive
 number; 0 marks untrained tokens.
 """
@@ -18,44 +16,33 @@ import jax.numpy as jnp
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class TokenLoss:
-    """Loss per token, with quantities to log.
+    """Loss per token, with quantities to log."""
 
-    Attributes:
-      loss_BT: Loss to minimise, before weights and masks are applied.
-      ratio_BT: p_policy / p_old of the token; for a loss with one ratio per episode, the ratio of
-          the token's episode.
-      is_clipped_BT: bool, True if the clip removed or bounded the gradient of this token.
-    """
-
-    loss_BT: jax.Array
-    ratio_BT: jax.Array
-    is_clipped_BT: jax.Array
+    loss_BT: jax.Array  # loss to minimise, before weights and masks are applied
+    ratio_BT: jax.Array  # p_policy / p_old of the token or, in `sequence_surrogate`, of its episode
+    is_clipped_BT: jax.Array  # bool, True if the clip removed or bounded the token's gradient
 
 
 def _check(*arrays: jax.Array) -> None:
-    """Asserts shapes and types of the four arrays of a loss."""
     chex.assert_rank(arrays, 2)
     chex.assert_equal_shape(arrays)
     chex.assert_type(arrays, [float, float, float, int])
-
-
-def _check_clip(who: str, clip_low: float, clip_high: float) -> None:
-    if not 0.0 <= clip_low < 1.0 or clip_high < 0.0:
-        raise ValueError(
-            f"{who} needs 0 <= clip_low < 1 and clip_high >= 0; "
-            f"got clip_low={clip_low}, clip_high={clip_high}"
-        )
 
 
 def _pessimistic(
     ratio_BT: jax.Array, advantage_BT: jax.Array, clip_low: float, clip_high: float
 ) -> TokenLoss:
     """Returns -min(ratio * A, clip(ratio, 1 - clip_low, 1 + clip_high) * A)."""
+    if not 0.0 <= clip_low < 1.0 or clip_high < 0.0:
+        raise ValueError(
+            "the clipped surrogate needs 0 <= clip_low < 1 and clip_high >= 0; "
+            f"got clip_low={clip_low}, clip_high={clip_high}"
+        )
     clipped_BT = jnp.clip(ratio_BT, 1.0 - clip_low, 1.0 + clip_high)
     is_clipped_BT = jnp.where(
         advantage_BT > 0, ratio_BT > 1.0 + clip_high, ratio_BT < 1.0 - clip_low
     ) & (advantage_BT != 0)
-    # Selecting by is_clipped equals the min above, with a defined gradient at a tie.
+    # selecting by is_clipped equals the min, with a defined gradient at a tie
     surrogate_BT = jnp.where(is_clipped_BT, clipped_BT, ratio_BT) * advantage_BT
     return TokenLoss(-surrogate_BT, ratio_BT, is_clipped_BT)
 
@@ -70,22 +57,18 @@ def clipped_surrogate(
     clip_high: float,
     dual_clip: float | None = None,
 ) -> TokenLoss:
-    """Computes PPO's pessimistic surrogate with separate lower and upper bounds: eq. 7 of
-    arXiv:1707.06347.
+    """Computes PPO's loss -min(ratio * A, clip(ratio, 1 - clip_low, 1 + clip_high) * A).
 
-    loss = -min(ratio * A, clip(ratio, 1 - clip_low, 1 + clip_high) * A). A larger `clip_high`
-    is "clip-higher": eq. 8 of arXiv:2503.14476.
+    Source: eq. 7 of arXiv:1707.06347; eq. 8 of arXiv:2503.14476 for clip_high > clip_low.
 
-    For A < 0 this loss grows without bound with the ratio. `dual_clip` bounds the loss: loss <=
-    -dual_clip * A ("dual clip", arXiv:1912.09729). If A < 0 and the ratio exceeds `dual_clip`, the
-    token has no gradient. `dual_clip` must be above 1 + clip_high.
+    `dual_clip` bounds the loss of tokens with A < 0: loss <= -dual_clip * A (arXiv:1912.09729).
+    Such a token has no gradient if its ratio exceeds `dual_clip`, which must be > 1 + clip_high.
     """
     _check(logprob_BT, old_logprob_BT, advantage_BT, sequence_BT)
-    _check_clip("clipped_surrogate", clip_low, clip_high)
     if dual_clip is not None and dual_clip <= 1.0 + clip_high:
         raise ValueError(
-            f"clipped_surrogate needs dual_clip > 1 + clip_high or None; got dual_clip={dual_clip}, "
-            f"clip_high={clip_high}"
+            "clipped_surrogate needs dual_clip > 1 + clip_high or None; "
+            f"got dual_clip={dual_clip}, clip_high={clip_high}"
         )
     ratio_BT = jnp.exp(logprob_BT - old_logprob_BT)
     loss = _pessimistic(ratio_BT, advantage_BT, clip_low, clip_high)
@@ -105,30 +88,24 @@ def sequence_surrogate(
     clip_low: float,
     clip_high: float,
 ) -> TokenLoss:
-    """Computes the GSPO loss: the pessimistic surrogate of one ratio per episode; arXiv:2507.18071.
+    """Computes the GSPO loss: the clipped surrogate with one ratio per episode; arXiv:2507.18071.
 
-    ratio = exp(mean over the action tokens of the episode of (logprob - old_logprob)), eq. 7: the
-    geometric mean of the token ratios. Useful clip ranges are therefore about a thousand times
-    narrower than for token ratios. If the weights of each episode add up to 1 / episodes
-    (`sequence_mean`), the weighted sum is the objective of eq. 5.
+    ratio = exp(mean of (logprob - old_logprob) over the action tokens of the episode), eq. 7.
+    Useful clip ranges are about a thousand times narrower than for token ratios. With the weights
+    of `sequence_mean` the weighted sum is the objective of eq. 5.
 
     The gradient of a token is that of GSPO-token (eq. 13 and 14): ratio * advantage * gradient of
-    the token's log-probability. If all tokens of an episode share one advantage, this is the
-    gradient of eq. 5. If a turn or a correction factor changes the advantage within an episode,
-    each token keeps its own advantage, whereas eq. 5 would give every token the mean. The old
-    policy is the one before the first update of the step.
+    the token's log-probability. It equals that of eq. 5 if the tokens of an episode share one
+    advantage. Otherwise each token keeps its advantage, whereas eq. 5 would give it the mean.
     """
     _check(logprob_BT, old_logprob_BT, advantage_BT, sequence_BT)
-    _check_clip("sequence_surrogate", clip_low, clip_high)
     log_ratio_BT = _sequence_mean(logprob_BT - old_logprob_BT, sequence_BT)
     log_ratio_BT = jax.lax.stop_gradient(log_ratio_BT - logprob_BT) + logprob_BT
     return _pessimistic(jnp.exp(log_ratio_BT), advantage_BT, clip_low, clip_high)
 
 
 def _sequence_mean(value_BT: jax.Array, sequence_BT: jax.Array) -> jax.Array:
-    """Returns at each token the mean over all tokens of its sequence in the row; 0 off all
-    sequences.
-    """
+    """Returns at each token the mean over its sequence; 0 off all sequences."""
     is_trained_BT = sequence_BT > 0
     segments = sequence_BT.shape[1] + 1  # a row of T tokens has at most T sequences
 
@@ -149,12 +126,10 @@ def clipped_weight(
     ratio_low: float,
     ratio_high: float,
 ) -> TokenLoss:
-    """Computes the CISPO loss: REINFORCE with a bounded importance weight; eq. 4 and 5 of
-    arXiv:2506.13585.
+    """Computes the CISPO loss -stop(clip(ratio, ratio_low, ratio_high)) * A * logprob.
 
-    loss = -stop(clip(ratio, ratio_low, ratio_high)) * A * logprob. The bound limits the size of a
-    token's gradient but never removes the gradient, unlike the bound of the pessimistic surrogate.
-    The published `ratio_low` is 0.
+    Source: eq. 4 and 5 of arXiv:2506.13585, where `ratio_low` is 0. The bounds limit the gradient
+    of a token but never remove it.
     """
     _check(logprob_BT, old_logprob_BT, advantage_BT, sequence_BT)
     if not 0.0 <= ratio_low <= 1.0 <= ratio_high:
@@ -174,10 +149,9 @@ def policy_gradient(
     advantage_BT: jax.Array,
     sequence_BT: jax.Array,
 ) -> TokenLoss:
-    """Computes the REINFORCE loss: -A * logprob, without a bound.
+    """Computes the REINFORCE loss -A * logprob.
 
-    The ratio is only measured and does not bound the update, so every step must have a single
-    update.
+    The ratio is measured but does not bound the update, so a step must have a single update.
     """
     _check(logprob_BT, old_logprob_BT, advantage_BT, sequence_BT)
     ratio_BT = jax.lax.stop_gradient(jnp.exp(logprob_BT - old_logprob_BT))
@@ -190,10 +164,7 @@ def negative_log_likelihood(
     advantage_BT: jax.Array,
     sequence_BT: jax.Array,
 ) -> TokenLoss:
-    """Computes the supervised loss: -logprob.
-
-    The other arrays are unused; weights select the tokens.
-    """
+    """Computes the supervised loss -logprob; the other arrays have no effect."""
     _check(logprob_BT, old_logprob_BT, advantage_BT, sequence_BT)
     return TokenLoss(-logprob_BT, jnp.ones_like(logprob_BT), jnp.zeros(logprob_BT.shape, jnp.bool_))
 
@@ -201,14 +172,11 @@ def negative_log_likelihood(
 def clipped_value_loss(
     value_BT: jax.Array, old_value_BT: jax.Array, return_BT: jax.Array, *, clip: float
 ) -> tuple[jax.Array, jax.Array]:
-    """Computes half the squared error of a critic: the larger of the plain and the clipped error.
+    """Returns the loss of a critic, and True for tokens whose gradient the clip removed.
 
-    loss = max((V - R)^2, (V_old + clamp(V - V_old, -clip, clip) - R)^2) / 2: PPO's clip applied to
-    values, as in the code released with arXiv:1707.06347. The paper has only the squared error
-    without a clip.
-
-    `old_value_BT` is the value at the start of the step. `clip` has the unit of the return; 0 means
-    no clip. Returns the loss, and True for tokens whose gradient the clip removed.
+    loss = max((V - R)^2, (V_old + clamp(V - V_old, -clip, clip) - R)^2) / 2, as in the code
+    released with arXiv:1707.06347; the paper has no clip. `old_value_BT` is the value at the start
+    of the step. `clip` has the unit of the return; 0 means no clip.
     """
     chex.assert_rank(value_BT, 2)
     chex.assert_equal_shape([value_BT, old_value_BT, return_BT])

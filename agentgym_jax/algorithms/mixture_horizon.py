@@ -1,12 +1,7 @@
-"""Mixture of schedules: each task has that of its environment or group, or a randomly drawn one.
+"""Turn-limit schedules by environment, by group of tasks, and by random draw.
 
-A run has one schedule per environment (`MixtureHorizon`). An environment can have one schedule per
-group of tasks, such as a level (`GroupHorizons`). The schedule of an environment or group can be a
-set from which every task draws (`DrawnHorizon`). These choices lead to one schedule of
-`horizon.py`. A `Place` records them, and the states of adaptive schedules are stored by place.
-
-The limit of a task is a function of seed, step, task and states. All rollouts of a task therefore
-have the same limit, without which an advantage could not compare their returns.
+The limit of a task is a function of seed, step, task and states, so all rollouts of a task have the
+same limit and an advantage can compare their returns.
 """
 
 import bisect
@@ -25,34 +20,20 @@ from agentgym_jax.algorithms.horizon import (
 
 
 class Task(Protocol):
-    """Task attributes that a limit may depend on (data/tasks.py)."""
+    """Attributes of `data.tasks.Task` that a limit may depend on."""
 
-    @property
-    def environment(self) -> str:
-        """Returns the name of the environment."""
-
-    @property
-    def group(self) -> str:
-        """Returns the group of tasks within the environment, such as a level."""
-
-    @property
-    def item_id(self) -> str:
-        """Returns the id of the task, unique over all environments."""
+    environment: str
+    group: str
+    item_id: str
 
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Place:
-    """Position of a schedule in a mixture.
-
-    Attributes:
-      environment: Environment of the schedule.
-      group: Group of tasks of the schedule; empty if all groups share one schedule.
-      drawn: Name of the schedule within a `DrawnHorizon`; empty if the schedule was not drawn.
-    """
+    """Key of a schedule in a mixture; the states of adaptive schedules are stored by place."""
 
     environment: str
-    group: str = ""
-    drawn: str = ""
+    group: str = ""  # group of tasks; empty if all groups of the environment share one schedule
+    drawn: str = ""  # name of the schedule in a `DrawnHorizon`; empty if it was not drawn
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,16 +46,10 @@ class TurnLimit:
 
 @dataclasses.dataclass(frozen=True)
 class DrawnHorizon:
-    """Set of schedules. At every step each task draws one of them, independently of other tasks.
+    """Set of schedules from which each task draws one at every step."""
 
-    Attributes:
-      schedules: Schedules by name.
-      weights: Relative frequency of each schedule by name, a whole number. With 3 and 1, the first
-          is drawn in three cases of four.
-    """
-
-    schedules: Mapping[str, HorizonSchedule]
-    weights: Mapping[str, int]
+    schedules: Mapping[str, HorizonSchedule]  # schedules by name
+    weights: Mapping[str, int]  # relative frequency of each schedule by name
 
     def __post_init__(self) -> None:
         if set(self.schedules) != set(self.weights) or not self.schedules:
@@ -92,9 +67,8 @@ class DrawnHorizon:
         """Returns the name of the schedule that a task draws at a step."""
         bounds = list(itertools.accumulate(self.weights.values()))
         digest = hashlib.sha256(f"{seed} {step} {item_id}".encode()).digest()
-        return list(self.weights)[
-            bisect.bisect_right(bounds, int.from_bytes(digest, "big") % bounds[-1])
-        ]
+        drawn = int.from_bytes(digest, "big") % bounds[-1]
+        return list(self.weights)[bisect.bisect_right(bounds, drawn)]
 
 
 GroupHorizon = HorizonSchedule | DrawnHorizon
@@ -102,20 +76,10 @@ GroupHorizon = HorizonSchedule | DrawnHorizon
 
 @dataclasses.dataclass(frozen=True)
 class GroupHorizons:
-    """Schedules of one environment by group of tasks.
+    """Schedules of one environment by group of tasks; each group has separate adaptive states."""
 
-    Attributes:
-      each: Schedule of every group without an entry in `groups`. An adaptive schedule has a
-        separate state for each group.
-      groups: Schedules by name of the group.
-    """
-
-    each: GroupHorizon
-    groups: Mapping[str, GroupHorizon]
-
-    def schedule_for(self, group: str) -> GroupHorizon:
-        """Returns the schedule of a group."""
-        return self.groups.get(group, self.each)
+    each: GroupHorizon  # schedule of the groups that are not in `groups`
+    groups: Mapping[str, GroupHorizon]  # schedules by name of the group
 
 
 EnvironmentHorizon = GroupHorizon | GroupHorizons
@@ -132,38 +96,29 @@ class MixtureHorizon:
             raise ValueError("a mixture of horizons needs at least one environment; got none")
 
     def limits(
-        self,
-        tasks: Sequence[Task],
-        step: int,
-        states: Mapping[Place, HorizonState],
-        *,
-        seed: int,
+        self, tasks: Sequence[Task], step: int, states: Mapping[Place, HorizonState], *, seed: int
     ) -> list[TurnLimit]:
         """Returns the turn limit of every task after `step` steps.
 
         An adaptive schedule without a state in `states` starts at its first limit.
         """
-        places = [self.place(task, step, seed=seed) for task in tasks]
-        return [TurnLimit(place, self._turns(place, step, states)) for place in places]
-
-    def place(self, task: Task, step: int, *, seed: int) -> Place:
-        """Returns the place of a task's schedule at a step."""
-        schedule = self.schedules[task.environment]
-        group = drawn = ""
-        if isinstance(schedule, GroupHorizons):
-            group, schedule = task.group, schedule.schedule_for(task.group)
-        if isinstance(schedule, DrawnHorizon):
-            drawn = schedule.draw(seed, step, task.item_id)
-        return Place(task.environment, group, drawn)
+        limits = []
+        for task in tasks:
+            place = self._place(task, step, seed)
+            schedule = self._schedule(place)
+            if isinstance(schedule, AdaptiveHorizon):
+                turns = schedule.limit(states.get(place, HorizonState()))
+            else:
+                turns = schedule(step)
+            limits.append(TurnLimit(place, turns))
+        return limits
 
     def next(
         self,
         states: Mapping[Place, HorizonState],
         statistics: Mapping[Place, HorizonStatistics],
     ) -> dict[Place, HorizonState]:
-        """Returns the states of the adaptive schedules after a step; a schedule without statistics
-        in this step keeps its state.
-        """
+        """Returns the states of the adaptive schedules after a step with these statistics."""
         following = dict(states)
         for place, measured in statistics.items():
             schedule = self._schedule(place)
@@ -171,14 +126,17 @@ class MixtureHorizon:
                 following[place] = schedule.next(states.get(place, HorizonState()), measured)
         return following
 
-    def _turns(self, place: Place, step: int, states: Mapping[Place, HorizonState]) -> int:
-        schedule = self._schedule(place)
-        if isinstance(schedule, AdaptiveHorizon):
-            return schedule.limit(states.get(place, HorizonState()))
-        return schedule(step)
+    def _place(self, task: Task, step: int, seed: int) -> Place:
+        schedule = self.schedules[task.environment]
+        group = drawn = ""
+        if isinstance(schedule, GroupHorizons):
+            group, schedule = task.group, schedule.groups.get(task.group, schedule.each)
+        if isinstance(schedule, DrawnHorizon):
+            drawn = schedule.draw(seed, step, task.item_id)
+        return Place(task.environment, group, drawn)
 
     def _schedule(self, place: Place) -> HorizonSchedule:
         schedule = self.schedules[place.environment]
         if isinstance(schedule, GroupHorizons):
-            schedule = schedule.schedule_for(place.group)
+            schedule = schedule.groups.get(place.group, schedule.each)
         return schedule.schedules[place.drawn] if isinstance(schedule, DrawnHorizon) else schedule

@@ -1,21 +1,17 @@
 """Penalties on the length of an episode, independent of its success."""
 
-from collections.abc import Mapping
 from typing import Any
 
-OVERLONG: Mapping[str, frozenset[str]] = {
-    "none": frozenset(),
-    "tokens": frozenset({"limit", "margin", "penalty"}),
-    "turns": frozenset({"limit", "margin", "penalty"}),
-}
+from agentgym_jax.algorithms.controllers import check_options
+
+_OPTIONS = ("limit", "margin", "penalty")
+OVERLONG = {"none": (), "tokens": _OPTIONS, "turns": _OPTIONS}
 
 
 def soft_limit(length: float, *, limit: float, margin: float) -> float:
-    """Returns the penalty for a length: 0 up to `limit - margin`, then rising linearly to 1 at
-    `limit`; 1 beyond.
+    """Returns 0 for lengths up to `limit - margin`, and a linear rise from there to 1 at `limit`.
 
-    This is the negative of eq. 13 of arXiv:2503.14476 (soft overlong punishment), whose L_max and
-    L_cache are `limit` and `margin`. All arguments have the same unit.
+    Source: the negative of eq. 13 of arXiv:2503.14476, with L_max = `limit` and L_cache = `margin`.
     """
     return min(1.0, max(0.0, (length - (limit - margin)) / margin))
 
@@ -23,12 +19,7 @@ def soft_limit(length: float, *, limit: float, margin: float) -> float:
 def overlong_penalty(*, action_tokens: int, turns: int, kind: str, **options: Any) -> float:
     """Returns the amount to subtract from an episode's reward for its length.
 
-    Args:
-      action_tokens: Number of tokens sampled by the policy.
-      turns: Number of turns.
-      kind: Unit of length: `none`, `tokens` or `turns`.
-      options: `limit`, `margin` and `penalty` (the amount at and beyond the limit); empty if `kind`
-          is `none`.
+    `kind` is the unit of the length. `penalty` is the amount for lengths of `limit` and more.
     """
     check_overlong(kind=kind, **options)
     if kind == "none":
@@ -39,12 +30,7 @@ def overlong_penalty(*, action_tokens: int, turns: int, kind: str, **options: An
 
 def check_overlong(*, kind: str, **options: Any) -> None:
     """Raises a ValueError unless the names and values of the options fit `kind`."""
-    if kind not in OVERLONG:
-        raise ValueError(f"overlong: kind is {kind!r}, expected one of {', '.join(OVERLONG)}")
-    if set(options) != OVERLONG[kind]:
-        raise ValueError(
-            f"overlong: kind={kind!r} takes {sorted(OVERLONG[kind])}, got {sorted(options)}"
-        )
+    check_options("overlong", {"kind": kind, **options}, OVERLONG)
     if kind != "none" and not (
         0 < options["margin"] <= options["limit"] and options["penalty"] >= 0
     ):

@@ -1,4 +1,4 @@
-"""The algorithms by name, one table row each (docs/algorithms.md has the equations)."""
+"""The algorithms by name, one table row each (docs/algorithms.md has equations and papers)."""
 
 import dataclasses
 from collections.abc import Callable
@@ -8,41 +8,27 @@ import jax
 from agentgym_jax.algorithms import advantages, gae, losses
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Algorithm:
-    """One row of the table: the functions and properties that define an algorithm.
+    """Functions and properties of an algorithm; configs/common.py has the options and coefficients.
 
     Attributes:
       advantage: Function (Episodes, **options) -> advantage_BT.
-      loss: Function (logprob_BT, old_logprob_BT, advantage_BT, sequence_BT, **options) ->
-          TokenLoss.
-      aggregation: Mode of `aggregation.token_weights` for this algorithm.
-      needs_reference: True if the published objective has a KL term to a reference model. A run
-        whose KL coefficients are 0 needs no reference model.
+      loss: Function (four arrays, **options) -> TokenLoss (algorithms/losses.py).
       needs_groups: True if the advantage compares several rollouts of the same task.
-      takes_baseline: True if the advantage subtracts an expected return that is estimated from
-          earlier steps.
-      ratio: Scope of the loss's probability ratio: `token`, `episode` or `none`. The ratio of an
-        episode is a geometric mean; its clip range is narrower than the rounding differences
-        between sampler and learner. Without a ratio, the algorithm cannot learn from tokens sampled
-        with older weights.
-      is_unbiased: True if the expected gradient of the loss without regularisation equals the
-        gradient of the expected return up to a constant factor. The gradients are taken at the
-        weights that sampled the episodes.
-      paper: Paper that defines the algorithm.
+      takes_baseline: True if the advantage subtracts an expected return from earlier steps.
+      ratio: Scope of the probability ratio in the loss: `token`, `episode` or `none`. The clip of
+        an episode's ratio is narrower than rounding differences between sampler and learner.
+        Without a ratio, the loss cannot correct for tokens sampled with older weights.
       value_target: Function (Episodes, **options of the advantage) -> return_BT that the critic
         learns; None for algorithms without a critic.
     """
 
     advantage: Callable[..., jax.Array]
     loss: Callable[..., losses.TokenLoss] = losses.clipped_surrogate
-    aggregation: str = "token_mean"
-    needs_reference: bool = False
     needs_groups: bool = False
     takes_baseline: bool = False
     ratio: str = "token"
-    is_unbiased: bool = False
-    paper: str
     value_target: Callable[..., jax.Array] | None = None
 
     @property
@@ -52,91 +38,23 @@ class Algorithm:
 
 
 ALGORITHMS = {
-    "ppo": Algorithm(
-        advantage=gae.token_gae,
-        needs_reference=True,
-        paper="arXiv:1707.06347",
-        value_target=gae.token_gae_returns,
-    ),
-    "ppo_turn": Algorithm(
-        advantage=gae.turn_gae,
-        needs_reference=True,
-        paper="arXiv:1506.02438",
-        value_target=gae.turn_gae_returns,
-    ),
-    "grpo": Algorithm(
-        advantage=advantages.group_relative,
-        aggregation="sequence_mean",
-        needs_reference=True,
-        needs_groups=True,
-        paper="arXiv:2402.03300",
-    ),
-    "dr_grpo": Algorithm(
-        advantage=advantages.group_relative,
-        aggregation="fixed_length",
-        needs_groups=True,
-        is_unbiased=True,
-        paper="arXiv:2503.20783",
-    ),
-    "rloo": Algorithm(
-        advantage=advantages.leave_one_out,
-        aggregation="fixed_length",
-        needs_reference=True,
-        needs_groups=True,
-        is_unbiased=True,
-        paper="arXiv:2402.14740",
-    ),
+    "ppo": Algorithm(gae.token_gae, value_target=gae.token_gae_returns),
+    "ppo_turn": Algorithm(gae.turn_gae, value_target=gae.turn_gae_returns),
+    "grpo": Algorithm(advantages.group_relative, needs_groups=True),
+    "dr_grpo": Algorithm(advantages.group_relative, needs_groups=True),
+    "rloo": Algorithm(advantages.leave_one_out, needs_groups=True),
     "reinforce": Algorithm(
-        advantage=advantages.monte_carlo,
-        loss=losses.policy_gradient,
-        aggregation="fixed_length",
-        takes_baseline=True,
-        ratio="none",
-        is_unbiased=True,
-        paper="doi:10.1007/BF00992696",
+        advantages.monte_carlo, losses.policy_gradient, takes_baseline=True, ratio="none"
     ),
-    "reinforce_pp": Algorithm(
-        advantage=advantages.batch_normalized_returns,
-        needs_reference=True,
-        paper="arXiv:2501.03262",
-    ),
-    "reinforce_pp_baseline": Algorithm(
-        advantage=advantages.group_mean_batch_normalized,
-        needs_reference=True,
-        needs_groups=True,
-        paper="arXiv:2501.03262",
-    ),
-    "dapo": Algorithm(
-        advantage=advantages.group_relative,
-        needs_groups=True,
-        paper="arXiv:2503.14476",
-    ),
+    "reinforce_pp": Algorithm(advantages.batch_normalized_returns),
+    "reinforce_pp_baseline": Algorithm(advantages.group_mean_batch_normalized, needs_groups=True),
+    "dapo": Algorithm(advantages.group_relative, needs_groups=True),
     "gspo": Algorithm(
-        advantage=advantages.group_relative,
-        loss=losses.sequence_surrogate,
-        aggregation="sequence_mean",
-        needs_groups=True,
-        ratio="episode",
-        paper="arXiv:2507.18071",
+        advantages.group_relative, losses.sequence_surrogate, needs_groups=True, ratio="episode"
     ),
     "gspo_token": Algorithm(
-        advantage=advantages.group_in_group,
-        loss=losses.sequence_surrogate,
-        aggregation="sequence_mean",
-        needs_groups=True,
-        ratio="episode",
-        paper="arXiv:2507.18071",
+        advantages.group_in_group, losses.sequence_surrogate, needs_groups=True, ratio="episode"
     ),
-    "cispo": Algorithm(
-        advantage=advantages.group_relative,
-        loss=losses.clipped_weight,
-        needs_groups=True,
-        paper="arXiv:2506.13585",
-    ),
-    "gigpo": Algorithm(
-        advantage=advantages.group_in_group,
-        needs_reference=True,
-        needs_groups=True,
-        paper="arXiv:2505.10978",
-    ),
+    "cispo": Algorithm(advantages.group_relative, losses.clipped_weight, needs_groups=True),
+    "gigpo": Algorithm(advantages.group_in_group, needs_groups=True),
 }

@@ -1,17 +1,16 @@
 """Parsing of a model's text into the action that is sent to an environment.
 
-A parse error is the policy's mistake: the agent gets a short message, and no request is sent. Such
-an error must never look like a failure of the environment. A model's text is never executed: calls
-are parsed with `json` and `ast` (client/calls.py).
+A parse error is the policy's mistake, never a failure of the environment: the agent gets a short
+message, and no request is sent. A model's text is never executed.
 """
 
 import dataclasses
 import enum
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from agentgym_jax.client import calls
-from agentgym_jax.client.calls import Function
+from agentgym_jax.client.calls import Function, ParseError
 
 
 class ActionFormat(enum.StrEnum):
@@ -31,11 +30,9 @@ class ActionRules:
 
     Attributes:
       format: Position and syntax of the action in the text.
-      max_characters: Maximum length of an action. A longer action is a parse error, so a server's
-        size limit is never mistaken for a failure of the environment.
+      max_characters: Maximum length of an action; a longer action is a parse error.
       dropped: Regular expression of the characters that are removed from an action.
-      bare: Regular expression. A text without `Action:` is an action as a whole if it contains a
-        match.
+      bare: Regular expression; a text without `Action:` is an action if it contains a match.
       block: Regular expression that a raw text must contain. If the expression has a group, the
         action is the group of the last match, otherwise the whole text.
       block_problem: Message to the agent if no match of `block` is found.
@@ -53,17 +50,10 @@ class ActionRules:
 
 @dataclasses.dataclass(frozen=True)
 class ParsedAction:
-    """Result of parsing a reply of the model.
-
-    Attributes:
-      action: Action for the environment; None unless the text has exactly one.
-      thought: Text before the action; None if there is none.
-      problem: Message to the agent; None if there is an action.
-    """
+    """Action in a reply of the model, or the message to the agent if there is not exactly one."""
 
     action: str | None
-    thought: str | None
-    problem: str | None
+    problem: str | None = None
 
 
 NO_ACTION = (
@@ -78,105 +68,61 @@ LONG_ACTION = (
     "of at most {limit} characters."
 )
 
-# The action can also be on the line after its marker (`Action:\nturn left`), as in AgentGym's
-# demonstrations.
 _MARKER = re.compile(r"(?<!\w)Action:")
 _THOUGHT = re.compile(r"(?<!\w)Thought:")
-_SPACES = re.compile(r"\s+")
-
-
-def parse_react(text: str) -> ParsedAction:
-    """Parses `Thought: ... Action: ...`; the action is the first non-empty line after its marker.
-
-    Follows AgentGym's TextCraft and BabyAI clients, with two differences. A text without an action
-    is a parse error, not an empty action. A `Thought:` after an empty `Action:` is not taken for
-    the action.
-    """
-    markers = list(_MARKER.finditer(text))
-    if not markers:
-        return ParsedAction(None, _thought(text), NO_ACTION)
-    thought = _thought(text[: markers[0].start()])
-    if len(markers) > 1:
-        return ParsedAction(None, thought, SEVERAL_ACTIONS.format(count=len(markers)))
-    action = text[markers[0].end() :].strip().partition("\n")[0].strip()
-    if not action or _THOUGHT.match(action):
-        return ParsedAction(None, thought, EMPTY_ACTION)
-    return ParsedAction(action, thought, None)
 
 
 def parse_action(text: str, rules: ActionRules) -> ParsedAction:
     """Parses the action in a model's text and cleans it by the rules of one environment."""
-    parsed = _PARSERS[rules.format](text, rules)
-    if parsed.action is None:
-        return parsed
-    action = parsed.action
+    has_marker = rules.format in (ActionFormat.REACT, ActionFormat.REACT_OR_BARE)
+    try:
+        if has_marker:
+            action = _read_react(text, rules)
+        elif rules.format is ActionFormat.RAW:
+            action = _read_raw(text, rules)
+        else:
+            is_json = rules.format is ActionFormat.FUNCTION_CALLING
+            call = calls.read_json_call(text) if is_json else calls.read_python_call(text)
+            action = calls.to_action(call, rules.functions)
+    except ParseError as error:
+        return ParsedAction(None, str(error))
     if rules.dropped:
-        action = _SPACES.sub(" ", re.sub(rules.dropped, "", action)).strip()
+        action = re.sub(r"\s+", " ", re.sub(rules.dropped, "", action)).strip()
     if not action:
-        has_marker = rules.format in (ActionFormat.REACT, ActionFormat.REACT_OR_BARE)
-        empty = EMPTY_ACTION if has_marker else EMPTY_ANSWER
-        return ParsedAction(None, parsed.thought, empty)
+        return ParsedAction(None, EMPTY_ACTION if has_marker else EMPTY_ANSWER)
     if len(action) > rules.max_characters:
         problem = LONG_ACTION.format(count=len(action), limit=rules.max_characters)
-        return ParsedAction(None, parsed.thought, problem)
-    return ParsedAction(action, parsed.thought, None)
+        return ParsedAction(None, problem)
+    return ParsedAction(action)
 
 
-def _react(text: str, rules: ActionRules) -> ParsedAction:
-    is_bare = rules.bare and not _MARKER.search(text) and re.search(rules.bare, text)
-    return ParsedAction(text.strip(), None, None) if is_bare else parse_react(text)
+def _read_react(text: str, rules: ActionRules) -> str:
+    """Returns the first non-empty line after `Action:`.
+
+    Follows AgentGym's TextCraft and BabyAI clients, except that an empty action, or a `Thought:` in
+    its place, is a parse error.
+    """
+    markers = list(_MARKER.finditer(text))
+    is_bare = bool(rules.bare and re.search(rules.bare, text))
+    if rules.format is ActionFormat.REACT_OR_BARE:
+        is_bare |= len(text.strip().splitlines()) == 1 and not _THOUGHT.search(text)
+    if is_bare and not markers:
+        return text.strip()
+    if not markers:
+        raise ParseError(NO_ACTION)
+    if len(markers) > 1:
+        raise ParseError(SEVERAL_ACTIONS.format(count=len(markers)))
+    action = text[markers[0].end() :].strip().partition("\n")[0].strip()
+    if not action or _THOUGHT.match(action):
+        raise ParseError(EMPTY_ACTION)
+    return action
 
 
-def _react_or_bare(text: str, rules: ActionRules) -> ParsedAction:
-    lines = text.strip().splitlines()
-    is_marked = _MARKER.search(text) or _THOUGHT.search(text)
-    if len(lines) != 1 or is_marked:
-        return _react(text, rules)
-    return ParsedAction(lines[0].strip(), None, None)
-
-
-def _raw(text: str, rules: ActionRules) -> ParsedAction:
+def _read_raw(text: str, rules: ActionRules) -> str:
     if not rules.block:
-        return ParsedAction(text.strip(), None, None)
+        return text.strip()
     finds = list(re.finditer(rules.block, text, re.DOTALL))
     if not finds:
-        return ParsedAction(None, _thought(text), rules.block_problem)
-    if finds[-1].re.groups == 0:
-        return ParsedAction(text.strip(), None, None)
-    before = _MARKER.sub("", text[: finds[-1].start()])
-    return ParsedAction(finds[-1].group(1).strip(), _thought(before), None)
-
-
-def _function_calling(text: str, rules: ActionRules) -> ParsedAction:
-    return _call(text, rules, calls.read_json_call)
-
-
-def _code_as_action(text: str, rules: ActionRules) -> ParsedAction:
-    return _call(text, rules, calls.read_python_call)
-
-
-def _call(text: str, rules: ActionRules, read: Callable[[str], calls.Call]) -> ParsedAction:
-    try:
-        call = read(text)
-    except calls.UnreadableCall as error:
-        return ParsedAction(None, None, str(error))
-    try:
-        return ParsedAction(calls.to_action(call, rules.functions), call.thought, None)
-    except calls.UnreadableCall as error:
-        return ParsedAction(None, call.thought, str(error))
-
-
-_PARSERS: Mapping[ActionFormat, Callable[[str, ActionRules], ParsedAction]] = {
-    ActionFormat.REACT: _react,
-    ActionFormat.REACT_OR_BARE: _react_or_bare,
-    ActionFormat.RAW: _raw,
-    ActionFormat.FUNCTION_CALLING: _function_calling,
-    ActionFormat.CODE_AS_ACTION: _code_as_action,
-}
-
-
-def _thought(before: str) -> str | None:
-    """Returns the text after the first `Thought:`, or the whole text if it has no such marker."""
-    marker = _THOUGHT.search(before)
-    thought = (before[marker.end() :] if marker else before).strip()
-    return thought or None
+        raise ParseError(rules.block_problem)
+    has_group = finds[-1].re.groups > 0
+    return (finds[-1].group(1) if has_group else text).strip()

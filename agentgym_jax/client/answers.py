@@ -1,27 +1,18 @@
 """Parsing of a server's answer into an observation or a typed error.
 
-Every answer is checked before it becomes an `Observation`. An answer that does not match its route
-raises `EnvError`, so a missing key, a NaN or an error text is never taken for a reward. `where` is
-the address of the route, for messages.
+An answer that does not match its route raises `EnvError`, so a missing key, a NaN or an error text
+is never taken for a reward.
 """
 
 import dataclasses
 import json
 import re
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 from agentgym_envs.base.protocol import EnvironmentSpec, ErrorKind
 from agentgym_jax.client.errors import EnvCause, EnvError, from_status
-from agentgym_jax.client.server_facts import ServerFacts, SessionField
-
-_SPEC_TYPES = {  # fields that are not listed are text
-    "num_tasks": int,
-    "max_turns": int,
-    "success_score": float,
-    "max_score": float,
-}
+from agentgym_jax.client.server_facts import ServerFacts
 
 # AgentGym's servers report a lost session with these words and no status code.
 _LOST = re.compile(r"The id .* is not valid\.|.* has been deleted", re.DOTALL)
@@ -55,169 +46,143 @@ class Observation:
     score_scale: float = 1.0
 
 
-def bad_body(where: str, found: str, expected: str) -> EnvError:
-    """Returns the error for an answer that does not match its route."""
-    return EnvError(EnvCause.BAD_BODY, f"{where} answered {found}, expected {expected}")
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """JSON body of an answer. `where` is the address of the route, for messages."""
+
+    where: str
+    body: Any
+
+    def unfit(self, found: str, expected: str) -> EnvError:
+        """Returns the error for an answer that does not match its route."""
+        return EnvError(EnvCause.BAD_BODY, f"{self.where} answered {found}, expected {expected}")
+
+    def value(self, wanted: type) -> Any:
+        """Returns the body after checking its type (a bool is not an int)."""
+        if type(self.body) is not wanted:
+            raise self.unfit(f"{self.body!r:.200}", f"a value of type {wanted.__name__}")
+        return self.body
+
+    def field(self, name: str, *types: Any) -> Any:
+        """Returns the value of a field that has exactly one of the types (a bool is not an int)."""
+        found = self.value(dict)
+        if name not in found:
+            raise self.unfit(f"the keys {sorted(found)}", f"a field {name!r}")
+        value = found[name]
+        if type(value) not in types:
+            expected = f"a value of type {types[0].__name__}"
+            raise self.unfit(f"{name} = {value!r:.200}", expected)
+        return value
+
+    def number(self, name: str) -> float:
+        """Returns the value of a field after checking that it is a finite number."""
+        value = self.field(name, float, int)
+        # The bound also excludes NaN and integers that no float can represent.
+        if not abs(value) <= sys.float_info.max:
+            raise self.unfit(f"{name} = {value!r:.200}", "a finite number")
+        return float(value)
+
+    def words(self) -> list[str]:
+        """Returns the body after checking that it is a list of words."""
+        if any(type(word) is not str for word in self.value(list)):
+            raise self.unfit(f"{self.body!r:.200}", "a list of strings")
+        return self.body
 
 
-def read_json(where: str, status: int, data: bytes) -> Any:
-    """Returns the JSON body of an answer with status 200.
+def read_json(where: str, status: int, data: bytes) -> Answer:
+    """Returns the answer with status 200.
 
     Raises:
-      EnvError: The status is not 200, or the body is not JSON, or the body is AgentGym's `{"error":
-          ..}`.
+      EnvError: The status is not 200, the body is not JSON, or it is AgentGym's `{"error": ..}`.
     """
     try:
         body = json.loads(data)
     except (ValueError, RecursionError) as error:
         if status == 200:
-            raise bad_body(where, repr(data[:200]), "JSON") from error
+            raise Answer(where, None).unfit(repr(data[:200]), "JSON") from error
         body = None
+    kind = body["type"] if isinstance(body, dict) and "type" in body else None
+    kind = ErrorKind(kind) if kind in list(ErrorKind) else None
     if status != 200:
-        shown = _shown(data)
-        message = f"{where} answered status {status}: {shown}"
-        raise from_status(status, _kind(body), message)
+        text = " ".join(data[:500].decode(errors="replace").split())
+        if text.startswith("<"):
+            text = "an HTML page; this is no environment server"
+        raise from_status(status, kind, f"{where} answered status {status}: {text}")
     if isinstance(body, dict) and "error" in body:
-        raise _error_in_body(where, str(body["error"]), _kind(body))
-    return body
+        raise _error_in_body(where, str(body["error"]), kind)
+    return Answer(where, body)
 
 
-def _shown(data: bytes) -> str:
-    """Returns a body in one line for an error message; of an HTML page from another web server,
-    only a note.
-    """
-    text = " ".join(data[:500].decode(errors="replace").split())
-    return "an HTML page; this is no environment server" if text.startswith("<") else text
-
-
-def spec(where: str, body: Any) -> EnvironmentSpec:
+def spec(answer: Answer) -> EnvironmentSpec:
     """Parses the answer to `GET /spec`. Fields with a default may be absent."""
     values: dict[str, Any] = {}
-    for expected in dataclasses.fields(EnvironmentSpec):
-        name = expected.name
-        is_optional = expected.default is not dataclasses.MISSING
-        if is_optional and name not in fields(where, body):
-            continue
-        wanted = _SPEC_TYPES[name] if name in _SPEC_TYPES else str
-        if wanted is float:
-            values[name] = number(where, body, name)
-        else:
-            values[name] = field(where, body, name, wanted)
+    for known in dataclasses.fields(EnvironmentSpec):
+        name = known.name
+        if name in answer.value(dict) or known.default is dataclasses.MISSING:
+            is_number = known.type is float
+            values[name] = answer.number(name) if is_number else answer.field(name, known.type)
     return EnvironmentSpec(**values)
 
 
-def tasks(where: str, body: Any) -> list[dict[str, Any]]:
+def tasks(answer: Answer) -> list[dict[str, Any]]:
     """Parses the answer to `GET /tasks`."""
-    if not isinstance(body, list):
-        raise bad_body(where, f"a {type(body).__name__}", "a list of tasks")
-    for task in body:
-        field(where, task, "data_idx", int)
-    return body
+    for task in answer.value(list):
+        dataclasses.replace(answer, body=task).field("data_idx", int)
+    return answer.body
 
 
-def session(where: str, facts: ServerFacts, body: Any) -> int:
+def session(answer: Answer, facts: ServerFacts) -> int:
     """Parses the id of a new session."""
-    if facts.session_field is SessionField.ENV_IDX and type(body) is int:
-        return body
-    return field(where, body, str(facts.session_field), int)
+    if facts.session_field == "env_idx" and type(answer.body) is int:
+        return answer.body
+    return answer.field(facts.session_field, int)
 
 
-def check_reset(where: str, facts: ServerFacts, body: Any) -> None:
-    """Raises an error if a reset failed although its answer has status 200.
-
-    Raises:
-      EnvError: The answer has an error message in place of the observation.
-    """
+def check_reset(answer: Answer, facts: ServerFacts) -> None:
+    """Raises EnvError if the answer to a reset has an error message in place of the observation."""
     if not facts.reset_error:
         return
-    text = field(where, body, facts.observation_field, str)
+    text = answer.field(facts.observation_field, str)
     if re.match(facts.reset_error, text):
         cause = EnvCause.TIMEOUT if "Timeout" in text else EnvCause.ERROR_BODY
-        message = f"{where} answered status 200 with an error as observation: {text[:500]}"
-        raise EnvError(cause, message)
+        found = "answered status 200 with an error as observation"
+        raise EnvError(cause, f"{answer.where} {found}: {text[:500]}")
 
 
-def first_text(where: str, facts: ServerFacts, body: Any) -> str:
+def first_text(answer: Answer, facts: ServerFacts) -> str:
     """Returns the first text for the agent, from the answer to a reset or to `GET /observation`."""
     if not facts.reset_fields:
-        if type(body) is not str:
-            raise bad_body(where, f"a {type(body).__name__}", "a string")
-        return body
-    parts = [field(where, body, name, str) for name in facts.reset_fields]
-    return _with_actions(where, facts, "\n".join(parts), body)
+        return answer.value(str)
+    text = "\n".join(answer.field(name, str) for name in facts.reset_fields)
+    return _with_actions(answer, facts, text)
 
 
-def step(where: str, facts: ServerFacts, body: Any) -> Observation:
+def step(answer: Answer, facts: ServerFacts) -> Observation:
     """Parses the answer to a step."""
-    text = field(where, body, facts.observation_field, str)
-    raw_reward = number(where, body, "reward")
-    score = number(where, body, _score_field(facts, fields(where, body)))
-    done = field(where, body, facts.done_field, bool)
+    text = answer.field(facts.observation_field, str)
+    reward = answer.number("reward")
+    scores = [name for name in facts.score_fields if name in answer.body]
+    score = answer.number((scores or facts.score_fields)[0])
+    done = answer.field(facts.done_field, bool)
     if facts.reward_at_end and not done:
-        raw_reward = score = 0.0
+        reward = score = 0.0
     return Observation(
-        _with_actions(where, facts, text, body),
-        raw_reward * facts.reward_scale,
+        _with_actions(answer, facts, text),
+        reward * facts.reward_scale,
         score,
         done,
-        success=facts.succeeded(raw_reward, score, done),
+        success=facts.succeeded(reward, score, done),
         is_rejection=facts.is_rejection(text),
         shows_state=facts.shows_state(text),
         score_scale=facts.reward_scale,
     )
 
 
-def words(where: str, body: Any) -> Sequence[str]:
-    """Returns the body after checking that it is a list of words."""
-    if not isinstance(body, list) or any(type(word) is not str for word in body):
-        raise bad_body(where, f"{body!r:.200}", "a list of strings")
-    return body
-
-
-def fields(where: str, body: Any) -> dict[str, Any]:
-    """Returns the body after checking that it is a JSON object."""
-    if not isinstance(body, dict):
-        raise bad_body(where, f"a {type(body).__name__}", "an object")
-    return body
-
-
-def field(where: str, body: Any, name: str, wanted: type) -> Any:
-    """Returns the value of a field after checking that it has exactly the given type (a bool is not
-    an int).
-    """
-    found = fields(where, body)
-    if name not in found:
-        raise bad_body(where, f"the keys {sorted(found)}", f"a field {name!r}")
-    value = found[name]
-    if type(value) is not wanted:
-        raise bad_body(where, f"{name} = {value!r:.200}", f"a {wanted.__name__}")
-    return value
-
-
-def number(where: str, body: Any, name: str) -> float:
-    """Returns the value of a field after checking that it is a finite number."""
-    found = fields(where, body)
-    if name not in found:
-        raise bad_body(where, f"the keys {sorted(found)}", f"a field {name!r}")
-    value = found[name]
-    # The bound also excludes NaN and integers that no float can represent.
-    if type(value) not in (int, float) or not abs(value) <= sys.float_info.max:
-        raise bad_body(where, f"{name} = {value!r:.200}", "a finite number")
-    return float(value)
-
-
-def _score_field(facts: ServerFacts, found: dict[str, Any]) -> str:
-    present = [name for name in facts.score_fields if name in found]
-    return present[0] if present else facts.score_fields[0]
-
-
-def _with_actions(where: str, facts: ServerFacts, text: str, body: Any) -> str:
-    """Returns the text followed by the possible actions, in the format of AgentGym's
-    demonstrations.
-    """
+def _with_actions(answer: Answer, facts: ServerFacts, text: str) -> str:
+    """Returns the text and the possible actions, in the format of AgentGym's demonstrations."""
     if not facts.actions_field:
         return text
-    actions = words(where, field(where, body, facts.actions_field, list))
+    actions = dataclasses.replace(answer, body=answer.field(facts.actions_field, list)).words()
     return f"{text}\nAVAILABLE ACTIONS: {','.join(actions)}"
 
 
@@ -226,10 +191,3 @@ def _error_in_body(where: str, text: str, kind: ErrorKind | None) -> EnvError:
     message = f"{where} answered status 200 with an error: {text[:500]}"
     is_permanent = where.endswith("/reset") and _NO_SUCH_TASK.match(text) is not None
     return EnvError(cause, message, kind=kind, retryable_from_reset=not is_permanent)
-
-
-def _kind(body: Any) -> ErrorKind | None:
-    """Returns the `type` of an error body, or None if the protocol does not define this type."""
-    if isinstance(body, dict) and "type" in body and body["type"] in list(ErrorKind):
-        return ErrorKind(body["type"])
-    return None

@@ -1,8 +1,4 @@
-"""HTTP client of one environment server: one of this project or one of AgentGym's originals.
-
-server_facts.py describes the differences between servers. answers.py parses and checks answers.
-transport.py sends requests.
-"""
+"""Client of one environment server: one of this project or one of AgentGym's originals."""
 
 import dataclasses
 import urllib.parse
@@ -13,15 +9,17 @@ from agentgym_envs.base.protocol import EnvironmentSpec
 from agentgym_jax.client import answers
 from agentgym_jax.client.actions import ParsedAction, parse_action
 from agentgym_jax.client.agentgym_originals.table import ORIGINALS
-from agentgym_jax.client.answers import Observation
+from agentgym_jax.client.answers import Answer, Observation
 from agentgym_jax.client.errors import EnvCause, EnvError
 from agentgym_jax.client.server_facts import ServerFacts, from_spec
 from agentgym_jax.client.transport import HttpTransport, Transport
 from agentgym_jax.limits import Range
 
+_NO_ROUTE = (404, 405)  # status codes of a server that does not have a route
+
 
 class EnvClient:
-    """Client of one server. Safe to use from many threads; keeps connections open for later calls.
+    """Client of one server. Thread-safe; keeps connections open for later calls.
 
     Args:
       base_url: Address of the server, such as `http://127.0.0.1:36001`.
@@ -58,45 +56,37 @@ class EnvClient:
         self._has_close = True  # set to False when the server answers that it has no close route
         self._vocabulary: Sequence[str] | None = None
         self._prefix = urllib.parse.urlsplit(base_url).path.rstrip("/")
-        path_prefix = "" if facts is None else facts.path_prefix
-        # addresses of AgentGym's servers include the path prefix
-        if not self._prefix.endswith(path_prefix):
-            self._prefix += path_prefix
-        if transport is None:
-            transport = HttpTransport(
-                base_url,
-                connect_timeout_s=connect_timeout_s,
-                step_timeout_s=step_timeout_s,
-                token=token,
-                connections=connections,
-            )
-        self._transport = transport
+        # addresses of AgentGym's servers may include the path prefix
+        if facts is not None and not self._prefix.endswith(facts.path_prefix):
+            self._prefix += facts.path_prefix
+        self._transport = transport or HttpTransport(
+            base_url,
+            connect_timeout_s=connect_timeout_s,
+            step_timeout_s=step_timeout_s,
+            token=token,
+            connections=connections,
+        )
 
     @property
     def facts(self) -> ServerFacts:
-        """Returns the facts about the environment, in the chosen action format.
-
-        Raises:
-          EnvError: The environment is not in the table and the server's `/spec` cannot be read.
-        """
+        """Returns the facts about the environment; reads `/spec` if the table lacks it."""
         if self._facts is None:
             self.spec()
         assert self._facts is not None  # the call of `spec` has set it
         return self._facts
 
     def spec(self) -> EnvironmentSpec:
-        """Returns the server's `/spec`, or a spec made from the table if the server has no such
-        route.
+        """Returns the server's `/spec`, or a spec made from the table if there is no such route.
 
-        All later calls use the rejection prefix and the action format of the spec.
+        Later calls use the rejection prefix and the action format of the spec.
 
         Raises:
           EnvError: The call failed, or the server serves another environment.
         """
-        body = self._optional("/spec")
-        if body is None:
+        answer = self._optional("/spec")
+        if answer is None:
             return self._spec_of_table()
-        spec = answers.spec(self._where("/spec"), body)
+        spec = answers.spec(answer)
         if spec.name != self.environment:
             raise self._unfit(
                 f"serves {spec.name!r}, expected {self.environment!r}; "
@@ -107,114 +97,72 @@ class EnvClient:
         except ValueError as error:
             raise self._unfit(f"has a /spec that cannot be used: {error}") from error
         self._facts = facts.in_format(self._action_format)
-        return dataclasses.replace(
-            spec,
-            action_format=str(self._facts.actions.format),
-            instructions=self._facts.instructions,
-        )
+        action_format = str(self._facts.actions.format)
+        text = self._facts.instructions
+        return dataclasses.replace(spec, action_format=action_format, instructions=text)
 
     def health(self) -> Mapping[str, Any]:
-        """Returns the server's `/health`, or `{"root": <greeting or None>}` if the server has no
-        such route.
-        """
-        body = self._optional("/health")
-        if body is None:
-            return {"root": self._optional("/")}
-        return answers.fields(self._where("/health"), body)
+        """Returns `/health`, or `{"root": <greeting or None>}` if there is no such route."""
+        if answer := self._optional("/health"):
+            return answer.value(dict)
+        root = self._optional("/")
+        return {"root": root.body if root else None}
 
     def tasks(self) -> list[dict[str, Any]]:
-        """Returns the task manifest, or a list of all task indices if the server has no manifest."""
-        body = self._optional("/tasks")
-        if body is None:
-            return [{"data_idx": i} for i in range(self.facts.num_tasks)]
-        return answers.tasks(self._where("/tasks"), body)
+        """Returns the task manifest, or all task indices if the server has no manifest."""
+        if answer := self._optional("/tasks"):
+            return answers.tasks(answer)
+        return [{"data_idx": i} for i in range(self.facts.num_tasks)]
 
     def create(self, request_id: str = "") -> int:
-        """Opens a session and returns its id.
-
-        Args:
-          request_id: Name of the requested session (REQUEST_ID_HEADER). Servers of this project
-            open only one session per name, even if the request is repeated. An empty name is not
-            sent.
-        """
+        """Opens a session; `request_id` names it, so that a repeated request opens no second one."""
         facts = self.facts
-        body = self._call("POST", "/create", facts.create_body, request_id=request_id)
-        session = answers.session(self._where("/create"), facts, body)
+        answer = self._call("POST", "/create", facts.create_body, request_id=request_id)
+        session = answers.session(answer, facts)
         if facts.vocabulary_route and self._vocabulary is None:
             self._vocabulary = self._read_vocabulary(session)
         return session
 
     def reset(self, session: int, data_idx: int, request_id: str = "") -> Observation:
-        """Starts task `data_idx`.
-
-        Args:
-          session: Id from `create`.
-          data_idx: Index of the task.
-          request_id: Number of the request within its episode (REQUEST_ID_HEADER); an empty number
-              is not sent.
-        """
+        """Starts task `data_idx` in a session."""
         facts = self.facts
-        request = {
-            str(facts.session_field): session,
-            **facts.reset_extra,
-            facts.reset_key: data_idx,
-        }
-        route = "/reset"
-        body = self._call("POST", route, request, request_id=request_id)
-        answers.check_reset(self._where(route), facts, body)
+        request = {facts.session_field: session, **facts.reset_extra, facts.reset_key: data_idx}
+        answer = self._call("POST", "/reset", request, request_id=request_id)
+        answers.check_reset(answer, facts)
         if not facts.reset_fields:
-            route = f"/observation?{facts.session_field}={session}"
-            body = self._call("GET", route)
-        text = answers.first_text(self._where(route), facts, body)
+            answer = self.ask(session, "/observation")
+        text = answers.first_text(answer, facts)
         if any(word not in text for word in self._vocabulary or ()):
             text = f"{text}\nWords of the game: {', '.join(self._vocabulary or ())}."
         return Observation(text, 0.0, 0.0, False, False, score_scale=facts.reward_scale)
 
     def step(self, session: int, action: str, request_id: str = "") -> Observation:
-        """Sends one action. The action is never sent twice, because a step changes the environment.
-
-        Args:
-          session: Id from `create`.
-          action: Action of the agent.
-          request_id: Number of the request within its episode (REQUEST_ID_HEADER). Servers of this
-            project answer a repeated step with the stored answer. An empty number is not sent.
-        """
+        """Sends one action, never twice: a repeated step would change the environment again."""
         facts = self.facts
-        request = {str(facts.session_field): session, "action": action}
-        body = self._call("POST", "/step", request, resend=False, request_id=request_id)
-        return answers.step(self._where("/step"), facts, body)
+        request = {facts.session_field: session, "action": action}
+        answer = self._call("POST", "/step", request, resend=False, request_id=request_id)
+        return answers.step(answer, facts)
 
-    def ask(self, session: int, route: str) -> Mapping[str, Any]:
-        """Returns the JSON object that a GET route such as `/valid_actions` returns for a session.
-
-        Raises:
-          EnvError: The call failed, for example because AgentGym's original servers do not have
-              this route.
-        """
-        body = self._call("GET", f"{route}?{self.facts.session_field}={session}")
-        return answers.fields(self._where(route), body)
+    def ask(self, session: int, route: str) -> Answer:
+        """Returns the answer of a GET route such as `/valid_actions` about a session."""
+        return self._call("GET", f"{route}?{self.facts.session_field}={session}")
 
     def close(self, session: int, *, timeout_s: float | None = None) -> None:
         """Closes a session. A session that the server no longer has is treated as closed.
 
-        Most of AgentGym's servers cannot close sessions. A server that lacks the close route gets
-        only one such request, unless the table says that it has the route.
-
-        Args:
-          session: Id from `create`.
-          timeout_s: Limit for the answer; None selects the limit of all other calls.
+        Most of AgentGym's servers have no close route. Such a server gets only one request.
         """
         if not self._has_close:
             return
         facts = self.facts
-        request = {str(facts.session_field): session}
-        status, data = self._send("POST", "/close", request, timeout_s=timeout_s)
+        body: dict[str, Any] = {facts.session_field: session}
+        status, data = self._send("POST", "/close", body, timeout_s=timeout_s)
         try:
-            self._read("/close", status, data)
+            answers.read_json(f"{self.base_url}/close", status, data)
         except EnvError as error:
             if error.cause is EnvCause.SESSION_LOST:
                 return
-            if facts.has_close or error.kind is not None or status not in (404, 405):
+            if facts.has_close or error.kind is not None or status not in _NO_ROUTE:
                 raise
             self._has_close = False
 
@@ -226,27 +174,17 @@ class EnvClient:
         """Closes the idle connections. The client can still be used afterwards."""
         self._transport.disconnect()
 
-    def _optional(self, route: str) -> Any:
-        """Returns the body of a route that AgentGym's servers lack; None if the server does not
-        have the route.
-        """
+    def _optional(self, route: str) -> Answer | None:
+        """Returns the answer to a GET request; None if the server does not have the route."""
         status, data = self._send("GET", route)
-        if status in (404, 405):
-            return None
-        return self._read(route, status, data)
+        where = f"{self.base_url}{route}"
+        return None if status in _NO_ROUTE else answers.read_json(where, status, data)
 
     def _call(
-        self,
-        method: str,
-        route: str,
-        request: Mapping[str, Any] | None = None,
-        *,
-        resend: bool = True,
-        request_id: str = "",
-    ) -> Any:
-        """Sends a request and returns its checked JSON body."""
-        answer = self._send(method, route, request, resend=resend, request_id=request_id)
-        return self._read(route, *answer)
+        self, method: str, route: str, request: Mapping[str, Any] | None = None, **options: Any
+    ) -> Answer:
+        status, data = self._send(method, route, request, **options)
+        return answers.read_json(f"{self.base_url}{route}", status, data)
 
     def _send(
         self,
@@ -258,10 +196,7 @@ class EnvClient:
         timeout_s: float | None = None,
         request_id: str = "",
     ) -> tuple[int, bytes]:
-        """Sends a request and returns the status and the body of the answer.
-
-        With `resend`, a request is sent once more if its connection broke.
-        """
+        """Returns status and body of an answer; with `resend`, repeats after a broken connection."""
         target = self._prefix + route
         try:
             return self._transport.exchange(method, target, request, timeout_s, request_id)
@@ -271,15 +206,7 @@ class EnvClient:
                 raise
         return self._transport.exchange(method, target, request, timeout_s, request_id)
 
-    def _read(self, route: str, status: int, data: bytes) -> Any:
-        """Returns the JSON body of an answer with status 200; raises EnvError for any other answer."""
-        return answers.read_json(self._where(route), status, data)
-
-    def _where(self, route: str) -> str:
-        return f"{self.base_url}{route}"
-
     def _unfit(self, what: str) -> EnvError:
-        """Returns the error for a server that this client cannot use."""
         return EnvError(EnvCause.BAD_BODY, f"{self.base_url} {what}", retryable_from_reset=False)
 
     def _spec_of_table(self) -> EnvironmentSpec:
@@ -310,15 +237,12 @@ class EnvClient:
         )
 
     def _read_vocabulary(self, session: int) -> Sequence[str]:
-        """Returns the words that the server allows as guesses in a session; empty if it has no such
-        list.
-        """
+        """Returns the words that the server allows as guesses; empty if it has no such list."""
         route = f"{self.facts.vocabulary_route}?{self.facts.session_field}={session}"
         try:
-            body = self._optional(route)
+            answer = self._optional(route)
         except EnvError as error:
             if error.kind is None:
                 raise
-            # a server with typed errors may not describe the game before the first reset
-            body = None
-        return () if body is None else answers.words(self._where(route), body)
+            return ()  # a server with typed errors may not describe the game before the first reset
+        return answer.words() if answer else ()

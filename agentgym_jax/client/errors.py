@@ -9,28 +9,23 @@ from agentgym_envs.base.protocol import ErrorKind
 class EnvCause(enum.StrEnum):
     """Reason why a call to an environment server returned no observation."""
 
-    # no complete answer arrived in time, because of the network or the simulator
-    TIMEOUT = "timeout"
+    TIMEOUT = "timeout"  # no complete answer in time, because of the network or the simulator
     CONNECTION = "connection"  # the connection broke during the call
     HTTP_STATUS = "http_status"  # the status is not 200
     BAD_BODY = "bad_body"  # status 200, but the body does not match the route
     ERROR_BODY = "error_body"  # status 200 with AgentGym's `{"error": ...}`
     SESSION_LOST = "session_lost"  # the server no longer knows this session
-    CAPACITY = (
-        "capacity"  # the server or the session is full or busy; the same call may succeed later
-    )
+    CAPACITY = "capacity"  # full or busy; the same call may succeed later
     SERVER_GONE = "server_gone"  # the server refused the connection
 
 
 # Error types that depend on the request alone. A new episode would fail in the same way.
-_PERMANENT_KINDS = frozenset(
-    {
-        ErrorKind.INVALID_REQUEST,
-        ErrorKind.UNKNOWN_TASK,
-        ErrorKind.TOO_LARGE,
-        ErrorKind.UNAUTHORIZED,
-        ErrorKind.FORBIDDEN,
-    }
+_PERMANENT_KINDS = (
+    ErrorKind.INVALID_REQUEST,
+    ErrorKind.UNKNOWN_TASK,
+    ErrorKind.TOO_LARGE,
+    ErrorKind.UNAUTHORIZED,
+    ErrorKind.FORBIDDEN,
 )
 _CAUSE_OF_KIND = {
     ErrorKind.UNKNOWN_SESSION: EnvCause.SESSION_LOST,
@@ -41,15 +36,12 @@ _CAUSE_OF_KIND = {
 
 
 class EnvError(Exception):
-    """A failed call to an environment.
-
-    The failure says nothing about the policy and is never a reward.
+    """A failed call to an environment. It is never a reward.
 
     Attributes:
       cause: Reason of the failure.
       message: Text with the server, the route, the value found and the value expected.
-      retryable_from_reset: True if a new episode on the same task may succeed; False if the request
-        itself is rejected (unknown task, wrong token).
+      retryable_from_reset: True if a new episode on the same task may succeed.
       kind: `type` in the server's error body, if it sent one.
     """
 
@@ -69,13 +61,7 @@ class EnvError(Exception):
 
 
 def from_status(status: int, kind: ErrorKind | None, message: str) -> EnvError:
-    """Returns the error for an answer whose status is not 200.
-
-    Args:
-      status: HTTP status.
-      kind: `type` of the error body; None if the server sent none (AgentGym's own servers).
-      message: Complete message for the user.
-    """
+    """Returns the error for an answer whose HTTP status is not 200."""
     if kind is None:
         retryable = status >= 500 or status in (408, 429)
         cause = EnvCause.CAPACITY if status in (429, 503) else EnvCause.HTTP_STATUS
@@ -86,11 +72,7 @@ def from_status(status: int, kind: ErrorKind | None, message: str) -> EnvError:
 
 
 class ServerUnavailable(EnvError):
-    """All calls to a server failed for longer than the configured patience.
-
-    Attributes:
-      tasks: Tasks of the failed calls; empty if the server does not answer at all.
-    """
+    """All calls to a server failed for too long; `tasks` is empty if it does not answer at all."""
 
     def __init__(self, cause: EnvCause, message: str, *, tasks: Iterable[Hashable] = ()):
         super().__init__(cause, message)

@@ -14,12 +14,19 @@ REMEDY = (
     "Look at the server's log, start it again at the same address, then run the same command to "
     "resume."
 )
+_PAUSE_S, _PAUSE_MAX_S = 0.1, 2.0
+# Causes that can disappear once a server, or a proxy in front of it, has started.
+_NOT_YET = (
+    EnvCause.SERVER_GONE,
+    EnvCause.CONNECTION,
+    EnvCause.TIMEOUT,
+    EnvCause.CAPACITY,
+    EnvCause.HTTP_STATUS,
+)
 
 
 class Breaker:
-    """Circuit breaker.
-
-    It opens after a minimum number of consecutive failures over a minimum time. Not thread-safe.
+    """Circuit breaker, which opens after consecutive failures over a minimum time. Not thread-safe.
 
     A full server is not treated as failing: it answers, and its sessions will become free.
 
@@ -30,11 +37,7 @@ class Breaker:
     """
 
     def __init__(
-        self,
-        patience_s: float,
-        *,
-        failures: int = 1,
-        clock: Callable[[], float] = time.monotonic,
+        self, patience_s: float, *, failures: int = 1, clock: Callable[[], float] = time.monotonic
     ):
         self._patience_s = patience_s
         self._failures = failures
@@ -63,49 +66,21 @@ class Breaker:
         return self._causes.total()
 
     def error(self, finding: str, tasks: Iterable[Hashable] = ()) -> ServerUnavailable | None:
-        """Returns the error that ends a run if the breaker is open, otherwise None.
-
-        Args:
-          finding: Beginning of the message, which ends before the time span.
-          tasks: Tasks that failed.
-        """
+        """Returns an error whose message starts with `finding` if the breaker is open, or None."""
         span_s = self._last_s - self._first_s
         if self.count < self._failures or span_s < self._patience_s:
             return None
         causes = ", ".join(f"{cause} {n}" for cause, n in self._causes.most_common())
-        return ServerUnavailable(
-            EnvCause.SERVER_GONE,
-            f"{finding} {span_s:.0f} s ({causes}); last: {self._last_message}. {REMEDY}",
-            tasks=tasks,
-        )
-
-
-_PAUSE_S, _PAUSE_MAX_S = 0.1, 2.0
-
-# Causes that can disappear once a server, or a proxy in front of it, has started.
-_NOT_YET = (
-    EnvCause.SERVER_GONE,
-    EnvCause.CONNECTION,
-    EnvCause.TIMEOUT,
-    EnvCause.CAPACITY,
-    EnvCause.HTTP_STATUS,
-)
+        message = f"{finding} {span_s:.0f} s ({causes}); last: {self._last_message}. {REMEDY}"
+        return ServerUnavailable(EnvCause.SERVER_GONE, message, tasks=tasks)
 
 
 def spec_when_ready(client: EnvClient, patience_s: float) -> EnvironmentSpec:
-    """Returns `EnvClient.spec`, after waiting for a server that is still starting.
-
-    The wait is logged once.
-
-    Args:
-      client: Client of the server.
-      patience_s: Maximum wait in seconds. A call that is running at the end of this time is
-          completed.
+    """Returns `EnvClient.spec`, after waiting at most `patience_s` seconds for a starting server.
 
     Raises:
       ServerUnavailable: The server did not answer within `patience_s`.
-      EnvError: The error is permanent; for example, the server serves another environment or
-          rejects the token.
+      EnvError: The error is permanent; for example, the server rejects the token.
     """
     started = time.monotonic()
     pause_s = _PAUSE_S
@@ -116,18 +91,17 @@ def spec_when_ready(client: EnvClient, patience_s: float) -> EnvironmentSpec:
             if error.cause not in _NOT_YET or not error.retryable_from_reset:
                 raise
             waited_s = time.monotonic() - started
+            server = f"the {client.environment} server at {client.base_url}"
             if waited_s + pause_s > patience_s:
                 raise ServerUnavailable(
                     error.cause,
-                    f"the {client.environment} server at {client.base_url} did not answer within "
-                    f"{waited_s:.0f} s; last: {error.message}. Start it, or correct its address; "
-                    f"pool.breaker_patience_s={patience_s:g} is how long a server is waited for.",
+                    f"{server} did not answer within {waited_s:.0f} s; last: {error.message}. Start "
+                    f"it, correct its address, or raise pool.breaker_patience_s={patience_s:g}.",
                 ) from error
             if pause_s == _PAUSE_S:
                 logging.warning(
-                    "the %s server at %s does not answer yet (%s); waiting up to %g s for it",
-                    client.environment,
-                    client.base_url,
+                    "%s does not answer yet (%s); waiting up to %g s for it",
+                    server,
                     error.cause,
                     patience_s,
                 )

@@ -13,11 +13,7 @@ SHIPPED = tuple(ENVIRONMENTS)  # names of the environments that need no module
 
 
 class InProcessTransport:
-    """Calls a server object in the present process, without a network or time limits.
-
-    Args:
-      server: Server object that answers the requests.
-    """
+    """Calls a server object in the present process, without a network or time limits."""
 
     def __init__(self, server: InProcessServer):
         self._server = server
@@ -30,16 +26,11 @@ class InProcessTransport:
         timeout_s: float | None,
         request_id: str = "",
     ) -> tuple[int, bytes]:
-        """Calls the server object, as described in `Transport.exchange`.
-
-        A request to an object in the same process is never delivered twice, so `request_id` is
-        ignored.
-        """
+        """Calls the server object; `request_id` is ignored, because no request arrives twice."""
         return self._server.exchange(method, target, request)
 
     def disconnect(self) -> None:
-        """Does nothing, because there is no connection."""
-        return None  # the owner of the server closes it
+        """Does nothing: there is no connection, and `in_process_servers` closes the server."""
 
 
 @contextlib.contextmanager
@@ -48,13 +39,7 @@ def in_process_servers(
     modules: Mapping[str, str] | None = None,
     options: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Iterator[dict[str, InProcessTransport]]:
-    """Opens environments in this process for the duration of the `with` block.
-
-    Args:
-      environments: Names of environments, as for `python -m agentgym_envs NAME`.
-      modules: Module with `make_served_environment()` by environment name, for environments that
-          this project does not ship.
-      options: Options of `make_served_environment()` by environment name.
+    """Opens environments in this process; the arguments are those of `EmbeddedServers`.
 
     Raises:
       ValueError: An environment does not exist, or cannot run on this machine.
@@ -65,14 +50,12 @@ def in_process_servers(
         raise ValueError(
             f"environment {unknown[0]!r} cannot run in this process; these can: {sorted(ENVIRONMENTS)}"
         )
-    chosen = dict(options or {})
     with contextlib.ExitStack() as stack:
         transports = {}
         for name in environments:
             try:
-                server = InProcessServer(
-                    load_environment(known[name], chosen[name] if name in chosen else None)
-                )
+                served = load_environment(known[name], (options or {}).get(name))
+                server = InProcessServer(served)
             except SetupError as error:
                 raise ValueError(f"environment {name!r}: {error}") from error
             stack.callback(server.close)

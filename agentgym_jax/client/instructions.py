@@ -1,8 +1,6 @@
 """Instructions for environments with functions as actions, in each action format.
 
-The text has three parts: the description of the environment, the actions and the answer format. The
-second and third parts are generated from the table of functions, so they always agree with the
-parser.
+The actions and the answer format are generated from the table of functions that the parser uses.
 """
 
 from collections.abc import Mapping
@@ -16,7 +14,7 @@ Answer every message in this form, with exactly one action:
 Thought: what you want to do and why
 Action: the action"""
 
-_FUNCTION_CALLING_REPLY = """\
+_JSON_REPLY = """\
 Act by calling one of these functions:
 {functions}
 
@@ -39,41 +37,13 @@ def with_functions(
     world: str, functions: Mapping[str, Function], action_format: ActionFormat
 ) -> str:
     """Returns the description of an environment, followed by its functions in an action format."""
-    return f"{world}\n\n{_FORMATS[action_format](functions)}"
-
-
-def _react(table: Mapping[str, Function]) -> str:
-    lines = [
-        f"{' or '.join(_shown(template) for template in function.templates)} - {function.does}."
-        for function in table.values()
-    ]
-    return "\n".join(["Actions:", *lines, "", REACT_REPLY])
-
-
-def _function_calling(table: Mapping[str, Function]) -> str:
-    name, function = next(iter(table.items()))
-    arguments = ", ".join(f'"{p}": "..."' for p in function.parameters)
-    return _FUNCTION_CALLING_REPLY.format(
-        functions=_signatures(table), name=name, arguments=arguments
-    )
-
-
-def _code(table: Mapping[str, Function]) -> str:
-    name, function = next(iter(table.items()))
-    arguments = ", ".join(f'{p}="..."' for p in function.parameters)
-    return _CODE_REPLY.format(functions=_signatures(table), name=name, arguments=arguments)
-
-
-_FORMATS = {
-    ActionFormat.REACT: _react,
-    ActionFormat.FUNCTION_CALLING: _function_calling,
-    ActionFormat.CODE_AS_ACTION: _code,
-}
-
-
-def _signatures(table: Mapping[str, Function]) -> str:
-    return "\n".join(f"{calls.signature(n, f)} - {f.does}." for n, f in table.items())
-
-
-def _shown(template: str) -> str:
-    return template.replace("{", "<").replace("}", ">")
+    if action_format is ActionFormat.REACT:
+        lines = [f"{' or '.join(f.templates)} - {f.does}." for f in functions.values()]
+        shown = "\n".join(lines).replace("{", "<").replace("}", ">")
+        return f"{world}\n\nActions:\n{shown}\n\n{REACT_REPLY}"
+    is_json = action_format is ActionFormat.FUNCTION_CALLING
+    reply, argument = (_JSON_REPLY, '"{}": "..."') if is_json else (_CODE_REPLY, '{}="..."')
+    name, example = next(iter(functions.items()))
+    shown = "\n".join(f"{calls.signature(n, f)} - {f.does}." for n, f in functions.items())
+    arguments = ", ".join(argument.format(parameter) for parameter in example.parameters)
+    return f"{world}\n\n{reply.format(functions=shown, name=name, arguments=arguments)}"

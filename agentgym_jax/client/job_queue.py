@@ -1,6 +1,5 @@
 """Queue for worker threads whose entries may have a delay."""
 
-import collections
 import heapq
 import itertools
 import threading
@@ -14,8 +13,7 @@ class JobQueue(Generic[Job]):
     """Queue of jobs in the order of their due time. A delayed job does not occupy a worker."""
 
     def __init__(self) -> None:
-        self._ready: collections.deque[Job] = collections.deque()
-        self._delayed: list[tuple[float, int, Job]] = []
+        self._jobs: list[tuple[float, int, Job]] = []  # heap of due time, order of arrival and job
         # breaks ties between equal times, so that jobs themselves are never compared
         self._order = itertools.count()
         self._changed = threading.Condition()
@@ -24,32 +22,26 @@ class JobQueue(Generic[Job]):
     def put(self, job: Job, *, delay_s: float = 0.0) -> None:
         """Adds a job that is due in `delay_s` seconds."""
         with self._changed:
-            if delay_s > 0:
-                due = time.monotonic() + delay_s
-                heapq.heappush(self._delayed, (due, next(self._order), job))
-            else:
-                self._ready.append(job)
+            due = time.monotonic() + delay_s
+            heapq.heappush(self._jobs, (due, next(self._order), job))
             self._changed.notify()
 
     def get(self) -> Job | None:
-        """Waits for the next due job and returns it; returns None when the queue was ended and is
-        empty.
-        """
+        """Waits for the next due job and returns it; None if the queue was ended and is empty."""
         with self._changed:
-            while True:
-                wait_s = self._promote()
-                if self._ready:
-                    return self._ready.popleft()
-                if self._ending and wait_s is None:
-                    return None
+            while self._jobs or not self._ending:
+                wait_s = self._jobs[0][0] - time.monotonic() if self._jobs else None
+                if wait_s is not None and wait_s <= 0:
+                    self._changed.notify()  # another worker waits for the next job
+                    return heapq.heappop(self._jobs)[2]
                 self._changed.wait(wait_s)
+            return None
 
     def take_all(self) -> list[Job]:
         """Removes and returns all waiting jobs, due or not."""
         with self._changed:
-            jobs = [*self._ready, *(job for _, _, job in sorted(self._delayed))]
-            self._ready.clear()
-            self._delayed.clear()
+            jobs = [job for _, _, job in sorted(self._jobs)]
+            self._jobs.clear()
             self._changed.notify_all()
             return jobs
 
@@ -58,14 +50,3 @@ class JobQueue(Generic[Job]):
         with self._changed:
             self._ending = True
             self._changed.notify_all()
-
-    def _promote(self) -> float | None:
-        """Moves due jobs to the ready jobs.
-
-        Returns the seconds until the next delayed job is due, or None if there is none.
-        """
-        now = time.monotonic()
-        while self._delayed and self._delayed[0][0] <= now:
-            self._ready.append(heapq.heappop(self._delayed)[2])
-            self._changed.notify()
-        return self._delayed[0][0] - now if self._delayed else None

@@ -1,9 +1,7 @@
-"""Thread pool for many episodes on many servers. Its caller never waits for a particular server.
+"""Thread pool for many episodes on many servers.
 
 The caller chooses a ticket for each episode, starts and steps the episode, and collects replies
-with `poll`. Worker threads call the servers. The observations of a ticket depend on its task and
-actions only. Session, worker and timing have no influence, because every episode begins with a
-reset and a session serves one ticket at a time.
+with `poll`. The observations of a ticket depend on its task and actions only, not on timing.
 """
 
 import collections
@@ -38,21 +36,12 @@ class ReplyKind(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Reply:
-    """Answer to one `start` or `step`: an observation or an error, never both.
-
-    Attributes:
-      ticket: Ticket of the episode.
-      kind: Type of the request.
-      observation: Answer of the environment; None if the call failed.
-      error: Error of the call; None if the call succeeded.
-      seconds: Time from the request to its reply in seconds, including waiting and retries.
-    """
+    """Answer to one `start` or `step` of a ticket: an observation or an error, never both."""
 
     ticket: Hashable
     kind: ReplyKind
     observation: Observation | None
     error: EnvError | None
-    seconds: float
 
 
 @dataclasses.dataclass
@@ -74,18 +63,18 @@ class _Job:
     """One request of an episode; without an episode, the closing of a session."""
 
     run: Callable[[], Observation | None]
-    episode: _Episode | None
-    kind: ReplyKind | None
-    submitted_s: float
+    episode: _Episode | None = None
+    kind: ReplyKind | None = None
+    submitted_s: float = dataclasses.field(default_factory=time.monotonic)
     attempts: int = 0
 
 
 class EnvPool:
     """Pool of threads that call environment servers. Use it as a context manager, or call `close`.
 
-    A failed step is never sent again. The pool reports the failure and discards the session, and
-    the caller can restart the ticket. The pool itself repeats only two requests, with growing
-    pauses: any request to a full or busy server, and a start that reached no server.
+    The pool repeats two kinds of requests, with growing pauses: any request to a full or busy
+    server, and a start that reached no server. After any other failure it discards the session, and
+    the caller can restart the ticket.
 
     Args:
       clients: Client of each server by environment name.
@@ -119,8 +108,6 @@ class EnvPool:
         breaker_patience_s: Seconds = 60.0,
         close_timeout_s: Seconds = 10.0,
     ):
-        if workers < 1:
-            raise ValueError(f"an environment pool needs at least one worker, got {workers}")
         self.patience_s = breaker_patience_s
         self._retry_patience_s = retry_patience_s
         self._backoff_s = backoff_s
@@ -128,7 +115,7 @@ class EnvPool:
         self._close_timeout_s = close_timeout_s
         self._jitter = random.Random()  # spreads retries over time; results do not depend on it
         self._jobs: JobQueue[_Job] = JobQueue()
-        # One lock for all fields below; notified of every reply, failure and crash.
+        # One reentrant lock for all fields below; notified of every reply, failure and crash.
         self._changed = threading.Condition()
         self._episodes: dict[Hashable, _Episode] = {}
         self._replies: collections.deque[Reply] = collections.deque()
@@ -141,7 +128,6 @@ class EnvPool:
             )
             for name, client in clients.items()
         }
-        self._retries = 0
         self._crash: Exception | None = None
         self._closed = False
         self._threads = [
@@ -160,12 +146,7 @@ class EnvPool:
     def start(self, ticket: Hashable, environment: str, data_idx: int, pauses: int = 0) -> None:
         """Starts an episode. A ticket can be used again after its last reply was collected.
 
-        Args:
-          ticket: Name of the episode.
-          environment: Environment of the task.
-          data_idx: Index of the task.
-          pauses: Number of consecutive attempts that failed in an outage. Each of them lengthens
-              the wait before the start.
+        The wait before the start grows with `pauses`, the number of attempts lost to an outage.
         """
         if environment not in self._servers:
             raise ValueError(
@@ -174,27 +155,25 @@ class EnvPool:
             )
         with self._changed:
             server = self._servers[environment]
-            episode = self._episodes[ticket] if ticket in self._episodes else None
-            if episode is None or episode.server is not server:
-                self._must_be_free(episode)
-                if episode is not None:
-                    self._release(episode)
+            episode = self._episodes.get(ticket) or _Episode(ticket, server)
+            self._check_free(episode)
+            if episode.server is not server:
+                self._release(episode)
                 episode = _Episode(ticket, server)
-                self._episodes[ticket] = episode
+            self._episodes[ticket] = episode
             delay_s = self._pause_s(pauses) if pauses else 0.0
-            self._submit(episode, ReplyKind.START, lambda: self._reset(episode, data_idx), delay_s)
+            job = _Job(lambda: self._reset(episode, data_idx), episode, ReplyKind.START)
+            self._submit(episode, job, delay_s)
 
     def step(self, ticket: Hashable, action: str) -> None:
         """Sends an action to the ticket's environment."""
         with self._changed:
             episode = self._episode(ticket)
-            self._submit(episode, ReplyKind.STEP, lambda: self._step(episode, action))
+            job = _Job(lambda: self._step(episode, action), episode, ReplyKind.STEP)
+            self._submit(episode, job)
 
     def finish(self, ticket: Hashable) -> None:
-        """Forgets a ticket and keeps its session for another episode.
-
-        A reply that arrives later is dropped.
-        """
+        """Forgets a ticket, drops its reply and keeps its session for another episode."""
         with self._changed:
             episode = self._episode(ticket)
             del self._episodes[ticket]
@@ -206,16 +185,13 @@ class EnvPool:
                 self._replies = collections.deque(kept)
             self._release(episode)
 
-    @property
     def is_waiting(self) -> bool:
         """Returns True while a reply from an environment is pending or not yet polled."""
         with self._changed:
             return any(episode.waiting for episode in self._episodes.values())
 
     def poll(self, timeout_s: float) -> list[Reply]:
-        """Returns all available replies; waits at most `timeout_s` seconds for the first of them.
-
-        Returns immediately if there is no pending request.
+        """Returns all available replies; waits at most `timeout_s` seconds if requests are pending.
 
         Raises:
           ServerUnavailable: A server failed all calls for longer than the configured patience.
@@ -227,8 +203,7 @@ class EnvPool:
             while True:
                 self._raise_trouble()
                 left_s = deadline - time.monotonic()
-                under_way = any(episode.waiting for episode in self._episodes.values())
-                if self._replies or left_s <= 0 or not under_way:
+                if self._replies or left_s <= 0 or not self.is_waiting():
                     break
                 self._changed.wait(left_s)
             replies = list(self._replies)
@@ -241,22 +216,10 @@ class EnvPool:
         """Records that a server was restarted: its sessions are lost, and its failures are reset."""
         self._servers[environment].invalidate()
 
-    def statistics(self) -> dict[str, int]:
-        """Returns the counts since the pool was made: `calls`, `retries`, `sessions_*`,
-        `errors/<cause>`.
-        """
-        counts: collections.Counter[str] = collections.Counter()
-        for server in self._servers.values():
-            counts.update(server.statistics())
-        with self._changed:
-            return {**counts, "retries": self._retries, "tickets": len(self._episodes)}
-
     @property
     def open_sessions(self) -> int:
-        """Returns the number of open sessions: sessions of tickets, and idle sessions kept for
-        reuse.
-        """
-        idle = sum(server.statistics()["sessions_idle"] for server in self._servers.values())
+        """Returns the number of open sessions, including idle ones."""
+        idle = sum(server.num_idle for server in self._servers.values())
         with self._changed:
             return idle + sum(e.session is not None for e in self._episodes.values())
 
@@ -269,8 +232,7 @@ class EnvPool:
             for job in self._jobs.take_all():
                 if job.episode is None:
                     self._jobs.put(job)
-                else:
-                    # The session has not begun an episode, so it can be closed now.
+                else:  # no worker uses this session
                     job.episode.waiting = False
                     self._release(job.episode)
             for reply in self._replies:
@@ -283,7 +245,7 @@ class EnvPool:
                     self._release(episode)
             self._episodes.clear()
             for server in self._servers.values():
-                for session in server.take_all_idle():
+                while (session := server.take_idle()) is not None:
                     self._give_up(server, session)
         self._jobs.end()
         deadline = time.monotonic() + self._close_timeout_s
@@ -309,24 +271,18 @@ class EnvPool:
             raise ValueError(f"ticket {ticket!r} has no episode in this pool; call start first")
         return self._episodes[ticket]
 
-    def _must_be_free(self, episode: _Episode | None) -> None:
+    def _check_free(self, episode: _Episode) -> None:
         if self._closed:
             raise RuntimeError("this environment pool is closed")
-        if episode is not None and episode.waiting:
+        if episode.waiting:
             raise ValueError(
                 f"ticket {episode.ticket!r} still waits for a reply; collect it with poll first"
             )
 
-    def _submit(
-        self,
-        episode: _Episode,
-        kind: ReplyKind,
-        run: Callable[[], Observation],
-        delay_s: float = 0.0,
-    ) -> None:
-        self._must_be_free(episode)
+    def _submit(self, episode: _Episode, job: _Job, delay_s: float = 0.0) -> None:
+        self._check_free(episode)
         episode.waiting = True
-        self._jobs.put(_Job(run, episode, kind, time.monotonic()), delay_s=delay_s)
+        self._jobs.put(job, delay_s=delay_s)
 
     def _raise_trouble(self) -> None:
         if self._crash is not None:
@@ -343,8 +299,7 @@ class EnvPool:
 
     def _give_up(self, server: ServerSessions, session: Session) -> None:
         """Queues a job in which a worker closes a session."""
-        job = _Job(lambda: server.close_session(session), None, None, time.monotonic())
-        self._jobs.put(job)
+        self._jobs.put(_Job(lambda: server.close_session(session)))
 
     # The methods below are called in worker threads.
 
@@ -374,12 +329,10 @@ class EnvPool:
             if episode.abandoned:
                 self._release(episode)
             elif error is not None and self._may_retry(job, error):
-                self._retries += 1
                 job.attempts += 1
                 self._jobs.put(job, delay_s=self._pause_s(job.attempts))
             else:
-                seconds = time.monotonic() - job.submitted_s
-                self._replies.append(Reply(episode.ticket, job.kind, observation, error, seconds))
+                self._replies.append(Reply(episode.ticket, job.kind, observation, error))
 
     def _may_retry(self, job: _Job, error: EnvError) -> bool:
         if self._closed or time.monotonic() - job.submitted_s >= self._retry_patience_s:
@@ -393,9 +346,7 @@ class EnvPool:
         return pause_s * self._jitter.uniform(0.5, 1.0)
 
     def _reset(self, episode: _Episode, data_idx: int) -> Observation:
-        """Resets a session for the episode: the episode's own session, otherwise an idle or a new
-        session.
-        """
+        """Resets a session for the episode: its own session, otherwise an idle or a new one."""
         server = episode.server
         while True:
             session = episode.session

@@ -1,11 +1,9 @@
 """Differences between environment servers, such as field names, scores, actions and instructions.
 
-`EnvClient` uses these facts. A server with `/spec` describes itself (`from_spec`). AgentGym's
-original servers have no such route, so `agentgym_originals/table.py` describes them.
+A server with `/spec` describes itself; agentgym_originals/table.py describes AgentGym's servers.
 """
 
 import dataclasses
-import enum
 import re
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -20,24 +18,11 @@ ABOVE_ZERO = 1e-9
 MAX_TEXT_CHARACTERS = 10_000
 
 
-class SessionField(enum.StrEnum):
-    """Name of the field that holds the session id.
-
-    With `id`, `/create` returns an object. With `env_idx`, it may return a bare integer.
-    """
-
-    ID = "id"
-    ENV_IDX = "env_idx"
-
-
 @dataclasses.dataclass(frozen=True)
 class Success:
-    """Condition under which a step solves the task: the value of `field` is at least `least`.
+    """Condition under which a step solves the task.
 
-    Attributes:
-      field: Name of the field that is compared.
-      least: Minimum value for success, in the unit of the field.
-      needs_done: True if the episode must also have ended.
+    The value of `field` is at least `least`. With `needs_done`, the episode must also have ended.
     """
 
     field: Literal["reward", "score"] = "reward"
@@ -49,10 +34,6 @@ class Success:
         value = reward if self.field == "reward" else score
         return value >= self.least and (done or not self.needs_done)
 
-    def __str__(self) -> str:
-        bound = "> 0" if self.least == ABOVE_ZERO else f">= {self.least:g}"
-        return f"{'done, ' if self.needs_done else ''}{self.field} {bound}"
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ServerFacts:
@@ -60,42 +41,36 @@ class ServerFacts:
 
     Attributes:
       environment: Name of the environment and prefix of its item ids.
-      session_field: Name of the field that holds the session id.
+      session_field: Name of the field that holds the session id. With `env_idx`, the answer to
+        `/create` may be a bare integer.
       path_prefix: Path between the base URL and the route, such as `/maze`.
       create_body: Body of `POST /create`.
       reset_key: Field of the reset request that holds the task index.
       reset_extra: Additional constant fields of the reset request.
       reset_fields: Fields of the answer to a reset that form the first observation, joined by line
         breaks; empty if `GET /observation` returns the observation.
-      reset_error: Regular expression of the texts that report a failed reset in place of an
-        observation, with status 200.
-      vocabulary_route: Route that lists the words shown in every first observation. It is requested
-        before the first reset; empty if there is no such route.
+      reset_error: Regular expression of texts that report a failed reset with status 200.
+      vocabulary_route: Route that lists the words shown in every first observation, if there is one.
       observation_field: Field of a step's answer that holds the text.
-      actions_field: Field of every answer that holds the possible actions. They are shown below the
-        text; empty if there is no such field.
-      score_fields: Fields of a step's answer that AgentGym uses as the result of an episode. The
-        first field that is present is used. After a reset the score is 0.
+      actions_field: Field of every answer that lists the possible actions, if there is one.
+      score_fields: Possible names of the field with the score; the first that is present is used.
       done_field: Field of a step's answer that marks the end of the episode.
       reward_at_end: True if rewards are used only from the answer that ends the episode.
       reward_scale: Factor that converts reward and score to a unit in which 1 is the maximum.
       succeeded: Condition under which a step solves the task.
-      refusal: Regular expression of the beginning of an answer that rejects an action; empty if
-        there is no such answer.
-      stateless: Regular expression of the beginning of an answer that accepts the action but shows
-        no state; empty if there is no such answer.
-      actions: Rules for parsing a model's text, in the environment's default format.
+      refusal: Regular expression of the beginning of an answer that rejects an action, or empty.
+      stateless: Regular expression of the beginning of an answer that shows no state, or empty.
+      actions: Rules for parsing a model's text.
       functions: Actions as functions; empty if AgentGym has no adapter for the environment.
-      world: Description of the environment, to which the instructions of the function formats add
-          the functions.
+      world: Description of the environment, without its actions.
       has_close: True if AgentGym's server has a route that closes a session.
       num_tasks: Number of tasks, used if the server has no task manifest.
       max_turns: Number of turns after which AgentGym stops an evaluation episode.
-      instructions: Instructions in the environment's default format, for servers without `/spec`.
+      instructions: System prompt of the agent, in the format of `actions`.
     """
 
     environment: str
-    session_field: SessionField = SessionField.ID
+    session_field: Literal["id", "env_idx"] = "id"
     path_prefix: str = ""
     create_body: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     reset_key: str = "data_idx"
@@ -131,14 +106,7 @@ class ServerFacts:
         return tuple(found)
 
     def in_format(self, action_format: str | None) -> "ServerFacts":
-        """Returns the facts for a model that writes its actions in another format.
-
-        Args:
-          action_format: Value of an ActionFormat; None selects the environment's default.
-
-        Raises:
-          ValueError: The environment does not support this format.
-        """
+        """Returns the facts for another format of the model's actions; None keeps the format."""
         if action_format is None or action_format == self.actions.format:
             return self
         if action_format not in self.formats:
@@ -148,35 +116,25 @@ class ServerFacts:
             )
         chosen = ActionFormat(action_format)
         if chosen is ActionFormat.REACT_OR_BARE:
-            return dataclasses.replace(
-                self, actions=dataclasses.replace(self.actions, format=chosen)
-            )
-        rules = ActionRules(
-            chosen, max_characters=self.actions.max_characters, functions=self.functions
-        )
+            rules = dataclasses.replace(self.actions, format=chosen)
+            return dataclasses.replace(self, actions=rules)
+        rules = ActionRules(chosen, self.actions.max_characters, functions=self.functions)
         text = instructions.with_functions(self.world, self.functions, chosen)
         return dataclasses.replace(self, actions=rules, instructions=text)
 
     def served_by(self, spec: EnvironmentSpec) -> "ServerFacts":
-        """Returns the facts with the rejection prefix and action format of the server's `/spec`.
-
-        Raises:
-          ValueError: The spec is invalid.
-        """
+        """Returns the facts with the rejection prefix and action format of the server's `/spec`."""
         said = from_spec(spec)
         own = self.actions.format
         own = ActionFormat.REACT if own is ActionFormat.REACT_OR_BARE else own
-        is_own = said.actions.format is own
-        succeeded = self.succeeded
         # servers of this project may shape the reward of a correct answer
-        if succeeded == Success():
-            succeeded = Success(least=spec.success_score)
+        has_default = self.succeeded == Success()
         return dataclasses.replace(
             self,
             refusal=said.refusal or self.refusal,
-            actions=self.actions if is_own else said.actions,
+            actions=self.actions if said.actions.format is own else said.actions,
             instructions=said.instructions,
-            succeeded=succeeded,
+            succeeded=Success(least=spec.success_score) if has_default else self.succeeded,
         )
 
     def is_rejection(self, text: str) -> bool:
@@ -189,12 +147,7 @@ class ServerFacts:
 
 
 def from_spec(spec: EnvironmentSpec) -> ServerFacts:
-    """Returns the facts about an environment that is not in the table, made from its server's
-    `/spec`.
-
-    Raises:
-      ValueError: The spec is invalid.
-    """
+    """Returns the facts in a server's `/spec`; raises ValueError if the spec is invalid."""
     if spec.action_format not in (ActionFormat.REACT, ActionFormat.RAW):
         raise ValueError(f"action_format {spec.action_format!r} is neither 'react' nor 'raw'")
     if spec.max_score <= 0:

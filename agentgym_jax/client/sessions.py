@@ -1,6 +1,5 @@
-"""Sessions of a pool on one server, and statistics of the calls to the server."""
+"""Sessions of a pool on one server."""
 
-import collections
 import dataclasses
 import threading
 import uuid
@@ -23,19 +22,10 @@ class Session:
 
 
 class ServerSessions:
-    """Sessions of one server.
-
-    Calls the server, counts the calls and keeps idle sessions. Thread-safe.
+    """Calls one server and keeps idle sessions for reuse. Thread-safe.
 
     A restarted server numbers its sessions from 0 again, so an old number may now be another
-    episode's session. Every session therefore has a generation. A session of an earlier generation
-    is neither used nor closed.
-
-    Args:
-      client: Client of the server.
-      max_idle: Maximum number of idle sessions that are kept for reuse.
-      breaker: Breaker of the server.
-      close_timeout_s: Limit for closing one session, in seconds.
+    episode's session. A session of an earlier generation is therefore neither used nor closed.
     """
 
     def __init__(
@@ -49,69 +39,55 @@ class ServerSessions:
         self._generation = 0
         self._idle: list[Session] = []
         self._unanswered: list[str] = []  # names of sessions for which `/create` returned no answer
-        self._counts: collections.Counter[str] = collections.Counter()
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Calls a method of the client and counts the call by its result."""
+        """Calls a method of the client and records the result in the breaker."""
         with self._lock:
             generation = self._generation
         try:
             result = function(*arguments)
         except EnvError as error:
             with self._lock:
-                self._counts["calls"] += 1
-                self._counts[f"errors/{error.cause}"] += 1
                 self._breaker.fail(error)
-                # A call that started in an earlier generation says nothing about the present
-                # server.
+                # A call of an earlier generation says nothing about the present server.
                 if error.cause is EnvCause.SERVER_GONE and generation == self._generation:
                     self._next_generation()
             raise
         with self._lock:
-            self._counts["calls"] += 1
             self._breaker.succeed()
         return result
 
     def create(self) -> Session:
-        """Opens a session.
-
-        If an earlier `/create` returned no answer, its name is tried first, because that session
-        may exist.
-        """
+        """Opens a session, by a name that an earlier `/create` left unanswered if there is one."""
         with self._lock:
             generation = self._generation
             wanted = self._unanswered.pop() if self._unanswered else f"{uuid.uuid4().hex}/0"
         try:
-            number = self.call(self.client.create, wanted)
+            return Session(self.call(self.client.create, wanted), generation)
         except EnvError:
             with self._lock:
                 if generation == self._generation:
                     self._unanswered.append(wanted)
             raise
+
+    @property
+    def num_idle(self) -> int:
+        """Returns the number of idle sessions."""
         with self._lock:
-            self._counts["sessions_created"] += 1
-        return Session(number, generation)
+            return len(self._idle)
 
     def take_idle(self) -> Session | None:
-        """Returns the most recently used idle session, which is the least likely to have expired."""
+        """Returns the most recently used idle session, the least likely to have expired."""
         with self._lock:
             return self._idle.pop() if self._idle else None
 
     def keep(self, session: Session) -> bool:
-        """Keeps a session for reuse; returns False if it is outdated or `max_idle` sessions are
-        kept already.
-        """
+        """Keeps a session for reuse; returns False if it is outdated or there are `max_idle`."""
         with self._lock:
             if session.generation == self._generation and len(self._idle) < self._max_idle:
                 self._idle.append(session)
                 return True
             return False
-
-    def take_all_idle(self) -> list[Session]:
-        """Removes and returns all idle sessions."""
-        with self._lock:
-            sessions, self._idle = self._idle, []
-            return sessions
 
     def is_current(self, session: Session) -> bool:
         """Returns True unless the server was restarted after the session was opened."""
@@ -119,21 +95,12 @@ class ServerSessions:
             return session.generation == self._generation
 
     def close_session(self, session: Session) -> None:
-        """Closes a session.
-
-        A failure is logged and counted, and the session expires on the server later.
-        """
-        if not self.is_current(session):
-            return
+        """Closes a session. A failure is logged, and the session expires on the server later."""
         try:
-            self.client.close(session.number, timeout_s=self._close_timeout_s)
+            if self.is_current(session):
+                self.client.close(session.number, timeout_s=self._close_timeout_s)
         except EnvError as error:
             logging.warning("a %s session was not closed: %s", self.client.environment, error)
-            with self._lock:
-                self._counts["sessions_not_closed"] += 1
-            return
-        with self._lock:
-            self._counts["sessions_closed"] += 1
 
     def invalidate(self) -> None:
         """Forgets all sessions and failures after a restart of the server."""
@@ -142,23 +109,12 @@ class ServerSessions:
             self._breaker.succeed()
 
     def trouble(self) -> ServerUnavailable | None:
-        """Returns the error that ends the run if the server has failed for longer than the
-        configured patience, otherwise None.
-        """
+        """Returns the error that ends the run if the breaker is open, otherwise None."""
         with self._lock:
             return self._breaker.error(
                 f"the {self.client.environment} server at {self.client.base_url} failed "
                 f"{self._breaker.count} calls in a row over"
             )
-
-    def statistics(self) -> dict[str, int]:
-        """Returns the numbers of calls; of sessions that were created, closed, not closed or are
-        idle; and of errors, as `errors/<cause>`.
-        """
-        names = ["calls", "sessions_created", "sessions_closed", "sessions_not_closed"]
-        names += [f"errors/{cause}" for cause in EnvCause]
-        with self._lock:
-            return {name: self._counts[name] for name in names} | {"sessions_idle": len(self._idle)}
 
     def _next_generation(self) -> None:
         self._generation += 1

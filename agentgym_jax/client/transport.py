@@ -1,7 +1,6 @@
 """Transport of requests to an environment server: the interface, and its HTTP implementation.
 
-urllib3 is used instead of `requests`. `requests` needs three times the CPU time for a call (0.9 ms
-against 0.3 ms), which matters at thousands of calls per second in one process.
+urllib3 needs a third of the CPU time of `requests` for a call (0.3 ms against 0.9 ms).
 """
 
 import contextlib
@@ -20,7 +19,7 @@ _CHUNK_BYTES = 1024 * 1024
 
 
 class Transport(Protocol):
-    """Interface that sends a request and returns its answer. Safe to use from many threads."""
+    """Interface that sends a request and returns its answer. Thread-safe."""
 
     def exchange(
         self,
@@ -30,14 +29,9 @@ class Transport(Protocol):
         timeout_s: float | None,
         request_id: str = "",
     ) -> tuple[int, bytes]:
-        """Sends a request and returns the status and the body of the answer.
+        """Sends a request with a JSON body and returns the status and the body of the answer.
 
-        Args:
-          method: `GET` or `POST`.
-          target: Path and query string of the request.
-          request: JSON body; None sends no body.
-          timeout_s: Limit for the answer, in seconds; None selects the transport's default.
-          request_id: Value of REQUEST_ID_HEADER; an empty value is not sent.
+        `timeout_s` None selects the transport's default. An empty `request_id` is not sent.
 
         Raises:
           EnvError: No complete answer arrived (SERVER_GONE, TIMEOUT, CONNECTION, BAD_BODY).
@@ -48,18 +42,7 @@ class Transport(Protocol):
 
 
 class HttpTransport:
-    """HTTP/1.1 transport that keeps connections open.
-
-    Args:
-      base_url: Base URL such as `http://127.0.0.1:36001`. Targets must not repeat its path.
-      connect_timeout_s: Limit for opening a connection.
-      step_timeout_s: Limit for every call, from the request to the last byte of the answer.
-      token: Bearer token, if the server requires one.
-      connections: Maximum number of open connections; at least the number of concurrent calls.
-
-    Raises:
-      ValueError: `base_url` is not an address.
-    """
+    """HTTP/1.1 transport that keeps connections open. The arguments are those of `EnvClient`."""
 
     def __init__(
         self,
@@ -92,6 +75,7 @@ class HttpTransport:
     ) -> tuple[int, bytes]:
         """Sends a request over HTTP, as described in `Transport.exchange`."""
         where = self._address + target
+        headers = self._headers | ({REQUEST_ID_HEADER: request_id} if request_id else {})
         limit_s = self._step_timeout_s if timeout_s is None else timeout_s
         deadline = time.monotonic() + self._connect_timeout_s + limit_s
         try:
@@ -99,16 +83,15 @@ class HttpTransport:
                 method,
                 target,
                 body=None if request is None else json.dumps(request).encode(),
-                headers=self._headers | {REQUEST_ID_HEADER: request_id}
-                if request_id
-                else self._headers,
+                headers=headers,
                 retries=False,
                 redirect=False,
                 timeout=urllib3.Timeout(connect=self._connect_timeout_s, read=limit_s),
                 preload_content=False,
             )
-            read = self._last_body if response.status == 500 else self._body
-            return response.status, read(response, where, deadline)
+            if response.status == 500:
+                return 500, _read_and_disconnect(response, where, deadline)
+            return response.status, _read(response, where, deadline)
         except urllib3.exceptions.NewConnectionError as error:
             message = f"nobody listens at {self._address} ({error}); start its server"
             raise EnvError(EnvCause.SERVER_GONE, message) from error
@@ -127,43 +110,33 @@ class HttpTransport:
     def _connection_pool(self) -> urllib3.HTTPConnectionPool:
         return urllib3.connection_from_url(self._address, maxsize=self._connections, block=False)
 
-    def _last_body(
-        self, response: urllib3.response.BaseHTTPResponse, where: str, deadline: float
-    ) -> bytes:
-        """Reads the body of an answer that the server sends as the last one on its connection.
 
-        AgentGym's servers close such a connection without announcing it. The next step sent on it
-        would be lost.
-        """
-        connection: Any = response.connection
-        sock = None if connection is None else connection.sock
-        if sock is None:
-            return self._body(response, where, deadline)
-        connection.sock = None  # the pool takes the connection back as closed
-        with contextlib.closing(sock):
-            return self._body(response, where, deadline)
+def _read_and_disconnect(
+    response: urllib3.response.BaseHTTPResponse, where: str, deadline: float
+) -> bytes:
+    """Reads the body of an answer and closes its connection.
 
-    def _body(
-        self, response: urllib3.response.BaseHTTPResponse, where: str, deadline: float
-    ) -> bytes:
-        """Reads the body of an answer.
+    AgentGym's servers close it without notice after status 500, and the next step would be lost.
+    """
+    connection: Any = response.connection
+    sock = None if connection is None else connection.sock
+    if sock is None:
+        return _read(response, where, deadline)
+    connection.sock = None  # the pool takes the connection back as closed
+    with contextlib.closing(sock):
+        return _read(response, where, deadline)
 
-        The socket's limit applies to each read; the deadline bounds the total time.
 
-        At the end of the body the connection returns to the pool of urllib3.
-        """
-        chunks = []
-        size = 0
-        while chunk := response.read1(_CHUNK_BYTES):
-            chunks.append(chunk)
-            size += len(chunk)
-            if size > MAX_BODY_BYTES:
-                response.close()
-                message = (
-                    f"{where} answered an endless body, expected at most {MAX_BODY_BYTES} bytes"
-                )
-                raise EnvError(EnvCause.BAD_BODY, message)
-            if time.monotonic() > deadline:
-                response.close()
-                raise TimeoutError
-        return b"".join(chunks)
+def _read(response: urllib3.response.BaseHTTPResponse, where: str, deadline: float) -> bytes:
+    """Reads the body of an answer until the deadline; the socket's limit applies to each read."""
+    body = bytearray()
+    while chunk := response.read1(_CHUNK_BYTES):
+        body += chunk
+        if len(body) > MAX_BODY_BYTES:
+            response.close()
+            message = f"{where} answered an endless body, expected at most {MAX_BODY_BYTES} bytes"
+            raise EnvError(EnvCause.BAD_BODY, message)
+        if time.monotonic() > deadline:
+            response.close()
+            raise TimeoutError
+    return bytes(body)

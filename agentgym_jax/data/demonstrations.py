@@ -1,7 +1,4 @@
-"""Records demonstrations of scripted agents, with the command of the environment package.
-
-The environments run in a separate process, because the training package imports none of them.
-"""
+"""Records demonstrations of scripted agents in a process of the environment package."""
 
 import json
 import os
@@ -43,7 +40,7 @@ def record(
       options: Options of the environment; None for the defaults.
 
     Raises:
-      ServerFailed: The command failed; the message has the last line of its output.
+      ServerFailed: The command failed.
     """
     environments = {task.environment for task in tasks}
     if len(environments) != 1:
@@ -69,15 +66,11 @@ def record(
 def record_sets(
     sets: Mapping[str, tuple[Sequence[Task], Mapping[str, Any]]], folder: pathlib.Path
 ) -> list[Conversation]:
-    """Records the sets (tasks, keyword arguments of `record`) whose files are missing in `folder`.
-
-    Returns:
-      The conversations of all sets, in the order of `sets`.
-    """
+    """Returns the conversations of all sets; records each set whose file is missing."""
     conversations = []
     for name, (tasks, options) in sets.items():
         path = folder / f"{name}.jsonl"
         if not path.exists():
             record(tasks, path, **options)
-        conversations += read_conversations(path, bad="fatal").conversations
+        conversations += read_conversations(path, bad="fatal")
     return conversations

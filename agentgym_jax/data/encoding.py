@@ -2,7 +2,7 @@
 
 import collections
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from absl import logging
@@ -14,13 +14,6 @@ from agentgym_jax.text.chat import ChatRenderer, EncodedConversation, Message
 from agentgym_jax.trajectory import TokenSource
 
 
-def message_texts(conversations: Sequence[Conversation]) -> Iterator[str]:
-    """Yields all message texts, for training a tokenizer."""
-    for conversation in conversations:
-        for message in conversation.messages:
-            yield message.content
-
-
 def encode(
     conversations: Sequence[Conversation],
     renderer: ChatRenderer,
@@ -30,20 +23,14 @@ def encode(
 ) -> list[EncodedConversation]:
     """Encodes conversations in the same way as the run encodes its episodes.
 
-    Args:
-      conversations: Conversations to imitate.
-      renderer: Renderer for the run's tokenizer.
-      preambles: Messages to prepend, by environment. Nothing is prepended if the environment has no
-        entry or the conversation has a system message.
-      train_on: Tokens with a loss: `actions` (answers marked for imitation) or `text` (also
-          observations).
+    `preambles` are messages before conversations without a system message, by environment.
+    `train_on` is `actions` (loss on answers to imitate) or `text` (loss also on other tokens).
     """
     encoded = []
     for conversation in conversations:
-        environment = environment_name(conversation)
-        before = [Message(m["role"], m["content"]) for m in preambles.get(environment, ())]
-        if conversation.messages[0].role == "system":
-            before = []
+        has_system = conversation.messages[0].role == "system"
+        preamble = () if has_system else preambles.get(_environment_name(conversation), ())
+        before = [Message(m["role"], m["content"]) for m in preamble]
         sequence = renderer.encode_conversation([*before, *conversation.messages])
         if train_on == "text":
             sequence = train_on_text(sequence)
@@ -51,39 +38,32 @@ def encode(
     return encoded
 
 
-def environment_name(conversation: Conversation) -> str:
-    """Returns the name of the environment in which a conversation took place."""
+def _environment_name(conversation: Conversation) -> str:
     return canonical_item_id(conversation.item_id).rpartition("_")[0]
 
 
 def common_prompts(
     conversations: Sequence[Conversation],
 ) -> dict[str, tuple[Mapping[str, str], ...]]:
-    """Returns the most frequent prompt (messages before the first observation) of each environment."""
+    """Returns the most frequent messages before the first observation, by environment."""
     counts: dict[str, collections.Counter[tuple[Message, ...]]] = {}
     for conversation in conversations:
         prompt = preferences.opening(conversation.messages)
         if len(prompt) < len(conversation.messages):  # the conversation has an answer to imitate
-            count = counts.setdefault(environment_name(conversation), collections.Counter())
+            count = counts.setdefault(_environment_name(conversation), collections.Counter())
             count[prompt[:-1]] += 1
     found: dict[str, tuple[Mapping[str, str], ...]] = {}
     for name, count in counts.items():
         ((most, times),) = count.most_common(1)
         if times < count.total():
-            logging.warning(
-                "%d of %d conversations on %s open in another way than its episodes will",
-                count.total() - times,
-                count.total(),
-                name,
-            )
+            text = "%d of %d conversations on %s open in another way than its episodes will"
+            logging.warning(text, count.total() - times, count.total(), name)
         found[name] = tuple({"role": m.role, "content": m.content} for m in most)
     return found
 
 
 def train_on_text(sequence: EncodedConversation) -> EncodedConversation:
-    """Returns the sequence with a loss on all tokens except the first and answers that are not
-    imitated.
-    """
+    """Returns the sequence with a loss also on prompt and observations, except its first token."""
     is_text = sequence.action_mask | (sequence.sources != TokenSource.ACTION)
     is_text[0] = False  # no earlier token can predict the first one
     return dataclasses.replace(sequence, action_mask=is_text)

@@ -1,8 +1,4 @@
-"""Packs encoded conversations into batches of one static shape, in an order that a seed determines.
-
-The function `batches` assigns all sequences to batches. A batch then depends only on its step, so a
-resumed run simply requests the batch of step n.
-"""
+"""Packs encoded conversations into batches of one static shape; the seed determines their order."""
 
 import collections
 import dataclasses
@@ -15,8 +11,7 @@ from absl import logging
 from agentgym_jax.batch import TokenBatch, assign_rows, pack
 from agentgym_jax.text.chat import EncodedConversation
 
-# number of queued sequences to try for the gaps of a batch
-_LOOKAHEAD = 32
+_LOOKAHEAD = 32  # number of queued sequences to try for the gaps of a batch
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,15 +25,13 @@ class Dropped:
     def __str__(self) -> str:
         return (
             f"{self.truncated} were cut to a row, {self.too_long} left out as longer than a row, "
-            f"{self.without_loss} left out for want of a token to imitate"
+            f"{self.without_loss} left out without a token to imitate"
         )
 
 
 @dataclasses.dataclass(frozen=True)
 class Batches:
-    """Sequence of batches `[rows, row_length]`; steps can be requested from `batch_at` in any
-    order.
-    """
+    """Sequence of batches `[rows, row_length]`; `batch_at` returns them in any order."""
 
     sequences: Sequence[EncodedConversation]  # sequences used in every epoch
     plan: Sequence[Sequence[int]]  # indices of the sequences in every batch
@@ -48,11 +41,6 @@ class Batches:
     importance: Sequence[float]  # importance of every sequence, as in `batches`
     dropped: Dropped
 
-    @property
-    def num_sequences(self) -> int:
-        """Returns the number of conversations used in every epoch."""
-        return len(self.sequences)
-
     def __len__(self) -> int:
         return len(self.plan)
 
@@ -60,11 +48,7 @@ class Batches:
         return (self.batch_at(step) for step in range(len(self)))
 
     def batch_at(self, step: int) -> TokenBatch:
-        """Returns the batch of a step as NumPy arrays; the weights of its tokens sum to 1.
-
-        Raises:
-          IndexError: The step is not between 0 and the number of batches - 1.
-        """
+        """Returns the batch of a step as NumPy arrays; the weights of its tokens sum to 1."""
         if not 0 <= step < len(self.plan):
             raise IndexError(f"step {step} of a pipeline of {len(self.plan)} batches")
         members = [self.sequences[i] for i in self.plan[step]]
@@ -78,7 +62,7 @@ class Batches:
 
     def epochs_until(self, step: int) -> float:
         """Returns the number of passes over the data completed after the batch of a step."""
-        return sum(map(len, self.plan[: step + 1])) / self.num_sequences
+        return sum(map(len, self.plan[: step + 1])) / len(self.sequences)
 
 
 def batches(
@@ -96,25 +80,18 @@ def batches(
     """Plans batches over shuffled epochs; an epoch has every sequence once.
 
     A batch may contain the end of one epoch and the start of the next, so only the last batch can
-    have empty rows. All batches have the same static shape, so only one program is compiled.
+    have empty rows.
 
     Args:
       encoded: Encoded conversations.
       row_length: Number of tokens per row.
       rows: Number of rows per batch.
-      seed: Random seed of the order; epoch e is shuffled by (seed, e).
-      epochs: Number of passes over the data; give either `epochs` or `steps`.
-      steps: Number of batches; give either `steps` or `epochs`.
-      weighting: `token_mean` gives equal weight to all imitated tokens, `sequence_mean` to all
-          conversations.
-      too_long: Treatment of conversations longer than a row: `error` raises ValueError, `skip`
-        leaves them out, `truncate` keeps their first `row_length` tokens. The counts are logged.
-      importance: Positive weight of every conversation relative to others in its batch; None gives
-        all conversations weight 1.
-
-    Raises:
-      ValueError: An option is unknown, a conversation is too long with `error`, or no training data
-          is left.
+      seed: Random seed of the order.
+      epochs: Number of passes over the data, if `steps` is None.
+      steps: Number of batches, if `epochs` is None.
+      weighting: `token_mean` for equal weights of tokens, `sequence_mean` of conversations.
+      too_long: Treatment of conversations longer than a row; `skip` leaves them out.
+      importance: Weights of conversations relative to others in a batch; None for equal weights.
     """
     if (epochs is None) == (steps is None):
         raise ValueError(f"give either epochs or steps; got epochs={epochs}, steps={steps}")
@@ -138,9 +115,7 @@ def batches(
 def _fit(
     encoded: Sequence[EncodedConversation], row_length: int, too_long: str
 ) -> tuple[dict[int, EncodedConversation], Dropped]:
-    """Returns the sequences that fit a row and have a token to imitate, by index, and the counts of
-    others.
-    """
+    """Returns the sequences for training, by index, and the counts of the others."""
     if too_long not in ("error", "skip", "truncate"):
         raise ValueError(f"too_long is {too_long!r}; expected 'error', 'skip' or 'truncate'")
     kept: dict[int, EncodedConversation] = {}
@@ -180,13 +155,11 @@ def _plan(
     epochs: int | None,
     steps: int | None,
 ) -> list[list[int]]:
-    """Returns the indices of the sequences in every batch."""
     plan: list[list[int]] = []
     queue: list[int] = []
     epoch = 0
     while steps is None or len(plan) < steps:
-        # The queue has tokens for two batches, so that several sequences are candidates for the
-        # last gaps.
+        # with tokens for two batches, several sequences are candidates for the last gaps
         while sum(lengths[i] for i in queue) < 2 * rows * row_length and (
             epochs is None or epoch < epochs
         ):
@@ -202,12 +175,7 @@ def _plan(
 
 
 def _fill(queue: Sequence[int], lengths: Sequence[int], row_length: int, rows: int) -> list[int]:
-    """Returns the queue positions of the sequences in the next batch: those that fit, earliest
-    first.
-
-    A sequence that does not fit is the first in the queue for the next batch, so it never waits
-    long.
-    """
+    """Returns the queue positions of the sequences that fit in the next batch, earliest first."""
     members: list[int] = []
     chosen: list[int] = []  # lengths of the chosen sequences
     misses = 0
@@ -225,7 +193,6 @@ def _fill(queue: Sequence[int], lengths: Sequence[int], row_length: int, rows: i
 
 
 def _fits(lengths: Sequence[int], row_length: int, rows: int) -> bool:
-    """Returns True if `pack` needs at most `rows` rows."""
     total = sum(lengths)
     if total > rows * row_length:
         return False

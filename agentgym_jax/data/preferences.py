@@ -1,8 +1,4 @@
-"""Preference pairs: two whole episodes of one task, of which one is better.
-
-Both episodes answer the same prompt: the task and the messages up to the first answer to imitate
-are equal. Otherwise the likelihoods of the prompts would not cancel in the loss.
-"""
+"""Preference pairs: two whole episodes with the same prompt, of which one is better."""
 
 import collections
 import dataclasses
@@ -15,20 +11,18 @@ from typing import Annotated, Any
 import numpy as np
 
 from agentgym_jax.data.conversations import Conversation, check_order, parse_turns
-from agentgym_jax.data.rows import Bad, check_object, field, number, read_rows
+from agentgym_jax.data.rows import Bad, field, number, read_rows
 from agentgym_jax.data.tasks import canonical_item_id
 from agentgym_jax.limits import OneOf, Range
 from agentgym_jax.text.chat import Message
 
+# quantities by which episodes can be compared
 MEASURES: Mapping[str, Callable[[Conversation], float | None]] = {
-    # quantity by which episodes are compared
     "reward": lambda c: c.reward,
     "score": lambda c: c.score,
     "success": lambda c: None if c.success is None else float(c.success),
 }
-
-
-_ROUNDING = 1e-9
+_ROUNDING = 1e-9  # tolerance of `gap`: in floating point 1.0 - 0.9 is less than 0.1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,22 +35,20 @@ class Preference:
 
 @dataclasses.dataclass(frozen=True)
 class PairStatistics:
-    """Numbers of conversations, of conversations left out (by reason), of tasks, and of pairs."""
+    """Counts of conversations, of conversations left out (by reason), of tasks, and of pairs."""
 
     conversations: int
-    invalid: int  # left out because the environment failed
-    unrated: int  # left out because they have no measure and `unrated` is None
-    silent: int  # left out because they have no answer to imitate
-    copies: int  # left out because the same task has a conversation with equal messages
+    invalid: int  # left out: the environment failed
+    unrated: int  # left out: no measure, and `unrated` is None
+    silent: int  # left out: no answer to imitate
+    copies: int  # left out: the same task has a conversation with equal messages
     tasks: int  # tasks with at least one usable conversation
     tasks_without_pair: int  # tasks without two conversations that differ enough
     pairs: int
 
 
 def opening(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Returns the messages that both conversations of a pair share: those before the first answer
-    to imitate.
-    """
+    """Returns the messages before the first answer to imitate, which the sides of a pair share."""
     return tuple(itertools.takewhile(lambda message: not message.loss, messages))
 
 
@@ -94,10 +86,10 @@ def pair_up(
     if pairs_per_task < 1:
         raise ValueError(f"pairs_per_task={pairs_per_task} must be at least 1")
     groups, left_out = _groups(conversations, measure, unrated)
-    pairs_of_tasks = []
-    for key, group in sorted(groups.items()):
-        rng = np.random.default_rng([seed, *"".join(key).encode()])
-        pairs_of_tasks.append(_pair_task(group, threshold, gap, pairs_per_task, rng))
+    pairs_of_tasks = [
+        _pair_task(group, threshold, gap, pairs_per_task, [seed, *"".join(key).encode()])
+        for key, group in sorted(groups.items())
+    ]
     pairs = list(itertools.chain.from_iterable(pairs_of_tasks))
     return pairs, PairStatistics(
         conversations=len(conversations),
@@ -114,9 +106,7 @@ _Rated = tuple[float, Conversation]  # measure and its conversation
 def _groups(
     conversations: Sequence[Conversation], measure: str, unrated: float | None
 ) -> tuple[dict[tuple[str, str], dict[str, _Rated]], collections.Counter[str]]:
-    """Groups usable conversations by task and opening, then by a digest of the messages; counts the
-    others by reason.
-    """
+    """Groups usable conversations by task and opening, then by a digest; counts the others."""
     groups: dict[tuple[str, str], dict[str, _Rated]] = {}
     left_out: collections.Counter[str] = collections.Counter()
     for conversation in conversations:
@@ -133,24 +123,22 @@ def _groups(
             group = groups.setdefault((canonical_item_id(conversation.item_id), start), {})
             digest = _digest(conversation.messages)
             left_out["copies"] += digest in group
-            # Equal conversations can have different rewards in a random environment; the best is
-            # kept.
+            # in a random environment equal conversations can have different rewards
             if digest not in group or value > group[digest][0]:
                 group[digest] = (value, conversation)
     return groups, left_out
 
 
 def _pair_task(
-    group: Mapping[str, _Rated], threshold: float, gap: float, most: int, rng: np.random.Generator
+    group: Mapping[str, _Rated], threshold: float, gap: float, most: int, seed: Sequence[int]
 ) -> list[Preference]:
-    """Returns the pairs of one task, given its conversations by digest."""
     episodes = [group[digest] for digest in sorted(group)]
-    episodes = [episodes[i] for i in rng.permutation(len(episodes))]
+    order = np.random.default_rng(seed).permutation(len(episodes))
+    episodes = [episodes[i] for i in order]
     candidates = [
         (better - worse, i, j)
         for i, (better, _) in enumerate(episodes)
         for j, (worse, _) in enumerate(episodes)
-        # In floating point 1.0 - 0.9 is less than 0.1, hence the tolerance.
         if better >= threshold and better > worse and better - worse >= gap - _ROUNDING
     ]
     uses = [0] * len(episodes)
@@ -169,28 +157,23 @@ def _digest(messages: Sequence[Message]) -> str:
     return hashlib.sha256(repr(tuple(messages)).encode()).hexdigest()
 
 
-def read_preferences(
-    path: str | pathlib.Path, *, bad: Bad
-) -> tuple[tuple[Preference, ...], tuple[str, ...]]:
-    """Reads ready-made pairs from rows with `item_id`, `prompt`, `chosen` and `rejected`
-    (`data/rows.py`).
+def read_preferences(path: str | pathlib.Path, *, bad: Bad) -> list[Preference]:
+    """Reads pairs from a file or folder; `read_rows` lists formats and errors.
 
-    `prompt`, `chosen` and `rejected` are lists of turns as in `conversations`. `prompt` is optional
-    and precedes both answers. AgentGym's files have a number `id` instead of `item_id`. Optional
-    numbers: `chosen_reward`, `rejected_reward`. Results and errors are those of `read_rows`.
+    A row has `item_id` (or AgentGym's number `id`), the turns `prompt` (optional), `chosen` and
+    `rejected`, and the optional numbers `chosen_reward` and `rejected_reward`.
     """
-    pairs, problems = read_rows(path, parse_preference, bad=bad, what="preference")
-    return tuple(pairs), tuple(problems)
+    return read_rows(path, _parse_preference, bad=bad, what="preference")
 
 
-def parse_preference(row: Any, place: str) -> Preference:
-    """Converts a row to a Preference; a ValueError names the invalid field."""
-    check_object(row, place)
-    item_id = _item_id(row, place)
+def _parse_preference(row: Any, place: str) -> Preference:
+    answers = {side: parse_turns(row, side, place) for side in ("chosen", "rejected")}
     prompt = parse_turns(row, "prompt", place) if row.get("prompt") is not None else ()
+    is_numbered = "item_id" not in row and isinstance(row.get("id"), int)
+    item_id = str(row["id"]) if is_numbered else field(row, "item_id", str, place)
     members = {}
-    for side in ("chosen", "rejected"):
-        messages = prompt + parse_turns(row, side, place)
+    for side, answer in answers.items():
+        messages = prompt + answer
         check_order(messages, f"{place}: {side}")
         if not any(message.loss for message in messages):
             raise ValueError(f"{place}: {side}: no turn has 'loss' true, so nothing is compared")
@@ -204,9 +187,3 @@ def parse_preference(row: Any, place: str) -> Preference:
     if pair.chosen.messages == pair.rejected.messages:
         raise ValueError(f"{place}: chosen and rejected are the same")
     return pair
-
-
-def _item_id(row: Mapping[str, Any], place: str) -> str:
-    if "item_id" not in row and "id" in row and isinstance(row["id"], int):
-        return str(row["id"])
-    return field(row, "item_id", str, place)

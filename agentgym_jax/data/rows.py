@@ -1,12 +1,11 @@
-"""Reads rows of data files in every supported format, each row with its place in the file.
+"""Reads the rows of data files in every supported format, each row with its place in the file.
 
-Formats: `.json` (a list), `.jsonl`, `.parquet` (with the extra `[parquet]`), or a folder. A folder
-is a run with trajectories, a set of `.jsonl` or `.parquet` files, or the output of a builder in
-`data/tfds_builders.py` (with the extra `[tfds]`). The caller checks the contents of rows. Every
-error message begins with the file, the line or row, and the field.
+Formats: `.json` (a list), `.jsonl`, `.parquet`, and folders: a run, a set of `.jsonl` or `.parquet`
+files, or the output of a builder in `data/tfds_builders.py`.
 """
 
 import importlib
+import itertools
 import json
 import math
 import pathlib
@@ -28,32 +27,28 @@ T = TypeVar("T")
 
 def read_rows(
     path: str | pathlib.Path, parse: Callable[[Any, str], T], *, bad: Bad, what: str
-) -> tuple[list[T], list[str]]:
-    """Parses every row of a file or folder.
+) -> list[T]:
+    """Parses every row of a file or folder; returns the values in the order of the files.
 
     Args:
       path: File or folder in a supported format.
-      parse: Function that converts a row and its place to a value; raises ValueError for an invalid
-          row.
-      bad: Treatment of invalid rows: `fatal` raises ValueError, `skip` leaves them out and logs
-          their number.
+      parse: Converts a row and its place to a value; raises ValueError for an invalid row.
+      bad: Treatment of invalid rows: `fatal` raises ValueError, `skip` logs their number.
       what: Name of the rows in messages, such as `conversation`.
-
-    Returns:
-      The values of the valid rows in the order of the files, and a message for each invalid row.
 
     Raises:
       FileNotFoundError: The path does not exist, or the folder has no data file.
-      ValueError: A row is invalid with `fatal`, no row is valid, or a file cannot be read.
+      ValueError: A row is invalid with `fatal`, or no row is valid.
     """
     if bad not in ("fatal", "skip"):
         raise ValueError(f"bad is {bad!r}; expected 'fatal' or 'skip'")
     good: list[T] = []
     problems: list[str] = []
-    for file in data_files(pathlib.Path(path), what):
-        for place, load in _rows(file):
+    for file in _data_files(pathlib.Path(path), what):
+        for place, row in _rows(file):
             try:
-                good.append(parse(load(), place))
+                value = _parse_json(row, place) if file.suffix == ".jsonl" else row
+                good.append(parse(value, place))
             except ValueError as error:
                 if bad == "fatal":
                     raise
@@ -63,11 +58,10 @@ def read_rows(
     if not good:
         first = f", the first: {problems[0]}" if problems else ""
         raise ValueError(f"{path} has no usable {what}; {len(problems)} bad ones{first}")
-    return good, problems
+    return good
 
 
-def data_files(path: pathlib.Path, what: str) -> list[pathlib.Path]:
-    """Returns the data files at a path, sorted by name."""
+def _data_files(path: pathlib.Path, what: str) -> list[pathlib.Path]:
     if not path.exists():
         raise FileNotFoundError(f"no {what}s at {path}")
     if path.is_file() or _is_tfds(path):
@@ -81,21 +75,16 @@ def data_files(path: pathlib.Path, what: str) -> list[pathlib.Path]:
                 "tasks (eval_*) are read only if a file is named"
             )
         return files
-    for suffix in ("jsonl", "parquet"):
-        files = sorted(path.glob(f"*.{suffix}"))
-        if files:
-            return files
-    raise FileNotFoundError(f"no .jsonl file in {path}, and no .parquet file")
+    files = sorted(path.glob("*.jsonl")) or sorted(path.glob("*.parquet"))
+    if not files:
+        raise FileNotFoundError(f"no .jsonl file in {path}, and no .parquet file")
+    return files
 
 
-def check_object(value: Any, place: str) -> None:
-    """Raises ValueError unless `value` is a JSON object."""
-    if not isinstance(value, dict):
-        raise ValueError(f"{place}: expected an object, found {type(value).__name__}")
-
-
-def field(record: Mapping[str, Any], name: str, kind: type, place: str) -> Any:
-    """Returns a required field of a row after checking its type."""
+def field(record: Any, name: str, kind: type, place: str) -> Any:
+    """Returns a required field of a JSON object after checking its type."""
+    if not isinstance(record, dict):
+        raise ValueError(f"{place}: expected an object, found {type(record).__name__}")
     if name not in record:
         raise ValueError(f"{place}: field {name!r} is missing; there are {sorted(record)}")
     if not isinstance(record[name], kind):
@@ -114,22 +103,17 @@ def number(record: Mapping[str, Any], name: str, place: str) -> float | None:
     return float(value)
 
 
-def _rows(file: pathlib.Path) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Yields the place of every row and a function that loads it; loading invalid JSON raises
-    ValueError.
-    """
+def _rows(file: pathlib.Path) -> Iterator[tuple[str, Any]]:
+    """Yields place and value of every row; for `.jsonl` the line, because it may be invalid."""
     if file.suffix == ".json":
-        values = _parse(file.read_text(encoding="utf-8"), str(file))
+        values = _parse_json(file.read_text(encoding="utf-8"), str(file))
         if not isinstance(values, list):
             raise ValueError(f"{file}: expected a JSON list, found {type(values).__name__}")
-        for i, value in enumerate(values):
-            yield f"{file}, record {i}", lambda value=value: value
+        yield from ((f"{file}, record {i}", value) for i, value in enumerate(values))
     elif file.suffix == ".jsonl":
         with file.open(encoding="utf-8") as lines:
-            for i, line in enumerate(lines, 1):
-                place = f"{file}, line {i}"
-                if line.strip():
-                    yield place, lambda line=line, place=place: _parse(line, place)
+            numbered = enumerate(lines, 1)
+            yield from ((f"{file}, line {i}", line) for i, line in numbered if line.strip())
     elif file.suffix == ".parquet":
         yield from _parquet_rows(file)
     elif _is_tfds(file):
@@ -138,31 +122,24 @@ def _rows(file: pathlib.Path) -> Iterator[tuple[str, Callable[[], Any]]]:
         raise ValueError(f"{file}: expected a .json or .jsonl file, or .parquet")
 
 
-def _parquet_rows(file: pathlib.Path) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Yields the place of every row and a function that loads it; nested columns become lists and
-    dictionaries, or JSON text.
-    """
+def _parquet_rows(file: pathlib.Path) -> Iterator[tuple[str, Any]]:
     if parquet is None:
         raise ValueError(
             f"{file}: reading .parquet needs pyarrow: {extras.install('parquet')}; or convert "
             "the file to .jsonl"
         )
-    row = 0
     with parquet.ParquetFile(file) as table:
-        for batch in table.iter_batches(batch_size=256):
-            for value in batch.to_pylist():
-                fields = {name: _list_or_text(entry) for name, entry in value.items()}
-                yield f"{file}, row {row}", lambda fields=fields: fields
-                row += 1
+        batches = (batch.to_pylist() for batch in table.iter_batches(batch_size=256))
+        for i, value in enumerate(itertools.chain.from_iterable(batches)):
+            yield f"{file}, row {i}", {name: _list_or_text(x) for name, x in value.items()}
 
 
 def _is_tfds(path: pathlib.Path) -> bool:
-    """Returns True if a TensorFlow Datasets builder has prepared this folder."""
     return path.is_dir() and (path / "dataset_info.json").exists()
 
 
-def _tfds_rows(folder: pathlib.Path) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Yields the rows of the split `train` with `tfds.data_source`, which works without TensorFlow."""
+def _tfds_rows(folder: pathlib.Path) -> Iterator[tuple[str, Any]]:
+    """Yields the rows of the split `train`; reading a data source works without TensorFlow."""
     try:
         tfds = importlib.import_module("tensorflow_datasets")
     except ImportError as error:
@@ -172,16 +149,21 @@ def _tfds_rows(folder: pathlib.Path) -> Iterator[tuple[str, Callable[[], Any]]]:
         ) from error
     source = tfds.builder_from_directory(str(folder)).as_data_source(split="train")
     for row in range(len(source)):
-        yield f"{folder}, row {row}", lambda row=row: _from_tfds(source[row])
+        yield f"{folder}, row {row}", _from_tfds(source[row])
 
 
 def _from_tfds(value: Any) -> Any:
-    """Converts arrays and bytes to JSON values: text, lists of turns, and null for missing numbers."""
+    """Converts arrays and bytes to JSON values; NaN becomes null."""
     if isinstance(value, bytes):
         return value.decode()
     if isinstance(value, Mapping):
         fields = {name: _from_tfds(entry) for name, entry in value.items()}
-        return _turns(fields) if set(fields) == {"from", "value", "loss"} else fields
+        if set(fields) != {"from", "value", "loss"}:
+            return fields
+        # a sequence of turns is stored as one array per field; a loss of -1 means null
+        loss = [None if flag < 0 else bool(flag) for flag in fields["loss"]]
+        turns = zip(fields["from"], fields["value"], loss, strict=True)
+        return [{"from": speaker, "value": text, "loss": flag} for speaker, text, flag in turns]
     if hasattr(value, "tolist"):
         return _from_tfds(value.tolist())
     if isinstance(value, list):
@@ -189,21 +171,8 @@ def _from_tfds(value: Any) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
-def _turns(columns: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
-    """Converts a sequence of turns from one array per field to a list; a stored loss of -1 means
-    null.
-    """
-    loss = [None if flag < 0 else bool(flag) for flag in columns["loss"]]
-    return [
-        {"from": speaker, "value": text, "loss": flag}
-        for speaker, text, flag in zip(columns["from"], columns["value"], loss, strict=True)
-    ]
-
-
 def _list_or_text(value: Any) -> Any:
-    """Parses text that contains a JSON list, as in tables that store turns as text; returns other
-    text unchanged.
-    """
+    """Parses text that contains a JSON list; some tables store turns as text."""
     if not isinstance(value, str) or not value.startswith("["):
         return value
     try:
@@ -212,7 +181,7 @@ def _list_or_text(value: Any) -> Any:
         return value  # the caller's error message names the field and says that it is text
 
 
-def _parse(text: str, place: str) -> Any:
+def _parse_json(text: str, place: str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:

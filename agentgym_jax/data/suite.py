@@ -1,15 +1,14 @@
-"""The 27 sub-tasks of AgentGym-RL (arXiv:2509.08755) as data: the items (selected tasks) of each
-sub-task, and the turn limit of each environment.
+"""The 27 sub-tasks of AgentGym-RL (arXiv:2509.08755) and their items (selected tasks).
 
-A sub-task is defined by facts in a task manifest, so tasks outside the suite have sub-tasks too.
-`suite_items/` lists the items of the suite, each with a digest of its facts. Servers with other
-tasks are refused; so are the embedded questions and sites, whose tasks are not the paper's. This
-module contains only numbers and names. The paper's item ids are unknown, so `choose` selects items
-from the test split of this project's manifests.
+Facts in a task manifest define a sub-task. `suite_items/` lists the items, each with a digest of
+its facts; servers with other tasks are refused. `choose` selected the items, because the paper's
+item ids are unknown.
 """
 
+import collections
 import dataclasses
 import hashlib
+import itertools
 import json
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -18,8 +17,8 @@ from typing import Any
 Facts = Mapping[str, Any]
 
 # One file per environment with one line per sub-task: `number:mark` of every item. `pin` made the
-# files from the manifests of this version, for question sets from their sizes, and for WebArena
-# from the 730 of its tasks that need no judge. A test makes them again.
+# files from manifests, for question sets from their sizes, and for WebArena from the 730 of its
+# tasks that need no judge.
 PINNED: Mapping[str, str] = {
     path.stem: path.read_text(encoding="ascii")
     for path in (pathlib.Path(__file__).parent / "suite_items").glob("*.txt")
@@ -48,33 +47,18 @@ class SuiteEnvironment:
 
     max_turns: int  # turn limit in the released evaluation scripts
     subtasks: tuple[SubTask, ...]  # sub-tasks in the order of reports
-    # Fact whose values the selected items cover evenly; if empty, items are spread evenly over
-    # indices.
+    # fact whose values the items cover evenly; if empty, items are spread evenly over indices
     spread: str = ""
-    # Names of the facts that identify an item. Needed if the user supplies the data, so that the
-    # content cannot be pinned. If empty, all facts identify an item.
+    # facts that identify an item if the user supplies the data; if empty, all facts identify it
     identity: tuple[str, ...] = ()
-    # Fact that numbers the items. The default `data_idx` is the server's number of a task; it
-    # changes if a server leaves tasks out.
+    # fact that numbers the items; `data_idx` changes if a server leaves tasks out
     number: str = "data_idx"
-
-    @property
-    def test_items(self) -> int:
-        """Returns the number of items in all sub-tasks together."""
-        return sum(subtask.test_items for subtask in self.subtasks)
 
 
 def _subtasks(
     fact: str, table: Mapping[str, tuple[Any, ...]], **where: tuple[Any, ...]
 ) -> tuple[SubTask, ...]:
-    """Returns sub-tasks that differ in the values of one fact.
-
-    Args:
-      fact: Name of the fact.
-      table: Number of items in the paper's table, followed by accepted values of the fact, by
-          sub-task.
-      **where: Accepted values of further facts, equal for all sub-tasks.
-    """
+    """Returns sub-tasks, given their numbers of items and accepted values of `fact`."""
     return tuple(
         SubTask(name, items, {fact: tuple(values)} | where)
         for name, (items, *values) in table.items()
@@ -84,8 +68,7 @@ def _subtasks(
 SUITE: Mapping[str, SuiteEnvironment] = {
     "webarena": SuiteEnvironment(
         max_turns=15,
-        # The paper gives 10 items for the last two sub-tasks together; dividing them equally is our
-        # choice.
+        # the paper gives 10 items for the last two sub-tasks together; the equal division is ours
         subtasks=_subtasks(
             "sites",
             {
@@ -97,8 +80,7 @@ SUITE: Mapping[str, SuiteEnvironment] = {
             },
             world=("webarena",),  # tasks on the embedded sites are not part of the suite
         ),
-        # WebArena's task number identifies a task. The task file is not part of this package, and a
-        # deployment has no tasks for missing sites and judges.
+        # the user supplies the task file; a deployment has no tasks for missing sites and judges
         identity=("world", "task_id", "sites", "template"),
         number="task_id",
     ),
@@ -116,8 +98,7 @@ SUITE: Mapping[str, SuiteEnvironment] = {
                 "Bamboogle": (50, "bamboogle"),
             },
         ),
-        # Data set, split and row number identify an item, because the data sets are not part of
-        # this package.
+        # the user supplies the data sets
         identity=("dataset", "split", "upstream_idx"),
     ),
     "textcraft": SuiteEnvironment(
@@ -206,12 +187,9 @@ def mark(environment: str, facts: Facts) -> str:
 def choose(environment: str, manifest: Sequence[Facts]) -> dict[str, list[int]]:
     """Returns the numbers of the items for `suite_items/`, by sub-task.
 
-    Selects from the test split as many items per sub-task as the paper has. The items cycle through
-    the values of `spread` (levels of BabyAI, task types of SciWorld), so that the numbers per value
+    Selects from the test split as many items per sub-task as the paper has. If there are enough
+    tasks, the numbers of items per value of `spread` (levels of BabyAI, task types of SciWorld)
     differ by at most one. The items of one value are evenly spread over its indices.
-
-    Raises:
-      ValueError: The split has fewer tasks of a sub-task than the paper.
     """
     part = SUITE[environment]
     chosen = {}
@@ -227,28 +205,17 @@ def choose(environment: str, manifest: Sequence[Facts]) -> dict[str, list[int]]:
                 f"suite: {environment} has {found} test tasks of {subtask.name}, and the paper "
                 f"{subtask.test_items}"
             )
-        available = {name: len(items) for name, items in strata.items()}
-        quotas = _round_robin(available, subtask.test_items)
+        # one item per value in turn; a value without further items is left out
+        turns = itertools.zip_longest(*([name] * len(items) for name, items in strata.items()))
+        names = [name for turn in turns for name in turn if name is not None]
+        quotas = collections.Counter(names[: subtask.test_items])
         chosen[subtask.name] = sorted(
-            item for name, items in strata.items() for item in _spread(items, quotas[name])
+            # the middles of equally long ranges
+            items[(2 * i + 1) * len(items) // (2 * quotas[name])]
+            for name, items in strata.items()
+            for i in range(quotas[name])
         )
     return chosen
-
-
-def _round_robin(available: Mapping[Any, int], wanted: int) -> dict[Any, int]:
-    """Distributes `wanted` items one by one; no entry gets more than its available number."""
-    dealt = dict.fromkeys(available, 0)
-    while wanted:
-        for name in dealt:
-            if wanted and dealt[name] < available[name]:
-                dealt[name] += 1
-                wanted -= 1
-    return dealt
-
-
-def _spread(items: Sequence[int], wanted: int) -> list[int]:
-    """Returns `wanted` items: the middles of equally long ranges."""
-    return [items[(2 * i + 1) * len(items) // (2 * wanted)] for i in range(wanted)]
 
 
 def by_number(environment: str, manifest: Sequence[Facts]) -> dict[int, Facts]:
@@ -267,11 +234,7 @@ def pin(environment: str, manifest: Sequence[Facts]) -> str:
 
 
 def pinned(environment: str) -> dict[str, dict[int, str]]:
-    """Returns the `mark` of every pinned item, by sub-task and item number.
-
-    Raises:
-      ValueError: This version of the suite has no items for the environment.
-    """
+    """Returns the `mark` of every pinned item, by sub-task and item number."""
     if environment not in PINNED:
         raise ValueError(
             f"the suite has no items of {environment!r} in this version; it has {sorted(PINNED)}"
@@ -285,20 +248,17 @@ def pinned(environment: str) -> dict[str, dict[int, str]]:
 
 
 def check_pinned(environment: str, manifest: Sequence[Facts], subtasks: Sequence[str] = ()) -> None:
-    """Raises ValueError with a list of differing items unless the manifest has the suite's tasks.
-
-    Only items of `subtasks` are checked; if `subtasks` is empty, all items are checked.
-    """
+    """Raises ValueError unless the manifest has the suite's items of `subtasks` (empty for all)."""
     number = SUITE[environment].number
     served = by_number(environment, manifest)
     problems = []
     for name, items in pinned(environment).items():
         for item, expected in items.items() if not subtasks or name in subtasks else ():
-            told = f"{environment}_{item}" if number == "data_idx" else f"{number} {item}"
+            shown = f"{environment}_{item}" if number == "data_idx" else f"{number} {item}"
             if item not in served:
-                problems.append(f"{told} ({name}) is not served")
+                problems.append(f"{shown} ({name}) is not served")
             elif mark(environment, served[item]) != expected:
-                problems.append(f"{told} ({name}) is now {describe(served[item])}")
+                problems.append(f"{shown} ({name}) is now {_describe(served[item])}")
     if problems:
         shown = "; ".join(problems[:3])
         raise ValueError(
@@ -308,7 +268,6 @@ def check_pinned(environment: str, manifest: Sequence[Facts], subtasks: Sequence
         )
 
 
-def describe(facts: Facts) -> str:
-    """Returns the short facts of a task as one line of text."""
+def _describe(facts: Facts) -> str:
     words = {key: value for key, value in facts.items() if len(str(value)) <= 60}
     return ", ".join(f"{key}={value}" for key, value in words.items() if key != "data_idx")

@@ -36,19 +36,10 @@ def from_residues(
     modulus: Annotated[int, Range(1)],
     groups: Mapping[str, int],
 ) -> list[Task]:
-    """Returns the tasks in [start, stop) whose remainder modulo `modulus` is the remainder of a
-    group.
+    """Returns the tasks in [start, stop) whose index modulo `modulus` is the value of a group.
 
     For BabyAI, the level is `data_idx % 40` and the seed is `data_idx // 40`. With `modulus=40` the
-    groups select levels, and `start` and `stop` select seeds. The manifest is not read.
-
-    Args:
-      environment: Name of the environment.
-      manifest: Not used.
-      start: First index.
-      stop: Index after the last one.
-      modulus: Divisor of the remainders.
-      groups: Remainder of each group, by name.
+    groups select levels, and `start` and `stop` select seeds.
     """
     bad = {name: r for name, r in groups.items() if not 0 <= r < modulus}
     if bad or not groups:
@@ -72,14 +63,8 @@ def from_split(
 ) -> list[Task]:
     """Returns the tasks in one split of the server's manifest.
 
-    Args:
-      environment: Name of the environment.
-      manifest: Task list of the server (`GET /tasks`).
-      split: `train` or `test`.
-      group_by: Fact whose value names the group of a task, such as `GoTo` for a word or `depth 2`
-          for a number.
-      where: Accepted values of each fact, such as `{"depth": (1, 2)}`; empty keeps all tasks.
-      limit: Maximum number of tasks, evenly spread over the split; 0 for all tasks.
+    The fact `group_by` names the group of a task. `where` has the accepted values of facts, such as
+    `{"depth": (1, 2)}`. At most `limit` tasks are selected, evenly spread; 0 selects all.
     """
     facts = set(manifest[0]) if manifest else set()
     unknown = {group_by, *where} - facts
@@ -98,12 +83,12 @@ def from_split(
             f"tasks of {environment}: the manifest has none of split {split!r} where "
             f"{dict(where)}; its splits are {', '.join(sorted({t['split'] for t in manifest}))}"
         )
-
-    def group(task: Mapping[str, Any]) -> str:
+    found = []
+    for task in _evenly(chosen, limit):
         fact = task[group_by]
-        return fact if isinstance(fact, str) else f"{group_by} {fact}"
-
-    return [Task(environment, task["data_idx"], group(task)) for task in _evenly(chosen, limit)]
+        group = fact if isinstance(fact, str) else f"{group_by} {fact}"
+        found.append(Task(environment, task["data_idx"], group))
+    return found
 
 
 def _evenly(items: list[Any], limit: int) -> list[Any]:
@@ -118,14 +103,7 @@ def from_file(
 ) -> list[Task]:
     """Returns the tasks listed in a file: rows with an `item_id`, or a JSON list of ids.
 
-    Other fields are ignored, so the file can also be a trajectory file or a run folder. A task
-    listed several times is selected once.
-
-    Args:
-      environment: Name of the environment.
-      manifest: Not used.
-      path: File or folder in any format of `data/rows.py`.
-      bad: Treatment of rows without a task of this environment: `fatal` or `skip`.
+    `path` can also be a trajectory file or a run folder. A task listed twice is selected once.
     """
 
     def parse(row: Any, place: str) -> Task:
@@ -137,8 +115,7 @@ def from_file(
             )
         return Task(environment, int(index), environment)
 
-    tasks, _ = read_rows(path, parse, bad=bad, what="task")
-    return list(dict.fromkeys(tasks))
+    return list(dict.fromkeys(read_rows(path, parse, bad=bad, what="task")))
 
 
 def from_suite(
@@ -150,11 +127,7 @@ def from_suite(
 ) -> list[Task]:
     """Returns the test items of the suite of 27 tasks (data/suite.py), grouped by sub-task.
 
-    Args:
-      environment: Name of the environment.
-      manifest: Task list of the server; must contain the pinned tasks of the selected sub-tasks.
-      subtasks: Names of the selected sub-tasks; empty for all.
-      limit: Maximum number of tasks per sub-task, evenly spread; 0 for all tasks.
+    `subtasks` is empty for all. `limit` is the maximum number of items per sub-task; 0 for all.
     """
     pinned = suite.pinned(environment)
     unknown = sorted(set(subtasks) - set(pinned))
@@ -174,9 +147,7 @@ def from_suite(
 
 
 def canonical_item_id(item_id: str) -> str:
-    """Returns an item id without the prefix `lmrlgym_`, which AgentGym adds to ids of its two text
-    games.
-    """
+    """Removes the prefix `lmrlgym_`, which AgentGym adds to the ids of its two text games."""
     return item_id.removeprefix("lmrlgym_")
 
 
@@ -192,82 +163,56 @@ def select(
     environment: str, manifest: Sequence[Mapping[str, Any]], *, kind: str, **options: Any
 ) -> list[Task]:
     """Returns the tasks that the function `SELECTIONS[kind]` selects."""
-    if kind not in SELECTIONS:
-        raise ValueError(f"tasks of {environment}: kind {kind!r} is none of {sorted(SELECTIONS)}")
     return SELECTIONS[kind](environment, manifest, **options)
 
 
 def group_label(environment: str, group: str, *, is_mixture: bool) -> str:
-    """Returns the name of a group in reports; in a mixture it includes the environment, because
-    group names can repeat.
-    """
+    """Returns the name of a group in reports; in a mixture it includes the environment."""
     return f"{environment} {group}" if is_mixture and group != environment else group
 
 
-@dataclasses.dataclass(frozen=True)
 class _Cycle:
-    """Endless repetition of a finite sequence of names."""
-
-    names: tuple[str, ...]
-    earlier: tuple[int, ...]  # number of earlier places with the same name, for each place
-    counts: Mapping[str, int]  # number of places of each name
-
-    def draw(self, position: int) -> tuple[str, int]:
-        """Returns the name at a position and the number of earlier positions with the same name."""
-        rounds, place = divmod(position, len(self.names))
-        name = self.names[place]
-        return name, rounds * self.counts[name] + self.earlier[place]
-
-
-def _evenly_spread(counts: Mapping[str, int]) -> _Cycle:
-    """Returns a cycle that contains each name `counts[name]` times, as evenly as possible.
+    """Endless cycle that contains each name `counts[name]` times, as evenly as possible.
 
     After any number of places, the count of each name is its exact share, rounded up or down. The
     method is earliest deadline first. Draw k of a name (from 0) can start when the share of the
-    name reaches k, and its deadline is when the share reaches k + 1. Each place gets the draw with
-    the earliest deadline.
+    name reaches k, and its deadline is when the share reaches k + 1.
     """
-    counts = {name: count for name, count in counts.items() if count}
-    total = sum(counts.values())
-    # Equal quotients are equal floats, so the name listed first wins a tie.
-    waiting = sorted(
-        (k * total // count, (k + 1) / count, order, k, name)
-        for order, (name, count) in enumerate(counts.items())
-        for k in range(count)
-    )
-    due: list[tuple[float, int, int, str]] = []
-    drawn = []
-    released = 0
-    for place in range(total):
-        while released < total and waiting[released][0] <= place:
-            heapq.heappush(due, waiting[released][1:])
-            released += 1
-        drawn.append(heapq.heappop(due)[2:])
-    earlier, names = zip(*drawn, strict=True) if drawn else ((), ())
-    return _Cycle(names, earlier, counts)
+
+    def __init__(self, counts: Mapping[str, int]):
+        self._counts = {name: count for name, count in counts.items() if count}
+        total = sum(self._counts.values())
+        # Equal quotients are equal floats, so the name listed first wins a tie.
+        waiting = sorted(
+            (k * total // count, (k + 1) / count, order, k, name)
+            for order, (name, count) in enumerate(self._counts.items())
+            for k in range(count)
+        )
+        due: list[tuple[float, int, int, str]] = []
+        self.places: list[tuple[int, str]] = []  # number of earlier draws of the name, and the name
+        released = 0
+        for place in range(total):
+            while released < total and waiting[released][0] <= place:
+                heapq.heappush(due, waiting[released][1:])
+                released += 1
+            self.places.append(heapq.heappop(due)[2:])
+
+    def draw(self, position: int) -> tuple[str, int]:
+        """Returns the name at a position and the number of earlier positions with the same name."""
+        rounds, place = divmod(position, len(self.places))
+        earlier, name = self.places[place]
+        return name, rounds * self._counts[name] + earlier
 
 
 class TaskSchedule:
     """Tasks of one environment in a fixed order, so that a position determines its task.
 
-    By default every task is drawn equally often. An epoch has each task once, in an order that
-    depends on the seed, with groups spread evenly. Weights change how often groups are drawn.
-    Within a group, all tasks are drawn once before a task is drawn again.
+    Groups are spread evenly. Within a group, all tasks are drawn once, in an order that depends on
+    the seed, before a task is drawn again.
     """
 
     def __init__(self, tasks: Sequence[Task], weights: Mapping[str, int], *, seed: int):
-        """Sorts the tasks into groups.
-
-        Args:
-          tasks: Training tasks of one environment.
-          weights: Draws per cycle, by group; 0 excludes the group. The default of a group is its
-            number of tasks.
-          seed: Random seed of the order.
-
-        Raises:
-          ValueError: There are no tasks, a weight is for an unknown group, or a weight is no whole
-              number.
-        """
+        """Sorts the tasks into groups; the default weight of a group is its number of tasks."""
         self._groups: dict[str, list[Task]] = {}
         for task in tasks:
             self._groups.setdefault(task.group, []).append(task)
@@ -278,8 +223,8 @@ class TaskSchedule:
             if not isinstance(weight, int) or weight < 0:
                 raise ValueError(f"task weight of {name!r} is {weight!r}, expected 0, 1, 2, ...")
         sizes = {name: len(group) for name, group in self._groups.items()}
-        self._cycle = _evenly_spread(sizes | dict(weights))
-        if not self._cycle.names:
+        self._cycle = _Cycle(sizes | dict(weights))
+        if not self._cycle.places:
             raise ValueError("there are no tasks to draw from")
         self._seed = seed
 
@@ -292,28 +237,20 @@ class TaskSchedule:
 
 
 class MixtureSchedule:
-    """Tasks of every step.
+    """Tasks of several environments in a fixed order, so that a position determines its task.
 
-    They depend only on the step, so a resumed run draws the same tasks as an uninterrupted run.
-
-    Environments alternate in a fixed, evenly spread cycle. The number of draws of an environment
-    depends on its weight, not on its number of tasks. Weights and other environments do not change
-    the order of tasks within an environment.
+    Environments alternate in an evenly spread cycle. Their numbers of draws depend on `weights`, not
+    on their numbers of tasks. The order of tasks in an environment depends on its schedule only.
     """
 
     def __init__(self, schedules: Mapping[str, TaskSchedule], weights: Mapping[str, int]):
-        """Computes the cycle of environments.
-
-        Args:
-          schedules: Schedule of tasks, by environment.
-          weights: Draws per cycle, by environment; 0 excludes the environment.
-        """
+        """Computes the cycle of environments, given their draws per cycle."""
         if set(schedules) != {name for name, weight in weights.items() if weight > 0}:
             raise ValueError(f"schedules of {list(schedules)} do not fit weights {dict(weights)}")
         if not schedules:
             raise ValueError("there are no tasks to draw from: every environment has weight 0")
         self._schedules = dict(schedules)
-        self._cycle = _evenly_spread(weights)
+        self._cycle = _Cycle(weights)
 
     def at(self, step: int, count: int) -> list[Task]:
         """Returns the `count` tasks of a step; the first step is 0."""

@@ -1,13 +1,8 @@
-"""TensorFlow Datasets builders for trajectories and preference pairs; reading needs no TensorFlow.
+"""TensorFlow Datasets builders for trajectories and preference pairs (extra `[tfds]`).
 
-Requires the extra `[tfds]` (tensorflow-datasets with ArrayRecord and pyarrow; not tensorflow):
+    AgentTrajectories(source="agenttraj.json", data_dir="data").download_and_prepare()
 
-    builder = AgentTrajectories(source="agenttraj.json", data_dir="data")
-    builder.download_and_prepare()
-    tfds.data_source("agent_trajectories", split="train", data_dir="data")
-
-Every job can read a prepared folder (`data/agent_trajectories/1.0.0`) with `data/rows.py`:
-`config.sft.files=("data/agent_trajectories/1.0.0",)`.
+Every job can read the prepared folder: `config.sft.files=("data/agent_trajectories/1.0.0",)`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,54 +12,41 @@ import numpy as np
 import tensorflow_datasets as tfds
 
 from agentgym_jax.data.conversations import read_conversations
-from agentgym_jax.data.preferences import Preference, opening, read_preferences
+from agentgym_jax.data.preferences import opening, read_preferences
 from agentgym_jax.text.chat import Message
-
-_FROM = {"user": "human", "assistant": "gpt", "system": "system"}
-
-
-def turns_feature() -> tfds.features.Sequence:
-    """Returns the feature for the turns of a conversation; `loss` is 1, 0, or -1 for null in
-    AgentGym's files.
-    """
-    return tfds.features.Sequence(
-        {"from": tfds.features.Text(), "value": tfds.features.Text(), "loss": np.int32}
-    )
+from agentgym_jax.trajectory import SPEAKERS
 
 
 class _FromRows(tfds.core.GeneratorBasedBuilder):
     """Builder that stores the rows of a local file or folder as ArrayRecord."""
 
     VERSION = tfds.core.Version("1.0.0")
+    _FIELDS: tuple[str, ...]  # fields with turns
+    _OTHER_FIELDS: Mapping[str, Any] = {}
 
     def __init__(self, *, source: str, bad: str = "fatal", **options: Any):
-        """Creates a builder; for `options`, such as data_dir, see `tfds.core.DatasetBuilder`.
-
-        Args:
-          source: File or folder in any format of `data/rows.py`.
-          bad: Treatment of invalid rows: `fatal` or `skip`.
-          options: Options of `tfds.core.DatasetBuilder`.
-        """
+        """Creates a builder of the rows in `source`; `options` are those of `DatasetBuilder`."""
         self._source, self._bad = source, bad
         super().__init__(file_format="array_record", **options)
+
+    def _info(self) -> tfds.core.DatasetInfo:
+        turn = {"from": tfds.features.Text(), "value": tfds.features.Text(), "loss": np.int32}
+        turns = {name: tfds.features.Sequence(turn) for name in self._FIELDS}
+        features = {"item_id": tfds.features.Text(), **turns, **self._OTHER_FIELDS}
+        return self.dataset_info_from_configs(features=tfds.features.FeaturesDict(features))
 
     def _split_generators(self, dl_manager: Any) -> Mapping[str, Any]:
         return {"train": self._generate_examples()}
 
 
 class AgentTrajectories(_FromRows):
-    """Builder for conversations with `item_id` and, if known, `reward`."""
+    """Builder for conversations with `item_id` and `reward` (NaN if unknown)."""
 
-    def _info(self) -> tfds.core.DatasetInfo:
-        features = {
-            "item_id": tfds.features.Text(),
-            "conversations": turns_feature(),
-            "reward": np.float64,  # NaN if unknown
-        }
-        return self.dataset_info_from_configs(features=tfds.features.FeaturesDict(features))
+    _FIELDS = ("conversations",)
+    _OTHER_FIELDS = {"reward": np.float64}
 
     def _generate_examples(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        found = read_conversations(self._source, bad=self._bad).conversations
+        found = read_conversations(self._source, bad=self._bad)
         for i, conversation in enumerate(c for c in found if c.is_valid):
             reward = float("nan") if conversation.reward is None else conversation.reward
             turns = _turns(conversation.messages)
@@ -74,29 +56,21 @@ class AgentTrajectories(_FromRows):
 class AgentPreferences(_FromRows):
     """Builder for preference pairs with `item_id`, `prompt`, `chosen` and `rejected`."""
 
-    def _info(self) -> tfds.core.DatasetInfo:
-        turns = {name: turns_feature() for name in ("prompt", "chosen", "rejected")}
-        features = tfds.features.FeaturesDict({"item_id": tfds.features.Text(), **turns})
-        return self.dataset_info_from_configs(features=features)
+    _FIELDS = ("prompt", "chosen", "rejected")
 
     def _generate_examples(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        yield from enumerate(map(_preference, read_preferences(self._source, bad=self._bad)[0]))
-
-
-def _preference(pair: Preference) -> dict[str, Any]:
-    prompt = opening(pair.chosen.messages)
-    return {
-        "item_id": pair.chosen.item_id,
-        "prompt": _turns(prompt),
-        "chosen": _turns(pair.chosen.messages[len(prompt) :]),
-        "rejected": _turns(pair.rejected.messages[len(prompt) :]),
-    }
+        for i, pair in enumerate(read_preferences(self._source, bad=self._bad)):
+            prompt = opening(pair.chosen.messages)
+            sides = {"chosen": pair.chosen, "rejected": pair.rejected}
+            answers = {k: _turns(side.messages[len(prompt) :]) for k, side in sides.items()}
+            yield i, {"item_id": pair.chosen.item_id, "prompt": _turns(prompt), **answers}
 
 
 def _turns(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Converts messages to turns; a `loss` of -1 replaces the null of AgentGym's files."""
     return [
         {
-            "from": _FROM[message.role],
+            "from": SPEAKERS[message.role],
             "value": message.content,
             "loss": int(message.loss) if message.role == "assistant" else -1,
         }

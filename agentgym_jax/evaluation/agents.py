@@ -1,18 +1,16 @@
 """Text agents: scripted agents (the expert, random valid actions) and chat endpoints.
 
-An agent answers with text, as a model would. Its replies are therefore parsed, limited and recorded
-like those of a policy.
-
-The API key of an endpoint is read from an environment variable and sent in the header of the
-requests. The key is never written to a file. Redirects are not followed, because a redirect would
-send the key to another address.
+The API key of an endpoint is never written to a file. Redirects are not followed, because a
+redirect would send the key to another address.
 """
 
+import concurrent.futures
+import contextlib
 import dataclasses
 import hashlib
+import itertools
 import json
 import os
-import queue
 import random
 import threading
 import time
@@ -38,7 +36,7 @@ _TOO_LONG = ("context_length_exceeded", "context length", "context window", "too
 
 
 class AgentError(RuntimeError):
-    """The agent cannot continue. Finished episodes are kept, and the message states the remedy."""
+    """The agent cannot start or continue. Finished episodes are kept; the message has a remedy."""
 
 
 class AgentStopped(AgentError):
@@ -46,28 +44,21 @@ class AgentStopped(AgentError):
 
 
 class ScriptedAgent:
-    """Agent that takes an action offered by the environment: the expert's action or a random valid
-    one.
+    """Agent that takes an action offered by the environment: the expert's or a random valid one.
 
-    A random action is drawn uniformly from a generator seeded by (seed, item, sample, turn). The
-    order of the episodes and the threads have no influence on the action.
-
-    Args:
-      formats: Action format by environment.
+    A random action is drawn uniformly from a generator seeded by (seed, item, sample, turn).
 
     Raises:
-      ValueError: An environment needs a format that scripted agents do not write.
+      AgentError: An environment needs an action format that scripted agents do not write.
     """
 
-    # the environment does the work, often in a single process, so more concurrent episodes do not
-    # help
-    concurrency = 8
+    concurrency = 8  # more do not help, because the environment, often one process, does the work
     may_wait = False
 
     def __init__(self, formats: Mapping[str, ActionFormat]):
         for name, written in formats.items():
             if written not in (ActionFormat.REACT, ActionFormat.REACT_OR_BARE, ActionFormat.RAW):
-                raise ValueError(
+                raise AgentError(
                     f"scripted agents write their actions as {ActionFormat.REACT} or "
                     f"{ActionFormat.RAW}, and config.environments.{name}.action_format asks for "
                     f"{written}: set it to ''"
@@ -80,19 +71,12 @@ class ScriptedAgent:
         offered = seen.offered if isinstance(seen, GuidedObservation) else ()
         if not offered:
             return Answer("There is nothing to do.")
-        action = random.Random(moment.key).choice(offered) if len(offered) > 1 else offered[0]
+        action = random.Random(moment.key).choice(offered)
         is_raw = self._formats[moment.request.task.environment] is ActionFormat.RAW
         return Answer(action if is_raw else f"Action: {action}")
 
     def close(self) -> None:
         """Does nothing, because answers are immediate."""
-
-
-@dataclasses.dataclass(frozen=True)
-class _Reply:
-    status: int
-    body: Any
-    text: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,15 +112,9 @@ class EndpointSettings:
 class EndpointAgent:
     """Agent that sends every turn to an OpenAI-compatible chat endpoint.
 
-    Args:
-      url: Address of the endpoint, such as `http://127.0.0.1:8000/v1`.
-      settings: Section `endpoint` of the config.
-      should_stop: Function that returns True after the user's request to stop. It is polled while
-        the endpoint is queried for its model; afterwards `close` ends all waits.
-
     Raises:
       AgentError: The address or the key cannot be used, or the endpoint names no model.
-      AgentStopped: `should_stop` returned True.
+      AgentStopped: `should_stop` returned True while the endpoint was asked for its model.
     """
 
     may_wait = True
@@ -173,22 +151,18 @@ class EndpointAgent:
             digest = hashlib.sha256(moment.key.encode()).digest()
             request["seed"] = int.from_bytes(digest[:4], "big") >> 1  # the shift keeps 31 bits
         reply = self._exchange("POST", _CHAT, request)
-        if reply.status != 200:
-            if reply.status in (400, 413, 422) and any(w in reply.text.lower() for w in _TOO_LONG):
-                raise PromptTooLongError(reply.text[:300])
-            raise self._refused(_CHAT, reply)
         try:
-            choice = reply.body["choices"][0]
+            choice = json.loads(reply)["choices"][0]
             text = choice["message"]["content"] or ""
-            is_cut = choice["finish_reason"] == "length"
-        except (KeyError, IndexError, TypeError) as error:
+            is_stopped = choice["finish_reason"] != "length"
+        except (LookupError, TypeError, ValueError) as error:
             raise AgentError(
-                f"{self._url(_CHAT)} answered {reply.text[:200]!r}, expected a chat completion "
-                "with choices[0].message.content and finish_reason"
+                f"{self._url(_CHAT)} answered {self._hide_key(reply)[:200]!r}, expected a chat "
+                "completion with choices[0].message.content and finish_reason"
             ) from error
         if not isinstance(text, str):
             raise AgentError(f"{self._url(_CHAT)}: the content is {type(text).__name__}")
-        return Answer(text, is_stopped=not is_cut)
+        return Answer(text, is_stopped)
 
     def close(self) -> None:
         """Ends all waits for a retry. The agent can still be used afterwards."""
@@ -197,42 +171,30 @@ class EndpointAgent:
         self._http.disconnect()
 
     def _find_model(self, should_stop: Callable[[], bool]) -> str:
-        """Returns the name of the endpoint's only model, or raises AgentStopped if the user
-        requests a stop.
+        """Returns the name of the endpoint's only model.
 
-        A signal handler only sets a flag, and an endpoint may need minutes to answer. A daemon
-        thread therefore sends the request while this thread polls the flag.
+        A thread sends the request, because a stop must end the wait for a slow endpoint.
         """
-        found: queue.SimpleQueue[str | AgentError] = queue.SimpleQueue()
+        model: concurrent.futures.Future[str] = concurrent.futures.Future()
 
         def ask() -> None:
             try:
-                found.put(self._only_model())
+                model.set_result(self._only_model())
             except AgentError as error:
-                found.put(error)
+                model.set_exception(error)
 
         threading.Thread(target=ask, daemon=True).start()
-        while True:
-            try:
-                model = found.get(timeout=_STOP_POLL_S)
-            except queue.Empty:
-                if not should_stop():
-                    continue
-                self.close()
-                raise AgentStopped(
-                    f"stopped while {self._address} was asked for its model"
-                ) from None
-            if isinstance(model, AgentError):
-                raise model
-            return model
+        while not should_stop():
+            with contextlib.suppress(TimeoutError):
+                return model.result(timeout=_STOP_POLL_S)
+        self.close()
+        raise AgentStopped(f"stopped while {self._address} was asked for its model")
 
     def _only_model(self) -> str:
         reply = self._exchange("GET", _MODELS, None)
-        if reply.status != 200:
-            raise self._refused(_MODELS, reply)
         try:
-            names = [entry["id"] for entry in reply.body["data"]]
-        except (KeyError, TypeError) as error:
+            names = [entry["id"] for entry in json.loads(reply)["data"]]
+        except (LookupError, TypeError, ValueError) as error:
             raise AgentError(
                 f"{self._url(_MODELS)} lists no models; name one with --config.endpoint.model="
             ) from error
@@ -243,52 +205,46 @@ class EndpointAgent:
             )
         return names[0]
 
-    def _exchange(self, method: str, route: str, request: Any) -> _Reply:
-        """Sends a request, repeats it after temporary errors for at most `patience_s`, and returns
-        the reply.
-        """
+    def _exchange(self, method: str, route: str, request: Any) -> str:
+        """Returns the text of the reply; retries temporary errors for up to `patience_s`."""
         closed = self._closed  # `close` replaces the event, so it ends only earlier requests
         deadline = time.monotonic() + self._settings.patience_s
-        attempt = 0
-        while True:
-            problem, reply = self._try(method, route, request)
-            if reply is not None and reply.status not in _RETRIED:
-                return reply
-            attempt += 1
+        for attempt in itertools.count(1):
+            try:
+                status, data = self._http.exchange(method, self._prefix + route, request, None)
+            except EnvError as error:
+                problem = self._hide_key(str(error))
+            else:
+                if status == 200:
+                    return data.decode(errors="replace")
+                text = self._hide_key(data.decode(errors="replace"))
+                if status not in _RETRIED:
+                    raise self._refusal(route, status, text)
+                problem = f"status {status}: {text[:300]}"
             pause_s = min(_BACKOFF_MAX_S, _BACKOFF_S * 2 ** min(attempt - 1, 16))
             pause_s *= random.uniform(0.5, 1.0)
             if time.monotonic() + pause_s > deadline:
                 raise AgentError(
-                    f"{self._url(route)} failed {attempt} times in {self._settings.patience_s:g} s, "
-                    f"at last: {problem}. The same command resumes the evaluation; "
+                    f"{self._url(route)} failed {attempt} times in {self._settings.patience_s:g} s,"
+                    f" at last: {problem}. The same command resumes the evaluation; "
                     "--config.endpoint.patience_s waits longer"
                 )
             logging.warning("%s: %s; again in %.1f s", self._url(route), problem, pause_s)
             if closed.wait(pause_s):
-                raise AgentStopped("the evaluation is stopping")
+                break
+        raise AgentStopped("the evaluation is stopping")
 
-    def _try(self, method: str, route: str, request: Any) -> tuple[str, _Reply | None]:
-        try:
-            status, data = self._http.exchange(method, self._prefix + route, request, None)
-        except EnvError as error:
-            return self._hide_key(str(error)), None
-        text = self._hide_key(data.decode(errors="replace"))
-        try:
-            body = json.loads(data)
-        except json.JSONDecodeError:
-            body = None
-        return f"status {status}: {text[:300]}", _Reply(status, body, text)
-
-    def _refused(self, route: str, reply: _Reply) -> AgentError:
+    def _refusal(self, route: str, status: int, reply: str) -> Exception:
+        is_too_long = any(words in reply.lower() for words in _TOO_LONG)
+        if route == _CHAT and status in (400, 413, 422) and is_too_long:
+            return PromptTooLongError(reply[:300])
         hint = ""
-        if reply.status in (401, 403):
+        if status in (401, 403):
             hint = (
                 f". The key is read from the environment variable {self._settings.key_variable}, "
                 f"which {'was refused' if self._key else 'is not set'}"
             )
-        return AgentError(
-            f"{self._url(route)} answered status {reply.status}: {reply.text[:300]}{hint}"
-        )
+        return AgentError(f"{self._url(route)} answered status {status}: {reply[:300]}{hint}")
 
     def _url(self, route: str) -> str:
         return f"{self._address}{self._prefix}{route}"
@@ -298,8 +254,7 @@ class EndpointAgent:
 
 
 def split_url(url: str) -> tuple[str, str]:
-    """Splits an endpoint URL into the server address and the path before `/chat/completions` (`/v1`
-    if the URL has no path).
+    """Splits a URL into the server address and the path before `/chat/completions` (default `/v1`).
 
     Raises:
       AgentError: The URL has a user name, a password or a query, which would be written to files.

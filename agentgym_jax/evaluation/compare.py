@@ -1,6 +1,7 @@
 """Loads several results, rejects results on different tasks, and compares pairs of results."""
 
 import dataclasses
+import itertools
 import os
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
@@ -17,43 +18,28 @@ class NotComparableError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """Content of one result file.
+    """Content of one result file."""
 
-    Attributes:
-      name: Name of the result: the model, and the decoding mode if it is greedy.
-      path: Path of the file.
-      document: Parsed content of the file.
-      episodes: Scores of the episodes in the file.
-    """
-
-    name: str
+    name: str  # the model, and the decoding mode if it is greedy
     path: pathlib.Path
-    document: Mapping[str, Any]
+    document: Mapping[str, Any]  # parsed content of the file
     episodes: Sequence[EpisodeScore]
 
     @property
     def suite(self) -> Mapping[str, Any] | None:
-        """Returns the entry `suite` of the document; None if tasks outside the suite were
-        evaluated.
-        """
+        """Returns the scores of the suite; None if tasks outside the suite were evaluated."""
         return self.document.get("suite")
 
     @property
     def summary(self) -> Mapping[str, Any]:
-        """Returns the summary with the entries `overall` and `environments`: that of the suite if
-        the document has one, otherwise that of all tasks.
-        """
+        """Returns `overall` and `environments` of the suite if possible, otherwise of all tasks."""
         return self.suite or self.document
 
 
 def load(paths: Sequence[str | os.PathLike]) -> list[Result]:
-    """Loads result files; a folder stands for its `scores.json`.
+    """Loads result files, or the `scores.json` of folders; raises the errors of `read_scores`.
 
-    Results with equal names are named by their paths instead.
-
-    Raises:
-      ValueError: A file has another format.
-      OSError: A file cannot be read.
+    Results of the same model have the path in their names.
     """
     results = []
     for given in paths:
@@ -72,36 +58,20 @@ def load(paths: Sequence[str | os.PathLike]) -> list[Result]:
 
 
 def check_comparable(results: Sequence[Result]) -> None:
-    """Raises an error if two results have different task manifests.
-
-    Raises:
-      NotComparableError: Environments, hashes and items differ; the message names the differences.
-    """
-    for i, a in enumerate(results):
-        for b in results[i + 1 :]:
-            different = manifest_differences(
-                a.document, b.document, names=(str(a.path), str(b.path))
+    """Raises NotComparableError if two results have different task manifests."""
+    for a, b in itertools.combinations(results, 2):
+        different = manifest_differences(a.document, b.document, names=(str(a.path), str(b.path)))
+        if different:
+            raise NotComparableError(
+                f"{a.path} and {b.path} are not about the same tasks:\n{different}\nEvaluate one "
+                "of them again on the environment version of the other"
             )
-            if different:
-                raise NotComparableError(
-                    f"{a.path} and {b.path} are not about the same tasks:\n{different}\nEvaluate one "
-                    "of them again on the environment version of the other"
-                )
 
 
 def check_same_tasks(path: str, manifests: Mapping[str, str], items: Items) -> None:
-    """Raises an error if the tasks of a new evaluation are not comparable with those of an older
-    result.
+    """Raises NotComparableError if a new evaluation has other tasks than the scores.json `path`.
 
-    Args:
-      path: Path of the older result's `scores.json`.
-      manifests: SHA-256 of the task manifests of the new evaluation, by environment.
-      items: Result of `task_identity.item_facts`.
-
-    Raises:
-      NotComparableError: The older result has different task manifests.
-      ValueError: The file has another format.
-      OSError: The file cannot be read.
+    `manifests` and `items` (`task_identity.item_facts`) describe the tasks of the new evaluation.
     """
     document, _ = read_scores(path)
     here = {"manifests": manifests, "items": items}
@@ -121,13 +91,8 @@ def common_items(a: Result, b: Result) -> set[str]:
 def compare(a: Result, b: Result) -> dict[str, Any]:
     """Compares the success rate of `b` with that of `a`, overall, by environment and by group.
 
-    Only tasks with valid episodes in both results are used (`statistics.paired_difference`). Each
-    p-value is that of a single comparison. Among twenty rows without a true difference, one p-value
-    below 0.05 is therefore expected.
-
-    Returns:
-      `a`, `b`, `decoding` (differences in limits, temperature and seed, which do not prevent a
-      comparison), `overall`, `environments`, `groups`.
+    Only tasks with valid episodes in both results are used (`statistics.paired_difference`).
+    `decoding` has the settings that differ; they do not prevent a comparison.
 
     Raises:
       NotComparableError: The manifests differ, or the results have no task in common.
@@ -139,11 +104,11 @@ def compare(a: Result, b: Result) -> dict[str, Any]:
     sides = [[e for e in side.episodes if e.item_id in common] for side in (a, b)]
     groups = {e.item_id: f"{e.environment} {e.group}" for e in sides[0]}
     old, new = a.document["decoding"], b.document["decoding"]
-    shared_keys = sorted(old.keys() & new.keys())
+    shared = sorted(old.keys() & new.keys())
     return {
         "a": a.name,
         "b": b.name,
-        "decoding": {key: (old[key], new[key]) for key in shared_keys if old[key] != new[key]},
+        "decoding": {key: (old[key], new[key]) for key in shared if old[key] != new[key]},
         "overall": _difference(*sides),
         "environments": _difference_by(sides, lambda e: e.environment),
         "groups": _difference_by(sides, lambda e: groups[e.item_id]),

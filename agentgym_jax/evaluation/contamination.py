@@ -4,49 +4,37 @@ import dataclasses
 import json
 import pathlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym_jax.data.conversations import Conversation, read_conversations
+from agentgym_jax.data.conversations import read_conversations
 from agentgym_jax.data.preferences import opening, read_preferences
 from agentgym_jax.data.tasks import canonical_item_id
 from agentgym_jax.evaluation.scores import EpisodeScore, summarise_group
 from agentgym_jax.evaluation.task_identity import Items
+from agentgym_jax.run_folder import RunFolder
 from agentgym_jax.trajectory import Trajectory
 
 _MAX_NAMED = 20  # maximum number of items named in a report
-# In a record, item id and first observation are near the start of the line, before the token ids.
-# The token ids are not parsed.
+# A record has its item id and first observation before the token ids, which are not parsed.
 _ITEM = re.compile(r'"item_id": ?"((?:[^"\\]|\\.)*)"')
 _OBSERVATION = re.compile(r'"first_observation": ?("(?:[^"\\]|\\.)*")')
 _FIRST_TEXT = re.compile(r'"from": ?"human", ?"value": ?("(?:[^"\\]|\\.)*")')
-# Sections of a config that name data files.
-_SECTIONS = ("sft", "dpo", "agentevol")
 
 
 @dataclasses.dataclass
 class TrainingData:
-    """Data used to train a policy.
+    """Data used to train a policy and its initial weights."""
 
-    Attributes:
-      source: Folder of the run.
-      read: Files and folders that were read: the records of the run and the data files named in its
-        config. The same files of earlier runs, whose weights the run started from, are included.
-      unread: Sources that could not be read, each with the reason.
-      episodes: Number of records.
-      items: Item ids of the tasks in the records.
-      observations: First observations of the episodes, if the records contain them.
-    """
-
-    source: str
-    read: list[str] = dataclasses.field(default_factory=list)
-    unread: list[str] = dataclasses.field(default_factory=list)
-    episodes: int = 0
-    items: set[str] = dataclasses.field(default_factory=set)
-    observations: set[str] = dataclasses.field(default_factory=set)
+    source: str  # folder of the run
+    read: list[str] = dataclasses.field(default_factory=list)  # files and folders
+    unread: list[str] = dataclasses.field(default_factory=list)  # paths with the reasons
+    episodes: int = 0  # number of records
+    items: set[str] = dataclasses.field(default_factory=set)  # item ids of the records
+    observations: set[str] = dataclasses.field(default_factory=set)  # first observations
 
     def add(self, item_id: str, observation: str | None) -> None:
-        """Adds a record to the counts."""
+        """Adds a record."""
         self.episodes += 1
         self.items.add(canonical_item_id(item_id))
         if observation is not None:
@@ -54,25 +42,24 @@ class TrainingData:
 
 
 def read_training_data(folder: pathlib.Path) -> TrainingData:
-    """Reads the training data of a run and of the earlier runs whose weights it started from.
+    """Reads the training data of a run folder and of the runs that trained its initial weights.
 
-    Evaluation episodes of the runs are not training data. Relative paths in a config are resolved
-    in the current directory, as in training. The training data of a Hugging Face model are unknown.
-
-    Args:
-      folder: Folder of the run.
+    Relative paths in a config are resolved in the current directory, as in training.
     """
     found = TrainingData(str(folder))
     runs = [folder]
     for run in runs:  # the loop appends earlier runs to the list
         _read_records(run, found)
-        config = _read_config(run, found)
-        for name in _SECTIONS:
-            options = config[name] if isinstance(config.get(name), dict) else {}
-            for path in options.get("files", ()):
-                _read_data(path, _conversations, found)
-            for path in options.get("preferences", ()):
-                _read_data(path, _chosen_sides, found)
+        config: Mapping[str, Any] = {}
+        try:
+            if RunFolder(run).config_path.exists():
+                config = RunFolder(run).config()
+        except ValueError as error:
+            found.unread.append(str(error))
+        for name in ("sft", "dpo", "agentevol"):
+            for key in ("files", "preferences"):
+                for path in (config.get(name) or {}).get(key, ()):
+                    _read_data(path, key, found)
         # The model source can also be `random`, another path or a hub id.
         before = pathlib.Path(config.get("model", {}).get("source", "")).expanduser()
         if (before / "checkpoints").is_dir() and not any(before.samefile(r) for r in runs):
@@ -81,9 +68,7 @@ def read_training_data(folder: pathlib.Path) -> TrainingData:
 
 
 def _read_records(run: pathlib.Path, found: TrainingData) -> None:
-    """Reads the items of training episodes and recorded demonstrations without parsing their
-    tokens.
-    """
+    """Reads the items of training episodes and recorded demonstrations without parsing tokens."""
     paths = sorted((run / "trajectories").glob("*.jsonl"))
     paths = [path for path in paths if not path.name.startswith("eval_")]
     paths += sorted(run.glob("data/**/*.jsonl"))
@@ -98,24 +83,14 @@ def _read_records(run: pathlib.Path, found: TrainingData) -> None:
                     found.add(item[1], json.loads(seen[1]) if seen is not None else None)
 
 
-def _read_config(run: pathlib.Path, found: TrainingData) -> Mapping[str, Any]:
-    path = run / "config.json"
-    if not path.exists():
-        return {}
+def _read_data(path: str, key: str, found: TrainingData) -> None:
+    """Reads a data file or folder that a config section names under `key`."""
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        found.unread.append(f"{path} ({error})")
-        return {}
-    return config if isinstance(config, dict) else {}
-
-
-def _read_data(
-    path: str, read: Callable[[str], Iterable[Conversation]], found: TrainingData
-) -> None:
-    """Reads a data file or folder that a config names, and adds its conversations."""
-    try:
-        conversations = read(path)
+        if key == "files":
+            conversations = read_conversations(path, bad="skip")
+        else:
+            # the rejected conversation of a pair has the same task
+            conversations = [pair.chosen for pair in read_preferences(path, bad="skip")]
     except (OSError, ValueError) as error:
         found.unread.append(f"{path} ({error})")
         return
@@ -123,15 +98,6 @@ def _read_data(
     for conversation in conversations:
         prompt = opening(conversation.messages)
         found.add(conversation.item_id, prompt[-1].content if prompt else None)
-
-
-def _conversations(path: str) -> Iterable[Conversation]:
-    return read_conversations(path, bad="skip").conversations
-
-
-def _chosen_sides(path: str) -> Iterable[Conversation]:
-    pairs, _ = read_preferences(path, bad="skip")
-    return [pair.chosen for pair in pairs]  # the rejected conversation has the same task
 
 
 def find_leakage(
@@ -142,21 +108,14 @@ def find_leakage(
 ) -> dict[str, Any]:
     """Returns a report of the evaluated tasks that were or may have been used in training.
 
-    Args:
-      items: Result of `task_identity.item_facts`.
-      trajectories: Trajectories of the evaluation.
-      episodes: Scores of the evaluation.
-      training: Training data of the policy; None if they are unknown.
+    If the training data are known, they decide which items have leaked, because a run may use
+    another split than the manifest. Otherwise the items of the training split have leaked.
 
     Returns:
-      Each of the following entries has the number of items and the first of them: `unlisted` (items
-      that are not in the manifest), `train_split` (items of the manifest's training split),
-      `trained` (items in the training records) and `same_observation` (other items whose first
-      observation occurs in training, so that the tasks are equal or similar). Also `source`, `read`
-      and `unread`, from TrainingData, and `success_without`, the success without leaked items.
-      `success_without` is None if no item has leaked or if all have. If the training records are known, they decide
-      which items have leaked, because a run may use another split than the manifest. Without
-      records, the items of the training split are treated as leaked.
+      Number of items and the first of them under each of `unlisted` (items outside the manifest),
+      `train_split` (items of the manifest's training split), `trained` (items in the training
+      records) and `same_observation` (other items whose first observation occurs in training).
+      `success_without` is the success without leaked items; None if no item has leaked or all have.
     """
     seen = TrainingData("") if training is None else training
     train_split = {i for i, row in items.items() if row["facts"].get("split") == "train"}
@@ -188,7 +147,7 @@ def _named(items: set[str]) -> dict[str, Any]:
 
 
 def describe_leakage(leakage: Mapping[str, Any]) -> list[str]:
-    """Describes a result of `find_leakage` in sentences; the list is empty without leakage."""
+    """Returns the findings in a result of `find_leakage` as texts."""
     texts = {
         "train_split": "are of the training split of the manifest",
         "trained": f"were trained on ({leakage['source']})",

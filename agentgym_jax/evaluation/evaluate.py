@@ -1,10 +1,9 @@
 """Collects and scores the episodes of an agent on a fixed set of tasks.
 
-A server outage stops an evaluation, but a task that its environment can never serve does not. Near
-the end, or after a resume, only unservable tasks may be left, and this looks like an outage. Before
-an evaluation stops, it therefore repeats a task that the server has served before. If the
-repetition succeeds, the failed tasks run one at a time. Each of them then fails alone, uses up its
-retries, and ends as invalid.
+A server outage stops an evaluation, but a task that its environment can never serve does not. If
+only unservable tasks are left, this looks like an outage. Before an evaluation stops, it therefore
+repeats a task that the server has served before. If the repetition succeeds, the failed tasks run
+one at a time. Each of them then fails alone, uses up its retries, and ends as invalid.
 """
 
 import dataclasses
@@ -52,81 +51,24 @@ def evaluate(
     max_parse_errors: int,
     on_progress: Callable[[int, int, int], None],
     should_stop: Callable[[], bool],
-    pool: EnvPool,
     finished: Mapping[Key, Trajectory] | None = None,
-    on_episode: Callable[[Trajectory], None] | None = None,
+    on_episode: Callable[[Trajectory], None] = lambda trajectory: None,
 ) -> Evaluation:
-    """Collects and scores all episodes; sampled and greedy ones share one rollout, so that no row
-    stays empty.
+    """Collects and scores all episodes; sampled and greedy ones share one rollout.
 
-    The random draws of an episode depend only on its key, so skipping finished episodes does not
-    change the remaining episodes.
-
-    Args:
-      collector: Collector of the agent, whose sampler has the weights to evaluate. None if all
-        episodes are finished.
-      tasks: Tasks of the evaluation.
-      settings: Numbers of sampled and greedy episodes per task.
-      seed: Seed of the random draws.
-      step: Number of training steps done, for the record.
-      max_turns: Turn limit by environment.
-      sampling: Sampling options of the sampled episodes; greedy episodes have the same limits.
-      max_parse_errors: Maximum number of parse errors per episode, as in training.
-      on_progress: Callback as in `Collector.collect`.
-      should_stop: Function as in `Collector.collect`.
-      pool: Pool of the collector.
-      finished: Finished episodes by request. They are not repeated.
-      on_episode: Callback with every episode as soon as it has ended. If an episode ended as
-        ABORTED in an outage, it is repeated and passed to the callback again.
+    The episodes in `finished` are not repeated; if these are all, the collector may be None. The
+    random draws of an episode depend only on its key, so the other episodes are the same as without
+    `finished`. `step`, the number of training steps done, is stored in the trajectories.
+    `max_turns` is the turn limit by environment. `on_episode` is called with every episode that has
+    ended. An episode that an outage ended as ABORTED is repeated and passed to `on_episode` again.
+    After a stop, the remaining episodes end as ABORTED.
 
     Raises:
-      ServerUnavailable: A server no longer serves any task. If it serves some tasks, the episodes
-        of the other tasks end as invalid.
+      ServerUnavailable: A server no longer serves any task.
     """
-    requests = _requests(tasks, settings, sampling, max_turns, max_parse_errors, seed)
-    done = dict(finished or {})
-    missing = [request for request in requests if key_of(request) not in done]
-    kept = len(requests) - len(missing)
-
-    def keep(trajectory: Trajectory) -> None:
-        if on_episode is not None:
-            on_episode(dataclasses.replace(trajectory, step=step))
-
-    if collector is not None:
-        collected = _Collection(
-            collector,
-            missing,
-            stride=settings.samples + settings.greedy,
-            on_progress=lambda n, total, tokens: on_progress(kept + n, kept + total, tokens),
-            should_stop=should_stop,
-            on_episode=keep,
-        ).run(pool, list(done.values()))
-        done |= {key_of(request): t for request, t in zip(missing, collected, strict=True)}
-    trajectories = [dataclasses.replace(done[key_of(r)], step=step) for r in requests]
-    scores = [
-        (request.sampling.temperature == 0.0, from_trajectory(trajectory, request.task.group))
-        for request, trajectory in zip(requests, trajectories, strict=True)
-    ]
-    return Evaluation(
-        sampled=[score for is_greedy, score in scores if not is_greedy],
-        greedy=[score for is_greedy, score in scores if is_greedy],
-        trajectories=trajectories,
-    )
-
-
-def _requests(
-    tasks: Sequence[Task],
-    settings: EvaluationSettings,
-    sampling: SamplingOptions,
-    max_turns: Mapping[str, int],
-    max_parse_errors: int,
-    seed: int,
-) -> list[EpisodeRequest]:
-    modes = [(sample, sampling) for sample in range(settings.samples)]
-    if settings.greedy:
-        greedy = dataclasses.replace(sampling, temperature=0.0, top_k=0, top_p=1.0)
-        modes.append((settings.samples, greedy))
-    return [
+    greedy = dataclasses.replace(sampling, temperature=0.0, top_k=0, top_p=1.0)
+    options_of_samples = [sampling] * settings.samples + [greedy] * settings.greedy
+    requests = [
         EpisodeRequest(
             task=task,
             sample=sample,
@@ -140,90 +82,53 @@ def _requests(
             sampling=options,
         )
         for task in tasks
-        for sample, options in modes
+        for sample, options in enumerate(options_of_samples)
     ]
+    episodes = dict(finished or {})
 
+    def is_missing(request: EpisodeRequest) -> bool:
+        episode = episodes.get(key_of(request))
+        return episode is None or episode.outcome is Outcome.ABORTED
 
-class _Collection:
-    """Runs all requests to their end, even if environments cannot serve some of the tasks."""
-
-    def __init__(
-        self,
-        collector: Collector,
-        requests: Sequence[EpisodeRequest],
-        *,
-        stride: int,
-        on_progress: Callable[[int, int, int], None],
-        should_stop: Callable[[], bool],
-        on_episode: Callable[[Trajectory], None],
-    ):
-        self._collector = collector
-        self._requests = requests
-        self._stride = stride
-        self._on_progress = on_progress
-        self._should_stop = should_stop
-        self._on_episode = on_episode
-        self._ended: dict[int, Trajectory] = {}
-
-    def run(self, pool: EnvPool, earlier: Sequence[Trajectory]) -> list[Trajectory]:
-        """Returns one trajectory per request, in the order of the requests; after a stop the
-        remaining ones are ABORTED.
-
-        Args:
-          pool: Pool of the collector; used to repeat an earlier task.
-          earlier: Valid episodes from earlier starts of the evaluation.
-
-        Raises:
-          ServerUnavailable: A server fails a task that it served before, or no task that it served
-              is known.
-        """
-        tasks = list(dict.fromkeys(request.task for request in self._requests))
-        while indices := self._unsettled():
-            try:
-                self._collect(indices)
-                break  # all episodes have ended, possibly because of a stop
-            except ServerUnavailable as error:
-                failed = [task for task in tasks if task in error.tasks]
-                if not _serves_others(pool, failed, [*earlier, *self._ended.values()]):
-                    raise
-                logging.warning(
-                    "the server serves other tasks: the %d that it failed run one by one",
-                    len(failed),
-                )
-                for task in failed:
-                    self._collect([i for i in self._unsettled() if self._requests[i].task == task])
-        return [self._ended[i] for i in range(len(self._requests))]
-
-    def _collect(self, indices: Sequence[int]) -> None:
-        settled = len(self._requests) - len(self._unsettled())
+    def collect(missing: Sequence[EpisodeRequest]) -> None:
+        num_ended = len(requests) - sum(map(is_missing, requests))
 
         def end(place: int, trajectory: Trajectory) -> None:
-            self._ended[indices[place]] = trajectory
-            self._on_episode(trajectory)
+            episodes[key_of(missing[place])] = trajectory
+            on_episode(dataclasses.replace(trajectory, step=step))
 
-        self._collector.collect(
-            [self._requests[i] for i in indices],
-            replacement_stride=self._stride,
-            on_progress=lambda done, total, tokens: self._on_progress(
-                settled + done, len(self._requests), tokens
-            ),
-            should_stop=self._should_stop,
+        collector.collect(
+            missing,
+            replacement_stride=len(options_of_samples),
+            on_progress=lambda n, _, tokens: on_progress(num_ended + n, len(requests), tokens),
+            should_stop=should_stop,
             on_episode=end,
         )
 
-    def _unsettled(self) -> list[int]:
-        """Returns the indices of the requests whose episode has not ended, or ended as ABORTED."""
-        return [
-            i
-            for i in range(len(self._requests))
-            if i not in self._ended or self._ended[i].outcome is Outcome.ABORTED
-        ]
+    while collector is not None and any(map(is_missing, requests)):
+        try:
+            collect([request for request in requests if is_missing(request)])
+            break  # all episodes have ended, possibly because of a stop
+        except ServerUnavailable as error:
+            failed = [task for task in tasks if task in error.tasks]
+            if not _serves_others(collector.pool, failed, list(episodes.values())):
+                raise
+            logging.warning(
+                "the server serves other tasks: the %d that it failed run one by one", len(failed)
+            )
+            for task in failed:
+                collect([r for r in requests if r.task == task and is_missing(r)])
+    result = Evaluation([], [], [])
+    for request in requests:
+        trajectory = dataclasses.replace(episodes[key_of(request)], step=step)
+        scores = result.greedy if request.sampling.temperature == 0.0 else result.sampled
+        scores.append(from_trajectory(trajectory, request.task.group))
+        result.trajectories.append(trajectory)
+    return result
 
 
 def _serves_others(pool: EnvPool, failed: Sequence[Task], known: Sequence[Trajectory]) -> bool:
-    """Returns True if each environment of the failed tasks still serves another task that it served
-    before.
-    """
+    """Returns True if each environment of the failed tasks still serves a task it served before."""
     items = {task.item_id for task in failed}
     for name in {task.environment for task in failed}:
         repeatable = [
@@ -232,7 +137,7 @@ def _serves_others(pool: EnvPool, failed: Sequence[Task], known: Sequence[Trajec
             if t.outcome.is_valid
             and t.item_id not in items
             and t.item_id.rpartition("_")[0] == name
-            and _actions(t)
+            and any(turn.action is not None for turn in t.turns)
         ]
         if not repeatable or not _repeat(pool, min(repeatable, key=lambda t: len(t.turns))):
             return False
@@ -240,28 +145,19 @@ def _serves_others(pool: EnvPool, failed: Sequence[Task], known: Sequence[Trajec
 
 
 def _repeat(pool: EnvPool, trajectory: Trajectory) -> bool:
-    """Replays the actions of an episode; returns False if the environment raises an error during
-    the replay.
-    """
+    """Returns True if the actions of an episode can be repeated without an environment error."""
     environment, _, data_idx = trajectory.item_id.rpartition("_")
+    actions = iter([turn.action for turn in trajectory.turns if turn.action is not None])
     pool.start(_TICKET, environment, int(data_idx))
     try:
-        actions = iter(_actions(trajectory))
         while True:
-            replies = pool.poll(_POLL_S)
-            if not replies:
-                continue
-            (reply,) = replies
-            if reply.observation is None:
-                logging.warning("%s, served before: %s", trajectory.item_id, reply.error)
-                return False
-            action = next(actions, None)
-            if reply.observation.done or action is None:
-                return True
-            pool.step(_TICKET, action)
+            for reply in pool.poll(_POLL_S):
+                if reply.observation is None:
+                    logging.warning("%s, served before: %s", trajectory.item_id, reply.error)
+                    return False
+                action = next(actions, None)
+                if reply.observation.done or action is None:
+                    return True
+                pool.step(_TICKET, action)
     finally:
         pool.finish(_TICKET)
-
-
-def _actions(trajectory: Trajectory) -> list[str]:
-    return [turn.action for turn in trajectory.turns if turn.action is not None]

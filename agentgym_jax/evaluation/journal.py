@@ -1,8 +1,7 @@
 """Journal of finished episodes, with which an interrupted evaluation resumes.
 
-Every episode is appended to one file as soon as it ends, and synchronised to the disk. At the end,
-the trajectories in the order of the requests replace this file. Episodes with a failed environment
-are not stored, so a later start repeats them.
+Every finished episode is appended to a partial file. At the end, a file with all episodes in order
+replaces the partial file.
 """
 
 import json
@@ -12,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentgym_jax.rollout.episode import EpisodeRequest
-from agentgym_jax.run_folder import RunFolder, RunFolderError, write_atomic
+from agentgym_jax.run_folder import RunFolder, config_differences, disk_errors, write_atomic
 from agentgym_jax.trajectory import Trajectory, from_record, to_record
 
-KIND = "eval"
+_KIND = "eval"
 _FORMAT = 2
-_ABSENT = "absent"
+_SHOWN_DIFFERENCES = 5
 
 Key = tuple[str, int]  # item id and requested sample number
 
@@ -33,34 +32,28 @@ class Journal:
     Args:
       folder: Folder of the evaluation, already initialised.
       identity: Facts outside the config on which the episodes depend (weights and tasks), as JSON.
-        A folder with another identity is rejected.
     """
 
     def __init__(self, folder: RunFolder, identity: Mapping[str, Any]):
         self._folder = folder
         self._state = folder.evaluation_path
-        self._final = folder.trajectories_path(0, KIND)
+        self._final = folder.trajectories_path(0, _KIND)
         self._partial = self._final.with_name(self._final.name + ".partial")
         self._identity = json.loads(json.dumps(dict(identity)))
 
     def open(self) -> None:
-        """Writes the identity to the folder, or checks that the folder already has the same
-        identity.
-
-        Raises:
-          ValueError: The folder has episodes of another evaluation, or its files cannot be read.
-        """
+        """Stores the identity; raises ValueError if the folder belongs to another evaluation."""
         if self._state.exists():
-            old = self._read_state()["identity"]
-            changed = [
-                _describe_change(key, old.get(key), new)
-                for key, new in self._identity.items()
-                if old.get(key) != new
-            ]
+            changed = config_differences(self._read_state()["identity"], self._identity)
             if changed:
+                lines = [
+                    f"{k}: {old} in the folder, {new} now" for k, (old, new) in changed.items()
+                ]
+                if len(lines) > _SHOWN_DIFFERENCES:
+                    lines[_SHOWN_DIFFERENCES:] = [f"and {len(lines) - _SHOWN_DIFFERENCES} more"]
                 raise ValueError(
                     f"{self._folder.path} holds episodes of another evaluation:\n  "
-                    + "\n  ".join(changed)
+                    + "\n  ".join(lines)
                     + "\nGive a new --workdir, or delete this one to start again."
                 )
         elif self._partial.exists() or self._final.exists():
@@ -72,13 +65,10 @@ class Journal:
         write_atomic(self._state, json.dumps(document, indent=1) + "\n")
 
     def finished(self, stride: int) -> dict[Key, Trajectory]:
-        """Returns the finished episodes by key.
+        """Returns the finished episodes by key, and removes a last line that is not complete.
 
-        A killed process may leave a partial last line, which is removed from the file.
-
-        Args:
-          stride: Number of samples per task. A replacement sample has the number of the failed
-            sample plus a multiple of the stride.
+        `stride` is the number of samples per task: a replacement sample has the number of the
+        failed sample plus a multiple of the stride.
 
         Raises:
           ValueError: A file is damaged; the message names the line.
@@ -88,36 +78,39 @@ class Journal:
             if not path.exists():
                 continue
             for number, line in enumerate(_whole_lines(path), 1):
-                trajectory = _read(path, number, line)
+                try:
+                    trajectory = from_record(json.loads(line))
+                except (KeyError, TypeError, ValueError) as error:
+                    raise ValueError(
+                        f"{path}, line {number}, is no episode ({type(error).__name__}: {error}). "
+                        "Delete the line to repeat that episode, or give a new --workdir."
+                    ) from error
                 if trajectory.outcome.is_valid:
                     found[trajectory.item_id, trajectory.sample % stride] = trajectory
         return found
 
     def append(self, trajectory: Trajectory) -> None:
-        """Appends an episode to the file on the disk, unless its environment failed."""
+        """Appends an episode to the partial file, unless its environment failed."""
         if not trajectory.outcome.is_valid:
             return
         line = json.dumps(to_record(trajectory), ensure_ascii=False, allow_nan=False) + "\n"
-        try:
-            with open(self._partial, "a", encoding="utf-8", newline="\n") as file:
-                file.write(line)
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise RunFolderError(f"cannot write {self._partial}: {error.strerror}") from error
+        with (
+            disk_errors(self._partial),
+            open(self._partial, "a", encoding="utf-8", newline="\n") as file,
+        ):
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
 
-    def finish(self, trajectories: Sequence[Trajectory]) -> pathlib.Path:
-        """Writes the file with all episodes in order and deletes the appended file; returns the
-        path.
-        """
-        path = self._folder.write_trajectories(0, [to_record(t) for t in trajectories], kind=KIND)
+    def finish(self, trajectories: Sequence[Trajectory]) -> None:
+        """Writes the file with all episodes in order, and deletes the partial file."""
+        self._folder.write_trajectories(0, [to_record(t) for t in trajectories], kind=_KIND)
         self._partial.unlink(missing_ok=True)
-        return path
 
     def _read_state(self) -> dict[str, Any]:
         try:
             state = json.loads(self._state.read_text(encoding="utf-8"))
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        except ValueError as error:
             raise ValueError(
                 f"{self._state} is not JSON ({error}): its episodes cannot be identified. Give a "
                 "new --workdir, or delete this one."
@@ -138,26 +131,3 @@ def _whole_lines(path: pathlib.Path) -> list[str]:
         os.truncate(path, whole)
     # Unlike splitlines(), this ignores other line separators, which a model's text may contain.
     return data[:whole].decode("utf-8", errors="replace").split("\n")[:-1]
-
-
-def _describe_change(key: str, old: Any, new: Any) -> str:
-    """Describes in one line the difference between the identity in the folder and the present
-    identity.
-    """
-    if isinstance(old, dict) and isinstance(new, dict):
-        names = sorted(old.keys() | new.keys())
-        first, *others = [n for n in names if old.get(n, _ABSENT) != new.get(n, _ABSENT)]
-        more = f", and {len(others)} more" if others else ""
-        before, now = old.get(first, _ABSENT), new.get(first, _ABSENT)
-        return f"{key}.{first}: {before} in the folder, {now} now{more}"
-    return f"{key}: {old} in the folder, {new} now"
-
-
-def _read(path: pathlib.Path, number: int, line: str) -> Trajectory:
-    try:
-        return from_record(json.loads(line))
-    except (json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"{path}, line {number}, is no episode ({type(error).__name__}: {error}). Delete the "
-            "line to repeat that episode, or give a new --workdir."
-        ) from error

@@ -4,8 +4,8 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
@@ -14,38 +14,26 @@ from agentgym_jax.evaluation.compare import Result
 _DPI = 120
 _PANEL = (4.6, 3.4)  # inches
 Colours = Mapping[str, str]  # colour of each result by its name
-# points of each curve by environment and by name of the result
+# points under an entry of scores.json, by environment and by name of the result
 Curves = dict[str, dict[str, Sequence[Mapping[str, Any]]]]
 
 
 def write_plots(results: Sequence[Result], folder: pathlib.Path) -> list[pathlib.Path]:
-    """Draws the figures for which the results have data.
+    """Draws the figures for which the results have data, and returns the paths of the files.
 
-    A result has the same colour in all figures.
-
-    Args:
-      results: Results to draw in the same figures.
-      folder: Folder of the figures; created if it does not exist.
-
-    Returns:
-      Paths of the files that were written.
+    A result has the same colour in all figures. The folder is created if it does not exist.
     """
     folder.mkdir(parents=True, exist_ok=True)
     colours = {result.name: f"C{i % 10}" for i, result in enumerate(results)}
     written = [_plot_success(results, colours, folder / "success.png")]
-    budgets = _curves(results, "turn_budgets", min_points=1)
-    if budgets:
+    if budgets := _curves(results, "turn_budgets", min_points=1):
         written.append(_plot_turn_budgets(budgets, colours, folder / "turn_budgets.png"))
-    counts = _curves(results, "sample_counts", min_points=2)
-    if counts:
+    if counts := _curves(results, "sample_counts", min_points=2):
         written.append(_plot_sample_counts(counts, colours, folder / "samples.png"))
     return written
 
 
 def _curves(results: Sequence[Result], entry: str, *, min_points: int) -> Curves:
-    """Returns the curves under `entry` in each result's scores.json, keyed by environment and then
-    by the name of the result.
-    """
     curves: Curves = {}
     for result in results:
         for name, curve in (result.document.get(entry) or {}).items():
@@ -59,21 +47,17 @@ def _plot_success(results: Sequence[Result], colours: Colours, path: pathlib.Pat
     figure, axes = _figure(1, width=1.2 + 1.6 * len(names))
     width = 0.8 / len(results)
     for i, result in enumerate(results):
-        rows = result.document["environments"]
-        at = [
-            j for j, name in enumerate(names) if name in rows and rows[name]["success"] is not None
-        ]
-        if not at:
+        rows = result.document["environments"].items()
+        known = [(name, row) for name, row in rows if row["success"] is not None]
+        if not known:
             continue
-        values = [rows[names[j]]["success"] for j in at]
-        ends = [rows[names[j]]["success_interval"] for j in at]
-        below = [max(0.0, v - low) for v, (low, _) in zip(values, ends, strict=True)]
-        above = [max(0.0, high - v) for v, (_, high) in zip(values, ends, strict=True)]
+        values = np.array([row["success"] for _, row in known])
+        low, high = np.transpose([row["success_interval"] for _, row in known])
         axes[0].bar(
-            [j + (i - (len(results) - 1) / 2) * width for j in at],
+            [names.index(name) + (i - (len(results) - 1) / 2) * width for name, _ in known],
             values,
             width,
-            yerr=[below, above],
+            yerr=np.maximum(0.0, [values - low, high - values]),
             capsize=2,
             color=colours[result.name],
             label=result.name,
@@ -117,7 +101,6 @@ def _label(axis: Axes, title: str, x: str) -> None:
 
 def _figure(panels: int, width: float = 0.0) -> tuple[Figure, list[Axes]]:
     figure = Figure(figsize=(max(width, _PANEL[0] * panels), _PANEL[1]), layout="constrained")
-    FigureCanvasAgg(figure)
     return figure, list(figure.subplots(1, panels, squeeze=False)[0])
 
 
@@ -128,7 +111,7 @@ def _save(figure: Figure, axes: Sequence[Axes], path: pathlib.Path) -> pathlib.P
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(axis="y", color="#E6E6E6")
         axis.set_axisbelow(True)
-    # All panels share one legend, because a result may have no curve in some of the panels.
+    # The panels share one legend, because a result may lack curves in some of the panels.
     known = {
         label: handle
         for axis in axes

@@ -1,4 +1,4 @@
-"""Reports: the score table of an evaluation, and results.md, a page that compares several results."""
+"""Score table of an evaluation, and results.md, a page that compares several results."""
 
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -38,46 +38,32 @@ def score_facts(
     is_sampled: bool,
     leakage: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Returns the entries of scores.json beyond the summary and the episodes.
+    """Returns the entries of scores.json beyond the summary and the episodes of a decoding mode.
 
-    Args:
-      episodes: Episodes of one decoding mode.
-      items: Result of `task_identity.item_facts`.
-      max_turns: Turn limit by environment.
-      show_turn_budget: Display of the turn budget in observations (rollout/budget.py).
-      is_sampled: True if the samples of a task are independent draws.
-      leakage: Result of `contamination.find_leakage`.
-
-    Returns:
-      `items`, `suite` (None if a task outside the suite was evaluated), `leakage`, `turn_budgets`
-      (curve by environment; None if the agent saw its budget), `sample_counts` (curve by
-      environment, and `all` for all environments together; empty unless `is_sampled`).
+    `items` comes from `task_identity.item_facts`, `leakage` from `contamination.find_leakage`.
+    `max_turns` is the turn limit by environment. If the agent saw its turn budget, `turn_budgets`
+    is None, because an episode under a smaller limit is then another episode.
     """
     environments = by_environment(episodes)
-    budgets = {
-        name: turn_budgets(part, max_turns=max_turns[name], show_turn_budget=show_turn_budget)
-        for name, part in environments.items()
-        if show_turn_budget == "none"
-    }
+    budgets = None
+    if show_turn_budget == "none":
+        budgets = {name: turn_budgets(e, max_turns[name]) for name, e in environments.items()}
     sets = {**environments, "all": episodes} if len(environments) > 1 else environments
     return {
         "suite": suite_scores(episodes, items),
         "leakage": leakage,
-        "turn_budgets": budgets or None,
+        "turn_budgets": budgets,
         "sample_counts": {name: sample_counts(part) for name, part in sets.items() if is_sampled},
         "items": dict(sorted(items.items())),
     }
 
 
-def score_table(mode: str, document: Mapping[str, Any]) -> Table:
-    """Returns the table of scores by group, and by environment if there are several.
+def score_table(document: Mapping[str, Any]) -> Table:
+    """Returns the table of a scores.json: scores by group, and by environment if there are several.
 
-    Args:
-      mode: Decoding mode, `sampled` or `greedy`.
-      document: Parsed content of scores.json.
+    The table fits 80 columns, the width that is assumed for a file or a pipe.
     """
-    # The table fits 80 columns, the width that is assumed for a file or a pipe.
-    title = f"{document['model']}, {document['decoding']['mode'] or mode}"
+    title = f"{document['model']}, {document['decoding']['mode']}"
     table = Table(title=title, box=box.SIMPLE, pad_edge=False)
     table.add_column("group", no_wrap=True)
     for heading in ("tasks", "success", "95%", "score", "turns", "invalid"):
@@ -86,26 +72,21 @@ def score_table(mode: str, document: Mapping[str, Any]) -> Table:
     if len(document["environments"]) > 1:
         rows += document["environments"].items()
     for name, numbers in (*rows, ("all", document["overall"])):
-        table.add_row(name, *_score_cells(numbers))
+        cells = [_NONE] * 4
+        if numbers["success"] is not None:
+            low, high = numbers["success_interval"]
+            cells = [
+                f"{100 * numbers['success']:.1f} %",
+                f"{100 * low:.0f}-{100 * high:.0f}",
+                f"{numbers['score_mean']:.3f}",
+                f"{numbers['turns_mean']:.1f}",
+            ]
+        table.add_row(name, str(numbers["tasks"]), *cells, str(numbers["invalid"]))
     return table
 
 
-def _score_cells(numbers: Mapping[str, Any]) -> tuple[str, ...]:
-    if numbers["success"] is None:
-        return ("0", _NONE, _NONE, _NONE, _NONE, str(numbers["invalid"]))
-    low, high = numbers["success_interval"]
-    return (
-        str(numbers["tasks"]),
-        f"{100 * numbers['success']:.1f} %",
-        f"{100 * low:.0f}-{100 * high:.0f}",
-        f"{numbers['score_mean']:.3f}",
-        f"{numbers['turns_mean']:.1f}",
-        str(numbers["invalid"]),
-    )
-
-
 def score_notes(document: Mapping[str, Any]) -> list[str]:
-    """Returns the notes that a reader of the table needs: coverage, leakage, invalid episodes."""
+    """Returns the notes under the table: coverage of the suite, leakage, invalid episodes."""
     notes = describe_coverage(document["suite"]) if document["suite"] else []
     notes += [f"leakage: {text}" for text in describe_leakage(document["leakage"])]
     invalid = [e["item_id"] for e in document["episodes"] if not Outcome(e["outcome"]).is_valid]
@@ -127,20 +108,18 @@ def results_page(
 ) -> str:
     """Returns the text of results.md: leaderboard, sub-tasks, pairwise differences and figures.
 
-    Args:
-      results: Comparable results.
-      comparisons: Results of `compare.compare`.
-      plots: Paths of the figures to show.
-      folder: Folder of the page; paths in the page are relative to it.
+    `comparisons` has results of `compare.compare`, and `plots` the paths of the figures. Paths in
+    the page are relative to `folder`.
     """
     ranked = sorted(results, key=_rank, reverse=True)
-    parts = ["# Results", _leaderboard(ranked), _NOTE, *_coverage(ranked)]
+    parts = ["# Results", leaderboard(ranked), _NOTE, *_coverage(ranked)]
     if any(r.suite for r in ranked):
         parts += ["## The suite, by sub-task", _subtasks(ranked)]
     else:
         parts += ["## By group", _groups(ranked)]
-    if max(_sample_powers(ranked), default=0) > 1:
-        parts += ["## Several samples", _samples(ranked)]
+    powers = sorted({int(k) for r in ranked for k in r.document["overall"]["pass_at_k"]})
+    if max(powers, default=0) > 1:
+        parts += ["## Several samples", _samples(ranked, powers)]
     for comparison in comparisons:
         parts += [f"## {comparison['b']} against {comparison['a']}", _comparison(comparison)]
     if plots:
@@ -149,15 +128,8 @@ def results_page(
     return "\n\n".join([*parts, "## Files", _files(ranked)]) + "\n"
 
 
-def overview(results: Sequence[Result]) -> str:
-    """Returns the leaderboard, the first table of the page, in Markdown."""
-    return _leaderboard(sorted(results, key=_rank, reverse=True))
-
-
 def _rank(result: Result) -> tuple[int, float]:
-    """Returns the sort key: complete suites first, then by success; results without success are
-    last.
-    """
+    """Returns the sort key: number of complete sub-tasks, then success (-1 if there is none)."""
     success = result.summary["overall"]["success"]
     num_subtasks = result.suite["played_subtasks"] if result.suite else 0
     return num_subtasks, -1.0 if success is None else success
@@ -171,7 +143,6 @@ def _markdown(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _success(row: Mapping[str, Any] | None) -> str:
-    """Formats the success rate in percent with its interval."""
     if row is None or row["success"] is None:
         return _NONE
     low, high = row["success_interval"]
@@ -182,15 +153,13 @@ def _score(row: Mapping[str, Any] | None) -> str:
     return _NONE if row is None or row["score_mean"] is None else f"{row['score_mean']:.3f}"
 
 
-def _leaderboard(results: Sequence[Result]) -> str:
-    """Returns the leaderboard, with success and score in separate columns, over all tasks and by
-    environment.
-    """
+def leaderboard(results: Sequence[Result]) -> str:
+    """Returns the leaderboard in Markdown: success and score, also by environment."""
     names = sorted({name for r in results for name in r.document["environments"]})
     heading = ["agent", "sub-tasks", "tasks", "success %", "invalid"]
     heading += [f"{name} success %" for name in names] + [f"{name} score" for name in names]
     rows = []
-    for r in results:
+    for r in sorted(results, key=_rank, reverse=True):
         whole = r.summary["overall"]
         cells = [r.summary["environments"].get(name) for name in names]
         subtasks = f"{r.suite['played_subtasks']} of {NUM_SUBTASKS}" if r.suite else _NONE
@@ -202,32 +171,21 @@ def _leaderboard(results: Sequence[Result]) -> str:
 
 
 def _coverage(results: Sequence[Result]) -> list[str]:
-    """Returns lines about missing items of the suite, and about items that training may have used."""
     lines = []
     for r in results:
         if r.suite and not r.suite["is_complete"]:
             lines.append(f"- {r.name}: {'; '.join(describe_coverage(r.suite)[1:])}")
         leakage = r.document.get("leakage")
-        if not leakage:
-            continue
-        found = [leakage[k]["count"] for k in ("train_split", "trained", "same_observation")]
-        if any(found):
-            without = leakage["success_without"]
-            clean = _NONE if without is None else f"{100 * without:.1f} %"
-            lines.append(
-                f"- {r.name}: {found[0]} evaluated tasks are of the training split, {found[1]} were "
-                f"trained on, {found[2]} begin like one that was; success without these: {clean}"
-            )
+        if leakage and (texts := describe_leakage(leakage)):
+            lines.append(f"- {r.name}: {'; '.join(texts)}")
     return ["Left out, and leakage:\n\n" + "\n".join(lines)] if lines else []
 
 
 def _subtasks(results: Sequence[Result]) -> str:
-    found = [
-        {(row["environment"], row["subtask"]): row for row in r.suite["subtasks"] if row["played"]}
-        if r.suite
-        else {}
-        for r in results
-    ]
+    found = []
+    for r in results:
+        known = r.suite["subtasks"] if r.suite else ()
+        found.append({(row["environment"], row["subtask"]): row for row in known if row["played"]})
     rows = []
     for environment, part in SUITE.items():
         for subtask in part.subtasks:
@@ -245,13 +203,7 @@ def _groups(results: Sequence[Result]) -> str:
     return _markdown(["group", *(r.name for r in results)], rows)
 
 
-def _sample_powers(results: Sequence[Result]) -> list[int]:
-    return sorted({int(k) for r in results for k in r.document["overall"]["pass_at_k"]})
-
-
-def _samples(results: Sequence[Result]) -> str:
-    """Returns the table of pass@k and majority of k, for powers of two up to the number of samples."""
-    ks = _sample_powers(results)
+def _samples(results: Sequence[Result], ks: Sequence[int]) -> str:
     heading = ["agent", *(f"pass@{k}" for k in ks), *(f"majority of {k}" for k in ks)]
     rows = []
     for r in results:

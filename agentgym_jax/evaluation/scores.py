@@ -1,56 +1,39 @@
 """Scores of evaluation episodes: scores.json, metrics, and test-time scaling curves.
 
-An episode whose environment failed says nothing about the policy. It is left out of all means, but
-included in `outcomes` and `invalid`.
+An invalid episode, whose environment failed, is counted but left out of all means.
 """
 
 import collections
 import dataclasses
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from agentgym_jax.data.tasks import group_label
-from agentgym_jax.evaluation.statistics import (
-    ESTIMATORS,
-    at_k,
-    bootstrap_interval,
-    cluster_interval,
-)
+from agentgym_jax.evaluation import statistics
+from agentgym_jax.evaluation.statistics import ESTIMATORS, at_k
 from agentgym_jax.run_folder import write_atomic
 from agentgym_jax.telemetry.metrics import add_environment
 from agentgym_jax.trajectory import Outcome, Trajectory
 
 # required keys of every scores.json
-_REQUIRED = frozenset(
-    {"model", "decoding", "manifests", "overall", "environments", "groups", "episodes"}
-)
-_CONFIDENCE = 0.95
+_REQUIRED = {"model", "decoding", "manifests", "overall", "environments", "groups", "episodes"}
+_MEANS = {"success": "eval/success", "score_mean": "eval/score", "turns_mean": "eval/turns_mean"}
 
 
 @dataclasses.dataclass(frozen=True)
 class EpisodeScore:
-    """Result of one evaluation episode.
+    """Result of one evaluation episode."""
 
-    Attributes:
-      item_id: Name of the environment and index of the task, such as `babyai_17`.
-      group: Group of the task within its environment, such as the level.
-      sample: Number of the sample of this task, counted from 0.
-      success: True if the task is solved.
-      score: Score reported by the environment, in its unit.
-      turns: Number of turns of the agent.
-      outcome: Reason why the episode ended.
-    """
-
-    item_id: str
-    group: str
-    sample: int
+    item_id: str  # name of the environment and index of the task, such as `babyai_17`
+    group: str  # group of the task within its environment, such as the level
+    sample: int  # number of the sample of this task, from 0
     success: bool
-    score: float
-    turns: int
+    score: float  # score reported by the environment, in its unit
+    turns: int  # number of turns of the agent
     outcome: Outcome
 
     @property
@@ -82,7 +65,9 @@ def by_environment(episodes: Iterable[EpisodeScore]) -> dict[str, list[EpisodeSc
     return _split(episodes, lambda e: e.environment)
 
 
-def _split(episodes, label) -> dict[str, list[EpisodeScore]]:
+def _split(
+    episodes: Iterable[EpisodeScore], label: Callable[[EpisodeScore], str]
+) -> dict[str, list[EpisodeScore]]:
     parts: dict[str, list[EpisodeScore]] = {}
     for episode in episodes:
         parts.setdefault(label(episode), []).append(episode)
@@ -95,14 +80,11 @@ def successes(episodes: Iterable[EpisodeScore]) -> dict[str, list[bool]]:
 
 
 def summarise_group(episodes: Sequence[EpisodeScore]) -> dict[str, Any]:
-    """Returns a summary of the valid episodes of a set; means are None if there are no valid
-    episodes.
+    """Returns a summary of a set of episodes; means are None without valid episodes.
 
-    Returns:
-      `tasks`, `episodes` (valid), `invalid`, `success` (mean over tasks of each task's success
-      rate), `success_interval`, `score_mean` and its `score_interval` (a bootstrap over tasks),
-      `turns_mean`, `outcomes`, and `pass_at_k` and `majority_at_k` for powers of two up to the
-      smallest number of samples of a task.
+    `episodes` counts the valid episodes. `success` is the mean over tasks of each task's success
+    rate. `score_interval` is a bootstrap over tasks. `pass_at_k` and `majority_at_k` are given for
+    powers of two up to the smallest number of samples of a task.
     """
     tasks = by_task(episodes).values()
     valid = [episode for task in tasks for episode in task]
@@ -114,9 +96,9 @@ def summarise_group(episodes: Sequence[EpisodeScore]) -> dict[str, Any]:
         "episodes": len(valid),
         "invalid": len(episodes) - len(valid),
         **_success(counts),
-        "confidence": _CONFIDENCE,
+        "confidence": statistics.CONFIDENCE,
         "score_mean": float(np.mean(scores)) if scores else None,
-        "score_interval": list(bootstrap_interval(scores, _CONFIDENCE)) if scores else None,
+        "score_interval": list(statistics.bootstrap_interval(scores)) if scores else None,
         "turns_mean": float(np.mean([e.turns for e in valid])) if valid else None,
         "outcomes": dict(sorted(outcomes.items())),
         **_at_powers_of_two(counts),
@@ -124,38 +106,29 @@ def summarise_group(episodes: Sequence[EpisodeScore]) -> dict[str, Any]:
 
 
 def _success(counts: Sequence[tuple[int, int]]) -> dict[str, Any]:
-    """Returns the mean success over tasks and its interval; `counts` has the samples and the solved
-    samples of each task.
-    """
+    """Returns success and its interval from the numbers of samples and solved samples of tasks."""
     if not counts:
         return {"success": None, "success_interval": None}
     rates = [solved / n for n, solved in counts]
-    episodes = sum(n for n, _ in counts)
-    return {
-        "success": float(np.mean(rates)),
-        "success_interval": list(cluster_interval(rates, episodes, _CONFIDENCE)),
-    }
+    interval = statistics.cluster_interval(rates, sum(n for n, _ in counts))
+    return {"success": float(np.mean(rates)), "success_interval": list(interval)}
 
 
 def _at_powers_of_two(counts: Sequence[tuple[int, int]]) -> dict[str, dict[str, float]]:
-    """Returns the values of every estimator for powers of two up to the smallest number of samples
-    of a task.
-    """
     powers = [2**i for i in range(_common_samples(counts).bit_length())]
     return {name: {str(k): at_k(name, counts, k) for k in powers} for name in ESTIMATORS}
 
 
 def _common_samples(counts: Sequence[tuple[int, int]]) -> int:
+    """Returns the smallest number of samples of a task."""
     return min((n for n, _ in counts), default=0)
 
 
 def summarise(episodes: Sequence[EpisodeScore]) -> dict[str, Any]:
-    """Returns the results of `summarise_group` for all episodes, each environment and each group,
-    sorted by name.
+    """Returns the results of `summarise_group` for all episodes, each environment and each group.
 
-    In the overall numbers every task has the same weight, so the weight of an environment is its
-    number of tasks. With several environments, the name of a group begins with the name of its
-    environment.
+    In the overall numbers every task has the same weight. With several environments, the name of a
+    group begins with the name of its environment.
 
     Raises:
       ValueError: An (item_id, sample) pair occurs twice, so a sample would be counted twice.
@@ -168,10 +141,8 @@ def summarise(episodes: Sequence[EpisodeScore]) -> dict[str, Any]:
             "give every sample of a task its own number"
         )
     environments = by_environment(episodes)
-    groups = _split(
-        episodes,
-        lambda e: group_label(e.environment, e.group, is_mixture=len(environments) > 1),
-    )
+    is_mixture = len(environments) > 1
+    groups = _split(episodes, lambda e: group_label(e.environment, e.group, is_mixture=is_mixture))
     return {
         "overall": summarise_group(episodes),
         "environments": {name: summarise_group(p) for name, p in sorted(environments.items())},
@@ -179,37 +150,14 @@ def summarise(episodes: Sequence[EpisodeScore]) -> dict[str, Any]:
     }
 
 
-def turn_budgets(
-    episodes: Sequence[EpisodeScore], *, max_turns: int, show_turn_budget: str
-) -> list[dict[str, Any]]:
-    """Returns the exact success under every turn limit up to that of the rollouts, from one set of
-    rollouts.
+def turn_budgets(episodes: Sequence[EpisodeScore], max_turns: int) -> list[dict[str, Any]]:
+    """Returns the exact success under every turn limit up to `max_turns`, that of the rollouts.
 
-    Up to turn b, an episode with limit B equals the episode with a smaller limit b if its turns do
-    not depend on the limit. This has three conditions: the agent does not see its budget, the
-    environment does not know the limit (true for this project's environments), and the random draws
-    are keyed by position. Success under limit b is then exactly `success` and `turns <= b`, for
-    sampled and greedy episodes. For a *trained* policy, the curve shows the effect of smaller
-    limits in evaluation, not in training.
-
-    Args:
-      episodes: Scores of one environment, all with the limit `max_turns`.
-      max_turns: Turn limit of the rollouts.
-      show_turn_budget: Display of the turn budget in observations (rollout/budget.py).
-
-    Returns:
-      For each limit: `turns`, `success`, `success_interval`, `pass_at_k` and `majority_at_k` (for
-      powers of two). The last entry has the limit of the evaluation itself.
-
-    Raises:
-      ValueError: The agent saw its budget, so smaller limits need separate episodes.
+    An episode under a smaller limit is a prefix of the same episode under the limit `max_turns`.
+    This has three conditions: the agent does not see its budget, the environment does not know the
+    limit (true for this project's environments), and the random draws are keyed by position. For a
+    *trained* policy, the curve shows the effect of smaller limits in evaluation, not in training.
     """
-    if show_turn_budget != "none":
-        raise ValueError(
-            f"turn_budgets: the agent saw its budget (show_turn_budget={show_turn_budget!r}), so an "
-            "episode under a smaller limit is another episode. Evaluate with "
-            "--config.evaluation.max_turns instead"
-        )
     tasks = by_task(episodes).values()
     curve = []
     for turns in range(1, max_turns + 1) if tasks else ():
@@ -219,12 +167,7 @@ def turn_budgets(
 
 
 def sample_counts(episodes: Sequence[EpisodeScore]) -> list[dict[str, Any]]:
-    """Returns pass@k and majority of k for every k up to the smallest number of samples of a task.
-
-    Args:
-      episodes: Scores of any set of tasks, sampled independently with the same decoding, not
-          greedy.
-    """
+    """Returns pass@k and majority of k, for k up to the smallest number of samples of a task."""
     counts = [(len(task), sum(task)) for task in successes(episodes).values()]
     return [
         {"k": k, **{name: at_k(name, counts, k) for name in ESTIMATORS}}
@@ -249,7 +192,6 @@ def eval_metrics(summary: Mapping[str, Any], *, greedy: bool) -> dict[str, float
 
 
 def _all_metrics(numbers: Mapping[str, Any], suffix: str) -> dict[str, float]:
-    """Returns the metrics with counts, the success interval and the means."""
     metrics: dict[str, float] = {
         f"eval/episodes{suffix}": numbers["episodes"],
         f"eval/env_errors{suffix}": numbers["invalid"],
@@ -261,10 +203,7 @@ def _all_metrics(numbers: Mapping[str, Any], suffix: str) -> dict[str, float]:
 
 
 def _mean_metrics(numbers: Mapping[str, Any], suffix: str) -> dict[str, float]:
-    named = {"success": "eval/success", "score_mean": "eval/score", "turns_mean": "eval/turns_mean"}
-    return {
-        f"{name}{suffix}": numbers[key] for key, name in named.items() if numbers[key] is not None
-    }
+    return {f"{name}{suffix}": numbers[k] for k, name in _MEANS.items() if numbers[k] is not None}
 
 
 def write_scores(
@@ -278,14 +217,8 @@ def write_scores(
 ) -> dict[str, Any]:
     """Writes scores.json and returns its content.
 
-    Args:
-      path: Path of the file, usually `RunFolder.scores_path`.
-      episodes: Scores of all episodes, including invalid ones.
-      model: Name of the evaluated model.
-      decoding: Settings that affect the results: temperature, turn and token limits, seed.
-      manifests: SHA-256 of the task manifest by environment. Only scores with equal hashes are
-        comparable.
-      facts: Additional entries of the document, written before the episodes.
+    `decoding` has the settings that affect the results: temperature, turn and token limits, seed.
+    `manifests` has the SHA-256 of the task manifest by environment, and `facts` more entries.
     """
     document = {
         "model": model,
@@ -303,7 +236,7 @@ def write_scores(
 
 
 def read_scores(path: str | os.PathLike) -> tuple[dict[str, Any], list[EpisodeScore]]:
-    """Reads a file that `write_scores` wrote; returns the document and its episodes.
+    """Reads a file of `write_scores`; returns the document and its episodes.
 
     Raises:
       ValueError: The file has another format.

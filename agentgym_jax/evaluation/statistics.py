@@ -1,51 +1,31 @@
-"""Intervals of success rates and means, pass@k and majority of k, and the paired comparison.
-
-If the n samples of a task were drawn independently with the same decoding, pass@k and majority of k
-are unbiased for every k up to n. Values are never extrapolated beyond n.
-"""
+"""Intervals of success rates and means, pass@k and majority of k, and the paired comparison."""
 
 import math
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+CONFIDENCE = 0.95  # two-sided coverage of all intervals in results
+_QUANTILES = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
 _RESAMPLES = 2000
 _CHUNK = 1_000_000  # maximum number of random numbers drawn in one array
 
 
-def normal_quantile(probability: float) -> float:
-    """Returns the quantile of the standard normal distribution, by bisection of its distribution
-    function (`math.erf`).
-    """
-    if not 0.0 < probability < 1.0:
-        raise ValueError(f"normal_quantile: probability {probability} is not between 0 and 1")
-    low, high = -40.0, 40.0
-    for _ in range(100):
-        middle = (low + high) / 2
-        if 0.5 * (1.0 + math.erf(middle / math.sqrt(2.0))) < probability:
-            low = middle
-        else:
-            high = middle
-    return (low + high) / 2
-
-
-def wilson_interval(successes: float, n: int, confidence: float = 0.95) -> tuple[float, float]:
+def wilson_interval(
+    successes: float, n: int, confidence: float = CONFIDENCE
+) -> tuple[float, float]:
     """Returns the Wilson score interval of a success rate (Wilson 1927, JASA 22:209).
 
     Unlike the textbook normal interval, the Wilson interval stays in [0, 1] and has a positive
-    width at 0 or n successes.
-
-    Args:
-      successes: Number of trials that succeeded.
-      n: Number of independent trials; the interval is (0, 1) if `n` is 0.
-      confidence: Two-sided coverage.
+    width at 0 or `n` successes. It is (0, 1) if `n` is 0.
     """
     if not 0 <= successes <= n:
         raise ValueError(f"wilson_interval: {successes} successes of {n} trials is impossible")
     if n == 0:
         return 0.0, 1.0
-    z = normal_quantile(0.5 + confidence / 2)
+    z = statistics.NormalDist().inv_cdf(0.5 + confidence / 2)
     rate = successes / n
     centre = (rate + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(rate * (1 - rate) / n + z * z / (4 * n * n))
@@ -55,24 +35,17 @@ def wilson_interval(successes: float, n: int, confidence: float = 0.95) -> tuple
     return low, high
 
 
-def cluster_interval(
-    per_task: Sequence[float], samples: int, confidence: float = 0.95
-) -> tuple[float, float]:
+def cluster_interval(per_task: Sequence[float], samples: int) -> tuple[float, float]:
     """Returns the interval of a mean success rate over tasks with several samples each.
 
     Samples of one task are not independent, so a Wilson interval over all episodes would be too
     narrow. The effective number of trials is the number for which the binomial variance equals the
-    variance of the mean over tasks. It is at least the number of tasks and at most the number of
-    episodes.
-
-    Args:
-      per_task: Success rate of each task.
-      samples: Total number of episodes over all tasks.
-      confidence: Two-sided coverage.
+    variance of the mean over tasks. It is at least the number of tasks and at most the total number
+    of samples. `per_task` has the success rates.
     """
     tasks = len(per_task)
     if tasks < 2 or samples == tasks:
-        return wilson_interval(sum(per_task), tasks, confidence)
+        return wilson_interval(sum(per_task), tasks)
     rate = float(np.mean(per_task))
     variance = float(np.var(per_task, ddof=1)) / tasks
     binomial = rate * (1 - rate)
@@ -83,59 +56,39 @@ def cluster_interval(
         effective = samples
     else:
         effective = min(samples, max(tasks, round(binomial / variance)))
-    return wilson_interval(rate * effective, effective, confidence)
+    return wilson_interval(rate * effective, effective)
 
 
-def bootstrap_interval(
-    per_task: Sequence[float], confidence: float = 0.95, *, seed: int = 0
-) -> tuple[float, float]:
-    """Returns the percentile bootstrap interval of a mean over tasks; equal seeds give equal
-    intervals.
+def bootstrap_interval(per_task: Sequence[float]) -> tuple[float, float]:
+    """Returns the percentile bootstrap interval of a mean over tasks, with a fixed random seed.
 
-    This interval is for quantities other than rates, such as a score from -100 to 100. With one
-    task, both bounds equal the mean.
-
-    Args:
-      per_task: Value of each task, averaged over its samples.
-      confidence: Two-sided coverage.
-      seed: Seed of the resampling.
+    This interval is for quantities other than rates, such as a score from -100 to 100.
     """
     if not per_task:
         raise ValueError("bootstrap_interval: there are no tasks")
     values = np.asarray(per_task, float)
-    draws = np.random.default_rng(seed).integers(len(values), size=(_RESAMPLES, len(values)))
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(values[draws].mean(axis=1), [tail, 1 - tail])
+    draws = np.random.default_rng(0).integers(len(values), size=(_RESAMPLES, len(values)))
+    low, high = np.quantile(values[draws].mean(axis=1), _QUANTILES)
     return float(low), float(high)
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
-    """Returns the probability that at least one of k samples, drawn without replacement from n, is
-    correct.
+    """Returns the probability that k samples, drawn without replacement from n with c correct ones,
+    include a correct one.
 
     The formula is the unbiased estimator 1 - C(n - c, k) / C(n, k), eq. 1 of Chen et al. 2021
     (arXiv:2107.03374).
-
-    Args:
-      n: Number of samples of the task.
-      c: Number of correct samples.
-      k: Number of drawn samples; at most n.
     """
     _check_counts("pass_at_k", n, c, k)
     return 1.0 - math.comb(n - c, k) / math.comb(n, k)
 
 
 def majority_at_k(n: int, c: int, k: int) -> float:
-    """Returns the probability that more than half of k samples, drawn without replacement from n,
-    are correct.
+    """Returns the probability that more than half of k samples are correct. The samples are drawn
+    without replacement from n samples with c correct ones.
 
     A tie counts one half. The estimator is unbiased, because it is the mean over all subsets of k
     samples.
-
-    Args:
-      n: Number of samples of the task.
-      c: Number of correct samples.
-      k: Number of votes; at most n.
     """
     _check_counts("majority_at_k", n, c, k)
     weight = {True: 1.0, False: 0.5}
@@ -161,13 +114,7 @@ ESTIMATORS: Mapping[str, Callable[[int, int, int], float]] = {
 
 
 def at_k(name: str, counts: Sequence[tuple[int, int]], k: int) -> float:
-    """Returns the mean of an estimator over tasks.
-
-    Args:
-      name: Key of ESTIMATORS.
-      counts: Number of samples and number of correct samples of each task.
-      k: Number of drawn samples; at most the smallest number of samples of a task.
-    """
+    """Returns an estimator's mean over tasks, given their numbers of samples and correct ones."""
     return float(np.mean([ESTIMATORS[name](n, c, k) for n, c in counts]))
 
 
@@ -183,30 +130,14 @@ def mcnemar_p(only_a: int, only_b: int) -> float:
 
 
 def paired_difference(
-    a: Mapping[str, Sequence[bool]],
-    b: Mapping[str, Sequence[bool]],
-    *,
-    confidence: float = 0.95,
-    resamples: int = 10_000,
-    seed: int = 0,
+    a: Mapping[str, Sequence[bool]], b: Mapping[str, Sequence[bool]], *, resamples: int = 10_000
 ) -> dict[str, Any]:
-    """Returns the success rate of `b` minus that of `a`, over the tasks that are in both, with
-    interval and p-value.
+    """Returns the success rate of `b` minus that of `a`, over the common tasks.
 
-    The interval is a percentile bootstrap over tasks. If every task has one sample on each side,
-    the p-value is that of McNemar's exact test. Otherwise it is that of a sign-flip test over
-    tasks: the fraction of random swaps of a and b whose absolute difference is at least the
-    observed one.
-
-    Args:
-      a: Success flags of the samples of `a`, by task.
-      b: Success flags of the samples of `b`, by task.
-      confidence: Two-sided coverage of the interval.
-      resamples: Number of bootstrap resamples and of random swaps.
-      seed: Seed of the resamples and swaps; equal seeds give equal results.
-
-    Returns:
-      `tasks`, `success_a`, `success_b`, `difference`, `interval`, `p_value`, `test`.
+    `a` and `b` map tasks to the success flags of their samples. The interval is a percentile
+    bootstrap over tasks. If every task has one sample on each side, the p-value is that of
+    McNemar's exact test. Otherwise it is that of a sign-flip test over tasks: the fraction of
+    random swaps of a and b whose absolute difference is at least the observed one.
     """
     common = sorted(a.keys() & b.keys())
     if not common:
@@ -216,7 +147,7 @@ def paired_difference(
         )
     rate_a, rate_b = (np.array([np.mean(side[task]) for task in common]) for side in (a, b))
     difference = rate_b - rate_a
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     means, flips = np.empty(resamples), np.empty(resamples)
     # the resamples are drawn in chunks, because all of them may not fit into memory
     rows = max(1, _CHUNK // len(common))
@@ -231,14 +162,12 @@ def paired_difference(
     else:
         extreme = np.sum(np.abs(flips) >= abs(difference.mean()) - 1e-12)
         p_value = float((extreme + 1) / (resamples + 1))
-    tail = (1 - confidence) / 2
     return {
         "tasks": len(common),
         "success_a": float(rate_a.mean()),
         "success_b": float(rate_b.mean()),
         "difference": float(difference.mean()),
-        "interval": [float(x) for x in np.quantile(means, [tail, 1 - tail])],
-        "confidence": confidence,
+        "interval": [float(x) for x in np.quantile(means, _QUANTILES)],
         "p_value": p_value,
         "test": "mcnemar" if once else "sign_flip",
     }

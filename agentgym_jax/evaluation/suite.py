@@ -1,8 +1,6 @@
 """Results on the suite of 27 sub-tasks, with the reason for each missing result.
 
-Only pinned items are used. Items are matched by content. If an episode is of any other task, even
-of the same sub-task, the evaluation has no result on the suite. A sub-task without episodes is
-reported as missing, never as zero.
+Items are matched by content. A sub-task without episodes is reported as missing, never as zero.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from agentgym_jax.data.suite import NUM_SUBTASKS, SUITE, SubTask, mark, pinned
+from agentgym_jax.data.suite import NUM_SUBTASKS, SUITE, mark, pinned
 from agentgym_jax.evaluation.scores import EpisodeScore, by_environment, by_task, summarise_group
 from agentgym_jax.evaluation.task_identity import Items
 
@@ -23,18 +21,10 @@ def suite_scores(episodes: Sequence[EpisodeScore], items: Items) -> dict[str, An
     An evaluation of other tasks may contain some of the suite's items by chance. Such an evaluation
     is not a result on the suite.
 
-    Args:
-      episodes: Scores of episodes with the same decoding.
-      items: Result of `task_identity.item_facts`.
-
-    Returns:
-      `subtasks`: A row for each of the 27 sub-tasks, with `environment`, `subtask`, `test_items`
-      (number in the paper), `items` (number of pinned items), `played` (number of items with a
-      valid episode), and the entries of `summarise_group` or the reason `missing`. `environments`:
-      Summaries over the evaluated items of each environment. `overall`: Summary over all evaluated
-      items, with `environment_mean`, the mean success over the environments. `played_subtasks`:
-      Number of sub-tasks with a valid episode of every item. `of_subtasks`: 27. `is_complete`: True
-      if `overall` covers the whole suite.
+    The result has a row for each of the 27 sub-tasks, with the numbers of items in the paper
+    (`test_items`), of pinned items (`items`) and of items with a valid episode (`played`). In
+    `played_subtasks` sub-tasks, every item has a valid episode. `environment_mean` is the mean
+    success over the environments.
     """
     parts: dict[tuple[str, str], list[EpisodeScore]] = {}
     known = {name: pinned(name) for name in SUITE}
@@ -45,11 +35,18 @@ def suite_scores(episodes: Sequence[EpisodeScore], items: Items) -> dict[str, An
         parts.setdefault((episode.environment, name), []).append(episode)
     if not parts:
         return None
-    rows = [
-        _row(environment, subtask, parts, len(known[environment][subtask.name]))
-        for environment, part in SUITE.items()
-        for subtask in part.subtasks
-    ]
+    rows = []
+    for environment, part in SUITE.items():
+        for subtask in part.subtasks:
+            subset = parts.get((environment, subtask.name), ())
+            row = {
+                "environment": environment,
+                "subtask": subtask.name,
+                "test_items": subtask.test_items,
+                "items": len(known[environment][subtask.name]),
+                "played": len(by_task(subset)),
+            }
+            rows.append(row | (summarise_group(subset) if subset else {"missing": NOT_EVALUATED}))
     ordered = [e for part in parts.values() for e in part]
     played = by_environment(ordered)
     environments = {name: summarise_group(played[name]) for name in SUITE if name in played}
@@ -83,29 +80,8 @@ def _subtask(episode: EpisodeScore, items: Items, known: Mapping[str, Any]) -> s
     return None
 
 
-def _row(
-    environment: str,
-    subtask: SubTask,
-    parts: Mapping[tuple[str, str], Sequence[EpisodeScore]],
-    num_items: int,
-) -> dict[str, Any]:
-    episodes = parts.get((environment, subtask.name), ())
-    row = {
-        "environment": environment,
-        "subtask": subtask.name,
-        "test_items": subtask.test_items,
-        "items": num_items,
-        "played": len(by_task(episodes)),
-    }
-    return row | (summarise_group(episodes) if episodes else {"missing": NOT_EVALUATED})
-
-
 def describe_coverage(scores: Mapping[str, Any]) -> list[str]:
-    """Describes how much of the suite the overall figure covers, and lists missing items.
-
-    Args:
-      scores: Result of `suite_scores`.
-    """
+    """Describes the evaluated and the missing parts of the suite in a result of `suite_scores`."""
     lines = [
         f"{scores['played_subtasks']} of the {scores['of_subtasks']} sub-tasks of the suite were "
         "evaluated in full; the overall figure is over the evaluated items"

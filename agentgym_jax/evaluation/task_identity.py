@@ -13,27 +13,20 @@ _MAX_FACT = 60  # maximum length of a fact in the results; longer facts are used
 def item_facts(
     tasks: Sequence[Task], manifests: Mapping[str, Sequence[Mapping[str, Any]]]
 ) -> dict[str, dict[str, Any]]:
-    """Returns for every item its sub-task, the digest of its facts, and its short facts.
+    """Returns the sub-task, the digest of the facts, and the short facts of tasks, by item id.
 
-    Args:
-      tasks: Evaluated tasks.
-      manifests: Task list of the server by environment. Tasks that are not in the list have no
-          digest.
+    `manifests` has the task list of each environment; a task outside the list has no digest.
     """
     listed = {
-        name: {facts["data_idx"]: facts for facts in manifest}
-        for name, manifest in manifests.items()
+        (name, facts["data_idx"]): facts for name, rows in manifests.items() for facts in rows
     }
     items = {}
     for task in tasks:
-        facts = listed[task.environment].get(task.data_idx)
-        if facts is None:
-            items[task.item_id] = {"subtask": None, "digest": None, "facts": {}}
-            continue
+        facts = listed.get((task.environment, task.data_idx), {})
         short = {k: v for k, v in facts.items() if k != "data_idx" and len(str(v)) <= _MAX_FACT}
         items[task.item_id] = {
-            "subtask": suite.subtask_of(task.environment, facts),
-            "digest": suite.digest(facts),
+            "subtask": suite.subtask_of(task.environment, facts) if facts else None,
+            "digest": suite.digest(facts) if facts else None,
             "facts": short,
         }
     return items
@@ -42,15 +35,9 @@ def item_facts(
 def manifest_differences(
     a: Mapping[str, Any], b: Mapping[str, Any], *, names: Sequence[str]
 ) -> str:
-    """Describes the differences between the tasks of two results; empty if the results are
-    comparable.
+    """Describes how the tasks of two documents differ in common environments; empty if equal.
 
-    Only environments that are in both results are compared.
-
-    Args:
-      a: First document, with `manifests` (environment -> hash) and optionally `items`.
-      b: Second document.
-      names: Names that the text uses for the two results.
+    A document has `manifests` (environment -> hash) and optionally `items`.
     """
     lines = []
     for environment in sorted(a["manifests"].keys() & b["manifests"].keys()):

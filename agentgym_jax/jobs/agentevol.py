@@ -1,33 +1,32 @@
-"""AgentEvol (arXiv:2406.04151): fit, explore, keep rewarded episodes, and fit again from the base
-model.
+"""AgentEvol (arXiv:2406.04151): fit, explore, keep rewarded episodes, fit the base model again.
 
-The run is a sequence of fits of `sft.steps` optimiser steps. Fit 0 imitates the demonstrations. Fit n
-imitates them and the episodes kept from exploration n, sampled by the policy of fit n - 1. Every fit
-starts from the same initial weights.
+The run is a sequence of fits of `sft.steps` optimiser steps. Fit 0 imitates the demonstrations. Fit
+n imitates them and the episodes kept from exploration n, sampled by the policy of fit n - 1. Every
+fit starts from the same initial weights.
 """
 
-import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
+import jax
 import numpy as np
 
-from agentgym_jax.data.conversations import Conversation
 from agentgym_jax.data.encoding import encode, train_on_text
 from agentgym_jax.data.pipeline import Batches
-from agentgym_jax.data.tasks import MixtureSchedule, Task
+from agentgym_jax.data.tasks import Task
 from agentgym_jax.jobs import sft, supervised_loop
-from agentgym_jax.jobs.agents import SampledAgent, training_preambles
-from agentgym_jax.jobs.config.agent import AgentSettings, parse_agent
+from agentgym_jax.jobs.agents import check_held_out, training_preambles
+from agentgym_jax.jobs.config.agent import AgentSettings, check_training_samples, parse_agent
 from agentgym_jax.jobs.config.environments import check_trained
-from agentgym_jax.jobs.config.sections import ConfigError, call, check, section
+from agentgym_jax.jobs.config.sections import ConfigError, check, parse_section
 from agentgym_jax.jobs.config.settings import Count, CountOrNone, SftSettings, Turns
 from agentgym_jax.jobs.conversations import load_conversations
-from agentgym_jax.jobs.environments import Environments, make_schedule, task_lists
-from agentgym_jax.jobs.job import Loaded
-from agentgym_jax.jobs.run import Run, StopFlag, StopRequested
-from agentgym_jax.jobs.supervised_loop import SupervisedParts, SupervisedSettings
+from agentgym_jax.jobs.environments import Environments, make_schedule
+from agentgym_jax.jobs.job import Parts, open_job
+from agentgym_jax.jobs.run import LoopState, Run, StopRequested
+from agentgym_jax.jobs.supervised_loop import Metrics, SupervisedSettings
 from agentgym_jax.learner.episode_selection import MEASURES, WEIGHTINGS, Rule, select_episodes
 from agentgym_jax.learner.train_state import TrainState
 from agentgym_jax.limits import OneOf
@@ -37,8 +36,6 @@ from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.telemetry.metrics import add_environment
 from agentgym_jax.text.chat import EncodedConversation
 from agentgym_jax.trajectory import Trajectory, from_record, to_record
-
-Metrics = dict[str, float]
 
 
 def _check_explore(
@@ -52,18 +49,15 @@ class AgentEvolSettings:
     """Section `agentevol`: rounds that explore tasks, select episodes and fit the policy.
 
     Attributes:
-      rounds: Number of explorations. The policy is fitted once before the first exploration and
-          once after each exploration.
+      rounds: Number of explorations; the policy is fitted before the first and after each.
       tasks_per_round: Training tasks of an exploration; 0 selects all training tasks.
       samples: Episodes per task.
-      tasks_per_file: Tasks per file of episodes; a run that was killed samples at most one file
-          again.
-      explore: Settings by environment: turn limit `max_turns`, and the rule (`measure`,
-          `threshold`) that selects episodes to keep.
-      keep_per_task: Maximum number of episodes kept per task; the best are kept. With 0 all
-          selected episodes are kept.
-      weighting: Method that weights the kept episodes: `equal`, `reward` or `importance`
-          (learner/episode_selection.py).
+      tasks_per_file: Tasks per file of episodes; a killed run samples at most one file again.
+      explore: Turn limit `max_turns` and the rule (`measure`, `threshold`) that selects episodes to
+        keep, by environment.
+      keep_per_task: Maximum number of selected episodes kept per task, the best first; 0 for all.
+      weighting: Weights of the kept episodes: `equal`, `reward` or `importance`
+        (learner/episode_selection.py).
     """
 
     rounds: Count
@@ -78,27 +72,12 @@ class AgentEvolSettings:
         for name, entry in self.explore.items():
             check(_check_explore, f"agentevol.explore.{name}", entry)
 
-    @property
-    def rules(self) -> dict[str, Rule]:
-        """Returns the rule that selects the episodes to keep, by environment."""
-        return {n: Rule(e["measure"], e["threshold"]) for n, e in self.explore.items()}
-
-    @property
-    def max_turns(self) -> dict[str, int]:
-        """Returns the turn limit of explored episodes, by environment."""
-        return {name: entry["max_turns"] for name, entry in self.explore.items()}
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class JobSettings(SupervisedSettings[SftSettings]):
+class JobSettings(SupervisedSettings):
     """Checked config of job `agentevol`.
 
-    At this point no server has been started and no weights have been loaded.
-
-    Attributes:
-      agent: Sections of the agent, with the sampling options of evaluations.
-      sampling: Sampling options of the explorations.
-      agentevol: Section `agentevol`.
+    `agent` has the sampling options of evaluations, `sampling` those of the explorations.
     """
 
     agent: AgentSettings
@@ -106,57 +85,23 @@ class JobSettings(SupervisedSettings[SftSettings]):
     agentevol: AgentEvolSettings
 
 
-@dataclasses.dataclass(frozen=True)
-class AgentEvolData:
-    """Training data of an AgentEvol job.
-
-    Attributes:
-      demonstrations: Demonstrations that every fit imitates.
-      schedule: Order of the training tasks for the explorations.
-    """
-
-    demonstrations: tuple[Conversation, ...]
-    schedule: MixtureSchedule
-
-
-@dataclasses.dataclass(frozen=True)
-class AgentEvolParts(SupervisedParts[SftSettings, AgentEvolData]):
-    """All components of an AgentEvol job."""
-
-    settings: JobSettings
-    agent: SampledAgent
-
-    def tasks_of_round(self, number: int) -> list[Task]:
-        """Returns the tasks of exploration `number`; the first exploration has number 1."""
-        count = self.settings.agentevol.tasks_per_round
-        if count:
-            return self.data.schedule.at(number - 1, count)
-        entries = self.settings.agent.environments
-        tasks = self.agent.environments.train_tasks
-        return [task for task in tasks if entries[task.environment].weight]
-
-
 def parse(config: Mapping[str, Any]) -> JobSettings:
-    """Parses a plain config and checks all its sections.
-
-    Raises:
-      ConfigError: A key is unknown, missing or invalid; the message names it.
-    """
-    job = supervised_loop.parse_top(config, "sft", "agentevol")
-    learning = supervised_loop.parse_learning(config, "sft", SftSettings)
+    """Parses a plain config and checks all its sections."""
+    settings = supervised_loop.parse_without_agent(config, SftSettings, "agentevol")
     # Every fit ends with an evaluation.
-    agent = parse_agent(config, every=learning.steps, at_start=False)
+    agent = parse_agent(config, every=settings.learning.steps, at_start=False)
     check_trained(agent.environments)
-    # Sampling with temperature 1 from the whole distribution, so that scores do not depend on the
-    # exploration temperature.
+    # Evaluations sample with temperature 1 from the whole distribution, so that scores do not
+    # depend on the temperature of the exploration.
     neutral = dataclasses.replace(agent.sampling, temperature=1.0, top_k=0, top_p=1.0)
-    settings = JobSettings(
-        **vars(job),
-        learning=learning,
-        agent=dataclasses.replace(agent, sampling=neutral),
-        sampling=agent.sampling,
-        agentevol=call(AgentEvolSettings, "agentevol", section(config, "agentevol")),
-    )
+    exploration = parse_section(config, "agentevol", AgentEvolSettings)
+    changes = {
+        "agent": dataclasses.replace(agent, sampling=neutral),
+        "sampling": agent.sampling,
+        "agentevol": exploration,
+        "max_episodes": exploration.tasks_per_file * exploration.samples,
+    }
+    settings = JobSettings(**vars(settings) | changes)
     _check_consistency(settings, config["total_steps"])
     return settings
 
@@ -176,66 +121,49 @@ def _check_consistency(s: JobSettings, total_steps: int) -> None:
             f"config.agentevol.explore names {sorted(s.agentevol.explore)}, but the environments "
             f"to train on are {sorted(trained)}"
         )
-    if s.sampling.max_tokens > s.learning.row_length:
-        raise ConfigError(
-            f"config.sampling.max_tokens={s.sampling.max_tokens} exceeds "
-            f"config.sft.row_length={s.learning.row_length}: an explored episode must fit"
-        )
-    if s.sampling.temperature <= 0:
-        raise ConfigError("config.sampling.temperature must be positive: exploring is sampling")
+    check_training_samples(s.sampling, "sft", s.learning.row_length)
 
 
-@contextlib.contextmanager
-def open_agentevol(
-    config: Mapping[str, Any], workdir: str, stop: StopFlag
-) -> Iterator[tuple[Run, AgentEvolParts]]:
-    """Builds a job from a plain config; leaving the context closes its servers, threads and files."""
-    settings = parse(config)
-
-    def load(run: Run, environments: Environments | None) -> Loaded[AgentEvolData]:
-        assert environments is not None
-        found = load_conversations(settings.learning, run.folder, task_lists(environments))
-        entries, tasks = settings.agent.environments, environments.train_tasks
-        schedule = make_schedule(entries, tasks, seed=run.seed)
-        return Loaded(AgentEvolData(tuple(found), schedule), found)
-
-    max_episodes = settings.agentevol.tasks_per_file * settings.agentevol.samples
-    with supervised_loop.open_job(
-        config, workdir, stop, settings, load, max_episodes=max_episodes
-    ) as (run, parts):
-        assert parts.agent is not None
-        yield run, AgentEvolParts(settings, parts.model, parts.data, parts.agent)
+def _load(run: Run, settings: JobSettings, environments: Environments):
+    found = load_conversations(settings.learning, run.folder, environments)
+    check_held_out(environments, found)
+    entries, tasks = settings.agent.environments, environments.train_tasks
+    return (found, make_schedule(entries, tasks, seed=run.seed)), found
 
 
-def train(run: Run, parts: AgentEvolParts) -> None:
-    """Trains until `run.total_steps` steps are done; a resumed run starts at its newest checkpoint.
+open_agentevol = functools.partial(open_job, parse=parse, load=_load)
 
-    Raises:
-      StopRequested, ServerUnavailable, GuardStop: See `supervised_loop.fit`. Explored episodes are
-      on disk by then.
-    """
+
+def train(run: Run, parts: Parts) -> None:
+    """Trains until `run.total_steps`; `supervised_loop.fit` lists the errors."""
     model, settings = parts.model, parts.settings.learning
-    optimizer = sft.build_optimizer(settings)
-    update = sft.make_supervised_update(model, optimizer, parts.settings.logprob_chunk)
-    data: Batches
-    about: Metrics
+    optimizer, sft_step = sft.make_sft_step(model, settings, parts.settings.logprob_chunk)
+    data: Batches | None = None
+    about: Metrics = {}
 
-    def begin_fit(explorer: TrainState | None, number: int) -> None:
+    def before_step(now: LoopState) -> LoopState:
+        """Loads the data of a fit; a fit after the first restarts from the initial weights."""
         nonlocal data, about
-        data, about = _load_fit_data(run, parts, explorer, number)
+        fit, done = divmod(now.step, settings.steps)
+        if data is not None and done:
+            return now
+        run.save(now)  # otherwise a crash while exploring would lose the policy that explores
+        data, about = _load_fit_data(run, parts, None if done else now.state, fit)
+        if not fit or done:
+            return now
+        jax.tree.map(lambda x: x.delete(), now.state)  # frees memory for the new weights
+        # Gradient norms of different fits cannot be compared, so the history restarts too.
+        return LoopState(now.step, supervised_loop.initial_state(model, optimizer, run.seed))
 
     def take_step(state: TrainState, step: int, limit: float) -> tuple[TrainState, Metrics]:
-        done = step % settings.steps
-        state, metrics = sft.supervised_step(model, update, state, data, done, settings, limit)
+        state, metrics = sft_step(state, data, step % settings.steps, limit)
         return state, metrics | about
 
-    supervised_loop.fit(
-        run, parts, optimizer, take_step, fit_steps=settings.steps, begin_fit=begin_fit
-    )
+    supervised_loop.fit(run, parts, optimizer, take_step, before_step)
 
 
 def _load_fit_data(
-    run: Run, parts: AgentEvolParts, explorer: TrainState | None, fit: int
+    run: Run, parts: Parts, explorer: TrainState | None, fit: int
 ) -> tuple[Batches, Metrics]:
     """Returns the batches of fit number `fit`, and metrics of the conversations in them.
 
@@ -244,88 +172,81 @@ def _load_fit_data(
     """
     settings = parts.settings
     preambles = training_preambles(parts.agent.environments, settings.agent)
-    encoded = encode(
-        parts.data.demonstrations,
-        parts.model.renderer,
-        preambles,
-        train_on=settings.learning.train_on,
-    )
+    (demonstrations, _), train_on = parts.data, settings.learning.train_on
+    encoded = encode(demonstrations, parts.model.renderer, preambles, train_on=train_on)
     importance = [1.0] * len(encoded)
     metrics = {"agentevol/round": float(fit), "agentevol/demonstrations": float(len(encoded))}
     if fit:
         explored = _explore(run, parts, explorer, fit)
+        entries = settings.agentevol.explore.items()
         kept = select_episodes(
             explored,
-            settings.agentevol.rules,
+            {name: Rule(entry["measure"], entry["threshold"]) for name, entry in entries},
             keep_per_task=settings.agentevol.keep_per_task,
             weighting=settings.agentevol.weighting,
         )
         metrics |= _exploration_metrics(explored, [explored[i] for i, _ in kept])
-        encoded += [_to_conversation(explored[i], settings.learning.train_on) for i, _ in kept]
-        importance += [weight for _, weight in kept]
+        for i, weight in kept:
+            t = explored[i]
+            # the conversation has exactly the sampled tokens
+            sequence = EncodedConversation(t.tokens, t.action_mask, t.sources)
+            encoded.append(train_on_text(sequence) if train_on == "text" else sequence)
+            importance.append(weight)
     seed = int(np.random.SeedSequence([run.seed, fit]).generate_state(1)[0])
     data = sft.make_batches(encoded, settings.learning, seed, importance)
     return data, metrics
 
 
-def _to_conversation(trajectory: Trajectory, train_on: str) -> EncodedConversation:
-    """Converts an episode to a conversation with exactly the sampled tokens."""
-    sequence = EncodedConversation(trajectory.tokens, trajectory.action_mask, trajectory.sources)
-    return train_on_text(sequence) if train_on == "text" else sequence
-
-
-def _explore(
-    run: Run, parts: AgentEvolParts, explorer: TrainState | None, number: int
-) -> list[Trajectory]:
-    """Returns all episodes of exploration `number`; samples those that are missing in the run
-    folder.
+def _explore(run: Run, parts: Parts, explorer: TrainState | None, number: int) -> list[Trajectory]:
+    """Returns the episodes of exploration `number`; samples those missing in the run folder.
 
     File names contain the number of optimiser steps before the exploration. If a run resumes at an
     earlier step, it explores again; if it resumes at a later step, it reads the files.
     """
-    settings = parts.settings.agentevol
-    step = number * parts.settings.learning.steps
-    tasks = parts.tasks_of_round(number)
-    has_params = False
-    explored: list[Trajectory] = []
-    for part, start in enumerate(range(0, len(tasks), settings.tasks_per_file)):
-        kind = f"explore{part:05d}"
-        if not run.folder.trajectories_path(step, kind).exists():
-            if explorer is None:
-                raise RunFolderError(
-                    f"{run.folder.trajectories_path(step, kind)} is missing: its policy is gone. "
-                    "Restore the file or start again with another --workdir."
-                )
-            if not has_params:
-                parts.agent.set_params(explorer.params, version=step)
-                has_params = True
-            chunk = tasks[start : start + settings.tasks_per_file]
-            episodes = _collect(run, parts, chunk, step, f"exploring, round {number}")
-            run.folder.write_trajectories(step, [to_record(t) for t in episodes], kind)
-        explored += map(from_record, run.folder.read_trajectories(step, kind))
-    return explored
+    size, step = parts.settings.agentevol.tasks_per_file, number * parts.settings.learning.steps
+    tasks, folder = _tasks_of_round(parts, number), run.folder
+    starts = range(0, len(tasks), size)
+    files = {f"explore{n:05d}": tasks[start : start + size] for n, start in enumerate(starts)}
+    missing = [kind for kind in files if not folder.trajectories_path(step, kind).exists()]
+    if missing:
+        if explorer is None:
+            raise RunFolderError(
+                f"{folder.trajectories_path(step, missing[0])} is missing: its policy is gone. "
+                "Restore the file or start again with another --workdir."
+            )
+        parts.agent.set_params(explorer.params, version=step)
+    for kind in missing:
+        episodes = _collect(run, parts, files[kind], step, f"exploring, round {number}")
+        folder.write_trajectories(step, [to_record(t) for t in episodes], kind)
+    return [from_record(r) for kind in files for r in folder.read_trajectories(step, kind)]
+
+
+def _tasks_of_round(parts: Parts, number: int) -> list[Task]:
+    """Returns the tasks of exploration `number`; the first exploration has number 1."""
+    _, schedule = parts.data
+    count = parts.settings.agentevol.tasks_per_round
+    if count:
+        return schedule.at(number - 1, count)
+    entries = parts.settings.agent.environments
+    tasks = parts.agent.environments.train_tasks
+    return [task for task in tasks if entries[task.environment].weight]
 
 
 def _collect(
-    run: Run, parts: AgentEvolParts, tasks: Sequence[Task], step: int, name: str
+    run: Run, parts: Parts, tasks: Sequence[Task], step: int, phase: str
 ) -> list[Trajectory]:
-    settings = parts.settings.agentevol
-    sampling = parts.settings.sampling
-    limits = {
-        environment: EpisodeLimits(
-            max_turns=turns,
-            max_tokens=sampling.max_tokens,
-            max_parse_errors=parts.settings.agent.rollout.max_parse_errors,
-        )
-        for environment, turns in settings.max_turns.items()
-    }
+    settings, sampling = parts.settings.agentevol, parts.settings.sampling
     requests = [
         EpisodeRequest(
             task=task,
             sample=sample,
             seed=run.seed,
             step=step,
-            limits=limits[task.environment],
+            limits=EpisodeLimits(
+                max_turns=settings.explore[task.environment]["max_turns"],
+                max_tokens=sampling.max_tokens,
+                max_parse_errors=parts.settings.agent.rollout.max_parse_errors,
+            ),
             sampling=sampling,
         )
         for task in tasks
@@ -334,7 +255,7 @@ def _collect(
     episodes, _ = parts.agent.collector.collect(
         requests,
         replacement_stride=settings.samples,
-        on_progress=run.progress(name),
+        on_progress=run.progress(phase),
         should_stop=run.should_stop,
     )
     if run.should_stop():
@@ -345,21 +266,23 @@ def _collect(
 def _exploration_metrics(explored: Sequence[Trajectory], kept: Sequence[Trajectory]) -> Metrics:
     """Returns metrics of an exploration. Every step of the fit logs them."""
     valid = [t for t in explored if t.outcome.is_valid]
+    num_tasks = len({t.item_id for t in explored})
     metrics = {
         "agentevol/explored": float(len(explored)),
         "agentevol/kept": float(len(kept)),
         "agentevol/kept_fraction": len(kept) / max(1, len(valid)),
-        "agentevol/kept_tasks": len({t.item_id for t in kept})
-        / max(1, len({t.item_id for t in explored})),
+        "agentevol/kept_tasks": len({t.item_id for t in kept}) / max(1, num_tasks),
         "rollout/episodes": float(len(explored)),
         "rollout/invalid_fraction": 1.0 - len(valid) / max(1, len(explored)),
     }
-    environments = sorted({t.item_id.rpartition("_")[0] for t in valid})
-    if valid:
-        metrics["rollout/success"] = float(np.mean([t.success for t in valid]))
-        metrics["rollout/turns_mean"] = float(np.mean([len(t.turns) for t in valid]))
-    if len(environments) > 1:
-        for name in environments:
-            own = [t.success for t in valid if t.item_id.rpartition("_")[0] == name]
+    if not valid:
+        return metrics
+    metrics["rollout/success"] = float(np.mean([t.success for t in valid]))
+    metrics["rollout/turns_mean"] = float(np.mean([len(t.turns) for t in valid]))
+    successes: dict[str, list[bool]] = {}
+    for t in valid:
+        successes.setdefault(t.environment, []).append(t.success)
+    if len(successes) > 1:
+        for name, own in sorted(successes.items()):
             metrics[add_environment("rollout/success", name)] = float(np.mean(own))
     return metrics

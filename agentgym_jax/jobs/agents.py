@@ -11,9 +11,9 @@ from agentgym_jax.data.encoding import common_prompts
 from agentgym_jax.data.tasks import canonical_item_id
 from agentgym_jax.jobs.config.agent import AgentSettings
 from agentgym_jax.jobs.config.model import Model
-from agentgym_jax.jobs.config.sections import ConfigError, call
+from agentgym_jax.jobs.config.sections import call
 from agentgym_jax.jobs.config.settings import AS_DATA
-from agentgym_jax.jobs.environments import Environments
+from agentgym_jax.jobs.environments import Environments, check_disjoint
 from agentgym_jax.rollout.agents import SampledRows
 from agentgym_jax.rollout.collect import Collector
 from agentgym_jax.sampling.sampler import Sampler
@@ -25,10 +25,8 @@ class SampledAgent:
     """A policy that acts in environments.
 
     Attributes:
-      model: Policies, tokenizer and renderer.
       environments: Servers, clients, pool of sessions, and tasks.
       sampler: Sampler with decode rows; it has no weights before `set_params` is called.
-      collector: Runs episodes on the sampler's rows.
     """
 
     model: Model
@@ -37,13 +35,7 @@ class SampledAgent:
     collector: Collector
 
     def set_params(self, params: Any, *, version: int) -> None:
-        """Gives the sampler the learner's weights, resharded for decoding without a copy on the
-        host.
-
-        Args:
-          params: Weights of the learner.
-          version: Number of training steps that produced the weights.
-        """
+        """Gives the sampler the learner's weights after `version` steps, without a host copy."""
         policy = self.model.decode_policy
         shardings = policy.param_shardings(self.model.decode_layout)
         self.sampler.set_params(reshard(params, shardings, policy.dtype), version=version)
@@ -52,10 +44,10 @@ class SampledAgent:
 def match_prompts(
     environments: Environments, settings: AgentSettings, conversations: Sequence[Conversation]
 ) -> Environments:
-    """Returns the environments with the prompts of the training conversations.
+    """Returns the environments with the prompts of the training conversations in mode `data`.
 
-    Has an effect only with `rollout.system_prompt_mode="data"`; other modes return the environments
-    unchanged. An environment without training conversations keeps its instructions.
+    Other values of `rollout.system_prompt_mode` leave the environments unchanged. An environment
+    without training conversations keeps its instructions.
     """
     if settings.rollout.system_prompt_mode != AS_DATA:
         return environments
@@ -72,54 +64,31 @@ def match_prompts(
 def training_preambles(
     environments: Environments, settings: AgentSettings
 ) -> Mapping[str, Sequence[Mapping[str, str]]]:
-    """Returns the messages to prepend to training conversations, by environment.
-
-    With these messages a training conversation starts like an episode of the run. In mode `data` no
-    messages are needed, because episodes start like the conversations.
-    """
+    """Returns the messages that conversations lack to start like an episode, by environment."""
     if settings.rollout.system_prompt_mode == AS_DATA:
         return {}
     return {name: text.preamble for name, text in environments.texts.items()}
 
 
-def check_held_out(environments: Environments, conversations: Sequence[Conversation]) -> None:
+def check_held_out(
+    environments: Environments | None, conversations: Sequence[Conversation]
+) -> None:
     """Raises ConfigError if a held-out task also occurs in the training conversations."""
-    held_out = {task.item_id for task in environments.eval_tasks}
-    shared = sorted(held_out & {canonical_item_id(c.item_id) for c in conversations})
-    if shared:
-        raise ConfigError(
-            f"{len(shared)} held-out tasks are also in the data to learn from, such as {shared[0]}; "
-            "choose other tasks in config.environments.<name>.eval, or other data"
-        )
+    tasks = () if environments is None else environments.eval_tasks
+    item_ids = (canonical_item_id(conversation.item_id) for conversation in conversations)
+    check_disjoint(tasks, item_ids, "the data to learn from")
 
 
 def build_agent(
-    settings: AgentSettings,
-    model: Model,
-    environments: Environments,
-    max_episodes: int,
+    settings: AgentSettings, model: Model, environments: Environments, max_episodes: int
 ) -> SampledAgent:
-    """Builds a sampler without weights, and the collector that uses the sampler.
-
-    Args:
-      settings: Checked sections of the agent.
-      model: Policy that decodes, tokenizer, renderer.
-      environments: Opened environments of the run.
-      max_episodes: Number of episodes of the largest rollout; the sampler gets at most as many
-          rows.
-    """
+    """Builds the collector and its sampler without weights; `max_episodes` limits the rows."""
     layout = model.decode_policy.layout
     shards = layout.shards("batch") if layout is not None else 1
     useful_rows = -(-max(1, max_episodes) // shards) * shards
-    options = dict(settings.sampler)
-    options["rows"] = min(options["rows"], useful_rows)
-    sampler = call(
-        Sampler,
-        "sampler",
-        options,
-        policy=model.decode_policy,
-        stop_ids=model.renderer.stop_ids,
-    )
+    options = {**settings.sampler, "rows": min(settings.sampler["rows"], useful_rows)}
+    stop_ids = model.renderer.stop_ids
+    sampler = call(Sampler, "sampler", options, policy=model.decode_policy, stop_ids=stop_ids)
     collector = Collector(
         SampledRows(sampler, model.renderer, model.tokenizer.decode),
         environments.pool,

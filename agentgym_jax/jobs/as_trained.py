@@ -1,17 +1,18 @@
 """Prompts and limits of a trained run, for its evaluation.
 
-A policy that was trained without instructions, or with other turn limits, scores too low under the
-evaluation's defaults. An evaluation of a run folder therefore takes these values from the run's
-config. Values given on the command line have precedence.
+A policy that was trained without instructions, or with other limits, scores too low under the
+defaults of the evaluation. Values given on the command line have precedence.
 """
 
 import copy
+import functools
 import pathlib
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from agentgym_jax.jobs.config.sections import ConfigError
-from agentgym_jax.run_folder import RunFolder
+from agentgym_jax.jobs.config.settings import AS_DATA
+from agentgym_jax.run_folder import RunFolder, flatten
 
 _KEYS = (
     "model.dtype",
@@ -24,8 +25,6 @@ _KEYS = (
     "sampler.cache_length",
 )
 _ENVIRONMENT_KEYS = ("instructions", "action_format")
-# In mode `data`, prompts come from the training data, which an evaluation does not have.
-_NOT_FOR_EVALUATION = ("data",)
 
 
 def take_over(
@@ -33,10 +32,7 @@ def take_over(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Returns the evaluation config with the values of a run, and the changed values by dotted key.
 
-    Args:
-      config: Plain config of the evaluation; it is not modified.
-      run: Run folder. If it has no config.json, the config is returned unchanged.
-      overridden: Dotted keys given on the command line; their values are kept.
+    Values of the keys in `overridden` are kept. A run folder without config.json changes nothing.
     """
     merged = copy.deepcopy(dict(config))
     changed: dict[str, Any] = {}
@@ -44,27 +40,19 @@ def take_over(
     if not folder.config_path.exists():
         return merged, changed
     try:
-        trained = folder.config()
+        trained = flatten(folder.config())
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    keys = [*_KEYS]
+    given, keys = flatten(config), list(_KEYS)
     for name in config["environments"]:
         keys += [f"environments.{name}.{key}" for key in _ENVIRONMENT_KEYS]
     for key in keys:
+        if key in overridden or key not in trained or key not in given:
+            continue
+        # In mode `data`, prompts are those of the training data, which an evaluation does not have.
+        if trained[key] in (given[key], AS_DATA):
+            continue
         *sections, last = key.split(".")
-        old, new = _section(trained, sections), _section(merged, sections)
-        if key in overridden or old is None or new is None or last not in old or last not in new:
-            continue
-        if old[last] in _NOT_FOR_EVALUATION or old[last] == new[last]:
-            continue
-        new[last] = changed[key] = old[last]
+        functools.reduce(dict.__getitem__, sections, merged)[last] = trained[key]
+        changed[key] = trained[key]
     return merged, changed
-
-
-def _section(config: Any, names: Collection[str]) -> dict[str, Any] | None:
-    """Returns the nested section under `names`; None if the config lacks the section."""
-    for name in names:
-        if not isinstance(config, dict) or name not in config:
-            return None
-        config = config[name]
-    return config if isinstance(config, dict) else None

@@ -1,41 +1,45 @@
 """Job `dpo`: direct preference optimisation on pairs of whole conversations."""
 
-import contextlib
 import dataclasses
+import functools
 import hashlib
 import os
 import pathlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 import jax
 import numpy as np
 from absl import logging
 
 from agentgym_jax import batch as batching
+from agentgym_jax.batch import TokenBatch
 from agentgym_jax.data.conversations import Conversation
 from agentgym_jax.data.encoding import encode
 from agentgym_jax.data.pipeline import truncate
 from agentgym_jax.data.preferences import Preference, pair_up, read_preferences
 from agentgym_jax.jobs import supervised_loop
+from agentgym_jax.jobs.agents import check_held_out
 from agentgym_jax.jobs.config.sections import ConfigError, call
 from agentgym_jax.jobs.config.settings import Count, RecordedDataSettings
 from agentgym_jax.jobs.conversations import load_conversations
-from agentgym_jax.jobs.environments import Environments, task_lists
-from agentgym_jax.jobs.job import Loaded
-from agentgym_jax.jobs.run import Run, StopFlag, StopRequested
-from agentgym_jax.jobs.supervised_loop import SupervisedParts, SupervisedSettings
-from agentgym_jax.learner.optimizer import get_learning_rate, make_optimizer
-from agentgym_jax.learner.pairs import Member, Pair, PreferenceBatch, pack_pairs
+from agentgym_jax.jobs.environments import Environments
+from agentgym_jax.jobs.job import Parts, open_job
+from agentgym_jax.jobs.run import Run, StopRequested
+from agentgym_jax.jobs.scoring import score_sequences
+from agentgym_jax.jobs.supervised_loop import Metrics, SupervisedSettings, step_metrics
+from agentgym_jax.learner.optimizer import make_optimizer
 from agentgym_jax.learner.preference import (
     LOSSES,
-    PreferenceUpdate,
+    Member,
+    PreferenceBatch,
     make_preference_update,
+    pack_pairs,
     put_pairs,
 )
 from agentgym_jax.learner.train_state import TrainState
-from agentgym_jax.learner.update import make_score, put_batch, put_limit, put_position
+from agentgym_jax.learner.update import make_score, put_limit, put_position
 from agentgym_jax.limits import OneOf, Range
 from agentgym_jax.text.chat import ChatRenderer, EncodedConversation
 
@@ -48,16 +52,15 @@ class DpoSettings(RecordedDataSettings):
 
     Attributes:
       pairs: Pairs per optimiser step.
-      micro_rows: Number of packed rows whose gradient is computed together; no pair is divided
-        between micro-batches.
+      micro_rows: Number of packed rows whose gradient is computed together; they hold whole pairs.
       loss: Preference loss: `sigmoid` (DPO) or `ipo`.
       beta: Strength of the pull towards the reference, which is the initial policy.
-      length_normalised: Uses the mean of the token log-probabilities as the log-probability of a
-        conversation, not their sum.
+      length_normalised: Uses the mean of a conversation's token log-probabilities, not the sum.
       preferences: Files of ready-made pairs (data/preferences.py).
-      pairing: Options that select pairs of episodes: `measure`, `threshold`, `gap`, `unrated` and
-          `pairs_per_task`.
+      pairing: Options that select pairs of episodes (section `dpo.pairing`).
     """
+
+    section = "dpo"
 
     pairs: Count
     micro_rows: Annotated[int, Range(2)]
@@ -68,55 +71,37 @@ class DpoSettings(RecordedDataSettings):
     pairing: Mapping[str, Any]
 
     def __post_init__(self) -> None:
+        super().__post_init__()
+        call(pair_up, "dpo.pairing", self.pairing, conversations=(), seed=0)
         if not (self.preferences or self.files or self.demonstrations):
             raise ValueError("give preferences, files or demonstrations: there is nothing to pair")
 
 
-DPOParts: TypeAlias = SupervisedParts[DpoSettings, tuple[Preference, ...]]
-EncodedPair = tuple[EncodedConversation, EncodedConversation]
-
-
-def parse(config: Mapping[str, Any]) -> SupervisedSettings[DpoSettings]:
+def parse(config: Mapping[str, Any]) -> SupervisedSettings:
     """Parses a plain config and checks all its sections."""
-    settings = supervised_loop.parse(config, "dpo", DpoSettings)
-    call(pair_up, "dpo.pairing", settings.learning.pairing, conversations=(), seed=0)
-    return settings
+    return supervised_loop.parse(config, DpoSettings)
 
 
-@contextlib.contextmanager
-def open_dpo(
-    config: Mapping[str, Any], workdir: str, stop: StopFlag
-) -> Iterator[tuple[Run, DPOParts]]:
-    """Builds the job from a plain config; leaving the context closes its servers, threads and
-    files.
-    """
-    settings = parse(config)
+def _load(run: Run, settings: SupervisedSettings, environments: Environments | None):
+    episodes = load_conversations(settings.learning, run.folder, environments)
+    preferences = load_preferences(settings.learning, episodes, seed=run.seed)
+    run.console.note(f"{len(preferences)} preference pairs")
+    sides = [side for pair in preferences for side in (pair.chosen, pair.rejected)]
+    check_held_out(environments, sides)
+    return preferences, sides
 
-    def load(run: Run, environments: Environments | None) -> Loaded[tuple[Preference, ...]]:
-        episodes = load_conversations(
-            settings.learning, run.folder, task_lists(environments), "dpo"
-        )
-        preferences = load_preferences(settings.learning, episodes, seed=run.seed)
-        run.console.note(f"{len(preferences)} preference pairs")
-        members = [side for pair in preferences for side in (pair.chosen, pair.rejected)]
-        return Loaded(tuple(preferences), members)
 
-    with supervised_loop.open_job(config, workdir, stop, settings, load) as opened:
-        yield opened
+open_dpo = functools.partial(open_job, parse=parse, load=_load)
 
 
 def load_preferences(
     settings: DpoSettings, episodes: Sequence[Conversation], *, seed: int
 ) -> list[Preference]:
-    """Returns the pairs of the files, followed by pairs made from the episodes.
-
-    Raises:
-      ConfigError: A file cannot be read, or there are no pairs.
-    """
+    """Returns the pairs of the files, followed by pairs made from the episodes."""
     preferences: list[Preference] = []
     for path in settings.preferences:
         try:
-            preferences += read_preferences(path, bad=settings.bad)[0]
+            preferences += read_preferences(path, bad=settings.bad)
         except (ValueError, OSError) as error:
             raise ConfigError(f"config.dpo.preferences: {error}") from error
     made, statistics = pair_up(episodes, **settings.pairing, seed=seed)
@@ -131,43 +116,53 @@ def load_preferences(
     return preferences + made
 
 
-def train(run: Run, parts: DPOParts) -> None:
-    """Runs the job `dpo` until `run.total_steps`; a resumed run starts at its newest checkpoint.
-
-    Raises:
-      StopRequested: The user requested a stop. ServerUnavailable, GuardStop: See
-      `supervised_loop.fit`.
-    """
+def train(run: Run, parts: Parts) -> None:
+    """Trains until `run.total_steps`; `supervised_loop.fit` lists the errors."""
     settings, model = parts.settings.learning, parts.model
+    layout, chunk = model.layout, parts.settings.logprob_chunk
     optimizer = make_optimizer(**settings.optimizer, total_steps=settings.steps)
-    encoded = encode_pairs(parts.data, model.renderer, settings)
-    pairs = _attach_reference(encoded, _reference_logprobs(run, parts, encoded))
+    encoded = _encode_pairs(parts.data, model.renderer, settings)
+    members = [
+        Member(side.tokens, side.action_mask, logprobs)
+        for side, logprobs in zip(encoded, _reference_logprobs(run, parts, encoded), strict=True)
+    ]
+    pairs = list(zip(members[::2], members[1::2], strict=True))
     update = make_preference_update(
         model.policy,
         optimizer,
         LOSSES[settings.loss],
         beta=settings.beta,
-        logprob_chunk=parts.settings.logprob_chunk,
-        layout=model.layout,
+        logprob_chunk=chunk,
+        layout=layout,
     )
 
-    def take_step(
-        state: TrainState, step: int, grad_limit: float
-    ) -> tuple[TrainState, dict[str, float]]:
-        return _take_step(parts, update, state, pairs, step, run.seed, grad_limit)
+    def take_step(state: TrainState, step: int, grad_limit: float) -> tuple[TrainState, Metrics]:
+        started = time.perf_counter()
+        chosen = _pairs_of_step(len(pairs), step, per_step=settings.pairs, seed=run.seed)
+        batch = pack_pairs(
+            [pairs[i] for i in chosen],
+            row_length=settings.row_length,
+            micro_rows=settings.micro_rows,
+            length_normalised=settings.length_normalised,
+        )
+        packed = time.perf_counter()
+        limit, position = put_limit(grad_limit, layout), put_position(step, layout)
+        state, computed = update(state, put_pairs(batch, layout), limit, position)
+        computed = jax.device_get(computed)
+        metrics = step_metrics(
+            computed, batch.tokens, settings, step, started=started, packed=packed
+        )
+        epoch = (step + 1) * settings.pairs / len(pairs)
+        return state, metrics | _preference_metrics(computed, batch) | {"dpo/epoch": epoch}
 
     supervised_loop.fit(run, parts, optimizer, take_step)
 
 
-def encode_pairs(
+def _encode_pairs(
     preferences: Sequence[Preference], renderer: ChatRenderer, settings: DpoSettings
-) -> list[EncodedPair]:
-    """Encodes the pairs whose two conversations fit a row; logs the number of pairs left out.
-
-    Raises:
-      ConfigError: A conversation is too long and `too_long` is `error`, or no pair is left.
-    """
-    encoded: list[EncodedPair] = []
+) -> list[EncodedConversation]:
+    """Returns the pairs whose two conversations fit a row: chosen, rejected, chosen, ..."""
+    encoded: list[EncodedConversation] = []
     too_long = equal = 0
     for preference in preferences:
         sides = (preference.chosen, preference.rejected)
@@ -189,7 +184,7 @@ def encode_pairs(
         ):
             equal += 1  # truncated before an answer, or before the two conversations differ
             continue
-        encoded.append((chosen, rejected))
+        encoded += [chosen, rejected]
     if too_long or equal:
         logging.warning(
             "of %d pairs %d have a conversation longer than a row (%s), %d have nothing to compare",
@@ -206,7 +201,7 @@ def encode_pairs(
     return encoded
 
 
-def pairs_of_step(count: int, step: int, *, per_step: int, seed: int) -> list[int]:
+def _pairs_of_step(count: int, step: int, *, per_step: int, seed: int) -> list[int]:
     """Returns the indices of the pairs of a step; each epoch is a permutation of all pairs."""
     chosen = []
     for position in range(step * per_step, (step + 1) * per_step):
@@ -216,41 +211,37 @@ def pairs_of_step(count: int, step: int, *, per_step: int, seed: int) -> list[in
 
 
 def _reference_logprobs(
-    run: Run, parts: DPOParts, encoded: Sequence[EncodedPair]
+    run: Run, parts: Parts, members: Sequence[EncodedConversation]
 ) -> list[np.ndarray]:
-    """Returns the initial policy's log-probability of every token, in the order chosen, rejected,
-    chosen, ...
+    """Returns the initial policy's log-probability of every token, one array per conversation.
 
     The log-probabilities are computed once; the run folder keeps them for a resumed run.
     """
-    members = [side for pair in encoded for side in pair]
     path = run.folder.path / "reference" / f"{_digest(members)}.npy"
-    lengths = [len(member.tokens) for member in members]
     if path.exists():
+        lengths = [len(member.tokens) for member in members]
         return np.split(np.load(path, allow_pickle=False), np.cumsum(lengths)[:-1])
     settings, model = parts.settings.learning, parts.model
     chunk = parts.settings.logprob_chunk
     score = make_score(model.policy, temperature=1.0, logprob_chunk=chunk, layout=model.layout)
     params = model.initial_params(run.seed)
+
+    def score_batch(batch: TokenBatch) -> np.ndarray:
+        if run.should_stop():
+            raise StopRequested("stopped before the first step; the reference is computed again")
+        return jax.device_get(score(params, batch)[0])
+
     found: list[np.ndarray] = []
     for start in range(0, len(members), _SCORE_CHUNK):
         run.console.phase("reference log-probabilities", start, len(members))
         some = members[start : start + _SCORE_CHUNK]
-        packed = batching.pack(
+        found += score_sequences(
+            score_batch,
             [{"tokens": m.tokens, "action_mask": m.action_mask} for m in some],
             row_length=settings.row_length,
-            rows_multiple=settings.micro_rows,
+            micro_rows=settings.micro_rows,
+            layout=model.layout,
         )
-        rows = batching.micro_batches(packed, settings.micro_rows)
-        values = []
-        for m in range(rows.tokens.shape[0]):
-            if run.should_stop():
-                raise StopRequested(
-                    "stopped before the first step; the reference is computed again"
-                )
-            one = put_batch(jax.tree.map(lambda x, m=m: x[m], rows), model.layout)
-            values.append(jax.device_get(score(params, one)[0]))
-        found += batching.unpack(np.stack(values), rows, len(some))
     _save(path, np.concatenate(found))
     return found
 
@@ -276,52 +267,12 @@ def _digest(members: Sequence[EncodedConversation]) -> str:
     return digest.hexdigest()[:32]
 
 
-def _attach_reference(
-    encoded: Sequence[EncodedPair], reference: Sequence[np.ndarray]
-) -> list[Pair]:
-    members = [
-        Member(side.tokens, side.action_mask, values)
-        for side, values in zip((s for pair in encoded for s in pair), reference, strict=True)
-    ]
-    return list(zip(members[::2], members[1::2], strict=True))
-
-
-def _take_step(
-    parts: DPOParts,
-    update: PreferenceUpdate,
-    state: TrainState,
-    pairs: Sequence[Pair],
-    step: int,
-    seed: int,
-    grad_limit: float,
-) -> tuple[TrainState, dict[str, float]]:
-    started = time.perf_counter()
-    settings = parts.settings.learning
-    chosen = pairs_of_step(len(pairs), step, per_step=settings.pairs, seed=seed)
-    batch = pack_pairs(
-        [pairs[i] for i in chosen],
-        row_length=settings.row_length,
-        micro_rows=settings.micro_rows,
-        length_normalised=settings.length_normalised,
-    )
-    packed = time.perf_counter()
-    rate = get_learning_rate(settings.optimizer, step, total_steps=settings.steps)
-    layout = parts.model.layout
-    limit, position = put_limit(grad_limit, layout), put_position(step, layout)
-    state, device_metrics = update(state, put_pairs(batch, layout), limit, position)
-    metrics = jax.device_get(device_metrics)
-    times = (started, packed, time.perf_counter())
-    shared = supervised_loop.step_metrics(times, metrics, batch.tokens, rate)
-    epoch = (step + 1) * settings.pairs / len(pairs)
-    return state, shared | _preference_metrics(metrics, batch) | {"dpo/epoch": epoch}
-
-
-def _preference_metrics(metrics: dict[str, np.ndarray], batch: PreferenceBatch) -> dict[str, float]:
+def _preference_metrics(computed: Mapping[str, Any], batch: PreferenceBatch) -> Metrics:
     used = int((batch.pair_weights != 0).any(axis=1).sum())
     rows = jax.tree.map(lambda x: x[:used], batch.tokens)
     policy = ("grad_norm", "skipped", "nonfinite")
     return {
-        **{f"dpo/{k}": float(v) for k, v in metrics.items() if k not in policy},
+        **{f"dpo/{k}": float(v) for k, v in computed.items() if k not in policy},
         "dpo/pairs": float((batch.pair_weights != 0).sum()),
         "batch/padding_share": batching.padding_share(rows),
         "batch/action_tokens": float(batch.tokens.action_mask.sum()),

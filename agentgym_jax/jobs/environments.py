@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from absl import logging
@@ -11,7 +11,7 @@ from absl import logging
 from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.embedded import EmbeddedServers
 from agentgym_jax.client.failures import spec_when_ready
-from agentgym_jax.client.in_process import InProcessTransport, in_process_servers
+from agentgym_jax.client.in_process import in_process_servers
 from agentgym_jax.client.pool import EnvPool
 from agentgym_jax.data import tasks as selection
 from agentgym_jax.data.tasks import MixtureSchedule, Task, TaskSchedule
@@ -27,7 +27,6 @@ class Environments:
     """Environments of a run: their clients, texts and tasks.
 
     Attributes:
-      clients: Clients by environment.
       pool: Pool of sessions on the servers of all environments.
       texts: Preamble and action parser, by environment.
       train_tasks: Training tasks of all environments.
@@ -45,24 +44,10 @@ class Environments:
     restart_dead_servers: Callable[[], None]
 
 
-def task_lists(
-    environments: Environments | None,
-) -> dict[str, Callable[[], Sequence[Mapping[str, Any]]]]:
-    """Returns functions that fetch the task list of a server, by environment."""
-    clients = {} if environments is None else environments.clients
-    return {name: client.tasks for name, client in clients.items()}
-
-
 def make_schedule(
     settings: Mapping[str, EnvironmentSettings], tasks: Sequence[Task], *, seed: int
 ) -> MixtureSchedule:
-    """Returns the order of the training tasks.
-
-    Args:
-      settings: Checked section `environments`.
-      tasks: Training tasks of all environments.
-      seed: Random seed of the order.
-    """
+    """Returns the order of the training tasks, given the checked section `environments`."""
     weights = {name: entry.weight for name, entry in settings.items()}
     schedules = {
         name: call(
@@ -84,21 +69,20 @@ def open_environments(
     folder: RunFolder,
     client_class: type[EnvClient] = EnvClient,
 ) -> Environments:
-    """Starts servers for environments without a URL, connects to all servers, and selects the
-    tasks.
+    """Starts servers for environments without a URL, connects to all, and selects the tasks.
 
-    Args:
-      stack: Stack that closes all opened resources, also after an error.
-      agent: Checked sections of the agent.
-      folder: Run folder, which receives the logs of the servers.
-      client_class: Class of the clients; scripted agents need one that sends additional requests.
+    `stack` closes all opened resources, also after an error. Scripted agents need a `client_class`
+    that sends additional requests.
     """
     settings = agent.environments
     embedded = [name for name, entry in settings.items() if not entry.url]
     modules = {name: settings[name].module for name in embedded if settings[name].module}
     options = {name: settings[name].options for name in embedded if settings[name].options}
     in_process = embedded if agent.env_server.transport == "inprocess" else []
-    transports = stack.enter_context(_in_process(in_process, modules, options))
+    try:
+        transports = stack.enter_context(in_process_servers(in_process, modules, options))
+    except ValueError as error:
+        raise ConfigError(f"config.env_server.transport='inprocess': {error}") from error
     servers = stack.enter_context(
         EmbeddedServers(
             [name for name in embedded if name not in transports],
@@ -119,7 +103,7 @@ def open_environments(
             base_url=urls[name],
             environment=name,
             action_format=entry.action_format or None,
-            transport=transports[name] if name in transports else None,
+            transport=transports.get(name),
         )
         stack.callback(clients[name].disconnect)
     pool = call(EnvPool, "pool", agent.pool, clients=clients)
@@ -131,20 +115,6 @@ def open_environments(
             pool.invalidate(name)
 
     return _describe(agent, clients, pool, restart_dead_servers)
-
-
-@contextlib.contextmanager
-def _in_process(
-    names: Sequence[str],
-    modules: Mapping[str, str],
-    options: Mapping[str, Mapping[str, Any]],
-) -> Iterator[Mapping[str, InProcessTransport]]:
-    with contextlib.ExitStack() as stack:
-        try:
-            transports = stack.enter_context(in_process_servers(names, modules, options))
-        except ValueError as error:
-            raise ConfigError(f"config.env_server.transport='inprocess': {error}") from error
-        yield transports
 
 
 def _describe(
@@ -169,9 +139,9 @@ def _describe(
             preamble = ({"role": "system", "content": entry.instructions or spec.instructions},)
         texts[name] = EnvironmentText(preamble=preamble, parse=client.parse)
         manifest = functools.lru_cache(client.tasks)
-        train_tasks += _select(name, entry.train, manifest, "train")
-        eval_tasks += _select(name, entry.eval, manifest, "eval")
-    _check_held_out(train_tasks, eval_tasks)
+        train_tasks += _select(f"environments.{name}.train", name, entry.train, manifest)
+        eval_tasks += _select(f"environments.{name}.eval", name, entry.eval, manifest)
+    check_disjoint(eval_tasks, (task.item_id for task in train_tasks), "the training tasks")
     return Environments(
         clients=clients,
         pool=pool,
@@ -184,28 +154,22 @@ def _describe(
 
 
 def _select(
-    name: str,
+    path: str,
+    environment: str,
     options: Mapping[str, Any],
-    manifest: Callable[[], Sequence[Mapping[str, Any]]],
-    what: str,
+    fetch_manifest: Callable[[], Sequence[Mapping[str, Any]]],
 ) -> list[Task]:
     if not options:
         return []
-    needs_manifest = options["kind"] in ("split", "suite")
-    return call(
-        selection.select,
-        f"environments.{name}.{what}",
-        options,
-        environment=name,
-        manifest=manifest() if needs_manifest else (),
-    )
+    manifest = fetch_manifest() if options["kind"] in ("split", "suite") else ()
+    return call(selection.select, path, options, environment=environment, manifest=manifest)
 
 
-def _check_held_out(train_tasks: Sequence[Task], eval_tasks: Sequence[Task]) -> None:
-    """Raises ConfigError if a task is both a training task and a held-out task."""
-    shared = {t.item_id for t in train_tasks} & {t.item_id for t in eval_tasks}
+def check_disjoint(eval_tasks: Sequence[Task], item_ids: Iterable[str], place: str) -> None:
+    """Raises ConfigError if a held-out task is among `item_ids`, which `place` describes."""
+    shared = sorted({task.item_id for task in eval_tasks}.intersection(item_ids))
     if shared:
         raise ConfigError(
-            f"{len(shared)} tasks are both in train and eval, such as {sorted(shared)[0]}; "
-            "choose disjoint tasks in config.environments"
+            f"{len(shared)} held-out tasks are also in {place}, such as {shared[0]}; choose other "
+            "tasks in config.environments.<name>.eval, or other data"
         )

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import enum
-import functools
 import hashlib
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,22 +12,22 @@ from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.oracle_clients import ExpertClient, ValidActionsClient
 from agentgym_jax.evaluation.agents import EndpointSettings
 from agentgym_jax.jobs.agents import SampledAgent, build_agent
-from agentgym_jax.jobs.config import agent
 from agentgym_jax.jobs.config.agent import AgentSettings, parse_agent
 from agentgym_jax.jobs.config.model import (
     ModelSettings,
     TokenizerSettings,
     build_layouts,
     build_model,
-    build_tokenizer,
     resolve_source,
 )
-from agentgym_jax.jobs.config.sections import ConfigError, call, check, no_such_key, section
-from agentgym_jax.jobs.config.settings import (
-    EvaluationSettings,
-    RolloutSettings,
-    Seed,
+from agentgym_jax.jobs.config.sections import (
+    AGENT_SECTIONS,
+    ConfigError,
+    check,
+    parse_section,
+    section,
 )
+from agentgym_jax.jobs.config.settings import EvaluationSettings, RolloutSettings, Seed, check_top
 from agentgym_jax.jobs.environments import Environments, open_environments
 from agentgym_jax.jobs.run import open_folder
 from agentgym_jax.learner.checkpoint import Checkpoints
@@ -38,9 +37,7 @@ from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.sharding import make_mesh
 from agentgym_jax.telemetry.console import RunConsole
 
-_SECTIONS = ("model", "tokenizer", "mesh", "endpoint", *agent.SECTIONS)
-# Keys that may change when an evaluation is resumed, because episodes do not depend on their
-# values.
+# Keys that may change when an evaluation is resumed, because episodes do not depend on them.
 _ADJUSTABLE = (
     "env_server.*",
     "environments.*.url",
@@ -61,12 +58,7 @@ class AgentKind(enum.StrEnum):
     ENDPOINT = "endpoint"  # an OpenAI-compatible chat endpoint
 
 
-_CLIENTS: Mapping[AgentKind, type[EnvClient]] = {
-    AgentKind.MODEL: EnvClient,
-    AgentKind.EXPERT: ExpertClient,
-    AgentKind.RANDOM: ValidActionsClient,
-    AgentKind.ENDPOINT: EnvClient,
-}
+_CLIENTS = {AgentKind.EXPERT: ExpertClient, AgentKind.RANDOM: ValidActionsClient}
 
 
 def find_agent_kind(model: str) -> AgentKind:
@@ -81,17 +73,12 @@ class EvaluationParts:
     """All components of an evaluation, for every kind of agent.
 
     Attributes:
-      name: Name of the agent as the user gave it.
-      kind: Kind of the agent.
-      seed: Random seed.
-      folder: Folder of the results.
-      console: Progress display.
+      name: Value of the flag `--model`.
       environments: Servers, pool and tasks.
-      task_lists: Functions that fetch the task list of a server, by environment.
+      task_lists: Task lists of the servers, by environment.
       sampling: Options of the sampled episodes.
       evaluation: Number of sampled episodes per task, and whether to add a greedy one.
       rollout: Options for retries and prompts.
-      endpoint: Section `endpoint`.
       max_turns: Turn limit of an episode, by environment.
       identity: JSON object that identifies the weights or the scripted agent.
       run_folder: Evaluated training run; None for other models.
@@ -120,25 +107,20 @@ class _Settings(AgentSettings):
     endpoint: EndpointSettings
 
 
-def _check_seed(seed: Seed) -> None:
-    """Declares the valid keys of an evaluation config outside sections."""
+def _top_level(seed: Seed) -> None:
+    """Declares the keys of an evaluation config outside sections."""
 
 
 def parse(config: Mapping[str, Any]) -> _Settings:
     """Parses a plain config and checks all its sections."""
-    known = ("seed", *_SECTIONS)
-    for name in config:
-        if name not in known:
-            raise ConfigError(no_such_key(name, known))
-    part = functools.partial(section, config)
-    check(_check_seed, "", {name: config[name] for name in ("seed",) if name in config})
-    check(make_mesh, "mesh", part("mesh"), devices=None)
-    has_weights = find_agent_kind(part("model")["source"]) is AgentKind.MODEL
+    check_top(config, ("model", "tokenizer", "mesh", "endpoint", *AGENT_SECTIONS), _top_level)
+    check(make_mesh, "mesh", section(config, "mesh"), devices=None)
+    has_weights = find_agent_kind(section(config, "model")["source"]) is AgentKind.MODEL
     return _Settings(
         **vars(parse_agent(config, RolloutSettings)),
-        model=call(ModelSettings, "model", part("model")) if has_weights else None,
-        tokenizer=call(TokenizerSettings, "tokenizer", part("tokenizer")),
-        endpoint=call(EndpointSettings, "endpoint", part("endpoint")),
+        model=parse_section(config, "model", ModelSettings) if has_weights else None,
+        tokenizer=parse_section(config, "tokenizer", TokenizerSettings),
+        endpoint=parse_section(config, "endpoint", EndpointSettings),
     )
 
 
@@ -146,16 +128,12 @@ def run_folder(config: Mapping[str, Any]) -> pathlib.Path | None:
     """Returns the run folder that `config.model.source` names; None for other sources."""
     if find_agent_kind(config["model"]["source"]) is not AgentKind.MODEL:
         return None
-    source = resolve_source(call(ModelSettings, "model", config["model"]))
+    source = resolve_source(parse_section(config, "model", ModelSettings))
     return source.path if source is not None and source.kind == "workdir" else None
 
 
 def select_environments(config: Mapping[str, Any], environments: Sequence[str]) -> dict[str, Any]:
-    """Returns the config with only the named environments; without names, with all environments.
-
-    Raises:
-      ConfigError: The config lacks one of the environments.
-    """
+    """Returns the config with only the named environments; without names, with all environments."""
     known = config["environments"]
     unknown = sorted(set(environments) - set(known))
     if unknown:
@@ -167,9 +145,7 @@ def select_environments(config: Mapping[str, Any], environments: Sequence[str]) 
 
 
 def adapt_samples(settings: EvaluationSettings, kind: AgentKind) -> EvaluationSettings:
-    """Returns the settings for agents that ignore the temperature; the expert needs one episode per
-    task.
-    """
+    """Returns the settings adapted to agents without a temperature: never a greedy episode."""
     if kind is AgentKind.EXPERT:
         return dataclasses.replace(settings, samples=1, greedy=False)
     if kind is AgentKind.RANDOM:
@@ -179,9 +155,7 @@ def adapt_samples(settings: EvaluationSettings, kind: AgentKind) -> EvaluationSe
 
 @contextlib.contextmanager
 def open_evaluation(config: Mapping[str, Any], workdir: str) -> Iterator[EvaluationParts]:
-    """Locks the folder and starts the servers; leaving the context closes servers, threads and
-    files.
-    """
+    """Locks the folder and starts the servers; leaving the context closes both."""
     settings = parse(config)
     name = config["model"]["source"]
     kind = find_agent_kind(name)
@@ -190,8 +164,8 @@ def open_evaluation(config: Mapping[str, Any], workdir: str) -> Iterator[Evaluat
         folder = stack.enter_context(open_folder(config, workdir, _ADJUSTABLE))
         facts = {"model": name, "environments": ", ".join(config["environments"])}
         console = stack.enter_context(RunConsole("evaluation", facts, 1))
-        environments = open_environments(stack, settings, folder, _CLIENTS[kind])
-        if kind in (AgentKind.EXPERT, AgentKind.RANDOM):
+        environments = open_environments(stack, settings, folder, _CLIENTS.get(kind, EnvClient))
+        if kind in _CLIENTS:
             _check_servers(environments.manifests, kind)
         yield EvaluationParts(
             name=name,
@@ -212,46 +186,32 @@ def open_evaluation(config: Mapping[str, Any], workdir: str) -> Iterator[Evaluat
 
 
 def build_evaluated_agent(config: Mapping[str, Any], parts: EvaluationParts) -> SampledAgent:
-    """Builds the agent of the model that `--model` names, with its weights.
-
-    Raises:
-      ValueError: `--model` names an agent without weights.
-    """
+    """Builds the agent of the model that `--model` names, with its weights."""
     settings = parse(config)
-    if settings.model is None:
-        raise ValueError(f"{parts.name} has no weights")
+    assert settings.model is not None, f"{parts.name} has no weights"
     source = resolve_source(settings.model)
-    tokenizer = build_tokenizer(settings.tokenizer, source, parts.folder, ())
     layouts = build_layouts(config["mesh"])
-    model = build_model(settings.model, source, tokenizer, layouts, parts.folder)
-    agent = build_agent(
-        settings,
-        model,
-        parts.environments,
-        # Episodes finished before a resume count too: the number of rows affects the last digits of
-        # the logits.
-        settings.evaluation.episodes(len(parts.environments.eval_tasks)),
-    )
+    model = build_model(settings.model, settings.tokenizer, source, layouts, parts.folder, ())
+    # Episodes finished before a resume count too, because the number of rows affects the last
+    # digits of the logits.
+    episodes = settings.evaluation.episodes(len(parts.environments.eval_tasks))
+    agent = build_agent(settings, model, parts.environments, episodes)
     agent.set_params(model.initial_params(parts.seed), version=0)
     return agent
 
 
 def _check_servers(manifests: Mapping[str, str], kind: AgentKind) -> None:
-    """Raises ConfigError for AgentGym's original servers, which offer neither expert actions nor
-    lists of valid actions.
-    """
+    """Raises ConfigError for AgentGym's original servers, which do not offer actions."""
     foreign = [name for name, sha256 in manifests.items() if not sha256]
     if foreign:
         raise ConfigError(
-            f"--model={kind} asks the server for its actions, and the server of {foreign[0]} is not one of "
-            f"agentgym_envs; set config.environments.{foreign[0]}.url='' to start ours"
+            f"--model={kind} asks the server for its actions, and the server of {foreign[0]} is not "
+            f"one of agentgym_envs; set config.environments.{foreign[0]}.url='' to start ours"
         )
 
 
 def _fingerprint(source: ModelSource) -> dict[str, Any]:
-    """Returns facts that identify weights: the step of a run's checkpoint, or a hash of the sizes
-    and both ends of the weight files.
-    """
+    """Returns facts that identify weights: the step of a checkpoint, or a hash of the files."""
     facts: dict[str, Any] = {"name": source.model, "kind": source.kind}
     if source.path is None:
         return facts

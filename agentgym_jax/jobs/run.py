@@ -14,14 +14,14 @@ from absl import logging
 
 from agentgym_jax.jobs.config.sections import ConfigError
 from agentgym_jax.jobs.config.settings import CheckpointSettings
-from agentgym_jax.jobs.environments import Environments
 from agentgym_jax.learner.checkpoint import Checkpoints
+from agentgym_jax.learner.controller_state import ControllerState
 from agentgym_jax.learner.train_state import TrainState
 from agentgym_jax.native import library
 from agentgym_jax.run_folder import RunFolder
 from agentgym_jax.telemetry import machine
-from agentgym_jax.telemetry.compilations import CompilationCounter
-from agentgym_jax.telemetry.console import RunConsole, format_count
+from agentgym_jax.telemetry.console import RunConsole
+from agentgym_jax.telemetry.guards import History
 from agentgym_jax.telemetry.loggers.table import Loggers, open_loggers
 from agentgym_jax.telemetry.loggers.table import parse as parse_loggers
 from agentgym_jax.telemetry.metrics_file import MetricWriter
@@ -41,13 +41,11 @@ ADJUSTABLE = (
 
 
 class StopRequested(Exception):
-    """The user requested a stop (SIGTERM, Ctrl-C); the state is saved, so the run can be resumed."""
+    """The user requested a stop (SIGTERM, Ctrl-C); the state is saved for a resumed run."""
 
 
 class StopFlag:
-    """Flag set by SIGTERM and by the first Ctrl-C; a second Ctrl-C interrupts the process
-    immediately.
-    """
+    """Flag set by SIGTERM and the first Ctrl-C; a second Ctrl-C interrupts the process at once."""
 
     def __init__(self) -> None:
         """Creates a flag that is not set."""
@@ -55,18 +53,17 @@ class StopFlag:
         self._signal = signal.SIGTERM
 
     def __call__(self) -> bool:
-        """Returns True if the run should stop at the next safe point."""
+        """Returns True if a stop was requested."""
         return self._event.is_set()
 
     @property
     def exit_status(self) -> int:
-        """Returns the exit status of a process that a signal stopped: 130 or 143, as in a shell."""
+        """Returns the exit status of a stopped process: 130 after Ctrl-C, 143 after SIGTERM."""
         return 128 + self._signal
 
     @contextlib.contextmanager
     def installed(self) -> Iterator["StopFlag"]:
         """Handles both signals within the block; for the main thread only."""
-        previous = {s: signal.getsignal(s) for s in (signal.SIGTERM, signal.SIGINT)}
 
         def handle(number, frame):
             if self._event.is_set() and number == signal.SIGINT:
@@ -75,13 +72,37 @@ class StopFlag:
             self._event.set()
             logging.warning("%s: saving and stopping", signal.Signals(number).name)
 
-        for number in previous:
-            signal.signal(number, handle)
+        previous = {s: signal.signal(s, handle) for s in (signal.SIGTERM, signal.SIGINT)}
         try:
             yield self
         finally:
             for number, handler in previous.items():
                 signal.signal(number, handler)
+
+
+@dataclasses.dataclass(frozen=True)
+class LoopState:
+    """State between two steps, as saved in a checkpoint.
+
+    Tasks and random keys are functions of the seed and the step, so they are not part of it.
+
+    Attributes:
+      step: Number of steps done.
+      state: Weights and optimiser state.
+      unlogged: Metrics of the last step until they are written; then None.
+      history: History of the guards.
+      controllers: State of the controllers; None in jobs on recorded data.
+      behaviour: Weights that sample the next step, if they are older than those in `state`.
+      stop: Message of a guard that ends the run after the last step; else None.
+    """
+
+    step: int
+    state: TrainState
+    unlogged: dict[str, float] | None = None
+    history: History = History()
+    controllers: ControllerState | None = None
+    behaviour: Any = None
+    stop: str | None = None
 
 
 @dataclasses.dataclass
@@ -90,19 +111,10 @@ class Run:
 
     Attributes:
       folder: Run folder, locked for this process.
-      console: Progress display.
       writer: Writer of metrics.jsonl.
-      loggers: Additional loggers of metrics.
-      checkpoints: Checkpoints of the run.
-      checkpoint_settings: Checkpoint intervals.
-      total_steps: Number of steps of the job.
-      seed: Random seed.
-      should_stop: Flag of a request to stop, read between units of work that can be repeated.
+      should_stop: Flag of a request to stop.
       compilations: Counter of programs compiled since the start.
-      restored_controllers: State of the controllers in the restored checkpoint; None without one.
-      restored_guards: History of the guards in the restored checkpoint; None without one.
-      open_sessions: Function that returns the number of sessions on environment servers; None
-          without environments.
+      open_sessions: Function that counts the sessions on servers; None without environments.
     """
 
     folder: RunFolder
@@ -114,16 +126,10 @@ class Run:
     total_steps: int
     seed: int
     should_stop: StopFlag
-    compilations: CompilationCounter
-    restored_controllers: dict[str, Any] | None = None
-    restored_guards: dict[str, Any] | None = None
+    compilations: machine.CompilationCounter
     open_sessions: Callable[[], int] | None = None
     _checkpoint_s: float = 0.0
     _shown: set[str] = dataclasses.field(default_factory=set)
-
-    def watch(self, environments: Environments) -> None:
-        """Adds the number of open sessions on these environments to the metrics."""
-        self.open_sessions = lambda: environments.pool.open_sessions
 
     def progress(self, name: str) -> Callable[[int, int, int], None]:
         """Returns a progress callback (done, total, tokens) that shows phase `name`."""
@@ -137,17 +143,11 @@ class Run:
         return report
 
     def begin(self, name: str, total: int = 0) -> None:
-        """Shows phase `name` before its first result; at the first call the note mentions
-        compilation.
-        """
+        """Shows phase `name` before its first result; the first call also notes the compilation."""
         kind = name.partition(",")[0]
         note = "" if kind in self._shown else "compiling first"
         self._shown.add(kind)
         self.console.phase(name, 0, total, note)
-
-    def show_size(self, parameters: int) -> None:
-        """Shows the number of parameters of the policy in the header of the console."""
-        self.console.fact("parameters", format_count(parameters))
 
     def warn(self, step: int, texts: Sequence[str]) -> None:
         """Shows and logs warnings about a step."""
@@ -156,64 +156,48 @@ class Run:
 
     def log_step(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Writes the metrics after `step` steps, and shows them."""
-        line = {**metrics, **self._measure_machine(), "time/checkpoint_s": self._checkpoint_s}
+        line = {
+            **metrics,
+            "jax/compilations": float(self.compilations.count),
+            "jax/compile_s": self.compilations.seconds,
+            **machine.measure(self.open_sessions),
+            "time/checkpoint_s": self._checkpoint_s,
+        }
         self._checkpoint_s = 0.0
         values = self.writer.write(step, line)
         self.console.step(step, values)
         self.loggers.log(step, values)
 
-    def save(
-        self,
-        step: int,
-        state: TrainState,
-        unlogged: Mapping[str, float] | None = None,
-        *,
-        controllers: Mapping[str, Any] | None = None,
-        guards: Mapping[str, Any] | None = None,
-        behaviour: Any = None,
-    ) -> None:
-        """Saves the state for a resumed run; returns when the arrays are copied off the devices.
+    def save(self, now: LoopState) -> None:
+        """Saves a checkpoint, unless the step has one; returns when the devices' arrays are copied.
 
-        Tasks and random keys are functions of the seed and the step, so they are not stored. The
-        metrics file reaches the disk before the checkpoint. Step 0 is never saved: a run without a
-        checkpoint starts again from the same weights.
-
-        Args:
-          step: Number of steps done.
-          state: State after `step` steps.
-          unlogged: Metrics of the last step if they are not yet written; else None.
-          controllers: State of the controllers, as a JSON object.
-          guards: History of the guards, as a JSON object.
-          behaviour: Weights that sample the next step, if they are older than those in `state`.
+        The metrics file reaches the disk before the checkpoint. Step 0 is never saved: a run
+        without a checkpoint starts again from the same weights.
         """
-        if step == 0 or self.checkpoints.latest_step() == step:
+        if now.step == 0 or self.checkpoints.latest_step() == now.step:
             return
         started = time.perf_counter()
         self.console.phase("checkpoint", 0, 1)
         self.writer.sync()
         extra = {
-            "step": step,
+            "step": now.step,
             "seed": self.seed,
-            "unlogged": None if unlogged is None else dict(unlogged),
-            "controllers": None if controllers is None else dict(controllers),
-            "guards": None if guards is None else dict(guards),
+            "unlogged": now.unlogged,
+            "controllers": None if now.controllers is None else now.controllers.to_json(),
+            "guards": now.history.to_json(),
             "versions": {name: importlib.metadata.version(name) for name in ("jax", "flax")},
         }
-        self.checkpoints.save(step, state, extra, behaviour)
+        self.checkpoints.save(now.step, now.state, extra, now.behaviour)
         self._checkpoint_s += time.perf_counter() - started
 
     def is_save_due(self, step: int) -> bool:
         """Returns True if the state after `step` steps must be saved."""
         return step % self.checkpoint_settings.every == 0 or step == self.total_steps
 
-    def restore(
-        self, abstract_state: TrainState
-    ) -> tuple[TrainState, int, dict[str, float] | None] | None:
-        """Returns state, step and unlogged metrics of the newest checkpoint; None if there is no
-        checkpoint.
+    def restore(self, abstract_state: TrainState) -> LoopState | None:
+        """Returns the state of the newest checkpoint without `behaviour`; None if there is none.
 
-        Removes metrics and trajectories of later steps, because the run repeats these steps. Sets
-        `restored_controllers` and `restored_guards`.
+        Removes metrics and trajectories of later steps, because the run repeats these steps.
 
         Raises:
           ValueError: The checkpoint was written by another run.
@@ -232,15 +216,14 @@ class Run:
         self.writer.truncate_after(step)
         self.folder.remove_trajectories_after(step)
         self.console.note(f"resumed after step {step}")
-        self.restored_controllers, self.restored_guards = extra["controllers"], extra["guards"]
-        return state, step, extra["unlogged"]
-
-    def _measure_machine(self) -> dict[str, float]:
-        return {
-            "jax/compilations": float(self.compilations.count),
-            "jax/compile_s": self.compilations.seconds,
-            **machine.measure(self.open_sessions),
-        }
+        controllers = extra["controllers"]
+        return LoopState(
+            step,
+            state,
+            extra["unlogged"],
+            History.from_json(extra["guards"]),
+            controllers and ControllerState.from_json(controllers),
+        )
 
 
 def device_name(device: jax.Device) -> str:
@@ -254,16 +237,7 @@ def device_name(device: jax.Device) -> str:
 def open_folder(
     config: Mapping[str, Any], workdir: str, adjustable: Sequence[str]
 ) -> Iterator[RunFolder]:
-    """Locks a run folder; checks that its config equals `config`, except for adjustable keys.
-
-    Args:
-      config: Plain config.
-      workdir: Run folder.
-      adjustable: Keys that may change when a run is resumed.
-
-    Raises:
-      ConfigError: The folder belongs to a run with another config.
-    """
+    """Locks a run folder; if it has a run, only `adjustable` keys of the config may differ."""
     with RunFolder(workdir) as folder, contextlib.ExitStack() as stack:
         devices = [device_name(device) for device in jax.devices()]
         try:
@@ -278,32 +252,19 @@ def open_folder(
 def open_run(
     config: Mapping[str, Any],
     workdir: str,
+    stop: StopFlag,
     checkpoint_settings: CheckpointSettings,
-    *,
     title: str,
     facts: Mapping[str, str],
-    stop: StopFlag,
 ) -> Iterator[Run]:
-    """Opens the folder, console, loggers and checkpoints of a run.
-
-    Args:
-      config: Plain config.
-      workdir: Run folder.
-      checkpoint_settings: Checked section `checkpoint`.
-      title: Title of the console.
-      facts: Header of the console: values by name.
-      stop: Flag that a request to stop sets.
-
-    Raises:
-      ConfigError: The folder belongs to a run with another config.
-    """
+    """Opens the folder, loggers, checkpoints and console; `facts` are values of its header."""
     try:
         names = parse_loggers(config["loggers"])
     except ValueError as error:
         raise ConfigError(f"config.{error}") from error
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(open_folder(config, workdir, ADJUSTABLE))
-        compilations = CompilationCounter()
+        compilations = machine.CompilationCounter()
         checkpoints = stack.enter_context(
             Checkpoints(
                 folder.checkpoints,
@@ -311,17 +272,11 @@ def open_run(
                 keep_every=checkpoint_settings.keep_every or None,
             )
         )
+        devices = f"{jax.device_count()} x {device_name(jax.devices()[0])}"
+        header = {**facts, "devices": devices, "workdir": str(folder.path)}
+        first_step = checkpoints.latest_step() or 0
         console = stack.enter_context(
-            RunConsole(
-                title,
-                {
-                    **facts,
-                    "devices": f"{jax.device_count()} x {device_name(jax.devices()[0])}",
-                    "workdir": str(folder.path),
-                },
-                config["total_steps"],
-                first_step=checkpoints.latest_step() or 0,
-            )
+            RunConsole(title, header, config["total_steps"], first_step=first_step)
         )
         writer = stack.enter_context(MetricWriter(folder.metrics_path))
         loggers = stack.enter_context(open_loggers(names, folder, config))

@@ -1,8 +1,9 @@
-"""Accumulation of the gradients of many micro-batches, and the optimiser step on their sum."""
+"""Gradients over many micro-batches, and the optimiser step on their sum."""
 
 from collections.abc import Callable
 from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
 import optax
@@ -10,21 +11,17 @@ import optax
 from agentgym_jax.learner.optimizer import set_schedule_position
 from agentgym_jax.learner.train_state import TrainState
 
-Sums = dict[str, jax.Array]
+Metrics = dict[str, jax.Array]
+LossFn = Callable[[Any, Any], tuple[jax.Array, tuple[Metrics, Metrics]]]
 
 
 def accumulate_gradients(
-    loss_fn: Callable[[Any, Any], tuple[jax.Array, tuple[Sums, Sums]]],
-    params: Any,
-    batch: Any,
-    used: jax.Array,
-) -> tuple[jax.Array, Any, Sums]:
-    """Returns the summed loss of the first `used` micro-batches, its gradient and the combined
-    metrics.
+    loss_fn: LossFn, params: Any, batch: Any, used: jax.Array
+) -> tuple[jax.Array, Any, Metrics]:
+    """Returns the loss of the first `used` micro-batches, its float32 gradient and the metrics.
 
-    `used` may be an array, so one program serves every step, and later micro-batches are not
-    computed. If there is a single micro-batch, it is always computed and its gradients are returned
-    directly. Memory then holds one tree of gradients instead of two.
+    Later micro-batches are not computed. A single micro-batch is always computed; memory then holds
+    one tree of gradients instead of two.
 
     Args:
       loss_fn: Maps (params, micro-batch) to (loss, (metrics to add, metrics to maximise)). Metrics
@@ -32,9 +29,6 @@ def accumulate_gradients(
       params: Tree of float32 arrays.
       batch: Tree whose leaves have the micro-batches as their first axis.
       used: Number of micro-batches to compute.
-
-    Returns:
-      The loss, float32 gradients in the form of `params`, and the metrics by name.
     """
     grad_fn = jax.value_and_grad(loss_fn, has_aux=True)
 
@@ -84,17 +78,51 @@ def apply_gradients(
     return new, optax.tree.norm(updates)
 
 
-def replace_nonfinite(metrics: Sums) -> Sums:
-    """Replaces non-finite metrics by 0, so that a skipped step leaves a valid log line."""
-    return {name: jnp.where(jnp.isfinite(value), value, 0.0) for name, value in metrics.items()}
+def update_or_skip(
+    loss_fn: LossFn,
+    params: Any,
+    batch: Any,
+    used: jax.Array,
+    state: TrainState,
+    apply: Callable[[Any], tuple[TrainState, jax.Array]],
+    grad_limit: chex.Numeric = jnp.inf,
+) -> tuple[TrainState, Metrics]:
+    """Applies the gradient of the first `used` micro-batches, or returns `state` unchanged.
+
+    A step is skipped if its loss or gradient is not finite, if the norm of the gradient is above
+    `grad_limit`, or if the metric `weight` of `loss_fn` is 0. `apply` maps the gradient to the next
+    state and the norm of the change. Other arguments are as in `accumulate_gradients`.
+
+    Returns:
+      The state, and the metrics of `loss_fn` together with `loss`, `grad_norm`, `update_norm`,
+      `skipped` and `nonfinite`.
+    """
+    total, grads, found = accumulate_gradients(loss_fn, params, batch, used)
+    grad_norm = optax.tree.norm(grads)
+    is_finite = jnp.isfinite(total) & jnp.isfinite(grad_norm)
+    is_sound = is_finite & (grad_norm <= grad_limit) & (found["weight"] > 0)
+    nothing = jnp.zeros((), jnp.float32)
+    new_state, update_norm = jax.lax.cond(is_sound, lambda: apply(grads), lambda: (state, nothing))
+    return new_state, found | {
+        "loss": total,
+        "grad_norm": grad_norm,
+        "update_norm": update_norm,
+        "skipped": 1.0 - is_sound.astype(jnp.float32),
+        "nonfinite": 1.0 - is_finite.astype(jnp.float32),
+    }
 
 
 def compile_update(
-    update: Callable[..., tuple[TrainState, Sums]], shardings: TrainState | None
-) -> Callable[..., tuple[TrainState, Sums]]:
+    update: Callable[..., tuple[TrainState, Metrics]], shardings: TrainState | None
+) -> Callable[..., tuple[TrainState, Metrics]]:
     """Compiles (state, batch, ...) -> (state, metrics); the state is donated.
 
-    The shardings of the new state are fixed, because the second step must find the state on the
-    same devices as the first step.
+    Metrics that are not finite become 0, so that a skipped step leaves a valid log line. The new
+    state has fixed shardings, because the second step must find it where the first one did.
     """
-    return jax.jit(update, donate_argnums=0, out_shardings=(shardings, None))
+
+    def finite_update(*args):
+        state, metrics = update(*args)
+        return state, {k: jnp.where(jnp.isfinite(v), v, 0.0) for k, v in metrics.items()}
+
+    return jax.jit(finite_update, donate_argnums=0, out_shardings=(shardings, None))

@@ -1,13 +1,10 @@
-"""Checkpoints of the complete state of a run.
+"""Checkpoints of the complete state of a run, saved in the background, either complete or absent.
 
-A checkpoint is saved in the background and is either complete or absent.
-
-A checkpoint is a folder named by its step with three items. `params` holds the policy. `optimizer`
-holds the optimiser state, the step counter and the whole critic, if there is one. `record` is JSON:
-the caller's `extra` and a description of the arrays. A run that samples one step ahead has a fourth
-item, `behaviour`: the weights that sample the next step. Orbax writes the folder under a temporary
-name and renames it when all files are on the disk. Just before the renaming, the digest of every
-file is added, because the array format notices a lost file but not a flipped bit.
+A checkpoint is a folder named by its step. It has an item `params` (policy), `optimizer` (optimiser
+state, step counter and critic), `record` (JSON: the caller's `extra` and a description of all
+arrays) and, for stale rollout weights, `behaviour`. Orbax writes the folder under a temporary name
+and renames it at the end. Before the renaming, `_seal` adds the digest of every file, because the
+array format notices a lost file but not a flipped bit.
 """
 
 import concurrent.futures
@@ -28,7 +25,7 @@ import tensorstore
 from absl import logging
 from orbax.checkpoint import checkpoint_managers
 
-from agentgym_jax.learner.train_state import TrainState, describe_arrays
+from agentgym_jax.learner.train_state import TrainState, describe_arrays, list_differences
 from agentgym_jax.run_folder import disk_advice
 
 _DIGESTS = "digests.json"
@@ -44,17 +41,6 @@ class CheckpointError(RuntimeError):
     """A checkpoint that cannot be used; the message states the remedy."""
 
 
-@contextlib.contextmanager
-def _errors_only() -> Iterator[None]:
-    """Silences Orbax's warning about a checkpoint manager that only reads."""
-    verbosity = logging.get_verbosity()
-    logging.set_verbosity(logging.ERROR)
-    try:
-        yield
-    finally:
-        logging.set_verbosity(verbosity)
-
-
 class Checkpoints:
     """The checkpoints of one run.
 
@@ -63,8 +49,8 @@ class Checkpoints:
       max_to_keep: Number of newest checkpoints to keep; older ones are deleted.
       keep_every: Checkpoints of steps that are multiples of this number are never deleted; None for
         no exceptions.
-      read_only: True for readers (export, evaluation) of a folder to which a trainer may be
-        writing. No file is created or deleted.
+      read_only: True for readers of a folder to which a trainer may be writing. No file is created
+        or deleted.
     """
 
     def __init__(
@@ -75,32 +61,30 @@ class Checkpoints:
         keep_every: int | None = None,
         read_only: bool = False,
     ):
-        if max_to_keep < 1:
-            raise ValueError(f"Checkpoints: max_to_keep is {max_to_keep}, expected at least 1")
         self._directory = pathlib.Path(directory).absolute()
         self._newest_started: int | None = None
-        if read_only and not self._directory.is_dir():
-            raise CheckpointError(f"no checkpoints: {self._directory} does not exist")
-        if not read_only and self._directory.is_dir():
+        self._manager: ocp.CheckpointManager | None = None
+        if read_only:
+            if not self._directory.is_dir():
+                raise CheckpointError(f"no checkpoints: {self._directory} does not exist")
+            return
+        if self._directory.is_dir():
             _set_aside_incomplete(self._directory)
         _leave_counters_alone()
         policies = [checkpoint_managers.LatestN(max_to_keep)]
         if keep_every is not None:
             policies.append(checkpoint_managers.EveryNSteps(keep_every))
-        with _errors_only() if read_only else contextlib.nullcontext():
-            self._manager = ocp.CheckpointManager(
-                self._directory,
-                options=ocp.CheckpointManagerOptions(
-                    preservation_policy=checkpoint_managers.AnyPreservationPolicy(policies),
-                    enable_async_checkpointing=True,
-                    async_options=ocp.AsyncOptions(
-                        post_finalization_callback=functools.partial(_seal, self._directory)
-                    ),
-                    cleanup_tmp_directories=not read_only,
-                    create=not read_only,
-                    read_only=read_only,
+        self._manager = ocp.CheckpointManager(
+            self._directory,
+            options=ocp.CheckpointManagerOptions(
+                preservation_policy=checkpoint_managers.AnyPreservationPolicy(policies),
+                enable_async_checkpointing=True,
+                async_options=ocp.AsyncOptions(
+                    post_finalization_callback=functools.partial(_seal, self._directory)
                 ),
-            )
+                cleanup_tmp_directories=True,
+            ),
+        )
 
     def save(
         self, step: int, state: TrainState, extra: Mapping[str, Any], behaviour: Any = None
@@ -108,15 +92,11 @@ class Checkpoints:
         """Copies the state off the devices, then writes it in the background.
 
         The caller may donate the state as soon as this call returns. An error of the writing thread
-        is raised by the next `save`, `wait` or `close`. A save first waits for the previous save.
-        Saving the most recently saved step again does nothing.
+        is raised by the next `save`, by `wait` or at the end of the context. `step` must be larger
+        than the steps of all complete checkpoints. A repeated save of the same step does nothing.
 
-        Args:
-          step: Step that names the checkpoint, larger than the step of every complete checkpoint.
-          state: State to save, with all its arrays.
-          extra: JSON object with all state of the host. Tuples are restored as lists.
-          behaviour: Weights that sample the next step, if they differ from the weights in the
-            state.
+        `extra` is a JSON object with all state of the host; tuples are restored as lists.
+        `behaviour` has the weights that sample the next step; None for those of the state.
         """
         items = {} if behaviour is None else {_BEHAVIOUR: behaviour}
         record = {"arrays": describe_arrays(state) | describe_arrays(items), "extra": dict(extra)}
@@ -132,15 +112,11 @@ class Checkpoints:
                 "Resume from it, or use a new workdir."
             )
         self._newest_started = step
+        items |= {"params": state.params, "optimizer": _optimizer_item(state)}
+        arrays = {name: ocp.args.StandardSave(tree) for name, tree in items.items()}
         with self._write_errors():
             is_started = self._manager.save(
-                step,
-                args=ocp.args.Composite(
-                    params=ocp.args.StandardSave(state.params),
-                    optimizer=ocp.args.StandardSave(_optimizer_item(state)),
-                    record=ocp.args.JsonSave(record),
-                    **{name: ocp.args.StandardSave(tree) for name, tree in items.items()},
-                ),
+                step, args=ocp.args.Composite(record=ocp.args.JsonSave(record), **arrays)
             )
         if not is_started:
             raise CheckpointError(f"checkpoint {step} in {self._directory} was not started")
@@ -156,61 +132,34 @@ class Checkpoints:
         return max(self.steps(), default=None)
 
     def restore(self, step: int, abstract_state: TrainState) -> tuple[TrainState, dict[str, Any]]:
-        """Restores the state and the `extra` of a step returned by `latest_step()`.
+        """Restores the state and the `extra` of a step.
 
-        `abstract_state` is the result of `train_state.abstract_state`; its shardings determine the
-        placement of the arrays, on any mesh.
+        The shardings of `abstract_state` determine the placement of the arrays, on any mesh.
 
         Raises:
           CheckpointError: The checkpoint is damaged, incomplete or of a different model.
         """
         self._verify(step)
         record = self._record(step)
-        items = record["arrays"].items()
-        arrays = {k: v for k, v in items if not k.startswith(f"{_BEHAVIOUR}/")}
-        self._check_arrays(step, arrays, describe_arrays(abstract_state))
-        found = self._manager.restore(
-            step,
-            args=ocp.args.Composite(
-                params=ocp.args.StandardRestore(abstract_state.params),
-                optimizer=ocp.args.StandardRestore(_optimizer_item(abstract_state)),
-            ),
-        )
-        critic = found.optimizer.pop("critic", None)
-        state = TrainState(
-            **found.optimizer,
-            params=found.params,
-            critic=None if critic is None else TrainState(**critic),
-        )
-        return state, record["extra"]
+        saved = {k: v for k, v in record["arrays"].items() if not k.startswith(f"{_BEHAVIOUR}/")}
+        self._check_arrays(step, saved, describe_arrays(abstract_state))
+        params = self._read(step, "params", abstract_state.params)
+        others = self._read(step, "optimizer", _optimizer_item(abstract_state))
+        critic = others.pop("critic", None)
+        critic = None if critic is None else TrainState(**critic)
+        return TrainState(**others, params=params, critic=critic), record["extra"]
 
     def restore_params(self, step: int, abstract_params: Any) -> Any:
-        """Restores the parameters of a step; the optimiser state is not read.
+        """Restores only the parameters of a step.
 
         Arrays of `abstract_params` without a sharding are placed on the first device.
         """
         self._verify(step)
-        return self._restore_item(step, "params", abstract_params)
+        return self._restore_weights(step, "params", abstract_params)
 
     def restore_behaviour(self, step: int, abstract_params: Any) -> Any:
-        """Restores the weights that sample the next step, which are older than the weights of the
-        saved state.
-
-        The caller must first have called `restore` for this step without an error.
-        """
-        return self._restore_item(step, _BEHAVIOUR, abstract_params)
-
-    def _restore_item(self, step: int, name: str, abstract: Any) -> Any:
-        here = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-        placed = jax.tree.map(
-            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding or here),
-            abstract,
-        )
-        items = self._record(step)["arrays"].items()
-        saved = {k: v for k, v in items if k.startswith(f"{name}/")}
-        self._check_arrays(step, saved, describe_arrays({name: placed}))
-        args = ocp.args.Composite(**{name: ocp.args.StandardRestore(placed)})
-        return self._manager.restore(step, args=args)[name]
+        """Restores the stale rollout weights of a step that `restore` has verified."""
+        return self._restore_weights(step, _BEHAVIOUR, abstract_params)
 
     def restore_extra(self, step: int) -> dict[str, Any]:
         """Restores the `extra` of a step."""
@@ -222,30 +171,22 @@ class Checkpoints:
         with self._write_errors():
             self._manager.wait_until_finished()
 
-    def close(self) -> None:
-        """Waits for the last save, then ends the background threads."""
-        with self._write_errors():
-            self._manager.close()
-
     def __enter__(self) -> "Checkpoints":
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        self.close()
+        if self._manager is not None:
+            with self._write_errors():
+                self._manager.close()
 
     @contextlib.contextmanager
     def _write_errors(self) -> Iterator[None]:
-        """Converts an error of the operating system to a CheckpointError that explains the
-        consequences.
-
-        Raises:
-          CheckpointError: The checkpoint could not be written to the disk.
-        """
+        """Converts an error of the operating system to a CheckpointError with a remedy."""
         try:
             yield
         except (OSError, ValueError) as error:
-            told = _OS_ERROR.search(str(error))
-            number = int(told[1]) if told else getattr(error, "errno", None)
+            match = _OS_ERROR.search(str(error))
+            number = int(match[1]) if match else getattr(error, "errno", None)
             if number is None:
                 raise
             newest = self.latest_step()
@@ -266,44 +207,47 @@ class Checkpoints:
         if not faults:
             return
         earlier = [s for s in steps if s < step]
-        then = f"to resume from step {earlier[-1]}" if earlier else "and start the run again"
+        remedy = f"to resume from step {earlier[-1]}" if earlier else "and start the run again"
         raise CheckpointError(
             f"checkpoint {step} is damaged: {'; '.join(faults[:3])}"
             f"{f' and {len(faults) - 3} more' if len(faults) > 3 else ''}. "
-            f"Delete the folder {folder} {then}."
+            f"Delete the folder {folder} {remedy}."
         )
 
     def _record(self, step: int) -> dict[str, Any]:
-        """Reads the JSON item: `arrays` describes the saved arrays, and `extra` is the caller's
-        object.
-        """
-        return self._manager.restore(step, args=ocp.args.Composite(record=ocp.args.JsonRestore()))[
-            "record"
-        ]
+        return ocp.JsonCheckpointHandler().restore(self._directory / str(step) / "record")
+
+    def _read(self, step: int, item: str, abstract: Any) -> Any:
+        folder, args = self._directory / str(step) / item, ocp.args.StandardRestore(abstract)
+        return ocp.StandardCheckpointHandler().restore(folder, args=args)
+
+    def _restore_weights(self, step: int, item: str, abstract: Any) -> Any:
+        here = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+        placed = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding or here),
+            abstract,
+        )
+        arrays = self._record(step)["arrays"].items()
+        saved = {k: v for k, v in arrays if k.startswith(f"{item}/")}
+        self._check_arrays(step, saved, describe_arrays({item: placed}))
+        return self._read(step, item, placed)
 
     def _check_arrays(self, step: int, saved: Mapping[str, str], wanted: Mapping[str, str]) -> None:
-        """Raises an error before any array is read if types or shapes differ, because the array
-        format would pad, cut or cast such arrays.
-        """
-        names = [k for k in saved.keys() | wanted.keys() if saved.get(k) != wanted.get(k)]
-        names.sort(key=lambda k: (not k.startswith("params"), k))
-        if not names:
-            return
-        lines = [f"{k}: saved {saved.get(k)}, expected {wanted.get(k)}" for k in names[:3]]
-        raise CheckpointError(
-            f"checkpoint {step} in {self._directory} is of another model or optimiser, "
-            f"{len(names)} arrays differ ({'; '.join(lines)}). Use the config it was made with."
-        )
+        # The array format would pad, cut or cast arrays of another shape or type.
+        lines = list_differences(saved, wanted, "saved")
+        if lines:
+            raise CheckpointError(
+                f"checkpoint {step} in {self._directory} is of another model or optimiser, "
+                f"{len(lines)} arrays differ ({'; '.join(lines[:3])}). "
+                "Use the config it was made with."
+            )
 
 
 def _leave_counters_alone() -> None:
-    """Stops Orbax from querying TensorStore twice per item for the number of written bytes.
-
-    Orbax needs that number only to log the rate.
+    """Stops Orbax from querying TensorStore for numbers of written bytes, which it only logs.
 
     TensorStore (0.1.74 to 0.1.86) never frees JSON that it passes to Python: 14 KiB of counters per
-    query. The specification of each array (some 300 bytes per save) is needed, so that small leak
-    remains.
+    query, two queries per item.
     """
     tensorstore.experimental_collect_matching_metrics = lambda *args, **kwargs: []
 
@@ -331,23 +275,17 @@ def _digests(folder: pathlib.Path) -> dict[str, str]:
 
 def _seal(directory: pathlib.Path) -> None:
     """Adds digests to the checkpoint that is about to be renamed; runs in the writing thread."""
-    if jax.process_index() != 0:
-        return
     for folder in directory.glob(f"*{_TEMPORARY}*"):
         sealed = folder / _DIGESTS
         if folder.is_dir() and not sealed.exists():
-            # The digests are written in one rename, so that a full disk cannot leave a partial
-            # file.
+            # The file is renamed when it is complete, so that a full disk leaves no partial file.
             half = folder / f"{_DIGESTS}.half"
             half.write_text(json.dumps(_digests(folder), indent=1))
             half.replace(sealed)
-            logging.vlog(1, "sealed %s", folder)
 
 
 def _set_aside_incomplete(directory: pathlib.Path) -> None:
-    """Renames step folders that lack digests, so that a later save of the same step does not
-    collide with them.
-    """
+    """Renames step folders without digests, so that their steps can be saved again."""
     for folder in directory.iterdir():
         if folder.name.isdecimal() and not (folder / _DIGESTS).is_file():
             aside = directory / f"incomplete-{folder.name}"
@@ -358,16 +296,14 @@ def _set_aside_incomplete(directory: pathlib.Path) -> None:
 
 
 def _faults(folder: pathlib.Path) -> list[str]:
-    """Returns the differences between the files and their digests; empty if there are none."""
+    """Returns the differences between the files and their digests."""
     try:
         expected = json.loads((folder / _DIGESTS).read_text())
     except (OSError, ValueError) as error:
         return [f"{_DIGESTS} cannot be read ({error})"]
     found = _digests(folder)
-    lost = [f"{name} is missing" for name in expected if name not in found]
-    changed = [
-        f"{name} has changed since it was written"
+    return [
+        f"{name} {'has changed since it was written' if name in found else 'is missing'}"
         for name, value in expected.items()
-        if name in found and found[name] != value
+        if found.get(name) != value
     ]
-    return lost + changed

@@ -1,7 +1,6 @@
 """Controllers that adapt from step to step: baseline, KL coefficient, horizon, task position.
 
-The next state is a pure function of the current state and the measurements of a step. The state is
-part of every checkpoint, so a resumed run continues exactly.
+The next state is a pure function of the state, which checkpoints contain, and of measurements.
 """
 
 import dataclasses
@@ -16,24 +15,15 @@ from agentgym_jax.trajectory import Trajectory
 
 @dataclasses.dataclass(frozen=True)
 class ControllerState:
-    """State of all controllers.
+    """State of all controllers before a step."""
 
-    Attributes:
-      expected_returns: Baseline of the next step by environment; environments without an episode so
-        far are absent.
-      kl_coef: Coefficient of the divergence in the reward of the next step.
-      horizons: State of every adaptive schedule that has started, by the schedule's place in the
-        mixture.
-      tasks_taken: Position of the next step in the order of the tasks.
-    """
-
-    expected_returns: Mapping[str, float]
-    kl_coef: float
-    horizons: Mapping[Place, HorizonState]
-    tasks_taken: int = 0
+    expected_returns: Mapping[str, float]  # baseline by environment, for environments with one
+    kl_coef: float  # coefficient of the divergence in the reward
+    horizons: Mapping[Place, HorizonState]  # states of the adaptive schedules that have started
+    tasks_taken: int = 0  # position of the step in the order of the tasks
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the state as a JSON object; a row of `horizons` is a place and the state there."""
+        """Returns the state as a JSON object; a row of `horizons` is a place and its state."""
         rows = [
             dataclasses.asdict(place) | dataclasses.asdict(state)
             for place, state in sorted(self.horizons.items())
@@ -46,9 +36,10 @@ class ControllerState:
         fields = [field.name for field in dataclasses.fields(Place)]
         horizons = {}
         for row in record["horizons"]:
+            place = Place(**{name: row[name] for name in fields})
             state = {name: value for name, value in row.items() if name not in fields}
-            horizons[Place(*(row[name] for name in fields))] = HorizonState(**state)
-        return cls(record["expected_returns"], record["kl_coef"], horizons, record["tasks_taken"])
+            horizons[place] = HorizonState(**state)
+        return cls(**{**record, "horizons": horizons})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,13 +48,9 @@ class Controllers:
 
     Attributes:
       horizon: Turn limits.
-      baseline: Baseline of the return by environment: kind `none`, or `moving_average` with its
-        `decay`.
-      kl_reward: Divergence from the reference in the reward: kind `none`, `fixed` with a `coef`, or
+      baseline: Baseline of the return: kind `none`, or `moving_average` with `decay`.
+      kl_reward: Divergence from the reference in the reward: kind `none`, `fixed` with `coef`, or
         `adaptive` with an initial `coef`, a `target` in nats per action token and a `rate`.
-
-    Raises:
-      ValueError: A kind or one of its options is unknown, missing or invalid.
     """
 
     horizon: MixtureHorizon
@@ -71,18 +58,18 @@ class Controllers:
     kl_reward: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        _check("baseline", self.baseline, {"none": (), "moving_average": ("decay",)})
+        kinds = {"none": (), "moving_average": ("decay",)}
+        controllers.check_options("baseline", self.baseline, kinds)
         kinds = {"none": (), "fixed": ("coef",), "adaptive": ("coef", "target", "rate")}
-        _check("kl_reward", self.kl_reward, kinds)
+        controllers.check_options("kl_reward", self.kl_reward, kinds)
         if self.uses_kl_reward and self.kl_reward["coef"] <= 0:
             raise ValueError(f"kl_reward needs a positive coef; got {self.kl_reward['coef']}")
-        self.update(
-            self.initial_state(), mean_returns={"": 0.0}, divergence=0.0, horizons={}, tasks=0
-        )
+        first = self.initial_state()  # the call below checks the values of the options
+        self.update(first, mean_returns={"": 0.0}, divergence=0.0, horizons={}, tasks=0)
 
     @property
     def uses_kl_reward(self) -> bool:
-        """True if the divergence from the reference is part of the reward."""
+        """Returns True if the divergence from the reference is part of the reward."""
         return self.kl_reward["kind"] != "none"
 
     def initial_state(self) -> ControllerState:
@@ -99,68 +86,43 @@ class Controllers:
         horizons: Mapping[Place, HorizonStatistics],
         tasks: int,
     ) -> ControllerState:
-        """Returns the state after a step.
+        """Returns the state after a step that drew `tasks` tasks.
 
-        Args:
-          state: State before the step.
-          mean_returns: Mean return of the valid episodes by environment; environments without a
-            valid episode are absent.
-          divergence: Divergence from the reference in nats per action token; None if not measured.
-          horizons: Statistics of the schedules that had tasks in the step, by place.
-          tasks: Number of tasks drawn in the step.
+        `mean_returns` has the mean return of each environment with a valid episode. `divergence`
+        from the reference is in nats per action token; None if unknown. `horizons` has the
+        statistics of the schedules that had tasks in the step.
         """
         expected_returns, kl_coef = dict(state.expected_returns), state.kl_coef
         if self.baseline["kind"] == "moving_average":
+            decay = self.baseline["decay"]
             for name, value in mean_returns.items():
-                expected_returns[name] = controllers.moving_average(
-                    expected_returns.get(name), value, decay=self.baseline["decay"]
-                )
+                average = expected_returns.get(name)
+                expected_returns[name] = controllers.moving_average(average, value, decay=decay)
         if self.kl_reward["kind"] == "adaptive":
             target, rate = self.kl_reward["target"], self.kl_reward["rate"]
             kl_coef = controllers.adaptive_coefficient(
                 kl_coef, divergence, target=target, rate=rate
             )
-        return ControllerState(
-            expected_returns,
-            kl_coef,
-            self.horizon.next(state.horizons, horizons),
-            state.tasks_taken + tasks,
-        )
-
-
-def _check(name: str, section: Mapping[str, Any], kinds: Mapping[str, Sequence[str]]) -> None:
-    options = dict(section)
-    kind = options.pop("kind", None)
-    if kind not in kinds:
-        raise ValueError(f"{name}.kind={kind!r} is none of {', '.join(kinds)}")
-    if set(options) != set(kinds[kind]):
-        raise ValueError(
-            f"{name}: kind={kind!r} takes {sorted(kinds[kind])}, got {sorted(options)}"
-        )
+        following = self.horizon.next(state.horizons, horizons)
+        return ControllerState(expected_returns, kl_coef, following, state.tasks_taken + tasks)
 
 
 def horizon_statistics(
     trajectories: Sequence[Trajectory], limits: Sequence[TurnLimit]
 ) -> dict[Place, HorizonStatistics]:
-    """Returns the statistics of a step's episodes, by the place of the schedule that set their turn
-    limit.
+    """Returns the statistics of the valid episodes by the place of their schedule.
 
-    Episodes are task-major, and all tasks have the same number of episodes. Failed episodes are
-    ignored.
+    Episodes are task-major; `limits` has the turn limit of each task.
     """
     group_size = len(trajectories) // len(limits)
-    by_place: dict[Place, list[Trajectory]] = {}
-    for i, trajectory in enumerate(trajectories):
-        by_place.setdefault(limits[i // group_size].place, []).append(trajectory)
-    turns = {limit.place: limit.turns for limit in limits}
-    return {place: _statistics(group, turns[place]) for place, group in by_place.items()}
-
-
-def _statistics(trajectories: Sequence[Trajectory], limit: int) -> HorizonStatistics:
-    valid = [t for t in trajectories if t.outcome.is_valid]
-    solved = [t for t in valid if t.success]
-    return HorizonStatistics(
-        success=len(solved) / len(valid) if valid else None,
-        truncation=sum(t.outcome.is_truncated for t in valid) / len(valid) if valid else None,
-        turns=sum(len(t.turns) for t in solved) / (len(solved) * limit) if solved else None,
-    )
+    statistics = {}
+    for place, turns in {limit.place: limit.turns for limit in limits}.items():
+        own = [t for i, t in enumerate(trajectories) if limits[i // group_size].place == place]
+        valid = [t for t in own if t.outcome.is_valid]
+        solved = [t for t in valid if t.success]
+        statistics[place] = HorizonStatistics(
+            success=len(solved) / len(valid) if valid else None,
+            truncation=sum(t.outcome.is_truncated for t in valid) / len(valid) if valid else None,
+            turns=sum(len(t.turns) for t in solved) / (len(solved) * turns) if solved else None,
+        )
+    return statistics

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from agentgym_jax.trajectory import Trajectory
 
+# Measures of an episode by name.
 MEASURES: Mapping[str, Callable[[Trajectory], float]] = {
-    # Measures of an episode.
     "success": lambda t: float(t.success),
     "score": lambda t: t.score * t.score_scale,
     "reward": lambda t: t.reward,
@@ -16,11 +16,7 @@ WEIGHTINGS = ("equal", "reward", "importance")
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """Condition for imitating an episode of one environment.
-
-    An episode is imitated if its measure (a key of MEASURES) is above 0 and not below the
-    threshold.
-    """
+    """Condition for imitating an episode: its measure is above 0 and at least the threshold."""
 
     measure: str
     threshold: float
@@ -47,16 +43,14 @@ def select_episodes(
     """Returns index and weight of every imitated episode, in the given order.
 
     AgentEvol maximises E[r log pi(episode)] over its own samples (arXiv:2406.04151, section 4).
-    With rewards 0 and 1 the three weightings differ only in tasks solved several times:
 
-      equal: 1, a filter.
-      reward: r, the estimate of that expectation.
-      importance: r / sum of r over the task's kept episodes: self-normalised importance weights
-        of the posterior q(episode | task) ~ pi(episode | task) r, with the policy that sampled as
-        proposal. Every solved task counts the same.
-
-    `rules` has one rule per environment. Of each task, the `keep_per_task` best episodes are kept;
-    0 keeps all. Ties are resolved by the given order.
+    Args:
+      trajectories: Episodes of all tasks.
+      rules: Rule of each environment; its measure is the reward r.
+      keep_per_task: Number of best episodes to keep per task, ties in the given order; 0 keeps all.
+      weighting: `equal` gives weight 1, `reward` r (the estimate of the expectation), `importance`
+        r / sum of r over the task's kept episodes: self-normalised importance weights of the
+        posterior q(episode | task) ~ pi(episode | task) r.
     """
     if weighting not in WEIGHTINGS:
         raise ValueError(f"weighting={weighting!r} is none of {', '.join(WEIGHTINGS)}")

@@ -1,6 +1,4 @@
-"""Conversion of finished episodes to a training batch: rewards, validity, advantages, weights,
-packing.
-"""
+"""Conversion of finished episodes to a training batch: rewards, advantages, weights, packing."""
 
 import dataclasses
 import functools
@@ -16,10 +14,9 @@ from agentgym_jax.algorithms.episodes import Episodes
 from agentgym_jax.batch import TokenBatch
 from agentgym_jax.trajectory import Outcome, TokenSource, Trajectory
 
+# Rewards at the end of an episode; the best is 1.
 REWARDS = {
-    # Reward at the end of an episode, on the last action token of its last turn.
     "success": lambda t: float(t.success),
-    # The environment's score is converted to a unit in which 1 is the best.
     "score": lambda t: t.score * t.score_scale,
 }
 TRUNCATIONS = ("fail", "mask", "bootstrap")
@@ -28,64 +25,40 @@ ZERO_VARIANCE = ("keep", "filter", "resample")
 
 @dataclasses.dataclass(frozen=True)
 class Experience:
-    """Episodes of one step with their rewards and advantages. The arrays have one row per episode.
+    """Episodes of one step with their advantages, as NumPy arrays with one row per episode."""
 
-    Attributes:
-      trajectories: B episodes in task-major order.
-      reward_BT: float32 NumPy array of rewards after all penalties.
-      action_mask_BT: bool, True for sampled tokens.
-      valid_B: bool, False for episodes that all statistics leave out.
-      informative_B: bool, True for valid episodes in groups with a nonzero advantage.
-      counted_B: bool, True for valid episodes that are included in the loss and its denominator.
-      advantage_BT: float32; zero for tokens off the mask and for episodes left out of the loss.
-      statistics: Statistics of the groups.
-      reference_logprobs: Log-probabilities under the reference by episode, if the reward needed
-        them. If None, the loss computes them.
-      value_BT: float32, the critic's value before each token; None without a critic.
-      return_BT: float32, the critic's target, zero off the action mask; None without a critic.
-    """
+    trajectories: Sequence[Trajectory]  # B episodes in task-major order
+    episodes: Episodes  # rewards after all penalties, masks and values
+    informative_B: np.ndarray  # bool, result of `advantages.informative_rows`
+    counted_B: np.ndarray  # bool, True for episodes in the loss and its denominator
+    advantage_BT: np.ndarray  # float32, zero except for action tokens of valid episodes
+    return_BT: np.ndarray | None  # float32, the critic's target; None without a critic
+    reference_logprobs: Sequence[np.ndarray] | None  # by episode; None if unknown
 
-    trajectories: Sequence[Trajectory]
-    reward_BT: np.ndarray
-    action_mask_BT: np.ndarray
-    valid_B: np.ndarray
-    informative_B: np.ndarray
-    counted_B: np.ndarray
-    advantage_BT: np.ndarray
-    statistics: advantages.GroupStatistics
-    reference_logprobs: Sequence[np.ndarray] | None
-    value_BT: np.ndarray | None = None
-    return_BT: np.ndarray | None = None
+    @property
+    def informative_P(self) -> np.ndarray:
+        """Returns bool [P], True for informative groups (`advantages.informative_rows`)."""
+        return self.informative_B.reshape(-1, self.episodes.group_size).any(axis=1)
 
     @property
     def mean_returns(self) -> dict[str, float]:
-        """Mean return of the valid episodes by environment; an environment without a valid episode
-        is absent.
-        """
+        """Returns the mean return of the valid episodes of each environment that has some."""
         returns: dict[str, list[float]] = {}
-        of_all = self.reward_BT.sum(axis=1, dtype=np.float64)
-        for trajectory, value, is_valid in zip(
-            self.trajectories, of_all, self.valid_B, strict=True
-        ):
-            if is_valid:
-                returns.setdefault(trajectory.environment, []).append(value)
+        return_B = self.episodes.reward_BT.sum(axis=1, dtype=np.float64)
+        for i in np.flatnonzero(self.episodes.valid_B):
+            returns.setdefault(self.trajectories[i].environment, []).append(return_B[i])
         return {name: float(np.mean(values)) for name, values in returns.items()}
 
     @property
     def reference_divergence(self) -> float | None:
-        """Mean of (logprob - reference logprob) over the action tokens of the valid episodes, in
-        nats; None if not measured.
-        """
+        """Returns the mean of logprob - reference logprob over action tokens; None if unknown."""
         if self.reference_logprobs is None:
             return None
-        differences = [
-            (t.logprobs - reference)[t.action_mask]
-            for t, reference, is_valid in zip(
-                self.trajectories, self.reference_logprobs, self.valid_B, strict=True
-            )
-            if is_valid
-        ]
-        values = np.concatenate([np.zeros(0, np.float32), *differences])
+        differences = [np.zeros(0, np.float32)]
+        for i in np.flatnonzero(self.episodes.valid_B):
+            t = self.trajectories[i]
+            differences.append((t.logprobs - self.reference_logprobs[i])[t.action_mask])
+        values = np.concatenate(differences)
         return float(values.mean(dtype=np.float64)) if values.size else None
 
 
@@ -96,29 +69,20 @@ def token_rewards(
     failed_turn_penalty: float,
     parse_error_penalty: float = 0.0,
     overlong: Mapping[str, Any] | None = None,
-    goes_on: bool = False,
+    is_bootstrapped: bool = False,
 ) -> np.ndarray:
-    """Returns the reward of each token, float32 [n], by the configured rule.
+    """Returns the reward of each token, float32 [n].
 
-    `turn` places the environment's reward for a step on the last action token of its turn. The keys
-    of REWARDS give a single reward at the end. Turn penalties are subtracted at the last action
-    token of the penalised turn, the length penalty at the last action token of the episode.
-
-    Args:
-      trajectory: A finished episode.
-      reward: `turn`, `success` or `score`.
-      failed_turn_penalty: Penalty of every failed turn: a parse error or a rejected action.
-      parse_error_penalty: Additional penalty of every turn with a parse error.
-      overlong: A kind of `shaping.OVERLONG` and its options; None for none.
-      goes_on: True if a critic's value replaces the rest of the episode. A key of REWARDS then
-        gives no reward, because that value already includes the final reward, which would be
-        counted twice.
+    `reward` is `turn` for the environment's reward of each step, or a key of REWARDS for a final
+    reward. Rewards and penalties are placed on the last action token of the turn or of the episode.
+    `overlong` has the arguments of `shaping.overlong_penalty`. With `is_bootstrapped` there is no
+    final reward, because a critic's value that includes it replaces the rest of the episode.
     """
     if reward == "turn":
         rewards = trajectory.token_rewards()
     elif reward in REWARDS:
         rewards = np.zeros(len(trajectory.tokens), np.float32)
-        if trajectory.turns and not goes_on:
+        if trajectory.turns and not is_bootstrapped:
             rewards[trajectory.turns[-1].action_stop - 1] = REWARDS[reward](trajectory)
     else:
         raise ValueError(f"rollout.reward is {reward!r}, expected one of {['turn', *REWARDS]}")
@@ -141,35 +105,18 @@ def turn_anchors(trajectories: Sequence[Trajectory], group_size: int) -> list[li
     """Returns for each turn of each episode the number of the state from which the turn started.
 
     Two turns of the same task have the same number if the last state text before them was the same.
-    A failed turn does not change the state, and a rejection message is not a state. The turn after
-    a failed turn therefore has the same number as the failed turn. The same holds for an answer
-    that shows no state, such as BabyAI's "No change in state.".
+    An answer to a failed turn is no state text, nor is BabyAI's "No change in state.".
     """
-    numbers: dict[tuple[int, str], int] = {}
-    anchors = []
+    numbers: dict[tuple[int, str | None], int] = {}
+    anchors: list[list[int]] = []
     for i, trajectory in enumerate(trajectories):
-        shown = _opening_text(trajectory)
-        of_turns = []
+        state = trajectory.first_observation
+        anchors.append([])
         for turn in trajectory.turns:
-            of_turns.append(numbers.setdefault((i // group_size, shown), len(numbers)))
+            anchors[-1].append(numbers.setdefault((i // group_size, state), len(numbers)))
             if not turn.is_failed and turn.shows_state:
-                shown = turn.observation
-        anchors.append(of_turns)
+                state = turn.observation
     return anchors
-
-
-def _opening_text(trajectory: Trajectory) -> str:
-    """Returns the first observation; for records of older runs, the last message before the agent's
-    first message.
-    """
-    if trajectory.first_observation is not None:
-        return trajectory.first_observation
-    text = ""
-    for message in trajectory.messages:
-        if message["role"] == "assistant":
-            break
-        text = message["content"]
-    return text
 
 
 def make_experience(
@@ -194,112 +141,87 @@ def make_experience(
       algorithm: Row of the table of algorithms.
       group_size: Rollouts per task.
       max_tokens: T; constant over a run, so that one program serves all steps.
-      truncation: Treatment of cut episodes. `fail` keeps their rewards (in the paper, a task not
-        solved in time is unsolved). `mask` leaves cut episodes out. `bootstrap` replaces the final
-        reward of an episode cut by its horizon: the critic's value after the last observation is
-        used instead.
+      truncation: Treatment of cut episodes. `fail` keeps their rewards (as in arXiv:2509.08755),
+        and `mask` leaves them out. `bootstrap` uses the critic's value after the last observation
+        instead of the final reward.
       advantage_options: Keyword arguments of the algorithm's advantage function.
       zero_variance: Treatment of groups whose advantages are all zero. `keep` counts them in the
-        denominator of the loss. `filter` leaves them out, so that informative groups weigh more.
-        `resample` filters the groups that are still uninformative after resampling.
-      expected_returns: Baseline by environment from earlier steps, for advantages that subtract a
-        baseline; 0 for a missing environment.
-      kl_coef: Coefficient of the penalty kl_coef * (logprob - reference logprob) on the reward of
-        every action token.
+        denominator of the loss, `filter` and `resample` leave them out.
+      expected_returns: Baseline by environment; 0 for a missing environment.
+      kl_coef: Coefficient of the penalty kl_coef * (logprob - reference logprob) per action token.
       reference_logprobs: Log-probabilities of every token under the reference, by episode; required
         unless kl_coef is 0.
-      values_after: The critic's values after every token, by episode; required by algorithms with a
-        critic.
+      values_after: The critic's values after every token, by episode; None without a critic.
       **reward_options: Keyword arguments of `token_rewards`.
     """
     if truncation not in TRUNCATIONS:
         raise ValueError(f"rollout.truncation is {truncation!r}, expected one of {TRUNCATIONS}")
     if zero_variance not in ZERO_VARIANCE:
-        raise ValueError(
-            f"algorithm.zero_variance is {zero_variance!r}, expected one of {ZERO_VARIANCE}"
-        )
+        raise ValueError(f"zero_variance is {zero_variance!r}, expected one of {ZERO_VARIANCE}")
     shape = (len(trajectories), max_tokens)
-    reward_BT = np.zeros(shape, np.float32)
-    action_mask_BT = np.zeros(shape, bool)
-    turn_BT, anchor_BT = np.full(shape, -1, np.int32), np.full(shape, -1, np.int32)
-    value_BT, bootstrap_B = np.zeros(shape, np.float32), np.zeros(shape[0], np.float32)
-    valid_B = np.zeros(shape[0], bool)
+    episodes = Episodes(
+        reward_BT=np.zeros(shape, np.float32),
+        action_mask_BT=np.zeros(shape, bool),
+        valid_B=np.zeros(shape[0], bool),
+        turn_BT=np.full(shape, -1, np.int32),
+        anchor_BT=np.full(shape, -1, np.int32),
+        value_BT=np.zeros(shape, np.float32),
+        group_size=group_size,
+        bootstrap_B=np.zeros(shape[0], np.float32),
+    )
     anchors = turn_anchors(trajectories, group_size)
     for i, trajectory in enumerate(trajectories):
         if not trajectory.turns:
-            continue  # no token was sampled, and the prompt may even be longer than T
+            continue  # no token was sampled, and the prompt may be longer than T
         n = len(trajectory.tokens)
-        goes_on = truncation == "bootstrap" and _shows_what_is_next(trajectory)
-        reward_BT[i, :n] = token_rewards(trajectory, goes_on=goes_on, **reward_options)
+        is_bootstrapped = (
+            truncation == "bootstrap"
+            and trajectory.outcome is Outcome.HORIZON
+            and trajectory.sources[-1] == TokenSource.OBSERVATION
+        )
+        rewards = token_rewards(trajectory, is_bootstrapped=is_bootstrapped, **reward_options)
         if kl_coef:
             # estimator k1, zero off the action tokens
             divergence = trajectory.logprobs - reference_logprobs[i]
-            reward_BT[i, :n] -= np.where(trajectory.action_mask, kl_coef * divergence, 0.0)
-        action_mask_BT[i, :n] = trajectory.action_mask
+            rewards -= np.where(trajectory.action_mask, kl_coef * divergence, 0.0)
+        episodes.reward_BT[i, :n] = rewards
+        episodes.action_mask_BT[i, :n] = trajectory.action_mask
         for k, turn in enumerate(trajectory.turns):
-            turn_BT[i, turn.action_start : turn.action_stop] = k
-            anchor_BT[i, turn.action_start : turn.action_stop] = anchors[i][k]
+            episodes.turn_BT[i, turn.action_start : turn.action_stop] = k
+            episodes.anchor_BT[i, turn.action_start : turn.action_stop] = anchors[i][k]
         if expected_returns is not None and trajectory.environment in expected_returns:
-            value_BT[i] = expected_returns[trajectory.environment]
+            episodes.value_BT[i] = expected_returns[trajectory.environment]
         if values_after is not None:
-            value_BT[i, 1:n] = values_after[i][:-1]
-            if goes_on:
-                bootstrap_B[i] = values_after[i][-1]
+            episodes.value_BT[i, 1:n] = values_after[i][:-1]
+            if is_bootstrapped:
+                episodes.bootstrap_B[i] = values_after[i][-1]
         is_masked = truncation == "mask" and trajectory.outcome.is_truncated
-        valid_B[i] = trajectory.outcome.is_valid and not is_masked
-    episodes = Episodes(
-        reward_BT=reward_BT,
-        action_mask_BT=action_mask_BT,
-        valid_B=valid_B,
-        turn_BT=turn_BT,
-        anchor_BT=anchor_BT,
-        value_BT=value_BT,
-        group_size=group_size,
-        bootstrap_B=bootstrap_B,
+        episodes.valid_B[i] = trajectory.outcome.is_valid and not is_masked
+    found = _compute_advantages(
+        episodes,
+        advantage=algorithm.advantage,
+        value_target=algorithm.value_target,
+        options=tuple(sorted(advantage_options.items())),
     )
-    compute = _compiled(
-        algorithm.advantage, algorithm.value_target, tuple(sorted(advantage_options.items()))
-    )
-    advantage_BT, return_BT, informative_B, statistics = jax.device_get(compute(episodes))
+    advantage_BT, return_BT, informative_B = jax.device_get(found)
     return Experience(
         trajectories=trajectories,
-        reward_BT=reward_BT,
-        action_mask_BT=action_mask_BT,
-        valid_B=valid_B,
+        episodes=episodes,
         informative_B=informative_B,
-        counted_B=valid_B if zero_variance == "keep" else informative_B,
+        counted_B=episodes.valid_B if zero_variance == "keep" else informative_B,
         advantage_BT=advantage_BT,
-        statistics=statistics,
-        reference_logprobs=reference_logprobs,
-        value_BT=value_BT if algorithm.needs_critic else None,
         return_BT=return_BT,
+        reference_logprobs=reference_logprobs,
     )
 
 
-def _shows_what_is_next(trajectory: Trajectory) -> bool:
-    """Returns True if an episode cut by its horizon contains the observation after its last action.
-
-    If the context has no room for that observation, the episode keeps its reward.
-    """
-    is_cut = trajectory.outcome is Outcome.HORIZON
-    return is_cut and trajectory.sources[-1] == TokenSource.OBSERVATION
-
-
-@functools.lru_cache(maxsize=16)
-def _compiled(advantage, value_target, options: tuple[tuple[str, Any], ...]):
-    """Compiles the advantage and value-target functions, once for all calls with the same options."""
-
-    bound = functools.partial(advantage, **dict(options))
-
-    def compute(episodes: Episodes):
-        return (
-            bound(episodes),
-            None if value_target is None else value_target(episodes, **dict(options)),
-            advantages.informative_rows(bound, episodes),
-            advantages.group_statistics(bound, episodes),
-        )
-
-    return jax.jit(compute)
+@functools.partial(jax.jit, static_argnames=("advantage", "value_target", "options"))
+def _compute_advantages(
+    episodes: Episodes, *, advantage, value_target, options: tuple[tuple[str, Any], ...]
+):
+    advantage = functools.partial(advantage, **dict(options))
+    return_BT = None if value_target is None else value_target(episodes, **dict(options))
+    return advantage(episodes), return_BT, advantages.informative_rows(advantage, episodes)
 
 
 def pack_experience(
@@ -312,17 +234,14 @@ def pack_experience(
     rows_multiple: int,
     keep_zero_advantage: bool,
 ) -> TokenBatch | None:
-    """Packs the selected episodes of an experience for one optimiser step.
+    """Packs the episodes `rows` of an experience for one optimiser step.
 
-    Weights are computed over all selected episodes, before any episode is dropped or split. Leaving
-    out tokens without a gradient therefore changes no gradient. `keep_zero_advantage` keeps
-    episodes whose advantages are all zero. It is needed if an entropy bonus, a divergence in the
-    loss or a critic gives these episodes a gradient.
-
-    `rows` are the indices of the selected episodes, a mini-batch. The row length is that of
-    `batch.tightest_row_length`. Returns None if no episode has a token to train on.
+    Weights are computed before any episode is left out, so leaving out episodes without a gradient
+    changes no gradient. `keep_zero_advantage` keeps episodes whose advantages are all zero, because
+    an entropy bonus, a divergence in the loss or a critic gives them a gradient. The row length is
+    that of `batch.tightest_row_length`. Returns None if no episode has a token to train on.
     """
-    mask_BT, counted_B = experience.action_mask_BT[rows], experience.counted_B[rows]
+    mask_BT, counted_B = experience.episodes.action_mask_BT[rows], experience.counted_B[rows]
     weight_BT = np.asarray(aggregation.token_weights(mask_BT, counted_B, **aggregation_options))
     sequences = []
     for i, row in enumerate(rows):
@@ -340,9 +259,9 @@ def pack_experience(
         }
         if experience.reference_logprobs is not None:
             sequence["reference_logprobs"] = experience.reference_logprobs[row]
-        if experience.value_BT is not None and experience.return_BT is not None:
+        if experience.return_BT is not None:
             sequence["returns"] = experience.return_BT[row, :n]
-            sequence["old_values"] = experience.value_BT[row, :n]
+            sequence["old_values"] = experience.episodes.value_BT[row, :n]
         sequences.append(sequence)
     if not sequences:
         return None
@@ -353,10 +272,6 @@ def pack_experience(
 
 def mini_batch_rows(num_tasks: int, group_size: int, parts: int, seed: int) -> list[np.ndarray]:
     """Splits tasks (whole groups) randomly into `parts` mini-batches of episode indices."""
-    if num_tasks % parts:
-        raise ValueError(
-            f"learner.mini_batches={parts} does not divide rollout.tasks_per_step={num_tasks}"
-        )
     order = np.arange(num_tasks)
     if parts > 1:
         order = np.random.default_rng(seed).permutation(num_tasks)

@@ -1,16 +1,11 @@
-"""Importance corrections for a sampler and a learner whose policies differ numerically.
+"""Importance corrections: float32 factors on the advantages for p_learner / p_sampler.
 
-They are factors on the advantages.
+The ratio in the loss has the learner's policy as its denominator
+(`algorithm.old_logprobs_from="learner"`), although the sampler's policy drew the tokens. Factors on
+the advantages suffice, because every policy loss is homogeneous in the advantages.
 
-The tokens were drawn from the sampler's policy, but the ratio in the loss has the learner's policy
-as its denominator (`algorithm.old_logprobs_from="learner"`). The factor between the two policies is
-a constant. It is computed once, on the host, and multiplied into the advantages, because every
-policy loss is homogeneous in the advantages. No correction is needed if the sampler's policy is the
-denominator.
-
-Arrays may have any shape. `learner_logprob` is computed before the first update, `sampler_logprob`
-is recorded at sampling. `sequence` is the number of the episode of each action token, and -1 for
-tokens that were not sampled; their factor is 0. Factors are float32.
+Arrays may have any shape. `learner_logprob` is computed before the first update. `sequence` is the
+number of the episode of each action token, and -1 for other tokens, whose factor is 0.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,17 +22,12 @@ def no_correction(
 
 
 def truncated(
-    learner_logprob: np.ndarray,
-    sampler_logprob: np.ndarray,
-    sequence: np.ndarray,
-    *,
-    cap: float,
+    learner_logprob: np.ndarray, sampler_logprob: np.ndarray, sequence: np.ndarray, *, cap: float
 ) -> np.ndarray:
     """Returns min(p_learner / p_sampler, cap) per token: truncated importance sampling.
 
-    Yao et al., "Your efficient RL framework secretly brings you off-policy RL training" (2025),
-    fengyao.notion.site/off-policy-rl. The factors are truncated from above only, after Ionides
-    (2008).
+    Source: Yao et al., "Your efficient RL framework secretly brings you off-policy RL training"
+    (2025), fengyao.notion.site/off-policy-rl, after Ionides (2008).
     """
     chex.assert_equal_shape([learner_logprob, sampler_logprob, sequence])
     if cap < 1.0:
@@ -59,8 +49,7 @@ def sequence_mask(
     """Returns 0 for tokens of episodes whose probability ratio is outside [low, high], else 1.
 
     The ratio of an episode is the geometric mean of p_learner / p_sampler over its action tokens
-    (as in arXiv:2507.18071), so the bounds do not depend on the episode's length. An episode with
-    factor 0 remains in the denominator of the loss, so the other episodes do not weigh more.
+    (as in arXiv:2507.18071). The denominator of the loss includes episodes with factor 0.
     """
     chex.assert_equal_shape([learner_logprob, sampler_logprob, sequence])
     if not 0.0 <= low <= 1.0 <= high:

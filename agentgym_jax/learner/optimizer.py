@@ -17,14 +17,11 @@ SCHEDULES = ("constant", "cosine", "linear")
 
 # Summed axes (`reduction_axis`) and produced axes (`output_axis`) of the matrices inside the
 # layers, [L, ...]. The layer axis is in neither, so every layer is a separate matrix.
-MATRICES = {
-    "q_kernel": MuonDimensionNumbers(reduction_axis=(1,), output_axis=(2, 3)),  # L D N H
-    "k_kernel": MuonDimensionNumbers(reduction_axis=(1,), output_axis=(2, 3)),  # L D K H
-    "v_kernel": MuonDimensionNumbers(reduction_axis=(1,), output_axis=(2, 3)),  # L D K H
+_TO_HEADS = MuonDimensionNumbers(reduction_axis=(1,), output_axis=(2, 3))  # L D N H
+_PLAIN = MuonDimensionNumbers(reduction_axis=(1,), output_axis=(2,))  # L D F or L F D
+MATRICES = dict.fromkeys(("q_kernel", "k_kernel", "v_kernel"), _TO_HEADS) | {
     "o_kernel": MuonDimensionNumbers(reduction_axis=(1, 2), output_axis=(3,)),  # L N H D
-    "gate_kernel": MuonDimensionNumbers(reduction_axis=(1,), output_axis=(2,)),  # L D F
-    "up_kernel": MuonDimensionNumbers(reduction_axis=(1,), output_axis=(2,)),  # L D F
-    "down_kernel": MuonDimensionNumbers(reduction_axis=(1,), output_axis=(2,)),  # L F D
+    **dict.fromkeys(("gate_kernel", "up_kernel", "down_kernel"), _PLAIN),
 }
 
 
@@ -37,19 +34,11 @@ def learning_rate_at(
     total_steps: int,
     final_fraction: float,
 ) -> jax.Array:
-    """Returns the learning rate of the update at the position `step` of the run.
+    """Returns the learning rate of the update after `step` planned updates.
 
-    The rate rises linearly during the warm-up; the first update already has 1 / warmup_steps of the
-    peak. It then follows the schedule down to `final_fraction * learning_rate` at `total_steps` and
-    remains constant afterwards.
-
-    Args:
-      step: Optimiser steps planned before this one, including withheld ones; may be traced.
-      learning_rate: Peak learning rate.
-      schedule: One of SCHEDULES; `constant` ignores `total_steps` and `final_fraction`.
-      warmup_steps: Steps of linear warm-up; 0 for none.
-      total_steps: Optimiser steps of the run, including the warm-up.
-      final_fraction: Final learning rate as a fraction of the peak.
+    The rate rises linearly in the warm-up; the first update has 1 / warmup_steps of the peak. Then
+    it follows the schedule down to `final_fraction * learning_rate` at `total_steps` and remains
+    constant. `step` may be traced. Other arguments are as in `make_optimizer`.
     """
     if schedule not in SCHEDULES:
         raise ValueError(
@@ -70,19 +59,17 @@ def learning_rate_at(
 
 
 def get_learning_rate(options: Mapping[str, Any], updates: int, *, total_steps: int) -> float:
-    """Returns the rate of `learning_rate_at` after `updates` steps; `options` are the keyword
-    arguments of `make_optimizer`.
-    """
+    """Returns the rate after `updates` updates; `options` are arguments of `make_optimizer`."""
     keys = ("learning_rate", "schedule", "warmup_steps", "final_fraction")
     given = {key: options[key] for key in keys}
     return float(learning_rate_at(updates, total_steps=total_steps, **given))
 
 
 def set_schedule_position(opt_state: Any, position: jax.Array | None) -> Any:
-    """Returns the optimiser state with its learning-rate schedules at a position of the run.
+    """Sets the step count of the learning-rate schedules, so that skipped updates count as well.
 
-    Schedules count applied updates, so withheld updates would stretch the schedules. The position
-    is the int32 number of updates planned in the run before this update; None keeps the count.
+    `position` is the number of updates planned in the run before this one; None keeps the count of
+    applied updates.
     """
     if position is None:
         return opt_state
@@ -99,7 +86,7 @@ def layer_matrices(params: Any) -> Any:
 
 
 def is_layer_matrix(params: Any) -> Any:
-    """Returns a tree with True for matrices inside a layer, to which weight decay applies."""
+    """Returns a tree that is True for matrices inside layers, to which weight decay applies."""
     return jax.tree.map_with_path(lambda path, _: path[-1].key in MATRICES, params)
 
 
@@ -121,10 +108,8 @@ def make_optimizer(
 ) -> optax.GradientTransformation:
     """Returns AdamW, or Muon for the matrices of the layers and AdamW for all other parameters.
 
-    Weight decay (times the learning rate) applies only to the matrices of the layers, never to
-    embeddings, norms or biases. Matrices are recognised by name, because the tree is stacked and
-    even a norm has two axes [L, D]. Sources: AdamW arXiv:1711.05101; Muon, Jordan 2024,
-    kellerjordan.github.io/posts/muon.
+    Matrices are recognised by name, because in the stacked tree even a norm has two axes [L, D].
+    Sources: AdamW arXiv:1711.05101; Muon, Jordan 2024, kellerjordan.github.io/posts/muon.
 
     Args:
       name: Optimiser: `adamw` or `muon`.
@@ -158,8 +143,7 @@ def make_optimizer(
         total_steps=total_steps,
         final_fraction=final_fraction,
     )
-    # an invalid schedule raises an error here, not in the first step
-    shape(0, learning_rate=learning_rate)
+    shape(0, learning_rate=learning_rate)  # raises an error if the schedule is invalid
     rate = functools.partial(shape, learning_rate=learning_rate)
     if name == "adamw":
         optimizer = optax.adamw(

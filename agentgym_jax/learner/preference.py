@@ -1,14 +1,18 @@
-"""Preference losses on pairs of whole conversations, and the update that minimises them."""
+"""Training on preferences: pairs of conversations, their packing, losses and optimiser step."""
 
-from collections.abc import Callable, Mapping
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
 
 import chex
+import flax.struct
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
+from agentgym_jax.batch import TokenBatch, assign_rows, pack, pad_micro_batches
 from agentgym_jax.learner import accumulation
-from agentgym_jax.learner.pairs import PreferenceBatch
 from agentgym_jax.learner.train_state import TrainState, state_shardings
 from agentgym_jax.learner.update import put_batch, score_tokens
 from agentgym_jax.models.policy import Policy
@@ -19,23 +23,107 @@ PairLoss = Callable[[jax.Array, float], jax.Array]
 PreferenceUpdate = Callable[..., tuple[TrainState, Metrics]]
 
 
-def sigmoid(log_ratio_P: jax.Array, beta: float) -> jax.Array:
-    """Returns the DPO loss -log sigmoid(beta * h), eq. 7 of arXiv:2305.18290; log 2 for h = 0.
+@dataclasses.dataclass(frozen=True)
+class Member:
+    """One conversation of a pair."""
 
-    h is the log-ratio to the reference of the chosen conversation minus that of the rejected one. A
-    larger `beta` keeps the policy closer to the reference.
+    tokens: np.ndarray  # int32 [n], token ids
+    action_mask: np.ndarray  # bool [n], True for tokens whose log-probabilities are compared
+    reference_logprobs: np.ndarray  # float32 [n], log-probabilities; 0 off the mask
+
+
+Pair = tuple[Member, Member]  # chosen, rejected
+
+
+@flax.struct.dataclass
+class PreferenceBatch:
+    """M micro-batches of at most P whole pairs.
+
+    In a micro-batch, sequence 2p of `tokens.sequence_ids` is the chosen conversation of pair p, and
+    sequence 2p + 1 the rejected one. `tokens.weights` has the weight of each token in the
+    log-probability of its conversation. The pair weights of all micro-batches sum to 1.
+    """
+
+    tokens: TokenBatch  # [M, B, T]
+    pair_weights: jax.Array  # float32 [M, P], 0 for absent pairs
+
+    def check(self) -> None:
+        """Asserts shapes and types; the axis M may be absent."""
+        self.tokens.check()
+        chex.assert_rank(self.pair_weights, self.tokens.tokens.ndim - 1)
+        chex.assert_type(self.pair_weights, float)
+
+
+def pack_pairs(
+    pairs: Sequence[Pair], *, row_length: int, micro_rows: int, length_normalised: bool
+) -> PreferenceBatch:
+    """Packs the pairs of one optimiser step; unneeded micro-batches are empty and last.
+
+    Every conversation must fit a row of `row_length` tokens. With `length_normalised`, a
+    conversation's log-probability is the mean over its tokens instead of the sum.
+    """
+    if micro_rows < 2:
+        raise ValueError(f"micro_rows={micro_rows}: a micro-batch needs 2 rows to hold any pair")
+    lengths = [[len(member.tokens) for member in pair] for pair in pairs]
+    bins = _first_fit(lengths, row_length, micro_rows)
+    capacity = -(-len(pairs) // (micro_rows // 2))  # enough if every conversation fills a row
+    pair_weights = np.zeros((capacity, len(pairs)), np.float32)
+    packed = []
+    for m, members in enumerate(bins):
+        sequences = [_sequence(s, length_normalised) for i in members for s in pairs[i]]
+        packed.append(pack(sequences, row_length=row_length, rows_multiple=micro_rows))
+        pair_weights[m, : len(members)] = 1.0 / len(pairs)
+    stacked = jax.tree.map(lambda *x: np.stack(x), *packed)
+    return PreferenceBatch(pad_micro_batches(stacked, capacity), pair_weights)
+
+
+def _first_fit(
+    lengths: Sequence[Sequence[int]], row_length: int, micro_rows: int
+) -> list[list[int]]:
+    """Assigns pairs to micro-batches; returns the indices of the pairs in each."""
+    bins: list[list[int]] = []
+    held: list[list[int]] = []  # lengths of the conversations in each micro-batch
+    for i, pair in enumerate(lengths):
+        for members, inside in zip(bins, held, strict=True):
+            if len(assign_rows([*inside, *pair], row_length)) <= micro_rows:
+                members.append(i)
+                inside += pair
+                break
+        else:
+            bins.append([i])
+            held.append(list(pair))
+    return bins
+
+
+def _sequence(member: Member, length_normalised: bool) -> dict[str, np.ndarray]:
+    scale = 1.0 / member.action_mask.sum() if length_normalised else 1.0
+    return {
+        "tokens": member.tokens,
+        "action_mask": member.action_mask,
+        "weights": member.action_mask.astype(np.float32) * np.float32(scale),
+        "reference_logprobs": member.reference_logprobs,
+    }
+
+
+def put_pairs(batch: PreferenceBatch, layout: Layout | None = None) -> PreferenceBatch:
+    """Moves a batch of NumPy arrays to the devices, and splits its rows over them."""
+    weights, replicated = batch.pair_weights, None
+    if layout is not None:
+        replicated = layout.sharding((None, None), weights.shape)
+    return PreferenceBatch(put_batch(batch.tokens, layout), jax.device_put(weights, replicated))
+
+
+def sigmoid(log_ratio_P: jax.Array, beta: float) -> jax.Array:
+    """Returns the DPO loss -log sigmoid(beta * h), eq. 7 of arXiv:2305.18290.
+
+    h is the log-ratio to the reference of the chosen conversation minus that of the rejected one.
     """
     chex.assert_rank(log_ratio_P, 1)
     return -jax.nn.log_sigmoid(beta * log_ratio_P)
 
 
 def ipo(log_ratio_P: jax.Array, beta: float) -> jax.Array:
-    """Returns the IPO loss (h - 1 / (2 beta))^2, eq. 17 of arXiv:2310.12036, in which beta is
-    called tau.
-
-    The loss has a finite target for h. Pairs that never contradict each other therefore do not push
-    the policy away from the reference without bound.
-    """
+    """Returns the IPO loss (h - 1 / (2 beta))^2, eq. 17 of arXiv:2310.12036 with tau = beta."""
     chex.assert_rank(log_ratio_P, 1)
     return jnp.square(log_ratio_P - 1.0 / (2.0 * beta))
 
@@ -49,7 +137,7 @@ def conversation_sums(
     """Sums the token values of each conversation in packed rows; padding (-1) is dropped."""
     chex.assert_rank([value_BT, sequence_ids_BT], 2)
     chex.assert_equal_shape([value_BT, sequence_ids_BT])
-    # An extra segment collects the padding, because a negative index would count from the end.
+    # an extra segment collects the padding, because a negative index would count from the end
     ids = jnp.where(sequence_ids_BT < 0, conversations, sequence_ids_BT)
     return jax.ops.segment_sum(value_BT.ravel(), ids.ravel(), conversations + 1)[:-1]
 
@@ -67,22 +155,14 @@ def make_preference_update(
 
     Minimises sum(pair_weight * pair_loss(h)) over all micro-batches. h is the sum of weight *
     (logprob - reference logprob) over the trained tokens of the chosen conversation, minus the same
-    sum for the rejected conversation. The environment's tokens are context and have no term. Empty
-    micro-batches are not computed. The state is donated.
-
-    A step changes nothing, not even the counter, if its loss or gradient is not finite or it has no
-    pair. `skipped` is then 1, and non-finite metrics are 0.
-
-    The positive `beta` is the inverse temperature of the loss and the unit of the rewards in the
-    metrics. Other arguments of this function and of the update are as in
-    `learner.update.make_update`.
+    sum of the rejected one. A step without pairs is skipped. `beta` is the inverse temperature of
+    the loss. Other arguments and properties are as in `learner.update.make_update`.
 
     Returns:
       A function whose metrics are float32 scalars on the device. Means over the pairs: `loss`,
       `accuracy` (share with positive h), `margin` (beta * h), `chosen_reward` and `rejected_reward`
-      (beta times the log-ratio of one conversation), `chosen_logprob` and `rejected_logprob` (of
-      the conversation, weighted as in the loss). Metrics of the step: `grad_norm` (before
-      clipping), `skipped`, `nonfinite`.
+      (beta * log-ratio), `chosen_logprob` and `rejected_logprob` (weighted as in the loss). Metrics
+      of the step: `grad_norm` (before clipping), `skipped`, `nonfinite`.
     """
     if not beta > 0:
         raise ValueError(f"beta={beta} must be positive")
@@ -115,38 +195,17 @@ def make_preference_update(
             "rejected_reward": mean(beta * log_ratio_P2[:, 1]),
             "chosen_logprob": mean(logprob_P2[:, 0]),
             "rejected_logprob": mean(logprob_P2[:, 1]),
-            "pair_weight": jnp.sum(batch.pair_weights),
+            "weight": jnp.sum(batch.pair_weights),
         }
         return loss, (jax.lax.stop_gradient(means), {})
 
     def update(state, batch, grad_limit=jnp.inf, position=None):
         chex.assert_rank(batch.tokens.tokens, 3)
         used = jnp.sum(jnp.any(batch.pair_weights != 0, axis=1))
-        _, grads, metrics = accumulation.accumulate_gradients(loss_fn, state.params, batch, used)
-        grad_norm = optax.tree.norm(grads)
-        has_pairs = metrics.pop("pair_weight") > 0
-        is_finite = jnp.isfinite(metrics["loss"]) & jnp.isfinite(grad_norm)
-        is_sound = is_finite & (grad_norm <= grad_limit) & has_pairs
-        new_state = jax.lax.cond(
-            is_sound,
-            lambda: accumulation.apply_gradients(optimizer, state, grads, position)[0],
-            lambda: state,
+        apply = functools.partial(accumulation.apply_gradients, optimizer, state, position=position)
+        new_state, metrics = accumulation.update_or_skip(
+            loss_fn, state.params, batch, used, state, apply, grad_limit
         )
-        metrics = accumulation.replace_nonfinite(metrics | {"grad_norm": grad_norm})
-        return new_state, metrics | {
-            "skipped": 1.0 - is_sound.astype(jnp.float32),
-            "nonfinite": 1.0 - is_finite.astype(jnp.float32),
-        }
+        return new_state, {k: metrics[k] for k in metrics.keys() - {"weight", "update_norm"}}
 
     return accumulation.compile_update(update, state_shardings(policy, optimizer, layout))
-
-
-def put_pairs(batch: PreferenceBatch, layout: Layout | None = None) -> PreferenceBatch:
-    """Moves a batch of NumPy arrays [M, ...] to the devices.
-
-    Rows are split over the devices; pairs and micro-batches are not.
-    """
-    weights, replicated = batch.pair_weights, None
-    if layout is not None:
-        replicated = layout.sharding((None, None), weights.shape)
-    return PreferenceBatch(put_batch(batch.tokens, layout), jax.device_put(weights, replicated))

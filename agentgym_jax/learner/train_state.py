@@ -1,7 +1,8 @@
 """State that an optimiser step reads and writes, its creation, and its shardings."""
 
 import functools
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any
 
 import flax.struct
 import jax
@@ -9,34 +10,21 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import PartitionSpec
 
+from agentgym_jax.models.critic import Critic
+from agentgym_jax.models.policy import Policy
 from agentgym_jax.sharding import Layout
+
+Network = Policy | Critic
 
 
 @flax.struct.dataclass
 class TrainState:
-    """State of training as one pytree; updates donate it.
+    """State of training as one pytree; updates donate it."""
 
-    Attributes:
-      step: int32 scalar, number of applied optimiser updates; skipped updates are not counted.
-      params: Tree of float32 arrays.
-      opt_state: State of the optimiser.
-      critic: State of the critic, with a separate count and optimiser; None without a critic.
-    """
-
-    step: jax.Array
-    params: Any
-    opt_state: Any
-    critic: "TrainState | None" = None
-
-
-class Network(Protocol):
-    """Network whose parameters are in a state: `models.policy.Policy` or `models.critic.Critic`."""
-
-    def abstract_params(self) -> Any:
-        """Returns the shapes and types of the parameters."""
-
-    def logical_axes(self) -> Any:
-        """Returns the logical axis names of the parameters."""
+    step: jax.Array  # int32 scalar, number of applied optimiser updates
+    params: Any  # tree of float32 arrays
+    opt_state: Any  # state of the optimiser
+    critic: "TrainState | None" = None  # state of the critic, if there is one
 
 
 def _new(optimizer: optax.GradientTransformation, params: Any) -> TrainState:
@@ -44,11 +32,10 @@ def _new(optimizer: optax.GradientTransformation, params: Any) -> TrainState:
 
 
 def _like_parameters(tree: Any, params: Any, shardings: Any, replicated: Any) -> Any:
-    """Returns shardings for any tree that contains copies of the parameter tree, such as moments.
+    """Returns shardings for a tree that contains copies of the parameter tree, such as moments.
 
-    A leaf is a moment of a parameter if its path ends in the parameter's path and both have the
-    same shape. It gets the parameter's sharding. Other leaves (counters, coefficients) are
-    replicated on every device.
+    A leaf has the sharding of the parameter with the same shape in whose path its path ends. Other
+    leaves, such as counters, are replicated.
     """
     flat, _ = jax.tree_util.tree_flatten_with_path(params)
     by_path = {
@@ -69,10 +56,7 @@ def _like_parameters(tree: Any, params: Any, shardings: Any, replicated: Any) ->
 def state_shardings(
     network: Network, optimizer: optax.GradientTransformation, layout: Layout | None
 ) -> TrainState | None:
-    """Returns a TrainState of shardings, in which moments have the sharding of their parameter.
-
-    Returns None without a layout.
-    """
+    """Returns a TrainState of shardings; None without a layout."""
     if layout is None:
         return None
     params = network.abstract_params()
@@ -85,9 +69,7 @@ def state_shardings(
 def abstract_state(
     network: Network, optimizer: optax.GradientTransformation, layout: Layout | None = None
 ) -> TrainState:
-    """Returns a ShapeDtypeStruct with sharding for every array of the state; serves as the target
-    of a restore.
-    """
+    """Returns a TrainState of ShapeDtypeStructs with shardings, the target of a restore."""
     abstract = jax.eval_shape(functools.partial(_new, optimizer), network.abstract_params())
     shardings = state_shardings(network, optimizer, layout)
     if shardings is None:
@@ -106,24 +88,17 @@ def create(
     params: Any,
     layout: Layout | None = None,
 ) -> TrainState:
-    """Creates the state before the first step.
+    """Creates the state before the first step from float32 parameters on the host or on devices.
 
-    `params` are copied on the devices, because every update donates the state and a caller may keep
-    the same weights as the reference policy. The parameters are float32, on the host or on devices
-    in any layout.
+    The parameters are copied, because every update donates the state and a caller may keep the same
+    weights as the reference policy.
     """
-    want, have = describe_arrays(network.abstract_params()), describe_arrays(params)
-    wrong = sorted(k for k in want.keys() | have.keys() if want.get(k) != have.get(k))
+    expected = describe_arrays(network.abstract_params())
+    wrong = list_differences(describe_arrays(params), expected, "found")
     if wrong:
-        lines = [f"{k}: found {have.get(k)}, expected {want.get(k)}" for k in wrong[:5]]
-        raise ValueError("parameters do not fit the policy's config: " + "; ".join(lines))
+        raise ValueError("parameters do not fit the policy's config: " + "; ".join(wrong[:5]))
     shardings = state_shardings(network, optimizer, layout)
-    if shardings is None:
-        params = jax.tree.map(jnp.array, params)
-    else:
-        params = jax.tree.map(
-            lambda x, s: jax.device_put(x, s, may_alias=False), params, shardings.params
-        )
+    params = jax.device_put(params, shardings and shardings.params, may_alias=False)
     new = jax.jit(functools.partial(_new, optimizer), out_shardings=shardings, donate_argnums=0)
     return new(params)
 
@@ -137,3 +112,10 @@ def describe_arrays(tree: Any) -> dict[str, str]:
         )
         for path, x in flat
     }
+
+
+def list_differences(found: Mapping[str, str], expected: Mapping[str, str], verb: str) -> list[str]:
+    """Describes the differences between two results of `describe_arrays`, parameters first."""
+    names = [k for k in found.keys() | expected.keys() if found.get(k) != expected.get(k)]
+    names.sort(key=lambda k: (not k.startswith("params"), k))
+    return [f"{k}: {verb} {found.get(k)}, expected {expected.get(k)}" for k in names]

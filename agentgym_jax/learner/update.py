@@ -23,14 +23,15 @@ Metrics = dict[str, jax.Array]
 Update = Callable[..., tuple[TrainState, Metrics]]
 Score = Callable[[Any, TokenBatch], tuple[jax.Array, jax.Array]]
 
+# Metrics that are means over the trained tokens, and other metrics of a step.
+_MEANS = ("kl_k3", "approx_kl", "ratio_mean", "clip_fraction", "entropy")
+_STEP = ("loss", "surrogate_loss", "ratio_max", "grad_norm", "update_norm", "skipped", "nonfinite")
+
 
 def put_batch(batch: TokenBatch, layout: Layout | None = None) -> TokenBatch:
-    """Moves a batch of NumPy arrays to the devices.
+    """Moves a batch [B, T] or [M, B, T] to the devices, and splits its rows over them.
 
-    Rows are split over the devices; micro-batches are not.
-
-    The transfer is explicit, because a transfer guard forbids implicit ones. The axes may be [B, T]
-    or [M, B, T].
+    The transfer is explicit, because a transfer guard forbids implicit transfers.
     """
     if layout is None:
         return jax.tree.map(jax.device_put, batch)
@@ -39,25 +40,19 @@ def put_batch(batch: TokenBatch, layout: Layout | None = None) -> TokenBatch:
 
 
 def put_limit(limit: float, layout: Layout | None = None) -> jax.Array:
-    """Moves a `grad_limit` to the devices of the batch."""
-    return _put_scalar(np.float32(limit), layout)
+    """Copies a `grad_limit` to the devices of the batch."""
+    return jax.device_put(np.float32(limit), layout and layout.sharding((), ()))
 
 
 def put_position(position: int, layout: Layout | None = None) -> jax.Array:
-    """Moves a `position` to the devices."""
-    return _put_scalar(np.int32(position), layout)
-
-
-def _put_scalar(value: np.generic, layout: Layout | None) -> jax.Array:
-    return jax.device_put(value, None if layout is None else layout.sharding((), ()))
+    """Copies a `position` to the devices of the batch."""
+    return jax.device_put(np.int32(position), layout and layout.sharding((), ()))
 
 
 def score_tokens(
     policy: Policy, params: Any, batch: TokenBatch, logprob_chunk: int, temperature: float = 1.0
 ) -> tuple[jax.Array, TokenLogprobs]:
-    """Returns hidden states [B, T, D], and log-probabilities and entropies that are zero off the
-    action mask.
-    """
+    """Returns hidden_BTD, and log-probabilities and entropies that are 0 off the action mask."""
     batch.check()
     hidden_BTD = policy.hidden(params, batch.tokens, batch.positions, batch.segment_ids)
     return hidden_BTD, token_logprobs(
@@ -65,8 +60,7 @@ def score_tokens(
         params,
         hidden_BTD,
         batch.tokens,
-        # The mask excludes the first token of a segment, because that token would be predicted from
-        # the neighbouring segment.
+        # the mask excludes the first token of a segment, whose predecessor is in another segment
         wanted_BT=batch.action_mask,
         temperature=temperature,
         chunk_size=logprob_chunk,
@@ -74,16 +68,12 @@ def score_tokens(
 
 
 def make_score(
-    policy: Policy,
-    *,
-    temperature: float,
-    logprob_chunk: int,
-    layout: Layout | None = None,
+    policy: Policy, *, temperature: float, logprob_chunk: int, layout: Layout | None = None
 ) -> Score:
     """Compiles (params, TokenBatch [B, T]) -> (logprob_BT, entropy_BT), zero off the action mask.
 
-    The result computes the old and the reference log-probabilities. It shares the code of the
-    update, so that the ratio of an unchanged policy is one. Arguments are those of `make_update`.
+    The code is that of the update, so the ratio of an unchanged policy is 1. Arguments are those of
+    `make_update`.
     """
 
     def score(params, batch):
@@ -109,19 +99,15 @@ def make_update(
 ) -> Update:
     """Compiles one optimiser step: (TrainState, TokenBatch [M, B, T]) -> (TrainState, metrics).
 
-    The third argument of the update, `grad_limit`, is the largest gradient norm before clipping;
-    above it the update is withheld. Without it there is no limit. The fourth argument, `position`,
-    is the number of updates planned in the run before this one. Learning-rate schedules follow the
-    position, so that withheld updates do not stretch them. Without it they count the applied
-    updates.
+    Minimises sum(weight * (token_loss + kl_coef * kl - entropy_coef * entropy)) over all
+    micro-batches; their number M does not change the result. The state is donated.
 
-    Minimises sum(weight * (token_loss + kl_coef * kl - entropy_coef * entropy)) over all M
-    micro-batches. The weights are part of the batch, so M affects only the memory of a step. Empty
-    micro-batches at the end are not computed. The state is donated.
+    The update has two optional arguments. `grad_limit` is the largest allowed norm of the gradient
+    before clipping. `position` is the number of updates planned in the run before this one; the
+    learning rate follows it, so that skipped updates do not stretch the schedule.
 
-    A step changes nothing, not even the counter, if its weights are all zero or its loss or
-    gradient is not finite. `skipped` is then 1, and non-finite metrics are 0. The same holds for a
-    gradient above the limit; `nonfinite` distinguishes the two cases.
+    A step is skipped if its weights are all 0, if its loss or gradient is not finite, or if its
+    gradient is above the limit. It then changes nothing, not even the step counter.
 
     Args:
       policy: Functions of the network.
@@ -129,20 +115,18 @@ def make_update(
       token_loss: Function of `algorithms.losses` with its options bound.
       entropy_coef: Weight of the entropy bonus.
       kl_coef: Weight of the divergence from `batch.reference_logprobs`.
-      kl_kind: Key of `algorithms.kl.ESTIMATORS`; used if `kl_coef` is not 0.
+      kl_kind: Key of `algorithms.kl.ESTIMATORS`.
       temperature: Temperature at which the tokens were sampled.
       logprob_chunk: Number of tokens whose logits exist at the same time.
       layout: Layout of the state; None for one device.
-      critic: Head on the policy's hidden states that learns in the same step. Its loss times its
-        coefficient is added to the loss, and the state includes its parameters.
+      critic: Head on the policy's hidden states that learns in the same step.
 
     Returns:
-      A function whose metrics are float32 scalars on the device. They are unweighted means over the
-      tokens with a weight unless noted otherwise: `loss` (the minimised sum), `surrogate_loss` (the
-      part of `loss` from token_loss), `kl_k3` (from the reference), `approx_kl` (old to new, k3),
-      `ratio_mean`, `ratio_max`, `clip_fraction`, `entropy`, `grad_norm` (before clipping),
-      `update_norm`, `param_norm` (before the update), `skipped`, `nonfinite`; with a critic also
-      `value_loss` and `value_clip_fraction` (learner/value_update.py).
+      A function whose metrics are float32 scalars on the device. Means over the trained tokens:
+      `kl_k3` (from the reference), `approx_kl` (old to new, k3), `ratio_mean`, `clip_fraction`,
+      `entropy`. Metrics of the step: `loss` (the minimised sum), `surrogate_loss` (its part from
+      token_loss), `ratio_max`, `grad_norm` (before clipping), `update_norm`, `param_norm` (before
+      the update), `skipped`, `nonfinite` and, with a critic, those of `value_means`.
     """
     if kl_kind not in kl.ESTIMATORS:
         raise ValueError(f"kl_kind is {kl_kind!r}, expected one of {', '.join(kl.ESTIMATORS)}")
@@ -168,9 +152,9 @@ def make_update(
         sums, maxima = _token_sums(loss, logprob_BT, entropy_BT, batch, weight_BT, trained_BT)
         if critic is not None:
             after_BT = critic.network.values_after(trees["critic"], hidden_BTD)
-            value_loss, of_values = value_sums(after_BT, batch, clip=critic.clip)
+            value_loss, critic_sums = value_sums(after_BT, batch, clip=critic.clip)
             total = total + critic.coef * value_loss
-            sums |= of_values
+            sums |= critic_sums
         return total, (sums, maxima)
 
     def update(state, batch, grad_limit=jnp.inf, position=None):
@@ -178,55 +162,33 @@ def make_update(
         trees = {"policy": state.params}
         if critic is not None:
             trees["critic"] = state.critic.params
-        total, grads, found = accumulation.accumulate_gradients(
-            loss_fn,
-            trees,
-            batch,
-            accumulation.count_used_micro_batches(batch.segment_ids),
-        )
-        grad_norm = optax.tree.norm(grads)
-        is_finite = jnp.isfinite(total) & jnp.isfinite(grad_norm)
-        is_sound = is_finite & (grad_norm <= grad_limit) & (found["weight"] > 0)
+        used = accumulation.count_used_micro_batches(batch.segment_ids)
 
-        def applied():
+        def apply(grads):
             new, update_norm = accumulation.apply_gradients(
                 optimizer, state, grads["policy"], position
             )
             if critic is not None:
-                of_critic = accumulation.apply_gradients(
+                new_critic, _ = accumulation.apply_gradients(
                     critic.optimizer, state.critic, grads["critic"], position
                 )
-                new = new.replace(critic=of_critic[0])
+                new = new.replace(critic=new_critic)
             return new, update_norm
 
-        nothing = jnp.zeros((), jnp.float32)
-        new_state, update_norm = jax.lax.cond(is_sound, applied, lambda: (state, nothing))
+        new_state, found = accumulation.update_or_skip(
+            loss_fn, trees, batch, used, state, apply, grad_limit
+        )
         tokens = jnp.maximum(found["tokens"], 1.0)
-        metrics = {
-            "loss": total,
-            "surrogate_loss": found["surrogate_loss"],
-            "kl_k3": found["kl_k3"] / tokens,
-            "approx_kl": found["approx_kl"] / tokens,
-            "ratio_mean": found["ratio"] / tokens,
-            "ratio_max": found["ratio_max"],
-            "clip_fraction": found["clipped"] / tokens,
-            "entropy": found["entropy"] / tokens,
-            "grad_norm": grad_norm,
-            "update_norm": update_norm,
-            "param_norm": optax.tree.norm(state.params),
-        }
+        metrics = {k: found[k] / tokens for k in _MEANS} | {k: found[k] for k in _STEP}
+        metrics["param_norm"] = optax.tree.norm(state.params)
         if critic is not None:
             metrics |= value_means(found)
-        metrics = accumulation.replace_nonfinite(metrics)
-        return new_state, metrics | {
-            "skipped": 1.0 - is_sound.astype(jnp.float32),
-            "nonfinite": 1.0 - is_finite.astype(jnp.float32),
-        }
+        return new_state, metrics
 
     shardings = state_shardings(policy, optimizer, layout)
     if shardings is not None and critic is not None:
-        of_critic = state_shardings(critic.network, critic.optimizer, layout)
-        shardings = shardings.replace(critic=of_critic)
+        critic_shardings = state_shardings(critic.network, critic.optimizer, layout)
+        shardings = shardings.replace(critic=critic_shardings)
     return accumulation.compile_update(update, shardings)
 
 
@@ -249,8 +211,8 @@ def _token_sums(
         "surrogate_loss": total(weight_BT * loss.loss_BT),
         "kl_k3": total(kl.k3(logprob_BT, batch.reference_logprobs)),
         "approx_kl": total(kl.k3(batch.old_logprobs, logprob_BT)),
-        "ratio": total(loss.ratio_BT),
-        "clipped": total(loss.is_clipped_BT.astype(jnp.float32)),
+        "ratio_mean": total(loss.ratio_BT),
+        "clip_fraction": total(loss.is_clipped_BT.astype(jnp.float32)),
         "entropy": total(entropy_BT),
     }
     largest = masked.masked_max(jax.lax.stop_gradient(loss.ratio_BT), trained_BT)

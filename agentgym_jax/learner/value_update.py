@@ -1,6 +1,7 @@
 """Values of a critic for the tokens of a batch, and the critic's optimiser step."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -23,45 +24,34 @@ ValueScore = Callable[[Any, Any, TokenBatch], jax.Array]
 
 @dataclasses.dataclass(frozen=True)
 class SharedCritic:
-    """Critic that is a head on the policy's hidden states, and the options of its training.
+    """Critic that is a head on the policy's hidden states, and the options of its training."""
 
-    Attributes:
-      network: Critic with `is_shared`.
-      optimizer: Optimiser of the head alone.
-      coef: Weight of the value loss relative to the policy's.
-      clip: Clip range of `losses.clipped_value_loss`.
-    """
-
-    network: Critic
-    optimizer: optax.GradientTransformation
-    coef: float
-    clip: float
+    network: Critic  # critic with `is_shared`
+    optimizer: optax.GradientTransformation  # optimiser of the head alone
+    coef: float  # weight of the value loss relative to the policy's loss
+    clip: float  # clip range of `losses.clipped_value_loss`
 
 
 def make_value_score(critic: Critic, layout: Layout | None = None) -> ValueScore:
     """Compiles (policy params, critic params, TokenBatch [B, T]) -> value_after_BT.
 
-    The value at index t is the expected return given tokens up to and including t, for every token
-    of the batch.
+    The value at index t is the expected return given the tokens up to and including t.
     """
 
     def score(policy_params, critic_params, batch):
         batch = constrain_rows(layout, batch)
         batch.check()
-        of_tokens = (batch.tokens, batch.positions, batch.segment_ids)
+        trunk, params = critic, critic_params
         if critic.is_shared:
-            hidden_BTD = critic.policy.hidden(policy_params, *of_tokens)
-        else:
-            hidden_BTD = critic.hidden(critic_params, *of_tokens)
+            trunk, params = critic.policy, policy_params
+        hidden_BTD = trunk.hidden(params, batch.tokens, batch.positions, batch.segment_ids)
         return critic.values_after(critic_params, hidden_BTD)
 
     return jax.jit(score)
 
 
 def value_sums(after_BT: jax.Array, batch: TokenBatch, *, clip: float) -> tuple[jax.Array, Metrics]:
-    """Returns the weighted loss of the values before the action tokens, and the sums for its
-    metrics.
-    """
+    """Returns the weighted loss of the values before action tokens, and sums for `value_means`."""
     trained_BT = batch.action_mask & (batch.weights != 0)
     loss_BT, is_clipped_BT = losses.clipped_value_loss(
         values_before(after_BT), batch.old_values, batch.returns, clip=clip
@@ -91,11 +81,9 @@ def make_value_update(
 ) -> ValueUpdate:
     """Compiles one optimiser step of a critic with a separate trunk.
 
-    The result maps (TrainState of the critic, TokenBatch [M, B, T]) to (TrainState, metrics). It
-    minimises the weighted sum of `losses.clipped_value_loss` over the action tokens of all
-    micro-batches. The state is donated. A step changes nothing if its weights are all zero or its
-    loss or gradient is not finite. The third argument, `position`, is that of
-    `learner.update.make_update`. The metrics are float32 scalars on the device: `value_loss`,
+    The result maps (state of the critic, TokenBatch [M, B, T], position) to (state, metrics), like
+    that of `learner.update.make_update`. It minimises the weighted sum of
+    `losses.clipped_value_loss` over the action tokens. The metrics are `value_loss`,
     `value_clip_fraction`, `value_grad_norm` (before clipping) and `value_skipped`.
     """
     if critic.is_shared:
@@ -106,22 +94,18 @@ def make_value_update(
         batch.check()
         hidden_BTD = critic.hidden(params, batch.tokens, batch.positions, batch.segment_ids)
         loss, sums = value_sums(critic.values_after(params, hidden_BTD), batch, clip=clip)
-        return loss, (sums, {})
+        return loss, (sums | {"weight": sums["value_tokens"]}, {})
 
     def update(state, batch, position=None):
         chex.assert_rank(batch.tokens, 3)
         used = accumulation.count_used_micro_batches(batch.segment_ids)
-        total, grads, found = accumulation.accumulate_gradients(loss_fn, state.params, batch, used)
-        grad_norm = optax.tree.norm(grads)
-        is_sound = jnp.isfinite(total) & jnp.isfinite(grad_norm) & (found["value_tokens"] > 0)
-        new_state = jax.lax.cond(
-            is_sound,
-            lambda: accumulation.apply_gradients(optimizer, state, grads, position)[0],
-            lambda: state,
+        apply = functools.partial(accumulation.apply_gradients, optimizer, state, position=position)
+        new_state, found = accumulation.update_or_skip(
+            loss_fn, state.params, batch, used, state, apply
         )
-        metrics = accumulation.replace_nonfinite(
-            value_means(found) | {"value_grad_norm": grad_norm}
-        )
-        return new_state, metrics | {"value_skipped": 1.0 - is_sound.astype(jnp.float32)}
+        return new_state, value_means(found) | {
+            "value_grad_norm": found["grad_norm"],
+            "value_skipped": found["skipped"],
+        }
 
     return accumulation.compile_update(update, state_shardings(critic, optimizer, layout))

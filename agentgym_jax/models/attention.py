@@ -38,22 +38,12 @@ def attend_segments(
     *,
     block: int = BLOCK,
 ) -> jax.Array:
-    """Computes causal attention within each segment of packed rows; queries and keys are rotated.
+    """Computes causal attention within each segment of packed rows: [B, T, N, H].
 
-    Loops over square blocks of queries and keys. Skips blocks in which no query of any row sees a
-    key: keys later than the queries, or before the segments of the queries. The cost of a row
-    therefore depends on its segments, not on the square of its length.
-
-    Args:
-      q_BTNH: Queries.
-      k_BTKH: Keys.
-      v_BTKH: Values.
-      segment_ids_BT: Contiguous segments. Padding is segment 0 and attends to padding.
-      block: Minimum side of a block, in tokens. Longer rows have longer blocks, at most 16 per row,
-        because blocks are computed one after the other.
-
-    Returns:
-      [B, T, N, H], in the type of the queries.
+    Queries and keys are rotated. Segments are contiguous; padding is segment 0, which attends to
+    itself. The cost of a row depends on its segments, not on the square of its length, because
+    square blocks of queries and keys are skipped if no query of any row sees a key. `block` is the
+    minimum side of a block, in tokens. A row has at most 16 blocks, which are computed in sequence.
     """
     chex.assert_rank([q_BTNH, k_BTKH, v_BTKH, segment_ids_BT], [4, 4, 4, 2])
     chex.assert_equal_shape([k_BTKH, v_BTKH])
@@ -100,8 +90,7 @@ def _attend_blocks_forward(q_BKGTH, k_BKSH, v_BKSH, ids_BT, block):
 
         zeros_BKGtH = jnp.zeros(q_BKGtH.shape, jnp.float32)
         zeros_BKGt1 = zeros_BKGtH[..., :1]
-        # The diagonal block is first. In it every query sees itself, so no running maximum is
-        # _MASKED afterwards.
+        # In the diagonal block every query sees itself, so no running maximum remains _MASKED.
         carry = keys(i, (zeros_BKGt1 + _MASKED, zeros_BKGt1, zeros_BKGtH))
         with jax.named_scope("key_blocks"):
             max_BKGt1, sum_BKGt1, out_BKGtH = jax.lax.fori_loop(first_key_Q[i], i, keys, carry)
@@ -219,21 +208,13 @@ def _mix_queries(x_BKHGT: jax.Array, weights_BKGTS: jax.Array) -> jax.Array:
 
 
 def attend_cache(
-    q_nTNH: jax.Array,
-    k_LBKSH: jax.Array,
-    v_LBKSH: jax.Array,
-    layer: jax.Array,
-    row_n: jax.Array | None,
-    positions_nT: jax.Array,
-    *,
-    key_block: int = BLOCK,
+    q_nTNH: jax.Array, k_LBKSH, v_LBKSH, layer, row_n, positions_nT, *, key_block: int = BLOCK
 ) -> jax.Array:
     """Computes attention of new tokens to the slots of their row, up to their position.
 
-    Loops over blocks of slots with a running softmax (arXiv:1805.02867) and stops after the longest
-    live row, so the cost depends on the tokens in the cache, not on its capacity. A block that a row
-    does not see multiplies that row's sums by exp(0) = 1 and adds 0. The result of a row therefore
-    does not depend on the lengths of other rows.
+    Loops over blocks of slots with a running softmax (arXiv:1805.02867), up to the longest row. A
+    block that a row does not see multiplies its sums by exp(0) = 1 and adds 0, so the result of a
+    row does not depend on the lengths of other rows.
 
     Args:
       q_nTNH: Rotated queries.

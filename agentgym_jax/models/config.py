@@ -87,41 +87,21 @@ class DecoderConfig:
                 f"DecoderConfig: head_size={self.head_size} is odd; rotary embeddings turn pairs"
             )
 
-    @property
-    def num_parameters(self) -> int:
-        """Returns the number of weights, counting tied embeddings once."""
-        D, F, H = self.hidden_size, self.intermediate_size, self.head_size
-        N, K = self.num_heads, self.num_kv_heads
-        layer = 2 * D + D * H * (2 * N + 2 * K) + 3 * D * F
-        layer += H * (N + 2 * K) if self.qkv_bias else 0
-        layer += 2 * H if self.qk_norm else 0
-        heads = 1 if self.tie_embeddings else 2
-        return self.num_layers * layer + heads * self.vocab_size * D + D
 
-
-def _qwen25(*sizes: int, tied: bool) -> DecoderConfig:
-    return DecoderConfig(*sizes, tie_embeddings=tied)
-
-
-def _qwen3(*sizes: int, tied: bool) -> DecoderConfig:
-    return DecoderConfig(
-        *sizes, tie_embeddings=tied, qkv_bias=False, qk_norm=True, max_position=40960
-    )
-
-
+_QWEN3: Mapping[str, Any] = dict(qkv_bias=False, qk_norm=True, max_position=40960)
 # Sizes from the released config.json files of the instruct models.
 PRESETS: Mapping[str, DecoderConfig] = {
-    "qwen2.5-0.5b": _qwen25(151936, 896, 4864, 24, 14, 2, 64, tied=True),
-    "qwen2.5-1.5b": _qwen25(151936, 1536, 8960, 28, 12, 2, 128, tied=True),
-    "qwen2.5-3b": _qwen25(151936, 2048, 11008, 36, 16, 2, 128, tied=True),
-    "qwen2.5-7b": _qwen25(152064, 3584, 18944, 28, 28, 4, 128, tied=False),
-    "qwen2.5-14b": _qwen25(152064, 5120, 13824, 48, 40, 8, 128, tied=False),
-    "qwen2.5-32b": _qwen25(152064, 5120, 27648, 64, 40, 8, 128, tied=False),
-    "qwen2.5-72b": _qwen25(152064, 8192, 29568, 80, 64, 8, 128, tied=False),
-    "qwen3-0.6b": _qwen3(151936, 1024, 3072, 28, 16, 8, 128, tied=True),
-    "qwen3-1.7b": _qwen3(151936, 2048, 6144, 28, 16, 8, 128, tied=True),
-    "qwen3-4b": _qwen3(151936, 2560, 9728, 36, 32, 8, 128, tied=True),
-    "qwen3-8b": _qwen3(151936, 4096, 12288, 36, 32, 8, 128, tied=False),
+    "qwen2.5-0.5b": DecoderConfig(151936, 896, 4864, 24, 14, 2, 64),
+    "qwen2.5-1.5b": DecoderConfig(151936, 1536, 8960, 28, 12, 2, 128),
+    "qwen2.5-3b": DecoderConfig(151936, 2048, 11008, 36, 16, 2, 128),
+    "qwen2.5-7b": DecoderConfig(152064, 3584, 18944, 28, 28, 4, 128, tie_embeddings=False),
+    "qwen2.5-14b": DecoderConfig(152064, 5120, 13824, 48, 40, 8, 128, tie_embeddings=False),
+    "qwen2.5-32b": DecoderConfig(152064, 5120, 27648, 64, 40, 8, 128, tie_embeddings=False),
+    "qwen2.5-72b": DecoderConfig(152064, 8192, 29568, 80, 64, 8, 128, tie_embeddings=False),
+    "qwen3-0.6b": DecoderConfig(151936, 1024, 3072, 28, 16, 8, 128, **_QWEN3),
+    "qwen3-1.7b": DecoderConfig(151936, 2048, 6144, 28, 16, 8, 128, **_QWEN3),
+    "qwen3-4b": DecoderConfig(151936, 2560, 9728, 36, 32, 8, 128, **_QWEN3),
+    "qwen3-8b": DecoderConfig(151936, 4096, 12288, 36, 32, 8, 128, tie_embeddings=False, **_QWEN3),
 }
 
 # Hugging Face's defaults for keys that are missing in a config.json.
@@ -145,13 +125,8 @@ _FAMILY_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "qwen3": {"head_dim": 128},
     "llama": {"max_position_embeddings": 2048},
 }
-# Required values of keys whose other values enable features that this decoder does not have.
-_REQUIRED_VALUES = {
-    "hidden_act": "silu",
-    "use_sliding_window": False,
-    "mlp_bias": False,
-    "partial_rotary_factor": 1.0,
-}
+# Keys that must have their default, because the decoder lacks the features of other values.
+_FIXED_KEYS = ("hidden_act", "use_sliding_window", "mlp_bias", "partial_rotary_factor")
 # Names of sizes in a DecoderConfig and in a config.json. A config.json must have all those without
 # a default.
 _SIZES = {
@@ -172,11 +147,7 @@ _LLAMA3_SCALING = {
 
 
 def from_hf_config(hf: Mapping[str, Any]) -> DecoderConfig:
-    """Returns the DecoderConfig of a Hugging Face `config.json` of transformers 4 or 5.
-
-    Raises:
-      ValueError: The model type is unknown, a key is missing, or the decoder lacks a feature.
-    """
+    """Returns the DecoderConfig of a Hugging Face `config.json` of transformers 4 or 5."""
     family = hf.get("model_type")
     if family not in _FAMILY_DEFAULTS:
         raise ValueError(
@@ -186,12 +157,11 @@ def from_hf_config(hf: Mapping[str, Any]) -> DecoderConfig:
     missing = [key for key in _SIZES.values() if key not in full]
     if missing:
         raise ValueError(f"config.json of a {family} model lacks {', '.join(missing)}")
-    required = _REQUIRED_VALUES | ({} if family == "llama" else {"attention_bias": False})
-    for key, value in required.items():
-        if full[key] != value:
+    for key in _FIXED_KEYS if family == "llama" else (*_FIXED_KEYS, "attention_bias"):
+        if full[key] != _DEFAULTS[key]:
             raise ValueError(
                 f"config.json of a {family} model has {key}={full[key]!r}; "
-                f"only {key}={value!r} is supported"
+                f"only {key}={_DEFAULTS[key]!r} is supported"
             )
     theta, scaling = _rope(full)
     sizes = {field: full[key] for field, key in _SIZES.items()}
@@ -222,7 +192,7 @@ def _rope(full: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
         return theta, None
     if kind not in ("linear", "llama3"):
         raise ValueError(
-            f"config.json: rope scaling {kind!r} is not supported; supported: default, linear, llama3"
+            f"config.json: rope scaling {kind!r} is not supported; use default, linear or llama3"
         )
     names = _LLAMA3_SCALING if kind == "llama3" else {}
     options = {field: rope[key] for field, key in names.items()}
@@ -234,9 +204,6 @@ def to_hf_config(config: DecoderConfig, *, as_llama: bool = False) -> dict[str, 
 
     `as_llama` describes a decoder with `qkv_bias` as a llama with `attention_bias`. The llama has
     one more bias, after attention; it computes the same function if that bias is zero.
-
-    Raises:
-      ValueError: No Hugging Face family has the decoder's combination of bias and norm.
     """
     if config.qkv_bias and config.qk_norm:
         raise ValueError(

@@ -1,7 +1,4 @@
-"""Hardware-dependent parts of decoding.
-
-XLA compiles some operations badly for CPU. Other devices use XLA's operations for all of them.
-"""
+"""Hardware-dependent parts of decoding: replacements for operations that are slow on CPU in XLA."""
 
 import dataclasses
 import functools
@@ -25,16 +22,12 @@ _SPECS = KERNEL_SPECS | {"kernel": "bd,dv->bv"}
 class SplitLayers:
     """Layer weights split into one tree per layer.
 
-    A scan over stacked weights copies the weights of a layer before it uses them, unless the
-    compiler reads them in place. On CPU, this copy takes most of the time of a decode step.
-
-    Attributes:
-      trees: One tree per layer: the stacked tree without its leading axis.
-      is_native: True if all kernels, including an untied output head, have the layout of
-        `products.transposed`.
+    On CPU, a scan over stacked weights would copy the weights of each layer before it uses them,
+    which takes most of the time of a decode step.
     """
 
     trees: tuple[Any, ...]
+    # True if all kernels, including an untied output head, are `products.transposed`.
     is_native: bool = flax.struct.field(pytree_node=False)
 
 
@@ -76,20 +69,10 @@ class DecodeBackend:
         spec = f"{rows}d,{head}->{rows}v"
         return self.multiply(spec, hidden, kernel.astype(hidden.dtype), jnp.float32)
 
-    def attend(
-        self,
-        q_nTNH: jax.Array,
-        k_LBKSH: jax.Array,
-        v_LBKSH: jax.Array,
-        layer: jax.Array | int,
-        row_n: jax.Array,
-        positions_nT: jax.Array,
-        *,
-        is_in_order: bool,
-    ) -> jax.Array:
-        """Computes attention to the cache, with the native function if it is faster.
+    def attend(self, q_nTNH, k_LBKSH, v_LBKSH, layer, row_n, positions_nT, *, is_in_order: bool):
+        """Computes attention to the cache (`attend_cache`), in native code if that is faster.
 
-        Arguments are those of `attend_cache`. `is_in_order` is True if row_n is 0, 1, ...
+        `is_in_order` is True if row_n is 0, 1, ...
         """
         if self.is_native and native_attention.is_fast(q_nTNH, k_LBKSH):
             out_nNH = native_attention.attend_step(
@@ -148,11 +131,9 @@ def get_backend(layers: Any) -> DecodeBackend:
 
 
 def choose_cache_dtype(dtype: jax.typing.DTypeLike) -> jax.typing.DTypeLike:
-    """Returns the storage type of cached keys and values: uint16 for bfloat16 on CPU, else `dtype`.
-
-    The module models/bfloat16_bits.py gives the reason.
-    """
-    return jnp.uint16 if get_platform() == "cpu" and jnp.dtype(dtype) == jnp.bfloat16 else dtype
+    """Returns the storage type of a cache for keys and values of type `dtype`."""
+    is_bits = get_platform() == "cpu" and jnp.dtype(dtype) == jnp.bfloat16
+    return jnp.uint16 if is_bits else dtype  # models/bfloat16_bits.py gives the reason
 
 
 def look_up(table_VD: jax.Array, tokens_BT: jax.Array) -> jax.Array:

@@ -15,10 +15,8 @@ from agentgym_jax.models.config import DecoderConfig
 from agentgym_jax.models.einsum import KERNEL_SPECS
 from agentgym_jax.sharding import Layout, constrain
 
-INIT_STDDEV = 0.02
 
-
-def _normal(shape: tuple[int, ...], axes: tuple[str, ...], rngs: nnx.Rngs, stddev: float):
+def _normal(shape: tuple[int, ...], axes: tuple[str, ...], rngs: nnx.Rngs, stddev=0.02):
     value = stddev * jax.random.normal(rngs.params(), shape, jnp.float32)
     return nnx.Param(value, out_sharding=axes, eager_sharding=False)
 
@@ -63,38 +61,6 @@ def _rotate(x_BTNH: jax.Array, rope: tuple[jax.Array, jax.Array]) -> jax.Array:
     return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1).astype(x_BTNH.dtype)
 
 
-class Embed(nnx.Module):
-    """Token embedding, which is also the output head if embeddings are tied."""
-
-    def __init__(self, config: DecoderConfig, rngs: nnx.Rngs):
-        shape = (config.vocab_size, config.hidden_size)
-        self.embedding = _normal(shape, ("vocab", "embed"), rngs, INIT_STDDEV)
-
-
-class Unembed(nnx.Module):
-    """Output head of a decoder with untied embeddings."""
-
-    def __init__(self, config: DecoderConfig, rngs: nnx.Rngs):
-        shape = (config.hidden_size, config.vocab_size)
-        self.kernel = _normal(shape, ("embed", "vocab"), rngs, INIT_STDDEV)
-
-
-class Norm(nnx.Module):
-    """RMS norm with a learned scale; one norm per layer if stacked."""
-
-    def __init__(self, config: DecoderConfig, *, is_stacked: bool):
-        self.eps = config.norm_eps
-        if is_stacked:
-            shape, axes = (config.num_layers, config.hidden_size), ("layers", "embed")
-        else:
-            shape, axes = (config.hidden_size,), ("embed",)
-        self.scale = _constant(shape, axes, 1.0)
-
-    def __call__(self, x_BTD: jax.Array) -> jax.Array:
-        """Returns the normalised hidden states."""
-        return rms_norm(x_BTD, self.scale[...], self.eps)
-
-
 class Attention(nnx.Module):
     """Query, key, value and output projections of attention."""
 
@@ -103,11 +69,11 @@ class Attention(nnx.Module):
         N, K = config.num_heads, config.num_kv_heads
         self.config, self.layout = config, layout
         in_q, in_kv = ("layers", "embed", "heads", "head"), ("layers", "embed", "kv_heads", "head")
-        self.q_kernel = _normal((L, D, N, H), in_q, rngs, INIT_STDDEV)
-        self.k_kernel = _normal((L, D, K, H), in_kv, rngs, INIT_STDDEV)
-        self.v_kernel = _normal((L, D, K, H), in_kv, rngs, INIT_STDDEV)
+        self.q_kernel = _normal((L, D, N, H), in_q, rngs)
+        self.k_kernel = _normal((L, D, K, H), in_kv, rngs)
+        self.v_kernel = _normal((L, D, K, H), in_kv, rngs)
         out = ("layers", "heads", "head", "embed")
-        self.o_kernel = _normal((L, N, H, D), out, rngs, INIT_STDDEV / (2 * L) ** 0.5)
+        self.o_kernel = _normal((L, N, H, D), out, rngs, 0.02 / (2 * L) ** 0.5)
         if config.qkv_bias:
             self.q_bias = _constant((L, N, H), ("layers", "heads", "head"), 0.0)
             self.k_bias = _constant((L, K, H), ("layers", "kv_heads", "head"), 0.0)
@@ -117,13 +83,10 @@ class Attention(nnx.Module):
             self.k_norm = _constant((L, H), ("layers", "head"), 1.0)
 
     def __call__(self, x_BTD: jax.Array, rope, attend, product) -> jax.Array:
-        """Applies the attention of one layer.
+        """Applies the attention of one layer to normalised hidden states.
 
-        Args:
-          x_BTD: Normalised hidden states.
-          rope: Result of `rope_tables`.
-          attend: Function from q, k and v to weighted sums of v, [B, T, N, H].
-          product: Function with the arguments of `einsum`.
+        `rope` is the result of `rope_tables`. `attend` is a function from q, k and v to weighted
+        sums of v, [B, T, N, H]. `product` is a function with the arguments of `einsum`.
         """
         q_BTNH = self._project("q", x_BTD, product, "act_heads")
         k_BTKH = self._project("k", x_BTD, product, "act_kv_heads")
@@ -179,9 +142,9 @@ class MLP(nnx.Module):
     def __init__(self, config: DecoderConfig, layout: Layout | None, rngs: nnx.Rngs):
         L, D, F = config.num_layers, config.hidden_size, config.intermediate_size
         self.layout = layout
-        self.gate_kernel = _normal((L, D, F), ("layers", "embed", "mlp"), rngs, INIT_STDDEV)
-        self.up_kernel = _normal((L, D, F), ("layers", "embed", "mlp"), rngs, INIT_STDDEV)
-        stddev = INIT_STDDEV / (2 * L) ** 0.5
+        self.gate_kernel = _normal((L, D, F), ("layers", "embed", "mlp"), rngs)
+        self.up_kernel = _normal((L, D, F), ("layers", "embed", "mlp"), rngs)
+        stddev = 0.02 / (2 * L) ** 0.5
         self.down_kernel = _normal((L, F, D), ("layers", "mlp", "embed"), rngs, stddev)
 
     def __call__(self, x_BTD: jax.Array, product) -> jax.Array:
@@ -198,28 +161,35 @@ class Block(nnx.Module):
     """Stacked weights of all layers; a copy with the weights of one layer can be called."""
 
     def __init__(self, config: DecoderConfig, layout: Layout | None, rngs: nnx.Rngs):
-        self.layout = layout
-        self.attention_norm = Norm(config, is_stacked=True)
+        shape, axes = (config.num_layers, config.hidden_size), ("layers", "embed")
+        self.config, self.layout = config, layout
+        self.attention_norm = nnx.Dict(scale=_constant(shape, axes, 1.0))
         self.attention = Attention(config, layout, rngs)
-        self.mlp_norm = Norm(config, is_stacked=True)
+        self.mlp_norm = nnx.Dict(scale=_constant(shape, axes, 1.0))
         self.mlp = MLP(config, layout, rngs)
 
     def __call__(self, x_BTD: jax.Array, rope, attend, product) -> jax.Array:
         """Applies one layer; arguments as in `Attention.__call__`."""
-        x_BTD = x_BTD + self.attention(self.attention_norm(x_BTD), rope, attend, product)
-        x_BTD = x_BTD + self.mlp(self.mlp_norm(x_BTD), product)
+        eps = self.config.norm_eps
+        normed_BTD = rms_norm(x_BTD, self.attention_norm.scale[...], eps)
+        x_BTD = x_BTD + self.attention(normed_BTD, rope, attend, product)
+        x_BTD = x_BTD + self.mlp(rms_norm(x_BTD, self.mlp_norm.scale[...], eps), product)
         return constrain(self.layout, x_BTD, ("batch", "length", "act_embed"))
 
 
 class Decoder(nnx.Module):
-    """Weights of a decoder; `policy.Policy` defines its functions."""
+    """Weights of a decoder; `policy.Policy` defines its functions.
+
+    A tied embedding is also the output head.
+    """
 
     def __init__(self, config: DecoderConfig, layout: Layout | None, rngs: nnx.Rngs):
-        self.embed = Embed(config, rngs)
+        V, D = config.vocab_size, config.hidden_size
+        self.embed = nnx.Dict(embedding=_normal((V, D), ("vocab", "embed"), rngs))
         self.layers = Block(config, layout, rngs)
-        self.final_norm = Norm(config, is_stacked=False)
+        self.final_norm = nnx.Dict(scale=_constant((D,), ("embed",), 1.0))
         if not config.tie_embeddings:
-            self.unembed = Unembed(config, rngs)
+            self.unembed = nnx.Dict(kernel=_normal((D, V), ("embed", "vocab"), rngs))
 
 
 def cast_kernels(dtype: jnp.dtype, layer: Any) -> Any:

@@ -46,13 +46,11 @@ class Rule:
 
     def stored_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
         """Returns the stored shape of a parameter of one layer, whose shape is `shape`."""
-        match self.form:
-            case "table":
-                return tuple(shape)
-            case "vector":
-                return (math.prod(shape),)
-            case "matrix":
-                return (math.prod(shape[self.inputs :]), math.prod(shape[: self.inputs]))
+        if self.form == "table":
+            return tuple(shape)
+        if self.form == "vector":
+            return (math.prod(shape),)
+        return (math.prod(shape[self.inputs :]), math.prod(shape[: self.inputs]))
 
     def from_stored(self, value: np.ndarray, shape: Sequence[int]) -> np.ndarray:
         """Returns a view of the stored tensor in the shape of the parameter of one layer."""
@@ -106,7 +104,7 @@ class StoredTensor:
 
 
 def find_tensors(directory: pathlib.Path) -> dict[str, StoredTensor]:
-    """Returns all tensors of a Hugging Face directory by name; reads only the heads of the files.
+    """Returns all tensors of a Hugging Face directory by name; reads only the files' headers.
 
     The directory has one safetensors file, or several with an index.
     """

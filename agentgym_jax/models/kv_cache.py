@@ -53,14 +53,7 @@ class KVCache:
         """Slots per row (S), in tokens."""
         return self.k_LBKSH.shape[3]
 
-    def write(
-        self,
-        layer: jax.Array,
-        k_nTKH: jax.Array,
-        v_nTKH: jax.Array,
-        row_n: jax.Array,
-        positions_nT: jax.Array,
-    ) -> "KVCache":
+    def write(self, layer, k_nTKH, v_nTKH, row_n, positions_nT) -> "KVCache":
         """Writes new tokens of one layer into cache row `row_n` at their positions.
 
         Tokens are dropped if their row is outside [0, B) or their position is outside [0, S).

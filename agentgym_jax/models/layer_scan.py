@@ -8,13 +8,9 @@ import jax
 
 from agentgym_jax.models.bfloat16_bits import from_bits, to_bits
 
-Cast = Callable[[Any], Any]
-# Maps (hidden states, cast weights of one layer, constants) to hidden states.
-Layer = Callable[[jax.Array, Any, Any], jax.Array]
-
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def scan_layers(cast: Cast, layer: Layer, x: jax.Array, stacked: Any, constants: Any) -> jax.Array:
+def scan_layers(cast: Callable, layer: Callable, x: jax.Array, stacked: Any, constants: Any):
     """Applies all layers like `jax.lax.scan`, but stores fewer residuals for the backward pass.
 
     Cast weights are not stored; they would take the memory of thousands of tokens. Activations in
@@ -22,7 +18,8 @@ def scan_layers(cast: Cast, layer: Layer, x: jax.Array, stacked: Any, constants:
 
     Args:
       cast: Function that casts the weights of one layer to the types `layer` computes with.
-      layer: One layer. `jax.checkpoint` around it decides which activations are stored.
+      layer: Function of hidden states, cast weights and constants that returns hidden states.
+        `jax.checkpoint` around it decides which activations are stored.
       x: Input of the first layer.
       stacked: Tree of weights with a leading axis of layers.
       constants: Tree of arrays without gradient that every layer reads.

@@ -13,7 +13,7 @@ from agentgym_jax.models import tpu_backend
 from agentgym_jax.models.attention import attend_segments
 from agentgym_jax.models.config import DecoderConfig
 from agentgym_jax.models.decode_backend import DecodeBackend, get_backend, look_up
-from agentgym_jax.models.decoder import Decoder, cast_kernels, rope_tables
+from agentgym_jax.models.decoder import Decoder, cast_kernels, rms_norm, rope_tables
 from agentgym_jax.models.einsum import einsum
 from agentgym_jax.models.kv_cache import KVCache
 from agentgym_jax.models.layer_scan import scan_layers
@@ -23,7 +23,7 @@ Params = dict[str, Any]  # nested dicts of arrays, with the shapes of `Policy.ab
 
 DTYPES = ("float32", "bfloat16")
 
-# Residuals of a layer that are stored for its backward pass. All other residuals are recomputed.
+# Residuals of a layer that are stored for its backward pass; the others are recomputed.
 REMAT_POLICIES: dict[str, Callable[..., bool] | None] = {
     "none": None,
     "block": jax.checkpoint_policies.nothing_saveable,
@@ -69,6 +69,11 @@ class Policy:
         """Returns shapes and types of the weights, as a tree of jax.ShapeDtypeStruct."""
         return nnx.to_pure_dict(self._skeleton[1])
 
+    @property
+    def num_parameters(self) -> int:
+        """Returns the number of weights, counting tied embeddings once."""
+        return sum(x.size for x in jax.tree.leaves(self.abstract_params()))
+
     def logical_axes(self) -> Params:
         """Returns logical axis names of the weights, as a tree of tuples."""
         axes = jax.tree.map(
@@ -84,23 +89,16 @@ class Policy:
             return None
         return layout.tree_shardings(self.logical_axes(), self.abstract_params())
 
-    def hidden(
-        self,
-        params: Params,
-        tokens_BT: jax.Array,
-        positions_BT: jax.Array,
-        segment_ids_BT: jax.Array,
-    ) -> jax.Array:
-        """Returns hidden states of packed rows after the final norm.
+    def hidden(self, params: Params, tokens_BT, positions_BT, segment_ids_BT) -> jax.Array:
+        """Returns hidden states after the final norm: [B, T, D] in the compute type.
+
+        Index t depends on the tokens of its segment up to and including t.
 
         Args:
           params: Stacked weights.
           tokens_BT: Token ids.
           positions_BT: Positions, which restart at 0 in every segment.
           segment_ids_BT: Segment of each token; 0 is padding.
-
-        Returns:
-          hidden_BTD in the compute type; index t depends on tokens up to and including t.
         """
         decoder, _ = self._merge(params)
         x_BTD, rope = self._embed(decoder, tokens_BT, positions_BT)
@@ -119,17 +117,12 @@ class Policy:
             layer = jax.checkpoint(layer, policy=remat_policy, prevent_cse=False)
         cast = functools.partial(cast_kernels, jnp.dtype(self.dtype))
         x_BTD = scan_layers(cast, layer, x_BTD, stacked, (rope, segment_ids_BT))
-        return decoder.final_norm(x_BTD)
+        return rms_norm(x_BTD, decoder.final_norm.scale[...], self.config.norm_eps)
 
     def hidden_cached(
-        self,
-        params: Params,
-        tokens_nT: jax.Array,
-        positions_nT: jax.Array,
-        cache: KVCache,
-        row_n: jax.Array | None = None,
+        self, params: Params, tokens_nT, positions_nT, cache: KVCache, row_n=None
     ) -> tuple[jax.Array, KVCache]:
-        """Returns hidden states of new tokens that continue rows of a cache.
+        """Returns hidden states of tokens that continue rows of a cache, and the new cache.
 
         Args:
           params: Weights, stacked or from `DecodeBackend.prepare_params`.
@@ -140,9 +133,6 @@ class Policy:
           cache: Keys and values of earlier tokens. Updated in place if donated.
           row_n: Cache row of each line of tokens; several lines may continue the same row. None
             means that n = B and that line b continues row b.
-
-        Returns:
-          Hidden states hidden_nTD after the final norm, and the cache with the new tokens.
         """
         is_in_order = row_n is None
         row_n = jnp.arange(cache.rows) if row_n is None else row_n
@@ -173,7 +163,8 @@ class Policy:
             return (x_nTD, caches[0]), None
 
         x_nTD, cache = backend.apply_layers(step, (x_nTD, cache), params["layers"])
-        return decoder.final_norm(x_nTD), cache
+        hidden_nTD = rms_norm(x_nTD, decoder.final_norm.scale[...], self.config.norm_eps)
+        return hidden_nTD, cache
 
     def logits(self, params: Params, hidden: jax.Array) -> jax.Array:
         """Returns float32 next-token logits [..., V] of hidden states [..., D].

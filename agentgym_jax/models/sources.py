@@ -118,11 +118,7 @@ def load_params(
     dtype: str = "float32",
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Loads the weights of a model onto their devices; `seed` is that of a preset's weights.
-
-    Raises:
-      ValueError: The weights do not match the policy, or the model is a run folder.
-    """
+    """Loads the weights of a model onto their devices; `seed` is that of a preset's weights."""
     if source.config != policy.config:
         raise ValueError(
             f"{source.model} has {source.config}, but the policy was built for {policy.config}; "

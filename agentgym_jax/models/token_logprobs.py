@@ -20,8 +20,8 @@ from agentgym_jax.sharding import constrain
 class TokenLogprobs:
     """Log-probabilities and entropies, float32, in nats.
 
-    Index t refers to token t given the tokens before it. It is 0 at positions outside `wanted_BT`
-    and at index 0 of each row, and meaningless at the first token of a later segment.
+    Index t refers to token t given the tokens before it. Numbers are 0 outside `wanted_BT` and at
+    index 0 of each row. They are meaningless at the first token of a later segment.
     """
 
     logprob_BT: jax.Array
@@ -44,14 +44,8 @@ def token_logprobs(
     has a few tokens of every row, so rows stay on their devices. Wanted tokens are moved to the
     front, and only chunks with a wanted token are computed.
 
-    Args:
-      policy: Functions of the decoder.
-      params: Weights.
-      hidden_BTD: Result of `policy.hidden` for the tokens.
-      tokens_BT: Token ids.
-      wanted_BT: Mask of the tokens whose log-probabilities are needed; None for all.
-      temperature: Sampling temperature, above 0.
-      chunk_size: Tokens per chunk. A chunk has at least one token of each row.
+    `hidden_BTD` is the result of `policy.hidden` for the tokens. Without the mask `wanted_BT`, all
+    tokens are wanted. The temperature is above 0. A chunk has at least one token of each row.
     """
     chex.assert_rank([hidden_BTD, tokens_BT], [3, 2])
     chex.assert_equal_shape_prefix([hidden_BTD, tokens_BT], 2)
@@ -87,7 +81,7 @@ def token_logprobs(
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _score_chunks(policy, params, chunks, used, temperature) -> tuple[jax.Array, jax.Array]:
-    """Returns log-probabilities and entropies [C, B, S] of the first `used` chunks, zeros for others.
+    """Returns log-probabilities and entropies [C, B, S], which are 0 after the first `used` chunks.
 
     `chunks` are hidden states [C, B, S, D] and the tokens [C, B, S] that they predict. `used` is an
     array, so one program serves every number of wanted tokens. The temperature has no gradient.

@@ -42,11 +42,7 @@ def load_hf(
     """Loads the weights of a Hugging Face directory onto the devices of the layout.
 
     Parameters are loaded one by one. The host therefore needs little more memory than the loaded
-    parameters and the largest single one.
-
-    Raises:
-      ValueError: Tensors are missing, unexpected or wrongly shaped, or a file is truncated.
-      FileNotFoundError: A file is missing.
+    parameters and the largest single one. Errors are those of `check_tensors`.
     """
     tensors = check_tensors(directory, policy)
     shardings = flatten_dict(policy.param_shardings(layout) or {})
@@ -64,7 +60,9 @@ def load_hf(
 def check_tensors(directory: str | pathlib.Path, policy: Policy) -> dict[str, StoredTensor]:
     """Returns the tensors of a Hugging Face directory by name, after checking names and shapes.
 
-    Raises one ValueError for all missing, unexpected and wrongly shaped tensors.
+    Raises:
+      ValueError: Tensors are missing, unexpected or wrongly shaped, or a file is truncated.
+      FileNotFoundError: A file is missing.
     """
     config = policy.config
     tensors = find_tensors(pathlib.Path(directory))
@@ -102,7 +100,7 @@ def check_tensors(directory: str | pathlib.Path, policy: Policy) -> dict[str, St
 
 
 def _is_redundant(tensor: StoredTensor, config: DecoderConfig) -> bool:
-    """Returns True if the content of a tensor, which some exports store, follows from the others."""
+    """Returns True for a tensor that some exports store and the decoder does not need."""
     if tensor.name == "lm_head.weight":
         return config.tie_embeddings
     if tensor.name.endswith("self_attn.o_proj.bias"):
@@ -124,18 +122,9 @@ def save_hf(
     """Writes a directory that `transformers` loads: configuration, safetensors, tokenizer.
 
     The directory is written under a temporary name and renamed when complete, so a reader never
-    sees a partial export.
-
-    Args:
-      params: Weights; they may be sharded.
-      config: Shape of the decoder.
-      directory: Directory to write.
-      dtype: Type of the stored tensors.
-      tokenizer_files: Directory with the tokenizer files to copy; None for no tokenizer.
-      as_llama: True to write a decoder with `qkv_bias` as the equivalent llama.
-      overwrite: True to replace an earlier export.
-      max_shard_bytes: Maximum size of a safetensors file, unless it has a single tensor. Larger
-        exports have several files and an index.
+    sees a partial export. An export above `max_shard_bytes` has several safetensors files and an
+    index. `tokenizer_files` is a directory with tokenizer files to copy. `overwrite` replaces an
+    earlier export. `as_llama` writes a decoder with `qkv_bias` as the equivalent llama.
 
     Raises:
       FileExistsError: The directory exists, and `overwrite` is False or the directory is no earlier
@@ -172,8 +161,8 @@ def check_target(target: pathlib.Path, overwrite: bool) -> None:
         raise FileExistsError(f"{target} exists. Choose another --out, or pass --overwrite.")
     if not (target / "config.json").exists() or not any(target.glob("*.safetensors")):
         raise FileExistsError(
-            f"{target} is no earlier export (it has no config.json next to its safetensors), so it is "
-            "not replaced. Choose another --out, or remove it yourself."
+            f"{target} is no earlier export (it has no config.json next to its safetensors), so it "
+            "is not replaced. Choose another --out, or remove it yourself."
         )
 
 
@@ -191,9 +180,7 @@ def copy_tokenizer(source: pathlib.Path, target: pathlib.Path) -> None:
 
 def _special_ids(directory: pathlib.Path) -> dict[str, int]:
     """Returns the ids of the end, start and padding tokens named in the tokenizer files."""
-    config_file, vocabulary_file = (
-        directory / name for name in ("tokenizer_config.json", "tokenizer.json")
-    )
+    config_file, vocabulary_file = directory / "tokenizer_config.json", directory / "tokenizer.json"
     if not config_file.exists() or not vocabulary_file.exists():
         return {}
     config = json.loads(config_file.read_text())

@@ -12,14 +12,7 @@ def is_fast(q_nTNH: jax.Array, k_LBKSH: jax.Array) -> bool:
     return T == 1 and q_nTNH.dtype == _dtype(k_LBKSH) and products.supports(n, q_nTNH.dtype)
 
 
-def attend_step(
-    q_nNH: jax.Array,
-    k_LBKSH: jax.Array,
-    v_LBKSH: jax.Array,
-    layer: jax.Array | int,
-    row_n: jax.Array,
-    position_n: jax.Array,
-) -> jax.Array:
+def attend_step(q_nNH: jax.Array, k_LBKSH, v_LBKSH, layer, row_n, position_n) -> jax.Array:
     """Computes attention of one new token per row to the slots of its row, up to its position.
 
     Arguments and result are those of `attend_cache` in models/attention.py with T = 1, without the

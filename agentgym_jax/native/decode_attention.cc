@@ -1,8 +1,8 @@
-// Attention of one new token of each row to what the cache holds of its row.
+// Attention of one new token per row to the cached keys and values of its row.
 //
-// A task is one row and one key/value head with the queries that share it. It goes over blocks of
-// slots that stay in the first cache and carries the softmax from block to block
-// (arXiv:1805.02867). The cache is float32 or bfloat16, all sums are float32. A result depends on the row's own slots alone, bit for bit.
+// A task computes one row and one key/value head for all queries that share this head. It loops
+// over blocks of slots that fit the L1 cache, with a running softmax (arXiv:1805.02867). The cache
+// is float32 or bfloat16; all sums are float32. The bits of a result depend only on its row's slots.
 
 #include <cmath>
 #include <vector>
@@ -18,7 +18,7 @@ namespace ffi = xla::ffi;
 constexpr int64_t kBlock = 64;  // slots
 constexpr float kMasked = -1e30f;
 
-// Weighted sums of values: kQueries of them, kWidth vectors at a time.
+// Mix computes weighted sums of values for kQueries queries and kWidth vectors at a time.
 constexpr int64_t kQueries = 2, kWidth = 4;
 
 template <typename T>
@@ -30,7 +30,7 @@ struct Head {
   int64_t G, H, slots;
 };
 
-// scores[g, s] of `count` slots from `first` on; what is missing of a block is masked.
+// Computes scores[g, s] for slots first .. first + count - 1. The rest of the block is masked.
 template <typename T>
 void Scores(const Head<T>& head, int64_t first, int64_t count, float* scores) {
   const int64_t H = head.H, even = H - H % kLanes;
@@ -56,11 +56,11 @@ void Scores(const Head<T>& head, int64_t first, int64_t count, float* scores) {
     std::fill(scores + g * kBlock + count, scores + (g + 1) * kBlock, kMasked);
 }
 
-// The softmax of one query as far as it has come.
+// Running softmax of one query.
 struct Softmax {
   float max = kMasked, sum = 0;
 
-  // Turns the scores of a block into weights; returns what the sums so far are worth now.
+  // Replaces the scores of a block by weights; returns the factor for the sums of earlier blocks.
   float Take(float* scores) {
     float new_max = max;
     for (int64_t s = 0; s < kBlock; ++s) new_max = std::max(new_max, scores[s]);
@@ -77,7 +77,7 @@ struct Softmax {
   }
 };
 
-// out[g] = out[g] * scale[g] + the values of a block, weighted.
+// Computes out[g] = out[g] * scale[g] + weighted sum of the values of a block.
 template <typename T>
 void Mix(const Head<T>& head, int64_t first, int64_t count, const float* weights,
          const float* scales) {

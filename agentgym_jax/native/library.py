@@ -1,7 +1,6 @@
 """Compilation of this package's C++ sources when they are first needed."""
 
 import ctypes
-import dataclasses
 import functools
 import hashlib
 import os
@@ -12,7 +11,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -35,39 +34,21 @@ FLAGS = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-shared", 
 
 
 def _cache_folder() -> pathlib.Path:
-    base = os.environ.get("XDG_CACHE_HOME")
-    if not base:
-        try:
-            base = pathlib.Path.home() / ".cache"
-        except RuntimeError:
-            raise FileNotFoundError(
-                "no folder for compiled functions: set HOME or XDG_CACHE_HOME"
-            ) from None
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    if base.startswith("~"):
+        raise FileNotFoundError("no folder for compiled functions: set HOME or XDG_CACHE_HOME")
     return pathlib.Path(base) / "agentgym_jax" / "native"
 
 
-def is_switched_on() -> bool:
-    """Returns True unless SWITCH is 0; raises a ValueError if it is not 0, 1 or empty."""
-    value = os.environ.get(SWITCH, "")
-    if value not in ("", "0", "1"):
-        raise ValueError(f"{SWITCH}={value!r}: set it to 0 or 1, or unset it")
-    return value != "0"
+class Compiler(NamedTuple):
+    """A C++ compiler."""
 
-
-@dataclasses.dataclass(frozen=True)
-class Compiler:
-    """Path of a C++ compiler with arguments of every call, and first line of its `--version`."""
-
-    command: tuple[str, ...]
-    version: str
+    command: tuple[str, ...]  # path, then arguments of every call
+    version: str  # first line of the output of `--version`
 
 
 def find_compiler() -> Compiler:
-    """Returns the compiler that the environment names in CXX or CC, else the first of COMPILERS.
-
-    Raises:
-      FileNotFoundError: No such compiler exists.
-    """
+    """Returns the compiler that the environment names in CXX or CC, else the first of COMPILERS."""
     if named := os.environ.get("CXX"):
         choices = [shlex.split(named)]
     elif named := os.environ.get("CC"):
@@ -127,8 +108,7 @@ def compiled(
         built = pathlib.Path(workspace) / "library.so"
         units = [str(file) for file in files if file.suffix == ".cc"]
         path, *arguments = compiler.command
-        command = [path, *flags, *units, *arguments, "-o", str(built)]
-        _run(command, check=True)
+        _run([path, *flags, *units, *arguments, "-o", str(built)], check=True)
         target = folder / f"{key}-{_hash_of(built)}.so"
         os.replace(built, target)
     return target
@@ -144,7 +124,10 @@ def is_registered() -> bool:
 
     Logs one line if they cannot be compiled.
     """
-    if not is_switched_on():
+    switch = os.environ.get(SWITCH, "")
+    if switch not in ("", "0", "1"):
+        raise ValueError(f"{SWITCH}={switch!r}: set it to 0 or 1, or unset it")
+    if switch == "0":
         return False
     try:
         flags = (*FLAGS, f"-I{jax.ffi.include_dir()}")

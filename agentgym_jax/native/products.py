@@ -20,7 +20,7 @@ MAX_ROWS_WITH_TILES = 3
 
 
 def transposed(spec: str, weights: jax.Array) -> jax.Array:
-    """Returns weights in the layout of `einsum_transposed`: axes of the result, then summed axes."""
+    """Returns weights with the axes of the result first, then the summed axes."""
     axes = _split_axes(spec)
     return jnp.einsum(f"{axes.weights}->{axes.new}{axes.summed}", weights)
 
@@ -37,8 +37,7 @@ def einsum_xla(
     """Computes `jnp.einsum` in the form that XLA executes fastest on CPU.
 
     XLA on CPU converts the operands of a product to float32 if the result is bfloat16. If the
-    result is float32, XLA uses the processor's tile unit, if there is one, and takes a third of the
-    time.
+    result is float32, XLA uses the processor's tile unit and takes a third of the time.
     """
     dtype = preferred_element_type or x.dtype
     asked = jnp.float32 if dtype == jnp.bfloat16 and get_platform() == "cpu" else dtype
@@ -51,13 +50,7 @@ def einsum_transposed(
     """Computes `jnp.einsum(spec, x, w)`, where `weights` is `transposed(spec, w)`; has no gradient.
 
     Sums are float32. Up to MAX_ROWS, the bits of a result row do not depend on the content or
-    number of other rows.
-
-    Args:
-      spec: Specification such as "btd,dnh->btnh"; the axes that both operands have are summed.
-      x: [rows.., summed..].
-      weights: [new.., summed..].
-      preferred_element_type: Type of the result, as in `jnp.einsum`.
+    number of other rows. Axes that both operands have are summed and are the last axes of `x`.
     """
     axes = _split_axes(spec)
     rows, new = len(axes.rows), len(axes.new)

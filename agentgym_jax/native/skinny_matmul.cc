@@ -1,12 +1,11 @@
 // Products of a few float32 rows with a large matrix in float32 or bfloat16: y = x @ E^T.
 //
-// One step of decoding reads every weight once, for at most some dozen rows. Here a piece of three
-// rows of E is in the first cache, as float32, while all rows of x are multiplied with it, and the
-// next piece is fetched meanwhile. A general product copies the weights into an order of its own
-// first.
+// A decode step reads every weight once, for at most a few dozen rows. This code keeps a piece of
+// three rows of E in the L1 cache, as float32, multiplies it with all rows of x, and prefetches the
+// next piece meanwhile. A general product would first copy the weights into another order.
 //
-// An element of y is a sum over K whose order depends on K alone: not on the number of rows, not
-// on which one it is, not on the threads. A row has the same bits whatever is computed beside it.
+// An element of y is a sum over K. Its order depends only on K, not on the number of rows, the row
+// or the threads. The bits of a row therefore do not depend on other rows.
 
 #include "tasks.h"
 #include "vectors.h"
@@ -16,14 +15,14 @@ namespace {
 using namespace agentgym;
 namespace ffi = xla::ffi;
 
-constexpr int64_t kDepth = 1024;           // of K: three rows of E this long stay in the L1 cache
-constexpr int64_t kUnrolled = 8;           // vectors of K between two looks at what to prefetch
-constexpr int64_t kLineBytes = 64;         // of the caches
-constexpr int64_t kMaxGroups = 64;         // of kRows rows of x
-constexpr int64_t kTaskBytes = 256 << 10;  // of weights: less is not worth another thread
+constexpr int64_t kDepth = 1024;           // elements of K; three rows of E of this length fit L1
+constexpr int64_t kUnrolled = 8;           // vectors of K between two calls of Prefetch::Turn
+constexpr int64_t kLineBytes = 64;         // size of a cache line
+constexpr int64_t kMaxGroups = 64;         // maximum number of groups of kRows rows of x
+constexpr int64_t kTaskBytes = 256 << 10;  // minimum size of the weights of a task
 
-// Fetches the piece of E that comes next, a few lines at a time and all of them by the end of the
-// current one. It may run past the last: a prefetch cannot fault.
+// Prefetches the next piece of E while the current piece is multiplied, a few lines at a time.
+// It may read beyond the last piece, because a prefetch cannot fault.
 template <typename T>
 struct Prefetch {
   static constexpr int64_t kLine = kLineBytes / sizeof(T);
@@ -40,7 +39,7 @@ struct Prefetch {
   }
 };
 
-// Some weights of three rows, as float32.
+// Weights of three rows of E, as float32.
 template <typename T>
 struct Piece;
 
@@ -71,8 +70,8 @@ struct Product {
 
   int64_t groups() const { return (M + kRows - 1) / kRows; }
 
-  // Columns n, n + 1, n + 2 of y, of which those from `end` on do not exist: there the last one
-  // is computed again, to be dropped, and so is the last row of x where M is no multiple.
+  // Computes columns n, n + 1 and n + 2 of y. Column end - 1 replaces columns that do not exist, and
+  // the last row of x replaces rows that do not exist; their results are dropped.
   void Tile(int64_t n, int64_t end) const {
     Sums sums[kMaxGroups];
     Piece<T> piece;
@@ -110,7 +109,7 @@ struct Product {
     total = sums;
   }
 
-  // The products of the last K % kLanes elements.
+  // Returns the sum over the last K % kLanes elements.
   float Rest(int64_t m, int64_t n) const {
     float sum = 0;
     for (int64_t k = K - K % kLanes; k < K; ++k) sum += x[m * K + k] * Widened(e[n * K + k]);

@@ -1,4 +1,4 @@
-// A loop whose turns are taken by the caller and by the threads of XLA's pool.
+// A parallel loop over tasks for the calling thread and the threads of XLA's pool.
 
 #ifndef AGENTGYM_JAX_NATIVE_TASKS_H_
 #define AGENTGYM_JAX_NATIVE_TASKS_H_
@@ -13,9 +13,9 @@
 
 namespace agentgym {
 
-// Runs `work(i)` for every i < count and returns when all are done. The caller waits only for
-// those that another thread has begun, so a pool without a free thread is no deadlock; a thread
-// that comes when none is left touches nothing but the counters, which it owns too.
+// Runs `work(i)` for every i < count and returns when all are done. The caller waits only for tasks
+// that another thread has started, so a pool without a free thread causes no deadlock. A thread that
+// starts after the last task uses only the counters, which it shares.
 template <typename Work>
 void RunTasks(xla::ffi::ThreadPool& pool, int64_t count, const Work& work) {
   struct Counters {

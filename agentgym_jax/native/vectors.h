@@ -1,4 +1,4 @@
-// Vectors of floats as wide as the processor's registers.
+// Vectors of floats with the width of the processor's registers.
 
 #ifndef AGENTGYM_JAX_NATIVE_VECTORS_H_
 #define AGENTGYM_JAX_NATIVE_VECTORS_H_
@@ -19,7 +19,7 @@ typedef int32_t Integers __attribute__((vector_size(kLanes * 4), aligned(4), may
 
 typedef uint16_t Halves __attribute__((vector_size(kLanes * 2), aligned(2), may_alias));
 
-// The upper half of a float. All sums are of floats: it is widened, which is exact.
+// Upper half of a float32. It is widened to float32, which is exact, before it is added.
 struct BFloat16 {
   uint16_t bits;
 };
@@ -41,7 +41,7 @@ inline Vector Load(const BFloat16* p) {
 }
 inline void Store(float* p, Vector v) { *reinterpret_cast<Vector*>(p) = v; }
 
-// Loads to a register; GCC alone would read the same memory again for each product.
+// Loads a vector into a register. Without this, GCC reads the memory again for each product.
 template <typename T>
 inline Vector LoadOnce(const T* p) {
   Vector v = Load(p);
@@ -51,7 +51,7 @@ inline Vector LoadOnce(const T* p) {
   return v;
 }
 
-// The sum of all lanes: halves are added until one is left.
+// Returns the sum of all lanes; adds halves until one lane remains.
 inline float Total(Vector v) {
   typedef float Quarter __attribute__((vector_size(16), may_alias));
   constexpr int64_t kQuarters = kLanes / 4;
@@ -63,10 +63,10 @@ inline float Total(Vector v) {
   return (q[0] + q[2]) + (q[1] + q[3]);
 }
 
-constexpr int64_t kRows = 4;     // of the left side at a time
-constexpr int64_t kColumns = 3;  // of the result: with kRows, 12 sums in registers
+constexpr int64_t kRows = 4;     // rows of the left operand in a tile
+constexpr int64_t kColumns = 3;  // columns of the result in a tile: 12 sums in registers
 
-// Dot products of kRows with kColumns other rows.
+// Dot products of kRows rows of one matrix with kColumns rows of another.
 struct Sums {
   Vector of[kRows][kColumns];
 
@@ -84,9 +84,9 @@ struct Sums {
   }
 };
 
-// e to the x, for x <= 0, to 2 units in the last place; 0 below the smallest normal number, NaN of
-// NaN.
-// x = n log 2 + r: a power of two times the series of e^r, |r| <= log(2) / 2.
+// Returns e^x for x <= 0, with an error of 2 units in the last place. The result is 0 if e^x is below
+// the smallest normal number, and NaN if x is NaN. With x = n log 2 + r and |r| <= log(2) / 2, the
+// result is 2^n times the series of e^r.
 inline Vector Exp(Vector x) {
   const Vector rounded = x * 1.44269504f + 12582912.0f;  // 1.5 * 2^23: its last bits are n
   const Vector n = rounded - 12582912.0f;

@@ -1,7 +1,6 @@
 """Programs that an RL run calls, traced for devices that are not present."""
 
 import dataclasses
-import functools
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -14,10 +13,10 @@ import numpy as np
 from agentgym_jax.batch import TokenBatch
 from agentgym_jax.jobs.config.model import abstract_params
 from agentgym_jax.jobs.config.sections import call
+from agentgym_jax.jobs.rl.build import make_learner
 from agentgym_jax.jobs.rl.config import RLSettings, policy_updates
 from agentgym_jax.learner import train_state
 from agentgym_jax.learner.optimizer import make_optimizer
-from agentgym_jax.learner.update import make_score, make_update
 from agentgym_jax.models import sources
 from agentgym_jax.models.attention import BLOCK, MAX_BLOCKS
 from agentgym_jax.models.config import PRESETS, DecoderConfig
@@ -118,19 +117,8 @@ def count_bytes(tree: Any) -> int:
 
 def _trace_learner(settings: RLSettings, config: DecoderConfig, layout: Layout) -> Programs:
     policy = Policy(config, dtype=settings.model.dtype, remat=settings.model.remat, layout=layout)
-    optimizer = make_optimizer(**settings.optimizer_options, total_steps=policy_updates(settings))
-    numerics: dict[str, Any] = dict(
-        temperature=settings.sampling.temperature,
-        logprob_chunk=settings.logprob_chunk,
-        layout=layout,
-    )
-    update = make_update(
-        policy,
-        optimizer,
-        functools.partial(settings.algorithm.loss, **settings.loss_options),
-        **settings.regularisation,
-        **numerics,
-    )
+    optimizer = make_optimizer(**settings.optimizer, total_steps=policy_updates(settings))
+    update, score = make_learner(settings, policy, optimizer, layout)
     B, T = settings.learner.micro_rows, settings.learner.row_length
     episodes = settings.rollout.tasks_per_step * settings.rollout.group_size
     M = -(-episodes // (settings.learner.mini_batches * B))
@@ -145,7 +133,7 @@ def _trace_learner(settings: RLSettings, config: DecoderConfig, layout: Layout) 
         "logit_chunks": math.ceil(ACTION_SHARE * B * T / settings.logprob_chunk),
     }
     updates = settings.learner.mini_batches * settings.learner.epochs
-    scores = (settings.old_logprobs_from == "learner") + settings.needs_reference
+    scores = (settings.algorithm.old_logprobs_from == "learner") + settings.needs_reference
     programs = [
         Program(
             "update",
@@ -155,7 +143,6 @@ def _trace_learner(settings: RLSettings, config: DecoderConfig, layout: Layout) 
         )
     ]
     if scores:
-        score = make_score(policy, **numerics)
         traced = score.trace(abstract_params(policy, layout), _abstract_batch((B, T), layout))
         micro_batches = M * settings.learner.mini_batches
         programs.insert(0, Program("score", traced, scores * micro_batches, trips))

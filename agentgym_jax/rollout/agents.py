@@ -1,11 +1,9 @@
 """Agents of a rollout: a policy in decode rows of the sampler, or an agent that answers with text.
 
-`AgentRows` is the interface to the collector. A text agent answers as a model would, so its replies
-are parsed, limited and recorded like those of the policy.
+The replies of a text agent are parsed, limited and recorded like those of the policy.
 """
 
 import dataclasses
-import functools
 import itertools
 import queue
 import threading
@@ -16,6 +14,8 @@ from agentgym_jax.client.answers import Observation
 from agentgym_jax.rollout.episode import AgentTurn, EpisodeRequest, Renderer
 from agentgym_jax.sampling.options import episode_key
 from agentgym_jax.sampling.sampler import Sampler
+
+_WAIT_S = 0.25  # maximum wait for an answer of a text agent
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,8 +42,7 @@ class Moment:
 
 
 class AgentRows(Protocol):
-    """Interface to an agent with several rows, in which it takes turns of several episodes
-    concurrently.
+    """Interface of the collector to an agent that acts in several episodes concurrently.
 
     An episode occupies a row from its first observation to its end.
     """
@@ -61,16 +60,6 @@ class AgentRows(Protocol):
         """Returns True if no row waits for its turn."""
 
     @property
-    def is_running(self) -> bool:
-        """Returns True between `begin` and `finish` while `finish` would have to wait for a turn."""
-
-    @property
-    def poll_s(self) -> float:
-        """Returns the maximum wait for replies of environments while rows wait for their turns, in
-        seconds.
-        """
-
-    @property
     def num_sampled(self) -> int:
         """Returns the number of tokens sampled so far."""
 
@@ -78,23 +67,14 @@ class AgentRows(Protocol):
         """Opens a row for an episode and returns its number."""
 
     def start_turn(self, row: int, chunks: Sequence[Sequence[int]], moment: Moment) -> None:
-        """Queues the next turn of a row.
+        """Queues the next turn of a row; `chunks` are the token ids added since the last turn."""
+
+    def take_turns(self, serve: Callable[[float], bool]) -> Iterator[AgentTurn]:
+        """Works on the queued turns and yields those that are finished.
 
         Args:
-          row: Row of the episode.
-          chunks: Token ids added to the conversation since the last turn.
-          moment: The same conversation as messages, for text agents.
-        """
-
-    def begin(self) -> None:
-        """Starts to work on the queued turns. A call of `finish` must follow."""
-
-    def finish(self, *, may_wait: bool) -> Iterator[AgentTurn]:
-        """Yields the turns that are finished.
-
-        Args:
-          may_wait: True if no reply of an environment is pending, so that the call may wait for a
-              turn.
+          serve: Function that waits for replies of environments, at most for the given seconds,
+            and passes them to the rows. It returns True if further replies are pending.
         """
 
     def close(self, row: int) -> None:
@@ -105,13 +85,7 @@ class AgentRows(Protocol):
 
 
 class SampledRows:
-    """Agent whose rows are the decode rows of a sampler.
-
-    Args:
-      sampler: Sampler with the weights of the policy.
-      renderer: Conversion of text to token ids.
-      decode_text: Conversion of token ids to text.
-    """
+    """Agent whose rows are the decode rows of a sampler with the weights of the policy."""
 
     def __init__(
         self, sampler: Sampler, renderer: Renderer, decode_text: Callable[[Sequence[int]], str]
@@ -128,17 +102,7 @@ class SampledRows:
     @property
     def is_idle(self) -> bool:
         """Implements `AgentRows.is_idle`."""
-        return self._sampler.is_idle
-
-    @property
-    def is_running(self) -> bool:
-        """Implements `AgentRows.is_running`."""
-        return self._sampler.is_running
-
-    @property
-    def poll_s(self) -> float:
-        """Implements `AgentRows.poll_s`."""
-        return 0.001 if self._sampler.is_running else 0.0
+        return self._sampler.is_idle and not self._sampler.is_running
 
     @property
     def num_sampled(self) -> int:
@@ -154,22 +118,16 @@ class SampledRows:
         """Implements `AgentRows.start_turn`."""
         self._sampler.prefill(row, chunks)
 
-    def begin(self) -> None:
-        """Implements `AgentRows.begin`."""
+    def take_turns(self, serve: Callable[[float], bool]) -> Iterator[AgentTurn]:
+        """Implements `AgentRows.take_turns`; serves the environments during the decode call."""
         self._sampler.begin()
-
-    def finish(self, *, may_wait: bool) -> Iterator[AgentTurn]:
-        """Implements `AgentRows.finish`; always waits for the decode call."""
+        while self._sampler.is_running and serve(0.001):
+            pass
         for turn in self._sampler.finish():
             spoken = turn.tokens[:-1] if turn.is_stopped else turn.tokens
-            yield AgentTurn(
-                turn.row,
-                self._decode_text(spoken.tolist()),
-                turn.is_stopped,
-                turn.tokens,
-                turn.logprobs,
-                turn.version,
-            )
+            text = self._decode_text(spoken.tolist())
+            sampled = (turn.tokens, turn.logprobs, turn.version)
+            yield AgentTurn(turn.row, text, turn.is_stopped, *sampled)
 
     def close(self, row: int) -> None:
         """Implements `AgentRows.close`."""
@@ -186,12 +144,7 @@ class PromptTooLongError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """One reply of a text agent.
-
-    Attributes:
-      text: Reply of the agent.
-      is_stopped: True if the reply ended by itself; False if a token limit cut the reply.
-    """
+    """One reply of a text agent; `is_stopped` is False if a token limit cut the reply."""
 
     text: str
     is_stopped: bool = True
@@ -233,47 +186,11 @@ class _NoTokens:
         return []
 
 
-class _Threads:
-    """Pool of daemon threads that call a text agent.
-
-    `concurrent.futures` joins its threads when the process exits. A request that an endpoint never
-    answers would therefore delay the exit until the request times out.
-    """
-
-    def __init__(self, most: int):
-        self._most = most
-        self._started = 0
-        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-
-    def submit(self, job: Callable[[], None]) -> None:
-        """Runs a job in one of the threads."""
-        if self._started < self._most:
-            threading.Thread(target=self._work, daemon=True).start()
-            self._started += 1
-        self._jobs.put(job)
-
-    def close(self) -> None:
-        """Makes every thread end after its current job."""
-        for _ in range(self._started):
-            self._jobs.put(None)
-
-    def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            job()
-
-
 class TextRows:
-    """Rows of a text agent, each with one conversation.
-
-    Args:
-      agent: Text agent: a scripted agent or a chat endpoint.
-    """
+    """Rows of a text agent, each with one conversation."""
 
     renderer = _NoTokens()
-    is_running = False  # the threads also work outside of `begin` and `finish`
     num_sampled = 0
-
-    _WAIT_S = 0.25
 
     def __init__(self, agent: TextAgent):
         self.agent = agent
@@ -282,7 +199,6 @@ class TextRows:
         self._open: set[int] = set()
         self._asked: set[int] = set()
         self._answers: queue.SimpleQueue[tuple[int, Answer | Exception]] = queue.SimpleQueue()
-        self._threads = _Threads(agent.concurrency)
 
     @property
     def free_rows(self) -> int:
@@ -294,11 +210,6 @@ class TextRows:
         """Implements `AgentRows.is_idle`."""
         return not self._asked
 
-    @property
-    def poll_s(self) -> float:
-        """Implements `AgentRows.poll_s`."""
-        return 0.02 if self._answers.empty() else 0.0
-
     def open(self, request: EpisodeRequest) -> int:
         """Implements `AgentRows.open`."""
         row = next(self._numbers)
@@ -309,19 +220,17 @@ class TextRows:
         """Implements `AgentRows.start_turn`."""
         self._asked.add(row)
         if self.agent.may_wait:
-            self._threads.submit(functools.partial(self._ask, row, moment))
+            # a daemon thread does not delay the exit of the process until its request times out
+            threading.Thread(target=self._ask, args=(row, moment), daemon=True).start()
         else:
             self._ask(row, moment)
 
-    def begin(self) -> None:
-        """Implements `AgentRows.begin`; does nothing, because the threads have already started."""
-        return None
-
-    def finish(self, *, may_wait: bool) -> Iterator[AgentTurn]:
-        """Implements `AgentRows.finish`; raises the exception of an agent that cannot continue."""
+    def take_turns(self, serve: Callable[[float], bool]) -> Iterator[AgentTurn]:
+        """Implements `AgentRows.take_turns`; raises the error of an agent that cannot continue."""
+        may_wait = not serve(0.02 if self._answers.empty() else 0.0)
         while self._asked:
             try:
-                row, result = self._answers.get(block=may_wait, timeout=self._WAIT_S)
+                row, result = self._answers.get(block=may_wait, timeout=_WAIT_S)
             except queue.Empty:
                 return
             may_wait = False
@@ -339,18 +248,14 @@ class TextRows:
         """Implements `AgentRows.close`."""
         self._open.discard(row)
         self._asked.discard(row)
-        if not self._open:
-            self._threads.close()
-            self._threads = _Threads(self.agent.concurrency)
 
     def stop(self) -> None:
         """Implements `AgentRows.stop`."""
         self.agent.close()
 
     def _ask(self, row: int, moment: Moment) -> None:
-        """Calls the agent and puts its answer or exception into the queue."""
         try:
             result: Answer | Exception = self.agent.answer(moment)
-        except Exception as error:  # noqa: BLE001 - raised by finish in the collector's thread
+        except Exception as error:  # noqa: BLE001 - raised by take_turns in the collector's thread
             result = error
         self._answers.put((row, result))

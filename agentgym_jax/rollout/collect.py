@@ -1,9 +1,7 @@
 """Collection of episodes, in which the agent and the environments work at the same time.
 
-The loop never waits for an environment while the agent has work. After its turn, an episode sends
-the action to the environment pool and keeps its row. The answer is appended to the row when it
-arrives. The turns of an episode depend only on its request and its conversation, so the order of
-events does not change the result.
+The turns of an episode depend only on its request and its conversation, so the order of events does
+not change the result.
 """
 
 import collections
@@ -26,12 +24,7 @@ from agentgym_jax.rollout.episode import (
     Finish,
     Send,
 )
-from agentgym_jax.rollout.failures import (
-    Attempts,
-    RetryDecision,
-    RetryPolicy,
-    check_some_served,
-)
+from agentgym_jax.rollout.failures import Attempts, RetryDecision, RetryPolicy, check_some_served
 from agentgym_jax.trajectory import Outcome, Trajectory
 
 
@@ -41,12 +34,7 @@ class ContextTooSmallError(RuntimeError):
 
 @dataclasses.dataclass(frozen=True)
 class EnvironmentText:
-    """Texts of an environment for the agent, and the parser of the agent's actions.
-
-    Attributes:
-      preamble: Messages before the first observation (instructions).
-      parse: Function that parses the agent's text into an action.
-    """
+    """Messages before the first observation, and the parser of the agent's actions."""
 
     preamble: tuple[Mapping[str, str], ...]
     parse: Callable[[str], ParsedAction]
@@ -77,12 +65,6 @@ class CollectStatistics:
         names = [field.name for field in dataclasses.fields(self)]
         return CollectStatistics(**{n: getattr(self, n) + getattr(other, n) for n in names})
 
-    def count_failure(self, cause: EnvCause, decision: RetryDecision) -> None:
-        """Counts a failure of an environment and the retry decision about its episode."""
-        self.env_errors[str(cause)] += 1
-        self.restarts += decision is RetryDecision.RESTART
-        self.replaced += decision is RetryDecision.OTHER_SAMPLE
-
 
 @dataclasses.dataclass
 class _Slot:
@@ -112,9 +94,8 @@ class Collector:
       environments: Texts by environment name.
       prefetch: Number of episodes that are reset before a row is free for them.
       max_attempts: Maximum number of attempts per sample, including the first.
-      max_replacements: Maximum number of replacement samples for an episode whose environment keeps
-          failing.
-      show_turn_budget: Display of the turn budget in observations (budget.py).
+      max_replacements: Maximum number of replacement samples per episode.
+      show_turn_budget: One of TURN_BUDGETS (episode.py).
       restart_dead_servers: Function that restarts dead servers. It is called at the start, after a
         lost connection, and after a wait without replies.
     """
@@ -141,13 +122,11 @@ class Collector:
 
         Args:
           requests: Episodes to collect.
-          replacement_stride: Amount by which the sample number of a replacement exceeds that of the
+          replacement_stride: Difference between the sample numbers of a replacement and of the
               replaced sample.
           on_progress: Callback with (finished episodes, total episodes, sampled tokens).
-          should_stop: Function that is polled. If it returns True, the running episodes end as
-              ABORTED.
-          on_episode: Callback with the index of a request and its episode, called as soon as the
-              episode has ended.
+          should_stop: Function that is polled. If it returns True, running episodes end as ABORTED.
+          on_episode: Callback with the index of a request and its finished episode.
 
         Returns:
           One trajectory per request, in the order of the requests, and the statistics.
@@ -190,16 +169,12 @@ class _Rollout:
                 if self._should_stop():
                     self._abort("the run is stopping")
                     break
-                self._meet_environments()
+                self._meet_environments(0.0)
                 if not self._rows.is_idle:
-                    self._rows.begin()
-                    # Replies that arrive during the decode call are prepared for the next turns.
-                    while self._pool.is_waiting and self._rows.is_running:
-                        self._meet_environments()
-                    for turn in self._rows.finish(may_wait=not self._pool.is_waiting):
+                    for turn in self._rows.take_turns(self._meet_environments):
                         self._take_turn(turn)
         except BaseException:
-            self._abort("the collection failed")
+            self._abort("the rollout failed")
             raise
         self.statistics.seconds = time.perf_counter() - started
         trajectories = [self._done[i] for i in range(len(self._slots))]
@@ -207,17 +182,14 @@ class _Rollout:
         check_some_served([slot.request.task for slot in self._slots], trajectories)
         return trajectories, self.statistics
 
-    def _meet_environments(self) -> None:
-        """Starts the next episodes, and passes the answers of environments to the rows."""
-        self._start_resets()
-        self._take_replies()
-        self._admit()
-
-    def _start_resets(self) -> None:
-        """Creates and resets environments for the next episodes, up to `prefetch` episodes ahead."""
+    def _meet_environments(self, timeout_s: float) -> bool:
+        """Starts episodes and passes replies to the rows; returns True if more are pending."""
         ahead = self._rows.free_rows + self._c.prefetch
         while self._unstarted and len(self._in_reset) + len(self._ready) < ahead:
             self._start(self._unstarted.popleft())
+        self._take_replies(timeout_s)
+        self._admit()
+        return self._pool.is_waiting()
 
     def _start(self, index: int) -> None:
         slot = self._slots[index]
@@ -230,23 +202,20 @@ class _Rollout:
 
     def _new_episode(self, request: EpisodeRequest) -> Episode:
         return Episode(
-            request.task,
-            request.sample,
-            request.step,
+            request,
             renderer=self._rows.renderer,
             preamble=self._c.environments[request.task.environment].preamble,
-            limits=request.limits,
             show_turn_budget=self._c.show_turn_budget,
         )
 
     def _ticket(self, index: int) -> _Ticket:
         return (index, self._slots[index].attempts.in_all)
 
-    def _take_replies(self) -> None:
+    def _take_replies(self, timeout_s: float) -> None:
         rows = self._rows
-        is_idle = not rows.is_running and rows.is_idle and not (self._ready and rows.free_rows)
+        is_idle = rows.is_idle and not (self._ready and rows.free_rows)
         started = time.perf_counter()
-        replies = self._pool.poll(_IDLE_S if is_idle else rows.poll_s)
+        replies = self._pool.poll(_IDLE_S if is_idle else timeout_s)
         if is_idle:
             self.statistics.seconds_env_wait += time.perf_counter() - started
             if not replies:  # the pool may be waiting to start episodes on a server that is dead
@@ -328,11 +297,12 @@ class _Rollout:
             slot.row = None
 
     def _env_failed(self, index: int, kind: ReplyKind, error: EnvError) -> None:
-        """Restarts a failed episode from its reset, replaces it by another sample, or gives it up."""
         slot = self._slots[index]
         self._in_reset.discard(index)
         decision = self._policy.failed(slot.attempts, slot.request.task, kind, error)
-        self.statistics.count_failure(error.cause, decision)
+        self.statistics.env_errors[str(error.cause)] += 1
+        self.statistics.restarts += decision is RetryDecision.RESTART
+        self.statistics.replaced += decision is RetryDecision.OTHER_SAMPLE
         if decision is RetryDecision.GIVE_UP:
             slot.episode.fail(Outcome.ENV_ERROR, str(error))
             self._finish(index)
@@ -355,14 +325,9 @@ class _Rollout:
 
 
 def _check_prompts_fit(trajectories: Sequence[Trajectory]) -> None:
-    """Raises ContextTooSmallError if no prompt fits.
-
-    If only some prompts are too long, only their episodes end.
-    """
-    is_full = [
-        t.outcome is Outcome.CONTEXT_FULL and not t.turns and not t.error for t in trajectories
-    ]
-    if trajectories and all(is_full):
+    """Raises ContextTooSmallError if no prompt fits."""
+    fits = [t.outcome is not Outcome.CONTEXT_FULL or t.turns or t.error for t in trajectories]
+    if trajectories and not any(fits):
         shortest = min(len(t.tokens) for t in trajectories)
         raise ContextTooSmallError(
             f"none of {len(trajectories)} prompts fits: the shortest has {shortest} tokens. Raise "

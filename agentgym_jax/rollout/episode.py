@@ -13,9 +13,12 @@ import numpy as np
 from agentgym_jax.client.actions import ParsedAction
 from agentgym_jax.client.answers import Observation
 from agentgym_jax.data.tasks import Task
-from agentgym_jax.rollout import budget
 from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.trajectory import Outcome, TokenSource, Trajectory, Turn
+
+# Values of `show_turn_budget`: observations mention the turn limit once, the number of remaining
+# turns before every turn, or neither.
+TURN_BUDGETS = ("none", "start", "every_turn")
 
 
 class Renderer(Protocol):
@@ -39,8 +42,8 @@ class EpisodeLimits:
       max_turns: Maximum number of turns.
       max_tokens: Maximum number of tokens of the whole episode.
       max_parse_errors: Maximum number of parse errors in an episode; one more ends the episode.
-      keep_last_observation: True to record the observation after the last allowed turn. From it a
-        critic can estimate the value of the cut episode. The agent does not reply to it.
+      keep_last_observation: True to record the observation after the last allowed turn, from which
+        a critic can estimate the value of the cut episode.
     """
 
     max_turns: int
@@ -51,13 +54,13 @@ class EpisodeLimits:
 
 @dataclasses.dataclass(frozen=True)
 class EpisodeRequest:
-    """Request for one episode.
+    """Request for one episode. Task, sample, seed and step define the random key.
 
     Attributes:
       task: Task of the episode.
-      sample: Number of this sample among those of the task; part of the random key.
-      seed: Seed of the run; part of the random key.
-      step: Optimiser step of the rollout; part of the random key.
+      sample: Number of this sample among those of the task.
+      seed: Seed of the run.
+      step: Optimiser step of the rollout.
       limits: Limits that cut the episode.
       sampling: Sampling options of the sampler.
     """
@@ -81,8 +84,7 @@ class AgentTurn:
       tokens: Sampled token ids, including the stop token if it was sampled; empty for a text agent.
       logprobs: Log-probabilities of `tokens`.
       version: Version of the weights that sampled the turn.
-      overflow: Error message if the conversation exceeds the agent's context, so that the agent
-          took no turn; otherwise empty.
+      overflow: Error message if the conversation exceeds the agent's context; otherwise None.
     """
 
     row: int
@@ -123,31 +125,15 @@ class Episode:
 
     def __init__(
         self,
-        task: Task,
-        sample: int,
-        step: int,
+        request: EpisodeRequest,
         *,
         renderer: Renderer,
         preamble: Sequence[Mapping[str, str]],
-        limits: EpisodeLimits,
         show_turn_budget: str = "none",
     ):
-        """Initialises the episode before its first observation.
-
-        Args:
-          task: Task of the episode.
-          sample: Number of the sample of the task.
-          step: Optimiser step of the weights that sample the turns.
-          renderer: Conversion of text to token ids.
-          preamble: Messages before the first observation (instructions).
-          limits: Limits that cut the episode.
-          show_turn_budget: Display of the turn budget in observations (budget.py).
-        """
-        self.task = task
-        self._sample = sample
-        self._step = step
+        self._request = request
         self._renderer = renderer
-        self._limits = limits
+        self._limits = request.limits
         self._show_turn_budget = show_turn_budget
         self._first_observation = ""
         self._messages: list[Mapping[str, str]] = list(preamble)
@@ -156,11 +142,7 @@ class Episode:
         self._logprobs: list[float] = []
         self._versions: list[int] = []
         self._turns: list[Turn] = []
-        self._ended_by_stop = True
-        self._parse_errors = 0
-        self._score = 0.0
-        self._score_scale = 1.0
-        self._success = False
+        self._last = Observation("", reward=0.0, score=0.0, done=False, success=False)
         self._error = ""
         self._outcome: Outcome | None = None
 
@@ -186,16 +168,9 @@ class Episode:
         return Append(chunks)
 
     def act(self, turn: AgentTurn, parsed: ParsedAction) -> Command:
-        """Records a turn of the agent.
-
-        Args:
-          turn: Finished turn.
-          parsed: Action parsed from the text of the turn, or the message to the agent after a parse
-              error.
-        """
+        """Records a turn of the agent and the result of parsing its text."""
         start = len(self._tokens)
         self._extend(turn.tokens.tolist(), TokenSource.ACTION, turn.logprobs.tolist(), turn.version)
-        self._ended_by_stop = turn.is_stopped
         self._messages.append({"role": "assistant", "content": turn.text})
         self._turns.append(
             Turn(
@@ -210,8 +185,8 @@ class Episode:
         )
         if parsed.action is not None:
             return Send(parsed.action)
-        self._parse_errors += 1
-        if self._parse_errors > self._limits.max_parse_errors:
+        parse_errors = sum(turn.action is None for turn in self._turns)
+        if parse_errors > self._limits.max_parse_errors:
             return self._finish(Outcome.PARSE_ERRORS)
         return self._continue(parsed.problem or "")
 
@@ -224,29 +199,27 @@ class Episode:
             is_rejected=observation.is_rejection,
             shows_state=observation.shows_state,
         )
-        self._score = observation.score
-        self._score_scale = observation.score_scale
-        self._success = observation.success
+        self._last = observation
         if observation.done:
             return self._finish(Outcome.SUCCESS if observation.success else Outcome.FAILURE)
         return self._continue(observation.text)
 
     def fail(self, outcome: Outcome, error: str) -> Command:
-        """Ends the episode without a result, because its environment failed or the rollout stops."""
+        """Ends the episode without a result, such as after a failure of its environment."""
         self._error = error
         return self._finish(outcome)
 
     def trajectory(self, *, attempts: int, seconds: float) -> Trajectory:
         """Returns the record of a finished episode."""
         if self._outcome is None:
-            raise ValueError(f"{self.task.item_id}: the episode has not ended yet")
+            raise ValueError(f"{self._request.task.item_id}: the episode has not ended yet")
         return Trajectory(
-            item_id=self.task.item_id,
-            sample=self._sample,
-            step=self._step,
+            item_id=self._request.task.item_id,
+            sample=self._request.sample,
+            step=self._request.step,
             outcome=self._outcome,
-            score=self._score,
-            success=self._success,
+            score=self._last.score,
+            success=self._last.success,
             tokens=np.asarray(self._tokens, np.int32),
             sources=np.asarray(self._sources, np.int8),
             logprobs=np.asarray(self._logprobs, np.float32),
@@ -256,20 +229,16 @@ class Episode:
             error=self._error,
             attempts=attempts,
             seconds=seconds,
-            score_scale=self._score_scale,
+            score_scale=self._last.score_scale,
             first_observation=self._first_observation,
         )
 
     def _continue(self, observation: str) -> Command:
-        """Appends the next observation for the model, unless a limit is reached.
-
-        At the turn limit, the last observation is appended only on request, and the agent does not
-        reply to it.
-        """
+        """Appends the next observation for the model, unless a limit is reached."""
         is_last = len(self._turns) >= self._limits.max_turns
         if is_last and not self._limits.keep_last_observation:
             return self._finish(Outcome.HORIZON)
-        closing = self._renderer.close_turn(self._ended_by_stop)
+        closing = self._renderer.close_turn(not self._turns[-1].is_cut)
         shown = self._shown(observation)
         chunk = [*closing, *self._renderer.observation(shown)]
         if len(self._tokens) + len(chunk) >= self._limits.max_tokens:
@@ -279,8 +248,13 @@ class Episode:
         return self._finish(Outcome.HORIZON) if is_last else Append([chunk])
 
     def _shown(self, observation: str) -> str:
+        """Returns the observation with the turn budget added, as the agent reads it."""
         turns, max_turns = len(self._turns), self._limits.max_turns
-        return budget.shown(observation, self._show_turn_budget, turns=turns, max_turns=max_turns)
+        if self._show_turn_budget == "every_turn":
+            return f"{observation}\nTurns left: {max_turns - turns}."
+        if self._show_turn_budget == "start" and not turns:
+            return f"{observation}\nTurns for this task: {max_turns}."
+        return observation
 
     def _finish(self, outcome: Outcome) -> Finish:
         self._outcome = outcome

@@ -1,17 +1,16 @@
 """Retry decisions for episodes whose environment failed, for all types of agents.
 
-An episode that fails alone is restarted a few times and then given up. In an outage, these retries
-would be used up within seconds, and a step would have no episode to learn from. While several tasks
-fail and none succeeds in between, a failure therefore does not count as an attempt. After the
-configured patience the run stops. The breaker of a server (client/failures.py) cannot detect this
-case, because a server may create sessions for hours and fail every step.
+An episode that fails alone is restarted a few times and then given up. While several tasks fail and
+none succeeds in between, the server has an outage, and a failure does not count as an attempt. After
+the configured patience the run stops. The breaker of a server (client/failures.py) cannot detect an
+outage in which calls of one type succeed and calls of another type fail.
 """
 
 import collections
 import dataclasses
 import enum
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 
 from absl import logging
 
@@ -31,86 +30,13 @@ class RetryDecision(enum.Enum):
 
 
 @dataclasses.dataclass
-class _Calls:
-    """State of the calls of one type (start or step) to one environment.
-
-    Attributes:
-      breaker: Breaker that opens after the patience.
-      failing: Tasks with a failed call since the last success of any task.
-      alone: Tasks that failed while other tasks succeeded. Failures of these tasks say nothing
-          about the server.
-    """
-
-    breaker: Breaker
-    failing: set[Hashable] = dataclasses.field(default_factory=set)
-    alone: set[Hashable] = dataclasses.field(default_factory=set)
-
-
-class Outages:
-    """Detector that distinguishes an outage of a server from a single failing episode.
-
-    Args:
-      patience_s: Time in seconds for which a server may fail all episodes.
-      clock: Monotonic clock, in seconds.
-    """
-
-    def __init__(self, patience_s: float, clock: Callable[[], float] = time.monotonic):
-        self._calls: collections.defaultdict[tuple[str, str], _Calls] = collections.defaultdict(
-            lambda: _Calls(Breaker(patience_s, clock=clock))
-        )
-
-    def answered(self, environment: str, kind: str, task: Hashable) -> None:
-        """Records an answered call, which ends an outage.
-
-        Args:
-          environment: Name of the environment.
-          kind: Type of the call: a server may be able to start episodes although it fails their
-              steps.
-          task: Task of the call.
-        """
-        calls = self._calls[environment, kind]
-        if len(calls.failing) == 1:
-            calls.alone |= calls.failing
-        calls.failing.clear()
-        calls.breaker.succeed()
-        calls.alone.discard(task)
-
-    def failed(self, environment: str, kind: str, task: Hashable, error: EnvError) -> bool:
-        """Records a failed call.
-
-        Returns True in an outage, in which the failure does not count as an attempt.
-
-        Args:
-          environment: Name of the environment.
-          kind: Type of the call.
-          task: Task of the call.
-          error: Error of the call. A full server is not treated as failing.
-
-        Raises:
-          ServerUnavailable: The outage has lasted longer than `patience_s`.
-        """
-        if error.cause is EnvCause.CAPACITY:
-            return False
-        calls = self._calls[environment, kind]
-        calls.breaker.fail(error)
-        calls.failing.add(task)
-        if len(calls.failing - calls.alone) < 2:
-            return False
-        finding = f"the {environment} server failed every {kind} of {len(calls.failing)} tasks for"
-        if unavailable := calls.breaker.error(finding, calls.failing):
-            raise unavailable
-        return True
-
-
-@dataclasses.dataclass
 class Attempts:
     """Numbers of attempts at one requested episode.
 
     Attributes:
-      of_sample: Number of attempts at the present sample, without attempts that failed in a
-          server-wide outage.
+      of_sample: Number of attempts at the present sample, without those that failed in an outage.
       in_all: Number of attempts at all samples; identifies the present attempt.
-      pauses: Number of consecutive attempts that failed in a server-wide outage.
+      pauses: Number of consecutive attempts that failed in an outage.
       replacements: Number of samples that were replaced by another sample.
     """
 
@@ -125,30 +51,48 @@ class Attempts:
         self.in_all += 1
 
 
+@dataclasses.dataclass
+class _Calls:
+    """State of the calls of one type (start or step) to one environment."""
+
+    breaker: Breaker
+    # tasks with a failed call since the last success of any task
+    failing: set[Task] = dataclasses.field(default_factory=set)
+    # tasks that failed while others succeeded: their failures say nothing about the server
+    alone: set[Task] = dataclasses.field(default_factory=set)
+
+
 class RetryPolicy:
     """Policy that decides about retries for all episodes of one rollout.
 
     Args:
       max_attempts: Maximum number of attempts per sample, including the first.
-      max_replacements: Maximum number of replacement samples for an episode whose environment keeps
-          failing.
+      max_replacements: Maximum number of replacement samples per episode.
       patience_s: Time in seconds for which a server may fail every episode.
+      clock: Monotonic clock, in seconds.
     """
 
-    def __init__(self, max_attempts: int, max_replacements: int, patience_s: float):
+    def __init__(
+        self,
+        max_attempts: int,
+        max_replacements: int,
+        patience_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ):
         self._max_attempts = max_attempts
         self._max_replacements = max_replacements
-        self._outages = Outages(patience_s)
+        self._calls: collections.defaultdict[tuple[str, str], _Calls] = collections.defaultdict(
+            lambda: _Calls(Breaker(patience_s, clock=clock))
+        )
 
     def answered(self, attempts: Attempts, task: Task, kind: ReplyKind) -> None:
-        """Records that the environment answered a call.
-
-        Args:
-          attempts: Attempts of the episode so far.
-          task: Task of the episode.
-          kind: Type of the call.
-        """
-        self._outages.answered(task.environment, kind, task)
+        """Records an answered call, which ends an outage of the calls of its type."""
+        calls = self._calls[task.environment, kind]
+        if len(calls.failing) == 1:
+            calls.alone |= calls.failing
+        calls.failing.clear()
+        calls.breaker.succeed()
+        calls.alone.discard(task)
         # only a step ends the pauses: a server may start episodes and fail their steps
         if kind is ReplyKind.STEP:
             attempts.pauses = 0
@@ -156,26 +100,19 @@ class RetryPolicy:
     def failed(
         self, attempts: Attempts, task: Task, kind: ReplyKind, error: EnvError
     ) -> RetryDecision:
-        """Records a failed call, updates the counts of the episode and returns the retry decision.
-
-        Args:
-          attempts: Attempts of the episode so far.
-          task: Task of the episode.
-          kind: Type of the call.
-          error: Error of the call.
+        """Records a failed call, updates the attempts of the episode and returns the decision.
 
         Raises:
           ServerUnavailable: The server has failed all episodes for longer than the patience.
         """
         logging.warning(
-            "%s: environment failed (%s), attempt %d of %d: %s",
+            "%s: environment failed, attempt %d of %d: %s",
             task.item_id,
-            error.cause,
             attempts.of_sample,
             self._max_attempts,
             error,
         )
-        if self._outages.failed(task.environment, kind, task, error):
+        if self._is_outage(task, kind, error):
             attempts.of_sample -= 1  # an outage is not the fault of this episode
             attempts.pauses += 1
             return RetryDecision.RESTART
@@ -187,14 +124,25 @@ class RetryPolicy:
             return RetryDecision.OTHER_SAMPLE
         return RetryDecision.GIVE_UP
 
+    def _is_outage(self, task: Task, kind: ReplyKind, error: EnvError) -> bool:
+        """Records a failed call. Returns True if the server also fails another task."""
+        if error.cause is EnvCause.CAPACITY:
+            return False
+        calls = self._calls[task.environment, kind]
+        calls.breaker.fail(error)
+        calls.failing.add(task)
+        if len(calls.failing - calls.alone) < 2:
+            return False
+        finding = (
+            f"the {task.environment} server failed every {kind} of {len(calls.failing)} tasks for"
+        )
+        if unavailable := calls.breaker.error(finding, calls.failing):
+            raise unavailable
+        return True
+
 
 def check_some_served(tasks: Sequence[Task], trajectories: Sequence[Trajectory]) -> None:
-    """Raises an error if an environment failed all its episodes, because the result would say
-    nothing about the agent.
-
-    Raises:
-      ServerUnavailable: An environment failed all its tasks, and it has at least two.
-    """
+    """Raises ServerUnavailable if an environment failed all its tasks, which are at least two."""
     for name in sorted({task.environment for task in tasks}):
         own = [t for t, task in zip(trajectories, tasks, strict=True) if task.environment == name]
         failed = [t for t in own if t.outcome is Outcome.ENV_ERROR]

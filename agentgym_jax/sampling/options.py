@@ -31,21 +31,13 @@ class SamplingOptions:
 
 @dataclasses.dataclass(frozen=True)
 class SampledTurn:
-    """A finished turn.
+    """A finished turn."""
 
-    Attributes:
-      row: Row that sampled the turn.
-      tokens: Sampled tokens, int32 [n] with n >= 1. The last token may be a stop token.
-      logprobs: Log-probabilities of the tokens, float32 [n].
-      is_stopped: True if a stop token ended the turn, False if a limit ended it.
-      version: Version of the weights.
-    """
-
-    row: int
-    tokens: np.ndarray
-    logprobs: np.ndarray
-    is_stopped: bool
-    version: int
+    row: int  # row that sampled the turn
+    tokens: np.ndarray  # int32 [n] with n >= 1; the last token may be a stop token
+    logprobs: np.ndarray  # float32 [n], log-probabilities of the tokens
+    is_stopped: bool  # True if a stop token ended the turn, False if a limit ended it
+    version: int  # version of the weights
 
 
 def episode_key(seed: int, step: int, item_id: str, sample: int) -> np.ndarray:
@@ -57,7 +49,7 @@ def episode_key(seed: int, step: int, item_id: str, sample: int) -> np.ndarray:
 def check_buckets(
     buckets: Sequence[tuple[int, int]], cache_length: int, shards: int = 1
 ) -> tuple[tuple[int, int], ...]:
-    """Returns the `(tokens, slices)` of the prefill programs, shortest first, after checking them.
+    """Checks the `(tokens, slices)` of the prefill programs; returns them shortest first.
 
     The number of slices is rounded up to a multiple of `shards`, over which rows are divided.
     """

@@ -15,32 +15,21 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class PrefixChunk:
-    """Tokens that are not yet in the cache.
+    """Tokens that are not yet in the cache."""
 
-    Attributes:
-      tokens: int32 [n].
-      digest: Digest of the sequence up to and including these tokens; None if rows cannot share it.
-    """
-
-    tokens: np.ndarray
+    tokens: np.ndarray  # int32 [n]
+    # Digest of the sequence up to and including these tokens; None if rows cannot share it.
     digest: bytes | None
 
 
 @dataclasses.dataclass(frozen=True)
 class PrefillSlice:
-    """Part of a chunk that fills one line of a prefill call.
+    """Part of a chunk that fills one line of a prefill call."""
 
-    Attributes:
-      row: Cache row of the tokens.
-      start: Position of the first token.
-      tokens: int32 [n], 1 <= n <= length.
-      length: Length of the line, in tokens.
-    """
-
-    row: int
-    start: int
-    tokens: np.ndarray
-    length: int
+    row: int  # cache row of the tokens
+    start: int  # position of the first token
+    tokens: np.ndarray  # int32 [n], 1 <= n <= length
+    length: int  # length of the line, in tokens
 
 
 def split_prompt(chunks: Sequence[np.ndarray]) -> list[PrefixChunk]:
@@ -57,7 +46,7 @@ def split_prompt(chunks: Sequence[np.ndarray]) -> list[PrefixChunk]:
 def cut_into_slices(
     chunk: PrefixChunk, row: int, start: int, lengths: Sequence[int]
 ) -> Iterator[PrefillSlice]:
-    """Yields slices of the longest length, and a slice of the shortest sufficient length for the rest.
+    """Yields slices of the longest length; the rest of the chunk gets the shortest possible length.
 
     `lengths` is ascending. `start` is the position of the chunk's first token.
     """

@@ -27,7 +27,7 @@ from agentgym_jax.sampling.statistics import SamplerStatistics
 class _Call:
     """Decode call that is running on the device."""
 
-    members: list[tuple[int, int]]  # (row, index of the row in the call) for each row in the call
+    members: list[tuple[int, int]]  # (cache row, index in the call) of each row
     chunk: decode.DecodedChunk
     started: float
 
@@ -102,10 +102,9 @@ class Sampler:
         # Active rows; the row that has been active longest is first.
         self._decoding_rows: list[int] = []
         self._free = list(range(rows))
-        # Digests of the sequences (`PrefixChunk.digest`) with which the cache of each row begins.
+        # For each row, digests (`PrefixChunk.digest`) of the sequences with which its cache begins.
         self._prefixes: list[set[bytes]] = [set() for _ in range(rows)]
         self._running: _Call | None = None
-        self._programs: set[tuple] = set()
         self._state = decode.RowState.create(rows, stop_ids)
 
     @property
@@ -115,18 +114,13 @@ class Sampler:
 
     @property
     def is_running(self) -> bool:
-        """True from `begin` until the results are ready and `finish` returns without waiting."""
+        """True from `begin` until the results of the decode call are ready."""
         return self._running is not None and not self._running.chunk.steps.is_ready()
 
     @property
     def is_idle(self) -> bool:
         """True if there is nothing for `begin` to do."""
         return not self._queued_rows and not self._state.is_active.any()
-
-    @property
-    def num_programs(self) -> int:
-        """Number of compiled programs used so far; at most `len(buckets) + 2`."""
-        return len(self._programs)
 
     @property
     def params(self):
@@ -138,12 +132,8 @@ class Sampler:
         self.statistics = SamplerStatistics()
 
     def set_params(self, params, version: int) -> None:
-        """Replaces the weights and drops all shared prefixes. Open rows keep their caches.
-
-        Raises:
-          ValueError: A call is running; its tokens would carry the wrong version.
-        """
-        if self._running is not None:
+        """Replaces the weights and drops all shared prefixes. Open rows keep their caches."""
+        if self._running is not None:  # its tokens would have the wrong version
             raise ValueError("Sampler.set_params while a call is running: finish it first")
         self._params = self._backend.prepare_params(params)
         self._version = version
@@ -188,9 +178,6 @@ class Sampler:
 
         Rows share prefixes that end at a chunk border of their first prefill. The shapes in which
         tokens are computed depend only on these borders, so other rows cannot change a result.
-
-        Raises:
-          ValueError: A chunk is empty, or no token can be sampled after the chunks.
         """
         record, state = self._open[row], self._state
         count = sum(len(chunk) for chunk in chunks)
@@ -217,9 +204,6 @@ class Sampler:
 
         Rows may be opened, prefilled and closed before `finish`. Their new tokens wait for the
         next call.
-
-        Raises:
-          ValueError: The previous call is not finished, or there are no weights yet.
         """
         if self._params is None:
             raise ValueError("Sampler.begin before Sampler.set_params: there are no weights yet")
@@ -231,7 +215,6 @@ class Sampler:
             return
         started = time.perf_counter()
         state, members, row_B = self._select_rows()
-        self._programs.add(("decode", self._decode_steps))
         self._cache, chunk = decode.decode_chunk(
             self.policy,
             self._params,
@@ -297,7 +280,6 @@ class Sampler:
         for call in prefill.divide_lines(pairs, self.rows, width, self._shards):
             padded = [(0, self.rows) if pair is None else pair for pair in call]
             source, target = np.asarray(padded, np.int32).T
-            self._programs.add(("copy", width))
             self._cache = decode.copy_rows(self._cache, source, target, self.policy.layout)
 
     def _prefill_chunks(self, waiting: Sequence[int]) -> None:
@@ -322,7 +304,6 @@ class Sampler:
             in_bucket = [(slice_.row, slice_) for slice_ in slices if slice_.length == T]
             for call in prefill.divide_lines(in_bucket, self.rows, n, self._shards):
                 arrays = prefill.pack_slices(call, T, padding_row=self.rows)
-                self._programs.add(("prefill", n, T))
                 self._cache = decode.prefill(self.policy, self._params, self._cache, *arrays)
                 self.statistics.prefill_calls += 1
                 self.statistics.prefill_capacity += n * T

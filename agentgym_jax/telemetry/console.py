@@ -1,12 +1,12 @@
-"""Progress display of a run: a live table on a terminal, plain lines elsewhere.
+"""Progress display of a run: a live table on a terminal, one line per step elsewhere.
 
-Calls only store numbers under a lock. A separate thread draws a few times a second, so a callback
-from a worker thread takes only microseconds. In a notebook, in CI and in a file every step is one
-line of text.
+Calls only store numbers under a lock, so they take microseconds; a thread draws the table.
 """
 
 import collections
+import contextlib
 import dataclasses
+import itertools
 import logging
 import math
 import os
@@ -26,16 +26,16 @@ from rich.text import Text
 
 _Logged = tuple[int, Mapping[str, float]]  # step number and metrics of the step
 
-_DRAWS_PER_SECOND = 4
 # in plain mode a phase prints a line after this time, and again each time the elapsed time doubles
 _PLAIN_PHASE_SECONDS = 15.0
 _ETA_STEPS = 20  # steps averaged for the ETA; earlier steps would mislead, because horizons grow
+_SHOWN_STEPS = 8
 _COLUMN_WIDTH = 9
 
 
 @dataclasses.dataclass(frozen=True)
 class _Column:
-    """Column of the table: heading, names of metrics (the first one present is shown), and format."""
+    """Column of the table; the first one of the metrics `names` that is present is shown."""
 
     heading: str
     names: tuple[str, ...]
@@ -43,11 +43,10 @@ class _Column:
 
     def cell(self, metrics: Mapping[str, float]) -> str | None:
         """Returns the column's value as text; None if none of its metrics is present."""
-        for name in self.names:
-            if name in metrics:
-                value = float(metrics[name])
-                return format(value, self.form) if math.isfinite(value) else "not finite"
-        return None
+        value = next((float(metrics[name]) for name in self.names if name in metrics), None)
+        if value is None:
+            return None
+        return format(value, self.form) if math.isfinite(value) else "not finite"
 
 
 # Columns in order of priority: the last ones are dropped first on a narrow terminal.
@@ -77,7 +76,6 @@ _EVAL_COLUMNS = (
 
 
 def _line(columns: Sequence[_Column], metrics: Mapping[str, float]) -> str:
-    """Returns heading and value of every column that has a value, as one line."""
     cells = ((column.heading, column.cell(metrics)) for column in columns)
     return "  ".join(f"{heading} {text}" for heading, text in cells if text is not None)
 
@@ -112,8 +110,7 @@ class _Phase:
     total: int
     note: str
     started: float  # time.monotonic()
-    # seconds from the start of the phase to its next line in plain mode
-    next_line_s: float = _PLAIN_PHASE_SECONDS
+    next_line_s: float = _PLAIN_PHASE_SECONDS  # seconds since `started`, for plain mode
 
 
 def open_console(
@@ -121,14 +118,8 @@ def open_console(
 ) -> Console:
     """Returns a rich console that uses colours and cursor movements only on a terminal.
 
-    Only the stream determines if the output is a terminal. FORCE_COLOR and similar variables, which
-    rich obeys, are ignored: notebooks and CI services set them but may not support cursor
-    movements.
-
-    Args:
-      stream: Output stream; standard output if None.
-      is_terminal: True or False overrides the check of the stream.
-      width: Number of columns; None selects the width of the terminal.
+    FORCE_COLOR and similar variables are ignored: notebooks set them but may not support cursor
+    movements. `is_terminal` and `width` override the properties of the stream.
     """
     stream = sys.stdout if stream is None else stream
     if is_terminal is None:
@@ -139,11 +130,7 @@ def open_console(
 
 
 class RunConsole:
-    """Progress display of one run. Thread-safe; usable as a context manager.
-
-    The arguments of `step` and `evaluation` are metrics under their names in `metrics.METRICS`;
-    absent metrics are not shown.
-    """
+    """Progress display of one run. Thread-safe; usable as a context manager."""
 
     def __init__(
         self,
@@ -152,28 +139,20 @@ class RunConsole:
         total_steps: int,
         *,
         first_step: int = 0,
-        rows: int = 8,
         stream: IO[str] | None = None,
         live: bool | None = None,
         width: int | None = None,
     ):
         """Prepares the display without drawing it.
 
-        Args:
-          title: Title, such as `grpo on textcraft`.
-          facts: Entries of the header in order: model, environments, devices, workdir.
-          total_steps: Training steps of the whole run.
-          first_step: Number of steps done before this start; above 0 for a resumed run.
-          rows: Number of steps shown in the table.
-          stream: Same as in `open_console`.
-          live: True for the live table, False for plain lines; None decides by the stream.
-          width: Same as in `open_console`.
+        `facts` are the entries of the header. A resumed run starts at `first_step`. True for `live`
+        selects the live table, False plain lines; with None the kind of stream decides.
         """
         self._title = title
         self._facts = {key: str(value) for key, value in facts.items()}
         self._total_steps = total_steps
         self._done = first_step
-        self._rows: collections.deque[_Logged] = collections.deque(maxlen=rows)
+        self._rows: collections.deque[_Logged] = collections.deque(maxlen=_SHOWN_STEPS)
         self._evaluations: collections.deque[_Logged] = collections.deque(maxlen=4)
         self._notes: collections.deque[str] = collections.deque(maxlen=3)
         self._durations: collections.deque[float] = collections.deque(maxlen=_ETA_STEPS)
@@ -183,19 +162,17 @@ class RunConsole:
         self._announced: set[str] = set()  # phases that already have a printed line in plain mode
         self._console = open_console(stream, is_terminal=live, width=width)
         self._live: Live | None = None
-        if self._console.is_terminal if live is None else live:
+        if self._console.is_terminal:
             self._live = Live(
                 console=self._console,
                 get_renderable=self._render,
-                refresh_per_second=_DRAWS_PER_SECOND,
                 # output that the user redirected to a file must still reach that file
                 redirect_stdout=sys.stdout.isatty(),
                 redirect_stderr=sys.stderr.isatty(),
             )
-        self._rerouted: list[tuple[logging.StreamHandler, IO[str]]] = []
+        self._restore_handlers = contextlib.ExitStack()
 
     def __enter__(self) -> "RunConsole":
-        self._started = self._last_step_time = time.monotonic()
         self._write_plain(self._title)
         for key, value in self._facts.items():
             self._write_plain(f"  {key}: {value}")
@@ -209,32 +186,20 @@ class RunConsole:
         with self._lock:
             self._phase = None
         if self._live is not None:
-            for handler, stream in self._rerouted:
-                handler.setStream(stream)
-            self._rerouted = []
+            self._restore_handlers.close()
             self._live.stop()
 
     def _reroute_handlers(self, before: tuple[IO[str], IO[str]]) -> None:
-        """Lets log handlers write through the live display.
-
-        A log handler keeps the stream with which it was created. Live replaces only sys.stderr, so
-        without this method the handler would write into the table.
-        """
-        now = (sys.stdout, sys.stderr)
+        """Lets log handlers, which keep their stream, write above the live table."""
         handlers = [*logging.getLogger().handlers, absl_logging.get_absl_handler().python_handler]
         for handler in handlers:
-            if not isinstance(handler, logging.StreamHandler):
-                continue
-            for old, new in zip(before, now, strict=True):
-                if handler.stream is old and new is not old:
-                    self._rerouted.append((handler, old))
-                    handler.setStream(new)
-                    break
+            if isinstance(handler, logging.StreamHandler) and handler.stream in before:
+                self._restore_handlers.callback(handler.setStream, handler.stream)
+                now = (sys.stdout, sys.stderr)
+                handler.setStream(now[before.index(handler.stream)])
 
     def phase(self, name: str, done: int, total: int, note: str = "") -> None:
         """Shows the current activity: `phase("rollout", 57, 128, "1,204 tok/s")`.
-
-        Takes only microseconds, so it can be called often.
 
         In plain mode the first call with a name prints a line, and so do calls after 15, 30, 60,
         ... seconds.
@@ -245,21 +210,20 @@ class RunConsole:
             if phase is None or phase.name != name:
                 phase = _Phase(name, done, total, note, now)
             phase = dataclasses.replace(phase, done=done, total=total, note=note)
+            elapsed = now - phase.started
             is_new = name not in self._announced
-            due = self._live is None and (is_new or now - phase.started >= phase.next_line_s)
-            if due:
-                self._announced.add(name)
-            if due and not is_new:
+            is_due = elapsed >= phase.next_line_s
+            self._announced.add(name)
+            if is_due and not is_new:
                 phase.next_line_s *= 2
             self._phase = phase
-        if due:
-            parts = [name, f"{done}/{total}" if done else "", note]
-            if not is_new:
-                parts.insert(2, format_duration(now - phase.started))
+        if is_new or is_due:
+            duration = "" if is_new else format_duration(elapsed)
+            parts = [name, f"{done}/{total}" if done else "", duration, note]
             self._write_plain("  " + "  ".join(filter(None, parts)))
 
     def step(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Shows a finished step. `step` counts from 1; 0 means an evaluation before the first step."""
+        """Shows the metrics of a finished step; step 0 is an evaluation before the first step."""
         now = time.monotonic()
         with self._lock:
             steps = step - self._done
@@ -302,35 +266,31 @@ class RunConsole:
             self._console.print(Text(text), soft_wrap=True)
 
     def _eta(self) -> str:
-        """Returns the estimated remaining time, given the duration of recent steps; the caller
-        holds the lock.
-        """
+        """Returns the estimated remaining time; the caller holds the lock."""
         if not self._durations:
             return "unknown"
         mean = sum(self._durations) / len(self._durations)
         return format_duration(mean * max(0, self._total_steps - self._done))
 
     def _render(self) -> RenderableType:
-        with self._lock:
-            rows, evaluations = list(self._rows), list(self._evaluations)
-            facts, notes, phase = dict(self._facts), list(self._notes), self._phase
-            done, eta = self._done, self._eta()
         now = time.monotonic()
-        parts: list[RenderableType] = [_header(self._title, facts)]
-        gone = f"{format_duration(now - self._started)} gone, eta {eta}"
-        bars = [("steps", done, self._total_steps, gone)]
-        if phase is not None:
-            note = f"{format_duration(now - phase.started)}  {phase.note}"
-            bars.append((phase.name, phase.done, phase.total, note))
-        parts.append(_bars(bars, min(28, self._console.width // 4)))
-        fixed = len(facts) + 2 * len(evaluations) + len(notes) + 14
-        fitting = max(3, self._console.height - fixed)
-        columns = max(2, (self._console.width - 8) // _COLUMN_WIDTH)
-        if rows:
-            parts.append(_step_table(rows[-fitting:], columns))
-        if evaluations:
-            parts.append(_evaluation_panel(evaluations))
-        parts += [Text(f"! {note}", style="yellow", overflow="fold") for note in notes]
+        with self._lock:
+            gone = f"{format_duration(now - self._started)} gone, eta {self._eta()}"
+            bars = [("steps", self._done, self._total_steps, gone)]
+            if self._phase is not None:
+                phase = self._phase
+                note = f"{format_duration(now - phase.started)}  {phase.note}"
+                bars.append((phase.name, phase.done, phase.total, note))
+            width = self._console.width
+            parts = [_header(self._title, self._facts), _bars(bars, min(28, width // 4))]
+            fixed = len(self._facts) + 2 * len(self._evaluations) + len(self._notes) + 14
+            fitting = max(3, self._console.height - fixed)
+            columns = max(2, (width - 8) // _COLUMN_WIDTH)
+            if self._rows:
+                parts.append(_table(_STEP_COLUMNS, list(self._rows)[-fitting:], columns))
+            if self._evaluations:
+                parts.append(_evaluation_panel(self._evaluations))
+            parts += [Text(f"! {note}", style="yellow", overflow="fold") for note in self._notes]
         return Group(*parts)
 
 
@@ -358,32 +318,24 @@ def _bars(bars: Sequence[tuple[str, int, int, str]], width: int) -> RenderableTy
     return grid
 
 
-def _used(columns: Sequence[_Column], rows: Sequence[_Logged]) -> list[_Column]:
-    """Returns the columns that have a value in some row."""
-    return [c for c in columns if any(c.cell(metrics) is not None for _, metrics in rows)]
-
-
-def _table(*headings: str) -> Table:
+def _table(
+    columns: Sequence[_Column], rows: Sequence[_Logged], most: int, changes: Sequence[Text] = ()
+) -> Table:
+    """Returns a table with one row per step and at most `most` of the columns with a value."""
+    used = [c for c in columns if any(c.cell(metrics) is not None for _, metrics in rows)][:most]
     table = Table(box=None, padding=(0, 1), header_style="dim")
-    for heading in headings:
+    headings = ["step", *(column.heading for column in used), "change"]
+    for heading in headings if changes else headings[:-1]:
         table.add_column(heading, justify="right", no_wrap=True)
-    return table
-
-
-def _step_table(rows: Sequence[_Logged], columns: int) -> Table:
-    """Returns a table with one row per step and as many of the used columns as fit."""
-    used = _used(_STEP_COLUMNS, rows)[:columns]
-    table = _table("step", *(column.heading for column in used))
     for i, (step, metrics) in enumerate(rows):
         cells = [column.cell(metrics) or "" for column in used]
-        table.add_row(str(step), *cells, style="bold" if i == len(rows) - 1 else "")
+        table.add_row(str(step), *cells, *changes[i : i + 1])
+    table.rows[-1].style = "bold"
     return table
 
 
 def _groups_text(metrics: Mapping[str, float]) -> str:
-    """Returns success by group, such as `greedy: GoTo 92.0%  Open 45.5%`; sampled success if greedy
-    was not measured.
-    """
+    """Returns success by group, such as `greedy: GoTo 92.0%  Open 45.5%`."""
     modes = {"greedy": "eval/success_greedy/", "sampled": "eval/success/"}
     for mode, prefix in modes.items():
         groups = {k.removeprefix(prefix): v for k, v in metrics.items() if k.startswith(prefix)}
@@ -394,9 +346,7 @@ def _groups_text(metrics: Mapping[str, float]) -> str:
 
 
 def _change(old: Mapping[str, float], new: Mapping[str, float]) -> Text:
-    """Returns the change of success since the previous evaluation, in percentage points, with sign
-    and colour.
-    """
+    """Returns the change of success since the previous evaluation, in percentage points."""
     for name in ("eval/success_greedy", "eval/success"):
         if name in old and name in new:
             points = 100 * (new[name] - old[name])
@@ -406,14 +356,10 @@ def _change(old: Mapping[str, float], new: Mapping[str, float]) -> Text:
 
 
 def _evaluation_panel(evaluations: Sequence[_Logged]) -> RenderableType:
-    """Returns a panel with the latest evaluations, newest last, and the groups of the newest one."""
-    used = _used(_EVAL_COLUMNS, evaluations)
-    table = _table("step", *(column.heading for column in used), "change")
-    before: Mapping[str, float] = {}
-    for step, metrics in evaluations:
-        cells = [column.cell(metrics) or "" for column in used]
-        table.add_row(str(step), *cells, _change(before, metrics))
-        before = metrics
+    """Returns a panel with the latest evaluations, and the groups of the newest one."""
+    metrics = [{}, *(metrics for _, metrics in evaluations)]
+    changes = [_change(old, new) for old, new in itertools.pairwise(metrics)]
+    table = _table(_EVAL_COLUMNS, evaluations, len(_EVAL_COLUMNS), changes)
     groups = _groups_text(evaluations[-1][1])
     body = Group(table, Text(groups, overflow="fold")) if groups else table
     return Panel(body, title=Text("evaluation"), title_align="left", border_style="cyan")

@@ -1,16 +1,6 @@
 """Guards check the metrics of every step and act if values indicate a failing run.
 
-| guard | condition | checked |
-|---|---|---|
-| `nonfinite` | a loss or gradient is NaN or infinite | after the update, which is never applied |
-| `grad_spike` | a gradient norm is far above the median of earlier steps | after the update |
-| `logprob_gap` | sampler and learner compute different policies | before the update |
-| `entropy_collapse` | the policy hardly explores | before the update |
-| `reward_collapse` | the reward fell far below its best mean | before the update |
-
-Actions: `off`; `warn`; `skip` withholds the update; `stop` withholds it, finishes and saves the
-step, and ends the run. Guards are functions of the step's metrics and of a bounded history. The
-history is saved in every checkpoint, so a resumed run takes the same decisions.
+Every checkpoint contains their bounded history, so a resumed run takes the same decisions.
 """
 
 import dataclasses
@@ -35,16 +25,12 @@ class GuardSettings:
     values of successful runs in experiments/.
 
     Attributes:
-      window: Number of steps in a guard's history; the guard is inactive until the history is
-        full.
+      window: Number of steps in a guard's history; the guard is inactive until the history is full.
       nonfinite: Action on a NaN or infinite loss or gradient, which is never applied.
-      nonfinite_steps: Number of consecutive steps with a NaN or infinite value after which the run
-          stops, whatever the action.
-      grad_spike: Action on a gradient norm above `grad_spike_factor` times the median of the
-          window.
+      nonfinite_steps: Number of consecutive steps with a NaN or infinite value that ends a run.
+      grad_spike: Action on a gradient norm above `grad_spike_factor` times the window's median.
       grad_spike_factor: Factor above the median for `grad_spike`.
-      logprob_gap: Action if sampler and learner log-probabilities differ by more than
-          `learner.max_logprob_gap`.
+      logprob_gap: Action on a sampler-learner log-probability gap above `learner.max_logprob_gap`.
       entropy_collapse: Action if the mean entropy of the window is below `entropy_floor`.
       entropy_floor: Threshold of `entropy_collapse`, in nats per sampled token.
       reward_collapse: Action if the mean reward of the window is far below the best mean so far.
@@ -64,7 +50,7 @@ class GuardSettings:
 
 
 class GuardStop(RuntimeError):
-    """A guard with action `stop` tripped; the step is logged and saved, and its update is withheld."""
+    """Error of a guard with action `stop`; the step is saved, and its update is withheld."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,21 +64,17 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True)
 class History:
-    """Values of earlier steps; a list has at most the latest `window` values."""
+    """Values of earlier steps; each tuple of numbers has at most the latest `window` values."""
 
-    grad_norms: tuple[float, ...] = ()  # gradient norms of steps with an update
-    # mean entropies of steps with episodes, in nats per sampled token
-    entropies: tuple[float, ...] = ()
-    rewards: tuple[float, ...] = ()  # mean rewards of steps with episodes
-    # largest mean reward of a full window; None before the first full window
-    best_reward: float | None = None
-    # number of latest consecutive steps with a NaN or infinite loss or gradient
-    nonfinite_steps: int = 0
-    # guards that tripped in the last step and whose messages were already shown
-    seen: tuple[str, ...] = ()
+    grad_norms: tuple[float, ...] = ()  # finite gradient norms
+    entropies: tuple[float, ...] = ()  # means of steps with episodes, in nats per sampled token
+    rewards: tuple[float, ...] = ()  # means of steps with episodes
+    best_reward: float | None = None  # largest mean of a full window
+    nonfinite_steps: int = 0  # latest consecutive steps with a NaN or infinite loss or gradient
+    seen: tuple[str, ...] = ()  # guards that tripped in the last step
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the history as a JSON object; `from_json` restores its floats exactly."""
+        """Returns the history as a JSON object."""
         return dataclasses.asdict(self)
 
     @classmethod
@@ -104,9 +86,7 @@ class History:
 
 
 def spike_threshold(options: GuardSettings, history: History) -> float:
-    """Returns the gradient norm above which an update is a spike; infinite until the window is
-    full.
-    """
+    """Returns the limit of gradient norms for `grad_spike`; infinite until the window is full."""
     if options.grad_spike == "off" or len(history.grad_norms) < options.window:
         return math.inf
     return options.grad_spike_factor * statistics.median(history.grad_norms)
@@ -120,38 +100,33 @@ def grad_norm_limit(options: GuardSettings, history: History) -> float:
 
 def check_episodes(options: GuardSettings, history: History, metrics: Metrics) -> list[Finding]:
     """Checks entropy and reward of a step's episodes before the update."""
-    with_step = _append_episodes(options, history, metrics)
-    found = []
-    if options.entropy_collapse != "off" and len(with_step.entropies) == options.window:
-        entropy = statistics.fmean(with_step.entropies)
-        if entropy < options.entropy_floor:
-            text = (
-                f"the policy's entropy was {entropy:.4g} nats per sampled token over the last "
-                f"{options.window} steps, less than guards.entropy_floor={options.entropy_floor}: "
-                "it hardly explores. Unless the task is solved, raise algorithm.entropy_coef or "
-                "lower optimizer.learning_rate"
-            )
-            found.append(Finding("entropy_collapse", options.entropy_collapse, text))
-    best = with_step.best_reward
-    if options.reward_collapse != "off" and best is not None:
-        reward = statistics.fmean(with_step.rewards)
-        expected = best - options.reward_drop * abs(best)
-        if reward < expected:
-            text = (
-                f"the mean reward was {reward:.4g} over the last {options.window} steps and "
-                f"{best:.4g} at its best; at least {expected:.4g} was expected "
-                f"(guards.reward_drop={options.reward_drop}). Go back to an earlier checkpoint with "
-                "a lower optimizer.learning_rate or a larger algorithm.kl_coef"
-            )
-            found.append(Finding("reward_collapse", options.reward_collapse, text))
-    return found
+    history = _append_episodes(options, history, metrics)
+    if len(history.rewards) < options.window or history.best_reward is None:
+        return []
+    texts = {}
+    entropy = statistics.fmean(history.entropies)
+    if entropy < options.entropy_floor:
+        texts["entropy_collapse"] = (
+            f"the policy's entropy was {entropy:.4g} nats per sampled token over the last "
+            f"{options.window} steps, less than guards.entropy_floor={options.entropy_floor}: "
+            "it hardly explores. Unless the task is solved, raise algorithm.entropy_coef or "
+            "lower optimizer.learning_rate"
+        )
+    reward, best = statistics.fmean(history.rewards), history.best_reward
+    expected = best - options.reward_drop * abs(best)
+    if reward < expected:
+        texts["reward_collapse"] = (
+            f"the mean reward was {reward:.4g} over the last {options.window} steps and "
+            f"{best:.4g} at its best; at least {expected:.4g} was expected "
+            f"(guards.reward_drop={options.reward_drop}). Go back to an earlier checkpoint with "
+            "a lower optimizer.learning_rate or a larger algorithm.kl_coef"
+        )
+    found = [Finding(guard, getattr(options, guard), text) for guard, text in texts.items()]
+    return [finding for finding in found if finding.action != "off"]
 
 
 def check_scores(options: GuardSettings, metrics: Metrics, max_gap: float) -> list[Finding]:
-    """Checks before the update that sampler and learner compute the same policy.
-
-    Steps without a measured gap pass. `max_gap` is learner.max_logprob_gap, in nats.
-    """
+    """Checks before the update that the log-probability gap is at most `max_gap` nats."""
     name = "policy/logprob_gap_mean"
     # `<=` instead of `>`, so that a NaN also trips the guard
     if options.logprob_gap == "off" or name not in metrics or metrics[name] <= max_gap:
@@ -166,11 +141,7 @@ def check_scores(options: GuardSettings, metrics: Metrics, max_gap: float) -> li
 
 
 def check_update(options: GuardSettings, history: History, metrics: Metrics) -> list[Finding]:
-    """Checks the loss and gradients of a step after its optimiser steps.
-
-    `history` contains only earlier steps. The metrics `policy/nonfinite`, `critic/skipped` and
-    `policy/grad_norm_max` are checked if present.
-    """
+    """Checks the loss and gradients of a step after its optimiser steps."""
     found = []
     if _is_nonfinite(metrics):
         steps = history.nonfinite_steps + 1
@@ -224,7 +195,7 @@ def update_history(
     """Returns the history extended by a step."""
     history = _append_episodes(options, history, metrics)
     norms, is_nonfinite = history.grad_norms, _is_nonfinite(metrics)
-    # Norms of withheld updates are included so that the median adapts to a lasting change.
+    # norms of withheld updates are included so that the median adapts to a lasting change
     if "policy/grad_norm" in metrics and not is_nonfinite:
         norms = _append(options, norms, metrics["policy/grad_norm"])
     return dataclasses.replace(

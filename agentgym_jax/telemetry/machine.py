@@ -1,46 +1,47 @@
-"""Measures the resources of a run: memory of host and devices, sessions, threads, files.
-
-A measurement takes one to two milliseconds. Values that the operating system does not report are
-omitted.
-"""
+"""Measures the resources of a run: memory, sessions, threads, files, compiled programs."""
 
 import os
 import pathlib
+import threading
 from collections.abc import Callable, Iterator, Sequence
 
 import jax
 
 _GIB = float(2**30)
 _PROCESSES = pathlib.Path("/proc")
+_COMPILATION = "/jax/core/compile/backend_compile_duration"
+
+
+class CompilationCounter:
+    """Counter of programs that XLA compiled or read from the persistent cache."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.count = 0
+        self.seconds = 0.0
+        jax.monitoring.register_event_duration_secs_listener(self._listen)
+
+    def _listen(self, event: str, duration_s: float, **_: object) -> None:
+        if event == _COMPILATION:
+            with self._lock:
+                self.count += 1
+                self.seconds += duration_s
 
 
 def measure(open_sessions: Callable[[], int] | None = None) -> dict[str, float]:
-    """Returns the current values of the metrics `system/...`.
-
-    Args:
-      open_sessions: Function that returns the number of open sessions on environment servers; None
-          without environments.
-    """
-    found = _measure_process() | measure_devices(jax.local_devices())
-    if open_sessions is not None:
-        found["system/open_sessions"] = float(open_sessions())
-    return found
-
-
-def _measure_process() -> dict[str, float]:
-    """Returns metrics of this process and its child processes.
-
-    Only Linux reports memory and threads.
-    """
+    """Returns the metrics `system/...`; `open_sessions` counts sessions on environment servers."""
     found = {}
     here = _PROCESSES / "self"
-    if (here / "statm").exists():
+    if (here / "statm").exists():  # only on Linux
         found["system/host_memory_gib"] = _resident_gib(here)
         found["system/child_memory_gib"] = sum(map(_resident_gib, _descendants(here)))
         found["system/threads"] = float(len(os.listdir(here / "task")))
     # on Linux a link to /proc/self/fd, elsewhere a separate file system
     if os.path.isdir("/dev/fd"):
         found["system/open_files"] = float(len(os.listdir("/dev/fd")))
+    found |= measure_devices(jax.local_devices())
+    if open_sessions is not None:
+        found["system/open_sessions"] = float(open_sessions())
     return found
 
 
@@ -66,14 +67,9 @@ def _descendants(process: pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 def measure_devices(devices: Sequence[jax.Device]) -> dict[str, float]:
-    """Returns the memory use of the fullest device: as the backend reports it, else the size of the
-    live arrays.
-
-    A backend without an allocator (CPU) reports no peak. Its devices share one memory, so the
-    arrays of all devices are added.
-    """
+    """Returns the memory use of the fullest device."""
     counts = [stats for device in devices if (stats := device.memory_stats())]
-    if not counts:
+    if not counts:  # CPU devices report none and share one memory
         arrays = sum(array.nbytes for array in jax.live_arrays())
         return {"system/device_memory_gib": arrays / _GIB}
     return {

@@ -1,31 +1,21 @@
 """Table of all metrics: names, meanings and units.
 
-A name is a path. A component `<...>` matches any name: `eval/success/<group>` covers
-`eval/success/GoTo`. Unknown names raise an error, so that plots, docs and resumed runs agree about
-the meaning of a number.
-
-A run with several environments also logs the metrics of `PER_ENVIRONMENT` for each environment,
-under `<area>/<environment>/<rest>` (`rollout/babyai/success`). The name without environment covers
-all environments; `horizon/turns` is the largest limit. Group names start with the environment
-(`rollout/success/babyai GoTo`).
+A component `<...>` of a name matches any text. A run with several environments also logs the
+metrics of `PER_ENVIRONMENT` for each one (`rollout/babyai/success`), and its group names start with
+the environment (`rollout/success/babyai GoTo`).
 """
 
 import dataclasses
 import difflib
+import re
 
 
 @dataclasses.dataclass(frozen=True)
 class Metric:
-    """Meaning and unit of a number in metrics.jsonl.
+    """Meaning and unit of a number in metrics.jsonl."""
 
-    Attributes:
-      description: Short phrase that can serve as the title of a plot.
-      unit: Unit such as `seconds`, `tokens`, `nats` or `fraction` (0 to 1); `1` for a number
-          without unit.
-    """
-
-    description: str
-    unit: str
+    description: str  # short phrase that can serve as the title of a plot
+    unit: str  # such as `seconds`, `nats` or `fraction` (0 to 1); `1` for a number without unit
 
 
 METRICS: dict[str, Metric] = {
@@ -61,9 +51,7 @@ METRICS: dict[str, Metric] = {
     "rollout/prefill_occupancy": Metric("positions of prefill calls that held a token", "fraction"),
     "rollout/computed_per_kept_tokens": Metric("tokens computed per token of an episode", "1"),
     "rollout/cut_turns": Metric("turns cut by the token limit of a turn", "turns"),
-    "rollout/failed_turn_fraction": Metric(
-        "turns with a parse error or a rejected action", "fraction"
-    ),
+    "rollout/failed_turn_fraction": Metric("turns with parse error or rejected action", "fraction"),
     "rollout/parse_errors": Metric("turns with a parse error", "turns"),
     "rollout/sampled_entropy": Metric("mean negative log-probability of sampled tokens", "nats"),
     # The update.
@@ -87,9 +75,7 @@ METRICS: dict[str, Metric] = {
     "policy/learning_rate": Metric("learning rate of this step", "1"),
     "policy/kl_reward": Metric("divergence from the reference, as sampled", "nats"),
     "policy/kl_reward_coef": Metric("weight of that divergence in the reward", "1"),
-    "policy/expected_return": Metric(
-        "baseline known before this step, mean over the environments", "reward"
-    ),
+    "policy/expected_return": Metric("baseline before this step, mean of environments", "reward"),
     "policy/advantage_std": Metric("standard deviation of the advantages", "1"),
     "critic/loss": Metric("half the squared error of the values", "1"),
     "critic/clip_fraction": Metric("action tokens whose value moved too far", "fraction"),
@@ -204,9 +190,7 @@ PER_ENVIRONMENT = tuple(
 
 
 def add_environment(name: str, environment: str) -> str:
-    """Returns a metric's name for one environment: `rollout/success` becomes
-    `rollout/babyai/success`.
-    """
+    """Returns the name for one environment: `rollout/success` becomes `rollout/babyai/success`."""
     area, _, rest = name.partition("/")
     return f"{area}/{environment}/{rest}"
 
@@ -221,20 +205,11 @@ METRICS |= {
 
 def covers(pattern: str, name: str) -> bool:
     """Returns True if a name matches a pattern of the table, which can have components `<...>`."""
-    wanted, parts = pattern.split("/"), name.split("/")
-    return len(wanted) == len(parts) and all(
-        bool(part) if want.startswith("<") else part == want
-        for want, part in zip(wanted, parts, strict=True)
-    )
+    return re.fullmatch(re.sub("<[^>]*>", "[^/]+", pattern), name) is not None
 
 
 def lookup(name: str) -> Metric:
-    """Returns the table entry for a name; a name with a group or environment matches an entry with
-    `<...>`.
-
-    Raises:
-      ValueError: The name is not in the table; the message lists the most similar names.
-    """
+    """Returns the table entry that covers a name; raises ValueError if there is none."""
     if "<" not in name:
         if name in METRICS:
             return METRICS[name]

@@ -1,6 +1,4 @@
-"""Reads and writes metrics.jsonl: one line per step, readable while a run writes, truncated when a
-run resumes.
-"""
+"""Reads and writes metrics.jsonl: one line per step, readable while a run writes."""
 
 import contextlib
 import json
@@ -17,8 +15,7 @@ from agentgym_jax.run_folder import disk_errors, write_atomic
 from agentgym_jax.telemetry.metrics import lookup
 
 
-def to_float(name: str, value: Any) -> float:
-    """Converts a Python, NumPy or device scalar to a plain float."""
+def _to_float(name: str, value: Any) -> float:
     array = np.asarray(value)
     if array.size != 1 or array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
         raise ValueError(
@@ -31,54 +28,32 @@ def to_float(name: str, value: Any) -> float:
 class MetricWriter:
     """Writer that appends one JSON object per step: `{"step": n, "time": seconds since 1970, ...}`.
 
-    NaN and infinite values are written as null, because JSON has no NaN. Their number is written as
-    `run/nonfinite_metrics` in the same line, and added to `nonfinite`.
-
-    Attributes:
-      last_step: Step of the last line; None if the file has no line.
-      nonfinite: Number of NaN and infinite values since this writer was created.
+    NaN and infinite values are written as null and counted as `run/nonfinite_metrics`. `last_step`
+    is the step of the last line; None if the file has no line.
     """
 
     def __init__(self, path: str | os.PathLike):
         """Opens `path` for appending; first removes a partial last line left by a killed run."""
         self.path = pathlib.Path(path)
-        self.nonfinite = 0
         self._file: IO[str] | None = None
         self.last_step: int | None = None
-        self._rewrite(keep_until=None)
+        self.truncate_after(math.inf)
 
-    def _rewrite(self, keep_until: int | None) -> None:
-        """Removes a partial last line and the lines after step `keep_until`, then opens the file."""
+    def truncate_after(self, step: float) -> None:
+        """Removes the lines of later steps, because a resumed run repeats these steps."""
         self.close()
-        lines = _complete_lines(self.path)
-        steps = [_parse(self.path, i, line)["step"] for i, line in enumerate(lines, 1)]
-        kept = [i for i, step in enumerate(steps) if keep_until is None or step <= keep_until]
-        text = "".join(lines[i] + "\n" for i in kept)
+        kept = [line for line in _read_lines(self.path) if line[1]["step"] <= step]
+        text = "".join(line + "\n" for line, _ in kept)
         if not self.path.exists() or self.path.read_bytes() != text.encode():
             write_atomic(self.path, text)
-        self.last_step = steps[kept[-1]] if kept else None
+        self.last_step = kept[-1][1]["step"] if kept else None
         self._file = open(self.path, "a", encoding="utf-8", newline="\n")
-
-    def truncate_after(self, step: int) -> None:
-        """Removes the lines of steps after `step`, because a resumed run repeats these steps.
-
-        Afterwards the file equals that of an uninterrupted run up to `step`. A new file is written
-        and then renamed to the old name.
-        """
-        self._rewrite(keep_until=step)
 
     def write(self, step: int, metrics: Mapping[str, Any]) -> dict[str, float]:
         """Appends the line of one step and returns its values as plain floats.
 
-        Args:
-          step: Number of training steps done; larger than in the previous line.
-          metrics: Scalars (Python, NumPy or one-element device arrays), by names in the table.
-
-        Raises:
-          ValueError: A name is not in the table, the step was written before, or a value is not a
-            scalar. Nothing is written in these cases.
-          RunFolderError: The disk is full, and this writer is closed. The file may end in a partial
-            line; readers skip it and the next MetricWriter removes it.
+        Raises ValueError for invalid names, steps and values. If the disk is full, raises
+        RunFolderError and closes this writer; readers skip a partial line at the end of the file.
         """
         if self._file is None:
             raise ValueError(f"{self.path} is closed; make a new MetricWriter to continue")
@@ -89,10 +64,9 @@ class MetricWriter:
             )
         for name in metrics:
             lookup(name)
-        values = {name: to_float(name, value) for name, value in metrics.items()}
+        values = {name: _to_float(name, value) for name, value in metrics.items()}
         bad = [name for name, value in values.items() if not math.isfinite(value)]
         if bad:
-            self.nonfinite += len(bad)
             values["run/nonfinite_metrics"] = float(len(bad))
         line: dict[str, float | None] = {"step": int(step), "time": round(time.time(), 3)}
         line |= {k: v if math.isfinite(v) else None for k, v in values.items()}
@@ -110,11 +84,7 @@ class MetricWriter:
         return values
 
     def sync(self) -> None:
-        """Waits until all lines are on the disk.
-
-        Call this method before saving a checkpoint, so that a checkpoint is never newer than its
-        lines.
-        """
+        """Waits until all lines are on the disk; a checkpoint must not be newer than its lines."""
         if self._file is not None:
             with disk_errors(self.path):
                 os.fsync(self._file.fileno())
@@ -133,40 +103,33 @@ class MetricWriter:
         self.close()
 
 
-def _complete_lines(path: pathlib.Path) -> list[str]:
-    """Returns the lines that end in a newline; a killed run can leave a partial last line."""
+def _read_lines(path: pathlib.Path) -> list[tuple[str, dict[str, Any]]]:
+    """Returns text and record of each complete line; a killed run can leave a partial line."""
     if not path.exists():
         return []
-    # The file is read as bytes, because a partial line may end inside a character.
+    # read as bytes, because a partial line may end inside a character
     whole, newline, _ = path.read_bytes().rpartition(b"\n")
-    return whole.decode("utf-8").split("\n") if newline else []
-
-
-def _parse(path: pathlib.Path, number: int, line: str) -> dict[str, Any]:
-    try:
-        record = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise ValueError(
-            f"{path}, line {number} is not JSON ({error.msg}); remove or repair that line"
-        ) from None
-    if not isinstance(record, dict) or not isinstance(record.get("step"), int):
-        raise ValueError(f"{path}, line {number} has no integer `step`; remove or repair that line")
-    return record
+    found = []
+    for number, line in enumerate(whole.decode("utf-8").split("\n") if newline else (), 1):
+        try:
+            record = json.loads(line)
+            if not isinstance(record, dict) or not isinstance(record.get("step"), int):
+                raise ValueError(line[:60])
+        except ValueError as error:
+            raise ValueError(
+                f"{path}, line {number} is not JSON with an integer `step` ({error}); remove or "
+                "repair that line"
+            ) from None
+        found.append((line, record))
+    return found
 
 
 def read_metrics(path: str | os.PathLike) -> list[dict[str, Any]]:
-    """Reads all lines of metrics.jsonl in order; null becomes NaN.
-
-    A run may write at the same time.
-
-    Raises:
-      FileNotFoundError: The file does not exist.
-      ValueError: A complete line is invalid; the message has its number.
-    """
+    """Reads all lines of metrics.jsonl in order; null becomes NaN. A run may be writing them."""
     path = pathlib.Path(path)
     if not path.exists():
         raise FileNotFoundError(
             f"{path} does not exist; give the workdir of a run that has started"
         )
-    records = [_parse(path, number, line) for number, line in enumerate(_complete_lines(path), 1)]
+    records = [record for _, record in _read_lines(path)]
     return [{k: math.nan if v is None else v for k, v in record.items()} for record in records]

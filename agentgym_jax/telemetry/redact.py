@@ -1,8 +1,7 @@
-"""Keeps passwords, tokens and keys out of all files of a run: config.json, provenance, logs.
+"""Keeps secrets out of all files of a run: config.json, provenance, logs.
 
-A secret is a value under a name such as `token`, `api_key` or `wandb_password`, a `user:password@`
-in an address, or the word after `Bearer`. Only the last word of a name is checked, so `max_tokens`
-and `tokenizer` are no secrets.
+A secret is a value under a name that ends in a word such as `token` or `key`, a `user:password@` in
+an address, or the word after `Bearer`.
 """
 
 import logging
@@ -16,8 +15,7 @@ _SECRET_WORDS = "token|secret|password|passwd|pwd|passphrase|apikey|key|credenti
 _SECRET_NAME = re.compile(rf"(?:^|.*[_.\-])(?:{_SECRET_WORDS})$", re.IGNORECASE)
 _USERINFO = re.compile(r"(\b[a-z][a-z0-9+.\-]*://)[^/\s@?#]+@", re.IGNORECASE)
 _BEARER = re.compile(r"(\bBearer\s+)[^\s,;'\"]+", re.IGNORECASE)
-# Matches `api_key=abc` in the query of an address or on a command line, and `"token": "abc"` in
-# JSON.
+# matches `api_key=abc` in an address or on a command line, and `"token": "abc"` in JSON
 _PAIR = re.compile(
     rf"(\b(?:[\w.\-]*[_.\-])?(?:{_SECRET_WORDS})\b['\"]?\s*[=:]\s*)"
     r"(?!\s*(?:bearer\b|none\b|null\b))('[^']*'|\"[^\"]*\"|[^\s&,;'\"})\]]+)",
@@ -38,10 +36,7 @@ def text(value: str) -> str:
 
 
 def config(value: Any) -> Any:
-    """Replaces the secrets in a config or a part of it; returns plain dictionaries and lists.
-
-    Empty values are not replaced, to show that no secret is set.
-    """
+    """Replaces the secrets in a config or a part of it, except empty values."""
     if isinstance(value, Mapping):
         return {
             k: HIDDEN if is_secret(str(k)) and isinstance(v, str) and v else config(v)
@@ -53,9 +48,7 @@ def config(value: Any) -> Any:
 
 
 def command(arguments: Sequence[str]) -> list[str]:
-    """Replaces the secrets in a command line, in both forms: `--config.client.token=abc` and
-    `--token abc`.
-    """
+    """Replaces the secrets in a command line: `--config.client.token=abc` and `--token abc`."""
     hidden: list[str] = []
     is_value = False
     for argument in arguments:
@@ -75,7 +68,7 @@ class LogFilter(logging.Filter):
     """Log filter that replaces the secrets in the messages of a handler."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Replaces the secrets in a log message; always returns True, so the message is logged."""
+        """Replaces the secrets in a log message; returns True, so the message is logged."""
         message = record.getMessage()
         shown = text(message)
         if shown != message:

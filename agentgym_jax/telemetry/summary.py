@@ -1,4 +1,4 @@
-"""Last lines printed by a finished run: change of success, other values, and the next commands."""
+"""Last lines printed by a finished run: change of success or loss, and the next commands."""
 
 import math
 import pathlib
@@ -11,32 +11,25 @@ from agentgym_jax.run_folder import RunFolder
 from agentgym_jax.telemetry import redact
 from agentgym_jax.telemetry.metrics_file import read_metrics
 
-# Metrics of an evaluation. If a run has none, its first metric of _FALLBACK is shown.
-_HELD_OUT = {
-    "held-out success, sampled": "eval/success",
-    "held-out success, greedy": "eval/success_greedy",
-}
-_FALLBACK = {
-    "success in training": "rollout/success",
-    "loss": "sft/loss",
-    "preference loss": "dpo/loss",
-}
-_FRACTIONS = ("eval/success", "eval/success_greedy", "rollout/success")
+# Title, metric and format. _FALLBACK is for runs without an evaluation.
+_HELD_OUT = (
+    ("held-out success, sampled", "eval/success", ".1%"),
+    ("held-out success, greedy", "eval/success_greedy", ".1%"),
+)
+_FALLBACK = (
+    ("success in training", "rollout/success", ".1%"),
+    ("loss", "sft/loss", ".4g"),
+    ("preference loss", "dpo/loss", ".4g"),
+)
 
 
 def summary_lines(workdir: str, total_steps: int) -> list[str]:
-    """Returns the lines to print at the end of a finished run.
-
-    Args:
-      workdir: Run folder as the user wrote it, so that printed commands can be copied.
-      total_steps: Number of steps of the run.
-    """
+    """Returns the lines to print at the end of a run; `workdir` appears as the user wrote it."""
     folder = RunFolder(workdir)
     rows = read_metrics(folder.metrics_path) if folder.metrics_path.exists() else []
-    found = [text for title, name in _HELD_OUT.items() if (text := _change(rows, title, name))]
+    found = [text for entry in _HELD_OUT for text in _change(rows, *entry)]
     if not found:
-        texts = (_change(rows, title, name) for title, name in _FALLBACK.items())
-        found = [text for text in texts if text][:1]
+        found = [text for entry in _FALLBACK for text in _change(rows, *entry)][:1]
     figure = pathlib.Path(workdir) / "plots" / "summary.png"
     if figure.exists():
         found.append(f"figures: {figure}")
@@ -50,22 +43,15 @@ def summary_lines(workdir: str, total_steps: int) -> list[str]:
 
 
 def resume_command(arguments: Sequence[str] | None = None) -> str:
-    """Returns the command that resumes this run, without secrets.
-
-    Args:
-      arguments: Command line without the program; None selects the command line of this process.
-    """
+    """Returns the command that resumes this run, without secrets."""
     arguments = sys.argv[1:] if arguments is None else arguments
     return shlex.join(["python", "-m", "agentgym_jax.train", *redact.command(arguments)])
 
 
-def _change(rows: Sequence[dict[str, Any]], title: str, name: str) -> str | None:
-    """Returns the first and last values of a metric as text; None if the metric has fewer than two
-    values.
-    """
+def _change(rows: Sequence[dict[str, Any]], title: str, name: str, form: str) -> list[str]:
+    """Returns one text with the first and last values of a metric; none without two values."""
     values = [(x["step"], x[name]) for x in rows if name in x and not math.isnan(x[name])]
     if len(values) < 2:
-        return None
-    form = "{:.1%}" if name in _FRACTIONS else "{:.4g}"
+        return []
     (first, before), (last, after) = values[0], values[-1]
-    return f"{title}: {form.format(before)} (step {first}) -> {form.format(after)} (step {last})"
+    return [f"{title}: {before:{form}} (step {first}) -> {after:{form}} (step {last})"]

@@ -1,30 +1,24 @@
-"""Append-only rendering of conversations: encodes the text of a chat template in pieces as token
-ids.
+"""Append-only rendering of conversations: encodes the text of a chat template in pieces.
 
-An episode is one growing sequence of tokens: opening, sampled action, end of the turn, observation,
-sampled action, ... Each part is rendered and encoded once. This requires a template whose text for
-a message does not depend on later messages. The constructor of `ChatRenderer` lets `template.py`
-prove this.
-
-Text and special tokens never mix. Only the template's text contains special tokens. The text
-between two special tokens (template text and message content) is encoded as one run. Special tokens
-isolate runs, so the ids equal those of the whole conversation rendered and encoded in one call.
+The text between two special tokens of the template is encoded as one run. Special tokens isolate
+runs, so the ids equal those of the whole conversation rendered and encoded in one call.
 """
 
 import dataclasses
+import itertools
+import os
 import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from agentgym_jax.text.template import ChatTemplate, Grammar
+from agentgym_jax.text.template import ChatTemplate
 from agentgym_jax.text.tokenizer import Tokenizer
 from agentgym_jax.trajectory import TokenSource
 
-# id of a special token, or text that is encoded together with neighbouring text
-Piece = int | str
+Piece = int | str  # id of a special token, or text that is encoded with neighbouring text
 
-# Conversations that check a new renderer: they are encoded both in pieces and as a whole.
+# conversation that a new renderer encodes both in pieces and as a whole
 _SAMPLE = (
     {"role": "user", "content": "You are in a room. Goal: go to the red door."},
     {"role": "assistant", "content": "Thought: it is 2 steps ahead.\nAction:\nmove forward"},
@@ -47,17 +41,15 @@ class EncodedConversation:
     """Conversation as token ids; n is the number of tokens."""
 
     tokens: np.ndarray  # int32 [n]
-    # bool [n], True for tokens to imitate, including the end-of-turn token
-    action_mask: np.ndarray
-    # int8 [n], TokenSource of each token; ACTION for all answers after the opening
-    sources: np.ndarray
+    action_mask: np.ndarray  # bool [n], True for tokens to imitate, including the end-of-turn token
+    sources: np.ndarray  # int8 [n], TokenSource of each token; ACTION for answers after the opening
 
 
 class ChatRenderer:
     """Renders the parts of a conversation as token ids, in the order of an episode.
 
-    If the template trims outer whitespace, system and user messages are trimmed. Answers are never
-    changed, because their tokens were sampled.
+    System and user messages are trimmed if the template trims them. Answers are never changed,
+    because their tokens were sampled.
 
     Attributes:
       stop_ids: Tokens that end a sampled turn: the template's stop token, then the tokenizer's
@@ -65,43 +57,43 @@ class ChatRenderer:
       grammar: Fixed strings of the template.
     """
 
-    stop_ids: tuple[int, ...]
-    grammar: Grammar
-
     def __init__(self, tokenizer: Tokenizer) -> None:
-        """Extracts the template's strings and proves that conversations only grow at their end.
-
-        Raises:
-          ValueError: There is no template, the template is not append-only, or its text cannot be
-            encoded separately from neighbouring tokens. The message states the reason.
-        """
+        """Extracts the template's strings; raises ValueError if the template is not append-only."""
         template = ChatTemplate(tokenizer.chat_template, tokenizer.template_variables)
         self.grammar = template.grammar()
         self._tokenizer = tokenizer.guarding(self.grammar.literals())
         names = sorted(self._tokenizer.special_tokens, key=len, reverse=True)
-        self._specials = re.compile("(" + "|".join(map(re.escape, names)) + ")")
+        self._specials = re.compile("(" + ("|".join(map(re.escape, names)) or "(?!)") + ")")
         self._assistant_header = self._pieces(self.grammar.assistant_header)
-        self._before_stop, stop, after_stop = self._split_footer()
-        self._check_answer_prefix()
-        self._after_stop, self._next_header = _move_tail(
-            after_stop, self._pieces(self.grammar.next_user_header)
-        )
+        footer = self._pieces(self.grammar.assistant_footer)
+        at = next((i for i, piece in enumerate(footer) if isinstance(piece, int)), None)
+        if at is None:
+            raise ValueError(
+                f"chat template ends an answer with {self.grammar.assistant_footer!r}, in which there "
+                f"is no special token (they are {list(self._tokenizer.special_tokens)}): a sampled "
+                "turn would have no end. Use a template that closes an answer with a special token."
+            )
+        self._before_stop, stop, after_stop = footer[:at], int(footer[at]), footer[at + 1 :]
+        prefix = self.grammar.answer_prefix
+        if any(isinstance(piece, int) for piece in self._pieces(prefix)):
+            raise ValueError(
+                f"chat template writes {prefix!r} before an answer, but does not write it when it "
+                "asks for one. Move it to the generation prompt of the template."
+            )
+        self._next_header = self._pieces(self.grammar.next_user_header)
+        self._after_stop = after_stop
+        seam = after_stop[-1:] + self._next_header[:1]
+        if len(seam) == 2 and all(isinstance(piece, str) for piece in seam):
+            self._next_header.insert(0, after_stop.pop())  # both texts could merge into one token
         ends = (stop,) if tokenizer.eos_id is None else (stop, tokenizer.eos_id)
         self.stop_ids = tuple(dict.fromkeys(ends))
         self._check_runs(template)
 
     def opening(self, messages: Sequence[Mapping[str, str]]) -> list[list[int]]:
-        """Returns the tokens before the first sampled token; they end with the header of the
-        answer.
+        """Returns the tokens before the first sampled token, including the answer's header.
 
-        Args:
-          messages: Dictionaries with `role` and `content`: optionally a system message, then
-            alternating user and assistant messages. The last message is from a user.
-
-        Returns:
-          Two chunks: the part before the last message (equal for all tasks with the same
-          instructions), and the last message with the answer's header. Only one chunk if there is
-          only one message, or if no special token separates the last two messages.
+        The last message is from a user. If a special token precedes it, the result has two chunks,
+        of which tasks with the same instructions share the first one.
         """
         check_roles([message["role"] for message in messages], last="user")
         pieces: list[Piece] = []
@@ -126,9 +118,8 @@ class ChatRenderer:
     def action(self, text: str) -> list[int]:
         """Returns the ids of an answer, including its stop token, as a model would sample them.
 
-        These ids equal those in the encoded whole text, with one exception: the first characters of
-        an answer, such as a newline, could merge with the end of the template's header. A sampled
-        token cannot merge with the header.
+        In the encoded whole text, the first characters of an answer could merge with the end of the
+        template's header. A sampled token cannot.
         """
         header = self._assistant_header[-1:]
         context = header[0] if header and isinstance(header[0], str) else ""
@@ -140,21 +131,13 @@ class ChatRenderer:
         return [*ids, self.stop_ids[0]]
 
     def close_turn(self, ended_by_stop: bool) -> list[int]:
-        """Returns the template's tokens after a sampled answer; the model samples none of these
-        tokens.
-
-        Args:
-          ended_by_stop: True if the last sampled token is one of `stop_ids`. If False, the turn was
-            truncated, and the result begins with the stop token.
-        """
+        """Returns the template's tokens after an answer, and its stop token unless sampled."""
         if ended_by_stop:
             return self._encode(self._after_stop)
         return self._encode([*self._before_stop, self.stop_ids[0], *self._after_stop])
 
     def observation(self, text: str) -> list[int]:
-        """Returns the tokens of a user message that follow `close_turn`; they end with the header
-        of the answer.
-        """
+        """Returns the tokens of a user message after `close_turn`, and of the answer's header."""
         content = self.grammar.content("user", text)
         return self._encode([*self._next_header, content, *self._assistant_header])
 
@@ -162,17 +145,15 @@ class ChatRenderer:
         """Encodes a finished conversation; the ids equal those of an episode encoded part by part.
 
         The opening ends before the first answer with `loss`. A final user message is followed by
-        the header of an answer, like an observation.
-
-        Raises:
-          ValueError: The roles do not alternate, starting with a user (after an optional system
-            message), or a message with `loss` is not from the assistant.
+        the header of an answer.
         """
         check_roles([message.role for message in messages])
         for i, message in enumerate(messages):
             if message.loss and message.role != "assistant":
                 raise ValueError(f"message {i} has loss but its role is {message.role!r}")
-        first = _opening_length(messages)
+        answers = [i for i, message in enumerate(messages) if message.role == "assistant"]
+        imitated = [i for i in answers if messages[i].loss]
+        first = next(iter(imitated or answers), len(messages))
         opening = [{"role": m.role, "content": m.content} for m in messages[:first]]
         spans = [(sum(self.opening(opening), []), TokenSource.PROMPT, False)]
         for message in messages[first:]:
@@ -202,8 +183,6 @@ class ChatRenderer:
 
     def _pieces(self, text: str) -> list[Piece]:
         """Splits a template text at its special tokens."""
-        if not self._tokenizer.special_tokens:
-            return [text] if text else []
         ids = self._tokenizer.special_tokens
         parts = self._specials.split(text)
         return [ids[part] if part in ids else part for part in parts if part]
@@ -211,90 +190,37 @@ class ChatRenderer:
     def _encode(self, pieces: Sequence[Piece]) -> list[int]:
         """Returns the ids of pieces; neighbouring texts are encoded as one run."""
         ids: list[int] = []
-        run = ""
-        for piece in [*pieces, -1]:  # the final id makes the loop encode the last run
-            if isinstance(piece, str):
-                run += piece
-                continue
-            if run:
-                ids += self._tokenizer.encode(run)
-                run = ""
-            ids.append(piece)
-        return ids[:-1]
-
-    def _split_footer(self) -> tuple[list[Piece], int, list[Piece]]:
-        """Splits the text after an answer into text before the stop token, the stop token, and the
-        rest.
-        """
-        pieces = self._pieces(self.grammar.assistant_footer)
-        for i, piece in enumerate(pieces):
-            if isinstance(piece, int):
-                return pieces[:i], piece, pieces[i + 1 :]
-        raise ValueError(
-            f"chat template ends an answer with {self.grammar.assistant_footer!r}, in which there "
-            f"is no special token (they are {list(self._tokenizer.special_tokens)}): a sampled turn "
-            "would have no end. Use a template that closes an answer with a special token."
-        )
-
-    def _check_answer_prefix(self) -> None:
-        """Raises ValueError if the template has special tokens between header and answer, which a
-        model would have to sample.
-        """
-        prefix = self.grammar.answer_prefix
-        if any(isinstance(piece, int) for piece in self._pieces(prefix)):
-            raise ValueError(
-                f"chat template writes {prefix!r} before an answer, but does not write it when it "
-                "asks for one. Move it to the generation prompt of the template."
-            )
+        for is_text, run in itertools.groupby(pieces, lambda piece: isinstance(piece, str)):
+            if is_text:
+                ids += self._tokenizer.encode("".join(map(str, run)))
+            else:
+                ids += map(int, run)
+        return ids
 
     def _check_runs(self, template: ChatTemplate) -> None:
-        """Checks on sample conversations that ids encoded run by run equal those of the whole text."""
+        """Checks on samples that ids encoded run by run equal those of the whole text."""
         system = {"role": "system", "content": "Answer with one action."}
         samples = [list(_SAMPLE)]
         if self.grammar.system_header is not None:
             samples.append([system, *_SAMPLE])
         for sample in samples:
-            ours = self.encode_conversation(
-                [Message(m["role"], m["content"]) for m in sample]
-            ).tokens
+            messages = [Message(m["role"], m["content"]) for m in sample]
+            pieces = self.encode_conversation(messages).tokens.tolist()
             whole = self._tokenizer.encode_with_specials(template.render(sample))
-            if ours.tolist() != whole[: len(ours)]:
-                at = next(
-                    i for i, pair in enumerate(zip(ours, whole, strict=False)) if pair[0] != pair[1]
-                )
+            at = len(os.path.commonprefix([pieces, whole]))
+            if at < len(pieces):
                 raise ValueError(
                     "chat template and tokenizer do not fit append-only rendering: encoding a "
                     "sample in pieces and at once differs at token "
-                    f"{at}: {self._tokenizer.decode(ours[at : at + 8].tolist())!r} against "
+                    f"{at}: {self._tokenizer.decode(pieces[at : at + 8])!r} against "
                     f"{self._tokenizer.decode(whole[at : at + 8])!r}. A special token that eats "
                     "neighbouring whitespace, or structure words that are no special tokens, "
                     "cause this."
                 )
 
 
-def _move_tail(
-    after_stop: Sequence[Piece], next_header: Sequence[Piece]
-) -> tuple[list[Piece], list[Piece]]:
-    """Moves text at the end of a turn to the next header if both would merge into one token."""
-    closing, header = list(after_stop), list(next_header)
-    while closing and header and isinstance(closing[-1], str) and isinstance(header[0], str):
-        header.insert(0, closing.pop())
-    return closing, header
-
-
-def _opening_length(messages: Sequence[Message]) -> int:
-    """Returns the number of messages before the first answer with loss; if none has a loss, before
-    the first answer.
-    """
-    answers = [i for i, message in enumerate(messages) if message.role == "assistant"]
-    trained = [i for i in answers if messages[i].loss]
-    return next(iter(trained or answers), len(messages))
-
-
 def check_roles(roles: Sequence[str], last: str | None = None) -> None:
-    """Raises ValueError unless roles alternate, starting with a user, after an optional system
-    message.
-    """
+    """Raises ValueError unless user and assistant alternate, after an optional system message."""
     body = roles[1:] if roles and roles[0] == "system" else roles
     expected = ["user" if i % 2 == 0 else "assistant" for i in range(len(body))]
     if not body or list(body) != expected or (last is not None and roles[-1] != last):

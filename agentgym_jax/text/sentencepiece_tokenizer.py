@@ -1,6 +1,5 @@
 """Converts a sentencepiece `.model` file to a fast tokenizer."""
 
-import enum
 import pathlib
 from collections.abc import Sequence
 from typing import Any
@@ -10,30 +9,15 @@ from google.protobuf.message import DecodeError
 from sentencepiece import sentencepiece_model_pb2 as sentencepiece_model
 from tokenizers import Regex, decoders, models, normalizers
 
-SPACE = "\u2581"  # character that represents a space in sentencepiece vocabularies
+_SPACE = "\u2581"  # character that represents a space in sentencepiece vocabularies
 _UNIGRAM, _BPE = 1, 2  # values of ModelType in sentencepiece's TrainerSpec
-
-
-class PieceKind(enum.IntEnum):
-    """Type of a vocabulary entry, as numbered by sentencepiece."""
-
-    NORMAL = 1
-    UNKNOWN = 2
-    CONTROL = 3
-    USER_DEFINED = 4
-    UNUSED = 5
-    BYTE = 6
+_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _BYTE = 1, 2, 3, 4, 6  # values of SentencePiece.Type
 
 
 def read(path: pathlib.Path) -> tuple[str, dict[str, Any]]:
     """Returns the text of a `tokenizer.json` and the contents of a `tokenizer_config.json`.
 
-    The file contains no chat template. sentencepiece puts a space in front of a whole text; this
-    tokenizer does not, because a piece of an episode continues the previous piece.
-
-    Raises:
-      ValueError: The file is no sentencepiece model, its model type is word or character, or no
-        piece has the kind UNKNOWN.
+    Unlike sentencepiece, the tokenizer puts no space in front of a text.
     """
     proto = sentencepiece_model.ModelProto()  # type: ignore[attr-defined]  # made at import
     try:
@@ -47,18 +31,23 @@ def read(path: pathlib.Path) -> tuple[str, dict[str, Any]]:
         )
     pieces = [piece.piece for piece in proto.pieces]
     kinds = [piece.type for piece in proto.pieces]
-    if PieceKind.UNKNOWN not in kinds:
+    if _UNKNOWN not in kinds:
         raise ValueError(f"{path}: no piece of the kind UNKNOWN among the entries")
     backend = tokenizers.Tokenizer(_model(proto, pieces, kinds))
-    backend.normalizer = _normalizer(proto.normalizer_spec)
+    steps: list[normalizers.Normalizer] = []
+    if proto.normalizer_spec.precompiled_charsmap:
+        steps.append(normalizers.Precompiled(proto.normalizer_spec.precompiled_charsmap))
+    if proto.normalizer_spec.remove_extra_whitespaces:
+        steps.append(normalizers.Replace(Regex(" {2,}"), " "))
+    backend.normalizer = normalizers.Sequence([*steps, normalizers.Replace(" ", _SPACE)])
     backend.decoder = decoders.Sequence(
-        [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
+        [decoders.Replace(_SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
     )
     for piece, kind in zip(pieces, kinds, strict=True):
-        if kind in (PieceKind.CONTROL, PieceKind.UNKNOWN):
+        if kind in (_CONTROL, _UNKNOWN):
             token = tokenizers.AddedToken(piece, special=True, normalized=False)
             backend.add_special_tokens([token])
-        elif kind == PieceKind.USER_DEFINED:
+        elif kind == _USER_DEFINED:
             backend.add_tokens([tokenizers.AddedToken(piece, special=False, normalized=False)])
     names = {
         "bos_token": (trainer.bos_id, trainer.bos_piece),
@@ -70,8 +59,8 @@ def read(path: pathlib.Path) -> tuple[str, dict[str, Any]]:
 
 def _model(proto: Any, pieces: Sequence[str], kinds: Sequence[int]) -> models.Model:
     scores = [piece.score for piece in proto.pieces]
-    unknown = list(kinds).index(PieceKind.UNKNOWN)
-    byte_fallback = PieceKind.BYTE in kinds
+    unknown = list(kinds).index(_UNKNOWN)
+    byte_fallback = _BYTE in kinds
     if proto.trainer_spec.model_type == _UNIGRAM:
         entries = list(zip(pieces, scores, strict=True))
         return models.Unigram(entries, unk_id=unknown, byte_fallback=byte_fallback)
@@ -87,15 +76,11 @@ def _model(proto: Any, pieces: Sequence[str], kinds: Sequence[int]) -> models.Mo
 def _merges(
     pieces: Sequence[str], scores: Sequence[float], kinds: Sequence[int]
 ) -> list[tuple[str, str]]:
-    """Returns all pairs of pieces whose concatenation is a piece, in the order in which they merge.
-
-    The highest score of the concatenation is first; pairs with equal scores are in the order of
-    ids.
-    """
+    """Returns all pairs that form a piece, highest score of the piece first, then by ids."""
     ids = {
         piece: i
         for i, (piece, kind) in enumerate(zip(pieces, kinds, strict=True))
-        if kind in (PieceKind.NORMAL, PieceKind.USER_DEFINED)
+        if kind in (_NORMAL, _USER_DEFINED)
     }
     ranked = []
     for piece, i in ids.items():
@@ -104,15 +89,3 @@ def _merges(
             if left in ids and right in ids:
                 ranked.append((-scores[i], i, ids[left], ids[right]))
     return [(pieces[left], pieces[right]) for _, _, left, right in sorted(ranked)]
-
-
-def _normalizer(spec: Any) -> normalizers.Normalizer:
-    """Returns the model's character table and merging of repeated spaces, then the replacement of
-    spaces.
-    """
-    steps: list[normalizers.Normalizer] = []
-    if spec.precompiled_charsmap:
-        steps.append(normalizers.Precompiled(spec.precompiled_charsmap))
-    if spec.remove_extra_whitespaces:
-        steps.append(normalizers.Replace(Regex(" {2,}"), " "))
-    return normalizers.Sequence([*steps, normalizers.Replace(" ", SPACE)])

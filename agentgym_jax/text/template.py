@@ -1,17 +1,15 @@
-"""Extracts the fixed text that a Jinja chat template writes around messages, and proves that it is
-fixed.
+"""Extracts the text that a Jinja chat template writes around messages, and proves it is fixed.
 
-A template is a program. An append-only episode needs a short list of strings from it: the text
-before the first message, between messages, and at the end. To find these strings, conversations of
-marker words are rendered and split at the markers. A template is refused if its text depends on
-later messages, on contents or on the date.
+A template is refused if its text depends on later messages, on contents or on the date.
 """
 
+import contextlib
 import dataclasses
+import itertools
 import json
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import jinja2
 import jinja2.ext
@@ -27,8 +25,7 @@ CHATML = (
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 )
 
-# one special token per role marker and no other text: three additional tokens per user message and
-# answer
+# one special token per role marker and no other text: three tokens per user message and answer
 COMPACT = (
     "{% for message in messages %}"
     "{{ '<|' + message['role'] + '|>' + message['content'] + '<|im_end|>' }}"
@@ -37,12 +34,10 @@ COMPACT = (
 )
 
 _REMEDY = "Give the tokenizer an append-only template, such as text.template.CHATML."
-# Number of messages in the proof. Already 5 show effects of parity and of the first and last
-# message.
-_LONGEST_PROOF = 8
+_LONGEST_PROOF = 8  # messages; 5 already show effects of parity and of the first and last message
+_LONGEST_PROBE = 4  # messages
 _OUTER_SPACE = " \n spaced out \n "
-# Contents to which templates are known to react. There is no empty system message, because
-# templates usually omit it.
+# contents to which templates are known to react, except the empty system message, which many omit
 _PROBES = {
     "system": (_OUTER_SPACE, "a {{ b }} <c> & d"),
     "user": (_OUTER_SPACE, "a {{ b }} <c> & d", "", "<tool_response>\nx\n</tool_response>"),
@@ -54,7 +49,7 @@ Chat = Sequence[Mapping[str, str]]
 
 @dataclasses.dataclass(frozen=True)
 class Grammar:
-    """Strings between contents.
+    """Strings that a template writes between the contents of messages.
 
     `u` is a user message, `a` an assistant message, `s` an optional system message.
 
@@ -62,48 +57,29 @@ class Grammar:
                      next_user_header u2 assistant_header answer_prefix a2 ...
         system_header s after_system u1 assistant_header ...
 
-    Attributes:
-      first_user_header: Text before the first user message if there is no system message. A
-        template may write a default system message there.
-      assistant_header: Text after a user message when an answer is requested, including the user's
-        footer.
-      answer_prefix: Text between the assistant header and an answer, which the model has to sample.
-        Usually empty; a space in templates such as Llama 2's.
-      assistant_footer: Text after an answer, even if the answer is the last message.
-      next_user_header: Text between `assistant_footer` and the next user message.
-      system_header: Text before a system message; None if the template supports none.
-      after_system: Text between a system message and the first user message; None if the template
-          supports no system message.
-      trimmed: Roles for which the template removes outer whitespace of contents.
+    `system_header` and `after_system` are None if the template supports no system message.
     """
 
-    first_user_header: str
-    assistant_header: str
-    answer_prefix: str
+    first_user_header: str  # may contain a default system message
+    assistant_header: str  # begins with the text that ends a user message
+    answer_prefix: str  # sampled by the model; usually empty, a space for Llama 2
     assistant_footer: str
     next_user_header: str
     system_header: str | None = None
     after_system: str | None = None
-    trimmed: frozenset[str] = frozenset()
+    trimmed: frozenset[str] = frozenset()  # roles whose contents lose their outer whitespace
 
     def content(self, role: str, text: str) -> str:
         """Returns the content of a message as the template writes it."""
         return text.strip() if role in self.trimmed else text
 
     def literals(self) -> list[str]:
-        """Returns all strings of the template.
-
-        In tokenizer training, their order determines the ids of special tokens.
-        """
-        before_answer = [self.first_user_header, self.assistant_header, self.answer_prefix]
-        after_answer = [self.assistant_footer, self.next_user_header]
-        optional = [text for text in (self.system_header, self.after_system) if text is not None]
-        return before_answer + after_answer + optional
+        """Returns all strings; their order determines the ids of a trained tokenizer's specials."""
+        values = (getattr(self, field.name) for field in dataclasses.fields(self))
+        return [value for value in values if isinstance(value, str)]
 
     def write(self, messages: Chat) -> str:
-        """Returns the whole text of alternating messages; a final user message is followed by the
-        header of an answer.
-        """
+        """Returns the text of a conversation; an assistant header follows a final user message."""
         before_user = {
             "": self.first_user_header,
             "system": self.after_system or "",
@@ -126,12 +102,7 @@ class ChatTemplate:
     """Compiled chat template."""
 
     def __init__(self, source: str | None, variables: Mapping[str, str]) -> None:
-        """Compiles Jinja source; templates can read `variables` such as `bos_token`, in addition to
-        the messages.
-
-        Raises:
-          ValueError: There is no template, or the template is invalid Jinja.
-        """
+        """Compiles Jinja source, which can read `variables` such as `bos_token`."""
         if source is None:
             raise ValueError(
                 "the tokenizer has no chat template, so conversations cannot be written. " + _REMEDY
@@ -143,12 +114,7 @@ class ChatTemplate:
         self._variables = dict(variables)
 
     def render(self, messages: Chat) -> str:
-        """Returns a conversation as `transformers` renders it; a final user message is followed by
-        the header of an answer.
-
-        Raises:
-          ValueError: The template rejects these messages.
-        """
+        """Renders a conversation like `transformers`; a final user message asks for an answer."""
         try:
             return self._template.render(
                 messages=[dict(message) for message in messages],
@@ -161,12 +127,7 @@ class ChatTemplate:
             raise ValueError(f"chat template: {error}") from error
 
     def grammar(self) -> Grammar:
-        """Returns the template's strings, after proving that every probed conversation is made of
-        them.
-
-        Raises:
-          ValueError: A probed conversation differs; the message shows where the texts first differ.
-        """
+        """Returns the template's strings; raises ValueError if a probed conversation differs."""
         first_user_header, assistant_header = self._literals(_roles(1))
         _, before_answer, footer = self._literals(_roles(2))
         if not before_answer.startswith(assistant_header):
@@ -181,15 +142,15 @@ class ChatTemplate:
             assistant_footer=footer,
             next_user_header=between[len(footer) :],
         )
-        grammar = self._with_system(grammar)
+        with contextlib.suppress(ValueError):  # the template rejects or omits system messages
+            before, after, _ = self._literals(("system", "user"))
+            grammar = dataclasses.replace(grammar, system_header=before, after_system=after)
         grammar = self._with_trimming(grammar)
         self._prove(grammar)
         return grammar
 
     def _literals(self, roles: Sequence[str]) -> list[str]:
-        """Returns the strings before, between and after messages: renders marker words and splits
-        the text there.
-        """
+        """Renders marker words as messages; returns the strings before, between and after them."""
         messages = _marked(roles)
         rest = self.render(messages)
         literals = []
@@ -204,18 +165,7 @@ class ChatTemplate:
             literals.append(literal)
         return [*literals, rest]
 
-    def _with_system(self, grammar: Grammar) -> Grammar:
-        """Returns the grammar with the strings around system messages, if the template renders a
-        system message.
-        """
-        try:
-            system_header, after_system, _ = self._literals(("system", "user"))
-        except ValueError:
-            return grammar
-        return dataclasses.replace(grammar, system_header=system_header, after_system=after_system)
-
     def _with_trimming(self, grammar: Grammar) -> Grammar:
-        """Returns the grammar with the roles for which the template removes outer whitespace."""
         roles = _roles(3, system=grammar.system_header is not None)
         trimmed = set()
         for role in set(roles):
@@ -226,26 +176,21 @@ class ChatTemplate:
         return dataclasses.replace(grammar, trimmed=frozenset(trimmed))
 
     def _prove(self, grammar: Grammar) -> None:
-        """Compares conversations of growing length, with and without special contents, to the
-        grammar.
-        """
         systems = (False,) if grammar.system_header is None else (False, True)
-        for system in systems:
-            for length in range(1, _LONGEST_PROOF + 1):
-                roles = _roles(length, system=system)
-                _compare(self, grammar, _marked(roles), "every message is a plain word")
-            for length in range(1, 5):
-                roles = _roles(length, system=system)
-                for role in dict.fromkeys(roles):
-                    for probe in _PROBES[role]:
-                        label = f"the {role} messages are {probe!r}"
-                        _compare(self, grammar, _marked(roles, role, probe), label)
+        for system, length in itertools.product(systems, range(1, _LONGEST_PROOF + 1)):
+            roles = _roles(length, system=system)
+            cases = {"every message is a plain word": _marked(roles)}
+            for role in dict.fromkeys(roles) if length <= _LONGEST_PROBE else ():
+                for probe in _PROBES[role]:
+                    cases[f"the {role} messages are {probe!r}"] = _marked(roles, role, probe)
+            for label, messages in cases.items():
+                found, expected = self.render(messages), grammar.write(messages)
+                if found != expected:
+                    _refuse(f"in a conversation {'/'.join(roles)} where {label}", expected, found)
 
 
 def _roles(length: int, *, system: bool = False) -> tuple[str, ...]:
-    """Returns `length` alternating roles, starting with a user; with `system=True` a system role
-    precedes them.
-    """
+    """Returns `length` alternating roles, starting with a user, after an optional system role."""
     alternating = tuple("user" if i % 2 == 0 else "assistant" for i in range(length))
     return ("system", *alternating) if system else alternating
 
@@ -258,39 +203,27 @@ def _marked(roles: Sequence[str], role: str = "", content: str = "") -> list[dic
     ]
 
 
-def _compare(template: ChatTemplate, grammar: Grammar, messages: Chat, label: str) -> None:
-    found, expected = template.render(messages), grammar.write(messages)
-    if found != expected:
-        roles = "/".join(message["role"] for message in messages)
-        _refuse(f"in a conversation {roles} where {label}", expected, found)
-
-
 def _refuse(where: str, expected: str, found: str) -> NoReturn:
-    """Raises a ValueError that shows where the two texts first differ."""
     at = len(os.path.commonprefix([expected, found]))
     start = max(0, at - 20)
     raise ValueError(
-        f"chat template is not append-only: {where}. After {expected[start:at]!r} comes "
-        f"{found[at : at + 60]!r}, where earlier renders lead to {expected[at : at + 60]!r}. "
+        f"chat template is not append-only: {where}. After {expected[start:at]!r} it writes "
+        f"{found[at : at + 60]!r} instead of {expected[at : at + 60]!r}. "
         "An episode could not be extended without changing what was already sampled. " + _REMEDY
     )
 
 
 def _environment() -> jinja2.sandbox.ImmutableSandboxedEnvironment:
-    """Returns a Jinja environment with the settings and names that chat templates on the Hugging
-    Face hub use.
-    """
+    """Returns a Jinja environment for the chat templates of the Hugging Face hub."""
     environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[jinja2.ext.loopcontrols, _GenerationTag]
     )
-    environment.filters["tojson"] = _to_json
+    environment.filters["tojson"] = lambda value, indent=None: json.dumps(
+        value, ensure_ascii=False, indent=indent
+    )
     environment.globals["raise_exception"] = _raise_template_error
     environment.globals["strftime_now"] = _refuse_date
     return environment
-
-
-def _to_json(value: Any, indent: int | None = None) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent)
 
 
 def _raise_template_error(message: str) -> NoReturn:
@@ -305,9 +238,7 @@ def _refuse_date(date_format: str) -> NoReturn:
 
 
 class _GenerationTag(jinja2.ext.Extension):
-    """Jinja extension for `{% generation %}`, which marks answers for other trainers; its body is
-    rendered unchanged.
-    """
+    """Jinja block `{% generation %}`, which marks answers for other trainers; renders its body."""
 
     tags = {"generation"}  # noqa: RUF012 - the name and type that Jinja asks for
 

@@ -1,9 +1,4 @@
-"""Converts text to token ids and back, with tokenizers from Hugging Face or sentencepiece files,
-or with plain bytes.
-
-All formats share one class. Every format is converted to the fast `tokenizers` library, so every
-tokenizer can be saved as a Hugging Face directory.
-"""
+"""Converts text to token ids and back; all tokenizers use the fast `tokenizers` library."""
 
 import itertools
 import json
@@ -19,24 +14,18 @@ from agentgym_jax.text import sentencepiece_tokenizer
 from agentgym_jax.text.template import COMPACT
 
 _BYTES_SPECIALS = ("<|endoftext|>", "<|system|>", "<|user|>", "<|assistant|>", "<|im_end|>")
-# Regular expression for the words of Qwen2's tokenizer.json.
+# regular expression for the words of Qwen2's tokenizer.json
 QWEN2_WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 _QWEN2_RULES = [
-    {
-        "type": "Split",
-        "pattern": {"Regex": QWEN2_WORDS},
-        "behavior": "Isolated",
-        "invert": False,
-    },
+    {"type": "Split", "pattern": {"Regex": QWEN2_WORDS}, "behavior": "Isolated", "invert": False},
     {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False},
 ]
 _AFFIXES = ("continuing_subword_prefix", "end_of_word_suffix")
 _NOT_OF_QWEN2 = ("unk_token", *_AFFIXES, "byte_fallback", "ignore_merges")
 _TEMPLATE_VARIABLES = ("bos_token", "eos_token", "pad_token", "unk_token")
-
 
 _PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
 # printable character for each byte in byte-level vocabularies, as in GPT-2
@@ -47,13 +36,10 @@ BYTE_ALPHABET = [
 
 
 class Tokenizer:
-    """Tokenizer that encodes pieces of an episode.
+    """Tokenizer that encodes pieces of an episode; only templates produce special tokens.
 
-    Special tokens come only from templates, never from other text.
-
-    `encode` treats its argument as a continuation of an episode. It adds no special tokens and no
-    space for the start of a document. It encodes names of special tokens, such as `<|im_end|>`, as
-    ordinary text.
+    `encode` treats its argument as the continuation of an episode: it adds no special tokens and no
+    space for the start of a document. It encodes the names of special tokens as ordinary text.
 
     Attributes:
       chat_template: Jinja source of the conversation format; None if the files define none.
@@ -64,31 +50,20 @@ class Tokenizer:
     def __init__(
         self, backend_json: str, config: Mapping[str, Any], *, guarded: Iterable[str] = ()
     ) -> None:
-        """Builds a tokenizer from the contents of `tokenizer.json` and `tokenizer_config.json`.
+        """Builds a tokenizer from `tokenizer.json` (text) and `tokenizer_config.json` (object).
 
-        Args:
-          backend_json: Content of a `tokenizer.json`.
-          config: Content of a `tokenizer_config.json`.
-          guarded: Added tokens to treat as special although the file does not mark them so.
-
-        Raises:
-          ValueError: The JSON is not a tokenizer, or the config has several chat templates but none
-            named `default`.
+        `guarded` are added tokens to treat as special although the file does not mark them so.
         """
-        self._json = backend_json
-        self._config = dict(config)
-        self._guarded = frozenset(guarded)
+        self._json, self._config, self._guarded = backend_json, dict(config), frozenset(guarded)
         self.chat_template = _chat_template(self._config)
-        # In a config, a token is a string or an object with `content`.
-        names = [name for name in _TEMPLATE_VARIABLES if self._config.get(name) is not None]
-        tokens = {name: self._config[name] for name in names}
+        tokens = {name: self._config.get(name) for name in _TEMPLATE_VARIABLES}
         self.template_variables: Mapping[str, str] = {
             name: token if isinstance(token, str) else token["content"]
             for name, token in tokens.items()
+            if token is not None
         }
         self._text = self._backend()
-        # names of special tokens are encoded as plain text
-        self._text.encode_special_tokens = True
+        self._text.encode_special_tokens = True  # encodes names of special tokens as plain text
         added = self._text.get_added_tokens_decoder()
         self._plain_added = [token.content for token in added.values() if not token.special]
         self.special_tokens: Mapping[str, int] = {
@@ -100,49 +75,27 @@ class Tokenizer:
         self._names = re.compile(f"(?={pattern})" if pattern else "(?!)")
         self.vocab_size = 1 + max(self._text.get_vocab(with_added_tokens=True).values())
 
-    def __repr__(self) -> str:
-        return f"Tokenizer(vocab_size={self.vocab_size}, specials={len(self.special_tokens)})"
-
     def encode(self, text: str) -> list[int]:
-        """Encodes an untrusted text; the result contains no special tokens.
-
-        The only exception is `unk_token`, which replaces characters that have no token.
-        """
+        """Encodes an untrusted text; returns no special token, except perhaps `unk_token`."""
         ids = self._text.encode(text, add_special_tokens=False).ids
         if self._forbidden.isdisjoint(ids):
             return ids
-        # A unigram model would find control tokens in its vocabulary as if they were words, so
-        # their names are split.
+        # a unigram model finds control tokens like words, so their names are split
         breaks = [match.start() + 1 for match in self._names.finditer(text)]
         parts = [text[i:j] for i, j in itertools.pairwise([0, *breaks, len(text)])]
         return [i for part in parts for i in self._text.encode(part, add_special_tokens=False).ids]
 
     def encode_with_specials(self, text: str) -> list[int]:
-        """Encodes a trusted text; names of special tokens in it become special tokens.
-
-        This method is slow because it builds the tokenizer again; only checks use it.
-        """
+        """Encodes a trusted text with names of special tokens; slow."""
         return self._backend().encode(text, add_special_tokens=False).ids
 
     def decode(self, ids: Sequence[int]) -> str:
         """Returns the text of ids; special tokens appear by name, invalid UTF-8 as U+FFFD."""
         return self._text.decode(list(ids), skip_special_tokens=False)
 
-    def special_id(self, name: str) -> int:
-        """Returns the id of a special token such as `<|im_end|>`.
-
-        Raises:
-          KeyError: The special token does not exist.
-        """
-        if name not in self.special_tokens:
-            raise KeyError(f"no special token {name!r}; there are {list(self.special_tokens)}")
-        return self.special_tokens[name]
-
     @property
     def eos_id(self) -> int | None:
-        """Returns the id of the config's `eos_token`, which ends a document; None if the config has
-        none.
-        """
+        """Returns the id of the config's `eos_token`, which ends a document."""
         name = self.template_variables.get("eos_token")
         return None if name is None else self._text.token_to_id(name)
 
@@ -150,9 +103,7 @@ class Tokenizer:
     def is_qwen2(self) -> bool:
         """Returns True if the class `Qwen2Tokenizer` of `transformers` would return the same ids.
 
-        `Qwen2Tokenizer` reads vocabulary and merges from a `tokenizer.json` but splits words with a
-        fixed rule. transformers 5 uses this class for every model of type qwen2, regardless of the
-        files.
+        transformers 5 uses this class for every model of type qwen2. It splits words by its rule.
         """
         state = json.loads(self._json)
         model, cut = state["model"], state["pre_tokenizer"]
@@ -166,16 +117,10 @@ class Tokenizer:
             and rules == [rule | {"trim_offsets": None} for rule in _QWEN2_RULES]
         )
 
-    def with_chat_template(self, template: str) -> "Tokenizer":
-        """Returns this tokenizer with another conversation format (Jinja source)."""
-        config = self._config | {"chat_template": template}
-        return Tokenizer(self._json, config, guarded=self._guarded)
-
     def guarding(self, texts: Iterable[str]) -> "Tokenizer":
-        """Returns this tokenizer with every added token that occurs in `texts` made special.
+        """Returns a tokenizer in which every added token that occurs in `texts` is special.
 
-        Some files do not mark the role markers of their template as special; without this method, a
-        user's text could contain them.
+        Some files do not mark the role markers of their template as special.
         """
         texts = list(texts)
         names = {name for name in self._plain_added if any(name in text for text in texts)}
@@ -184,17 +129,13 @@ class Tokenizer:
         return Tokenizer(self._json, self._config, guarded=self._guarded | names)
 
     def save(self, directory: str | pathlib.Path) -> None:
-        """Writes `tokenizer.json` and `tokenizer_config.json`, which `transformers` can load.
-
-        The files always name the general tokenizer class, which reads all rules from
-        `tokenizer.json`. Classes for single model families add other rules.
-        """
+        """Writes `tokenizer.json` and `tokenizer_config.json`, which `transformers` can load."""
         directory = pathlib.Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "tokenizer.json").write_text(self._json, encoding="utf-8")
-        # Without this entry the general class returns `token_type_ids`, which decoder models
-        # reject.
+        # without this entry the general class returns `token_type_ids`, which decoders reject
         inputs = {"model_input_names": ["input_ids", "attention_mask"]}
+        # classes for model families would add rules to those of `tokenizer.json`
         config = inputs | self._config | {"tokenizer_class": "PreTrainedTokenizerFast"}
         if self.chat_template is not None:
             config["chat_template"] = self.chat_template
@@ -202,23 +143,26 @@ class Tokenizer:
         (directory / "tokenizer_config.json").write_text(text + "\n", encoding="utf-8")
 
     def _backend(self) -> tokenizers.Tokenizer:
-        """Returns the fast tokenizer, configured to encode continuations without truncation or
-        padding.
-        """
-        return tokenizers.Tokenizer.from_str(_as_continuation(self._json, self._guarded))
+        """Builds the fast tokenizer without rules for whole documents; makes `guarded` special."""
+        try:
+            state = json.loads(self._json)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"tokenizer.json is not JSON: {error}") from error
+        keys = {"added_tokens", "model", "pre_tokenizer"}
+        if not isinstance(state, dict) or not keys <= set(state):
+            raise ValueError(f"tokenizer.json is not one of `tokenizers`: it needs {sorted(keys)}")
+        for token in state["added_tokens"]:
+            token["special"] = token["special"] or token["content"] in self._guarded
+        for part in _metaspaces(state["pre_tokenizer"]):
+            # "first" puts a space before the start of a text, but a piece continues a text
+            if part["prepend_scheme"] == "first":
+                part["prepend_scheme"] = "never"
+        state["truncation"] = state["padding"] = None
+        return tokenizers.Tokenizer.from_str(json.dumps(state, ensure_ascii=False))
 
 
 def load_tokenizer(source: str | pathlib.Path) -> Tokenizer:
-    """Loads a tokenizer from files, or returns the byte tokenizer.
-
-    Args:
-      source: Hugging Face directory (with `tokenizer.json`, or only `tokenizer.model`),
-        sentencepiece `.model` file, or the word `bytes`.
-
-    Raises:
-      FileNotFoundError: The path does not exist.
-      ValueError: The files contain no supported tokenizer.
-    """
+    """Loads a Hugging Face directory or `.model` file; `bytes` selects `byte_tokenizer`."""
     if source == "bytes":
         return byte_tokenizer()
     path = pathlib.Path(source)
@@ -237,10 +181,8 @@ def load_tokenizer(source: str | pathlib.Path) -> Tokenizer:
     )
 
 
-def byte_tokenizer() -> Tokenizer:
-    """Returns a tokenizer with one token per byte (id = byte) and five special tokens, for tests
-    and toy models.
-    """
+def byte_tokenizer(template: str = COMPACT) -> Tokenizer:
+    """Returns a tokenizer with one token per byte (id = byte) and five special tokens."""
     vocab = {character: byte for byte, character in enumerate(BYTE_ALPHABET)}
     backend = tokenizers.Tokenizer(models.BPE(vocab=vocab, merges=[]))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -248,18 +190,15 @@ def byte_tokenizer() -> Tokenizer:
     backend.add_special_tokens(
         [tokenizers.AddedToken(name, special=True, normalized=False) for name in _BYTES_SPECIALS]
     )
-    config = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "chat_template": COMPACT}
+    config = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "chat_template": template}
     return Tokenizer(backend.to_str(), config)
 
 
 def _load_directory(path: pathlib.Path) -> Tokenizer:
-    """Loads a Hugging Face directory; a separate chat template file has precedence over the
-    template in the config.
-    """
     config: dict[str, Any] = {}
     if (path / "tokenizer_config.json").exists():
         config = _read_json(path / "tokenizer_config.json")
-    if (path / "chat_template.jinja").exists():
+    if (path / "chat_template.jinja").exists():  # has precedence over the template in the config
         config["chat_template"] = (path / "chat_template.jinja").read_text(encoding="utf-8")
     if (path / "tokenizer.json").exists():
         return Tokenizer((path / "tokenizer.json").read_text(encoding="utf-8"), config)
@@ -293,30 +232,7 @@ def _chat_template(config: Mapping[str, Any]) -> str | None:
     return named["default"]
 
 
-def _as_continuation(backend_json: str, guarded: frozenset[str]) -> str:
-    """Returns a `tokenizer.json` without its rules for whole documents; tokens in `guarded` become
-    special.
-    """
-    try:
-        state = json.loads(backend_json)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"tokenizer.json is not JSON: {error}") from error
-    keys = {"added_tokens", "model", "pre_tokenizer"}
-    if not isinstance(state, dict) or not keys <= set(state):
-        raise ValueError(f"tokenizer.json is not one of `tokenizers`: it needs {sorted(keys)}")
-    for token in state["added_tokens"]:
-        token["special"] = token["special"] or token["content"] in guarded
-    for part in _metaspaces(state["pre_tokenizer"]):
-        # "first" puts a space before the first piece of a text, but pieces of an episode continue a
-        # text.
-        if part["prepend_scheme"] == "first":
-            part["prepend_scheme"] = "never"
-    state["truncation"] = state["padding"] = None
-    return json.dumps(state, ensure_ascii=False)
-
-
 def _metaspaces(part: Mapping[str, Any] | None) -> Iterable[Any]:
-    """Yields the Metaspace steps of a pre-tokenizer, which can be a single step or a sequence."""
     if part is not None and part["type"] == "Sequence":
         return [step for inner in part["pretokenizers"] for step in _metaspaces(inner)]
     return [part] if part is not None and part["type"] == "Metaspace" else []

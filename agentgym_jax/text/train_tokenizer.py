@@ -1,9 +1,7 @@
 """Trains a small byte-level BPE tokenizer on texts of an environment, for models of a few layers.
 
-Ordinary tokenizers never merge across words. The observations of a text environment consist of few
-phrases, so tokens that span words make them several times shorter. A phrase such as " steps to your
-right" becomes one token. A regular expression matches the variable parts (colours, objects,
-digits). No token crosses such a match, so the model sees variable parts as separate tokens.
+Its tokens span words, because observations consist of few phrases: " steps to your right" is one
+token. Variable parts (colours, objects, digits) match a regular expression and stay separate.
 """
 
 import pathlib
@@ -32,23 +30,15 @@ def train_tokenizer(
 ) -> Tokenizer:
     """Trains a tokenizer and writes it as a Hugging Face directory.
 
-    The same texts in the same order give identical files. Every text can be encoded, because all
-    256 bytes are tokens.
+    The same texts in the same order give identical files.
 
     Args:
       texts: Typical observations and actions, in their natural frequencies.
-      vocab_size: Number of tokens, including special tokens and the 256 bytes. The vocabulary is
-        smaller if the texts have no more pairs to merge.
-      pretokenizer_pattern: Regular expression (Oniguruma). No token crosses the beginning or end of
-          a match.
+      vocab_size: Maximum number of tokens, including special tokens and the 256 bytes.
+      pretokenizer_pattern: Regular expression (Oniguruma); no token crosses the ends of a match.
       out: Output directory; existing tokenizer files in it are replaced.
-      template: Jinja source of the conversation format, `template.CHATML` or `template.COMPACT`.
-        Every `<|name|>` in its output becomes a special token. The source is stored unchanged.
-        Unlike Qwen2.5's template, both formats add no default system message.
-
-    Raises:
-      ValueError: `vocab_size` is too small for bytes and special tokens, or the template is not
-        append-only.
+      template: Jinja source of the conversation format, such as `template.CHATML`. Every `<|name|>`
+        in its output becomes a special token.
     """
     grammar = ChatTemplate(template, {}).grammar()
     markers = _SPECIAL.findall("".join(grammar.literals()))
@@ -63,7 +53,18 @@ def train_tokenizer(
         raise ValueError(
             f"vocab_size={vocab_size} has no room for 256 bytes and {len(specials)} special tokens"
         )
-    backend = _train(texts, vocab_size, pretokenizer_pattern, specials)
+    backend = tokenizers.Tokenizer(models.BPE())
+    isolate = pre_tokenizers.Split(tokenizers.Regex(pretokenizer_pattern), behavior="isolated")
+    to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    backend.pre_tokenizer = pre_tokenizers.Sequence([isolate, to_bytes])
+    backend.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=specials,
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    backend.train_from_iterator(texts, trainer)
     config = {
         "eos_token": ends[0],
         "pad_token": END_OF_TEXT,
@@ -75,24 +76,3 @@ def train_tokenizer(
     tokenizer.save(out)
     logging.info("trained a tokenizer of %d tokens: %s", tokenizer.vocab_size, out)
     return tokenizer
-
-
-def _train(
-    texts: Iterable[str], vocab_size: int, pattern: str, specials: list[str]
-) -> tokenizers.Tokenizer:
-    """Returns a byte-level BPE tokenizer trained on words; words are the matches of the pattern and
-    the text between them.
-    """
-    backend = tokenizers.Tokenizer(models.BPE())
-    isolate = pre_tokenizers.Split(tokenizers.Regex(pattern), behavior="isolated")
-    to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    backend.pre_tokenizer = pre_tokenizers.Sequence([isolate, to_bytes])
-    backend.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=vocab_size,
-        special_tokens=specials,
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-        show_progress=False,
-    )
-    backend.train_from_iterator(texts, trainer)
-    return backend

@@ -1,6 +1,7 @@
 """Early signs of a failing run: values by step, and a verdict on each sign."""
 
 import dataclasses
+import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -14,95 +15,81 @@ RowsOfStep = Mapping[int, Rows]
 Points = list[tuple[int, float]]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class EarlyWarning:
-    """One early warning, which is one line of the panel.
+    """One early warning, which is one card of the page.
 
-    Attributes:
-      key: Short name.
-      title: Measured quantity.
-      meaning: Interpretation of a high (or low) value.
-      unit: `share` or `nats`.
-      points: Pairs of step and value.
-      recent: Mean over the last steps; None without values, or if one of the last values is not
-        finite.
-      level: `ok`, `watch`, `alarm` or `unknown`.
-      limits: Rule for the level, in words.
-      nonfinite: Number of non-finite values in the last steps.
+    `recent` is the mean over the last steps; None without values, or if one of them is not finite.
     """
 
     key: str
-    title: str
-    meaning: str
-    unit: str
+    title: str  # measured quantity
+    meaning: str  # interpretation of a high or low value
+    unit: str  # `share` or `nats`
     points: Points
-    recent: float | None
-    level: str
-    limits: str
-    nonfinite: int = 0
+    limits: str  # rule for the level, in words
+    judge: dataclasses.InitVar[Callable[[float], str]]  # level for a value of `recent`
+    nonfinite: int = 0  # number of non-finite values in the last steps
+    recent: float | None = dataclasses.field(init=False)
+    level: str = dataclasses.field(init=False)
+
+    def __post_init__(self, judge: Callable[[float], str]) -> None:
+        recent = None if self.nonfinite else _mean(value for _, value in self.points[-_RECENT:])
+        self.recent = recent
+        self.level = ALARM if self.nonfinite else UNKNOWN if recent is None else judge(recent)
+
+
+# Title, meaning, and the levels of watch and alarm of each share that should remain low.
+_SHARES = {
+    "saturation": (
+        "Episodes that use up their turns",
+        "The turn limit decides, not the policy: it wanders, or the limit is too short.",
+        (0.6, 0.85),
+    ),
+    "repeated": (
+        "Repeated actions",
+        "Turns that repeat an earlier action and get the same answer: a loop.",
+        (0.2, 0.4),
+    ),
+    "parse_errors": ("Parse errors", "Turns whose text has no valid action.", (0.05, 0.2)),
+    "rejected": ("Rejected actions", "Turns whose action the environment rejected.", (0.3, 0.6)),
+    "zero_variance": (
+        "Groups without variance",
+        "All samples of a task were worth the same: the group teaches nothing.",
+        (0.6, 0.85),
+    ),
+}
 
 
 def early_warnings(
     rows_of_step: RowsOfStep, run: Run, max_logprob_gap: float | None
 ) -> list[EarlyWarning]:
-    """Returns the early warnings of a run, in the order of the panel.
+    """Returns the early warnings of a run, in the order of the page.
 
-    Args:
-      rows_of_step: Training episodes (`records.row_of`) by step. Evaluations are left out, because
-        they have a different turn limit.
-      run: Metrics of the run.
-      max_logprob_gap: Limit at which training stops; None if the config has no limit.
+    `rows_of_step` has the training episodes (`records.row_of`) by step. Training stops at
+    `max_logprob_gap`, in nats; None if the config has no limit.
     """
-    return [
-        _share(
-            "saturation",
-            "Episodes that use up their turns",
-            "The turn limit decides, not the policy: it wanders, or the limit is too short.",
-            _by_step(rows_of_step, lambda rows: _mean(r["outcome"] == "horizon" for r in rows)),
-            watch=0.6,
-            alarm=0.85,
-        ),
-        _share(
-            "repeated",
-            "Repeated actions",
-            "Turns that repeat an earlier action and get the same answer: a loop.",
-            _by_step(rows_of_step, lambda rows: _turn_share(rows, "repeated")),
-            watch=0.2,
-            alarm=0.4,
-        ),
-        _share(
-            "parse_errors",
-            "Parse errors",
-            "Turns whose text has no valid action.",
-            _by_step(rows_of_step, lambda rows: _turn_share(rows, "parse_errors")),
-            watch=0.05,
-            alarm=0.2,
-        ),
-        _share(
-            "rejected",
-            "Rejected actions",
-            "Turns whose action the environment rejected.",
-            _by_step(rows_of_step, lambda rows: _turn_share(rows, "rejected")),
-            watch=0.3,
-            alarm=0.6,
-        ),
-        _entropy(rows_of_step, run),
-        _share(
-            "zero_variance",
-            "Groups without variance",
-            "All samples of a task were worth the same: the group teaches nothing.",
-            _by_step(rows_of_step, _zero_variance),
-            watch=0.6,
-            alarm=0.85,
-        ),
-        _logprob_gap(run, max_logprob_gap),
-    ]
+    shares = {key: _share(rows_of_step, key) for key in _SHARES}
+    variance = shares.pop("zero_variance")
+    entropy, gap = _entropy(rows_of_step, run), _logprob_gap(run, max_logprob_gap)
+    return [*shares.values(), entropy, variance, gap]
+
+
+def _share(rows_of_step: RowsOfStep, key: str) -> EarlyWarning:
+    title, meaning, (watch, alarm) = _SHARES[key]
+    limits = f"watch from {watch:.0%}, alarm from {alarm:.0%}, mean of {_RECENT} steps"
+    value = {"saturation": _saturation, "zero_variance": _zero_variance}.get(key)
+    points = _by_step(rows_of_step, value or functools.partial(_turn_share, key=key))
+    judge = functools.partial(_level, watch=watch, alarm=alarm)
+    return EarlyWarning(key, title, meaning, "share", points, limits, judge)
+
+
+def _level(value: float, watch: float, alarm: float) -> str:
+    return ALARM if value >= alarm else WATCH if value >= watch else OK
 
 
 def _by_step(rows_of_step: RowsOfStep, value: Callable[[Rows], float | None]) -> Points:
-    """Returns the pairs of step and value for steps with episodes; leaves out steps whose value is
-    None.
-    """
+    """Returns pairs of step and value; steps without episodes or value are left out."""
     values = [(step, value(rows)) for step, rows in sorted(rows_of_step.items()) if rows]
     return [(step, float(found)) for step, found in values if found is not None]
 
@@ -112,20 +99,19 @@ def _mean(values: Iterable[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def _turn_share(rows: Rows, key: str) -> float | None:
-    """Returns the share of turns counted under `key` among all turns.
+def _saturation(rows: Rows) -> float | None:
+    return _mean(row["outcome"] == "horizon" for row in rows)
 
-    Only episodes whose record has the counts are included.
-    """
+
+def _turn_share(rows: Rows, key: str) -> float | None:
+    """Returns the share of turns counted under `key`, in episodes whose record has the count."""
     known = [row for row in rows if row[key] is not None]
     turns = sum(row["turns"] for row in known)
     return sum(row[key] for row in known) / turns if turns else None
 
 
 def _zero_variance(rows: Rows) -> float | None:
-    """Returns the share of groups whose rewards are all equal, among groups of at least two
-    samples.
-    """
+    """Returns the share of groups with equal rewards, among groups of at least two samples."""
     rewards = defaultdict(list)
     for row in rows:
         rewards[row["item"]].append(row["reward"])
@@ -138,28 +124,8 @@ def _sampled_entropy(rows: Rows) -> float:
     return sum(row["entropy"] * row["tokens"] for row in rows) / max(1, tokens)
 
 
-def _recent(points: Points) -> float | None:
-    return _mean(value for _, value in points[-_RECENT:])
-
-
-def _share(
-    key: str, title: str, meaning: str, points: Points, *, watch: float, alarm: float
-) -> EarlyWarning:
-    """Judges a share that should remain low."""
-    limits = f"watch from {watch:.0%}, alarm from {alarm:.0%}, mean of {_RECENT} steps"
-    recent = _recent(points)
-    level = UNKNOWN if recent is None else _judge(recent, watch, alarm)
-    return EarlyWarning(key, title, meaning, "share", points, recent, level, limits)
-
-
-def _judge(value: float, watch: float, alarm: float) -> str:
-    return ALARM if value >= alarm else WATCH if value >= watch else OK
-
-
 def _metric(run: Run, name: str) -> tuple[Points, int]:
-    """Returns the finite values of a metric, and the number of non-finite values among its last
-    `_RECENT` values.
-    """
+    """Returns the finite values of a metric, and the number of recent non-finite values."""
     steps, values = run.series(name)
     points = [(int(step), float(value)) for step, value in zip(steps, values, strict=True)]
     bad = run.nonfinite(name)
@@ -168,49 +134,44 @@ def _metric(run: Run, name: str) -> tuple[Points, int]:
 
 
 def _entropy(rows_of_step: RowsOfStep, run: Run) -> EarlyWarning:
-    """Judges the entropy of the policy if it was logged, otherwise the entropy of the sampled
-    tokens.
-    """
+    """Judges the logged entropy of the policy, otherwise the entropy of the sampled tokens."""
     points, nonfinite = _metric(run, "policy/entropy")
     if not points and not nonfinite:
         points = _by_step(rows_of_step, _sampled_entropy)
-    recent, level = None if nonfinite else _recent(points), ALARM if nonfinite else UNKNOWN
     start = _mean(value for _, value in points[:_RECENT])
-    if recent is not None and (start or 0) > 0:
+
+    def judge(recent: float) -> str:
+        if not start or start < 0:
+            return UNKNOWN
         ratio = recent / start
-        level = ALARM if ratio < 0.1 or ratio > 3 else WATCH if ratio < 0.3 or ratio > 1.5 else OK
+        return ALARM if ratio < 0.1 or ratio > 3 else WATCH if ratio < 0.3 or ratio > 1.5 else OK
+
     return EarlyWarning(
         "entropy",
         "Entropy",
         "Near zero the policy has stopped exploring; a steady rise means divergence.",
         "nats",
         points,
-        recent,
-        level,
         f"of the first {_RECENT} steps' mean: watch below 30 % or above 150 %, "
         "alarm below 10 % or above 300 %",
+        judge,
         nonfinite,
     )
 
 
 def _logprob_gap(run: Run, limit: float | None) -> EarlyWarning:
-    """Judges the mean log-probability gap between sampler and learner, relative to the limit at
-    which training stops.
-    """
+    """Judges the mean gap relative to the limit at which training stops."""
+    limits = "the config has no limit"
+    if limit:
+        limits = f"training stops at {limit:g} nats; watch from a tenth of it, alarm from half"
     points, nonfinite = _metric(run, "policy/logprob_gap_mean")
-    recent, level = None if nonfinite else _recent(points), ALARM if nonfinite else UNKNOWN
-    if limit and recent is not None:
-        level = _judge(recent, limit / 10, limit / 2)
     return EarlyWarning(
         "logprob_gap",
         "Log-probability gap",
         "Sampler and learner disagree about the same tokens: they are not the same policy.",
         "nats",
         points,
-        recent,
-        level,
-        f"training stops at {limit:g} nats; watch from a tenth of it, alarm from half"
-        if limit
-        else "the config has no limit",
+        limits,
+        lambda recent: _level(recent, limit / 10, limit / 2) if limit else UNKNOWN,
         nonfinite,
     )

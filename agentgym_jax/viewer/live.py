@@ -1,7 +1,8 @@
-"""Live page of a running job: a small HTTP server for one reader on the same machine."""
+"""Live page of a run: a small HTTP server for one reader on the same machine."""
 
 import http.server
 import ipaddress
+import pathlib
 import threading
 import urllib.parse
 from collections.abc import Mapping
@@ -11,32 +12,29 @@ from absl import logging
 
 from agentgym_jax.client.transport import Transport
 from agentgym_jax.run_folder import RunFolder
-from agentgym_jax.viewer.records import read_records, row_of, token_pieces, trajectory_files
+from agentgym_jax.viewer import records
 from agentgym_jax.viewer.report import make_bundle, packed, page
 from agentgym_jax.viewer.summary import summarise_run
 from agentgym_jax.viewer.worlds import worlds_of
 
 
 class LiveRun:
-    """Data of the live page; a file is read again only after it has changed.
+    """Data of the live page; `transports` are the servers for replays by environment.
 
-    Args:
-      folder: Folder of the run.
-      transports: Servers for replays by environment.
+    A trajectory file is read again only after it has changed.
     """
 
     def __init__(self, folder: RunFolder, transports: Mapping[str, Transport]):
         self._folder = folder
         self.name = folder.path.name
         self._transports = transports
-        self._rows: dict[str, tuple[str, list[dict[str, Any]]]] = {}
-        # several threads answer requests, and they share replays and rows
-        self._lock = threading.Lock()
+        self._rows: dict[str, list[dict[str, Any]]] = {}  # by `_stamp` of the file
+        self._lock = threading.Lock()  # the threads that answer requests share replays and rows
 
     def version(self) -> str:
         """Returns a text that changes whenever the data of the page change."""
         paths = [self._folder.metrics_path]
-        paths += [file.path for file in trajectory_files(self._folder.trajectories)]
+        paths += [file.path for file in records.trajectory_files(self._folder.trajectories)]
         stamps = [_stamp(path) for path in paths if path.exists()]
         return f"{len(stamps)}-{hash(tuple(stamps)) & 0xFFFFFFFF:x}"
 
@@ -44,45 +42,38 @@ class LiveRun:
         """Returns the run without its episodes."""
         with self._lock:
             version = self.version()
-            files = trajectory_files(self._folder.trajectories)
+            files = records.trajectory_files(self._folder.trajectories)
             rows = [self._rows_of(file.path) for file in files]
         document = summarise_run(self._folder, files, rows)
         return packed(document | {"pieces": {}, "replayed": [], "version": version})
 
     def bundle(self, name: str) -> bytes:
-        """Returns the episodes of a file, with the texts of their tokens.
-
-        Raises:
-          KeyError: No file has this name.
-        """
-        bundle, _ = make_bundle(self._file(name), set(), {})
-        pieces = token_pieces(self._folder.tokenizer, sorted(bundle.token_ids))
+        """Returns the episodes and token texts of a file; raises KeyError for an unknown file."""
+        bundle = make_bundle(self._file(name))
+        pieces = records.token_pieces(self._folder.tokenizer, sorted(bundle.token_ids))
         return packed(bundle.document() | {"pieces": pieces})
 
     def worlds(self, name: str, row: int) -> bytes:
-        """Returns the states along one episode as JSON, or null if it cannot be replayed.
-
-        Raises:
-          KeyError: No file has this name, or the file has no such row.
-        """
-        for number, record in enumerate(read_records(self._file(name).path)):
+        """Returns the states along an episode, or null; raises KeyError for an unknown episode."""
+        for number, record in enumerate(records.read_records(self._file(name).path)):
             if number == row:
                 with self._lock:
                     return packed(worlds_of(record, self._transports))
         raise KeyError(row)
 
-    def _file(self, name: str) -> Any:
+    def _file(self, name: str) -> records.TrajectoryFile:
         """Returns the listed file with this name; a name in a request is never used as a path."""
-        return {file.name: file for file in trajectory_files(self._folder.trajectories)}[name]
+        files = records.trajectory_files(self._folder.trajectories)
+        return {file.name: file for file in files}[name]
 
-    def _rows_of(self, path: Any) -> list[dict[str, Any]]:
+    def _rows_of(self, path: pathlib.Path) -> list[dict[str, Any]]:
         stamp = _stamp(path)
-        if path.name not in self._rows or self._rows[path.name][0] != stamp:
-            self._rows[path.name] = (stamp, [row_of(record) for record in read_records(path)])
-        return self._rows[path.name][1]
+        if stamp not in self._rows:
+            self._rows[stamp] = list(map(records.row_of, records.read_records(path)))
+        return self._rows[stamp]
 
 
-def _stamp(path: Any) -> str:
+def _stamp(path: pathlib.Path) -> str:
     status = path.stat()
     return f"{path.name} {status.st_size} {status.st_mtime_ns}"
 
@@ -95,9 +86,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:  # the standard library requires this name
-        """Answers a request, unless it comes from a page of another site whose host name resolves
-        to this machine.
-        """
+        """Answers a request."""
+        # A page of another site may have a host name that resolves to this machine.
         if not self.server.is_own_name(self.headers.get("Host", "")):
             self._answer(403, "text/plain", b"this server answers only by its own name\n")
             return
@@ -113,8 +103,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         live = self.server.live
         match parts:
             case [""]:
-                before, after = page(live.name, is_live=True)
-                return "text/html; charset=utf-8", (before + after).encode()
+                return "text/html; charset=utf-8", "".join(page(live.name, is_live=True)).encode()
             case ["version"]:
                 return "text/plain", live.version().encode()
             case ["data", "index"]:
@@ -140,13 +129,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 class LiveServer(http.server.ThreadingHTTPServer):
-    """HTTP server for one run.
-
-    Args:
-      live: Data of the run.
-      host: Address to listen on.
-      port: Port to listen on; 0 picks a free one.
-    """
+    """HTTP server for one run; port 0 picks a free one."""
 
     daemon_threads = True
 

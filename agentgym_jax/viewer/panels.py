@@ -1,8 +1,8 @@
-"""Figures of a run. Each figure answers one question from a few metrics."""
+"""Table of the figures of a run. Each figure answers one question from a few metrics."""
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -37,29 +37,16 @@ _MAX_GROUP_LINES = 6  # with more groups, the figure is a map instead of lines
 
 @dataclasses.dataclass(frozen=True)
 class Panel:
-    """One figure, which is drawn if the run has any metric of `needs`.
+    """One figure, which is drawn if the run has any metric of `needs`."""
 
-    Attributes:
-      file: Name of the file without its suffix.
-      title: Title of the figure.
-      unit: Label of the vertical axis.
-      needs: Names in `metrics.METRICS`.
-      draw: Function that draws the metrics of a run.
-    """
-
-    file: str
+    file: str  # name of the file without its suffix
     title: str
-    unit: str
-    needs: tuple[str, ...]
+    unit: str  # label of the vertical axis
+    needs: tuple[str, ...]  # names in `metrics.METRICS`
     draw: Callable[[Axes, Run], None]
-
-    def is_possible(self, run: Run) -> bool:
-        """Returns True if the run has data for the panel."""
-        return any(run.expand(need) for need in self.needs)
 
 
 def _line(ax: Axes, run: Run, name: str, label: str, color: str, **style: Any) -> None:
-    """Draws one metric, if the run has it."""
     steps, values = run.series(name)
     if len(steps):
         marker = "o" if len(steps) <= _FEW_POINTS else ""
@@ -78,29 +65,20 @@ def _smooth_line(ax: Axes, run: Run, name: str, label: str, color: str) -> None:
 
 
 def _turn_limit(ax: Axes, run: Run, name: str, label: str, color: str) -> None:
-    steps, turns = run.series(name)
-    ax.step(steps, turns, where="mid", color=color, lw=1.2, ls="--", label=label)
+    ax.step(*run.series(name), where="mid", color=color, lw=1.2, ls="--", label=label)
 
 
 def _band(ax: Axes, run: Run, name: str, color: str) -> None:
     """Draws the confidence band of an evaluation metric at the steps that have both bounds."""
     low_steps, low = run.series(f"{name}_low")
     high_steps, high = run.series(f"{name}_high")
-    common = np.intersect1d(low_steps, high_steps)
+    common, at_low, at_high = np.intersect1d(low_steps, high_steps, return_indices=True)
     if len(common):
-        ax.fill_between(
-            common,
-            low[np.isin(low_steps, common)],
-            high[np.isin(high_steps, common)],
-            color=color,
-            alpha=0.18,
-            lw=0,
-        )
+        ax.fill_between(common, low[at_low], high[at_high], color=color, alpha=0.18, lw=0)
 
 
 def _shade_horizon(ax: Axes, run: Run) -> None:
-    """Draws background bands for the turn limit: longer horizons are darker, and each band shows
-    its limit.
+    """Draws a background band with its turn limit for each stage of the horizon.
 
     With several environments no bands are drawn, because the stages of the environments differ.
     """
@@ -131,12 +109,10 @@ def _percent_axis(ax: Axes) -> None:
 def _success(ax: Axes, run: Run) -> None:
     _shade_horizon(ax, run)
     _smooth_line(ax, run, "rollout/success", "training", _BLUE)
-    for name, label, color in (
-        ("eval/success", "evaluation, sampled", _ORANGE),
-        ("eval/success_greedy", "evaluation, greedy", _RED),
-    ):
-        _band(ax, run, name, color)
-        _line(ax, run, name, label, color)
+    _band(ax, run, "eval/success", _ORANGE)
+    _line(ax, run, "eval/success", "evaluation, sampled", _ORANGE)
+    _band(ax, run, "eval/success_greedy", _RED)
+    _line(ax, run, "eval/success_greedy", "evaluation, greedy", _RED)
     _percent_axis(ax)
 
 
@@ -182,7 +158,7 @@ def _evaluation_metric(run: Run) -> str:
     return "eval/success_greedy" if run.has("eval/success_greedy") else "eval/success"
 
 
-def draw_groups(ax: Axes, run: Run) -> None:
+def _groups(ax: Axes, run: Run) -> None:
     """Draws a line per group, or a map of groups by steps if there are many groups."""
     name = _evaluation_metric(run)
     groups = run.groups(name)
@@ -196,23 +172,19 @@ def draw_groups(ax: Axes, run: Run) -> None:
     table = np.full((len(groups), len(steps)), np.nan)
     for row, (at, values) in zip(table, columns, strict=True):
         row[np.searchsorted(steps, at)] = values
-    mesh = ax.pcolormesh(
-        np.arange(len(steps) + 1), np.arange(len(groups) + 1), table, cmap="cividis", vmin=0, vmax=1
-    )
+    mesh = ax.pcolormesh(table, cmap="cividis", vmin=0, vmax=1)
     ax.figure.colorbar(mesh, ax=ax, format=PercentFormatter(1.0, decimals=0))
     every = max(1, len(steps) // 8)
     ax.set_xticks(np.arange(len(steps))[::every] + 0.5, [f"{step:g}" for step in steps[::every]])
-    ax.set_yticks(
-        np.arange(len(groups)) + 0.5, groups, fontsize=max(3.5, min(8, 150 / len(groups)))
-    )
+    font_size = max(3.5, min(8, 150 / len(groups)))
+    ax.set_yticks(np.arange(len(groups)) + 0.5, groups, fontsize=font_size)
+    ax.set_ylabel("")  # each row of the map has a label
     ax.invert_yaxis()
     ax.grid(False)
 
 
 def _environments(ax: Axes, run: Run) -> None:
-    """Draws for every environment training as a solid line and evaluation dotted in the same
-    colour.
-    """
+    """Draws training and evaluation (dotted) of every environment in the same colour."""
     metric = _evaluation_metric(run)
     names = {*run.environments("rollout/success"), *run.environments(metric)}
     for color, name in zip(itertools.cycle(_PALETTE), sorted(names), strict=False):
@@ -229,38 +201,62 @@ def _environment_turns(ax: Axes, run: Run) -> None:
     ax.set_ylim(bottom=0)
 
 
+# Label of a metric in the legend of its panel.
+_LABELS = {
+    "agentevol/explored": "explored",
+    "agentevol/kept": "kept",
+    "agentevol/demonstrations": "demonstrations",
+    "sft/loss": "training",
+    "dpo/loss": "training",
+    "dpo/accuracy": "chosen has the larger implicit reward",
+    "dpo/chosen_reward": "chosen",
+    "dpo/rejected_reward": "rejected",
+    "dpo/margin": "margin",
+    "dpo/chosen_logprob": "chosen",
+    "dpo/rejected_logprob": "rejected",
+    "policy/kl_k3": "from the reference (k3)",
+    "policy/approx_kl": "of the update",
+    "policy/grad_norm": "policy",
+    "critic/grad_norm": "critic",
+    "policy/logprob_gap_mean": "mean",
+    "policy/logprob_gap_max": "largest",
+    "policy/learning_rate": "of the policy",
+    "batch/padding_share": "without a token",
+    "policy/clip_fraction": "ratio clipped",
+    "critic/value_mean": "expected",
+    "critic/return_mean": "observed",
+    "critic/explained_variance": "explained",
+    "rate/decode_tokens_per_s": "decoding",
+    "rate/train_tokens_per_s": "training",
+}
+
+
 def _curves(
     file: str,
     title: str,
     unit: str,
-    labels: Mapping[str, str],
+    names: tuple[str, ...],
     *,
     needs: tuple[str, ...] = (),
     positive_log: bool = False,
     level: float | None = None,
 ) -> Panel:
-    """Returns a panel with one line per metric.
+    """Returns a panel with one line per metric of `names`, and a thin line at `level`.
 
-    Args:
-      file: See `Panel`.
-      title: See `Panel`.
-      unit: See `Panel`.
-      labels: Label of each metric's line, by metric name.
-      needs: See `Panel`; if empty, all metrics of the panel.
-      positive_log: True for a logarithmic axis if all values are positive.
-      level: Reference value, such as that of chance, drawn as a thin line.
+    Without `needs` the panel needs any of these metrics. With `positive_log` the axis is
+    logarithmic if all values are positive.
     """
 
     def draw(ax: Axes, run: Run) -> None:
         if level is not None:
             ax.axhline(level, color=_BLACK, lw=0.8, ls=":")
-        for color, (name, label) in zip(_PALETTE, labels.items(), strict=False):
-            _line(ax, run, name, label, color)
-        values = np.concatenate([run.series(name)[1] for name in labels])
+        for color, name in zip(_PALETTE, names, strict=False):
+            _line(ax, run, name, _LABELS[name], color)
+        values = np.concatenate([run.series(name)[1] for name in names])
         if positive_log and np.all(values > 0):
             ax.set_yscale("log")
 
-    return Panel(file, title, unit, needs or tuple(labels), draw)
+    return Panel(file, title, unit, needs or names, draw)
 
 
 # Panels, in the order in which they are selected for summary.png.
@@ -283,27 +279,19 @@ PANELS = (
         "rounds",
         "Episodes that are imitated",
         "episodes",
-        {
-            "agentevol/explored": "explored",
-            "agentevol/kept": "kept",
-            "agentevol/demonstrations": "demonstrations",
-        },
+        ("agentevol/explored", "agentevol/kept", "agentevol/demonstrations"),
         needs=("agentevol/kept",),
     ),
-    _curves("sft_loss", "Loss", "nats per token", {"sft/loss": "training"}),
-    _curves("dpo_loss", "Preference loss", "nats", {"dpo/loss": "training"}),
+    _curves("sft_loss", "Loss", "nats per token", ("sft/loss",)),
+    _curves("dpo_loss", "Preference loss", "nats", ("dpo/loss",)),
     _curves(
-        "dpo_accuracy",
-        "Pairs in the right order",
-        "share of pairs",
-        {"dpo/accuracy": "chosen has the larger implicit reward"},
-        level=0.5,
+        "dpo_accuracy", "Pairs in the right order", "share of pairs", ("dpo/accuracy",), level=0.5
     ),
     _curves(
         "dpo_rewards",
         "Implicit rewards",
         "nats, from the reference",
-        {"dpo/chosen_reward": "chosen", "dpo/rejected_reward": "rejected", "dpo/margin": "margin"},
+        ("dpo/chosen_reward", "dpo/rejected_reward", "dpo/margin"),
         needs=("dpo/margin", "dpo/chosen_reward", "dpo/rejected_reward"),
         level=0.0,
     ),
@@ -311,22 +299,17 @@ PANELS = (
         "dpo_logprobs",
         "Log-probability of an episode",
         "nats",
-        {"dpo/chosen_logprob": "chosen", "dpo/rejected_logprob": "rejected"},
+        ("dpo/chosen_logprob", "dpo/rejected_logprob"),
     ),
     Panel("reward", "Reward", "reward per episode", ("rollout/reward_mean",), _reward),
     Panel("entropy", "Policy entropy", "nats per token", ("policy/entropy",), _entropy),
-    _curves(
-        "kl",
-        "Divergence",
-        "nats per token",
-        {"policy/kl_k3": "from the reference (k3)", "policy/approx_kl": "of the update"},
-    ),
+    _curves("kl", "Divergence", "nats per token", ("policy/kl_k3", "policy/approx_kl")),
     Panel("time", "Where the time goes", "share of a step", ("time/iteration_s",), _time),
     _curves(
         "grad_norm",
         "Gradient norm",
         "norm before clipping",
-        {"policy/grad_norm": "policy", "critic/grad_norm": "critic"},
+        ("policy/grad_norm", "critic/grad_norm"),
         needs=("policy/grad_norm",),
         positive_log=True,
     ),
@@ -334,48 +317,31 @@ PANELS = (
         "logprob_gap",
         "Sampler against learner",
         "log-probability gap, nats",
-        {"policy/logprob_gap_mean": "mean", "policy/logprob_gap_max": "largest"},
+        ("policy/logprob_gap_mean", "policy/logprob_gap_max"),
         positive_log=True,
     ),
-    _curves(
-        "learning_rate", "Learning rate", "per step", {"policy/learning_rate": "of the policy"}
-    ),
-    _curves(
-        "padding",
-        "Padding of the batch",
-        "share of positions",
-        {"batch/padding_share": "without a token"},
-    ),
-    _curves(
-        "clip",
-        "Clipped tokens",
-        "share of action tokens",
-        {"policy/clip_fraction": "ratio clipped"},
-    ),
-    _curves(
-        "critic",
-        "Critic",
-        "reward",
-        {"critic/value_mean": "expected", "critic/return_mean": "observed"},
-    ),
+    _curves("learning_rate", "Learning rate", "per step", ("policy/learning_rate",)),
+    _curves("padding", "Padding of the batch", "share of positions", ("batch/padding_share",)),
+    _curves("clip", "Clipped tokens", "share of action tokens", ("policy/clip_fraction",)),
+    _curves("critic", "Critic", "reward", ("critic/value_mean", "critic/return_mean")),
     _curves(
         "explained",
         "Quality of the critic",
         "share of the variance of returns",
-        {"critic/explained_variance": "explained"},
+        ("critic/explained_variance",),
     ),
     _curves(
         "throughput",
         "Throughput",
         "tokens per second",
-        {"rate/decode_tokens_per_s": "decoding", "rate/train_tokens_per_s": "training"},
+        ("rate/decode_tokens_per_s", "rate/train_tokens_per_s"),
     ),
     Panel(
         "groups",
         "Solved tasks per group, evaluation",
         "share of episodes",
         ("eval/success/<group>", "eval/success_greedy/<group>"),
-        draw_groups,
+        _groups,
     ),
     Panel(
         "environments",
@@ -392,3 +358,8 @@ PANELS = (
         _environment_turns,
     ),
 )
+
+
+def panels_of(run: Run) -> list[Panel]:
+    """Returns the panels for which the run has data."""
+    return [panel for panel in PANELS if any(run.expand(need) for need in panel.needs)]

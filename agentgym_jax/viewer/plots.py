@@ -1,7 +1,6 @@
-"""Figures of a run, made only from metrics.jsonl.
+"""Figures of a run, made only from metrics.jsonl; identical metrics give identical bytes.
 
-There is one PNG per question, and summary.png with the six most important figures. Missing series
-are left out, and a figure without any series is not made. Identical metrics give identical bytes.
+There is one PNG per panel, and summary.png with the six most important panels.
 """
 
 import os
@@ -12,18 +11,15 @@ from typing import Any
 import matplotlib
 from absl import logging
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from agentgym_jax.run_folder import RunFolder
 from agentgym_jax.telemetry.metrics_file import read_metrics
-from agentgym_jax.viewer.panels import PANELS, Panel, draw_groups
+from agentgym_jax.viewer.panels import Panel, panels_of
 from agentgym_jax.viewer.series import Run
 
 _STYLE: Mapping[str, Any] = {
-    "figure.facecolor": "white",
-    "axes.facecolor": "white",
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
@@ -31,7 +27,6 @@ _STYLE: Mapping[str, Any] = {
     "axes.titlelocation": "left",
     "axes.titleweight": "bold",
     "grid.color": "#E6E6E6",
-    "grid.linewidth": 0.8,
     "font.size": 9.0,
     "axes.titlesize": 10.0,
     "legend.frameon": False,
@@ -43,17 +38,13 @@ _DPI = 150
 
 
 def _draw(panel: Panel, ax: Axes, run: Run) -> None:
-    """Draws one panel with its title, labels and legend."""
+    ax.set_title(panel.title)
+    ax.set_xlabel("optimiser step")
+    ax.set_ylabel(panel.unit)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
     if panel.unit.startswith("share"):
         ax.yaxis.set_major_formatter(PercentFormatter(1.0))
     panel.draw(ax, run)
-    ax.set_title(panel.title)
-    ax.set_xlabel("optimiser step")
-    if ax.collections and panel.draw is draw_groups and not ax.lines:
-        ax.set_ylabel("")  # each row of the map has a label
-    else:
-        ax.set_ylabel(panel.unit)
-        ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
     handles, labels = ax.get_legend_handles_labels()
     if len(handles) > 4:
         ax.legend(
@@ -66,16 +57,12 @@ def _draw(panel: Panel, ax: Axes, run: Run) -> None:
 def _save(figure: Figure, path: pathlib.Path) -> None:
     """Writes the PNG in one rename, without a date or version in its metadata."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    FigureCanvasAgg(figure)
     figure.savefig(temporary, format="png", dpi=_DPI, metadata={"Software": None})
     os.replace(temporary, path)
 
 
 def write_plots(run_dir: str | os.PathLike) -> list[pathlib.Path]:
-    """Draws every figure for which the run has metrics, and writes it to `plots/`.
-
-    Returns:
-      Paths of the files; summary.png is last.
+    """Draws every figure for which the run has metrics into `plots/`; returns the paths.
 
     Raises:
       FileNotFoundError: The folder has no metrics.jsonl.
@@ -83,29 +70,27 @@ def write_plots(run_dir: str | os.PathLike) -> list[pathlib.Path]:
     """
     folder = RunFolder(run_dir)
     run = Run(read_metrics(folder.metrics_path))
-    panels = [panel for panel in PANELS if panel.is_possible(run)]
+    panels = panels_of(run)
     if not panels:
         raise ValueError(
             f"{folder.metrics_path} has {len(run.lines)} steps and none of the metrics that are "
             "plotted; wait until the first step is done"
         )
     folder.plots.mkdir(exist_ok=True)
+    # name, panels, and size of a panel in inches
+    figures = [(panel.file, [panel], 6.4, 3.8) for panel in panels]
+    figures.append(("summary", panels[:6], 4.6, 3.2))
     written = []
     with matplotlib.rc_context():
         matplotlib.rcdefaults()  # a user's matplotlibrc must not change the figures
         matplotlib.rcParams.update(_STYLE)
-        for panel in panels:
-            figure = Figure(figsize=(6.4, 3.8), layout="constrained")
-            _draw(panel, figure.add_subplot(), run)
-            written.append(folder.plots / f"{panel.file}.png")
+        for name, shown, width, height in figures:
+            columns = min(3, len(shown))
+            rows = -(-len(shown) // columns)
+            figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
+            for i, panel in enumerate(shown, 1):
+                _draw(panel, figure.add_subplot(rows, columns, i), run)
+            written.append(folder.plots / f"{name}.png")
             _save(figure, written[-1])
-        shown = panels[:6]
-        columns = min(3, len(shown))
-        rows = -(-len(shown) // columns)
-        figure = Figure(figsize=(4.6 * columns, 3.2 * rows), layout="constrained")
-        for i, panel in enumerate(shown, 1):
-            _draw(panel, figure.add_subplot(rows, columns, i), run)
-        written.append(folder.plots / "summary.png")
-        _save(figure, written[-1])
     logging.info("%d figures written to %s", len(written), folder.plots)
     return written

@@ -1,15 +1,14 @@
 """Trajectory files for the page: rows of the episode list, one compact bundle per file, and texts
 of tokens.
-
-A bundle stores each text and each token run once. The samples of a group share their prompt, and
-most answers of an environment are repeated.
 """
 
 import dataclasses
+import functools
+import itertools
 import json
 import pathlib
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tokenizers
@@ -18,8 +17,7 @@ from agentgym_jax.text.tokenizer import BYTE_ALPHABET
 from agentgym_jax.trajectory import TokenSource
 
 _FILE = re.compile(r"(?P<kind>.+)_(?P<step>\d+)\.jsonl")
-# Labels that precede the goal in the environments' texts. Without a label, the first line of the
-# task is shown.
+# Labels that precede the goal in the environments' texts.
 _GOAL = re.compile(r"(?:^|\n)(?:Your goal|Goal|Your task is to|OBJECTIVE|Question)[: ]+(.+)")
 _LONGEST_GOAL = 120  # characters
 # token for a single byte in a sentencepiece vocabulary
@@ -43,18 +41,14 @@ class TrajectoryFile:
 
 
 def trajectory_files(folder: pathlib.Path) -> list[TrajectoryFile]:
-    """Returns all trajectory files of a run by step. At the same step, evaluation follows training."""
+    """Returns all trajectory files of a run by step; evaluation is the last one of a step."""
     found = [(path, _FILE.fullmatch(path.name)) for path in folder.glob("*.jsonl")]
     files = [TrajectoryFile(int(m["step"]), m["kind"], path) for path, m in found if m]
     return sorted(files, key=lambda f: (f.step, f.kind == "eval", f.kind))
 
 
 def read_records(path: pathlib.Path) -> Iterator[dict[str, Any]]:
-    """Yields the episodes of a file.
-
-    Raises:
-      ValueError: A line is not JSON; the message has the line number.
-    """
+    """Yields the records of a file; raises ValueError for a line that is not JSON."""
     with open(path, encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             try:
@@ -64,16 +58,13 @@ def read_records(path: pathlib.Path) -> Iterator[dict[str, Any]]:
 
 
 def environment_of(item_id: str) -> tuple[str, int | None]:
-    """Splits an item id into environment and number: `babyai_17` gives (babyai, 17).
-
-    Without a number, the second part is None.
-    """
+    """Splits an item id: `babyai_17` gives (babyai, 17), and an id without number (id, None)."""
     name, _, number = item_id.rpartition("_")
     return (name, int(number)) if name and number.isdecimal() else (item_id, None)
 
 
 def goal_of(record: Record) -> str:
-    """Returns the goal of the task in one line."""
+    """Returns the labelled goal of the task, or the first line of the task if no label is found."""
     asked = [message["value"] for message in _opening(record) if message["from"] == "human"]
     text = asked[-1] if asked else ""
     match = _GOAL.search(text)
@@ -88,10 +79,7 @@ def repeated_turns(turns: Sequence[Record]) -> int:
 
 
 def row_of(record: Record) -> dict[str, Any]:
-    """Returns the summary of an episode for the episode list.
-
-    Numbers are rounded; `entropy` is in nats per token.
-    """
+    """Returns the summary of an episode for the episode list; `entropy` is in nats per token."""
     turns, sampled = record["turns"], _select_actions(record, record["logprobs"])
     # records of older runs lack the field
     has_rejections = all("is_rejected" in turn for turn in turns)
@@ -129,44 +117,36 @@ def _opening(record: Record) -> Sequence[Mapping[str, str]]:
     return record["conversations"][: sampled[0] if sampled else None]
 
 
-class _Table:
-    """Table that assigns numbers to values and stores each value once."""
-
-    def __init__(self) -> None:
-        self.values: list[Any] = []
-        self._numbers: dict[Hashable, int] = {}
-
-    def number(self, value: Any, key: Hashable = None) -> int:
-        """Returns the number of a value. `key` identifies a value that cannot be hashed."""
-        key = value if key is None else key
-        if key not in self._numbers:
-            self._numbers[key] = len(self.values)
-            self.values.append(value)
-        return self._numbers[key]
+def _number(table: dict[Any, int], key: Any) -> int:
+    """Returns the number of a key; a new key gets the next number."""
+    return table.setdefault(key, len(table))
 
 
 class Bundle:
-    """Episodes of one file in a compact form. The page decodes the result of `document`.
+    """Episodes of one file in a compact form that stores each text, token run and world once.
 
     Attributes:
       token_ids: All token ids in the bundle; the page needs their texts.
+      replayed: Rows that were added with the states of a replay.
     """
 
     def __init__(self) -> None:
-        self._texts, self._runs, self._worlds = _Table(), _Table(), _Table()
+        # numbers of texts, of token runs, and of worlds as JSON
+        self._texts: dict[str, int] = {}
+        self._runs: dict[tuple[int, ...], int] = {}
+        self._worlds: dict[str, int] = {}
         self._episodes: list[dict[str, Any]] = []
         self.token_ids: set[int] = set()
+        self.replayed: list[int] = []
 
     def add(self, record: Record, worlds: Sequence[Mapping[str, Any]] | None = None) -> None:
-        """Adds an episode to the bundle.
+        """Adds an episode, with the environment's states at the start and after every turn.
 
-        Args:
-          record: Result of `trajectory.to_record`, also from older versions. Optional keys have one
-            number per token, 0 off the action tokens: `advantages`, `reference_logprobs`,
-            `learner_logprobs`.
-          worlds: States of the environment at the start and after every turn.
+        `worlds` is None if the states are unknown. The optional keys `advantages`,
+        `reference_logprobs` and `learner_logprobs` of a record have one number per token.
         """
-        text = self._texts.number
+        text = functools.partial(_number, self._texts)
+        versions = _select_actions(record, record["policy_versions"])
         episode: dict[str, Any] = {
             "opening": [[message["from"], text(message["value"])] for message in _opening(record)],
             "turns": [
@@ -181,9 +161,7 @@ class Bundle:
             ],
             "runs": self._token_runs(record),
             "logprobs": _milli(_select_actions(record, record["logprobs"])),
-            "versions": sorted(
-                {v for v in _select_actions(record, record["policy_versions"]) if v >= 0}
-            ),
+            "versions": sorted({version for version in versions if version >= 0}),
             "prompt": sum(source == TokenSource.PROMPT for source in record["sources"]),
             "score": round(record["score"], 4),
             "seconds": record["seconds"],
@@ -193,36 +171,32 @@ class Bundle:
         for key in ("advantages", "reference_logprobs", "learner_logprobs"):
             if record.get(key) is not None:
                 episode[key] = _milli(_select_actions(record, record[key]))
-        worlds = record.get("worlds") if worlds is None else worlds
         if worlds is not None:
-            episode["worlds"] = [
-                self._worlds.number(world, json.dumps(world, sort_keys=True)) for world in worlds
-            ]
+            self.replayed.append(len(self._episodes))
+        else:
+            worlds = record.get("worlds")
+        if worlds is not None:
+            episode["worlds"] = [_number(self._worlds, json.dumps(world)) for world in worlds]
         self._episodes.append(episode)
 
     def document(self) -> dict[str, Any]:
-        """Returns the bundle as JSON types: tables of texts, token runs and worlds, and the
-        episodes.
-        """
+        """Returns the bundle as JSON types; episodes refer to texts, runs and worlds by number."""
         return {
-            "texts": self._texts.values,
-            "runs": self._runs.values,
-            "worlds": self._worlds.values,
+            "texts": list(self._texts),
+            "runs": list(self._runs),
+            "worlds": [json.loads(world) for world in self._worlds],
             "episodes": self._episodes,
         }
 
     def _token_runs(self, record: Record) -> list[int]:
-        """Returns the numbers of an episode's token runs: first the prompt, then for each turn the
-        action and the text after it.
-        """
+        """Returns the numbers of the runs: the prompt, then each action and the text after it."""
+        tokens = record["tokens"]
+        self.token_ids.update(tokens)
         cuts = [0]
         for turn in record["turns"]:
             cuts += [turn["action_start"], turn["action_stop"]]
-        cuts.append(len(record["tokens"]))
-        tokens = record["tokens"]
-        self.token_ids.update(tokens)
-        runs = [tokens[start:stop] for start, stop in zip(cuts, cuts[1:], strict=False)]
-        return [self._runs.number(run, tuple(run)) for run in runs]
+        cuts.append(len(tokens))
+        return [_number(self._runs, tuple(tokens[i:j])) for i, j in itertools.pairwise(cuts)]
 
 
 def _milli(values: Sequence[float]) -> list[int]:
@@ -233,12 +207,7 @@ def token_pieces(directory: pathlib.Path, ids: Iterable[int]) -> dict[int, str]:
     """Returns the bytes of each token, decoded with latin-1 because a token may end inside a
     character.
 
-    Args:
-      directory: Folder `tokenizer/` of a run.
-      ids: Token ids; ids that the tokenizer does not know are left out.
-
-    Returns:
-      Bytes by token id; empty if the folder has no `tokenizer.json`.
+    Unknown ids are left out. The result is empty if `directory` has no `tokenizer.json`.
     """
     path = directory / "tokenizer.json"
     if not path.exists():
@@ -246,7 +215,8 @@ def token_pieces(directory: pathlib.Path, ids: Iterable[int]) -> dict[int, str]:
     source = path.read_text(encoding="utf-8")
     backend = tokenizers.Tokenizer.from_str(source)
     added = {i: token.content for i, token in backend.get_added_tokens_decoder().items()}
-    is_byte_level = _is_byte_level(json.loads(source)["decoder"])
+    # the decoder may be a sequence of decoders
+    is_byte_level = '"ByteLevel"' in json.dumps(json.loads(source)["decoder"])
     pieces = {}
     for i in ids:
         name = backend.id_to_token(i)
@@ -257,16 +227,7 @@ def token_pieces(directory: pathlib.Path, ids: Iterable[int]) -> dict[int, str]:
     return pieces
 
 
-def _is_byte_level(decoder: dict | None) -> bool:
-    if decoder is None:
-        return False
-    if decoder["type"] == "Sequence":
-        return any(_is_byte_level(part) for part in decoder["decoders"])
-    return decoder["type"] == "ByteLevel"
-
-
 def _as_bytes(name: str, is_byte_level: bool) -> bytes:
-    """Returns the bytes of a vocabulary entry."""
     if is_byte_level and all(character in _BYTE_OF for character in name):
         return bytes(_BYTE_OF[character] for character in name)
     single = _BYTE_TOKEN.fullmatch(name)

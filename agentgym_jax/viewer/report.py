@@ -1,37 +1,28 @@
-"""Report of a run: one HTML file that contains its styles, scripts and data and needs no network
-access.
+"""Report of a run: one HTML file with its styles, scripts and data.
 
-Data are in `<script type="application/octet-stream">` elements as base64 of deflated JSON. A
-model's text therefore cannot end the element, and a page opens without decoding unused data. The
+Data are base64 of deflated JSON, so a model's text cannot end the element that contains it. The
 page's Content-Security-Policy names the only script by its hash, so no other script runs.
 """
 
 import base64
 import hashlib
 import html
-import importlib.resources
 import json
 import pathlib
-import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import IO, Any
 
+import jinja2
 from absl import logging
 
 from agentgym_jax.client.transport import Transport
 from agentgym_jax.run_folder import RunFolder, write_atomic
-from agentgym_jax.viewer.records import (
-    Bundle,
-    TrajectoryFile,
-    read_records,
-    row_of,
-    token_pieces,
-    trajectory_files,
-)
+from agentgym_jax.viewer import records
 from agentgym_jax.viewer.summary import summarise_run
 from agentgym_jax.viewer.worlds import WITH_BROWSER, chosen_for_replay, worlds_of
 
+_PAGE = pathlib.Path(__file__).parent / "page"
 # Scripts in the order of their dependencies.
 _BASE = ("dom.js", "data.js", "charts.js")
 _RUN_PAGE = ("overview.js", "filters.js", "list.js")
@@ -47,14 +38,10 @@ def packed(document: Any) -> bytes:
 
 
 def checked_folder(path: str | pathlib.Path) -> RunFolder:
-    """Returns the run folder at a path.
-
-    Raises:
-      FileNotFoundError: The folder has no file of a run.
-    """
+    """Returns the run folder at a path; raises FileNotFoundError if it has no file of a run."""
     folder = RunFolder(path)
     known = folder.config_path.exists() or folder.metrics_path.exists()
-    if not known and not trajectory_files(folder.trajectories):
+    if not known and not records.trajectory_files(folder.trajectories):
         raise FileNotFoundError(
             f"{folder.path} is not a run folder: it has no config.json, metrics.jsonl or "
             "trajectories/*.jsonl. Give the --workdir of a training or evaluation run"
@@ -70,17 +57,10 @@ def write_report(
     max_replays: int,
     max_web_replays: int = 0,
 ) -> pathlib.Path:
-    """Writes the page of a run.
+    """Writes the page of a run folder to `out`, by default its `report.html`; returns the path.
 
-    Args:
-      path: Run folder; only its report is written.
-      out: Path of the report; `report.html` in the run folder if None.
-      transports: Servers by environment; they replay episodes to show the environment's states.
-      max_replays: Maximum number of replayed episodes.
-      max_web_replays: Maximum number of episodes replayed in a browser, with one picture per page.
-
-    Returns:
-      Path of the report.
+    The servers in `transports`, by environment, replay at most `max_replays` episodes and at most
+    `max_web_replays` web episodes to show the environment's states.
 
     Raises:
       FileNotFoundError: `path` is not a run folder.
@@ -88,12 +68,10 @@ def write_report(
     """
     folder = checked_folder(path)
     target = folder.report_path if out is None else pathlib.Path(out).expanduser()
-    files = trajectory_files(folder.trajectories)
-    rows = [[row_of(record) for record in read_records(file.path)] for file in files]
-    chosen = set()
-    if transports:
-        chosen = chosen_for_replay(rows, max_replays)
-        chosen |= chosen_for_replay(rows, max_web_replays, WITH_BROWSER)
+    files = records.trajectory_files(folder.trajectories)
+    rows = [list(map(records.row_of, records.read_records(file.path))) for file in files]
+    chosen = chosen_for_replay(rows, max_replays)
+    chosen |= chosen_for_replay(rows, max_web_replays, WITH_BROWSER)
     document = summarise_run(folder, files, rows)
 
     def write(file: IO[str]) -> None:
@@ -104,12 +82,12 @@ def write_report(
         first = 0
         for number, trajectory_file in enumerate(files):
             wanted = {row for at, row in chosen if at == number}
-            bundle, done = make_bundle(trajectory_file, wanted, transports)
+            bundle = make_bundle(trajectory_file, wanted, transports)
             token_ids |= bundle.token_ids
-            replayed += [first + row for row in sorted(done)]
+            replayed += [first + row for row in bundle.replayed]
             first += len(rows[number])
             _write_element(file, trajectory_file.name, bundle.document())
-        pieces = token_pieces(folder.tokenizer, sorted(token_ids))
+        pieces = records.token_pieces(folder.tokenizer, sorted(token_ids))
         _write_element(file, "index", document | {"pieces": pieces, "replayed": replayed})
         file.write(after)
 
@@ -119,19 +97,15 @@ def write_report(
 
 
 def make_bundle(
-    file: TrajectoryFile, wanted: set[int], transports: Mapping[str, Transport]
-) -> tuple[Bundle, set[int]]:
-    """Returns the bundle of a file.
-
-    Rows in `wanted` include the environment's states if they could be replayed.
-    """
-    bundle, done = Bundle(), set()
-    for number, record in enumerate(read_records(file.path)):
-        worlds = worlds_of(record, transports) if number in wanted else None
-        if worlds is not None:
-            done.add(number)
-        bundle.add(record, worlds)
-    return bundle, done
+    file: records.TrajectoryFile,
+    wanted: Collection[int] = (),
+    transports: Mapping[str, Transport] = {},
+) -> records.Bundle:
+    """Returns the bundle of a file; rows in `wanted` are replayed if possible."""
+    bundle = records.Bundle()
+    for number, record in enumerate(records.read_records(file.path)):
+        bundle.add(record, worlds_of(record, transports) if number in wanted else None)
+    return bundle
 
 
 def _write_element(file: IO[str], name: str, document: Any) -> None:
@@ -151,19 +125,15 @@ def page(name: str, *, is_live: bool) -> tuple[str, str]:
         f"img-src data:; connect-src '{'self' if is_live else 'none'}'; "
         "base-uri 'none'; form-action 'none'"
     )
-    values = {
-        "TITLE": html.escape(name),
-        "POLICY": html.escape(policy, quote=True),
-        "STYLE": style,
-        "SCRIPT": script,
-        "LIVE": "true" if is_live else "false",
-    }
-    # All placeholders are replaced in one pass, so a run name that looks like a placeholder is not
-    # replaced.
-    parts = _part("index.html").split("<!--DATA-->")
-    before, after = (
-        re.sub(r"\{\{(\w+)\}\}", lambda match: values[match[1]], part) for part in parts
+    template = jinja2.Template(_part("index.html"), keep_trailing_newline=True)
+    html_page = template.render(
+        TITLE=html.escape(name),
+        POLICY=html.escape(policy, quote=True),
+        STYLE=style,
+        SCRIPT=script,
+        LIVE="true" if is_live else "false",
     )
+    before, after = html_page.split("<!--DATA-->")
     return before, after
 
 
@@ -172,5 +142,4 @@ def _hash(text: str) -> str:
 
 
 def _part(name: str) -> str:
-    part = importlib.resources.files("agentgym_jax.viewer") / "page" / name
-    return part.read_text(encoding="utf-8")
+    return (_PAGE / name).read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Columns of metrics.jsonl, and quantities derived from them for figures."""
+"""Series of metrics in metrics.jsonl, and quantities derived from them for figures."""
 
 import dataclasses
 import math
@@ -10,57 +10,50 @@ import numpy as np
 
 from agentgym_jax.telemetry.metrics import METRICS, add_environment
 
-_ROLLOUT_PARTS = (
-    ("time/prefill_s", "prefill"),
-    ("time/decode_s", "decode"),
-    ("time/env_wait_s", "waiting for environments"),
-)
-_STEP_PARTS = (
-    ("time/rollout_s", "rollout, other"),
-    ("time/score_s", "scoring"),
-    ("time/update_s", "update"),
-    ("time/data_s", "data"),
-)
-_AROUND_PARTS = (("time/eval_s", "evaluation"), ("time/checkpoint_s", "checkpoint"))
+_ROLLOUT_PARTS = {
+    "prefill": "time/prefill_s",
+    "decode": "time/decode_s",
+    "waiting for environments": "time/env_wait_s",
+}
+_STEP_PARTS = {
+    "rollout, other": "time/rollout_s",
+    "scoring": "time/score_s",
+    "update": "time/update_s",
+    "data": "time/data_s",
+}
+_AROUND_PARTS = {"evaluation": "time/eval_s", "checkpoint": "time/checkpoint_s"}
 _VISIBLE_SHARE = 0.002
-# Second parts of metric names with three parts, such as `rollout/outcome/<outcome>`. They are not
-# environments.
+# Second parts of names such as `rollout/outcome/<outcome>`, which are not environments.
 _NOT_ENVIRONMENTS = {name.split("/")[1] for name in METRICS if name.count("/") == 2}
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """Lines of metrics.jsonl, arranged by column."""
+    """Lines of a metrics.jsonl."""
 
     lines: Sequence[Mapping[str, Any]]
 
     def series(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Returns the steps and the finite values of a metric."""
-        pairs = [
-            (line["step"], line[name])
-            for line in self.lines
-            if name in line and math.isfinite(line[name])
-        ]
-        steps, values = zip(*pairs, strict=True) if pairs else ((), ())
+        lines = [line for line in self.lines if math.isfinite(line.get(name, math.nan))]
+        steps, values = ([line[key] for line in lines] for key in ("step", name))
         return np.array(steps, float), np.array(values, float)
 
     def nonfinite(self, name: str) -> list[int]:
         """Returns the steps at which a metric was not finite."""
-        lines = [line for line in self.lines if name in line]
-        return [int(line["step"]) for line in lines if not math.isfinite(line[name])]
+        return [int(row["step"]) for row in self.lines if not math.isfinite(row.get(name, 0.0))]
 
     def has(self, name: str) -> bool:
         """Returns True if the metric has at least one finite value."""
         return len(self.series(name)[0]) > 0
 
     def groups(self, name: str) -> list[str]:
-        """Returns the groups g for which `name/g` has values, sorted with `level 2` before `level 10`."""
+        """Returns the groups g for which `name/g` has values, in natural order."""
         return self._between(f"{name}/", "")
 
     def environments(self, name: str) -> list[str]:
         """Returns the environments with separate values of a metric; empty if there is only one."""
         before, after = add_environment(name, "*").split("*")
-        # In `rollout/outcome/success` the second part is not an environment.
         return [part for part in self._between(before, after) if part not in _NOT_ENVIRONMENTS]
 
     def expand(self, name: str) -> list[str]:
@@ -74,9 +67,7 @@ class Run:
         return [name] if self.has(name) else []
 
     def _between(self, before: str, after: str) -> list[str]:
-        """Returns the texts between `before` and `after` in the metric names, without slashes, in
-        natural order.
-        """
+        """Returns the texts between `before` and `after` in names of metrics, in natural order."""
         pattern = re.compile(rf"{re.escape(before)}([^/]+){re.escape(after)}")
         names = {key for line in self.lines for key in line}
         found = [(pattern.fullmatch(key), key) for key in names]
@@ -85,7 +76,7 @@ class Run:
 
 
 def rolling_mean(values: np.ndarray, window: int) -> np.ndarray:
-    """Returns for each value the mean of that value and up to `window - 1` values before it."""
+    """Returns for each value the mean of this value and up to `window - 1` values before it."""
     sums = np.concatenate([[0.0], np.cumsum(values)])
     stop = np.arange(1, len(values) + 1)
     start = np.maximum(0, stop - window)
@@ -96,31 +87,27 @@ def horizon_stages(steps: np.ndarray, turns: np.ndarray) -> list[tuple[float, fl
     """Returns (first step, last step, turns) of every stretch of equal turn limits."""
     if not len(steps):
         return []
-    cuts = np.flatnonzero(np.diff(turns)) + 1
-    parts = np.split(np.arange(len(steps)), cuts)
-    return [(steps[part[0]], steps[part[-1]], turns[part[0]]) for part in parts]
+    stages = np.split(np.stack([steps, turns], axis=1), np.flatnonzero(np.diff(turns)) + 1)
+    return [(stage[0, 0], stage[-1, 0], stage[0, 1]) for stage in stages]
 
 
 def time_shares(run: Run) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Returns the steps, and each part's share of the wall time of a step.
 
-    The shares of a step add up to 1.
-
     The wall time is `time/iteration_s` plus the times of evaluation and checkpoint, which it does
-    not include. The times of the parts of the rollout are subtracted from the rollout's time, which
-    leaves `rollout, other`. The remaining time of the step is `other`. A part that was not logged
-    at a step counts as 0 there.
+    not include. `rollout, other` is the time of the rollout without its logged parts. `other` is
+    the remaining time of the step. A part that was not logged at a step counts as 0 there.
     """
     timed = [line for line in run.lines if "time/iteration_s" in line]
 
     def seconds(name: str) -> np.ndarray:
-        return np.array([np.nan_to_num(line[name]) if name in line else 0.0 for line in timed])
+        return np.array([np.nan_to_num(line.get(name, 0.0)) for line in timed])
 
-    inside = {label: seconds(name) for name, label in _ROLLOUT_PARTS}
-    parts = inside | {label: seconds(name) for name, label in _STEP_PARTS}
+    inside = {label: seconds(name) for label, name in _ROLLOUT_PARTS.items()}
+    parts = inside | {label: seconds(name) for label, name in _STEP_PARTS.items()}
     parts["rollout, other"] = np.maximum(0.0, parts["rollout, other"] - sum(inside.values()))
     parts["other"] = np.maximum(0.0, seconds("time/iteration_s") - sum(parts.values()))
-    parts |= {label: seconds(name) for name, label in _AROUND_PARTS}
+    parts |= {label: seconds(name) for label, name in _AROUND_PARTS.items()}
     total = np.maximum(sum(parts.values()), 1e-9)
     shares = {label: values / total for label, values in parts.items()}
     return np.array([line["step"] for line in timed], float), shares

@@ -1,7 +1,6 @@
 """Summary of a run for the page: facts, curves, list of episodes, early warnings."""
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,13 +8,12 @@ from agentgym_jax.run_folder import RunFolder
 from agentgym_jax.telemetry.metrics import lookup
 from agentgym_jax.telemetry.metrics_file import read_metrics
 from agentgym_jax.viewer.early_warnings import early_warnings
-from agentgym_jax.viewer.panels import PANELS, Panel
+from agentgym_jax.viewer.panels import panels_of
 from agentgym_jax.viewer.records import TrajectoryFile
 from agentgym_jax.viewer.series import Run, visible_time_shares
 
 # Metrics that a figure draws in addition to those it needs.
 _ALSO = {"turns": ("horizon/turns",)}
-_DIGITS = 6  # number of significant digits of every metric
 _REPEATED_TEXTS = ("item", "environment", "goal", "outcome")
 Rows = Sequence[Mapping[str, Any]]
 
@@ -23,14 +21,9 @@ Rows = Sequence[Mapping[str, Any]]
 def summarise_run(
     folder: RunFolder, files: Sequence[TrajectoryFile], rows: Sequence[Rows]
 ) -> dict[str, Any]:
-    """Returns all data of the page except the episodes' bundles, as JSON types.
+    """Returns all data of the page except the bundles, as JSON types.
 
-    Lists are stored as columns. In 20,000 objects with 16 keys, most bytes would be keys.
-
-    Args:
-      folder: Run folder; config, provenance and metrics are optional.
-      files: Trajectory files of the run.
-      rows: Rows (`records.row_of`) of every file.
+    `rows` has the rows (`records.row_of`) of every trajectory file.
     """
     config = folder.config() if folder.config_path.exists() else {}
     provenance = folder.provenance() if folder.provenance_path.exists() else {}
@@ -62,7 +55,6 @@ def _value(config: Any, *path: str) -> Any:
 
 
 def _facts(config: Any, provenance: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Returns the main facts about the run that the folder contains."""
     facts = [
         ("Algorithm", _value(config, "algorithm", "name")),
         ("Model", _value(config, "model", "source")),
@@ -79,9 +71,7 @@ def _facts(config: Any, provenance: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _task_groups(environments: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns modulus and names of the task groups that the config defines by remainders of task
-    numbers.
-    """
+    """Returns modulus and names of the task groups that are remainders of task numbers."""
     groups = {}
     for name, settings in environments.items():
         for part in ("eval", "train"):
@@ -93,9 +83,9 @@ def _task_groups(environments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def episode_columns(rows: Rows) -> dict[str, Any]:
-    """Returns the list of episodes as columns.
+    """Returns the rows of episodes as columns; repeated texts are numbers of a table's entries.
 
-    Repeated texts are replaced by their numbers in a table.
+    In 20,000 rows with 16 keys each, most bytes would be keys.
     """
     columns: dict[str, Any] = {}
     for key in rows[0] if rows else ():
@@ -109,9 +99,7 @@ def episode_columns(rows: Rows) -> dict[str, Any]:
 
 
 def metric_columns(run: Run) -> dict[str, Any]:
-    """Returns the meaning, unit and values of every metric, and the steps at which it was not
-    finite.
-    """
+    """Returns meaning, unit, values and non-finite steps of every metric."""
     columns = {}
     for name in sorted({name for line in run.lines for name in line} - {"step", "time"}):
         steps, values = run.series(name)
@@ -122,7 +110,7 @@ def metric_columns(run: Run) -> dict[str, Any]:
             meaning, unit = name, ""
         columns[name] = {
             "steps": [int(step) for step in steps],
-            "values": [_rounded(value) for value in values],
+            "values": [float(f"{value:.6g}") for value in values],
             "nonfinite": run.nonfinite(name),
             "meaning": meaning,
             "unit": unit,
@@ -130,28 +118,23 @@ def metric_columns(run: Run) -> dict[str, Any]:
     return columns
 
 
-def _rounded(value: float) -> float:
-    return round(value, _DIGITS - 1 - math.floor(math.log10(abs(value)))) if value else 0.0
-
-
 def panels(run: Run) -> list[dict[str, Any]]:
     """Returns the figures of `plots/` as lists of metric names, in the same order."""
-    return [_panel(panel, run) for panel in PANELS if panel.is_possible(run)]
+    found = []
+    for panel in panels_of(run):
+        facts: dict[str, Any] = {"title": panel.title, "unit": panel.unit}
+        if panel.file == "time":
+            facts |= {"stacked": True, "series": _time_series(run)}
+        else:
+            names = panel.needs + _ALSO.get(panel.file, ())
+            facts["metrics"] = [metric for name in names for metric in run.expand(name)]
+        found.append(facts)
+    return found
 
 
-def _panel(panel: Panel, run: Run) -> dict[str, Any]:
-    facts: dict[str, Any] = {"title": panel.title, "unit": panel.unit}
-    if panel.file != "time":
-        names = [name for need in panel.needs for name in run.expand(need)]
-        names += [name for name in _ALSO.get(panel.file, ()) if run.has(name)]
-        return facts | {"metrics": names}
+def _time_series(run: Run) -> list[dict[str, Any]]:
     steps, shares = visible_time_shares(run)
-    series = [
-        {
-            "label": label,
-            "steps": [int(step) for step in steps],
-            "values": [round(float(value), 4) for value in values],
-        }
+    return [
+        {"label": label, "steps": steps.astype(int).tolist(), "values": values.round(4).tolist()}
         for label, values in shares.items()
     ]
-    return facts | {"stacked": True, "series": series}

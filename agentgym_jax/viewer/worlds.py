@@ -1,8 +1,4 @@
-"""States of the environment along an episode, computed by replaying its actions.
-
-The state is a function of the task and the actions, so a record need not contain pictures. For
-TextCraft's inventory and SciWorld's rooms, the page reads the observations instead.
-"""
+"""States of the environment along an episode, computed by replaying its actions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +10,8 @@ from agentgym_jax.client.errors import EnvError
 from agentgym_jax.client.transport import Transport
 from agentgym_jax.viewer.records import Record, environment_of
 
-# Environments whose observations do not show the complete state.
+# Environments whose observations do not show the complete state. Elsewhere the page reads the
+# observations (TextCraft's inventory, SciWorld's rooms).
 REPLAYED = ("babyai", "maze")
 # Replayed only on request: a turn takes about a second, and its picture has some tens of kilobytes.
 WITH_BROWSER = ("webarena",)
@@ -25,16 +22,10 @@ class ReplayError(Exception):
     """Error for an episode that cannot be replayed, or whose replay differs from the record."""
 
 
-def can_replay(record: Record) -> bool:
-    """Returns True if a replay adds information to the page of the episode."""
-    name, number = environment_of(record["item_id"])
-    return name in (*REPLAYED, *WITH_BROWSER) and number is not None
-
-
 def worlds_of(record: Record, transports: Mapping[str, Transport]) -> list[State] | None:
     """Returns the states along an episode; None if the episode cannot be replayed here."""
     name, _ = environment_of(record["item_id"])
-    if name not in transports or not can_replay(record):
+    if name not in transports:
         return None
     try:
         return replay(transports[name], record)
@@ -44,14 +35,8 @@ def worlds_of(record: Record, transports: Mapping[str, Transport]) -> list[State
 
 
 def replay(transport: Transport, record: Record) -> list[State]:
-    """Returns the states at the start and after every turn.
-
-    Args:
-      transport: Transport to a server of the record's environment.
-      record: Record of the episode.
-
-    Raises:
-      ReplayError: The environment rejects a request, or its answers differ from the record.
+    """Returns the states at the start and after every turn; raises ReplayError if an answer of
+    the environment differs from the record.
     """
     name, number = environment_of(record["item_id"])
     if number is None:
@@ -63,9 +48,14 @@ def replay(transport: Transport, record: Record) -> list[State]:
         session = client.create()
         try:
             client.reset(session, number)
-            states = [client.ask(session, "/state")]
+            states = [client.ask(session, "/state").value(dict)]
             for turn in record["turns"]:
-                states.append(_after(client, session, turn, states[-1]))
+                if turn["action"] is None:  # no request was sent to the environment
+                    states.append(states[-1])
+                    continue
+                if client.step(session, turn["action"]).text != turn["observation"]:
+                    raise ReplayError("the answers of the environment differ from the record")
+                states.append(client.ask(session, "/state").value(dict))
             return states
         finally:
             client.close(session)
@@ -73,30 +63,14 @@ def replay(transport: Transport, record: Record) -> list[State]:
         raise ReplayError(error.message) from error
 
 
-def _after(client: EnvClient, session: int, turn: Mapping[str, Any], before: State) -> State:
-    if turn["action"] is None:  # no request was sent to the environment
-        return before
-    if client.step(session, turn["action"]).text != turn["observation"]:
-        raise ReplayError("the answers of the environment differ from the record")
-    return client.ask(session, "/state")
-
-
 def chosen_for_replay(
     files: Sequence[Sequence[Record]], limit: int, environments: Sequence[str] = REPLAYED
 ) -> set[tuple[int, int]]:
-    """Selects at most `limit` episodes to replay.
+    """Returns (file number, row number) of at most `limit` episodes to replay.
 
     About half of the selection consists of all episodes of some tasks that occur at several steps,
     so that these episodes can be compared. The other episodes are spread evenly over the run; the
-    first sample of each group is preferred.
-
-    Args:
-      files: Rows (`records.row_of`) of every trajectory file, in order.
-      limit: Maximum number of episodes.
-      environments: Environments whose episodes are replayed.
-
-    Returns:
-      Pairs of file number and row number.
+    first sample of each group is preferred. `files` has the rows (`records.row_of`) of every file.
     """
     of_task: dict[str, list[tuple[int, int]]] = {}
     first, others = [], []
@@ -105,25 +79,15 @@ def chosen_for_replay(
             if row["environment"] in environments and row["number"] is not None:
                 of_task.setdefault(row["item"], []).append((file, number))
                 (first if row["sample"] == 0 else others).append((file, number))
-    chosen = _find_repeated_tasks(list(of_task.values()), limit // 2)
+    repeated = [places for places in of_task.values() if len({file for file, _ in places}) > 1]
+    total = sum(map(len, repeated))
+    chosen: set[tuple[int, int]] = set()
+    for places in _spread(repeated, limit // 2 * len(repeated) // max(1, total)):
+        if len(chosen) + len(places) <= limit // 2:
+            chosen |= set(places)
     for places in (first, others):
         left = [place for place in places if place not in chosen]
         chosen |= set(_spread(left, limit - len(chosen)))
-    return chosen
-
-
-def _find_repeated_tasks(
-    places_of_tasks: Sequence[list[tuple[int, int]]], limit: int
-) -> set[tuple[int, int]]:
-    """Returns all episodes of tasks that occur in several files, for as many tasks as `limit`
-    allows.
-    """
-    repeated = [places for places in places_of_tasks if len({file for file, _ in places}) > 1]
-    total = sum(map(len, repeated))
-    chosen: set[tuple[int, int]] = set()
-    for places in _spread(repeated, limit * len(repeated) // max(1, total)):
-        if len(chosen) + len(places) <= limit:
-            chosen |= set(places)
     return chosen
 
 

@@ -15,6 +15,7 @@ Source: beta 0.5, learning rate 5e-7, warm-up and decay of AgentGym's DPO script
 
 from agentgym_jax.configs import common
 from agentgym_jax.configs.eval import common as held_out
+from agentgym_jax.jobs.config.sections import AGENT_SECTIONS
 
 
 def get_config(arg=None):
@@ -28,7 +29,7 @@ def get_config(arg=None):
     full = common.base()
     c = full.copy_and_resolve_references()
     with c.unlocked():
-        for name in (*held_out.SECTIONS, "algorithm", "horizon", "optimizer", "learner"):
+        for name in (*AGENT_SECTIONS, "algorithm", "horizon", "optimizer", "learner"):
             del c[name]
     c.job = "dpo"
     c.total_steps = 100

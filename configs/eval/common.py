@@ -3,18 +3,9 @@
 import importlib
 
 from agentgym_jax.configs import common
+from agentgym_jax.jobs.config.sections import AGENT_SECTIONS
 
 EVALUATIONS = ("babyai", "sciworld", "searchqa", "textcraft", "webarena")
-SECTIONS = (
-    "env_server",
-    "environments",
-    "client",
-    "pool",
-    "sampler",
-    "sampling",
-    "rollout",
-    "evaluation",
-)
 
 
 def add(c, names, smoke, every):
@@ -37,7 +28,7 @@ def add(c, names, smoke, every):
         for name in names.split("+")
     ]
     with c.unlocked():
-        for name in SECTIONS:
+        for name in AGENT_SECTIONS:
             c[name] = configs[0][name]
         c.rollout = dict(
             max_parse_errors=3,

@@ -14,6 +14,7 @@ Source: learning rate 1e-5 of AgentGym's behavioural cloning, arXiv:2406.04151.
 
 from agentgym_jax.configs import common
 from agentgym_jax.configs.eval import common as held_out
+from agentgym_jax.jobs.config.sections import AGENT_SECTIONS
 
 
 def get_config(arg=None):
@@ -27,7 +28,7 @@ def get_config(arg=None):
     full = common.base()
     c = full.copy_and_resolve_references()
     with c.unlocked():
-        for name in (*held_out.SECTIONS, "algorithm", "horizon", "optimizer", "learner"):
+        for name in (*AGENT_SECTIONS, "algorithm", "horizon", "optimizer", "learner"):
             del c[name]
     c.job = "sft"
     c.total_steps = 300

@@ -27,7 +27,7 @@ LOG_LEVELS = ["debug", "info", "warning", "error"]
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    """Returns the parser of a command line, whose first argument may be a module."""
+    """Returns the argument parser; a module as first argument becomes a command of its own."""
     parser = argparse.ArgumentParser(
         prog="python -m agentgym_envs",
         description="Environment servers that speak AgentGym's HTTP protocol.",
@@ -46,7 +46,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     _add_demonstration_options(
         add("demonstrations", "write episodes of a scripted agent as AgentGym trajectory records")
     )
-    _add_check_options(add("check", "test that an environment keeps what all of them promise"))
+    _add_check_options(add("check", "test that an environment meets the common contract"))
     _add_prepare_options(add("prepare", "build the files of an environment on this machine, once"))
     if arguments and not arguments[0].startswith("-") and arguments[0] not in commands.choices:
         _add_server_options(add(arguments[0], f"serve {arguments[0]}"), find(arguments[0]).port)
@@ -63,14 +63,14 @@ def _add_server_options(parser: argparse.ArgumentParser, port: int) -> None:
     add("--idle-seconds", type=float, default=1800, help="close sessions unused for longer")
     add("--max-body-bytes", type=int, default=65536, help="longest accepted request body")
     add("--step-seconds", type=float, default=30, help="stop a simulator that takes longer")
-    add("--busy-seconds", type=float, default=60, help="how long a request waits for its turn")
+    add("--busy-seconds", type=float, default=60, help="how long a request waits for a worker")
     add("--token-file", type=pathlib.Path, help="file with the bearer token clients must send")
     add(
         "--allow-host",
         metavar="NAME",
         action="append",
         default=[],
-        help="another name than localhost by which clients address it; may be given several times",
+        help="name besides localhost by which clients reach the server; may be given several times",
     )
     add("--parent-pid", type=int, help="stop when this process is gone")
     _add_common(parser, "warning")
@@ -89,9 +89,9 @@ def _add_demonstration_options(parser: argparse.ArgumentParser) -> None:
         "--epsilon",
         type=float,
         default=0.1,
-        help="share of turns that are detours, of the agents random and mixed",
+        help="fraction of turns in which the agents random and mixed take a detour",
     )
-    add("--seed", type=int, default=0, help="of the random choices")
+    add("--seed", type=int, default=0, help="seed of the random choices")
     add("--max-turns", type=int, default=20, help="actions after which an episode is cut")
     add("--thought", action="store_true", help="write a short Thought before each Action")
     add("--out", type=pathlib.Path, required=True, help="JSONL file to write")
@@ -103,7 +103,7 @@ def _add_check_options(parser: argparse.ArgumentParser) -> None:
     _add_environment(parser)
     add("--tasks", type=int, default=suite.TASKS, help="how many tasks are played")
     add("--actions", type=int, default=suite.ACTIONS, help="actions in each of them, at most")
-    add("--compat", action="store_true", help="the behaviour of AgentGym's server")
+    add("--compat", action="store_true", help="check the behaviour of AgentGym's server")
     _add_common(parser, "error")
 
 

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 Say: TypeAlias = Callable[[str], None]
 
-SIGN_S = 30.0  # seconds; waiting clients take a longer silence for a dead server
+SIGN_S = 30.0  # seconds between progress lines; clients take longer silence for a dead server
 
 
 def announcer(who: str) -> Say:
@@ -41,9 +41,9 @@ def build_once(
       folder: Path of the folder, which exists only when it is complete.
       fill: Function that writes into the empty folder it receives. That folder is renamed to
           `folder` afterwards.
-      say: Progress callback. It reports a build by another process, and progress every
-          `SIGN_S` seconds.
-      anew: True to build the folder even if it exists. Readers of the old folder are not disturbed.
+      say: Callback that is called every `SIGN_S` seconds, and once if another process is building.
+      anew: True to build the folder even if it exists. Files that are open in the old folder stay
+          readable.
     """
     if folder.exists() and not anew:
         return
@@ -76,7 +76,7 @@ def locked(path: pathlib.Path, say: Say) -> Iterator[None]:
 
 @contextlib.contextmanager
 def signs_of_life(say: Say) -> Iterator[None]:
-    """Reports progress every `SIGN_S` seconds unless stderr is a terminal with progress bars."""
+    """Reports progress every `SIGN_S` seconds unless stderr is a terminal."""
     began, is_over = time.monotonic(), threading.Event()
 
     def speak() -> None:

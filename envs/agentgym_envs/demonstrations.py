@@ -54,7 +54,7 @@ def choose(
 
     With probability `epsilon`, `random` and `mixed` take a detour, so that the agent has to
     recover. A detour is an action from `seen`: it was valid earlier in the episode, so the
-    environment may reject it now. Detours are part of the record but are not taught.
+    environment may reject it now. Detours are recorded, but the model is not trained on them.
     """
     if agent != "expert" and rng.random() < epsilon:
         return Choice(rng.choice(seen), RANDOM, False)

@@ -1,4 +1,4 @@
-"""Facts about other processes of this machine."""
+"""Checks if other processes on this machine are alive."""
 
 import os
 

@@ -28,7 +28,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog="It is built in $AGENTGYM_DATA/searchqa, else in ~/.cache/agentgym/searchqa.",
     )
     commands = parser.add_subparsers(required=True, metavar="command")
-    build = commands.add_parser("build", help="build it if it is not there")
+    build = commands.add_parser("build", help="build the corpus unless it exists")
     build.add_argument("--force", action="store_true", help="build it again")
     build.add_argument(
         "--wordnet",
@@ -39,13 +39,13 @@ def _parser() -> argparse.ArgumentParser:
     build.add_argument(
         "--any-version",
         action="store_true",
-        help="take the packages as installed; gives another version if they are not those pinned",
+        help="accept other versions of the packages; they lead to another version of the corpus",
     )
     build.set_defaults(run=_build)
     status = commands.add_parser("status", help="list the built corpora")
     status.set_defaults(run=_status)
     check = commands.add_parser("check", help="compare the files with the recorded digests")
-    check.add_argument("folder", type=pathlib.Path, nargs="?", help="of a corpus; else the default")
+    check.add_argument("folder", type=pathlib.Path, nargs="?", help="default: the default corpus")
     check.set_defaults(run=_check)
     return parser
 

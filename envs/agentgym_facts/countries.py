@@ -313,5 +313,5 @@ class _Facts:
 
 
 def short_enough(fact: Fact) -> bool:
-    """Returns True if an answer is short enough to have only one spelling."""
+    """Returns True if the answer has few words; long answers often have several spellings."""
     return len(words(fact.answers[0])) <= _MAX_ANSWER_WORDS

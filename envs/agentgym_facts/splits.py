@@ -19,7 +19,7 @@ def split_of(entity: str) -> str:
 
 
 def split_of_question(entity: str) -> str:
-    """Returns the split of a question; a comparison has two entities, separated by a blank.
+    """Returns the split of a question; a comparison has two entities, separated by a space.
 
     Raises:
       ValueError: the two entities are in different splits.

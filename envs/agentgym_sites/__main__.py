@@ -20,8 +20,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m agentgym_sites",
-        description="The web sites that the web navigation environment brings along. It starts them "
-        "itself; this command is for preparing them ahead and for looking at them.",
+        description="The embedded sites of the web navigation environment, which starts them "
+        "itself. This command prepares them ahead of time, or runs them to look at them.",
     )
     commands = parser.add_subparsers(dest="command", required=True)
     for name, text in (
@@ -35,14 +35,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "--folder",
             type=pathlib.Path,
             default=data_folder() / "webarena",
-            help="where they are prepared and run (default: %(default)s)",
+            help="folder in which the sites are prepared and run (default: %(default)s)",
         )
         if name in ("prepare", "start"):
             command.add_argument(
                 "--site",
                 action="append",
                 choices=sorted(cluster.MODULES),
-                help="only this one; may be repeated",
+                help="only this site; may be repeated",
             )
     options = parser.parse_args(arguments)
     try:

@@ -66,7 +66,7 @@ def seed_request(seconds: int) -> Iterator[None]:
     Args:
       seconds: Age of the episode in seconds; each request adds one.
     """
-    # Prepared sites also skip the first choice; the keys of their sessions have this form.
+    # Skipping the first choice keeps the strings, such as session keys, of earlier prepared sites.
     token = _dice.set(Dice(str(seconds), thrown=1))
     try:
         yield
@@ -75,11 +75,11 @@ def seed_request(seconds: int) -> Iterator[None]:
 
 
 def install() -> None:
-    """Replaces Django's function for random strings. Call this before most of Django is imported."""
+    """Replaces Django's function for random strings; call it before Django imports middleware."""
     from django.utils import crypto
 
     if "django.middleware.csrf" in sys.modules:
-        raise RuntimeError("chance.install() is too late: parts of Django hold the function")
+        raise RuntimeError("chance.install() is too late: Django already uses its own function")
     by_chance = crypto.get_random_string
 
     def get_random_string(length: int, allowed_chars: str = crypto.RANDOM_STRING_CHARS) -> str:

@@ -50,8 +50,8 @@ def use_database(path: pathlib.Path) -> None:
 
 
 class _Handler(WSGIRequestHandler):
-    # The head and the body of a response are two packets. Without this setting, the body would not
-    # be sent before the receipt of the head is confirmed.
+    # The headers and the body of a response are two packets. With Nagle's algorithm, the body would
+    # not be sent before the client acknowledges the headers.
     disable_nagle_algorithm = True
 
     def log_message(self, format: str, *args: Any) -> None:

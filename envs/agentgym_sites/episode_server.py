@@ -121,8 +121,9 @@ class EpisodeApplication:
     def _episode(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """Answers requests that end an episode or ask for its changes.
 
-        Pages in a browser have no access. The browser adds the episode's header to its requests,
-        and `Origin` to every DELETE, also where a worker's request lacks the episode's header.
+        Pages in a browser have no access, because such a request has one of two headers. The
+        browser adds `X-Episode` to requests of pages, and `Origin` to every DELETE of a page or a
+        web worker.
         """
         method = environ["REQUEST_METHOD"]
         if _EPISODE_KEY in environ or "HTTP_ORIGIN" in environ:
@@ -150,8 +151,8 @@ class EpisodeApplication:
                 return self._complete(environ, start_response)
 
     def _complete(self, environ: dict[str, Any], start_response: StartResponse) -> list[bytes]:
-        """Returns the complete response, because a page that is generated while it is sent also
-        reads the database.
+        """Returns the complete response, because a page that is generated in parts reads the
+        database until its last part.
         """
         body = self._application(environ, start_response)
         try:

@@ -18,7 +18,7 @@ import sys
 import config as horizons
 import jax
 
-from agentgym_jax.jobs import evaluation_step as held_out
+from agentgym_jax.jobs import after_step as held_out
 from agentgym_jax.jobs.config.sections import plain
 from agentgym_jax.jobs.rl import loop as rl
 from agentgym_jax.jobs.rl.build import open_rl

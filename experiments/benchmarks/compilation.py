@@ -12,7 +12,7 @@ run folder, so nothing is resumed. Fields of a start:
   their names are printed.
 - `refused`: programs that JAX did not write to the cache either, with its reason.
 - `compile_s`: seconds in XLA until the end of the first step, reads of the cache included
-  (`jax/compile_s` of metrics.jsonl, agentgym_jax/telemetry/compilations.py).
+  (`jax/compile_s` of metrics.jsonl, agentgym_jax/telemetry/machine.py).
 - `first_step_s`: from the start of the process to the line of step 1 in metrics.jsonl: imports,
   environments, warm start, evaluation before the first step and the step itself.
 - `whole_s`: to the end of the process.

@@ -70,7 +70,7 @@ class NumberEpisodes:
             collector = Collector(
                 SampledRows(sampler, _Numbers(), lambda tokens: f"{len(tokens)} numbers"),
                 pool,
-                {NAME: EnvironmentText((), lambda text: ParsedAction(text, None, None))},
+                {NAME: EnvironmentText((), lambda text: ParsedAction(text))},
                 prefetch=rows,
                 max_attempts=1,
                 max_replacements=0,

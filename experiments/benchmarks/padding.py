@@ -41,7 +41,7 @@ def lengths(environment: str, episodes: int, max_turns: int, renderer: ChatRende
         path = pathlib.Path(folder) / "episodes.jsonl"
         tasks = [Task(environment, i, "") for i in range(episodes)]
         record(tasks, path, agent="expert", epsilon=0.0, max_turns=max_turns, seed=0)
-        found = read_conversations(path, bad="fatal").conversations
+        found = read_conversations(path, bad="fatal")
     return [len(renderer.encode_conversation(c.messages).tokens) for c in found]
 
 

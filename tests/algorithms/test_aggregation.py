@@ -16,19 +16,19 @@ VALID = jnp.ones(3, bool)
         ("fixed_length", 10, [1 / 30, 1 / 30, 1 / 30]),
     ],
 )
-def test_weights_by_hand(mode, length, rows):
+def test_weights_match_hand_computed_values(mode, length, rows):
     found = aggregation.token_weights(MASK, VALID, mode=mode, length=length)
     np.testing.assert_allclose(found, np.where(MASK, np.array(rows)[:, None], 0.0), rtol=1e-6)
 
 
 @pytest.mark.parametrize("mode", ["token_mean", "sequence_mean"])
-def test_means_have_weights_that_add_up_to_one(mode):
+def test_weights_of_means_sum_to_one(mode):
     found = aggregation.token_weights(MASK, VALID, mode=mode)
     np.testing.assert_allclose(jnp.sum(found), 1.0, rtol=1e-6)
 
 
 @pytest.mark.parametrize("mode", aggregation.MODES)
-def test_rows_that_are_left_out_do_not_count(mode):
+def test_invalid_rows_do_not_count(mode):
     length = 10 if mode == "fixed_length" else None
     alone = aggregation.token_weights(MASK[:2], VALID[:2], mode=mode, length=length)
     valid_B = jnp.array([True, True, False])
@@ -39,7 +39,7 @@ def test_rows_that_are_left_out_do_not_count(mode):
 
 @pytest.mark.parametrize("mode", aggregation.MODES)
 @pytest.mark.parametrize("empty", ["mask", "valid"])
-def test_nothing_to_train_gives_zero_weights(mode, empty):
+def test_a_batch_without_trained_tokens_has_zero_weights(mode, empty):
     mask_BT = jnp.zeros_like(MASK) if empty == "mask" else MASK
     valid_B = jnp.zeros_like(VALID) if empty == "valid" else VALID
     length = 10 if mode == "fixed_length" else None
@@ -48,11 +48,11 @@ def test_nothing_to_train_gives_zero_weights(mode, empty):
 
 
 @pytest.mark.parametrize(("mode", "length"), [("fixed_length", None), ("token_mean", 5)])
-def test_a_length_is_accepted_with_fixed_length_only(mode, length):
+def test_fixed_length_requires_a_length_and_other_modes_reject_it(mode, length):
     with pytest.raises(ValueError, match="length"):
         aggregation.token_weights(MASK, VALID, mode=mode, length=length)
 
 
-def test_an_unknown_mode_names_the_known_ones():
+def test_the_error_for_an_unknown_mode_lists_the_valid_modes():
     with pytest.raises(ValueError, match="'mean'.*token_mean, sequence_mean, fixed_length"):
         aggregation.token_weights(MASK, VALID, mode="mean")

@@ -10,7 +10,7 @@ from tests.builders import draw_episodes, random_episodes
 pytestmark = pytest.mark.usefixtures("compiled_fast")
 
 
-def test_the_return_from_a_token_on_contains_its_own_reward_and_all_later_ones():
+def test_the_return_to_go_includes_the_reward_of_the_token_itself():
     made = draw_episodes([".00..11."], [{2: 1.0, 6: 10.0}], group_size=1)
     np.testing.assert_array_equal(returns_to_go(made), [[0, 11, 11, 0, 0, 10, 10, 0]])
 
@@ -23,18 +23,18 @@ def test_a_reward_on_an_observation_counts_for_the_token_before_it():
     np.testing.assert_array_equal(episode_returns(made, turn_discount=0.5), [6.0])
 
 
-def test_turns_that_touch_are_still_two_turns():
+def test_adjacent_turns_are_separate():
     made = draw_episodes(["0011"], [{3: 8.0}], group_size=1)
     np.testing.assert_array_equal(returns_to_go(made, turn_discount=0.5), [[4.0, 4.0, 8.0, 8.0]])
     np.testing.assert_array_equal(turn_starts(made), [[True, False, True, False]])
 
 
-def test_a_turn_starts_once_also_if_other_tokens_interrupt_it():
+def test_a_turn_interrupted_by_other_tokens_starts_only_once():
     made = draw_episodes([".0.00.11.1"], [{}], group_size=1)
     assert np.flatnonzero(turn_starts(made)).tolist() == [1, 6]
 
 
-def test_the_return_of_an_episode_is_that_from_its_first_token_on():
+def test_the_return_of_an_episode_is_the_return_to_go_of_its_first_action_token():
     made = random_episodes(0)
     first = np.asarray(made.action_mask_BT).argmax(axis=1)
     for turn_discount in (1.0, 0.9):
@@ -47,7 +47,7 @@ def test_the_return_of_an_episode_is_that_from_its_first_token_on():
     ("name", "array"),
     [("turn_BT", jnp.zeros((1, 3))), ("valid_B", jnp.ones(2, bool)), ("value_BT", jnp.zeros(3))],
 )
-def test_arrays_of_another_shape_or_type_are_refused(name, array):
+def test_arrays_of_a_wrong_shape_or_type_are_refused(name, array):
     made = draw_episodes(["00."], [{}], group_size=1)
     made.check()
     with pytest.raises(AssertionError):

@@ -1,4 +1,4 @@
-"""Generalised advantage estimation: sums of the paper, turns as actions, truncated episodes."""
+"""Generalised advantage estimation: the paper's sums, turns as actions, truncated episodes."""
 
 import dataclasses
 
@@ -33,7 +33,7 @@ def by_hand(reward, value, discount, gae_lambda, after=0.0):
     ]
 
 
-def test_one_turn_without_observations_is_the_papers():
+def test_one_turn_without_observations_equals_gae_of_the_paper():
     reward, value = np.random.default_rng(0).normal(size=(2, 7))
     made = with_values(
         draw_episodes(["0000000"], [dict(enumerate(reward))], group_size=1),
@@ -64,7 +64,7 @@ def test_a_turn_counts_as_one_action():
     )
 
 
-def test_turns_of_one_token_are_tokens():
+def test_turn_gae_equals_token_gae_for_turns_of_one_token():
     made = draw_episodes(["0.1..2"], [{0: 0.3, 2: -1.0, 5: 1.0}], group_size=1)
     made = with_values(made, np.random.default_rng(1).normal(size=(1, 6)))
     of_tokens = gae.token_gae(made, discount=0.123, **OPTIONS)
@@ -72,8 +72,8 @@ def test_turns_of_one_token_are_tokens():
 
 
 @pytest.mark.parametrize("estimator", ["token", "turn"])
-def test_observations_of_any_length_and_value_change_nothing(estimator):
-    """Checks that tokens without training, and their values, have no effect on the other tokens."""
+def test_observations_do_not_change_the_advantages(estimator):
+    """Checks that untrained tokens and their values do not affect the other tokens."""
     made = random_episodes(3)
     values = np.random.default_rng(2).normal(size=made.reward_BT.shape)
     made = with_values(made, values)
@@ -88,7 +88,7 @@ def test_observations_of_any_length_and_value_change_nothing(estimator):
     np.testing.assert_array_equal(function(spoilt), function(made))
 
 
-def test_a_reward_on_the_final_observation_is_that_of_the_last_action():
+def test_a_reward_on_the_final_observation_counts_for_the_last_action():
     early = draw_episodes(["00.."], [{1: 1.0}], group_size=1)
     late = draw_episodes(["00.."], [{3: 1.0}], group_size=1)
     options = OPTIONS | {"discount": 0.5}
@@ -98,7 +98,7 @@ def test_a_reward_on_the_final_observation_is_that_of_the_last_action():
 
 
 @pytest.mark.parametrize("gae_lambda", [0.0, 0.7, 1.0])
-def test_a_cut_episode_bootstraps_from_the_expected_value(gae_lambda):
+def test_a_truncated_episode_bootstraps_from_the_critic(gae_lambda):
     """Checks that truncation has the effect of one more turn whose reward is the critic's value."""
     value = [0.1, 0.2, 0.0, 0.3, 0.7]
     cut = with_values(draw_episodes(["00.1."], [{3: 0.5}], group_size=1), [value], [0.7])
@@ -112,7 +112,7 @@ def test_a_cut_episode_bootstraps_from_the_expected_value(gae_lambda):
         assert function(ended, **options, **more)[0, 3] < found[0, 3]
 
 
-def test_lambda_one_is_the_return_less_the_value():
+def test_lambda_one_gives_the_return_minus_the_value():
     made = random_episodes(5)
     made = with_values(made, np.random.default_rng(4).normal(size=made.reward_BT.shape))
     options = {"discount": 1.0, "turn_discount": 1.0, "gae_lambda": 1.0, "normalize": False}
@@ -122,7 +122,7 @@ def test_lambda_one_is_the_return_less_the_value():
     np.testing.assert_allclose(returns, np.where(made.trained_BT, to_go, 0.0), atol=1e-5)
 
 
-def test_a_failed_row_is_in_no_mean():
+def test_failed_rows_do_not_affect_the_normalisation():
     made = random_episodes(6)
     spoilt = jnp.where(made.valid_B[:, None], made.reward_BT, 1e6)
     options = {"discount": 1.0, "turn_discount": 1.0, "gae_lambda": 1.0, "normalize": True}

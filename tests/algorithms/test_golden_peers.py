@@ -1,8 +1,7 @@
-"""Agreement with verl, trl and rlax; tests/golden/algorithms/make_peers.py called them.
+"""Agreement with verl, trl and rlax, whose results tests/golden/algorithms/make_peers.py recorded.
 
 Values of verl and trl are float64; those of rlax and of this package are float32. A test named
-`..._differs` shows an intended difference; another test covers a case in which the libraries must
-agree.
+`..._differs` shows an intended difference; other tests cover inputs with equal results.
 """
 
 import functools
@@ -145,7 +144,7 @@ def test_advantages_agree(estimator, options, expected):
         (advantages.leave_one_out, "rloo_advantage_unscored", {}),
     ],
 )
-def test_a_failed_episode_agrees_with_trl_for_a_missing_score(estimator, name, options):
+def test_a_failed_episode_agrees_with_a_missing_score_in_trl(estimator, name, options):
     valid = np.arange(len(MASK)) != 5
     found = estimated(estimator, made(valid=valid), **options)
     assert_agrees(found, MASK * TRL[name][:, None])
@@ -164,7 +163,7 @@ def test_a_group_of_one_differs(estimator, name):
     found = np.asarray(estimated(estimator, made(valid=valid.all(axis=0))))
     assert not found[-1].any()
     assert_agrees(VERL[name][-1], MASK[-1] * GIVEN["rewards"][-1].sum())
-    # Both libraries agree on the groups of several episodes.
+    # This package and verl agree on groups of several episodes.
     assert_agrees(found[:8], VERL[name][:8])
 
 
@@ -253,7 +252,7 @@ def test_losses_and_their_gradients_agree(loss, advantage, options, expected):
     assert_same(minimised(loss, advantage, **options), expected)
 
 
-def test_the_clip_agrees_with_rlax_where_everything_is_trained():
+def test_ppo_clipping_agrees_with_rlax_if_all_tokens_are_trained():
     def total(logprob_BT):
         found = CLIP(
             logprob_BT,
@@ -269,8 +268,8 @@ def test_the_clip_agrees_with_rlax_where_everything_is_trained():
     assert_same({"loss": value, "gradient": gradient_BT}, RLAX["clip"])
 
 
-def test_the_second_clip_of_verl_differs():
-    """Checks that there is no dual clip: verl stops lowering a bad token that is 30 % likelier."""
+def test_the_dual_clip_of_verl_differs():
+    """Checks that this package has no dual clip, with which verl stops lowering some bad tokens."""
     ours = minimised(CLIP, TOKENS, clip_low=0.2, clip_high=0.28)["gradient"]
     theirs = VERL["dual_clip"]["gradient"]
     ratio = np.exp(GIVEN["logprobs"] - GIVEN["old_logprobs"])
@@ -296,7 +295,7 @@ def test_divergences_agree_with_verl(kind):
     assert_agrees(kl.ESTIMATORS[kind](*pair), VERL["kl"][kind])
 
 
-def test_a_divergence_far_away_differs():
+def test_a_large_divergence_differs():
     """Checks that k3 is not clipped here; verl clips k3 at 10 and thereby stops its gradient."""
     assert VERL["k3_far_away"] == [10.0]
     far = kl.k3(jnp.array([-9.0]), jnp.array([-1.0]))

@@ -52,7 +52,7 @@ def assert_agrees(found, expected):
 @pytest.mark.parametrize(
     "theirs", [VERL["gae"], TRL["ppo"]["gae"], RLAX["gae"]], ids=["verl", "trl", "rlax"]
 )
-def test_advantages_and_returns_agree_where_every_token_is_an_action(theirs, name):
+def test_advantages_and_returns_agree_if_every_token_is_an_action(theirs, name):
     rewards = GIVEN["dense_rewards"]
     found = estimated(gae.token_gae, rewards, FULL, *OPTIONS[name])
     assert_agrees(found, theirs[name]["advantages"])
@@ -68,7 +68,7 @@ def test_normalised_advantages_agree(theirs):
     assert_agrees(found, theirs["discounted"]["whitened"])
 
 
-def test_passing_over_observations_agrees_with_verl():
+def test_skipping_observations_agrees_with_verl():
     theirs = np.asarray(VERL["gae_observations"]["advantages"])
     found = estimated(gae.token_gae, GIVEN["rewards"], MASK, *OPTIONS["discounted"])
     assert_agrees(found, np.where(MASK, theirs, 0.0))

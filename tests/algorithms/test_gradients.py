@@ -104,7 +104,7 @@ def test_rloo_is_unbiased(group_size):
 def test_the_centred_return_is_unbiased_up_to_a_factor(group_size):
     """Checks that groups of n episodes scale the gradient by the factor (n - 1) / n of Dr. GRPO.
 
-    The factor arises because an episode's own return is part of its group's mean.
+    The reason is that an episode's own return is part of its group's mean.
     """
     centred = functools.partial(advantages.group_relative, std_normalize=False)
     found = expected_gradient(centred, losses.policy_gradient, group_size)
@@ -112,7 +112,7 @@ def test_the_centred_return_is_unbiased_up_to_a_factor(group_size):
     np.testing.assert_allclose(found, factor * exact(), rtol=1e-4, atol=1e-6)
 
 
-def test_dividing_by_the_deviation_of_the_group_is_no_mere_factor():
+def test_dividing_by_the_group_deviation_biases_the_gradient():
     """Checks that dividing by the group deviation biases the gradient; Dr. GRPO removes this bias.
 
     The division weights tasks and states by the spread of their returns.
@@ -196,10 +196,10 @@ def gradients_of_a_row(name, group_size=2):
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_a_row_is_unbiased_where_episodes_differ_in_length_exactly_if_it_claims_to_be(name):
+def test_three_algorithms_are_unbiased_where_episodes_differ_in_length(name):
     found, exact = gradients_of_a_row(name)
     cosine = np.sum(found * exact) / np.linalg.norm(found) / np.linalg.norm(exact)
-    if ALGORITHMS[name].is_unbiased:
+    if name in ("dr_grpo", "rloo", "reinforce"):
         assert cosine > 1 - 1e-6
     else:
         assert cosine < 1 - 1e-3

@@ -28,7 +28,7 @@ def test_k1_and_k3_are_unbiased(kind):
     # + log 2
     [("k1", 0.693147), ("k2", 0.240227), ("k3", 0.193147)],
 )
-def test_divergences_by_hand(kind, value):
+def test_divergences_match_hand_computed_values(kind, value):
     found = kl.ESTIMATORS[kind](log(np.array([0.5])), log(np.array([0.25])))
     np.testing.assert_allclose(found, [value], rtol=1e-5)
 
@@ -76,6 +76,6 @@ def test_the_expected_gradient_is_that_of_the_documented_divergence(kind, diverg
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
 
 
-def test_k3_keeps_a_tiny_divergence():
+def test_k3_is_accurate_for_a_tiny_divergence():
     # exp(d) - 1 - d in float32 would round to 0 or to noise
     np.testing.assert_allclose(kl.k3(jnp.array(0.0), jnp.array(1e-3)), 5.0e-7, rtol=2e-3)

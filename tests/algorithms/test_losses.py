@@ -52,7 +52,7 @@ def surrogate(ratio, advantage, low=0.2, high=0.3):
         (0.5, 0.0, 0.0, 0.0, False),
     ],
 )
-def test_the_surrogate_by_hand(ratio, advantage, loss, gradient, is_clipped):
+def test_the_surrogate_matches_hand_computed_values(ratio, advantage, loss, gradient, is_clipped):
     np.testing.assert_allclose(
         surrogate(ratio, advantage), (loss, gradient, is_clipped), rtol=1e-6, atol=1e-7
     )
@@ -76,14 +76,14 @@ CLIPPED = (
 
 @pytest.mark.parametrize("loss", CLIPPED)
 @pytest.mark.parametrize("bounds", [(-0.1, 0.2), (1.0, 0.2), (0.2, -0.1)])
-def test_impossible_bounds_are_refused(loss, bounds):
+def test_invalid_clip_bounds_are_refused(loss, bounds):
     arrays = [jnp.zeros((1, 1))] * 3
     with pytest.raises(ValueError, match="clip_low"):
         loss(*arrays, jnp.ones((1, 1), int), clip_low=bounds[0], clip_high=bounds[1])
 
 
 @pytest.mark.parametrize("bounds", [(-0.1, 2.0), (1.1, 2.0), (0.0, 0.9)])
-def test_impossible_weights_are_refused(bounds):
+def test_invalid_ratio_bounds_are_refused(bounds):
     arrays = [jnp.zeros((1, 1))] * 3
     with pytest.raises(ValueError, match="ratio_low"):
         losses.clipped_weight(
@@ -114,7 +114,7 @@ def gradient(loss, advantage_BT, **options):
     return found, np.asarray(gradient_BT)
 
 
-def test_gspo_compares_episodes_by_the_geometric_mean_of_their_ratios():
+def test_gspo_uses_the_geometric_mean_of_the_token_ratios_of_an_episode():
     advantage_BT = jnp.array([[2.0, 2.0, 0.0, -1.0, -1.0, -1.0]])
     found, gradient_BT = gradient(
         losses.sequence_surrogate, advantage_BT, clip_low=0.1, clip_high=0.3
@@ -158,7 +158,7 @@ def published_gspo(logprob_BT, old_logprob_BT, advantage_BT, sequence_BT, *, cli
 
 
 @pytest.mark.parametrize("bounds", [(0.1, 0.3), (3e-4, 4e-4)])
-def test_gspo_has_the_published_gradient_where_an_episode_has_one_advantage(bounds):
+def test_gspo_has_the_published_gradient_if_each_episode_has_one_advantage(bounds):
     advantage_BT = jnp.array([[2.0, 2.0, 0.0, -1.0, -1.0, -1.0]])
     options = dict(clip_low=bounds[0], clip_high=bounds[1])
     published, of_published = gradient(published_gspo, advantage_BT, **options)
@@ -179,7 +179,7 @@ def test_gspo_gives_each_token_its_own_advantage():
     np.testing.assert_allclose(gradient_BT, -MEANS * advantage_BT, rtol=1e-6)
 
 
-def test_the_dual_clip_bounds_the_loss_of_a_likely_token_that_was_bad():
+def test_the_dual_clip_bounds_the_loss_of_a_bad_token_with_a_large_ratio():
     # ratios 2, 4 and 4; advantages -1, -1 and 1; clip 0.2, bound 3
     ratio_BT, advantage_BT = jnp.array([[2.0, 4.0, 4.0]]), jnp.array([[-1.0, -1.0, 1.0]])
 
@@ -235,8 +235,8 @@ def test_reinforce_ignores_the_ratio():
         (losses.policy_gradient, {}),
     ],
 )
-def test_a_factor_on_the_advantage_is_a_factor_on_the_gradient(loss, options):
-    """Checks that a factor on the advantages (a correction) is a factor on the gradient."""
+def test_scaling_the_advantage_scales_the_gradient(loss, options):
+    """Checks that a correction factor on the advantages also scales the gradient."""
     advantage_BT = jnp.array([[2.0, 2.0, 0.0, -1.0, -1.0, -1.0]])
     _, plain = gradient(loss, advantage_BT, **options)
     _, scaled = gradient(loss, 0.25 * advantage_BT, **options)

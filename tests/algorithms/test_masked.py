@@ -36,7 +36,7 @@ def test_tokens_off_the_mask_have_no_gradient(name):
     np.testing.assert_array_equal(gradient, [[1.0, 0.0, 0.0]])
 
 
-def test_rows_are_reduced_alone():
+def test_rows_are_reduced_independently():
     value = jnp.array([[1.0, 3.0], [5.0, 100.0]])
     mask = jnp.array([[True, True], [True, False]])
     np.testing.assert_array_equal(masked.masked_mean(value, mask, axis=1), [2.0, 5.0])

@@ -30,7 +30,7 @@ def test_every_environment_has_its_own_schedule():
     assert turns(mixture, tasks, step=2) == [13, 30]
 
 
-def test_every_environment_adapts_by_itself():
+def test_every_environment_adapts_independently():
     mixture = MixtureHorizon({"a": ADAPTIVE, "b": ADAPTIVE, "c": horizon.stepwise((1, 2), (1,))})
     tasks = [Task(name, 0, "x") for name in "abc"]
     states = mixture.next({}, {Place("a"): SOLVED, Place("c"): SOLVED})
@@ -39,7 +39,7 @@ def test_every_environment_adapts_by_itself():
     assert set(states) == {Place("a")}
 
 
-def test_a_group_moves_on_while_another_stays():
+def test_one_group_advances_while_another_stays():
     mixture = MixtureHorizon(
         {"a": GroupHorizons(each=ADAPTIVE, groups={"odd": horizon.fixed(7)}), "b": ADAPTIVE}
     )
@@ -64,7 +64,7 @@ DRAWN = DrawnHorizon(
 TASKS = [Task("a", i, "x") for i in range(400)]
 
 
-def test_limits_are_drawn_by_their_weights_and_short_ones_follow_their_schedule():
+def test_limits_are_drawn_by_weight_from_schedules_that_advance():
     mixture = MixtureHorizon({"a": DRAWN})
     counts = collections.Counter(turns(mixture, TASKS, step=3))
     # 300 are expected; the standard deviation is 8.7
@@ -72,7 +72,7 @@ def test_limits_are_drawn_by_their_weights_and_short_ones_follow_their_schedule(
     assert set(turns(mixture, TASKS, step=4)) == {10}
 
 
-def test_a_draw_depends_on_seed_step_and_task_alone():
+def test_a_draw_depends_only_on_seed_step_and_task():
     mixture, again = MixtureHorizon({"a": DRAWN}), MixtureHorizon({"a": DRAWN})
     drawn = turns(mixture, TASKS, step=2, seed=1)
     assert turns(again, TASKS[::-1], step=2, seed=1)[::-1] == drawn
@@ -81,7 +81,7 @@ def test_a_draw_depends_on_seed_step_and_task_alone():
     assert turns(again, TASKS, step=2, seed=2) != drawn
 
 
-def test_the_shares_of_a_draw_have_separate_states():
+def test_each_schedule_of_a_draw_has_its_own_state():
     weights = {"first": 1, "second": 1}
     mixture = MixtureHorizon({"a": DrawnHorizon(dict.fromkeys(weights, ADAPTIVE), weights)})
     states = mixture.next({}, {Place("a", drawn="first"): SOLVED, Place("a", drawn="second"): LOST})
@@ -92,11 +92,11 @@ def test_the_shares_of_a_draw_have_separate_states():
 @pytest.mark.parametrize(
     "weights", [{"short": 1}, {"short": 1, "long": 0}, {"short": 1, "long": 0.5}]
 )
-def test_a_draw_that_cannot_be_meant_is_refused(weights):
+def test_invalid_weights_of_a_draw_are_refused(weights):
     with pytest.raises(ValueError, match="a drawn horizon needs"):
         DrawnHorizon({"short": horizon.fixed(1), "long": horizon.fixed(2)}, weights)
 
 
-def test_no_environment_is_refused():
+def test_a_mixture_without_environments_is_refused():
     with pytest.raises(ValueError, match="at least one environment"):
         MixtureHorizon({})

@@ -11,28 +11,28 @@ from agentgym_jax.client.actions import (
     SEVERAL_ACTIONS,
     ActionFormat,
     ActionRules,
+    ParsedAction,
     parse_action,
-    parse_react,
 )
 from agentgym_jax.client.agentgym_originals.table import ORIGINALS
 
+REACT = ActionRules(ActionFormat.REACT, max_characters=100)
 TEXTCRAFT = ORIGINALS["textcraft"].actions
 
 
 @pytest.mark.parametrize(
-    ("text", "action", "thought"),
+    ("text", "action"),
     [
-        ("Thought: need wood\nAction: get 1 oak log", "get 1 oak log", "need wood"),
-        ("Action:\nturn left", "turn left", None),
-        ("Thought:\nlook\naround\n\nAction:\nmove forward\n", "move forward", "look\naround"),
-        ("I will look.\nAction: inventory", "inventory", "I will look."),
-        ("Action: inventory\nThe rest is talk.", "inventory", None),
-        ("My ReAction: none. Action: drop", "drop", "My ReAction: none."),
+        ("Thought: need wood\nAction: get 1 oak log", "get 1 oak log"),
+        ("Action:\nturn left", "turn left"),
+        ("Thought:\nlook\naround\n\nAction:\nmove forward\n", "move forward"),
+        ("I will look.\nAction: inventory", "inventory"),
+        ("Action: inventory\nThe rest is talk.", "inventory"),
+        ("My ReAction: none. Action: drop", "drop"),
     ],
 )
-def test_one_action_is_read_with_its_thought(text, action, thought):
-    parsed = parse_react(text)
-    assert (parsed.action, parsed.thought, parsed.problem) == (action, thought, None)
+def test_one_action_is_read(text, action):
+    assert parse_action(text, REACT) == ParsedAction(action)
 
 
 @pytest.mark.parametrize(
@@ -46,16 +46,15 @@ def test_one_action_is_read_with_its_thought(text, action, thought):
         ("Action:\nThought: not yet", EMPTY_ACTION),
     ],
 )
-def test_a_text_without_an_action_is_a_problem_and_not_an_empty_action(text, problem):
-    parsed = parse_react(text)
+def test_a_text_without_an_action_is_a_parse_error(text, problem):
+    parsed = parse_action(text, REACT)
     assert parsed.action is None
     assert parsed.problem == problem
 
 
-def test_several_actions_are_refused_with_their_number():
-    parsed = parse_react("Thought: a\nAction: drop\nThought: b\nAction: toggle")
+def test_the_error_for_several_actions_gives_their_number():
+    parsed = parse_action("Thought: a\nAction: drop\nThought: b\nAction: toggle", REACT)
     assert parsed.action is None
-    assert parsed.thought == "a"
     assert "2 actions" in parsed.problem
 
 
@@ -74,11 +73,11 @@ def test_textcraft_keeps_letters_digits_commas_and_single_spaces(text, action):
     assert parse_action(text, TEXTCRAFT).action == action
 
 
-def test_an_action_of_dropped_characters_alone_is_empty():
+def test_an_action_of_only_dropped_characters_is_empty():
     assert parse_action("Action: ***", TEXTCRAFT).problem == EMPTY_ACTION
 
 
-def test_an_action_beyond_the_limit_is_the_policys_mistake():
+def test_an_action_beyond_the_length_limit_is_a_parse_error():
     parsed = parse_action("Action: " + "a" * 501, TEXTCRAFT)
     assert parsed.action is None
     assert "501" in parsed.problem
@@ -91,13 +90,13 @@ def test_a_raw_format_sends_the_whole_text():
 
 
 @given(st.text())
-def test_any_text_gives_either_an_action_or_a_problem(text):
+def test_any_text_gives_either_an_action_or_a_parse_error(text):
     parsed = parse_action(text, TEXTCRAFT)
     assert (parsed.action is None) != (parsed.problem is None)
 
 
 @given(st.text(), st.from_regex(r"[a-z]+( [a-z0-9]+){0,4}", fullmatch=True))
-def test_a_clean_action_survives_any_thought_before_it(thought, action):
+def test_a_valid_action_is_found_after_any_thought(thought, action):
     if "Action:" in thought:
         return
     assert parse_action(f"{thought}\nAction: {action}", TEXTCRAFT).action == action
@@ -119,7 +118,7 @@ WEBARENA = ORIGINALS["webarena"].actions
         ("Thought: search[x] is best\nAction: click[next >]", "click[next >]"),
     ],
 )
-def test_webshop_also_reads_a_bare_search_or_click(text, action):
+def test_webshop_also_accepts_a_bare_search_or_click(text, action):
     assert parse_action(text, WEBSHOP).action == action
 
 
@@ -135,7 +134,7 @@ BABYAI_OR_BARE = ORIGINALS["babyai"].in_format("react_or_bare").actions
         ("Action:\ntoggle", "toggle"),
     ],
 )
-def test_a_bare_line_is_an_action_where_the_format_allows_it(text, action):
+def test_a_bare_line_is_an_action_if_the_format_allows_it(text, action):
     assert parse_action(text, BABYAI_OR_BARE).action == action
 
 
@@ -149,15 +148,15 @@ def test_a_bare_line_is_an_action_where_the_format_allows_it(text, action):
         ("Action: a\nAction: b", SEVERAL_ACTIONS.format(count=2)),
     ],
 )
-def test_a_text_of_several_lines_or_a_thought_alone_is_no_bare_action(text, problem):
+def test_several_lines_or_only_a_thought_are_not_a_bare_action(text, problem):
     assert parse_action(text, BABYAI_OR_BARE).problem == problem
 
 
-def test_a_bare_line_is_no_action_by_default():
+def test_a_bare_line_is_not_an_action_by_default():
     assert parse_action("go to red ball 1", ORIGINALS["babyai"].actions).problem == NO_ACTION
 
 
-def test_webshop_reads_no_other_bare_text():
+def test_other_bare_texts_are_parse_errors():
     assert parse_action("buy it", WEBSHOP).problem == NO_ACTION
     assert parse_action("search[red mug]", TEXTCRAFT).problem == NO_ACTION
 
@@ -170,39 +169,35 @@ def test_webshop_reads_no_other_bare_text():
         ("```sql SELECT a\nFROM b", "SELECT a\nFROM b"),
     ],
 )
-def test_sqlgym_sends_the_statement_of_the_last_block_alone(text, action):
+def test_sqlgym_sends_only_the_statement_of_the_last_block(text, action):
     assert parse_action(text, SQL).action == action
 
 
-def test_the_thought_of_a_statement_is_kept():
-    assert parse_action("Thought: count\nAction: ```sql\nSELECT 1```", SQL).thought == "count"
-
-
 @pytest.mark.parametrize("text", ["SELECT 1", "```SELECT 1```", ""])
-def test_sqlgym_without_a_block_of_sql_gets_the_expected_format(text):
+def test_the_error_for_a_missing_sql_block_shows_the_expected_format(text):
     parsed = parse_action(text, SQL)
     assert parsed.action is None
     assert "```sql" in parsed.problem
 
 
-def test_an_empty_block_of_sql_is_an_empty_action():
+def test_an_empty_sql_block_is_an_empty_action():
     assert parse_action("```sql\n```", SQL).problem == EMPTY_ANSWER
 
 
 @pytest.mark.parametrize("text", ["click [3]", "```", "``````"])
-def test_webarena_wants_something_between_backquotes(text):
+def test_webarena_requires_an_action_in_backquotes(text):
     parsed = parse_action(text, WEBARENA)
     assert parsed.action is None
     assert "```" in parsed.problem
 
 
-def test_webarena_is_sent_the_whole_text():
+def test_the_whole_text_is_sent_to_webarena():
     text = "The link is there.\n```click [3]```"
     assert parse_action(text, WEBARENA).action == text
 
 
 @pytest.mark.parametrize("environment", ["searchqa", "weather", "sheet"])
-def test_tags_and_tool_calls_are_sent_as_they_are(environment):
+def test_tags_and_tool_calls_are_sent_unchanged(environment):
     text = "<think>a</think>\n<search>who</search> Action: f with Action Input: {'a': 1}"
     rules = ORIGINALS[environment].actions
     assert parse_action(text, rules).action == text

@@ -54,7 +54,7 @@ CALLS = [
 
 
 @pytest.mark.parametrize(("environment", "function", "arguments", "action"), CALLS)
-def test_a_call_in_either_notation_is_the_environments_action(
+def test_a_call_in_either_notation_gives_the_environments_action(
     environment, function, arguments, action
 ):
     for text, action_format in (
@@ -62,7 +62,7 @@ def test_a_call_in_either_notation_is_the_environments_action(
         (as_python(function, arguments), "code_as_action"),
     ):
         parsed = parse_action(text, rules_of(environment, action_format))
-        assert (parsed.action, parsed.thought, parsed.problem) == (action, "because", None)
+        assert (parsed.action, parsed.problem) == (action, None)
 
 
 @pytest.mark.parametrize(
@@ -73,15 +73,13 @@ def test_a_call_in_either_notation_is_the_environments_action(
         '{"thought": "t\n", "function_name": "look", "arguments": {}}',
     ],
 )
-def test_json_calls_are_read_as_agentgym_reads_them(text):
-    parsed = parse_action(text, rules_of("alfworld", "function_calling"))
-    assert (parsed.action, parsed.thought) == ("look", "t")
+def test_json_calls_are_parsed_as_in_agentgym(text):
+    assert parse_action(text, rules_of("alfworld", "function_calling")).action == "look"
 
 
 def test_a_call_does_not_need_a_thought():
     text = '{"function_name": "look", "arguments": {}}'
-    parsed = parse_action(text, rules_of("alfworld", "function_calling"))
-    assert (parsed.action, parsed.thought) == ("look", None)
+    assert parse_action(text, rules_of("alfworld", "function_calling")).action == "look"
 
 
 @pytest.mark.parametrize(
@@ -113,21 +111,21 @@ def test_an_invalid_json_call_is_explained(text, message):
 
 
 @pytest.mark.parametrize(
-    ("text", "action", "thought"),
+    ("text", "action"),
     [
-        ("take('mug 1', 'desk 1')", "take mug 1 from desk 1", None),
-        ("take('mug 1', recep='desk 1')", "take mug 1 from desk 1", None),
-        ("First.\n```python\n# Then.\nlook()  # now\n```", "look", "First.\nThen."),
-        ("```\nlook()\n```", "look", None),
-        ("```py\n\n  look()\n\n```", "look", None),
-        ("examine('desk 1')", "examine desk 1", None),
-        ("open(\n    recep='fridge 1',\n)", "open fridge 1", None),
-        (r"goto('desk \d')", r"go to desk \d", None),
+        ("take('mug 1', 'desk 1')", "take mug 1 from desk 1"),
+        ("take('mug 1', recep='desk 1')", "take mug 1 from desk 1"),
+        ("First.\n```python\n# Then.\nlook()  # now\n```", "look"),
+        ("```\nlook()\n```", "look"),
+        ("```py\n\n  look()\n\n```", "look"),
+        ("examine('desk 1')", "examine desk 1"),
+        ("open(\n    recep='fridge 1',\n)", "open fridge 1"),
+        (r"goto('desk \d')", r"go to desk \d"),
     ],
 )
-def test_python_calls_may_be_positional_and_bare(text, action, thought):
+def test_python_calls_may_be_positional_and_bare(text, action):
     parsed = parse_action(text, rules_of("alfworld", "code_as_action"))
-    assert (parsed.action, parsed.thought, parsed.problem) == (action, thought, None)
+    assert (parsed.action, parsed.problem) == (action, None)
 
 
 @pytest.mark.parametrize(
@@ -196,13 +194,13 @@ def test_a_models_text_is_never_executed(tmp_path, code):
     assert not path.exists()
 
 
-def test_an_argument_cannot_reach_into_the_template():
+def test_an_argument_is_never_expanded_as_a_template():
     text = as_json("goto", {"recep": "{recep.__class__} {0}"})
     action = parse_action(text, rules_of("alfworld", "function_calling")).action
     assert action == "go to {recep.__class__} {0}"
 
 
-def test_odd_escapes_in_code_make_no_warnings(recwarn):
+def test_invalid_escapes_in_code_cause_no_warnings(recwarn):
     parse_action(r"goto('desk \d')", rules_of("alfworld", "code_as_action"))
     assert len(recwarn) == 0
 
@@ -242,7 +240,7 @@ CALL_PIECES = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(CALL_PIECES, st.sampled_from(["sciworld", "webshop", "alfworld"]))
-def test_no_text_can_break_the_reading_of_calls(text, environment):
+def test_any_text_gives_either_a_call_or_a_parse_error(text, environment):
     for action_format in ("function_calling", "code_as_action"):
         parsed = parse_action(text, rules_of(environment, action_format))
         assert (parsed.action is None) != (parsed.problem is None)
@@ -250,6 +248,6 @@ def test_no_text_can_break_the_reading_of_calls(text, environment):
 
 @settings(max_examples=60, deadline=None)
 @given(CALL_PIECES, st.sampled_from(sorted(ORIGINALS)))
-def test_no_text_can_break_the_reading_of_any_environments_own_format(text, environment):
+def test_any_text_in_a_default_format_gives_either_an_action_or_a_parse_error(text, environment):
     parsed = parse_action(text, ORIGINALS[environment].actions)
     assert (parsed.action is None) != (parsed.problem is None)

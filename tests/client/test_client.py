@@ -1,6 +1,6 @@
-"""Answers of a server, each parsed as a checked observation or a typed error.
+"""Server answers, each parsed as a checked observation or a typed error.
 
-A broken answer never yields a reward.
+A malformed answer never yields a reward.
 """
 
 import json
@@ -26,7 +26,7 @@ def failure(call, *arguments):
     return caught.value
 
 
-def test_an_episode_is_played_through(server, world):
+def test_a_whole_episode_is_played(server, world):
     client = connect(server.url)
     session = client.create()
     assert client.reset(session, 7) == Observation("task 7", 0.0, 0.0, False, False)
@@ -76,7 +76,7 @@ def test_rejections_are_distinguished_from_observations(
         ("textcraft", "Got 2 oak log", True),
     ],
 )
-def test_an_answer_marks_the_presence_of_a_state(server, world, environment, text, shows_state):
+def test_an_observation_says_if_it_shows_a_state(server, world, environment, text, shows_state):
     body = {"observation": text, "reward": 0, "score": 0, "done": False}
     world.faults["/step"] = [(200, body)]
     assert connect(server.url, environment).step(0, "x").shows_state == shows_state
@@ -110,7 +110,7 @@ GOOD = {"observation": "x", "reward": 0, "done": False}
         ((503, b"busy"), EnvCause.CAPACITY),
     ],
 )
-def test_a_broken_answer_to_a_step_is_an_error_and_never_a_reward(server, world, answer, cause):
+def test_a_malformed_answer_to_a_step_is_an_error_without_a_reward(server, world, answer, cause):
     world.faults["/step"] = [answer]
     error = failure(connect(server.url).step, 0, "look")
     assert error.cause is cause
@@ -119,7 +119,7 @@ def test_a_broken_answer_to_a_step_is_an_error_and_never_a_reward(server, world,
 
 
 @pytest.mark.parametrize("number", [True, 1.0, "1", None])
-def test_a_session_is_named_by_an_integer_and_nothing_else(server, world, number):
+def test_a_session_number_must_be_an_integer(server, world, number):
     world.faults["/create"] = [(200, {"id": number})]
     assert failure(connect(server.url).create).cause is EnvCause.BAD_BODY
 
@@ -145,19 +145,19 @@ def test_typed_errors_keep_their_kind(server, world, kind, status, cause, retrya
     assert "why" in error.message
 
 
-def test_an_unknown_error_type_is_read_as_its_status(server, world):
+def test_an_error_of_unknown_type_is_classified_by_its_status(server, world):
     world.faults["/reset"] = [(422, {"error": "why", "type": ["odd"]})]
     error = failure(connect(server.url).reset, 0, 1)
     assert (error.kind, error.retryable_from_reset) == (None, False)
 
 
-def test_a_slow_answer_is_a_timeout_in_time(server, world):
+def test_a_slow_answer_is_a_timeout(server, world):
     world.faults["/step"] = [3.0]  # a client with a longer timeout would get an answer
     error = failure(connect(server.url, step_timeout_s=0.2).step, 0, "look")
     assert error.cause is EnvCause.TIMEOUT
 
 
-def test_a_body_that_trickles_is_a_timeout_although_every_byte_is_in_time():
+def test_a_trickling_body_is_a_timeout_although_no_single_byte_is_late():
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def trickle():
@@ -178,7 +178,7 @@ def test_a_body_that_trickles_is_a_timeout_although_every_byte_is_in_time():
     assert error.cause is EnvCause.TIMEOUT
 
 
-def test_a_dropped_reset_is_sent_once_more_and_a_dropped_step_is_not(server, world, drop):
+def test_a_dropped_reset_is_sent_again_but_a_dropped_step_is_not(server, world, drop):
     client = connect(server.url)
     session = client.create()
     world.faults = {"/reset": [drop], "/step": [drop]}
@@ -198,7 +198,7 @@ def test_a_connection_that_the_server_closed_while_idle_does_not_fail_a_step(ser
         assert client.step(session, "look").text == "task 0: look"
 
 
-def test_a_refused_connection_is_a_dead_server(free_port):
+def test_a_refused_connection_means_that_the_server_is_gone(free_port):
     error = failure(connect(f"http://127.0.0.1:{free_port}").create)
     assert error.cause is EnvCause.SERVER_GONE
     assert str(free_port) in error.message
@@ -225,7 +225,7 @@ def test_the_token_is_sent_with_every_request(server):
     assert server.requests[0].headers["Authorization"] == "Bearer secret"
 
 
-def test_a_server_without_a_spec_gets_the_facts_of_the_table(server):
+def test_the_table_provides_the_spec_of_a_server_without_one(server):
     spec = connect(server.url).spec()
     assert (spec.name, spec.version, spec.num_tasks) == ("textcraft", "upstream", 544)
     assert "Action:" in spec.instructions
@@ -242,12 +242,12 @@ SPEC = {
 }
 
 
-def test_a_spec_is_read_and_a_further_field_is_ignored(server, world):
+def test_unknown_fields_of_a_spec_are_ignored(server, world):
     world.faults["/spec"] = [(200, {**SPEC, "later": 1})]
     assert connect(server.url).spec().num_tasks == 5
 
 
-def test_another_environment_at_the_address_is_refused(server, world):
+def test_a_server_of_another_environment_is_refused(server, world):
     world.faults["/spec"] = [(200, SPEC)]
     error = failure(connect(server.url, "babyai").spec)
     assert "textcraft" in error.message
@@ -259,14 +259,14 @@ def test_a_spec_with_a_missing_field_is_a_bad_body(server, world):
     assert failure(connect(server.url).spec).cause is EnvCause.BAD_BODY
 
 
-def test_tasks_of_a_server_without_a_manifest_are_all_indices(server, world):
+def test_without_a_manifest_every_index_is_a_task(server, world):
     assert connect(server.url).tasks()[543] == {"data_idx": 543}
     world.faults["/tasks"] = [(200, [{"data_idx": 0, "split": "test"}]), (200, [{}])]
     assert connect(server.url).tasks() == [{"data_idx": 0, "split": "test"}]
     assert failure(connect(server.url).tasks).cause is EnvCause.BAD_BODY
 
 
-def test_a_server_without_health_is_alive_if_it_answers(server, world, free_port):
+def test_a_server_without_a_health_route_is_alive_if_it_answers(server, world, free_port):
     assert connect(server.url).health() == {"root": None}
     world.faults["/"] = [(200, "This is environment TextCraft.")]
     assert connect(server.url).health() == {"root": "This is environment TextCraft."}
@@ -274,22 +274,22 @@ def test_a_server_without_health_is_alive_if_it_answers(server, world, free_port
     assert failure(dead.health).cause is EnvCause.SERVER_GONE
 
 
-def test_closing_a_session_that_is_gone_is_no_error(server):
+def test_closing_a_missing_session_is_not_an_error(server):
     connect(server.url).close(12345)
 
 
-def test_an_address_with_a_path_keeps_it(server, world):
+def test_the_path_of_an_address_is_kept(server, world):
     world.faults["/games/create"] = [(200, {"id": 4})]
     assert connect(server.url + "/games/").create() == 4
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:36001", "ftp://host", ""])
-def test_a_wrong_address_is_refused_before_any_call(url):
+def test_an_invalid_address_is_refused_before_any_call(url):
     with pytest.raises(ValueError, match="server address"):
         connect(url)
 
 
-def test_an_unknown_environment_without_a_spec_is_refused_with_the_known_ones(server):
+def test_the_error_for_an_unknown_environment_lists_the_known_ones(server):
     client = connect(server.url, "chess")  # the client sends no request before the first call
     assert server.requests == []
     error = failure(client.create)
@@ -317,7 +317,7 @@ def test_threads_share_a_client_without_mixing_their_answers(server):
     assert wrong == []
 
 
-def test_request_bodies_are_agentgyms(server, world):
+def test_request_bodies_equal_those_of_agentgym(server, world):
     client = connect(server.url)
     # a lone surrogate also reaches the server, encoded as JSON
     client.step(client.create(), "é\ud800")

@@ -48,7 +48,7 @@ def servers():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_table_agrees_with_our_server(servers, name):
+def test_the_table_agrees_with_the_spec_of_our_server(servers, name):
     spec = connect(servers, name).spec()
     row = ORIGINALS[name]
     assert (spec.name, spec.max_turns) == (name, row.max_turns)
@@ -56,7 +56,7 @@ def test_the_table_agrees_with_our_server(servers, name):
     assert len(connect(servers, name).tasks()) == row.num_tasks <= spec.num_tasks
 
 
-def test_a_bare_line_is_an_action_of_our_server_if_the_format_is_chosen(servers):
+def test_a_bare_line_is_an_action_in_the_format_react_or_bare(servers):
     client = EnvClient(
         servers.urls["babyai"],
         "babyai",
@@ -77,7 +77,7 @@ def test_a_bare_line_is_an_action_of_our_server_if_the_format_is_chosen(servers)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_same_task_begins_the_same_in_every_session(servers, name):
+def test_a_task_has_the_same_first_observation_in_every_session(servers, name):
     client = connect(servers, name)
     first, second = client.create(), client.create()
     client.reset(second, 3)
@@ -92,7 +92,7 @@ def test_the_same_task_begins_the_same_in_every_session(servers, name):
     ("name", "done", "impossible"),
     [("textcraft", "inventory", "get 1 moon"), ("babyai", "turn left", "go to purple moon 1")],
 )
-def test_an_action_that_cannot_be_done_is_a_refusal(servers, name, done, impossible):
+def test_an_impossible_action_is_rejected(servers, name, done, impossible):
     client = connect(servers, name)
     session = client.create()
     assert not client.reset(session, 5).is_rejection
@@ -118,7 +118,7 @@ def test_textcraft_is_solved_by_its_recipe(servers):
     client.close(session)
 
 
-def test_an_unknown_task_is_refused_for_good(servers):
+def test_the_error_for_an_unknown_task_is_not_retryable(servers):
     client = connect(servers, "textcraft")
     session = client.create()
     with pytest.raises(EnvError) as caught:
@@ -127,7 +127,7 @@ def test_an_unknown_task_is_refused_for_good(servers):
     client.close(session)
 
 
-def test_a_pool_plays_both_environments_beyond_their_capacity_and_leaves_nothing(servers):
+def test_a_pool_plays_both_environments_and_leaves_no_session(servers):
     clients = {name: connect(servers, name) for name in NAMES}
     with EnvPool(clients, workers=8, max_idle_sessions=4) as pool:
         tickets = {(name, i) for name in NAMES for i in range(20)}
@@ -143,11 +143,10 @@ def test_a_pool_plays_both_environments_beyond_their_capacity_and_leaves_nothing
                 else:
                     played.add(reply.ticket)
                     pool.finish(reply.ticket)
-        assert pool.statistics()["errors/bad_body"] == 0
     assert all(client.health()["sessions"] == 0 for client in clients.values())
 
 
-def test_the_compatible_mode_is_understood_as_well():
+def test_the_client_plays_on_a_server_in_compat_mode():
     with EmbeddedServers(["textcraft"], arguments=["--compat"]) as running:
         client = connect(running, "textcraft")
         session = client.create()
@@ -170,7 +169,7 @@ def _restarted(running):
     return names
 
 
-def test_a_dead_server_restarts_at_its_address_and_the_others_stay(tmp_path):
+def test_a_dead_server_restarts_at_its_address_while_the_others_keep_running(tmp_path):
     with EmbeddedServers(NAMES, log_folder=tmp_path) as running:
         urls, pids = dict(running.urls), dict(running.pids)
         clients = {name: connect(running, name) for name in NAMES}
@@ -196,7 +195,7 @@ def test_a_dead_server_restarts_at_its_address_and_the_others_stay(tmp_path):
     assert "ready" in (tmp_path / "babyai.stdout.log").read_text()
 
 
-def test_servers_end_with_the_block_also_after_an_error():
+def test_servers_end_with_their_block_even_after_an_error():
     pids = {}
     with pytest.raises(ZeroDivisionError), EmbeddedServers(["textcraft"]) as running:
         pids = dict(running.pids)
@@ -204,14 +203,14 @@ def test_servers_end_with_the_block_also_after_an_error():
     assert all(gone(pid) for pid in pids.values())
 
 
-def test_a_server_that_cannot_start_shows_its_own_words_and_takes_the_others_down(tmp_path):
+def test_a_failed_start_quotes_the_server_and_stops_all_servers(tmp_path):
     servers = EmbeddedServers(["textcraft", "chess"], log_folder=tmp_path)
     with pytest.raises(RuntimeError, match=r"(?s)chess server ended with status 1.*neither an env"):
         servers.__enter__()
     assert servers.pids == {}
 
 
-def test_a_server_that_is_not_ready_in_time_is_ended():
+def test_a_server_that_is_not_ready_in_time_is_stopped():
     servers = EmbeddedServers(["textcraft"], start_timeout_s=0.0)
     with pytest.raises(RuntimeError, match="start_timeout_s"):
         servers.__enter__()
@@ -232,6 +231,11 @@ with EmbeddedServers(["textcraft"]) as servers:
 """
 
 
+def test_options_of_an_environment_that_runs_elsewhere_are_ignored():
+    with EmbeddedServers([], options={"textcraft": {"depth": 2}}) as servers:
+        assert not servers.urls
+
+
 def test_servers_do_not_outlive_a_killed_trainer():
     command = [sys.executable, "-c", PARENT]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
@@ -241,8 +245,8 @@ def test_servers_do_not_outlive_a_killed_trainer():
 
 
 @pytest.mark.slow
-def test_a_server_that_reports_progress_has_more_time(tmp_path):
-    server = embedded._Server("slow", "slow", tmp_path, [])
+def test_a_server_that_reports_progress_gets_more_time_to_start(tmp_path):
+    server = embedded._Server("slow", tmp_path, ["slow"])
     server.process = subprocess.Popen(["sleep", "60"])
     server.stdout.touch()
 

@@ -16,7 +16,7 @@ from agentgym_jax.run_folder import RunFolder
 from configs import common
 
 
-def test_it_opens_at_the_declared_number_and_names_causes_and_way_out():
+def test_the_breaker_opens_at_its_limit_and_names_causes_and_remedy():
     guard = Breaker(0.0, failures=3)
     guard.fail(EnvError(EnvCause.TIMEOUT, "slow"))
     guard.fail(EnvError(EnvCause.TIMEOUT, "slow"))
@@ -27,7 +27,7 @@ def test_it_opens_at_the_declared_number_and_names_causes_and_way_out():
         assert part in message
 
 
-def test_many_failures_at_one_moment_do_not_open_it():
+def test_many_failures_at_the_same_time_do_not_open_the_breaker():
     guard = Breaker(0.05, failures=2)
     for _ in range(10):
         guard.fail(EnvError(EnvCause.TIMEOUT, "slow"))
@@ -37,7 +37,7 @@ def test_many_failures_at_one_moment_do_not_open_it():
     assert guard.error("the maze failed") is not None
 
 
-def test_one_success_forgets_the_failures():
+def test_one_success_resets_the_failures():
     guard = Breaker(0.0, failures=2)
     guard.fail(EnvError(EnvCause.TIMEOUT, "slow"))
     guard.succeed()
@@ -45,7 +45,7 @@ def test_one_success_forgets_the_failures():
     assert guard.error("the maze failed") is None
 
 
-def test_a_full_server_is_not_a_failing_one():
+def test_a_full_server_does_not_open_the_breaker():
     guard = Breaker(0.0, failures=1)
     guard.fail(EnvError(EnvCause.CAPACITY, "full"))
     assert guard.error("the maze failed") is None
@@ -74,9 +74,7 @@ def served_after(seconds, serve, world, port):
         thread.join()
 
 
-def test_a_server_that_refuses_connections_at_first_is_waited_for_with_one_line(
-    serve, world, free_port, caplog
-):
+def test_the_wait_for_a_starting_server_logs_one_line(serve, world, free_port, caplog):
     with served_after(0.8, serve, world, free_port) as url:
         spec = spec_when_ready(connect(url), 20.0)
     assert spec.name == "textcraft"
@@ -94,25 +92,25 @@ def test_a_server_that_refuses_connections_at_first_is_waited_for_with_one_line(
     ],
     ids=["late", "busy", "gateway"],
 )
-def test_a_server_that_does_not_answer_well_at_first_is_asked_again(server, world, before, caplog):
+def test_a_server_whose_first_answers_are_errors_is_asked_again(server, world, before, caplog):
     world.faults["/spec"] = list(before)
     assert spec_when_ready(connect(server.url), 20.0).name == "textcraft"
     assert world.count("/spec") > len(before)
     assert len(caplog.records) == 1
 
 
-def test_a_connection_that_breaks_is_no_answer(server, world, drop):
+def test_a_broken_connection_is_retried(server, world, drop):
     # the client itself sends each request twice, so two calls fail
     world.faults["/spec"] = [drop] * 4
     assert spec_when_ready(connect(server.url), 20.0).name == "textcraft"
 
 
-def test_a_server_that_answers_at_once_costs_no_line(server, caplog):
+def test_a_server_that_answers_at_once_logs_nothing(server, caplog):
     spec_when_ready(connect(server.url), 20.0)
     assert not caplog.records
 
 
-def test_after_its_patience_the_server_its_last_words_and_the_remedy_are_named(free_port):
+def test_the_error_after_the_patience_names_server_last_error_and_remedy(free_port):
     started = time.monotonic()
     with pytest.raises(ServerUnavailable) as caught:
         spec_when_ready(connect(f"http://127.0.0.1:{free_port}"), 0.7)
@@ -134,7 +132,7 @@ def test_after_its_patience_the_server_its_last_words_and_the_remedy_are_named(f
         ((401, {"error": "no token", "type": "unauthorized"}), "no token"),
     ],
 )
-def test_an_answer_that_will_not_change_is_not_waited_for(server, world, answer, words):
+def test_a_permanent_error_is_not_retried(server, world, answer, words):
     world.faults["/spec"] = [answer] * 2
     with pytest.raises(EnvError, match=words) as caught:
         spec_when_ready(connect(server.url), 20.0)
@@ -143,7 +141,7 @@ def test_an_answer_that_will_not_change_is_not_waited_for(server, world, answer,
 
 
 @pytest.mark.parametrize("comes_after_s", [0.6, None])
-def test_a_run_waits_for_its_servers_as_long_as_its_pool_has_patience(
+def test_a_run_waits_for_its_servers_for_the_patience_of_its_pool(
     serve, world, free_port, tmp_path, comes_after_s
 ):
     tasks = dict(kind="split", split="test", group_by="group", where={}, limit=0)

@@ -2,8 +2,7 @@
 
 The replaying server accepts only the recorded requests.
 
-The expected form of an episode is derived from facts of the protocol, not from the table under
-test.
+The checks use the known structure of each protocol instead of the client's table, which is tested.
 """
 
 import contextlib
@@ -190,12 +189,12 @@ def play(client, recording, environment, episode):
                 seen["step"] += 1
                 seen["solved"] += result.success
         assert not recording.wrong
-        assert len(recording.queue) < left, f"nothing was asked for {step}"
+        assert len(recording.queue) < left, f"the client sent no request for {step}"
     return seen
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_a_recorded_session_is_played_request_by_request(environment):
+def test_recorded_sessions_are_replayed_request_by_request(environment):
     total = {}
     with replaying(environment) as (client, recording):
         for episode in episodes(environment):
@@ -207,12 +206,12 @@ def test_a_recorded_session_is_played_request_by_request(environment):
     assert total["error"] >= 1 or environment in ("weather", "movie")
 
 
-def test_the_recordings_are_small_and_of_ten_environments():
+def test_the_recordings_are_small_and_cover_ten_environments():
     assert len(ENVIRONMENTS) == 10
     assert sum(path.stat().st_size for path in FOLDER.iterdir()) < 150_000
 
 
-def test_a_request_that_was_not_recorded_is_noticed():
+def test_a_request_that_was_not_recorded_is_detected():
     with replaying("maze") as (client, recording):
         recording.load(episodes("maze")[0])
         session = client.create()
@@ -242,7 +241,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_recorded_rejections_are_distinguished_from_recorded_views(environment):
+def test_recorded_rejections_are_distinguished_from_recorded_observations(environment):
     begins = REFUSED[environment] if environment in REFUSED else ()
     client = EnvClient("http://127.0.0.1:1", environment, connect_timeout_s=1, step_timeout_s=1)
     field = TEXT_OF_STEP[environment] if environment in TEXT_OF_STEP else "observation"

@@ -51,7 +51,7 @@ def test_the_same_actions_give_the_same_observations_as_over_http(clients, envir
         assert play(over_http, data_idx, actions) == play(here, data_idx, actions)
 
 
-def test_errors_are_the_same_errors(clients):
+def test_errors_equal_those_over_http(clients):
     for client in clients["textcraft"]:
         session = client.create()
         with pytest.raises(EnvError) as unknown_task:
@@ -73,7 +73,7 @@ def test_many_threads_play_at_once(clients):
     assert here.health()["sessions"] == 0
 
 
-def test_an_environment_that_is_not_ours_cannot_run_here():
+def test_an_environment_of_another_project_cannot_run_in_process():
     with pytest.raises(ValueError, match="'webshop' cannot run in this process"):
         with in_process_servers(["webshop"]):
             pass

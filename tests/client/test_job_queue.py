@@ -6,7 +6,7 @@ import time
 from agentgym_jax.client.job_queue import JobQueue
 
 
-def test_jobs_run_in_order_and_a_delayed_one_does_not_hold_up_the_next():
+def test_a_delayed_job_does_not_block_later_jobs():
     jobs = JobQueue()
     jobs.put("late", delay_s=2.0)
     jobs.put("first")
@@ -18,14 +18,14 @@ def test_jobs_run_in_order_and_a_delayed_one_does_not_hold_up_the_next():
     assert time.monotonic() - begin > 1.9
 
 
-def test_an_earlier_delay_is_served_before_a_later_one_that_was_put_first():
+def test_the_job_whose_delay_ends_first_runs_first():
     jobs = JobQueue()
     jobs.put("b", delay_s=0.1)
     jobs.put("a", delay_s=0.05)
     assert [jobs.get(), jobs.get()] == ["a", "b"]
 
 
-def test_an_ended_queue_gives_the_remaining_items_and_then_nothing():
+def test_an_ended_queue_returns_the_remaining_jobs_and_then_none():
     jobs = JobQueue()
     jobs.put("late", delay_s=0.05)
     jobs.put("now")
@@ -33,7 +33,7 @@ def test_an_ended_queue_gives_the_remaining_items_and_then_nothing():
     assert [jobs.get(), jobs.get(), jobs.get()] == ["now", "late", None]
 
 
-def test_the_end_wakes_every_waiting_thread():
+def test_ending_the_queue_wakes_every_waiting_thread():
     jobs = JobQueue()
     seen = []
     threads = [threading.Thread(target=lambda: seen.append(jobs.get())) for _ in range(3)]
@@ -45,7 +45,7 @@ def test_the_end_wakes_every_waiting_thread():
     assert seen == [None] * 3
 
 
-def test_taking_everything_leaves_nothing():
+def test_take_all_empties_the_queue():
     jobs = JobQueue()
     jobs.put("late", delay_s=9)
     jobs.put("now")

@@ -1,4 +1,4 @@
-"""Retried creation of a session whose first reply was lost, so that no orphan session remains."""
+"""Retries of `create` after a lost reply, which must leave no orphan session on the server."""
 
 import threading
 
@@ -55,7 +55,7 @@ def connect(url, lost, cause=EnvCause.CONNECTION):
     [(1, EnvCause.CONNECTION), (9, EnvCause.CONNECTION), (5, EnvCause.TIMEOUT)],
     ids=["resent by the client", "tried again by the pool", "started again by the caller"],
 )
-def test_the_server_has_as_many_sessions_as_there_are_episodes(url, lost, cause):
+def test_a_lost_answer_to_create_leaves_no_extra_session(url, lost, cause):
     client = connect(url, lost, cause)
     before = client.health()["sessions"]
     with EnvPool({"maze": client}, workers=4, max_idle_sessions=8, backoff_s=0.02) as pool:
@@ -73,7 +73,7 @@ def test_the_server_has_as_many_sessions_as_there_are_episodes(url, lost, cause)
     assert client._transport.left == 0
 
 
-def test_after_a_restart_nothing_is_asked_for_again(serve, world, free_port):
+def test_after_a_restart_sessions_get_new_names(serve, world, free_port):
     """Checks that after a server restart a session is requested under a new name."""
     with serve(world, free_port) as server:
         client = EnvClient(server.url, "textcraft", connect_timeout_s=1, step_timeout_s=1)

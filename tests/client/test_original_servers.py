@@ -89,28 +89,28 @@ def test_webshop_shows_the_page_of_its_observation_route_and_counts_the_purchase
     assert world.calls[-1] == ("/step", {"env_idx": 4711, "action": "click[buy now]"})
 
 
-def test_webshop_out_of_range_is_an_error_and_no_page(play):
+def test_a_webshop_task_out_of_range_is_an_error(play):
     client, _ = play("webshop", WEBSHOP)
     error = failure(client.reset, client.create(), 5)
     assert error.cause is EnvCause.HTTP_STATUS
     assert "Internal Server Error" in error.message
 
 
-def test_webshop_without_a_route_to_close_is_asked_once(play):
+def test_a_missing_close_route_is_requested_only_once(play):
     client, world = play("webshop", WEBSHOP)
     for _ in range(3):
         client.close(client.create())
     assert [path for path, _ in world.calls].count("/close") == 1
 
 
-def test_a_server_with_a_route_to_close_is_asked_each_time_although_the_original_has_none(play):
+def test_an_additional_close_route_is_requested_every_time(play):
     client, world = play("webshop", WEBSHOP | {"/close": True})
     for _ in range(3):
         client.close(client.create())
     assert [path for path, _ in world.calls].count("/close") == 3
 
 
-def test_a_close_route_that_must_exist_and_does_not_is_an_error(play):
+def test_a_missing_close_route_of_webarena_is_an_error(play):
     client, _ = play("webarena", {"/create": {"env_idx": 1}})
     assert failure(client.close, client.create()).cause is EnvCause.HTTP_STATUS
 
@@ -143,7 +143,7 @@ ALFWORLD = {
 }
 
 
-def test_alfworld_lists_the_available_actions_under_every_text(play):
+def test_alfworld_texts_end_with_the_available_actions(play):
     client, world = play("alfworld", ALFWORLD)
     session = client.create()
     first = client.reset(session, 2420)
@@ -159,13 +159,13 @@ def test_alfworld_lists_the_available_actions_under_every_text(play):
     assert (won.reward, won.done, won.success, won.is_rejection) == (1, True, True, False)
 
 
-def test_alfworld_without_its_list_of_actions_is_a_bad_body(play):
+def test_an_alfworld_answer_without_the_list_of_actions_is_a_bad_body(play):
     bare = {"id": 8, "observation": "You are in a room.", "task_type": "x"}
     client, _ = play("alfworld", ALFWORLD | {"/reset": bare})
     assert failure(client.reset, client.create(), 0).cause is EnvCause.BAD_BODY
 
 
-def test_alfworld_reports_a_lost_session_and_a_bad_request_in_bodies_of_status_200(play):
+def test_alfworld_errors_in_bodies_of_status_200_are_recognised(play):
     wrong = {"error": "world_type Dream is not supported"}
     client, _ = play("alfworld", ALFWORLD | {"/reset": wrong})
     assert failure(client.reset, client.create(), 0).cause is EnvCause.ERROR_BODY
@@ -197,7 +197,7 @@ WEBARENA = {
 }
 
 
-def test_webarena_sends_the_whole_text_and_ends_with_terminated(play):
+def test_webarena_gets_the_whole_text_and_ends_with_terminated(play):
     client, world = play("webarena", WEBARENA)
     session = client.create()
     assert client.reset(session, 7).text == PAGE
@@ -212,13 +212,13 @@ def test_webarena_sends_the_whole_text_and_ends_with_terminated(play):
     assert world.calls[-1] == ("/close", {"env_idx": 0})
 
 
-def test_webarena_rewards_nothing_before_the_end(play):
+def test_webarena_gives_no_reward_before_the_end(play):
     client, _ = play("webarena", WEBARENA)
     early = client.step(0, "```early [1]```")
     assert (early.reward, early.score, early.success) == (0, 0, False)
 
 
-def test_webarena_shows_the_exception_of_an_action_in_place_of_the_page(play):
+def test_webarena_shows_the_exception_of_an_action_instead_of_the_page(play):
     client, _ = play("webarena", WEBARENA)
     refused = client.step(0, "```click [99]```")
     assert refused.is_rejection
@@ -230,7 +230,7 @@ def test_webarena_shows_the_exception_of_an_action_in_place_of_the_page(play):
     ("text", "cause"),
     [("TimeoutError", EnvCause.TIMEOUT), ("Error", EnvCause.ERROR_BODY)],
 )
-def test_webarena_that_fails_to_reset_shows_no_observation(play, text, cause):
+def test_a_failed_reset_of_webarena_is_an_error(play, text, cause):
     client, world = play("webarena", WEBARENA | {"/reset": {"observation": text}})
     error = failure(client.reset, client.create(), 7)
     assert error.cause is cause
@@ -239,7 +239,7 @@ def test_webarena_that_fails_to_reset_shows_no_observation(play, text, cause):
     assert not [path for path, _ in world.calls if path.startswith("/observation")]
 
 
-def test_webarena_without_an_action_in_backquotes_gets_an_error_without_a_request(play):
+def test_a_webarena_text_without_backquotes_is_a_parse_error(play):
     client, world = play("webarena", WEBARENA)
     parsed = client.parse("I would click [1].")
     assert parsed.action is None
@@ -307,7 +307,7 @@ def test_the_prefix_may_be_part_of_the_address_as_in_agentgym(serve, environment
         assert client.create() == 5
 
 
-def test_the_words_of_wordle_are_asked_for_once_before_a_game(play):
+def test_the_vocabulary_of_wordle_is_requested_once_and_shown_in_every_game(play):
     routes = {
         "/wordle/create": {"id": 1},
         "/wordle/filtered_vocab?id=1": ["panic", "shire"],
@@ -320,7 +320,7 @@ def test_the_words_of_wordle_are_asked_for_once_before_a_game(play):
     assert [path for path, _ in world.calls].count("/wordle/filtered_vocab?id=1") == 1
 
 
-def test_words_that_the_server_shows_itself_are_not_shown_twice(play):
+def test_a_vocabulary_shown_by_the_server_is_not_shown_twice(play):
     shown = "Guess a word: panic, shire"
     routes = {
         "/wordle/create": {"id": 1},
@@ -331,7 +331,7 @@ def test_words_that_the_server_shows_itself_are_not_shown_twice(play):
     assert client.reset(client.create(), 0).text == shown
 
 
-def test_a_wordle_server_without_its_words_can_be_played(play):
+def test_a_wordle_server_without_a_vocabulary_can_be_played(play):
     not_yet = (409, {"error": "reset first", "type": "not_reset"})
     routes = {
         "/wordle/create": {"id": 1},
@@ -346,13 +346,13 @@ def test_a_wordle_server_without_its_words_can_be_played(play):
     ("environment", "text"),
     [("maze", "The game 26 is not valid."), ("sciworld", "list index out of range")],
 )
-def test_a_task_that_the_server_does_not_have_is_not_worth_another_try(play, environment, text):
+def test_the_error_for_a_missing_task_is_not_retryable(play, environment, text):
     prefix = "/maze" if environment == "maze" else ""
     client, _ = play(environment, {f"{prefix}/reset": {"error": text}})
     assert not failure(client.reset, 0, 99_999).retryable_from_reset
 
 
-def test_sciworld_keeps_the_score_of_a_hundred_and_rewards_a_hundredth(play):
+def test_sciworld_scores_stay_out_of_100_and_rewards_are_divided_by_100(play):
     answers = iter(
         [
             {"observation": "a", "reward": 17, "score": 17, "done": False},

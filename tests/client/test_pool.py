@@ -1,4 +1,4 @@
-"""Client pool: every ticket gets its own episode's replies, for any failures and reply order."""
+"""Client pool: every ticket gets its own episode's replies, despite failures and delays."""
 
 import random
 import threading
@@ -58,10 +58,9 @@ def test_every_ticket_plays_its_own_task(server):
             assert reply.observation.text == f"task {100 + ticket}: a0,a1,a2"
             assert reply.kind is ReplyKind.STEP
             assert reply.error is None
-            assert reply.seconds > 0
 
 
-def test_slow_and_failing_calls_change_no_observation(server, world, drop):
+def test_slow_and_failing_calls_do_not_change_observations(server, world, drop):
     noise = random.Random(0)
     pauses = [noise.uniform(0, 0.02) for _ in range(200)]
     world.faults = {
@@ -79,7 +78,7 @@ def test_slow_and_failing_calls_change_no_observation(server, world, drop):
             replies = collect(pool, 12)
         texts = {ticket: reply.observation.text for ticket, reply in replies.items()}
         assert texts == {ticket: f"task {ticket}: a0,a1,a2,a3,a4" for ticket in range(12)}
-        assert pool.statistics()["retries"] >= 3
+        assert world.count("/create") >= 15  # three more than sessions
     assert world.sessions == {}
 
 
@@ -98,7 +97,7 @@ def test_an_episode_continues_while_another_one_waits(server, world):
 
 
 @pytest.mark.slow
-def test_sessions_are_started_at_the_same_time(server, world):
+def test_sessions_start_in_parallel(server, world):
     world.faults = {"/create": [1.5] * 4, "/reset": [1.5] * 4}
     with make_pool(server.url, workers=4) as pool:
         begin = time.monotonic()
@@ -109,7 +108,7 @@ def test_sessions_are_started_at_the_same_time(server, world):
 
 
 @pytest.mark.slow
-def test_the_caller_is_never_held_up(server, world):
+def test_start_and_poll_do_not_block(server, world):
     world.faults = {"/create": [3.0]}
     with make_pool(server.url, workers=1) as pool:
         begin = time.monotonic()
@@ -121,12 +120,12 @@ def test_the_caller_is_never_held_up(server, world):
         collect(pool, 2)
 
 
-def test_polling_with_nothing_under_way_returns_at_once(server):
+def test_poll_returns_at_once_if_no_call_is_pending(server):
     with make_pool(server.url) as pool:
         assert pool.poll(3600.0) == []
 
 
-def test_a_finished_session_is_used_again_after_a_reset(server, world):
+def test_a_finished_session_is_reset_and_reused(server, world):
     with make_pool(server.url) as pool:
         for data_idx in range(5):
             pool.start("t", "textcraft", data_idx)
@@ -135,7 +134,7 @@ def test_a_finished_session_is_used_again_after_a_reset(server, world):
             assert one(pool).observation.text == f"task {data_idx}: x"
             pool.finish("t")
         assert world.count("/create") == 1
-        assert pool.statistics()["sessions_idle"] == 1
+        assert pool.open_sessions == 1
 
 
 def test_idle_sessions_above_the_limit_are_closed(server, world):
@@ -146,7 +145,7 @@ def test_idle_sessions_above_the_limit_are_closed(server, world):
         for ticket in range(5):
             pool.finish(ticket)
         until(lambda: len(world.sessions) == 2)
-        assert pool.statistics()["sessions_idle"] == 2
+        assert pool.open_sessions == 2
 
 
 def test_an_idle_session_that_expired_is_replaced_without_an_error(server, world):
@@ -195,7 +194,7 @@ def test_the_server_gets_the_number_of_every_request_in_its_episode(server, worl
     created, *turns = [
         r.headers["x-agentgym-turn"] for r in server.requests if "x-agentgym-turn" in r.headers
     ]
-    # the request name of `create` differs from those of the turns
+    # the request id of `create` has another prefix than those of reset and steps
     assert created.endswith("/0") and created != turns[0]
     episodes, numbers = zip(*(turn.split("/") for turn in turns), strict=True)
     assert numbers == ("0", "1", "1", "2", "0")
@@ -209,11 +208,10 @@ def test_a_busy_session_is_asked_again(server, world):
         world.faults = {"/step": [BUSY, BUSY]}
         pool.step("t", "x")
         assert one(pool).observation.text == "task 5: x"
-        assert pool.statistics()["retries"] == 2
-        assert pool.statistics()["errors/capacity"] == 2
+        assert world.count("/step") == 3
 
 
-def test_more_tickets_than_the_server_has_room_for_all_get_their_turn(server, world):
+def test_more_tickets_than_the_server_has_capacity_for_are_all_played(server, world):
     world.capacity = 2
     with make_pool(server.url, workers=2) as pool:
         for ticket in range(6):
@@ -234,13 +232,13 @@ def test_more_tickets_than_the_server_has_room_for_all_get_their_turn(server, wo
 def test_a_start_that_is_refused_for_too_long_is_reported(server, world):
     world.capacity = 0
     with make_pool(server.url, retry_patience_s=0.2) as pool:
+        begin = time.monotonic()
         pool.start("t", "textcraft", 0)
-        reply = one(pool)
-        assert reply.error.cause is EnvCause.CAPACITY
-        assert 0.2 <= reply.seconds < 2
+        assert one(pool).error.cause is EnvCause.CAPACITY
+        assert 0.2 <= time.monotonic() - begin < 2
 
 
-def test_a_task_that_does_not_exist_is_not_tried_again(server, world):
+def test_a_missing_task_is_not_retried(server, world):
     world.faults = {"/reset": [(422, {"error": "no task", "type": "unknown_task"})]}
     with make_pool(server.url) as pool:
         pool.start("t", "textcraft", 99999)
@@ -264,17 +262,17 @@ def test_a_ticket_that_is_finished_early_gives_no_reply_and_leaves_no_session(se
         until(lambda: world.sessions == {})
 
 
-def test_a_reply_that_was_not_collected_goes_with_its_ticket(server, world):
+def test_finishing_a_ticket_drops_its_uncollected_reply(server, world):
     with make_pool(server.url) as pool:
         pool.start("t", "textcraft", 0)
         until(lambda: world.count("/reset") == 1)
         time.sleep(0.05)
         pool.finish("t")
         assert pool.poll(0.1) == []
-        assert pool.statistics()["sessions_idle"] == 1
+        assert pool.open_sessions == 1
 
 
-def test_misuse_is_refused(server):
+def test_invalid_calls_are_refused(server):
     with make_pool(server.url) as pool:
         with pytest.raises(ValueError, match="call start first"):
             pool.step("t", "x")
@@ -289,7 +287,7 @@ def test_misuse_is_refused(server):
         pool.start("u", "textcraft", 0)
 
 
-def test_a_server_that_stays_away_stops_the_run_with_its_address(free_port):
+def test_the_error_for_a_missing_server_names_its_address(free_port):
     options = {"breaker_failures": 5, "breaker_patience_s": 0.2, "retry_patience_s": 60}
     with make_pool(f"http://127.0.0.1:{free_port}", **options) as pool:
         pool.start("t", "textcraft", 0)
@@ -300,7 +298,7 @@ def test_a_server_that_stays_away_stops_the_run_with_its_address(free_port):
             pool.poll(3600.0)
 
 
-def test_a_server_that_returns_in_time_costs_only_time(serve, world, free_port):
+def test_a_server_that_returns_in_time_causes_no_error(serve, world, free_port):
     with make_pool(f"http://127.0.0.1:{free_port}") as pool:
         pool.start("t", "textcraft", 3)
         assert pool.poll(0.2) == []
@@ -309,7 +307,7 @@ def test_a_server_that_returns_in_time_costs_only_time(serve, world, free_port):
             pool.finish("t")
 
 
-def test_after_a_restart_an_old_number_never_reaches_another_episode(serve, world, free_port):
+def test_after_a_restart_an_old_session_number_never_reaches_a_new_episode(serve, world, free_port):
     with make_pool(f"http://127.0.0.1:{free_port}") as pool:
         with serve(world, free_port):
             for ticket in ("old", "older"):
@@ -327,8 +325,8 @@ def test_after_a_restart_an_old_number_never_reaches_another_episode(serve, worl
             assert one(pool).error.cause is EnvCause.SESSION_LOST
             pool.start("old", "textcraft", 1)
             assert one(pool).observation.text == "task 1"
-            # must neither close nor reuse the old session, because its number is now that of a new
-            # episode
+            # The pool must neither close nor reuse the old session, because its number now belongs
+            # to a new episode.
             pool.finish("older")
             pool.start("newest", "textcraft", 4)
             assert one(pool).observation.text == "task 4"
@@ -338,20 +336,20 @@ def test_after_a_restart_an_old_number_never_reaches_another_episode(serve, worl
             assert sorted(fresh.sessions) == [0, 1, 2, 3]
 
 
-def test_an_announced_restart_loses_all_sessions_without_a_call(server, world):
+def test_an_announced_restart_discards_all_sessions_without_a_request(server, world):
     with make_pool(server.url) as pool:
         for ticket in ("idle", "t"):
             pool.start(ticket, "textcraft", 1)
         collect(pool, 2)
         pool.finish("idle")
         pool.invalidate("textcraft")
-        assert pool.statistics()["sessions_idle"] == 0
+        assert pool.open_sessions == 1  # that of the ticket
         pool.step("t", "x")
         assert one(pool).error.cause is EnvCause.SESSION_LOST
         assert world.count("/step") == 0
 
 
-def test_closing_ends_every_session_and_thread_also_in_the_middle_of_calls(server, world):
+def test_closing_during_calls_ends_every_session_and_thread(server, world):
     world.faults = {"/step": [0.3] * 3, "/create": [0, 0, 0, 0, 0, 0, 0.3, 0.3]}
     before = threading.active_count()
     pool = make_pool(server.url)
@@ -372,7 +370,7 @@ def test_closing_ends_every_session_and_thread_also_in_the_middle_of_calls(serve
     pool.close()
 
 
-def test_closing_ends_the_session_of_a_ticket_that_was_finished_before_its_turn(server, world):
+def test_closing_ends_the_session_of_a_ticket_finished_while_queued(server, world):
     pool = make_pool(server.url, workers=1)
     for ticket in range(2):
         pool.start(ticket, "textcraft", ticket)
@@ -387,7 +385,7 @@ def test_closing_ends_the_session_of_a_ticket_that_was_finished_before_its_turn(
     assert world.sessions == {}
 
 
-def test_closing_does_not_wait_for_ever_for_a_server_that_hangs(server, world):
+def test_closing_does_not_wait_forever_for_a_hanging_server(server, world):
     world.faults = {"/step": [20.0], "/close": [20.0] * 10}
     pool = make_pool(server.url, step_timeout_s=30, close_timeout_s=0.5)
     for ticket in range(5):
@@ -400,7 +398,7 @@ def test_closing_does_not_wait_for_ever_for_a_server_that_hangs(server, world):
     assert time.monotonic() - begin < 15
 
 
-def test_a_worker_that_fails_for_another_reason_is_heard(server):
+def test_poll_raises_an_unexpected_error_of_a_worker(server):
     with make_pool(server.url) as pool:
         pool.start("t", "textcraft", 0)
         collect(pool, 1)

@@ -1,6 +1,6 @@
-"""Table of environments: it is complete and equal to its documentation.
+"""The table of AgentGym's environments, which must be complete and agree with its documentation.
 
-Servers with a spec do not need the table.
+Servers with a spec need no entry in the table.
 """
 
 import dataclasses
@@ -15,13 +15,18 @@ from agentgym_jax.client.agentgym_originals import functions
 from agentgym_jax.client.agentgym_originals.table import ORIGINALS
 from agentgym_jax.client.client import EnvClient
 from agentgym_jax.client.errors import EnvCause, EnvError
-from agentgym_jax.client.server_facts import ServerFacts, from_spec
+from agentgym_jax.client.server_facts import ABOVE_ZERO, ServerFacts, from_spec
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "agentgym_environments.md"
 FIFTEEN = {
     *("textcraft", "babyai", "sciworld", "webshop", "alfworld", "maze", "wordle", "sqlgym"),
     *("searchqa", "webarena", "weather", "movie", "academia", "todo", "sheet"),
 }
+
+
+def condition(success):
+    bound = "> 0" if success.least == ABOVE_ZERO else f">= {success.least:g}"
+    return f"{'done, ' if success.needs_done else ''}{success.field} {bound}"
 
 
 def documented(row):
@@ -37,7 +42,7 @@ def documented(row):
         + (", actions" * bool(row.actions_field)),
         f"`{row.observation_field}`, `{row.done_field}`",
         f"`{row.score_fields[0]}`",
-        str(row.succeeded),
+        condition(row.succeeded),
         f"{row.reward_scale:g}",
         "yes" if row.has_close else "no",
         str(row.num_tasks),
@@ -47,7 +52,7 @@ def documented(row):
     return f"| {' | '.join(cells)} |"
 
 
-def test_all_environments_of_agentgym_are_there():
+def test_the_table_has_all_environments_of_agentgym():
     assert set(ORIGINALS) == FIFTEEN
     assert all(name == row.environment for name, row in ORIGINALS.items())
 
@@ -95,7 +100,7 @@ def test_every_format_of_an_environment_has_instructions_and_rules(environment):
     assert row.in_format(None) is row
 
 
-def test_a_format_that_an_environment_does_not_have_is_refused_at_once():
+def test_an_unsupported_format_is_refused_at_once():
     with pytest.raises(ValueError, match="maze has no action format 'function_calling'.*react"):
         EnvClient(
             "http://127.0.0.1:1",
@@ -107,7 +112,7 @@ def test_a_format_that_an_environment_does_not_have_is_refused_at_once():
 
 
 @pytest.mark.parametrize("environment", ["sciworld", "webshop", "alfworld"])
-def test_instructions_of_every_format_name_all_that_can_be_done(environment):
+def test_instructions_of_every_format_name_all_actions(environment):
     row = ORIGINALS[environment]
     react = row.in_format(ActionFormat.REACT).instructions
     for name, function in row.functions.items():
@@ -118,7 +123,7 @@ def test_instructions_of_every_format_name_all_that_can_be_done(environment):
             assert f"\n{calls.signature(name, function)} - {function.does}" in told
 
 
-def test_functions_need_the_arguments_of_their_shortest_form():
+def test_required_arguments_of_a_function_occur_in_all_its_forms():
     for table in (functions.SCIWORLD, functions.WEBSHOP, functions.ALFWORLD):
         for function in table.values():
             needed = set(function.parameters) - set(function.optional)
@@ -129,7 +134,7 @@ def test_functions_need_the_arguments_of_their_shortest_form():
 
 
 @pytest.mark.parametrize("environment", ["maze", "webshop"])
-def test_without_a_rejection_mark_no_text_is_a_rejection(environment):
+def test_a_text_without_a_rejection_mark_is_not_a_rejection(environment):
     assert not ORIGINALS[environment].is_rejection("")
     assert not ORIGINALS[environment].is_rejection("You cannot")
 
@@ -179,7 +184,7 @@ def chess_client(url, **options):
     return EnvClient(url, "chess", **{"connect_timeout_s": 2, "step_timeout_s": 2} | options)
 
 
-def test_a_server_with_a_spec_is_driven_without_a_row(serve):
+def test_a_server_with_a_spec_needs_no_table_entry(serve):
     world = Chess(SPEC)
     with serve(world) as server:
         client = chess_client(server.url)
@@ -209,7 +214,7 @@ def test_a_server_with_a_spec_is_driven_without_a_row(serve):
         ({"name": "go"}, "'go'"),
     ],
 )
-def test_a_spec_that_cannot_be_used_says_why(serve, change, named):
+def test_the_error_for_an_unusable_spec_gives_the_reason(serve, change, named):
     with serve(Chess(dataclasses.replace(SPEC, **change))) as server:
         with pytest.raises(EnvError) as caught:
             chess_client(server.url).create()
@@ -219,19 +224,19 @@ def test_a_spec_that_cannot_be_used_says_why(serve, change, named):
 
 
 @pytest.mark.parametrize("value", ["1", None, True])
-def test_a_success_score_that_is_no_number_is_a_bad_body(serve, value):
+def test_a_success_score_that_is_not_a_number_is_a_bad_body(serve, value):
     with serve(Chess(dataclasses.replace(SPEC, success_score=value))) as server:
         with pytest.raises(EnvError) as caught:
             chess_client(server.url).spec()
     assert caught.value.cause is EnvCause.BAD_BODY
 
 
-def test_a_raw_spec_sends_whole_texts():
+def test_a_raw_spec_has_only_the_raw_action_format():
     row = from_spec(dataclasses.replace(SPEC, action_format="raw"))
     assert row.formats == (ActionFormat.RAW,)
 
 
-def test_facts_given_by_hand_are_used_in_place_of_the_table(serve):
+def test_explicit_facts_replace_those_of_the_table(serve):
     row = dataclasses.replace(from_spec(SPEC), reset_key="opening")
     assert isinstance(row, ServerFacts)
     world = Chess(SPEC)
@@ -243,7 +248,7 @@ def test_facts_given_by_hand_are_used_in_place_of_the_table(serve):
 MAZE = dataclasses.replace(SPEC, name="maze", refusal="You cannot ", instructions="Walk.")
 
 
-def test_a_server_of_the_table_brings_its_own_refusals_and_instructions(serve):
+def test_a_spec_replaces_rejections_and_instructions_of_the_table(serve):
     class Prefixed(Chess):
         def answer(self, path, body):
             return super().answer(path.removeprefix("/maze"), body)
@@ -255,7 +260,7 @@ def test_a_server_of_the_table_brings_its_own_refusals_and_instructions(serve):
         assert client.facts.reset_key == "game"
 
 
-def test_a_server_that_wants_another_format_than_the_table_is_right(serve):
+def test_the_action_format_of_a_spec_replaces_that_of_the_table(serve):
     wants_raw = dataclasses.replace(SPEC, name="alfworld", action_format="raw")
     with serve(Chess(wants_raw)) as server:
         client = EnvClient(server.url, "alfworld", connect_timeout_s=30, step_timeout_s=30)

@@ -34,9 +34,9 @@ def write(path, records):
 
 
 @pytest.mark.parametrize("name", ["data.json", "data.jsonl"])
-def test_a_list_and_lines_read_alike(name, tmp_path):
+def test_json_lists_and_json_lines_give_equal_conversations(name, tmp_path):
     path = write(tmp_path / name, [RECORD, RECORD | {"reward": 1, "success": 1}])
-    first, second = read_conversations(path, bad="fatal").conversations
+    first, second = read_conversations(path, bad="fatal")
     assert first == CONVERSATION
     assert (second.reward, second.success) == (1.0, True)
 
@@ -45,11 +45,11 @@ def test_a_directory_is_read_in_the_order_of_names(tmp_path):
     for step in (2, 10, 1):
         write(tmp_path / f"step_{step:06}.jsonl", [RECORD | {"item_id": f"babyai_{step}"}])
     (tmp_path / "notes.txt").write_text("not read")
-    found = read_conversations(tmp_path, bad="fatal").conversations
+    found = read_conversations(tmp_path, bad="fatal")
     assert [c.item_id for c in found] == ["babyai_1", "babyai_2", "babyai_10"]
 
 
-def test_the_trajectories_of_our_own_runs_are_conversations(tmp_path):
+def test_trajectories_of_a_run_are_read_as_conversations(tmp_path):
     solved = trajectory(
         "pa",
         [turn(1, 2, reward=1.0)],
@@ -63,7 +63,7 @@ def test_the_trajectories_of_our_own_runs_are_conversations(tmp_path):
         ),
     )
     path = write(tmp_path / "step.jsonl", [to_record(solved)])
-    (conversation,) = read_conversations(path, bad="fatal").conversations
+    (conversation,) = read_conversations(path, bad="fatal")
     assert conversation.messages == (
         Message("system", "be brief"),
         Message("user", "a door"),
@@ -106,29 +106,28 @@ BAD = [
 
 
 @pytest.mark.parametrize(("record", "reason"), BAD)
-def test_a_bad_record_is_named_with_file_line_and_field(record, reason, tmp_path):
+def test_the_error_for_a_bad_record_names_file_line_and_field(record, reason, tmp_path):
     path = write(tmp_path / "data.jsonl", [RECORD, record])
     with pytest.raises(ValueError, match=f"data.jsonl, line 2.*{reason}"):
         read_conversations(path, bad="fatal")
 
 
-def test_bad_records_are_left_out_and_reported_by_choice(tmp_path):
-    path = write(tmp_path / "data.jsonl", [record for record, _ in BAD] + [RECORD])
-    with path.open("a") as file:
-        file.write('{"item_id": "a_1", "conver')  # an incomplete last line, which is reported
-    result = read_conversations(path, bad="skip")
-    assert result.conversations == (CONVERSATION,)
-    assert len(result.problems) == len(BAD) + 1
-    assert f"line {len(BAD) + 2}: not JSON" in result.problems[-1]
+def test_bad_records_are_skipped_and_reported_on_request(tmp_path, caplog):
+    path = tmp_path / "data.jsonl"
+    with path.open("w") as file:
+        file.write('{"item_id": "a_1", "conver\n')  # an incomplete line
+        file.write("".join(json.dumps(r) + "\n" for r in [*(bad for bad, _ in BAD), RECORD]))
+    assert read_conversations(path, bad="skip") == [CONVERSATION]
+    assert f"{len(BAD) + 1} rows left out, the first: {path}, line 1: not JSON" in caplog.text
 
 
-def test_blank_lines_are_no_records(tmp_path):
+def test_blank_lines_are_ignored(tmp_path):
     path = tmp_path / "data.jsonl"
     path.write_text("\n" + json.dumps(RECORD) + "\n\n")
-    assert read_conversations(path, bad="fatal").problems == ()
+    assert read_conversations(path, bad="fatal") == [CONVERSATION]
 
 
-def test_nothing_to_read_is_an_error(tmp_path):
+def test_missing_data_are_an_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         read_conversations(tmp_path / "missing.jsonl", bad="fatal")
     with pytest.raises(FileNotFoundError, match="no .jsonl file"):

@@ -43,7 +43,7 @@ lengths = st.lists(st.integers(1, 16), min_size=1, max_size=30)
 
 @settings(deadline=None)
 @given(lengths, st.integers(1, 4), st.integers(0, 3), st.integers(1, 3))
-def test_every_epoch_has_every_conversation_whole_and_once(lengths, rows, seed, epochs):
+def test_every_epoch_has_every_conversation_once_and_whole(lengths, rows, seed, epochs):
     made = batches(data(lengths), row_length=16, rows=rows, seed=seed, epochs=epochs)
     seen = []
     for batch in made:
@@ -59,7 +59,7 @@ def test_every_epoch_has_every_conversation_whole_and_once(lengths, rows, seed, 
 
 @settings(deadline=None)
 @given(lengths, st.integers(0, 5))
-def test_a_step_is_a_function_of_its_number(lengths, seed):
+def test_a_batch_depends_only_on_its_step_number(lengths, seed):
     make = lambda: batches(data(lengths), row_length=16, rows=2, seed=seed, steps=5)  # noqa: E731
     run = list(make())
     resumed = make()
@@ -68,7 +68,7 @@ def test_a_step_is_a_function_of_its_number(lengths, seed):
         assert equal(resumed.batch_at(step), run[step])
 
 
-def test_more_steps_do_not_change_the_earlier_ones():
+def test_the_number_of_steps_does_not_change_earlier_batches():
     short, long = (
         batches(data(range(1, 17)), row_length=16, rows=2, seed=0, steps=n) for n in (3, 30)
     )
@@ -82,7 +82,7 @@ def test_the_seed_changes_the_order():
     assert tokens_seen(first.batch_at(0)) != tokens_seen(second.batch_at(0))
 
 
-def test_only_the_last_batch_may_be_half_empty():
+def test_only_the_last_batch_may_have_padding():
     made = batches(data([4] * 33), row_length=16, rows=2, seed=0, epochs=3)
     shares = [padding_share(batch) for batch in made]
     assert shares[:-1] == [0.0] * (len(made) - 1)
@@ -96,14 +96,14 @@ def test_a_batch_larger_than_the_data_is_filled_by_several_epochs():
         assert sorted(tokens_seen(batch)) == [0] * 4 + [1] * 4
 
 
-def test_token_mean_weighs_all_trained_tokens_alike():
+def test_token_mean_weighs_all_trained_tokens_equally():
     encoded = [conversation(4, 1), conversation(8, 3)]
     batch = batches(encoded, row_length=12, rows=1, seed=0, epochs=1).batch_at(0)
     np.testing.assert_allclose(batch.weights[batch.action_mask], [0.25] * 4, rtol=1e-6)
     assert not batch.weights[~batch.action_mask].any()
 
 
-def test_sequence_mean_weighs_all_conversations_alike():
+def test_sequence_mean_weighs_all_conversations_equally():
     encoded = [conversation(4, 1, token=0), conversation(8, 3, token=1)]
     made = batches(encoded, row_length=12, rows=1, seed=0, epochs=1, weighting="sequence_mean")
     batch = made.batch_at(0)
@@ -144,14 +144,14 @@ def test_the_weights_of_every_batch_sum_to_one(weighting):
     np.testing.assert_allclose([b.weights.sum() for b in made], 1.0, rtol=1e-5)
 
 
-def test_a_conversation_longer_than_a_row_is_an_error_unless_chosen_otherwise():
+def test_a_conversation_longer_than_a_row_is_an_error_by_default():
     encoded = [conversation(4, 2), conversation(9, 6), conversation(9, 1)]
     with pytest.raises(ValueError, match="conversation 1 has 9 tokens, a row holds 8"):
         batches(encoded, row_length=8, rows=1, seed=0, steps=1)
     skipped = batches(encoded, row_length=8, rows=1, seed=0, epochs=1, too_long="skip")
     assert skipped.dropped == Dropped(too_long=2, truncated=0, without_loss=0)
     assert str(skipped.dropped).startswith("0 were cut to a row, 2 left out as longer than a row")
-    assert skipped.num_sequences == 1
+    assert len(skipped.sequences) == 1
     cut = batches(encoded, row_length=8, rows=2, seed=0, epochs=1, too_long="truncate")
     # The only trained token of the third conversation is beyond the end of the row.
     assert cut.dropped == Dropped(too_long=0, truncated=2, without_loss=1)
@@ -159,8 +159,8 @@ def test_a_conversation_longer_than_a_row_is_an_error_unless_chosen_otherwise():
     assert cut.batch_at(0).action_mask.sum() == 2 + 5
 
 
-def test_nothing_to_train_on_is_an_error():
-    with pytest.raises(ValueError, match="none of 1 conversations.*1 left out for want of a token"):
+def test_data_without_trained_tokens_are_an_error():
+    with pytest.raises(ValueError, match="none of 1 conversations.*1 left out without a token"):
         batches([conversation(4, 0)], row_length=8, rows=1, seed=0, steps=1)
 
 
@@ -173,7 +173,7 @@ def test_nothing_to_train_on_is_an_error():
         (dict(steps=1, too_long="cut"), "too_long is 'cut'"),
     ],
 )
-def test_an_unknown_choice_is_refused(choice, reason):
+def test_an_invalid_option_is_refused(choice, reason):
     with pytest.raises(ValueError, match=reason):
         batches(data([4]), row_length=8, rows=1, seed=0, **choice)
 

@@ -25,7 +25,7 @@ def answers(made):
     return [(p.chosen.messages[-1].content, p.rejected.messages[-1].content) for p in made]
 
 
-def test_the_best_episode_of_a_task_is_chosen_where_upstream_keeps_the_worst():
+def test_pairs_use_the_best_episode_of_a_task_where_agentgym_uses_the_worst():
     """Checks that the best episode of a task is chosen.
 
     If a task has several episodes, AgentGym keeps the worst one as "expert" episode and as policy
@@ -37,7 +37,7 @@ def test_the_best_episode_of_a_task_is_chosen_where_upstream_keeps_the_worst():
     assert answers(pairs(episodes[:3], threshold=0.95)) == [("best", "poor")]
 
 
-def test_pairs_by_hand():
+def test_pairs_match_a_hand_computed_example():
     episodes = [episode("a", 1.0), episode("b", 0.9), episode("c", 0.2), episode("d", 0.0)]
     # The first pair has the largest gap; the next pairs use episodes that are not in a pair yet.
     assert answers(pairs(episodes, pairs_per_task=2)) == [("a", "d"), ("b", "c")]
@@ -46,13 +46,13 @@ def test_pairs_by_hand():
     assert answers(pairs(episodes, pairs_per_task=9, gap=0.95)) == [("a", "d")]
 
 
-def test_a_gap_is_exact_where_floating_point_is_not():
+def test_the_gap_is_exact_despite_floating_point_rounding():
     assert 1.0 - 0.9 < 0.1
     assert answers(pairs([episode("a", 1.0), episode("b", 0.9)])) == [("a", "b")]
     assert not pairs([episode("a", 1.0), episode("b", 0.91)])
 
 
-def test_an_episode_whose_environment_failed_takes_no_part():
+def test_an_episode_whose_environment_failed_is_left_out():
     failed = [episode("a", 1.0, is_valid=False), episode("c", 0.0, is_valid=False)]
     made, statistics = pair_up([*failed, episode("b", 1.0)], **OPTIONS)
     assert made == [] and statistics.invalid == 2
@@ -65,7 +65,7 @@ def test_other_tasks_and_other_prompts_are_never_compared():
     assert pairs([episode("a", 1.0, item_id="lmrlgym_maze_3"), episode("b", 0.0, item_id="maze_3")])
 
 
-def test_omissions_are_counted():
+def test_omitted_episodes_and_tasks_are_counted():
     made, statistics = pair_up(
         [
             episode("a", 1.0),
@@ -81,14 +81,14 @@ def test_omissions_are_counted():
     assert (statistics.tasks, statistics.tasks_without_pair, statistics.pairs) == (2, 1, 1)
 
 
-def test_demonstrations_without_a_reward_may_be_given_one():
+def test_demonstrations_without_a_reward_can_be_given_one():
     episodes = [episode("expert", None), episode("own", 0.3)]
     assert not pairs(episodes)
     assert answers(pairs(episodes, unrated=1.0)) == [("expert", "own")]
 
 
 @pytest.mark.parametrize("measure", ["score", "success"])
-def test_episodes_may_be_compared_by_another_measure(measure):
+def test_episodes_can_be_compared_by_score_or_success(measure):
     better = {"score": dict(score=1.0), "success": dict(success=True)}[measure]
     worse = {"score": dict(score=0.1), "success": dict(success=False)}[measure]
     episodes = [episode("a", 0.0, **better), episode("b", 9.0, **worse)]
@@ -101,7 +101,7 @@ def test_episodes_may_be_compared_by_another_measure(measure):
     st.integers(1, 3),
     st.randoms(use_true_random=False),
 )
-def test_pairs_keep_their_properties_in_any_order(drawn, most, rng):
+def test_pairs_keep_their_invariants_for_any_order_of_episodes(drawn, most, rng):
     episodes = [
         episode(f"answer {i}", reward / 4, item_id=f"babyai_{task}")
         for i, (task, reward) in enumerate(drawn)
@@ -122,7 +122,7 @@ def test_pairs_keep_their_properties_in_any_order(drawn, most, rng):
         ]
 
 
-def test_the_seed_decides_among_equals():
+def test_the_seed_decides_between_equal_episodes():
     episodes = [episode(f"good {i}", 1.0) for i in range(9)] + [episode("bad", 0.0)]
     assert len({answers(pairs(episodes, seed=seed))[0] for seed in range(9)}) > 1
 
@@ -135,7 +135,7 @@ def test_the_seed_decides_among_equals():
         (dict(pairs_per_task=0), "pairs_per_task=0"),
     ],
 )
-def test_an_impossible_choice_is_refused(change, reason):
+def test_an_invalid_option_is_refused(change, reason):
     with pytest.raises(ValueError, match=reason):
         pairs([], **change)
 
@@ -165,7 +165,7 @@ def test_pairs_are_made_from_the_records_of_a_run(tmp_path):
     (tmp_path / "trajectories" / "step_000001.jsonl").write_text(text)
     # Files of held-out tasks are in the same folder, but no pair may contain their episodes.
     (tmp_path / "trajectories" / "eval_000001.jsonl").write_text(text.replace("door", "gate"))
-    read = read_conversations(tmp_path, bad="fatal").conversations
+    read = read_conversations(tmp_path, bad="fatal")
     assert len(read) == 3 and sum(c.is_valid for c in read) == 2
     assert answers(pairs(read, measure="score", pairs_per_task=9)) == [("success", "failure")]
     with pytest.raises(FileNotFoundError, match="held-out"):
@@ -192,14 +192,14 @@ ROW = {
 def test_a_file_of_pairs_is_read(tmp_path):
     path = tmp_path / "pairs.json"
     path.write_text(json.dumps([ROW, ROW | {"item_id": "babyai_7", "chosen_reward": 1}]))
-    (first, second), problems = read_preferences(path, bad="fatal")
+    first, second = read_preferences(path, bad="fatal")
     assert first.chosen.messages == (
         Message("user", "rules"),
         Message("assistant", "ok"),
         Message("user", "a door"),
         Message("assistant", "left", loss=True),
     )
-    assert len(first.rejected.messages) == 6 and problems == ()
+    assert len(first.rejected.messages) == 6
     assert (first.chosen.item_id, second.chosen.item_id) == ("7", "babyai_7")
     assert (second.chosen.reward, second.rejected.reward) == (1.0, None)
 
@@ -226,10 +226,9 @@ BAD = [
 
 
 @pytest.mark.parametrize(("row", "reason"), BAD)
-def test_a_bad_pair_is_named_with_file_line_and_field(row, reason, tmp_path):
+def test_the_error_for_a_bad_pair_names_file_line_and_field(row, reason, tmp_path):
     path = tmp_path / "pairs.jsonl"
     path.write_text("".join(json.dumps(r) + "\n" for r in (ROW, row)))
     with pytest.raises(ValueError, match=f"pairs.jsonl, line 2: .*{reason}"):
         read_preferences(path, bad="fatal")
-    good, problems = read_preferences(path, bad="skip")
-    assert len(good) == len(problems) == 1
+    assert len(read_preferences(path, bad="skip")) == 1

@@ -73,29 +73,29 @@ FORMATS = [as_json, as_lines, as_parquet, as_parquet_of_text, as_tfds]
 
 
 @pytest.mark.parametrize("write", FORMATS)
-def test_conversations_read_alike_from_every_format(write, tmp_path):
+def test_every_format_gives_equal_conversations(write, tmp_path):
     expected = read_conversations(as_json(tmp_path / "expected", RECORDS), bad="fatal")
     found = read_conversations(write(tmp_path / "data", RECORDS), bad="fatal")
     # TFDS shuffles a dataset when it writes it, so the order differs.
-    by_id = lambda read: sorted(read.conversations, key=lambda c: c.item_id)  # noqa: E731
+    by_id = lambda read: sorted(read, key=lambda c: c.item_id)  # noqa: E731
     assert by_id(found) == by_id(expected)
-    assert len(found.conversations[0].messages) == 4
+    assert len(found[0].messages) == 4
 
 
 @pytest.mark.parametrize("write", FORMATS)
-def test_pairs_read_alike_from_every_format(write, tmp_path):
+def test_every_format_gives_equal_pairs(write, tmp_path):
     expected = read_preferences(as_json(tmp_path / "expected", PAIRS), bad="fatal")
     assert read_preferences(write(tmp_path / "data", PAIRS), bad="fatal") == expected
 
 
 @pytest.mark.parametrize("write", FORMATS)
-def test_tasks_read_alike_from_every_format(write, tmp_path):
+def test_every_format_gives_equal_tasks(write, tmp_path):
     path = str(write(tmp_path / "data", RECORDS))
     found = tasks.from_file("babyai", (), path=path)
     assert sorted(task.data_idx for task in found) == [3, 17]
 
 
-def test_ids_alone_are_tasks_and_copies_are_one(tmp_path):
+def test_bare_ids_are_tasks_and_duplicates_are_removed(tmp_path):
     path = as_json(tmp_path / "ids", ["maze_4", {"item_id": "lmrlgym_maze_2"}, "maze_4"])
     assert [task.data_idx for task in tasks.from_file("maze", (), path=str(path))] == [4, 2]
 
@@ -108,20 +108,20 @@ def test_ids_alone_are_tasks_and_copies_are_one(tmp_path):
         ({"id": 4}, "field 'item_id' is missing"),
     ],
 )
-def test_a_row_that_is_no_task_is_named_or_left_out(row, reason, tmp_path):
+def test_a_row_without_a_task_is_an_error_or_is_skipped(row, reason, tmp_path):
     path = str(as_lines(tmp_path / "ids", [{"item_id": "babyai_1"}, row]))
     with pytest.raises(ValueError, match=f"ids.jsonl, line 2: {reason}"):
         tasks.from_file("babyai", (), path=path)
     assert len(tasks.from_file("babyai", (), path=path, bad="skip")) == 1
 
 
-def test_a_bad_row_of_a_table_is_named(tmp_path):
+def test_the_error_for_a_bad_row_of_a_table_names_it(tmp_path):
     path = as_parquet(tmp_path / "data", [RECORDS[0], RECORDS[1] | {"item_id": None}])
     with pytest.raises(ValueError, match="data.parquet, row 1: field 'item_id' is NoneType"):
         read_conversations(path, bad="fatal")
 
 
-def test_without_the_extra_the_message_names_the_package(tmp_path, monkeypatch):
+def test_the_error_for_a_missing_extra_names_the_package(tmp_path, monkeypatch):
     monkeypatch.setattr(rows, "parquet", None)
     (tmp_path / "data.parquet").write_bytes(b"")
     with pytest.raises(ValueError, match=r"pip install -e .*\.\[parquet\]"):

@@ -22,7 +22,7 @@ def manifest(name):
 
 
 def question_sets():
-    """Returns published facts about the question sets: their sizes and order."""
+    """Returns a task manifest with the published sizes and order of the question sets."""
     return [
         {
             "data_idx": part.first + i,
@@ -101,23 +101,21 @@ def manifests():
     return {name: manifest(name) for name in ours} | {"searchqa": question_sets()}
 
 
-def test_there_are_27_tasks_and_the_sums_of_the_table_hold():
+def test_the_suite_has_27_tasks_with_the_numbers_of_items_of_the_paper():
     assert suite.NUM_SUBTASKS == 27
-    assert {name: part.test_items for name, part in SUITE.items()} == {
+    assert {name: sum(s.test_items for s in part.subtasks) for name, part in SUITE.items()} == {
         "webarena": 50,
         "searchqa": 400,
         "textcraft": 100,
         "babyai": 90,
         "sciworld": 200,
     }
-    for part in SUITE.values():
-        assert sum(subtask.test_items for subtask in part.subtasks) == part.test_items
     for name in suite.PINNED:
         sizes = {subtask: len(items) for subtask, items in suite.pinned(name).items()}
         assert sizes == {subtask.name: subtask.test_items for subtask in SUITE[name].subtasks}
 
 
-def test_the_rule_gives_the_pinned_items_and_each_subtask_has_as_many_as_the_paper(manifests):
+def test_the_selection_rule_gives_the_pinned_items(manifests):
     for name, served in manifests.items():
         pinned = suite.pinned(name)
         facts = {row["data_idx"]: row for row in served}
@@ -130,7 +128,7 @@ def test_the_rule_gives_the_pinned_items_and_each_subtask_has_as_many_as_the_pap
                 assert suite.subtask_of(name, facts[index]) == subtask.name
 
 
-def test_the_items_of_a_subtask_go_round_its_levels(manifests):
+def test_the_items_of_a_subtask_are_spread_evenly_over_its_levels(manifests):
     levels = {row["data_idx"]: row["level"] for row in manifests["babyai"]}
     of_goto = [levels[i] for i in suite.pinned("babyai")["GoTo"]]
     assert {of_goto.count(level) for level in of_goto} == {5} and len(set(of_goto)) == 11
@@ -142,7 +140,7 @@ def test_a_task_outside_the_suite_has_no_subtask():
     assert suite.subtask_of("webarena", {"family": "GoTo"}) is None
 
 
-def test_embedded_questions_and_sites_are_no_part_of_the_suite():
+def test_embedded_questions_and_sites_are_not_part_of_the_suite():
     embedded = {"data_idx": 36, "split": "test", "dataset": "facts"}
     assert suite.subtask_of("searchqa", embedded) is None
     with pytest.raises(ValueError, match="400 items differ: searchqa_36 .* is now .*dataset=facts"):
@@ -154,13 +152,13 @@ def test_embedded_questions_and_sites_are_no_part_of_the_suite():
     assert suite.subtask_of("webarena", both) is None
 
 
-def test_a_question_set_of_other_rows_is_refused(manifests):
+def test_a_question_set_with_other_rows_is_refused(manifests):
     shifted = [row | {"upstream_idx": row["upstream_idx"] + 1} for row in manifests["searchqa"]]
     with pytest.raises(ValueError, match="400 items differ"):
         suite.check_pinned("searchqa", shifted)
 
 
-def test_a_subtask_holds_the_items_with_all_its_facts():
+def test_a_subtask_has_the_items_that_match_all_its_facts():
     subtask = SubTask("both", 1, {"depth": (1, 2), "kind": ("a",)})
     assert subtask.holds({"depth": 2, "kind": "a", "more": 0})
     assert not subtask.holds({"depth": 3, "kind": "a"})
@@ -168,7 +166,7 @@ def test_a_subtask_holds_the_items_with_all_its_facts():
     assert not SubTask("unknown", 1).holds({"depth": 1})
 
 
-def test_a_server_with_other_tasks_is_refused_and_the_difference_named(manifests):
+def test_the_error_for_a_server_with_other_tasks_names_the_difference(manifests):
     changed = [dict(row) for row in manifests["textcraft"]]
     first = next(iter(suite.pinned("textcraft")["depth 2"]))
     changed[first]["goal"] = "a castle"
@@ -178,7 +176,7 @@ def test_a_server_with_other_tasks_is_refused_and_the_difference_named(manifests
         suite.check_pinned("textcraft", changed[:first])
 
 
-def test_selection_by_subtask_and_limit(manifests):
+def test_items_can_be_selected_by_subtask_and_limit(manifests):
     everything = tasks.select(
         "textcraft", manifests["textcraft"], kind="suite", subtasks=(), limit=0
     )
@@ -225,13 +223,13 @@ def test_another_task_file_is_refused(web_suite, tmp_path, changes):
         tasks.from_suite("webarena", deployment(tmp_path, web_suite), subtasks=(), limit=0)
 
 
-def test_embedded_sites_are_refused_even_if_they_had_the_numbers_of_the_suite(web_suite, tmp_path):
+def test_embedded_sites_are_refused_even_with_the_task_numbers_of_the_suite(web_suite, tmp_path):
     served = [row | {"world": "embedded"} for row in deployment(tmp_path, web_suite)]
     with pytest.raises(ValueError, match="10 items differ.*world=embedded"):
         tasks.from_suite("webarena", served, subtasks=(), limit=0)
 
 
-def test_the_rule_gives_the_pinned_web_items(tmp_path):
+def test_the_selection_rule_gives_the_pinned_web_items(tmp_path):
     try:
         path = task_file.find_task_file()
     except FileNotFoundError as error:

@@ -36,7 +36,7 @@ def indices(chosen):
 weights_of_three = st.tuples(*[st.integers(0, 9)] * 3).filter(any)
 
 
-def test_an_epoch_by_hand_has_every_task_once_and_its_groups_spread():
+def test_an_epoch_has_every_task_once_and_spreads_its_groups():
     schedule = alone(some_tasks("babyai", 7), seed=5)  # 3 tasks of group a, 2 of b, 2 of c
     first, second = schedule.at(0, 7), schedule.at(1, 7)
     assert [task.group for task in first] == [task.group for task in second] == list("abcaabc")
@@ -62,7 +62,7 @@ def test_a_task_of_a_small_group_is_drawn_as_often_as_any_other(textcraft_tasks)
     assert {visits[task] for task in textcraft_tasks} == {epochs, epochs + 1}
 
 
-def test_every_step_has_the_groups_in_their_shares_of_the_tasks(textcraft_tasks):
+def test_every_step_has_groups_in_proportion_to_their_tasks(textcraft_tasks):
     schedule = alone(textcraft_tasks, seed=0)
     share = collections.Counter(task.group for task in textcraft_tasks)
     for step in range(30):
@@ -93,12 +93,12 @@ def test_weights_change_the_frequency_of_groups():
 
 
 @pytest.mark.parametrize("weight", [-1, 0.5])
-def test_a_weight_that_is_no_count_is_an_error(weight):
+def test_a_weight_that_is_not_a_count_is_an_error(weight):
     with pytest.raises(ValueError, match=f"task weight of 'a' is {weight}"):
         TaskSchedule(some_tasks("x", 7), {"a": weight}, seed=0)
 
 
-def test_the_quickstart_keeps_its_tasks():
+def test_the_tasks_of_the_quickstart_do_not_change():
     options = quickstart.tasks(100, 1100, quickstart.LEVELS)
     del options["kind"]
     schedule = alone(tasks.from_residues("babyai", (), **options), seed=0)
@@ -111,12 +111,12 @@ def test_the_quickstart_keeps_its_tasks():
     # fmt: on
 
 
-def test_a_larger_draw_per_step_continues_in_the_same_order():
+def test_the_number_of_tasks_per_step_does_not_change_their_order():
     schedule = mixture({"x": 1, "y": 2})
     assert schedule.drawn(8, 12) == schedule.at(2, 4) + schedule.at(3, 4) + schedule.at(4, 4)
 
 
-def test_a_mixture_by_hand():
+def test_the_order_of_a_mixture_matches_a_hand_computed_example():
     def order(weights, count):
         return "".join(task.environment for task in mixture(weights).at(0, count))
 
@@ -128,7 +128,7 @@ def test_a_mixture_by_hand():
 
 @settings(deadline=None)
 @given(weights_of_three, st.integers(0, 3), st.integers(1, 30))
-def test_proportions_are_exact_over_a_cycle_from_anywhere(weights, step, count):
+def test_proportions_are_exact_over_a_cycle_from_any_step(weights, step, count):
     schedule = mixture(dict(zip("xyz", weights, strict=True)))
     cycle = sum(weights)
     drawn = [task for s in range(step, step + cycle) for task in schedule.at(s, count)]
@@ -138,7 +138,7 @@ def test_proportions_are_exact_over_a_cycle_from_anywhere(weights, step, count):
 
 @settings(deadline=None)
 @given(weights_of_three, st.integers(1, 100))
-def test_no_environment_is_ever_a_whole_task_ahead_or_behind(weights, length):
+def test_counts_differ_from_exact_proportions_by_less_than_one_task(weights, length):
     drawn = mixture(dict(zip("xyz", weights, strict=True))).at(0, length)
     counts = collections.Counter(task.environment for task in drawn)
     for name, weight in zip("xyz", weights, strict=True):
@@ -147,7 +147,7 @@ def test_no_environment_is_ever_a_whole_task_ahead_or_behind(weights, length):
 
 @settings(deadline=None)
 @given(weights_of_three, st.integers(1, 9), st.lists(st.integers(0, 50), max_size=5))
-def test_a_step_depends_on_nothing_but_its_number(weights, count, asked_before):
+def test_a_step_depends_only_on_its_number(weights, count, asked_before):
     weights = dict(zip("xyz", weights, strict=True))
     ran_through, resumed = mixture(weights), mixture(weights)
     through = [ran_through.at(step, count) for step in range(20)]
@@ -158,7 +158,7 @@ def test_a_step_depends_on_nothing_but_its_number(weights, count, asked_before):
 
 @settings(deadline=None)
 @given(weights_of_three)
-def test_within_an_environment_the_order_is_that_of_training_on_it_alone(weights):
+def test_a_mixture_keeps_the_task_order_of_each_environment(weights):
     weights = dict(zip("xyz", weights, strict=True))
     drawn = mixture(weights).at(0, 60)
     for name in weights:
@@ -179,7 +179,7 @@ def test_every_task_is_drawn_once_before_any_is_repeated():
     assert sorted(indices(drawn[:6])) == sorted(indices(drawn[6:])) == list(range(6))
 
 
-def test_nothing_to_draw_from_is_an_error():
+def test_a_schedule_without_tasks_is_an_error():
     with pytest.raises(ValueError, match="every environment has weight 0"):
         MixtureSchedule({}, {"x": 0})
     with pytest.raises(ValueError, match="no tasks to draw from"):
@@ -191,12 +191,12 @@ def test_a_schedule_without_a_weight_is_an_error():
         MixtureSchedule({"x": TaskSchedule(some_tasks("x", 3), {}, seed=0)}, {"y": 1})
 
 
-def test_a_weight_of_a_group_that_is_not_there_is_an_error():
+def test_a_weight_of_an_unknown_group_is_an_error():
     with pytest.raises(ValueError, match=r"name groups \['d'\]; there are \['a', 'b', 'c'\]"):
         TaskSchedule(some_tasks("x", 7), {"d": 2}, seed=0)
 
 
-def test_groups_of_the_same_name_are_distinguished_only_in_a_mixture():
+def test_group_labels_name_the_environment_only_in_a_mixture():
     assert tasks.group_label("textcraft", "depth 2", is_mixture=False) == "depth 2"
     assert tasks.group_label("textcraft", "depth 2", is_mixture=True) == "textcraft depth 2"
     assert tasks.group_label("textcraft", "textcraft", is_mixture=True) == "textcraft"

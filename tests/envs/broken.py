@@ -1,4 +1,4 @@
-"""A small environment that keeps every promise, and variants that each break one promise."""
+"""A small environment with every checked property, and variants that each violate one property."""
 
 import dataclasses
 import os

@@ -1,4 +1,4 @@
-"""Requests that were recorded from AgentGym's server, replayed on this server without HTTP."""
+"""Replay of requests recorded from AgentGym's servers on this project's servers, without HTTP."""
 
 import json
 
@@ -17,7 +17,7 @@ class Replay:
         self.created = json.loads(self.host.answer("create", 0, None))
 
     def ask(self, path, argument=None):
-        """Returns the compat reply, or only its `observation, reward, done` after a step."""
+        """Returns the reply or error body; a step's reply is a tuple of the body's values."""
         try:
             body = json.loads(self.host.answer(self.operations[path], 0, argument))
         except EnvironmentFault as fault:

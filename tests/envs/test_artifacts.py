@@ -64,7 +64,7 @@ def test_concurrent_callers_wait_and_are_notified(tmp_path):
     assert told == [f"another process builds {tmp_path / 'made'}; waiting for it"] * 2
 
 
-def test_a_build_that_fails_leaves_nothing(tmp_path):
+def test_a_failed_build_leaves_no_files(tmp_path):
     def halfway(folder):
         fill(folder)
         raise OSError("no space left")
@@ -83,7 +83,7 @@ def _until_killed(folder: pathlib.Path) -> None:
     time.sleep(600)
 
 
-def test_a_killed_build_leaves_no_folder_and_the_next_one_removes_its_rest(tmp_path):
+def test_a_killed_build_leaves_no_folder_and_the_next_build_cleans_up(tmp_path):
     made = tmp_path / "made"
     child = multiprocessing.get_context("spawn").Process(
         target=build_once, args=(made, _until_killed, nobody), daemon=True
@@ -103,7 +103,7 @@ def test_a_killed_build_leaves_no_folder_and_the_next_one_removes_its_rest(tmp_p
     assert names(tmp_path) == ["made"] and names(made) == ["file"]
 
 
-def test_a_rebuilt_artifact_replaces_the_old_one_when_it_is_complete(tmp_path):
+def test_a_rebuilt_artifact_replaces_the_old_one_once_it_is_complete(tmp_path):
     made = tmp_path / "made"
     build_once(made, fill, nobody)
     with (made / "file").open() as reader:
@@ -115,13 +115,13 @@ def test_a_rebuilt_artifact_replaces_the_old_one_when_it_is_complete(tmp_path):
     assert names(tmp_path) == ["made"] and names(made) == ["newer"]
 
 
-def test_a_lock_is_of_one_thing_alone(tmp_path):
+def test_locks_of_different_paths_are_independent(tmp_path):
     told = []
     with locked(tmp_path / "a", told.append), locked(tmp_path / "b", told.append):
         assert not told
 
 
-def test_a_folder_to_fill_is_empty_and_a_file_appears_as_a_whole(tmp_path):
+def test_an_artifact_is_filled_in_an_empty_folder_and_appears_complete(tmp_path):
     (tmp_path / "made.partial").mkdir()
     (tmp_path / "made.partial" / "half").touch()
     with appearing(tmp_path / "made") as partial:
@@ -132,7 +132,7 @@ def test_a_folder_to_fill_is_empty_and_a_file_appears_as_a_whole(tmp_path):
     assert (tmp_path / "file").read_text() == "whole"
 
 
-def test_a_silent_build_prints_signs_of_life(capsys, monkeypatch):
+def test_a_silent_build_regularly_reports_that_it_runs(capsys, monkeypatch):
     monkeypatch.setattr(artifacts, "SIGN_S", 0.05)
     with signs_of_life(announcer("deep search")):
         time.sleep(0.3)
@@ -141,7 +141,7 @@ def test_a_silent_build_prints_signs_of_life(capsys, monkeypatch):
     assert not capsys.readouterr().err
 
 
-def test_a_long_wait_prints_signs_of_life(tmp_path, monkeypatch):
+def test_a_long_wait_for_a_lock_is_regularly_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(artifacts, "SIGN_S", 0.02)
     told = []
     with locked(tmp_path / "made", nobody):

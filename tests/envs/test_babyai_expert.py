@@ -60,20 +60,20 @@ def test_the_expert_solves_the_level_within_twenty_turns(level):
         assert reward > 0, f"{level} seed {seed} unsolved after {turns} turns"
 
 
-def test_sequences_are_done_in_the_order_of_the_mission():
-    # The mission text says only `and`; the strict variant fails if the second door is opened first.
+def test_subgoals_are_done_in_the_order_of_the_mission():
+    # The mission text says only `and`, but the level fails if the second door is opened first.
     for seed in range(10):
         assert play("OpenRedBlueDoorsDebug", seed, 20)[0] > 0
 
 
-def test_a_thing_on_its_way_is_not_put_down_for_another_part_of_the_mission():
+def test_a_carried_object_is_not_put_down_for_another_part_of_the_mission():
     # "go to the blue ball and put a box next to ...": the agent carries the box, and the ball is
     # closer.
     assert play("MiniBossLevel", 4, 20)[0] > 0
 
 
 @pytest.mark.parametrize("level", ["OpenRedDoor", "Open", "UnlockLocalDist", "OpenDoorLoc"])
-def test_under_upstreams_scoring_a_wanted_door_is_opened_by_toggle_alone(level):
+def test_under_agentgyms_scoring_the_expert_opens_a_goal_door_with_toggle(level):
     for seed in range(3):
         assert play(level, seed, 20, CompatScoring())[0] > 0.5
 
@@ -83,7 +83,7 @@ def test_a_target_within_one_action_takes_one_turn():
     assert play("OpenRedDoor", 0, 20)[1] == 1
 
 
-def test_asking_the_expert_changes_nothing():
+def test_asking_the_expert_does_not_change_the_episode():
     environment = BabyAIEnvironment()
     environment.reset(levels.data_idx("KeyCorridorS6R3", 0))
     before = environment.state()
@@ -91,7 +91,7 @@ def test_asking_the_expert_changes_nothing():
     assert environment.state() == before
 
 
-def test_a_key_locked_in_a_box_leaves_nothing_to_do_but_an_offered_action():
+def test_the_expert_chooses_a_valid_action_in_an_unsolvable_task():
     environment = BabyAIEnvironment()
     environment.reset(levels.data_idx("KeyInBox", 0))
     for _ in range(5):

@@ -48,7 +48,7 @@ def search_for(
 
 
 @pytest.mark.parametrize("facing", range(4))
-def test_one_search_finds_what_a_search_for_each_thing_finds(facing):
+def test_one_search_for_all_objects_equals_a_search_per_object(facing):
     random = np.random.default_rng(facing)
     for count in (1, 3, 6, 10, 14):
         cells = [(int(a), int(r)) for a, r in random.integers([0, -3], [7, 4], (count, 2))]
@@ -58,7 +58,7 @@ def test_one_search_finds_what_a_search_for_each_thing_finds(facing):
             assert found.get(target) == search_for(facing, obstacles, target)
 
 
-def test_an_action_on_a_thing_counts_only_the_reachable_ones():
+def test_only_reachable_objects_are_numbered_in_actions():
     wall = [("grey wall", ahead, right) for ahead, right in ((1, -2), (2, -1), (3, -2), (2, -3))]
     scene = describe(view_of(("red ball", 2, -2), ("red ball", 4, 2), *wall), 3, None)
     assert "There is a red ball 2 4 steps in front of you" in scene.description
@@ -66,7 +66,7 @@ def test_an_action_on_a_thing_counts_only_the_reachable_ones():
     assert scene.actions["pickup red ball 1"][-1] == 3
 
 
-def test_a_walled_in_thing_is_refused_because_no_path_leads_to_it():
+def test_an_action_on_an_unreachable_object_is_rejected():
     wall = [("grey wall", ahead, right) for ahead, right in ((1, -2), (2, -1), (3, -2), (2, -3))]
     scene = describe(view_of(("red ball", 2, -2), *wall), 3, None)
     for action in ("pickup red ball 1", "go to red ball 1"):
@@ -74,7 +74,7 @@ def test_a_walled_in_thing_is_refused_because_no_path_leads_to_it():
         assert scene.refusals[action] == f"You cannot {action}, as there is no path leading to it."
 
 
-def test_an_unreachable_door_is_refused_by_its_number_and_upstream_by_its_whole_table():
+def test_the_rejection_for_an_unreachable_door_differs_in_compat_mode():
     box_in = [("grey wall", a, r) for a, r in ((3, -1), (2, -2), (4, -2), (3, -3))]
     scene = describe(
         view_of(("blue closed door", 1, 1), ("red closed door", 3, -2), *box_in), 3, None
@@ -114,7 +114,7 @@ def test_a_locked_door_needs_the_key_of_its_color(carrying, reason):
         ("please check", "You can take the following actions: turn left, turn right, "),
     ],
 )
-def test_an_action_that_is_not_on_offer_is_answered_with_the_reason(action, answer):
+def test_an_unavailable_action_is_answered_with_the_reason(action, answer):
     environment = started("GoToObjS6", 0)
     before = environment.state()
     result = environment.step(action)
@@ -123,7 +123,7 @@ def test_an_action_that_is_not_on_offer_is_answered_with_the_reason(action, answ
     assert environment.state() == before
 
 
-def test_moving_to_a_faced_object_changes_nothing():
+def test_moving_to_a_faced_object_does_not_change_the_state():
     environment = started("OpenRedDoor", 0)
     environment.step("go to red closed door 1")
     again = environment.step("go to red closed door 1")
@@ -131,7 +131,7 @@ def test_moving_to_a_faced_object_changes_nothing():
     assert "go to red closed door 1" not in environment.valid_actions()
 
 
-def test_an_action_stops_when_its_next_move_shows_nothing_new():
+def test_an_action_stops_when_a_move_does_not_change_the_view():
     # In the middle of a large empty floor, a step does not change the view.
     environment = started("OneRoomS20", 1)
     episode = environment._episode
@@ -143,7 +143,7 @@ def test_an_action_stops_when_its_next_move_shows_nothing_new():
     assert environment.state()["position"] == [4, 10]
 
 
-def test_the_last_observation_is_repeated_after_the_goal():
+def test_observe_repeats_the_goal_and_the_last_observation():
     environment = started("OpenRedDoor", 0)
     answer = environment.step("dance")
     assert (
@@ -152,7 +152,7 @@ def test_the_last_observation_is_repeated_after_the_goal():
 
 
 @pytest.mark.parametrize("scoring", [Scoring(), CompatScoring()], ids=["own", "compat"])
-def test_an_early_success_is_worth_minigrids_reward_in_both_modes(scoring):
+def test_an_early_success_has_minigrids_reward_in_both_modes(scoring):
     result = started("GoToObjS6", 0, scoring).step("go to blue key 1")
     assert result.done and result.observation.count(" The task is completed.") == 1
     assert result.reward == result.score == pytest.approx(1 - 0.9 * 2 / 16)
@@ -175,7 +175,7 @@ def finish(environment: BabyAIEnvironment):
     raise AssertionError("the expert earned nothing in 20 turns")
 
 
-def test_a_late_success_ends_the_episode_and_is_paid_once():
+def test_a_late_success_ends_the_episode_and_is_rewarded_once():
     environment = spun(Scoring(), 40)
     result = finish(environment)
     assert result.done and 0 < result.reward <= 0.5
@@ -185,7 +185,7 @@ def test_a_late_success_ends_the_episode_and_is_paid_once():
     assert fault.value.kind is ErrorKind.FINISHED
 
 
-def test_upstream_undoes_a_late_success_and_pays_junk_again_and_again():
+def test_compat_mode_continues_after_a_late_success_and_rewards_invalid_actions():
     environment = spun(CompatScoring(), 40)
     result = finish(environment)
     assert not result.done and 0 < result.reward <= 0.5
@@ -194,7 +194,7 @@ def test_upstream_undoes_a_late_success_and_pays_junk_again_and_again():
     assert scores == pytest.approx([result.reward * n for n in (2, 3, 4)])
 
 
-def test_opening_a_wanted_door_by_going_through_it_is_paid_but_not_upstream():
+def test_going_through_a_goal_door_is_rewarded_except_in_compat_mode():
     action = "toggle and go through red closed door 1"
     own = started("OpenRedDoor", 0).step(action)
     assert own.done and own.reward > 0.9
@@ -202,7 +202,7 @@ def test_opening_a_wanted_door_by_going_through_it_is_paid_but_not_upstream():
     assert not compat.done and compat.reward == 0
 
 
-def test_a_failure_ends_the_episode_without_reward_and_says_so():
+def test_a_failure_ends_the_episode_without_a_reward_and_says_so():
     # A PickupDistDebug episode fails if the agent picks up any thing but the goal.
     for seed in range(20):
         environment = started("PickupDistDebug", seed)
@@ -219,7 +219,7 @@ def test_a_failure_ends_the_episode_without_reward_and_says_so():
     raise AssertionError("no seed offers a wrong thing")
 
 
-def test_the_limit_of_moves_ends_the_episode_without_reward():
+def test_the_limit_of_moves_ends_the_episode_without_a_reward():
     environment = spun(Scoring(), 63)
     assert environment.state()["moves"] == 63 == environment.state()["max_moves"] - 1
     result = environment.step("turn left")
@@ -228,20 +228,20 @@ def test_the_limit_of_moves_ends_the_episode_without_reward():
     assert not spun(CompatScoring(), 80).step("turn left").done
 
 
-def test_junk_after_a_rewardless_move_earns_nothing():
+def test_an_invalid_action_earns_no_reward():
     verdict = Scoring().after_moves(START, 0.0, terminated=False, truncated=False)
     assert Scoring().after_nothing(verdict) == START
 
 
 @pytest.mark.parametrize("call", ["step", "expert_action", "valid_actions", "render"])
-def test_before_the_first_reset_there_is_nothing_to_play(call):
+def test_requests_before_the_first_reset_are_errors(call):
     arguments = ("turn left",) if call == "step" else ()
     with pytest.raises(EnvironmentFault) as fault:
         getattr(BabyAIEnvironment(), call)(*arguments)
     assert fault.value.kind is ErrorKind.NOT_RESET
 
 
-def test_a_negative_index_is_no_task():
+def test_a_negative_index_is_an_unknown_task():
     with pytest.raises(EnvironmentFault, match="data_idx was -1") as fault:
         BabyAIEnvironment().reset(-1)
     assert fault.value.kind is ErrorKind.UNKNOWN_TASK

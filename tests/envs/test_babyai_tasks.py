@@ -20,7 +20,7 @@ FIRST_OBSERVATIONS = "1dc4977dd8550e6e00d79491b80a594a840074ff020d121dc60a32f140
 MANIFEST = "f9403487ed7a0e8b88823caf817f60124785c14ce8b10e031929602c225f9dc0"
 
 
-def test_an_index_counts_levels_first_and_seeds_second():
+def test_consecutive_indices_have_different_levels_and_then_the_next_seed():
     assert levels.task(0).level == "BabyAI-GoToRedBallGrey-v0"
     assert levels.task(57) == levels.Task(57, "BabyAI-UnblockPickup-v0", "Pickup", 1, "train")
     assert levels.task(3599).level == "BabyAI-BossLevelNoUnlock-v0"
@@ -50,12 +50,12 @@ def test_level_and_seed_lead_back_to_the_index(index):
     assert levels.data_idx(task.level, task.seed) == index
 
 
-def test_a_misspelt_level_is_refused_with_the_list():
+def test_the_error_for_a_misspelt_level_lists_the_levels():
     with pytest.raises(ValueError, match="no level 'GoToMars' among the 40.*GoToObjS6"):
         levels.data_idx("GoToMars", 0)
 
 
-def test_the_families_hold_the_sub_tasks_of_the_paper():
+def test_the_families_are_the_sub_tasks_of_the_paper():
     # arXiv:2509.08755 has five test items per level and 55 GoTo items, so there are eleven GoTo
     # levels.
     assert levels.FAMILIES.count("GoTo") == 11
@@ -63,7 +63,7 @@ def test_the_families_hold_the_sub_tasks_of_the_paper():
         assert levels.FAMILIES.count(family) == 1
 
 
-def test_one_listed_task_in_ten_is_for_testing_and_each_level_has_as_many():
+def test_a_tenth_of_the_tasks_of_each_level_is_in_the_test_split():
     listed = tasks()
     manifest.check(listed)
     test = [task for task in listed if task["split"] == "test"]
@@ -72,18 +72,18 @@ def test_one_listed_task_in_ten_is_for_testing_and_each_level_has_as_many():
     assert all(sum(t["level"] == level for t in test) == 10 for level in levels.LEVELS)
 
 
-def test_the_manifest_is_the_one_results_were_measured_with():
+def test_the_task_manifest_has_not_changed():
     assert make_served_environment().spec.manifest_sha256 == MANIFEST
 
 
-def test_the_worlds_behind_the_ids_have_not_drifted():
+def test_the_first_observations_of_the_tasks_have_not_changed():
     environment = BabyAIEnvironment()
     texts = [environment.reset(index).observation for index in range(len(levels.LEVELS))]
     digest = hashlib.sha256(json.dumps(texts).encode()).hexdigest()
     assert digest == FIRST_OBSERVATIONS, "minigrid, numpy or a text changed"
 
 
-def test_a_task_is_the_same_world_after_any_earlier_episodes():
+def test_a_task_does_not_depend_on_earlier_episodes():
     fresh = BabyAIEnvironment().reset(38)
     used = started("SynthSeq", 5)
     for action in used.valid_actions()[:3]:
@@ -91,7 +91,7 @@ def test_a_task_is_the_same_world_after_any_earlier_episodes():
     assert used.reset(38) == fresh == used.reset(38)
 
 
-def test_nothing_is_printed_by_the_import_or_by_rejected_worlds():
+def test_importing_and_rejected_worlds_print_nothing():
     # SynthLoc rejects worlds at seeds 0 to 7; minigrid prints each rejection to standard output.
     code = (
         "from agentgym_envs.babyai.environment import BabyAIEnvironment as B\n"
@@ -110,7 +110,7 @@ def client(request):
         yield client
 
 
-def test_a_session_has_agentgyms_routes_and_keys(client):
+def test_a_session_has_the_routes_and_keys_of_agentgym(client):
     assert client.get("/").json() == "This is environment BabyAI."
     session = client.post("/create").json()
     assert session == {"id": 0}
@@ -132,7 +132,7 @@ def test_a_session_has_agentgyms_routes_and_keys(client):
     assert client.post("/close", json=session).json() is True
 
 
-def test_the_spec_lists_the_words_the_server_understands(client):
+def test_the_instructions_of_the_spec_name_the_accepted_actions(client):
     spec = client.get("/spec").json()
     assert spec["name"] == "babyai" and spec["num_tasks"] == 40 * 2**20
     assert "pickup <object> <number>" in spec["instructions"]

@@ -36,7 +36,7 @@ def image_names(world) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("level", range(0, 40, 3))
-def test_a_view_is_minigrids_image(level):
+def test_a_view_equals_minigrids_image(level):
     world, _ = make_world(levels.task(level))
     moves = np.random.default_rng(level)
     for _ in range(60):
@@ -44,7 +44,7 @@ def test_a_view_is_minigrids_image(level):
         assert look(world).cells == image_names(world)
 
 
-def test_in_a_carrying_level_the_first_view_still_shows_the_carried_object_on_the_floor():
+def test_the_first_view_of_a_carrying_level_shows_the_object_on_the_floor():
     # As in AgentGym, the first text describes the image that minigrid draws before the agent gets
     # the object.
     world, view = make_world(levels.task(levels.data_idx("PutNextS7N4Carrying", 0)))
@@ -52,7 +52,7 @@ def test_in_a_carrying_level_the_first_view_still_shows_the_carried_object_on_th
     assert view.cells[AGENT_CELL] == EMPTY
 
 
-def test_the_texts_of_a_small_world():
+def test_the_observations_of_a_small_world_are_the_expected_ones():
     environment = BabyAIEnvironment()
     first = environment.reset(levels.data_idx("GoToObjS6", 0))
     assert first.observation == (
@@ -87,7 +87,7 @@ def test_an_action_ends_with_the_move_that_completes_the_goal():
     assert compat.state()["carrying"] == "blue key"
 
 
-def test_things_are_listed_nearest_first_and_far_rows_first_among_equals():
+def test_objects_are_listed_by_distance_and_then_by_row():
     view = view_of(("red ball", 1, 2), ("red ball", 2, -1), ("blue key", 3, 0), ("red box", 1, 0))
     text = describe(view, 0, None).description
     order = [
@@ -101,7 +101,7 @@ def test_things_are_listed_nearest_first_and_far_rows_first_among_equals():
     assert "You are facing a box 1 steps away." in text
 
 
-def test_a_wall_behind_a_ball_is_faced_and_a_door_is_no_barrier():
+def test_the_faced_wall_is_described_behind_a_ball():
     ball = describe(view_of(("red ball", 1, 0), ("grey wall", 3, 0)), 0, None)
     assert "You are facing a wall 3 steps away." in ball.description
     assert "move forward" in ball.actions
@@ -110,7 +110,7 @@ def test_a_wall_behind_a_ball_is_faced_and_a_door_is_no_barrier():
     assert "move forward" in door.actions
 
 
-def test_nothing_but_floor_is_nothing_in_sight():
+def test_an_empty_floor_is_described_as_no_objects_in_sight():
     scene = describe(view_of(), 2, "red key")
     assert scene.description == (
         "You cannot see any objects within sight.The room has walls around you. "
@@ -125,7 +125,7 @@ def test_nothing_but_floor_is_nothing_in_sight():
     ]
 
 
-def test_a_picture_holds_the_pixels_of_the_grid():
+def test_a_picture_contains_the_pixels_of_the_grid():
     environment = started("OpenRedDoor", 0)
     prefix, _, data = environment.render().partition(",")
     file = base64.b64decode(data)

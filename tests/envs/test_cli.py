@@ -57,7 +57,7 @@ def test_a_server_that_is_asked_to_stop_exits_with_zero(number):
 
 
 @pytest.mark.slow
-def test_three_hundred_episodes_leave_no_session_behind():
+def test_three_hundred_episodes_leave_no_session():
     with running("--capacity", "3") as (_, url), requests.Session() as session:
         for data_idx in range(300):
             session_id = session.post(f"{url}/create", json={}).json()["id"]
@@ -79,14 +79,14 @@ def test_an_answer_does_not_wait_for_the_clients_acknowledgement():
         assert min(waits) < 0.03  # Nagle's algorithm would add 0.04 s to each request
 
 
-def test_compat_is_agentgyms_behaviour():
+def test_the_option_compat_gives_agentgyms_behaviour():
     with running("--compat") as (_, url):
         answer = requests.post(f"{url}/step", json={"id": 9, "action": "x"}, timeout=PATIENCE)
         assert (answer.status_code, answer.json()) == (200, {"error": "The id 9 is not valid."})
 
 
 @pytest.mark.slow
-def test_a_server_does_not_outlive_the_process_it_was_started_for():
+def test_a_server_ends_with_the_process_that_it_was_started_for():
     trainer = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     with running("--parent-pid", str(trainer.pid)) as (process, url):
         time.sleep(1.5)  # longer than the interval at which the server checks its parent
@@ -97,7 +97,7 @@ def test_a_server_does_not_outlive_the_process_it_was_started_for():
         assert process.returncode == 0
 
 
-def test_a_server_notices_that_its_own_parent_was_killed(tmp_path):
+def test_a_server_ends_when_its_parent_is_killed(tmp_path):
     # The killed parent remains a zombie of this test process, so the server can only notice that
     # its parent process changed.
     program = (
@@ -119,7 +119,7 @@ def test_a_server_notices_that_its_own_parent_was_killed(tmp_path):
     parent.communicate()
 
 
-def test_a_port_in_use_is_one_clear_line():
+def test_a_port_in_use_gives_an_error_of_one_line():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -131,7 +131,7 @@ def test_a_port_in_use_is_one_clear_line():
     assert f"cannot listen on 127.0.0.1 port {port}: Address already in use" in result.stderr
 
 
-def test_other_machines_are_let_in_with_a_token_only(tmp_path):
+def test_serving_other_machines_requires_a_token(tmp_path):
     result = refused("textcraft", "--host", "0.0.0.0", "--port", "0")
     assert result.returncode == 1
     assert "--token-file" in result.stderr
@@ -159,7 +159,7 @@ def test_a_token_file_protects_the_server(tmp_path):
         (["textcraft", "--port", "0", "--capacity", "0"], "capacity=0"),
     ],
 )
-def test_a_wrong_option_is_named(options, complaint):
+def test_the_error_for_an_invalid_option_names_it(options, complaint):
     result = refused(*options)
     assert result.returncode != 0
     assert complaint in result.stderr
@@ -199,7 +199,7 @@ KNOWN = "is neither an environment (textcraft, babyai, sciworld, webarena, searc
         ("typo", "the module typo cannot be imported: "),
     ],
 )
-def test_an_invalid_environment_gives_one_clear_line(
+def test_an_invalid_environment_gives_an_error_of_one_line(
     modules, monkeypatch, capsys, command, name, complaint
 ):
     for entry in modules["PYTHONPATH"].split(os.pathsep):
@@ -223,7 +223,7 @@ def test_a_module_is_served_under_the_name_of_its_spec(modules):
         process.communicate()
 
 
-def test_demonstrations_of_a_module(modules, monkeypatch, tmp_path):
+def test_demonstrations_of_a_module_are_recorded(modules, monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(tmp_path)
     out = tmp_path / "demos.jsonl"
     assert main(["demonstrations", "inner.game", "--tasks", "cave_3,40", "--out", str(out)]) == 0
@@ -240,6 +240,6 @@ def test_help_names_all_environments_and_commands(capsys):
 
 
 @pytest.mark.parametrize("options", [["--tasks", "0"], ["--actions", "0"]])
-def test_a_check_plays_something(options, capsys):
+def test_a_check_needs_at_least_one_task_and_action(options, capsys):
     assert main(["check", "maze", *options]) == 1
     assert "must be at least 1" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Promises of environments: ours keep every promise, and each broken promise is detected."""
+"""Conformance checks: all environments of the project pass, and every violation is detected."""
 
 import re
 
@@ -19,8 +19,8 @@ NEED_MORE = {"sciworld", "searchqa"}  # environments that need more than Python 
 ELSEWHERE = {"webarena"}  # tested in tests/envs/webarena, because its sites take minutes to build
 # (environment, check) pairs that are skipped because the environment lacks an optional method.
 DASHES = {
-    ("textcraft", sessions.nothing_is_played_before_the_first_reset),
-    ("wordle", sessions.nothing_is_played_before_the_first_reset),
+    ("textcraft", sessions.a_step_before_the_first_reset_is_refused),
+    ("wordle", sessions.a_step_before_the_first_reset_is_refused),
 }
 
 
@@ -65,7 +65,7 @@ def subject(request, options_of):
 
 
 @EVERY_PROPERTY
-def test_our_environments(subject, check):
+def test_every_environment_of_the_project_has_every_property(subject, check):
     try:
         check(subject)
     except NotApplicable:
@@ -73,12 +73,12 @@ def test_our_environments(subject, check):
 
 
 @pytest.mark.parametrize("name", ["babyai", "maze", "searchqa", "textcraft", "wordle"])
-def test_agentgyms_behaviour_is_a_function_of_the_actions_too(name, options_of):
+def test_compat_mode_depends_only_on_task_and_actions(name, options_of):
     subject = Subject(
         ENVIRONMENTS[name].module, compat=True, tasks=2, actions=8, options=options_of(name)
     )
-    episodes.answers_are_texts_numbers_and_truth_values(subject)
-    episodes.a_task_is_a_function_of_its_index_alone(subject)
+    episodes.results_have_the_declared_types(subject)
+    episodes.a_task_depends_only_on_its_index(subject)
     episodes.the_same_actions_have_the_same_answers(subject)
     episodes.two_sessions_do_not_influence_each_other(subject)
     episodes.the_scripted_agent_solves_tasks(subject)
@@ -108,7 +108,7 @@ def make_subject(tmp_path, monkeypatch, request):
 
 
 @pytest.mark.parametrize("compat", [False, True])
-def test_an_environment_that_keeps_all_promises_passes(make_subject, compat):
+def test_a_correct_environment_passes(make_subject, compat):
     module = make_subject("served()").module
     report = []
     status = suite.run(module, compat=compat, tasks=4, actions=8, write=report.append)
@@ -118,7 +118,7 @@ def test_an_environment_that_keeps_all_promises_passes(make_subject, compat):
     assert sum(" ok" in line for line in lines) == len(suite.PROPERTIES) - 2 * compat
 
 
-def test_a_broken_promise_is_reported_with_its_task_and_fails_the_run(make_subject):
+def test_a_violation_is_reported_with_its_task_and_fails_the_check(make_subject):
     module = make_subject("served(ForgottenReward)").module
     report = []
     assert suite.run(module, compat=False, tasks=4, actions=8, write=report.append) == 1
@@ -133,42 +133,42 @@ def test_a_broken_promise_is_reported_with_its_task_and_fails_the_run(make_subje
 
 BROKEN = [
     (
-        self_description.the_spec_is_complete_and_can_be_used,
+        self_description.the_spec_is_complete_and_valid,
         "environment_with_spec(instructions=' ')",
         "instructions",
     ),
     (
-        self_description.the_spec_is_complete_and_can_be_used,
+        self_description.the_spec_is_complete_and_valid,
         "environment_with_spec(refusal='No (')",
         "refusal",
     ),
     (
-        self_description.the_spec_is_complete_and_can_be_used,
+        self_description.the_spec_is_complete_and_valid,
         "environment_with_spec(refusal='No|')",
         "every text",
     ),
     (
-        self_description.the_spec_is_complete_and_can_be_used,
+        self_description.the_spec_is_complete_and_valid,
         "environment_with_spec(action_format='xml')",
         "'xml'",
     ),
     (
-        self_description.the_spec_is_complete_and_can_be_used,
+        self_description.the_spec_is_complete_and_valid,
         "environment_with_spec(max_score=0)",
         "max_score",
     ),
     (
-        self_description.the_spec_is_complete_and_can_be_used,
+        self_description.the_spec_is_complete_and_valid,
         "environment_with_spec(success_score=2)",
         "success_score",
     ),
     (
-        self_description.the_spec_is_complete_and_can_be_used,
+        self_description.the_spec_is_complete_and_valid,
         "environment_with_spec(max_turns=0)",
         "max_turns",
     ),
     (
-        self_description.the_spec_is_complete_and_can_be_used,
+        self_description.the_spec_is_complete_and_valid,
         "environment_with_spec(name='my game')",
         "white space",
     ),
@@ -188,28 +188,28 @@ BROKEN = [
         "JSON types",
     ),
     (
-        self_description.the_hash_of_the_manifest_is_the_specs,
+        self_description.the_manifest_hash_equals_the_one_in_the_spec,
         "environment_with_spec(manifest_sha256='0' * 64)",
         "the spec says 000",
     ),
     (
-        self_description.no_task_for_training_is_also_held_out,
+        self_description.no_task_is_in_two_splits,
         "environment_with_tasks([{**task, 'start': 0} for task in TASKS])",
         r"task 0 \(test\) and task 1 \(train\)",
     ),
-    (episodes.answers_are_texts_numbers_and_truth_values, "served(NanReward)", "reward is nan"),
-    (episodes.answers_are_texts_numbers_and_truth_values, "served(EmptyText)", "observation is"),
-    (episodes.answers_are_texts_numbers_and_truth_values, "served(NumberForDone)", "done is 0"),
-    (episodes.answers_are_texts_numbers_and_truth_values, "served(TupleForResult)", "a tuple"),
+    (episodes.results_have_the_declared_types, "served(NanReward)", "reward is nan"),
+    (episodes.results_have_the_declared_types, "served(EmptyText)", "observation is"),
+    (episodes.results_have_the_declared_types, "served(NumberForDone)", "done is 0"),
+    (episodes.results_have_the_declared_types, "served(TupleForResult)", "a tuple"),
     (episodes.the_score_is_the_sum_of_the_rewards, "served(ForgottenReward)", "add up to 0"),
     (
         episodes.the_score_is_the_sum_of_the_rewards,
         "environment_with_spec(max_score=0.5)",
         "max_score is",
     ),
-    (episodes.a_task_is_a_function_of_its_index_alone, "served(LuckyReset)", "used before: line 1"),
+    (episodes.a_task_depends_only_on_its_index, "served(LuckyReset)", "used before: line 1"),
     (
-        episodes.a_task_is_a_function_of_its_index_alone,
+        episodes.a_task_depends_only_on_its_index,
         "served(StickyReset)",
         "used before: line 1",
     ),
@@ -237,23 +237,23 @@ BROKEN = [
     ),
     (episodes.a_restored_episode_continues_as_the_saved_one, "served(ObjectSnapshot)", "as JSON"),
     (episodes.closing_twice_is_harmless, "served(CloseOnce)", "closed already"),
-    (sessions.nothing_is_played_after_the_end, "served(OneEpisode)", "the abacus is full"),
+    (sessions.a_step_after_the_end_is_refused, "served(OneEpisode)", "the abacus is full"),
     (sessions.every_route_answers, "served(extra_routes=(ROUTE,))", "/paint.* status 500"),
     (
-        sessions.the_server_answers_what_the_environment_says,
+        sessions.the_server_gives_the_answers_of_the_environment,
         "served(ProcessTold)",
         "the server answers",
     ),
     (sessions.errors_of_the_server_are_typed, "served(reset_body=LooseBody)", "invalid_request"),
     (sessions.odd_actions_neither_crash_nor_hang, "served(Choosy)", "UnicodeEncodeError"),
     (sessions.odd_actions_neither_crash_nor_hang, "served(Fragile)", "status 500"),
-    (sessions.a_killed_worker_brings_its_sessions_back, "served(ProcessTold)", "led elsewhere"),
+    (sessions.sessions_survive_the_loss_of_a_worker, "served(ProcessTold)", "led elsewhere"),
 ]
 # Checks that depend on the server alone, so no environment can fail them.
 HOST = [
-    sessions.nothing_is_played_before_the_first_reset,
-    sessions.nothing_is_played_after_the_end,
-    sessions.an_unknown_task_is_refused_and_ends_nothing,
+    sessions.a_step_before_the_first_reset_is_refused,
+    sessions.a_step_after_the_end_is_refused,
+    sessions.an_unknown_task_is_refused_and_the_episode_continues,
     sessions.a_closed_session_is_unknown,
 ]
 
@@ -262,17 +262,17 @@ HOST = [
 @pytest.mark.parametrize(
     ("check", "expression", "told"), BROKEN, ids=[f"{c.__name__}-{e}" for c, e, _ in BROKEN]
 )
-def test_a_broken_promise_is_noticed(make_subject, check, expression, told):
+def test_each_broken_environment_violates_its_property(make_subject, check, expression, told):
     with pytest.raises(Violation, match=told):
         check(make_subject(expression))
 
 
 @pytest.mark.parametrize("check", HOST, ids=by_name)
-def test_a_server_that_plays_anything_is_noticed(make_subject, monkeypatch, check):
+def test_a_server_that_accepts_every_request_is_detected(make_subject, monkeypatch, check):
     monkeypatch.setattr(sessions, "SessionHost", broken.LaxHost)
     with pytest.raises(Violation):
         check(make_subject("served()"))
 
 
-def test_every_property_was_seen_to_fail():
+def test_every_property_has_a_failing_example():
     assert {check for check, _, _ in BROKEN} | set(HOST) == set(suite.PROPERTIES)

@@ -19,7 +19,7 @@ MIDDLE = b'"' + bytes(range(97, 123)) * 40_000 + b'"'
 
 
 class Counted:
-    """An application with answers of several sizes; it counts the answers that it makes.
+    """An application with answers of several sizes; it counts its large answers.
 
     Args:
       max_body_bytes: Maximum number of bytes of a request body.
@@ -85,7 +85,7 @@ def resident_bytes():
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def test_a_client_that_never_reads_costs_little_memory():
+def test_a_client_that_never_reads_uses_little_server_memory():
     counted = Counted()
     with serving_application(counted.application) as client, connected(client) as connection:
         client.get("/echo?1")
@@ -95,11 +95,11 @@ def test_a_client_that_never_reads_costs_little_memory():
             client.get("/echo?1")
         for _ in range(10):
             client.get("/echo?1")
-        assert counted.large == 1  # the next large answer is not made before this one is read
+        assert counted.large == 1  # the next answer is only computed once this one was read
         assert resident_bytes() - before < len(LARGE)
 
 
-def test_large_answers_arrive_complete_at_a_client_that_reads_them_late():
+def test_large_answers_reach_a_client_that_reads_late():
     counted = Counted()
     with serving_application(counted.application) as client, connected(client) as connection:
         request = b"GET /middle HTTP/1.1\r\n"
@@ -112,7 +112,7 @@ def test_large_answers_arrive_complete_at_a_client_that_reads_them_late():
     assert heads[-1] == b""
 
 
-def test_thousands_of_requests_in_one_packet_are_answered_in_their_order():
+def test_thousands_of_pipelined_requests_are_answered_in_order():
     counted = Counted()
     with serving_application(counted.application) as client, connected(client) as connection:
         requests = b"".join(b"GET /echo?%04d HTTP/1.1\r\n\r\n" % i for i in range(4000))
@@ -153,7 +153,7 @@ def test_a_client_that_does_not_read_its_answer_is_disconnected():
     ],
     ids=["nothing", "headers", "body", "chunks", "trailers"],
 )
-def test_a_request_that_arrives_drop_by_drop_is_ended(begin, drop):
+def test_a_request_that_arrives_too_slowly_is_ended(begin, drop):
     counted = Counted()
     deadlines = Deadlines(idle=0.2, request=0.2)
     with (
@@ -176,7 +176,7 @@ def test_a_request_that_arrives_drop_by_drop_is_ended(begin, drop):
         assert received == b""
 
 
-def test_a_connection_without_requests_is_ended():
+def test_an_idle_connection_is_closed():
     counted = Counted()
     deadlines = Deadlines(idle=0.1)
     with serving_application(counted.application, deadlines=deadlines) as client:
@@ -187,7 +187,7 @@ def test_a_connection_without_requests_is_ended():
             assert heard(connection).endswith(b"\r\n\r\n1")
 
 
-def test_an_answer_that_takes_long_is_not_late():
+def test_deadlines_do_not_limit_the_time_to_compute_an_answer():
     counted = Counted()
     deadlines = Deadlines(idle=0.02, request=0.02, answer=0.02)
     with serving_application(counted.application, deadlines=deadlines) as client:
@@ -218,7 +218,7 @@ _CHUNKED = b"POST /echo HTTP/1.1\r\nconnection: close\r\ntransfer-encoding: chun
     ],
     ids=["blanks", "target", "headers", "extension", "extensions", "trailers", "trailer"],
 )
-def test_a_long_frame_around_a_short_body_is_refused(request_bytes):
+def test_oversized_framing_of_a_short_body_is_refused(request_bytes):
     with serving_application(Counted().application) as client, connected(client) as connection:
         connection.sendall(request_bytes)
         assert heard(connection).startswith(b"HTTP/1.1 %d " % STATUS[ErrorKind.TOO_LARGE])
@@ -233,7 +233,7 @@ def test_a_body_in_chunks_of_one_byte_is_accepted():
         assert heard(connection).endswith(b"\r\n\r\n" + body)
 
 
-def test_requests_before_a_refused_one_are_answered():
+def test_requests_before_an_invalid_request_are_answered():
     with serving_application(Counted().application) as client, connected(client) as connection:
         connection.sendall(
             b"GET /echo?1 HTTP/1.1\r\n\r\nGET /echo?2 HTTP/1.1\r\n\r\nnonsense\r\n\r\n"
@@ -273,16 +273,16 @@ def server():
     "host",
     ["localhost", "LOCALHOST:36001", "127.0.0.1:9", "[::1]:36001", "10.1.2.3", "door.example:80"],
 )
-def test_a_server_answers_by_its_own_names_and_by_address(server, host):
+def test_requests_to_the_servers_own_names_and_addresses_are_answered(server, host):
     assert server.get("/health", headers={"host": host}).status_code == 200
 
 
 @pytest.mark.parametrize(
     "host", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example:36001", "[evil]:1"]
 )
-def test_a_server_does_not_answer_by_the_name_of_a_site(server, host):
-    # A site may resolve its own name to 127.0.0.1; the browser then treats the site and the server
-    # as one origin.
+def test_requests_with_the_host_name_of_another_site_are_refused(server, host):
+    # DNS rebinding: a site resolves its own name to 127.0.0.1, so the browser treats the site and
+    # the server as one origin.
     for answer in (
         server.get("/observation?id=0", headers={"host": host}),
         server.post("/create", headers={"host": host, "origin": f"http://{host}"}),
@@ -294,19 +294,19 @@ def test_a_server_does_not_answer_by_the_name_of_a_site(server, host):
 @pytest.mark.parametrize(
     "origin", ["http://evil.example", "null", "http://localhost:3000", "http://127.0.0.1"]
 )
-def test_pages_of_other_origins_open_no_sessions(server, origin):
+def test_web_pages_of_other_origins_cannot_open_sessions(server, origin):
     before = server.get("/health").json()["sessions"]
     answer = server.post("/create", headers={"origin": origin})
     assert (answer.status_code, answer.json()["type"]) == (403, ErrorKind.FORBIDDEN)
     assert server.get("/health").json()["sessions"] == before
 
 
-def test_a_page_of_the_server_itself_may_use_it(server):
+def test_a_web_page_of_the_servers_own_origin_is_answered(server):
     origin = f"http://{server.base_url.host}:{server.base_url.port}"
     assert server.post("/create", headers={"origin": origin}).status_code == 200
 
 
-def test_with_a_token_a_server_answers_by_any_name_and_to_no_page(guarded):
+def test_with_a_token_any_host_name_but_no_other_origin_is_accepted(guarded):
     headers = {"authorization": "Bearer s3cret", "host": "machine.example"}
     assert guarded.get("/health", headers=headers).status_code == 200
     headers["origin"] = "http://evil.example"

@@ -26,7 +26,7 @@ def play(served, indices, **changes):
     return list(demonstrations.record(served, indices, **options))
 
 
-def test_an_expert_episode_has_agentgyms_form(textcraft):
+def test_an_expert_episode_has_the_format_of_agentgym(textcraft):
     (record,) = play(textcraft, [0])
     assert record == {
         "item_id": "textcraft_0",
@@ -57,14 +57,14 @@ def test_an_expert_episode_has_agentgyms_form(textcraft):
     }
 
 
-def test_a_record_depends_on_its_task_and_the_seed_alone(textcraft):
+def test_a_record_depends_only_on_its_task_and_the_seed(textcraft):
     alone = play(textcraft, [125], agent="random")
     among_others = play(textcraft, [3, 125, 7], agent="random")
     assert alone[0] == among_others[1]
     assert alone != play(textcraft, [125], agent="random", seed=1)
 
 
-def test_a_mixed_agent_names_who_chose(textcraft):
+def test_a_mixed_agent_records_who_chose_each_action(textcraft):
     records = play(textcraft, range(125, 145), agent="mixed", epsilon=0.3)
     chosen = [
         turn["chosen_by"] for r in records for turn in r["conversations"] if turn["from"] == "gpt"
@@ -73,7 +73,7 @@ def test_a_mixed_agent_names_who_chose(textcraft):
     assert set(chosen) == {"random", "expert"}
 
 
-def test_the_mixed_agent_shows_its_detours_but_teaches_only_the_expert(textcraft):
+def test_only_the_experts_actions_of_a_mixed_agent_have_loss(textcraft):
     records = play(textcraft, range(125, 165), agent="mixed", epsilon=0.5)
     turns = [t for r in records for t in r["conversations"] if t["from"] == "gpt"]
     assert all(t["loss"] == (t["chosen_by"] == "expert") for t in turns)
@@ -82,7 +82,7 @@ def test_the_mixed_agent_shows_its_detours_but_teaches_only_the_expert(textcraft
     assert any(answer.startswith(refusals) for answer in answers)
 
 
-def test_the_random_agent_without_detours_is_never_refused_and_with_them_teaches_none(textcraft):
+def test_rejected_actions_of_the_random_agent_have_no_loss(textcraft):
     refusals = ("Could not", "Wrong item format")
     for epsilon in (0.0, 0.5):
         records = play(textcraft, range(125, 165), agent="random", epsilon=epsilon)
@@ -96,13 +96,13 @@ def test_the_random_agent_without_detours_is_never_refused_and_with_them_teaches
 
 
 @pytest.mark.parametrize(("epsilon", "same_as"), [(0.0, "expert"), (1.0, "random")])
-def test_the_mixed_agent_at_its_ends(textcraft, epsilon, same_as):
+def test_a_mixed_agent_with_epsilon_0_or_1_has_one_source_of_actions(textcraft, epsilon, same_as):
     records = play(textcraft, [200], agent="mixed", epsilon=epsilon)
     turns = [turn for turn in records[0]["conversations"] if turn["from"] == "gpt"]
     assert {turn["chosen_by"] for turn in turns} == {same_as}
 
 
-def test_an_episode_is_cut_after_max_turns(textcraft):
+def test_an_episode_is_truncated_after_max_turns(textcraft):
     (record,) = play(textcraft, [543], max_turns=3)
     assert len(record["conversations"]) == 6
     assert (record["reward"], record["success"]) == (0.0, 0)
@@ -123,17 +123,17 @@ def test_a_thought_precedes_the_action():
         "5 textcraft_12",
     ],
 )
-def test_task_lists_have_several_forms(text):
+def test_task_lists_can_have_several_formats(text):
     assert demonstrations.read_indices(text, "textcraft") == [5, 12]
 
 
 @pytest.mark.parametrize("text", ["babyai_5", "textcraft_x", "-1", '[{"id": 5}]', "5.5"])
-def test_an_invalid_task_of_the_environment_is_named(text):
+def test_a_task_of_another_environment_is_refused(text):
     with pytest.raises(ValueError, match="is not a task of textcraft"):
         demonstrations.read_indices(text, "textcraft")
 
 
-def test_the_command_writes_one_line_an_episode(tmp_path):
+def test_the_command_writes_one_line_per_episode(tmp_path):
     listed, out = tmp_path / "tasks.json", tmp_path / "demos.jsonl"
     listed.write_text('[{"item_id": "babyai_0"}, {"item_id": "babyai_41"}]')
     command = ["demonstrations", "babyai", "--tasks-file", str(listed), "--out", str(out)]
@@ -154,7 +154,7 @@ def test_the_command_writes_one_line_an_episode(tmp_path):
         (["--tasks-file", "no/such/file"], "no/such/file"),
     ],
 )
-def test_a_wrong_command_gives_its_error(tmp_path, capsys, options, complaint):
+def test_an_invalid_command_gives_an_error_and_writes_no_file(tmp_path, capsys, options, complaint):
     out = tmp_path / "demos.jsonl"
     assert main(["demonstrations", "textcraft", "--out", str(out), *options]) == 1
     assert complaint in capsys.readouterr().err

@@ -67,7 +67,7 @@ def test_the_example_is_short_and_complete():
     assert len(blocks()[0].splitlines()) < 80
 
 
-def test_the_example_keeps_every_promise(folder):
+def test_the_example_passes_every_check(folder):
     done = subprocess.run(
         [sys.executable, "-m", "agentgym_envs", "check", "guess", "--tasks", "3"],
         capture_output=True,
@@ -82,7 +82,7 @@ def test_the_example_keeps_every_promise(folder):
     assert lines[-1].startswith(f"guess: {len(lines) - 1} properties, ")
 
 
-def test_the_example_is_trained_on_like_any_other(folder):
+def test_the_example_is_playable_through_the_client(folder):
     assert "guess" not in ORIGINALS
     with EmbeddedServers(["guess"], modules={"guess": "guess"}) as servers:
         client = EnvClient(servers.urls["guess"], "guess", **LIMITS)
@@ -95,7 +95,7 @@ def test_the_example_is_trained_on_like_any_other(folder):
         assert play(client) == (seen, turns)
 
 
-def test_another_name_than_the_modules_own_is_refused(folder):
+def test_a_name_that_differs_from_the_modules_spec_is_refused(folder):
     with EmbeddedServers(["riddle"], modules={"riddle": "guess"}) as servers:
         client = EnvClient(servers.urls["riddle"], "riddle", **LIMITS)
         with pytest.raises(Exception, match="serves 'guess', expected 'riddle'"):
@@ -104,7 +104,7 @@ def test_another_name_than_the_modules_own_is_refused(folder):
 
 
 @pytest.mark.parametrize("transport", ["http", "inprocess"])
-def test_a_run_starts_the_example_by_its_configuration(folder, transport):
+def test_a_config_starts_the_example(folder, transport):
     config = common.base()
     exec(blocks()[1], {"c": config, "common": common})
     config.env_server.transport = transport
@@ -118,7 +118,7 @@ def test_a_run_starts_the_example_by_its_configuration(folder, transport):
         assert play(opened.clients["guess"])[0].success
 
 
-def test_a_module_with_the_address_of_a_server_is_refused():
+def test_a_module_and_a_server_address_together_are_refused():
     entry = common.environment(url="http://127.0.0.1:1", module="guess", eval={"kind": "split"})
     with pytest.raises(ValueError, match="give only one of them"):
         EnvironmentSettings(**entry)

@@ -11,7 +11,7 @@ from agentgym_envs.base.environment import EnvironmentFault
 
 
 @pytest.mark.parametrize("name", ["TextCraft", "BabyAI", "Maze", "Wordle"])
-def test_an_environment_is_made_by_its_name_and_solved_by_its_expert(name):
+def test_gymnasium_makes_an_environment_that_its_expert_solves(name):
     env = gymnasium.make(f"agentgym/{name}-v0", split="test")
     text, info = env.reset(seed=3)
     assert env.observation_space.contains(text) and info["instructions"]
@@ -33,7 +33,7 @@ def test_the_seed_chooses_the_task():
     assert env.reset(options={"data_idx": 7})[1]["data_idx"] == 7
 
 
-def test_an_episode_is_truncated_at_its_limit_and_not_terminated():
+def test_an_episode_at_its_turn_limit_is_truncated_and_not_terminated():
     env = gymnasium.make("agentgym/TextCraft-v0", max_turns=2, render_mode="ansi")
     env.reset(seed=0)
     assert env.step("inventory")[2:4] == (False, False)
@@ -42,7 +42,7 @@ def test_an_episode_is_truncated_at_its_limit_and_not_terminated():
     assert env.render() == text
 
 
-def test_an_unknown_task_or_split_is_named():
+def test_the_error_for_an_unknown_task_or_split_names_it():
     env = gymnasium.make("agentgym/Maze-v0")
     with pytest.raises(EnvironmentFault, match="data_idx was 99999"):
         env.reset(options={"data_idx": 99999})

@@ -46,7 +46,7 @@ def play_expert(environment, data_idx):
 
 
 @BOTH
-def test_an_episode_by_hand(make):
+def test_an_episode_gives_the_expected_observations_and_rewards(make):
     environment = make()
     assert environment.reset(16).observation == told("5, 6. There is a wall above you.")
     first = environment.step("move down")
@@ -60,14 +60,14 @@ def test_an_episode_by_hand(make):
     assert (last.observation, last.reward, last.score, last.done) == ("Success\n", 1, 1, True)
 
 
-def test_one_wall_is_singular_and_every_cell_has_some():
+def test_every_cell_is_described_with_at_least_one_wall():
     assert describe((5, 6), GOAL) == told("5, 6. There is a wall above you.")
     assert describe((5, 3), GOAL) == told("5, 3. There are walls to your left, below you.")
     assert {describe(cell, GOAL).count("wall") for cell in CELLS} == {1}
     assert all(len(open_moves(cell)) < 4 for cell in CELLS)
 
 
-def test_the_border_of_the_maze_is_wall_so_that_no_move_leaves_it():
+def test_the_border_of_the_maze_consists_of_walls():
     assert {*ROWS[0], *ROWS[-1]} == {"#"}
     assert all(len(row) == len(ROWS[0]) and row[0] == row[-1] == "#" for row in ROWS)
 
@@ -79,7 +79,7 @@ def test_the_first_25_tasks_are_agentgyms_games():
     assert (STARTS[0], STARTS[9], STARTS[18], STARTS[24]) == ((1, 1), (1, 11), (7, 6), (2, 9))
 
 
-def test_no_task_for_training_has_the_goal_of_a_test():
+def test_no_training_task_has_the_goal_of_a_test_task():
     goals = {split: set() for split in ("train", "test")}
     for task in task_manifest():
         goals[task["split"]].add(tuple(task["goal"]))
@@ -87,14 +87,14 @@ def test_no_task_for_training_has_the_goal_of_a_test():
     assert not goals["test"] & goals["train"]
 
 
-def test_no_task_is_longer_than_agentgyms_longest_or_starts_at_its_goal():
+def test_no_task_starts_at_its_goal_or_is_longer_than_agentgyms_longest():
     walks = [(task["distance"], tuple(task["start"])) for task in task_manifest()]
     assert max(distance for distance, start in walks[:25]) == MAX_DISTANCE == 12
     assert {distance for distance, start in walks} == set(range(1, 13))
     assert len({(task.start, task.goal) for task in all_tasks()}) == len(all_tasks()) == 556
 
 
-def test_the_manifest_is_the_one_results_were_measured_with():
+def test_the_task_manifest_has_not_changed():
     manifest.check(task_manifest())
     assert (
         make_served_environment().spec.manifest_sha256
@@ -103,7 +103,7 @@ def test_the_manifest_is_the_one_results_were_measured_with():
     )
 
 
-def test_distances_are_those_of_a_shortest_path():
+def test_distances_are_lengths_of_shortest_paths():
     from_goal = distances(GOAL)
     assert from_goal[(1, 1)] == 12 and from_goal[(5, 6)] == 3 and len(from_goal) == len(CELLS)
 
@@ -115,7 +115,7 @@ def test_the_scripted_agent_solves_all_tasks_by_the_shortest_path():
         assert (result.score, result.done, turns) == (1, True, task.distance)
 
 
-def test_valid_actions_are_the_moves_that_move():
+def test_valid_actions_are_the_moves_without_a_wall():
     environment = playing(0)
     assert environment.valid_actions() == ["move right"]
     environment.step("move right")
@@ -134,26 +134,26 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("action", REFUSALS)
-def test_a_refused_action_changes_nothing_and_only_our_server_says_so(action):
+def test_a_rejected_action_changes_nothing_and_only_the_default_mode_says_so(action):
     result = playing(0).step(action)
     assert (result.observation, result.reward, result.done) == (REFUSALS[action] + AT_1_1, 0, False)
     assert re.match(make_served_environment().spec.refusal, result.observation)
     assert playing(0, make_compat_environment).step(action).observation == AT_1_1
 
 
-def test_no_ordinary_observation_looks_like_a_refusal():
+def test_no_ordinary_observation_looks_like_a_rejection():
     refusal = make_served_environment().spec.refusal
     for goal in CELLS:
         assert not any(re.match(refusal, describe(cell, goal)) for cell in CELLS)
 
 
 @pytest.mark.parametrize("action", ["Move Right", "  move   right\n", "right", "RIGHT "])
-def test_case_and_spaces_matter_to_agentgyms_server_alone(action):
+def test_case_and_spaces_matter_only_in_compat_mode(action):
     assert playing(0).step(action).observation.startswith(told("1, 2."))
     assert playing(0, make_compat_environment).step(action).observation == AT_1_1
 
 
-def test_the_last_of_fifty_actions_still_counts_and_failing_costs_nothing():
+def test_the_fiftieth_action_can_still_solve_the_task_and_failure_has_reward_0():
     environment = playing(18)
     results = [environment.step("move left") for _ in range(49)]
     assert not any(result.done or result.reward for result in results)
@@ -169,7 +169,7 @@ def test_the_last_of_fifty_actions_still_counts_and_failing_costs_nothing():
     assert environment.step("move down").observation == "Success\n"
 
 
-def test_agentgyms_server_ignores_a_51st_action_and_pays_minus_one():
+def test_in_compat_mode_the_51st_action_fails_with_reward_minus_one():
     environment = playing(18, make_compat_environment)
     results = [environment.step("move left") for _ in range(50)]
     assert not any(result.done or result.reward for result in results)
@@ -183,7 +183,7 @@ def test_agentgyms_server_ignores_a_51st_action_and_pays_minus_one():
 
 
 @pytest.mark.parametrize("data_idx", [-1, 556, 10**30])
-def test_an_index_outside_the_tasks_is_unknown_and_ends_nothing(data_idx):
+def test_an_unknown_index_is_an_error_and_the_episode_continues(data_idx):
     environment = playing(0)
     with pytest.raises(EnvironmentFault) as caught:
         environment.reset(data_idx)
@@ -200,20 +200,20 @@ def test_an_index_outside_the_tasks_is_unknown_and_ends_nothing(data_idx):
         (-27, "list index out of range"),
     ],
 )
-def test_agentgyms_texts_for_games_it_does_not_have(data_idx, text):
+def test_unknown_indices_have_agentgyms_errors_in_compat_mode(data_idx, text):
     with pytest.raises(EnvironmentFault) as caught:
         make_compat_environment().reset(data_idx)
     assert caught.value.compat_message == text
 
 
-def test_agentgyms_games_count_from_the_end_too():
+def test_negative_indices_count_from_the_end_in_compat_mode():
     environment = make_compat_environment()
     assert environment.reset(-2) == environment.reset(24)
     assert environment.reset(-26) == environment.reset(0)
 
 
 @BOTH
-def test_nothing_is_played_before_the_first_reset_or_after_the_end(make):
+def test_requests_before_the_first_reset_or_after_the_end_are_errors(make):
     environment = make()
     for ask in (environment.expert_action, environment.valid_actions, environment.snapshot):
         with pytest.raises(EnvironmentFault) as caught:
@@ -227,7 +227,7 @@ def test_nothing_is_played_before_the_first_reset_or_after_the_end(make):
 
 
 @BOTH
-def test_a_restored_episode_continues_as_the_saved_one(make):
+def test_a_restored_episode_continues_like_the_saved_one(make):
     saved, restored = playing(12, make), make()
     actions = ["move up", "fly", "move down", "move down", "move right", "move right", "move up"]
     for action in actions:
@@ -242,7 +242,7 @@ def test_a_restored_episode_continues_as_the_saved_one(make):
         restored.step("move up")
 
 
-def test_a_task_is_the_same_after_any_earlier_episodes():
+def test_a_task_does_not_depend_on_earlier_episodes():
     used = playing(7)
     for _ in range(4):
         used.step(used.expert_action())
@@ -250,14 +250,14 @@ def test_a_task_is_the_same_after_any_earlier_episodes():
     assert used.snapshot() == playing(300).snapshot()
 
 
-def test_the_state_draws_goal_and_agent():
+def test_the_grid_of_the_state_shows_goal_and_agent():
     grid = playing(18).state()["grid"]
     assert grid[7] == "######A######" and grid[8] == "######G######"
     assert make_environment().state() == {}
 
 
 @pytest.mark.parametrize("compat", [False, True])
-def test_a_session_has_agentgyms_routes_and_keys(compat):
+def test_a_session_has_the_routes_and_keys_of_agentgym(compat):
     server = Replay(make_served_environment(), compat)
     assert server.created == {"id": 0}
     assert "error" in server.ask("/observation") and "error" in server.ask("/detail")
@@ -344,7 +344,7 @@ RECORDED = {
 
 
 @pytest.mark.parametrize("episode", RECORDED)
-def test_recorded_requests_are_answered_as_agentgyms_server_did(episode):
+def test_recorded_requests_get_the_answers_of_agentgyms_server(episode):
     server = Replay(make_served_environment())
     for path, argument, answer in RECORDED[episode]:
         assert server.ask(path, argument) == answer

@@ -1,4 +1,4 @@
-"""Options of an environment, which reach `make_served_environment` for every way to name one."""
+"""Options of an environment: every way to start one passes them to `make_served_environment`."""
 
 import json
 
@@ -29,7 +29,7 @@ def bound(**given_options):
     return options.bind(make_served_environment, given_options, "here")
 
 
-def test_the_options_of_a_command_line_are_read_by_the_types_of_the_defaults():
+def test_command_line_options_are_converted_to_the_types_of_the_defaults():
     texts = options.parse(["word=a=b", "times=5", "pause=2", "loud=True"])
     assert bound(**texts) == {"word": "a=b", "times": 5, "pause": 2.0, "loud": True}
     assert bound(times=7, loud=False, pause=1) == {"times": 7, "loud": False, "pause": 1.0}
@@ -48,7 +48,7 @@ def test_the_options_of_a_command_line_are_read_by_the_types_of_the_defaults():
         ({"word": 3}, "word=3 is not a value of type str"),
     ],
 )
-def test_oversized_parts_are_reported_with_the_available_room(given_options, told):
+def test_unknown_options_and_values_of_wrong_types_are_refused(given_options, told):
     with pytest.raises(SetupError, match=told):
         bound(**given_options)
 
@@ -68,17 +68,17 @@ VALUES = {
 
 
 @given(st.fixed_dictionaries({}, optional=VALUES))
-def test_options_of_a_config_arrive_through_a_command_line_as_they_were(chosen):
+def test_options_of_a_config_round_trip_through_a_command_line(chosen):
     arguments = [a.removeprefix("--option=") for a in option_arguments(chosen)]
     assert bound(**options.parse(arguments)) == chosen
 
 
-def test_an_environment_without_options_has_none():
+def test_an_environment_without_options_refuses_every_option():
     with pytest.raises(SetupError, match="its options and defaults: none at all"):
         load_environment("door", {"engine": "x"})
 
 
-def test_a_server_hands_its_options_to_its_workers():
+def test_a_server_passes_its_options_to_its_workers():
     with serving(MODULE, options={"word": "lora", "times": "2"}) as client:
         session = client.post("/create").json()["id"]
         first = client.post("/reset", json={"id": session, "data_idx": 0}).json()
@@ -86,7 +86,7 @@ def test_a_server_hands_its_options_to_its_workers():
         assert client.get("/spec").json()["version"] == "lora"
 
 
-def test_a_server_under_compat_says_so_in_its_version():
+def test_the_version_of_a_server_names_compat_mode():
     with serving(MODULE, compat=True) as client:
         assert client.get("/spec").json()["version"] == "polly-compat"
     assert json.loads(
@@ -94,14 +94,14 @@ def test_a_server_under_compat_says_so_in_its_version():
     )["version"].endswith("-compat")
 
 
-def test_an_environment_in_the_training_process_has_options_too():
+def test_an_environment_in_the_training_process_accepts_options():
     chosen = {"bird": {"word": "koko", "times": 1}}
     with in_process_servers(["bird"], {"bird": MODULE}, chosen) as transports:
         status, body = transports["bird"].exchange("GET", "/spec", None, None)
     assert status == 200 and json.loads(body)["version"] == "koko"
 
 
-def test_the_check_of_an_environment_takes_options():
+def test_the_conformance_check_accepts_options():
     subject = Subject(MODULE, compat=False, tasks=1, actions=2, options={"word": "jako"})
     try:
         assert subject.play().reset(0).observation == "jako jako jako"
@@ -110,12 +110,12 @@ def test_the_check_of_an_environment_takes_options():
         subject.close()
 
 
-def test_an_option_that_is_not_there_is_one_line(capsys):
+def test_an_unknown_option_gives_an_error_of_one_line(capsys):
     assert main(["prepare", MODULE, "--option", "colour=red"]) == 1
     errors = capsys.readouterr().err
     assert errors.count("\n") == 1 and "parrot has no option 'colour'" in errors
 
 
-def test_preparing_reports_the_prepared_sites(capsys):
+def test_prepare_reports_the_version_of_the_environment(capsys):
     assert main(["prepare", MODULE, "--option", "word=ara"]) == 0
     assert capsys.readouterr().out == "parrot is ready: version ara\n"

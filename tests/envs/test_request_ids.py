@@ -16,7 +16,7 @@ def server():
 
 
 class Numbered:
-    """A client session that sends with each request its number in the episode."""
+    """A client session that sends a request id with each request."""
 
     def __init__(self, client, number=None):
         self.client = client
@@ -38,14 +38,14 @@ def session(server):
     return Numbered(server)
 
 
-def test_a_repeated_step_is_taken_once(session):
+def test_a_repeated_step_is_executed_once(session):
     session.reset("a/0")
     first = session.step("a/1").json()
     assert session.step("a/1").json() == first
     assert session.step("a/2").json() != first
 
 
-def test_two_copies_at_the_same_time_are_one_step(session):
+def test_simultaneous_copies_of_a_step_are_executed_once(session):
     session.reset("a/0")
     with concurrent.futures.ThreadPoolExecutor(8) as threads:
         copies = list(threads.map(lambda _: session.step("a/1").json(), range(8)))
@@ -62,7 +62,7 @@ def test_a_repeated_reset_begins_one_episode(session):
 
 
 @pytest.mark.parametrize("late", ["a/1", "a/0", "a/4"])
-def test_a_request_that_is_not_the_next_one_is_refused_and_changes_nothing(session, late):
+def test_a_request_out_of_order_is_refused_and_changes_nothing(session, late):
     session.reset("a/0")
     session.step("a/1")
     second = session.step("a/2").json()
@@ -79,25 +79,25 @@ def test_a_step_of_an_earlier_episode_is_refused(session):
     assert session.step("b/1").status_code == 200
 
 
-def test_a_late_reset_of_an_earlier_episode_is_noticed_by_the_present_one(session):
+def test_a_late_reset_of_an_earlier_episode_invalidates_the_current_one(session):
     for request_id in ("a/0", "b/0", "a/0"):
         session.reset(request_id)
     assert_error(session.step("b/1"), ErrorKind.OUT_OF_TURN)
 
 
-def test_a_client_that_does_not_number_its_requests_takes_every_step(session):
+def test_every_step_without_a_request_id_is_executed(session):
     session.reset("")
     assert session.step("").json() != session.step("").json()
 
 
-def test_a_step_by_another_client_in_between_is_noticed(session):
+def test_a_step_by_another_client_is_detected(session):
     session.reset("a/0")
     session.step("")
     assert_error(session.step("a/1"), ErrorKind.OUT_OF_TURN)
 
 
 @pytest.mark.parametrize("value", ["a", "a/x", "/1", "a/1/1", "ä/1"])
-def test_a_place_in_another_form_is_a_bad_request(session, value):
+def test_a_malformed_request_id_is_an_invalid_request(session, value):
     assert_error(session.reset(value.encode()), ErrorKind.INVALID_REQUEST)
 
 
@@ -109,7 +109,7 @@ def open_sessions(client):
     return client.get("/health").json()["sessions"]
 
 
-def test_a_session_that_is_asked_for_twice_by_name_is_opened_once(server):
+def test_a_repeated_create_with_a_request_id_opens_one_session(server):
     before = open_sessions(server)
     first = create(server, "one/0").json()
     played = Numbered(server, first["id"])
@@ -120,7 +120,7 @@ def test_a_session_that_is_asked_for_twice_by_name_is_opened_once(server):
     assert played.step("a/1").status_code == 200
 
 
-def test_copies_of_a_create_at_the_same_time_are_one_session(server):
+def test_simultaneous_copies_of_a_create_open_one_session(server):
     before = open_sessions(server)
     with concurrent.futures.ThreadPoolExecutor(8) as threads:
         copies = list(threads.map(lambda _: create(server, "same/0").json(), range(8)))
@@ -128,17 +128,17 @@ def test_copies_of_a_create_at_the_same_time_are_one_session(server):
     assert open_sessions(server) == before + 1
 
 
-def test_a_name_is_free_again_when_its_session_is_closed(server):
+def test_the_request_id_of_a_closed_session_can_be_used_again(server):
     first = create(server, "again/0").json()
     server.post("/close", json={"id": first["id"]})
     assert create(server, "again/0").json() != first
 
 
-def test_a_client_that_names_no_session_gets_a_new_one_each_time(server):
+def test_every_create_without_a_request_id_opens_a_session(server):
     assert create(server, "").json() != create(server, "").json()
 
 
-def test_a_session_that_could_not_be_made_can_be_asked_for_again():
+def test_a_failed_create_can_be_repeated():
     with serving("door", capacity=1) as client:
         other = create(client, "").json()
         assert_error(create(client, "wanted/0"), ErrorKind.CAPACITY)
@@ -146,5 +146,5 @@ def test_a_session_that_could_not_be_made_can_be_asked_for_again():
         assert create(client, "wanted/0").status_code == 200
 
 
-def test_a_name_in_another_form_is_a_bad_request(server):
+def test_a_malformed_id_of_a_create_is_an_invalid_request(server):
     assert_error(create(server, "wanted"), ErrorKind.INVALID_REQUEST)

@@ -94,7 +94,7 @@ def run_python(program, **changes):
 # Tasks
 
 
-def test_an_index_means_agentgyms_task():
+def test_indices_select_the_same_tasks_as_in_agentgym():
     tasks = all_tasks()
     assert len(tasks) == 4639
     assert len({task.task for task in tasks}) == 23
@@ -109,12 +109,12 @@ def test_an_index_means_agentgyms_task():
         assert (tasks[data_idx].task, tasks[data_idx].variation) == (name, variation)
 
 
-def test_the_tasks_are_the_ones_results_were_measured_with():
+def test_the_task_manifest_has_not_changed():
     manifest.check(task_manifest())
     assert manifest.sha256(task_manifest()) == MANIFEST
 
 
-def test_the_official_sets_divide_every_task_type():
+def test_the_official_splits_divide_every_task_type():
     splits = collections.Counter(task["split"] for task in task_manifest())
     assert splits == {"train": 2312, "dev": 1156, "test": 1171}
     of_type = collections.defaultdict(set)
@@ -123,7 +123,7 @@ def test_the_official_sets_divide_every_task_type():
     assert all(found == {"train", "dev", "test"} for found in of_type.values())
 
 
-def test_a_server_describes_itself_without_java():
+def test_a_server_answers_spec_and_tasks_without_java():
     program = (
         "from agentgym_envs.sciworld.served import make_served_environment\n"
         "served = make_served_environment()\n"
@@ -133,7 +133,7 @@ def test_a_server_describes_itself_without_java():
 
 
 @needs_java
-def test_the_table_of_tasks_is_the_simulators():
+def test_the_task_table_equals_that_of_the_simulator():
     made = json.loads(json.dumps(task_table(shared_simulator())))
     assert made == json.loads(TABLE.read_text())
 
@@ -141,14 +141,14 @@ def test_the_table_of_tasks_is_the_simulators():
 # The Java virtual machine
 
 
-def test_without_java_the_error_names_the_package(tmp_path):
+def test_the_error_for_missing_java_names_the_package(tmp_path):
     with pytest.raises(SetupError, match="PATH has no java. Install a Java runtime"):
         find_java({"PATH": str(tmp_path)})
     with pytest.raises(SetupError, match=f"JAVA_HOME is {tmp_path}, but there is no"):
         find_java({"PATH": os.environ["PATH"], "JAVA_HOME": str(tmp_path)})
 
 
-def test_a_java_that_is_no_java_is_quoted(tmp_path, monkeypatch):
+def test_the_error_of_an_unusable_java_is_quoted(tmp_path, monkeypatch):
     (tmp_path / "bin").mkdir()
     java = tmp_path / "bin" / "java"
     java.write_text("#!/bin/sh\necho Unrecognized VM option 'hashCode=2'\n")
@@ -166,7 +166,7 @@ def test_the_first_output_of_java_is_skipped(monkeypatch):
 
 
 @needs_java
-def test_a_killed_machine_is_a_lost_simulator():
+def test_a_killed_java_machine_is_a_lost_simulator():
     simulator = Simulator()
     world = simulator.load("boil", 0)
     psutil.Process(simulator.process_id).kill()
@@ -176,7 +176,7 @@ def test_a_killed_machine_is_a_lost_simulator():
 
 
 @needs_java
-def test_the_machine_dies_with_a_killed_process_and_leaves_no_files(tmp_path):
+def test_the_java_machine_ends_with_a_killed_process_and_leaves_no_files(tmp_path):
     program = (
         "import time\n"
         "from agentgym_envs.sciworld.simulator import Simulator\n"
@@ -214,7 +214,7 @@ def test_interleaved_episodes_equal_separate_ones():
 
 
 @needs_java
-def test_questions_about_an_episode_change_nothing_in_it():
+def test_queries_do_not_change_an_episode():
     asked = make_environment()
     answers = [asked.reset(FIND_PLANT)]
     for action in WALK:
@@ -227,7 +227,7 @@ def test_questions_about_an_episode_change_nothing_in_it():
 
 
 @needs_java
-def test_an_episode_continues_in_another_machine():
+def test_an_episode_continues_in_another_java_machine():
     environment = playing(FIND_PLANT)
     say(environment, *WALK[:8])
     program = (
@@ -245,7 +245,7 @@ def test_an_episode_continues_in_another_machine():
 
 
 @needs_java
-def test_a_closed_episode_can_be_reset_and_its_memory_is_free():
+def test_a_closed_episode_can_be_reset_and_its_memory_is_released():
     classes = shared_simulator()._jvm.classes
     runtime = classes.java.lang.Runtime.getRuntime()
 
@@ -267,7 +267,7 @@ def test_a_closed_episode_can_be_reset_and_its_memory_is_free():
 
 
 @needs_java
-def test_an_episode_by_hand():
+def test_an_episode_gives_the_expected_observations_and_rewards():
     environment = make_environment()
     start = environment.reset(PAINT)
     assert start.description == (
@@ -288,7 +288,7 @@ def test_an_episode_by_hand():
 
 
 @needs_java
-def test_the_first_move_beyond_a_hundred_ends_the_episode():
+def test_the_first_action_beyond_a_hundred_moves_ends_the_episode():
     environment = playing(BOIL)
     # each of these actions takes ten or eleven moves of the simulator
     assert not say(environment, *["wait"] * 9).done
@@ -300,7 +300,7 @@ def test_the_first_move_beyond_a_hundred_ends_the_episode():
 
 @needs_java
 @pytest.mark.parametrize("data_idx", [-1, -4639, 4639])
-def test_an_index_outside_the_tasks(data_idx):
+def test_an_index_outside_the_tasks_is_unknown(data_idx):
     with pytest.raises(EnvironmentFault, match="tasks 0..4638") as fault:
         make_environment().reset(data_idx)
     assert fault.value.kind is ErrorKind.UNKNOWN_TASK
@@ -313,14 +313,14 @@ def test_an_index_outside_the_tasks(data_idx):
         assert fault.value.compat_message == "list index out of range"
 
 
-def test_a_step_before_the_first_reset():
+def test_a_step_before_the_first_reset_is_an_error():
     with pytest.raises(EnvironmentFault) as fault:
         make_environment().step("look around")
     assert fault.value.kind is ErrorKind.NOT_RESET
 
 
 @needs_java
-def test_commands_answer_and_change_nothing():
+def test_query_commands_are_answered_and_change_nothing():
     environment = playing(PAINT)
     say(environment, "open door to art studio", "go to art studio")
     before = environment.state()
@@ -333,7 +333,7 @@ def test_commands_answer_and_change_nothing():
 
 
 @needs_java
-def test_odd_text_is_refused_and_harms_nothing():
+def test_unusual_texts_are_rejected_and_change_nothing():
     environment = playing(BOIL)
     for action in ("", "(", "\n", "x" * 20000, "\ud800", "öäü\\", "go to moon"):
         answer = environment.step(action)
@@ -342,7 +342,7 @@ def test_odd_text_is_refused_and_harms_nothing():
 
 
 @needs_java
-def test_rejections_are_distinguished_from_answers():
+def test_rejections_are_distinguished_from_observations():
     environment = playing(BOIL)
     refused = (
         "go to kitchen, jump, open picture, eat picture, pick up air, activate picture, "
@@ -387,7 +387,7 @@ def test_the_expert_recovers_from_a_detour():
     assert play_expert(environment)[0].score == 100
 
 
-def test_the_way_leads_through_closed_doors():
+def test_the_expert_finds_ways_through_closed_doors():
     look = (
         "This room is called the hallway. In it, you see: \n\tthe agent\nYou also see:\n"
         "\tA door to the kitchen (that is closed)\n\tA door to the workshop (that is open)\n"
@@ -398,7 +398,7 @@ def test_the_way_leads_through_closed_doors():
 
 
 @needs_java
-def test_valid_actions_are_understood():
+def test_valid_actions_are_accepted():
     environment = playing(FIND_ANIMAL)
     actions = environment.valid_actions()
     assert actions == sorted(actions) and "open door to kitchen" in actions
@@ -422,12 +422,12 @@ def test_valid_actions_are_understood():
         ("Action: a Action: b", "a"),
     ],
 )
-def test_the_action_according_to_step_visual(text, action):
+def test_actions_are_parsed_like_those_of_step_visual(text, action):
     assert read_action(text) == action
 
 
 @needs_java
-def test_the_answers_have_agentgyms_keys():
+def test_answers_have_the_keys_of_agentgym():
     server = Replay(make_served_environment())
     assert server.created == {"id": 0}
     assert server.ask("/observation") == {"error": "'observation'"}
@@ -462,7 +462,7 @@ def test_the_answers_have_agentgyms_keys():
 
 
 @needs_java
-def test_a_reset_of_a_warm_machine_is_quick():
+def test_a_reset_in_a_warm_java_machine_is_fast():
     environment = playing(BOIL)
     times = []
     for data_idx in range(0, 4639, 600):

@@ -38,7 +38,7 @@ def assert_error(answer, kind):
     assert set(answer.json()) == {"error", "type"}
 
 
-def test_a_whole_episode(server):
+def test_a_whole_episode_is_played_over_http(server):
     assert server.get("/").json() == "a door"
     created = server.post("/create", json={"junk": 1}).json()
     number = created["id"]
@@ -55,7 +55,7 @@ def test_a_whole_episode(server):
     assert server.post("/close", json=created).json() is False
 
 
-def test_the_server_describes_itself(server):
+def test_spec_tasks_and_health_describe_the_server(server):
     assert server.get("/spec").json() == dataclasses.asdict(SPEC)
     assert [task["data_idx"] for task in server.get("/tasks").json()] == [0, 1, 2]
     before = server.get("/health").json()["sessions"]
@@ -66,7 +66,7 @@ def test_the_server_describes_itself(server):
     assert health["uptime_s"] >= 0
 
 
-def test_extra_routes_are_served_for_sessions_that_were_reset(server):
+def test_extra_routes_are_served_after_a_reset(server):
     session_id = started(server, data_idx=1)
     assert server.get("/color", params={"id": session_id}).json() == "red"
     assert server.post("/paint", json={"id": session_id}).json() == {"painted": 1}
@@ -105,7 +105,7 @@ def test_a_task_outside_the_manifest_is_unknown(server, data_idx):
     assert_error(answer, ErrorKind.UNKNOWN_TASK)
 
 
-def test_a_step_route_makes_a_step_and_answers_in_its_own_way(server):
+def test_an_extra_step_route_takes_a_step_and_has_its_own_answer_format(server):
     session_id = started(server)
     answer = server.post("/shout", json={"id": session_id, "action": "KNOCK"})
     assert answer.json() == {"heard": "1: YOU DID KNOCK"}
@@ -132,7 +132,7 @@ def test_steps_on_one_session_are_serialised(server):
     assert seen == {str(i + 1) for i in range(40)}
 
 
-def test_idle_sessions_expire_by_themselves():
+def test_idle_sessions_expire_without_a_request():
     with serving("door", idle_seconds=0.3) as client:
         session_id = started(client)
         deadline = time.monotonic() + 10
@@ -161,7 +161,7 @@ BAD_BODIES = {
 
 
 @pytest.mark.parametrize("body", BAD_BODIES.values(), ids=BAD_BODIES.keys())
-def test_a_bad_body_is_the_senders_fault_and_harms_nothing(server, body):
+def test_an_invalid_body_is_a_client_error_and_changes_nothing(server, body):
     session_id = started(server)
     answer = server.post("/step", content=body, headers={"content-type": "application/json"})
     if answer.status_code != 404:  # a huge integer is a valid session number, but no session has it
@@ -170,26 +170,26 @@ def test_a_bad_body_is_the_senders_fault_and_harms_nothing(server, body):
 
 
 @pytest.mark.parametrize("body", BAD_BODIES.values(), ids=BAD_BODIES.keys())
-def test_a_bad_body_is_not_a_server_error_in_compat_mode_either(compat_server, body):
+def test_an_invalid_body_is_no_server_error_in_compat_mode(compat_server, body):
     answer = compat_server.post("/step", content=body, headers={"content-type": "application/json"})
     assert answer.status_code in (200, 400, 422)
     json.loads(answer.content.decode("utf-8"))
 
 
-def test_text_outside_the_latin_alphabet_is_unharmed(server):
+def test_non_ascii_text_is_preserved(server):
     action = "öffne 門 🚪"
     answer = server.post("/step", json={"id": started(server), "action": action})
     assert answer.json()["observation"] == f"1: you did {action}"
 
 
-def test_half_a_surrogate_pair_becomes_its_escape(server):
+def test_a_lone_surrogate_is_escaped_in_the_answer(server):
     body = b'{"id": %d, "action": "\\ud800"}' % started(server)
     answer = server.post("/step", content=body, headers={"content-type": "application/json"})
     assert json.loads(answer.content.decode("utf-8"))["observation"] == "1: you did \ud800"
 
 
 @pytest.mark.parametrize("session_id", ["x", "NaN", "", None])
-def test_a_bad_query_is_invalid(server, session_id):
+def test_an_invalid_query_is_refused(server, session_id):
     answer = server.get("/observation", params={} if session_id is None else {"id": session_id})
     assert_error(answer, ErrorKind.INVALID_REQUEST)
 
@@ -200,14 +200,14 @@ def test_a_long_action_is_refused():
         assert_error(client.post("/step", json=step), ErrorKind.INVALID_REQUEST)
 
 
-def test_a_huge_body_is_refused_with_and_without_a_declared_length(server):
+def test_a_huge_body_is_refused_with_or_without_a_declared_length(server):
     body = json.dumps({"id": 0, "action": "x" * 5000}).encode()
     assert_error(server.post("/step", content=body), ErrorKind.TOO_LARGE)
     halves = iter([body[:2000], body[2000:]])  # the body is sent in two chunks
     assert_error(server.post("/step", content=halves), ErrorKind.TOO_LARGE)
 
 
-def test_a_body_in_chunks_below_the_limit_is_read(server):
+def test_a_chunked_body_below_the_limit_is_accepted(server):
     body = json.dumps({"id": started(server), "action": "x"}).encode()
     answer = server.post(
         "/step", content=iter([body[:5], body[5:]]), headers={"content-type": "application/json"}
@@ -215,7 +215,7 @@ def test_a_body_in_chunks_below_the_limit_is_read(server):
     assert answer.json()["observation"] == "1: you did x"
 
 
-def test_a_token_is_asked_for_on_every_route():
+def test_every_route_requires_the_token():
     with serving("door", token="s3cret") as client:
         for headers in ({}, {"authorization": "Bearer s3cre"}, {"authorization": "Basic s3cret"}):
             assert_error(client.get("/spec", headers=headers), ErrorKind.UNAUTHORIZED)
@@ -225,7 +225,7 @@ def test_a_token_is_asked_for_on_every_route():
             assert client.post("/create", headers=right).json() == {"id": number}
 
 
-def test_compat_answers_errors_with_status_200_and_agentgyms_texts(compat_server):
+def test_errors_in_compat_mode_have_status_200_and_agentgyms_texts(compat_server):
     unknown = compat_server.post("/step", json={"id": 9999, "action": "x"})
     assert (unknown.status_code, unknown.json()) == (200, {"error": "The id 9999 is not valid."})
     session_id = compat_server.post("/create").json()["id"]
@@ -239,7 +239,7 @@ def test_compat_answers_errors_with_status_200_and_agentgyms_texts(compat_server
     assert compat_server.get("/observation", params={"id": session_id}).json() == finished
 
 
-def test_compat_answers_invalid_bodies_in_fastapis_form(compat_server):
+def test_errors_for_invalid_bodies_in_compat_mode_have_fastapis_format(compat_server):
     answer = compat_server.post("/step", json={"id": "x", "action": "y"})
     assert answer.status_code == 422
     (problem,) = answer.json()["detail"]
@@ -247,14 +247,14 @@ def test_compat_answers_invalid_bodies_in_fastapis_form(compat_server):
     assert (problem["type"], problem["loc"]) == ("int_parsing", ["body", "id"])
 
 
-def test_compat_distinguishes_a_closed_session_from_an_unknown_one(compat_server):
+def test_compat_mode_distinguishes_closed_sessions_from_unknown_ones(compat_server):
     session_id = started(compat_server)
     compat_server.post("/close", json={"id": session_id})
     answer = compat_server.post("/step", json={"id": session_id, "action": "x"})
     assert answer.json() == {"error": f"door {session_id} was torn down"}
 
 
-def test_a_prefix_a_task_field_and_a_create_body():
+def test_path_prefix_task_field_and_create_body_can_be_set():
     with serving("cellar") as client:
         assert client.get("/cellar/").json() == "a door"
         assert client.get("/spec").json() == client.get("/cellar/spec").json()
@@ -269,8 +269,8 @@ def test_a_prefix_a_task_field_and_a_create_body():
 
 
 @pytest.mark.parametrize("headers", [{}, {"content-type": "text/plain"}, {"content-type": ""}])
-def test_a_body_that_is_not_declared_as_json_is_not_read(server, headers):
-    # A web page can send these requests to a server on loopback without a preflight request.
+def test_a_body_without_the_json_content_type_is_refused(server, headers):
+    # A web page can send requests with these content types without a CORS preflight.
     body = json.dumps({"id": started(server), "action": "open"})
     answer = server.post("/step", content=body, headers=headers)
     assert_error(answer, ErrorKind.INVALID_REQUEST)
@@ -293,7 +293,7 @@ def talk(server, *pieces):
         return heard
 
 
-def test_requests_that_are_sent_ahead_are_answered_in_their_order(server):
+def test_pipelined_requests_are_answered_in_order(server):
     session_id = started(server)
     body = b'{"id": %d, "action": "sleep 0.05"}' % session_id
     head = b"POST /step HTTP/1.1\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
@@ -304,13 +304,13 @@ def test_requests_that_are_sent_ahead_are_answered_in_their_order(server):
     assert not heard.endswith(b"(open)")
 
 
-def test_a_request_in_small_pieces_is_read(server):
+def test_a_request_sent_in_small_pieces_is_accepted(server):
     request = b"GET /health HTTP/1.1\r\nconnection: close\r\n\r\n"
     heard = talk(server, *(request[i : i + 7] for i in range(0, len(request), 7)))
     assert b'"status":"ok"' in heard
 
 
-def test_a_client_that_expects_continue_gets_it_before_sending_its_body(server):
+def test_a_client_that_expects_100_continue_gets_it_before_its_body(server):
     body = b'{"id": %d}' % started(server)
     head = b"POST /close HTTP/1.1\r\nexpect: 100-continue\r\nconnection: close\r\n"
     head += b"content-type: application/json\r\n"
@@ -330,14 +330,14 @@ def test_a_client_that_expects_continue_gets_it_before_sending_its_body(server):
         (b"POST /step HTTP/1.1\r\ncontent-length: 99999999\r\n\r\n", 413),
     ],
 )
-def test_odd_bytes_are_answered_and_the_connection_is_closed(server, request_bytes, status):
+def test_malformed_requests_are_answered_and_disconnected(server, request_bytes, status):
     heard = talk(server, request_bytes)
     assert heard.startswith(b"HTTP/1.1 %d " % status), heard
     assert not heard.endswith(b"(open)")
     assert server.get("/health").status_code == 200
 
 
-def test_a_client_that_leaves_early_harms_no_other(server):
+def test_a_client_that_disconnects_early_does_not_affect_others(server):
     session_id = started(server)
     body = b'{"id": %d, "action": "sleep 0.2"}' % session_id
     with socket.create_connection((server.base_url.host, server.base_url.port)) as connection:

@@ -66,14 +66,14 @@ async def fault_of(awaitable) -> ErrorKind:
 
 
 @with_store()
-async def test_ids_count_from_zero_and_are_never_given_again(store, clock):
+async def test_ids_count_from_zero_and_are_never_reused(store, clock):
     assert [await store.create(), await store.create()] == [b'{"id":0}', b'{"id":1}']
     assert await store.close(1)
     assert await store.create() == b'{"id":2}'
 
 
 @with_store(capacity=2)
-async def test_a_full_store_refuses_and_a_closed_session_makes_room(store, clock):
+async def test_a_full_store_refuses_sessions_until_one_is_closed(store, clock):
     first, _ = await new_id(store), await new_id(store)
     assert await fault_of(store.create()) is ErrorKind.CAPACITY
     await store.close(first)
@@ -82,7 +82,7 @@ async def test_a_full_store_refuses_and_a_closed_session_makes_room(store, clock
 
 
 @with_store(capacity=2)
-async def test_sessions_that_are_being_made_take_a_slot(store, clock):
+async def test_sessions_that_are_being_created_use_a_slot(store, clock):
     made = await asyncio.gather(*(store.create() for _ in range(4)), return_exceptions=True)
     assert [getattr(answer, "kind", answer) for answer in made] == [
         b'{"id":0}',
@@ -94,13 +94,13 @@ async def test_sessions_that_are_being_made_take_a_slot(store, clock):
 
 
 @with_store()
-async def test_an_unknown_id_is_unknown_and_closing_it_says_so(store, clock):
+async def test_an_unknown_id_is_an_error_and_closing_it_returns_false(store, clock):
     assert await fault_of(store.call(0, "observation", None)) is ErrorKind.UNKNOWN_SESSION
     assert await store.close(0) is False
 
 
 @with_store()
-async def test_a_request_that_waited_for_a_session_finds_it_closed(store, clock):
+async def test_a_request_that_waited_for_a_closing_session_is_an_error(store, clock):
     session_id = await new_id(store)
     await store.call(session_id, "reset", 0)
     slow = asyncio.create_task(store.call(session_id, "step", "sleep 0.2"))
@@ -112,7 +112,7 @@ async def test_a_request_that_waited_for_a_session_finds_it_closed(store, clock)
 
 
 @with_store(capacity=1)
-async def test_a_session_whose_start_failed_takes_no_slot(store, clock):
+async def test_a_session_whose_start_failed_uses_no_slot(store, clock):
     worker = store._workers[0]
     worker._environment_module = "a_module_that_is_not_there"
     assert await fault_of(store.create()) is ErrorKind.SIMULATOR
@@ -122,7 +122,7 @@ async def test_a_session_whose_start_failed_takes_no_slot(store, clock):
 
 
 @with_store()
-async def test_idle_sessions_expire_and_used_ones_stay(store, clock):
+async def test_idle_sessions_expire_but_used_sessions_stay(store, clock):
     # `busy` is examined first: closing another session waits until the worker is free.
     busy, used, idle = [await new_id(store) for _ in range(3)]
     await store.call(busy, "reset", 0)
@@ -139,7 +139,7 @@ async def test_idle_sessions_expire_and_used_ones_stay(store, clock):
 
 
 @with_store()
-async def test_an_operation_that_was_refused_is_not_repeated_later(store, clock):
+async def test_a_refused_operation_is_not_replayed(store, clock):
     session_id = await new_id(store)
     assert await fault_of(store.call(session_id, "reset", 99)) is ErrorKind.UNKNOWN_TASK
     await store.call(session_id, "reset", 1)
@@ -149,7 +149,7 @@ async def test_an_operation_that_was_refused_is_not_repeated_later(store, clock)
 
 
 @with_store()
-async def test_a_session_is_closed_when_its_worker_is_killed_while_it_restarts(store, clock):
+async def test_a_session_is_closed_if_its_worker_is_killed_during_its_restart(store, clock):
     session_id = await new_id(store)
     worker = store._workers[0]
     await worker.kill()
@@ -174,7 +174,7 @@ async def test_a_reset_begins_a_new_history(store, clock):
 
 
 @with_store()
-async def test_an_episode_too_long_to_be_repeated_ends_with_its_process(store, clock):
+async def test_an_episode_too_long_for_a_replay_ends_with_its_process(store, clock):
     session_id = await new_id(store)
     await store.call(session_id, "reset", 0)
     for _ in range(MAX_HISTORY - 1):
@@ -188,7 +188,7 @@ async def test_an_episode_too_long_to_be_repeated_ends_with_its_process(store, c
 
 
 @pytest.mark.parametrize("wrong", [{"capacity": 0}, {"idle_seconds": 0}, {"busy_seconds": -1}])
-def test_settings_that_make_no_sense_are_refused(wrong):
+def test_invalid_settings_are_refused(wrong):
     async def nothing(store, clock):
         raise AssertionError("the store was made")
 

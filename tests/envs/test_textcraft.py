@@ -48,7 +48,7 @@ def say(environment, *actions) -> str:
     return [environment.step(action).observation for action in actions][-1]
 
 
-def test_there_are_the_papers_goals_ordered_by_depth():
+def test_the_goals_are_those_of_the_paper_ordered_by_depth():
     depths = [depth for _, depth in goals()]
     assert depths == sorted(depths)
     assert collections.Counter(depths) == {1: 125, 2: 291, 3: 117, 4: 11}
@@ -67,21 +67,21 @@ def test_there_are_the_papers_goals_ordered_by_depth():
         (543, "purple banner"),
     ],
 )
-def test_an_index_means_agentgyms_goal_under_ascending_file_order(data_idx, name):
+def test_indices_select_agentgyms_goals_in_ascending_file_order(data_idx, name):
     assert to_name(load_task(data_idx).goal) == name
 
 
-def test_the_tasks_are_the_ones_results_were_measured_with():
+def test_the_contents_of_the_tasks_have_not_changed():
     assert content_sha256() == "47a1b9055d41ca7e2e6e59ffbcb47e9639474fe339aaa2f13ebd81c5182e7358"
 
 
-def test_the_test_split_has_the_papers_depths():
+def test_the_test_split_has_the_depths_of_the_paper():
     test = [task for task in task_manifest() if task["split"] == manifest.TEST]
     assert collections.Counter(task["depth"] for task in test) == TEST_ITEMS_OF_DEPTH
     assert len(task_manifest()) - len(test) == 444
 
 
-def test_the_split_of_a_goal_depends_on_its_name_and_depth_alone():
+def test_the_split_of_a_goal_depends_only_on_its_name_and_depth():
     of_depth_4 = [goal for goal, depth in goals() if depth == 4]
     random.Random(0).shuffle(of_depth_4)
     first = {to_name(goal) for goal in manifest.hash_order(of_depth_4)[:3]}
@@ -89,7 +89,7 @@ def test_the_split_of_a_goal_depends_on_its_name_and_depth_alone():
     assert first == test
 
 
-def test_another_hash_seed_and_a_used_random_module_change_no_task():
+def test_tasks_do_not_depend_on_hash_seed_or_global_random_state():
     program = (
         "import random; random.seed(5); random.random()\n"
         "from agentgym_envs.textcraft.tasks import content_sha256\n"
@@ -137,7 +137,7 @@ def test_no_recipe_needs_its_own_product():
 
 
 @pytest.mark.parametrize("make", [make_environment, make_compat_environment])
-def test_an_episode_by_hand(make):
+def test_an_episode_gives_the_expected_observations(make):
     environment = playing(BOAT, make)
     assert say(environment, "inventory") == "Inventory: You are not carrying anything."
     assert say(environment, "get 2 acacia logs") == "Got 2 acacia logs"
@@ -163,7 +163,7 @@ REFUSALS = [
 
 @pytest.mark.parametrize("make", [make_environment, make_compat_environment])
 @pytest.mark.parametrize(("action", "answer"), REFUSALS)
-def test_a_refused_action_says_why_and_changes_nothing(make, action, answer):
+def test_a_rejected_action_gives_the_reason_and_changes_nothing(make, action, answer):
     environment = playing(BOAT, make)
     say(environment, "get 1 oak logs")
     result = environment.step(action)
@@ -209,7 +209,7 @@ DIFFERENCES = {
 
 
 @pytest.mark.parametrize("action", DIFFERENCES)
-def test_the_two_parsers_differ_here(action):
+def test_the_two_parsers_differ_as_documented(action):
     answers = tuple(
         say(playing(BEDS, make), "get 2 oak logs", action)
         for make in (make_environment, make_compat_environment)
@@ -217,7 +217,7 @@ def test_the_two_parsers_differ_here(action):
     assert answers == DIFFERENCES[action]
 
 
-def test_an_index_outside_the_tasks_is_unknown_and_wraps_around_upstream():
+def test_an_index_outside_the_tasks_is_unknown_or_wraps_around_in_compat_mode():
     with pytest.raises(EnvironmentFault) as caught:
         make_environment().reset(544)
     assert caught.value.kind is ErrorKind.UNKNOWN_TASK
@@ -226,7 +226,7 @@ def test_an_index_outside_the_tasks_is_unknown_and_wraps_around_upstream():
     assert compat.reset(-1) == compat.reset(543)
 
 
-def test_a_number_too_long_to_read_is_refused():
+def test_an_action_with_an_enormous_number_is_rejected():
     for make in (make_environment, make_compat_environment):
         for action in (f"get {'9' * 9000} string", f"craft 1 stick using {'9' * 9000} planks"):
             assert say(playing(BEDS, make), action).startswith("Could not")
@@ -244,7 +244,7 @@ def test_a_number_too_long_to_read_is_refused():
         ([], False),
     ],
 )
-def test_a_recipe_wants_exactly_its_ingredients_and_one_member_of_a_tag(used, found):
+def test_a_recipe_requires_its_exact_ingredients_and_one_member_of_each_tag(used, found):
     used = [(to_id(name), count) for name, count in used]
     assert (find_recipe(load_world(), to_id("stick"), used) is not None) is found
 
@@ -295,7 +295,7 @@ def test_every_valid_action_succeeds(data_idx):
 
 
 @pytest.mark.parametrize("mode", ["default", "compat"])
-def test_the_server_answers_as_recorded(mode):
+def test_the_server_gives_the_recorded_answers(mode):
     with serving(
         "agentgym_envs.textcraft.served", compat=mode == "compat", max_body_bytes=10_000
     ) as client:

@@ -56,11 +56,11 @@ def play_expert(environment, data_idx):
         ("tacit", "caulk", "bgybb"),
     ],
 )
-def test_feedback_by_hand(guess, hidden, answer):
+def test_feedback_gives_the_expected_letters(guess, hidden, answer):
     assert feedback(guess, hidden) == answer
 
 
-def test_an_episode_by_hand():
+def test_an_episode_gives_the_expected_observations():
     environment = make_environment()
     first = environment.reset(SUGAR).observation
     assert first.startswith("Let's start Wordle!") and first.endswith(" ".join(VOCABULARY))
@@ -77,7 +77,7 @@ def test_an_episode_by_hand():
     )
 
 
-def test_each_task_hides_one_word_to_its_end_and_no_two_the_same():
+def test_each_task_has_one_fixed_hidden_word_and_all_words_differ():
     found = []
     for task in task_manifest():
         environment = playing(task["data_idx"])
@@ -90,7 +90,7 @@ def test_each_task_hides_one_word_to_its_end_and_no_two_the_same():
     assert found == list(VOCABULARY) and len(set(found)) == 40
 
 
-def test_no_word_is_hidden_both_in_training_and_in_tests():
+def test_no_hidden_word_is_in_both_splits():
     hidden = collections.defaultdict(set)
     for task in task_manifest():
         hidden[task["split"]].add(task["hidden"])
@@ -98,7 +98,7 @@ def test_no_word_is_hidden_both_in_training_and_in_tests():
     assert not hidden["train"] & hidden["test"]
 
 
-def test_the_manifest_is_the_one_results_were_measured_with():
+def test_the_task_manifest_has_not_changed():
     manifest.check(task_manifest())
     assert (
         make_served_environment().spec.manifest_sha256
@@ -107,19 +107,19 @@ def test_the_manifest_is_the_one_results_were_measured_with():
     )
 
 
-def test_the_first_text_is_the_same_for_any_hidden_word():
+def test_the_first_observation_is_the_same_for_all_hidden_words():
     environment = make_environment()
     assert len({environment.reset(task["data_idx"]) for task in task_manifest()}) == 1
 
 
-def test_the_scripted_agent_finds_every_word_in_93_guesses():
+def test_the_scripted_agent_finds_all_words_in_93_guesses():
     environment = make_environment()
     played = [play_expert(environment, task["data_idx"]) for task in task_manifest()]
     assert all(result.score == 1 for result, _ in played)
     assert collections.Counter(turns for _, turns in played) == {1: 1, 2: 25, 3: 14}
 
 
-def test_the_scripted_agent_knows_no_more_than_the_answers():
+def test_the_scripted_agent_uses_only_the_answers():
     # The agent's next guess depends only on the answers so far, not on the target word.
     by_answer = collections.defaultdict(set)
     for task in task_manifest():
@@ -131,17 +131,17 @@ def test_the_scripted_agent_knows_no_more_than_the_answers():
     assert len(by_answer) > 10 and all(len(guesses) == 1 for guesses in by_answer.values())
 
 
-def test_the_best_guess_of_one_word_is_that_word_and_of_two_is_one_of_them():
+def test_the_best_guess_for_one_or_two_candidates_is_a_candidate():
     assert best_guess(["trove"]) == "trove"
     assert best_guess(["frame", "trove"]) == "frame"
 
 
-def test_only_words_that_would_have_answered_alike_remain():
+def test_only_words_consistent_with_the_feedback_remain():
     assert consistent(VOCABULARY, "shire", "bbbyg") == ["frame", "trove"]
 
 
 @BOTH
-def test_an_invalid_word_is_used_up_without_a_hint(make):
+def test_an_invalid_word_uses_up_a_guess_without_feedback(make):
     environment = playing(SUGAR, make)
     for action in ["zzzzz", "sug", "s u g a r s", "", "émile"]:
         result = environment.step(action)
@@ -153,7 +153,7 @@ def test_an_invalid_word_is_used_up_without_a_hint(make):
 
 
 @BOTH
-def test_the_sixth_guess_ends_the_game_found_or_not(make):
+def test_the_sixth_guess_ends_the_game_solved_or_not(make):
     environment = playing(SUGAR, make)
     results = [environment.step("p a n i c") for _ in range(6)]
     assert [result.done for result in results] == [False] * 5 + [True]
@@ -163,7 +163,7 @@ def test_the_sixth_guess_ends_the_game_found_or_not(make):
 
 
 @pytest.mark.parametrize("action", ["S H I R E", "s h\ti r e", "Shire"])
-def test_case_and_other_blanks_matter_to_agentgyms_server_alone(action):
+def test_case_and_other_whitespace_matter_only_in_compat_mode(action):
     assert playing(SUGAR).step(action).observation == "g b b y b\n"
     assert playing(SUGAR, make_compat_environment).step(action).observation == "invalid word"
 
@@ -174,7 +174,7 @@ def test_spaces_between_the_letters_do_not_matter(make):
     assert len(answers) == 1 and "invalid word" not in answers
 
 
-def test_agentgyms_server_redraws_the_hidden_word_from_the_remaining_ones():
+def test_compat_mode_redraws_the_hidden_word_from_the_remaining_words():
     rng = random.Random(77)
     environment = playing(77, make_compat_environment)
     candidates = list(VOCABULARY)
@@ -188,13 +188,13 @@ def test_agentgyms_server_redraws_the_hidden_word_from_the_remaining_ones():
     assert environment.listed_words() == candidates != list(VOCABULARY)
 
 
-def test_the_listed_words_leak_nothing_in_our_server():
+def test_the_listed_words_do_not_depend_on_earlier_guesses():
     environment = playing(SUGAR)
     environment.step("s h i r e")
     assert environment.listed_words() == list(VOCABULARY)
 
 
-def test_valid_actions_are_the_words_not_tried_yet():
+def test_valid_actions_are_the_untried_words():
     environment = playing(SUGAR)
     assert environment.valid_actions() == [spaced(word) for word in VOCABULARY]
     environment.step("panic"), environment.step("zzzzz")
@@ -202,7 +202,7 @@ def test_valid_actions_are_the_words_not_tried_yet():
 
 
 @pytest.mark.parametrize("data_idx", [-1, 40, 10**30])
-def test_an_index_outside_the_tasks_is_unknown_and_a_seed_like_any_other_upstream(data_idx):
+def test_an_unknown_index_is_an_error_but_a_valid_seed_in_compat_mode(data_idx):
     environment = playing(SUGAR)
     with pytest.raises(EnvironmentFault) as caught:
         environment.reset(data_idx)
@@ -212,7 +212,7 @@ def test_an_index_outside_the_tasks_is_unknown_and_a_seed_like_any_other_upstrea
 
 
 @BOTH
-def test_nothing_is_played_before_the_first_reset_or_after_the_end(make):
+def test_requests_before_the_first_reset_or_after_the_end_are_errors(make):
     environment = make()
     for ask in (environment.expert_action, environment.valid_actions, environment.snapshot):
         with pytest.raises(EnvironmentFault) as caught:
@@ -227,7 +227,7 @@ def test_nothing_is_played_before_the_first_reset_or_after_the_end(make):
 
 
 @BOTH
-def test_a_restored_game_continues_as_the_saved_one(make):
+def test_a_restored_game_continues_like_the_saved_one(make):
     saved, restored = playing(12, make), make()
     for guess in ["panic", "zzzzz", "a l o f t", "whack", "moist", "elder"]:
         restored.restore(json.loads(json.dumps(saved.snapshot())))
@@ -240,7 +240,7 @@ def test_a_restored_game_continues_as_the_saved_one(make):
 
 
 @BOTH
-def test_a_task_is_the_same_after_any_earlier_episodes(make):
+def test_a_task_does_not_depend_on_earlier_episodes(make):
     used, fresh = playing(7, make), playing(9, make)
     used.step("panic")
     used.reset(9)
@@ -248,7 +248,7 @@ def test_a_task_is_the_same_after_any_earlier_episodes(make):
         assert used.step(guess) == fresh.step(guess)
 
 
-def test_agentgyms_client_can_play_against_our_server():
+def test_agentgyms_client_can_play_on_our_server():
     # AgentGym's client requests the vocabulary before the first reset and includes it in the first
     # message to the agent.
     server = Replay(make_served_environment(), compat=False)
@@ -262,7 +262,7 @@ def test_agentgyms_client_can_play_against_our_server():
     assert server.ask("/detail")["done"] is True
 
 
-def test_after_the_end_agentgyms_server_answers_nothing_but_a_reset():
+def test_after_the_end_compat_mode_accepts_only_a_reset():
     server = Replay(make_served_environment())
     server.ask("/reset", 12345)
     server.ask("/step", "panic")
@@ -272,7 +272,7 @@ def test_after_the_end_agentgyms_server_answers_nothing_but_a_reset():
     assert server.ask("/reset", 12345) == {"id": 0, "observation": START}
 
 
-def test_an_agent_gets_rules_and_words_by_instructions_and_first_observation():
+def test_instructions_and_first_observation_contain_rules_and_words():
     spec, first = make_served_environment().spec, make_environment().reset(0).observation
     assert all(word in first for word in VOCABULARY)
     assert all(f"- {letter}: " in spec.instructions for letter in "gyb")
@@ -345,7 +345,7 @@ RECORDED = {
 
 
 @pytest.mark.parametrize("episode", RECORDED)
-def test_recorded_requests_are_answered_as_agentgyms_server_did(episode):
+def test_recorded_requests_get_the_answers_of_agentgyms_server(episode):
     server = Replay(make_served_environment())
     for path, argument, answer in RECORDED[episode]:
         assert server.ask(path, argument) == answer

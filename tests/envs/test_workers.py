@@ -43,7 +43,7 @@ def restarts(client) -> int:
     return client.get("/health").json()["worker_restarts"]
 
 
-def test_an_exception_of_the_simulator_is_reported_and_its_session_is_gone(server):
+def test_an_exception_of_the_simulator_is_reported_and_ends_its_session(server):
     session_id, before = started(server), restarts(server)
     answer = step(server, session_id, "crash")
     assert error_of(answer) is ErrorKind.SIMULATOR
@@ -52,7 +52,7 @@ def test_an_exception_of_the_simulator_is_reported_and_its_session_is_gone(serve
     assert restarts(server) == before  # the worker process continues
 
 
-def test_a_reward_that_is_no_number_is_reported_and_harms_no_other_session(server):
+def test_a_reward_that_is_not_a_number_ends_only_its_session(server):
     session_id, other, before = started(server), started(server), restarts(server)
     assert error_of(step(server, session_id, "nan")) is ErrorKind.SIMULATOR
     assert error_of(step(server, session_id, "open")) is ErrorKind.UNKNOWN_SESSION
@@ -71,7 +71,7 @@ def test_a_reward_that_is_no_number_is_reported_and_harms_no_other_session(serve
         ("spin", ErrorKind.TIMEOUT),
     ],
 )
-def test_the_loss_of_a_process_costs_one_session(server, trouble, kind):
+def test_the_loss_of_a_process_ends_only_the_running_session(server, trouble, kind):
     fresh = server.post("/create").json()["id"]
     played, ended, bad = started(server, 1), started(server), started(server)
     step(server, played, "knock"), step(server, ended, "open"), step(server, bad, "knock")
@@ -87,7 +87,7 @@ def test_the_loss_of_a_process_costs_one_session(server, trouble, kind):
     assert not psutil.pid_exists(pid)
 
 
-def test_a_process_that_dies_between_two_requests_costs_nothing(server):
+def test_a_process_that_dies_between_two_requests_ends_no_session(server):
     session_id = started(server)
     step(server, session_id, "knock")
     pid = server.get("/state", params={"id": session_id}).json()["pid"]
@@ -95,7 +95,7 @@ def test_a_process_that_dies_between_two_requests_costs_nothing(server):
     assert step(server, session_id, "knock").json()["observation"] == "2: you did knock"
 
 
-def test_a_world_that_cannot_be_repeated_is_reported_and_not_played_on(server):
+def test_an_episode_that_cannot_be_replayed_is_reported_and_ends(server):
     by_chance, bad = started(server), started(server)
     step(server, by_chance, "dice")
     step(server, bad, "die")
@@ -106,7 +106,7 @@ def test_a_world_that_cannot_be_repeated_is_reported_and_not_played_on(server):
 
 
 @pytest.mark.slow
-def test_sessions_are_spread_over_workers_and_stay_there():
+def test_sessions_are_spread_over_workers_and_stay_on_their_worker():
     with serving("door", workers=2) as client:
         sessions = [started(client) for _ in range(6)]
         pids = [client.get("/state", params={"id": s}).json()["pid"] for s in sessions]
@@ -122,7 +122,7 @@ def test_sessions_are_spread_over_workers_and_stay_there():
             assert slow.result().status_code == 200
 
 
-def test_a_request_that_does_not_get_its_turn_is_busy_and_nothing_happens():
+def test_a_request_that_waits_too_long_is_busy_and_not_executed():
     with serving("door", busy_seconds=0.2) as client, concurrent.futures.ThreadPoolExecutor() as p:
         slow, other = started(client), started(client)
         waiting = p.submit(step, client, slow, "sleep 1")
@@ -132,12 +132,12 @@ def test_a_request_that_does_not_get_its_turn_is_busy_and_nothing_happens():
         assert step(client, other, "knock").json()["observation"] == "1: you did knock"
 
 
-def test_a_simulators_output_does_not_reach_the_ready_line(server, capfd):
+def test_output_of_a_simulator_does_not_reach_standard_output(server, capfd):
     assert step(server, started(server), "print").status_code == 200
     assert "talks" not in capfd.readouterr().out
 
 
-def test_an_environment_that_cannot_run_here_says_so_in_one_line():
+def test_an_environment_that_cannot_run_gives_an_error_of_one_line():
     program = (
         "import sys\n"
         "from agentgym_envs import __main__ as cli\n"
@@ -158,7 +158,7 @@ def test_an_environment_that_cannot_run_here_says_so_in_one_line():
 
 
 @pytest.mark.slow
-def test_five_hundred_sessions_leave_memory_and_file_handles_flat(server):
+def test_five_hundred_sessions_leak_no_memory_or_file_handles(server):
     process = psutil.Process()
 
     def play(count):

@@ -22,8 +22,8 @@ QUESTIONS = [
     }
     for i in range(60)
 ]
-# Invented names for sentences that are worded as in the corpus of facts, so that the scripted agent
-# understands them.
+# Invented names. The sentences about them are worded as in the corpus of facts, so that the
+# scripted agent can parse them.
 NAMES = [
     first + second
     for first in "Ardo Bel Corva Dun Estra Fen Gor Hes Ilva Jor".split()
@@ -58,9 +58,9 @@ def write_rows(path, rows):
 
 
 def by_shared_words(query, topk, passages=PASSAGES):
-    """Returns passages by their number of distinct words in common with the query, largest first.
+    """Returns the `topk` passages that share most distinct words with the query, and the counts.
 
-    Passages with equal numbers keep their order.
+    Passages with equal counts keep their order.
     """
 
     def words(text):

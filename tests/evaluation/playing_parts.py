@@ -85,7 +85,6 @@ def play(
         max_parse_errors=1,
         on_progress=on_progress,
         should_stop=stop or (lambda: False),
-        pool=collector.pool,
         **options,
     )
 

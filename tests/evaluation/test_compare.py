@@ -1,4 +1,4 @@
-"""Comparability of results, leakage, and the page that compares several results."""
+"""Comparison of results: comparable task sets, leakage, suite scores and the results page."""
 
 import dataclasses
 import functools
@@ -68,7 +68,7 @@ GOOD = {t.item_id for t in TASKS if t.data_idx != 0}
 BAD = {t.item_id for t in TASKS if t.data_idx == 1}
 
 
-def test_a_page_of_two_results_by_command(tmp_path):
+def test_the_command_writes_a_page_of_two_results(tmp_path):
     write(tmp_path / "a", BAD, samples=2)
     write(tmp_path / "b", GOOD, samples=2, model="better")
     out = tmp_path / "page" / "results.md"
@@ -90,14 +90,15 @@ def test_a_page_of_two_results_by_command(tmp_path):
         assert (out.parent / "results_plots" / f"{figure}.png").stat().st_size > 5000
 
 
-def test_leakage_and_playing_conditions_are_on_the_page(tmp_path):
+def test_the_page_shows_leakage_and_evaluation_settings(tmp_path):
     trained = [row | {"split": "train"} for row in MANIFESTS["maze"]]
     write(tmp_path / "a", BAD, model="a|b")
     write(
         tmp_path / "b", GOOD, samples=2, solving=[0], lists=MANIFESTS | {"maze": trained}, mode="x"
     )
     text = results.write([tmp_path / "a", tmp_path / "b"], tmp_path / "r.md", 1, with_plots=False)
-    assert "- tiny: 4 evaluated tasks are of the training split, 0 were trained on" in text
+    assert "- tiny: 4 evaluated tasks are of the training split of the manifest, such as" in text
+    assert "success without leaked items: 44.4 % of 9 tasks" in text
     assert "- a|b:" not in text and "a\\|b" in text
     assert "Evaluated under other conditions: mode: sampled before, x after." in text
     # One of two samples solves 11 of 13 tasks. The columns are pass@1, pass@2, majority of 1 and
@@ -105,7 +106,7 @@ def test_leakage_and_playing_conditions_are_on_the_page(tmp_path):
     assert "| tiny | 42.3 | 84.6 | 42.3 | 42.3 |" in text
 
 
-def test_results_without_a_common_task_share_a_page_and_no_comparison(tmp_path):
+def test_results_without_common_tasks_are_listed_but_not_compared(tmp_path):
     write(tmp_path / "a", BAD)
     only_maze = [
         e for e in scores.read_scores(tmp_path / "a/scores.json")[1] if "maze" in e.item_id
@@ -135,7 +136,7 @@ def test_the_comparison_is_paired_by_task_and_names_other_differences(tmp_path):
     assert (result["a"], result["b"]) == ("tiny", "tiny (greedy)")
 
 
-def test_results_of_another_manifest_are_refused_and_the_difference_named(tmp_path, capsys):
+def test_the_error_for_results_of_another_manifest_names_the_difference(tmp_path, capsys):
     changed = {**MANIFESTS, "textcraft": [dict(r) for r in MANIFESTS["textcraft"]]}
     changed["textcraft"][4]["goal"] = "a castle"
     write(tmp_path / "a", BAD)
@@ -164,7 +165,7 @@ def test_equal_items_of_different_manifests_are_still_refused(tmp_path):
         compare.compare(*compare.load([tmp_path / "a", tmp_path / "b"]))
 
 
-def test_an_environment_that_one_side_never_finished_has_no_difference(tmp_path):
+def test_an_environment_without_finished_tasks_on_one_side_has_no_difference(tmp_path):
     write(tmp_path / "a", BAD)
     write(tmp_path / "b", GOOD)
     a, b = compare.load([tmp_path / "a", tmp_path / "b"])
@@ -176,7 +177,7 @@ def test_an_environment_that_one_side_never_finished_has_no_difference(tmp_path)
     assert result["environments"]["maze"] is None and result["overall"]["tasks"] == 9
 
 
-def test_other_manifests_without_a_common_item_are_named(tmp_path):
+def test_the_error_for_results_without_common_items_says_so(tmp_path):
     write(tmp_path / "a", BAD)
     later = {"textcraft": [], "maze": []}
     path = str(tmp_path / "a" / "scores.json")
@@ -185,7 +186,7 @@ def test_other_manifests_without_a_common_item_are_named(tmp_path):
         compare.check_same_tasks(path, {"maze": "e" * 64}, items)
 
 
-def test_an_evaluation_of_other_tasks_than_an_older_result_is_refused_before_it_begins(tmp_path):
+def test_an_evaluation_is_refused_if_its_tasks_differ_from_an_older_result(tmp_path):
     write(tmp_path / "a", BAD)
     path = str(tmp_path / "a" / "scores.json")
     items = item_facts(TASKS, MANIFESTS)
@@ -195,8 +196,8 @@ def test_an_evaluation_of_other_tasks_than_an_older_result_is_refused_before_it_
         compare.check_same_tasks(path, {"maze": "e" * 64}, items)
 
 
-def test_a_result_has_one_colour_and_a_place_in_the_legend_of_every_figure(tmp_path, monkeypatch):
-    """Checks that a result has the same colour in every figure, even if tasks of it are missing."""
+def test_a_result_has_the_same_colour_in_every_figure(tmp_path, monkeypatch):
+    """Checks that a result has the same colour in every figure, even if some tasks are missing."""
     write(tmp_path / "a", BAD, samples=2)
     write(tmp_path / "b", GOOD, samples=2, model="better")
     both = compare.load([tmp_path / "a", tmp_path / "b"])
@@ -225,7 +226,7 @@ def test_two_results_of_one_model_are_distinguished(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"episodes": []}'])
-def test_a_file_that_is_no_result_is_refused_by_name(tmp_path, text):
+def test_the_error_for_a_file_that_is_not_a_result_names_it(tmp_path, text):
     path = tmp_path / "scores.json"
     path.write_text(text)
     with pytest.raises(ValueError, match=r"scores.json is no scores.json of this program"):
@@ -244,7 +245,7 @@ def suite_items(environment, n=None):
     }
 
 
-def test_unplayed_items_are_missing_and_never_zero():
+def test_unplayed_items_are_missing_instead_of_zero():
     items = suite_items("textcraft")
     played = suite_scores([scored(i, True) for i in items], items)
     assert (played["played_subtasks"], played["of_subtasks"]) == (4, 27)
@@ -262,7 +263,7 @@ def test_unplayed_items_are_missing_and_never_zero():
     assert "4 of the 27" in told and "webarena (Shopping, CMS, Maps, GitLab, Reddit)" in told
 
 
-def test_real_questions_are_known_by_their_set_and_row_and_embedded_ones_never_count():
+def test_suite_questions_are_recognised_by_their_set_and_row():
     index = next(iter(suite.pinned("searchqa")["NQ"]))
     real = {"dataset": "nq", "split": "test", "upstream_idx": index}
     rows = [real, real | {"upstream_idx": index + 1}, {"dataset": "facts", "split": "test"}]
@@ -274,7 +275,7 @@ def test_real_questions_are_known_by_their_set_and_row_and_embedded_ones_never_c
     assert found[0]["overall"]["success"] == 1.0 and found[1:] == [None, None]
 
 
-def test_web_tasks_are_known_by_webarenas_number_and_embedded_ones_never_count():
+def test_suite_web_tasks_are_recognised_by_webarenas_number():
     number = next(iter(suite.pinned("webarena")["Maps"]))
     real = {"world": "webarena", "task_id": number, "sites": ["map"], "template": 78}
     told = []
@@ -286,7 +287,7 @@ def test_web_tasks_are_known_by_webarenas_number_and_embedded_ones_never_count()
     assert (row["played"], row["items"], row["success"]) == (1, 10, 1.0)
 
 
-def test_an_environment_counts_by_its_items_and_once_in_the_mean_of_environments():
+def test_the_suite_has_a_mean_over_items_and_a_mean_over_environments():
     items = suite_items("textcraft") | suite_items("babyai")
     episodes = [scored(i, i.startswith("babyai")) for i in items]
     played = suite_scores(episodes, items)
@@ -295,12 +296,12 @@ def test_an_environment_counts_by_its_items_and_once_in_the_mean_of_environments
     assert played["played_subtasks"] == 10
 
 
-def test_an_evaluation_of_other_tasks_that_meets_some_of_the_suite_is_no_result_on_it():
+def test_an_evaluation_with_tasks_outside_the_suite_has_no_suite_score():
     items = suite_items("babyai") | {"babyai_0": {"subtask": "GoTo", "digest": "1", "facts": {}}}
     assert suite_scores([scored(i, True) for i in items], items) is None
 
 
-def test_an_item_with_other_facts_is_no_part_of_the_suite():
+def test_an_item_with_other_facts_is_not_part_of_the_suite():
     items = suite_items("babyai", 2)
     changed = {i: row | {"digest": "00000000"} for i, row in items.items()}
     assert suite_scores([scored(i, True) for i in items], changed) is None
@@ -311,7 +312,7 @@ def test_an_item_with_other_facts_is_no_part_of_the_suite():
     assert any("babyai GoTo, 2 of 55" in text for text in describe_coverage(part))
 
 
-def test_an_item_that_the_environment_failed_leaves_its_sub_task_incomplete():
+def test_an_item_whose_environment_failed_leaves_its_sub_task_incomplete():
     items = suite_items("textcraft")
     lost = next(i for i in items if items[i]["subtask"] == "depth 4")
     episodes = [scored(i, True, outcome=Outcome.ENV_ERROR if i == lost else None) for i in items]
@@ -342,7 +343,7 @@ def trained_on(tmp_path):
     return read_training_data(tmp_path)
 
 
-def test_the_tasks_seen_by_a_run_are_read_from_its_records_not_from_its_evaluations(tmp_path):
+def test_training_tasks_are_read_from_training_records_only(tmp_path):
     trained = trained_on(tmp_path)
     assert trained.items == {"maze_1", "maze_9", "maze_8"} and trained.episodes == 3
     assert trained.observations == {'say "hi"\n', "other", "shown"}
@@ -367,7 +368,7 @@ def run_with(folder, **config):
     return folder
 
 
-def test_data_files_that_a_config_names_are_training_too(tmp_path):
+def test_data_files_of_a_config_count_as_training_data(tmp_path):
     rows = [{"item_id": f"maze_{i}", "conversations": conversation(f"text {i}")} for i in (3, 4)]
     (tmp_path / "expert.json").write_text(json.dumps(rows))
     prompt = conversation("text 5")
@@ -401,14 +402,14 @@ def test_records_of_an_earlier_training_run_count_once(tmp_path):
     assert trained.read == [str(before)] and trained.source == str(after)
 
 
-def test_a_run_whose_config_is_damaged_says_so(tmp_path):
+def test_a_damaged_config_of_a_run_is_reported(tmp_path):
     trained_on(tmp_path)
     (tmp_path / "config.json").write_text("{")
     trained = read_training_data(tmp_path)
     assert trained.episodes == 3 and "config.json" in trained.unread[0]
 
 
-def test_leaks_are_counted_by_kind_and_success_without_them_is_given(tmp_path):
+def test_leaks_are_counted_by_kind_and_success_without_leaks_is_reported(tmp_path):
     lists = {"maze": [{"data_idx": i, "split": "train" if i == 0 else "test"} for i in range(5)]}
     # the manifest lists all tasks except the last two
     tasks = [Task("maze", i, "all") for i in range(7)]
@@ -433,7 +434,7 @@ def test_leaks_are_counted_by_kind_and_success_without_them_is_given(tmp_path):
     assert unknown["success_without"] == pytest.approx(3 / 6)  # all tasks except maze_0
 
 
-def test_items_carry_their_short_facts_and_a_digest_of_all():
+def test_items_have_their_short_facts_and_a_digest_of_all_facts():
     rows = [{"data_idx": 3, "split": "test", "goal": "x", "commands": "c" * 100}]
     items = item_facts([Task("textcraft", 3, "g")], {"textcraft": rows})
     row = items["textcraft_3"]

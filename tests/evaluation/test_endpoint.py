@@ -97,7 +97,15 @@ def test_every_turn_is_one_request_with_the_conversation_so_far(fake, monkeypatc
     assert KEY not in records and "move left" in records
 
 
-def test_the_seed_of_a_turn_depends_on_the_sampled_episode_alone(fake):
+def test_a_key_that_is_an_ordinary_word_changes_no_answer(fake, monkeypatch):
+    """Checks keys as for local servers, such as `none`, which answers may contain by chance."""
+    monkeypatch.setenv("TEST_ENDPOINT_KEY", "move")
+    with playing(fake, model="tiny") as collector:
+        result = play(collector, ALL_TASKS[:1], max_turns=1)
+    assert result.trajectories[0].turns[0].action == "move left"
+
+
+def test_the_seed_of_a_turn_depends_only_on_its_episode(fake):
     with playing(fake) as collector:
         play(collector, ALL_TASKS[:2], max_turns=2)
         together = {body["seed"] for body in chats(fake)}
@@ -106,7 +114,7 @@ def test_the_seed_of_a_turn_depends_on_the_sampled_episode_alone(fake):
         assert {body["seed"] for body in chats(fake)} < together
 
 
-def test_without_a_key_none_is_sent_and_the_seed_can_be_left_out(fake, monkeypatch):
+def test_key_and_seed_are_optional(fake, monkeypatch):
     monkeypatch.delenv("TEST_ENDPOINT_KEY", raising=False)
     with playing(fake, send_seed=False, max_tokens_field="max_completion_tokens") as collector:
         play(collector, ALL_TASKS[:1], max_turns=1)
@@ -123,7 +131,7 @@ def test_a_busy_endpoint_is_asked_again(fake):
     assert len(chats(fake)) == 4
 
 
-def test_an_agent_that_is_closed_asks_no_more(fake):
+def test_a_closed_agent_sends_no_further_requests(fake):
     agent = EndpointAgent(fake.url, settings(model="tiny", patience_s=60.0), never)
     fake.faults = [(503, b"busy")] * 50
     ended = []
@@ -142,7 +150,7 @@ def test_an_agent_that_is_closed_asks_no_more(fake):
     assert ended
 
 
-def test_a_collection_after_a_close_retries_again(fake):
+def test_a_rollout_after_a_close_retries_requests_again(fake):
     """Checks that an evaluation can collect the remaining episodes after an environment failed."""
     with playing(fake, model="tiny") as collector:
         collector.rows.stop()
@@ -152,27 +160,27 @@ def test_a_collection_after_a_close_retries_again(fake):
     assert len(chats(fake)) == 2
 
 
-def test_a_stop_ends_the_wait_for_an_endpoint_that_answers_nothing(fake):
+def test_a_stop_ends_the_wait_for_a_silent_endpoint(fake):
     """Checks that a stop waits neither for `patience_s` nor for the request timeout."""
     fake.hold.clear()
     with pytest.raises(AgentStopped, match="stopped while"):
         EndpointAgent(fake.url, settings(timeout_s=1e6), lambda: bool(fake.requests))
 
 
-def test_a_stop_ends_the_wait_for_an_endpoint_that_is_busy(fake):
+def test_a_stop_ends_the_wait_for_a_busy_endpoint(fake):
     fake.faults = [(503, b"busy")] * 50
     with pytest.raises(AgentStopped, match="stopped while"):
         EndpointAgent(fake.url, settings(patience_s=1e6), lambda: bool(fake.requests))
 
 
-def test_patience_ends_and_nothing_is_scored_as_a_failure(fake):
+def test_an_endpoint_that_keeps_failing_ends_the_evaluation_with_an_error(fake):
     with playing(fake, model="tiny", patience_s=0.1) as collector:
         fake.faults = [(500, b"broken")] * 50
         with pytest.raises(AgentError, match=r"failed 1 times.*status 500: broken"):
             play(collector, ALL_TASKS[:1], max_turns=1)
 
 
-def test_a_refused_key_is_named_by_its_variable_and_never_shown(fake, monkeypatch):
+def test_the_error_for_a_refused_key_names_the_variable_and_hides_the_key(fake, monkeypatch):
     monkeypatch.setenv("TEST_ENDPOINT_KEY", KEY)
     fake.faults = [(401, {"error": {"message": f"wrong key {KEY}"}})]
     with pytest.raises(AgentError, match="TEST_ENDPOINT_KEY, which was refused") as error:
@@ -191,14 +199,14 @@ def test_a_refused_key_is_named_by_its_variable_and_never_shown(fake, monkeypatc
         {"error": {"message": "This model's maximum context length is 4096 tokens"}},
     ],
 )
-def test_a_conversation_that_does_not_fit_ends_its_episode(fake, body):
+def test_a_conversation_beyond_the_context_ends_its_episode(fake, body):
     with playing(fake, model="tiny") as collector:
         fake.faults = [(400, body)]
         result = play(collector, ALL_TASKS[:1])
     assert result.sampled[0].outcome is Outcome.CONTEXT_FULL
 
 
-def test_another_refusal_stops_the_evaluation(fake):
+def test_other_client_errors_stop_the_evaluation(fake):
     with playing(fake, model="tiny") as collector:
         fake.faults = [(400, {"error": {"message": "unknown field seed"}})]
         with pytest.raises(AgentError, match="status 400.*unknown field seed"):
@@ -206,7 +214,7 @@ def test_another_refusal_stops_the_evaluation(fake):
 
 
 @pytest.mark.parametrize("body", [{"choices": []}, {"choices": [{"message": {}}]}, b"no json"])
-def test_an_answer_that_is_no_completion_is_refused(fake, body):
+def test_an_answer_that_is_not_a_completion_is_refused(fake, body):
     with playing(fake, model="tiny") as collector:
         fake.faults = [(200, body)]
         with pytest.raises(AgentError, match="expected a chat completion"):
@@ -227,14 +235,14 @@ def test_an_answer_in_parts_is_refused(fake):
             play(collector, ALL_TASKS[:1])
 
 
-def test_a_turn_that_the_limit_cut_is_marked(fake):
+def test_a_turn_truncated_by_the_token_limit_is_marked(fake):
     fake.finish_reason = "length"
     with playing(fake, model="tiny") as collector:
         result = play(collector, ALL_TASKS[:1], max_turns=1)
     assert result.trajectories[0].turns[0].is_cut
 
 
-def test_several_models_are_named_and_not_guessed(fake):
+def test_the_error_for_several_models_lists_them(fake):
     fake.models = ["a", "b"]
     with pytest.raises(AgentError, match=r"2 models \(a, b\).*endpoint.model"):
         EndpointAgent(fake.url, settings(), never)
@@ -250,12 +258,12 @@ def test_several_models_are_named_and_not_guessed(fake):
         ("https://h/api/v1/chat/completions", ("https://h", "/api/v1")),
     ],
 )
-def test_the_address_may_end_at_the_host_the_version_or_the_route(url, expected):
+def test_an_address_can_end_with_host_version_or_route(url, expected):
     assert split_url(url) == expected
 
 
 @pytest.mark.parametrize("url", ["http://me:pw@h/v1", "http://h/v1?key=sk"])
-def test_an_address_with_a_secret_is_refused_without_repeating_it(url):
+def test_the_error_for_an_address_with_a_secret_does_not_repeat_the_secret(url):
     with pytest.raises(AgentError, match="key_variable") as error:
         split_url(url)
     assert "pw" not in str(error.value).replace("password", "") and "sk" not in str(error.value)

@@ -33,7 +33,7 @@ SUITE = "--config=configs/eval/suite.py:limit=2,environments=textcraft+babyai"
 
 
 @pytest.mark.slow
-def test_the_expert_by_command_and_the_same_again(tmp_path):
+def test_the_command_evaluates_the_expert_and_reuses_finished_results(tmp_path):
     first = evaluate(tmp_path / "e", "expert", SUITE, "--environments=textcraft")
     assert first.returncode == 0, first.stderr
     assert "evaluated in part: textcraft depth 1, 2 of 31" in (first.stdout)

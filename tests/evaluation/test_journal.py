@@ -1,4 +1,4 @@
-"""Interrupted evaluations, which resume and end with the same result."""
+"""Interrupted evaluations, which must resume and end with the result of an uninterrupted one."""
 
 import json
 
@@ -67,7 +67,7 @@ def evaluation(folder, samples=2, stop_after=10**9, **options):
     return path.read_bytes()
 
 
-def test_interrupted_and_resumed_equals_uninterrupted(tmp_path):
+def test_an_interrupted_and_resumed_evaluation_equals_an_uninterrupted_one(tmp_path):
     whole = evaluation(RunFolder(tmp_path / "whole"))
     parts = RunFolder(tmp_path / "parts")
     assert evaluation(parts, stop_after=3) is None
@@ -112,7 +112,7 @@ def partial(folder):
     return folder.trajectories / "eval_000000.jsonl.partial"
 
 
-def test_half_a_line_of_a_killed_process_is_played_again(begun):
+def test_the_episode_of_an_incomplete_line_is_played_again(begun):
     path = partial(begun)
     data = path.read_bytes()
     lines = data.count(b"\n")
@@ -122,7 +122,7 @@ def test_half_a_line_of_a_killed_process_is_played_again(begun):
     assert path.read_bytes().endswith(b"\n")
 
 
-def test_a_damaged_line_is_named(begun):
+def test_the_error_for_a_damaged_line_names_it(begun):
     path = partial(begun)
     lines = path.read_text().splitlines(keepends=True)
     path.write_text(lines[0] + '{"item_id": 3}\n' + "".join(lines[1:]))
@@ -133,12 +133,12 @@ def test_a_damaged_line_is_named(begun):
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("agent", {"name": "gpt"}, "agent.name: random in the folder, gpt now"),
-        ("manifests", {"maze": "xy"}, "manifests.maze: ab in the folder, xy now"),
-        ("items", {"maze_1": "cd", "maze_2": "ef"}, "items.maze_2: absent in the folder, ef now"),
+        ("agent", {"name": "gpt"}, 'agent.name: "random" in the folder, "gpt" now'),
+        ("manifests", {"maze": "xy"}, 'manifests.maze: "ab" in the folder, "xy" now'),
+        ("items", {"maze_1": "cd", "maze_2": "ef"}, 'items.maze_2: absent in the folder, "ef" now'),
     ],
 )
-def test_a_folder_of_another_evaluation_is_refused_and_the_difference_named(
+def test_the_error_for_a_folder_of_another_evaluation_names_the_difference(
     begun, key, value, message
 ):
     with pytest.raises(ValueError, match=message) as error:
@@ -158,7 +158,7 @@ def test_an_invalid_state_is_refused(begun):
         Journal(begun, IDENTITY).open()
 
 
-def test_an_episode_that_the_environment_failed_is_not_kept(tmp_path, begun):
+def test_an_episode_whose_environment_failed_is_not_kept(tmp_path, begun):
     line = partial(begun).read_text().splitlines()[0]
     for outcome in (Outcome.ENV_ERROR, Outcome.ABORTED):
         bad = from_record(json.loads(line) | {"outcome": str(outcome), "item_id": "maze_77"})
@@ -166,7 +166,7 @@ def test_an_episode_that_the_environment_failed_is_not_kept(tmp_path, begun):
     assert "maze_77" not in partial(begun).read_text()
 
 
-def test_an_episode_that_the_environment_failed_is_played_again_after_the_end(tmp_path):
+def test_an_episode_whose_environment_failed_is_played_again_after_the_end(tmp_path):
     folder = RunFolder(tmp_path)
     evaluation(folder)
     path = folder.trajectories / "eval_000000.jsonl"
@@ -177,7 +177,7 @@ def test_an_episode_that_the_environment_failed_is_played_again_after_the_end(tm
     assert len(finished) == 11 and (record["item_id"], record["sample"]) not in finished
 
 
-def test_with_only_unplayable_tasks_left_a_resumed_evaluation_writes_scores_and_names_them(
+def test_a_resumed_evaluation_with_only_unplayable_tasks_left_writes_scores(
     tmp_path,
 ):
     folder = RunFolder(tmp_path)
@@ -199,7 +199,7 @@ def test_with_only_unplayable_tasks_left_a_resumed_evaluation_writes_scores_and_
     assert [s for s in report.score_notes(again) if s.startswith("invalid")] == []
 
 
-def test_a_disk_that_takes_no_episode_is_named(begun):
+def test_a_journal_that_cannot_be_written_is_an_error(begun):
     line = json.loads(partial(begun).read_text().splitlines()[0])
     partial(begun).unlink()
     partial(begun).mkdir()
@@ -214,7 +214,7 @@ def test_a_replacement_counts_for_the_requested_sample(begun):
     assert ("maze_77", 1) in Journal(begun, IDENTITY).finished(2)
 
 
-def test_other_separators_of_lines_in_a_text_end_no_line(begun):
+def test_unicode_line_separators_in_a_text_do_not_end_a_line(begun):
     record = json.loads(partial(begun).read_text().splitlines()[0])
     record |= {"item_id": "maze_77", "sample": 0}
     said = record["conversations"][-1]["value"] = "one\u2028two\x85three\x0bfour"

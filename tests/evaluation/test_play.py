@@ -1,4 +1,4 @@
-"""Agents that answer with text in a real environment."""
+"""Scripted, random and threaded agents, evaluated in a real environment."""
 
 import pytest
 from playing_parts import ALL_TASKS, CLIENTS, actions, maze, play, stumbling
@@ -30,7 +30,7 @@ class Talker:
         self.is_closed = True
 
 
-def test_the_expert_solves_every_maze_and_its_record_round_trips():
+def test_the_expert_solves_every_maze_and_its_records_round_trip():
     with maze("expert") as collector:
         result = play(collector)
     assert all(e.outcome is Outcome.SUCCESS and e.score == 1 for e in result.sampled)
@@ -41,7 +41,7 @@ def test_the_expert_solves_every_maze_and_its_record_round_trips():
         assert roles == ["system"] + ["user", "assistant"] * len(trajectory.turns)
 
 
-def test_the_random_agent_is_a_function_of_seed_item_and_sample_not_of_its_company():
+def test_the_random_agent_depends_only_on_seed_item_and_sample():
     with maze("random") as collector:
         together = play(collector, samples=2).trajectories
         alone = play(collector, ALL_TASKS[3:4], samples=2).trajectories
@@ -59,7 +59,7 @@ def test_the_random_agent_draws_uniformly():
     assert min(counts) > 0 and sum(counts) == len(moves)
 
 
-def test_an_agent_in_threads_sees_the_conversation_and_its_parse_errors_are_reported():
+def test_a_threaded_agent_sees_the_conversation_with_its_parse_errors():
     talker = Talker(lambda moment: Answer("hm" if moment.turn == 0 else "Action: move left"))
     with maze(None, talker) as collector:
         result = play(collector, max_turns=3)
@@ -80,7 +80,7 @@ def test_too_many_parse_errors_end_an_episode():
     assert {(e.outcome, e.turns) for e in result.sampled} == {(Outcome.PARSE_ERRORS, 2)}
 
 
-def test_a_conversation_that_does_not_fit_ends_as_context_full():
+def test_a_conversation_beyond_the_context_ends_as_context_full():
     def say(moment):
         if moment.turn == 1:
             raise PromptTooLongError("too long")
@@ -92,7 +92,7 @@ def test_a_conversation_that_does_not_fit_ends_as_context_full():
     assert all(t.turns[0].is_cut for t in result.trajectories)
 
 
-def test_an_agent_that_gives_up_stops_the_evaluation_and_keeps_what_was_finished():
+def test_a_failing_agent_stops_the_evaluation_and_finished_episodes_are_kept():
     def say(moment):
         if moment.request.task.data_idx == 5:
             raise AgentError("the quota is spent")
@@ -107,7 +107,7 @@ def test_an_agent_that_gives_up_stops_the_evaluation_and_keeps_what_was_finished
     assert {t.item_id for t in finished} <= {f"maze_{i}" for i in range(5)}
 
 
-def test_a_failing_environment_is_tried_again_and_never_counted_as_a_failure():
+def test_a_failing_environment_is_retried_and_never_counts_as_a_failure():
     with maze("expert", client_class=stumbling({1: 1, 2: 10**6})) as collector:
         # The tasks run one after another, because simultaneous failures of two tasks would count as
         # a server outage.
@@ -120,7 +120,7 @@ def test_a_failing_environment_is_tried_again_and_never_counted_as_a_failure():
     assert not results[2].sampled[0].outcome.is_valid
 
 
-def test_another_sample_takes_the_place_of_one_that_the_environment_keeps_failing():
+def test_a_sample_whose_environment_keeps_failing_is_replaced():
     faulty = stumbling({3: 3}, ValidActionsClient)
     with maze("random", client_class=faulty) as collector:
         (replaced,) = play(collector, ALL_TASKS[3:4]).trajectories
@@ -138,7 +138,7 @@ def test_an_environment_that_fails_all_episodes_ends_the_evaluation(kind):
             play(collector)
 
 
-def test_an_evaluation_without_any_episode_is_an_error():
+def test_an_evaluation_without_any_valid_episode_is_an_error():
     """Checks that an evaluation fails if every episode starts but fails at a later step.
 
     These failures are not a server outage.
@@ -162,12 +162,12 @@ def test_an_evaluation_without_any_episode_is_an_error():
             play(collector, ALL_TASKS[:2])
 
 
-def test_a_scripted_agent_refuses_a_format_that_it_does_not_write():
-    with pytest.raises(ValueError, match="environments.sciworld.action_format"):
+def test_a_scripted_agent_refuses_unsupported_action_formats():
+    with pytest.raises(AgentError, match="environments.sciworld.action_format"):
         ScriptedAgent({"sciworld": ActionFormat.FUNCTION_CALLING})
 
 
-def test_the_shown_budget_is_in_the_agents_text():
+def test_the_agents_texts_contain_the_turn_budget():
     talker = Talker(lambda moment: Answer("Action: move left"))
     with maze(None, talker, show_turn_budget="every_turn") as collector:
         play(collector, ALL_TASKS[:1], max_turns=2)
@@ -177,9 +177,9 @@ def test_the_shown_budget_is_in_the_agents_text():
     ]
 
 
-def test_stopping_while_an_episode_waits_for_another_attempt_ends_cleanly(caplog):
+def test_stopping_while_an_episode_waits_for_a_retry_ends_cleanly(caplog):
     with maze("expert", client_class=stumbling({2: 10**6})) as collector:
         # The stop function returns True once the failure is logged.
         result = play(collector, ALL_TASKS[2:3], stop=lambda: bool(caplog.records))
-        assert not collector.pool.statistics()["tickets"]
+        assert not collector.pool._episodes
     assert [(t.outcome, t.attempts) for t in result.trajectories] == [(Outcome.ABORTED, 1)]

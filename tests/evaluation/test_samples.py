@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pytest
 
-from agentgym_jax.evaluation import scores, statistics
+from agentgym_jax.evaluation import report, scores, statistics
 from agentgym_jax.trajectory import Outcome
 from tests.builders import episode_score
 
@@ -14,24 +14,24 @@ scored = functools.partial(episode_score, failure=Outcome.HORIZON)
 
 
 @pytest.mark.parametrize("n, c, k", [(4, 2, 2), (5, 3, 3), (6, 6, 1), (6, 0, 6), (6, 4, 4)])
-def test_majority_is_the_share_of_subsets_that_vote_right_with_ties_halved(n, c, k):
+def test_majority_at_k_is_the_share_of_correct_subset_votes(n, c, k):
     correct = [True] * c + [False] * (n - c)
     votes = [2 * sum(subset) - k for subset in itertools.combinations(correct, k)]
     share = sum((v > 0) + 0.5 * (v == 0) for v in votes) / len(votes)
     assert statistics.majority_at_k(n, c, k) == pytest.approx(share)
 
 
-def test_both_estimators_of_one_sample_are_the_rate():
+def test_both_estimators_at_one_sample_equal_the_success_rate():
     for name in statistics.ESTIMATORS:
         assert statistics.at_k(name, [(4, 1), (2, 2)], 1) == pytest.approx((0.25 + 1) / 2)
 
 
-def test_majority_needs_k_samples():
+def test_majority_at_k_needs_k_samples():
     with pytest.raises(ValueError, match="at least k samples"):
         statistics.majority_at_k(3, 1, 4)
 
 
-def test_a_bootstrap_interval_holds_the_mean_shrinks_with_tasks_and_repeats_itself():
+def test_bootstrap_intervals_contain_the_mean_shrink_with_tasks_and_repeat():
     values = [float(x) for x in np.random.default_rng(0).normal(50, 20, 400)]
     low, high = statistics.bootstrap_interval(values)
     assert low < np.mean(values) < high
@@ -55,7 +55,7 @@ def play(solves_at, limit):
     return solved, (solves_at if solved else limit)
 
 
-def test_a_turn_curve_equals_playing_under_each_limit():
+def test_a_turn_curve_equals_separate_evaluations_at_each_limit():
     rng = np.random.default_rng(1)
     when = [[None if x > 8 else int(x) for x in rng.integers(1, 13, 3)] for _ in range(20)]
 
@@ -66,34 +66,37 @@ def test_a_turn_curve_equals_playing_under_each_limit():
             for s, at in enumerate(ats)
         ]
 
-    curve = scores.turn_budgets(rollouts(8), max_turns=8, show_turn_budget="none")
+    curve = scores.turn_budgets(rollouts(8), 8)
     assert [row["turns"] for row in curve] == list(range(1, 9))
     for row in curve:
-        played = scores.turn_budgets(
-            rollouts(row["turns"]), max_turns=row["turns"], show_turn_budget="none"
-        )[-1]
+        played = scores.turn_budgets(rollouts(row["turns"]), row["turns"])[-1]
         assert played == row
     assert [r["success"] for r in curve] == sorted(r["success"] for r in curve)
     assert curve[-1]["pass_at_k"]["1"] == curve[-1]["success"]
 
 
-@pytest.mark.parametrize("telling", ["start", "every_turn"])
-def test_an_agent_that_sees_its_budget_has_no_curve(telling):
-    with pytest.raises(ValueError, match="saw its budget"):
-        scores.turn_budgets([scored(0, True)], max_turns=8, show_turn_budget=telling)
+@pytest.mark.parametrize("shown", ["none", "start", "every_turn"])
+def test_an_agent_that_sees_its_budget_has_no_turn_curve(shown):
+    facts = report.score_facts(
+        [scored(0, True)],
+        {},
+        max_turns={"textcraft": 8},
+        show_turn_budget=shown,
+        is_sampled=True,
+        leakage={},
+    )
+    assert (facts["turn_budgets"] is None) == (shown != "none")
 
 
-def test_failed_environments_are_in_no_curve():
+def test_failed_environments_are_left_out_of_turn_curves():
     good = [scored(0, True, s, turns=s + 1) for s in range(2)]
     failed = [scored(1, False, outcome=Outcome.ENV_ERROR, turns=1)]
-    assert scores.turn_budgets(good + failed, max_turns=3, show_turn_budget="none") == (
-        scores.turn_budgets(good, max_turns=3, show_turn_budget="none")
-    )
+    assert scores.turn_budgets(good + failed, 3) == (scores.turn_budgets(good, 3))
     assert scores.sample_counts(good + failed) == scores.sample_counts(good)
-    assert scores.turn_budgets(failed, max_turns=3, show_turn_budget="none") == []
+    assert scores.turn_budgets(failed, 3) == []
 
 
-def test_sample_counts_by_hand():
+def test_sample_counts_match_hand_computed_values():
     # Two tasks have two samples each; the first task is solved once, the second twice.
     both = [scored(0, True), scored(0, False, 1), scored(1, True), scored(1, True, 1)]
     assert scores.sample_counts(both) == [

@@ -17,17 +17,17 @@ def difference(a, b, **options):
     return statistics.paired_difference(scores.successes(a), scores.successes(b), **options)
 
 
-def test_wilson_interval_by_hand():
+def test_the_wilson_interval_matches_hand_computed_values():
     # z = 1.959964; the centre is (0.8 + z^2/20) / (1 + z^2/10) = 0.71674, the half width 0.22658
     assert statistics.wilson_interval(8, 10) == pytest.approx((0.49016, 0.94332), abs=1e-5)
 
 
-def test_wilson_interval_of_nothing_says_nothing():
+def test_the_wilson_interval_without_trials_is_0_to_1():
     assert statistics.wilson_interval(0, 0) == (0.0, 1.0)
 
 
 @given(st.integers(1, 500).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
-def test_wilson_interval_holds_the_rate_and_stays_between_0_and_1(pair):
+def test_the_wilson_interval_contains_the_rate_and_stays_between_0_and_1(pair):
     successes, n = pair
     low, high = statistics.wilson_interval(successes, n)
     assert 0 <= low <= successes / n <= high <= 1
@@ -37,14 +37,9 @@ def test_wilson_interval_holds_the_rate_and_stays_between_0_and_1(pair):
     assert wider[0] <= low and high <= wider[1]
 
 
-def test_wilson_interval_refuses_more_successes_than_trials():
+def test_more_successes_than_trials_are_refused():
     with pytest.raises(ValueError, match="11 successes of 10"):
         statistics.wilson_interval(11, 10)
-
-
-@pytest.mark.parametrize("p, z", [(0.5, 0.0), (0.975, 1.959963985), (0.01, -2.326347874)])
-def test_normal_quantiles_of_the_tables(p, z):
-    assert statistics.normal_quantile(p) == pytest.approx(z, abs=1e-8)
 
 
 @pytest.mark.parametrize("n, c, k", [(4, 2, 2), (5, 1, 3), (6, 6, 1), (6, 0, 6), (6, 4, 3)])
@@ -60,7 +55,7 @@ def test_pass_at_k_needs_k_samples():
         statistics.pass_at_k(3, 1, 4)
 
 
-def test_summary_of_two_groups_by_hand():
+def test_the_summary_of_two_groups_matches_hand_computed_values():
     results = [
         episode_score(0, True, turns=2),
         episode_score(1, False, turns=6),
@@ -80,7 +75,7 @@ def test_summary_of_two_groups_by_hand():
     assert summary["groups"]["textcraft"]["success"] == 0.5
 
 
-def test_a_failed_environment_changes_no_mean_and_is_counted():
+def test_a_failed_environment_is_counted_but_changes_no_mean():
     results = [episode_score(0, True), episode_score(1, False)]
     failed = [
         episode_score(2, False, outcome=Outcome.ENV_ERROR, turns=99),
@@ -94,7 +89,7 @@ def test_a_failed_environment_changes_no_mean_and_is_counted():
     assert {k: mixed[k] for k in same} == {k: clean[k] for k in same}
 
 
-def test_a_summary_of_only_failed_environments_is_empty_not_zero():
+def test_a_summary_of_only_failed_environments_has_no_success_rate():
     summary = scores.summarise([episode_score(0, False, outcome=Outcome.ENV_ERROR)])
     assert summary["overall"]["success"] is None
     assert summary["overall"]["success_interval"] is None
@@ -103,12 +98,12 @@ def test_a_summary_of_only_failed_environments_is_empty_not_zero():
     assert metrics["eval/env_errors"] == 1
 
 
-def test_every_task_weighs_the_same_however_often_it_was_sampled():
+def test_every_task_has_the_same_weight_for_any_number_of_samples():
     results = [episode_score(0, True, s) for s in range(9)] + [episode_score(1, False)]
     assert scores.summarise(results)["overall"]["success"] == 0.5
 
 
-def test_pass_at_k_of_a_summary_stops_at_the_samples_every_task_has():
+def test_pass_at_k_of_a_summary_is_limited_by_the_smallest_number_of_samples():
     results = [episode_score(0, s == 0, s) for s in range(4)] + [
         episode_score(1, False, s) for s in range(5)
     ]
@@ -116,7 +111,7 @@ def test_pass_at_k_of_a_summary_stops_at_the_samples_every_task_has():
     assert summary["pass_at_k"] == pytest.approx({"1": 0.125, "2": 0.25, "4": 0.5})
 
 
-def test_samples_that_agree_within_tasks_do_not_narrow_the_interval():
+def test_samples_that_agree_within_a_task_do_not_narrow_the_interval():
     once = [episode_score(t, t < 5) for t in range(10)]
     four_times = [episode_score(t, t < 5, s) for t in range(10) for s in range(4)]
     assert (
@@ -134,11 +129,11 @@ def test_independent_samples_narrow_the_interval():
 
 
 @pytest.mark.parametrize("rate", [0.0, 1.0])
-def test_tasks_that_all_agree_count_once_however_often_they_were_sampled(rate):
+def test_tasks_whose_samples_all_agree_count_once(rate):
     assert statistics.cluster_interval([rate] * 10, 40) == statistics.wilson_interval(10 * rate, 10)
 
 
-def test_tasks_of_one_and_the_same_rate_show_that_their_samples_are_independent():
+def test_samples_of_tasks_with_equal_rates_count_as_independent():
     assert statistics.cluster_interval([0.5] * 10, 40) == statistics.wilson_interval(20, 40)
 
 
@@ -148,7 +143,7 @@ def test_an_episode_counted_twice_is_refused():
 
 
 @pytest.mark.parametrize("greedy", [False, True])
-def test_eval_metrics_have_names_of_the_table(greedy):
+def test_eval_metrics_have_names_of_the_metric_table(greedy):
     results = [episode_score(0, True), episode_score(1, False, group="babyai GoTo")]
     metrics = scores.eval_metrics(scores.summarise(results), greedy=greedy)
     for name in metrics:
@@ -182,7 +177,7 @@ def test_environments_are_scored_separately_and_their_groups_do_not_mix():
 
 
 @pytest.mark.parametrize("greedy", [False, True])
-def test_eval_metrics_of_environments_have_names_of_the_table(greedy):
+def test_eval_metrics_of_environments_have_names_of_the_metric_table(greedy):
     metrics = scores.eval_metrics(scores.summarise(make_two_environments()), greedy=greedy)
     for name in metrics:
         lookup(name)
@@ -193,12 +188,12 @@ def test_eval_metrics_of_environments_have_names_of_the_table(greedy):
     assert metrics[f"eval/success{suffix}/textcraft depth 1"] == 1.0
 
 
-def test_one_environment_has_no_separate_metrics():
+def test_a_single_environment_has_no_separate_metrics():
     metrics = scores.eval_metrics(scores.summarise([episode_score(0, True)]), greedy=False)
     assert not [name for name in metrics if name.startswith("eval/textcraft/")]
 
 
-def test_mcnemar_by_hand():
+def test_mcnemar_matches_hand_computed_values():
     # 10 tasks differ, one in favour of a, so p = 2 * (1 + 10) / 2**10
     assert statistics.mcnemar_p(1, 9) == pytest.approx(22 / 1024)
     assert statistics.mcnemar_p(5, 5) == 1.0
@@ -240,7 +235,7 @@ def test_the_interval_of_a_difference_is_two_sided_and_over_all_resamples():
     assert found["interval"] == pytest.approx(expected, abs=half / 20)
 
 
-def test_a_random_swap_that_differs_as_much_counts_on_both_sides():
+def test_the_sign_flip_test_is_two_sided():
     """Checks three tasks that are all gained: 2 of the 8 swaps differ at least as much."""
     a = [episode_score(t, False, s) for t in range(3) for s in range(2)]
     b = [episode_score(t, True, s) for t in range(3) for s in range(2)]
@@ -248,13 +243,13 @@ def test_a_random_swap_that_differs_as_much_counts_on_both_sides():
     assert found["test"] == "sign_flip" and found["p_value"] == pytest.approx(0.25, abs=0.03)
 
 
-def test_a_sign_flip_test_is_never_certain():
+def test_a_sign_flip_p_value_is_never_zero():
     a = [episode_score(t, False, s) for t in range(60) for s in range(2)]
     b = [episode_score(t, True, s) for t in range(60) for s in range(2)]
     assert difference(a, b, resamples=99)["p_value"] == pytest.approx(1 / 100)
 
 
-def test_one_task_that_was_sampled_twice_makes_the_comparison_no_coin_per_task():
+def test_one_task_with_two_samples_requires_the_sign_flip_test():
     a = [episode_score(0, True), episode_score(1, False), episode_score(1, True, 1)]
     b = [episode_score(0, True), episode_score(1, True)]
     assert difference(a, b, resamples=10)["test"] == "sign_flip"
@@ -276,7 +271,7 @@ def test_evaluations_of_different_tasks_cannot_be_compared():
         difference([episode_score(0, True)], [episode_score(1, True)])
 
 
-def test_scores_json_holds_everything_and_round_trips(tmp_path):
+def test_scores_json_contains_everything_and_round_trips(tmp_path):
     results = [
         episode_score(1, False),
         episode_score(0, True),
@@ -295,7 +290,7 @@ def test_scores_json_holds_everything_and_round_trips(tmp_path):
     json.loads(before)
 
 
-def test_the_score_of_a_trajectory():
+def test_a_trajectory_gives_an_episode_score():
     found = trajectory("", item_id="babyai_17", sample=2, outcome=Outcome.HORIZON, score=0.25)
     assert scores.from_trajectory(found, "GoTo") == EpisodeScore(
         "babyai_17", "GoTo", 2, False, 0.25, 0, Outcome.HORIZON

@@ -1,4 +1,4 @@
-"""Evaluations with tasks whose environment always fails: the other scores are kept.
+"""Evaluations with tasks whose environment always fails, which must not affect the other scores.
 
 If the whole server fails, the evaluation ends with an error.
 """
@@ -49,7 +49,7 @@ class FailsEveryStepOf(ExpertClient):
 
 
 class FailsItsSecondStep(FailsEveryStepOf):
-    """A client that fails in `tasks` except at the step with number 1."""
+    """A client whose first step of an episode of `tasks` succeeds and whose later steps fail."""
 
     def step(self, session, action, request_id=""):
         if request_id.endswith("/1"):
@@ -60,7 +60,7 @@ class FailsItsSecondStep(FailsEveryStepOf):
 @pytest.mark.parametrize(
     "client_class", [stumbling({3: ALWAYS, 4: ALWAYS}), FailsEveryStepOf], ids=["starts", "steps"]
 )
-def test_with_only_unplayable_tasks_left_the_evaluation_ends_and_they_are_invalid(
+def test_if_only_unplayable_tasks_are_left_they_are_invalid_and_the_evaluation_ends(
     finished, client_class
 ):
     result = resumed(finished, client_class)
@@ -72,7 +72,7 @@ def test_with_only_unplayable_tasks_left_the_evaluation_ends_and_they_are_invali
     assert all(t.attempts >= 6 and t.error for t in result.trajectories[3:])
 
 
-def test_unplayable_tasks_whose_attempts_end_one_and_all_are_invalid_too(finished):
+def test_tasks_that_use_up_all_attempts_without_an_outage_are_invalid(finished):
     """Checks permanent failures that each follow a successful step of the same episode.
 
     No outage is detected before the last attempt has failed.
@@ -96,7 +96,7 @@ def test_unplayable_tasks_do_not_keep_others_from_being_played(finished):
     }
 
 
-def test_an_episode_of_this_start_is_as_informative_as_an_earlier_one():
+def test_episodes_of_this_process_count_like_those_of_an_earlier_one():
     with maze(
         "expert", client_class=stumbling({3: ALWAYS, 4: ALWAYS}), patience_s=0.2
     ) as collector:
@@ -113,12 +113,12 @@ def test_an_episode_of_this_start_is_as_informative_as_an_earlier_one():
     ],
     ids=["starts", "steps"],
 )
-def test_an_outage_on_tasks_played_before_still_ends_the_evaluation(finished, client_class):
+def test_an_outage_on_previously_played_tasks_ends_the_evaluation(finished, client_class):
     with pytest.raises(ServerUnavailable, match="every .* of 2 tasks"):
         resumed(finished, client_class)
 
 
-def test_nothing_played_or_only_tasks_that_fail_now_says_nothing_for_a_server(finished):
+def test_a_server_without_any_other_success_is_treated_as_failing(finished):
     key, trajectory = next(iter(finished.items()))
     with pytest.raises(ServerUnavailable):
         resumed({}, stumbling({3: ALWAYS, 4: ALWAYS}), ALL_TASKS[3:5])
@@ -129,7 +129,7 @@ def test_nothing_played_or_only_tasks_that_fail_now_says_nothing_for_a_server(fi
             play(collector, ALL_TASKS[:2], samples=2, finished={key: trajectory})
 
 
-def test_a_server_is_not_judged_by_a_task_that_fails_now(finished):
+def test_a_task_that_fails_after_an_earlier_success_is_not_an_outage(finished):
     """Checks that a task which succeeded earlier but fails now does not count as an outage."""
     shortest = min(finished.values(), key=lambda t: len(t.turns))
     broken = int(shortest.item_id.removeprefix("maze_"))
@@ -141,7 +141,7 @@ def test_a_server_is_not_judged_by_a_task_that_fails_now(finished):
     assert [e.outcome for e in result.sampled].count(Outcome.ENV_ERROR) == 3
 
 
-def test_a_server_that_does_not_answer_at_all_ends_the_evaluation(finished):
+def test_a_server_that_never_answers_ends_the_evaluation(finished):
     class Gone(ExpertClient):
         def create(self, request_id=""):
             raise EnvError(EnvCause.SERVER_GONE, "nobody listens")
@@ -150,11 +150,11 @@ def test_a_server_that_does_not_answer_at_all_ends_the_evaluation(finished):
         resumed(finished, Gone, [Task("maze", i, "maze") for i in range(11)])
 
 
-def test_a_stop_while_tasks_are_played_one_by_one_leaves_the_rest_aborted(finished):
+def test_a_stop_while_only_failing_tasks_are_left_aborts_the_rest(finished):
     """Checks that a stop aborts the remaining task when only failing tasks are left.
 
-    One worker alternates between the two tasks. Both must not end in the first round, or there
-    would be nothing left to stop.
+    One worker alternates between the two tasks. If both ended in the first round, the stop would
+    come too late.
     """
     seen = []
 
@@ -166,11 +166,11 @@ def test_a_stop_while_tasks_are_played_one_by_one_leaves_the_rest_aborted(finish
         result = play(
             collector, ALL_TASKS[:5], finished=finished, stop=stop, on_episode=seen.append
         )
-        assert not collector.pool.statistics()["tickets"]
+        assert not collector.pool._episodes
     assert list(outcomes(result).values())[3:] == [Outcome.ENV_ERROR, Outcome.ABORTED]
 
 
-def test_progress_only_grows_and_ends_with_everything(finished):
+def test_progress_never_decreases_and_ends_complete(finished):
     seen = []
     with maze(
         "expert", client_class=stumbling({3: ALWAYS, 4: ALWAYS}), patience_s=0.2

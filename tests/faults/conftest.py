@@ -22,7 +22,7 @@ def cache(tmp_path_factory):
 
 @contextlib.contextmanager
 def _compiled_once_and_fast(cache):
-    """Compiles each program once for all runs, fast rather than optimised."""
+    """Compiles each program once for all runs, without most XLA optimisations."""
     options = OPTIONS | {"jax_compilation_cache_dir": cache}
     before = {name: jax.config.values[name] for name in options}
     for name, value in options.items():
@@ -39,7 +39,7 @@ def _compiled_once_and_fast(cache):
 
 @pytest.fixture(scope="module", autouse=True)
 def fast(cache):
-    """Sets up fast compilation for one module; the same process then tests other folders."""
+    """Sets up fast compilation for one module, because the process also tests other folders."""
     with _compiled_once_and_fast(cache):
         yield
 

@@ -120,7 +120,7 @@ def _has_ended(child):
 
 
 def _logged(workdir):
-    """Returns the log's size in bytes; the last step of a resumed run also increases it."""
+    """Returns the size of the metric file in bytes."""
     path = workdir / "metrics.jsonl"
     return path.stat().st_size if path.exists() else 0
 

@@ -17,7 +17,7 @@ from tests.faults.runs import OF_THE_WAY, expected_errors
 
 # All session routes that a scripted agent uses.
 ROUTES = ("/create", "/reset", "/observation", "/expert_action", "/step", "/close")
-# enough attempts that no episode is given up by chance, although retries are frequent
+# Retries are frequent; with this limit, no episode is given up by chance.
 _MAX_ATTEMPTS = 20
 
 

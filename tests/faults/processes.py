@@ -1,4 +1,4 @@
-"""Processes of a web navigation server, which tests kill and whose end they check.
+"""Processes of a web navigation server, for tests that kill processes and check that they ended.
 
 The module needs psutil.
 """

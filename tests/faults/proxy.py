@@ -1,8 +1,7 @@
 """A proxy between a trainer and an environment server; it injects and counts faults.
 
-The proxy uses only the lengths of requests and answers, not their meaning. `injected` counts all
-faults; `delivered` counts those that reached the client, by route and by the cause that the client
-must report.
+The proxy parses only the routes and lengths of requests. `injected` counts all faults; `delivered`
+counts those that reached the client, by route and by the cause that the client must report.
 """
 
 import asyncio
@@ -44,9 +43,7 @@ _CAUSE_OF_STATUS = {404: "session_lost", 503: "capacity", 504: "timeout"}
 
 
 class Schedule:
-    """Assigns faults to the requests of each route from a shuffled deck.
-
-    Therefore all faults are equally frequent.
+    """Assigns faults to the requests of each route from shuffled decks, with equal frequencies.
 
     Args:
       seed: Random seed of the shuffles.

@@ -20,7 +20,7 @@ SICK_OPTIONS = {
 def after_the_first_step(workdir, sickness):
     """Returns a proxy schedule whose faults begin after the line of step 1 is written.
 
-    A new start of the run can therefore still connect.
+    Requests for the spec have no faults, so that a new start of the run can connect.
     """
 
     def schedule(route):

@@ -82,14 +82,14 @@ def assert_good_until(workdir, step):
 
 
 @pytest.mark.slow
-def test_files_that_may_not_grow_end_the_run_with_a_message(url, tmp_path, monkeypatch):
+def test_a_file_size_limit_ends_the_run_with_a_message(url, tmp_path, monkeypatch):
     message = fails_after_a_step(monkeypatch, url, tmp_path / "run", small_files())
     assert "File too large" in message and "ulimit" in message
     assert_good_until(tmp_path / "run", 1)
 
 
 @pytest.mark.slow
-def test_a_full_disk_ends_the_run_and_it_resumes(url, undisturbed, tmp_path, monkeypatch):
+def test_a_run_ended_by_a_full_disk_can_resume(url, undisturbed, tmp_path, monkeypatch):
     with small_disk(tmp_path / "disk", 4 * MEGABYTE) as disk:
         message = fails_after_a_step(monkeypatch, url, disk / "run", fill(disk))
         assert "No space left" in message and "free space" in message

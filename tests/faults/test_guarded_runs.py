@@ -29,7 +29,7 @@ def saved(workdir):
 
 
 @pytest.mark.slow
-def test_episodes_that_a_guard_skips_leave_the_weights_as_they_were(url, tmp_path):
+def test_steps_skipped_by_a_guard_do_not_change_the_weights(url, tmp_path):
     everything_is_sure = dict(entropy_collapse="skip", window=1, entropy_floor=1e9)
     runs.train(config(url, logprob_gap="warn", **everything_is_sure), tmp_path / "run")
     lines = [line for line in runs.lines(tmp_path / "run") if line["step"]]
@@ -43,7 +43,7 @@ def test_episodes_that_a_guard_skips_leave_the_weights_as_they_were(url, tmp_pat
     jax.tree.map(np.testing.assert_array_equal, weights[1], weights[2])
 
 
-def test_a_guard_that_stops_a_run_keeps_the_step_and_its_weights(url, tmp_path):
+def test_a_run_stopped_by_a_guard_saves_the_step_and_its_weights(url, tmp_path):
     with pytest.raises(GuardStop, match="stopped after step 1, which is saved: guard logprob_gap"):
         runs.train(config(url, logprob_gap="stop"), tmp_path / "run")
     assert [line["step"] for line in runs.lines(tmp_path / "run")][-1] == 1

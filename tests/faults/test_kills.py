@@ -15,9 +15,7 @@ KILLS = [sys.executable, "-m", "tests.faults.kills"]
 
 
 @pytest.mark.slow
-def test_killed_at_random_points_and_in_a_checkpoint_it_ends_as_if_undisturbed(
-    url, cache, undisturbed, tmp_path
-):
+def test_a_killed_or_stopped_run_ends_like_an_undisturbed_one(url, cache, undisturbed, tmp_path):
     done = subprocess.run(
         [*KILLS, url, str(tmp_path / "run"), cache, "2,1", "--unfinished"],
         cwd=ROOT,

@@ -25,9 +25,7 @@ def train_behind(proxy, workdir, **changes):
 
 
 @pytest.mark.slow
-def test_every_fault_at_once_changes_nothing_and_is_counted_by_its_cause(
-    url, undisturbed, tmp_path
-):
+def test_no_kind_of_fault_changes_a_run_and_each_is_counted_by_cause(url, undisturbed, tmp_path):
     workdir = tmp_path / "run"
     deal = Schedule(1, set(Fault) - {Fault.STALL}, calm=20)
     stall = iter([None] * 9 + [Fault.STALL])
@@ -47,12 +45,10 @@ def test_every_fault_at_once_changes_nothing_and_is_counted_by_its_cause(
 
 
 @pytest.mark.slow
-def test_a_server_that_is_killed_and_started_again_changes_nothing(
-    servers, url, undisturbed, tmp_path
-):
+def test_a_killed_and_restarted_server_does_not_change_the_run(servers, url, undisturbed, tmp_path):
     """Checks a killed server, whose next process numbers its sessions from 0 again.
 
-    The old session numbers are then those of other episodes.
+    Old session numbers then belong to other episodes.
     """
     kills = []
 
@@ -75,7 +71,7 @@ def test_a_server_that_is_killed_and_started_again_changes_nothing(
 
 
 @pytest.mark.slow
-def test_a_server_that_stays_sick_stops_the_run_with_its_state_saved(url, undisturbed, tmp_path):
+def test_a_lasting_server_failure_stops_the_run_and_saves_its_state(url, undisturbed, tmp_path):
     """Checks that no step trains without episodes; after the recovery the run continues."""
     workdir = tmp_path / "run"
     with FaultProxy(url, lambda route: None) as proxy:
@@ -96,7 +92,7 @@ def test_a_server_that_stays_sick_stops_the_run_with_its_state_saved(url, undist
                 run.checkpoints.wait()
                 assert [line["step"] for line in runs.lines(workdir)] == [1]
                 assert run.checkpoints.latest_step() == 1
-                # has the effect of a new start, which would find a recovered server
+                # This call has the effect of a new start, which discards all sessions.
                 parts.agent.environments.pool.invalidate("tally")
             proxy.schedule = lambda route: None
             rl.train(run, parts)

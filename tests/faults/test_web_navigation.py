@@ -1,7 +1,6 @@
 """Web navigation with a faulty proxy, or with a killed browser, site or server.
 
-The episodes must equal those of an undisturbed run. Tests in tests/envs/webarena kill a browser or
-site without a proxy.
+The episodes must equal those of an undisturbed run.
 """
 
 import os
@@ -68,7 +67,7 @@ def play_with(disturb, servers, url):
 
 
 @pytest.mark.slow
-def test_every_fault_at_once_changes_no_episode_and_is_counted_by_its_cause(url, undisturbed):
+def test_no_kind_of_fault_changes_an_episode_and_each_is_counted_by_cause(url, undisturbed):
     steps = [*Fault, *[Fault.DUPLICATE, Fault.LATE] * 2, *[None] * 10]
     random.Random(0).shuffle(steps)
     elsewhere = Schedule(0, set(Fault) - {Fault.STALL}, calm=20, routes=set(ROUTES) - {"/step"})
@@ -86,7 +85,7 @@ def test_every_fault_at_once_changes_no_episode_and_is_counted_by_its_cause(url,
 
 
 @pytest.mark.slow
-def test_a_browser_that_is_killed_costs_no_episode(servers, url, undisturbed):
+def test_a_killed_browser_loses_no_episode(servers, url, undisturbed):
     pid = servers.pids["webarena"]
     killed = []
 
@@ -107,9 +106,7 @@ def test_a_browser_that_is_killed_costs_no_episode(servers, url, undisturbed):
 
 
 @pytest.mark.slow
-def test_a_site_that_is_killed_is_waited_for_and_costs_an_episode_no_more_than_an_attempt(
-    servers, url, undisturbed
-):
+def test_a_killed_site_costs_each_episode_at_most_one_attempt(servers, url, undisturbed):
     pid = servers.pids["webarena"]
     victim = site(pid)
     played = play_with(lambda step: victim.kill() if step == 5 else None, servers, url)
@@ -119,7 +116,7 @@ def test_a_site_that_is_killed_is_waited_for_and_costs_an_episode_no_more_than_a
 
 
 @pytest.mark.slow
-def test_a_killed_server_leaves_no_process_behind_and_its_successor_changes_no_episode(
+def test_a_killed_server_leaves_no_process_and_its_successor_changes_no_episode(
     servers, url, undisturbed
 ):
     pid = servers.pids["webarena"]

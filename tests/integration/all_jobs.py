@@ -1,4 +1,4 @@
-"""Runs tiny jobs in one process, for the test of the metric table; together they emit every metric.
+"""Runs tiny jobs that together emit every metric of the metric table, for its test.
 
 python all_jobs.py FOLDER
 """

@@ -1,4 +1,4 @@
-"""The metric table: some job emits each of its metrics, and it has every emitted metric."""
+"""The metric table lists every emitted metric, and every listed metric is emitted by some job."""
 
 import json
 import os

@@ -61,7 +61,7 @@ def turns(records):
 
 
 @pytest.mark.slow
-def test_both_environments_are_trained_on_by_their_weights(lines):
+def test_environments_are_trained_on_in_proportion_to_their_weights(lines):
     assert [line["step"] for line in lines] == [1, 2]
     for line in lines:
         assert line["policy/grad_norm"] > 0
@@ -71,7 +71,7 @@ def test_both_environments_are_trained_on_by_their_weights(lines):
         assert line["rollout/textcraft/success"] == line["rollout/babyai/success"] == 0.0
 
 
-def test_every_epoch_is_an_update_for_each_mini_batch(lines):
+def test_every_epoch_has_one_update_per_mini_batch(lines):
     for line in lines:
         assert line["policy/updates"] + line["policy/skipped"] == 2
 

@@ -1,4 +1,4 @@
-"""Whole runs of DPO and AgentEvol in this process, also after a crash at any point."""
+"""Whole runs of DPO and AgentEvol in this process, including runs that resume after a crash."""
 
 import json
 import pathlib
@@ -33,7 +33,7 @@ class Crash(Exception):
 
 @pytest.fixture(scope="module", autouse=True)
 def fast(tmp_path_factory):
-    """Compiles each program once for all runs, fast rather than optimised."""
+    """Compiles each program once for all runs, without most XLA optimisations."""
     options = {
         "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("xla")),
         "jax_persistent_cache_min_compile_time_secs": 0.0,
@@ -147,7 +147,7 @@ def evolved(evolving, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_two_rounds_explore_keep_and_refit(evolved):
+def test_two_rounds_explore_select_and_fit_again(evolved):
     logged = lines(evolved)
     assert [x["step"] for x in logged] == [1, 2, 3, 4, 5, 6]
     assert [x["agentevol/round"] for x in logged] == [0, 0, 1, 1, 2, 2]
@@ -159,7 +159,7 @@ def test_two_rounds_explore_keep_and_refit(evolved):
     assert logged[2]["sft/loss"] == pytest.approx(logged[0]["sft/loss"], abs=0.05)
 
 
-def test_explored_episodes_have_the_id_of_their_task(evolved):
+def test_explored_episodes_have_the_ids_of_their_tasks(evolved):
     """Checks that the ids name the environment; AgentGym writes `webshop_N` for every task."""
     for step in (2, 4):
         folder = RunFolder(evolved)
@@ -196,7 +196,7 @@ def crash_at(monkeypatch, where, number):
         pytest.param((Run, "log_step"), 4, id="in the middle of a fit"),
     ],
 )
-def test_a_crashed_run_resumes_to_the_same_end(
+def test_a_crashed_run_resumes_to_the_same_result(
     evolving, evolved, tmp_path, monkeypatch, where, number
 ):
     workdir = tmp_path / "run"
@@ -209,7 +209,7 @@ def test_a_crashed_run_resumes_to_the_same_end(
 
 
 @pytest.mark.slow
-def test_an_exploration_whose_files_are_lost_is_not_played_by_another_policy(
+def test_lost_files_of_an_exploration_are_an_error_after_the_policy_changed(
     evolving, tmp_path, monkeypatch
 ):
     workdir = tmp_path / "run"
@@ -255,7 +255,7 @@ def preferring(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_dpo_learns_the_pairs_and_resumes_to_the_same_end(preferring, tmp_path, monkeypatch):
+def test_dpo_learns_the_pairs_and_resumes_to_the_same_result(preferring, tmp_path, monkeypatch):
     run_dpo(preferring, tmp_path / "whole")
     evaluated, *logged = lines(tmp_path / "whole")
     assert [x["step"] for x in logged] == [1, 2, 3, 4]
@@ -274,7 +274,7 @@ def test_dpo_learns_the_pairs_and_resumes_to_the_same_end(preferring, tmp_path, 
     assert_same(workdir, tmp_path / "whole")
 
 
-def test_no_pair_at_all_is_an_error_of_the_config(preferring, tmp_path):
+def test_missing_preference_files_are_a_config_error(preferring, tmp_path):
     with pytest.raises(ConfigError, match="config.dpo.preferences: no preferences at .*none.jsonl"):
         config = preferring | {"dpo": preferring["dpo"] | {"preferences": ("none.jsonl",)}}
         run_dpo(config, tmp_path / "run")

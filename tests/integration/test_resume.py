@@ -113,7 +113,7 @@ def uninterrupted(tmp_path_factory, cache):
     [(1, 1), (BOUNDARY, 1), (1, 100)],
     ids=["after the first step", "at a stage boundary", "before the first checkpoint"],
 )
-def test_killed_and_resumed_equals_uninterrupted(tmp_path, cache, uninterrupted, step, every):
+def test_killing_and_resuming_does_not_change_a_run(tmp_path, cache, uninterrupted, step, every):
     workdir = tmp_path / "run"
     overrides = (f"--config.checkpoint.every={every}",)
     with open(tmp_path / "log", "w") as log:
@@ -155,9 +155,7 @@ def stop_after(step, workdir, cache, *overrides, number=signal.SIGTERM):
 
 
 @pytest.mark.slow
-def test_stopped_by_a_signal_it_exits_as_interrupted_and_resumes_to_the_same(
-    tmp_path, cache, uninterrupted
-):
+def test_a_run_stopped_by_a_signal_resumes_to_the_same_result(tmp_path, cache, uninterrupted):
     workdir = tmp_path / "run"
     overrides = ("--config.checkpoint.every=100", "--config.evaluation.at_start=True")
     # Step 0 is evaluated but nothing is learned yet, so the stop writes no checkpoint.
@@ -168,8 +166,8 @@ def test_stopped_by_a_signal_it_exits_as_interrupted_and_resumes_to_the_same(
     assert_same_run(workdir, uninterrupted)
 
 
-# The next rollout runs during the update. Several rounds are needed until enough groups have
-# different returns; in this config, returns differ by a penalty on length.
+# The next rollout runs during the update. Several sampling rounds are needed until enough groups
+# have different returns; in this config, only a length penalty makes returns differ.
 AHEAD = (
     "--config.rollout.max_off_policy_steps=1",
     "--config.algorithm.zero_variance=resample",
@@ -181,7 +179,7 @@ AHEAD = (
 
 
 @pytest.mark.slow
-def test_a_stop_while_the_next_step_is_collected_changes_nothing(tmp_path, cache):
+def test_a_stop_during_a_background_rollout_does_not_change_the_result(tmp_path, cache):
     reference, workdir = tmp_path / "reference", tmp_path / "run"
     train(reference, cache, *AHEAD)
     lines = [json.loads(x) for x in (reference / "metrics.jsonl").read_text().splitlines()]
@@ -199,7 +197,7 @@ def test_a_stop_while_the_next_step_is_collected_changes_nothing(tmp_path, cache
     assert_same_run(workdir, reference)
 
 
-def test_another_config_in_the_same_workdir_is_refused_and_nothing_changes(cache, uninterrupted):
+def test_another_config_in_the_same_run_folder_is_refused(cache, uninterrupted):
     before = (uninterrupted / "metrics.jsonl").read_bytes()
     done = subprocess.run(
         command(uninterrupted, cache, "--config.optimizer.learning_rate=0.1"),
@@ -215,7 +213,7 @@ def test_another_config_in_the_same_workdir_is_refused_and_nothing_changes(cache
 
 
 @pytest.mark.slow
-def test_environments_in_process_give_the_run_that_servers_give(tmp_path, cache, uninterrupted):
+def test_a_run_with_environments_in_process_equals_one_with_servers(tmp_path, cache, uninterrupted):
     workdir = tmp_path / "run"
     train(workdir, cache, "--config.env_server.transport=inprocess")
     assert_same_run(workdir, uninterrupted)

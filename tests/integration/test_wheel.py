@@ -53,7 +53,7 @@ def own_config():
     return code
 
 
-def test_the_wheel_holds_every_config_and_every_file_a_config_reads(site):
+def test_the_wheel_contains_every_config_and_the_files_that_configs_read(site):
     names = {
         path.relative_to(ROOT / "configs")
         for path in (ROOT / "configs").rglob("*")
@@ -65,7 +65,7 @@ def test_the_wheel_holds_every_config_and_every_file_a_config_reads(site):
 
 
 @pytest.mark.slow
-def test_a_shipped_config_is_found_from_any_folder(site, tmp_path):
+def test_shipped_configs_are_found_from_any_folder(site, tmp_path):
     program = """
 import json, pathlib, sys
 from agentgym_jax.startup import find_shipped_config
@@ -84,7 +84,7 @@ print(json.dumps(find_shipped_config(sys.argv[1:])))
 
 
 @pytest.mark.slow
-def test_a_file_of_the_current_folder_has_precedence_over_a_shipped_config(site, tmp_path):
+def test_a_file_in_the_current_folder_takes_precedence_over_a_shipped_config(site, tmp_path):
     (tmp_path / "configs").mkdir()
     (tmp_path / "configs" / "quickstart.py").touch()
     program = "import sys; from agentgym_jax.startup import *; print(find_shipped_config(sys.argv))"
@@ -93,7 +93,7 @@ def test_a_file_of_the_current_folder_has_precedence_over_a_shipped_config(site,
 
 
 @pytest.mark.slow
-def test_a_config_of_ones_own_trains_in_a_folder_of_ones_own(site, tmp_path):
+def test_a_custom_config_trains_in_a_custom_folder(site, tmp_path):
     (tmp_path / "doors.py").write_text(own_config(), encoding="utf-8")
     smaller = (
         "--config.total_steps=1",

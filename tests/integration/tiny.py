@@ -1,6 +1,6 @@
 r"""Config of a test run that takes some seconds.
 
-The run has BabyAI, bytes instead of a trained tokenizer and a model of 20 thousand weights.
+The run uses BabyAI, a small trained tokenizer and a tiny model.
 """
 
 from configs import quickstart
@@ -9,9 +9,8 @@ from configs import quickstart
 def get_config(arg=None):
     """Returns a config whose turn limit is 1 for two steps and then 2.
 
-    The stage thus changes in the middle of the run.
-
-    One task group gets its turn limit from a fixed schedule, the other groups from measurements.
+    The horizon stage thus changes in the middle of the run. One task group has a fixed schedule;
+    the other groups have adaptive limits.
     """
     c = quickstart.get_config("smoke")
     c.total_steps = 4

@@ -8,8 +8,7 @@ from agentgym_jax.data.conversations import Conversation
 from agentgym_jax.data.encoding import common_prompts
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.jobs import agents, dpo, sft
-from agentgym_jax.jobs.config.agent import SECTIONS
-from agentgym_jax.jobs.config.sections import ConfigError, plain
+from agentgym_jax.jobs.config.sections import AGENT_SECTIONS, ConfigError, plain
 from agentgym_jax.jobs.config.settings import CollectorSettings
 from agentgym_jax.jobs.environments import Environments
 from agentgym_jax.rollout.collect import EnvironmentText
@@ -25,7 +24,7 @@ def config(module, arg="smoke,evaluate=textcraft"):
 
 
 @pytest.mark.parametrize(("parse", "module"), JOBS, ids=["sft", "dpo"])
-def test_a_config_without_the_sections_of_an_evaluation_has_none(parse, module):
+def test_a_config_without_evaluation_sections_has_no_evaluation(parse, module):
     assert parse(config(module, "smoke")).agent is None
     settings = parse(config(module, "evaluate=textcraft+babyai")).agent
     assert settings.evaluation_turns == {"textcraft": 30, "babyai": 20}
@@ -33,8 +32,8 @@ def test_a_config_without_the_sections_of_an_evaluation_has_none(parse, module):
 
 
 @pytest.mark.parametrize(("parse", "module"), JOBS, ids=["sft", "dpo"])
-@pytest.mark.parametrize("name", SECTIONS)
-def test_half_an_evaluation_names_the_section_that_is_missing(parse, module, name):
+@pytest.mark.parametrize("name", AGENT_SECTIONS)
+def test_the_error_for_an_incomplete_evaluation_names_the_missing_section(parse, module, name):
     whole = config(module)
     with pytest.raises(ConfigError, match=rf"config.{name} is missing"):
         parse({key: value for key, value in whole.items() if key != name})
@@ -49,13 +48,13 @@ def test_half_an_evaluation_names_the_section_that_is_missing(parse, module, nam
         ("evaluation", dict(every_steps=3), "config.evaluation.every_steps"),
     ],
 )
-def test_a_wrong_value_of_an_evaluation_is_refused_by_name(section, change, message):
+def test_the_error_for_an_invalid_evaluation_value_names_its_key(section, change, message):
     c = config(sft_config)
     with pytest.raises(ConfigError, match=message):
         sft.parse(c | {section: c[section] | change})
 
 
-def test_instructions_that_no_episode_would_show_are_refused():
+def test_unused_instructions_are_refused():
     c = config(sft_config)
     c["environments"]["textcraft"]["instructions"] = "Craft."
     with pytest.raises(ConfigError, match="instructions would not be shown"):
@@ -71,7 +70,7 @@ DOOR = conversation("door_1", "u1", "a2", "u3", "A4", "u5", "A6")
 HALL = conversation("lmrlgym_maze_1", "s1", "u2", "A3")
 
 
-def test_an_opening_is_the_text_before_the_first_observation():
+def test_the_common_prompt_is_the_text_before_the_first_observation():
     found = common_prompts([DOOR, HALL])
     assert found == {
         "door": ({"role": "user", "content": "u1"}, {"role": "assistant", "content": "a2"}),
@@ -79,7 +78,7 @@ def test_an_opening_is_the_text_before_the_first_observation():
     }
 
 
-def test_the_opening_of_most_conversations_counts_and_silent_ones_do_not():
+def test_the_most_frequent_prompt_counts_and_conversations_without_loss_do_not():
     silent = conversation("door_2", "u9", "a9", "u9")
     other = conversation("door_3", "u7", "A8")
     assert common_prompts([other, DOOR, DOOR, *[silent] * 3])["door"][0]["content"] == "u1"
@@ -110,20 +109,20 @@ def settings(opening):
     return types.SimpleNamespace(rollout=rollout)
 
 
-def test_episodes_open_as_the_data_and_without_data_with_the_instructions():
+def test_episodes_start_with_the_prompt_of_the_data_or_else_the_instructions():
     opened = agents.match_prompts(environments(), settings("data"), [DOOR])
     contents = {n: [m["content"] for m in t.preamble] for n, t in opened.texts.items()}
     assert contents == {"door": ["u1", "a2"], "hut": ["hut"]}
     assert agents.training_preambles(opened, settings("data")) == {}
 
 
-def test_another_opening_leaves_the_episodes_as_the_config_says():
+def test_other_prompt_modes_keep_the_prompts_of_the_config():
     before = environments()
     assert agents.match_prompts(before, settings("system"), [DOOR]) is before
     assert set(agents.training_preambles(before, settings("system"))) == {"door", "hut"}
 
 
-def test_a_task_that_is_learned_from_may_not_be_held_out():
+def test_a_training_task_must_not_be_held_out():
     held_out = [Task("door", 1, "g"), Task("maze", 1, "g"), Task("door", 2, "g")]
     with pytest.raises(ConfigError, match="2 held-out tasks .* such as door_1"):
         agents.check_held_out(environments(held_out), [DOOR, HALL])

@@ -28,8 +28,9 @@ def parsed(name="grpo", **changes):
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_algorithm_can_be_chosen_by_name(name):
     settings = parsed(name)
-    assert settings.algorithm is ALGORITHMS[name]
-    assert settings.needs_reference == ALGORITHMS[name].needs_reference
+    assert settings.algorithm.row is ALGORITHMS[name]
+    config = common.make_algorithm(name, length=1024)
+    assert settings.needs_reference == (config["kl_coef"] > 0 or "kl_reward" in config)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +64,7 @@ def test_every_algorithm_can_be_chosen_by_name(name):
         (dict(horizon=dict(kind="linear", first=5, last=3, steps=9)), "linear horizon needs"),
     ],
 )
-def test_impossible_settings_are_refused_before_anything_starts(changes, message):
+def test_invalid_settings_are_refused_before_anything_starts(changes, message):
     with pytest.raises(sections.ConfigError, match=message):
         parsed(**changes)
 
@@ -101,12 +102,12 @@ CRITIC = dict(common.ppo()["critic"])
         ("grpo", dict(rollout__reward="sucess"), "reward='sucess'.*success"),
     ],
 )
-def test_a_critic_is_where_it_is_needed_and_nowhere_else(name, changes, message):
+def test_invalid_settings_of_critic_truncation_or_reward_are_refused(name, changes, message):
     with pytest.raises(sections.ConfigError, match=message):
         parsed(name, **changes)
 
 
-def test_a_critic_shares_the_trunk_or_has_its_own():
+def test_a_critic_shares_the_policys_layers_or_is_separate():
     assert not parsed("ppo").critic.is_shared
     shared = parsed("ppo_turn", algorithm__critic=common.ppo_turn("shared")["critic"]).critic
     assert shared.is_shared and shared.warmup_steps == 0
@@ -114,8 +115,8 @@ def test_a_critic_shares_the_trunk_or_has_its_own():
 
 
 @pytest.mark.parametrize("name", ["gspo", "gspo_token"])
-def test_a_ratio_of_whole_episodes_is_against_the_log_probabilities_of_the_learner(name):
-    assert parsed(name).old_logprobs_from == "learner"
+def test_ratios_of_whole_episodes_need_old_logprobs_from_the_learner(name):
+    assert parsed(name).algorithm.old_logprobs_from == "learner"
     with pytest.raises(
         sections.ConfigError, match="old_logprobs_from='sampler'.*set it to 'learner'"
     ):
@@ -123,18 +124,18 @@ def test_a_ratio_of_whole_episodes_is_against_the_log_probabilities_of_the_learn
 
 
 @pytest.mark.parametrize("changed", [dict(epochs=2), dict(mini_batches=2)])
-def test_a_loss_without_a_ratio_takes_one_update_per_step(changed):
+def test_a_loss_without_a_ratio_allows_one_update_per_step(changed):
     learner = sections.plain(quickstart.get_config("smoke").learner) | dict(mini_batches=1)
     with pytest.raises(sections.ConfigError, match="no ratio.*one update per step"):
         parsed("reinforce", learner=learner | changed)
 
 
-def test_a_loss_without_a_ratio_takes_no_episodes_of_older_weights():
+def test_a_loss_without_a_ratio_allows_no_off_policy_episodes():
     with pytest.raises(sections.ConfigError, match="no ratio.*max_off_policy_steps=1"):
         parsed("reinforce", rollout__max_off_policy_steps=1)
 
 
-def test_the_learning_rate_of_the_policy_waits_for_the_warm_up_of_the_critic():
+def test_policy_updates_are_counted_from_the_end_of_the_critics_warm_up():
     critic = CRITIC | dict(warmup_steps=2)
     settings = parsed("ppo", total_steps=5, algorithm__critic=critic)
     assert settings.learner.epochs * settings.learner.mini_batches == 2
@@ -143,7 +144,7 @@ def test_the_learning_rate_of_the_policy_waits_for_the_warm_up_of_the_critic():
     assert (rl.total_updates(settings), rl.policy_updates(settings)) == (10, 6)
 
 
-def test_filtering_needs_groups():
+def test_filtering_by_variance_needs_groups():
     with pytest.raises(sections.ConfigError, match="zero_variance='filter' would leave out every"):
         parsed("reinforce_pp", algorithm__zero_variance="filter", rollout__group_size=1)
 
@@ -154,7 +155,7 @@ def test_published_dapo_resamples():
     )
 
 
-def test_resampling_needs_returns_that_can_be_equal_and_an_algorithm_that_minds():
+def test_resampling_is_refused_if_equal_returns_are_impossible_or_harmless():
     for name, changes in (
         ("reinforce_pp", dict(algorithm__kl_reward=dict(kind="none"))),
         ("grpo", dict(algorithm__kl_reward=dict(kind="fixed", coef=0.1))),
@@ -163,7 +164,7 @@ def test_resampling_needs_returns_that_can_be_equal_and_an_algorithm_that_minds(
             parsed(name, algorithm__zero_variance="resample", **changes)
 
 
-def test_agents_that_are_a_step_ahead_need_a_mesh_of_one_device(tmp_path):
+def test_off_policy_rollouts_need_a_mesh_of_one_device(tmp_path):
     c = quickstart.get_config("smoke")
     c.mesh.data, c.rollout.max_off_policy_steps = -1, 1
     opened = build.open_rl(sections.plain(c), str(tmp_path / "run"), StopFlag())
@@ -177,7 +178,7 @@ def test_agents_that_are_a_step_ahead_need_a_mesh_of_one_device(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_an_algorithm_without_groups_takes_one_episode_per_task():
+def test_an_algorithm_without_groups_allows_one_episode_per_task():
     assert parsed("reinforce_pp", rollout__group_size=1).rollout.group_size == 1
 
 

@@ -1,4 +1,4 @@
-"""The memory allocator: threads share a few heaps on machines with any number of cores."""
+"""The memory allocator's limit: all threads share a few heaps, however many cores there are."""
 
 import ctypes
 import os
@@ -63,6 +63,6 @@ def heaps(before, **environment):
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_info"), reason="no glibc")
-def test_forty_threads_share_four_heaps_unless_the_environment_says_otherwise():
+def test_forty_threads_share_four_heaps_by_default():
     assert 1 < heaps(ENTRY) <= 4
     assert heaps(ALONE, MALLOC_ARENA_MAX="7") == 7

@@ -22,7 +22,7 @@ def evaluation():
     return plain(suite.get_config("environments=textcraft+babyai"))
 
 
-def test_prompts_turn_length_and_precision_are_those_of_the_run(run):
+def test_prompts_turn_length_and_precision_are_taken_from_the_run(run):
     config, changed = take_over(evaluation(), run, ())
     assert config["rollout"]["system_prompt_mode"] == "none"
     assert config["rollout"]["max_parse_errors"] == 1
@@ -33,7 +33,7 @@ def test_prompts_turn_length_and_precision_are_those_of_the_run(run):
     assert changed["sampling.max_turn_tokens"] == 16
 
 
-def test_tasks_and_turn_limits_stay_those_of_the_evaluation(run):
+def test_tasks_and_turn_limits_are_taken_from_the_evaluation(run):
     config, changed = take_over(evaluation(), run, ())
     before = evaluation()
     assert config["environments"]["textcraft"] == before["environments"]["textcraft"]
@@ -42,13 +42,13 @@ def test_tasks_and_turn_limits_stay_those_of_the_evaluation(run):
     assert "environments.babyai.instructions" in changed
 
 
-def test_a_value_of_the_command_line_wins(run):
+def test_command_line_values_take_precedence(run):
     config, changed = take_over(evaluation(), run, {"sampling.max_turn_tokens": 512})
     assert config["sampling"]["max_turn_tokens"] == 512
     assert "sampling.max_turn_tokens" not in changed
 
 
-def test_an_opening_that_only_recorded_data_have_is_left_out(run):
+def test_the_prompt_mode_of_recorded_data_is_not_taken_over(run):
     config = json.loads((run / "config.json").read_text())
     config["rollout"]["system_prompt_mode"] = "data"
     (run / "config.json").write_text(json.dumps(config))

@@ -1,4 +1,4 @@
-"""Training data of a job."""
+"""Loading and checking the conversations and pairs that a job trains on."""
 
 import json
 import pathlib
@@ -37,22 +37,22 @@ def write(path, outcomes):
     return path
 
 
-def test_episodes_whose_environment_failed_are_not_learned_from(tmp_path):
+def test_episodes_whose_environment_failed_are_not_training_data(tmp_path):
     path = write(tmp_path / "a.jsonl", [("success", 1.0), ("env_error", 0.0), ("failure", 0.0)])
-    found = load_conversations(settings(path), RunFolder(tmp_path), {}, "dpo")
+    found = load_conversations(settings(path), RunFolder(tmp_path), None)
     assert [c.messages[-1].content for c in found] == ["0", "2"]
 
 
-def test_a_file_that_cannot_be_read_is_an_error_of_the_config(tmp_path):
+def test_an_unreadable_file_is_a_config_error(tmp_path):
     path = write(tmp_path / "a.jsonl", [("lost", 1.0)])
     with pytest.raises(ConfigError, match="config.dpo.files: .*a.jsonl, line 1: field 'outcome'"):
-        load_conversations(settings(path), RunFolder(tmp_path), {}, "dpo")
+        load_conversations(settings(path), RunFolder(tmp_path), None)
 
 
-def test_without_a_pair_the_message_counts_the_episodes(tmp_path):
+def test_the_error_for_missing_pairs_counts_the_episodes(tmp_path):
     path = write(tmp_path / "a.jsonl", [("success", 1.0), ("success", 0.95)])
     options = settings(path)
-    episodes = load_conversations(options, RunFolder(tmp_path), {}, "dpo")
+    episodes = load_conversations(options, RunFolder(tmp_path), None)
     with pytest.raises(ConfigError, match="there is no pair.*conversations=2.*pairs=0"):
         load_preferences(options, episodes, seed=0)
 
@@ -68,18 +68,18 @@ def test_without_a_pair_the_message_counts_the_episodes(tmp_path):
         (dict(too_long="cut"), "too_long='cut'"),
     ],
 )
-def test_a_wrong_value_is_refused_before_anything_starts(change, message):
+def test_an_invalid_value_is_refused_before_anything_starts(change, message):
     with pytest.raises(ConfigError, match=message):
         settings("nowhere", **change)
 
 
-def test_demonstrations_of_an_environment_of_ones_own_are_recorded(tmp_path, monkeypatch):
+def test_demonstrations_of_a_custom_environment_are_recorded(tmp_path, monkeypatch):
     monkeypatch.chdir(pathlib.Path(__file__).parents[2])
     path = tmp_path / "play.jsonl"
     tasks = [Task("bandit", 3, "red"), Task("bandit", 4, "green")]
     options = dict(agent="random", epsilon=0.0, max_turns=2, seed=0)
     record(tasks, path, **options, module="configs.rl.bandit")
-    found = read_conversations(path, bad="fatal").conversations
+    found = read_conversations(path, bad="fatal")
     assert [c.item_id for c in found] == ["bandit_3", "bandit_4"]
     with pytest.raises(RuntimeError, match="bandit"):
         record(tasks, path, **options)

@@ -29,11 +29,11 @@ def config(arg="smoke,environments=textcraft+babyai", model="random"):
         ("org/name", AgentKind.MODEL),
     ],
 )
-def test_values_of_the_model_flag(model, who):
+def test_the_model_flag_determines_the_kind_of_agent(model, who):
     assert evaluation.find_agent_kind(model) is who
 
 
-def test_any_subset_of_the_environments_in_the_order_of_the_config():
+def test_any_subset_of_the_environments_can_be_selected():
     c = config()
     assert list(evaluation.select_environments(c, ["babyai"])["environments"]) == ["babyai"]
     assert evaluation.select_environments(c, [])["environments"] == c["environments"]
@@ -41,13 +41,13 @@ def test_any_subset_of_the_environments_in_the_order_of_the_config():
         evaluation.select_environments(c, ["babyai", "webarena"])
 
 
-def test_an_agent_without_weights_needs_no_model_section_that_fits():
+def test_an_agent_without_weights_has_no_model():
     assert evaluation.parse(config(model="random")).model is None
     with pytest.raises(ConfigError, match="endpoint.workers|workers=0"):
         evaluation.parse(config() | {"endpoint": config()["endpoint"] | {"workers": 0}})
 
 
-def test_the_suite_is_played_at_the_turn_budgets_of_its_environments():
+def test_the_suite_uses_the_turn_limits_of_its_environments():
     c = evaluation.parse(config("environments=textcraft+babyai+sciworld"))
     turns = {name: entry.eval_max_turns for name, entry in c.environments.items()}
     assert turns == {"textcraft": 30, "babyai": 20, "sciworld": 30}
@@ -62,13 +62,13 @@ def test_an_expert_plays_once_and_a_random_agent_is_never_greedy():
     assert evaluation.adapt_samples(settings, AgentKind.MODEL) is settings
 
 
-def test_a_folder_of_another_config_is_refused_with_the_keys_that_differ(tmp_path):
+def test_the_error_for_a_folder_of_another_config_lists_the_differing_keys(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(config(model="expert")))
     with pytest.raises(ConfigError, match='model.source: "expert" in the folder, "random" now'):
         with evaluation.open_evaluation(config(model="random"), tmp_path):
             pass
 
 
-def test_scripted_agents_need_our_servers():
+def test_scripted_agents_need_servers_of_this_project():
     with pytest.raises(ConfigError, match="the server of textcraft is not one of"):
         evaluation._check_servers({"babyai": "ab", "textcraft": ""}, AgentKind.EXPERT)

@@ -1,13 +1,11 @@
 import collections
+import types
 
 import pytest
 
 from agentgym_jax.data.tasks import Task
-from agentgym_jax.jobs.config.environments import (
-    check_trained,
-    evaluation_turns,
-    parse_settings,
-)
+from agentgym_jax.jobs.config.agent import AgentSettings
+from agentgym_jax.jobs.config.environments import check_trained, parse_settings
 from agentgym_jax.jobs.config.sections import ConfigError, plain
 from agentgym_jax.jobs.environments import make_schedule
 from agentgym_jax.jobs.rl.build import open_rl
@@ -69,14 +67,14 @@ BY_GROUP = dict(
 )
 
 
-def test_groups_have_the_horizon_they_are_given_and_the_others_that_of_each():
+def test_groups_without_their_own_horizon_use_the_horizon_each():
     horizons = parse_horizons(BY_GROUP, settings(babyai=entry()))
     found = turns(horizons, 2, "babyai.GoTo", "babyai.Pickup", "babyai.Open")
     assert found["babyai.GoTo"] == 4 and found["babyai.Pickup"] == 13
     assert found["babyai.Open"] in (5, 9)
 
 
-def test_a_mix_of_fixed_limits_has_the_shares_it_is_given():
+def test_mixed_turn_limits_are_drawn_in_the_given_shares():
     horizons = parse_horizons(common.mixed_turns({5: 2, 10: 1, 20: 1}), settings(babyai=entry()))
     found = turns(horizons, 0, *(f"babyai.{i}" for i in range(200)))
     shares = collections.Counter(found.values())
@@ -88,7 +86,7 @@ def test_a_mix_of_fixed_limits_has_the_shares_it_is_given():
     ("option", "at_start", "at_the_end"),
     [("by_depth", {10}, {10}), ("mixed", {10, 30}, {30})],
 )
-def test_the_horizons_of_the_textcraft_config(option, at_start, at_the_end):
+def test_the_textcraft_config_has_the_chosen_horizon(option, at_start, at_the_end):
     arg = f"horizon={option},tell=every_turn"
     parsed = parse(plain(textcraft_horizons.get_config(arg)))
     groups = [f"textcraft.depth {i % 4}" for i in range(99)]
@@ -98,7 +96,7 @@ def test_the_horizons_of_the_textcraft_config(option, at_start, at_the_end):
     assert parsed.rollout.show_turn_budget == "every_turn"
 
 
-def test_a_horizon_of_a_group_without_tasks_is_an_error_that_lists_the_others():
+def test_the_error_for_a_horizon_of_an_unknown_group_lists_the_known_groups():
     horizons = parse_horizons(BY_GROUP, settings(babyai=entry()))
     tasks = [Task("babyai", i, group) for i, group in enumerate(("GoTo", "Open", "Pickup"))]
     check_groups(horizons, tasks)
@@ -106,9 +104,12 @@ def test_a_horizon_of_a_group_without_tasks_is_an_error_that_lists_the_others():
         check_groups(horizons, [*tasks[::2], Task("maze", 0, "Open")])
 
 
-def test_turns_of_an_evaluation_by_environment():
+def test_evaluation_turns_can_be_set_per_environment():
     parsed = settings(babyai=entry(), textcraft=entry(eval_max_turns=30))
-    assert evaluation_turns(parsed, 20) == {"babyai": 20, "textcraft": 30}
+    agent = types.SimpleNamespace(
+        environments=parsed, evaluation=types.SimpleNamespace(max_turns=20)
+    )
+    assert AgentSettings.evaluation_turns.fget(agent) == {"babyai": 20, "textcraft": 30}
 
 
 def test_the_schedule_follows_the_weights_of_environments_and_of_their_groups():
@@ -122,7 +123,7 @@ def test_the_schedule_follows_the_weights_of_environments_and_of_their_groups():
     assert {task.group for task in drawn if task.environment == "y"} == {"g0", "g1"}
 
 
-def test_a_group_without_tasks_is_an_error_of_its_environment():
+def test_the_error_for_a_weight_of_an_unknown_group_names_the_environment():
     parsed = settings(x=entry(), y=entry(weights={"typo": 2}))
     with pytest.raises(ConfigError, match=r"config.environments.y: .*typo"):
         make_schedule(parsed, [Task(name, 0, "g") for name in "xy"], seed=0)
@@ -135,7 +136,7 @@ def test_a_group_without_tasks_is_an_error_of_its_environment():
         (dict(weight=-1), "config.environments.babyai.weight=-1"),
         (dict(wieght=1), "config.environments.babyai.wieght: there is no such key"),
         (dict(weight=0), "every weight is 0"),
-        (dict(train={}), "config.environments.babyai: job 'rl' needs train tasks"),
+        (dict(train={}), "config.environments.babyai has no train tasks"),
         (dict(eval_max_turns=-1), "config.environments.babyai.eval_max_turns=-1"),
         (dict(horizon=dict(turns=3)), "config.environments.babyai.horizon.kind=None"),
         (
@@ -164,7 +165,7 @@ def test_a_group_without_tasks_is_an_error_of_its_environment():
         ),
     ],
 )
-def test_a_wrong_value_of_an_environment_is_refused_by_name(changes, message):
+def test_the_error_for_an_invalid_environment_value_names_its_key(changes, message):
     config = plain(quickstart.get_config())
     config["environments"]["babyai"] |= changes
     with pytest.raises(ConfigError) as error:
@@ -181,7 +182,7 @@ def test_unused_instructions_are_refused_before_a_server_starts(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_the_mixture_config_takes_the_environments_it_is_asked_for():
+def test_the_mixture_config_accepts_any_known_environments():
     config = plain(mixture_config.get_config("environments=wordle+maze+babyai"))
     parsed = parse(config)
     limits = turns(parsed.horizon, 100, "babyai", "maze", "wordle")

@@ -9,7 +9,7 @@ import pytest
 from agentgym_jax.algorithms.mixture_horizon import Place, TurnLimit
 from agentgym_jax.client.errors import EnvCause, ServerUnavailable
 from agentgym_jax.data.tasks import Task
-from agentgym_jax.jobs.rl.prefetch import RolloutPrefetcher
+from agentgym_jax.jobs.rl.rollout_step import RolloutPrefetcher
 from agentgym_jax.jobs.run import StopRequested
 
 CONTROLLERS = types.SimpleNamespace(tasks_taken=0, horizons={})
@@ -33,6 +33,7 @@ class Job:
                 horizon=types.SimpleNamespace(limits=lambda *_, **__: limits),
                 environments={"babyai": None},
                 resamples=False,
+                sampling=None,
             ),
             train_schedule=types.SimpleNamespace(drawn=lambda *_: [Task("babyai", 0, "GoTo")]),
             agent=types.SimpleNamespace(
@@ -58,7 +59,7 @@ def dead(should_stop):
     raise ServerUnavailable(EnvCause.CONNECTION, "gone")
 
 
-def test_a_dead_server_stops_the_thread_that_waits_for_rollouts():
+def test_a_server_failure_in_a_background_rollout_is_raised_on_waiting():
     job = Job(dead)
     with RolloutPrefetcher(job.run, job.parts) as rollouts:
         rollouts.begin(CONTROLLERS, 1)
@@ -67,7 +68,7 @@ def test_a_dead_server_stops_the_thread_that_waits_for_rollouts():
     assert job.threads[0] is not threading.current_thread()
 
 
-def test_a_stop_request_ends_a_collection_in_the_background():
+def test_a_stop_request_ends_a_background_rollout():
     job = Job(until)
     with RolloutPrefetcher(job.run, job.parts) as rollouts:
         rollouts.begin(CONTROLLERS, 1)
@@ -84,7 +85,7 @@ def test_an_error_of_the_learner_ends_the_background_rollout():
     assert job.was_stopped and not job.threads[0].is_alive()
 
 
-def test_without_a_thread_rollouts_run_in_the_call_and_waiting_is_free():
+def test_without_a_thread_rollouts_run_in_the_call():
     job = Job(dead)
     with RolloutPrefetcher(job.run, job.parts) as rollouts:
         assert rollouts.wait() < 1

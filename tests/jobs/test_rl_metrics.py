@@ -50,7 +50,7 @@ def metrics(environments, tasks=TASKS):
     )
 
 
-def test_every_environment_of_a_mixture_has_separate_numbers_besides_the_pooled_ones():
+def test_every_environment_of_a_mixture_has_its_own_metrics():
     m = metrics(BOTH)
     assert m["rollout/success"] == pytest.approx(1 / 5)
     assert m["rollout/babyai/success"] == pytest.approx(1 / 4)
@@ -66,21 +66,21 @@ def test_every_environment_of_a_mixture_has_separate_numbers_besides_the_pooled_
         lookup(name)
 
 
-def test_groups_of_the_same_name_do_not_mix():
+def test_groups_of_the_same_name_have_separate_metrics_per_environment():
     m = metrics(BOTH)
     assert m["rollout/success/babyai depth 1"] == 0.5
     assert m["rollout/success/textcraft depth 1"] == 0.0
     assert "rollout/success/depth 1" not in m
 
 
-def test_one_environment_keeps_the_plain_metric_names():
+def test_a_single_environment_has_plain_metric_names():
     tasks = [Task("babyai", i, "GoTo") for i in range(3)]
     m = metrics(("babyai",), tasks)
     assert not [name for name in m if "babyai" in name]
     assert m["rollout/success/GoTo"] == pytest.approx(1 / 5)
 
 
-def test_an_environment_without_episodes_in_a_step_has_no_numbers():
+def test_an_environment_without_episodes_in_a_step_has_no_metrics():
     tasks = [Task("babyai", i, "GoTo") for i in range(3)]
     m = metrics(BOTH, tasks)
     assert m["rollout/babyai/episodes"] == 6
@@ -89,7 +89,7 @@ def test_an_environment_without_episodes_in_a_step_has_no_numbers():
     assert "rollout/success/babyai GoTo" in m
 
 
-def test_one_limit_for_all_is_one_number():
+def test_a_common_turn_limit_is_one_metric():
     assert rl_metrics.horizon_metrics([TurnLimit(Place("babyai"), 6)] * 3, ("babyai",)) == {
         "horizon/turns": 6.0
     }
@@ -140,3 +140,9 @@ def test_informative_groups_are_counted_per_environment():
         lookup(name)
     alone = rl_metrics.group_metrics(experience, TASKS, ("babyai",))
     assert set(alone) < set(m) and not [name for name in alone if "babyai" in name]
+
+
+def test_outcomes_are_counted_with_zeros():
+    m = metrics(BOTH)
+    found = {outcome: m[f"rollout/outcome/{outcome}"] for outcome in Outcome}
+    assert found == {outcome: OUTCOMES.count(outcome) for outcome in Outcome}

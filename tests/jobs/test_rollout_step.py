@@ -1,4 +1,4 @@
-"""Selection of the rollouts that a step trains on, and the cost of the remaining rollouts."""
+"""Selection of the groups that a step trains on, and the cost of the discarded groups."""
 
 import collections
 import types
@@ -32,13 +32,13 @@ def groups(*numbers):
     """Returns groups of two episodes each; the episodes of task i have i + 1 action tokens."""
     return Groups(
         size=2,
-        tasks=tuple(Task("babyai", i, "GoTo") for i in numbers),
-        limits=tuple(TurnLimit(Place("babyai"), i) for i in numbers),
-        trajectories=tuple(episode(i, k, actions=i + 1) for i in numbers for k in range(2)),
+        tasks=[Task("babyai", i, "GoTo") for i in numbers],
+        limits=[TurnLimit(Place("babyai"), i) for i in numbers],
+        trajectories=[episode(i, k, actions=i + 1) for i in numbers for k in range(2)],
     )
 
 
-def test_informative_groups_are_first_and_both_kinds_in_the_order_drawn():
+def test_informative_groups_come_first_in_the_order_drawn():
     assert order_informative_first([False, True, False, True, True]) == (1, 3, 4, 0, 2)
     assert (
         order_informative_first([True] * 20)
@@ -47,16 +47,16 @@ def test_informative_groups_are_first_and_both_kinds_in_the_order_drawn():
     )
 
 
-def test_groups_kept_of_two_rounds_stay_whole_and_in_the_requested_order():
-    rollout = Rollout(groups(4, 5) + groups(6, 4), kept=(2, 1), metrics={})
-    assert rollout.groups.tasks == (Task("babyai", 6, "GoTo"), Task("babyai", 5, "GoTo"))
+def test_groups_kept_from_two_rounds_stay_whole_and_in_order():
+    rollout = Rollout(groups(4, 5, 6, 4), kept=(2, 1), metrics={})
+    assert rollout.groups.tasks == [Task("babyai", 6, "GoTo"), Task("babyai", 5, "GoTo")]
     assert [limit.turns for limit in rollout.groups.limits] == [6, 5]
     found = [(t.item_id, t.sample) for t in rollout.groups.trajectories]
     assert found == [("babyai_6", 0), ("babyai_6", 1), ("babyai_5", 0), ("babyai_5", 1)]
 
 
-def test_a_record_has_the_advantages_of_its_episode_and_says_if_it_was_discarded():
-    rollout = Rollout(groups(4, 5) + groups(6, 4), kept=(2, 1), metrics={})
+def test_a_record_has_its_episodes_advantages_and_says_if_it_was_discarded():
+    rollout = Rollout(groups(4, 5, 6, 4), kept=(2, 1), metrics={})
     trajectories = rollout.groups.trajectories
     experience = types.SimpleNamespace(
         advantage_BT=np.arange(4)[:, None] + np.zeros((4, 9), np.float32),
@@ -73,7 +73,7 @@ def test_a_record_has_the_advantages_of_its_episode_and_says_if_it_was_discarded
     assert not any("advantages" in r for r in (*found[:2], *found[6:]))
 
 
-def test_the_price_of_a_full_step_by_hand():
+def test_resampling_metrics_match_hand_computed_values():
     played = groups(0, 1, 2, 3)
     metrics = resampling_metrics(
         np.array([False, True, False, False]),
@@ -91,7 +91,7 @@ def test_the_price_of_a_full_step_by_hand():
     assert all(lookup(name) for name in metrics)
 
 
-def test_counts_of_two_rounds_add_up():
+def test_statistics_of_two_rounds_are_added():
     first = CollectStatistics(collections.Counter({"timeout": 1}), restarts=1, seconds=2.0)
     second = CollectStatistics(collections.Counter({"timeout": 2, "gone": 1}), seconds_env_wait=0.5)
     both = first + second
@@ -99,7 +99,7 @@ def test_counts_of_two_rounds_add_up():
     assert (both.restarts, both.seconds, both.seconds_env_wait) == (1, 2.0, 0.5)
 
 
-def test_the_lag_is_a_mean_over_action_tokens():
+def test_off_policy_steps_are_averaged_over_action_tokens():
     present, older = episode(0, 0, actions=3, version=7), episode(0, 1, actions=1, version=5)
     assert mean_off_policy_steps([present, older], step=7) == 0.5
     assert (

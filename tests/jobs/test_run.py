@@ -3,7 +3,7 @@ import types
 
 import pytest
 
-from agentgym_jax.jobs.run import Run, device_name
+from agentgym_jax.jobs.run import LoopState, Run, device_name
 from agentgym_jax.learner.checkpoint import Checkpoints
 from agentgym_jax.telemetry.console import RunConsole
 
@@ -22,7 +22,7 @@ def written(run):
     return run.console._console.file.getvalue()
 
 
-def test_a_warning_is_written_once_where_log_and_console_share_a_stream(run, caplog):
+def test_a_warning_is_written_once_if_log_and_console_share_a_stream(run, caplog):
     run.warn(3, ["gradient norm 40 times the median"])
     assert written(run) == "note: step 3: gradient norm 40 times the median\n"
     assert not caplog.records
@@ -42,11 +42,11 @@ def test_only_the_first_phase_of_a_kind_is_announced_as_compiling(run):
 def test_step_zero_is_never_saved(run, tmp_path):
     with Checkpoints(tmp_path / "checkpoints", max_to_keep=1) as checkpoints:
         run.checkpoints = checkpoints
-        run.save(0, state=None)
+        run.save(LoopState(0, None))
         assert checkpoints.steps() == []
 
 
-def test_a_device_is_not_named_twice():
+def test_a_device_name_does_not_repeat_the_platform():
     named = [("cpu", "cpu"), ("tpu", "TPU v5e"), ("gpu", "NVIDIA H100")]
     devices = [types.SimpleNamespace(platform=p, device_kind=k) for p, k in named]
     assert [device_name(d) for d in devices] == ["cpu", "TPU v5e", "gpu NVIDIA H100"]

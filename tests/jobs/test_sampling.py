@@ -44,11 +44,11 @@ def _sampler(most_episodes, *, data=1, **changes):
 
 
 @pytest.mark.parametrize(("most_episodes", "data", "rows"), [(99, 1, 16), (4, 1, 4), (5, 4, 8)])
-def test_no_more_rows_than_episodes_can_use(most_episodes, data, rows):
+def test_the_number_of_rows_is_limited_by_the_number_of_episodes(most_episodes, data, rows):
     assert _sampler(most_episodes, data=data).rows == rows
 
 
-def test_a_mistyped_key_is_named():
+def test_the_error_for_a_mistyped_key_names_it():
     with pytest.raises(ConfigError, match="row"):
         _sampler(4, row=3)
 
@@ -57,7 +57,7 @@ def test_a_mistyped_key_is_named():
     ("most_episodes", "decode_rows", "places"),
     [(99, 6, 6), (99, 17, 16), (4, 6, 4), (4, 3, 3), (4, 0, 4)],
 )
-def test_decode_places_shrink_with_the_rows(most_episodes, decode_rows, places):
+def test_decode_slots_are_limited_by_the_number_of_rows(most_episodes, decode_rows, places):
     assert _sampler(most_episodes, decode_rows=decode_rows).decode_rows == places
 
 

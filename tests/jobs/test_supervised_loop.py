@@ -9,11 +9,11 @@ import optax
 import pytest
 
 from agentgym_jax.client.errors import ServerUnavailable
-from agentgym_jax.jobs import supervised_loop
+from agentgym_jax.jobs import after_step, supervised_loop
 from agentgym_jax.jobs.config.settings import EvaluationSettings
-from agentgym_jax.jobs.run import StopRequested
-from agentgym_jax.jobs.supervised_loop import SupervisedParts
-from agentgym_jax.telemetry.guards import GuardSettings, GuardStop
+from agentgym_jax.jobs.job import Parts
+from agentgym_jax.jobs.run import LoopState, StopRequested
+from agentgym_jax.telemetry.guards import GuardSettings, GuardStop, History
 from agentgym_jax.telemetry.metrics_file import MetricWriter
 
 EVERY = EvaluationSettings(every=2, at_start=True, max_turns=1, samples=1, greedy=False)
@@ -41,7 +41,6 @@ class FakeRun:
         self.checkpoints = checkpoints
         self.writer = MetricWriter(folder / "metrics.jsonl")
         self.stops = iter(())  # next results of should_stop; False after the last one
-        self.restored_guards = None
         self.warnings = []
 
     def should_stop(self):
@@ -51,13 +50,14 @@ class FakeRun:
         if not self.checkpoints:
             self.writer.truncate_after(-1)
             return None
-        step, state, unlogged, self.restored_guards = self.checkpoints[-1]
+        step, state, unlogged, guards = self.checkpoints[-1]
         self.writer.truncate_after(step)
-        return state, step, unlogged
+        return LoopState(step, state, unlogged, History.from_json(guards))
 
-    def save(self, step, state, unlogged=None, *, guards):
-        if step and (not self.checkpoints or self.checkpoints[-1][0] != step):
-            self.checkpoints.append((step, state, unlogged, json.loads(json.dumps(guards))))
+    def save(self, now):
+        if now.step and (not self.checkpoints or self.checkpoints[-1][0] != now.step):
+            guards = json.loads(json.dumps(now.history.to_json()))
+            self.checkpoints.append((now.step, now.state, now.unlogged, guards))
 
     def begin(self, name):
         assert name == "update"
@@ -111,12 +111,12 @@ class World:
         return state, {"sft/loss": float(state.params)} | measured
 
     def fit(self, stops=(), **guards):
-        self._patch.setattr(supervised_loop, "evaluate_step", self.evaluate)
+        self._patch.setattr(after_step, "evaluate_step", self.evaluate)
         self.run = run = FakeRun(self.folder, self.checkpoints)
         run.stops = iter(stops)
         guarding = GuardSettings(**dict(window=2) | guards)
         settings = types.SimpleNamespace(guards=guarding, agent=self._agent)
-        parts = SupervisedParts(settings, MODEL, None, self._agent)
+        parts = Parts(settings, MODEL, self._agent, None)
         supervised_loop.fit(run, parts, OPTIMIZER, self.take_step)
 
     def lines(self):
@@ -160,7 +160,7 @@ def test_a_run_without_agents_has_no_step_zero_and_never_evaluates(tmp_path, mon
     [Killed(), StopRequested(), ServerUnavailable("coin", "down")],
     ids=lambda e: type(e).__name__,
 )
-def test_a_run_that_ends_anywhere_resumes_to_the_same_log_and_state(world, whole, point, end):
+def test_a_run_that_ends_at_any_point_resumes_to_the_same_log_and_state(world, whole, point, end):
     world.fatal[point] = end
     with pytest.raises(type(end)):
         world.fit()
@@ -170,7 +170,7 @@ def test_a_run_that_ends_anywhere_resumes_to_the_same_log_and_state(world, whole
 
 
 @pytest.mark.parametrize("end", [StopRequested(), ServerUnavailable("coin", "down")])
-def test_a_step_whose_evaluation_is_stopped_is_not_taken_again(world, end):
+def test_a_step_whose_evaluation_is_stopped_is_not_repeated(world, end):
     world.fatal["evaluate", 2] = end
     with pytest.raises(type(end)):
         world.fit()
@@ -188,9 +188,9 @@ def test_a_run_killed_after_a_repeated_evaluation_does_not_log_it_twice(world, w
     assert world.lines() == whole.lines()
 
 
-def test_a_stop_between_two_steps_saves_the_last_one(world, whole):
+def test_a_stop_between_two_steps_saves_the_last_step(world, whole):
     with pytest.raises(StopRequested, match="stopped after step 1"):
-        world.fit(stops=[False, True])
+        world.fit(stops=[True])
     assert world.checkpoints[-1][0] == 1
     world.fit()
     assert world.lines() == whole.lines()
@@ -207,7 +207,7 @@ SPIKE = {2: 50.0}  # a spike in the third step, after two steps that fill the wi
         ("skip", [10, 101, 101, 1013]),
     ],
 )
-def test_a_gradient_spike_is_learned_from_or_withheld_as_declared(
+def test_a_gradient_spike_is_applied_or_withheld_as_configured(
     tmp_path, monkeypatch, action, losses
 ):
     world = World(tmp_path / "run", monkeypatch)
@@ -217,7 +217,7 @@ def test_a_gradient_spike_is_learned_from_or_withheld_as_declared(
     assert len(world.run.warnings) == (action != "off")
 
 
-def test_a_guard_that_stops_a_run_saves_the_checked_step_and_the_run_can_resume(world):
+def test_a_run_stopped_by_a_guard_is_saved_and_can_resume(world):
     world.norms = {1: 50.0}  # no checkpoint is due after this step
     with pytest.raises(GuardStop, match="stopped after step 2.*a gradient norm of 50.*lower"):
         world.fit(grad_spike="stop", window=1)
@@ -234,7 +234,7 @@ def test_a_lasting_problem_is_reported_once(world):
     assert [line["guards/tripped"] for line in world.lines()[-2:]] == [1.0, 1.0]
 
 
-def test_a_resumed_run_gets_the_same_limits(world, tmp_path, monkeypatch):
+def test_a_resumed_run_has_the_same_gradient_limits(world, tmp_path, monkeypatch):
     whole = World(tmp_path / "whole", monkeypatch)
     for one in (world, whole):
         one.norms = {0: 3.0, 1: 5.0, 2: 7.0, 3: 600.0}

@@ -30,7 +30,7 @@ def logprobs_in_bfloat16(params, batch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gspo", "gspo_token"])
-def test_no_episode_is_clipped_before_the_first_update_though_the_sampler_rounds(name):
+def test_rounding_in_the_sampler_clips_no_episode_before_the_first_update(name):
     config = quickstart.get_config("smoke")
     config.algorithm = getattr(common, name)()
     settings = rl.parse(sections.plain(config))
@@ -53,7 +53,7 @@ def test_no_episode_is_clipped_before_the_first_update_though_the_sampler_rounds
     sampled = logprobs_in_bfloat16(params, packed)
     packed = packed.replace(old_logprobs=sampled)
 
-    built = optimizer.make_optimizer(**settings.optimizer_options, total_steps=10)
+    built = optimizer.make_optimizer(**settings.optimizer, total_steps=10)
     numerics = dict(temperature=1.0, logprob_chunk=64)
     parts = types.SimpleNamespace(
         settings=settings,
@@ -66,16 +66,16 @@ def test_no_episode_is_clipped_before_the_first_update_though_the_sampler_rounds
     # Rounding alone already moves the log-ratio beyond the clip bounds (3e-4 and 4e-4).
     assert np.mean(np.abs(by_episode) > 4e-4) > 0.2
 
-    batch = update_step.score_batch(parts, state, None, packed, {}, [])
-    loss = functools.partial(settings.algorithm.loss, **settings.loss_options)
-    step = update.make_update(policy, built, loss, **settings.regularisation, **numerics)
+    batch, _ = update_step.score_batch(parts, state, None, packed)
+    loss = functools.partial(settings.algorithm.row.loss, **settings.algorithm.loss)
+    step = update.make_update(policy, built, loss, **settings.algorithm.regularisation, **numerics)
     metrics = jax.device_get(step(state, update.put_batch(batch))[1])
     assert metrics["clip_fraction"] == 0.0
     assert metrics["ratio_mean"] == pytest.approx(1.0, abs=1e-5)
 
 
-def test_every_update_of_a_step_has_its_place_in_the_run():
-    """Checks a mini-batch without training tokens, and a step that updates only the critic."""
+def test_every_update_is_numbered_by_its_position_in_the_run():
+    """Checks three steps with an empty mini-batch each; the first step updates only the critic."""
     config = quickstart.get_config("smoke")
     config.algorithm = common.ppo()
     config.algorithm.critic.warmup_steps = 1
@@ -94,8 +94,7 @@ def test_every_update_of_a_step_has_its_place_in_the_run():
     parts = types.SimpleNamespace(
         settings=settings,
         model=types.SimpleNamespace(layout=None),
-        max_micro_batches=1,
-        critic=types.SimpleNamespace(update=update_critic, settings=settings.critic),
+        critic=types.SimpleNamespace(update=update_critic),
         update=update_policy,
     )
 

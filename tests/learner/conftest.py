@@ -17,4 +17,4 @@ def learner():
 
 @pytest.fixture(scope="module", autouse=True)
 def fast(compiled_fast):
-    """Compiles the programs of this folder fast rather than optimised, as in tests/models."""
+    """Disables most XLA optimisations for the tests of this folder, as in tests/models."""

@@ -79,7 +79,7 @@ def test_a_round_trip_is_exact(learner, saved):
 
 
 @pytest.mark.slow
-def test_restoring_and_going_on_equals_going_on(learner, saved):
+def test_a_restored_state_trains_exactly_like_the_original(learner, saved):
     directory, _ = saved
     through = steps_from(learner, learner.state(), [0, 1, 2, 3])
     with Checkpoints(directory, max_to_keep=5, read_only=True) as checkpoints:
@@ -87,7 +87,7 @@ def test_restoring_and_going_on_equals_going_on(learner, saved):
     assert_equal(on_host(steps_from(learner, state, [2, 3])), on_host(through))
 
 
-def test_an_update_during_the_save_does_not_reach_the_file(learner, tmp_path):
+def test_an_update_during_a_save_does_not_change_the_saved_state(learner, tmp_path):
     state = learner.state()
     expected = on_host(state)
     with Checkpoints(tmp_path, max_to_keep=2) as checkpoints:
@@ -111,7 +111,7 @@ def test_a_checkpoint_restores_onto_another_mesh(learner, saved, shape):
         assert x.sharding.is_equivalent_to(wanted.sharding, x.ndim)
 
 
-def test_parameters_and_extra_can_be_read_alone(learner, saved):
+def test_parameters_and_extra_can_be_restored_separately(learner, saved):
     directory, expected = saved
     with Checkpoints(directory, max_to_keep=5, read_only=True) as checkpoints:
         params = checkpoints.restore_params(2, learner.policy.abstract_params())
@@ -125,10 +125,10 @@ def lists_that_live():
 
 
 @pytest.mark.slow
-def test_a_save_gets_no_counters_of_the_array_library_which_are_never_freed(learner, tmp_path):
-    """Checks that a save leaves fewer than twelve lists behind in memory.
+def test_a_save_does_not_leak_counters_of_the_array_library(learner, tmp_path):
+    """Checks that each save leaves fewer than twelve lists in memory.
 
-    A single reply with the array library's counters would leave twelve lists.
+    A single report of TensorStore's counters would leave twelve lists.
     """
     with Checkpoints(tmp_path, max_to_keep=2) as checkpoints:
         for step in range(1, 7):
@@ -139,7 +139,7 @@ def test_a_save_gets_no_counters_of_the_array_library_which_are_never_freed(lear
     assert (lists_that_live() - before) / 3 < 12
 
 
-def test_old_checkpoints_go_and_milestones_stay(learner, tmp_path):
+def test_old_checkpoints_are_deleted_and_milestones_kept(learner, tmp_path):
     state = learner.state()
     with Checkpoints(tmp_path, max_to_keep=2, keep_every=4) as checkpoints:
         for step in (1, 4, 5, 6, 7):
@@ -148,7 +148,7 @@ def test_old_checkpoints_go_and_milestones_stay(learner, tmp_path):
         assert checkpoints.steps() == [4, 6, 7]
 
 
-def test_saving_the_same_step_again_is_one_save(learner, tmp_path):
+def test_saving_a_step_twice_keeps_the_first_save(learner, tmp_path):
     with Checkpoints(tmp_path, max_to_keep=2) as checkpoints:
         checkpoints.save(3, learner.state(), {"first": True})
         checkpoints.save(3, learner.state(), {"first": False})
@@ -156,7 +156,7 @@ def test_saving_the_same_step_again_is_one_save(learner, tmp_path):
         assert checkpoints.restore_extra(3) == {"first": True}
 
 
-def test_an_older_step_does_not_overwrite_a_newer_run(learner, copied):
+def test_an_older_step_is_not_saved_after_a_newer_one(learner, copied):
     directory, _ = copied
     with Checkpoints(directory, max_to_keep=5) as checkpoints:
         with pytest.raises(CheckpointError, match="has step 2"):
@@ -164,7 +164,7 @@ def test_an_older_step_does_not_overwrite_a_newer_run(learner, copied):
 
 
 @pytest.mark.parametrize("extra", [{"x": {1, 2}}, {"x": float("nan")}])
-def test_an_answer_that_is_not_json_fails_at_once(learner, tmp_path, extra):
+def test_extra_values_that_are_not_json_fail_at_once(learner, tmp_path, extra):
     with Checkpoints(tmp_path, max_to_keep=2) as checkpoints:
         with pytest.raises((TypeError, ValueError)):
             checkpoints.save(1, learner.state(), extra)
@@ -187,7 +187,7 @@ def flip_one_bit(path):
 
 @pytest.mark.parametrize("damage", [cut, flip_one_bit, pathlib.Path.unlink])
 @pytest.mark.parametrize("item", ["params", "optimizer", "record"])
-def test_a_damaged_checkpoint_is_named_with_the_remedy(learner, copied, damage, item):
+def test_the_error_for_a_damaged_checkpoint_names_it_and_the_remedy(learner, copied, damage, item):
     directory, _ = copied
     damage(largest_file(directory / "2" / item))
     with Checkpoints(directory, max_to_keep=5, read_only=True) as checkpoints:
@@ -210,7 +210,7 @@ def test_after_deleting_the_damaged_folder_the_previous_one_is_the_latest(learne
         assert checkpoints.restore_extra(2) == {"again": True}
 
 
-def test_a_half_written_folder_is_never_picked(learner, copied):
+def test_an_incomplete_folder_is_never_restored(learner, copied):
     directory, _ = copied
     subprocess.run(["cp", "-r", str(directory / "2"), str(directory / "3")], check=True)
     (directory / "3" / "digests.json").unlink()
@@ -225,7 +225,7 @@ def test_a_half_written_folder_is_never_picked(learner, copied):
         assert checkpoints.steps() == [1, 2, 3]
 
 
-def test_another_config_is_refused_by_the_names_of_its_arrays(learner, saved):
+def test_the_error_for_another_model_names_the_differing_array(learner, saved):
     directory, _ = saved
     changes = {"hidden_size": CONFIG.hidden_size, "intermediate_size": 48}
     fields = {k: getattr(CONFIG, k) for k in CONFIG.__dataclass_fields__}
@@ -242,7 +242,7 @@ def test_another_config_is_refused_by_the_names_of_its_arrays(learner, saved):
             checkpoints.restore(2, abstract(muon))
 
 
-def test_reading_a_folder_that_is_not_there_says_so(tmp_path):
+def test_a_missing_folder_is_an_error_for_a_reader(tmp_path):
     with pytest.raises(CheckpointError, match="does not exist"):
         Checkpoints(tmp_path / "nothing", max_to_keep=1, read_only=True)
     assert not (tmp_path / "nothing").exists()
@@ -272,7 +272,7 @@ import time; time.sleep(600)
 
 
 @pytest.mark.slow
-def test_killed_in_the_middle_of_a_save_the_previous_step_is_restored(tmp_path):
+def test_after_a_kill_during_a_save_the_previous_step_is_restored(tmp_path):
     """Checks a process killed by SIGKILL while the second checkpoint still has its temporary name."""
     size = 30_000_000  # 120 MB of float32, which take some tenths of a second to write
     process = subprocess.Popen(
@@ -335,7 +335,7 @@ def test_digests_cover_every_array_file(saved):
     assert missing == set()
 
 
-def test_a_reader_is_not_warned_that_it_only_reads(tmp_path, caplog):
+def test_read_only_checkpoints_log_no_warning(tmp_path, caplog):
     (tmp_path / "checkpoints").mkdir()
     with Checkpoints(tmp_path / "checkpoints", max_to_keep=1, read_only=True) as checkpoints:
         assert checkpoints.latest_step() is None
@@ -371,7 +371,7 @@ with Checkpoints(sys.argv[1], max_to_keep=3) as checkpoints:
 """
 
 
-def test_a_checkpoint_too_large_for_the_disk_is_reported_and_the_previous_one_stays(tmp_path):
+def test_a_full_disk_is_reported_and_the_previous_checkpoint_stays(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", FILLER, str(tmp_path)],
         capture_output=True,
@@ -386,7 +386,7 @@ def test_a_checkpoint_too_large_for_the_disk_is_reported_and_the_previous_one_st
     assert after == "[1, 2] {'step': 2}"
 
 
-def test_a_seal_that_could_not_be_written_is_no_seal(learner, tmp_path, monkeypatch):
+def test_a_checkpoint_without_complete_digests_is_incomplete(learner, tmp_path, monkeypatch):
     """Checks a disk that becomes full while the very last file of a checkpoint is written."""
     write = pathlib.Path.write_text
 

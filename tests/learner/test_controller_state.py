@@ -43,7 +43,7 @@ def controllers(baseline=AVERAGE, kl_reward=ADAPTIVE):
 
 
 def step(rules, state, mean_return, divergence, success):
-    """Updates the controllers with results of all places; places after the first have less success."""
+    """Updates the controllers; each further place of PLACES has a lower success rate."""
     statistics = {
         place: HorizonStatistics(
             success=None if success is None else success / (1 + i), truncation=None, turns=None
@@ -56,7 +56,7 @@ def step(rules, state, mean_return, divergence, success):
     )
 
 
-def test_each_environment_has_a_baseline():
+def test_each_environment_has_its_own_baseline():
     """Checks that each environment has a separate baseline.
 
     With a common baseline, an easy environment would raise the baseline of a hard one.
@@ -68,7 +68,7 @@ def test_each_environment_has_a_baseline():
     assert state.expected_returns == {"babyai": 1.0, "textcraft": 0.25}
 
 
-def test_the_state_by_hand():
+def test_the_state_matches_hand_computed_values():
     rules = controllers()
     state = rules.initial_state()
     assert state == ControllerState({}, 0.1, {})
@@ -88,7 +88,7 @@ def test_the_state_by_hand():
 
 
 @pytest.mark.parametrize("resume_at", range(5))
-def test_resuming_through_json_anywhere_equals_running_through(resume_at):
+def test_a_state_restored_from_json_continues_unchanged(resume_at):
     rules = controllers()
     steps = [(0.1, 0.3, 0.1), (None, None, None), (0.7, 0.001, 1.0), (1 / 3, 0.02, 0.9)]
     through = resumed = rules.initial_state()
@@ -102,7 +102,7 @@ def test_resuming_through_json_anywhere_equals_running_through(resume_at):
     assert limits[0] == limits[1] and {limit.turns for limit in limits[0]} == {3, 6}
 
 
-def test_a_fixed_horizon_stays():
+def test_without_adaptive_controllers_the_state_does_not_change():
     rules = controllers(baseline=NONE, kl_reward=dict(kind="fixed", coef=0.2))
     state = step(rules, rules.initial_state(), 1.0, 5.0, 0.0)
     assert state.expected_returns == {} and state.kl_coef == 0.2
@@ -112,7 +112,11 @@ def test_a_fixed_horizon_stays():
 @pytest.mark.parametrize(
     ("baseline", "kl_reward", "message"),
     [
-        (dict(kind="mean"), NONE, "baseline.kind='mean' is none of none, moving_average"),
+        (
+            dict(kind="mean"),
+            NONE,
+            "baseline.kind is 'mean'; it must be one of none, moving_average",
+        ),
         (dict(kind="moving_average"), NONE, "takes .'decay'., got"),
         (dict(kind="moving_average", decay=1.0), NONE, "0 <= decay < 1"),
         (NONE, dict(kind="fixed"), "takes .'coef'., got"),
@@ -120,7 +124,7 @@ def test_a_fixed_horizon_stays():
         (NONE, ADAPTIVE | dict(target=0.0), "target > 0"),
     ],
 )
-def test_a_section_that_cannot_be_meant_is_refused(baseline, kl_reward, message):
+def test_an_invalid_section_is_refused(baseline, kl_reward, message):
     with pytest.raises(ValueError, match=message):
         controllers(baseline, kl_reward)
 
@@ -137,7 +141,7 @@ class Played:
         return self.outcome is Outcome.SUCCESS
 
 
-def test_statistics_of_horizons_leave_failed_environments_out():
+def test_horizon_statistics_leave_out_failed_environments():
     solved, cut = Played(Outcome.SUCCESS, (0, 0)), Played(Outcome.HORIZON, (0, 0, 0, 0))
     failed, lost = Played(Outcome.ENV_ERROR), Played(Outcome.FAILURE, (0,))
     a, b = Place("a"), Place("b")
@@ -149,7 +153,7 @@ def test_statistics_of_horizons_leave_failed_environments_out():
     assert found[b] == HorizonStatistics(success=None, truncation=None, turns=None)
 
 
-def test_statistics_of_horizons_separate_groups_and_draws():
+def test_horizon_statistics_are_separate_for_groups_and_draws():
     solved, cut = Played(Outcome.SUCCESS, (0, 0)), Played(Outcome.HORIZON, (0, 0, 0, 0))
     found = horizon_statistics(
         [solved, solved, cut, solved], [TurnLimit(OPEN, 4), TurnLimit(SHORT, 8)]

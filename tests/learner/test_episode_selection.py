@@ -17,7 +17,7 @@ def kept(episodes, rules=RULES, keep_per_task=0, weighting="equal"):
     return select_episodes(episodes, rules, keep_per_task=keep_per_task, weighting=weighting)
 
 
-def test_every_environment_has_its_own_threshold_and_unit():
+def test_every_environment_has_its_own_threshold_and_score_scale():
     episodes = [
         episode(0.3),
         episode(0.0),
@@ -38,7 +38,7 @@ def test_episodes_without_reward_are_never_kept():
     assert kept([episode(0.0), episode(-1.0)], {"babyai": Rule("reward", -5.0)}) == []
 
 
-def test_the_best_episodes_of_a_task_are_first_ties_by_order():
+def test_the_best_episodes_of_a_task_are_kept_and_ties_go_to_the_first():
     episodes = [episode(0.5), episode(0.9), episode(0.9), episode(0.2, "babyai_2")]
     assert [i for i, _ in kept(episodes, keep_per_task=1)] == [1, 3]
     assert [i for i, _ in kept(episodes, keep_per_task=2)] == [1, 2, 3]
@@ -54,14 +54,14 @@ def test_the_best_episodes_of_a_task_are_first_ties_by_order():
         ("importance", [0.75, 0.25, 1.0]),
     ],
 )
-def test_weights_by_hand(weighting, weights):
+def test_weights_match_hand_computed_values(weighting, weights):
     episodes = [episode(0.6), episode(0.0), episode(0.2), episode(0.5, "babyai_2")]
     found = kept(episodes, weighting=weighting)
     assert [i for i, _ in found] == [0, 2, 3]
     assert [w for _, w in found] == pytest.approx(weights)
 
 
-def test_an_unknown_choice_names_the_known_ones():
+def test_the_error_for_an_unknown_option_lists_the_known_ones():
     with pytest.raises(ValueError, match="'luck' is none of equal, reward, importance"):
         kept([], weighting="luck")
     with pytest.raises(ValueError, match="'luck' is none of success, score, reward"):

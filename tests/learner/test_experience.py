@@ -52,7 +52,7 @@ def advantages(episodes, penalty):
         truncation="fail",
         advantage_options=dict(std_normalize=False),
     )
-    return experience.advantage_BT[:, 1], int(experience.statistics.informative)
+    return experience.advantage_BT[:, 1], int(experience.informative_P.sum())
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_the_penalty_is_on_the_last_action_token_of_a_failed_turn(reward, expect
     assert not found[~t.action_mask].any()
 
 
-def test_a_score_is_trained_on_in_the_unit_in_which_one_is_the_best():
+def test_scores_are_rescaled_so_that_the_best_is_one():
     sciworld = dataclasses.replace(episode("d"), score=83.0, score_scale=0.01)
     babyai = dataclasses.replace(episode("d"), score=0.83)
     for t in (sciworld, babyai):
@@ -74,7 +74,7 @@ def test_a_score_is_trained_on_in_the_unit_in_which_one_is_the_best():
         np.testing.assert_allclose(found, [0, 0, 0.83, 0], rtol=1e-6)
 
 
-def test_without_a_penalty_failed_turns_count_like_others():
+def test_without_a_penalty_failed_turns_do_not_change_rewards():
     t = episode("rud", success=True)
     plain = dataclasses.replace(t, turns=episode("ddd").turns)
     for reward in ("success", "score", "turn"):
@@ -84,7 +84,7 @@ def test_without_a_penalty_failed_turns_count_like_others():
         )
 
 
-def test_a_group_that_only_failed_learns_from_its_refusals():
+def test_failed_turn_penalties_distinguish_episodes_of_an_unsolved_group():
     episodes = [episode("ddd"), episode("drd"), episode("rrd"), episode("urd")]
     found, informative = advantages(episodes, 0.0)
     assert not found.any() and informative == 0
@@ -93,7 +93,7 @@ def test_a_group_that_only_failed_learns_from_its_refusals():
     assert informative == 1
 
 
-def test_a_success_with_a_refusal_beats_a_clean_failure():
+def test_a_success_with_failed_turns_beats_a_failure_without_any():
     found, _ = advantages([episode("rrd", success=True), episode("ddd")], 0.1)
     assert found[0] > found[1]
 
@@ -122,8 +122,7 @@ def shown(turns, *texts, **options):
         dataclasses.replace(turn, observation=text)
         for turn, text in zip(made.turns, texts[1:], strict=True)
     )
-    messages = ({"role": "system", "content": "rules"}, {"role": "user", "content": texts[0]})
-    return dataclasses.replace(made, turns=seen, messages=messages)
+    return dataclasses.replace(made, turns=seen, first_observation=texts[0])
 
 
 def test_a_parse_error_costs_more_than_a_rejected_action():
@@ -144,7 +143,7 @@ def test_the_length_penalty_is_subtracted_at_the_end():
     np.testing.assert_allclose(found[[2, 5, 8]], [0.0, 0.0, 0.75])
 
 
-def test_equal_texts_of_one_task_are_one_state():
+def test_equal_observations_of_a_task_are_the_same_state():
     episodes = [
         shown("dd", "hall", "kitchen", "end"),
         shown("ddd", "hall", "hall", "kitchen", "end"),
@@ -156,16 +155,15 @@ def test_equal_texts_of_one_task_are_one_state():
     assert len({hall, kitchen, other}) == 3
 
 
-def test_a_failed_turn_stays_in_its_state():
+def test_a_failed_turn_does_not_change_the_state():
     episodes = [shown("rud", "hall", "No.", "", "kitchen"), shown("d", "hall", "kitchen")]
     assert turn_anchors(episodes, group_size=2) == [[0, 0, 0], [0]]
 
 
-def test_an_answer_that_shows_no_state_is_no_state():
-    """Checks that the answer "No change in state.", which BabyAI gives in every room, is no anchor
-    state.
+def test_an_answer_that_shows_no_state_is_not_an_anchor_state():
+    """Checks that BabyAI's answer "No change in state." is not used as an anchor state.
 
-    Turns after this answer do not share a state.
+    The turn after this answer keeps the state of the turn before.
     """
     stuck = shown("dd", "hall", "No change in state.", "kitchen")
     first = dataclasses.replace(stuck.turns[0], shows_state=False)
@@ -191,12 +189,10 @@ def solved_after(turns):
         ("reinforce_pp_baseline", {}, False),
     ],
 )
-def test_a_group_teaches_if_it_has_an_advantage_however_equal_its_returns_are(
-    name, options, expected
-):
-    """Checks which algorithms get an advantage from a group that is solved in 1, 2, 3 and 4 turns.
+def test_a_group_is_informative_if_its_advantages_are_not_zero(name, options, expected):
+    """Checks which algorithms get advantages from a group whose episodes all solve the task.
 
-    The other group is solved in half of its episodes.
+    These episodes take 1, 2, 3 and 4 turns. The other group is solved in half of its episodes.
     """
     others = [episode("d", success=i % 2 == 0) for i in range(4)]
     found = make(
@@ -208,11 +204,10 @@ def test_a_group_teaches_if_it_has_an_advantage_however_equal_its_returns_are(
     )
     np.testing.assert_array_equal(found.informative_B, [expected] * 4 + [True] * 4)
     np.testing.assert_array_equal(found.counted_B, found.informative_B)
-    counts = found.statistics
-    assert (counts.informative, counts.zero_variance) == (1 + expected, 1 - expected)
+    np.testing.assert_array_equal(found.informative_P, [expected, True])
 
 
-def test_gigpo_gets_the_states_of_the_episodes():
+def test_gigpo_uses_the_states_of_the_episodes():
     """Checks GiGPO on two successes, of which the first wastes a turn in the hall.
 
     The first action of that episode therefore gets the lower advantage.
@@ -258,7 +253,7 @@ def test_filtered_groups_do_not_count_in_the_denominator():
     np.testing.assert_allclose(weights(filtered, True), [1 / 4])
 
 
-def test_groups_are_informative_by_the_reward_that_is_trained_on():
+def test_penalties_can_make_groups_informative():
     episodes = [episode("d"), episode("u"), episode("d", success=True), episode("r", success=True)]
     for penalty, expected in ((0.0, [False] * 4), (0.1, [True] * 4)):
         found = make(episodes, group_size=2, failed_turn_penalty=penalty)
@@ -266,15 +261,15 @@ def test_groups_are_informative_by_the_reward_that_is_trained_on():
 
 
 @pytest.mark.parametrize(("truncation", "is_valid"), [("fail", True), ("mask", False)])
-def test_an_episode_cut_by_its_horizon_is_a_failure_or_left_out(truncation, is_valid):
+def test_a_truncated_episode_is_a_failure_or_is_masked(truncation, is_valid):
     failed = dataclasses.replace(episode("d"), outcome=Outcome.FAILURE)
     cut = dataclasses.replace(episode("d"), outcome=Outcome.HORIZON)
     found = make([episode("d", success=True), failed, cut], truncation=truncation)
-    assert found.valid_B.tolist() == [True, True, is_valid]
+    assert found.episodes.valid_B.tolist() == [True, True, is_valid]
     assert found.advantage_BT[2].any() == is_valid
 
 
-def test_a_divergence_in_the_reward_is_charged_token_by_token():
+def test_a_kl_penalty_in_the_reward_is_charged_per_token():
     episodes = [
         dataclasses.replace(e, logprobs=np.where(e.sources == 2, -1.0, 0.0).astype(np.float32))
         for e in (episode("d", success=True), episode("d"))
@@ -283,19 +278,19 @@ def test_a_divergence_in_the_reward_is_charged_token_by_token():
     reference = [np.array([-3.0, -1.5, -1.0, -2.0]), np.array([-3.0, -1.0, -0.5, -2.0])]
     found = make(episodes, kl_coef=0.1, reference_logprobs=reference)
     expected = [[0, -0.05, 1.0, 0], [0, 0, 0.05, 0]]
-    np.testing.assert_allclose(found.reward_BT[:, :4], expected, atol=1e-7)
+    np.testing.assert_allclose(found.episodes.reward_BT[:, :4], expected, atol=1e-7)
     assert found.reference_divergence == pytest.approx((0.5 - 0.5) / 4)
     assert found.mean_returns == {"babyai": pytest.approx((0.95 + 0.05) / 2)}
 
 
-def test_reinforce_subtracts_the_expected_reward():
+def test_reinforce_subtracts_the_expected_return():
     episodes = [episode("d", success=True), episode("d")]
     found = make(episodes, "reinforce", expected_returns={"babyai": 0.25})
     np.testing.assert_allclose(found.advantage_BT[:, 1], [0.75, -0.25])
-    assert found.statistics.informative == 1
+    assert found.informative_P.sum() == 1
 
 
-def test_each_environment_has_a_baseline_and_a_mean_return():
+def test_each_environment_has_its_own_baseline_and_mean_return():
     other = dataclasses.replace(episode("d", success=True), item_id="text_craft_3")
     found = make([episode("d"), other], "reinforce", expected_returns={"babyai": 0.25})
     np.testing.assert_allclose(found.advantage_BT[:, 1], [-0.25, 1.0])
@@ -310,11 +305,11 @@ def test_a_success_is_worth_more_than_a_failure_under_every_algorithm(name):
     assert found.advantage_BT[0, 1] > max(0.0, found.advantage_BT[1, 1])
 
 
-def test_a_critic_is_asked_before_the_token_that_is_judged():
+def test_the_value_of_a_token_is_the_critics_value_before_it():
     made = episode("dd", success=True)
     values = np.arange(len(made.tokens), dtype=np.float32)
     found = make([made], "ppo", values_after=[values])
-    np.testing.assert_array_equal(found.value_BT[0, 1 : len(values)], values[:-1])
+    np.testing.assert_array_equal(found.episodes.value_BT[0, 1 : len(values)], values[:-1])
     # With lambda 1 the target is the return, whatever the critic's values are.
     np.testing.assert_allclose(found.return_BT[0][made.action_mask.nonzero()[0]], 1.0, rtol=1e-6)
 
@@ -336,9 +331,7 @@ def cut(turns, *, shows_next):
     ("truncation", "shows_next", "expected"),
     [("bootstrap", True, 5.0), ("bootstrap", False, 0.0), ("fail", True, 0.0)],
 )
-def test_an_episode_cut_by_its_horizon_may_bootstrap_from_the_expected_value(
-    truncation, shows_next, expected
-):
+def test_a_truncated_episode_can_bootstrap_from_the_critic(truncation, shows_next, expected):
     made = cut("dd", shows_next=shows_next)
     values = np.zeros(len(made.tokens), np.float32)
     values[-1] = 5.0
@@ -348,19 +341,19 @@ def test_an_episode_cut_by_its_horizon_may_bootstrap_from_the_expected_value(
 
 
 @pytest.mark.parametrize("reward", ["score", "success"])
-def test_a_running_score_is_not_paid_in_addition_to_the_bootstrapped_value(reward):
+def test_a_bootstrapped_value_replaces_the_score_so_far(reward):
     """Checks a truncated episode with the score 0.5 so far; the critic's value is 0.6 everywhere."""
     made = dataclasses.replace(cut("dd", shows_next=True), score=0.5, success=True)
     values = np.full(len(made.tokens), 0.6, np.float32)
     found = make([made], "ppo", truncation="bootstrap", reward=reward, values_after=[values])
-    np.testing.assert_allclose(found.return_BT[0][found.action_mask_BT[0]], 0.6, rtol=1e-6)
+    np.testing.assert_allclose(found.return_BT[0][found.episodes.action_mask_BT[0]], 0.6, rtol=1e-6)
     # An episode without space for the next observation keeps its reward.
     full = dataclasses.replace(cut("dd", shows_next=False), score=0.5, success=False)
     found = make([full], "ppo", truncation="bootstrap", reward="score", values_after=[values[:6]])
     assert found.return_BT[0, full.turns[-1].action_stop - 1] == pytest.approx(0.5)
 
 
-def test_an_episode_that_has_ended_is_worth_nothing_after_its_end():
+def test_an_ended_episode_is_not_bootstrapped():
     made = dataclasses.replace(episode("dd"), outcome=Outcome.FAILURE)
     values = np.full(len(made.tokens), 5.0, np.float32)
     found = make([made], "ppo", truncation="bootstrap", values_after=[values])
@@ -368,12 +361,12 @@ def test_an_episode_that_has_ended_is_worth_nothing_after_its_end():
 
 
 @pytest.mark.parametrize("zero_variance", ["drop", ""])
-def test_an_unknown_choice_names_the_known_ones(zero_variance):
+def test_the_error_for_an_unknown_option_lists_the_known_ones(zero_variance):
     with pytest.raises(ValueError, match="zero_variance.*keep.*filter"):
         make([episode("d")], zero_variance=zero_variance)
 
 
-def test_a_prompt_longer_than_the_batch_is_left_out_and_harms_no_other():
+def test_an_oversized_prompt_is_invalid_and_does_not_affect_other_episodes():
     endless = dataclasses.replace(
         episode(""),
         outcome=Outcome.CONTEXT_FULL,
@@ -385,5 +378,5 @@ def test_a_prompt_longer_than_the_batch_is_left_out_and_harms_no_other():
     solved, failed = episode("d", success=True), episode("d")
     with_it = make([endless, solved, failed])
     without = make([solved, failed])
-    assert not with_it.valid_B[0]
+    assert not with_it.episodes.valid_B[0]
     np.testing.assert_array_equal(with_it.advantage_BT[1:], without.advantage_BT)

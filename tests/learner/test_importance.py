@@ -13,13 +13,13 @@ def factor(correction, **options):
     return correction(SAMPLER + LOG_RATIO, SAMPLER, SEQUENCE, **options)
 
 
-def test_weights_are_truncated_from_above_only():
+def test_weights_are_only_truncated_from_above():
     found = factor(importance.truncated, cap=2.0)
     np.testing.assert_allclose(found, [[1.5, 2.0, 0, 0.5], [0.5, 2.0, 0.5, 0]], rtol=1e-6)
     assert found.dtype == np.float32
 
 
-def test_a_weight_that_overflows_is_the_cap():
+def test_an_overflowing_weight_becomes_the_cap():
     found = importance.truncated(np.array([0.0]), np.array([-2000.0]), np.array([0]), cap=3.0)
     np.testing.assert_allclose(found, [3.0], rtol=1e-6)
 
@@ -53,6 +53,6 @@ def test_policies_that_agree_need_no_correction(correction, options):
         (importance.sequence_mask, dict(low=0.5, high=0.9)),
     ],
 )
-def test_bounds_that_exclude_agreement_are_refused(correction, options):
+def test_bounds_that_exclude_a_ratio_of_one_are_refused(correction, options):
     with pytest.raises(ValueError, match="cap|low"):
         factor(correction, **options)

@@ -42,12 +42,12 @@ def first_update(params, grads, **changes):
         ("cosine", {0: 0.25, 3: 1.0, 4: 1.0, 9: 0.6, 14: 0.2, 99: 0.2}),
     ],
 )
-def test_the_learning_rate_by_hand(schedule, expected):
+def test_the_learning_rate_matches_hand_computed_values(schedule, expected):
     found = {step: float(learning_rate_at(step, schedule=schedule, **RATE)) for step in expected}
     assert found == pytest.approx(expected, rel=1e-6)
 
 
-def test_the_cosine_is_a_cosine():
+def test_the_cosine_schedule_follows_a_cosine():
     found = learning_rate_at(6.5, schedule="cosine", **RATE)  # a quarter of the decay is done
     np.testing.assert_allclose(found, 0.2 + 0.8 * (1 + np.sqrt(0.5)) / 2, rtol=1e-6)
 
@@ -58,7 +58,7 @@ def test_without_warm_up_the_first_step_has_the_full_rate():
 
 
 @pytest.mark.parametrize("schedule", ["cosine", "linear"])
-def test_a_schedule_that_ends_in_its_warm_up_is_refused(schedule):
+def test_a_schedule_without_steps_after_its_warm_up_is_refused(schedule):
     with pytest.raises(ValueError, match="total_steps"):
         make_optimizer(**{**OPTIMIZER, "schedule": schedule, "warmup_steps": 10})
 
@@ -72,7 +72,7 @@ def test_a_schedule_that_ends_in_its_warm_up_is_refused(schedule):
         ({"max_grad_norm": 0.0}, "max_grad_norm is 0.0"),
     ],
 )
-def test_wrong_settings_fail_before_anything_runs(changes, message):
+def test_invalid_settings_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         make_optimizer(**{**OPTIMIZER, **changes})
 
@@ -93,7 +93,7 @@ def test_the_optimizer_follows_the_schedule(params):
 
 
 @pytest.mark.parametrize("name", ["adamw", "muon"])
-def test_weight_decay_shrinks_the_matrices_of_the_layers_only(params, name):
+def test_weight_decay_only_shrinks_matrices_of_the_layers(params, name):
     changes = {"name": name, "max_grad_norm": None, "learning_rate": 0.1}
     zero = jax.tree.map(jnp.zeros_like, params)
     found = first_update(params, zero, weight_decay=0.5, **changes)
@@ -140,14 +140,14 @@ def test_muon_makes_every_layer_matrix_nearly_orthogonal(params):
     for (block, name), (rows, columns) in maps.items():
         update_LXY = found[f"layers/{block}/{name}"].reshape(2, rows, columns)
         singular = np.linalg.svd(update_LXY, compute_uv=False)
-        # divides by Muon's scale for wide matrices
+        # Muon multiplies the updates of wide matrices by this factor.
         singular = singular / np.sqrt(max(1.0, columns / rows))
         # five Newton-Schulz steps give about 0.7 to 1.2 by design, not exactly 1
         assert ((singular > 0.6) & (singular < 1.3)).all(), (name, singular)
 
 
 @pytest.mark.slow
-def test_muon_treats_every_layer_as_its_own_matrix(params):
+def test_muon_treats_every_layer_as_a_separate_matrix(params):
     grads = jax.tree.map(jnp.ones_like, params)
     kernel = grads["layers"]["mlp"]["up_kernel"]
     noise = jnp.asarray(np.random.default_rng(0).normal(size=kernel.shape), jnp.float32)
@@ -155,14 +155,13 @@ def test_muon_treats_every_layer_as_its_own_matrix(params):
     both = first_update(params, grads, name="muon", max_grad_norm=None)
     grads["layers"]["mlp"]["up_kernel"] = noise.at[0].multiply(100.0)
     louder = first_update(params, grads, name="muon", max_grad_norm=None)
-    # Muon's update does not depend on a gradient's norm, and one layer does not affect another
-    # layer
+    # Muon's update does not depend on the norm of the gradient, and layers do not affect each other.
     path = "layers/mlp/up_kernel"
     np.testing.assert_array_equal(louder[path][1], both[path][1])
     np.testing.assert_allclose(louder[path][0], both[path][0], rtol=1e-3, atol=1e-5)
 
 
-def test_muon_leaves_the_rest_to_adam_at_its_own_rate(params):
+def test_muon_leaves_other_parameters_to_adam_with_a_separate_rate(params):
     grads = jax.tree.map(jnp.ones_like, params)
     found = first_update(
         params, grads, name="muon", learning_rate=1.0, adam_learning_rate=1e-3, max_grad_norm=None
@@ -182,10 +181,10 @@ def test_the_learning_rate_of_a_step_follows_the_schedule():
 
 
 @pytest.mark.parametrize("name", ["adamw", "muon"])
-def test_withheld_updates_do_not_stretch_a_schedule(params, name):
-    """Checks a schedule of ten updates, five of which are withheld.
+def test_withheld_updates_do_not_delay_a_schedule(params, name):
+    """Checks a schedule of ten updates, of which the first five are withheld.
 
-    The first applied update has half of the peak rate.
+    The sixth update has half of the peak rate.
     """
     options = OPTIMIZER | dict(name=name, schedule="linear", final_fraction=0.0, weight_decay=0.0)
     optimizer = make_optimizer(**options)

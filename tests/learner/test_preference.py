@@ -1,4 +1,5 @@
 import json
+import math
 import pathlib
 
 import jax
@@ -11,11 +12,12 @@ from learner_parts import CONFIG, OPTIMIZER, first_params
 
 from agentgym_jax.batch import pack
 from agentgym_jax.learner import optimizer, train_state
-from agentgym_jax.learner.pairs import Member, max_micro_batches, pack_pairs
 from agentgym_jax.learner.preference import (
     LOSSES,
+    Member,
     conversation_sums,
     make_preference_update,
+    pack_pairs,
     put_pairs,
 )
 from agentgym_jax.models.policy import Policy
@@ -133,7 +135,7 @@ def assert_close(found, expected, tolerance=2e-5):
 
 
 @pytest.mark.slow
-def test_an_unchanged_policy_has_loss_log_2_and_the_gradient_of_the_paper(learner):
+def test_an_unchanged_policy_has_loss_log_2_and_the_published_gradient(learner):
     """Checks the loss and the paper's gradient at h = 0.
 
     The gradient is -beta E[sigmoid(-beta h) (grad log pi(chosen) - grad log pi(rejected))].
@@ -176,7 +178,7 @@ def test_losses_agree_with_the_transcription(loss, normalised):
     np.testing.assert_allclose(found, golden[name], rtol=2e-5)
 
 
-def test_metrics_by_hand(learner):
+def test_metrics_match_hand_computed_values(learner):
     pairs = some_pairs()
     _, metrics = learner.step(packed(pairs))
     tokens, segments, mask, reference = rows(pairs)
@@ -220,7 +222,7 @@ def test_eight_devices_equal_one(learner):
     assert sharded == pytest.approx(metrics, rel=1e-4)
 
 
-def test_steps_raise_the_chosen_above_the_rejected(learner):
+def test_training_steps_prefer_chosen_over_rejected_conversations(learner):
     batch = packed(on_policy(some_pairs()))
     state, _ = learner.step(batch)
     for _ in range(9):
@@ -242,7 +244,7 @@ def test_ipo_has_no_gradient_at_its_target():
     )
 
 
-def test_nothing_off_the_mask_has_a_term(learner):
+def test_values_off_the_mask_do_not_affect_the_gradient(learner):
     pairs = some_pairs()
     soiled = [
         tuple(
@@ -258,7 +260,7 @@ def test_nothing_off_the_mask_has_a_term(learner):
     assert learner.step(packed(soiled))[1] == learner.step(packed(pairs))[1]
 
 
-def test_pairs_that_are_not_finite_change_nothing_and_say_so(learner):
+def test_an_update_that_is_not_finite_is_skipped_and_reported(learner):
     batch = packed(some_pairs())
     state, _ = learner.step(batch)
     before = jax.tree.map(np.array, state)
@@ -285,7 +287,7 @@ def test_every_pair_is_whole_in_one_micro_batch(count, micro_rows, seed):
     pairs = [(member(rng, longest=ROW), member(rng, longest=ROW)) for _ in range(count)]
     batch = packed(pairs, micro_rows)
     batch.check()
-    assert batch.tokens.tokens.shape == (max_micro_batches(count, micro_rows), micro_rows, ROW)
+    assert batch.tokens.tokens.shape == (math.ceil(count / (micro_rows // 2)), micro_rows, ROW)
     np.testing.assert_allclose(batch.pair_weights.sum(), 1.0, rtol=1e-6)
     found = []
     for m in range(batch.pair_weights.shape[0]):
@@ -299,7 +301,7 @@ def test_every_pair_is_whole_in_one_micro_batch(count, micro_rows, seed):
     assert sorted(found) == sorted(tuple(one.tokens.tobytes() for one in pair) for pair in pairs)
 
 
-def test_a_length_normalised_conversation_weighs_one_for_any_length():
+def test_weights_of_a_length_normalised_conversation_sum_to_one():
     for normalised in (True, False):
         tokens = packed(some_pairs(), length_normalised=normalised).tokens
         for m in range(tokens.tokens.shape[0]):
@@ -310,13 +312,13 @@ def test_a_length_normalised_conversation_weighs_one_for_any_length():
                 np.testing.assert_allclose(tokens.weights[m][here].sum(), expected, rtol=1e-6)
 
 
-def test_padding_is_in_no_conversation():
+def test_padding_does_not_count_for_any_conversation():
     ids = jnp.array([[0, 0, 1, -1], [1, 2, -1, -1]])
     sums = conversation_sums(jnp.arange(1.0, 9.0).reshape(2, 4), ids, 4)
     np.testing.assert_array_equal(sums, [3.0, 8.0, 6.0, 0.0])
 
 
-def test_pairs_that_cannot_be_packed_or_minimised_are_refused(learner):
+def test_invalid_row_counts_and_beta_are_refused(learner):
     with pytest.raises(ValueError, match="micro_rows=1"):
         packed(some_pairs(), micro_rows=1)
     with pytest.raises(ValueError, match="beta=0.0 must be positive"):

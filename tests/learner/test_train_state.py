@@ -47,7 +47,7 @@ def test_moments_have_the_sharding_of_their_parameter(optimizer, layout):
     assert found >= len(flat)
 
 
-def test_random_parameters_made_on_the_shards_are_those_of_one_device(adamw, layout):
+def test_sharded_random_parameters_equal_those_of_one_device(adamw, layout):
     policy = Policy(CONFIG)
     params = policy.init_sharded(jax.random.key(0), layout)
     state = train_state.create(policy, adamw, params, layout)
@@ -60,7 +60,7 @@ def test_random_parameters_made_on_the_shards_are_those_of_one_device(adamw, lay
 
 
 @pytest.mark.parametrize("is_sharded", [False, True])
-def test_create_takes_given_parameters_and_owns_its_arrays(adamw, layout, is_sharded):
+def test_create_copies_the_given_parameters(adamw, layout, is_sharded):
     policy = Policy(CONFIG)
     params = jax.tree.map(jnp.asarray, first_params())
     expected = jax.tree.map(np.array, params)
@@ -71,7 +71,7 @@ def test_create_takes_given_parameters_and_owns_its_arrays(adamw, layout, is_sha
 
 
 @pytest.mark.parametrize("is_sharded", [False, True])
-def test_the_abstract_state_describes_the_state(optimizer, layout, is_sharded):
+def test_the_abstract_state_matches_the_state(optimizer, layout, is_sharded):
     policy, where = Policy(CONFIG), layout if is_sharded else None
     state = train_state.create(policy, optimizer, first_params(), where)
     abstract = train_state.abstract_state(policy, optimizer, where)
@@ -81,7 +81,7 @@ def test_the_abstract_state_describes_the_state(optimizer, layout, is_sharded):
         assert a.sharding.is_equivalent_to(x.sharding, x.ndim)
 
 
-def test_foreign_parameters_are_named(adamw):
+def test_the_error_for_parameters_of_another_model_names_them(adamw):
     params = {**first_params(), "final_norm": {"scale": np.ones(17, np.float32)}}
     with pytest.raises(ValueError, match=r"final_norm/scale: found .*17.*expected .*16"):
         train_state.create(Policy(CONFIG), adamw, params)

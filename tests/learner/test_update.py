@@ -43,7 +43,7 @@ def gradient(learner, batch):
 
 
 def test_micro_batch_split_leaves_the_gradient_unchanged(learner):
-    """Checks splits with empty micro-batches, because eight sequences fill fewer than eight rows."""
+    """Checks splits with empty micro-batches: the eight sequences fill fewer than eight rows."""
     made = token_sequences()
     whole, metrics = gradient(learner, pack_sequences(made, micro_rows=8))
     split, split_metrics = gradient(learner, pack_sequences(made, micro_rows=2))
@@ -64,7 +64,7 @@ def test_packing_leaves_the_gradient_unchanged(learner):
 
 
 @pytest.mark.slow
-def test_the_gradient_is_that_of_the_written_out_loss(learner):
+def test_the_gradient_equals_that_of_a_plain_implementation(learner):
     """Checks the gradient against a loss without packing, scan or chunks, one episode at a time."""
     made, policy = token_sequences(3, shortest=12, longest=12), learner.policy
 
@@ -90,7 +90,7 @@ def test_the_gradient_is_that_of_the_written_out_loss(learner):
     assert_close(found, jax.tree.map(lambda *x: np.sum(x, axis=0), *gradients), tolerance=1e-4)
 
 
-def test_failed_rows_leave_the_gradient_of_the_others_alone(learner):
+def test_failed_rows_do_not_change_the_gradient_of_other_rows(learner):
     made = token_sequences(6)
     expected, _ = gradient(learner, pack_sequences(made))
     failed = {
@@ -102,7 +102,7 @@ def test_failed_rows_leave_the_gradient_of_the_others_alone(learner):
     assert metrics["skipped"] == 0
 
 
-def test_values_off_the_mask_are_not_read(learner):
+def test_values_off_the_mask_do_not_affect_the_update(learner):
     batch = pack_sequences(token_sequences())
     expected, metrics = gradient(learner, batch)
 
@@ -162,7 +162,7 @@ def test_scores_are_zero_off_the_action_tokens(learner):
         ),
     ],
 )
-def test_an_unusable_batch_changes_nothing_and_says_so(learner, spoil):
+def test_an_unusable_batch_is_skipped_and_reported(learner, spoil):
     state, _ = learner.update(learner.state(), update.put_batch(pack_sequences(token_sequences())))
     before = on_host(state)
     after, metrics = learner.update(
@@ -185,7 +185,7 @@ def test_training_continues_after_an_unusable_batch(learner):
 
 
 @pytest.mark.slow
-def test_a_gradient_above_the_limit_changes_nothing_and_one_below_changes_the_same_as_without(
+def test_an_update_is_skipped_only_if_its_gradient_exceeds_the_limit(
     learner,
 ):
     batch = pack_sequences(token_sequences())
@@ -218,7 +218,7 @@ def test_steps_lower_the_supervised_loss():
     assert state.step == 30
 
 
-def test_good_actions_become_likelier_and_bad_ones_rarer(learner):
+def test_good_actions_become_likelier_and_bad_actions_less_likely(learner):
     made = token_sequences(4)
     for s, sign in zip(made, (1.0, -1.0, 1.0, -1.0), strict=True):
         s["advantages"] = s["action_mask"] * sign
@@ -233,7 +233,7 @@ def test_good_actions_become_likelier_and_bad_ones_rarer(learner):
     assert change[batch.advantages > 0].mean() > 0 > change[batch.advantages < 0].mean()
 
 
-def test_metrics_by_hand(learner):
+def test_metrics_match_hand_computed_values(learner):
     batch = pack_sequences(token_sequences())
     state = learner.state()
     norm = np.sqrt(sum(np.sum(np.square(x)) for x in jax.tree.leaves(on_host(state.params))))
@@ -263,7 +263,7 @@ def test_metrics_by_hand(learner):
     assert found == pytest.approx(expected, rel=1e-4, abs=1e-6)
 
 
-def test_weights_of_aggregation_survive_packing(learner):
+def test_packing_keeps_the_aggregation_weights(learner):
     """Checks that token_mean is the mean over all action tokens, packed or not."""
     made = token_sequences(5)
     longest = max(len(s["tokens"]) for s in made)
@@ -279,7 +279,7 @@ def test_weights_of_aggregation_survive_packing(learner):
     np.testing.assert_allclose(batch.weights[batch.action_mask], 1 / mask_BT.sum(), rtol=1e-6)
 
 
-def test_nothing_is_transferred_or_compiled_behind_our_back(learner):
+def test_updates_cause_no_implicit_transfer_or_compilation(learner):
     batches = [pack_sequences(token_sequences(seed=seed)) for seed in (0, 1)]
     state, _ = learner.update(learner.state(), update.put_batch(batches[0]))
     programs = learner.update._cache_size()
@@ -290,7 +290,7 @@ def test_nothing_is_transferred_or_compiled_behind_our_back(learner):
     assert all(v.shape == () and v.dtype == jnp.float32 for v in metrics.values())
 
 
-def test_an_unknown_divergence_names_the_known_ones(learner):
+def test_the_error_for_an_unknown_divergence_lists_the_known_ones(learner):
     with pytest.raises(ValueError, match="'k4'.*k1, k2, k3"):
         update.make_update(
             learner.policy, learner.optimizer, SURROGATE, **{**UPDATE, "kl_kind": "k4"}

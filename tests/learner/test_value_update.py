@@ -1,6 +1,6 @@
-"""The critic: tokens that a value depends on, and equal gradients for any split of a batch.
+"""The critic: the tokens that a value depends on, and equal gradients for any split of a batch.
 
-The tests use critics that share the policy's layers and separate critics.
+The tests use separate critics and critics that share the policy's layers.
 """
 
 import dataclasses
@@ -90,7 +90,7 @@ def assert_trees_close(found, expected, rtol=1e-4):
     )
 
 
-def test_the_first_values_are_zero():
+def test_initial_values_are_zero():
     batch = pack_sequences(judged())
     rows = jax.tree.map(lambda x: jnp.asarray(x.reshape(-1, x.shape[-1])), batch)
     for critic in (SEPARATE, SHARED):
@@ -99,7 +99,7 @@ def test_the_first_values_are_zero():
 
 
 @pytest.mark.parametrize("critic", [SEPARATE, SHARED], ids=["separate", "shared"])
-def test_values_of_packed_rows_are_those_of_each_episode_alone(critic):
+def test_packing_does_not_change_values(critic):
     made = judged()
     together = pack_sequences(made)
     found = batching.unpack(values(critic, together), together, len(made))
@@ -109,7 +109,7 @@ def test_values_of_packed_rows_are_those_of_each_episode_alone(critic):
         np.testing.assert_allclose(found[i], expected, rtol=1e-4, atol=1e-5)
 
 
-def test_the_value_before_a_token_does_not_know_it():
+def test_the_value_before_a_token_does_not_depend_on_the_token():
     [sequence] = judged(1)
     other = sequence | {"tokens": sequence["tokens"].copy()}
     at = 8
@@ -123,7 +123,7 @@ def test_the_value_before_a_token_does_not_know_it():
 
 
 @pytest.mark.slow
-def test_micro_batches_leave_the_critics_step_unchanged():
+def test_micro_batch_split_leaves_the_critics_step_unchanged():
     steps = [
         separate_update()(state_of(SEPARATE), pack_sequences(judged(), micro_rows=rows))
         for rows in (2, 4)
@@ -143,14 +143,14 @@ def test_the_critic_learns_the_return():
     assert int(state.step) == 12
 
 
-def test_values_that_have_moved_far_enough_stay():
+def test_values_beyond_the_clip_have_no_gradient():
     batch = pack_sequences(judged())
     far = batch.replace(old_values=np.full_like(batch.returns, -50.0))
     state, metrics = separate_update()(state_of(SEPARATE), far)
     assert metrics["value_clip_fraction"] == 1 and metrics["value_grad_norm"] == 0
 
 
-def test_only_action_tokens_are_learned():
+def test_values_are_only_trained_on_action_tokens():
     batch = pack_sequences(judged())
     off = ~batch.action_mask
     spoilt = batch.replace(
@@ -161,7 +161,7 @@ def test_only_action_tokens_are_learned():
     assert_trees_close(found.params, expected.params, rtol=0)
 
 
-def test_a_return_that_is_not_finite_changes_nothing():
+def test_an_update_with_returns_that_are_not_finite_is_skipped():
     batch = pack_sequences(judged())
     returns = np.where(batch.action_mask, np.nan, 0.0).astype(np.float32)
     state, metrics = separate_update()(state_of(SEPARATE), batch.replace(returns=returns))
@@ -175,7 +175,7 @@ def policy_state(critic=None):
 
 
 @pytest.mark.slow
-def test_a_shared_critic_that_knows_nothing_leaves_the_policy_alone():
+def test_a_shared_critic_with_a_zero_head_does_not_change_the_policy():
     """Checks that a shared critic with a head of zeros does not affect the policy.
 
     The head passes no gradient on, so the policy learns as without a critic.
@@ -192,7 +192,7 @@ def test_a_shared_critic_that_knows_nothing_leaves_the_policy_alone():
     assert np.abs(found.critic.params["head"]["kernel"]).max() > 1e-4
 
 
-def test_a_shared_critic_trains_the_trunk():
+def test_a_shared_critic_trains_the_shared_layers():
     batch = pack_sequences(judged())
     other = batch.replace(returns=-batch.returns)
     first, second = (shared_update()(policy_state(SHARED), b)[0].params for b in (batch, other))
@@ -201,7 +201,7 @@ def test_a_shared_critic_trains_the_trunk():
 
 
 @pytest.mark.slow
-def test_eight_devices_learn_a_critic_like_one():
+def test_eight_devices_train_a_critic_like_one():
     """Checks a separate critic on a mesh that splits data, weights and heads."""
     batch = pack_sequences(judged())
     expected, metrics = separate_update()(state_of(SEPARATE), batch)
@@ -217,7 +217,7 @@ def test_eight_devices_learn_a_critic_like_one():
 
 
 @pytest.mark.slow
-def test_eight_devices_learn_a_shared_critic_like_one():
+def test_eight_devices_train_a_shared_critic_like_one():
     batch = pack_sequences(judged())
     expected, metrics = shared_update()(policy_state(SHARED), batch)
     layout = Layout(make_mesh(data=2, fsdp=2, tensor=2), TRAIN_RULES)
@@ -234,7 +234,7 @@ def test_eight_devices_learn_a_shared_critic_like_one():
     assert_trees_close(sharded, metrics, rtol=1e-3)
 
 
-def test_a_checkpoint_keeps_the_critic(tmp_path):
+def test_a_checkpoint_contains_the_critic(tmp_path):
     state, _ = shared_update()(policy_state(SHARED), pack_sequences(judged()))
     abstract = train_state.abstract_state(POLICY, adam()).replace(
         critic=train_state.abstract_state(SHARED, adam())

@@ -5,4 +5,4 @@ import pytest
 
 @pytest.fixture(scope="module", autouse=True)
 def fast(compiled_fast):
-    """Compiles the programs of this folder fast rather than optimised."""
+    """Disables most XLA optimisations for the tests of this folder."""

@@ -76,7 +76,7 @@ def test_bfloat16_attention_keeps_its_type_and_a_float32_softmax():
     np.testing.assert_allclose(out.astype(jnp.float32), reference, rtol=2e-2, atol=2e-2)
 
 
-def test_neither_the_future_nor_another_segment_is_seen():
+def test_future_tokens_and_other_segments_have_no_effect():
     q, k, v = _random((3, 37, 4, 8), (3, 37, 2, 8), (3, 37, 2, 8))
     before = _segments(q, k, v, SEGMENTS, block=8)
     hidden = jnp.zeros((3, 37), bool).at[0, :9].set(True).at[0, 20:].set(True)
@@ -86,8 +86,8 @@ def test_neither_the_future_nor_another_segment_is_seen():
     assert not np.array_equal(before[0, :9], after[0, :9])
 
 
-def test_blocks_that_no_query_sees_are_not_computed():
-    """Marks the values of blocks that no query sees with NaN.
+def test_blocks_that_no_query_attends_to_are_not_computed():
+    """Marks the values of blocks that no query attends to with NaN.
 
     If a block were used, NaN would spread to the output, because 0 * NaN is NaN.
     """
@@ -116,7 +116,7 @@ def test_cached_attention_equals_the_definition_over_the_live_slots(slots, token
     np.testing.assert_allclose(out, _plain(q, k[1], v[1], sees), **TOLERANCE)
 
 
-def test_a_row_does_not_depend_on_how_long_the_other_rows_are():
+def test_a_row_does_not_depend_on_the_length_of_other_rows():
     (q,) = _random((4, 1, 4, 8))
     k, v = _cache(4, 64)
 
@@ -129,7 +129,7 @@ def test_a_row_does_not_depend_on_how_long_the_other_rows_are():
         np.testing.assert_array_equal(alone[0], together[0])
 
 
-def test_garbage_beyond_the_live_length_is_never_seen():
+def test_values_beyond_the_live_length_have_no_effect():
     (q,) = _random((2, 1, 4, 8))
     k, v = _cache(2, 64)
     positions = jnp.array([[5], [40]])
@@ -150,7 +150,7 @@ def test_padding_gives_zeros_even_when_every_row_is_padding():
 
 
 def test_a_step_reads_no_more_slots_than_the_longest_row_has():
-    """Marks the blocks after the longest row with NaN, which would spread (0 * NaN is NaN)."""
+    """Marks the blocks after the longest row with NaN, which would spread if a block were used."""
     (q,) = _random((2, 1, 4, 8))
     k, v = _cache(2, 64)
     v = v.at[:, :, 24:].set(jnp.nan)
@@ -159,8 +159,8 @@ def test_a_step_reads_no_more_slots_than_the_longest_row_has():
     assert np.isnan(_cached(q, k, v, 0, positions + 1, key_block=8)).any()
 
 
-def test_lines_that_name_their_row_get_the_values_of_the_row():
-    """Checks lines whose rows are in any order; one row occurs twice, and one line is padding."""
+def test_queries_attend_to_the_cache_row_that_they_name():
+    """Checks cache rows in any order; one row occurs twice, and one entry is padding."""
     (q,) = _random((4, 3, 4, 8))
     k, v = _cache(5, 37)
     rows = jnp.array([3, 0, 3, 5])

@@ -7,6 +7,7 @@ from agentgym_jax.models.config import (
     from_hf_config,
     to_hf_config,
 )
+from agentgym_jax.models.policy import Policy
 from tests.builders import decoder_config, decoder_families
 
 SMALL = decoder_config(head_size=16)
@@ -14,20 +15,20 @@ FAMILIES = decoder_families(SMALL)
 
 
 @pytest.mark.parametrize("config", [*FAMILIES.values(), *PRESETS.values()])
-def test_a_config_survives_the_way_to_hugging_face_and_back(config):
+def test_a_config_round_trips_through_the_hugging_face_format(config):
     assert from_hf_config(to_hf_config(config)) == config
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_transformers_reads_our_config_and_we_read_theirs(family):
-    """Checks that both read the config of the other; transformers 5 writes `rope_parameters`."""
+    """Checks both directions; the configs of transformers 5 contain `rope_parameters`."""
     config = FAMILIES[family]
     theirs = transformers.AutoConfig.for_model(**to_hf_config(config))
     assert theirs.model_type == family
     assert from_hf_config(theirs.to_dict()) == config
 
 
-def test_linear_rope_scaling_in_the_old_spelling_is_read():
+def test_the_old_spelling_of_linear_rope_scaling_is_read():
     hf = to_hf_config(FAMILIES["llama"]) | {"rope_scaling": {"type": "linear", "factor": 4}}
     assert from_hf_config(hf).rope_scaling == RopeScaling("linear", 4.0)
 
@@ -48,7 +49,7 @@ def test_an_unsupported_architecture_is_refused_by_name(change, message):
         from_hf_config(to_hf_config(SMALL) | change)
 
 
-def test_missing_keys_are_all_named():
+def test_the_error_for_missing_keys_names_all_of_them():
     with pytest.raises(ValueError, match="lacks vocab_size, hidden_size, intermediate_size"):
         from_hf_config({"model_type": "qwen2"})
 
@@ -68,4 +69,4 @@ def test_missing_keys_are_all_named():
     ],
 )
 def test_presets_have_the_published_number_of_parameters(preset, billions):
-    assert PRESETS[preset].num_parameters / 1e9 == pytest.approx(billions, rel=2e-3)
+    assert Policy(PRESETS[preset]).num_parameters / 1e9 == pytest.approx(billions, rel=2e-3)

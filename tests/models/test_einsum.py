@@ -30,7 +30,7 @@ def _gradients(product, spec, operands, d_y, out):
 @pytest.mark.parametrize("out", [None, jnp.float32], ids=["own", "float32"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("spec", SPECS)
-def test_it_is_the_einsum_and_so_are_its_gradients(spec, dtype, out):
+def test_values_and_gradients_equal_those_of_einsum(spec, dtype, out):
     operands, d_y = _operands(spec, dtype)
     wide = [x.astype(jnp.float32) for x in operands]
     found = _gradients(einsum, spec, operands, d_y, out)
@@ -41,7 +41,7 @@ def test_it_is_the_einsum_and_so_are_its_gradients(spec, dtype, out):
         np.testing.assert_array_equal(one, other.astype(kind))
 
 
-def test_no_product_of_bfloat16_operands_has_a_float32_one_backwards():
+def test_gradients_of_bfloat16_products_use_no_float32_operands():
     spec = "btd,vd->btv"
     operands, d_y = _operands(spec, "bfloat16")
 
@@ -54,7 +54,7 @@ def test_no_product_of_bfloat16_operands_has_a_float32_one_backwards():
         return {variable.aval.dtype for eqn in dots for variable in eqn.invars}
 
     assert types(einsum) == {jnp.dtype("bfloat16")}
-    # when this assertion fails, `einsum` is no longer needed
+    # When this assertion fails, jnp.einsum can replace our `einsum`.
     assert jnp.dtype("float32") in types(jnp.einsum)
 
 

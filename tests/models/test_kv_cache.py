@@ -16,7 +16,7 @@ def _filled(rows=4, length=6):
     return KVCache(k, -k)
 
 
-def test_a_cache_has_the_shape_and_type_asked_for():
+def test_a_cache_has_the_requested_shape_and_type():
     cache = KVCache.create(CONFIG, 4, 6, "bfloat16")
     assert (cache.rows, cache.length) == (4, 6)
     assert cache.k_LBKSH.shape == cache.v_LBKSH.shape == (3, 4, 2, 6, 8)
@@ -24,14 +24,14 @@ def test_a_cache_has_the_shape_and_type_asked_for():
     assert KVCache.create(CONFIG, 4, 6, "float32").k_LBKSH.dtype == jnp.float32
 
 
-def test_a_cache_is_made_on_its_devices_and_few_heads_stay_whole():
+def test_a_cache_is_sharded_but_few_heads_are_not_split():
     layout = Layout(make_mesh(data=2, fsdp=1, tensor=4), DECODE_RULES)
     cache = KVCache.create(CONFIG, 4, 6, "float32", layout)
     assert cache.k_LBKSH.sharding.spec[1] == ("data", "fsdp")
     assert {s.data.shape for s in cache.k_LBKSH.addressable_shards} == {(3, 2, 2, 6, 8)}
 
 
-def test_tokens_are_written_at_their_rows_and_positions_and_others_dropped():
+def test_tokens_outside_the_cache_are_dropped():
     cache = _filled(rows=4)
     new = 1000.0 + jnp.arange(4 * 3 * 2 * 8, dtype=jnp.float32).reshape(4, 3, 2, 8)
     rows = jnp.array([2, 0, 2, 4])  # row 4 does not exist
@@ -45,7 +45,7 @@ def test_tokens_are_written_at_their_rows_and_positions_and_others_dropped():
     np.testing.assert_array_equal(written.v_LBKSH, -expected)
 
 
-def test_tokens_in_bfloat16_are_written_without_widening_the_cache():
+def test_bfloat16_tokens_are_written_without_converting_the_cache():
     cache = KVCache.create(CONFIG, 4, 6, "bfloat16")
     new = 1.01 * jnp.arange(4 * 1 * 2 * 8, dtype=jnp.float32).reshape(4, 1, 2, 8)
     rows, positions = jnp.arange(4), jnp.full((4, 1), 5)
@@ -59,7 +59,7 @@ def test_tokens_in_bfloat16_are_written_without_widening_the_cache():
     assert "f32[3,4,2,6,8]" not in write.compile().as_text()
 
 
-def test_rows_are_copied_and_the_others_left_alone():
+def test_rows_are_copied_without_changing_other_rows():
     cache = _filled()
     copied = jax.jit(copy_rows)(cache, jnp.array([0, 2, 1]), jnp.array([3, 1, 4]))
     expected = np.array(cache.k_LBKSH)

@@ -24,7 +24,7 @@ def _cast(dtype, weights):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_values_and_gradients_are_those_of_a_loop_over_layers(dtype):
+def test_values_and_gradients_equal_those_of_a_loop_over_layers(dtype):
     random = np.random.default_rng(0)
     x = jnp.asarray(random.standard_normal((5, 4)), dtype)
     stacked = {
@@ -53,7 +53,7 @@ def test_values_and_gradients_are_those_of_a_loop_over_layers(dtype):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("remat", ["none", "block", "dots"])
-def test_training_in_bfloat16_converts_no_array_of_all_layers(remat):
+def test_training_in_bfloat16_converts_no_stacked_array(remat):
     config = decoder_config(num_layers=LAYERS)
     policy = Policy(config, dtype="bfloat16", remat=remat)
     tokens = jax.ShapeDtypeStruct((2, 24), jnp.int32)

@@ -15,20 +15,20 @@ from tests.builders import decoder_config
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "decoder"
 
 
-def test_a_preset_has_its_config_and_no_path():
+def test_a_preset_has_a_config_but_no_path():
     source = sources.resolve("qwen2.5-0.5b")
     assert (source.kind, source.path, source.tokenizer_path) == ("preset", None, None)
     assert source.config == PRESETS["qwen2.5-0.5b"]
 
 
-def test_a_directory_wins_over_a_preset_of_the_same_name(tmp_path, monkeypatch):
+def test_a_directory_takes_precedence_over_a_preset_of_the_same_name(tmp_path, monkeypatch):
     shutil.copytree(GOLDEN / "qwen2", tmp_path / "qwen2.5-0.5b")
     monkeypatch.chdir(tmp_path)
     source = sources.resolve("qwen2.5-0.5b")
     assert (source.kind, source.config.hidden_size) == ("hf_dir", 32)
 
 
-def test_a_folder_with_checkpoints_is_a_run_and_separates_model_and_tokenizer(tmp_path):
+def test_a_run_folder_provides_model_config_and_tokenizer(tmp_path):
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "config.json").write_text("{}")  # config of a training run, not of a model
     shutil.copytree(GOLDEN / "qwen3", tmp_path / "model")
@@ -48,19 +48,19 @@ def test_a_folder_with_checkpoints_is_a_run_and_separates_model_and_tokenizer(tm
         ("model.bin", "is a file; expected a directory"),
     ],
 )
-def test_a_name_that_is_nothing_says_what_it_could_be(name, message, tmp_path, monkeypatch):
+def test_the_error_for_an_unknown_name_lists_accepted_kinds(name, message, tmp_path, monkeypatch):
     (tmp_path / "model.bin").write_bytes(b"")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=message):
         sources.resolve(name)
 
 
-def test_a_directory_without_a_config_is_explained(tmp_path):
+def test_the_error_for_a_directory_without_a_config_explains_the_format(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"has no config\.json\. A model is"):
         sources.resolve(str(tmp_path))
 
 
-def test_a_hub_id_without_a_network_asks_for_a_local_copy(tmp_path, monkeypatch):
+def test_the_error_for_a_hub_id_without_network_asks_for_a_local_copy(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))  # the hub is offline in the tests
     with pytest.raises(
         FileNotFoundError, match="--model=nobody/nothing is no local path.*pass its"
@@ -68,7 +68,7 @@ def test_a_hub_id_without_a_network_asks_for_a_local_copy(tmp_path, monkeypatch)
         sources.resolve("nobody/nothing")
 
 
-def test_a_config_that_is_not_the_policys_is_refused():
+def test_weights_of_another_config_are_refused():
     source = sources.resolve(str(GOLDEN / "qwen2"))
     other = Policy(sources.resolve(str(GOLDEN / "qwen3")).config)
     with pytest.raises(ValueError, match="the policy was built for"):
@@ -76,7 +76,7 @@ def test_a_config_that_is_not_the_policys_is_refused():
 
 
 @pytest.mark.slow
-def test_random_weights_of_a_preset_obey_the_seed_the_type_and_the_layout():
+def test_random_weights_of_a_preset_have_the_given_seed_type_and_layout():
     config = decoder_config(vocab_size=32, hidden_size=16, intermediate_size=24, head_size=4)
     source = sources.ModelSource("tiny", "preset", None, config)
     policy = Policy(config)

@@ -69,7 +69,7 @@ def test_chunks_equal_the_softmax_of_all_logits_with_gradients(case, chunk_size,
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("case", "chunk_size"), [("tied", 3), ("untied", 12)], indirect=["case"])
-def test_wanted_tokens_get_their_values_among_all(case, chunk_size):
+def test_only_wanted_tokens_get_values(case, chunk_size):
     """Checks that tokens outside the wanted ones get 0 and contribute no gradient."""
     policy, params, hidden, tokens = case
     wanted = jax.random.bernoulli(jax.random.key(3), 0.3, (B, T)).at[0].set(False)
@@ -118,7 +118,7 @@ def test_chunks_without_wanted_tokens_are_not_computed(case):
     assert not is_sound(wanted.at[0, 9].set(True))
 
 
-def test_chunks_without_wanted_tokens_do_not_touch_the_gradient_of_the_head():
+def test_the_loop_over_chunks_ends_with_the_last_wanted_token():
     """Checks that the loop over chunks ends with the last wanted token.
 
     The loop must not add zeros to the gradient for the remaining chunks.
@@ -144,7 +144,7 @@ def _primitives(jaxpr):
 
 
 @pytest.mark.slow
-def test_index_t_is_about_token_t(case):
+def test_index_t_has_the_log_probability_of_token_t(case):
     """Checks that a changed token changes only its own log-probability; a row's first one is 0."""
     policy, params, hidden, tokens = case
     before = token_logprobs(policy, params, hidden, tokens, chunk_size=8).logprob_BT
@@ -176,7 +176,7 @@ def _sizes(jaxpr):
                 yield from _sizes(inner)
 
 
-def test_no_array_of_all_logits_exists_forward_or_backward():
+def test_no_array_of_all_logits_exists_in_forward_or_backward_pass():
     policy = Policy(TIED)
     rows, length, chunk = 4, 64, 16
     params = policy.abstract_params()
@@ -193,11 +193,11 @@ def test_no_array_of_all_logits_exists_forward_or_backward():
         return max(_sizes(jaxpr.jaxpr))
 
     assert largest(chunk) == chunk * V
-    # shows that the search finds arrays of that size
+    # With one chunk for all tokens, the search finds an array of all logits.
     assert largest(rows * length) == rows * length * V
 
 
-def test_a_chunk_of_nothing_is_refused(case):
+def test_a_chunk_size_of_zero_is_refused(case):
     policy, params, hidden, tokens = case
     with pytest.raises(ValueError, match="chunk_size is 0"):
         token_logprobs(policy, params, hidden, tokens, chunk_size=0)

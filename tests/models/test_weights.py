@@ -50,7 +50,7 @@ def full_hidden(policy, params, tokens_BT):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
-def test_logits_of_a_hugging_face_checkpoint_are_those_of_transformers(family):
+def test_logits_of_a_hugging_face_checkpoint_equal_those_of_transformers(family):
     golden = np.load(GOLDEN / family / "logits.npz")
     policy = golden_policy(family)
     params = load_hf(GOLDEN / family, policy)
@@ -62,7 +62,7 @@ def test_logits_of_a_hugging_face_checkpoint_are_those_of_transformers(family):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
-def test_cached_decoding_of_a_hugging_face_checkpoint_gives_the_logits_of_transformers(family):
+def test_cached_decoding_of_a_checkpoint_gives_the_logits_of_transformers(family):
     golden = np.load(GOLDEN / family / "logits.npz")
     tokens_BT = jnp.asarray(golden["tokens"])
     policy = golden_policy(family)
@@ -96,7 +96,7 @@ def test_all_files_of_an_export_have_the_same_permissions(tmp_path):
     assert len({path.stat().st_mode for path in (tmp_path / "out").iterdir()}) == 1
 
 
-def test_a_split_export_is_the_same_checkpoint_as_a_single_file(tmp_path):
+def test_a_split_export_equals_a_single_file_export(tmp_path):
     policy = Policy(TINY)
     params = random_params(policy)
     save_hf(params, TINY, tmp_path / "one", dtype="float32")
@@ -104,12 +104,12 @@ def test_a_split_export_is_the_same_checkpoint_as_a_single_file(tmp_path):
     files = sorted(p.name for p in (tmp_path / "many").glob("*.safetensors"))
     assert len(files) > 3 and files[0] == f"model-00001-of-{len(files):05d}.safetensors"
     index = json.loads((tmp_path / "many" / INDEX_FILE).read_text())
-    assert index["metadata"]["total_size"] == 4 * TINY.num_parameters
+    assert index["metadata"]["total_size"] == 4 * policy.num_parameters
     assert not (tmp_path / "one" / INDEX_FILE).exists()
     assert_trees_identical(load_hf(tmp_path / "many", policy), params)
 
 
-def test_a_bfloat16_export_is_the_rounded_parameters(tmp_path):
+def test_a_bfloat16_export_contains_the_rounded_parameters(tmp_path):
     policy = Policy(TINY)
     params = random_params(policy)
     save_hf(params, TINY, tmp_path / "out", dtype="bfloat16")
@@ -122,7 +122,7 @@ def test_a_bfloat16_export_is_the_rounded_parameters(tmp_path):
 
 
 @pytest.mark.parametrize("sizes", [dict(data=8), dict(fsdp=4, tensor=2), dict(fsdp=2, tensor=4)])
-def test_parameters_go_straight_to_their_shards_with_the_same_values(sizes, tmp_path):
+def test_parameters_are_loaded_directly_onto_their_shards(sizes, tmp_path):
     policy = Policy(TINY)
     params = random_params(policy)
     save_hf(params, TINY, tmp_path / "out", dtype="float32")
@@ -146,7 +146,7 @@ def edited_export(tmp_path, edit):
     return tmp_path / "out"
 
 
-def test_one_error_names_everything_that_is_missing_too_many_or_misshapen(tmp_path):
+def test_one_error_names_all_missing_unexpected_and_misshapen_arrays(tmp_path):
     def edit(tensors):
         del tensors["model.layers.1.mlp.up_proj.weight"]
         tensors["model.layers.0.self_attn.gate.weight"] = np.zeros(3, np.float32)
@@ -168,28 +168,28 @@ def test_a_tied_checkpoint_may_also_store_its_head(tmp_path):
     assert_trees_identical(load_hf(directory, Policy(TINY)), random_params(Policy(TINY)))
 
 
-def test_an_untied_config_over_a_tied_checkpoint_misses_the_head(tmp_path):
+def test_an_untied_config_does_not_accept_a_tied_checkpoint(tmp_path):
     directory = edited_export(tmp_path, lambda tensors: None)
     untied = Policy(dataclasses.replace(TINY, tie_embeddings=False))
     with pytest.raises(ValueError, match=r"1 missing: lm_head\.weight"):
         load_hf(directory, untied)
 
 
-def test_a_file_that_was_cut_off_is_named(tmp_path):
+def test_the_error_for_an_incomplete_file_names_it(tmp_path):
     file = edited_export(tmp_path, lambda tensors: None) / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-10])
     with pytest.raises(ValueError, match=r"model\.safetensors .* is no complete safetensors file"):
         load_hf(file.parent, Policy(TINY))
 
 
-def test_a_missing_part_of_a_split_checkpoint_is_named(tmp_path):
+def test_the_error_for_a_missing_part_of_a_split_checkpoint_names_it(tmp_path):
     shutil.copytree(GOLDEN / "llama", tmp_path / "llama")
     (tmp_path / "llama" / "model-00002-of-00002.safetensors").unlink()
     with pytest.raises(FileNotFoundError, match="has no model-00002-of-00002"):
         load_hf(tmp_path / "llama", golden_policy("llama"))
 
 
-def test_an_existing_export_is_replaced_only_when_asked(tmp_path):
+def test_an_existing_export_is_only_replaced_on_request(tmp_path):
     policy = Policy(TINY)
     save_hf(random_params(policy, 0), TINY, tmp_path / "out", dtype="float32")
     with pytest.raises(FileExistsError, match="--overwrite"):
@@ -199,14 +199,14 @@ def test_an_existing_export_is_replaced_only_when_asked(tmp_path):
     assert_trees_identical(load_hf(tmp_path / "out", policy), random_params(policy, 1))
 
 
-def test_a_directory_that_is_no_export_is_never_replaced(tmp_path):
+def test_a_directory_that_is_not_an_export_is_never_replaced(tmp_path):
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter1.txt").write_text("years of work")
     with pytest.raises(FileExistsError, match="is no earlier export"):
         save_hf({}, TINY, tmp_path / "thesis", dtype="float32", overwrite=True)
 
 
-def test_an_export_that_fails_leaves_nothing_and_keeps_the_old_one(tmp_path):
+def test_a_failed_export_leaves_no_files_and_keeps_the_old_export(tmp_path):
     policy = Policy(TINY)
     params = random_params(policy)
     save_hf(params, TINY, tmp_path / "out", dtype="float32")
@@ -225,7 +225,7 @@ def test_an_export_that_fails_leaves_nothing_and_keeps_the_old_one(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["empty", "out"]
 
 
-def test_tokenizer_files_and_their_special_ids_travel_with_an_export(tmp_path):
+def test_an_export_contains_tokenizer_files_and_special_token_ids(tmp_path):
     tokenizer = tmp_path / "tokenizer"
     tokenizer.mkdir()
     added = [{"id": 30, "content": "<|endoftext|>"}, {"id": 31, "content": "<|im_end|>"}]
@@ -244,7 +244,7 @@ def test_tokenizer_files_and_their_special_ids_travel_with_an_export(tmp_path):
         assert "bos_token_id" not in written
 
 
-def test_every_parameter_of_every_family_has_a_rule_and_every_rule_a_parameter():
+def test_every_parameter_has_a_conversion_rule_and_every_rule_a_parameter():
     paths = set()
     for config in TINY_BY_FAMILY.values():
         paths |= set(flatten_dict(Policy(config).abstract_params()))

@@ -32,14 +32,14 @@ def _attend(q, k, v, layer, rows, positions):
     return np.asarray(attention.attend_step(q, k, v, layer, np.int32(rows), np.int32(positions)))
 
 
-# The tests include partial tiles: a tile has 4 queries of a head and 3 slots, in steps of 8 floats;
-# a block has 64 slots.
+# The sizes include partial tiles. A tile has 4 queries of one head and 3 slots, and is computed in
+# steps of 8 floats; a block has 64 slots.
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kv_heads", "group", "H"), [(2, 7, 64), (1, 1, 10), (3, 4, 33), (2, 2, 8)]
 )
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_it_is_the_attention_to_the_cache_at_awkward_sizes(kv_heads, group, H, dtype):
+def test_native_attention_equals_cached_attention_for_partial_tiles(kv_heads, group, H, dtype):
     q, k, v = _operands(kv_heads, group, H, dtype=dtype)
     rows, positions = [3, 0, 1, 4, 2], [0, 1, 63, 64, S - 1]
     wide_k, wide_v = k.astype(np.float32), v.astype(np.float32)
@@ -59,7 +59,7 @@ def test_large_scores_do_not_overflow():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_key_that_is_not_a_number_reaches_the_result(dtype):
+def test_nan_in_a_key_reaches_the_result(dtype):
     q, k, v = _operands(2, 3, 16, dtype=dtype)
     sound = _attend(q, k, v, 0, range(B), [S - 1] * B)
     k[0, 1, 0, 70, 3] = np.nan
@@ -69,7 +69,7 @@ def test_a_key_that_is_not_a_number_reaches_the_result(dtype):
     np.testing.assert_array_equal(found, sound)
 
 
-def test_a_row_has_the_same_bits_for_any_other_rows_and_slots():
+def test_a_row_has_the_same_bits_for_any_other_rows():
     q, k, v = _operands(2, 7, 64)
     whole = _attend(q, k, v, 2, range(B), [10, 130, 64, 199, 3])
     alone = _attend(q[1:2], k, v, 2, [1], [130])
@@ -86,7 +86,7 @@ def test_padding_gives_zeros(row, position):
     assert got[1].any()
 
 
-def test_files_of_the_same_program_are_read_back():
+def test_native_attention_sees_changes_of_the_cache_within_a_program():
     q, k, v = _operands(1, 2, 16)
 
     @jax.jit
@@ -101,7 +101,7 @@ def test_files_of_the_same_program_are_read_back():
     np.testing.assert_array_equal(second, _attend(q, 2 * k, v, 0, range(B), [7] * B))
 
 
-def test_many_rows_several_tokens_and_other_types_are_left_to_xla():
+def test_many_rows_several_tokens_and_other_types_use_xla():
     cache = jnp.zeros((1, 1, 1, 4, 8))
     assert attention.is_fast(jnp.zeros((products.MAX_ROWS, 1, 2, 8)), cache)
     for other in (

@@ -59,7 +59,7 @@ def _calls_ours(x, weights):
 @TYPES
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("rows", [1, 2, 13])
-def test_it_is_the_product_at_awkward_sizes(sizes, rows, dtype):
+def test_native_products_are_accurate_for_partial_tiles(sizes, rows, dtype):
     K, N = sizes
     x, weights = _operands(rows, K, N, dtype=dtype)
     assert _calls_ours(x, weights)
@@ -85,7 +85,7 @@ def test_a_row_has_the_same_bits_for_any_other_rows(sizes, dtype):
 
 
 @needs_compiler
-def test_it_is_the_same_inside_a_loop():
+def test_native_products_work_inside_loops():
     x, weights = _operands(8, 300, 300)
     weights /= 300
 
@@ -132,12 +132,12 @@ def test_axes_are_grouped_as_in_einsum(spec):
     np.testing.assert_allclose(wide[:3], y, rtol=0, atol=2e-4)
 
 
-def test_an_einsum_that_is_no_product_of_rows_and_weights_is_refused():
+def test_an_einsum_that_is_not_a_product_of_rows_and_weights_is_refused():
     with pytest.raises(ValueError, match="no product of rows and weights"):
         products.einsum_transposed("mk,kn->nm", *_operands(2, 300, 300))
 
 
-def test_other_types_sizes_and_row_counts_are_left_to_xla():
+def test_other_types_sizes_and_row_counts_use_xla():
     x, weights = _operands(4, 512, 512)
     assert _calls_ours(x, weights) == HAS_COMPILER
     for other_x, other_weights in (
@@ -150,7 +150,7 @@ def test_other_types_sizes_and_row_counts_are_left_to_xla():
 
 
 @needs_compiler
-def test_with_a_tile_unit_only_few_rows_in_bfloat16_use_native_functions(monkeypatch):
+def test_with_a_tile_unit_only_few_bfloat16_rows_use_native_functions(monkeypatch):
     def asked(rows, dtype):
         traced_anew = lambda x, weights: products.einsum_transposed("mk,kn->mn", x, weights)
         return jax.jit(traced_anew).lower(*_operands(rows, 512, 512, dtype=dtype)).as_text()
@@ -166,14 +166,14 @@ def test_with_a_tile_unit_only_few_rows_in_bfloat16_use_native_functions(monkeyp
 
 @pytest.fixture
 def unregistered():
-    """Simulates a new process by clearing our record of registrations; JAX still has the functions."""
+    """Simulates a new process by clearing the cached registration; JAX keeps the functions."""
     library.is_registered.cache_clear()
     yield
     library.is_registered.cache_clear()
 
 
 @pytest.mark.parametrize("compilers", [(), ("false",)], ids=["no_compiler", "compiler_fails"])
-def test_without_a_compiler_the_product_is_that_of_xla(
+def test_without_a_compiler_products_use_xla(
     unregistered, monkeypatch, tmp_path, compilers, caplog
 ):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -193,19 +193,20 @@ def _warnings(caplog):
     return [r.getMessage() for r in caplog.records if "without native functions" in r.getMessage()]
 
 
-def test_the_switch_leaves_everything_to_xla(unregistered, monkeypatch, caplog):
+def test_the_switch_makes_all_products_use_xla(unregistered, monkeypatch, caplog):
     monkeypatch.setenv(library.SWITCH, "0")
     assert not library.is_registered() and not _warnings(caplog)
     assert not products.supports(1, "float32")
     facts = library.machine()
     assert facts["cpu"] and facts["native"] is False and facts["compiler"] is None
+    library.is_registered.cache_clear()
     monkeypatch.setenv(library.SWITCH, "off")
     with pytest.raises(ValueError, match="AGENTGYM_JAX_NATIVE='off': set it to 0 or 1"):
-        library.is_switched_on()
+        library.is_registered()
 
 
 @needs_compiler
-def test_the_machine_is_described_with_its_compiler():
+def test_machine_facts_include_the_compiler():
     facts = library.machine()
     assert facts["native"] is True
     assert facts["compiler"] == library.find_compiler().version != ""
@@ -213,7 +214,7 @@ def test_the_machine_is_described_with_its_compiler():
 
 @needs_compiler
 @pytest.mark.parametrize("variable", ["CXX", "CC"])
-def test_the_compiler_that_the_environment_names_is_used(tmp_path, monkeypatch, variable):
+def test_the_compiler_of_the_environment_variable_is_used(tmp_path, monkeypatch, variable):
     script, said = tmp_path / "named", tmp_path / "said"
     script.write_text(f'#!/bin/sh\necho "$@" >> {said}\nexec c++ "$@"\n')
     script.chmod(0o755)
@@ -229,7 +230,7 @@ def test_the_compiler_that_the_environment_names_is_used(tmp_path, monkeypatch, 
         library.find_compiler()
 
 
-def test_without_a_home_folder_decoding_is_that_of_xla(unregistered, monkeypatch, caplog):
+def test_without_a_home_folder_decoding_uses_xla(unregistered, monkeypatch, caplog):
     def unknown(_):
         raise KeyError
 
@@ -242,7 +243,7 @@ def test_without_a_home_folder_decoding_is_that_of_xla(unregistered, monkeypatch
         assert "set HOME or XDG_CACHE_HOME" in _warnings(caplog)[0]
 
 
-def test_a_compiler_that_hangs_is_given_up(unregistered, monkeypatch, tmp_path, caplog):
+def test_a_hanging_compiler_is_stopped(unregistered, monkeypatch, tmp_path, caplog):
     script = tmp_path / "slow"
     script.write_text('#!/bin/sh\n[ "$1" = --version ] && exit\nexec sleep 60\n')
     script.chmod(0o755)
@@ -254,7 +255,7 @@ def test_a_compiler_that_hangs_is_given_up(unregistered, monkeypatch, tmp_path, 
 
 
 @needs_compiler
-def test_a_kept_library_that_lost_its_end_is_compiled_again(tmp_path):
+def test_a_truncated_cached_library_is_compiled_again(tmp_path):
     (tmp_path / "one.cc").write_text('extern "C" int one() { return 1; }')
     folder = tmp_path / "cache"
     build = lambda: library.compiled(tmp_path, library.find_compiler(), SHARED, folder)
@@ -265,7 +266,7 @@ def test_a_kept_library_that_lost_its_end_is_compiled_again(tmp_path):
 
 
 @needs_compiler
-def test_two_may_compile_the_same_at_once(tmp_path):
+def test_two_threads_can_compile_the_same_library(tmp_path):
     folder = tmp_path / "cache"
     (tmp_path / "one.cc").write_text('extern "C" int one() { return 1; }')
     start = threading.Barrier(2)
@@ -282,7 +283,7 @@ def test_two_may_compile_the_same_at_once(tmp_path):
 
 
 @needs_compiler
-def test_a_changed_source_or_flag_is_recompiled_and_an_error_is_reported(tmp_path):
+def test_changed_sources_or_flags_are_recompiled_and_errors_reported(tmp_path):
     source, header = tmp_path / "one.cc", tmp_path / "one.h"
     source.write_text("int one() { return 1; }")
     build = functools.partial(
@@ -305,7 +306,7 @@ def test_a_changed_source_or_flag_is_recompiled_and_an_error_is_reported(tmp_pat
 @needs_compiler
 @pytest.mark.parametrize("is_tied", [True, False])
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 2e-5), ("bfloat16", 0.02)])
-def test_a_decode_step_of_split_weights_is_that_of_stacked_ones(is_tied, dtype, tolerance):
+def test_a_decode_step_with_split_weights_equals_one_with_stacked_ones(is_tied, dtype, tolerance):
     config = decoder_config(
         vocab_size=700,
         hidden_size=256,

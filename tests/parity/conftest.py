@@ -1,7 +1,8 @@
 """Setup of the comparisons in tests/parity, which need torch.
 
-Environment variables name the subjects of the comparison: the real checkpoint, a checkout of AgentGym (AGENTGYM)
-and its running servers (AGENTGYM_SERVERS). Tests without their variable are skipped.
+Environment variables name what is compared: a real checkpoint (AGENTGYM_JAX_REAL_MODEL), a checkout
+of AgentGym (AGENTGYM) and its running servers (AGENTGYM_SERVERS). Tests without their variable are
+skipped.
 """
 
 import os

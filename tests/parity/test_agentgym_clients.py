@@ -156,7 +156,7 @@ def test_the_expert_solves_whole_episodes_through_the_client(served):
     logging.info("%s: %d episodes, %d steps", served.case.client, len(served.case.tasks), turns)
 
 
-def test_one_client_plays_many_tasks_and_the_second_time_is_as_the_first(served):
+def test_a_client_gets_the_same_answers_when_it_repeats_a_task(served):
     first_task, second_task = served.case.tasks[:2]
     client = served.open()
     seen = []
@@ -168,7 +168,7 @@ def test_one_client_plays_many_tasks_and_the_second_time_is_as_the_first(served)
     end(served, client)
 
 
-def test_a_text_without_sense_is_answered_and_earns_nothing(served):
+def test_a_meaningless_text_is_answered_without_a_reward(served):
     client = served.open()
     start(client, served.case.tasks[0])
     for text in ("I do not know.", "Thought: hm\n\nAction:\ndance wildly", "Action:"):
@@ -177,7 +177,7 @@ def test_a_text_without_sense_is_answered_and_earns_nothing(served):
     end(served, client)
 
 
-def test_two_clients_at_once_do_not_disturb_each_other(served):
+def test_two_clients_at_once_do_not_affect_each_other(served):
     tasks = served.case.tasks[:2]
     alone = []
     for task in tasks:

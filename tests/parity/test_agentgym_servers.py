@@ -5,13 +5,13 @@ This project's client is used on both sides.
     AGENTGYM=DIR AGENTGYM_SERVERS=textcraft=http://127.0.0.1:8001,babyai=http://127.0.0.1:8002 \\
         pytest tests/parity/test_agentgym_servers.py -n 0 --log-cli-level=INFO
 
-AGENTGYM_SERVERS names running servers of a checkout; AGENTGYM names the checkout, only for the
-record. The addresses of maze and wordle may omit their prefix. AgentGym's TextCraft reads its
-recipe files in the order of the disk. To have the same tasks, it must be started with `os.listdir`
-sorted. Every answer is compared: text, reward, score, end, success and the text of every error.
-TextCraft's distractor lines are exempt by design. So are three effects of identity hash codes of a
-Java virtual machine in ScienceWorld: the order of objects, some degrees of a temperature, and
-whether a closed circuit works immediately or one action later.
+AGENTGYM_SERVERS names running servers of a checkout; AGENTGYM must be set to the checkout. The
+addresses of maze and wordle may omit their prefix. AgentGym's TextCraft reads its recipe files in
+the order of `os.listdir`, which must be patched to sort its result, so that the tasks are equal.
+Every answer is compared: text, reward, score, end, success and the text of every error. TextCraft's
+distractor lines are not compared. Three effects of identity hash codes of a Java virtual machine in
+ScienceWorld are tolerated: the order of objects, some degrees of a temperature, and whether a
+closed circuit works immediately or one action later.
 """
 
 import dataclasses
@@ -236,9 +236,9 @@ def is_late(pair: "Pair", original: Any, ours: Any, sessions: list[int]) -> bool
 
 
 def is_parting(original: Any, ours: Any) -> bool:
-    """Returns True if equal actions may have different effects on the two servers from now on.
+    """Returns True if an action may have different effects on the two servers from now on.
 
-    If the options of an ambiguous request are in another order, their numbers have other meanings.
+    This happens after different scores, and if an ambiguous request numbers its options differently.
     """
     if isinstance(original, Failure) or original == ours:
         return False
@@ -356,7 +356,7 @@ def play(pair: Pair, sessions: list[int], task: int, tally: Tally) -> None:
             return
 
 
-def test_every_answer_of_many_episodes_is_the_same(pair):
+def test_all_answers_of_many_episodes_are_equal(pair):
     sessions = pair.create()
     tally = Tally()
     for task in pair.case.tasks:
@@ -368,7 +368,7 @@ def test_every_answer_of_many_episodes_is_the_same(pair):
     assert pair.both(EnvClient.close, sessions) == [None, None]
 
 
-def test_a_task_that_does_not_exist_is_answered_alike(pair):
+def test_a_missing_task_gets_equal_answers(pair):
     sessions = pair.create()
     differences = []
     for task in pair.case.unknown:
@@ -384,20 +384,20 @@ def test_a_task_that_does_not_exist_is_answered_alike(pair):
     [functools.partial(EnvClient.step, action="x"), functools.partial(EnvClient.reset, data_idx=0)],
     ids=["step", "reset"],
 )
-def test_a_session_that_does_not_exist_is_lost_on_both(pair, ask):
+def test_a_missing_session_is_lost_on_both_servers(pair, ask):
     original, ours = pair.both(ask, [987654, 987654])
     assert original == ours
     assert original.cause is EnvCause.SESSION_LOST
 
 
-def test_a_step_before_the_first_reset_is_answered_alike(pair):
+def test_a_step_before_the_first_reset_gets_equal_answers(pair):
     sessions = pair.create()
     original, ours = pair.both(functools.partial(EnvClient.step, action="fly"), sessions)
     assert original == ours
     pair.both(EnvClient.close, sessions)
 
 
-def test_a_closed_session_is_lost_on_both(pair):
+def test_a_closed_session_is_lost_on_both_servers(pair):
     if not pair.original.facts.has_close:
         pytest.skip("AgentGym's server cannot close sessions")
     sessions = pair.create()
@@ -408,7 +408,7 @@ def test_a_closed_session_is_lost_on_both(pair):
     assert original.cause is EnvCause.SESSION_LOST
 
 
-def test_the_client_knows_an_original_server_from_its_table(pair):
+def test_the_client_recognises_an_original_server(pair):
     spec = pair.original.spec()
     assert (spec.name, spec.version) == (pair.name, "upstream")
     assert pair.original.facts.path_prefix or pair.original.health()["root"]

@@ -69,14 +69,14 @@ def make_run(path):
     return policy, params
 
 
-def test_a_greedy_episode_of_an_export_has_the_tokens_it_has_here(tmp_path):
+def test_a_greedy_episode_of_an_export_has_equal_tokens_in_transformers(tmp_path):
     policy, params = make_run(tmp_path / "run")
     out = export(str(tmp_path / "run"), str(tmp_path / "out"), dtype="float32", overwrite=False)
     their_tokenizer = transformers.AutoTokenizer.from_pretrained(out)
     model = transformers.AutoModelForCausalLM.from_pretrained(out, dtype=torch.float32).eval()
     tokenizer = load_tokenizer(tmp_path / "run" / "tokenizer")
     renderer = ChatRenderer(tokenizer)
-    stop = tokenizer.special_id("<|im_end|>")
+    stop = tokenizer.special_tokens["<|im_end|>"]
     assert model.config.eos_token_id == stop
 
     @jax.jit

@@ -77,7 +77,7 @@ def our_logits(policy, params, tokens_BT):
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_logits_are_those_of_transformers(name, tmp_path):
+def test_logits_equal_those_of_transformers(name, tmp_path):
     reference = make_reference(name)
     reference.save_pretrained(tmp_path)
     policy = Policy(sources.resolve(str(tmp_path)).config)
@@ -89,7 +89,7 @@ def test_logits_are_those_of_transformers(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_transformers_loads_an_export_and_gives_the_same_logits(name, tmp_path):
+def test_an_export_loaded_by_transformers_gives_the_same_logits(name, tmp_path):
     make_reference(name).save_pretrained(tmp_path / "in")
     policy = Policy(sources.resolve(str(tmp_path / "in")).config)
     params = load_hf(tmp_path / "in", policy)

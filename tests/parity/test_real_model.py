@@ -135,7 +135,7 @@ def top_two_gap(checkpoint, ids):
     return float(top[0] - top[1])
 
 
-def test_logits_of_a_real_model_are_those_of_transformers(checkpoint):
+def test_logits_of_a_real_model_equal_those_of_transformers(checkpoint):
     text = "\n\n".join(PROMPTS)
     ids = np.asarray([checkpoint.tokenizer(text)["input_ids"]])
     with torch.no_grad():
@@ -155,7 +155,7 @@ def test_logits_of_a_real_model_are_those_of_transformers(checkpoint):
     np.testing.assert_allclose(found_BTV, expected_BTV, atol=ATOL, rtol=0)
 
 
-def test_greedy_continuations_of_a_real_model_are_those_of_transformers(checkpoint):
+def test_greedy_continuations_of_a_real_model_equal_those_of_transformers(checkpoint):
     encoded = [checkpoint.tokenizer(prompt)["input_ids"] for prompt in PROMPTS]
     longest = max(map(len, encoded))
     tokens_BT = np.array([ids + [0] * (longest - len(ids)) for ids in encoded], np.int32)

@@ -291,7 +291,7 @@ def single(world: Any) -> World:
     return World([world], 0)
 
 
-def test_answers_are_scored_alike(both: Both):
+def test_answers_get_equal_scores(both: Both):
     before = sum(both.counts.values())
     nothing = single("")
     for task in both.tasks:
@@ -302,7 +302,7 @@ def test_answers_are_scored_alike(both: Both):
     report(both, "string_match", before)
 
 
-def test_addresses_are_scored_alike(both: Both):
+def test_addresses_get_equal_scores(both: Both):
     before = sum(both.counts.values())
     for task in both.tasks:
         if URL_MATCH in task.evaluation.eval_types:
@@ -317,7 +317,7 @@ def test_addresses_are_scored_alike(both: Both):
     report(both, "url_match", before)
 
 
-def test_pages_are_scored_alike(both: Both):
+def test_pages_get_equal_scores(both: Both):
     before = sum(both.counts.values())
     for task in both.tasks:
         if PROGRAM_HTML in task.evaluation.eval_types:
@@ -329,7 +329,7 @@ def test_pages_are_scored_alike(both: Both):
             ]
             for seed in range(WORLDS):
                 possible = texts(task)
-                # without this choice almost no score would be 1
+                # Every second world has only texts of the task, or almost no score would be 1.
                 fitting = possible[9:] if seed % 2 else possible
                 world = World(fitting, (task.task_id, seed))
                 both.compare(task, "", world, urls[number(seed, task.task_id) % len(urls)])

@@ -8,6 +8,7 @@ import pytest
 
 from agentgym_jax.jobs.config.sections import plain
 from agentgym_jax.jobs.rl.config import parse
+from agentgym_jax.models.policy import Policy
 from agentgym_jax.planning import topology
 from agentgym_jax.planning.programs import get_decoder_config, make_programs
 from agentgym_jax.planning.report import GIB, format_plan, make_plan
@@ -51,7 +52,7 @@ def test_a_plan_has_every_program_of_the_run(plan):
 
 
 def test_weights_and_moments_have_the_bytes_of_the_model(plan):
-    weights = 4 * get_decoder_config(settings()).num_parameters
+    weights = 4 * Policy(get_decoder_config(settings())).num_parameters
     assert plan.residents["weights"] == weights
     assert 2 * weights <= plan.residents["moments"] <= 2 * weights + 64
 

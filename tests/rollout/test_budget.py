@@ -8,10 +8,16 @@ from agentgym_jax.client.actions import ParsedAction
 from agentgym_jax.client.answers import Observation
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.learner.experience import make_experience, turn_anchors
-from agentgym_jax.rollout import budget
-from agentgym_jax.rollout.episode import AgentTurn, Append, Episode, EpisodeLimits
+from agentgym_jax.rollout.episode import (
+    TURN_BUDGETS,
+    AgentTurn,
+    Append,
+    Episode,
+    EpisodeLimits,
+    EpisodeRequest,
+)
+from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.text.chat import ChatRenderer, Message
-from agentgym_jax.text.template import COMPACT
 from agentgym_jax.text.tokenizer import byte_tokenizer
 from agentgym_jax.trajectory import TokenSource, from_record, to_record
 
@@ -28,7 +34,7 @@ PROBLEM = "No action."
 
 @pytest.fixture(scope="module")
 def renderer():
-    return ChatRenderer(byte_tokenizer().with_chat_template(COMPACT))
+    return ChatRenderer(byte_tokenizer())
 
 
 def play(renderer, said, show_turn_budget=None, **limits):
@@ -37,22 +43,17 @@ def play(renderer, said, show_turn_budget=None, **limits):
     Without `show_turn_budget`, the texts do not mention the budget.
     """
     options = {} if show_turn_budget is None else dict(show_turn_budget=show_turn_budget)
-    episode = Episode(
-        Task("castle", 0, ""),
-        sample=0,
-        step=0,
-        renderer=renderer,
-        preamble=({"role": "system", "content": "rules"},),
-        limits=EpisodeLimits(LIMIT, 1000, 9, **limits),
-        **options,
-    )
+    limits = EpisodeLimits(LIMIT, 1000, 9, **limits)
+    preamble = ({"role": "system", "content": "rules"},)
+    request = EpisodeRequest(Task("castle", 0, ""), 0, 0, 0, limits, SamplingOptions(1.0, 9, 1000))
+    episode = Episode(request, renderer=renderer, preamble=preamble, **options)
     command = episode.begin("hall")
     for text, answer in said:
         assert isinstance(command, Append)
         tokens = np.array(renderer.action(text), np.int32)
         logprobs = np.full(len(tokens), -0.5, np.float32)
         turn = AgentTurn(row=0, text=text, tokens=tokens, logprobs=logprobs)
-        parsed = ParsedAction(text, None, None) if answer else ParsedAction(None, None, PROBLEM)
+        parsed = ParsedAction(text) if answer else ParsedAction(None, PROBLEM)
         command = episode.act(turn, parsed)
         if answer is not None:
             is_end = answer == "end"
@@ -64,7 +65,7 @@ def read(trajectory):
     return [m["content"] for m in trajectory.messages if m["role"] == "user"]
 
 
-def test_nothing_is_printed_by_default(renderer):
+def test_no_budget_is_shown_by_default(renderer):
     silent = play(renderer, EPISODES[0])
     assert read(silent) == ["hall", "kitchen", PROBLEM, "hall"]
     same = play(renderer, EPISODES[0], "none")
@@ -76,7 +77,7 @@ def test_the_limit_is_shown_once_at_the_start(renderer):
     assert first == "hall\nTurns for this task: 4." and later == ["kitchen", PROBLEM, "hall"]
 
 
-def test_the_remaining_budget_is_shown_before_every_turn_after_failed_ones_too(renderer):
+def test_the_remaining_budget_is_shown_before_every_turn_even_after_a_failed_turn(renderer):
     assert read(play(renderer, EPISODES[0], "every_turn")) == [
         "hall\nTurns left: 4.",
         "kitchen\nTurns left: 3.",
@@ -85,13 +86,13 @@ def test_the_remaining_budget_is_shown_before_every_turn_after_failed_ones_too(r
     ]
 
 
-def test_an_observation_kept_at_the_horizon_says_that_none_is_left(renderer):
+def test_an_observation_kept_at_the_horizon_shows_zero_turns_left(renderer):
     last = play(renderer, EPISODES[2], "every_turn", keep_last_observation=True)
     assert read(last)[-1].endswith("\nTurns left: 0.")
 
 
-@pytest.mark.parametrize("show_turn_budget", budget.TURN_BUDGETS)
-def test_the_tokens_are_those_of_the_messages_rendered_at_once(renderer, show_turn_budget):
+@pytest.mark.parametrize("show_turn_budget", TURN_BUDGETS)
+def test_the_tokens_equal_those_of_the_whole_rendered_conversation(renderer, show_turn_budget):
     trajectory = play(renderer, EPISODES[0], show_turn_budget)
     messages = [Message(m["role"], m["content"]) for m in trajectory.messages]
     whole = renderer.encode_conversation(messages).tokens
@@ -132,14 +133,13 @@ def test_the_shown_budget_changes_neither_actions_nor_their_advantages(
         added = np.setdiff1d(np.unique(b.sources), [TokenSource.PROMPT, TokenSource.ACTION])
         assert added.tolist() in ([], [TokenSource.OBSERVATION])
     before, after = experience(silent, name, options), experience(told, name, options)
-    np.testing.assert_array_equal(
-        before.advantage_BT[before.action_mask_BT], after.advantage_BT[after.action_mask_BT]
-    )
-    assert len(np.unique(before.advantage_BT[before.action_mask_BT])) > 2
+    advantages = before.advantage_BT[before.episodes.action_mask_BT]
+    np.testing.assert_array_equal(advantages, after.advantage_BT[after.episodes.action_mask_BT])
+    assert len(np.unique(advantages)) > 2
 
 
 def test_a_state_is_the_same_for_any_remaining_budget(renderer):
-    """Checks that states do not depend on the shown budget; one action leads back to the first."""
+    """Checks an episode that returns to its first room: the state ignores the lower budget."""
     silent = turn_anchors([play(renderer, said) for said in EPISODES], group_size=3)
     told = [play(renderer, said, "every_turn") for said in EPISODES]
     assert turn_anchors(told, group_size=3) == silent

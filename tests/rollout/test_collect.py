@@ -27,7 +27,6 @@ from agentgym_jax.rollout.episode import EpisodeLimits, EpisodeRequest
 from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.sampling.sampler import Sampler
 from agentgym_jax.text.chat import ChatRenderer
-from agentgym_jax.text.template import COMPACT
 from agentgym_jax.text.tokenizer import byte_tokenizer
 from agentgym_jax.trajectory import Outcome
 from tests.builders import decoder_config
@@ -89,7 +88,7 @@ class World:
 
 @pytest.fixture(scope="module")
 def policy():
-    tokenizer = byte_tokenizer().with_chat_template(COMPACT)
+    tokenizer = byte_tokenizer()
     config = decoder_config(
         vocab_size=tokenizer.vocab_size,
         hidden_size=16,
@@ -118,7 +117,7 @@ def collect(
     should_stop=lambda: False,
     **options,
 ):
-    tokenizer = byte_tokenizer().with_chat_template(COMPACT)
+    tokenizer = byte_tokenizer()
     renderer = ChatRenderer(tokenizer)
     sampler = Sampler(
         policy,
@@ -139,7 +138,7 @@ def collect(
                 "textcraft": EnvironmentText(
                     preamble=(),
                     # Every output of the untrained policy is parsed as an action.
-                    parse=lambda text: ParsedAction(text.encode().hex() or "nothing", None, None),
+                    parse=lambda text: ParsedAction(text.encode().hex() or "nothing"),
                 )
             },
             prefetch=2,
@@ -203,7 +202,7 @@ def test_an_agent_sees_the_limit_of_its_episode(policy, calm):
     assert not any("urns" in m["content"] for t in calm for m in t.messages if m["role"] == "user")
 
 
-def test_rewards_and_the_unit_of_the_score_are_those_of_the_environment(policy):
+def test_rewards_and_score_scale_are_those_of_the_environment(policy):
     percent = dataclasses.replace(ORIGINALS["textcraft"], reward_scale=0.01)
     found, _ = collect(policy, World(), range(6), facts=percent)
     assert {t.score for t in found} == {0, 1}
@@ -212,7 +211,7 @@ def test_rewards_and_the_unit_of_the_score_are_those_of_the_environment(policy):
 
 
 @pytest.mark.slow
-def test_slow_answers_in_any_order_change_nothing(policy, calm):
+def test_slow_answers_in_any_order_do_not_change_episodes(policy, calm):
     slow = World(delay=lambda task, step: 0.05 * ((task * 7 + step * 3) % 5))
     again, _ = collect(policy, slow, range(6), rows=3)
     assert [essence(t) for t in again] == [essence(t) for t in calm]
@@ -229,7 +228,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("kind", BROKEN)
-def test_a_failed_step_starts_the_episode_again_to_the_same_result(policy, calm, kind):
+def test_an_episode_restarted_after_a_failed_step_is_the_same(policy, calm, kind):
     def fault(task, step, attempt):
         return BROKEN[kind] if task == 2 and step == 1 and attempt <= 2 else None
 
@@ -239,7 +238,7 @@ def test_a_failed_step_starts_the_episode_again_to_the_same_result(policy, calm,
     assert sum(t.attempts for t in again) == len(again) + 2
 
 
-def test_a_task_that_always_fails_is_never_a_reward_and_leaves_the_others_alone(policy, calm):
+def test_a_task_that_always_fails_gives_no_reward_and_does_not_affect_others(policy, calm):
     def fault(task, step, attempt):
         return BROKEN["status 500"] if task == 2 and step == 1 else None
 
@@ -271,7 +270,7 @@ SICK = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("calls", SICK)
-def test_a_server_that_is_sick_for_a_while_costs_time_and_no_episode(policy, calm, calls):
+def test_a_temporary_server_failure_loses_no_episode(policy, calm, calls):
     """Checks a server failure that lasts longer than the attempts of an episode.
 
     Without patience, the rollout would give up every episode.
@@ -289,7 +288,7 @@ def test_a_server_that_is_sick_for_a_while_costs_time_and_no_episode(policy, cal
 
 @pytest.mark.slow
 @pytest.mark.parametrize("calls", SICK)
-def test_a_server_that_stays_sick_ends_the_collection_with_its_words(policy, calls):
+def test_a_lasting_server_failure_ends_the_rollout_and_quotes_the_server(policy, calls):
     def fault(task, step, attempt):
         return (500, {"error": "out of memory"}) if SICK[calls](step) else None
 
@@ -297,8 +296,8 @@ def test_a_server_that_stays_sick_ends_the_collection_with_its_words(policy, cal
         collect(policy, World(fault), range(6), breaker_patience_s=1.0)
 
 
-def test_a_collection_without_any_episode_is_an_error(policy):
-    """Checks failures after the start of every episode, which do not count as an outage."""
+def test_a_rollout_without_any_valid_episode_is_an_error(policy):
+    """Checks episodes that all start but fail later, which does not count as an outage."""
 
     def fault(task, step, attempt):
         return BROKEN["status 500"] if step == 2 - task % 2 else None
@@ -307,7 +306,7 @@ def test_a_collection_without_any_episode_is_an_error(policy):
         collect(policy, World(fault), [0, 2], max_attempts=1, breaker_patience_s=1e9)
 
 
-def test_a_hanging_answer_is_bounded_by_the_timeout(policy, calm):
+def test_a_hanging_answer_ends_at_the_timeout(policy, calm):
     hanging = World(delay=lambda task, step: 2.5 if task == 1 and step == 1 else 0.0)
     again, statistics = collect(policy, hanging, [0, 1], max_attempts=1)
     assert {t.outcome for t in again if t.item_id == "textcraft_1"} == {Outcome.ENV_ERROR}
@@ -338,7 +337,7 @@ def test_a_server_that_died_before_the_rollout_is_restarted_before_its_first_cal
     assert [essence(t) for t in again] == [essence(t) for t in calm]
 
 
-def test_a_server_is_started_again_while_the_pool_tries_to_start_episodes_on_it(policy, calm):
+def test_a_dead_server_is_restarted_while_the_pool_retries_starts(policy, calm):
     world = World()
     world.stop()
     again, statistics = collect(
@@ -348,7 +347,7 @@ def test_a_server_is_started_again_while_the_pool_tries_to_start_episodes_on_it(
     assert not statistics.env_errors  # the pool reports nothing before its patience ends
 
 
-def test_a_stop_aborts_running_episodes_and_frees_everything(policy):
+def test_a_stop_aborts_running_episodes_and_closes_their_sessions(policy):
     world = World(delay=lambda task, step: 0.2)
     questions = itertools.count(1)
     found, _ = collect(policy, world, range(9), group=1, should_stop=lambda: next(questions) > 5)
@@ -356,7 +355,7 @@ def test_a_stop_aborts_running_episodes_and_frees_everything(policy):
     assert Outcome.ABORTED in {t.outcome for t in found}
 
 
-def test_stopping_while_an_episode_waits_for_another_attempt_ends_cleanly(policy, caplog):
+def test_stopping_while_an_episode_waits_for_a_retry_ends_cleanly(policy, caplog):
     def fault(task, step, attempt):
         return (500, b"gone") if step == 1 else None
 
@@ -367,7 +366,7 @@ def test_stopping_while_an_episode_waits_for_another_attempt_ends_cleanly(policy
     assert [(t.outcome, t.attempts) for t in stopped] == [(Outcome.ABORTED, 1)]
 
 
-def test_a_context_smaller_than_every_prompt_is_an_error_with_the_numbers(policy):
+def test_a_context_smaller_than_every_prompt_is_an_error(policy):
     limits = EpisodeLimits(max_turns=3, max_tokens=6, max_parse_errors=0)
     with pytest.raises(ContextTooSmallError, match="none of 4 prompts fits: the shortest has"):
         collect(policy, World(), [0, 1], limits=limits)

@@ -6,7 +6,16 @@ import pytest
 from agentgym_jax.client.actions import ParsedAction
 from agentgym_jax.client.answers import Observation
 from agentgym_jax.data.tasks import Task
-from agentgym_jax.rollout.episode import AgentTurn, Append, Episode, EpisodeLimits, Finish, Send
+from agentgym_jax.rollout.episode import (
+    AgentTurn,
+    Append,
+    Episode,
+    EpisodeLimits,
+    EpisodeRequest,
+    Finish,
+    Send,
+)
+from agentgym_jax.sampling.options import SamplingOptions
 from agentgym_jax.trajectory import Outcome, TokenSource
 
 STOP = 99
@@ -29,14 +38,16 @@ class Letters:
 
 
 def make(max_turns=3, max_tokens=100, max_parse_errors=1):
-    return Episode(
+    request = EpisodeRequest(
         Task("textcraft", 7, "depth 1"),
         sample=2,
+        seed=0,
         step=5,
-        renderer=Letters(),
-        preamble=({"role": "system", "content": "rules"},),
         limits=EpisodeLimits(max_turns, max_tokens, max_parse_errors),
+        sampling=SamplingOptions(1.0, 9, max_tokens),
     )
+    preamble = ({"role": "system", "content": "rules"},)
+    return Episode(request, renderer=Letters(), preamble=preamble)
 
 
 def say(episode, tokens=(10, 11, STOP), *, action="go", is_stopped=True):
@@ -48,7 +59,7 @@ def say(episode, tokens=(10, 11, STOP), *, action="go", is_stopped=True):
         logprobs=-0.5 * np.ones(len(tokens), np.float32),
         version=5,
     )
-    return episode.act(turn, ParsedAction(action, None, None if action else "no action"))
+    return episode.act(turn, ParsedAction(action, None if action else "no action"))
 
 
 def answer(episode, reward=0.0, done=False, success=False, text="seen", is_rejection=False):
@@ -71,7 +82,7 @@ def test_a_solved_episode_has_every_token_once_with_its_source():
     assert t.policy_versions.tolist() == [-1] * 4 + [5] * 3 + [-1] * 4 + [5] * 2
 
 
-def test_a_final_observation_does_not_swallow_the_reward():
+def test_the_reward_of_the_last_turn_is_on_its_last_action_token():
     episode = make()
     episode.begin("start")
     say(episode)
@@ -80,7 +91,7 @@ def test_a_final_observation_does_not_swallow_the_reward():
     assert rewards.tolist() == [0, 0, 0, 0, 0, 0, 1.0]
 
 
-def test_the_unit_of_the_score_is_shown_with_it():
+def test_a_score_is_recorded_with_its_scale():
     episode = make()
     episode.begin("start")
     say(episode)
@@ -104,7 +115,7 @@ def test_rejected_actions_and_parse_errors_are_failed_turns():
     assert [t.is_failed for t in turns] == [False, True, True, False]
 
 
-def test_the_horizon_truncates_and_is_no_failure():
+def test_an_episode_that_reaches_the_horizon_is_truncated_and_not_failed():
     episode = make(max_turns=1)
     episode.begin("start")
     say(episode)
@@ -121,7 +132,7 @@ def test_the_last_turn_may_still_solve_the_task():
     assert answer(episode, reward=1.0, done=True, success=True) == Finish(Outcome.SUCCESS)
 
 
-def test_a_cut_turn_is_closed_by_tokens_that_are_not_trained():
+def test_a_truncated_turn_is_closed_by_untrained_tokens():
     episode = make()
     episode.begin("start")
     say(episode, (10, 11), is_stopped=False)

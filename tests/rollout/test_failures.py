@@ -9,7 +9,6 @@ from agentgym_jax.client.pool import ReplyKind
 from agentgym_jax.data.tasks import Task
 from agentgym_jax.rollout.failures import (
     Attempts,
-    Outages,
     RetryDecision,
     RetryPolicy,
     check_some_served,
@@ -29,7 +28,7 @@ def decisions(policy, attempts, count, task=TASKS[0]):
     return found
 
 
-def test_every_sample_has_its_attempts_and_then_the_episode_is_given_up():
+def test_each_sample_has_its_attempts_before_the_episode_is_given_up():
     attempts = Attempts()
     found = decisions(RetryPolicy(2, 1, 60.0), attempts, 4)
     assert found == [
@@ -41,7 +40,7 @@ def test_every_sample_has_its_attempts_and_then_the_episode_is_given_up():
     assert attempts.in_all == 4 and attempts.replacements == 1
 
 
-def test_without_replacements_the_last_attempt_is_the_end():
+def test_without_replacements_the_last_attempt_is_final():
     assert decisions(RetryPolicy(1, 0, 60.0), Attempts(), 1) == [RetryDecision.GIVE_UP]
 
 
@@ -80,77 +79,84 @@ def clock():
 
 
 @pytest.fixture
-def outages(clock):
-    return Outages(10.0, clock)
+def policy(clock):
+    return RetryPolicy(10**6, 0, 10.0, clock)
 
 
-def fail(outages, task, *, kind="step", error=STATUS_500):
-    return outages.failed("babyai", kind, task, error)
+def fail(policy, number, *, kind=ReplyKind.STEP, error=STATUS_500, environment="babyai"):
+    """Returns True if the failure of a task counts as an outage."""
+    attempts = Attempts()
+    policy.failed(attempts, Task(environment, number, ""), kind, error)
+    return attempts.pauses == 1
 
 
-def test_one_task_that_fails_is_no_outage_however_often(outages, clock):
+def succeed(policy, number, kind=ReplyKind.STEP):
+    policy.answered(Attempts(), Task("babyai", number, ""), kind)
+
+
+def test_repeated_failures_of_one_task_are_not_an_outage(policy, clock):
     for _ in range(50):
         clock.seconds += 1
-        assert not fail(outages, 1)
+        assert not fail(policy, 1)
 
 
-def test_a_second_task_without_a_success_in_between_is_one(outages):
-    assert not fail(outages, 1)
-    assert fail(outages, 2)
-    assert fail(outages, 1)
+def test_failures_of_two_tasks_without_a_success_in_between_are_an_outage(policy):
+    assert not fail(policy, 1)
+    assert fail(policy, 2)
+    assert fail(policy, 1)
 
 
-def test_a_success_ends_it(outages):
-    fail(outages, 1)
-    fail(outages, 2)
-    outages.answered("babyai", "step", 3)
-    assert not fail(outages, 1)
+def test_a_success_ends_an_outage(policy):
+    fail(policy, 1)
+    fail(policy, 2)
+    succeed(policy, 3)
+    assert not fail(policy, 1)
 
 
-def test_starts_that_succeed_say_nothing_about_steps(outages):
-    fail(outages, 1)
-    outages.answered("babyai", "start", 2)
-    assert fail(outages, 2)
+def test_successful_starts_do_not_end_an_outage_of_steps(policy):
+    fail(policy, 1)
+    succeed(policy, 2, ReplyKind.START)
+    assert fail(policy, 2)
 
 
-def test_environments_are_separate(outages):
-    fail(outages, 1)
-    assert not outages.failed("textcraft", "step", 2, STATUS_500)
+def test_each_environment_has_its_own_outages(policy):
+    fail(policy, 1)
+    assert not fail(policy, 2, environment="textcraft")
 
 
-def test_tasks_that_failed_while_others_were_well_are_never_an_outage(outages, clock):
+def test_tasks_that_failed_while_others_succeeded_are_not_an_outage(policy, clock):
     """Checks that two tasks that always fail do not look like a server outage at the end of a step."""
     for task in (1, 2):
-        fail(outages, task)
-        outages.answered("babyai", "step", 3)
+        fail(policy, task)
+        succeed(policy, 3)
     for _ in range(50):
         clock.seconds += 1
-        assert not fail(outages, 1) and not fail(outages, 2)
+        assert not fail(policy, 1) and not fail(policy, 2)
 
 
-def test_a_task_that_did_well_again_counts_again(outages):
-    fail(outages, 1)
-    outages.answered("babyai", "step", 3)
-    outages.answered("babyai", "step", 1)
-    fail(outages, 1)
-    assert fail(outages, 2)
+def test_a_task_counts_again_after_it_succeeded(policy):
+    fail(policy, 1)
+    succeed(policy, 3)
+    succeed(policy, 1)
+    fail(policy, 1)
+    assert fail(policy, 2)
 
 
-def test_an_outage_is_tolerated_for_a_while_and_then_reported_with_its_causes(outages, clock):
-    fail(outages, 1, error=EnvError(EnvCause.TIMEOUT, "slow"))
+def test_an_outage_is_tolerated_for_a_while_and_then_reported_with_its_causes(policy, clock):
+    fail(policy, 1, error=EnvError(EnvCause.TIMEOUT, "slow"))
     clock.seconds += 9.9
-    assert fail(outages, 2)
+    assert fail(policy, 2)
     clock.seconds += 0.2
     with pytest.raises(ServerUnavailable) as caught:
-        fail(outages, 3)
+        fail(policy, 3)
     for part in ("babyai", "step of 3 tasks", "10 s", "http_status 2", "timeout 1", "memory"):
         assert part in str(caught.value)
     assert "resume" in str(caught.value)
 
 
-def test_a_full_server_is_not_a_failing_one(outages):
+def test_a_full_server_is_not_an_outage(policy):
     full = EnvError(EnvCause.CAPACITY, "full")
-    assert not any(fail(outages, task, error=full) for task in range(5))
+    assert not any(fail(policy, task, error=full) for task in range(5))
 
 
 FAILED = trajectory("", item_id="maze_0", outcome=Outcome.ENV_ERROR, error="no answer", attempts=3)
@@ -161,7 +167,7 @@ def check(*trajectories):
     check_some_served(tasks, trajectories)
 
 
-def test_an_environment_that_failed_all_its_tasks_is_an_error_next_to_one_that_played():
+def test_an_environment_that_failed_all_its_tasks_is_an_error():
     other, played = (
         dataclasses.replace(FAILED, item_id="maze_1", attempts=2),
         dataclasses.replace(FAILED, item_id="wordle_0", outcome=Outcome.SUCCESS, error=""),

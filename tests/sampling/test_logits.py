@@ -46,7 +46,7 @@ def test_the_log_probability_is_that_of_the_full_distribution():
     np.testing.assert_allclose(drawn.logprob_B, expected, rtol=1e-5)
 
 
-def test_zero_temperature_takes_the_first_of_the_best():
+def test_zero_temperature_takes_the_first_of_the_likeliest_tokens():
     values = np.zeros(V)
     values[[300, 301, 650]] = 2.0
     drawn = draw_one(values, [0.99], temperature=0.0)
@@ -92,7 +92,7 @@ def test_top_p_draws_the_smallest_set_that_reaches_p(top_p):
         (2, 0.6, {3}),  # top-p keeps 0.6 of the 0.8 that top-k keeps
     ],
 )
-def test_top_p_counts_the_mass_that_top_k_keeps(top_k, top_p, kept):
+def test_top_p_applies_to_probabilities_renormalised_by_top_k(top_k, top_p, kept):
     values = np.log([0.05, 0.3, 0.15, 0.5])
     uniforms = (np.arange(100) + 0.5) / 100
     found = draw_one(values, uniforms, top_k=top_k, top_p=top_p)
@@ -100,13 +100,13 @@ def test_top_p_counts_the_mass_that_top_k_keeps(top_k, top_p, kept):
 
 
 @pytest.mark.parametrize("uniform", [0.0, 0.5, float(np.nextafter(np.float32(1), np.float32(0)))])
-def test_a_token_without_mass_is_never_drawn(uniform):
+def test_a_token_of_probability_zero_is_never_drawn(uniform):
     values = np.full(V, -np.inf)
     values[[255, 256, 512]] = [0.0, 1.0, -3.0]
     assert draw_one(values, [uniform]).token_B.tolist()[0] in (255, 256, 512)
 
 
-def test_neighbours_and_row_number_change_nothing_bitwise():
+def test_a_draw_does_not_depend_on_row_number_or_other_rows():
     rng = np.random.default_rng(4)
     values = rng.normal(size=(6, V)).astype(np.float32)
     uniforms = rng.random(6).astype(np.float32)

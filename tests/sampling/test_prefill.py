@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from experiments.benchmarks.bucket_lengths import choose_lengths, prefill_capacity
 
 
-def test_the_best_lengths_are_those_of_the_pieces():
+def test_lengths_are_the_token_counts_rounded_up():
     counts = [90] * 10 + [40] * 10
     assert choose_lengths(counts, count=2, longest=1024) == [48, 96]
     assert choose_lengths(counts, count=1, longest=1024) == [96]
@@ -17,7 +17,7 @@ def test_the_best_lengths_are_those_of_the_pieces():
 
 
 @given(st.lists(st.integers(1, 150), min_size=1, max_size=12), st.integers(1, 3))
-def test_no_other_lengths_need_fewer_places(counts, count):
+def test_no_other_lengths_need_less_capacity(counts, count):
     found = choose_lengths(counts, count=count, longest=112)
     assert len(found) <= count and found == sorted(set(found))
     others = [T for T in range(16, found[-1], 16)]

@@ -17,11 +17,6 @@ def install(monkeypatch):
         # `importlib.util.find_spec` requires this attribute
         module.__spec__ = types.SimpleNamespace(name=module.__name__)
         monkeypatch.setitem(sys.modules, module.__name__, module)
-    for name in ("tensorboard", "weights_and_biases", "mlflow", "trackio"):
-        module = f"agentgym_jax.telemetry.loggers.{name}"
-        # makes monkeypatch restore the original state at the end
-        monkeypatch.setitem(sys.modules, module, None)
-        del sys.modules[module]
 
 
 def _rows(kind, run, metrics, step):

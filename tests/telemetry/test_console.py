@@ -43,7 +43,7 @@ def last_frame(text):
     return text[text.rindex("╭─ grpo") :]
 
 
-def test_a_file_gets_one_line_per_step_and_no_escape_codes():
+def test_a_log_file_gets_one_line_per_step_without_escape_codes():
     text = plain_run(lambda c: [c.step(1, STEP), c.step(2, STEP)])
     lines = text.splitlines()
     assert lines[:3] == ["grpo", "  model: tiny [test]", "  devices: 8 x cpu"]
@@ -52,7 +52,7 @@ def test_a_file_gets_one_line_per_step_and_no_escape_codes():
     assert "\x1b" not in text
 
 
-def test_a_file_names_a_phase_once():
+def test_a_log_file_names_each_phase_once():
     def use(console):
         for step in range(1, 4):
             for done in range(3):
@@ -64,7 +64,7 @@ def test_a_file_names_a_phase_once():
     assert [line[:4] for line in lines[1:]] == ["step"] * 3
 
 
-def test_a_long_phase_gets_lines_at_doubling_distances_in_a_file(monkeypatch):
+def test_a_long_phase_logs_lines_at_doubling_intervals(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(console_module.time, "monotonic", lambda: now[0])
 
@@ -96,8 +96,8 @@ with RunConsole("grpo", {"model": "tiny"}, 30) as console:
 """
 
 
-def test_colours_forced_by_the_environment_do_not_bring_the_live_table_into_a_pipe():
-    """Checks variables with which notebooks and CI force colours although the output is a pipe."""
+def test_forced_colours_do_not_enable_the_live_table_in_a_pipe():
+    """Checks environment variables with which notebooks and CI force colours in a pipe."""
     forced = {"FORCE_COLOR": "1", "CLICOLOR_FORCE": "1", "TTY_COMPATIBLE": "1"}
     environment = {**os.environ, **forced, "TERM": "xterm-256color"}
     done = subprocess.run(
@@ -110,7 +110,7 @@ def test_colours_forced_by_the_environment_do_not_bring_the_live_table_into_a_pi
     assert "\x1b" not in done.stdout
 
 
-def test_a_table_in_a_pipe_has_no_colours_for_any_environment_variable(monkeypatch):
+def test_output_to_a_pipe_has_no_colours_even_if_forced(monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     stream = io.StringIO()
     open_console(stream).print("[bold red]success[/] 0.5")
@@ -126,17 +126,17 @@ def test_a_table_in_a_pipe_has_no_colours_for_any_environment_variable(monkeypat
         (7_615_616_512, "7.62 billion"),
     ],
 )
-def test_counts_read_well(number, text):
+def test_counts_are_formatted_in_words(number, text):
     assert format_count(number) == text
 
 
-def test_a_file_gets_evaluations_and_notes():
+def test_a_log_file_gets_evaluations_and_notes():
     text = plain_run(lambda c: [c.evaluation(4, EVALUATION), c.note("textcraft restarted")])
     assert "evaluation at step 4  greedy 50.0%  sampled 25.0%  [greedy: GoTo 90.0%]" in text
     assert "note: textcraft restarted" in text
 
 
-def test_a_long_line_is_not_wrapped_in_a_file():
+def test_long_lines_are_not_wrapped_in_a_log_file():
     text = plain_run(lambda c: c.note("x" * 500))
     assert "x" * 500 in text
 
@@ -155,7 +155,7 @@ def test_the_live_table_shows_header_steps_evaluation_and_notes():
     assert re.search(r"^ +12 ", frame, re.M) and not re.search(r"^ +2 ", frame, re.M)
 
 
-def test_the_running_phase_is_drawn_without_any_further_call():
+def test_the_running_phase_is_redrawn_without_further_calls():
     stream = io.StringIO()
     with RunConsole("grpo", FACTS, 10, stream=stream, live=True, width=100) as console:
         console.phase("rollout, horizon 15", 57, 128, "1,204 tok/s")
@@ -177,7 +177,7 @@ def test_no_frame_is_wider_than_the_terminal(width):
         assert len(line) <= width
 
 
-def test_a_narrow_terminal_shows_fewer_columns_but_whole_numbers():
+def test_a_narrow_terminal_shows_fewer_columns_without_cutting_numbers():
     metrics = {name: 0.5 for column in _STEP_COLUMNS for name in column.names}
     frame = last_frame(live_run(lambda c: c.step(1, metrics), width=40))
     heading, row = re.search(r"( step  .*)\n(.*)", frame).groups()
@@ -190,7 +190,7 @@ def test_a_metric_that_is_not_finite_does_not_end_the_run():
     assert "success not finite" in text
 
 
-def test_the_columns_are_metrics_of_the_table():
+def test_all_columns_are_metrics_of_the_metric_table():
     for column in (*_STEP_COLUMNS, *_EVAL_COLUMNS):
         for name in column.names:
             lookup(name)
@@ -225,7 +225,7 @@ def test_the_eta_of_a_resumed_run_counts_only_its_own_steps():
     assert 19 <= 60 * int(seconds[1] or 0) + int(seconds[2]) < 120
 
 
-def test_the_eta_leaves_out_the_time_before_the_first_step():
+def test_the_eta_excludes_the_time_before_the_first_step():
     stream = io.StringIO()
     with RunConsole("grpo", {}, 100, stream=stream) as console:
         time.sleep(0.5)
@@ -298,7 +298,7 @@ def screen_of(text, height=200):
     return [line.rstrip() for line in rows]
 
 
-def test_log_lines_are_printed_above_the_live_table_and_never_tear_it():
+def test_log_lines_are_printed_above_the_live_table():
     screen = screen_of(run_on_terminal(LOG_PROGRAM))
     assert sum("message" in line for line in screen) == 3
     assert sum("from stderr" in line for line in screen) == 3
@@ -314,5 +314,5 @@ def test_log_lines_are_printed_above_the_live_table_and_never_tear_it():
     "seconds, text",
     [(0, "0s"), (59.9, "59s"), (200, "3m20s"), (18_420, "5h07m"), (183_600, "2d03h"), (-1, "0s")],
 )
-def test_durations_read_well(seconds, text):
+def test_durations_are_formatted_readably(seconds, text):
     assert format_duration(seconds) == text

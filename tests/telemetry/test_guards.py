@@ -1,6 +1,6 @@
 """Guards: each one detects its problem and takes the configured action.
 
-After a resume, a guard decides as without the interruption.
+After a resume, a guard makes the same decisions as in an uninterrupted run.
 """
 
 import dataclasses
@@ -56,7 +56,7 @@ TROUBLE = {
 
 @pytest.mark.parametrize("action", ["warn", "skip", "stop"])
 @pytest.mark.parametrize("guard", TROUBLE)
-def test_a_guard_answers_trouble_with_its_declared_action(guard, action):
+def test_a_guard_takes_its_configured_action(guard, action):
     _, found = after(options(**{guard: action}), TROUBLE[guard])
     assert [(f.guard, f.action) for f in found] == [(guard, action)]
     assert guards.withholds_update(found) == (action != "warn")
@@ -66,20 +66,20 @@ def test_a_guard_answers_trouble_with_its_declared_action(guard, action):
 
 
 @pytest.mark.parametrize("guard", TROUBLE)
-def test_a_guard_that_is_off_finds_nothing(guard):
+def test_a_disabled_guard_finds_nothing(guard):
     _, found = after(options(**{guard: "off"}), TROUBLE[guard])
     assert not found and guards.guard_metrics(found) == {"guards/tripped": 0.0}
 
 
 @pytest.mark.parametrize("guard", TROUBLE)
-def test_a_guard_is_silent_a_step_before_its_trouble(guard):
+def test_a_guard_finds_nothing_one_step_before_its_problem(guard):
     *before, _ = TROUBLE[guard]
     _, found = after(options(), before)
     assert not found
 
 
 @pytest.mark.parametrize("guard", TROUBLE)
-def test_the_message_has_the_finding_the_expectation_and_the_remedy(guard):
+def test_the_message_states_the_finding_the_threshold_and_the_remedy(guard):
     seen = {
         "grad_spike": ("norm of 11", "more than 10 ", "lower optimizer.learning_rate"),
         "logprob_gap": ("differ by 0.2", "max_logprob_gap=0.1", "check dtypes"),
@@ -94,27 +94,27 @@ def test_the_message_has_the_finding_the_expectation_and_the_remedy(guard):
     assert all(part in finding.text for part in seen[guard]), finding.text
 
 
-def test_an_update_that_is_no_number_is_skipped_and_a_row_of_them_stops_the_run():
+def test_a_nonfinite_update_is_skipped_and_several_in_a_row_stop_the_run():
     settings = options(nonfinite="skip", nonfinite_steps=3)
     actions = [after(settings, [NAN] * n)[1][0].action for n in (1, 2, 3)]
     assert actions == ["skip", "skip", "stop"]
     history, _ = after(settings, [NAN, NAN, *updates(1.0), NAN])
-    assert history.nonfinite_steps == 1  # the earlier steps are not adjacent to the last one
+    assert history.nonfinite_steps == 1  # the finite update resets the count
     (finding,) = after(options(nonfinite="stop"), [NAN])[1]
     assert finding.action == "stop" and "1 step(s) in a row" in finding.text
 
 
-def test_a_critic_whose_update_is_no_number_counts_as_well():
+def test_a_nonfinite_update_of_the_critic_counts_as_well():
     (finding,) = after(options(), [{"critic/skipped": 1.0}])[1]
     assert finding.guard == "nonfinite"
 
 
-def test_a_gap_that_is_no_number_is_a_gap():
+def test_a_logprob_gap_of_nan_is_a_finding():
     metrics = {"policy/logprob_gap_mean": math.nan, "policy/logprob_gap_max": math.nan}
     assert [f.guard for f in after(options(), [metrics])[1]] == ["logprob_gap"]
 
 
-def test_only_an_action_that_withholds_gives_the_update_a_limit():
+def test_only_actions_that_withhold_an_update_set_a_gradient_limit():
     history, _ = after(options(), updates(1.0, 2.0, 3.0))
     limits = {a: guards.grad_norm_limit(options(grad_spike=a), history) for a in ("warn", "off")}
     assert limits == {"warn": math.inf, "off": math.inf}
@@ -122,7 +122,7 @@ def test_only_an_action_that_withholds_gives_the_update_a_limit():
     assert guards.grad_norm_limit(options(grad_spike="stop"), History()) == math.inf
 
 
-def test_a_level_of_gradients_that_stays_is_a_new_level_after_half_a_window():
+def test_a_lasting_gradient_norm_is_normal_after_half_a_window():
     settings = options(grad_spike="skip")
     history, found = after(settings, updates(1.0, 1.0, 1.0, 50.0))
     assert found
@@ -130,19 +130,19 @@ def test_a_level_of_gradients_that_stays_is_a_new_level_after_half_a_window():
     assert not found
 
 
-def test_one_outlier_among_the_norms_does_not_move_the_limit():
+def test_one_outlier_does_not_move_the_gradient_limit():
     history, _ = after(options(), updates(1.0, 90.0, 1.0))
     assert guards.spike_threshold(options(), history) == 10.0
 
 
-def test_the_largest_of_a_steps_updates_counts_and_one_at_the_limit_is_no_spike():
+def test_a_step_counts_with_its_largest_norm_and_the_limit_itself_is_allowed():
     history, _ = after(options(), updates(1.0, 1.0, 1.0))
     spike = {"policy/grad_norm": 4.0, "policy/grad_norm_max": 10.5, "policy/nonfinite": 0.0}
     assert after(options(), [spike], history)[1]
     assert not after(options(), updates(10.0), history)[1]
 
 
-def test_a_norm_that_is_no_number_is_not_remembered():
+def test_the_norm_of_a_nonfinite_update_is_not_remembered():
     """Checks that the 0 logged for a skipped step is ignored, because it would lower the limit."""
     history, _ = after(options(), [*updates(2.0, 3.0), NAN])
     assert history.grad_norms == (2.0, 3.0)
@@ -156,12 +156,12 @@ def test_the_message_states_if_the_update_was_applied(action, said):
     assert f"the update {said}" in finding.text
 
 
-def test_one_step_without_entropy_is_no_collapse():
+def test_low_entropy_in_a_single_step_is_not_a_collapse():
     lines = [episodes(1.0, entropy=e)[0] for e in (0.05, 0.05, 0.0)]
     assert not after(options(), lines)[1]
 
 
-def test_a_reward_is_best_only_as_the_mean_of_a_full_window():
+def test_the_best_reward_is_a_mean_over_a_full_window():
     assert not after(options(), episodes(1.0, 0.0, 0.0))[1]
 
 
@@ -174,18 +174,18 @@ def test_all_findings_are_counted_and_reported():
     )
 
 
-def test_a_policy_that_was_always_poor_has_not_collapsed_and_losses_count_like_gains():
+def test_a_reward_collapse_is_relative_to_the_best_reward_of_either_sign():
     assert not after(options(), episodes(*[0.0] * 9))[1]
     assert not after(options(), episodes(-1.0, -1.0, -1.0, -1.4, -1.4, -1.4))[1]
     assert after(options(), episodes(-1.0, -1.0, -1.0, -1.6, -1.6, -1.6))[1]
 
 
-def test_a_step_without_valid_episodes_is_not_a_step_without_reward():
+def test_a_step_without_valid_episodes_does_not_count_as_reward_zero():
     history, _ = after(options(), episodes(1.0, 1.0, 1.0))
     assert after(options(), [{}] * 5, history)[0].rewards == history.rewards
 
 
-def test_a_guard_speaks_when_trouble_begins_and_not_at_every_step_of_it():
+def test_a_guard_reports_a_lasting_problem_only_once():
     settings = options(entropy_collapse="warn")
     first, found = after(settings, TROUBLE["entropy_collapse"])
     history, _ = after(settings, TROUBLE["entropy_collapse"][:-1])
@@ -207,7 +207,7 @@ def test_the_history_is_bounded_and_restored_unchanged():
 
 
 @pytest.mark.parametrize("at", range(1, 8))
-def test_a_resumed_run_decides_as_an_uninterrupted_one(at):
+def test_a_resumed_run_has_the_findings_of_an_uninterrupted_run(at):
     rewards = [0.1, 0.9, 0.8, 0.7, 0.2, 0.1, 0.0, 0.9]
     norms = [1.0, 2.0, 30.0, 1.0, 25.0, 300.0, 1.0, 1.0]
     lines = [a | b for a, b in zip(episodes(*rewards), updates(*norms), strict=True)]
@@ -228,12 +228,12 @@ def test_a_resumed_run_decides_as_an_uninterrupted_one(at):
         ({"reward_drop": 0.0}, "reward_drop=0.0: expected a number, above 0"),
     ],
 )
-def test_a_wrong_value_is_refused(changes, message):
+def test_an_invalid_value_is_refused(changes, message):
     section = dataclasses.asdict(options()) | changes
     with pytest.raises(ConfigError, match=f"config.guards.{message}"):
         call(GuardSettings, "guards", section)
 
 
-def test_every_guard_has_an_entry_in_the_table_of_metrics():
+def test_every_guard_has_an_entry_in_the_metric_table():
     for guard in (*TROUBLE, "nonfinite"):
         assert lookup(f"guards/{guard}").unit == "1"

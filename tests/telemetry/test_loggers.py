@@ -1,4 +1,4 @@
-"""Loggers: each gets every step of a run once, over all starts, and never stops or slows it."""
+"""Loggers: each gets every step once, also after restarts, and never stops or slows the run."""
 
 import collections
 import importlib.util
@@ -60,7 +60,7 @@ def test_every_step_reaches_every_logger_in_order(folder, kind):
 
 
 @pytest.mark.parametrize("kind", NAMES)
-def test_a_resumed_run_appends_and_doubles_nothing(folder, kind):
+def test_a_resumed_run_continues_without_duplicate_steps(folder, kind):
     train(folder, range(1, 6))
     # the first start was killed after step 5, with step 3 as its newest checkpoint
     train(folder, range(4, 9))
@@ -68,7 +68,7 @@ def test_a_resumed_run_appends_and_doubles_nothing(folder, kind):
     assert list(sent(kind).values()) == [[1, 2, 3, 4, 5, 6, 7, 8]]
 
 
-def test_a_logger_that_is_added_later_gets_the_steps_before(folder):
+def test_a_logger_that_is_added_later_gets_the_earlier_steps(folder):
     train(folder, range(1, 4), names=())
     train(folder, range(4, 6), names=("wandb",))
     assert list(sent("wandb").values()) == [[1, 2, 3, 4, 5]]
@@ -81,7 +81,7 @@ def test_a_value_that_is_not_finite_is_left_out(folder):
     assert list(sent("tensorboard").values()) == [[1, 3]]
 
 
-def test_loggers_are_offline_below_the_run_folder_by_default(folder, monkeypatch):
+def test_loggers_write_offline_into_the_run_folder_by_default(folder, monkeypatch):
     train(folder, [1])
     (start,) = sys.modules["wandb"].starts
     assert start["mode"] == "offline" and start["dir"] == str(folder.loggers / "wandb")
@@ -137,7 +137,7 @@ def channel(tmp_path, make):
     return Channel("it", make, tmp_path / "sent", tmp_path / "metrics.jsonl")
 
 
-def test_a_logger_that_fails_warns_once_and_is_off(tmp_path):
+def test_a_failing_logger_warns_once_and_is_disabled(tmp_path):
     broken, caught = Broken(), collections.deque()
     handler = logging.Handler()
     handler.emit = lambda record: caught.append(record.getMessage())
@@ -153,7 +153,7 @@ def test_a_logger_that_fails_warns_once_and_is_off(tmp_path):
     assert "from step 3 on" in line and "ConnectionError" in line and "hunter2" not in line
 
 
-def test_a_logger_that_hangs_costs_a_run_nothing_but_a_bounded_wait_at_its_end(tmp_path):
+def test_a_hanging_logger_only_causes_a_bounded_wait_at_the_end(tmp_path):
     hanging = Hanging()
     (tmp_path / "metrics.jsonl").touch()
     it = channel(tmp_path, lambda: hanging)
@@ -166,7 +166,7 @@ def test_a_logger_that_hangs_costs_a_run_nothing_but_a_bounded_wait_at_its_end(t
     it._thread.join()
 
 
-def test_steps_that_found_no_place_are_read_from_the_file(tmp_path, monkeypatch):
+def test_steps_that_did_not_fit_into_the_queue_are_read_from_the_file(tmp_path, monkeypatch):
     monkeypatch.setattr("agentgym_jax.telemetry.loggers.channel._CAPACITY", 2)
     steps, gate = [], threading.Event()
 
@@ -191,7 +191,7 @@ def test_steps_that_found_no_place_are_read_from_the_file(tmp_path, monkeypatch)
     assert steps == list(range(1, 22))
 
 
-def test_a_logger_left_behind_is_named_and_closed_after_its_last_record(
+def test_a_logger_that_is_not_finished_in_time_is_named_and_closed_later(
     tmp_path, monkeypatch, caplog
 ):
     monkeypatch.setattr("agentgym_jax.telemetry.loggers.channel._CAPACITY", 2)
@@ -233,21 +233,21 @@ def test_a_logger_left_behind_is_named_and_closed_after_its_last_record(
         ("none+wandb", "'none' is none of"),
     ],
 )
-def test_a_wrong_word_is_refused(word, message, monkeypatch):
+def test_an_invalid_list_of_loggers_is_refused(word, message, monkeypatch):
     fakes.install(monkeypatch)
     with pytest.raises(ValueError) as error:
         table.parse(word)
     assert message in str(error.value)
 
 
-def test_the_word_names_any_number_of_loggers(monkeypatch):
+def test_any_number_of_loggers_can_be_named(monkeypatch):
     fakes.install(monkeypatch)
     assert table.parse("none") == ()
     assert table.parse("tensorboard+wandb+mlflow+trackio") == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_missing_package_is_named_with_the_command_that_installs_it(name, monkeypatch):
+def test_the_error_for_a_missing_package_shows_the_install_command(name, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda package: None)
     with pytest.raises(ValueError) as error:
         table.parse(name)

@@ -19,14 +19,14 @@ from agentgym_jax.telemetry.metrics import lookup
 MIB = 1.0 / 1024
 
 
-def test_memory_that_the_process_takes_is_in_the_next_measurement():
+def test_host_memory_includes_newly_allocated_memory():
     before = machine.measure()["system/host_memory_gib"]
     block = np.ones(64 * 2**20, np.uint8)
     assert machine.measure()["system/host_memory_gib"] - before > 48 * MIB
     del block
 
 
-def test_an_array_counts_as_device_memory_until_it_is_gone():
+def test_an_array_counts_as_device_memory_until_it_is_deleted():
     before = machine.measure()["system/device_memory_gib"]
     array = jnp.ones((8, 2**20), jnp.float32)
     grown = machine.measure()["system/device_memory_gib"] - before
@@ -35,7 +35,7 @@ def test_an_array_counts_as_device_memory_until_it_is_gone():
     assert machine.measure()["system/device_memory_gib"] == pytest.approx(before, abs=MIB)
 
 
-def test_the_fullest_device_counts_with_its_peak_where_a_backend_knows_them():
+def test_device_memory_is_that_of_the_device_with_the_most():
     def device(use, peak):
         stats = {"bytes_in_use": use * 2**30, "peak_bytes_in_use": peak * 2**30}
         return types.SimpleNamespace(memory_stats=lambda: stats)
@@ -46,7 +46,7 @@ def test_the_fullest_device_counts_with_its_peak_where_a_backend_knows_them():
     }
 
 
-def test_a_process_that_was_started_counts_until_it_ends():
+def test_memory_of_a_child_process_counts_until_it_ends():
     before = machine.measure()["system/child_memory_gib"]
     code = "x = bytearray(b'1' * 2**25); print('', flush=True); input()"
     with subprocess.Popen(
@@ -73,7 +73,7 @@ def test_open_files_and_threads_are_counted(tmp_path):
     assert during["system/threads"] == before["system/threads"] + 3
 
 
-def test_sessions_are_open_while_they_play_or_wait_for_another_episode():
+def test_playing_and_idle_sessions_count_as_open():
     with in_process_servers(["textcraft"], {}) as transports:
         client = EnvClient(
             "inprocess://textcraft",
@@ -96,9 +96,9 @@ def test_sessions_are_open_while_they_play_or_wait_for_another_episode():
             assert count() == 3
             for ticket in range(3):
                 pool.finish(ticket)
-            assert count() == 1  # the new limit equals the current number of files
+            assert count() == 1  # the pool keeps one idle session
 
 
-def test_everything_measured_has_a_meaning_and_a_unit():
+def test_every_measured_metric_is_in_the_metric_table():
     for name in machine.measure(lambda: 0):
         assert lookup(name).unit

@@ -13,7 +13,7 @@ SECRET = "hunter2-abc"
 @pytest.mark.parametrize(
     "name", ["token", "api_key", "client.token", "HF_TOKEN", "wandb-password", "aws_secret", "auth"]
 )
-def test_these_names_hold_secrets(name):
+def test_names_of_secrets_are_recognised(name):
     assert redact.is_secret(name)
 
 
@@ -21,7 +21,7 @@ def test_these_names_hold_secrets(name):
     "name",
     ["max_tokens", "tokenizer", "keep_every", "keyboard", "author", "max_turn_tokens", "keys"],
 )
-def test_these_names_do_not(name):
+def test_other_names_are_not_secrets(name):
     assert not redact.is_secret(name)
 
 
@@ -54,11 +54,11 @@ def test_a_secret_in_a_text_is_hidden(text):
         "http://127.0.0.1:36001: 500 tasks",
     ],
 )
-def test_other_texts_stay_as_they_are(text):
+def test_other_texts_are_not_changed(text):
     assert redact.text(text) == text
 
 
-def test_a_config_keeps_its_form_and_loses_its_secrets():
+def test_a_config_keeps_its_structure_but_not_its_secrets():
     config = {
         "client": {"token": SECRET, "step_timeout_s": 60.0},
         "environments": {"a": {"url": f"http://me:{SECRET}@host:1"}},
@@ -88,7 +88,7 @@ def test_a_config_without_secrets_is_not_changed(make):
         ["train", f"--config.environments.a.url=http://me:{SECRET}@host"],
     ],
 )
-def test_a_command_line_is_kept_without_its_secrets(arguments):
+def test_secrets_in_a_command_line_are_hidden(arguments):
     shown = redact.command(arguments)
     assert SECRET not in repr(shown) and len(shown) == len(arguments)
     assert redact.command(["train", "--workdir", "a"]) == ["train", "--workdir", "a"]

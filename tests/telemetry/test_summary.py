@@ -31,7 +31,7 @@ def test_the_summary_of_a_run_without_evaluations_shows_its_loss(tmp_path):
     assert lines[2] == f"  figures: {tmp_path / 'run' / 'plots' / 'summary.png'}"
 
 
-def test_the_resume_command_can_be_pasted_and_holds_no_secret():
+def test_the_resume_command_is_quoted_and_contains_no_secret():
     arguments = ["--config=a b.py:smoke", "--workdir=runs/x", "--config.client.token=abc"]
     command = summary.resume_command(arguments)
     assert shlex.split(command)[:5] == ["python", "-m", "agentgym_jax.train", *arguments[:2]]

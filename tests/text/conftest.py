@@ -71,7 +71,7 @@ def _config(template, eos):
 
 @pytest.fixture
 def make_tokenizer(tiny_json):
-    """Returns a function that makes a tokenizer from a template's name (and a document end)."""
+    """Returns a function that makes a tokenizer from a template's name and an end-of-text token."""
 
     def make(template: str, eos: str = "</s>") -> Tokenizer:
         return Tokenizer(tiny_json, _config(template, eos))
@@ -83,7 +83,7 @@ def make_tokenizer(tiny_json):
 def make_pair(tiny_json, tmp_path_factory):
     """Returns a function that maps a template's name to two tokenizers of the same directory.
 
-    The tokenizers are ours and that of `transformers`.
+    The first tokenizer is this project's, the second is that of `transformers`.
     """
     made = {}
 

@@ -52,7 +52,7 @@ CHARACTERS = st.text(alphabet=st.sampled_from("aedor thel1. \n\té日🙂<s>"))
 
 @settings(deadline=None)
 @given(st.lists(SLICES | CHARACTERS, max_size=4).map("".join))
-def test_the_ids_are_sentencepieces_but_without_a_dummy_space(pair, text):
+def test_the_ids_equal_those_of_sentencepiece_without_the_added_space(pair, text):
     ours, reference = pair
     # sentencepiece itself adds the leading space
     expected = reference.encode(text) if text else []
@@ -73,7 +73,7 @@ def test_a_directory_with_only_the_model_file_is_enough(pair, models):
     assert load_tokenizer(path.parent).encode("a red door") == pair[0].encode("a red door")
 
 
-def test_repeated_spaces_are_squeezed_if_the_model_says_so(tmp_path):
+def test_repeated_spaces_are_merged_if_the_model_requires_it(tmp_path):
     out = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(TEXTS),
@@ -88,7 +88,7 @@ def test_repeated_spaces_are_squeezed_if_the_model_says_so(tmp_path):
     assert load_tokenizer(tmp_path / "m.model").encode(" " + text) == reference.encode(text)
 
 
-def test_a_file_that_is_no_model_is_refused(tmp_path):
+def test_a_file_that_is_not_a_model_is_refused(tmp_path):
     (tmp_path / "m.model").write_bytes(b"\xff\xff not a model")
     with pytest.raises(ValueError, match="not a sentencepiece model"):
         load_tokenizer(tmp_path / "m.model")

@@ -10,7 +10,7 @@ def grammar(source, **variables):
     return ChatTemplate(source, variables).grammar()
 
 
-def test_the_strings_of_a_plain_template_are_found():
+def test_the_headers_of_a_plain_template_are_found():
     found = grammar(PLAIN + ASK)
     assert found.first_user_header == "<user>"
     assert found.assistant_header == "<end><assistant>"
@@ -25,7 +25,7 @@ def test_built_in_templates_add_no_system_message():
     assert grammar(COMPACT).first_user_header == "<|user|>"
 
 
-def test_a_grammar_accepts_the_rendered_template():
+def test_the_grammar_accepts_rendered_conversations():
     template = ChatTemplate(CHATML, {})
     messages = [
         {"role": role, "content": f"text {i}\n"}
@@ -34,7 +34,7 @@ def test_a_grammar_accepts_the_rendered_template():
     assert template.grammar().write(messages) == template.render(messages)
 
 
-def test_trimming_is_found_per_role():
+def test_trimming_is_detected_per_role():
     source = PLAIN.replace(
         "m['content']", "(m['content'] | trim if m['role'] == 'user' else m['content'])"
     )
@@ -63,24 +63,24 @@ def test_a_template_that_refuses_system_messages_has_no_system_strings():
         (None, "no chat template"),
     ],
 )
-def test_a_template_that_cannot_grow_is_refused_with_the_reason(source, reason):
+def test_the_error_for_a_template_that_is_not_append_only_gives_the_reason(source, reason):
     with pytest.raises(ValueError, match=reason.replace("/", "\\/")):
         grammar(source)
 
 
-def test_the_refusal_shows_the_first_difference_of_the_texts():
+def test_the_error_shows_the_first_difference_of_the_texts():
     source = PLAIN.replace("m['content']", "(m['content'] or 'nothing')") + ASK
-    with pytest.raises(ValueError, match=r"After '<user>' comes 'nothing<end>"):
+    with pytest.raises(ValueError, match=r"After '<user>' it writes 'nothing<end>"):
         grammar(source)
 
 
-def test_names_of_the_hub_are_known():
+def test_variables_and_tags_of_hub_templates_are_supported():
     source = "{% generation %}{{ messages | tojson }}{% endgeneration %}{{ bos_token }}{{ tools }}"
     text = ChatTemplate(source, {"bos_token": "<s>"}).render([{"role": "user", "content": "<é>"}])
     assert text == '[{"role": "user", "content": "<é>"}]<s>None'
 
 
-def test_a_template_cannot_reach_python():
+def test_a_template_cannot_access_python_internals():
     source = "{{ messages.__class__.__mro__ }}"
     with pytest.raises(ValueError, match="unsafe"):
         ChatTemplate(source, {}).render([{"role": "user", "content": ""}])

@@ -13,7 +13,7 @@ def test_a_byte_is_its_own_id():
     tokenizer = byte_tokenizer()
     assert tokenizer.encode("Aé\n") == [0x41, 0xC3, 0xA9, 0x0A]
     assert tokenizer.vocab_size == 261
-    assert tokenizer.special_id("<|im_end|>") == 260
+    assert tokenizer.special_tokens["<|im_end|>"] == 260
 
 
 @given(st.text())
@@ -29,7 +29,7 @@ def test_names_of_special_tokens_in_a_text_are_plain_characters():
     assert tokenizer.encode_with_specials("a<|im_end|>") == [97, 260]
 
 
-def test_such_names_have_the_ids_of_a_tokenizer_that_never_heard_of_them(tiny_json):
+def test_names_of_special_tokens_in_a_text_are_tokenised_like_other_text(tiny_json):
     state = json.loads(tiny_json)
     state["added_tokens"] = []
     text = "go<|im_end|>\n<|im_start|>user\n"
@@ -41,13 +41,8 @@ def test_decoding_shows_special_tokens_and_broken_characters():
     assert byte_tokenizer().decode([65, 260, 0xC3, 66]) == "A<|im_end|>\ufffdB"
 
 
-def test_an_unknown_special_token_is_named():
-    with pytest.raises(KeyError, match="<nope>"):
-        byte_tokenizer().special_id("<nope>")
-
-
 @pytest.mark.parametrize("make", [byte_tokenizer, lambda: None])
-def test_saving_and_loading_changes_nothing(make, tiny_json, tmp_path):
+def test_a_tokenizer_round_trips_through_files(make, tiny_json, tmp_path):
     tokenizer = make() or Tokenizer(tiny_json, {"eos_token": {"content": "</s>"}})
     tokenizer.save(tmp_path / "a")
     again = load_tokenizer(tmp_path / "a")
@@ -70,7 +65,7 @@ def test_transformers_loads_our_files(tmp_path):
     assert reference.chat_template == tokenizer.chat_template
 
 
-def test_a_template_file_wins_over_the_config(tiny_json, tmp_path):
+def test_a_template_file_takes_precedence_over_the_config(tiny_json, tmp_path):
     (tmp_path / "tokenizer.json").write_text(tiny_json, encoding="utf-8")
     (tmp_path / "tokenizer_config.json").write_text('{"chat_template": "old"}')
     assert load_tokenizer(tmp_path).chat_template == "old"
@@ -78,14 +73,14 @@ def test_a_template_file_wins_over_the_config(tiny_json, tmp_path):
     assert load_tokenizer(tmp_path).chat_template == "new"
 
 
-def test_of_several_templates_the_default_is_taken(tiny_json):
+def test_the_default_of_several_templates_is_used(tiny_json):
     named = [{"name": "tools", "template": "t"}, {"name": "default", "template": "d"}]
     assert Tokenizer(tiny_json, {"chat_template": named}).chat_template == "d"
     with pytest.raises(ValueError, match="none of them is 'default'"):
         Tokenizer(tiny_json, {"chat_template": named[:1]})
 
 
-def test_no_space_is_put_in_front_of_a_continuation(tiny_json):
+def test_no_space_is_added_before_a_continuation(tiny_json):
     state = json.loads(tiny_json)
     metaspace = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
     state["pre_tokenizer"] = {
@@ -101,13 +96,13 @@ def test_no_space_is_put_in_front_of_a_continuation(tiny_json):
     assert tokenizer.decode(tokenizer.encode("go")) == "\u2581go"
 
 
-def test_a_guarded_token_is_no_longer_read_from_text_and_stays_so(tiny_json):
+def test_a_guarded_token_is_no_longer_read_from_text(tiny_json):
     tokenizer = Tokenizer(tiny_json, {})
     (marker,) = tokenizer.encode("<tool>")
     assert tokenizer.guarding(["nothing"]) is tokenizer
-    guarded = tokenizer.guarding(["x <tool> y"]).with_chat_template("t")
+    guarded = tokenizer.guarding(["x <tool> y"])
     assert marker not in guarded.encode("<tool>")
-    assert guarded.special_id("<tool>") == marker
+    assert guarded.special_tokens["<tool>"] == marker
 
 
 @pytest.mark.parametrize(
@@ -120,14 +115,14 @@ def test_a_guarded_token_is_no_longer_read_from_text_and_stays_so(tiny_json):
         ({"tokenizer.json": "{}", "tokenizer_config.json": "{,"}, "tokenizer_config.json is not"),
     ],
 )
-def test_a_directory_without_a_tokenizer_gives_the_reason(files, reason, tmp_path):
+def test_the_error_for_a_directory_without_a_tokenizer_gives_the_reason(files, reason, tmp_path):
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     with pytest.raises(ValueError, match=reason):
         load_tokenizer(tmp_path)
 
 
-def test_a_missing_path_and_a_foreign_file_are_distinguished(tmp_path):
+def test_a_missing_path_and_an_unknown_file_have_different_errors(tmp_path):
     with pytest.raises(FileNotFoundError, match="no tokenizer at"):
         load_tokenizer(tmp_path / "nothing")
     (tmp_path / "vocab.txt").write_text("a")

@@ -60,7 +60,7 @@ def make_record():
 def make_run(tmp_path):
     """Returns a function that writes a run folder.
 
-    The arguments of this function are {"step_000001": records, ...} and lines of metrics by step.
+    Its main arguments are {"step_000001": records, ...} and a mapping from steps to metrics.
     """
 
     def make(files, metrics=None, config=None, name="run"):

@@ -86,7 +86,7 @@ def test_the_overview_shows_warnings_and_curves(open_page, learning_run):
     assert tab.inner_text(".count") == "2 of 6 episodes"
 
 
-def test_filters_narrow_the_list(open_page, learning_run):
+def test_filters_narrow_the_list_of_episodes(open_page, learning_run):
     tab = open_page(learning_run, "#episodes")
     assert tab.inner_text(".count") == "6 of 6 episodes"
     tab.select_option("[name=outcome]", "success")
@@ -103,7 +103,7 @@ def test_filters_narrow_the_list(open_page, learning_run):
     expect(tab.locator(".count")).to_have_text("0 of 6 episodes")
 
 
-def test_keys_step_through_episodes_and_turns_and_the_address_follows(open_page, learning_run):
+def test_keys_move_through_episodes_and_turns_and_update_the_address(open_page, learning_run):
     tab = open_page(learning_run, "#episode=step_000001/0")
     tab.wait_for_selector(".turn")
     tab.keyboard.press("n")
@@ -127,14 +127,14 @@ def test_keys_step_through_episodes_and_turns_and_the_address_follows(open_page,
     assert not tab.locator("#help-dialog").is_visible()
 
 
-def test_a_link_opens_the_episode_at_its_turn(open_page, learning_run):
+def test_a_link_opens_an_episode_at_a_turn(open_page, learning_run):
     tab = open_page(learning_run, "#episode=step_000001/1&turn=3")
     tab.wait_for_selector("#turn-3.current")
     assert "parse error" in tab.inner_text("#turn-3")
     assert tab.locator(".line.chosen").get_attribute("aria-selected") == "true"
 
 
-def test_tokens_have_their_recorded_values(open_page, make_run, make_record):
+def test_tokens_show_their_recorded_values(open_page, make_run, make_record):
     record = make_record(turns=[("é漢", "ok", 1.0)])
     turn, n = record["turns"][0], len(record["tokens"])
     for key, value in (("advantages", -0.25), ("reference_logprobs", -1.5)):
@@ -183,7 +183,7 @@ def test_values_that_are_not_finite_are_marked_and_interrupt_the_curve(open_page
     assert chart.locator("path.nonfinite").count() == 5
 
 
-def test_text_of_a_model_is_shown_and_not_run(open_page, learning_run, hostile):
+def test_model_output_is_shown_and_never_executed(open_page, learning_run, hostile):
     tab = open_page(learning_run, "#episode=step_000002/1&turn=1")
     tab.wait_for_selector("#turn-1.current")
     assert hostile in tab.inner_text("#turn-1")
@@ -261,7 +261,7 @@ def test_inventory_and_recipe_tree_follow_the_actions(open_page, make_run, make_
     assert "4 planks (such as oak planks) had" in needs[1] and "1 oak log had" in needs[2]
 
 
-def test_rooms_are_known_once_they_were_seen(open_page, make_run, make_record):
+def test_rooms_are_drawn_once_they_were_seen(open_page, make_run, make_record):
     turns = [
         ("open door to hallway", "The door is now open.", 0.0),
         ("go to hallway", "You move to the hallway.", 0.0),
@@ -280,7 +280,7 @@ def test_rooms_are_known_once_they_were_seen(open_page, make_run, make_record):
     )
 
 
-def test_a_door_that_no_text_has_named_leads_to_a_room(open_page, make_run, make_record):
+def test_a_door_that_no_text_has_mentioned_leads_to_a_room(open_page, make_run, make_record):
     turns = [
         ("go to hallway", "You move to the hallway.", 0.0),
         ("open door to Art Studio", "The art studio door is now open.", 0.0),
@@ -300,7 +300,7 @@ def picture(width, kind):
     return f"data:image/{kind};base64,{base64.b64encode(data.getvalue()).decode()}"
 
 
-def test_pages_of_the_web_are_shown_with_their_pictures(open_page, make_run, make_record):
+def test_web_pages_are_shown_with_their_screenshots(open_page, make_run, make_record):
     """Checks how the viewer shows states in the format of the web environment."""
     task = {"data_idx": 3, "objective": "Buy <b>tea</b>", "sites": ["shopping"]}
     first = task | {"url": "http://shop.test/", "title": "Shop", "tabs": ["Shop", "Maps"]}
@@ -337,7 +337,7 @@ def test_an_address_of_a_state_is_never_opened(open_page, make_run, make_record)
         tab.keyboard.press("n")
 
 
-def test_a_drawing_in_characters_can_be_reached_by_keyboard(open_page, make_run, make_record):
+def test_a_text_drawing_can_be_reached_by_keyboard(open_page, make_run, make_record):
     state = {"goal": [8, 6], "position": [1, 2], "moves": 0, "grid": ["###", "#P#", "###"]}
     record = make_record(item="maze_1") | {"worlds": [state, state | {"position": [1, 3]}]}
     tab = open_page(make_run({"step_000001": [record]}), "#episode=step_000001/0")
@@ -362,7 +362,7 @@ def test_the_colours_can_be_chosen(open_page, learning_run):
     assert tab.evaluate(background) == dark
 
 
-def test_without_a_mouse_everything_can_be_reached(open_page, learning_run):
+def test_everything_can_be_reached_without_a_mouse(open_page, learning_run):
     tab = open_page(learning_run, "#episode=step_000001/0")
     tab.wait_for_selector(".turn")
     reached = set()
@@ -381,7 +381,7 @@ def test_without_a_mouse_everything_can_be_reached(open_page, learning_run):
     assert unnamed == 0
 
 
-def test_a_running_run_is_followed(tab, learning_run, make_record):
+def test_a_page_follows_a_run_in_progress(tab, learning_run, make_record):
     with LiveServer(LiveRun(RunFolder(learning_run), {}), "127.0.0.1", 0) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()

@@ -24,13 +24,13 @@ def warning(key, rows_of_step, metrics=(), limit=0.01):
 
 
 @pytest.mark.parametrize(("horizon", "level"), [(4, "ok"), (6, "watch"), (9, "alarm")])
-def test_episodes_that_use_up_their_turns(horizon, level):
+def test_many_episodes_at_their_turn_limit_raise_a_warning(horizon, level):
     rows = [ROW | {"outcome": "horizon"}] * horizon + [ROW] * (10 - horizon)
     found = warning("saturation", {1: rows})
     assert found.points == [(1, horizon / 10)] and found.level == level
 
 
-def test_shares_of_turns_weigh_long_episodes_more():
+def test_shares_are_over_turns_and_not_over_episodes():
     rows = [ROW | {"turns": 9, "parse_errors": 3}, ROW | {"turns": 1}]
     assert warning("parse_errors", {1: rows}).recent == pytest.approx(0.3)
 
@@ -41,13 +41,13 @@ def test_episodes_without_rejection_marks_are_left_out():
     assert warning("rejected", {1: rows[1:]}).level == "unknown"
 
 
-def test_only_the_last_steps_are_judged():
+def test_only_recent_steps_raise_a_warning():
     bad, good = [ROW | {"repeated": 4}], [ROW]
     steps = {step: bad if step < 10 else good for step in range(1, 15)}
     assert warning("repeated", steps).level == "ok"
 
 
-def test_a_group_of_equal_rewards_has_no_variance_and_a_single_episode_is_no_group():
+def test_groups_of_equal_rewards_count_but_single_episodes_do_not():
     rows = [ROW, ROW, ROW | {"item": "b_1"}, ROW | {"item": "b_1", "reward": 1.0}]
     assert warning("zero_variance", {1: [*rows, ROW | {"item": "c_1"}]}).recent == 0.5
     alone = warning("zero_variance", {1: rows[2:], 2: [ROW]})
@@ -55,12 +55,12 @@ def test_a_group_of_equal_rewards_has_no_variance_and_a_single_episode_is_no_gro
 
 
 @pytest.mark.parametrize(("last", "level"), [(0.9, "ok"), (0.2, "watch"), (0.05, "alarm")])
-def test_entropy_is_compared_with_its_start(last, level):
+def test_entropy_is_compared_with_its_initial_value(last, level):
     lines = [{"step": s, "policy/entropy": 1.0 if s <= 5 else last} for s in range(1, 11)]
     assert warning("entropy", {}, lines).level == level
 
 
-def test_without_the_metric_entropy_is_that_of_the_sampled_tokens():
+def test_without_an_entropy_metric_the_mean_over_sampled_tokens_is_used():
     rows = [ROW | {"entropy": 1.0, "tokens": 30}, ROW | {"entropy": 3.0, "tokens": 10}]
     assert warning("entropy", {1: rows}).points == [(1, 1.5)]
 

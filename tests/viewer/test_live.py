@@ -35,12 +35,12 @@ def document(server, path):
     return json.loads(zlib.decompress(body))
 
 
-def test_the_page_may_ask_only_its_own_server(server):
+def test_the_page_can_only_send_requests_to_its_own_server(server):
     status, body = get(server, "/")
     assert status == 200 and b"connect-src &#x27;self&#x27;" in body and b'data-live="true"' in body
 
 
-def test_a_new_step_is_seen(server, learning_run, make_record):
+def test_a_new_step_is_served(server, learning_run, make_record):
     before = get(server, "/version")[1]
     assert get(server, "/version")[1] == before
     path = learning_run / "trajectories" / "step_000003.jsonl"
@@ -77,6 +77,6 @@ def test_a_world_that_cannot_be_replayed_is_null(server):
     assert document(server, "/worlds/step_000001/0") is None
 
 
-def test_another_name_for_this_machine_gets_nothing(server):
+def test_requests_with_another_host_name_are_refused(server):
     assert get(server, "/data/index", host="attacker.example")[0] == 403
     assert get(server, "/version", host="localhost:1")[0] == 200

@@ -50,7 +50,7 @@ def labels(ax):
     return ax.get_legend_handles_labels()[1]
 
 
-def test_figures_are_made_for_the_data_of_the_run_and_no_others(tmp_path):
+def test_only_figures_with_data_are_drawn(tmp_path):
     write(tmp_path, [{"policy/grad_norm": 1.0}, {"policy/grad_norm": 2.0}])
     files = write_plots(tmp_path)
     assert [path.name for path in files] == ["grad_norm.png", "summary.png"]
@@ -66,7 +66,7 @@ def test_a_run_of_any_length_is_drawn(tmp_path, steps):
     assert {"success.png", "turns.png", "time.png", "summary.png"} <= names
 
 
-def test_the_same_metrics_give_the_same_bytes_for_any_user_settings(tmp_path):
+def test_figures_do_not_depend_on_user_settings(tmp_path):
     line = {"rollout/success": 0.5, "horizon/turns": 5.0, **EVALUATION}
     for name in ("a", "b"):
         write(tmp_path / name, [line, line | {"horizon/turns": 10.0}])
@@ -78,24 +78,24 @@ def test_the_same_metrics_give_the_same_bytes_for_any_user_settings(tmp_path):
         assert one.read_bytes() == other.read_bytes(), one.name
 
 
-def test_an_empty_run_says_that_there_is_nothing_to_plot(tmp_path):
+def test_the_error_for_an_empty_run_says_that_there_is_nothing_to_plot(tmp_path):
     write(tmp_path, [])
     with pytest.raises(ValueError, match="0 steps and none of the metrics"):
         write_plots(tmp_path)
 
 
-def test_a_folder_without_metrics_is_named(tmp_path):
+def test_the_error_for_a_folder_without_metrics_names_it(tmp_path):
     with pytest.raises(FileNotFoundError, match="metrics.jsonl does not exist"):
         write_plots(tmp_path)
 
 
-def test_every_metric_a_panel_needs_is_in_the_table():
+def test_every_metric_of_a_panel_is_in_the_metric_table():
     for panel in PANELS:
         for name in panel.needs:
             assert name in METRICS, (panel.file, name)
 
 
-def test_the_background_names_every_horizon_stage():
+def test_every_horizon_stage_is_labelled_in_the_background():
     ax = drawn("success", [RL] * 3 + [RL | {"horizon/turns": 10.0}] * 3)
     assert [text.get_text() for text in ax.texts] == ["5 turns", "10 turns"]
 
@@ -113,7 +113,7 @@ def test_a_gap_of_exactly_zero_keeps_a_linear_axis():
 
 
 @pytest.mark.parametrize("groups, kind", [(3, "lines"), (12, "map")])
-def test_few_groups_are_lines_and_many_are_a_map_in_natural_order(groups, kind):
+def test_few_groups_are_drawn_as_lines_and_many_as_a_heat_map(groups, kind):
     metrics = {f"eval/success/level {i}": i / groups for i in range(1, groups + 1)}
     ax = drawn("groups", [metrics, {}, metrics])
     names = [f"level {i}" for i in range(1, groups + 1)]
@@ -140,7 +140,7 @@ MIXTURE = {
 }
 
 
-def test_every_environment_of_a_mixture_is_a_curve_also_one_that_is_only_evaluated():
+def test_every_environment_of_a_mixture_has_a_curve_even_if_only_evaluated():
     lines = [MIXTURE, MIXTURE | {"horizon/turns": 20.0}]
     assert labels(drawn("environments", lines)) == ["babyai", "maze, evaluation", "textcraft"]
     turns = labels(drawn("environment_turns", lines))
@@ -204,7 +204,7 @@ def summary(monkeypatch, folder, lines):
 
 
 @pytest.mark.slow
-def test_a_preference_run_shows_loss_order_rewards_and_logprobs_first(tmp_path, monkeypatch):
+def test_the_summary_of_a_preference_run_begins_with_preference_metrics(tmp_path, monkeypatch):
     assert summary(monkeypatch, tmp_path, [DPO, DPO]) == [
         "Preference loss",
         "Pairs in the right order",
@@ -216,7 +216,7 @@ def test_a_preference_run_shows_loss_order_rewards_and_logprobs_first(tmp_path, 
 
 
 @pytest.mark.slow
-def test_an_evaluated_preference_run_begins_with_its_solved_tasks(tmp_path, monkeypatch):
+def test_the_summary_of_an_evaluated_preference_run_begins_with_solved_tasks(tmp_path, monkeypatch):
     evaluated = EVALUATION | {"eval/turns_mean": 3.0}
     titles = summary(monkeypatch, tmp_path, [evaluated, DPO, DPO | evaluated])
     assert titles[:3] == ["Solved tasks", "Turns and horizon", "Preference loss"]
@@ -230,7 +230,7 @@ def test_chosen_rejected_and_margin_are_three_curves_of_one_figure():
     assert labels(drawn("dpo_logprobs", [DPO, DPO])) == ["chosen", "rejected"]
 
 
-def test_accuracy_is_drawn_next_to_chance():
+def test_preference_accuracy_is_drawn_with_the_chance_level():
     chance = drawn("dpo_accuracy", [DPO, DPO]).lines[0]
     assert set(chance.get_ydata()) == {0.5}
 

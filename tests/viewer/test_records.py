@@ -22,7 +22,7 @@ def restored(document, number):
     return turns, [document["runs"][run] for run in episode["runs"]]
 
 
-def test_a_bundle_gives_back_texts_and_every_token_in_order(make_record):
+def test_a_bundle_restores_texts_and_tokens_in_order(make_record):
     record = make_record(turns=[("left", "wall", 0.0), (None, "", 0.0), ("open", "done", 0.9)])
     bundle = Bundle()
     bundle.add(record)
@@ -48,7 +48,7 @@ def test_samples_of_a_group_share_their_prompt(make_record):
     assert len({tuple(episode["runs"]) for episode in document["episodes"]}) == 1
 
 
-def test_values_of_the_learner_are_kept_for_sampled_tokens_only(make_record):
+def test_values_of_the_learner_are_only_kept_for_sampled_tokens(make_record):
     record = make_record()
     n = len(record["tokens"])
     (turn,) = record["turns"]
@@ -63,7 +63,7 @@ def test_values_of_the_learner_are_kept_for_sampled_tokens_only(make_record):
     assert "reference_logprobs" not in episode
 
 
-def test_equal_worlds_are_stored_once(make_record):
+def test_equal_world_states_are_stored_once(make_record):
     bundle = Bundle()
     bundle.add(make_record(), worlds=[{"grid": ["a"]}, {"grid": ["a"]}])
     bundle.add(make_record() | {"worlds": [{"grid": ["a"]}, {"grid": ["b"]}]})
@@ -72,7 +72,7 @@ def test_equal_worlds_are_stored_once(make_record):
     assert [episode["worlds"] for episode in document["episodes"]] == [[0, 0], [0, 1]]
 
 
-def test_a_repeat_is_the_same_action_with_the_same_answer():
+def test_a_repeated_turn_has_the_same_action_and_answer():
     def turn(action, observation):
         return {"action": action, "observation": observation}
 
@@ -90,7 +90,7 @@ def test_a_row_counts_its_errors(make_record):
     assert row["entropy"] == 0.5 and row["tokens"] == sum(map(len, ["Action:\nleft"] * 2)) + 12
 
 
-def test_records_that_do_not_say_refusals_say_none(make_record):
+def test_records_without_rejection_marks_have_no_rejection_count(make_record):
     record = make_record()
     del record["turns"][0]["is_rejected"]
     assert row_of(record)["rejected"] is None
@@ -115,12 +115,12 @@ def test_the_goal_is_found_in_the_first_observation(make_record, opening, goal):
     assert goal_of(make_record(opening=opening)) == goal
 
 
-def test_the_environment_is_all_before_the_last_number():
+def test_an_item_id_is_split_into_environment_and_number():
     assert environment_of("my_env_17") == ("my_env", 17)
     assert environment_of("oddly-named") == ("oddly-named", None)
 
 
-def test_files_are_ordered_by_step_with_the_evaluation_after_it_last(make_run, make_record):
+def test_files_are_ordered_by_step_and_kind(make_run, make_record):
     names = ("step_000010", "eval_000010", "step_000002", "explore_000002")
     folder = make_run({name: [make_record()] for name in names})
     (folder / "trajectories" / "notes.jsonl").write_text("")
@@ -128,14 +128,14 @@ def test_files_are_ordered_by_step_with_the_evaluation_after_it_last(make_run, m
     assert found == ["explore_000002", "step_000002", "step_000010", "eval_000010"]
 
 
-def test_a_damaged_line_is_named(tmp_path):
+def test_the_error_for_a_damaged_line_names_it(tmp_path):
     path = tmp_path / "step_000001.jsonl"
     path.write_text('{"a": 1}\n{"a":\n')
     with pytest.raises(ValueError, match="line 2 is not JSON"):
         list(read_records(path))
 
 
-def test_pieces_put_together_are_the_bytes_of_the_text(tmp_path):
+def test_token_pieces_concatenate_to_the_bytes_of_the_text(tmp_path):
     tokenizer = byte_tokenizer()
     tokenizer.save(tmp_path)
     text = "a é 漢\n<|user|>"
@@ -144,18 +144,18 @@ def test_pieces_put_together_are_the_bytes_of_the_text(tmp_path):
     assert "".join(pieces[i] for i in ids).encode("latin-1").decode() == text
 
 
-def test_special_tokens_have_their_name_and_unknown_ones_nothing(tmp_path):
+def test_special_tokens_have_pieces_and_unknown_tokens_have_none(tmp_path):
     tokenizer = byte_tokenizer()
     tokenizer.save(tmp_path)
-    end = tokenizer.special_id("<|im_end|>")
+    end = tokenizer.special_tokens["<|im_end|>"]
     assert token_pieces(tmp_path, [end, 99_999]) == {end: "<|im_end|>"}
 
 
-def test_sentencepiece_writes_spaces_and_bytes_in_its_own_way():
+def test_spaces_and_bytes_in_sentencepiece_notation_are_decoded():
     assert _as_bytes("\N{LOWER ONE EIGHTH BLOCK}door", is_byte_level=False) == b" door"
     assert _as_bytes("<0xE6>", is_byte_level=False) == b"\xe6"
     assert _as_bytes("<0xE6>", is_byte_level=True) == b"<0xE6>"
 
 
-def test_a_folder_without_a_tokenizer_has_no_pieces(tmp_path):
+def test_a_folder_without_a_tokenizer_has_no_token_pieces(tmp_path):
     assert token_pieces(tmp_path, [1, 2]) == {}

@@ -27,7 +27,7 @@ def data(page):
     return {name: json.loads(zlib.decompress(base64.b64decode(text))) for name, text in elements}
 
 
-def test_the_page_holds_every_episode_and_the_index(learning_run):
+def test_the_page_contains_every_episode_and_the_index(learning_run):
     found = data(write(learning_run))
     files = [file.name for file in trajectory_files(learning_run / "trajectories")]
     assert set(found) == {"index", *files}
@@ -38,7 +38,7 @@ def test_the_page_holds_every_episode_and_the_index(learning_run):
     assert found["index"]["groups"]["babyai"] == {"modulus": 40, "names": {"24": "Unlock"}}
 
 
-def test_text_of_a_model_cannot_become_part_of_the_page(learning_run, hostile):
+def test_model_output_cannot_become_markup_of_the_page(learning_run, hostile):
     page = write(learning_run)
     assert "hacked" not in page
     texts = data(page)["step_000002"]["texts"]
@@ -46,18 +46,18 @@ def test_text_of_a_model_cannot_become_part_of_the_page(learning_run, hostile):
     assert page.count("<script") == page.count("</script>") == 1 + len(data(page))
 
 
-def test_a_folder_with_a_hostile_name_is_only_a_name(make_run, make_record):
+def test_a_hostile_folder_name_is_escaped(make_run, make_record):
     run = make_run({"step_000001": [make_record()]}, name="<img src=x onerror=alert(1)>&")
     page = write(run)
     assert "<img" not in page and html.escape("<img src=x onerror=alert(1)>&") in page
 
 
-def test_a_folder_that_is_called_like_a_part_of_the_page_is_only_a_name(make_run, make_record):
+def test_a_folder_name_that_looks_like_a_placeholder_is_not_replaced(make_run, make_record):
     page = write(make_run({"step_000001": [make_record()]}, name="{{SCRIPT}}"))
     assert page.count('"use strict"') == 1 and "<title>{{SCRIPT}} - run</title>" in page
 
 
-def test_only_the_pages_own_script_may_run(learning_run):
+def test_only_the_pages_own_script_can_run(learning_run):
     page = write(learning_run)
     policy = html.unescape(re.search(r'Content-Security-Policy" content="([^"]+)"', page)[1])
     script = page[page.rindex("<script>") + len("<script>") : page.rindex("</script>")]
@@ -65,16 +65,15 @@ def test_only_the_pages_own_script_may_run(learning_run):
     assert "connect-src 'none'" in policy and "unsafe" not in policy
 
 
-def test_the_page_asks_for_nothing_from_elsewhere(learning_run):
+def test_the_page_loads_nothing_from_other_servers(learning_run):
     page = write(learning_run)
     addresses = set(re.findall(r"https?://[^\s\"'<>)]+", page))
     # this URL is an XML namespace, which browsers do not load
     assert addresses == {"http://www.w3.org/2000/svg"}
 
 
-def test_the_scripts_never_read_html_and_all_are_part_of_the_page():
-    folder = report.importlib.resources.files("agentgym_jax.viewer") / "page"
-    assert {path.name for path in folder.iterdir() if path.name.endswith(".js")} == set(SCRIPTS)
+def test_the_page_contains_all_scripts_and_they_never_parse_html():
+    assert {path.name for path in report._PAGE.glob("*.js")} == set(SCRIPTS)
     for name in SCRIPTS:
         text = report._part(name)
         for banned in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("):
@@ -88,7 +87,7 @@ def test_the_report_is_written_to_the_given_path_or_the_folder(learning_run, tmp
     assert out.read_bytes() == (learning_run / "report.html").read_bytes()
 
 
-def test_a_run_with_metrics_alone_or_episodes_alone_has_a_page(make_run, make_record, tmp_path):
+def test_a_run_with_only_metrics_or_only_episodes_has_a_page(make_run, make_record, tmp_path):
     assert data(write(make_run({"step_000001": [make_record()]})))["index"]["panels"] == []
     (tmp_path / "only").mkdir()
     with MetricWriter(tmp_path / "only" / "metrics.jsonl") as writer:
@@ -98,19 +97,19 @@ def test_a_run_with_metrics_alone_or_episodes_alone_has_a_page(make_run, make_re
     assert index["files"] == [] and index["episodes"] == {}
 
 
-def test_a_folder_that_is_no_run_is_rejected(tmp_path):
+def test_a_folder_that_is_not_a_run_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="is not a run folder"):
         write(tmp_path)
 
 
-def test_the_damage_of_a_file_is_named_and_no_page_is_left(learning_run):
+def test_a_damaged_file_is_an_error_and_leaves_no_page(learning_run):
     (learning_run / "trajectories" / "step_000003.jsonl").write_text("{")
     with pytest.raises(ValueError, match="step_000003.jsonl, line 1"):
         write(learning_run)
     assert not (learning_run / "report.html").exists()
 
 
-def test_columns_hold_repeated_texts_once():
+def test_columns_store_repeated_texts_once():
     rows = [
         {"item": "a_1", "reward": 0.5},
         {"item": "b_2", "reward": 1.0},
@@ -121,7 +120,7 @@ def test_columns_hold_repeated_texts_once():
     assert columns["reward"] == [0.5, 1.0, 0.0]
 
 
-def test_metrics_keep_six_digits_and_their_meaning():
+def test_metrics_keep_six_digits_and_their_unit():
     columns = metric_columns(Run([{"step": 1, "time": 9.0, "policy/approx_kl": 1.23456789e-7}]))
     assert list(columns) == ["policy/approx_kl"]
     assert columns["policy/approx_kl"]["values"] == [1.23457e-07]
@@ -138,7 +137,7 @@ def test_values_that_are_not_finite_are_reported_by_their_steps_and_never_become
     assert (kl["steps"], kl["nonfinite"]) == ([], [5])
 
 
-def test_panels_name_groups_and_environments_and_an_outcome_is_none_of_them():
+def test_panels_distinguish_groups_environments_and_outcomes():
     line = {"eval/success/Pick": 0.5, "rollout/outcome/success": 7.0, "rollout/babyai/success": 0.2}
     found = {panel["title"]: panel for panel in panels(Run([{"step": 1} | line]))}
     assert found["Solved tasks per group, evaluation"]["metrics"] == ["eval/success/Pick"]

@@ -20,12 +20,12 @@ def test_a_value_that_is_not_finite_is_a_missing_point():
     assert not Run([{"step": 1, "policy/loss": math.nan}]).has("policy/loss")
 
 
-def test_the_rolling_mean_by_hand():
+def test_the_rolling_mean_matches_hand_computed_values():
     values = np.array([1.0, 2.0, 3.0, 4.0])
     assert rolling_mean(values, 2).tolist() == [1.0, 1.5, 2.5, 3.5]
 
 
-def test_the_horizon_stages_by_hand():
+def test_the_horizon_stages_match_hand_computed_values():
     steps, turns = np.arange(1.0, 7.0), np.array([5.0, 5.0, 10.0, 10.0, 10.0, 5.0])
     assert horizon_stages(steps, turns) == [(1, 2, 5), (3, 5, 10), (6, 6, 5)]
 
@@ -37,7 +37,7 @@ def test_time_shares_split_the_rollout_and_add_up_to_one():
     assert seconds == pytest.approx({"decode": 4, "rollout, other": 2, "update": 3, "other": 1})
 
 
-def test_evaluation_is_outside_the_step_that_it_follows():
+def test_evaluation_time_is_added_to_the_time_of_the_step():
     _, shares = time_shares(Run([{"step": 1, **TIMES, "time/eval_s": 10.0}]))
     assert shares["evaluation"][0] == pytest.approx(0.5)
     assert shares["other"][0] == pytest.approx(0.05)
@@ -49,7 +49,7 @@ def test_time_shares_of_parts_longer_than_the_step_still_add_up_to_one():
     assert shares["update"][0] == pytest.approx(0.85)
 
 
-def test_groups_are_in_natural_order_without_empty_ones():
+def test_groups_with_data_are_in_natural_order():
     line = {
         "step": 1,
         "eval/success/l 10": 0.1,

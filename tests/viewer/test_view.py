@@ -24,7 +24,7 @@ def test_the_command_writes_the_page_into_the_run_folder(command, learning_run):
     assert (learning_run / "report.html").stat().st_size > 10_000
 
 
-def test_a_folder_that_is_no_run_is_one_line(command, tmp_path):
+def test_a_folder_that_is_not_a_run_gives_an_error_of_one_line(command, tmp_path):
     done = command(tmp_path)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1 and "is not a run folder" in done.stderr

@@ -6,9 +6,9 @@ from agentgym_jax.client.in_process import in_process_servers
 from agentgym_jax.viewer.worlds import (
     WITH_BROWSER,
     ReplayError,
-    can_replay,
     chosen_for_replay,
     replay,
+    worlds_of,
 )
 
 TASK = 13  # OpenDoorLoc
@@ -46,14 +46,14 @@ def test_a_replay_has_the_state_before_and_after_every_turn(transport, played):
     assert all(len(state["grid"]) == len(states[0]["grid"]) for state in states)
 
 
-def test_a_world_whose_answers_differ_is_not_shown(transport, played):
+def test_a_replay_whose_answers_differ_is_refused(transport, played):
     played["turns"][2]["observation"] = "something else"
     with pytest.raises(ReplayError, match="differ from the record"):
         replay(transport, played)
 
 
-def test_a_maze_is_replayed_although_its_routes_have_other_names(make_record):
-    """Checks a server that uses other names for the routes of the protocol."""
+def test_a_maze_is_replayed_through_its_prefixed_routes(make_record):
+    """Checks a server whose routes have a prefix and whose task field has another name."""
     seen = ["1, 2. There are walls above you, below you.", "1, 1. There are walls to your left,"]
     seen[1] += " above you, below you."
     says = "The goal is at position 8, 6. Your current position is at position "
@@ -64,7 +64,7 @@ def test_a_maze_is_replayed_although_its_routes_have_other_names(make_record):
     assert all(state["grid"] for state in states)
 
 
-def test_a_task_that_the_environment_does_not_have_is_not_shown(transport, make_record):
+def test_a_missing_task_cannot_be_replayed(transport, make_record):
     with pytest.raises(ReplayError, match="99999999"):
         replay(transport, make_record(item="babyai_99999999999", turns=[]))
 
@@ -77,13 +77,14 @@ def test_a_replay_leaves_no_session_behind(transport, played):
     assert call(transport, "GET", "/health")["sessions"] == before
 
 
-def test_only_environments_whose_texts_do_not_say_all_are_replayed(make_record):
-    assert can_replay(make_record(item="babyai_3"))
-    assert not can_replay(make_record(item="textcraft_3"))
-    assert not can_replay(make_record(item="babyai_x"))
+def test_only_tasks_of_a_served_environment_are_replayed(transport, make_record):
+    servers = {"babyai": transport}
+    assert len(worlds_of(make_record(item="babyai_3", turns=[]), servers)) == 1
+    assert worlds_of(make_record(item="textcraft_3", turns=[]), servers) is None
+    assert worlds_of(make_record(item="babyai_x", turns=[]), servers) is None
 
 
-def test_a_replay_names_the_differences_that_its_drawing_hides(transport, make_record):
+def test_a_replay_names_things_that_look_alike_in_its_grid(transport, make_record):
     (state,) = replay(transport, make_record(item="babyai_109", turns=[]))
     assert state["grid"][7][24:26] == state["grid"][12][16:18] == "DG"
     assert [12, 7, "green closed door"] in state["things"]
@@ -102,14 +103,14 @@ def rows(count, item="babyai_{}", samples=1):
     ]
 
 
-def test_the_chosen_are_spread_over_the_run_and_over_groups():
+def test_replayed_episodes_are_spread_over_steps_and_groups():
     files = [rows(8, f"babyai_{step}{{}}", samples=4) for step in range(10)]
     chosen = chosen_for_replay(files, 10)
     assert len(chosen) == 10 and {file for file, _ in chosen} == set(range(10))
     assert all(files[file][row]["sample"] == 0 for file, row in chosen)
 
 
-def test_half_of_them_are_whole_tasks_that_were_played_at_several_steps():
+def test_half_of_the_replays_are_of_tasks_played_at_several_steps():
     files = [rows(20), rows(20), rows(400, "babyai_1000{}")]
     chosen = chosen_for_replay(files, 20)
     repeated = {row for file, row in chosen if file == 0} & {
@@ -118,13 +119,13 @@ def test_half_of_them_are_whole_tasks_that_were_played_at_several_steps():
     assert len(chosen) == 20 and len(repeated) >= 5
 
 
-def test_all_are_chosen_where_there_are_few_and_none_of_other_environments():
+def test_few_episodes_are_all_replayed_except_those_of_other_environments():
     other = [{"item": "chess_1", "environment": "chess", "number": 1, "sample": 0}]
     assert chosen_for_replay([rows(3), other], 100) == {(0, 0), (0, 1), (0, 2)}
     assert chosen_for_replay([rows(3)], 0) == set()
 
 
-def test_web_episodes_are_replayed_only_when_they_are_asked_for():
+def test_web_episodes_are_only_replayed_on_request():
     row = {"number": 0, "sample": 0, "item": "webarena_0", "environment": "webarena"}
     files = [[row, row | {"environment": "babyai", "item": "babyai_0"}]]
     assert chosen_for_replay(files, 400) == {(0, 1)}

@@ -1,10 +1,7 @@
 """Tables that describe the actions of SciWorld, WebShop and ALFWorld as functions.
 
-The names of functions and arguments, and the action texts, are those of AgentGym's adapters.
-AgentGym's demonstrations in these formats can therefore be used. AgentGym's three notations
-sometimes disagree: one argument is called `info` in one and `obj` in another, and "dunk .. in .."
-differs from the simulator's grammar. In these cases the tables use the names in AgentGym's table of
-valid functions and the simulator's grammar.
+Names and action texts are those of AgentGym's adapters, so its demonstrations can be used. Where
+the adapters disagree, the tables follow AgentGym's list of valid functions and the simulator.
 """
 
 from collections.abc import Mapping

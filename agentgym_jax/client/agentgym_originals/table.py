@@ -1,70 +1,46 @@
 """Facts about AgentGym's fifteen original servers, one row each.
 
-The facts come from AgentGym's servers and clients (arXiv:2406.04151, arXiv:2509.08755): names of
-fields, the number used as score, the condition of success. docs/agentgym_environments.md shows this
-table.
+The facts come from AgentGym's servers and clients (arXiv:2406.04151, arXiv:2509.08755).
+docs/agentgym_environments.md shows this table.
 """
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 from agentgym_jax.client.actions import ActionFormat, ActionRules
-from agentgym_jax.client.agentgym_originals import functions, instructions, tools
-from agentgym_jax.client.calls import Function
+from agentgym_jax.client.agentgym_originals import functions, instructions
 from agentgym_jax.client.instructions import with_functions
-from agentgym_jax.client.server_facts import (
-    ABOVE_ZERO,
-    MAX_TEXT_CHARACTERS,
-    ServerFacts,
-    SessionField,
-    Success,
-)
+from agentgym_jax.client.server_facts import ABOVE_ZERO, MAX_TEXT_CHARACTERS, ServerFacts, Success
 
 _MAX_CHARACTERS = 500  # more than the length of any sensible action in these environments
 
-_REACT = ActionRules(ActionFormat.REACT, max_characters=_MAX_CHARACTERS)
-_RAW = ActionRules(ActionFormat.RAW, max_characters=MAX_TEXT_CHARACTERS)
-# AgentGym's clients for TextCraft and BabyAI remove all characters except letters, digits, commas
-# and spaces.
-_PLAIN_REACT = ActionRules(
-    ActionFormat.REACT, dropped=r"[^A-Za-z0-9,\s]", max_characters=_MAX_CHARACTERS
-)
-_SQL_BLOCK = ActionRules(
-    ActionFormat.RAW,
-    max_characters=MAX_TEXT_CHARACTERS,
+_REACT = ActionRules(ActionFormat.REACT, _MAX_CHARACTERS)
+_RAW = ActionRules(ActionFormat.RAW, MAX_TEXT_CHARACTERS)
+# as AgentGym's clients for TextCraft and BabyAI
+_PLAIN_REACT = dataclasses.replace(_REACT, dropped=r"[^A-Za-z0-9,\s]")
+_SQL_BLOCK = dataclasses.replace(
+    _RAW,
     block=r"```sql(.*?)(?:```|\Z)",
     block_problem="No statement was found in this answer. Write it in a ```sql block.",
 )
-_ANY_BLOCK = ActionRules(
-    ActionFormat.RAW,
-    max_characters=MAX_TEXT_CHARACTERS,
+_ANY_BLOCK = dataclasses.replace(
+    _RAW,
     block=r"```.+?```",
     block_problem="No action was found in this answer. Write it between ``` and ```.",
 )
-
-
-def _with_actions(world: str, table: Mapping[str, Function]) -> str:
-    return with_functions(world, table, ActionFormat.REACT)
-
-
-def _tool_set(environment: str, text: str, *, num_tasks: int, max_turns: int) -> ServerFacts:
-    """Returns the facts of one of the five environments that AgentGym's tool server runs as.
-
-    The reward of this server is the best progress up to the step.
-    """
-    return ServerFacts(
-        environment=environment,
-        session_field=SessionField.ENV_IDX,
-        create_body={"id": 0},
-        reset_key="id",
-        reset_fields=(),
-        refusal=r"Format error|Observation: ERROR \|",
-        actions=_RAW,
-        has_close=False,
-        num_tasks=num_tasks,
-        max_turns=max_turns,
-        instructions=text,
-    )
+# Deep search and the tool environments exchange bare numbers and texts, and reset by `id`.
+_RESET_BY_ID: Mapping[str, Any] = dict(
+    session_field="env_idx", create_body={"id": 0}, reset_key="id", reset_fields=(), actions=_RAW
+)
+# name, instructions, number of tasks and maximum turns of the tool server's environments
+_TOOL_SETS = (
+    ("weather", instructions.WEATHER, 343, 10),
+    ("movie", instructions.MOVIE, 238, 12),
+    ("academia", instructions.ACADEMIA, 20, 12),
+    ("todo", instructions.TODO, 155, 15),
+    ("sheet", instructions.SHEET, 20, 15),
+)
 
 
 _ROWS = (
@@ -79,7 +55,7 @@ _ROWS = (
     ServerFacts(
         environment="babyai",
         score_fields=("score",),
-        # The score is not used: the original server increases it even if a success comes too late.
+        # The score is not used: the original server increases it even if the success is too late.
         succeeded=Success("reward", ABOVE_ZERO, needs_done=True),
         # A view without objects begins with "You cannot see any objects", which is not a rejection.
         refusal=r"The action is not recognized|You cannot (?!see any objects)",
@@ -106,11 +82,11 @@ _ROWS = (
         num_tasks=4639,
         max_turns=30,
         world=instructions.SCIWORLD,
-        instructions=_with_actions(instructions.SCIWORLD, functions.SCIWORLD),
+        instructions=with_functions(instructions.SCIWORLD, functions.SCIWORLD, ActionFormat.REACT),
     ),
     ServerFacts(
         environment="webshop",
-        session_field=SessionField.ENV_IDX,
+        session_field="env_idx",
         reset_key="session_id",
         reset_fields=(),
         observation_field="state",
@@ -121,7 +97,7 @@ _ROWS = (
         num_tasks=6910,  # number of goals for the 1000 products that AgentGym's server loads
         max_turns=10,
         world=instructions.WEBSHOP,
-        instructions=_with_actions(instructions.WEBSHOP, functions.WEBSHOP),
+        instructions=with_functions(instructions.WEBSHOP, functions.WEBSHOP, ActionFormat.REACT),
     ),
     ServerFacts(
         environment="alfworld",
@@ -135,7 +111,7 @@ _ROWS = (
         num_tasks=2620,  # tasks 0-2419 are for training, 2420-2619 for testing
         max_turns=30,
         world=instructions.ALFWORLD,
-        instructions=_with_actions(instructions.ALFWORLD, functions.ALFWORLD),
+        instructions=with_functions(instructions.ALFWORLD, functions.ALFWORLD, ActionFormat.REACT),
     ),
     ServerFacts(
         environment="maze",
@@ -163,7 +139,7 @@ _ROWS = (
     ),
     ServerFacts(
         environment="sqlgym",
-        session_field=SessionField.ENV_IDX,
+        session_field="env_idx",
         reset_key="item_id",
         reset_fields=(),
         observation_field="state",
@@ -176,19 +152,15 @@ _ROWS = (
     ),
     ServerFacts(
         environment="searchqa",
-        session_field=SessionField.ENV_IDX,
-        create_body={"id": 0},
-        reset_key="id",
-        reset_fields=(),
+        **_RESET_BY_ID,
         refusal=r"Your previous action is invalid",
-        actions=_RAW,
         num_tasks=221_328,
         max_turns=30,
         instructions=instructions.SEARCHQA,
     ),
     ServerFacts(
         environment="webarena",
-        session_field=SessionField.ENV_IDX,
+        session_field="env_idx",
         reset_key="idx",
         reset_extra={"seed": 0},
         reset_fields=(),
@@ -202,11 +174,19 @@ _ROWS = (
         max_turns=15,
         instructions=instructions.WEBARENA,
     ),
-    _tool_set("weather", tools.WEATHER, num_tasks=343, max_turns=10),
-    _tool_set("movie", tools.MOVIE, num_tasks=238, max_turns=12),
-    _tool_set("academia", tools.ACADEMIA, num_tasks=20, max_turns=12),
-    _tool_set("todo", tools.TODO, num_tasks=155, max_turns=15),
-    _tool_set("sheet", tools.SHEET, num_tasks=20, max_turns=15),
+    *(
+        # the reward of the tool server is the best progress up to the step
+        ServerFacts(
+            environment=name,
+            **_RESET_BY_ID,
+            refusal=r"Format error|Observation: ERROR \|",
+            has_close=False,
+            num_tasks=num_tasks,
+            max_turns=max_turns,
+            instructions=text,
+        )
+        for name, text, num_tasks, max_turns in _TOOL_SETS
+    ),
 )
 
 ORIGINALS: Mapping[str, ServerFacts] = {row.environment: row for row in _ROWS}

@@ -1,7 +1,6 @@
 """Sections of an agent in environments: servers, sampler, episodes and evaluation."""
 
 import dataclasses
-import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,24 +8,12 @@ from agentgym_jax.jobs.config.environments import (
     EnvironmentSettings,
     TransportSettings,
     check_playable,
-    evaluation_turns,
     parse_settings,
 )
-from agentgym_jax.jobs.config.sections import ConfigError, call, check, section
+from agentgym_jax.jobs.config.sections import ConfigError, check, parse_section, section
 from agentgym_jax.jobs.config.settings import CollectorSettings, EvaluationSettings
 from agentgym_jax.sampling.options import SamplingOptions, check_buckets
 from agentgym_jax.sampling.sampler import Sampler
-
-SECTIONS = (
-    "env_server",
-    "environments",
-    "client",
-    "pool",
-    "sampler",
-    "sampling",
-    "rollout",
-    "evaluation",
-)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,7 +32,8 @@ class AgentSettings:
     @property
     def evaluation_turns(self) -> dict[str, int]:
         """Returns the turn limit of held-out episodes, by environment."""
-        return evaluation_turns(self.environments, self.evaluation.max_turns)
+        default = self.evaluation.max_turns
+        return {n: entry.eval_max_turns or default for n, entry in self.environments.items()}
 
 
 def parse_agent(
@@ -53,41 +41,37 @@ def parse_agent(
     rollout: type[CollectorSettings] = CollectorSettings,
     **evaluation: Any,
 ) -> AgentSettings:
-    """Parses the sections of an agent and checks their values.
-
-    Args:
-      config: Whole plain config.
-      rollout: Class of the section `rollout`.
-      evaluation: Values in the section `evaluation` that the job sets, not the config.
-
-    Raises:
-      ConfigError: A section or key is missing, unknown or invalid.
-    """
-    part = functools.partial(section, config)
+    """Parses and checks `AGENT_SECTIONS`; `evaluation` are values that the config does not have."""
     settings = AgentSettings(
-        env_server=call(TransportSettings, "env_server", part("env_server")),
-        environments=parse_settings(part("environments")),
-        client=part("client"),
-        pool=part("pool"),
-        sampler=part("sampler"),
-        sampling=call(SamplingOptions, "sampling", part("sampling")),
-        rollout=call(rollout, "rollout", part("rollout")),
-        evaluation=call(EvaluationSettings, "evaluation", part("evaluation"), **evaluation),
+        env_server=parse_section(config, "env_server", TransportSettings),
+        environments=parse_settings(section(config, "environments")),
+        client=section(config, "client"),
+        pool=section(config, "pool"),
+        sampler=section(config, "sampler"),
+        sampling=parse_section(config, "sampling", SamplingOptions),
+        rollout=parse_section(config, "rollout", rollout),
+        evaluation=parse_section(config, "evaluation", EvaluationSettings, **evaluation),
     )
-    check_sampler(settings.sampler, settings.sampling)
+    _check_sampler(settings.sampler, settings.sampling)
     check_playable(
         settings.environments, settings.client, settings.pool, settings.rollout.system_prompt_mode
     )
     return settings
 
 
-def check_sampler(options: Mapping[str, Any], sampling: SamplingOptions) -> None:
-    """Checks the section `sampler`, and that the longest episode fits the sampler's caches.
+def check_training_samples(sampling: SamplingOptions, section: str, row_length: int) -> None:
+    """Checks that sampled episodes are random and fit the rows of `section`."""
+    if sampling.max_tokens > row_length:
+        raise ConfigError(
+            f"config.sampling.max_tokens={sampling.max_tokens} exceeds "
+            f"config.{section}.row_length={row_length}: an episode must fit"
+        )
+    if sampling.temperature <= 0:
+        raise ConfigError("config.sampling.temperature must be positive: training needs samples")
 
-    Args:
-      options: Section `sampler`.
-      sampling: Checked section `sampling`.
-    """
+
+def _check_sampler(options: Mapping[str, Any], sampling: SamplingOptions) -> None:
+    """Checks the section `sampler`, and that the longest episode fits the sampler's caches."""
     check(Sampler, "sampler", options, policy=None, stop_ids=())
     try:
         check_buckets(options["buckets"], options["cache_length"])

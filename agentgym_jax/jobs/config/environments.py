@@ -1,6 +1,4 @@
-"""Sections `env_server`, `environments`, `client` and `pool`; they are checked before any server
-starts.
-"""
+"""Sections `env_server`, `environments`, `client` and `pool`, checked before a server starts."""
 
 import dataclasses
 import difflib
@@ -23,9 +21,8 @@ class TransportSettings:
     """Section `env_server`: options of the servers that this run starts.
 
     Attributes:
-      transport: `http` starts one server per environment, so that a simulator that hangs or crashes
-        costs one episode. `inprocess` runs the environments in the training process; observations
-        and rewards are the same.
+      transport: `http` starts one server per environment; a simulator that hangs costs one episode.
+        `inprocess` runs the environments in the training process.
       workers: Worker processes of each server; no effect with `inprocess`.
     """
 
@@ -42,19 +39,14 @@ class EnvironmentSettings:
       module: Python module of the environment to start, with a function
           `make_served_environment()`; empty selects the shipped module.
       options: Options of the environment to start, as for the server's flag `--option`.
-      train: Training tasks: `kind` and the arguments of data/tasks.py. Empty is valid in jobs
-        without training tasks.
+      train: Training tasks: `kind` and the arguments of data/tasks.py; empty for none.
       eval: Held-out tasks, in the same form as `train`.
-      weight: Weight of the environment in the mixture of training tasks; with 0 the environment is
-          only evaluated.
-      weights: Draws per cycle of training tasks, by task group; the default is the number of tasks
-          in the group.
-      horizon: Horizon of this environment, in the form of the section `horizon`; if empty, that
-          section applies.
+      weight: Weight in the mixture of training tasks; an environment with 0 is only evaluated.
+      weights: Draws per cycle of training tasks, by task group; by default the size of the group.
+      horizon: Horizon of this environment; if empty, the section `horizon` applies.
       eval_max_turns: Turn limit of a held-out episode; 0 selects `evaluation.max_turns`.
-      instructions: First message to the agent; if empty, the server's instructions are used.
-      action_format: Format of the model's actions; if empty, the environment's default format is
-          used.
+      instructions: First message to the agent; if empty, the server's instructions.
+      action_format: Format of the model's actions; if empty, the default of the environment.
     """
 
     url: str
@@ -100,22 +92,18 @@ def parse_settings(section: Mapping[str, Any]) -> dict[str, EnvironmentSettings]
 
 
 def check_trained(settings: Mapping[str, EnvironmentSettings]) -> None:
-    """Checks that every environment with a positive weight has training tasks, and that at least
-    one weight is positive.
-    """
+    """Checks that a weight is positive, and that environments with a weight have training tasks."""
     for name, entry in settings.items():
         if entry.weight and not entry.train:
             raise ConfigError(
-                f"config.environments.{name}: job 'rl' needs train tasks; weight=0 only evaluates"
+                f"config.environments.{name} has no train tasks; with weight=0 it is only evaluated"
             )
     if not any(entry.weight for entry in settings.values()):
         raise ConfigError("config.environments: every weight is 0, so there is nothing to train on")
 
 
 def check_tasks(name: str, options: Any) -> None:
-    """Checks the keys of a section that selects tasks; the server later checks that the tasks
-    exist.
-    """
+    """Checks the keys of a section that selects tasks; the server checks later that they exist."""
     kind_of(name, options, selection.SELECTIONS, environment="", manifest=())
 
 
@@ -125,14 +113,7 @@ def check_playable(
     pool: Mapping[str, Any],
     system_prompt_mode: str,
 ) -> None:
-    """Checks the inputs of `open_environments` before any server starts.
-
-    Args:
-      settings: Checked section `environments`.
-      client: Section `client`.
-      pool: Section `pool`.
-      system_prompt_mode: Value of `rollout.system_prompt_mode`.
-    """
+    """Checks the inputs of `open_environments` before any server starts."""
     bound = dict(base_url="", environment="", action_format=None, transport=None, facts=None)
     check(EnvClient, "client", client, **bound)
     check(EnvPool, "pool", pool, clients={})
@@ -149,8 +130,3 @@ def check_playable(
                 + (f"; did you mean {nearest[0]!r}?" if nearest else ".")
                 + f" Known: {', '.join(SHIPPED)}. For another one give its module or its url"
             )
-
-
-def evaluation_turns(settings: Mapping[str, EnvironmentSettings], default: int) -> dict[str, int]:
-    """Returns the turn limit of held-out episodes, by environment."""
-    return {name: entry.eval_max_turns or default for name, entry in settings.items()}

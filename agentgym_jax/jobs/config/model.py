@@ -1,9 +1,8 @@
-"""Sections `model`, `tokenizer` and `mesh`; they define the policies, the tokenizer and the
-layouts.
-"""
+"""Sections `model`, `tokenizer` and `mesh`, and the objects built from them."""
 
 import dataclasses
 import json
+import pathlib
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
@@ -38,8 +37,8 @@ class ModelSettings:
       architecture: Architecture of a `random` model; empty for other sources.
       dtype: Type of the learner's computation; parameters and optimiser are float32.
       decode_dtype: Type of the sampler's weights and computation.
-      remat: Activations recomputed in the backward pass: `none`, whole layers (`block`), or
-        everything except matrix products (`dots`).
+      remat: Activations recomputed in the backward pass: `none`, `block` (whole layers) or `dots`
+        (everything except matrix products).
     """
 
     source: str
@@ -63,11 +62,9 @@ class TokenizerSettings:
     """Section `tokenizer`.
 
     Attributes:
-      source: `model` (the tokenizer of the model), a path, `bytes`, or `train` (trains on the
-          demonstrations).
+      source: `model` (its tokenizer), a path, `bytes`, or `train` (trains on the demonstrations).
       vocab_size: Vocabulary size of a trained tokenizer; 0 for other sources.
-      pretokenizer_pattern: Regular expression that splits text before a tokenizer is trained. No
-        token extends beyond a match.
+      pretokenizer_pattern: Regular expression; a token of a trained tokenizer is part of one match.
       template: Conversation format of a trained tokenizer: `compact` or `chatml`.
     """
 
@@ -90,8 +87,8 @@ class Model:
       decode_policy: Policy of the sampler.
       layout: Layout of the learner; None on a single device.
       decode_layout: Layout of the sampler; None on a single device.
-      tokenizer: Tokenizer that maps text to ids.
-      renderer: Renderer that maps conversations to ids.
+      tokenizer: Converts text to ids.
+      renderer: Converts conversations to ids.
       source: Source of the weights; None for random weights.
     """
 
@@ -104,19 +101,30 @@ class Model:
     source: ModelSource | None
 
     def initial_params(self, seed: int):
-        """Returns the float32 weights before training, sharded: loaded from the source, or random."""
+        """Returns the float32 weights before training, loaded from the source or random."""
         if self.source is None:
             return self.policy.init_sharded(jax.random.key(seed), self.layout)
-        if self.source.kind == "workdir":
-            return load_run_params(self.source, self.policy, self.layout)
+        if self.source.kind == "workdir" and self.source.path is not None:
+            return self._load_run_params(self.source.path)
         try:
             return sources.load_params(self.source, self.policy, self.layout, seed=seed)
         except (ValueError, OSError) as error:
             raise ConfigError(f"the weights of {self.source.model}: {error}") from error
 
+    def _load_run_params(self, run_folder: pathlib.Path):
+        with Checkpoints(run_folder / "checkpoints", max_to_keep=1, read_only=True) as checkpoints:
+            step = checkpoints.latest_step()
+            if step is None:
+                raise ConfigError(f"{run_folder} has no finished checkpoint yet")
+            return checkpoints.restore_params(step, self.abstract_params())
+
+    def abstract_params(self):
+        """Returns the shapes and shardings of the learner's weights; a restore needs them."""
+        return abstract_params(self.policy, self.layout)
+
 
 def abstract_params(policy: Policy, layout: Layout | None):
-    """Returns the shapes and shardings of the weights; a restore needs them."""
+    """Returns the shapes of the weights, with their shardings in a layout."""
     shapes = policy.abstract_params()
     if layout is None:
         return shapes
@@ -125,17 +133,6 @@ def abstract_params(policy: Policy, layout: Layout | None):
         shapes,
         policy.param_shardings(layout),
     )
-
-
-def load_run_params(source: ModelSource, policy: Policy, layout: Layout | None):
-    """Loads the weights of the latest checkpoint of a run folder."""
-    if source.path is None:
-        raise ConfigError(f"{source.model} is not a run folder")
-    with Checkpoints(source.path / "checkpoints", max_to_keep=1, read_only=True) as checkpoints:
-        step = checkpoints.latest_step()
-        if step is None:
-            raise ConfigError(f"{source.path} has no finished checkpoint yet")
-        return checkpoints.restore_params(step, abstract_params(policy, layout))
 
 
 def build_layouts(mesh_options: Mapping[str, Any]) -> tuple[Layout | None, Layout | None]:
@@ -147,12 +144,7 @@ def build_layouts(mesh_options: Mapping[str, Any]) -> tuple[Layout | None, Layou
 
 
 def resolve_source(settings: ModelSettings) -> ModelSource | None:
-    """Finds the model on disk and checks its files without loading them; returns None for random
-    weights.
-
-    Raises:
-      ConfigError: The model does not exist, or its weights are incomplete.
-    """
+    """Finds a model and checks its files without loading them; None for random weights."""
     if settings.source == _RANDOM:
         return None
     if not settings.source:
@@ -168,84 +160,32 @@ def resolve_source(settings: ModelSettings) -> ModelSource | None:
     return source
 
 
-def build_tokenizer(
-    settings: TokenizerSettings,
-    source: ModelSource | None,
-    folder: RunFolder,
-    texts: Iterable[str],
-) -> Tokenizer:
-    """Builds the tokenizer and stores it in the run folder, so that a resumed run maps text to the
-    same ids.
-
-    Args:
-      settings: Checked section `tokenizer`.
-      source: Source of the model.
-      folder: Run folder of the job.
-      texts: Training texts for source `train`.
-    """
-    if (folder.tokenizer / "tokenizer.json").exists():
-        return load_tokenizer(folder.tokenizer)
-    try:
-        tokenizer = _make_tokenizer(settings, source, folder, texts)
-    except (ValueError, OSError) as error:
-        raise ConfigError(f"config.tokenizer.source={settings.source!r}: {error}") from error
-    return tokenizer
-
-
-def _make_tokenizer(
-    settings: TokenizerSettings,
-    source: ModelSource | None,
-    folder: RunFolder,
-    texts: Iterable[str],
-) -> Tokenizer:
-    if settings.source == "train":
-        train_tokenizer(
-            texts,
-            vocab_size=settings.vocab_size,
-            pretokenizer_pattern=settings.pretokenizer_pattern,
-            out=folder.tokenizer,
-            template=TEMPLATES[settings.template],
-        )
-        return load_tokenizer(folder.tokenizer)
-    if settings.source == "model":
-        path = None if source is None else source.tokenizer_path
-        if path is None:
-            raise ValueError(
-                "the model has random weights and no tokenizer; give a path, 'bytes' or 'train'"
-            )
-        tokenizer = load_tokenizer(path)
-    else:
-        tokenizer = load_tokenizer(settings.source)
-    ChatRenderer(tokenizer)  # raises an error if the template is unusable
-    tokenizer.save(folder.tokenizer)
-    return tokenizer
-
-
 def build_model(
     settings: ModelSettings,
+    tokenizer_settings: TokenizerSettings,
     source: ModelSource | None,
-    tokenizer: Tokenizer,
     layouts: tuple[Layout | None, Layout | None],
     folder: RunFolder,
+    texts: Iterable[str],
 ) -> Model:
-    """Builds the policies for a tokenizer; writes model/config.json to the run folder."""
+    """Builds tokenizer and policies; saves the tokenizer and model/config.json in the run folder.
+
+    `texts` are the training texts of a tokenizer with source `train`.
+    """
+    tokenizer = _build_tokenizer(tokenizer_settings, source, folder, texts)
+    size = tokenizer.vocab_size
     if source is None:
-        config = call(
-            DecoderConfig,
-            "model.architecture",
-            settings.architecture,
-            vocab_size=tokenizer.vocab_size,
-        )
+        config = call(DecoderConfig, "model.architecture", settings.architecture, vocab_size=size)
     else:
         config = source.config
-    if tokenizer.vocab_size > config.vocab_size:
+    if size > config.vocab_size:
         raise ConfigError(
-            f"the tokenizer has {tokenizer.vocab_size} ids, the model only {config.vocab_size} "
-            "embeddings; they do not belong together"
+            f"the tokenizer has {size} ids, the model only {config.vocab_size} embeddings; they do "
+            "not belong together"
         )
     layout, decode_layout = layouts
     write_atomic(folder.model / "config.json", json.dumps(to_hf_config(config), indent=2) + "\n")
-    logging.info("policy with %.2f million parameters", config.num_parameters / 1e6)
+    logging.info("policy with %.2f million parameters", Policy(config).num_parameters / 1e6)
     return Model(
         policy=Policy(config, dtype=settings.dtype, remat=settings.remat, layout=layout),
         decode_policy=Policy(config, dtype=settings.decode_dtype, layout=decode_layout),
@@ -255,3 +195,34 @@ def build_model(
         renderer=ChatRenderer(tokenizer),
         source=source,
     )
+
+
+def _build_tokenizer(
+    settings: TokenizerSettings, source: ModelSource | None, folder: RunFolder, texts: Iterable[str]
+) -> Tokenizer:
+    """Returns the tokenizer of the run folder; builds and saves it first if there is none."""
+    if (folder.tokenizer / "tokenizer.json").exists():
+        return load_tokenizer(folder.tokenizer)
+    try:
+        if settings.source == "train":
+            train_tokenizer(
+                texts,
+                vocab_size=settings.vocab_size,
+                pretokenizer_pattern=settings.pretokenizer_pattern,
+                out=folder.tokenizer,
+                template=TEMPLATES[settings.template],
+            )
+            return load_tokenizer(folder.tokenizer)
+        path: str | pathlib.Path | None = settings.source
+        if path == "model":
+            path = None if source is None else source.tokenizer_path
+        if path is None:
+            raise ValueError(
+                "the model has random weights and no tokenizer; give a path, 'bytes' or 'train'"
+            )
+        tokenizer = load_tokenizer(path)
+        ChatRenderer(tokenizer)  # raises an error if the template is unusable
+        tokenizer.save(folder.tokenizer)
+    except (ValueError, OSError) as error:
+        raise ConfigError(f"config.tokenizer.source={settings.source!r}: {error}") from error
+    return tokenizer

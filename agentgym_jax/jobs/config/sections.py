@@ -1,7 +1,6 @@
 """Binds config sections to functions: a section contains the keyword arguments of one function.
 
-Names are checked against the function's signature, and values against its annotations
-(`limits.py`). `check` calls no constructor, so it can run long before the object is built.
+Names are checked against the function's signature, and values against its annotations (limits.py).
 """
 
 import difflib
@@ -15,6 +14,18 @@ from agentgym_jax import limits
 
 T = TypeVar("T")
 
+JOB_SECTIONS = ("model", "tokenizer", "mesh", "checkpoint")  # sections of every training job
+AGENT_SECTIONS = (  # sections of a job with an agent in environments
+    "env_server",
+    "environments",
+    "client",
+    "pool",
+    "sampler",
+    "sampling",
+    "rollout",
+    "evaluation",
+)
+
 
 class ConfigError(ValueError):
     """Invalid config; the message names the key and says how to correct it."""
@@ -26,11 +37,7 @@ def plain(config: ml_collections.ConfigDict) -> dict[str, Any]:
 
 
 def section(config: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Returns one section of a plain config.
-
-    Raises:
-      ConfigError: The section is missing, or its value is not a section.
-    """
+    """Returns one section of a plain config; raises ConfigError if there is none."""
     if name not in config:
         raise ConfigError(f"config.{name} is missing; this job needs it (see configs/common.py)")
     if not isinstance(config[name], Mapping):
@@ -38,14 +45,21 @@ def section(config: Mapping[str, Any], name: str) -> dict[str, Any]:
     return dict(config[name])
 
 
+def parse_section(
+    config: Mapping[str, Any], name: str, kind: Callable[..., T], /, **bound: Any
+) -> T:
+    """Returns `kind(**config[name], **bound)` after the keys and values have been checked."""
+    return call(kind, name, section(config, name), **bound)
+
+
 def call(function: Callable[..., T], name: str, options: Mapping[str, Any], /, **bound: Any) -> T:
     """Returns `function(**options, **bound)` after the arguments have been checked.
 
     Args:
       function: Function or class whose keyword arguments the section contains.
-      name: Dotted name of the section, for messages.
+      name: Dotted name of the section, for messages; empty for the top level.
       options: Keys and values of the section.
-      bound: Arguments that do not come from the config.
+      bound: Arguments that are not part of the config.
 
     Raises:
       ConfigError: An argument is invalid, or the function raised ValueError or TypeError.
@@ -62,29 +76,18 @@ def call(function: Callable[..., T], name: str, options: Mapping[str, Any], /, *
 def check(
     function: Callable[..., Any], name: str, options: Mapping[str, Any], /, **bound: Any
 ) -> None:
-    """Raises ConfigError unless the section has exactly the arguments of `function`, with valid values.
-
-    Args:
-      function: Function or class whose keyword arguments the section contains.
-      name: Dotted name of the section, for messages; empty for the top level.
-      options: Keys and values of the section.
-      bound: Arguments that do not come from the config.
-    """
+    """Raises ConfigError unless `call` would get exactly the arguments of `function`, all valid."""
     parameters = inspect.signature(function).parameters
     if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         return
     annotations = limits.annotations(function)
     known = [key for key in parameters if key not in bound]
-    missing = [
-        key
-        for key in known
-        if parameters[key].default is inspect.Parameter.empty
-        and parameters[key].kind is not inspect.Parameter.VAR_POSITIONAL
-        and key not in options
-    ]
+    required = [key for key in known if parameters[key].default is inspect.Parameter.empty]
+    missing = [key for key in required if key not in options]
+    prefix = f"{name}." if name else ""
     for key in options:
         if key not in known:
-            raise ConfigError(no_such_key(_path(name, key), known, missing))
+            raise ConfigError(no_such_key(prefix + key, known, missing))
     if missing:
         raise ConfigError(f"config{name and '.'}{name} lacks {', '.join(missing)}")
     for key, value in options.items():
@@ -92,7 +95,7 @@ def check(
         if expected:
             measure = limits.unit(annotations[key])
             raise ConfigError(
-                f"config.{_path(name, key)}={value!r}: expected {expected}"
+                f"config.{prefix}{key}={value!r}: expected {expected}"
                 + (f" ({measure})" if measure else "")
             )
 
@@ -100,18 +103,7 @@ def check(
 def kind_of(
     name: str, options: Any, table: Mapping[str, Callable[..., Any]], /, **bound: Any
 ) -> tuple[str, dict[str, Any]]:
-    """Returns the `kind` of a section and its other keys; checks these keys against the function of
-    the kind.
-
-    Args:
-      name: Dotted name of the section, for messages.
-      options: Section whose key `kind` is one of `table`.
-      table: Function whose keyword arguments are the other keys, by kind.
-      bound: Arguments of that function that do not come from the config.
-
-    Raises:
-      ConfigError: The kind is unknown, or a key is unknown, missing or invalid.
-    """
+    """Returns the `kind` of a section, and its other keys after `check(table[kind], ...)`."""
     if not isinstance(options, Mapping):
         raise ConfigError(f"config.{name}={options!r}: expected a section with a kind")
     rest = dict(options)
@@ -123,18 +115,8 @@ def kind_of(
 
 
 def no_such_key(path: str, known: Sequence[str], missing: Sequence[str] = ()) -> str:
-    """Returns the error message for an unknown key.
-
-    Args:
-      path: Dotted name of the key.
-      known: Valid keys of the section.
-      missing: Valid keys that the section lacks; one of them may be the intended key.
-    """
+    """Returns the error message for an unknown key; proposes a similar key of the section."""
     key = path.rpartition(".")[2]
     nearest = difflib.get_close_matches(key, [*missing, *known], n=1)
     hint = f"; did you mean {nearest[0]!r}?" if nearest else "."
     return f"config.{path}: there is no such key{hint} Known: {', '.join(known) or 'none'}"
-
-
-def _path(name: str, key: str) -> str:
-    return f"{name}.{key}" if name else key

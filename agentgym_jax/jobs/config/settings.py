@@ -3,23 +3,24 @@
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal
 
 from agentgym_jax.algorithms import shaping
+from agentgym_jax.data.demonstrations import record
+from agentgym_jax.jobs.config.environments import check_tasks
 from agentgym_jax.jobs.config.sections import ConfigError, call, check, no_such_key
 from agentgym_jax.learner.experience import REWARDS, TRUNCATIONS
+from agentgym_jax.learner.optimizer import make_optimizer
 from agentgym_jax.limits import OneOf, Range
-from agentgym_jax.rollout.budget import TURN_BUDGETS
+from agentgym_jax.rollout.episode import TURN_BUDGETS
 from agentgym_jax.telemetry.guards import GuardSettings
 
-# Value of `rollout.system_prompt_mode` with which episodes start like the training conversations.
-AS_DATA = "data"
+AS_DATA = "data"  # value of `rollout.system_prompt_mode`: the prompt of the training conversations
 SYSTEM_PROMPT_MODES = ("system", "none")
 
-
-# Default of a section that has a `kind`: kind `none`.
-no_kind = functools.partial(dict[str, Any], kind="none")
+no_kind = functools.partial(dict[str, Any], kind="none")  # default of a section with a `kind`
 
 Steps = Annotated[int, Range(1, unit="steps")]
 Count = Annotated[int, Range(1)]
@@ -38,8 +39,8 @@ class TopLevel:
       job: Name of the job: `rl`, `sft`, `dpo` or `agentevol`.
       seed: Random seed of the run.
       total_steps: Length of the run: rollouts in `rl`, optimiser steps in other jobs.
-      loggers: Additional loggers: `none`, or one or more of `tensorboard`, `wandb`, `mlflow` and
-        `trackio`, joined by `+`.
+      loggers: Additional loggers: `none`, or `tensorboard`, `wandb`, `mlflow`, `trackio` joined by
+        `+`.
       guards: `default`, or changed options of the guards, such as `grad_spike=skip,window=20`.
     """
 
@@ -50,22 +51,23 @@ class TopLevel:
     guards: str
 
 
-def check_top(config: Mapping[str, Any], sections: Sequence[str], **scalars: Any) -> None:
-    """Checks the keys outside sections, and that the config has no unknown sections.
+@dataclasses.dataclass(frozen=True)
+class SupervisedTopLevel(TopLevel):
+    """Keys outside sections of a job on recorded data."""
 
-    Args:
-      config: Whole plain config.
-      sections: Names of the sections that the job uses.
-      scalars: Types of further keys outside sections, by name.
-    """
-    fields = {field.name: field.type for field in dataclasses.fields(TopLevel)} | scalars
-    known = (*fields, *sections)
-    missing = [name for name in fields if name not in config]
+    logprob_chunk: Tokens
+
+
+def check_top(
+    config: Mapping[str, Any], sections: Sequence[str], kind: Callable[..., Any] = TopLevel
+) -> None:
+    """Checks the keys outside `sections`, which are the arguments of `kind`."""
+    names = list(inspect.signature(kind).parameters)
+    known = (*names, *sections)
     for name in config:
         if name not in known:
-            raise ConfigError(no_such_key(name, known, missing))
-    top = dataclasses.make_dataclass("Top", fields.items())
-    check(top, "", {name: value for name, value in config.items() if name in fields})
+            raise ConfigError(no_such_key(name, known, [n for n in names if n not in config]))
+    check(kind, "", {name: config[name] for name in names if name in config})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -73,12 +75,11 @@ class CollectorSettings:
     """Keys of the section `rollout` in every job.
 
     Attributes:
-      max_parse_errors: Number of parse errors after which an episode ends.
-      show_turn_budget: Turn budget shown to the agent: `none`, `start` (the limit, once), or
+      max_parse_errors: Maximum number of parse errors in an episode; one more ends the episode.
+      show_turn_budget: Turn budget shown to the agent: `none`, `start` (the turn limit, once) or
         `every_turn` (the remaining turns).
-      system_prompt_mode: Place of the instructions: `system` (a system message) or `none`. Jobs on
-        recorded data also accept `data`: episodes start with the prompt of the training
-        conversations.
+      system_prompt_mode: Place of the instructions: `system` (a system message) or `none`. In jobs
+        on recorded data also `data`: episodes start like the training conversations.
       max_attempts: Maximum attempts per sample, including the first, if the environment fails.
       max_replacements: Maximum number of replacement samples after the last attempt failed.
       prefetch: Number of episodes that are reset before a decode row is free.
@@ -102,13 +103,13 @@ class RolloutSettings(CollectorSettings):
       max_rounds: Maximum resampling rounds per step, with `algorithm.zero_variance="resample"`.
       max_off_policy_steps: Updates by which rollout weights may be stale: 0 or 1. With 1 the next
         rollout runs during the update.
-      reward: Reward of an episode: `success` (0 or 1), `score` (the environment's score scaled to
-        1) or `turn` (the sum of the environment's rewards per turn).
+      reward: Reward of an episode: `success` (0 or 1), `score` (the environment's, 1 is the
+        best) or `turn` (the sum of the environment's rewards per turn).
       failed_turn_penalty: Penalty per turn with a parse error or a rejected action.
       parse_error_penalty: Additional penalty per turn with a parse error.
       overlong: Penalty for long episodes: kind `none`, or `tokens` or `turns` with `limit`,
         `margin` and `penalty` (algorithms/shaping.py).
-      truncation: Treatment of an episode that the horizon ended: `fail`, `mask` (ignored) or
+      truncation: Treatment of episodes that the horizon ended: `fail`, `mask` (left out) or
         `bootstrap` (a critic estimates the remaining return).
       system_prompt_mode: Place of the instructions: `system` (a system message) or `none`.
     """
@@ -134,15 +135,14 @@ class LearnerSettings:
 
     Attributes:
       row_length: Maximum length of a packed row (T).
-      num_row_lengths: Number of row lengths to try when packing: T, T/2, T/4 and so on. The length
-        with the least padding is used. Every length in use is compiled once.
+      num_row_lengths: Number of row lengths (T, T/2, T/4, ...) tried to find the least padding.
       micro_rows: Number of rows whose gradient is computed together.
       epochs: Number of passes over the episodes of a rollout.
       mini_batches: Optimiser steps per pass.
-      max_logprob_gap: Maximum mean difference, in nats, of sampler and learner log-probabilities.
-        Above it the guard `logprob_gap` trips.
-      min_informative_groups: Minimum number of groups with non-zero advantages. A step with fewer
-        such groups has no update. Applies to algorithms that compare the episodes of a group.
+      max_logprob_gap: Mean difference of sampler and learner log-probabilities, in nats, above
+        which the guard `logprob_gap` trips.
+      min_informative_groups: Number of groups with non-zero advantages below which a step has no
+        update; for algorithms that compare the episodes of a group.
     """
 
     row_length: Tokens
@@ -155,14 +155,7 @@ class LearnerSettings:
 
 
 def parse_guards(text: str) -> GuardSettings:
-    """Parses the config key `guards`.
-
-    Args:
-      text: `default`, or NAME=VALUE pairs joined by commas.
-
-    Raises:
-      ConfigError: A name is unknown, or a value is invalid.
-    """
+    """Parses the config key `guards`: `default`, or NAME=VALUE pairs joined by commas."""
     if text == "default":
         return GuardSettings()
     options: dict[str, str | int | float] = {}
@@ -240,14 +233,14 @@ class RecordedDataSettings:
       steps: Number of optimiser steps; in job `agentevol` per fit.
       micro_rows: Number of packed rows whose gradient is computed together.
       row_length: Length of a packed row, in tokens.
-      too_long: Treatment of conversations longer than a row: `error`, `skip` or `truncate`. DPO
-        treats both conversations of a pair in the same way.
+      too_long: Treatment of conversations longer than a row: `error`, `skip` or `truncate`.
       bad: Treatment of invalid rows of a data file: `fatal` or `skip`.
       files: Conversation files (AgentGym's JSON or JSONL) or folders of runs.
-      demonstrations: Demonstrations to record before the run: tasks and agent of each set, by name
-          of the set (data/demonstrations.py).
+      demonstrations: Demonstrations to record before the run: tasks and agent, by name of the set.
       optimizer: Optimiser, with the keys of the section `optimizer`.
     """
+
+    section: ClassVar[str]  # name of the section
 
     steps: Steps
     micro_rows: Count
@@ -258,6 +251,20 @@ class RecordedDataSettings:
     demonstrations: Mapping[str, Any]
     optimizer: Mapping[str, Any]
 
+    def __post_init__(self) -> None:
+        call(make_optimizer, f"{self.section}.optimizer", self.optimizer, total_steps=self.steps)
+        for name, options in self.demonstrations.items():
+            path = f"{self.section}.demonstrations.{name}"
+            own = {key: options[key] for key in ("environment", "tasks") if key in options}
+            check(_check_set, path, own)
+            check_tasks(f"{path}.tasks", own["tasks"])
+            others = {key: value for key, value in options.items() if key not in own}
+            check(record, path, others, tasks=(), path=None)
+
+
+def _check_set(environment: str, tasks: Mapping[str, Any]) -> None:
+    """Declares the keys of a set of demonstrations that `record` does not have."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SftSettings(RecordedDataSettings):
@@ -265,17 +272,19 @@ class SftSettings(RecordedDataSettings):
 
     Attributes:
       rows: Packed rows per step; a multiple of `micro_rows`.
-      weighting: Weight of a conversation in the loss: `token_mean` (by its number of tokens) or
-          `sequence_mean` (equal).
+      weighting: Weight of a conversation: `token_mean` (by its tokens) or `sequence_mean` (equal).
       train_on: Tokens with a loss: `actions` (answers marked for imitation) or `text` (also
         observations, with which a small model learns to read).
     """
+
+    section = "sft"
 
     rows: Count
     weighting: Literal["token_mean", "sequence_mean"]
     train_on: Literal["actions", "text"]
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.rows % self.micro_rows:
             raise ValueError(f"rows={self.rows} do not split into micro_rows={self.micro_rows}")
         if bool(self.files) == bool(self.demonstrations):

@@ -1,34 +1,35 @@
 """Checked config of job `rl`."""
 
 import dataclasses
-import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from agentgym_jax.algorithms import Algorithm
 from agentgym_jax.algorithms.mixture_horizon import MixtureHorizon
-from agentgym_jax.jobs import job
-from agentgym_jax.jobs.config import agent
-from agentgym_jax.jobs.config.agent import AgentSettings, parse_agent
+from agentgym_jax.jobs.config.agent import AgentSettings, check_training_samples, parse_agent
 from agentgym_jax.jobs.config.environments import check_trained
-from agentgym_jax.jobs.config.sections import ConfigError, call, section
+from agentgym_jax.jobs.config.sections import (
+    AGENT_SECTIONS,
+    JOB_SECTIONS,
+    ConfigError,
+    call,
+    parse_section,
+    section,
+)
 from agentgym_jax.jobs.config.settings import (
     LearnerSettings,
     RolloutSettings,
     SftSettings,
     check_top,
 )
-from agentgym_jax.jobs.conversations import check_demonstrations
 from agentgym_jax.jobs.job import JobSettings, parse_job
-from agentgym_jax.jobs.rl.algorithm import CriticSettings, parse_algorithm
+from agentgym_jax.jobs.rl.algorithm import AlgorithmSettings, CriticSettings
 from agentgym_jax.jobs.rl.horizons import parse_horizons
 from agentgym_jax.learner.controller_state import Controllers
-from agentgym_jax.learner.importance import CORRECTIONS
 from agentgym_jax.learner.optimizer import make_optimizer
 
-SECTIONS = (*job.SECTIONS, *agent.SECTIONS, "learner", "sft", "algorithm", "horizon", "optimizer")
+_OWN_SECTIONS = ("learner", "sft", "algorithm", "horizon", "optimizer")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -38,21 +39,11 @@ class RLSettings(JobSettings, AgentSettings):
     Attributes:
       seed: Random seed of the run.
       total_steps: Number of training steps; each step has one rollout.
-      algorithm: Row of `ALGORITHMS`.
-      advantage_options: Keyword arguments of the advantage function.
-      aggregation_options: Keyword arguments of `aggregation.token_weights`.
-      loss_options: Keyword arguments of the loss function.
-      regularisation: Values of `entropy_coef`, `kl_coef` and `kl_kind`.
-      old_logprobs_from: Log-probabilities in the ratio of the loss: `sampler` (as sampled) or
-        `learner` (recomputed before the first update of the step).
-      correction: Function that maps (learner_logprob, sampler_logprob, sequence) to a factor on the
-          advantages.
-      zero_variance: Treatment of groups whose advantages are all zero: `keep`, `filter` or
-          `resample`.
-      critic: Settings of the critic; None for algorithms without a critic.
+      sft: Section `sft` of the warm start; None for a run without warm start.
+      critic: Section `algorithm.critic`; None for algorithms without a critic.
+      correction: Maps (learner_logprob, sampler_logprob, sequence) to a factor on the advantages.
       controllers: Controllers of the baseline, the KL coefficient of the reward, and the horizon.
       horizon: Turn limits of the tasks.
-      optimizer_options: Keyword arguments of `make_optimizer`.
     """
 
     seed: int
@@ -60,75 +51,74 @@ class RLSettings(JobSettings, AgentSettings):
     rollout: RolloutSettings
     learner: LearnerSettings
     sft: SftSettings | None
-    algorithm: Algorithm
-    advantage_options: Mapping[str, Any]
-    aggregation_options: Mapping[str, Any]
-    loss_options: Mapping[str, Any]
-    regularisation: Mapping[str, Any]
-    old_logprobs_from: str
-    correction: functools.partial[np.ndarray]
-    zero_variance: str
+    algorithm: AlgorithmSettings
     critic: CriticSettings | None
+    correction: Callable[..., np.ndarray]
     controllers: Controllers
     horizon: MixtureHorizon
-    optimizer_options: Mapping[str, Any]
+    optimizer: Mapping[str, Any]
+
+    @property
+    def agent(self) -> AgentSettings:
+        """Returns these settings, which have the sections of the agent."""
+        return self
 
     @property
     def needs_reference(self) -> bool:
-        """Returns True if the loss or the reward contains the divergence from the initial policy."""
-        return bool(self.regularisation["kl_coef"]) or self.controllers.uses_kl_reward
+        """Returns True if the loss or the reward has the divergence from the initial policy."""
+        return bool(self.algorithm.kl_coef) or self.controllers.uses_kl_reward
 
     @property
     def resamples(self) -> bool:
         """Returns True if a step samples more groups until enough groups are informative."""
-        return self.zero_variance == "resample"
+        return self.algorithm.zero_variance == "resample"
 
     @property
     def experience_options(self) -> dict[str, Any]:
-        """Returns the keyword arguments of `make_experience` that do not change from step to step."""
+        """Returns the keyword arguments of `make_experience` that are equal in all steps."""
         return dict(
-            algorithm=self.algorithm,
+            algorithm=self.algorithm.row,
             group_size=self.rollout.group_size,
             max_tokens=self.sampling.max_tokens,
             reward=self.rollout.reward,
             failed_turn_penalty=self.rollout.failed_turn_penalty,
             truncation=self.rollout.truncation,
-            advantage_options=self.advantage_options,
+            advantage_options=self.algorithm.advantage,
             parse_error_penalty=self.rollout.parse_error_penalty,
             overlong=self.rollout.overlong,
-            zero_variance=self.zero_variance,
-        )
-
-    @property
-    def keeps_zero_advantage(self) -> bool:
-        """Returns True if episodes with zero advantage still have a gradient."""
-        return bool(
-            self.regularisation["kl_coef"] or self.regularisation["entropy_coef"] or self.critic
+            zero_variance=self.algorithm.zero_variance,
         )
 
 
 def parse(config: Mapping[str, Any]) -> RLSettings:
-    """Parses a plain config and checks all its sections.
-
-    Raises:
-      ConfigError: A key is unknown, missing or invalid; the message names it.
-    """
-    check_top(config, SECTIONS)
-    part = functools.partial(section, config)
-    agent_settings = parse_agent(config, RolloutSettings)
-    check_trained(agent_settings.environments)
-    horizon = parse_horizons(part("horizon"), agent_settings.environments)
-    algorithm = parse_algorithm(part("algorithm"), horizon)
+    """Parses a plain config and checks all its sections."""
+    check_top(config, (*JOB_SECTIONS, *AGENT_SECTIONS, *_OWN_SECTIONS))
+    agent = parse_agent(config, RolloutSettings)
+    check_trained(agent.environments)
+    horizon = parse_horizons(section(config, "horizon"), agent.environments)
+    algorithm = parse_section(config, "algorithm", AlgorithmSettings)
+    rules = {"baseline": algorithm.baseline, "kl_reward": algorithm.kl_reward}
+    is_stale = agent.rollout.max_off_policy_steps > 0
+    job = parse_job(
+        config,
+        algorithm.logprob_chunk,
+        title=f"{algorithm.name} on {', '.join(agent.environments)}",
+        max_episodes=agent.rollout.tasks_per_step * agent.rollout.group_size,
+        one_device_for="rollout.max_off_policy_steps=1" if is_stale else "",
+    )
     settings = RLSettings(
-        **vars(agent_settings),
-        **vars(parse_job(config, algorithm.pop("logprob_chunk"))),
-        **algorithm,
+        **vars(agent),
+        **vars(job),
         seed=config["seed"],
         total_steps=config["total_steps"],
-        learner=call(LearnerSettings, "learner", part("learner")),
-        sft=call(SftSettings, "sft", part("sft")) if "sft" in config else None,
+        learner=parse_section(config, "learner", LearnerSettings),
+        sft=parse_section(config, "sft", SftSettings) if "sft" in config else None,
+        algorithm=algorithm,
+        critic=algorithm.parse_critic(),
+        correction=algorithm.parse_correction(),
+        controllers=call(Controllers, "algorithm", rules, horizon=horizon),
         horizon=horizon,
-        optimizer_options=part("optimizer"),
+        optimizer=section(config, "optimizer"),
     )
     _check_consistency(settings)
     return settings
@@ -136,28 +126,28 @@ def parse(config: Mapping[str, Any]) -> RLSettings:
 
 def _check_consistency(s: RLSettings) -> None:
     """Checks conditions on several sections together."""
-    if s.algorithm.needs_groups and s.rollout.group_size < 2:
+    if s.algorithm.row.needs_groups and s.rollout.group_size < 2:
         raise ConfigError(
             f"config.rollout.group_size={s.rollout.group_size}: this algorithm compares episodes "
             "of one task and needs at least 2"
         )
-    if s.zero_variance != "keep" and s.rollout.group_size < 2:
+    if s.algorithm.zero_variance != "keep" and s.rollout.group_size < 2:
         raise ConfigError(
-            f"config.algorithm.zero_variance={s.zero_variance!r} would leave out every episode: "
-            "with config.rollout.group_size=1 no group has variance"
+            f"config.algorithm.zero_variance={s.algorithm.zero_variance!r} would leave out every "
+            "episode: with config.rollout.group_size=1 no group has variance"
         )
-    if s.resamples and (not s.algorithm.needs_groups or s.controllers.uses_kl_reward):
+    if s.resamples and (not s.algorithm.row.needs_groups or s.controllers.uses_kl_reward):
         raise ConfigError(
             "config.algorithm.zero_variance='resample' needs an algorithm that compares the "
             "episodes of a group, and no kl_reward: with it the returns of a group always differ"
         )
-    if s.correction.func is not CORRECTIONS["none"] and s.old_logprobs_from == "sampler":
+    if s.algorithm.correction["kind"] != "none" and s.algorithm.old_logprobs_from == "sampler":
         raise ConfigError(
             "config.algorithm.correction: with config.algorithm.old_logprobs_from='sampler' the ratio "
             "of the loss already corrects; set it to 'learner' or the kind to 'none'"
         )
-    updates = s.learner.epochs * s.learner.mini_batches
-    if s.algorithm.ratio == "none" and (updates > 1 or s.rollout.max_off_policy_steps):
+    updates = updates_before(s, 1)
+    if s.algorithm.row.ratio == "none" and (updates > 1 or s.rollout.max_off_policy_steps):
         raise ConfigError(
             "config.algorithm: the loss of this algorithm has no ratio, so it needs one update per "
             "step by the weights that sampled. Set config.learner.epochs=1, "
@@ -180,51 +170,36 @@ def _check_consistency(s: RLSettings) -> None:
             f"config.learner.mini_batches={s.learner.mini_batches} does not divide "
             f"config.rollout.tasks_per_step={s.rollout.tasks_per_step}"
         )
-    if s.sampling.max_tokens > s.learner.row_length:
-        raise ConfigError(
-            f"config.sampling.max_tokens={s.sampling.max_tokens} exceeds "
-            f"config.learner.row_length={s.learner.row_length}: an episode must fit"
-        )
-    if s.sampling.temperature <= 0:
-        raise ConfigError("config.sampling.temperature must be positive: RL learns from samples")
+    check_training_samples(s.sampling, "learner", s.learner.row_length)
     if s.sampling.top_k or s.sampling.top_p < 1:
         raise ConfigError(
             "config.sampling: top_k and top_p must be off (0 and 1) in training, because the "
             "learner's log-probabilities are those of the whole distribution"
         )
-    call(make_optimizer, "optimizer", s.optimizer_options, total_steps=policy_updates(s))
+    call(make_optimizer, "optimizer", s.optimizer, total_steps=policy_updates(s))
     if s.critic is not None:
         options = s.critic.optimizer
         call(make_optimizer, "algorithm.critic.optimizer", options, total_steps=total_updates(s))
-    if s.sft is not None:
-        check_demonstrations(s.sft)
-        call(make_optimizer, "sft.optimizer", s.sft.optimizer, total_steps=s.sft.steps)
     if s.tokenizer.source == "train" and (s.sft is None or not s.sft.demonstrations):
         raise ConfigError("config.tokenizer.source='train' needs config.sft.demonstrations")
 
 
 def updates_before(s: RLSettings, step: int) -> int:
-    """Returns the number of optimiser steps planned in the first `step` steps, including withheld
-    updates.
-    """
+    """Returns the number of optimiser steps planned in the first `step` steps of the run."""
     return step * s.learner.epochs * s.learner.mini_batches
 
 
 def policy_updates_before(s: RLSettings, step: int) -> int:
-    """Returns the number of the policy's optimiser steps in the first `step` steps, without the
-    warm-up of a critic.
-    """
+    """Returns `updates_before` without the steps that only a critic takes during its warm-up."""
     warmup = 0 if s.critic is None else s.critic.warmup_steps
     return updates_before(s, max(0, step - warmup))
 
 
 def total_updates(s: RLSettings) -> int:
-    """Returns the number of optimiser steps of the run; a critic's learning rate is scheduled over
-    them.
-    """
+    """Returns the number of optimiser steps over which a critic's learning rate is scheduled."""
     return max(1, updates_before(s, s.total_steps))
 
 
 def policy_updates(s: RLSettings) -> int:
-    """Returns the number of the policy's optimiser steps; its learning rate is scheduled over them."""
+    """Returns the number of optimiser steps over which the policy's learning rate is scheduled."""
     return max(1, policy_updates_before(s, s.total_steps))

@@ -1,4 +1,4 @@
-"""Metrics of a step's episodes and advantages, under the names in telemetry/metrics.py."""
+"""Metrics of a step's episodes and advantages; with several environments also of each of them."""
 
 import collections
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from agentgym_jax.learner.experience import Experience
 from agentgym_jax.rollout.collect import CollectStatistics
 from agentgym_jax.sampling.statistics import SamplerStatistics
 from agentgym_jax.telemetry.metrics import add_environment
-from agentgym_jax.trajectory import Trajectory, outcome_counts
+from agentgym_jax.trajectory import Outcome, Trajectory
 
 
 def episode_metrics(
@@ -21,16 +21,7 @@ def episode_metrics(
     tasks: Sequence[Task],
     environments: Sequence[str],
 ) -> dict[str, float]:
-    """Returns the metrics of the episodes of one step.
-
-    Args:
-      trajectories: All episodes, task-major.
-      statistics: Statistics of the rollout.
-      sampler: Statistics of the sampler during the rollout.
-      tasks: Tasks of the step; all have the same number of episodes.
-      environments: Environments of the run; if there are several, metrics are also returned for
-          each environment.
-    """
+    """Returns the metrics of the episodes of one step, which are task-major."""
     metrics = {
         "rollout/retries": float(statistics.restarts + statistics.replaced),
         "rollout/env_errors": float(sum(statistics.env_errors.values())),
@@ -39,21 +30,18 @@ def episode_metrics(
         "rollout/occupancy": sampler.occupancy,
         "rollout/prefill_occupancy": sampler.prefill_occupancy,
     }
-    for outcome, count in outcome_counts(trajectories).items():
+    for outcome in Outcome:
+        count = sum(trajectory.outcome == outcome for trajectory in trajectories)
         metrics[f"rollout/outcome/{outcome}"] = float(count)
     for cause, count in statistics.env_errors.items():
         metrics[f"rollout/env_errors/{cause}"] = float(count)
-    episode_tasks = [task for task in tasks for _ in range(len(trajectories) // len(tasks))]
+    is_mixture = len(environments) > 1
     metrics |= _outcome_metrics(trajectories)
-    metrics |= _success_by_label(trajectories, episode_tasks, is_mixture=len(environments) > 1)
-    if len(environments) > 1:
+    metrics |= _success_by_group(trajectories, tasks, is_mixture=is_mixture)
+    if is_mixture:
         for name in environments:
-            own = [
-                t
-                for t, task in zip(trajectories, episode_tasks, strict=True)
-                if task.environment == name
-            ]
-            metrics |= {add_environment(k, name): v for k, v in _outcome_metrics(own).items()}
+            own = _outcome_metrics([t for t in trajectories if t.environment == name])
+            metrics |= {add_environment(key, name): value for key, value in own.items()}
     seconds = max(statistics.seconds, 1e-9)
     kept = sum(len(t.tokens) for t in trajectories)
     computed = sampler.sampled + sampler.prefilled
@@ -79,16 +67,15 @@ def _outcome_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
         "rollout/episodes": float(len(trajectories)),
         "rollout/invalid_fraction": 1.0 - len(valid) / len(trajectories),
     }
-    return metrics | _valid_metrics(valid) if valid else metrics
-
-
-def _valid_metrics(valid: Sequence[Trajectory]) -> dict[str, float]:
+    if not valid:
+        return metrics
     turns = np.array([len(t.turns) for t in valid], np.float64)
     actions = np.array([t.action_mask.sum() for t in valid], np.float64)
     tokens = np.array([len(t.tokens) for t in valid], np.float64)
     rewards = np.array([t.reward for t in valid])
-    total_actions = max(1.0, actions.sum())
-    return {
+    total_actions, total_turns = max(1.0, actions.sum()), max(1.0, turns.sum())
+    num_failed = sum(turn.is_failed for t in valid for turn in t.turns)
+    return metrics | {
         "rollout/success": float(np.mean([t.success for t in valid])),
         "rollout/reward_mean": float(rewards.mean()),
         "rollout/reward_std": float(rewards.std()),
@@ -97,52 +84,45 @@ def _valid_metrics(valid: Sequence[Trajectory]) -> dict[str, float]:
         "rollout/turns_mean": float(turns.mean()),
         "rollout/turns_max": float(turns.max()),
         "rollout/action_tokens_mean": float(actions.mean()),
-        "rollout/action_tokens_per_turn": float(actions.sum() / max(1.0, turns.sum())),
+        "rollout/action_tokens_per_turn": float(actions.sum() / total_turns),
         "rollout/tokens_mean": float(tokens.mean()),
         "rollout/tokens_max": float(tokens.max()),
-        "rollout/failed_turn_fraction": float(
-            sum(turn.is_failed for t in valid for turn in t.turns) / max(1.0, turns.sum())
-        ),
+        "rollout/failed_turn_fraction": float(num_failed / total_turns),
         "rollout/cut_turns": float(sum(turn.is_cut for t in valid for turn in t.turns)),
         "rollout/sampled_entropy": float(-sum(t.logprobs.sum() for t in valid) / total_actions),
     }
 
 
-def _success_by_label(
+def _success_by_group(
     trajectories: Sequence[Trajectory], tasks: Sequence[Task], *, is_mixture: bool
 ) -> dict[str, float]:
-    """Returns the success rate of every reporting group, such as a level."""
+    """Returns the success rate of every task group, such as a level."""
     successes: dict[str, list[bool]] = collections.defaultdict(list)
-    for trajectory, task in zip(trajectories, tasks, strict=True):
+    group_size = len(trajectories) // len(tasks)
+    for i, trajectory in enumerate(trajectories):
         if trajectory.outcome.is_valid:
+            task = tasks[i // group_size]
             label = group_label(task.environment, task.group, is_mixture=is_mixture)
-            successes[label].append(trajectory.success)
-    return {f"rollout/success/{label}": float(np.mean(x)) for label, x in successes.items()}
+            successes[f"rollout/success/{label}"].append(trajectory.success)
+    return {name: float(np.mean(values)) for name, values in successes.items()}
 
 
 def horizon_metrics(limits: Sequence[TurnLimit], environments: Sequence[str]) -> dict[str, float]:
-    """Returns the largest turn limit of a step; also mean and minimum if the limits differ.
-
-    Args:
-      limits: Turn limit of every task of the step.
-      environments: Environments of the run; if there are several, the largest limit of each
-          environment is also returned.
-    """
-    turns = [limit.turns for limit in limits]
+    """Returns the largest turn limit of a step; also mean and minimum if the limits may differ."""
+    turns, is_mixture = [limit.turns for limit in limits], len(environments) > 1
     metrics = {"horizon/turns": float(max(turns))}
     if any(limit.place.group or limit.place.drawn for limit in limits):
         metrics["horizon/turns_mean"] = float(np.mean(turns))
         metrics["horizon/turns_min"] = float(min(turns))
-    largest: dict[str, int] = collections.defaultdict(int)
+    by_name: dict[str, list[int]] = collections.defaultdict(list)
     for limit in limits:
-        place, is_mixture = limit.place, len(environments) > 1
-        names = [add_environment("horizon/turns", place.environment)] if is_mixture else []
-        if place.group:
-            label = group_label(place.environment, place.group, is_mixture=is_mixture)
-            names.append(f"horizon/turns/{label}")
-        for name in names:
-            largest[name] = max(largest[name], limit.turns)
-    return metrics | {name: float(most) for name, most in largest.items()}
+        environment, group = limit.place.environment, limit.place.group
+        if is_mixture:
+            by_name[add_environment("horizon/turns", environment)].append(limit.turns)
+        if group:
+            label = group_label(environment, group, is_mixture=is_mixture)
+            by_name[f"horizon/turns/{label}"].append(limit.turns)
+    return metrics | {name: float(max(own)) for name, own in by_name.items()}
 
 
 def resampling_metrics(
@@ -151,21 +131,16 @@ def resampling_metrics(
     sampled: Sequence[Trajectory],
     tasks_per_round: int,
 ) -> dict[str, float]:
-    """Returns metrics of the additional episodes sampled to fill a step with informative groups.
-
-    Args:
-      is_informative: True for a group with a learning signal, bool [groups].
-      kept: Episodes that the update uses.
-      sampled: All sampled episodes, kept or not.
-      tasks_per_round: Number of tasks per round (P); P groups are kept.
-    """
-    tokens = [sum(int(t.action_mask.sum()) for t in episodes) for episodes in (sampled, kept)]
+    """Returns the cost of filling a step with informative groups, given all sampled groups."""
+    num_sampled, num_kept = (
+        sum(int(t.action_mask.sum()) for t in episodes) for episodes in (sampled, kept)
+    )
     return {
         "rollout/rounds": len(is_informative) / tasks_per_round,
         "rollout/played_groups": float(len(is_informative)),
         "rollout/played_informative_groups": float(is_informative.sum()),
         "rollout/discarded_groups": float(len(is_informative) - tasks_per_round),
-        "rollout/discarded_tokens": float(tokens[0] - tokens[1]),
+        "rollout/discarded_tokens": float(num_sampled - num_kept),
     }
 
 
@@ -180,44 +155,42 @@ def group_metrics(
       environments: Environments of the run; if there are several, the numbers are also returned for
           each environment.
     """
-    spread = experience.advantage_BT[experience.action_mask_BT]
-    metrics = {
-        "rollout/groups": float(experience.statistics.groups),
-        "rollout/informative_groups": float(experience.statistics.informative),
-        "rollout/zero_variance_groups": float(experience.statistics.zero_variance),
-        "policy/advantage_std": float(spread.std()) if spread.size else 0.0,
-    }
+    episodes, informative_P = experience.episodes, experience.informative_P
+    comparable_P = episodes.valid_B.reshape(-1, episodes.group_size).sum(axis=1) > 1
+
+    def count(own_P: np.ndarray) -> dict[str, float]:
+        return {
+            "rollout/groups": float(own_P.sum()),
+            "rollout/informative_groups": float((own_P & informative_P).sum()),
+            "rollout/zero_variance_groups": float((own_P & comparable_P & ~informative_P).sum()),
+        }
+
+    spread = experience.advantage_BT[episodes.action_mask_BT]
+    metrics = count(np.ones(len(tasks), bool))
+    metrics["policy/advantage_std"] = float(spread.std()) if spread.size else 0.0
     if len(environments) == 1:
         return metrics
-    informative_P = experience.informative_B.reshape(len(tasks), -1).any(axis=1)
-    comparable_P = experience.valid_B.reshape(len(tasks), -1).sum(axis=1) > 1
     for name in environments:
         own_P = np.array([task.environment == name for task in tasks])
         if own_P.any():
-            counts = {
-                "rollout/groups": own_P.sum(),
-                "rollout/informative_groups": (own_P & informative_P).sum(),
-                "rollout/zero_variance_groups": (own_P & comparable_P & ~informative_P).sum(),
-            }
-            metrics |= {add_environment(k, name): float(v) for k, v in counts.items()}
+            metrics |= {add_environment(k, name): v for k, v in count(own_P).items()}
     return metrics
 
 
 def critic_metrics(experience: Experience) -> dict[str, float]:
     """Returns the accuracy of the critic over the action tokens of the valid episodes.
 
-    `critic/explained_variance` is 1 - var(return - value) / var(return): 1 for perfect values, 0 for
-    a constant. It is 0 if all returns are equal.
+    `critic/explained_variance` is 1 - var(return - value) / var(return): 1 for perfect values, 0
+    for a constant. It is 0 if all returns are equal.
     """
-    if experience.return_BT is None or experience.value_BT is None:
+    if experience.return_BT is None:
         return {}
-    mask_BT = experience.action_mask_BT & experience.valid_B[:, None]
+    mask_BT = experience.episodes.trained_BT
     returns = experience.return_BT[mask_BT].astype(np.float64)
-    values = experience.value_BT[mask_BT].astype(np.float64)
+    values = experience.episodes.value_BT[mask_BT].astype(np.float64)
     if not returns.size:
         return {}
-    # Differences due to rounding count as zero; dividing by so small a variance would give a huge
-    # ratio.
+    # Differences due to rounding count as zero; dividing by their variance would give a huge ratio.
     is_equal = np.ptp(returns) <= 1e-5 * np.abs(returns).max()
     explained = 0.0 if is_equal else 1.0 - (returns - values).var() / returns.var()
     return {

@@ -1,7 +1,13 @@
-"""Rollout of a training step: draws tasks and turn limits, and samples episodes."""
+"""Rollout of a training step: draws tasks and turn limits, and samples episodes.
+
+With `rollout.max_off_policy_steps=1` a rollout runs in the background, during the previous update.
+"""
 
 import collections
+import concurrent.futures
 import dataclasses
+import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -30,26 +36,17 @@ class Groups:
     """
 
     size: int
-    tasks: Sequence[Task] = ()
-    limits: Sequence[TurnLimit] = ()
-    trajectories: Sequence[Trajectory] = ()
-
-    def __add__(self, other: "Groups") -> "Groups":
-        """Returns the groups of both operands in one object."""
-        return Groups(
-            self.size,
-            (*self.tasks, *other.tasks),
-            (*self.limits, *other.limits),
-            (*self.trajectories, *other.trajectories),
-        )
+    tasks: list[Task]
+    limits: list[TurnLimit]
+    trajectories: list[Trajectory]
 
     def select(self, numbers: Sequence[int]) -> "Groups":
         """Returns the groups with these numbers, in the order of `numbers`."""
         return Groups(
             self.size,
-            tuple(self.tasks[i] for i in numbers),
-            tuple(self.limits[i] for i in numbers),
-            tuple(self.trajectories[i * self.size + k] for i in numbers for k in range(self.size)),
+            [self.tasks[i] for i in numbers],
+            [self.limits[i] for i in numbers],
+            [self.trajectories[i * self.size + k] for i in numbers for k in range(self.size)],
         )
 
 
@@ -84,35 +81,26 @@ def collect_rollout(
 
     With `algorithm.zero_variance="resample"` it samples rounds of P tasks until P groups are
     informative (dynamic sampling of arXiv:2503.14476) or `max_rounds` is reached.
-
-    Args:
-      run: Run whose console shows the progress.
-      parts: Components of the job.
-      controllers: State of the controllers before the step.
-      step: Number of steps done before the rollout.
-      should_stop: Function called repeatedly; if it returns True, the rollout is aborted.
-
-    Raises:
-      StopRequested: `should_stop` returned True.
-      ServerUnavailable: An environment was unavailable for too long.
     """
     settings, sampler = parts.settings, parts.agent.sampler
     count, environments = settings.rollout.tasks_per_step, tuple(settings.environments)
-    sampled, is_informative = Groups(settings.rollout.group_size), np.zeros(0, bool)
+    sampled = Groups(settings.rollout.group_size, [], [], [])
+    is_informative = np.zeros(0, bool)
     statistics = CollectStatistics(collections.Counter())
     sampler.reset_statistics()
     for number in range(settings.rollout.max_rounds if settings.resamples else 1):
         tasks = parts.train_schedule.drawn(controllers.tasks_taken + len(sampled.tasks), count)
         limits = settings.horizon.limits(tasks, step, controllers.horizons, seed=run.seed)
-        groups, round_statistics = rollout_round(
+        trajectories, round_statistics = _rollout_round(
             run, parts, tasks, limits, step=step, number=number, should_stop=should_stop
         )
-        sampled += groups
+        sampled.tasks.extend(tasks)
+        sampled.limits.extend(limits)
+        sampled.trajectories.extend(trajectories)
         statistics += round_statistics
         if settings.resamples:
-            experience = make_experience(groups.trajectories, **settings.experience_options)
-            of_round = experience.informative_B.reshape(count, -1).any(axis=1)
-            is_informative = np.concatenate([is_informative, of_round])
+            experience = make_experience(trajectories, **settings.experience_options)
+            is_informative = np.concatenate([is_informative, experience.informative_P])
         if is_informative.sum() >= count:
             break
     metrics = episode_metrics(
@@ -129,13 +117,11 @@ def collect_rollout(
 
 
 def order_informative_first(is_informative: Sequence[bool] | np.ndarray) -> tuple[int, ...]:
-    """Returns the numbers of all groups, first of the informative groups, then of the others, both
-    in the order drawn.
-    """
+    """Returns the numbers of the informative groups, then of the others, in the order drawn."""
     return tuple(int(i) for i in np.argsort(~np.asarray(is_informative, bool), kind="stable"))
 
 
-def rollout_round(
+def _rollout_round(
     run: Run,
     parts: RLParts,
     tasks: Sequence[Task],
@@ -144,27 +130,12 @@ def rollout_round(
     step: int,
     number: int,
     should_stop: Callable[[], bool],
-) -> tuple[Groups, CollectStatistics]:
-    """Samples the episodes of one round of a step.
-
-    Args:
-      run: Run whose console shows the progress.
-      parts: Components of the job.
-      tasks: Tasks of the round.
-      limits: Turn limit of each task.
-      step: Number of steps done before the rollout.
-      number: Number of the round within the training step; the first is 0.
-      should_stop: Function called repeatedly; if it returns True, the round is aborted.
-
-    Raises:
-      StopRequested: `should_stop` returned True.
-    """
-    settings = parts.settings
-    size = settings.rollout.group_size
+) -> tuple[list[Trajectory], CollectStatistics]:
+    """Samples the episodes of one round of a step; the first round has number 0."""
+    rollout, sampling = parts.settings.rollout, parts.settings.sampling
     # A task drawn again in a later round needs unused sample numbers, also for its replacement
     # samples.
-    first = number * size * (1 + settings.rollout.max_replacements)
-    phase = f"rollout, horizon {_describe_limits(limits)}"
+    first = number * rollout.group_size * (1 + rollout.max_replacements)
     requests = [
         EpisodeRequest(
             task=task,
@@ -173,28 +144,73 @@ def rollout_round(
             step=step,
             limits=EpisodeLimits(
                 max_turns=limit.turns,
-                max_tokens=settings.sampling.max_tokens,
-                max_parse_errors=settings.rollout.max_parse_errors,
-                keep_last_observation=settings.rollout.truncation == "bootstrap",
+                max_tokens=sampling.max_tokens,
+                max_parse_errors=rollout.max_parse_errors,
+                keep_last_observation=rollout.truncation == "bootstrap",
             ),
-            sampling=settings.sampling,
+            sampling=sampling,
         )
         for task, limit in zip(tasks, limits, strict=True)
-        for sample in range(size)
+        for sample in range(rollout.group_size)
     ]
+    turns = sorted({limit.turns for limit in limits})
+    phase = f"rollout, horizon {turns[0]}" + (f" to {turns[-1]}" if len(turns) > 1 else "")
     collected = parts.agent.collector.collect(
         requests,
-        replacement_stride=size,
+        replacement_stride=rollout.group_size,
         on_progress=run.progress(phase + (f", round {number + 1}" if number else "")),
         should_stop=should_stop,
     )
     if should_stop():
         raise StopRequested(f"stopped while collecting step {step + 1}")
-    trajectories, statistics = collected
-    return Groups(size, tuple(tasks), tuple(limits), tuple(trajectories)), statistics
+    return collected
 
 
-def _describe_limits(limits: Sequence[TurnLimit]) -> str:
-    """Returns the turn limits as text, such as `10`, or `6 to 10` if they differ."""
-    turns = sorted({limit.turns for limit in limits})
-    return str(turns[0]) if len(turns) == 1 else f"{turns[0]} to {turns[-1]}"
+class RolloutPrefetcher:
+    """Collects one rollout at a time; a rollout started by `begin` runs in the background.
+
+    A rollout depends only on the sampler's weights, the controllers and the step, so its timing
+    does not change the result. From `begin` to `wait` the rollout has exclusive use of sampler and
+    environments. `wait` and `take` raise the error that ended the rollout.
+    """
+
+    def __init__(self, run: Run, parts: RLParts):
+        """Stores the run and its components; no rollout starts."""
+        self._run = run
+        self._parts = parts
+        self._thread = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="rollout")
+        self._is_closed = threading.Event()
+        self._pending: concurrent.futures.Future[Rollout] | None = None
+
+    def begin(self, controllers: ControllerState, step: int) -> None:
+        """Starts the rollout after `step` steps in the background."""
+        if self._pending is not None:
+            raise RuntimeError(f"the rollout before that of step {step + 1} was not taken")
+        self._pending = self._thread.submit(
+            collect_rollout, self._run, self._parts, controllers, step, self._should_stop
+        )
+
+    def wait(self) -> float:
+        """Waits for a rollout in the background; returns the waiting time in seconds."""
+        started = time.perf_counter()
+        if self._pending is not None:
+            self._pending.result()
+        return time.perf_counter() - started
+
+    def take(self, controllers: ControllerState, step: int) -> Rollout:
+        """Returns the rollout after `step` steps, from the background or collected now."""
+        if self._pending is None:
+            return collect_rollout(self._run, self._parts, controllers, step, self._run.should_stop)
+        pending, self._pending = self._pending, None
+        return pending.result()
+
+    def __enter__(self) -> "RolloutPrefetcher":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Aborts the rollout in the background, if there is one."""
+        self._is_closed.set()
+        self._thread.shutdown()
+
+    def _should_stop(self) -> bool:
+        return self._is_closed.is_set() or self._run.should_stop()

@@ -2,24 +2,30 @@
 
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import jax
 import numpy as np
 
 from agentgym_jax import batch as batching
 from agentgym_jax.batch import TokenBatch
+from agentgym_jax.jobs.after_step import Metrics
 from agentgym_jax.jobs.rl.build import RLParts
-from agentgym_jax.jobs.rl.config import policy_updates_before, updates_before
-from agentgym_jax.jobs.run import Run
+from agentgym_jax.jobs.rl.config import (
+    RLSettings,
+    policy_updates,
+    policy_updates_before,
+    updates_before,
+)
+from agentgym_jax.jobs.run import LoopState, Run
+from agentgym_jax.jobs.scoring import put_micro_batches, score_micro_batches, score_sequences
 from agentgym_jax.learner.experience import Experience, mini_batch_rows, pack_experience
+from agentgym_jax.learner.optimizer import get_learning_rate
 from agentgym_jax.learner.train_state import TrainState
 from agentgym_jax.learner.update import put_batch, put_limit, put_position
 from agentgym_jax.telemetry import guards
-from agentgym_jax.telemetry.guards import Finding, History
+from agentgym_jax.telemetry.guards import Finding
 from agentgym_jax.trajectory import Trajectory
-
-Metrics = dict[str, float]
 
 _NO_UPDATE = {"policy/updates": 0.0, "policy/skipped": 1.0}
 
@@ -27,62 +33,53 @@ _NO_UPDATE = {"policy/updates": 0.0, "policy/skipped": 1.0}
 def update_policy(
     run: Run,
     parts: RLParts,
-    state: TrainState,
+    now: LoopState,
     reference,
     experience: Experience,
-    step: int,
-    history: History,
     findings: Sequence[Finding],
 ) -> tuple[TrainState, Metrics, list[Finding]]:
     """Takes all optimiser steps on one rollout, unless a guard withholds the update.
 
-    Args:
-      run: Run whose console shows the progress.
-      parts: Components of the job.
-      state: State before the update.
-      reference: Weights of the reference policy; None if no reference is needed.
-      experience: Tokens and advantages of the step.
-      step: Number of steps done before the update.
-      history: History of the guards.
-      findings: Findings of the guards that checked the episodes.
-
-    Returns:
-      The next state, the metrics, and all findings of the guards in this step.
+    `reference` are the weights of the reference policy, or None if no reference is needed.
+    `findings` are those of the guards that checked the episodes; the result has all of this step.
     """
-    settings = parts.settings
-    found = list(findings)
+    settings, step, found = parts.settings, now.step, list(findings)
     age = mean_off_policy_steps(experience.trajectories, step)
-    informative = int(experience.statistics.informative)
-    needed = settings.learner.min_informative_groups if settings.algorithm.needs_groups else 0
-    if informative < needed:
-        run.console.note(
-            f"step {step + 1}: no update, {informative} of {int(experience.statistics.groups)} "
-            "groups are informative (learner.min_informative_groups="
-            f"{settings.learner.min_informative_groups})"
-        )
-        return state, {"policy/off_policy_steps": age} | _NO_UPDATE, found
     metrics = {"policy/off_policy_steps": age}
-    gaps: list[np.ndarray] = []
+    informative_P = experience.informative_P
+    needed = settings.learner.min_informative_groups if settings.algorithm.row.needs_groups else 0
+    if informative_P.sum() < needed:
+        run.console.note(
+            f"step {step + 1}: no update, {informative_P.sum()} of {informative_P.size} "
+            f"groups are informative (learner.min_informative_groups={needed})"
+        )
+        return now.state, metrics | _NO_UPDATE, found
     started = time.perf_counter()
-    batches = _score_mini_batches(parts, state, reference, experience, step, metrics, gaps)
-    if not batches:
+    packed = _pack_mini_batches(settings, experience, step)
+    if not packed:
         run.console.note(f"step {step + 1}: no update, no episode has anything to train on")
-        return state, {"policy/off_policy_steps": age} | _NO_UPDATE, found
-    metrics |= _gap_metrics(gaps, is_stale=age > 0)
+        return now.state, metrics | _NO_UPDATE, found
+    missing = reference if experience.reference_logprobs is None else None
+    batches, gaps = {}, []
+    for number, batch in packed.items():
+        batches[number], gap = score_batch(parts, now.state, missing, batch)
+        gaps.append(gap)
+    metrics |= _batch_metrics(list(packed.values())) | _gap_metrics(gaps, is_stale=age > 0)
     metrics["time/score_s"] = time.perf_counter() - started
     found += guards.check_scores(settings.guards, metrics, settings.learner.max_logprob_gap)
     if guards.withholds_update(found):
-        return state, metrics | _NO_UPDATE, found
-    rate = parts.learning_rate(policy_updates_before(settings, step))
+        return now.state, metrics | _NO_UPDATE, found
+    position, total = policy_updates_before(settings, step), policy_updates(settings)
+    rate = get_learning_rate(settings.optimizer, position, total_steps=total)
     started = time.perf_counter()
-    limit = guards.grad_norm_limit(settings.guards, history)
-    state, updated = _run_epochs(run, parts, state, batches, step, limit)
+    limit = guards.grad_norm_limit(settings.guards, now.history)
+    state, updated = _run_epochs(run, parts, now.state, batches, step, limit)
     seconds = time.perf_counter() - started
     metrics |= updated
     metrics["time/update_s"] = seconds
     metrics["rate/train_tokens_per_s"] = metrics["batch/tokens"] * settings.learner.epochs / seconds
     metrics["policy/learning_rate"] = rate
-    return state, metrics, found + guards.check_update(settings.guards, history, metrics)
+    return state, metrics, found + guards.check_update(settings.guards, now.history, metrics)
 
 
 def mean_off_policy_steps(trajectories: Sequence[Trajectory], step: int) -> float:
@@ -94,36 +91,28 @@ def mean_off_policy_steps(trajectories: Sequence[Trajectory], step: int) -> floa
 def reference_logprobs(
     parts: RLParts, reference, trajectories: Sequence[Trajectory]
 ) -> list[np.ndarray]:
-    """Returns the reference policy's log-probability of every token, one array per episode; 0
-    except on actions.
-    """
-    batch = _pack_episodes(parts, trajectories)
-    logprobs = _score(parts, reference, _put_micro_batches(parts, batch))
-    return batching.unpack(logprobs, batch, len(trajectories))
+    """Returns the reference's log-probabilities, one array per episode; 0 except on actions."""
+    return _score_episodes(parts, lambda batch: parts.score(reference, batch)[0], trajectories)
 
 
 def critic_values(
     parts: RLParts, state: TrainState, trajectories: Sequence[Trajectory]
 ) -> list[np.ndarray] | None:
-    """Returns the critic's value after every token, one float32 array [n] per episode; None without
-    a critic.
-    """
+    """Returns the critic's value after every token by episode; None without a critic."""
     if parts.critic is None or state.critic is None:
         return None
-    batch = _pack_episodes(parts, trajectories)
     score, params = parts.critic.score, state.critic.params
-    values = [score(state.params, params, one) for one in _put_micro_batches(parts, batch)]
-    return batching.unpack(np.stack(jax.device_get(values)), batch, len(trajectories))
+    return _score_episodes(parts, lambda batch: score(state.params, params, batch), trajectories)
 
 
-def _pack_episodes(parts: RLParts, trajectories: Sequence[Trajectory]) -> TokenBatch:
-    """Packs all tokens of some episodes into micro-batches for scoring; loss weights are not
-    needed.
-    """
+def _score_episodes(
+    parts: RLParts, score: Callable[[TokenBatch], jax.Array], trajectories: Sequence[Trajectory]
+) -> list[np.ndarray]:
     settings = parts.settings.learner
     # An episode without turns needs no scores, and its prompt may not fit a row.
     ends = [len(t.tokens) if t.turns else 1 for t in trajectories]
-    packed = batching.pack(
+    return score_sequences(
+        score,
         [
             {"tokens": t.tokens[:end], "action_mask": t.action_mask[:end]}
             for t, end in zip(trajectories, ends, strict=True)
@@ -131,93 +120,71 @@ def _pack_episodes(parts: RLParts, trajectories: Sequence[Trajectory]) -> TokenB
         row_length=batching.tightest_row_length(
             ends, settings.row_length, settings.micro_rows, settings.num_row_lengths
         ),
-        rows_multiple=settings.micro_rows,
+        micro_rows=settings.micro_rows,
+        layout=parts.model.layout,
     )
-    return batching.micro_batches(packed, settings.micro_rows)
 
 
-def _score_mini_batches(
-    parts: RLParts,
-    state: TrainState,
-    reference,
-    experience: Experience,
-    step: int,
-    metrics: Metrics,
-    gaps: list[np.ndarray],
+def _pack_mini_batches(
+    settings: RLSettings, experience: Experience, step: int
 ) -> dict[int, TokenBatch]:
-    """Packs and scores the mini-batches of a step; omits mini-batches without trainable tokens."""
-    settings = parts.settings
-    batches: dict[int, TokenBatch] = {}
+    """Packs the mini-batches of a step; omits mini-batches without trainable tokens."""
+    learner, algorithm = settings.learner, settings.algorithm
     mini_batches = mini_batch_rows(
-        settings.rollout.tasks_per_step,
-        settings.rollout.group_size,
-        settings.learner.mini_batches,
-        step,
+        settings.rollout.tasks_per_step, settings.rollout.group_size, learner.mini_batches, step
     )
+    # With one of these terms, episodes with zero advantage still have a gradient.
+    keep_zero_advantage = bool(algorithm.kl_coef or algorithm.entropy_coef or settings.critic)
+    packed = {}
     for number, rows in enumerate(mini_batches):
-        packed = pack_experience(
+        batch = pack_experience(
             experience,
             rows,
-            aggregation_options=settings.aggregation_options,
-            row_length=settings.learner.row_length,
-            num_row_lengths=settings.learner.num_row_lengths,
-            rows_multiple=settings.learner.micro_rows,
-            keep_zero_advantage=settings.keeps_zero_advantage,
+            aggregation_options=algorithm.aggregation,
+            row_length=learner.row_length,
+            num_row_lengths=learner.num_row_lengths,
+            rows_multiple=learner.micro_rows,
+            keep_zero_advantage=keep_zero_advantage,
         )
-        if packed is not None:
-            is_known = experience.reference_logprobs is not None
-            missing = None if is_known else reference
-            batches[number] = score_batch(parts, state, missing, packed, metrics, gaps)
-    return batches
+        if batch is not None:
+            packed[number] = batch
+    return packed
 
 
 def score_batch(
-    parts: RLParts,
-    state: TrainState,
-    reference,
-    packed: TokenBatch,
-    metrics: Metrics,
-    gaps: list[np.ndarray],
-) -> TokenBatch:
-    """Splits a batch into micro-batches; adds old and, if missing, reference log-probabilities.
+    parts: RLParts, state: TrainState, reference, packed: TokenBatch
+) -> tuple[TokenBatch, np.ndarray]:
+    """Returns micro-batches with the log-probabilities that the loss needs.
 
-    Args:
-      parts: Components of the job.
-      state: State before the update.
-      reference: Weights of the reference policy; None if its log-probabilities are known or not
-          needed.
-      packed: Batch with the sampler's log-probabilities.
-      metrics: Metrics to which the counts of the batch are added.
-      gaps: List to which the differences of sampler and learner on action tokens are appended.
+    Also returns the absolute difference of sampler and learner log-probabilities of every action
+    token. `reference` is None if no log-probabilities of the reference have to be computed.
     """
-    learner_settings = parts.settings.learner
-    batch = batching.micro_batches(packed, learner_settings.micro_rows)
-    placed = _put_micro_batches(parts, batch)
-    learner = _score(parts, state.params, placed)
-    gaps.append(np.abs(learner - batch.old_logprobs)[batch.action_mask])
-    if parts.settings.old_logprobs_from == "learner":
+    batch = batching.micro_batches(packed, parts.settings.learner.micro_rows)
+    placed = put_micro_batches(batch, parts.model.layout)
+    learner = score_micro_batches(lambda one: parts.score(state.params, one)[0], placed)
+    gap = np.abs(learner - batch.old_logprobs)[batch.action_mask]
+    if parts.settings.algorithm.old_logprobs_from == "learner":
         sequence = np.where(batch.action_mask, batch.sequence_ids, -1)
         factor = parts.settings.correction(learner, batch.old_logprobs, sequence)
-        batch = dataclasses.replace(
-            batch, old_logprobs=learner, advantages=factor * batch.advantages
-        )
+        batch = batch.replace(old_logprobs=learner, advantages=factor * batch.advantages)
     if reference is not None:
-        batch = dataclasses.replace(batch, reference_logprobs=_score(parts, reference, placed))
-    counts = {
-        "rows": packed.tokens.shape[0],
-        "sequences": packed.sequence_ids.max() + 1,
-        "tokens": np.sum(packed.segment_ids > 0),
-        "action_tokens": packed.action_mask.sum(),
+        scores = score_micro_batches(lambda one: parts.score(reference, one)[0], placed)
+        batch = batch.replace(reference_logprobs=scores)
+    return batch, gap
+
+
+def _batch_metrics(batches: Sequence[TokenBatch]) -> Metrics:
+    return {
+        "batch/rows": float(sum(len(batch.tokens) for batch in batches)),
+        "batch/sequences": float(sum(batch.sequence_ids.max() + 1 for batch in batches)),
+        "batch/tokens": float(sum(np.sum(batch.segment_ids > 0) for batch in batches)),
+        "batch/action_tokens": float(sum(batch.action_mask.sum() for batch in batches)),
+        "batch/padding_share": batching.padding_share(batches[-1]),
     }
-    for name, count in counts.items():
-        metrics[f"batch/{name}"] = metrics.get(f"batch/{name}", 0.0) + float(count)
-    metrics["batch/padding_share"] = batching.padding_share(packed)
-    return batch
 
 
 def _gap_metrics(gaps: Sequence[np.ndarray], *, is_stale: bool) -> Metrics:
-    """Returns the mean and maximum difference of sampler and learner log-probabilities on action
-    tokens.
+    """Returns mean and maximum difference of sampler and learner log-probabilities.
 
     Tokens sampled by older weights (`is_stale`) have a separate metric. Their difference includes
     the updates since then, so it does not measure errors of the sampler.
@@ -225,19 +192,6 @@ def _gap_metrics(gaps: Sequence[np.ndarray], *, is_stale: bool) -> Metrics:
     gap = np.concatenate(gaps)
     kind = "stale_gap" if is_stale else "logprob_gap"
     return {f"policy/{kind}_mean": float(gap.mean()), f"policy/{kind}_max": float(gap.max())}
-
-
-def _put_micro_batches(parts: RLParts, batch: TokenBatch) -> list[TokenBatch]:
-    """Returns M micro-batches on the devices, given a host batch [M, B, T]."""
-    return [
-        put_batch(jax.tree.map(lambda x, m=m: x[m], batch), parts.model.layout)
-        for m in range(batch.tokens.shape[0])
-    ]
-
-
-def _score(parts: RLParts, params, micro_batches: Sequence[TokenBatch]) -> np.ndarray:
-    """Returns the log-probabilities [M, B, T] of the action tokens; 0 elsewhere."""
-    return np.stack(jax.device_get([parts.score(params, batch)[0] for batch in micro_batches]))
 
 
 def _run_epochs(
@@ -252,21 +206,24 @@ def _run_epochs(
 
     A mini-batch missing in `batches` still counts in the learning-rate schedules.
     """
-    logged: list[Mapping[str, jax.Array]] = []
+    logged = []
     limit = put_limit(grad_limit, parts.model.layout)
-    total = parts.settings.learner.epochs * len(batches)
+    rollout, learner = parts.settings.rollout, parts.settings.learner
+    episodes = rollout.tasks_per_step * rollout.group_size // learner.mini_batches
+    max_micro_batches = -(-episodes // learner.micro_rows)  # with one episode per row
+    total = learner.epochs * len(batches)
     run.begin("update", total)
-    for epoch in range(parts.settings.learner.epochs):
+    for epoch in range(learner.epochs):
         for number, batch in batches.items():
             run.console.phase("update", len(logged), total)
-            padded = batching.pad_micro_batches(batch, parts.max_micro_batches)
+            padded = batching.pad_micro_batches(batch, max_micro_batches)
             state, metrics = _optimiser_step(
                 parts,
                 state,
                 put_batch(padded, parts.model.layout),
                 limit,
                 step=step,
-                number=epoch * parts.settings.learner.mini_batches + number,
+                number=epoch * learner.mini_batches + number,
             )
             logged.append(metrics)
     host = jax.device_get(logged)
@@ -292,9 +249,7 @@ def _optimiser_step(
     step: int,
     number: int,
 ) -> tuple[TrainState, Mapping[str, jax.Array]]:
-    """Takes optimiser step `number` of a training step, for the policy and for a critic if there is
-    one.
-    """
+    """Takes optimiser step `number` of a training step, for the policy and a separate critic."""
     critic, settings, layout = parts.critic, parts.settings, parts.model.layout
     position = put_position(policy_updates_before(settings, step) + number, layout)
     if critic is None or critic.update is None:
@@ -302,7 +257,7 @@ def _optimiser_step(
     critic_state, value_metrics = critic.update(
         state.critic, batch, put_position(updates_before(settings, step) + number, layout)
     )
-    if step < critic.settings.warmup_steps:
+    if step < settings.critic.warmup_steps:
         return dataclasses.replace(state, critic=critic_state), value_metrics
     state, metrics = parts.update(
         dataclasses.replace(state, critic=None), batch, grad_limit, position
@@ -311,8 +266,6 @@ def _optimiser_step(
 
 
 def _metric_name(key: str) -> str:
-    """Returns the metric name of a loss output: `value_loss` becomes `critic/loss`, `loss` becomes
-    `policy/loss`.
-    """
+    """Returns a metric name: `critic/loss` for the key `value_loss`, `policy/loss` for `loss`."""
     name = key.removeprefix("value_")
     return f"critic/{name}" if name != key else f"policy/{name}"

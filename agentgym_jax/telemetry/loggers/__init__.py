@@ -1,3 +1,1 @@
-"""Loggers that send metrics to dashboards, in addition to metrics.jsonl; each is an optional
-dependency.
-"""
+"""Loggers that send metrics to dashboards; their packages are optional dependencies."""

@@ -1,40 +1,32 @@
 """Config key `loggers`: `none`, or names of loggers joined by `+`, such as `tensorboard+wandb`."""
 
 import contextlib
+import functools
 import importlib
 import importlib.util
 import os
-import pathlib
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from agentgym_envs.base import extras
 from agentgym_jax.run_folder import RunFolder, write_atomic
 from agentgym_jax.telemetry import redact
-from agentgym_jax.telemetry.loggers.about import About
+from agentgym_jax.telemetry.loggers import packages
 from agentgym_jax.telemetry.loggers.channel import Channel
 
-# Package, module and class of each logger. The extra in setup.py has the name of the logger.
+# package and constructor of each logger; the extra in setup.py has the name of the logger
 LOGGERS = {
-    "tensorboard": ("tensorboardX", "agentgym_jax.telemetry.loggers.tensorboard", "TensorBoard"),
-    "wandb": ("wandb", "agentgym_jax.telemetry.loggers.weights_and_biases", "WeightsAndBiases"),
-    "mlflow": ("mlflow", "agentgym_jax.telemetry.loggers.mlflow", "MLflow"),
-    "trackio": ("trackio", "agentgym_jax.telemetry.loggers.trackio", "Trackio"),
+    "tensorboard": ("tensorboardX", packages.TensorBoard),
+    "wandb": ("wandb", packages.open_wandb),
+    "mlflow": ("mlflow", packages.MLflow),
+    "trackio": ("trackio", packages.open_trackio),
 }
-# Environment variables that name the folder for a package's files; the package reads them on
-# import.
-_FOLDERS = {"trackio": "TRACKIO_DIR"}
 _CLOSE_S = 20.0  # time limit in seconds for closing all loggers together
 
 
 def parse(word: str) -> tuple[str, ...]:
-    """Returns the names in `word`, after checking that their packages are installed; imports no
-    package.
-
-    Raises:
-      ValueError: A name is unknown or repeated, or its package is missing.
-    """
+    """Returns the names in `word`; raises ValueError if one is unknown or its package missing."""
     if word == "none":
         return ()
     names = tuple(word.split("+"))
@@ -76,40 +68,23 @@ class Loggers:
 def open_loggers(
     names: Sequence[str], folder: RunFolder, config: Mapping[str, Any]
 ) -> Iterator[Loggers]:
-    """Opens loggers that write to the folder `loggers/` of a run; a logger starts when its first
-    step arrives.
-
-    Args:
-      names: Result of `parse`.
-      folder: Run folder, which exists already.
-      config: Config of the run; its secrets are replaced before loggers receive it.
-    """
+    """Opens the loggers `names`, which write to `loggers/` and receive `config` without secrets."""
     channels = []
     for name in names:
         own = folder.loggers / name
         own.mkdir(parents=True, exist_ok=True)
-        about = About(folder.path.name, _run_id(folder.loggers), own, redact.config(config))
+        id_file = folder.loggers / "run_id"
+        if not id_file.exists():
+            write_atomic(id_file, uuid.uuid4().hex[:12] + "\n")
+        about = packages.About(
+            folder.path.name, id_file.read_text().strip(), own, redact.config(config)
+        )
+        if name == "trackio":
+            os.environ.setdefault("TRACKIO_DIR", str(own))  # trackio reads the variable on import
+        package, constructor = LOGGERS[name]
+        # imported in this thread, because importing large packages in several threads can fail
+        make = functools.partial(constructor, importlib.import_module(package), about)
         sent = folder.loggers / f"{name}.sent"
-        channels.append(Channel(name, _maker(name, about), sent, folder.metrics_path))
+        channels.append(Channel(name, make, sent, folder.metrics_path))
     with contextlib.closing(Loggers(channels)) as loggers:
         yield loggers
-
-
-def _run_id(folder: pathlib.Path) -> str:
-    """Returns the id of the run; creates the id at the first call for a folder."""
-    path = folder / "run_id"
-    if not path.exists():
-        write_atomic(path, uuid.uuid4().hex[:12] + "\n")
-    return path.read_text().strip()
-
-
-def _maker(name: str, about: About) -> Callable[[], Any]:
-    """Returns a constructor of the logger.
-
-    Imports its package now, because importing large packages in several threads can fail.
-    """
-    _, module, kind = LOGGERS[name]
-    if name in _FOLDERS:
-        os.environ.setdefault(_FOLDERS[name], str(about.folder))
-    made = getattr(importlib.import_module(module), kind)
-    return lambda: made(about)

@@ -20,14 +20,14 @@ NOT_RECOGNIZED = "The action is not recognized. Please check valid actions."
 
 @dataclasses.dataclass
 class Episode:
-    """An episode of one task; every action changes its fields.
+    """Mutable state of an episode.
 
     Attributes:
       goal: Goal as shown to the agent.
       scene: Text description of the view, with the available actions.
       verdict: Reward, score and end of the episode after the latest action.
       text: Latest observation, without goal and action list.
-      actions: Actions taken so far, for repeating them in another process.
+      actions: Actions taken so far, which a snapshot contains.
     """
 
     task: levels.Task
@@ -46,15 +46,15 @@ class Episode:
 
     @property
     def done(self) -> bool:
-        """Returns True after the last action."""
+        """True if the episode is over."""
         return self.verdict.done
 
 
 class BabyAIEnvironment(ReplayedEnvironment[Episode]):
-    """A minigrid level as text, with actions of several primitive moves.
+    """A minigrid level as text. Most actions consist of several primitive moves.
 
-    An action stops after the first of its moves that leaves the view unchanged. The limit of the
-    episode counts primitive moves.
+    An action stops after the first of its moves that leaves the view unchanged. The move limit of
+    an episode counts primitive moves.
 
     Args:
       scoring: `Scoring()`, or `CompatScoring()` to behave like AgentGym's server.

@@ -39,7 +39,7 @@ _DEEPEST = 6
 
 
 class Deed(enum.Enum):
-    """Primitive operation at a subgoal, for an agent that faces its cell."""
+    """Primitive operation that completes a subgoal once the agent faces its cell."""
 
     FACE = "face"
     PICKUP = "pickup"
@@ -109,7 +109,7 @@ def _unfinished(instruction: Instr) -> Iterator[ActionInstr]:
 def _doors_wanted_shut(instruction: Instr) -> Iterator[WorldObj]:
     """Yields the doors that some part of the mission opens.
 
-    An agent that opens such a door too early cannot open it again.
+    No available action closes a door, so a door that is opened too early cannot be opened again.
     """
     if isinstance(instruction, (BeforeInstr, AfterInstr, AndInstr)):
         yield from _doors_wanted_shut(instruction.instr_a)
@@ -119,7 +119,7 @@ def _doors_wanted_shut(instruction: Instr) -> Iterator[WorldObj]:
 
 
 def _first_subgoal(world: World, part: ActionInstr) -> Subgoal:
-    """Returns the first subgoal for a part of the mission, including any obstacles."""
+    """Returns the first subgoal for a part of the mission, which may be to remove an obstacle."""
     terrain = planning.survey(world, _doors_wanted_shut(world.instrs))
     return _clear_the_way(world, terrain, _subgoal_of(world, terrain, part), _DEEPEST)
 
@@ -147,7 +147,7 @@ def _subgoal(terrain: Terrain, deed: Deed, cells: Iterable[Cell]) -> Subgoal:
 def _take(world: World, terrain: Terrain, cells: list[Cell], depth: int = _DEEPEST) -> Subgoal:
     """Returns the subgoal of picking something up with empty hands.
 
-    A carried key is used before it is dropped.
+    A carried key is used on the locked doors on the way before it is dropped.
     """
     subgoal = _subgoal(terrain, Deed.PICKUP, cells)
     if world.carrying is None:
@@ -232,7 +232,7 @@ def _keys(world: World, colors: set[str]) -> list[Cell]:
 
 
 def _clear_the_way(world: World, terrain: Terrain, subgoal: Subgoal, depth: int) -> Subgoal:
-    """Returns the subgoal, or that of removing the first obstacle on the way to it."""
+    """Returns the subgoal of removing the first obstacle on the way, or else `subgoal` itself."""
     obstacle = _first_on_the_way(world, terrain, subgoal, terrain.obstacles)
     if obstacle is None or depth == 0:
         return subgoal

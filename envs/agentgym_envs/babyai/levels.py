@@ -59,7 +59,7 @@ SEEDS_PER_LEVEL = 2**20
 NUM_TASKS = len(LEVELS) * SEEDS_PER_LEVEL
 # Number of seeds per level that the manifest lists.
 LISTED_SEEDS = 100
-# Nine of ten seeds are for training, like AgentGym's 810 and 90 published ids.
+# Nine of ten seeds are for training, like 810 of the 900 ids that AgentGym published.
 TEST_SEED_PERIOD = 10
 
 
@@ -92,7 +92,7 @@ def task(data_idx: int) -> Task:
 
 
 def data_idx(level: str, seed: int) -> int:
-    """Returns the task index of a level, whose `BabyAI-` and `-v0` are optional, and a seed."""
+    """Returns the task index of a level and a seed; `BabyAI-` and `-v0` in `level` are optional."""
     full = level if level.startswith("BabyAI-") else f"BabyAI-{level}-v0"
     if full not in LEVELS:
         raise ValueError(f"BabyAI: no level {level!r} among the {len(LEVELS)}: {', '.join(LEVELS)}")

@@ -5,7 +5,7 @@ One run of AgentGym's path search finds the moves to all objects.
 AgentGym searches once per visible object, breadth first over (cell, direction). It marks a state as
 seen when the state leaves the queue, not when it enters. Until then a later discovery replaces the
 stored predecessor. Its paths are therefore not always shortest, and a faithful server must find the
-same ones. Neither the order of exploration nor a completed path depends on the goal of the search,
+same paths. Neither the order of exploration nor a completed path depends on the goal of the search,
 so one run is enough for all objects.
 """
 

@@ -146,7 +146,10 @@ def _description(seen: list[Thing], barrier: Thing | None, carrying: str | None)
 def _reachable(
     draft: _Draft, verb: str, seen: list[Thing], facing: Mapping[Cell, Moves]
 ) -> Iterator[tuple[str, Moves]]:
-    """Adds the actions `verb name number` with their moves; only reachable objects are numbered."""
+    """Yields the action `verb name number` and the moves for each reachable object.
+
+    For the other objects, adds the reason for a rejection to the draft.
+    """
     count: Counter[str] = Counter()
     for thing in seen:
         target = f"{thing.name} {count[thing.name] + 1}"

@@ -1,4 +1,4 @@
-"""Rewards of primitive moves under our rules and under AgentGym's, which have oddities.
+"""Rewards and ends of episodes under our rules and under AgentGym's.
 
 Both sets of rules give minigrid's reward at success, `1 - 0.9 * moves / limit`, and 0 otherwise.
 Moves and limit are counted in primitive moves.
@@ -67,7 +67,7 @@ class CompatScoring(Scoring):
     """AgentGym's rules.
 
     A success worth 0.5 or less does not end the episode; neither do failure and the move limit. A
-    rejected action pays the reward of the action before it again. An action continues after the
+    rejected action pays the reward of the previous action again. An action continues after the
     successful move, so `toggle and go through` loses the reward for opening the door.
     """
 

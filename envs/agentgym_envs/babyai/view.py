@@ -1,4 +1,4 @@
-"""The agent's view: the 7 x 7 cells ahead of it, as names in its own frame of reference.
+"""The agent's view: names of the 7 x 7 cells ahead, relative to its position and direction.
 
 This is minigrid's partial view, computed directly from the list of cells. It has the same cells in
 the same order as minigrid's image but does not build and rotate grids of objects.

@@ -1,7 +1,7 @@
-"""Base of the HTTP applications: fixed paths, bounded bodies, access checks.
+"""HTTP application: fixed paths, bounded bodies, access checks.
 
-The paths of a server are known and need no patterns. A web framework would spend more time on a
-step than a text game does.
+The paths of a server are fixed, so routing needs no patterns. For each step, a web framework would
+take more time than a text game.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ class Request:
     Attributes:
       path: Path without the query.
       query: Query as sent, such as `b"id=3"`.
-      content_type: Value of the header in lower case; empty if the header was not sent.
+      content_type: Content-Type header in lower case; empty if the header was not sent.
       request_id: Value of REQUEST_ID_HEADER; empty if the header was not sent.
     """
 
@@ -61,7 +61,7 @@ def _shown(header: bytes) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Application:
-    """Endpoints of a server and the conditions for using them.
+    """Endpoints of a server, its limit on bodies and its access checks.
 
     Attributes:
       routes: Endpoint for each path and method.
@@ -82,10 +82,10 @@ class Application:
         """Returns the error for a request that is not allowed to reach an endpoint, or None if it
         is allowed.
 
-        A page in a browser can send requests to a server on loopback. The browser puts the site of
-        the page into `Origin`. A malicious site can resolve its own name to this machine. Its pages
-        then have the same origin as the server, but `Host` contains the name of the site. A token
-        protects from this attack too, because the pages do not know the token.
+        A web page can send requests to a server on loopback. `Origin` then names the site of the
+        page. By DNS rebinding, a malicious site can give its own name the address of this machine.
+        Its pages then have the same origin as the server, but `Host` contains the name of the site.
+        A token prevents this attack too, because the pages do not know the token.
 
         Header values except `authorization` are in lower case. A header that was not sent is empty.
         """

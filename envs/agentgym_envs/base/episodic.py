@@ -11,7 +11,7 @@ class Episode(Protocol):
 
     @property
     def done(self) -> bool:
-        """Returns True after the last action."""
+        """True if the episode is over."""
 
 
 class ReplayedEpisode(Episode, Protocol):

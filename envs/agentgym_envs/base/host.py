@@ -1,7 +1,7 @@
-"""Host of the environments of one process: answers requests about sessions, without any transport.
+"""SessionHost: holds the environments of one process and answers requests about their sessions.
 
-A worker process and the trainer's in-process transport both send requests to a host, one at a time.
-Both therefore return the same bytes.
+A worker process and `InProcessServer` both send requests to a SessionHost, one at a time. Both
+therefore return the same bytes.
 """
 
 import json
@@ -20,7 +20,7 @@ from agentgym_envs.base.served import ServedEnvironment, StepRoute
 
 _LOGGER = logging.getLogger(__name__)
 
-# Longer actions are refused with 422. The longest sensible action has a few hundred characters.
+# Longer actions are refused with status 422. The longest sensible action has a few hundred characters.
 MAX_ACTION_CHARACTERS = 10_000
 
 

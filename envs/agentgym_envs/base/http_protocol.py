@@ -49,7 +49,7 @@ class Deadlines:
     Attributes:
       idle: Maximum time without a request; long enough for a client to think between steps.
       request: Maximum time from the first byte of a request to its last one.
-      answer: Maximum time for a client to read an answer, beyond the buffered bytes.
+      answer: Maximum time in which a client must read an answer that does not fit into the buffers.
     """
 
     idle: float = 120.0
@@ -97,7 +97,7 @@ class HttpProtocol(asyncio.Protocol):
         self._exchanges: collections.deque[_Exchange] = collections.deque()
         self._task: asyncio.Task[None] | None = None
         self._drained: asyncio.Future[None] | None = None  # a future while the write buffer is full
-        self._is_paused = False  # reading
+        self._is_paused = False  # True while the server reads no bytes
         self._is_ended = False  # True once no further request is accepted
         # applies while no request is being answered
         self._read_deadline = time.monotonic() + deadlines.idle

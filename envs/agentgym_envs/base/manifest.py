@@ -38,7 +38,7 @@ def check(tasks: Sequence[Task]) -> None:
     """Rejects a manifest whose indices are not 0, 1, 2, ... or that has unknown splits.
 
     Raises:
-      ValueError: A task is wrong; the message names the first one.
+      ValueError: A task is wrong; the message names the first wrong task.
     """
     for i, task in enumerate(tasks):
         if task["data_idx"] != i or task["split"] not in (TRAIN, DEV, TEST):

@@ -1,8 +1,7 @@
-"""Messages from a worker process to its server.
+"""Messages between a server and its worker processes.
 
-A request is a tuple of operation, session id and argument.
-
-The first message is None if the worker is ready, otherwise the text of the SetupError.
+A worker's first message is None if the worker is ready, otherwise the text of the SetupError. Then
+the server sends requests, each a tuple of operation, session id and argument.
 """
 
 import dataclasses

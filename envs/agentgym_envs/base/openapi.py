@@ -20,10 +20,7 @@ _ERROR = {
 def describe(
     served: ServedEnvironment, routes: Iterable[SessionRoute], facts: Iterable[str]
 ) -> dict[str, Any]:
-    """Returns the OpenAPI 3.1 document of our default mode.
-
-    Errors in AgentGym's form have no separate schema.
-    """
+    """Returns the OpenAPI 3.1 document. It describes errors as sent without `--compat`."""
     prefix = served.path_prefix
     paths: dict[str, Any] = {path: {"get": _operation("Facts about the server.")} for path in facts}
     create = _operation("Opens a session.")

@@ -6,7 +6,7 @@
     python -m agentgym_envs searchqa --option engine=tantivy --option topk=5
 
 The signature defines the options. Each has a default, and the type of the default (str, int, float
-or bool) determines how a text is parsed.
+or bool) determines how a string is parsed.
 """
 
 import inspect
@@ -41,7 +41,7 @@ def parse(texts: Iterable[str]) -> dict[str, str]:
 def bind(
     make_served_environment: Callable[..., Any], options: Mapping[str, Value], module: str
 ) -> dict[str, Value]:
-    """Returns the options as keyword arguments of `make_served_environment`, with texts converted
+    """Returns the options as keyword arguments of `make_served_environment`, with strings converted
     to the types of the defaults.
 
     Raises:

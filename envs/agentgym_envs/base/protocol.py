@@ -1,8 +1,9 @@
-"""Facts of the HTTP protocol. Only this file is shared by training and the environment servers.
+"""Constants and types of the HTTP protocol, for the servers and their clients.
 
-Standard library only, because `agentgym_jax` imports it without installing any environment.
-The routes and bodies are AgentGym's own (arXiv:2406.04151); `GET /spec`, `GET /health`
-and typed error bodies `{"error": message, "type": kind}` with status 4xx/5xx are additions.
+This module uses only the standard library, because the clients of `agentgym_jax` import it without
+the packages of any environment. The routes and bodies are AgentGym's own (arXiv:2406.04151).
+`GET /spec`, `GET /health` and typed error bodies `{"error": message, "type": kind}` with status
+4xx/5xx are additions.
 """
 
 import dataclasses
@@ -19,10 +20,10 @@ class ErrorKind(enum.StrEnum):
     OUT_OF_TURN = "out_of_turn"  # 409: not the next request of its episode (REQUEST_ID_HEADER)
     UNKNOWN_TASK = "unknown_task"  # 422: data_idx outside the manifest
     CAPACITY = "capacity"  # 503: all sessions are in use; try again later
-    BUSY = "busy"  # 503: another request used the session for too long
+    BUSY = "busy"  # 503: the worker of the session was busy for too long; try again
     TOO_LARGE = "too_large"  # 413: the body is longer than the limit
     UNAUTHORIZED = "unauthorized"  # 401: bearer token missing or wrong
-    FORBIDDEN = "forbidden"  # 403: a page of another site, or a host name that is not this server's
+    FORBIDDEN = "forbidden"  # 403: sent by a page of another site, or to an unknown host name
     TIMEOUT = "timeout"  # 504: the simulator did not answer in time
     SIMULATOR = "simulator"  # 500: the simulator failed; the session is closed
 

@@ -1,8 +1,8 @@
 """Ids of requests, which make repeated and late requests harmless.
 
-A proxy that retries, or a network that delivers late, can send a step to the server twice. The
-second execution would silently change the state of the environment. A client that numbers its
-requests (`REQUEST_ID_HEADER`) is protected. Other clients are served as by AgentGym.
+A proxy that retries can deliver a step to the server twice. The second execution would silently
+change the state of the environment. A client that numbers its requests (`REQUEST_ID_HEADER`) is
+protected. Requests of other clients are not checked.
 """
 
 import dataclasses

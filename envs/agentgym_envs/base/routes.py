@@ -135,8 +135,8 @@ def read(model: type[pydantic.BaseModel], values: Any, where: str) -> Any:
 def json_body(request: Request) -> Any:
     """Parses a JSON body.
 
-    The body must be declared as JSON. A browser lets a page send any other content type, or none,
-    to a server on loopback without asking that server first.
+    The content type must be JSON. For JSON, a browser sends a CORS preflight before a request from
+    a page of another site. For a simple content type such as text/plain, or for none, it does not.
 
     Raises:
       RequestProblem: The body is missing, has another content type, or is not JSON.

@@ -1,4 +1,4 @@
-"""Server process of one environment: socket, readiness line, signals, watch of the parent."""
+"""Server process of one environment: socket, readiness line, signals, end with the parent."""
 
 import asyncio
 import logging

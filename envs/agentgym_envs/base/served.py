@@ -157,12 +157,12 @@ class ServedEnvironment:
       compat_not_reset: AgentGym's text for a step before the first reset; `{id}` is the id of the
         session. The default is the message of a KeyError for the id.
       compat_closed: AgentGym's text for a closed session; `{id}` is its id.
-      prepare: Function that each worker process calls once before it serves, to start what its
-        environments share. It can raise SetupError.
+      prepare: Function that each worker process calls once before it serves, to load or start the
+        resources that its environments share. It can raise SetupError.
       shared: Function that returns a context for resources that all workers share, such as web
         sites. The server enters the context before its workers start and leaves it after they have
-        ended. The context sets environment variables by which the workers find the resources.
-        Without a server, `prepare` does not use them. The context can raise SetupError.
+        ended. The context sets environment variables by which the workers find the resources. If
+        the variables are missing, `prepare` starts the resources. The context can raise SetupError.
       sessions_path: Path of a GET route that lists the open sessions; empty if there is none.
     """
 
@@ -201,7 +201,7 @@ def load_environment(
 ) -> ServedEnvironment:
     """Loads the environment of a module that defines `make_served_environment()`.
 
-    The options are keyword arguments of that function; texts are converted to the types of its
+    The options are keyword arguments of that function; strings are converted to the types of its
     defaults.
 
     Raises:

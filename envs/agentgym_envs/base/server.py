@@ -64,7 +64,7 @@ def create_app(
       capacity: Maximum number of open sessions.
       idle_seconds: Time without requests after which a session is closed.
       max_body_bytes: Maximum length of a request body.
-      busy_seconds: Maximum time that a request waits for its turn.
+      busy_seconds: Maximum time that a request waits for its worker.
       step_seconds: Maximum time that a simulator may take for one request.
       token: Bearer token that every request must carry; None accepts requests without one.
       host_names: Names besides `localhost` by which clients may address a server without token.
@@ -177,7 +177,7 @@ def _routes(
         (r.path, r.method, make_session_endpoint(r)) for r in session
     ]
     table += [(f"{prefix}/create", "POST", create), (f"{prefix}/close", "POST", close)]
-    # With a prefix, clients that use unprefixed paths find the server too.
+    # Facts are served with and without the prefix.
     for path, make in plain.items():
         table += [(place + path, "GET", fact(make)) for place in {prefix, ""}]
     routes: dict[str, dict[str, Endpoint]] = {}
@@ -192,7 +192,7 @@ def _query(request: Request) -> dict[str, str]:
 
 
 def _typed_errors(handler: Handler) -> Endpoint:
-    """Returns errors as status 4xx/5xx with `{"error": message, "type": kind}`."""
+    """Wraps a handler; errors become status 4xx/5xx with `{"error": message, "type": kind}`."""
 
     async def endpoint(request: Request) -> Answer:
         try:
@@ -206,7 +206,7 @@ def _typed_errors(handler: Handler) -> Endpoint:
 
 
 def _compat_errors(status: int) -> Callable[[Handler], Endpoint]:
-    """Returns errors in AgentGym's form, `{"error": text}`, and FastAPI's body for status 422."""
+    """Returns a wrapper that converts errors to `{"error": text}`; status 422 has FastAPI's body."""
 
     def answer_errors(handler: Handler) -> Endpoint:
         async def endpoint(request: Request) -> Answer:

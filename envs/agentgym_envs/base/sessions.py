@@ -1,6 +1,6 @@
 """Sessions of a server: ids, limits, workers, and recovery after the loss of a worker.
 
-Everything here runs in one event loop, which a request waiting for a simulator does not block.
+This code runs in one event loop. A request that waits for a simulator does not block the loop.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class Session:
       wanted: Name that the client gave the session at its creation.
       requests: Number of running and waiting requests.
       last_used: Clock reading (seconds) at the end of the latest request.
-      is_closed: True if requests that waited for their turn must fail.
+      is_closed: True after the session was closed or lost; requests that still wait then fail.
     """
 
     def __init__(self, session_id: int, worker: Worker, now: float, wanted: RequestId | None):
@@ -73,7 +73,7 @@ class SessionStore:
       closed_text: AgentGym's text for the id of a closed session, with the placeholder `{id}`.
       capacity: Maximum number of open sessions.
       idle_seconds: Time without requests after which a session is closed.
-      busy_seconds: Maximum time that a request waits for its turn.
+      busy_seconds: Maximum time that a request waits for its worker.
       step_seconds: Maximum time for a simulator to answer; after it, the process is killed.
     """
 
@@ -183,7 +183,8 @@ class SessionStore:
           request_id: Id of a reset or step, if sent. A repeated request is answered from memory.
 
         Raises:
-          EnvironmentFault: Host error, UNKNOWN_SESSION, BUSY, TIMEOUT, SIMULATOR, OUT_OF_TURN.
+          EnvironmentFault: Error of the worker's SessionHost, UNKNOWN_SESSION, BUSY, TIMEOUT,
+              SIMULATOR, OUT_OF_TURN.
         """
         is_stateful = operation in self._stateful
         session = self._sessions.get(session_id)
@@ -288,10 +289,10 @@ class SessionStore:
             raise self._lose(session, reason) from None
 
     async def _ask(self, session: Session, operation: str, argument: Any) -> bytes:
-        """Returns the worker's answer. A fault that ends the session removes the session first.
+        """Returns the worker's answer. If an error ends the session, the session is removed.
 
         Raises:
-          EnvironmentFault: Error of the host, or TIMEOUT.
+          EnvironmentFault: Error of the worker's SessionHost, or TIMEOUT.
           WorkerDied: The process ended before it answered.
         """
         try:

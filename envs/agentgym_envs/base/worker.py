@@ -33,7 +33,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("fd", type=int, help="inherited socket")
     parser.add_argument("--compat", action="store_true")
     parser.add_argument(
-        "--options", type=json.loads, default={}, help="of make_served_environment, as JSON"
+        "--options", type=json.loads, default={}, help="options of the environment, as JSON"
     )
     parser.add_argument("--log-level", default="WARNING")
     args = parser.parse_args(argv)

@@ -1,4 +1,4 @@
-"""Worker processes as the server sees them: starts, requests, timeouts, kills and replacements."""
+"""The server's side of its worker processes: starts, requests, timeouts, kills, replacements."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Properties of an environment in this process, without a server."""
+"""Properties of an environment, checked in this process without a server."""
 
 import contextlib
 import functools
@@ -24,7 +24,7 @@ _CLOSE = 1e-6  # tolerance for sums of rewards
 _REFUSED_SHARE = 0.2  # tolerated share of valid actions that are rejected
 
 
-def answers_are_texts_numbers_and_truth_values(subject: Subject) -> str:
+def results_have_the_declared_types(subject: Subject) -> str:
     """Checks that observations are texts, rewards and scores finite, and `done` a bool."""
     count = 0
     for transcript in subject.transcripts:
@@ -65,7 +65,7 @@ def the_score_is_the_sum_of_the_rewards(subject: Subject) -> None:
                 raise Violation(f"{where}: score {result.score}, max_score is {best}")
 
 
-def a_task_is_a_function_of_its_index_alone(subject: Subject) -> None:
+def a_task_depends_only_on_its_index(subject: Subject) -> None:
     """Checks that a reset gives the same observation in a new and in a used environment."""
     used = subject.play()
     for transcript in (*subject.transcripts, *reversed(subject.transcripts)):
@@ -82,7 +82,7 @@ def a_task_is_a_function_of_its_index_alone(subject: Subject) -> None:
 
 
 def the_same_actions_have_the_same_answers(subject: Subject) -> None:
-    """Checks that requests for state, expert or valid actions do not change an episode."""
+    """Checks that a replay without requests for expert or valid actions has the same answers."""
     for transcript in subject.transcripts:
         play = subject.play()
         check_replay(transcript, play)
@@ -90,7 +90,7 @@ def the_same_actions_have_the_same_answers(subject: Subject) -> None:
 
 
 def another_process_gives_the_same_answers(subject: Subject) -> None:
-    """Checks that another process, with another hash seed and order, gives the same answers."""
+    """Checks that another process, with another hash seed and task order, answers the same."""
     for transcript, found in zip(subject.transcripts, _elsewhere(subject)[0], strict=True):
         _check_elsewhere(transcript, found, start=0)
 
@@ -166,7 +166,7 @@ def the_scripted_agent_solves_tasks(subject: Subject) -> str:
 
 
 def valid_actions_are_not_refused(subject: Subject) -> str:
-    """Checks that valid actions are a list of different texts and are rarely rejected.
+    """Checks that valid actions are a list of different strings and are rarely rejected.
 
     A few rejections are tolerated, because some simulators only compute the list approximately.
     """

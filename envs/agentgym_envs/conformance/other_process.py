@@ -73,7 +73,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("answers", type=pathlib.Path)
     parser.add_argument("--compat", action="store_true")
     parser.add_argument(
-        "--options", type=json.loads, default={}, help="of make_served_environment, as JSON"
+        "--options", type=json.loads, default={}, help="options of the environment, as JSON"
     )
     args = parser.parse_args(argv)
     served = load_environment(args.module, args.options)

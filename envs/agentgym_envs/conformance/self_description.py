@@ -26,7 +26,7 @@ def the_manifest_lists_the_tasks_in_order(subject: Subject) -> str:
     return ", ".join(f"{count} {split}" for split, count in splits.items())
 
 
-def the_hash_of_the_manifest_is_the_specs(subject: Subject) -> str:
+def the_manifest_hash_equals_the_one_in_the_spec(subject: Subject) -> str:
     """Checks that `manifest_sha256` equals `manifest.sha256` of the manifest."""
     found = manifest.sha256(subject.served.tasks())
     expected = subject.served.spec.manifest_sha256
@@ -35,7 +35,7 @@ def the_hash_of_the_manifest_is_the_specs(subject: Subject) -> str:
     return found[:12]
 
 
-def no_task_for_training_is_also_held_out(subject: Subject) -> str:
+def no_task_is_in_two_splits(subject: Subject) -> str:
     """Checks that no two tasks of different splits have the same facts."""
     seen: dict[str, tuple[int, str]] = {}
     compared = 0
@@ -54,7 +54,7 @@ def no_task_for_training_is_also_held_out(subject: Subject) -> str:
     return f"by the facts of {compared} tasks" if compared else "the manifest tells no facts"
 
 
-def the_spec_is_complete_and_can_be_used(subject: Subject) -> str:
+def the_spec_is_complete_and_valid(subject: Subject) -> str:
     """Checks the spec: nonempty texts, plausible numbers, and a valid expression for rejections."""
     spec = subject.served.spec
     for field in ("name", "version", "instructions"):

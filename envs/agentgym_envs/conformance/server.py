@@ -1,4 +1,4 @@
-"""A server with a socket and worker processes, in a thread of this process, and a client for it."""
+"""A server in a thread of this process, with a socket and worker processes, and its client."""
 
 import asyncio
 import http.client

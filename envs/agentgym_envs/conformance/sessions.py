@@ -36,7 +36,7 @@ ODD_ACTIONS = (
 _UNKNOWN_ID = 987_654_321
 
 
-def nothing_is_played_before_the_first_reset(subject: Subject) -> None:
+def a_step_before_the_first_reset_is_refused(subject: Subject) -> None:
     """Checks that a step in a new session is refused."""
     if subject.served.resets_on_create:
         raise NotApplicable("a new session begins with a task")
@@ -45,7 +45,7 @@ def nothing_is_played_before_the_first_reset(subject: Subject) -> None:
         _expect_refusal(host, "step", "look", ErrorKind.NOT_RESET, "a step before the first reset")
 
 
-def nothing_is_played_after_the_end(subject: Subject) -> str:
+def a_step_after_the_end_is_refused(subject: Subject) -> str:
     """Checks that a step after the last one is refused and that a reset starts another episode."""
     if subject.compat and "step" not in subject.served.compat_refused_when_done:
         raise NotApplicable("AgentGym's server continues after the end")
@@ -65,7 +65,7 @@ def nothing_is_played_after_the_end(subject: Subject) -> str:
     return f"{len(ended)} episodes that ended"
 
 
-def an_unknown_task_is_refused_and_ends_nothing(subject: Subject) -> None:
+def an_unknown_task_is_refused_and_the_episode_continues(subject: Subject) -> None:
     """Checks that indices outside 0 .. num_tasks - 1 are refused and the episode continues."""
     if subject.compat:
         raise NotApplicable("AgentGym's servers have other rules")
@@ -126,7 +126,7 @@ def every_route_answers(subject: Subject) -> str:
     return f"{len(routes)} of sessions"
 
 
-def the_server_answers_what_the_environment_says(subject: Subject) -> None:
+def the_server_gives_the_answers_of_the_environment(subject: Subject) -> None:
     """Checks that an episode has the same answers over HTTP and in this process."""
     for transcript in subject.transcripts[:2]:
         session = _start(subject, transcript.data_idx)
@@ -173,7 +173,7 @@ def odd_actions_neither_crash_nor_hang(subject: Subject) -> str:
     return f"{len(ODD_ACTIONS)} actions"
 
 
-def a_killed_worker_brings_its_sessions_back(subject: Subject) -> str:
+def sessions_survive_the_loss_of_a_worker(subject: Subject) -> str:
     """Checks that the next step after the loss of a worker has the expected answer."""
     pids = subject.server.worker_pids()
     if not pids:

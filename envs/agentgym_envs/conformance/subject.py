@@ -1,6 +1,6 @@
 """The environment under test: its sample of tasks, and its recorded episodes.
 
-Failures name the task and the actions.
+Error messages name the task and the actions.
 """
 
 import bisect
@@ -297,7 +297,7 @@ def check_same(found: StepResult, expected: StepResult, where: str) -> None:
     """Checks that two results are equal.
 
     Raises:
-      Violation: A field differs; the message names the first one.
+      Violation: A field differs; the message names the first field that differs.
     """
     if as_json(found) == as_json(expected):
         return

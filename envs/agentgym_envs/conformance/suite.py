@@ -15,13 +15,13 @@ _LONG = 2.0  # minimum duration, in seconds, that the report shows
 Property = Callable[[Subject], str | None]
 
 PROPERTIES: tuple[Property, ...] = (
-    self_description.the_spec_is_complete_and_can_be_used,
+    self_description.the_spec_is_complete_and_valid,
     self_description.the_manifest_lists_the_tasks_in_order,
-    self_description.the_hash_of_the_manifest_is_the_specs,
-    self_description.no_task_for_training_is_also_held_out,
-    episodes.answers_are_texts_numbers_and_truth_values,
+    self_description.the_manifest_hash_equals_the_one_in_the_spec,
+    self_description.no_task_is_in_two_splits,
+    episodes.results_have_the_declared_types,
     episodes.the_score_is_the_sum_of_the_rewards,
-    episodes.a_task_is_a_function_of_its_index_alone,
+    episodes.a_task_depends_only_on_its_index,
     episodes.the_same_actions_have_the_same_answers,
     episodes.another_process_gives_the_same_answers,
     episodes.two_sessions_do_not_influence_each_other,
@@ -31,15 +31,15 @@ PROPERTIES: tuple[Property, ...] = (
     episodes.the_state_is_json,
     episodes.a_restored_episode_continues_as_the_saved_one,
     episodes.closing_twice_is_harmless,
-    sessions.nothing_is_played_before_the_first_reset,
-    sessions.nothing_is_played_after_the_end,
-    sessions.an_unknown_task_is_refused_and_ends_nothing,
+    sessions.a_step_before_the_first_reset_is_refused,
+    sessions.a_step_after_the_end_is_refused,
+    sessions.an_unknown_task_is_refused_and_the_episode_continues,
     sessions.a_closed_session_is_unknown,
     sessions.every_route_answers,
-    sessions.the_server_answers_what_the_environment_says,
+    sessions.the_server_gives_the_answers_of_the_environment,
     sessions.errors_of_the_server_are_typed,
     sessions.odd_actions_neither_crash_nor_hang,
-    sessions.a_killed_worker_brings_its_sessions_back,
+    sessions.sessions_survive_the_loss_of_a_worker,
 )
 
 

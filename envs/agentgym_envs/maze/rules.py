@@ -51,7 +51,7 @@ class Rules:
 
 
 class CompatRules(Rules):
-    """AgentGym's rules: after the last move one more action is accepted, but not executed."""
+    """AgentGym's rules: after 50 moves one more action is accepted, but not executed."""
 
     last_action = MAX_MOVES + 1
     last_action_moves = False

@@ -66,11 +66,11 @@ class Episode:
 
 
 class SciWorldEnvironment(ReplayedEnvironment[Episode]):
-    """A ScienceWorld task. All environments of a process share one Java virtual machine.
+    """A ScienceWorld task. All environments of a process share one Java virtual machine (JVM).
 
     Args:
       is_compat: True to reproduce the oddities of AgentGym's server, which README.md lists. Every
-        environment then has a separate machine.
+        environment then has a separate JVM.
     """
 
     name = "sciworld"
@@ -137,7 +137,10 @@ class SciWorldEnvironment(ReplayedEnvironment[Episode]):
         )
 
     def valid_actions(self) -> list[str]:
-        """Returns the actions that the simulator accepts now, or the numbers of its choices."""
+        """Returns the actions that the simulator accepts now.
+
+        After an ambiguous action, these are the numbers of the choices.
+        """
         return self.simulator.valid_actions(self.episode.world)
 
     def state(self) -> dict[str, Any]:
@@ -158,7 +161,7 @@ class SciWorldEnvironment(ReplayedEnvironment[Episode]):
         }
 
     def close(self) -> None:
-        """Releases the episode in the Java virtual machine; stops the machine if it is unshared."""
+        """Releases the episode in the JVM; stops the JVM if it is not shared."""
         self._forget()
         if self._own is not None:
             self._own.close()

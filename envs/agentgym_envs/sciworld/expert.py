@@ -29,8 +29,8 @@ class GoldPath:
 
     Attributes:
       actions: Actions of the solution.
-      rooms: Room of the solution's agent before each action.
-      position: Index of the next action; it increases only when the episode has that action.
+      rooms: Room of the agent before each action of the solution.
+      position: Index of the next action of the solution.
       is_followed: True if all actions of the episode so far were those of the solution, in order.
     """
 
@@ -50,8 +50,8 @@ class GoldPath:
     def next_action(self, last_text: str, look: str) -> str:
         """Returns the next action for the last observation and the description of the room.
 
-        After a detour the solution is resumed at the action where it was left, in the same room.
-        Other effects of the detour are not repaired.
+        After a detour, the agent walks to the room of the next action that is not a walk, and
+        continues there. Other effects of the detour are not repaired.
         """
         if last_text.startswith(AMBIGUOUS):
             return "0"

@@ -1,4 +1,4 @@
-"""A Java virtual machine with ScienceWorld, which exits with the process that started it."""
+"""A Java virtual machine (JVM) with ScienceWorld, which exits with its parent process."""
 
 import contextlib
 import importlib
@@ -21,10 +21,10 @@ JAVA_HINT = (
 )
 PACKAGE_HINT = f"Install it with: {extras.install('sciworld')}"
 
-# README.md has the measurements. Live data are 15 MiB plus some 0.4 MiB per episode. With a small
-# initial heap, the machine collects garbage before it requests more memory. A machine that is out
-# of memory exits, so that its sessions are restored in another one. Otherwise it would answer with
-# the exception as an observation.
+# README.md has the measurements. Live data are 15 MiB plus about 0.4 MiB per episode. With a small
+# initial heap, the JVM collects garbage before it requests more memory. A JVM that is out of memory
+# exits, so that its sessions are restored in another JVM. Otherwise it would answer with the
+# exception as an observation.
 MEMORY_FLAGS = (
     "-XX:+UseSerialGC",
     "-Xms64m",
@@ -38,7 +38,7 @@ MEMORY_FLAGS = (
     "-XX:+ExitOnOutOfMemoryError",
 )
 # The simulator keeps objects in hash sets of identity hashes, which are arbitrary numbers. The
-# order of objects, and even temperatures, would depend on the earlier work of the machine. With
+# order of objects, and even temperatures, would depend on the earlier work of the JVM. With
 # equal hashes the order is the order of insertion.
 DETERMINISM_FLAGS = ("-XX:+UnlockExperimentalVMOptions", "-XX:hashCode=2")
 # No files in the temporary directory, because a killed process would leave them behind.
@@ -46,11 +46,11 @@ CLEANLINESS_FLAGS = ("-XX:-UsePerfData",)
 
 
 class Jvm:
-    """A running Java virtual machine.
+    """A running JVM.
 
-    The Java machine's standard input is a pipe from this process. When this process ends for any
-    reason, the Java machine reads the end of the pipe and exits. Its port is open only to programs
-    on this computer and requires a token.
+    The standard input of the JVM is a pipe from this process. When this process ends for any
+    reason, the JVM reads the end of the pipe and exits. Its port is open only to programs on this
+    computer and requires a token.
 
     Raises:
       SetupError: Java or the `scienceworld` package is missing or does not work.
@@ -82,7 +82,7 @@ class Jvm:
         )
         port, token = self._read_greeting(java)
         self._protocol = importlib.import_module("py4j.protocol")
-        # References are released explicitly. py4j's own finalizers would call the machine from any
+        # References are released explicitly. py4j's own finalizers would call the JVM from any
         # code that Python's garbage collector interrupts.
         self._gateway = py4j.JavaGateway(
             gateway_parameters=py4j.GatewayParameters(
@@ -114,11 +114,11 @@ class Jvm:
         self.classes.java.lang.System.setErr(stream)
 
     def release(self, java_object: Any) -> None:
-        """Releases a Java object to which Python referred, so that the machine can collect it."""
+        """Releases a Java object to which Python referred, so that the JVM can collect it."""
         self._gateway.detach(java_object)
 
     def close(self) -> None:
-        """Stops the machine and waits for its exit."""
+        """Stops the JVM and waits for its exit."""
         gateway = getattr(self, "_gateway", None)
         if gateway is not None:
             gateway.close()
@@ -133,11 +133,11 @@ class Jvm:
 
     @contextlib.contextmanager
     def calls(self) -> Iterator[None]:
-        """Wraps calls into the machine and converts py4j's errors to those of environments.
+        """Wraps calls into the JVM and converts py4j's errors to those of environments.
 
         Raises:
           EnvironmentFault: SIMULATOR after an exception inside the simulator.
-          SimulatorLost: The machine does not answer.
+          SimulatorLost: The JVM does not answer.
         """
         try:
             yield
@@ -148,7 +148,7 @@ class Jvm:
             ) from error
         except (self._protocol.Py4JError, OSError) as error:
             if "Trace:" in str(error):
-                raise  # the machine has no such method, which is an error of this package
+                raise  # the JVM has no such method, which is an error of this package
             raise SimulatorLost(f"sciworld: the Java virtual machine is gone ({error})") from error
 
 

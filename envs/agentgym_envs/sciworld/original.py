@@ -1,7 +1,7 @@
-"""The simulator as AgentGym's server runs it, with one Java virtual machine per session.
+"""The simulator as AgentGym's server runs it, with one Java virtual machine (JVM) per session.
 
 Only `--compat` uses this module. The order of objects in texts and of numbered lists depends on the
-identity hash codes of a fresh machine and on every call made to it. Therefore this module makes
+identity hash codes of a fresh JVM and on every call made to it. Therefore this module makes
 AgentGym's calls in their order, through the same Python package. It is as slow as the original and
 uses as much memory.
 """
@@ -19,17 +19,17 @@ _INFO = {"look": "look", "inventory": "inv", "task": "taskDesc"}  # key of each 
 
 @dataclasses.dataclass
 class OriginalWorld:
-    """Episode that runs in a machine.
+    """Episode that runs in a JVM.
 
     Attributes:
-      info: Info of the package after the last step: look, inventory, moves, valid actions, ..
+      info: Value `info` that the package returned for the last step: look, inventory, moves, ..
     """
 
     info: dict[str, Any]
 
 
 class OriginalSimulator:
-    """A machine with one episode; it has the same methods as `simulator.Simulator`.
+    """A JVM with one episode; it has the methods of `Simulator` that an environment calls.
 
     Args:
       max_moves: Number of moves after which the package declares an episode complete.
@@ -67,7 +67,7 @@ class OriginalSimulator:
         return str(self._env.get_task_description())
 
     def fact(self, world: OriginalWorld, name: str) -> str:
-        """Returns a text about the episode, by a key of `simulator.FACTS`."""
+        """Returns a text about the episode; `name` is a key of `simulator.FACTS`."""
         if name == "goal_progress":
             return str(self._env.server.getGoalProgressStr())
         return str(world.info[_INFO[name]])
@@ -81,7 +81,7 @@ class OriginalSimulator:
         return self._env.getObjectTree()
 
     def action_templates(self, world: OriginalWorld) -> list[str]:
-        """Returns the templates of actions."""
+        """Returns the action templates."""
         return self._env.get_possible_actions()
 
     def objects(self, world: OriginalWorld) -> list[str]:
@@ -89,11 +89,11 @@ class OriginalSimulator:
         return self._env.get_possible_objects()
 
     def forget(self, world: OriginalWorld) -> None:
-        """Does nothing, because the machine keeps its episode until the next one."""
+        """Does nothing, because the JVM keeps its episode until the next `load`."""
         return None
 
     def close(self) -> None:
-        """Stops the machine and releases the package's pipes and its folder."""
+        """Stops the JVM and releases the package's pipes and its folder."""
         self._env.close()
         process = self._env._gateway.java_process
         for pipe in (process.stdin, process.stdout, process.stderr):

@@ -1,9 +1,9 @@
-"""Many independent ScienceWorld episodes in one Java virtual machine.
+"""Many independent ScienceWorld episodes in one Java virtual machine (JVM).
 
-An episode is one graph of Scala objects (`AgentInterface` and its universe). All graphs of a
-machine share three things through which episodes would disturb each other: the random generator,
-the counter of object numbers, and the hash codes that order the objects. The first two are swapped
-whenever another episode continues. `jvm.DETERMINISM_FLAGS` removes the third.
+An episode is one graph of Scala objects (`AgentInterface` and its universe). All episodes of a JVM
+share three things through which they would disturb each other: the random generator, the counter of
+object numbers, and the hash codes that order the objects. The first two are swapped whenever
+another episode continues. `jvm.DETERMINISM_FLAGS` removes the third.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ class Answer:
 
 @dataclasses.dataclass
 class World:
-    """An episode inside the machine.
+    """An episode inside the JVM.
 
     Attributes:
       interface: Reference to the `AgentInterface` of the episode.
@@ -62,7 +62,7 @@ class World:
 
 
 class Simulator:
-    """A Java virtual machine that runs episodes, one at a time."""
+    """A JVM that runs episodes, one at a time."""
 
     def __init__(self) -> None:
         self._jvm = Jvm()
@@ -140,7 +140,7 @@ class Simulator:
             return str(world.interface.getTaskDescription())
 
     def fact(self, world: World, name: str) -> str:
-        """Returns a text about an episode, by a key of FACTS. The query takes no move."""
+        """Returns a text about an episode; `name` is a key of FACTS. The query takes no move."""
         with self._aside(world):
             return str(getattr(world.interface, FACTS[name])())
 
@@ -153,7 +153,7 @@ class Simulator:
             return json.loads(tree)
 
     def action_templates(self, world: World) -> list[str]:
-        """Returns the templates of actions."""
+        """Returns the action templates."""
         with self._aside(world):
             return self._strings(self._list_through(world).getPossibleActions())
 
@@ -165,7 +165,7 @@ class Simulator:
     def valid_actions(self, world: World) -> list[str]:
         """Returns the actions that the simulator understands now.
 
-        The call takes some hundred milliseconds.
+        The call takes several hundred milliseconds.
         """
         with self._aside(world):
             return self._strings(self._list_through(world).getValidActionObjectCombinations())
@@ -180,11 +180,11 @@ class Simulator:
             return self._strings(self._loader.getGoldActionSequence())
 
     def close(self) -> None:
-        """Stops the machine."""
+        """Stops the JVM."""
         self._jvm.close()
 
     def forget(self, world: World) -> None:
-        """Releases an episode, so that the machine can collect it."""
+        """Releases an episode, so that the JVM can collect it."""
         if self._playing is world:
             self._playing = None
         with self._jvm.calls():
@@ -214,7 +214,7 @@ class Simulator:
 
     @contextlib.contextmanager
     def _aside(self, world: World) -> Iterator[None]:
-        """Installs a scratch random generator, so that queries do not change the episode's one."""
+        """Installs a scratch random generator, so that queries do not advance the episode's own."""
         with self._jvm.calls():
             self._play(world)
             self._pause()
@@ -229,9 +229,9 @@ class Simulator:
         return "Possible object references: \n\t" + "\n\t".join(self.objects(world))
 
     def _list_through(self, world: World) -> Any:
-        """Returns the loader, attached to an episode.
+        """Makes an episode current in the loader (a Java `PythonInterface`); returns the loader.
 
-        The loader's methods return Java lists, while those of the episode return only arrays.
+        The loader's methods return Java lists, while those of `world.interface` return arrays.
         """
         holder = self._some(world.interface)
         getattr(self._loader, "agentInterface_$eq")(holder)

@@ -14,7 +14,8 @@ say = announcer("searchqa")
 def fingerprint(paths: Iterable[pathlib.Path], *words: str) -> str:
     """Returns a hash of the files and words, in sixteen hexadecimal digits.
 
-    Of a long file, which can have gigabytes, only the length and three samples of 1 MiB are read.
+    A corpus can have gigabytes, so only the name, length and three samples of 1 MiB of each file
+    are hashed.
     """
     digest = hashlib.sha256("\0".join(words).encode())
     for path in paths:

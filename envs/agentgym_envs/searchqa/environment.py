@@ -128,9 +128,8 @@ class SearchQaEnvironment(ReplayedEnvironment[Episode]):
         """Returns the action of the scripted agent, which sees the question and the passages found
         so far.
 
-        The action is a thought, then a search or an answer, as the instructions require. If a
-        question is worded differently from those of the corpus of facts, the agent can only search
-        for the question itself.
+        The action is a thought, then a search or an answer, as the instructions require. If the
+        agent does not know the wording of a question, it can only search for the question itself.
         """
         episode = self.playing
         agent = Expert(episode.question.question)

@@ -1,4 +1,4 @@
-"""Rows of question sets: your own files, or a folder of the seven sets in FlashRAG's layout.
+"""Reads question sets, from your own files or from a folder in FlashRAG's layout.
 
 A row is `{"id", "question", "golden_answers": [..]}`, as JSON lines or parquet. In a folder, the
 sets are files `<set>/<file>.jsonl` or `.parquet` (FlashRAG, Jin et al. 2024, arXiv:2405.13576).

@@ -105,7 +105,7 @@ def _import(found: Sequence[flashrag.Source], folder: pathlib.Path, dataset: str
 
 
 def _checked(row: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Returns the fields of a row to store; FlashRAG's `metadata` can hold whole articles.
+    """Returns the stored fields of a row, which exclude `metadata`; it can hold whole articles.
 
     Raises:
       SetupError: A field is missing.

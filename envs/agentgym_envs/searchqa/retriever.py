@@ -93,9 +93,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--corpus", type=pathlib.Path, help="corpus.jsonl(.gz); without it the corpus of facts")
-    add("--engine", default="bm25s", choices=list(ENGINES), help="what searches")
+    add("--engine", default="bm25s", choices=list(ENGINES), help="search engine")
     add("--encoder", default="", help="folder of a sentence encoder, for --engine dense")
-    add("--topk", type=int, default=3, help="passages for a query that does not say how many")
+    add("--topk", type=int, default=3, help="passages per query if a request has no topk")
     add("--host", default="127.0.0.1", help="address to listen on; others need --token-file")
     add("--port", type=int, default=8000, help="0 takes a free port; the ready line names it")
     add("--max-body-bytes", type=int, default=_BODY_BYTES, help="longest accepted request body")

@@ -9,7 +9,7 @@ _MAX_SEARCH_PENALTY = 0.5
 
 @dataclasses.dataclass(frozen=True)
 class Shaping:
-    """Reward terms in addition to that of a right answer; by default there are none.
+    """Optional reward terms in addition to the reward for a right answer; by default all are 0.
 
     A right answer scores 1 and loses `format_score` if a turn was not well-formed. A wrong answer
     scores `format_score` if all turns were well-formed (Jin et al. 2025, arXiv:2505.15117, section
@@ -17,7 +17,7 @@ class Shaping:
     in all. So any right answer scores more than any wrong one.
 
     Attributes:
-      format_score: Points for form, from 0 to below 0.25.
+      format_score: Points for well-formed turns, from 0 to below 0.25.
       search_cost: Points per search, 0 to 0.5.
       free_searches: Number of searches without a cost.
     """

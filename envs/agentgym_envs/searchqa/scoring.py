@@ -10,7 +10,7 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 
 def normalize(text: str) -> str:
-    """Converts a text to lower case without punctuation, articles and repeated blanks."""
+    """Converts a text to lower case without punctuation, articles and repeated white space."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
@@ -21,7 +21,7 @@ def exact_match(answer: str, golden_answers: Iterable[str]) -> bool:
 
 
 def f1(answer: str, golden_answers: Iterable[str]) -> float:
-    """Returns the word F1 (harmonic mean of precision and recall) to the nearest golden answer."""
+    """Returns the largest word F1 (harmonic mean of precision and recall) over golden answers."""
     return max((_f1(answer, golden) for golden in golden_answers), default=0.0)
 
 

@@ -46,7 +46,7 @@ class Action:
 
     Attributes:
       is_search: True for a search, False for an answer.
-      text: Query or answer, without blanks around it.
+      text: Query or answer, without white space around it.
       last_answer: Content of the last answer in the text, which AgentGym judges; else empty.
     """
 

@@ -54,7 +54,7 @@ class TextCraftEnvironment(Environment):
         return StepResult(text, reward=reward, score=reward, done=bool(reward))
 
     def expert_action(self) -> str:
-        """Returns the next command of a short plan from the shown recipes and the inventory."""
+        """Returns the next command of a plan made from the shown recipes and the inventory."""
         return expert.next_action(self._world, self.task, self._inventory)
 
     def valid_actions(self) -> list[str]:
@@ -142,7 +142,7 @@ def find_recipe(world: World, output: str, used: list[tuple[str, int]]) -> Recip
     for recipe in world.by_item.get(output, ()):
         left = list(used)
         for ingredient in recipe.ingredients:
-            # As upstream, only the first item that fits is tried; it must have the right count.
+            # As in AgentGym, only the first item that fits is tried; it must have the right count.
             chosen = next((pair for pair in left if world.satisfies(pair[0], ingredient)), None)
             if chosen is None or chosen[1] != ingredient.count:
                 break

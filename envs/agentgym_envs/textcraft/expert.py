@@ -77,7 +77,7 @@ class _Planner:
         return min(self._cost(m, count, above) for m in self._members(ingredient))
 
     def _members(self, ingredient: Ingredient) -> list[str]:
-        """Returns the items that fit an ingredient and that the shown recipes make."""
+        """Returns the items that fit an ingredient and are held or made by a shown recipe."""
         if not ingredient.is_tag:
             return [ingredient.id]
         held = [item for item in self._inventory if self._world.satisfies(item, ingredient)]

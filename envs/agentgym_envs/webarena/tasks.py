@@ -25,7 +25,7 @@ FUZZY_MATCH = "fuzzy_match"
 SHORT_ANSWER = "short_answer"  # added to WebArena's rules: the answer with hardly any other words
 NOT_POSSIBLE = "N/A"  # answer to an impossible task
 
-LAST_PAGE = "last"  # as a target's url: the page that the agent left
+LAST_PAGE = "last"  # as a target's url: the agent's last page
 FUNCTION = "func:"  # start of a url or a locator that a named function computes
 SCRIPT_STARTS = ("document.", "[...document.")
 ALTERNATIVES = " |OR| "
@@ -40,11 +40,11 @@ class HtmlTarget:
     """One check of a page, for `program_html`.
 
     Attributes:
-      url: Address to open; "last" for the page that the agent left; "func:.." for a computed one.
+      url: Address to open; "last" for the agent's last page; "func:.." for a computed address.
       locator: "" for the whole document, a script that begins with `document.` or `[...document.`,
         or "func:..".
       exact_match: Required text of the located element, or None.
-      must_include: Required parts, each with alternatives between " |OR| ", or None.
+      must_include: Required parts, each with alternatives separated by " |OR| ", or None.
       prep_actions: Scripts that run in the page before the locator; their errors are ignored.
     """
 
@@ -103,7 +103,7 @@ class Answers:
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """Scoring of a task; the score is the product of its `eval_types`.
+    """Scoring of a task: the score is 1 if all checks of all `eval_types` hold, else 0.
 
     Attributes:
       eval_types: Evaluators of the task, a subset of EVAL_TYPES, in the order of their checks.

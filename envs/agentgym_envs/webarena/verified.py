@@ -180,7 +180,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="agentgym_envs.webarena.verified")
     parser.add_argument("episodes", type=pathlib.Path)
     parser.add_argument("--deployment", type=pathlib.Path, required=True)
-    parser.add_argument("--python", default=sys.executable, help="that has webarena-verified")
+    parser.add_argument("--python", default=sys.executable, help="Python with webarena-verified")
     parser.add_argument("--tasks", type=pathlib.Path, help="webarena-verified.json")
     args = parser.parse_args(arguments)
     tasks = read_verified_tasks(args.tasks or _tasks_of(args.python))

@@ -1,4 +1,4 @@
-"""Setting of the tasks: addresses, accounts, and the reset of the sites after an episode."""
+"""Interface of a set of web sites with their tasks, which two modules implement."""
 
 import abc
 import dataclasses
@@ -66,7 +66,7 @@ class World(abc.ABC):
 
     @abc.abstractmethod
     def finish(self, start: Start, answer: str | None = None) -> None:
-        """Removes a closed episode; does not fail if its sites are gone.
+        """Releases the data of a closed episode; does not fail if its sites are gone.
 
         If `answer` is None, the episode was not scored.
         """

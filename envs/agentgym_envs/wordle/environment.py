@@ -39,7 +39,7 @@ class Game:
 
 
 class WordleEnvironment(ReplayedEnvironment[Game]):
-    """Wordle with six guesses, invalid words included."""
+    """Wordle with six guesses; an invalid word uses up one of them."""
 
     name = "wordle"
 
@@ -70,7 +70,7 @@ class WordleEnvironment(ReplayedEnvironment[Game]):
         return StepResult(game.answers[-1], reward=game.score, score=game.score, done=game.done)
 
     def expert_action(self) -> str:
-        """Returns the guess after which the fewest words remain, from the answers so far alone."""
+        """Returns the guess after which the fewest words remain, given only the answers so far."""
         return spaced(best_guess(self.playing.candidates))
 
     def valid_actions(self) -> list[str]:

@@ -10,8 +10,8 @@ def best_guess(candidates: Sequence[str]) -> str:
     """Returns the guess after which the fewest candidates remain on average.
 
     Among equally good words, a word that can be the hidden one is preferred, then the first in the
-    vocabulary. Over the forty hidden words this takes 93 guesses. An exhaustive search found no
-    strategy with fewer.
+    vocabulary. Summed over the forty hidden words, this strategy takes 93 guesses. An exhaustive
+    search found no strategy with fewer.
     """
     return min(VOCABULARY, key=lambda word: (_remaining(word, candidates), word not in candidates))
 

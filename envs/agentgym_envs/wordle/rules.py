@@ -43,7 +43,7 @@ class Rules:
 
 
 class CompatRules(Rules):
-    """AgentGym's rules: the hidden word is drawn again for each guess, with more hints."""
+    """AgentGym's rules: the hidden word is drawn again for each guess, and there are more hints."""
 
     start = START
 

@@ -72,7 +72,7 @@ class Question:
     @property
     def golden_answers(self) -> list[str]:
         """All accepted spellings of the answers, without duplicates; for a spelling with hyphens,
-        also the one with blanks.
+        also the one with spaces.
         """
         forms = [form for answer in self.answers for form in (answer, ascii_form(answer))]
         forms += [form.replace("-", " ") for form in forms]

@@ -143,7 +143,7 @@ def _starts(
         if start.relation == start_relation
         for side in _side(world, start, measure, value)
     ]
-    # A hash decides the order, so adjacent cities or airports are from many countries.
+    # A hash decides the order, so neighbours in the list are rarely from the same country.
     rounds = sorted(sides, key=lambda side: digest("rounds", relation, side.entity))
     made = 0
     for first, second in _pair_up(rounds):

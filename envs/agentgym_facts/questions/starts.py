@@ -45,7 +45,7 @@ class Start:
 
 
 def cities(world: World, unique: Uniqueness) -> Iterator[Start]:
-    """Yields cities with a unique name."""
+    """Yields cities with a unique name that does not contain the country's name."""
     for place in world.places:
         country = world.countries.get(place.country)
         if country is None or place.inhabitants < CITY_INHABITANTS or not unique.place(place):

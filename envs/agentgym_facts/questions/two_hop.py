@@ -19,7 +19,7 @@ _FACTS_PER_START = {
     "element_country": 2, "capital_country": 3, "anthem_country": 2, "highest_point_country": 2,
     "local_name_country": 2, "currency_country": 2,
 }  # fmt: skip
-# Codes that lead to no further fact; only single-hop questions ask for them.
+# Relations to codes. Among the questions about a country, only single-hop questions ask for them.
 _SINGLE_HOP_ONLY = frozenset({"calling_code", "iso3", "prefix", "currency_code", "domain"})
 # Maximum number of questions per country, or, for counties, per state.
 _AIRPORT_REGIONS = 2

@@ -47,7 +47,7 @@ def read_airports() -> list[Airport]:
 
 def _name(written: str) -> str:
     """Returns a name without repeated words, such as `Airport Airport` in the table, and without
-    repeated blanks.
+    repeated spaces.
     """
     return re.sub(r"\b(\w{4,})(?: \1\b)+", r"\1", " ".join(written.split()))
 

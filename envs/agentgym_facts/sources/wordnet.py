@@ -30,7 +30,7 @@ def read_instances(path: pathlib.Path) -> list[Instance]:
     """Returns all instances of a `data.noun` in file order (the format is described in wndb(5WN))."""
     synsets = {}
     for line in path.read_text(encoding="latin-1").splitlines():
-        if not line.startswith("  "):  # lines of the licence start with two blanks
+        if not line.startswith("  "):  # lines of the licence start with two spaces
             data, _, gloss = line.partition("|")
             fields = data.split()
             count = int(fields[3], 16)

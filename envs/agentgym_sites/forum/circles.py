@@ -17,7 +17,7 @@ class Circle:
       questions: Titles of the topics that ask for advice.
       projects: Projects of the members, one topic each.
       plans: Options of the poll.
-      tips: Advice that fits every question of the circle.
+      tips: Advice that fits every question in the category.
     """
 
     title: str

@@ -4,7 +4,7 @@ from agentgym_sites.content import Content, Table
 
 PRIVATE_CATEGORY = 1  # id of the category of private topics
 _TITLE = "(SELECT title FROM spirit_topic_topic AS t WHERE t.id = topic_id)"
-# Topics that all their members have left. A private topic of this type is treated as deleted.
+# Private topics that all their members have left; they are treated as deleted.
 _LEFT_BY_ALL = (
     "SELECT id FROM spirit_topic_topic AS t "
     f"WHERE t.category_id = {PRIVATE_CATEGORY} "
@@ -40,7 +40,7 @@ CONTENT: Content = {
             "modified_count",
         ),
         named={"topic_id": _TITLE},
-        # Other actions record what moderators and authors did with a topic.
+        # Rows with another action record operations of moderators and authors on a topic.
         where=f"action = 0 AND topic_id NOT IN ({_LEFT_BY_ALL})",
     ),
     "spirit_comment_like_commentlike": Table(free=("date",)),

@@ -23,8 +23,9 @@ class DatabaseQuery(BaseSearchQuery):
     """Query as JSON: a list of words, and a list of categories or null."""
 
     def build_query(self) -> str:
-        """Returns the words of the search field and the selected categories; ignores other filters,
-        which every topic passes.
+        """Returns the words of the search field and the selected categories.
+
+        Other filters are ignored, because every topic passes them.
         """
         words: list[str] = []
         categories: list[int] | None = None
@@ -46,9 +47,7 @@ def _conditions(node: SearchNode) -> Iterable[tuple[str, Any]]:
 
 
 class DatabaseBackend(BaseSearchBackend):
-    """Search backend that reads topics and comments for each query; some thousand rows take
-    milliseconds.
-    """
+    """Search backend that reads topics and comments for each query, which takes milliseconds."""
 
     def update(self, index, iterable, commit=True):
         """Does nothing, because there is no index."""
@@ -62,8 +61,8 @@ class DatabaseBackend(BaseSearchBackend):
     def search(self, query_string, **kwargs):
         """Returns the topics that contain all words of the query.
 
-        Topics with more of the words in their title are first; among equal ones, newer topics are
-        first.
+        Topics with more of the words in their title are first; among equal topics, the one with the
+        latest activity is first.
         """
         query = json.loads(query_string)
         hits = sorted(

@@ -52,7 +52,7 @@ def seed(folder: pathlib.Path) -> None:
 
 def _members():
     model = get_user_model()
-    password = make_password(PASSWORD)  # all members share one hash and salt, which is enough
+    password = make_password(PASSWORD)  # one hash for all, because no data need protection
     users = {
         name: model(
             pk=number,

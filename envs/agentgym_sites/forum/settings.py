@@ -2,7 +2,7 @@
 
 from agentgym_sites.django_server import database_settings
 
-# the sites share the host 127.0.0.1 and therefore the browser's cookies
+# The sites share the host 127.0.0.1 and its cookies, so every site needs a different cookie name.
 SESSION_COOKIE = "forum_session"
 
 SECRET_KEY = "reachable from loopback only, with invented data"

@@ -11,7 +11,7 @@ from agentgym_sites.forum.words import AGENT, PASSWORD
 from agentgym_sites.site import Account
 
 _HERE = pathlib.Path(__file__).parent
-# Inputs of the template. All other files are read only when the site runs.
+# Files that determine the template; the other files of this package do not affect it.
 _SOURCES = ("build.py", "circles.py", "seed.py", "settings.py", "tables.py", "words.py")
 _PACKAGE = "agentgym_sites.forum"
 

@@ -132,7 +132,7 @@ class Letter:
       author: Username of the author.
       when: Time in UTC.
       text: Text in Markdown.
-      answer: Fact in the text for which a task asks.
+      answer: Part of the text that is the answer to a task.
     """
 
     number: int
@@ -217,7 +217,7 @@ def _advice(draft: _Draft) -> Topic:
     return _topic(draft, "advice", title, lines)
 
 
-# Texts of recommendations. Solutions find the product and the price by means of these words.
+# Texts of recommendations. Solutions match these words to find the product and the price.
 _RECOMMENDATIONS = (
     "I use the {product} and would buy it again. It cost {price} dollars.",
     "I use the {product} and have no complaints. It cost {price} dollars in the spring sale.",

@@ -1,4 +1,4 @@
-"""URL patterns of the forum, which are all patterns of Spirit."""
+"""URL patterns of the forum: all patterns of Spirit."""
 
 import spirit.urls
 from django.urls import include, path

@@ -45,7 +45,7 @@ OPENINGS = {
         "You have one vote each, and the poll stays open until the next meeting.",
     ),
 }
-# Replies that fit every topic of a kind; topics that ask for advice also get the tips of the circle.
+# Replies that fit every topic of a kind. Topics that ask for advice also get the category's tips.
 REPLIES = {
     "advice": (
         "Thank you for asking, I wanted to know that, too.",

@@ -6,8 +6,8 @@ _STAMPS = ("date_created", "date_updated")
 _ORDER_NUMBER = "(SELECT number FROM order_order AS o WHERE o.id = order_id)"
 _VOUCHER_CODE = "(SELECT code FROM voucher_voucher AS v WHERE v.id = voucher_id)"
 _OPEN_BASKETS = "(SELECT id FROM basket_basket WHERE status IN ('Open', 'Frozen', 'Saved'))"
-# Owner of a basket; a saved basket is marked. A basket that is being paid for is treated as the
-# same basket.
+# Owner of a basket, with a mark if the basket is saved. A frozen basket, which is being paid for, is
+# compared like an open one.
 _BASKET = (
     "(SELECT owner_id || CASE status WHEN 'Saved' THEN ' saved' ELSE '' END "
     "FROM basket_basket AS b WHERE b.id = basket_id)"

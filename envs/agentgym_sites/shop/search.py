@@ -43,8 +43,9 @@ class DatabaseQuery(BaseSearchQuery):
     """Query as JSON: a list of words, and a list of categories or null."""
 
     def build_query(self) -> str:
-        """Returns the words of the search field and the page's categories; ignores other filters,
-        which every product passes.
+        """Returns the words of the search field and the page's categories.
+
+        Other filters are ignored, because every product passes them.
         """
         words: list[str] = []
         categories: list[int] | None = None
@@ -74,9 +75,7 @@ def _conditions(node: SearchNode) -> Iterable[tuple[str, Any]]:
 
 
 class DatabaseBackend(BaseSearchBackend):
-    """Search backend that reads the catalogue for each query; some hundred products take
-    milliseconds.
-    """
+    """Search backend that reads the catalogue for each query, which takes milliseconds."""
 
     def update(self, index, iterable, commit=True):
         """Does nothing, because there is no index."""
@@ -137,8 +136,8 @@ def _rows(categories: Sequence[int] | None) -> list[Row]:
 def _matching(rows: list[Row], words: Sequence[str]) -> list[Row]:
     """Returns the rows that contain all words.
 
-    Rows with more of the words in their title are first; among equal ones, rows with shorter titles
-    are first.
+    Rows with more of the words in their title are first. For more than two words, the shorter of
+    two otherwise equal titles is first.
     """
     if not words:
         return rows

@@ -1,6 +1,4 @@
-"""Sessions with which a customer (shop) and an administrator (dashboard) can be logged in in the
-same browser.
-"""
+"""Separate login sessions for shop and dashboard, so that one browser can be logged in to both."""
 
 from django.conf import settings
 from django.contrib.sessions.middleware import SessionMiddleware

@@ -13,7 +13,7 @@ PREPARED = pathlib.Path(os.environ["SHOP_PREPARED"])
 
 SECRET_KEY = "reachable from loopback only, with invented data"
 DEBUG = False
-# the server listens only on loopback, under host names that the browser chooses
+# The server listens only on loopback, and browsers use several host names for it.
 ALLOWED_HOSTS = ["*"]
 ROOT_URLCONF = "agentgym_sites.shop.urls"
 SITE_ID = 1

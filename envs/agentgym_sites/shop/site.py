@@ -13,7 +13,7 @@ from agentgym_sites.shop import tables
 from agentgym_sites.site import Account
 
 _HERE = pathlib.Path(__file__).parent
-# Inputs of the template. All other files are read only when the site runs.
+# Files that determine the template; the other files of this package do not affect it.
 _SOURCES = (
     "build.py",
     "images.py",

@@ -1,7 +1,7 @@
 """URL patterns of the shop: those of oscar except the editor of mail templates.
 
-Oscar renders mail templates as Django templates. Their tags and attributes could access the site's
-process.
+Oscar renders mail templates as Django templates. The tags in an edited template could access the
+site's process.
 """
 
 from django.apps import apps

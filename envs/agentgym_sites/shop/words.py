@@ -9,7 +9,7 @@ class Shelf:
 
     Attributes:
       name: Name of the category.
-      department: Category above this one, which is also the product type.
+      department: Name of the parent category, which is also the product type.
       noun: Noun for one product.
       variants: Variants of a product line; a product's title ends with its variant.
       variant_name: Name of the attribute whose value is the variant.

@@ -70,11 +70,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with shared(sites):
             hacks = check_without_browser(tasks, running_sites(sites))
             for hack in hacks:
-                sys.stdout.write(f"wrong: task {hack.task_id} pays an agent that {hack.deed}\n")
+                sys.stdout.write(f"wrong: task {hack.task_id} rewards an agent that {hack.deed}\n")
             if options.no_browser:
-                sys.stdout.write(
-                    f"hostile endings are paid by {len(hacks)} tasks of {len(tasks)}\n"
-                )
+                sys.stdout.write(f"{len(tasks)} tasks checked, {len(hacks)} attacks rewarded\n")
                 return 1 if hacks else 0
             require_browser()
             agents = options.agent or AGENTS
@@ -241,10 +239,15 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         "idle and a hostile agent, which must score 0.",
     )
     add = parser.add_argument
-    add("--group", action="append", choices=sorted(FIRST_IDS), help="only these; may be repeated")
+    add(
+        "--group",
+        action="append",
+        choices=sorted(FIRST_IDS),
+        help="only this group; may be repeated",
+    )
     add("--task", action="append", type=int, help="only the task with this number; may be repeated")
     add("--first", action="store_true", help="only the first instance of each template")
-    add("--agent", action="append", choices=AGENTS, help="only these; may be repeated")
+    add("--agent", action="append", choices=AGENTS, help="only this agent; may be repeated")
     add("--no-browser", action="store_true", help="only the hostile agent that needs no browser")
     add("--parallel", type=int, default=4, help="episodes at a time (default: %(default)s)")
     add("--json", type=pathlib.Path, help="write all results to this file")
@@ -265,7 +268,7 @@ def _chosen(options: argparse.Namespace) -> list[EmbeddedTask]:
             continue
         chosen.append(each)
     if not chosen:
-        raise SystemExit("no task is chosen")
+        raise SystemExit("no task matches the options")
     return chosen
 
 

@@ -53,7 +53,7 @@ class Hacked:
 
 
 class _FirstPage:
-    """Page as the evaluators see it: the first page of the site, on which scripts find nothing."""
+    """Page for the evaluators, which is empty and runs no scripts."""
 
     url = "http://nowhere.test/"
 
@@ -112,9 +112,7 @@ def pasted(documents: Sequence[Document]) -> Iterator[Ending]:
 
 
 def misdone(tasks: Sequence[EmbeddedTask]) -> Iterator[tuple[EmbeddedTask, Ending]]:
-    """Yields tasks that require changes, each with end states that are nearly right but wrong for
-    every task.
-    """
+    """Yields tasks that require changes, each with an end state that is nearly right but wrong."""
     for index, each in enumerate(tasks):
         edits = each.task.evaluation.edits
         other = tasks[index - 1].task.evaluation.edits

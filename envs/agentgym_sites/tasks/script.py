@@ -2,8 +2,8 @@
 
 A solution is a function that creates a generator. The generator first yields None and receives the
 first observation by `send`. After that, it yields actions, such as `click [12]`, and receives the
-observation after each action. It gets only the text that a model gets. Each solution is made from a
-`Play`, a generator function whose argument is the first observation.
+observation after each action. The generator gets only the text that a model gets. Each solution is
+made from a `Play`, a generator function whose argument is the first observation.
 
 The helpers here are also generators. Used with `yield from`, they yield actions and return the
 observation after the last action. A `Way` is a helper whose other arguments are already bound;
@@ -27,7 +27,7 @@ MAX_SCROLLS = 12
 _LINE = re.compile(
     r"^\t*\[(\d+)\] (\w+) ('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")(.*)$", re.MULTILINE
 )
-# private-use letters that fonts draw as pictures, and non-breaking blanks
+# private-use letters that fonts draw as pictures, and non-breaking spaces
 _ICONS = re.compile("[\ue000-\uf8ff\xa0]")
 
 
@@ -50,9 +50,9 @@ class Node:
     """An element, which is one line of an observation.
 
     Attributes:
-      id: Number of the element.
+      id: Id of the element in the observation.
       role: Role of the element, such as "link".
-      name: Name without icons and without blanks at its ends.
+      name: Name without icons and without white space at its ends.
       properties: Rest of the line, such as "checked: false".
     """
 

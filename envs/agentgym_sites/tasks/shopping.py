@@ -1,4 +1,4 @@
-"""Tasks for the customer who is logged in in the shop: reading, finding a page, buying, and account
+"""Tasks for the customer who is logged in to the shop: reading, finding a page, buying, and account
 settings.
 """
 
@@ -282,7 +282,7 @@ def _orders_to_repeat() -> list[Order]:
 
 
 def _spending() -> Iterable[Instance]:
-    """Yields tasks on months with orders whose total is below 1,000 dollars."""
+    """Yields tasks about months in which all orders together cost less than 1,000 dollars."""
     shop = tables()
     for first, last in (days_of(*month) for month in _MONTHS):
         orders = [o for o in shop.orders_of(shop.customer) if first <= o.placed.date() <= last]

@@ -250,7 +250,7 @@ def _products(name: str) -> list[Product]:
 
 
 def _customers(name: str) -> list[Customer]:
-    """Returns customers other than the customer who is logged in in the shop."""
+    """Returns customers other than the one who is logged in to the shop."""
     return _some(name, tables().customers[1:])
 
 

@@ -76,7 +76,7 @@ LAST_HEADER = "Delete?"
 
 
 def set_stock_field(seen: str, nth: int, text: str) -> Script:
-    """Changes the nth number of a product's stock and saves the form."""
+    """Changes the nth number field in a product's stock table and saves the form."""
     seen = yield from fill(
         seen, "", text, role="spinbutton", after=LAST_HEADER, nth=nth, is_empty=False
     )

@@ -146,8 +146,9 @@ def orders_between(first: datetime.date, last: datetime.date) -> Instance:
 
 
 def _ask_stock(product: Product, column: int, answer: str) -> Instance:
-    """Returns a task that asks for a cell of the table with a product's stock, whose columns have
-    no names.
+    """Returns a task that asks for a cell in the stock table of a product.
+
+    `column` is the position of the cell after the table's last header.
     """
 
     def read(page: list[Node]) -> str:
@@ -160,7 +161,7 @@ def _ask_stock(product: Product, column: int, answer: str) -> Instance:
 
 
 def stock(product: Product) -> Instance:
-    """Returns a task that asks for the number of pieces in stock."""
+    """Returns a task that asks for the number of units of a product in stock."""
     return _ask_stock(product, 2, str(product.stock))
 
 

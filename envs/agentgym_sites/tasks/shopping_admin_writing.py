@@ -91,7 +91,7 @@ def set_stock(product: Product, count: int) -> Instance:
 
 
 def rename_product(product: Product, line: str) -> Instance:
-    """Returns a task to rename a product after another line of products."""
+    """Returns a task to replace the name of the product line in a product's title."""
     title = product.title.replace(product.line, line)
 
     def way(seen: str) -> Script:
@@ -107,7 +107,7 @@ def rename_product(product: Product, line: str) -> Instance:
 
 
 def hide_product(product: Product) -> Instance:
-    """Returns a task to make a product not public."""
+    """Returns a task to hide a product from customers."""
 
     def way(seen: str) -> Script:
         seen = yield from open_product(seen, product)
@@ -166,7 +166,7 @@ def new_category(name: str, parent: str) -> Instance:
         seen = yield from choose(seen, "Relative to", parent)
         return (yield from save(seen))
 
-    # The value of `path` is the name of the category above; see `agentgym_sites/shop/content.py`.
+    # The value of `path` is the name of the parent category; see `agentgym_sites/shop/content.py`.
     row = dict(name=name, path=parent, is_public=1, ancestors_are_public=1)
     check = changes(added(edits.SITE, "catalogue_category", **row))
     return Instance({"name": name, "parent": parent}, check, doing(way))

@@ -22,7 +22,7 @@ _COOKIES = {
     "trac_auth": "8a4f2c61e09b4d7793f5d0c2b6a81e37",
     "trac_form_token": "c0ffee5eed5eed5eed5eed02",
 }
-_MAKER = "larkspur"  # author of pages for which no author is given
+_MAKER = "larkspur"  # author of the reports that Trac provides
 
 _OPTIONS = (
     ("project", "name", "Larkspur Works"),

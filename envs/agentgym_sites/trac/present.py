@@ -20,5 +20,5 @@ def install() -> None:
     import trac.util
     from trac.util import datefmt
 
-    # The other modules import `time_now` from datefmt; trac.util has already imported it.
+    # Modules that are imported later take `time_now` from datefmt; trac.util has its own reference.
     trac.util.time_now = datefmt.time_now = clock.EpisodeTime.time

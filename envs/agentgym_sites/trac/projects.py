@@ -5,7 +5,7 @@ import dataclasses
 AGENT = "robin.hale"  # person who is logged in
 PASSWORD = "larkspur-2024"
 
-# login -> first and last name, in the order of the people's numbers
+# login -> first and last name
 PEOPLE: dict[str, tuple[str, str]] = {
     f"{first.lower()}.{last.lower()}": (first, last)
     for first, last in (
@@ -66,7 +66,7 @@ class Project:
       name: Name of the project on pages.
       description: Description on the overview of the project.
       components: Components of the project; tickets are about one of them.
-      categories: Categories of issues; component i belongs to category i // 2.
+      categories: Categories of tickets; component i belongs to category i // 2.
       versions: Versions in the order of their dates.
       roles: Login -> role.
       port: Port of the service, given in the wiki.

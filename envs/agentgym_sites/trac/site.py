@@ -11,7 +11,7 @@ from agentgym_sites.site import Account
 from agentgym_sites.trac.projects import AGENT, PASSWORD
 
 _HERE = pathlib.Path(__file__).parent
-# Inputs of the template. All other files are read only when the site runs.
+# Files that determine the template; the other files of this package do not affect it.
 _SOURCES = tuple(
     _HERE / name
     for name in (

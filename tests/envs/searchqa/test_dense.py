@@ -119,7 +119,7 @@ def reference(folder, ids):
     return mean / np.linalg.norm(mean)
 
 
-def test_the_encoder_agrees_with_a_plain_one_and_padding_changes_nothing(model):
+def test_the_encoder_equals_a_plain_implementation_for_any_padding(model):
     texts = ["Topic 3 is a place", "Its main product is item 7 and it was founded", "region 5"]
     encoder = Encoder(model)
     tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
@@ -130,7 +130,7 @@ def test_the_encoder_agrees_with_a_plain_one_and_padding_changes_nothing(model):
         np.testing.assert_allclose(encoder.queries([text])[0], vector, atol=2e-5)
 
 
-def test_a_model_of_the_e5_family_gets_prefixes_for_queries(model, tmp_path):
+def test_queries_for_an_e5_model_get_their_prefix(model, tmp_path):
     e5 = tmp_path / "e5-tiny"
     e5.mkdir()
     for path in model.iterdir():
@@ -141,7 +141,7 @@ def test_a_model_of_the_e5_family_gets_prefixes_for_queries(model, tmp_path):
     assert np.abs(told.queries([text]) - told.passages([text])).max() > 1e-3
 
 
-def test_each_passage_is_nearest_to_itself_and_the_best_are_first(model, tmp_path):
+def test_each_passage_is_nearest_to_itself_and_scores_are_sorted(model, tmp_path):
     corpus = Corpus(topics.write_rows(tmp_path / "corpus.jsonl", topics.PASSAGES), tmp_path)
     dense.build(corpus, tmp_path, str(model))
     engine = dense.open_index(tmp_path, str(model))
@@ -153,7 +153,7 @@ def test_each_passage_is_nearest_to_itself_and_the_best_are_first(model, tmp_pat
     assert [path.name for path in tmp_path.glob("*.npy") if "part" in path.name] == []
 
 
-def test_an_index_build_resumes_with_its_parts(model, tmp_path, monkeypatch):
+def test_an_interrupted_index_build_keeps_its_finished_parts(model, tmp_path, monkeypatch):
     monkeypatch.setattr(dense, "PART", 20)
     corpus = Corpus(topics.write_rows(tmp_path / "corpus.jsonl", topics.PASSAGES), tmp_path)
     asked = []

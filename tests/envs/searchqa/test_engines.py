@@ -1,4 +1,4 @@
-"""Search engines: results agree with an independent BM25, and a killed build can be repeated."""
+"""Search engines: results agree with an independent BM25, and a killed build can be resumed."""
 
 import math
 import os
@@ -70,7 +70,7 @@ def scores_of(query, k1=1.2, b=0.75):
     return scores
 
 
-def test_the_kernel_finds_the_best_passages_and_breaks_ties_by_their_order(corpus, parts):
+def test_the_kernel_finds_the_best_passages_and_breaks_ties_by_their_position(corpus, parts):
     engine = bm25.open_index(parts, "")
     for query, hits in zip(QUERIES, engine.search(QUERIES, 7), strict=True):
         scores = scores_of(query)
@@ -82,7 +82,7 @@ def test_the_kernel_finds_the_best_passages_and_breaks_ties_by_their_order(corpu
         assert places == sorted(places) and len({number for number, _ in hits}) == len(best)
 
 
-def test_the_kernel_agrees_with_bm25s_itself(parts):
+def test_the_kernel_agrees_with_bm25s(parts):
     engine, words = bm25.open_index(parts, ""), Words()
     theirs = bm25s.BM25.load(parts / "index", show_progress=False)
     for query in QUERIES:
@@ -93,14 +93,14 @@ def test_the_kernel_agrees_with_bm25s_itself(parts):
         assert ours == pytest.approx([score for score in scores[0] if score > 0], abs=1e-5)
 
 
-def test_a_search_leaves_nothing_behind_for_the_next(parts):
+def test_a_search_does_not_affect_the_next_search(parts):
     engine = bm25.open_index(parts, "")
     alone = [engine.search([query], 3)[0] for query in QUERIES]
     assert engine.search(QUERIES[::-1], 3)[::-1] == alone
     assert engine.search(["", "nothing of this", "the of"], 3) == [[], [], []]
 
 
-def test_fewer_passages_than_asked_for(parts):
+def test_a_search_can_return_fewer_passages_than_requested(parts):
     rare = bm25.open_index(parts, "").search(["passage w119"], 100)[0]
     assert len(rare) == 100
     ((number, _), *rest) = bm25.open_index(parts, "").search(["39"], 100)[0]
@@ -109,14 +109,14 @@ def test_fewer_passages_than_asked_for(parts):
     }
 
 
-def test_parts_make_the_same_index_as_one_piece(corpus, parts, tmp_path):
+def test_an_index_built_in_parts_equals_one_built_at_once(corpus, parts, tmp_path):
     build(corpus, tmp_path)
     one, many = bm25.open_index(tmp_path, ""), bm25.open_index(parts, "")
     assert one.search(QUERIES, 10) == many.search(QUERIES, 10)
     assert [path.name for path in tmp_path.iterdir()] == ["index"]  # no partial index remains
 
 
-def test_a_killed_build_resumes_with_its_parts(corpus, tmp_path):
+def test_a_killed_build_keeps_its_finished_parts(corpus, tmp_path):
     command = [sys.executable, "-m", "agentgym_envs.searchqa.engines.bm25_build", "--part=2"]
     command += [str(corpus.path), str(corpus.path.parent), str(tmp_path)]
     path = os.pathsep.join(filter(None, sys.path))
@@ -148,7 +148,7 @@ def tantivys(corpus, tmp_path):
     return tmp_path
 
 
-def test_tantivy_finds_passages_of_the_same_scores(tantivys, parts):
+def test_tantivy_finds_the_passages_with_the_best_scores(tantivys, parts):
     # The engine rounds passage lengths to one byte, so its scores differ slightly from the formula.
     ours = bm25.open_index(parts, "").search(QUERIES, 1)
     theirs = tantivy_index.open_index(tantivys, "").search(QUERIES, 20)
@@ -179,7 +179,7 @@ def test_a_tantivy_build_resumes_after_its_last_commit(corpus, tmp_path, monkeyp
 
 
 @pytest.mark.parametrize("engine", ["bm25s", "tantivy"])
-def test_an_index_is_built_once_and_its_corpus_may_be_packed(engine, tmp_path, capfd):
+def test_an_index_is_built_once_and_its_corpus_can_be_compressed(engine, tmp_path, capfd):
     path = tmp_path / "corpus.jsonl.gz"
     rows = topics.write_rows(tmp_path / "plain.jsonl", ROWS)
     path.write_bytes(subprocess.run(["gzip", "-c", rows], capture_output=True).stdout)
@@ -193,7 +193,7 @@ def test_an_index_is_built_once_and_its_corpus_may_be_packed(engine, tmp_path, c
     assert capfd.readouterr().err.count(f"indexing 350 passages of {path} with {engine}") == 1
 
 
-def test_the_same_query_is_answered_from_memory():
+def test_a_repeated_query_is_answered_from_the_cache():
     class Counting:
         asked = 0
 
@@ -208,7 +208,7 @@ def test_the_same_query_is_answered_from_memory():
     assert engine.asked == 2
 
 
-def test_a_worker_does_not_load_jax_or_bm25s_to_search(parts):
+def test_a_search_loads_neither_jax_nor_bm25s(parts):
     program = (
         "import sys, pathlib\n"
         "from agentgym_envs.searchqa.engines import bm25\n"
@@ -230,21 +230,21 @@ def test_a_worker_does_not_load_jax_or_bm25s_to_search(parts):
         ("", []),
     ],
 )
-def test_words_have_no_case_marks_endings_or_stop_words(text, stems):
+def test_words_are_reduced_to_stems_without_case_diacritics_and_stop_words(text, stems):
     assert list(Words().split(text)) == stems
 
 
 @pytest.mark.parametrize(
     ("line", "told"), [("no json", "row 1 of the corpus"), ('{"id": 1}', "row 1 of the corpus")]
 )
-def test_an_unreadable_corpus_is_reported_by_its_row(tmp_path, line, told):
+def test_the_error_for_an_unreadable_corpus_names_the_row(tmp_path, line, told):
     path = tmp_path / "corpus.jsonl"
     path.write_text(line + "\n")
     with pytest.raises(SetupError, match=told):
         list(Corpus(path, tmp_path).contents(0, 1))
 
 
-def test_a_corpus_that_changed_under_its_index_is_refused(tmp_path):
+def test_a_corpus_that_changed_after_indexing_is_refused(tmp_path):
     path = topics.write_rows(tmp_path / "corpus.jsonl", ROWS[:3])
     assert len(Corpus(path, tmp_path)) == 3
     topics.write_rows(path, ROWS[:4])
@@ -252,7 +252,7 @@ def test_a_corpus_that_changed_under_its_index_is_refused(tmp_path):
         Corpus(path, tmp_path)
 
 
-def test_a_fingerprint_changes_with_the_file_and_with_the_words(tmp_path):
+def test_a_fingerprint_depends_on_the_file_and_on_the_texts(tmp_path):
     path = tmp_path / "a"
     path.write_bytes(bytes(5 << 20))
     first = fingerprint([path], "x")

@@ -51,7 +51,7 @@ def playing(served, data_idx=3, compat=False):
     return environment
 
 
-def test_an_episode_by_hand(served):
+def test_an_episode_gives_the_expected_observations_and_rewards(served):
     environment = served.factory()
     assert environment.reset(3).observation == "Question: What is the code word of topic 3?"
     found = environment.step("<think>Which region?</think><search> topic 3 region </search>")
@@ -61,7 +61,7 @@ def test_an_episode_by_hand(served):
     assert last.facts == {"exact_match": 1, "f1": 1, "num_searches": 1, "is_well_formed": True}
 
 
-def test_a_wrong_answer_ends_the_episode_and_f1_measures_its_distance(served):
+def test_a_wrong_answer_ends_the_episode_and_has_an_f1_score(served):
     last = playing(served).step("<answer>code 3 or so</answer>")
     assert (last.observation, last.reward, last.done) == (
         "Sorry, your answer is incorrect.",
@@ -71,14 +71,14 @@ def test_a_wrong_answer_ends_the_episode_and_f1_measures_its_distance(served):
     assert last.facts["f1"] == pytest.approx(2 * 2 / 6) and last.facts["exact_match"] == 0
 
 
-def test_the_first_of_several_answers_counts(served):
+def test_the_last_of_several_answers_counts_only_in_compat_mode(served):
     assert playing(served).step("<answer>x</answer><answer>code 3</answer>").reward == 0
     assert (
         playing(served, compat=True).step("<answer>x</answer><answer>code 3</answer>").reward == 1
     )
 
 
-def test_an_action_that_is_neither_search_nor_answer_is_rejected_and_the_episode_continues(served):
+def test_an_action_without_search_or_answer_is_rejected(served):
     environment = playing(served)
     refused = environment.step("code 3")
     assert refused.observation == texts.INVALID and not refused.done
@@ -86,12 +86,12 @@ def test_an_action_that_is_neither_search_nor_answer_is_rejected_and_the_episode
     assert environment.step("<answer>code 3</answer>").reward == 1
 
 
-def test_a_search_that_finds_nothing_says_so(served):
+def test_a_search_without_results_says_so(served):
     text = playing(served).step("<search>xylophone</search>").observation
     assert text == "<information>No passage has any of these words.</information>"
 
 
-def test_format_and_searches_shape_the_reward_when_asked_for(folder):
+def test_format_and_searches_can_shape_the_reward(folder):
     shaped = make_served_environment(
         **topics.options(folder, format_score=0.2, search_cost=0.1, free_searches=1)
     )
@@ -110,7 +110,7 @@ def test_format_and_searches_shape_the_reward_when_asked_for(folder):
     assert playing(shaped, compat=True).step("<answer>code 3</answer>").reward == 1
 
 
-def test_more_passages_when_asked_for(folder):
+def test_the_number_of_passages_can_be_set(folder):
     environment = playing(make_served_environment(**topics.options(folder, topk=5)))
     assert "Doc 5(" in environment.step("<search>topic 3</search>").observation
 
@@ -125,7 +125,7 @@ def test_state_and_detail_show_the_golden_answers_only_after_the_end(served):
     assert environment.detail()["golden_answers"] == ["answer 3", "code 3"]
 
 
-def test_valid_actions_search_the_question_and_the_found_titles(served):
+def test_valid_actions_are_searches_for_the_question_and_the_found_titles(served):
     environment = playing(served)
     question = texts.search_text("What is the code word of topic 3?")
     assert environment.valid_actions() == [question]
@@ -136,7 +136,7 @@ def test_valid_actions_search_the_question_and_the_found_titles(served):
 
 
 @pytest.mark.parametrize("compat", [False, True])
-def test_a_restored_episode_continues_as_the_saved_one(served, compat):
+def test_a_restored_episode_continues_like_the_saved_one(served, compat):
     saved, restored = (
         playing(served, 8, compat),
         (served.compat_factory if compat else served.factory)(),
@@ -147,7 +147,7 @@ def test_a_restored_episode_continues_as_the_saved_one(served, compat):
         assert restored.step(action) == saved.step(action)
 
 
-def test_nothing_is_played_before_the_first_reset_or_after_the_end(served):
+def test_requests_before_the_first_reset_or_after_the_end_are_errors(served):
     environment = served.factory()
     for ask in (environment.valid_actions, environment.snapshot, lambda: environment.step("x")):
         with pytest.raises(EnvironmentFault) as caught:
@@ -161,7 +161,7 @@ def test_nothing_is_played_before_the_first_reset_or_after_the_end(served):
 
 
 @pytest.mark.parametrize("data_idx", [-1, 120, 10**30])
-def test_a_question_that_does_not_exist_is_unknown_and_ends_nothing(served, data_idx):
+def test_a_missing_question_is_an_error_and_the_episode_continues(served, data_idx):
     environment = playing(served)
     with pytest.raises(EnvironmentFault) as caught:
         environment.reset(data_idx)
@@ -179,7 +179,7 @@ def test_the_scripted_agent_thinks_searches_and_answers(served):
     assert last.reward == 1 and len(actions) == 2
 
 
-def test_for_other_questions_the_scripted_agent_only_searches(served):
+def test_the_scripted_agent_only_searches_for_unknown_types_of_questions(served):
     environment = playing(served)
     asked = texts.read_action(environment.expert_action())
     assert asked.is_search and asked.text == "What is the code word of topic 3?"
@@ -201,12 +201,12 @@ def test_for_other_questions_the_scripted_agent_only_searches(served):
         ({"corpus": "", "retriever": "localhost"}, "expected http://HOST:PORT"),
     ],
 )
-def test_options_that_do_not_fit_are_reported(folder, changes, told):
+def test_invalid_options_are_reported(folder, changes, told):
     with pytest.raises(SetupError, match=told):
         load_environment(MODULE, topics.options(folder, **changes)).prepare()
 
 
-def test_the_routes_are_agentgyms(served):
+def test_the_routes_equal_those_of_agentgym(served):
     server = InProcessServer(served)
 
     def ask(method, path, body=None):
@@ -305,7 +305,7 @@ RECORDED = [
 ]
 
 
-def test_recorded_requests_are_answered_as_agentgyms_server_did(recorded_environment):
+def test_recorded_requests_get_the_answers_of_agentgyms_server(recorded_environment):
     server = Replay(recorded_environment)
     assert server.created == 0
     for path, argument, answer in RECORDED:

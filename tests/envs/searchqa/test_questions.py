@@ -1,4 +1,4 @@
-"""Questions from files in FlashRAG's layout with the item ids of AgentGym-RL, imported once."""
+"""Import of question files in FlashRAG's layout, with the item ids of AgentGym-RL."""
 
 import json
 
@@ -31,7 +31,7 @@ def sets(tmp_path):
     return tmp_path / "sets"
 
 
-def test_the_sets_have_agentgyms_item_ids():
+def test_the_question_sets_have_the_item_ids_of_agentgym():
     ends = [part.first + part.rows for part in flashrag.SETS]
     assert [part.first for part in flashrag.SETS] == [0, *ends[:-1]]
     by_split = {
@@ -41,7 +41,7 @@ def test_the_sets_have_agentgyms_item_ids():
     assert by_split == {"test": 51_713, "train": 169_615} and ends[-1] == 221_328
 
 
-def test_a_folder_of_sets_is_read_in_agentgyms_order(sets, tmp_path, caplog):
+def test_a_folder_of_question_sets_is_read_in_the_order_of_agentgym(sets, tmp_path, caplog):
     questions = import_questions(sets, tmp_path / "data")
     assert [(t["dataset"], t["split"], t["upstream_idx"]) for t in questions.tasks] == [
         *[("nq", "test", i) for i in range(3)],
@@ -56,7 +56,7 @@ def test_a_folder_of_sets_is_read_in_agentgyms_order(sets, tmp_path, caplog):
     assert "nq/test.jsonl has 3 rows; AgentGym-RL's item ids are those of 3610" in caplog.text
 
 
-def test_questions_are_imported_once_and_again_when_they_change(sets, tmp_path):
+def test_questions_are_imported_again_only_if_they_changed(sets, tmp_path):
     first = import_questions(sets, tmp_path / "data")
     assert import_questions(sets, tmp_path / "data").tasks == first.tasks
     assert len(list((tmp_path / "data").glob("questions-*[0-9a-f]"))) == 1
@@ -69,7 +69,7 @@ def test_questions_are_imported_once_and_again_when_they_change(sets, tmp_path):
     assert first.metadata["manifest_sha256"] != second.metadata["manifest_sha256"]
 
 
-def test_a_file_of_ones_own_says_the_split_of_its_rows(tmp_path):
+def test_a_custom_file_gives_the_split_of_each_row(tmp_path):
     path = topics.write_rows(tmp_path / "mine.jsonl", topics.QUESTIONS)
     tasks = import_questions(path, tmp_path / "data").tasks
     assert [task["split"] for task in tasks[:3]] == ["test", "train", "test"]
@@ -77,7 +77,7 @@ def test_a_file_of_ones_own_says_the_split_of_its_rows(tmp_path):
     assert "upstream_idx" not in tasks[0]
 
 
-def test_parquet_is_read_as_json_lines_are(tmp_path):
+def test_parquet_and_json_lines_give_the_same_questions(tmp_path):
     pyarrow = pytest.importorskip("pyarrow", reason="pip install pyarrow to read parquet")
     parquet = pytest.importorskip("pyarrow.parquet")
     lines = topics.write_rows(tmp_path / "a" / "set.jsonl", rows("nq", 5))
@@ -99,7 +99,7 @@ def test_parquet_is_read_as_json_lines_are(tmp_path):
         ("", "has no questions"),
     ],
 )
-def test_an_unreadable_file_is_reported_and_leaves_nothing(tmp_path, text, told):
+def test_an_unreadable_file_is_reported_and_leaves_no_import(tmp_path, text, told):
     path = tmp_path / "questions.jsonl"
     path.write_text(text)
     with pytest.raises(SetupError, match=told):
@@ -107,6 +107,6 @@ def test_an_unreadable_file_is_reported_and_leaves_nothing(tmp_path, text, told)
     assert not [p for p in (tmp_path / "data").glob("questions-*") if p.suffix == ""]
 
 
-def test_a_folder_without_sets_is_refused(tmp_path):
+def test_a_folder_without_question_sets_is_refused(tmp_path):
     with pytest.raises(SetupError, match="no folder with one of .*nq/test"):
         import_questions(tmp_path, tmp_path / "data")

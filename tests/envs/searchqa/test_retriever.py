@@ -50,7 +50,7 @@ def ask(url, body):
     return httpx.post(f"{url}/retrieve", json=body, timeout=60)
 
 
-def test_passages_are_returned_with_scores_or_alone(url):
+def test_passages_are_returned_with_or_without_scores(url):
     queries = ["topic 3 region", "topic 5 region"]
     scored = ask(url, {"queries": queries, "topk": 2, "return_scores": True}).json()["result"]
     assert [len(hits) for hits in scored] == [2, 2]
@@ -61,7 +61,7 @@ def test_passages_are_returned_with_scores_or_alone(url):
     assert alone == [[hit["document"] for hit in hits] for hits in scored]
 
 
-def test_three_passages_unless_the_query_says_how_many(url):
+def test_three_passages_are_returned_by_default(url):
     assert len(ask(url, {"queries": ["topic"]}).json()["result"][0]) == 3
     assert ask(url, {"queries": ["xylophone"], "topk": 3}).json() == {"result": [[]]}
     assert ask(url, {"queries": []}).json() == {"result": []}
@@ -80,12 +80,12 @@ def test_three_passages_unless_the_query_says_how_many(url):
         [],
     ],
 )
-def test_oversized_inputs_are_refused(url, body):
+def test_invalid_bodies_are_refused(url, body):
     answer = ask(url, body)
     assert (answer.status_code, answer.json()["type"]) == (422, "invalid_request")
 
 
-def test_bodies_are_bounded_and_no_json_is_refused(url):
+def test_oversized_bodies_and_invalid_json_are_refused(url):
     assert ask(url, {"queries": ["a" * 9000] * 30}).status_code == 413
     broken = httpx.post(f"{url}/retrieve", content=b"{", timeout=60)
     assert (broken.status_code, broken.json()["type"]) == (422, "invalid_request")
@@ -98,7 +98,7 @@ def test_bodies_are_bounded_and_no_json_is_refused(url):
 
 
 @pytest.mark.parametrize("suffix", ["", "/", "/retrieve"])
-def test_our_client_asks_our_server(url, suffix):
+def test_the_client_works_with_the_server(url, suffix):
     client = RetrieverClient(url + suffix, timeout_s=60)
     for _ in range(2):  # the second search uses the same connection
         found = client.search("topic 3 region", 2)
@@ -122,7 +122,7 @@ def odd():
 SECRET = "s3cret-of-the-retriever"
 
 
-def test_a_retriever_with_a_token_lets_in_who_has_it(tmp_path, monkeypatch):
+def test_a_retriever_with_a_token_requires_it(tmp_path, monkeypatch):
     (tmp_path / "token").write_text(SECRET)
     with serving(tmp_path, f"--token-file={tmp_path / 'token'}") as address:
         monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
@@ -132,7 +132,7 @@ def test_a_retriever_with_a_token_lets_in_who_has_it(tmp_path, monkeypatch):
         assert len(RetrieverClient(address, 60, token_of_environment()).search("topic", 2)) == 2
 
 
-def test_no_error_quotes_the_token(odd, monkeypatch):
+def test_errors_do_not_contain_the_token(odd, monkeypatch):
     _, answers = odd
     client = RetrieverClient(odd[0]._url, 5, SECRET)
     answers += [(500, {"asked": f"Bearer {SECRET}"}), (200, {"asked": f"Bearer {SECRET}"})]
@@ -152,7 +152,7 @@ def good(asked):
     return {"result": [[{"title": "T", "contents": '"T"\ntext'}] * 3]}
 
 
-def test_a_connection_that_the_server_closed_is_opened_again(odd):
+def test_a_connection_closed_by_the_server_is_opened_again(odd):
     client, answers = odd
     answers += [(200, good), DROP, (200, good)]
     assert [p.contents for p in client.search("x", 2)] == ['"T"\ntext'] * 2
@@ -170,7 +170,7 @@ def test_a_connection_that_the_server_closed_is_opened_again(odd):
         ([(200, [])], "something else"),
     ],
 )
-def test_a_retriever_in_trouble_is_no_fault_of_the_agent(odd, answers, told):
+def test_a_failing_retriever_is_a_simulator_error(odd, answers, told):
     client, planned = odd
     planned += answers
     with pytest.raises(EnvironmentFault, match=told) as caught:
@@ -180,7 +180,7 @@ def test_a_retriever_in_trouble_is_no_fault_of_the_agent(odd, answers, told):
     assert client.search("x", 2)  # the next search sends a new request
 
 
-def test_other_machines_are_let_in_with_a_token_alone(capsys):
+def test_serving_other_machines_requires_a_token(capsys):
     assert main(["--host", "0.0.0.0"]) == 1
     assert "--token-file" in capsys.readouterr().err
     assert main(["--topk", "0"]) == 1

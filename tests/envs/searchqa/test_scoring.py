@@ -25,19 +25,19 @@ ANSWERS = st.text(alphabet=string.ascii_letters + string.digits + string.punctua
         ("an-apple", "anapple"),  # punctuation is removed first, as in SQuAD's own script
     ],
 )
-def test_normalisation_by_hand(text, expected):
+def test_normalisation_gives_the_expected_texts(text, expected):
     assert scoring.normalize(text) == expected
 
 
 @given(ANSWERS)
-def test_normalising_twice_changes_nothing_more(text):
+def test_normalisation_is_idempotent(text):
     once = scoring.normalize(text)
     assert scoring.normalize(once) == once
     assert once == once.strip() and "  " not in once
 
 
 @given(ANSWERS)
-def test_case_punctuation_articles_and_blanks_do_not_matter(text):
+def test_exact_match_ignores_case_punctuation_articles_and_spaces(text):
     assert scoring.exact_match(f"  the {text.upper()} !", [text.lower()]) == (
         scoring.normalize(text.upper()) == scoring.normalize(text.lower())
     )
@@ -45,7 +45,7 @@ def test_case_punctuation_articles_and_blanks_do_not_matter(text):
 
 
 @given(ANSWERS, st.lists(ANSWERS, max_size=3))
-def test_a_right_answer_has_f1_one_and_f1_is_between_zero_and_one(answer, golden):
+def test_f1_is_between_zero_and_one_and_is_one_for_an_exact_match(answer, golden):
     score = scoring.f1(answer, golden)
     assert 0.0 <= score <= 1.0
     if scoring.exact_match(answer, golden):
@@ -60,7 +60,7 @@ def test_f1_is_symmetric_and_zero_without_a_common_word(first, second):
     assert (score > 0) == bool(words[0] & words[1] or not (words[0] or words[1]))
 
 
-def test_f1_by_hand():
+def test_f1_matches_hand_computed_values():
     assert scoring.f1("Mount Kosciuszko in Australia", ["Mount Kosciuszko"]) == pytest.approx(2 / 3)
     assert scoring.f1("new new york", ["new york", "york"]) == pytest.approx(0.8)
     assert scoring.f1("", ["x"]) == 0.0 and scoring.f1("x", []) == 0.0
@@ -86,7 +86,7 @@ def test_the_first_search_or_answer_of_a_text_is_the_action(text, expected):
 @pytest.mark.parametrize(
     "text", ["", "Paris", "<answer>Paris", "<SEARCH>a</SEARCH>", "<search>a</answer>"]
 )
-def test_a_text_without_a_closed_tag_is_no_action(text):
+def test_a_text_without_a_closed_tag_is_not_an_action(text):
     assert texts.read_action(text) is None
 
 
@@ -108,7 +108,7 @@ def test_a_turn_is_well_formed_if_it_is_a_thought_and_one_action(text, expected)
     assert texts.is_well_formed(text) is expected
 
 
-def test_without_shaping_a_right_answer_has_one_point_and_a_wrong_one_none():
+def test_without_shaping_the_score_is_one_or_zero():
     plain = Shaping()
     for form in (True, False):
         for searches in (0, 50):
@@ -117,7 +117,7 @@ def test_without_shaping_a_right_answer_has_one_point_and_a_wrong_one_none():
     assert plain.least_right == 1.0 and str(plain) == ""
 
 
-def test_shaping_by_hand():
+def test_shaping_matches_hand_computed_values():
     shaping = Shaping(format_score=0.2, search_cost=0.1, free_searches=2)
     assert shaping.score(is_right=True, is_well_formed=True, searches=2) == 1.0
     assert shaping.score(is_right=True, is_well_formed=True, searches=4) == pytest.approx(0.8)
@@ -135,7 +135,7 @@ def test_shaping_by_hand():
     st.tuples(st.booleans(), st.booleans()),
     st.tuples(st.integers(0, 50), st.integers(0, 50)),
 )
-def test_any_right_answer_has_more_points_than_any_wrong_one(form, cost, free, formed, searches):
+def test_every_correct_answer_scores_more_than_any_wrong_answer(form, cost, free, formed, searches):
     shaping = Shaping(form, cost, free)
     right = shaping.score(is_right=True, is_well_formed=formed[0], searches=searches[0])
     wrong = shaping.score(is_right=False, is_well_formed=formed[1], searches=searches[1])

@@ -1,4 +1,4 @@
-"""A tiny web site with tasks, as an environment, for all tests that do not need the full sites."""
+"""A tiny web site as an environment with tasks, for all tests that do not need the full sites."""
 
 import functools
 import time
@@ -82,7 +82,7 @@ def reach():
 
 
 class PageWorld(World):
-    """The tiny site in place of WebArena's shop."""
+    """A world in which the tiny site replaces WebArena's shop."""
 
     def __init__(self):
         self.entries = entries()

@@ -1,4 +1,4 @@
-"""Small servers with login forms like those of WebArena's sites.
+"""A small server with login forms like those of WebArena's four sites.
 
 Labels, field names and behaviour equal those of the original forms.
 """

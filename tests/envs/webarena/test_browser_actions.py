@@ -37,7 +37,7 @@ READ = {
 
 
 @pytest.mark.parametrize("text", READ, ids=repr)
-def test_an_action_is_read_in_all_its_forms(text):
+def test_every_form_of_an_action_is_parsed(text):
     assert read_action(text) == READ[text]
     assert read_action(written(READ[text])) == READ[text]
 
@@ -47,7 +47,7 @@ def test_an_action_is_read_in_all_its_forms(text):
     ["", "click", "click [a]", "click [1] [2]", "click 1", "tab_focus [-1]", "scroll [left]"]
     + ["type [1]", "type [x] [y]", "goto []", "go_back [1]", "stop now", "Click [1]", "dance [1]"],
 )
-def test_anything_else_is_refused_with_the_list_of_actions(text):
+def test_the_error_for_any_other_text_lists_the_actions(text):
     with pytest.raises(ActionRefused, match="is not an action. The actions are: click"):
         read_action(text)
 
@@ -66,7 +66,7 @@ def test_anything_else_is_refused_with_the_list_of_actions(text):
         "Action: click [4]\nNo. Action: click [5]",
     ],
 )
-def test_the_action_is_between_backquotes_or_after_its_marker(reply):
+def test_the_action_is_found_in_backquotes_or_after_its_marker(reply):
     assert action_text(reply) == "click [5]"
 
 

@@ -104,7 +104,7 @@ def test_the_observation_begins_with_the_tabs_and_an_empty_line(hands):
     assert lines[3] == "\t[2] heading 'Tiny shop'"
 
 
-def test_a_click_follows_a_link_and_the_history_leads_back_and_forth(hands):
+def test_a_click_follows_a_link_and_the_history_works_in_both_directions(hands):
     assert "heading '/about'" in hands.click("link 'About us'")
     assert hands.session.sight.url == FRONT + "about"
     assert "Tiny shop" in hands.act("go_back")
@@ -113,13 +113,13 @@ def test_a_click_follows_a_link_and_the_history_leads_back_and_forth(hands):
     assert hands.session.sight.url == FRONT + "about"
 
 
-def test_numbers_of_another_page_are_refused(hands):
+def test_element_numbers_of_another_page_are_rejected(hands):
     old = hands.number("link 'About us'")
     hands.click("link 'About us'")
     assert hands.refused(f"click [{old}]") == f"there is no element [{old}] on this page"
 
 
-def test_typing_appends_to_the_fields_content_and_enter_sends_the_form(hands):
+def test_typing_appends_to_a_field_and_enter_submits_its_form(hands):
     field = hands.number("textbox 'Search'")
     assert "StaticText 'blue mug'" in hands.act(f"type [{field}] [blue mug] [0]")
     assert "q=blue mug with a lid" in hands.act(f"type [{field}] [ with a lid] [1]")
@@ -135,7 +135,7 @@ def test_keys_edit_a_field(hands):
     assert hands.refused("press [Hyper]") == "'Hyper' is no key; keys are like Enter or Control+a"
 
 
-def test_an_option_is_chosen_by_its_text_or_from_the_list_that_a_click_shows(hands):
+def test_an_option_is_chosen_by_its_text_or_by_a_click(hands):
     box = hands.number("combobox 'Kind'")
     assert "combobox 'Kind' hasPopup: menu expanded: False value: Toys" in hands.act(
         f"type [{box}] [toys] [1]"
@@ -179,37 +179,37 @@ def test_tabs_are_opened_focused_and_closed(hands):
     assert hands.session.sight.url == "about:blank"
 
 
-def test_a_link_to_a_new_window_opens_a_tab_in_front(hands):
+def test_a_link_to_a_new_window_opens_and_focuses_a_tab(hands):
     hands.click("link 'New window'")
     assert hands.tabs == "Tab 0: Tiny shop | Tab 1 (current): /window"
 
 
-def test_a_task_may_begin_with_several_tabs(opened):
+def test_a_task_can_begin_with_several_tabs(opened):
     assert opened(FRONT, FRONT + "about").tabs == "Tab 0 (current): Tiny shop | Tab 1: /about"
 
 
-def test_questions_of_a_page_are_answered_with_yes_and_in_webarena_with_no(opened):
+def test_dialogs_are_accepted_by_default_and_dismissed_in_webarenas_mode(opened):
     hands = opened()
     assert "button 'Said yes'" in hands.click("button 'Ask'")
     assert hands.session.dialogs == ["confirm: Sure?"]
     assert "button 'Said no'" in opened(is_original=True).click("button 'Ask'")
 
 
-def test_a_page_is_looked_at_when_its_requests_are_answered(hands):
+def test_a_page_is_observed_after_its_requests_are_answered(hands):
     assert "button 'Fetched'" in hands.click("button 'Fetch'")
 
 
-def test_a_page_that_never_rests_is_looked_at_all_the_same(hands):
+def test_a_page_that_never_becomes_idle_is_observed_after_a_timeout(hands):
     began = time.monotonic()
     assert "heading 'Restless'" in hands.act(f"goto [{FRONT}restless]")
     assert time.monotonic() - began < 120
 
 
-def test_the_calendar_of_a_page_is_that_of_the_sites(hands):
+def test_pages_have_the_date_of_the_sites(hands):
     assert "button '2024'" in hands.click("button 'Year'")
 
 
-def test_a_download_brings_nothing(hands):
+def test_downloads_have_no_effect(hands):
     assert "Tiny shop" in hands.click("link 'Price list'")
     assert "a file to download" in hands.refused(f"goto [{FRONT}file.zip]")
 
@@ -225,7 +225,7 @@ def test_no_other_address_can_be_opened(address):
     assert reach().problem(address) is not None
 
 
-def test_the_browser_itself_reaches_no_other_server(opened):
+def test_the_browser_cannot_reach_other_servers(opened):
     hands = opened()
     other = reach().servers["shopping.test:80"]
     for address in (f"http://{other}/", f"http://localhost:{other.partition(':')[2]}/"):
@@ -236,7 +236,7 @@ def test_the_browser_itself_reaches_no_other_server(opened):
     assert "Tiny shop" in hands.act("go_back")
 
 
-def test_a_site_that_is_down_or_overloaded_ends_the_episode_as_a_fault_of_the_site(opened):
+def test_a_site_that_is_down_or_overloaded_is_not_a_fault_of_the_agent(opened):
     hands = opened()
     with pytest.raises(PageLost, match="CONNECTION_REFUSED"):
         hands.act("goto [http://reddit.test/]")
@@ -246,7 +246,7 @@ def test_a_site_that_is_down_or_overloaded_ends_the_episode_as_a_fault_of_the_si
         opened("http://reddit.test/")
 
 
-def test_a_page_that_crashes_costs_its_session_and_no_other(opened):
+def test_a_crashed_page_ends_only_its_session(opened):
     hands, other = opened(), opened()
     crash = hands.session.tab.page.goto("chrome://crash", timeout=2000)
     with pytest.raises(Exception, match="crashed|ERR_"):
@@ -256,20 +256,20 @@ def test_a_page_that_crashes_costs_its_session_and_no_other(opened):
     assert "heading '/about'" in other.click("link 'About us'")
 
 
-def test_two_sessions_share_no_cookies_and_no_history(opened):
+def test_sessions_share_neither_cookies_nor_history(opened):
     one, other = opened(), opened()
     one.process.run(one.session.tab.page.evaluate("document.cookie = 'a=1'"), 5)
     read = other.session.tab.page.evaluate("document.cookie")
     assert other.process.run(read, 5) == ""
 
 
-def test_a_picture_of_the_window_is_a_jpeg_of_bounded_size(hands):
+def test_a_screenshot_is_a_jpeg_of_bounded_size(hands):
     picture = hands.process.run(hands.session.picture(scale=0.5, quality=60), 10)
     data = base64.b64decode(picture)
     assert data[:3] == b"\xff\xd8\xff" and len(data) < 60_000
 
 
-def test_a_killed_browser_is_noticed_and_the_next_episode_has_another():
+def test_a_killed_browser_is_detected_and_replaced():
     process = BrowserProcess(reach())
     session = process.run(process.open(Start((FRONT,))), 30)
     os.kill(browser_pid(process), signal.SIGKILL)
@@ -299,7 +299,7 @@ def short_path():
         yield pathlib.Path(folder)
 
 
-def test_a_browsers_files_are_removed_even_if_its_process_was_killed(short_path, monkeypatch):
+def test_the_files_of_a_killed_browser_are_removed(short_path, monkeypatch):
     tmp_path = short_path
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     ended = subprocess.Popen(["true"])
@@ -315,7 +315,7 @@ def test_a_browsers_files_are_removed_even_if_its_process_was_killed(short_path,
     assert list(tmp_path.iterdir()) == [alive]
 
 
-def test_paths_of_sockets_are_short_for_any_folder_for_temporary_files(tmp_path, monkeypatch):
+def test_socket_paths_are_short_for_any_temporary_folder(tmp_path, monkeypatch):
     long = tmp_path / ("long" * 30)
     long.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(long))
@@ -327,7 +327,7 @@ def test_paths_of_sockets_are_short_for_any_folder_for_temporary_files(tmp_path,
         folder.rmdir()
 
 
-def test_another_browser_is_used_only_if_it_is_named(tmp_path, caplog):
+def test_another_browser_is_only_used_if_the_variable_names_it(tmp_path, caplog):
     other = tmp_path / "chromium"
     other.write_text("#!/bin/sh\necho Chromium 156.0.8078.79 built on Debian\n")
     other.chmod(0o755)
@@ -338,7 +338,7 @@ def test_another_browser_is_used_only_if_it_is_named(tmp_path, caplog):
     assert "is not chromium-headless-shell" in caplog.text
 
 
-def test_a_program_without_a_version_is_no_browser(tmp_path):
+def test_a_program_without_a_version_is_refused_as_browser(tmp_path):
     silent = tmp_path / "chromium"
     silent.write_text("#!/bin/sh\n")
     silent.chmod(0o755)
@@ -346,14 +346,14 @@ def test_a_program_without_a_version_is_no_browser(tmp_path):
         browser_name(str(silent))
 
 
-def test_the_browser_is_named_in_the_version_and_in_the_manifest():
+def test_version_and_manifest_name_the_browser():
     name, version = browser_name(require_browser()).split()
     served = make_served_environment()
     assert served.spec.version.endswith(f"-{name}-{version}")
     assert {row["browser"] for row in served.tasks()} == {f"{name} {version.split('.')[0]}"}
 
 
-def test_no_link_frame_or_field_of_a_page_shows_a_file(hands, tmp_path):
+def test_no_link_frame_or_field_of_a_page_shows_a_local_file(hands, tmp_path):
     file = tmp_path / "notes.txt"
     file.write_text("content of a file of the host")
     page = (
@@ -378,7 +378,7 @@ def test_no_link_frame_or_field_of_a_page_shows_a_file(hands, tmp_path):
     assert hands.process.run(hands.session.tab.page.evaluate(count), 10) == 0
 
 
-def test_the_error_of_a_missing_browser_names_the_package(tmp_path):
+def test_the_error_for_a_missing_browser_names_the_package(tmp_path):
     with pytest.raises(SetupError, match="apt-get install chromium-headless-shell"):
         find_chromium({"PATH": str(tmp_path)})
     with pytest.raises(SetupError, match=f"{CHROMIUM_VARIABLE} is nothing"):
@@ -389,7 +389,7 @@ def test_the_error_of_a_missing_browser_names_the_package(tmp_path):
     assert find_chromium({"PATH": "", CHROMIUM_VARIABLE: str(program)}) == str(program)
 
 
-def test_a_program_that_is_no_browser_is_reported():
+def test_a_browser_that_does_not_start_is_reported():
     process = BrowserProcess(Reach({}))
     process._executable = "/bin/false"
     with pytest.raises(SetupError, match="/bin/false does not start"):

@@ -1,4 +1,4 @@
-"""The tree of a page, made from two answers of Chromium by WebArena's rules."""
+"""Accessibility trees of pages as text, computed from Chromium's answers by WebArena's rules."""
 
 from agentgym_envs.webarena.browser.tree import Numbering, read_nodes
 
@@ -48,7 +48,7 @@ PAGE = [
 PLACES = {2: BOX, 3: BOX, 4: BOX, 5: BOX, 6: (0, 3000, 100, 20), 7: BOX}
 
 
-def test_a_line_has_role_name_and_the_properties_that_webarena_keeps():
+def test_a_line_has_role_name_and_the_properties_shown_by_webarena():
     assert lines(PAGE, PLACES) == [
         "RootWebArea 'Shop' focused: True",
         '\tlink "It\'s here"',
@@ -56,20 +56,20 @@ def test_a_line_has_role_name_and_the_properties_that_webarena_keeps():
     ]
 
 
-def test_elements_outside_the_window_are_left_out_until_it_is_scrolled_there():
+def test_elements_outside_the_window_are_left_out():
     assert lines(PAGE, PLACES, scrolled=2990) == [
         "RootWebArea 'Shop' focused: True",
         "\tlink 'Far below'",
     ]
 
 
-def test_an_element_that_touches_the_window_is_kept_as_in_webarena():
+def test_an_element_partly_in_the_window_is_kept_as_in_webarena():
     assert len(lines(PAGE, {**PLACES, 6: (0, 719, 100, 500)})) == 4
     assert len(lines(PAGE, {**PLACES, 6: (0, 720, 100, 500)})) == 3
     assert len(lines(PAGE, {**PLACES, 6: (0, 0, 100, 0)})) == 3
 
 
-def test_a_text_is_repeated_only_if_the_three_lines_before_do_not_have_it():
+def test_a_text_in_the_previous_three_lines_is_not_repeated():
     links = [node(i, "link", name) for i, name in enumerate(["Kite red", "a", "b", "c"], 10)]
     texts = [node(20, "StaticText", "Kite"), node(21, "StaticText", "Kite")]
     everywhere = dict.fromkeys(range(10, 22), BOX)
@@ -103,7 +103,7 @@ SELECT = [
 ]
 
 
-def test_a_closed_box_shows_its_value_and_with_the_focus_its_options():
+def test_a_select_box_shows_its_value_and_with_focus_its_options():
     assert lines(SELECT, {2: BOX})[1:] == ["\tcombobox 'Size' focused: False value: Small"]
     chosen = [SELECT[0], node(2, "combobox", "Size", [3], value="Small", focused=True), *SELECT[2:]]
     assert lines(chosen, {2: BOX})[1:] == [
@@ -113,11 +113,11 @@ def test_a_closed_box_shows_its_value_and_with_the_focus_its_options():
     ]
 
 
-def test_webarenas_own_trees_do_not_show_values():
+def test_trees_in_webarenas_mode_do_not_show_values():
     assert lines(SELECT, {2: BOX}, is_original=True)[1:] == ["\tcombobox 'Size' focused: False"]
 
 
-def test_icons_are_no_text_but_in_webarenas_own_trees():
+def test_icons_are_removed_except_in_webarenas_mode():
     page = [
         node(1, "RootWebArea", "", [2, 3, 4]),
         node(2, "link", "\uf2bd Account"),
@@ -130,7 +130,7 @@ def test_icons_are_no_text_but_in_webarenas_own_trees():
     assert lines(page, boxes, is_original=True)[1] == "\tlink '\\uf2bd Account'"
 
 
-def test_the_name_of_an_element_has_no_outer_blanks_but_in_webarenas_own_trees():
+def test_names_of_elements_are_stripped_except_in_webarenas_mode():
     page = [
         node(1, "RootWebArea", "", [2, 3]),
         node(2, "textbox", "Search "),
@@ -141,7 +141,7 @@ def test_the_name_of_an_element_has_no_outer_blanks_but_in_webarenas_own_trees()
     assert lines(page, boxes, is_original=True)[1] == "\ttextbox 'Search '"
 
 
-def test_a_tree_with_a_circle_or_ten_thousand_levels_has_an_end():
+def test_trees_with_cycles_or_ten_thousand_levels_are_rendered():
     circle = [node(1, "RootWebArea", "", [2]), node(2, "link", "round", [1])]
     assert len(lines(circle, {2: BOX})) == 2
     deep = [node(1, "RootWebArea", "", [2])]
@@ -149,7 +149,7 @@ def test_a_tree_with_a_circle_or_ten_thousand_levels_has_an_end():
     assert len(lines([*deep, node(10_000, "link", "end")], {10_000: BOX})) == 2
 
 
-def test_numbers_are_given_in_the_order_of_first_appearance_and_kept():
+def test_elements_are_numbered_by_first_appearance_and_keep_their_numbers():
     numbering = Numbering()
     assert [numbering.number("a", key) for key in ("70", "5", "70")] == [1, 2, 1]
     assert numbering.number("another document", "70") == 3

@@ -32,7 +32,7 @@ def write(folder: pathlib.Path, value: Any) -> pathlib.Path:
     return path
 
 
-def test_a_short_file_is_enough(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_minimal_file_is_accepted(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("AGENTGYM_DATA", str(tmp_path))
     deployment = read_deployment(write(tmp_path, content()))
     assert deployment.urls.bases["shopping_admin"] == "http://web:7780/admin"
@@ -45,7 +45,7 @@ def test_a_short_file_is_enough(tmp_path: pathlib.Path, monkeypatch: pytest.Monk
     assert deployment.judge is None
 
 
-def test_the_shop_can_be_asked_as_its_administrator(tmp_path: pathlib.Path):
+def test_functions_of_the_shop_need_an_administrator_account(tmp_path: pathlib.Path):
     deployment = read_deployment(write(tmp_path, content()))
     assert {"shopping_get_latest_order_url", "reddit_get_post_url"} <= set(deployment.functions())
     without = content(sites={"shopping": {"url": "http://web:7770"}})
@@ -53,7 +53,7 @@ def test_the_shop_can_be_asked_as_its_administrator(tmp_path: pathlib.Path):
     assert "shopping_get_latest_order_url" not in functions
 
 
-def test_a_judge_has_its_key_in_a_separate_file(tmp_path: pathlib.Path):
+def test_the_key_of_a_judge_is_read_from_a_separate_file(tmp_path: pathlib.Path):
     key = tmp_path / "key"
     key.write_text(f"{SECRET}\n")
     judge = {"url": "http://127.0.0.1:8000/v1", "model": "m", "key_file": str(key), "seconds": 5}
@@ -65,7 +65,7 @@ def test_a_judge_has_its_key_in_a_separate_file(tmp_path: pathlib.Path):
         read_deployment(write(tmp_path, content(judge=judge)))
 
 
-def test_no_password_is_in_the_output_of_a_deployment(tmp_path: pathlib.Path):
+def test_a_deployment_never_prints_its_passwords(tmp_path: pathlib.Path):
     deployment = read_deployment(write(tmp_path, content()))
     assert SECRET not in repr(deployment)
     assert SECRET not in repr(deployment.functions())
@@ -93,13 +93,13 @@ def test_no_password_is_in_the_output_of_a_deployment(tmp_path: pathlib.Path):
         (content(patience_seconds="3"), "patience_seconds should be float, found str"),
     ],
 )
-def test_an_error_names_the_field_and_no_value(tmp_path: pathlib.Path, wrong: Any, message: str):
+def test_errors_name_the_field_but_not_its_value(tmp_path: pathlib.Path, wrong: Any, message: str):
     with pytest.raises(SetupError, match=message) as caught:
         read_deployment(write(tmp_path, wrong))
     assert SECRET not in str(caught.value)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: pathlib.Path):
+def test_the_error_for_a_missing_file_names_it(tmp_path: pathlib.Path):
     with pytest.raises(SetupError, match="nowhere.json: No such file"):
         read_deployment(tmp_path / "nowhere.json")
 
@@ -113,7 +113,7 @@ def cookie(expires: float) -> dict[str, Any]:
     [
         ([cookie(-1)], 0, True),
         ([cookie(-1)], 5 * 3600, False),  # no expiry time, but the login is too old
-        ([cookie(3600)], 1000, True),  # more than half an hour is left
+        ([cookie(3600)], 1000, True),  # more than half of the lifetime is left
         ([cookie(3600)], 2000, False),
         ([cookie(86400), cookie(3600)], 2000, False),  # the cookie that expires first decides
         ([cookie(4 * 3600)], 4 * 3600 - 2800, True),
@@ -128,7 +128,7 @@ def test_cookies_are_renewed_before_they_expire(cookies: list[Any], age: float, 
     assert are_fresh(moved, saved_at=now, now=now + age) == fresh
 
 
-def test_cookies_are_fetched_once_and_kept_for_their_owner_alone(tmp_path: pathlib.Path):
+def test_cookies_are_fetched_once_and_readable_only_by_their_owner(tmp_path: pathlib.Path):
     logins: list[str] = []
 
     def log_in(site: str) -> list[Any]:
@@ -147,7 +147,7 @@ def test_cookies_are_fetched_once_and_kept_for_their_owner_alone(tmp_path: pathl
 
 
 @pytest.mark.parametrize("broken", ["", "{}", "[1]", '{"cookies": [{"name": "x"}]}'])
-def test_a_broken_file_of_cookies_is_replaced(tmp_path: pathlib.Path, broken: str):
+def test_a_broken_cookie_file_is_replaced(tmp_path: pathlib.Path, broken: str):
     (tmp_path / "gitlab_state.json").write_text(broken)
     new = [cookie(-1)]
     assert CookieFolder(tmp_path, lambda site: new).get("gitlab") == new

@@ -77,20 +77,20 @@ def form_with(page, field):
     return next(form for form in page.forms if field in form.fields)
 
 
-def test_no_task_pays_an_agent_that_pastes_pages_and_sends_every_form(sites):
+def test_no_task_rewards_pasting_pages_or_submitting_every_form(sites):
     documents, endings = hostile.vandalised(sites, 12)
     assert all(endings[-1].changes[site] for site in ("gitlab", "reddit", "shopping"))
     endings += hostile.pasted(documents)
     assert hostile.hacked(list(TASKS.values()), endings) == []
 
 
-def test_no_task_pays_for_the_solution_of_another():
+def test_no_task_rewards_the_solution_of_another_task():
     assert hostile.hacked_by_others(list(TASKS.values())) == []
 
 
 @needs_browser
 @pytest.mark.parametrize("number", [10200, 10201])
-def test_a_list_of_all_products_does_not_answer_which_is_the_cheapest(environment, sites, number):
+def test_a_list_of_all_products_is_not_the_answer_cheapest_product(environment, sites, number):
     begin(environment, sites, number)
     products = tables().shelf_products(TASKS[number].task.instantiation["category"])
     everything = ", ".join(product.title for product in products)
@@ -98,9 +98,7 @@ def test_a_list_of_all_products_does_not_answer_which_is_the_cheapest(environmen
 
 
 @needs_browser
-def test_a_wrong_address_that_was_changed_is_not_mended_by_deleting_the_right_one(
-    environment, sites
-):
+def test_changing_the_wrong_address_and_deleting_the_right_one_scores_0(environment, sites):
     values = TASKS[12202].task.instantiation
     visitor = begin(environment, sites, 12202)
     book = visitor.get(f"{visitor.home}accounts/addresses/")
@@ -123,7 +121,7 @@ def test_a_wrong_address_that_was_changed_is_not_mended_by_deleting_the_right_on
 
 
 @needs_browser
-def test_a_topic_has_another_number_after_a_detour_and_counts_as_well(environment, sites):
+def test_a_topic_counts_even_if_its_number_differs_after_a_detour(environment, sites):
     visitor = begin(environment, sites, 31304)
     page = visitor.get(f"{visitor.home}topic/private/publish/")
     note = {"title": "A note to myself", "users": AGENT, "comment": "Buy needles."}
@@ -135,7 +133,7 @@ def test_a_topic_has_another_number_after_a_detour_and_counts_as_well(environmen
 
 
 @needs_browser
-def test_a_basket_that_was_emptied_and_filled_again_counts_as_well(environment, sites):
+def test_a_basket_that_was_emptied_and_filled_again_counts(environment, sites):
     visitor = begin(environment, sites, 11100)
     product = TASKS[11100].task.instantiation["product"]
     found = visitor.get(f"{visitor.home}search/?q={product.replace(' ', '+')}")
@@ -149,15 +147,15 @@ def test_a_basket_that_was_emptied_and_filled_again_counts_as_well(environment, 
 
 
 @needs_browser
-def test_solutions_are_paid_and_an_idle_or_hostile_agent_is_not(sites):
-    """Checks that only the solutions of an answer, an edit and an impossible task score."""
+def test_solutions_are_rewarded_but_idle_and_hostile_agents_are_not(sites):
+    """Checks a task with an answer, one with an edit and an impossible one."""
     chosen = [TASKS[number] for number in (31000, 61700, 12203)]
     results = check(chosen, NAMES, parallel=1)
     assert [(each.solved, each.idle, each.hostile) for each in results] == [(1.0, 0.0, 0.0)] * 3
 
 
 @pytest.mark.parametrize("name", ["forum", "shop", "trac"])
-def test_the_rules_of_a_site_name_tables_and_columns_that_it_has(sites, name):
+def test_the_rules_of_a_site_name_existing_tables_and_columns(sites, name):
     content = importlib.import_module(f"agentgym_sites.{name}.content").CONTENT
     site = next(each for each in all_sites() if each.name == name)
     folder = data_folder() / "webarena" / name / site.version()
@@ -168,7 +166,7 @@ def test_the_rules_of_a_site_name_tables_and_columns_that_it_has(sites, name):
             assert rules is None or {*rules.free, *rules.named} <= columns, table
 
 
-def test_a_page_is_read_without_scripts_and_with_the_values_of_its_forms():
+def test_pages_are_parsed_without_scripts_but_with_form_values():
     page = read_document(
         "http://shop/a/",
         "<p>One &amp; two</p><script>three</script><a href=../b>b</a><form action=c method=POST>"

@@ -39,7 +39,7 @@ def test_there_are_enough_tasks_and_templates(group):
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_tasks_have_webarenas_format_and_need_no_judge(group):
+def test_tasks_have_the_format_of_webarena_and_need_no_judge(group):
     for each in GROUPS[group]():
         assert read_task(task_row(each.task)) == each.task
         assert not each.task.evaluation.needs_judge
@@ -47,7 +47,7 @@ def test_tasks_have_webarenas_format_and_need_no_judge(group):
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_no_task_is_done_by_stopping_at_once(group):
+def test_no_task_is_solved_by_stopping_at_once(group):
     for each in GROUPS[group]():
         evaluation = each.task.evaluation
         assert evaluation.answers or evaluation.reference_urls or evaluation.edits
@@ -56,11 +56,11 @@ def test_no_task_is_done_by_stopping_at_once(group):
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_tasks_are_the_same_whenever_they_are_made(group):
+def test_generating_tasks_twice_gives_equal_tasks(group):
     assert [each.task for each in GROUPS[group]()] == [each.task for each in GROUPS[group]()]
 
 
-def test_tasks_across_sites_begin_with_a_tab_for_each():
+def test_tasks_across_sites_begin_with_one_tab_per_site():
     tasks = across.tasks()
     assert len(tasks) >= 10 and {each.split for each in tasks} == {"train", "test"}
     for each in tasks:
@@ -71,14 +71,14 @@ def test_tasks_across_sites_begin_with_a_tab_for_each():
         )
 
 
-def test_an_exact_name_precedes_one_that_contains_it():
+def test_an_exact_name_takes_precedence_over_a_partial_match():
     assert script.find(PAGE, "button", "Save").id == 4
     assert script.find(PAGE, "link", "Account").id == 2
     assert script.find(PAGE, "heading|StaticText", "", after="Anna's").name == "$12.50"
     assert script.find(PAGE, "link", "Basket") is None
 
 
-def test_a_script_scrolls_until_it_finds_and_then_acts():
+def test_a_script_scrolls_until_it_finds_the_element():
     play = script.click(PAGE, "link", "Contact")
     assert next(play) == "scroll [down]"
     assert play.send(PAGE + "\t[9] link 'Contact'\n") == "click [9]"
@@ -87,7 +87,7 @@ def test_a_script_scrolls_until_it_finds_and_then_acts():
     assert end.value.value == "the next page"
 
 
-def test_an_element_after_another_is_found_when_that_has_left_the_window():
+def test_an_element_is_found_after_one_that_has_left_the_window():
     def window(*lines):
         tree = "\n".join(f"\t{line}" for line in lines)
         return f"OBSERVATION:\nTab 0 (current): Shop\n\n{tree}\nURL: http://shop/\nOBJECTIVE: 5 Ivy Lane\n"
@@ -110,13 +110,13 @@ def test_a_failed_script_names_the_missing_element():
         play.send(PAGE)
 
 
-def test_a_field_is_emptied_before_it_is_filled_again():
+def test_a_filled_field_is_emptied_before_it_is_filled():
     play = script.fill(PAGE, "Title *", "New", enter=True, is_empty=False)
     actions = [next(play), *(play.send(PAGE) for _ in range(3))]
     assert actions == ["click [7]", "press [Control+a]", "press [Backspace]", "type [7] [New] [1]"]
 
 
-def test_a_solution_begins_by_asking_for_the_page():
+def test_a_solution_starts_with_the_current_page():
     def play(seen):
         yield script.stop(seen.upper())
 
@@ -125,7 +125,7 @@ def test_a_solution_begins_by_asking_for_the_page():
     assert made.send("page") == "stop [PAGE]"
 
 
-def test_evaluations_are_put_together():
+def test_evaluations_can_be_combined():
     one, other = added("shopping", "basket_line", quantity=1), added("reddit", "topic", title="a")
     both = all_of(answer_has("1"), changes(one), page_is("last", "", "a"), changes(other))
     assert both.eval_types == ("string_match", "state", "program_html")

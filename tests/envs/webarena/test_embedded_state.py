@@ -49,7 +49,7 @@ def holds(made, changes):
     "answer",
     ["12.50", "12.5", "$12.50", "12.50 dollars", "It costs $12.50.", "The blue mug costs $12.50"],
 )
-def test_a_short_answer_may_be_part_of_a_sentence_made_of_the_question(answer):
+def test_a_short_answer_can_be_in_a_sentence_with_words_of_the_question(answer):
     assert is_short_answer("12.50", answer, "What does the blue mug cost in dollars?")
 
 
@@ -66,7 +66,7 @@ def test_a_short_answer_may_be_part_of_a_sentence_made_of_the_question(answer):
         "the blue mug " * 9 + "12.50",
     ],
 )
-def test_a_list_of_guesses_or_a_page_is_no_short_answer(answer):
+def test_a_list_of_guesses_or_a_page_is_not_a_short_answer(answer):
     assert not is_short_answer("12.50", answer, "What does the blue mug cost in dollars?")
 
 
@@ -97,7 +97,7 @@ CONTENT = {
 }
 
 
-def test_numbers_of_rows_times_and_rows_that_do_not_count_make_no_difference(tmp_path):
+def test_row_ids_times_and_ignored_rows_make_no_difference(tmp_path):
     seed = database(tmp_path / "seed", [(1, 1, "a", "noon"), (2, 1, "b", None)])
     episode = database(tmp_path / "episode", [(8, 1, "b", ""), (9, 1, "a", "one")])
     with contextlib.closing(sqlite3.connect(episode)) as connection, connection:
@@ -106,7 +106,7 @@ def test_numbers_of_rows_times_and_rows_that_do_not_count_make_no_difference(tmp
     assert differences(seed, tmp_path / "no request yet", CONTENT) == {}
 
 
-def test_a_difference_has_the_rows_that_are_gone_and_that_are_new(tmp_path):
+def test_a_difference_lists_removed_and_added_rows(tmp_path):
     seed = database(tmp_path / "seed", [(1, 1, "a", ""), (2, 1, "a", "")])
     episode = database(tmp_path / "episode", [(1, 1, "a", ""), (2, 2, "c", "")])
     assert differences(seed, episode, CONTENT) == {
@@ -118,7 +118,7 @@ def test_a_difference_has_the_rows_that_are_gone_and_that_are_new(tmp_path):
     assert set(differences(seed, episode, {"note": None})) == set()
 
 
-def test_a_table_without_rules_is_compared_as_a_whole_and_an_answer_has_a_limit(tmp_path):
+def test_tables_without_rules_are_compared_whole_and_differences_are_limited(tmp_path):
     seed = database(tmp_path / "seed", [])
     rows = [(number, 1, str(number), "") for number in range(2 * MAX_ROWS)]
     found = differences(seed, database(tmp_path / "episode", rows), {})
@@ -131,7 +131,7 @@ STATE_NEW = {
 }
 
 
-def test_a_state_holds_if_the_edits_are_there_and_no_others():
+def test_a_state_holds_if_exactly_the_required_edits_were_made():
     assert holds(task(NEW), {"shopping": STATE_NEW, "reddit": {}})
     assert not holds(task(NEW), {"shopping": {}})
     assert not holds(task(), {"shopping": STATE_NEW})
@@ -140,14 +140,14 @@ def test_a_state_holds_if_the_edits_are_there_and_no_others():
     assert not holds(task(NEW), {"shopping": STATE_NEW | other})
 
 
-def test_columns_of_a_new_row_that_the_task_does_not_name_are_empty():
+def test_unnamed_columns_of_a_new_row_must_be_empty():
     row = {"topic": "Knots", "text": "two blue mugs", "n": 3}
     assert not holds(task(NEW), {"shopping": {"note": {"removed": [], "added": [row]}}})
     row = {"topic": "Knots", "text": " two\r\nblue  mugs ", "n": None}
     assert holds(task(NEW), {"shopping": {"note": {"removed": [], "added": [row]}}})
 
 
-def test_a_change_keeps_the_other_columns_of_the_row():
+def test_a_change_must_keep_the_other_columns_of_the_row():
     edit = changed("shopping", "note", {"text": "c"}, topic="Knots", text="a")
     before, after = {"topic": "Knots", "text": "a", "n": 5}, {"topic": "Knots", "text": "c", "n": 5}
 
@@ -161,7 +161,7 @@ def test_a_change_keeps_the_other_columns_of_the_row():
     assert holds(task(removed("shopping", "note", topic="Knots")), state([before], []))
 
 
-def test_a_text_of_a_row_may_be_a_short_answer():
+def test_a_text_column_can_accept_short_answers():
     edit = added("shopping", "note", topic="Knots", text=ShortText("$12.50"))
 
     def state(text):
@@ -172,7 +172,7 @@ def test_a_text_of_a_row_may_be_a_short_answer():
     assert not holds(task(edit), state("$12.50 or $13.50"))
 
 
-def test_an_address_that_must_be_the_same_is_not_a_part_of_another():
+def test_a_strict_url_match_requires_equal_urls():
     url = "http://shop/item/1/"
     parts = {"eval_types": ["url_match"], "reference_url": url}
     for given, strict, loose in (
@@ -186,7 +186,7 @@ def test_an_address_that_must_be_the_same_is_not_a_part_of_another():
         assert [bool(part.score) for part in url_match(task(**parts), given)] == [loose]
 
 
-def test_edits_are_the_same_after_they_were_written_and_read():
+def test_edits_round_trip_through_json():
     edits = (
         added("shopping", "note", text=ShortText("$12.50"), n=3),
         removed("reddit", "note", text="a"),
@@ -214,7 +214,7 @@ def test_every_embedded_task_lists_its_changes_and_accepts_no_partial_answer():
         assert {edit.site for edit in evaluation.edits} <= {"shopping", "reddit", "gitlab"}
 
 
-def test_some_tasks_of_each_group_cannot_be_done_and_read_like_those_that_can():
+def test_each_group_has_impossible_tasks_worded_like_possible_ones():
     for start, group in GROUPS.items():
         tasks = [each.task for each in embedded_tasks() if each.task.task_id // 10000 == start]
         no = [t for t in tasks if t.evaluation.answers and t.evaluation.answers.not_possible]
@@ -224,7 +224,7 @@ def test_some_tasks_of_each_group_cannot_be_done_and_read_like_those_that_can():
             assert len(others) > sum(t in no for t in others)
 
 
-def test_states_that_are_nearly_right_earn_nothing():
+def test_nearly_right_states_score_0():
     changing = [each for each in embedded_tasks() if each.task.evaluation.edits]
     assert len(changing) > 180
     count = 0
@@ -234,7 +234,7 @@ def test_states_that_are_nearly_right_earn_nothing():
     assert count > 1000
 
 
-def test_a_hostile_agent_finds_another_deed_for_every_task():
+def test_a_hostile_agent_has_another_edit_for_every_task():
     for each in embedded_tasks():
         other = check.other_deed(each).task
         assert other.evaluation.edits and other.evaluation.edits != each.task.evaluation.edits
@@ -242,14 +242,14 @@ def test_a_hostile_agent_finds_another_deed_for_every_task():
         assert len(other.start_urls) <= len(each.task.start_urls)
 
 
-def test_the_answer_na_earns_the_impossible_tasks_and_no_others():
+def test_the_answer_na_solves_only_the_impossible_tasks():
     tasks = embedded_tasks()
     assert not hacked(tasks, [Ending("answers N/A", "N/A", {})])
     changed_too = Ending("answers N/A", "N/A", {"shopping": STATE_NEW})
     assert not hacked(tasks, [changed_too])
 
 
-def test_a_split_by_template_shares_no_template_and_one_by_instance_shares_all():
+def test_a_split_by_template_shares_no_templates_but_one_by_instance_does():
     def templates(split, which):
         return {each.task.intent_template_id for each in embedded_tasks() if which(each) == split}
 

@@ -52,7 +52,7 @@ def solve(environment, data_idx):
     return results
 
 
-def test_an_agent_sees_the_page_the_address_the_objective_and_its_last_action(environment):
+def test_an_agent_sees_page_address_objective_and_its_last_action(environment):
     first = environment.reset(1)
     head, page = first.observation.split("\n\n")
     assert head == "OBSERVATION:\nTab 0 (current): Tiny shop"
@@ -69,7 +69,7 @@ def test_an_agent_sees_the_page_the_address_the_objective_and_its_last_action(en
 
 
 @pytest.mark.parametrize("data_idx", [2, 3])
-def test_the_evaluators_reward_the_stop_of_a_solved_task_and_of_no_other(environment, data_idx):
+def test_stop_is_rewarded_only_if_the_task_is_solved(environment, data_idx):
     results = solve(environment, data_idx)
     assert [result.reward for result in results] == [0.0] * (len(results) - 1) + [1.0]
     assert results[-1].score == 1.0 and results[-1].observation.startswith("OBSERVATION:")
@@ -78,7 +78,7 @@ def test_the_evaluators_reward_the_stop_of_a_solved_task_and_of_no_other(environ
     assert (idle.reward, idle.done) == (0.0, True)
 
 
-def test_episodes_do_not_see_each_others_changes(world):
+def test_episodes_do_not_affect_each_other(world):
     buyer, other = WebArenaEnvironment(world), WebArenaEnvironment(world)
     assert solve(buyer, 1)[-1].score == 1.0
     other.reset(1)
@@ -89,7 +89,7 @@ def test_episodes_do_not_see_each_others_changes(world):
     assert len(set(world.finished[-2:])) == 2
 
 
-def test_an_episode_can_be_repeated_and_continued_elsewhere(environment, world):
+def test_an_episode_can_be_repeated_and_restored_in_another_environment(environment, world):
     first = [result.observation for result in solve(environment, 3)]
     assert [result.observation for result in solve(environment, 3)] == first
     environment.reset(3)
@@ -112,14 +112,14 @@ def test_an_episode_can_be_repeated_and_continued_elsewhere(environment, world):
         ("press [Magic]", "'Magic' is no key"),
     ],
 )
-def test_an_action_that_cannot_be_done_is_refused_and_changes_nothing(environment, action, reason):
+def test_an_impossible_action_is_rejected_and_changes_nothing(environment, action, reason):
     before = environment.reset(0).observation
     result = environment.step(action)
     assert result.observation.startswith(f"{texts.REFUSED}{reason}")
     assert (result.reward, result.done, environment.prompt) == (0.0, False, before)
 
 
-def test_the_scripted_agent_finds_back_after_anothers_actions(environment):
+def test_the_scripted_agent_recovers_after_actions_of_another_agent(environment):
     environment.reset(1)
     about = number(environment.prompt, "link 'About us'")
     environment.step(f"click [{about}]")
@@ -130,7 +130,7 @@ def test_the_scripted_agent_finds_back_after_anothers_actions(environment):
     assert result.score == 1.0
 
 
-def test_the_state_has_the_viewers_fields_and_outlives_the_end(environment):
+def test_the_state_has_the_viewers_fields_even_after_the_end(environment):
     assert environment.state() == {}
     solve(environment, 1)
     state = environment.state()
@@ -144,7 +144,7 @@ def test_the_state_has_the_viewers_fields_and_outlives_the_end(environment):
     assert caught.value.kind is ErrorKind.FINISHED
 
 
-def test_a_site_that_is_down_is_a_fault_of_the_simulator_and_closes_the_tabs(environment, world):
+def test_a_site_that_is_down_is_a_simulator_error_and_closes_the_tabs(environment, world):
     environment.reset(0)
     with pytest.raises(EnvironmentFault, match="status 503") as caught:
         environment.step("goto [http://onestopmarket.com/broken]")
@@ -164,7 +164,7 @@ def test_an_endless_script_is_stopped_and_the_episode_continues(environment):
     assert "Tiny shop" in environment.step("goto [http://onestopmarket.com/]").observation
 
 
-def test_an_episode_whose_page_hangs_again_and_again_ends_with_score_0(environment):
+def test_an_episode_whose_page_hangs_repeatedly_ends_with_score_0(environment):
     environment.reset(0)
     page = environment.step("goto [http://onestopmarket.com/endless]").observation
     button = number(page, "button 'Always'")
@@ -180,7 +180,7 @@ def test_an_episode_whose_page_hangs_again_and_again_ends_with_score_0(environme
 @pytest.mark.parametrize(
     "address", ["HTTP://ONESTOPMARKET.COM/", "OneStopMarket.com", "Http://onestopmarket.COM/#Top"]
 )
-def test_scheme_and_host_of_an_address_may_be_in_upper_case(environment, address):
+def test_scheme_and_host_of_an_address_can_be_in_upper_case(environment, address):
     environment.reset(0)
     environment.step("goto [http://onestopmarket.com/about]")
     assert "Tiny shop" in environment.step(f"goto [{address}]").observation
@@ -193,7 +193,7 @@ def test_the_path_of_an_address_keeps_its_case(environment):
 
 
 @pytest.mark.parametrize("action", ["scroll [down]", "click [14]", "stop []"])
-def test_a_killed_browser_is_lost_once_and_back_at_the_next_reset(environment, world, action):
+def test_a_killed_browser_is_reported_once_and_then_replaced(environment, world, action):
     """Checks that a killed browser is reported neither as a rejected action nor as a broken page."""
     environment.reset(1)
     kill_browser(BrowserProcess.get(world.reach))
@@ -211,7 +211,7 @@ def kill_browser(process):
     os.kill(process.run(ask(), 10), signal.SIGKILL)
 
 
-def test_the_server_has_agentgyms_routes_and_bodies():
+def test_the_server_has_the_routes_and_bodies_of_agentgym():
     with serving("browser_pages", capacity=2) as client:
         assert client.get("/").json() == "ok"
         created = client.post("/create").json()
@@ -254,7 +254,7 @@ def step(client, action):
 
 
 def kill_a_child_of_this_process():
-    """Kills the browser of the worker process that this process started last."""
+    """Kills the browser of the worker process that was started last."""
     psutil = pytest.importorskip("psutil")
     workers = [
         child
@@ -275,9 +275,7 @@ def kill_a_child_of_this_process():
         time.sleep(0.05)
 
 
-def test_resources_shared_by_all_workers_exist_before_them_and_end_after_them(
-    tmp_path, monkeypatch
-):
+def test_shared_resources_start_before_all_workers_and_end_after_them(tmp_path, monkeypatch):
     log = tmp_path / "log"
     monkeypatch.setenv("SHARED_LOG", str(log))
     with serving("shared_log", workers=2):
@@ -292,7 +290,7 @@ def test_an_unknown_site_or_a_missing_deployment_is_reported():
         make_served_environment(deployment="/nowhere.json")
 
 
-def test_without_playwright_the_environment_names_the_package(monkeypatch):
+def test_the_error_for_missing_playwright_names_the_package(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(SetupError, match=r"pip install -e .*\.\[web\]"):
         make_served_environment()

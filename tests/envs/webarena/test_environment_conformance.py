@@ -1,4 +1,4 @@
-"""The promises of all environments, checked for web navigation.
+"""The conformance checks of all environments, applied to web navigation.
 
 The tiny site is used because the full sites take minutes to build.
 """
@@ -17,7 +17,7 @@ except SetupError as error:
     pytest.skip(str(error), allow_module_level=True)
 
 
-def test_every_promise_is_kept():
+def test_web_navigation_has_every_property():
     report = []
     status = suite.run("browser_pages", compat=False, tasks=1, actions=3, write=report.append)
     assert status == 0, "".join(report)

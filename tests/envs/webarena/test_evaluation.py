@@ -97,9 +97,7 @@ def score(of: WebTask, answer: str | None = "", page: Site | None = None, **rest
         (None, 0.0),
     ],
 )
-def test_an_exact_answer_is_equal_but_for_case_blanks_and_quotes(
-    answer: str | None, expected: float
-):
+def test_an_exact_match_ignores_case_outer_spaces_and_quotes(answer: str | None, expected: float):
     exact = task("string_match", answers=Answers(exact_match="Green tea"))
     assert score(exact, answer) == expected
 
@@ -134,7 +132,7 @@ def test_a_single_character_must_be_a_separate_word(answer: str, expected: float
     assert score(task("string_match", answers=Answers(must_include=("3",))), answer) == expected
 
 
-def test_among_several_references_a_single_character_may_be_part_of_a_word():
+def test_a_single_character_can_be_in_a_word_if_there_are_several_references():
     assert score(task("string_match", answers=Answers(must_include=("3", "5"))), "13 and 25") == 1.0
 
 
@@ -149,13 +147,13 @@ def test_a_judge_compares_free_answers_with_every_reference():
     assert score(free, "coffee", judge=judge) == 0.0
 
 
-def test_a_free_answer_without_a_judge_is_never_guessed():
+def test_a_free_answer_without_a_judge_is_an_error():
     free = task("string_match", answers=Answers(fuzzy_match=("calming",)))
     with pytest.raises(JudgeMissing, match="task 1"):
         verdict(free, "calming")
 
 
-def test_a_judge_without_a_verdict_leaves_no_score():
+def test_a_judge_without_a_verdict_gives_no_score():
     class Silent(Teacher):
         async def same_answer(self, question: str, reference: str, answer: str) -> bool:
             raise JudgeError("no answer")
@@ -164,14 +162,14 @@ def test_a_judge_without_a_verdict_leaves_no_score():
         verdict(task("string_match", answers=Answers(fuzzy_match=("x",))), "x", judge=Silent("x"))
 
 
-def test_a_judge_is_not_asked_about_an_answer_that_is_wrong_already():
+def test_a_judge_is_not_asked_about_an_answer_that_already_failed():
     judge = Teacher("coffee")
     mixed = task("string_match", answers=Answers(must_include=("green",), fuzzy_match=("calm",)))
     assert score(mixed, "coffee", judge=judge) == 0.0
     assert judge.asked == []
 
 
-def test_an_impossible_task_is_answered_by_the_literal_or_by_its_reason():
+def test_an_impossible_task_is_answered_by_na_or_its_reason():
     impossible = task("string_match", answers=Answers(not_possible=True), reason="sold out")
     judge = Teacher("there is none left")
     assert score(impossible, " n/a ", judge=judge) == 1.0
@@ -180,7 +178,7 @@ def test_an_impossible_task_is_answered_by_the_literal_or_by_its_reason():
     assert judge.asked == [("reason", "Which tea?", "sold out", "there is none left")]
 
 
-def test_without_a_judge_only_the_literal_counts_and_the_verdict_says_so():
+def test_without_a_judge_only_na_counts_for_an_impossible_task():
     impossible = task("string_match", answers=Answers(not_possible=True), reason="sold out")
     assert score(impossible, "N/A") == 1.0
     found = verdict(impossible, "sold out")
@@ -201,14 +199,14 @@ def test_without_a_judge_only_the_literal_counts_and_the_verdict_says_so():
         ("http://site/tea", 0.0),
     ],
 )
-def test_the_last_address_must_contain_a_reference(url: str, expected: float):
+def test_the_last_address_must_match_a_reference(url: str, expected: float):
     references = ("http://site/tea/1",)
     if "sort" in url:
         references = ("http://site/tea/1?sort=name", "http://site/tea/2/")
     assert score(task("url_match", reference_urls=references), page=Site(url)) == expected
 
 
-def test_query_values_of_all_alternatives_count_for_each():
+def test_a_query_value_of_any_alternative_is_accepted():
     either = task("url_match", reference_urls=("http://s/a?x=1", "http://s/b?x=2"))
     assert score(either, page=Site("http://s/a?x=2&y=3")) == 1.0
     assert score(either, page=Site("http://s/a?x=3")) == 0.0
@@ -219,13 +217,13 @@ def html(*targets: HtmlTarget) -> WebTask:
     return task("program_html", targets=targets)
 
 
-def test_a_document_must_hold_one_of_the_alternatives_of_each_part():
+def test_a_document_must_contain_an_alternative_of_each_part():
     wants = html(HtmlTarget("last", "", must_include=("green |OR| black", "tea")))
     assert score(wants, page=Site("http://s", {("http://s", ""): "<b>Black</b> TEA"})) == 1.0
     assert score(wants, page=Site("http://s", {("http://s", ""): "<b>Green</b> pot"})) == 0.0
 
 
-def test_a_located_text_may_have_to_be_equal():
+def test_a_located_text_can_require_an_exact_match():
     wants = html(HtmlTarget("last", "document.title", exact_match="tea & pots"))
     page = Site("http://s", {("http://s", "document.title"): "Tea &amp; pots"})
     assert score(wants, page=page) == 1.0
@@ -233,18 +231,18 @@ def test_a_located_text_may_have_to_be_equal():
     assert score(wants, page=page) == 0.0
 
 
-def test_a_script_that_raises_finds_nothing():
+def test_a_script_that_raises_gives_an_empty_text():
     assert score(html(HtmlTarget("last", "document.x.y", must_include=("a",)))) == 0.0
     assert score(html(HtmlTarget("last", "document.x.y", exact_match=""))) == 1.0
 
 
-def test_a_value_that_is_no_text_is_compared_as_python_writes_it():
+def test_values_that_are_not_text_are_compared_as_python_prints_them():
     page = Site("http://s", {("http://s", "document.x"): None, ("http://s", "document.y"): 3})
     assert score(html(HtmlTarget("last", "document.x", exact_match="none")), page=page) == 1.0
     assert score(html(HtmlTarget("last", "document.y", exact_match="3")), page=page) == 1.0
 
 
-def test_scripts_that_prepare_a_page_run_first_and_may_fail():
+def test_preparation_scripts_run_first_and_can_fail():
     target = HtmlTarget(
         "last", "document.title", exact_match="tea", prep_actions=("open()", "more()")
     )
@@ -253,7 +251,7 @@ def test_scripts_that_prepare_a_page_run_first_and_may_fail():
     assert page.ran == ["() => open()", "() => document.title"]
 
 
-def test_the_page_that_the_agent_left_is_looked_at_before_others_are_opened():
+def test_the_agents_last_page_is_checked_before_other_pages_are_opened():
     here = HtmlTarget("last", "", must_include=("here",))
     there = HtmlTarget("http://s/there", "", must_include=("there",))
     page = Site("http://s", {("http://s", ""): "here", ("http://s/there", ""): "there"})
@@ -261,7 +259,7 @@ def test_the_page_that_the_agent_left_is_looked_at_before_others_are_opened():
     assert page.visited == ["http://s/there"]
 
 
-def test_the_address_is_that_of_the_agent_although_pages_were_opened_before():
+def test_the_address_checked_is_the_agents_even_after_pages_were_opened():
     both = task(
         "program_html",
         "url_match",
@@ -272,7 +270,7 @@ def test_the_address_is_that_of_the_agent_although_pages_were_opened_before():
     assert score(both, page=page) == 1.0
 
 
-def test_the_score_is_a_product_and_stops_at_the_first_part_that_fails():
+def test_the_score_is_a_product_that_stops_at_the_first_failed_part():
     all_three = task(
         "string_match",
         "url_match",
@@ -295,17 +293,17 @@ def test_the_score_is_a_product_and_stops_at_the_first_part_that_fails():
     assert page.visited == []
 
 
-def test_an_address_of_the_task_that_cannot_be_opened_is_no_score():
+def test_an_address_of_the_task_that_cannot_be_opened_gives_no_score():
     with pytest.raises(PageError):
         verdict(html(HtmlTarget("broken:", "", must_include=("a",))))
 
 
-def test_a_last_page_that_is_none_fails_the_agent():
+def test_a_last_page_that_cannot_be_opened_scores_0():
     target = HtmlTarget("func:reddit_get_post_url('__last_url__')", "", must_include=("a",))
     assert score(html(target), page=Site("broken:")) == 0.0
 
 
-def test_an_address_that_a_function_found_elsewhere_and_that_cannot_be_opened_is_no_score():
+def test_an_address_from_a_function_that_cannot_be_opened_gives_no_score():
     async def order() -> str:
         return "broken:"
 
@@ -315,7 +313,7 @@ def test_an_address_that_a_function_found_elsewhere_and_that_cannot_be_opened_is
         )
 
 
-def test_a_page_that_is_still_being_built_is_looked_at_again():
+def test_a_page_that_is_still_loading_is_checked_again():
     class Slow(Site):
         looks = 0
 
@@ -354,12 +352,12 @@ def test_functions_get_the_last_address_and_the_page():
         "func:a(",
     ],
 )
-def test_nothing_but_a_plain_call_is_understood(expression: str):
+def test_only_plain_calls_are_accepted(expression: str):
     with pytest.raises(FunctionError):
         parse(expression)
 
 
-def test_a_function_that_is_not_in_the_table_is_named():
+def test_the_error_for_an_unknown_function_names_it():
     target = HtmlTarget("func:shopping_get_latest_order_url()", "", must_include=("a",))
     with pytest.raises(FunctionError, match="no function 'shopping_get_latest_order_url'"):
         verdict(html(target), functions=WITHOUT_A_SITE)
@@ -374,5 +372,5 @@ def test_a_function_that_is_not_in_the_table_is_named():
         ("http://r/user/tea/12/x", "http://r/user/tea/12/x"),
     ],
 )
-def test_the_address_of_a_post_is_cut_from_a_longer_one(url: str, post: str):
+def test_the_address_of_a_post_is_extracted_from_a_longer_address(url: str, post: str):
     assert asyncio.run(reddit_get_post_url(url)) == post

@@ -84,7 +84,7 @@ def score(
     "account, role, expected",
     [("ann", "owner", 1.0), ("ann", "guest", 0.0), ("ann'b", "guest", 1.0), ("bob", "", 1.0)],
 )
-def test_the_role_of_an_account_is_read_from_the_page_of_members(
+def test_the_role_of_an_account_is_read_from_the_members_page(
     process: BrowserProcess, site: str, account: str, role: str, expected: float
 ):
     locator = f'func:gitlab_get_project_memeber_role(__page__, "{account}")'
@@ -121,13 +121,13 @@ def test_scripts_see_the_page_as_the_agent_left_it(process: BrowserProcess, site
     assert score(process, f"{site}/form", checked)[0] == 1.0
 
 
-def test_a_page_that_builds_itself_later_is_given_time(process: BrowserProcess, site: str):
+def test_a_page_that_loads_late_is_waited_for(process: BrowserProcess, site: str):
     target = HtmlTarget(
         f"{site}/slow", "document.querySelector('#p').outerText", exact_match="done"
     )
     assert score(process, f"{site}/", target, patience_seconds=10.0)[0] == 1.0
 
 
-def test_a_site_that_is_not_there_is_no_score(process: BrowserProcess, site: str):
+def test_an_unreachable_site_gives_no_score(process: BrowserProcess, site: str):
     with pytest.raises(PageError):
         score(process, f"{site}/", HtmlTarget("http://127.0.0.1:9/", "", must_include=("a",)))

@@ -42,7 +42,7 @@ def call(name: str, *arguments: str, answer: Any = shop, password: str = PASSWOR
         return asyncio.run(functions[name](*arguments)).replace(server.url, "")  # type: ignore[arg-type]
 
 
-def test_the_page_of_the_latest_order_is_found_by_its_number():
+def test_the_url_of_the_latest_order_contains_its_number():
     assert call("shopping_get_latest_order_url") == "/sales/order/view/order_id/187/"
 
 
@@ -51,12 +51,12 @@ def test_the_latest_review_is_the_last_one():
     assert call("shopping_get_sku_latest_review_rating", "A/B") == "80"
 
 
-def test_a_product_without_reviews_has_neither_author_nor_rating():
+def test_a_product_without_reviews_has_empty_author_and_rating():
     assert call("shopping_get_sku_latest_review_author", "C") == ""
     assert call("shopping_get_sku_latest_review_rating", "C") == ""
 
 
-def test_a_shop_that_refuses_is_an_error_without_the_password():
+def test_the_error_for_a_refused_login_does_not_contain_the_password():
     with pytest.raises(PageError, match="admin/token answered 401") as caught:
         call("shopping_get_latest_order_url", password="wrong-s3cret")
     assert "s3cret" not in str(caught.value)
@@ -69,7 +69,7 @@ def test_an_answer_without_an_order_is_an_error(answer: Any):
         call("shopping_get_latest_order_url", answer=lambda request: (200, answer))
 
 
-def test_a_shop_that_is_not_there_is_an_error():
+def test_an_unreachable_shop_is_an_error():
     functions = Magento("http://127.0.0.1:9", "admin", PASSWORD, seconds=5).functions()
     with pytest.raises(PageError):
         asyncio.run(functions["shopping_get_latest_order_url"]())  # type: ignore[arg-type]

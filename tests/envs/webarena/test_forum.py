@@ -45,7 +45,7 @@ PAGE = """\
 \t[14] link 'reply'"""
 
 
-def test_the_forum_is_rich_enough_to_search_in():
+def test_the_forum_has_enough_topics_and_comments():
     topics = tables.topics()
     assert len(CIRCLES) >= 20
     assert len(topics) >= 300
@@ -61,7 +61,7 @@ def test_titles_are_unique_and_topics_are_numbered_by_their_dates():
     assert dates == sorted(dates)
 
 
-def test_no_pattern_makes_many_titles():
+def test_titles_do_not_share_many_beginnings():
     for kind in ("advice", "diary"):
         starts = collections.Counter(
             " ".join(topic.title.split()[:4]) for topic in tables.select_kind(kind)
@@ -69,7 +69,7 @@ def test_no_pattern_makes_many_titles():
         assert max(starts.values()) <= len(tables.select_kind(kind)) // 10
 
 
-def test_a_tool_is_used_for_its_purpose():
+def test_questions_about_tools_fit_the_circle_of_the_tool():
     for topic in tables.select_kind("choice"):
         circle = CIRCLES[topic.category - tables.FIRST_CATEGORY]
         assert topic.title.removeprefix(f"Which {circle.tool} for ")[:-1] in circle.uses
@@ -96,7 +96,7 @@ def test_members_do_not_like_their_own_comments():
             assert comment.author not in comment.likes
 
 
-def test_there_are_tasks_from_many_templates_in_both_splits():
+def test_both_splits_have_tasks_of_many_templates():
     tasks = forum.tasks()
     assert len(tasks) >= 60
     assert len({each.task.intent_template_id for each in tasks}) >= 12
@@ -105,12 +105,12 @@ def test_there_are_tasks_from_many_templates_in_both_splits():
     assert {each.split for each in tasks} == {"train", "test"}
 
 
-def test_tasks_are_in_webarenas_format():
+def test_tasks_have_the_format_of_webarena():
     for each in forum.tasks():
         assert read_task(json.loads(json.dumps(task_row(each.task)))) == each.task
 
 
-def test_a_price_is_that_of_the_named_member():
+def test_the_answer_of_a_price_task_is_the_named_members_price():
     task = next(each.task for each in forum.tasks() if each.task.task_id == 30300)
     values = task.instantiation
     topic = next(each for each in tables.topics() if each.title == values["title"])
@@ -120,7 +120,7 @@ def test_a_price_is_that_of_the_named_member():
     assert f" {task.evaluation.answers.exact_match} dollars" in said.text
 
 
-def test_a_members_comment_ends_at_the_next_comment():
+def test_the_nodes_of_a_comment_end_at_the_next_comment():
     page = nodes(PAGE)
     assert [node.id for node in said_by(page, "river_maple")] == [8, 9, 10]
     assert [node.id for node in said_by(page, "tiny_fox", "Here")] == [12, 13, 14]
@@ -184,7 +184,7 @@ def visitor(prepared, tmp_path_factory):
 
 
 @needs_spirit
-def test_a_request_that_names_no_episode_is_refused(visitor):
+def test_a_request_without_a_valid_episode_is_refused(visitor):
     for episode in (None, "UPPER", "a/b"):
         with pytest.raises(urllib.error.HTTPError) as refused:
             visitor.get("/", episode=episode)
@@ -192,7 +192,7 @@ def test_a_request_that_names_no_episode_is_refused(visitor):
 
 
 @needs_spirit
-def test_the_agent_is_logged_in_and_no_episode_sees_anothers_changes(visitor):
+def test_the_agent_is_logged_in_and_episodes_do_not_affect_each_other(visitor):
     page = visitor.get("/topic/1/")
     visitor.post("/comment/1/publish/", page, comment="Only here.")
     assert "Only here." in visitor.get("/topic/1/")
@@ -227,14 +227,14 @@ def test_search_does_not_find_private_topics(visitor):
 
 
 @needs_spirit
-def test_the_clock_begins_at_the_same_second_in_every_episode(visitor):
+def test_the_clock_starts_at_the_same_second_in_every_episode(visitor):
     first = visitor.get("/user/", episode="third")
     assert "March 1, 2024 noon" in first
     assert "March 1, 2024 noon" in visitor.get("/user/", episode="fourth")
 
 
 @needs_spirit
-def test_counts_of_the_database_are_those_of_the_tables(prepared):
+def test_row_counts_of_the_database_equal_those_of_the_tables(prepared):
     with sqlite3.connect(prepared / "template.sqlite3") as database:
         count = lambda table: database.execute(f"select count(*) from {table}").fetchone()[0]
         comments = sum(len(topic.comments) for topic in tables.topics())

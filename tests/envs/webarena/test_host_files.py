@@ -45,7 +45,7 @@ FOLDERS = {
 
 
 class Agent:
-    """A logged-in account that sends requests exactly as they are written."""
+    """A logged-in client that does not normalise the paths of its requests."""
 
     def __init__(self, url, cookies):
         self.server = urllib.parse.urlsplit(url).netloc
@@ -132,7 +132,7 @@ def marker(tmp_path_factory):
 
 
 @pytest.mark.parametrize("site", FOLDERS)
-def test_no_address_of_a_site_leads_out_of_its_folders(agents, marker, site):
+def test_no_url_of_a_site_leads_outside_its_folders(agents, marker, site):
     for folder in FOLDERS[site]:
         quoted = urllib.parse.quote(str(marker), safe="/")
         names = [12 * head + quoted[1:] for head in HEADS]
@@ -143,7 +143,7 @@ def test_no_address_of_a_site_leads_out_of_its_folders(agents, marker, site):
 
 
 @pytest.mark.parametrize("site", FOLDERS)
-def test_an_error_page_shows_nothing_of_the_host(agents, site):
+def test_error_pages_reveal_nothing_about_the_host(agents, site):
     for path in ("/no/such/page", "/?next=file:///etc/passwd", "/search?q=%00", "/%ff"):
         _, text = agents[site].get(path)
         for secret in ("Traceback", "site-packages", sys.prefix, "SECRET_KEY", "sqlite3"):
@@ -171,7 +171,7 @@ print(open("{path}").read())
 """
 
 
-def test_no_markup_of_the_wiki_reads_files_or_asks_servers(agents, marker):
+def test_wiki_markup_cannot_read_files_or_contact_servers(agents, marker):
     with serving(lambda request: (200, MARKER.encode())) as other:
         url = f"{other.url}/secret"
         text = WIKI.format(path=marker, url=url)
@@ -208,11 +208,11 @@ def test_no_markup_of_the_wiki_reads_files_or_asks_servers(agents, marker):
         "/attachment/ticket/1/?action=new",
     ],
 )
-def test_trac_has_no_repositories_plugins_settings_or_queries_in_sql(agents, path):
+def test_trac_offers_no_repositories_plugins_settings_or_sql_queries(agents, path):
     assert agents["gitlab"].get(path)[0] in (403, 404)
 
 
-def test_trac_takes_no_files_and_no_queries_in_sql(agents, marker):
+def test_trac_accepts_no_files_and_no_sql_queries(agents, marker):
     file = ("attachment", str(marker), "text")
     for path, fields, files in (
         ("/attachment/ticket/1/?action=new", {"action": "new", "description": "x"}, [file]),
@@ -223,7 +223,7 @@ def test_trac_takes_no_files_and_no_queries_in_sql(agents, marker):
         assert status in (403, 404), path
 
 
-def test_a_mistake_of_trac_shows_no_code():
+def test_an_error_in_trac_shows_no_code():
     def broken(environ, start_response):
         start_response("500 Internal Server Error", [("Content-Type", "text/html")])
         return [b'File "/srv/trac/web.py", line 3']
@@ -234,7 +234,7 @@ def test_a_mistake_of_trac_shows_no_code():
     assert b"/srv" not in b"".join(body)
 
 
-def test_the_forum_reads_no_files_and_asks_no_servers(agents, marker):
+def test_the_forum_cannot_read_files_or_contact_servers(agents, marker):
     agent = agents["reddit"]
     with serving(lambda request: (200, MARKER.encode())) as other:
         url = f"{other.url}/secret"
@@ -259,7 +259,7 @@ def test_the_forum_reads_no_files_and_asks_no_servers(agents, marker):
 PICTURE = "GIF89a\x01\x00\x01\x00\x00\x00\x00;"
 
 
-def test_the_forum_keeps_no_files(agents):
+def test_the_forum_stores_no_uploaded_files(agents):
     agent = agents["reddit"]
     file = ("avatar", "me.gif", PICTURE)
     agent.post("/user/", location="there", notify_when="1", timezone="UTC", files=[file])
@@ -268,12 +268,12 @@ def test_the_forum_keeps_no_files(agents):
 
 
 @pytest.mark.parametrize("path", ["/dashboard/comms/", "/dashboard/comms/ORDER_PLACED/"])
-def test_the_shop_renders_no_templates_of_the_agent(agents, path):
+def test_the_shop_has_no_pages_for_editing_templates(agents, path):
     assert agents["shopping"].get(path)[0] == 404
     assert "/dashboard/comms" not in agents["shopping"].get("/dashboard/")[1]
 
 
-def test_the_shop_shows_a_page_of_the_agent_as_it_was_written(agents, marker):
+def test_the_shop_shows_template_code_of_the_agent_as_plain_text(agents, marker):
     agent = agents["shopping"]
     text = f"Shown {{% include '{marker}' %}} {{% debug %}} {{{{ request.environ }}}}"
     agent.post("/dashboard/pages/create/", title="Notes", url="/notes/", content=text)
@@ -281,7 +281,7 @@ def test_the_shop_shows_a_page_of_the_agent_as_it_was_written(agents, marker):
     assert "Shown" in page and "wsgi.input" not in page
 
 
-def test_the_shop_keeps_no_pictures_and_reads_none_by_their_paths(agents, marker):
+def test_the_shop_stores_no_uploads_and_reads_no_images_from_paths_or_urls(agents, marker):
     agent = agents["shopping"]
     product = re.search(
         r"/dashboard/catalogue/products/(\d+)/", agent.get("/dashboard/catalogue/")[1]
@@ -301,6 +301,6 @@ def test_the_shop_keeps_no_pictures_and_reads_none_by_their_paths(agents, marker
         assert not other.requests
 
 
-def test_accounts_of_the_agent_are_no_administrators_of_forum_and_trac(agents):
+def test_the_agents_accounts_cannot_open_administration_pages(agents):
     assert agents["reddit"].get("/st/admin/")[0] in (302, 403, 404)
     assert agents["gitlab"].get("/admin")[0] in (403, 404)

@@ -7,14 +7,14 @@ pytest.importorskip("django")
 from agentgym_sites.icons import label_icons  # noqa: E402
 
 
-def test_a_link_with_nothing_but_an_icon_is_named():
+def test_a_link_that_contains_only_an_icon_gets_a_label():
     named = label_icons('<a href="/search/"><i class="fa fa-search"></i></a>')
     assert named == (
         '<a href="/search/"><i role="img" aria-label="Search" class="fa fa-search"></i></a>'
     )
 
 
-def test_a_title_names_the_link_of_an_icon_that_has_no_label():
+def test_an_icon_in_a_link_with_a_title_is_hidden():
     page = '<a title="Bold"> <i class="fa fa-bold"></i> </a>'
     assert label_icons(page) == (
         '<a title="Bold"> <i aria-hidden="true" class="fa fa-bold"></i> </a>'
@@ -31,7 +31,7 @@ def test_an_icon_next_to_a_text_is_hidden():
         assert "aria-label" not in label_icons(page)
 
 
-def test_the_first_star_gives_the_rating():
+def test_the_first_star_is_labelled_with_the_rating():
     stars = '<i class="fas fa-star"></i>' * 5
     page = label_icons(f'<p class="star-rating Four">\n{stars}</p>')
     assert page.count('aria-label="Four of five stars"') == 1

@@ -61,7 +61,7 @@ def in_browser(server: str) -> Iterator[Callable[[Work], Any]]:
     background.stop()
 
 
-def test_each_form_logs_in_and_its_cookies_are_enough(server: str, in_browser: Any):
+def test_each_form_logs_in_and_its_cookies_keep_the_login(server: str, in_browser: Any):
     async def work(browser: Any) -> dict[str, tuple[bool, bool]]:
         seen = {}
         for site, path in BASES.items():
@@ -83,7 +83,7 @@ def test_each_form_logs_in_and_its_cookies_are_enough(server: str, in_browser: A
 
 
 @pytest.mark.parametrize("site", BASES)
-def test_a_refused_account_is_an_error_without_the_password(
+def test_the_error_for_a_refused_account_does_not_contain_the_password(
     server: str, in_browser: Any, site: str
 ):
     wrong = Account(USERNAME, "not-the-word")
@@ -92,7 +92,7 @@ def test_a_refused_account_is_an_error_without_the_password(
     assert "not-the-word" not in str(caught.value)
 
 
-def test_a_page_without_the_form_is_an_error_that_names_the_field(
+def test_the_error_for_a_page_without_the_form_names_the_field(
     server: str, in_browser: Any, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(login, "ACTION_SECONDS", 0.5)
@@ -100,7 +100,7 @@ def test_a_page_without_the_form_is_an_error_that_names_the_field(
         in_browser(lambda browser: cookies_of(browser, "reddit", f"{server}/lab", EMMA))
 
 
-def test_trouble_with_a_field_does_not_repeat_the_typed_text(in_browser: Any):
+def test_the_error_for_a_failing_field_does_not_contain_the_typed_text(in_browser: Any):
     async def broken(browser: Any) -> None:
         page = await (await browser.new_context()).new_page()
         page.set_default_timeout(500)
@@ -161,7 +161,7 @@ def make_world(tmp_path: pathlib.Path, server: str) -> Iterator[Callable[..., De
         BrowserProcess.get(world.reach).stop()
 
 
-def test_a_task_is_played_with_its_account_and_no_secret_is_seen(
+def test_a_task_is_played_with_its_account_and_shows_no_secret(
     make_world: Any, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
 ):
     with caplog.at_level(logging.INFO):
@@ -196,7 +196,7 @@ def test_scored_episodes_are_recorded_with_their_requests(make_world: Any, tmp_p
     assert folder.stat().st_mode & 0o077 == 0  # the recorded requests contain cookies
 
 
-def test_a_task_without_an_account_is_played_as_a_stranger(make_world: Any):
+def test_a_task_without_an_account_is_played_without_a_login(make_world: Any):
     environment = WebArenaEnvironment(make_world())
     first = environment.reset(1)
     environment.close()
@@ -214,7 +214,7 @@ def test_all_accounts_are_logged_in_before_the_first_episode(
     assert "logging in" not in caplog.text
 
 
-def test_an_account_that_is_refused_stops_the_start_and_loses_an_episode(make_world: Any):
+def test_a_refused_account_stops_the_start_and_ends_an_episode(make_world: Any):
     world = make_world(password="not-the-word")
     with pytest.raises(SetupError, match="shopping: emma is not logged in"):
         world.log_in_everywhere()

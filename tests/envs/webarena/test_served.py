@@ -21,12 +21,12 @@ def test_a_missing_site_is_left_out_and_reported(caplog):
     assert "trac is left out: gitlab needs Trac" in caplog.text
 
 
-def test_all_sites_are_offered_where_all_are_installed(caplog):
+def test_all_sites_are_offered_if_all_are_installed(caplog):
     assert served._installed([SHOP, site("forum", {"reddit": ""})])[-1] == "reddit"
     assert not caplog.text
 
 
-def test_without_any_site_the_message_names_the_packages():
+def test_the_error_without_any_site_names_the_packages():
     absent = [site("a", {"x": ""}, missing="install a"), site("b", {"y": ""}, missing="install b")]
     with pytest.raises(SetupError, match="install a; install b"):
         served._installed(absent)

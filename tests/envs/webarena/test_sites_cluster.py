@@ -34,7 +34,7 @@ def test_a_site_is_prepared_once(tmp_path):
     assert site.builds == 1
 
 
-def test_a_failed_preparation_leaves_nothing_that_looks_finished(tmp_path):
+def test_a_failed_preparation_leaves_no_finished_folder(tmp_path):
     with pytest.raises(RuntimeError, match="no more disk"):
         prepare(TinySite(fails=True), tmp_path)
     assert not (tmp_path / "tiny" / "v1").exists()
@@ -52,14 +52,14 @@ def test_a_preparation_reports_its_progress(tmp_path, capsys):
     assert told[1] == "webarena: tiny: filling" and "prepared in" in told[-1]
 
 
-def test_a_missing_package_is_named(tmp_path):
+def test_the_error_for_a_missing_package_names_it(tmp_path):
     site = TinySite()
     site.missing = lambda: "tiny needs apt-get install tiny"
     with pytest.raises(SetupError, match="apt-get install tiny"):
         prepare(site, tmp_path)
 
 
-def test_a_version_follows_contents_and_releases(tmp_path):
+def test_a_fingerprint_depends_on_file_contents_and_package_versions(tmp_path):
     file = tmp_path / "a.py"
     file.write_text("1")
     before = fingerprint([file], ("pytest", "no-such-package"))
@@ -69,7 +69,7 @@ def test_a_version_follows_contents_and_releases(tmp_path):
     assert before != fingerprint([file], ("pytest", "no-such-package"))
 
 
-def test_sites_are_found_by_the_names_of_webarena():
+def test_sites_are_found_by_webarenas_site_names():
     assert [site.name for site in cluster.sites_for(["shopping_admin"])] == ["shop"]
     with pytest.raises(SetupError, match="no embedded site 'map'"):
         cluster.sites_for(["map"])
@@ -101,6 +101,6 @@ def test_a_site_that_cannot_start_is_reported_with_its_last_output(tmp_path):
         Cluster(tmp_path, [site]).start()
 
 
-def test_ending_an_episode_of_a_dead_site_is_an_error_of_the_system():
+def test_ending_an_episode_of_a_dead_site_raises_an_os_error():
     with pytest.raises(OSError):
         end_episode("http://127.0.0.1:1", "a")

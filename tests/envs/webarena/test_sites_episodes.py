@@ -20,7 +20,7 @@ def make(tmp_path):
     return EpisodeDatabases(tmp_path / "template.sqlite3", tmp_path / "episodes")
 
 
-def test_episodes_do_not_see_each_other(tmp_path):
+def test_episodes_do_not_affect_each_other(tmp_path):
     databases = make(tmp_path)
     for _ in range(3):
         with databases.opened("a") as path:
@@ -29,7 +29,7 @@ def test_episodes_do_not_see_each_other(tmp_path):
         assert (last, next_second(path)) == (2, 0)
 
 
-def test_a_removed_episode_starts_again(tmp_path):
+def test_a_removed_episode_starts_from_the_beginning(tmp_path):
     databases = make(tmp_path)
     with databases.opened("a") as path:
         next_second(path)
@@ -48,7 +48,7 @@ def test_an_invalid_id_is_refused(tmp_path, episode):
         databases.remove(episode)
 
 
-def test_requests_of_one_episode_are_served_one_after_another(tmp_path):
+def test_requests_of_one_episode_are_served_sequentially(tmp_path):
     databases = make(tmp_path)
     inside, most = [0], [0]
 
@@ -78,7 +78,7 @@ def test_episodes_older_than_a_day_are_removed_at_the_start(tmp_path):
     assert [path.name for path in (tmp_path / "episodes").iterdir()] == ["new.sqlite3"]
 
 
-def test_the_changes_of_an_episode_reach_the_evaluators_and_not_a_browser(tmp_path):
+def test_the_changes_of_an_episode_are_served_to_evaluators_but_not_to_browsers(tmp_path):
     databases = make(tmp_path)
     with databases.opened("a") as path:
         with contextlib.closing(sqlite3.connect(path)) as connection, connection:
@@ -111,7 +111,7 @@ def test_the_changes_of_an_episode_reach_the_evaluators_and_not_a_browser(tmp_pa
     assert ask("/__episode__/a") == ("200", b"{}")
 
 
-def test_dice_fall_alike_everywhere():
+def test_pseudo_random_numbers_are_the_same_on_every_machine():
     dice = Dice("a name")
     assert [dice.below(100) for _ in range(5)] == [84, 35, 25, 68, 22]
     assert sorted(Dice("x").sample(range(9), 9)) == list(range(9))
@@ -144,7 +144,7 @@ assert look()[0].year >= YEAR and look()[3] != look()[3]
 """
 
 
-def test_in_an_episode_it_is_always_the_same_moment():
+def test_time_and_random_numbers_of_an_episode_are_reproducible():
     pytest.importorskip("django", reason="needs Django: pip install -e '.[web]'")
     year = datetime.datetime.now(datetime.UTC).year
     subprocess.run([sys.executable, "-c", CLOCK.replace("YEAR", str(year))], check=True)

@@ -53,7 +53,7 @@ def get(sites):
     return get
 
 
-def test_the_tables_are_large_enough_to_search_in():
+def test_the_shop_has_enough_products_customers_and_orders():
     shop = tables()
     assert len(shop.products) >= 400 and len({p.shelf.name for p in shop.products}) >= 12
     assert len(shop.customers) >= 60 and len(shop.orders) >= 300 and len(shop.reviews) >= 500
@@ -84,7 +84,7 @@ def test_a_product_page_shows_the_values_of_the_tables(get):
         assert f"{name} {value}" in page
 
 
-def test_a_search_wants_all_words(get):
+def test_a_search_finds_only_products_with_all_words(get):
     product = tables().products[200]
     path = "/search/?q=" + urllib.request.quote(f"{product.line} {product.brand} {product.upc}")
     assert "Found 1 result." in get(path)
@@ -105,7 +105,7 @@ def test_a_category_can_be_sorted_and_filtered(get):
     assert f"{below} results" in page
 
 
-def test_the_customer_and_the_administrator_are_logged_in_side_by_side(get):
+def test_the_agent_is_logged_in_as_customer_and_as_administrator(get):
     assert tables().customer.name in get("/accounts/profile/")
     assert "Total Customers" in get("/dashboard/")
     order = tables().orders_of(tables().customer)[-1]
@@ -113,7 +113,7 @@ def test_the_customer_and_the_administrator_are_logged_in_side_by_side(get):
     assert order.customer.email in get(f"/dashboard/orders/{order.number}/")
 
 
-def test_pages_show_the_episodes_time(get):
+def test_pages_show_the_time_of_the_episode(get):
     get("/", episode="clock")
     # static files do not advance the clock
     get("/static/oscar/js/oscar/ui.js", episode="clock", has_tags=True)
@@ -122,7 +122,7 @@ def test_pages_show_the_episodes_time(get):
     assert 'value="2024-03-01 12:00:02"' in page
 
 
-def test_an_ended_episode_starts_again(sites):
+def test_an_ended_episode_starts_from_the_beginning(sites):
     request = urllib.request.Request(
         sites.urls["shopping"] + "/accounts/login/", headers={"X-Episode": "anew"}
     )
@@ -134,21 +134,21 @@ def test_an_ended_episode_starts_again(sites):
         assert response.headers["Set-Cookie"] == first
 
 
-def test_storage_states_are_for_this_machine_alone(sites):
+def test_login_cookies_are_valid_for_loopback_only(sites):
     states = sites.storage_state(["shopping", "shopping_admin"])
     assert [cookie["domain"] for cookie in states["cookies"]] == ["127.0.0.1"] * 2
     assert len({cookie["name"] for cookie in states["cookies"]}) == 2
     assert json.dumps(states)
 
 
-def test_the_shop_answers_when_asked_for_its_health(sites):
+def test_the_shop_answers_health_checks(sites):
     assert is_healthy(sites.urls["shopping"])
 
 
 @pytest.mark.parametrize(
     "name", ["", "..", "..%2f", "..%2f..%2fetc/passwd", "/etc/passwd", "%00", "x" * 300, "no.css"]
 )
-def test_an_address_of_no_static_file_is_not_found(sites, name):
+def test_a_missing_static_file_is_not_found(sites, name):
     with pytest.raises(urllib.error.HTTPError) as caught:
         urllib.request.urlopen(f"{sites.urls['shopping']}/static/{name}", timeout=60)
     assert caught.value.code == 404

@@ -58,7 +58,7 @@ def target(**changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def test_a_task_is_read_and_written_without_loss():
+def test_a_task_round_trips_through_its_row():
     task = read_task(row())
     assert task_row(task) == row()
     assert read_task(task_row(task)) == task
@@ -66,20 +66,20 @@ def test_a_task_is_read_and_written_without_loss():
     assert task.evaluation.reference_urls == ("__SHOPPING__/tea/1", "__SHOPPING__/tea/2")
 
 
-def test_placeholders_become_addresses_everywhere_in_a_task():
+def test_placeholders_are_replaced_by_addresses_everywhere_in_a_task():
     task = read_task(row(intent="Post __SHOPPING_ADMIN__/x on __REDDIT__/f/tea")).at(URLS)
     assert task.start_urls == ("http://127.0.0.1:8101/tea", "http://127.0.0.1:8101/pots")
     assert task.evaluation.targets[0].url == "http://127.0.0.1:8101/cart"
     assert task.intent == "Post http://127.0.0.1:8101/dashboard/x on http://127.0.0.1:810/f/tea"
 
 
-def test_words_that_only_look_like_placeholders_stay():
+def test_words_that_only_look_like_placeholders_are_kept():
     locator = "func:role(__page__, '__last_url__', '__OTHER__')"
     task = read_task(row(eval=evaluation(program_html=[target(locator=locator)]))).at(URLS)
     assert task.evaluation.targets[0].locator == locator
 
 
-def test_a_task_of_a_site_without_an_address_names_it():
+def test_the_error_for_a_site_without_an_address_names_it():
     with pytest.raises(ValueError, match="__MAP__ is used, but no address of map is configured"):
         read_task(row(start_url="__MAP__")).at(URLS)
 
@@ -123,7 +123,7 @@ def test_a_task_of_a_site_without_an_address_names_it():
         ([], r"task should be an object, found \[\]"),
     ],
 )
-def test_an_error_names_the_task_and_the_field(wrong: Any, message: str):
+def test_the_error_for_an_invalid_task_names_task_and_field(wrong: Any, message: str):
     with pytest.raises(TaskFormatError, match=message):
         read_task(wrong)
 
@@ -133,7 +133,7 @@ def test_a_repeated_number_is_refused():
         read_tasks([row(), row()])
 
 
-def test_the_agent_sees_public_names_and_may_type_them():
+def test_the_agent_sees_public_addresses_and_can_type_them():
     real = "http://127.0.0.1:8101/dashboard/orders?next=http://127.0.0.1:8101/tea"
     shown = "http://luma.com/admin/orders?next=http://onestopmarket.com/tea"
     assert URLS.shown(real) == shown
@@ -145,13 +145,13 @@ def test_the_agent_sees_public_names_and_may_type_them():
 @pytest.mark.parametrize(
     "other", ["http://127.0.0.1:81011/", "http://127.0.0.1:8101/", "http://127.0.0.1:810.evil/"]
 )
-def test_an_address_that_only_begins_alike_is_another(other: str):
+def test_an_address_that_only_starts_like_a_site_is_kept(other: str):
     urls = SiteUrls({"reddit": "http://127.0.0.1:810"})
     assert urls.shown(other) == other
 
 
 @pytest.mark.parametrize("base", ["127.0.0.1:80", "http://a/", "ftp://a"])
-def test_a_base_address_that_is_none_is_refused(base: str):
+def test_an_invalid_base_address_is_refused(base: str):
     with pytest.raises(ValueError, match="address of shopping"):
         SiteUrls({"shopping": base})
 
@@ -176,19 +176,19 @@ def test_tasks_that_need_a_judge_are_left_out_and_counted():
     assert [task.task_id for task in with_judge.tasks] == [1, 2, 3]
 
 
-def test_answers_of_other_evaluators_ask_for_no_judge():
+def test_reference_answers_need_no_judge_if_only_the_url_is_matched():
     free = evaluation(
         eval_types=["url_match"], reference_answers={"fuzzy_match": ["a tea that calms"]}
     )
     assert not read_task(row(eval=free)).evaluation.needs_judge
 
 
-def test_a_note_next_to_the_evaluation_is_read_like_one_in_it():
+def test_a_note_next_to_the_evaluation_is_read_like_one_inside():
     impossible = evaluation(reference_answers={"fuzzy_match": "N/A"})
     assert read_task(row(eval=impossible, string_note="no tea")).evaluation.reason == "no tea"
 
 
-def test_the_file_is_found_in_an_installed_package(
+def test_the_task_file_is_found_in_an_installed_package(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ):
     file = tmp_path / "webarena_for_this_test" / "data" / "tasks.json"
@@ -202,7 +202,7 @@ def test_the_file_is_found_in_an_installed_package(
     assert [task.task_id for task in load_tasks(find_task_file())] == [7]
 
 
-def test_a_path_that_is_wrong_is_named(tmp_path: pathlib.Path):
+def test_the_error_for_an_invalid_path_names_it(tmp_path: pathlib.Path):
     with pytest.raises(FileNotFoundError, match="no task file .*tasks.json"):
         find_task_file(tmp_path / "tasks.json")
     (tmp_path / "broken.json").write_text("[")

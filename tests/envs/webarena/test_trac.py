@@ -42,19 +42,19 @@ except SetupError as error:
     NO_BROWSER = str(error)
 
 
-def test_the_tasks_on_trac_are_those_of_the_development_site():
+def test_trac_is_the_development_site_of_the_embedded_tasks():
     on_gitlab = [each.task for each in embedded.embedded_tasks() if "gitlab" in each.task.sites]
     assert on_gitlab == [each.task for each in trac_tasks.tasks()]
     assert {task.task_id // 10000 for task in on_gitlab} == {6}
     assert [site.name for site in cluster.sites_for(["gitlab"])] == ["trac"]
 
 
-def test_a_site_has_no_choice_of_applications():
+def test_there_is_no_option_to_choose_the_development_site():
     with pytest.raises(TypeError, match="development"):
         served.make_served_environment(development="trac")
 
 
-def test_there_are_tasks_from_many_templates_in_both_splits():
+def test_both_splits_have_tasks_of_many_templates():
     tasks = trac_tasks.tasks()
     assert len(tasks) >= 60
     assert len({each.task.intent_template_id for each in tasks}) >= 12
@@ -66,7 +66,7 @@ def test_there_are_tasks_from_many_templates_in_both_splits():
         assert read_task(json.loads(json.dumps(task_row(each.task)))) == each.task
 
 
-def test_summaries_are_unique_so_that_a_task_can_name_a_ticket():
+def test_ticket_summaries_are_unique():
     summaries = [ticket.summary for ticket in tickets.tickets()]
     assert len(set(summaries)) == len(summaries) >= 400
 
@@ -93,7 +93,7 @@ NEXT = {
 }
 
 
-def test_a_history_follows_the_workflow_and_ends_in_the_status_of_its_ticket():
+def test_ticket_histories_follow_the_workflow_to_the_current_status():
     for ticket in tickets.tickets():
         status, resolution = "new", ""
         for change in ticket.changes:
@@ -124,7 +124,7 @@ def test_no_open_ticket_is_in_a_completed_milestone():
 
 
 @needs_trac
-def test_the_links_to_the_handbook_lead_to_pages():
+def test_links_to_the_handbook_lead_to_existing_pages():
     templates = pathlib.Path(importlib.util.find_spec("trac").origin).parent.rglob("*.html")
     hidden = {"admin", "versioncontrol"}  # components that the agent cannot access
     texts = [path.read_text() for path in templates if not hidden & set(path.parts)]
@@ -142,7 +142,7 @@ def test_the_links_to_the_handbook_lead_to_pages():
     assert words <= names
 
 
-def test_wiki_pages_are_in_tracs_markup_and_link_to_pages_that_are_there():
+def test_wiki_pages_have_tracs_markup_and_link_to_existing_pages():
     pages = {page.name: page.text for page in tables.wiki_pages()}
     assert len(pages) == len(tables.wiki_pages()) >= 40
     assert pages["Kiln/Operations"].startswith("= Operations =")
@@ -232,7 +232,7 @@ def visitor(prepared, tmp_path_factory):
 
 
 @needs_trac
-def test_two_templates_are_equal_byte_for_byte(prepared, tmp_path):
+def test_building_the_site_twice_gives_equal_files(prepared, tmp_path):
     make_site().build(tmp_path, lambda text: None)
     files = sorted(path.relative_to(prepared) for path in prepared.rglob("*") if path.is_file())
     assert files == sorted(p.relative_to(tmp_path) for p in tmp_path.rglob("*") if p.is_file())
@@ -241,7 +241,7 @@ def test_two_templates_are_equal_byte_for_byte(prepared, tmp_path):
 
 
 @needs_trac
-def test_the_database_holds_the_tables(prepared):
+def test_the_database_contains_the_tables(prepared):
     with sqlite3.connect(prepared / "template.sqlite3") as database:
         count = lambda table: database.execute(f"select count(*) from {table}").fetchone()[0]
         assert count("ticket") == len(tickets.tickets())
@@ -252,7 +252,7 @@ def test_the_database_holds_the_tables(prepared):
 
 
 @needs_trac
-def test_a_request_that_names_no_episode_is_refused(visitor):
+def test_a_request_without_a_valid_episode_is_refused(visitor):
     for episode in (None, "UPPER", "a/b"):
         with pytest.raises(urllib.error.HTTPError) as refused:
             visitor.get("/wiki", episode)
@@ -260,7 +260,7 @@ def test_a_request_that_names_no_episode_is_refused(visitor):
 
 
 @needs_trac
-def test_the_agent_is_logged_in_and_no_episode_sees_anothers_changes(visitor):
+def test_the_agent_is_logged_in_and_episodes_do_not_affect_each_other(visitor):
     assert "logged in as" in visitor.get("/wiki")
     visitor.comment(20, "Only here.")
     assert "Only here." in visitor.get("/ticket/20")
@@ -268,7 +268,7 @@ def test_the_agent_is_logged_in_and_no_episode_sees_anothers_changes(visitor):
 
 
 @needs_trac
-def test_an_ended_episode_starts_again_under_its_old_name(visitor):
+def test_an_ended_episode_starts_from_the_beginning(visitor):
     visitor.comment(20, "Soon forgotten.", "again")
     assert "Soon forgotten." in visitor.get("/ticket/20", "again")
     visitor.end("again")
@@ -278,7 +278,7 @@ def test_an_ended_episode_starts_again_under_its_old_name(visitor):
 
 
 @needs_trac
-def test_the_end_of_an_episode_disturbs_no_other_one(visitor):
+def test_ending_an_episode_does_not_affect_other_episodes(visitor):
     def live(name):
         for round in range(6):
             assert "Platform board" in visitor.get("/ticket/20", f"{name}-{round}")
@@ -289,7 +289,7 @@ def test_the_end_of_an_episode_disturbs_no_other_one(visitor):
 
 
 @needs_trac
-def test_the_clock_begins_at_the_same_second_in_every_episode(visitor):
+def test_the_clock_starts_at_the_same_second_in_every_episode(visitor):
     for episode in ("third", "fourth"):
         visitor.get("/wiki", episode)
         # the second request of the episode reads, the third one writes
@@ -298,7 +298,7 @@ def test_the_clock_begins_at_the_same_second_in_every_episode(visitor):
 
 
 @needs_trac
-def test_files_of_the_pages_need_no_episode_and_are_those_of_trac_alone(visitor):
+def test_only_static_files_of_trac_are_served_without_an_episode(visitor):
     assert "body" in visitor.get("/chrome/common/css/trac.css", None)
     with pytest.raises(urllib.error.HTTPError) as refused:
         visitor.get("/chrome/common/../__init__.py", None)
@@ -306,7 +306,7 @@ def test_files_of_the_pages_need_no_episode_and_are_those_of_trac_alone(visitor)
 
 
 @needs_trac
-def test_attachments_are_off_since_files_are_outside_the_database(visitor):
+def test_attachments_are_disabled(visitor):
     assert "attachfilebutton" not in visitor.get("/ticket/20")
     with pytest.raises(urllib.error.HTTPError) as refused:
         visitor.get("/attachment/ticket/20/?action=new")
@@ -314,7 +314,7 @@ def test_attachments_are_off_since_files_are_outside_the_database(visitor):
 
 
 @needs_trac
-def test_the_form_logs_in_only_with_the_password(visitor):
+def test_the_login_form_requires_the_password(visitor):
     page = visitor.get("/login", "login", as_agent=False)
     assert '<label for="username">' in page and '<label for="password">' in page
     assert "logged in as" not in visitor.get("/wiki", "login", as_agent=False)
@@ -328,7 +328,7 @@ def test_the_form_logs_in_only_with_the_password(visitor):
 
 @needs_trac
 @pytest.mark.skipif(bool(NO_BROWSER), reason=NO_BROWSER)
-def test_scripted_solutions_solve_a_task_of_each_kind_and_idling_none(tmp_path, monkeypatch):
+def test_scripted_solutions_solve_a_task_of_each_kind_and_idle_agents_none(tmp_path, monkeypatch):
     """Checks a task of each type: a number from the wiki, a report's address, a ticket's state."""
     monkeypatch.setenv(VARIABLE, str(tmp_path))
     check = importlib.import_module("agentgym_sites.tasks.check")

@@ -46,25 +46,25 @@ def write_tasks(folder: pathlib.Path) -> pathlib.Path:
     return path
 
 
-def test_tasks_declare_their_dependence_on_requests(tmp_path: pathlib.Path):
+def test_tasks_declare_if_they_need_recorded_requests(tmp_path: pathlib.Path):
     tasks = read_verified_tasks(write_tasks(tmp_path))
     assert {number: task.needs_trace for number, task in tasks.items()} == {0: False, 500: True}
 
 
 @pytest.mark.parametrize("content", ["{", "[1]", '[{"task_id": 1}]'])
-def test_a_file_of_something_else_is_refused(tmp_path: pathlib.Path, content: str):
+def test_a_file_in_another_format_is_refused(tmp_path: pathlib.Path, content: str):
     (tmp_path / "x.json").write_text(content)
     with pytest.raises(SetupError, match="x.json is not webarena-verified's file"):
         read_verified_tasks(tmp_path / "x.json")
 
 
-def test_a_task_whose_requests_count_is_not_scored_without_them(tmp_path: pathlib.Path):
+def test_a_task_that_needs_recorded_requests_is_not_scored_without_them(tmp_path: pathlib.Path):
     tasks = read_verified_tasks(write_tasks(tmp_path))
     found = score([Case(BY_REQUESTS, "{}"), Case(9, "{}")], tasks, URLS, python="/nowhere/python")
     assert [(each.score, each.status) for each in found] == [(None, "no_trace"), (None, "error")]
 
 
-def test_an_interpreter_without_the_library_is_named(tmp_path: pathlib.Path):
+def test_the_error_for_a_missing_interpreter_names_it(tmp_path: pathlib.Path):
     tasks = read_verified_tasks(write_tasks(tmp_path))
     with pytest.raises(SetupError, match="no interpreter /nowhere/python. Install"):
         score([Case(BY_ANSWER, "{}")], tasks, URLS, python="/nowhere/python")

@@ -45,9 +45,9 @@ def turns_of(mask):
 
 
 def anchors_of(turns):
-    """Returns the anchor state of each turn: the parity of its number.
+    """Returns the anchor state of each turn: its group and the parity of its number.
 
-    Every fourth turn has a state that occurs in no other episode.
+    All turns of every fourth episode have a state that occurs in no other episode.
     """
     anchors = np.full(turns.shape, -1)
     for b in range(len(turns)):

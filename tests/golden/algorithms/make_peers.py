@@ -1,15 +1,14 @@
 """Writes verl.json, trl.json and rlax.json: results of other implementations for fixed inputs.
 
-The functions of the libraries are called directly. For a method of a trainer, a stand-in replaces
-the trainer; its network returns stored log-probabilities. Everything is float64, except rlax's
-float32. To run the script, install the libraries with torch, transformers and jax in a separate
-environment:
+The functions of the libraries are called directly. For a method of a trainer, a mock replaces the
+trainer; its network returns stored log-probabilities. All libraries except rlax compute in float64.
+To run the script, install the libraries with torch, transformers and jax in a separate environment:
 
     pip install --no-deps verl==0.9.1 trl==1.16.0 rlax==0.1.9 accelerate==1.15.0 datasets==5.2.0 \
         tensordict==0.15.3 omegaconf==2.4.0 hydra-core==1.3.8 antlr4-python3-runtime==4.9.3 \
         ray==2.60.0 distrax==0.1.9 tfp-nightly dm-tree dm-env six decorator wrapt attrs pyvers \
         orjson codetiming pandas pyarrow multiprocess dill xxhash
-    pip install --no-deps --target OLD trl==0.11.4  # the last one whose PPO has functions to call
+    pip install --no-deps --target OLD trl==0.11.4  # the last version that has PPO as functions
     python tests/golden/algorithms/make_peers.py OLD
 """
 
@@ -75,7 +74,7 @@ def from_verl(inputs):
     rewards, mask = x["rewards"], x["mask"]
     index = np.arange(B) // GROUP
     alone = np.where(np.arange(B) == B - 1, 3, index)  # the last row is the only one of its group
-    # each reward is moved one token later if that token is not an action
+    # Each reward is moved one token later and dropped if that token is an action.
     late = torch.roll(rewards, 1, 1) * (1 - mask)
     grpo, rloo = (
         core_algos.compute_grpo_outcome_advantage,
@@ -175,7 +174,7 @@ def from_verl(inputs):
 
 
 def stand_in(**attributes):
-    """Returns a stand-in for a trainer on one process, whose network returns stored results."""
+    """Returns a mock of a trainer on one process, whose network returns stored results."""
     trainer = mock.MagicMock(**attributes)
     trainer.accelerator.device, trainer.accelerator.num_processes = "cpu", 1
     trainer.accelerator.process_index = 0
@@ -313,7 +312,7 @@ def from_trl(inputs, old_folder):
 def functions_of(path, names, namespace):
     """Loads the named functions of a file without importing the file.
 
-    The file imports modules that no longer exist.
+    Importing the file would fail, because it imports modules that no longer exist.
     """
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.FunctionDef) and node.name in names:

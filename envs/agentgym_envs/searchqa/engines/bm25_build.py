@@ -108,9 +108,9 @@ def main(argv: list[str] | None = None) -> int:
     """Builds an index; returns the exit status."""
     parser = argparse.ArgumentParser()
     parser.add_argument("corpus", type=pathlib.Path)
-    parser.add_argument("corpus_folder", type=pathlib.Path, help="with the offsets of its lines")
-    parser.add_argument("folder", type=pathlib.Path, help="of the index")
-    parser.add_argument("--part", type=int, default=PART, help="passages that are kept together")
+    parser.add_argument("corpus_folder", type=pathlib.Path, help="folder with line offsets")
+    parser.add_argument("folder", type=pathlib.Path, help="folder of the index")
+    parser.add_argument("--part", type=int, default=PART, help="passages per part")
     args = parser.parse_args(argv)
     try:
         build(Corpus(args.corpus, args.corpus_folder), args.folder, args.part)

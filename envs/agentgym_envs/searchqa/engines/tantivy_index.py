@@ -1,4 +1,4 @@
-"""BM25 by tantivy: an index on disk that needs a tenth of the memory and more time per query."""
+"""BM25 by tantivy: an index on disk with a tenth of the memory of bm25s and slower queries."""
 
 import json
 import pathlib

@@ -11,7 +11,7 @@ _MARKER = re.compile(r"(?<!\w)Action:")
 _LANGUAGE = re.compile(r"(?:text|plaintext|bash|python|action)?\s*\n")
 _MAX_SHOWN = 200  # characters of an invalid action that its rejection quotes
 
-# syntax of each action on an element, with the effect of the action
+# syntax of the actions whose only argument is an element
 ELEMENT_FORMS = {
     "click": re.compile(r"click ?\[(\d{1,9})\]"),
     "hover": re.compile(r"hover ?\[(\d{1,9})\]"),
@@ -52,7 +52,7 @@ class Action:
     Attributes:
       name: `click`, `type`, `hover`, `press`, `scroll`, `new_tab`, `tab_focus`, `close_tab`,
         `goto`, `go_back`, `go_forward` or `stop`.
-      element: Number of an element, for `click`, `type` and `hover`.
+      element: Id of an element, for `click`, `type` and `hover`.
       text: Text to type, keys, direction, address, or answer.
       enter: True if `type` presses Enter afterwards.
       tab: Number of the tab, for `tab_focus`.

@@ -10,7 +10,7 @@ _Result = TypeVar("_Result")
 
 
 class Background:
-    """Runner of coroutines for any thread. Its own thread does not keep the process alive."""
+    """Event loop in a daemon thread; any other thread can run coroutines in it."""
 
     def __init__(self, name: str):
         self._loop = asyncio.new_event_loop()

@@ -26,7 +26,7 @@ _LOGGER = logging.getLogger(__name__)
 
 CHROMIUM_VARIABLE = "AGENTGYM_CHROMIUM"
 # The only supported browser, because observations depend on it. Debian's full chromium requests
-# favicons, lists other text boxes and takes twice the memory.
+# favicons, has other text boxes in its accessibility tree and takes twice the memory.
 SUPPORTED = "chromium-headless-shell"
 PLAYWRIGHT_HINT = f"Install it with: {extras.install('web')}"
 CHROMIUM_HINT = (
@@ -53,7 +53,7 @@ _FLAGS = (
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
 )
 _START_SECONDS = 30.0
-# limit for the notice that a browser is gone; the errors of its pages arrive earlier
+# maximum wait for Playwright's `disconnected` event, which arrives after the errors of the pages
 _NEWS_SECONDS = 1.0
 _BEAT = 0.01
 

@@ -22,7 +22,7 @@ _START_SECONDS = 60.0
 
 
 class BrowserProcess:
-    """Browser in a separate event loop, for callers that are not asynchronous. Use `get`."""
+    """Browser in a separate event loop, for synchronous callers. `get` returns an instance."""
 
     def __init__(self, reach: Reach):
         self._reach = reach
@@ -71,7 +71,7 @@ class BrowserProcess:
 
         Raises:
           PageLost: A site does not answer.
-          BrowserLost: The browser is gone again.
+          BrowserLost: The browser ended while the episode began.
         """
         return await BrowserSession.open(await self._running(), self._reach, start)
 

@@ -1,7 +1,7 @@
 """Addresses that the agent's browser can open: only those of the sites.
 
 There are two barriers. Chromium resolves only the names of the sites, and each site has a separate
-name and port. So other servers on this machine, on loopback or not, do not exist for the browser.
+name and port. So the browser cannot reach other servers on this machine, on loopback or not.
 An address that the agent types is checked first, because `file:` works without resolving a name.
 """
 

@@ -1,8 +1,8 @@
 """JavaScript that is run in pages."""
 
-# Script that runs first in every document. It sets the calendar of the sites: pages show 1 March
-# 2024, 12:00:00 UTC, plus the elapsed time. Elapsed time itself stays real, because animations
-# measure with it.
+# Script that runs first in every document. It sets `Date` to the clock of the embedded sites: 1
+# March 2024, 12:00:00 UTC, plus the elapsed time. `performance.now()` is unchanged, because
+# animations use it.
 CALENDAR = """(() => {
   const Real = Date, start = Real.UTC(2024, 2, 1, 12);
   const now = () => start + Math.floor(performance.now());
@@ -74,8 +74,8 @@ TO_END = """function () {
 
 FOCUS = """function () { this.focus(); }"""
 
-# Selects the option that equals `wanted` and returns true; otherwise returns the texts of the
-# enabled options.
+# Selects the option that equals `wanted`, or else the first one that begins with `wanted`, and
+# returns true. If there is none, it returns the texts of the enabled options.
 CHOOSE = """function (wanted) {
   const clean = text => text.replace(/\\s+/g, " ").trim().toLowerCase();
   const options = [...this.options].filter(option => !option.disabled);

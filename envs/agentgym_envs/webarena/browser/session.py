@@ -23,7 +23,7 @@ _LOGGER = logging.getLogger(__name__)
 
 MAX_TABS = 10  # limits the memory of an episode
 _MAX_CHOICES = 40  # maximum number of options that a rejection lists
-# number of last characters typed by keys, because pages with completion listen to keys
+# number of final characters typed as key presses, because pages with completion listen to keys
 _TYPED_BY_KEYS = 4
 _HISTORY_SECONDS = 10.0
 _OPEN_SECONDS = 5.0  # limit for a new window to appear
@@ -40,7 +40,7 @@ class Sight:
     Attributes:
       tabs: Titles of the tabs, in order.
       current: Index of the tab in front.
-      elements: Lines of the tree by element number, in order.
+      elements: Lines of the tree by element id, in order.
     """
 
     tabs: tuple[str, ...]
@@ -60,7 +60,7 @@ class Sight:
 
 
 class BrowserSession:
-    """One episode in a browser. Use `open`.
+    """One episode in a browser; `open` creates it.
 
     Attributes:
       sight: Last view of the agent.
@@ -248,7 +248,7 @@ class BrowserSession:
             await asyncio.sleep(_BEAT)
 
     async def _adopt(self) -> None:
-        """Adds pages that opened by themselves to the tabs and brings the last one to the front."""
+        """Adds new pages, such as pop-ups, to the tabs and brings the last one to the front."""
         new, self._new_pages = self._new_pages, []
         for page in new:
             if page.is_closed():
@@ -433,7 +433,7 @@ class SessionPage:
 
     @contextlib.asynccontextmanager
     async def _errors(self) -> AsyncIterator[None]:
-        """Converts errors of a living page to PageError; a lost page raises and is never scored."""
+        """Converts errors to PageError, except the errors of a crashed page or browser."""
         try:
             yield
         except Error as error:

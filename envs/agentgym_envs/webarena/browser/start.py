@@ -1,4 +1,4 @@
-"""Settings at the start of an episode, as data that need no browser."""
+"""Settings at the start of an episode; they can be made without a browser."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ class Start:
       urls: Addresses to open, one for each tab.
       headers: Headers of every request.
       cookies: Cookies of the logged-in accounts, in Playwright's form.
-      has_calendar: True if the pages' own calendar begins on the day of the embedded sites.
+      has_calendar: True if `Date` in pages follows the clock of the embedded sites.
       is_original: True for WebArena's behaviour: dialogs are answered with no instead of yes, and
         the tree has icons but not the values of date fields and closed select boxes.
       recording: Recording of the requests; None if they are not recorded.

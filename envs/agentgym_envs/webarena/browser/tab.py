@@ -35,7 +35,7 @@ class View:
 
 
 class Tab:
-    """Page with a session of Chromium's protocol in addition to Playwright's.
+    """Page with a session of Chromium's DevTools protocol in addition to Playwright's.
 
     Attributes:
       title: Title of the page when the tab was last read.
@@ -146,7 +146,7 @@ class Tab:
                 self.title = tree.title(nodes)
                 return View(document, tuple(nodes))
             await self.settle()
-        raise PageLost(f"{self.page.url} cannot be looked at")
+        raise PageLost(f"{self.page.url} cannot be read")
 
     async def point_of(self, node: tree.Node) -> tuple[float, float]:
         """Scrolls an element into the window and returns the position for a click on it.
@@ -215,7 +215,7 @@ class Tab:
             return str((await self._ask("Page.captureScreenshot", asked))["data"])
         except (Error, TimeoutError) as error:
             await self.check_alive(error)
-            raise PageLost(f"{self.page.url} cannot be pictured") from error
+            raise PageLost(f"no screenshot of {self.page.url}") from error
 
     async def answers(self) -> bool:
         """Returns False if a script prevents the page from answering."""
@@ -301,7 +301,6 @@ class Tab:
             self._status, self._failure = response.status, ""
 
     def _on_failed(self, request: Any) -> None:
-        # In a new page the frame of a request can be missing; it is then the main frame.
         if request.is_navigation_request() and request.frame == self.page.main_frame:
             failure = request.failure or ""
             # Two failures are ignored: unknown host names, and navigations replaced by newer ones.

@@ -3,10 +3,10 @@ r"""Accessibility tree of a page in WebArena's form, made from one pair of respo
 `Accessibility.getFullAXTree` returns the elements, `DOMSnapshot.captureSnapshot` their positions.
 WebArena sends two requests per element instead. A line has one tab per level, then
 
-    [number] role 'name' property: value ...
+    [id] role 'name' property: value ...
 
-Only elements that touch the window are listed. A text is left out if one of the three lines before
-contains it.
+Only elements that touch the window are listed. A text is left out if one of the three previous
+lines contains it.
 """
 
 import dataclasses
@@ -55,7 +55,7 @@ class Node:
 
     @property
     def text(self) -> str:
-        """Returns the line without its number."""
+        """Returns the line without its element id."""
         return " ".join((self.role, repr(self.name), *self.properties))
 
 
@@ -130,7 +130,7 @@ class _Above:
 
     Attributes:
       depth: Depth of the node.
-      box: Text field that contains the node; None if there is none.
+      box: Position of the text field that contains the node; None if there is none.
       is_choice: True if the node is in a closed select box that has the focus.
     """
 
@@ -192,7 +192,7 @@ def _line(
     if not is_original:
         name = _without_icons(name)
         if role != "StaticText":
-            name = name.strip()  # Chromium 150 keeps the blanks of a label, Chromium 156 does not
+            name = name.strip()  # Chromium 150 keeps spaces around a label, Chromium 156 does not
     box = _place(role, node.get("backendDOMNodeId", 0), above, boxes, window)
     if box is None:
         return None
@@ -213,7 +213,7 @@ def _line(
 
 
 def _without_icons(text: str) -> str:
-    """Removes private-use characters (font icons) and the blanks around them from a text."""
+    """Removes private-use characters (font icons) and the white space around them from a text."""
     return _ICONS.sub(" ", text).strip() if _ICONS.search(text) else text
 
 
@@ -244,14 +244,14 @@ def _is_repeated(node: Node, lines: Sequence[Node]) -> bool:
 
 
 class Numbering:
-    """Numbers of elements, in the order of their first appearance in an episode.
+    """Ids of elements, numbered in the order of their first appearance in an episode.
 
-    Chromium's own numbers differ between processes; these numbers do not depend on the process.
+    Chromium's own ids differ between processes; these ids do not depend on the process.
     """
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[str, str], int] = {}
 
     def number(self, document: str, key: str) -> int:
-        """Returns the number of an element, always the same for the same element."""
+        """Returns the id of an element, always the same for the same element."""
         return self._numbers.setdefault((document, key), len(self._numbers) + 1)

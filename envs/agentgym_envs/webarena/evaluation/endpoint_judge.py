@@ -50,8 +50,8 @@ class EndpointJudge:
       url: Base address, for example `http://127.0.0.1:8000/v1`.
       model: Name of the model.
       api_key: Bearer token; not sent if it is empty.
-      seconds: Time limit for one verdict with all its requests. With a judge, the end of an episode
-        has 90 s in all.
+      seconds: Time limit for one verdict with all its requests. The scoring of an episode has 90 s
+        in all.
       attempts: Maximum number of requests for one verdict.
       folder: Folder that keeps verdicts for other processes and later runs; None keeps them in this
         object only. A stored verdict never changes for the same question to the same model.

@@ -1,4 +1,4 @@
-"""WebArena's score of an episode, a product of checks, and our stricter evaluators."""
+"""Score of an episode: the product of the checks of WebArena's evaluators and of our own."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import TypeAlias
@@ -32,7 +32,7 @@ async def evaluate(
     Args:
       task: Task with real addresses in place of placeholders.
       answer: Text of the agent's stop action; None if it never stopped, which counts as "".
-      page: Page that the agent left. `program_html` opens other addresses in this page, so read
+      page: Last page of the agent. `program_html` opens other addresses in this page, so read
         everything else from the page before scoring.
       judge: Judge of freely worded answers.
       functions: Function by name, for `func:` in tasks.
@@ -59,7 +59,7 @@ async def evaluate(
                 for part in url_match(task, last_url):
                     yield part
             elif kind == STATE:
-                assert changes is not None, f"task {task.task_id} needs databases to look into"
+                assert changes is not None, f"task {task.task_id} needs `changes`"
                 for part in state_match(task, await changes()):
                     yield part
             else:

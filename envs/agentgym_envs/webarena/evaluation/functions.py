@@ -43,7 +43,7 @@ def parse(expression: str) -> tuple[str, tuple[str, ...]]:
     """Parses the name and the arguments of `func:name('a', __page__)`.
 
     Raises:
-      FunctionError: The expression is anything but a call of a name with strings.
+      FunctionError: The expression is not a call of a named function with string arguments.
     """
     source = expression.removeprefix(FUNCTION).strip()
     try:
@@ -74,7 +74,7 @@ async def reddit_get_post_url(url: str) -> str:
 
 
 async def gitlab_get_project_memeber_role(page: Page, account_name: str) -> str:
-    """Returns the role of an account on GitLab's page of members; "" if it is missing."""
+    """Returns the role of an account on GitLab's page of members; "" if the account is missing."""
     script = """() => {
       const names = "td[data-label='Account'] span.gl-avatar-labeled-sublabel";
       const accounts = [...document.querySelectorAll(names)].map(e => e.outerText);
@@ -88,8 +88,8 @@ async def gitlab_get_project_memeber_role(page: Page, account_name: str) -> str:
     return str(role)
 
 
-# The names are WebArena's. Functions of its shop need the shop's address and an account
-# (magento.py).
+# Functions by WebArena's names. Functions for WebArena's shop are in magento.py, because they need
+# the shop's address and an account.
 WITHOUT_A_SITE: Mapping[str, Function] = {
     "reddit_get_post_url": reddit_get_post_url,
     "gitlab_get_project_memeber_role": gitlab_get_project_memeber_role,

@@ -18,7 +18,7 @@ LATEST_ORDER = {
 
 @dataclasses.dataclass(frozen=True)
 class Magento:
-    """REST interface of a shop, used as its administrator.
+    """REST interface of a shop, used with its administrator's account.
 
     Attributes:
       url: Base address of the shop, not of its administration.

@@ -8,7 +8,7 @@ class PageError(Exception):
 
 
 class Page(Protocol):
-    """One page of a browser in the state in which the agent left it."""
+    """One page of a browser after the last action of the agent."""
 
     @property
     def url(self) -> str:

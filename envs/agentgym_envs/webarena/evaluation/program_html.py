@@ -28,7 +28,7 @@ async def program_html(
 ) -> AsyncIterator[Part]:
     """Yields the checks of all targets, one by one.
 
-    Targets on the page that the agent left are checked first; other targets open other pages.
+    Targets on the agent's last page are checked first; other targets open other pages.
 
     Raises:
       PageError: An address of the task could not be opened, which is not the agent's fault.
@@ -43,7 +43,7 @@ async def program_html(
     for target in elsewhere:
         deadline = time.monotonic() + patience_seconds
         if not await _open(target, page, functions, last_url):
-            yield Part(PROGRAM_HTML, target.url, 0.0, "the page that the agent left is none")
+            yield Part(PROGRAM_HTML, target.url, 0.0, "the address made from the last one fails")
             return
         parts = _checks(target, await _located(target, page, functions, last_url))
         while not all(part.score for part in parts) and time.monotonic() < deadline:
@@ -56,7 +56,7 @@ async def program_html(
 async def _open(
     target: HtmlTarget, page: Page, functions: Mapping[str, Function], last_url: str
 ) -> bool:
-    """Opens a target's address; returns False if the agent's page set it and it fails to open."""
+    """Opens a target's address; returns False if it depends on the last address and fails to open."""
     if not target.url.startswith(FUNCTION):
         await page.goto(target.url)
         return True

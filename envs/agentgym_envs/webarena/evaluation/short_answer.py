@@ -9,7 +9,7 @@ import decimal
 import re
 
 MOST_OTHER_WORDS = 12
-# words without content; a list of guesses cannot be made of these words and the question's
+# words without content, which an answer may contain in addition to words of the question
 _PLAIN_WORDS = frozenset(
     "a according an and answer are as at by costs due for from has have he i in is it its my of on our "
     "owner she stands status that the their they this title to total user username was were wrote your "
@@ -21,7 +21,7 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
 def is_short_answer(reference: str, answer: str, question: str) -> bool:
-    """Returns True if the answer is the reference with at most a few words of the question."""
+    """Returns True if the answer is the reference with few plain words or words of the question."""
     wanted, given = _tokens(reference), _tokens(answer)
     count = len(wanted)
     if not wanted or not count <= len(given) <= count + MOST_OTHER_WORDS:

@@ -10,7 +10,7 @@ from agentgym_sites.content import Changes, Row
 
 
 def state_match(task: WebTask, changes: Mapping[str, Changes]) -> Iterator[Part]:
-    """Yields one check per edit that the task declares, and one that nothing else changed."""
+    """Yields one check per edit that the task declares, and a check that nothing else changed."""
     rest = {
         (site, table): {kind: list(rows) for kind, rows in found.items()}
         for site, tables in changes.items()
@@ -61,7 +61,7 @@ def _became(old: Row, new: Row, values: Mapping[str, Any], question: str) -> boo
 
 
 def _equal(wanted: Any, found: Any, question: str) -> bool:
-    """Compares two values and ignores blanks in texts, because forms change line breaks."""
+    """Compares two values; ignores white space in texts, because forms change line breaks."""
     if isinstance(wanted, ShortText):
         return is_short_answer(wanted.text, str(found), question)
     if isinstance(wanted, str) and isinstance(found, str):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 
 def clean(text: str) -> str:
-    """Converts a text to lower case, and strips blanks and one pair of quotes."""
+    """Converts a text to lower case, and strips white space and one pair of quotes."""
     text = text.strip()
     for quote in ("'", '"'):
         if text.startswith(quote) and text.endswith(quote):
@@ -14,7 +14,7 @@ def clean(text: str) -> str:
 
 
 def equals(reference: str, text: str) -> bool:
-    """Returns True for texts that differ only in case, outer blanks and quotes (`exact_match`)."""
+    """Returns True for texts that differ only in case, outer spaces and quotes (`exact_match`)."""
     return clean(text) == clean(reference)
 
 
@@ -24,7 +24,7 @@ def includes(reference: str, text: str) -> bool:
 
 
 def includes_word(reference: str, text: str) -> bool:
-    """Returns True if an answer's only reference is in the text; a single character must be a word.
+    """Returns True if the text contains the reference; one character must be a whole word.
 
     Otherwise the reference "0" would be found in "10". Longer references are not split into words.
     """

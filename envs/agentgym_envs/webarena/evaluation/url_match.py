@@ -1,4 +1,4 @@
-"""Evaluator `url_match`: checks that the agent left the right page."""
+"""Evaluator `url_match`: checks the address of the agent's last page."""
 
 import collections
 import urllib.parse

@@ -1,0 +1,109 @@
+"""Work of every training loop after a step: guards, evaluation, metrics, checkpoint."""
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from agentgym_jax.evaluation import scores
+from agentgym_jax.evaluation.evaluate import evaluate
+from agentgym_jax.jobs.agents import SampledAgent
+from agentgym_jax.jobs.config.agent import AgentSettings
+from agentgym_jax.jobs.job import Parts
+from agentgym_jax.jobs.run import LoopState, Run, StopRequested
+from agentgym_jax.learner.train_state import TrainState
+from agentgym_jax.telemetry import guards
+from agentgym_jax.telemetry.guards import Finding, GuardStop
+from agentgym_jax.trajectory import to_record
+
+Metrics = dict[str, float]
+
+
+def finish_step(
+    run: Run,
+    parts: Parts,
+    before: LoopState,
+    state: TrainState,
+    metrics: Metrics,
+    findings: Sequence[Finding],
+    **changes: Any,
+) -> LoopState:
+    """Returns the loop state after a step, with `changes`; reports the findings of its guards."""
+    run.warn(before.step + 1, guards.new_findings(findings, before.history))
+    return LoopState(
+        step=before.step + 1,
+        state=state,
+        unlogged=metrics | guards.guard_metrics(findings),
+        history=guards.update_history(parts.settings.guards, before.history, metrics, findings),
+        stop=guards.stop_reason(findings),
+        **changes,
+    )
+
+
+def log_step(run: Run, parts: Parts, now: LoopState) -> LoopState:
+    """Writes the metrics of the last step; evaluates the policy first if an evaluation is due."""
+    written = dataclasses.replace(now, unlogged=None)
+    if run.writer.last_step == now.step:  # the line was written after the checkpoint
+        return written
+    metrics = dict(now.unlogged or {})
+    agent, settings = parts.agent, parts.settings.agent
+    is_due = agent is not None and settings.evaluation.is_due(now.step, run.total_steps)
+    if is_due and agent.environments.eval_tasks:
+        agent.set_params(now.state.params, version=now.step)
+        metrics |= evaluate_step(run, agent, settings, now.step)
+    if metrics:
+        run.log_step(now.step, metrics)
+    return written
+
+
+def evaluate_step(run: Run, agent: SampledAgent, settings: AgentSettings, step: int) -> Metrics:
+    """Evaluates the sampler's weights on held-out tasks; writes trajectories and scores.json."""
+    started = time.perf_counter()
+    environments, sampling = agent.environments, settings.sampling
+    result = evaluate(
+        agent.collector,
+        environments.eval_tasks,
+        settings.evaluation,
+        seed=run.seed,
+        step=step,
+        max_turns=settings.evaluation_turns,
+        sampling=sampling,
+        max_parse_errors=settings.rollout.max_parse_errors,
+        on_progress=run.progress("evaluation"),
+        should_stop=run.should_stop,
+    )
+    if run.should_stop():
+        raise StopRequested(f"stopped while evaluating after step {step}")
+    metrics: Metrics = {}
+    for is_greedy, episodes in ((False, result.sampled), (True, result.greedy)):
+        if episodes:
+            metrics |= scores.eval_metrics(scores.summarise(episodes), greedy=is_greedy)
+    metrics["time/eval_s"] = time.perf_counter() - started
+    run.folder.write_trajectories(step, [to_record(t) for t in result.trajectories], kind="eval")
+    scores.write_scores(
+        run.folder.scores_path,
+        result.sampled or result.greedy,
+        model=run.folder.path.name,
+        decoding={
+            "mode": "sampled" if result.sampled else "greedy",
+            "temperature": sampling.temperature,
+            "max_turns": settings.evaluation_turns,
+            "show_turn_budget": agent.collector.show_turn_budget,
+            "max_tokens": sampling.max_tokens,
+            "seed": run.seed,
+            "step": step,
+        },
+        manifests=environments.manifests,
+    )
+    run.console.evaluation(step, metrics)
+    return metrics
+
+
+def save_or_stop(run: Run, now: LoopState) -> None:
+    """Saves a checkpoint if one is due; raises GuardStop or StopRequested if the run must end."""
+    if run.is_save_due(now.step) or now.stop is not None:
+        run.save(now)
+    if now.stop is not None:
+        raise GuardStop(f"stopped after step {now.step}, which is saved: {now.stop}")
+    if now.step < run.total_steps and run.should_stop():
+        raise StopRequested(f"stopped after step {now.step}")
