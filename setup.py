@@ -30,7 +30,7 @@ TRAINING = [
 # The servers' requirements are listed once, for this file and envs/setup.py.
 SERVERS = runpy.run_path(str(HERE / "envs/dependencies.py"))
 SCIWORLD, SEARCH, WEB = SERVERS["SCIWORLD"], SERVERS["SEARCH"], SERVERS["WEB"]
-COMMANDS = ["train", "evaluate", "results", "export", "view"]
+COMMANDS = ["train", "evaluate", "results", "export", "view", "plan"]
 SCRIPTS = [f"agentgym-{name} = agentgym_jax.scripts:{name}" for name in COMMANDS]
 DEV = [
     "pytest>=8.3",
@@ -83,6 +83,7 @@ setup(
         "web": WEB,
         "cuda": ["jax[cuda12]>=0.10.0"],
         "tpu": ["jax[tpu]>=0.10.0"],
+        "plan": ["jax[tpu]>=0.10.0"],  # the TPU compiler; it needs no TPU
         "dev": DEV + SCIWORLD + SEARCH + WEB,
         # Both without tensorflow: some 55 MB of pyarrow, and 30 MB more for tfds.
         "parquet": ["pyarrow>=17"],

@@ -41,6 +41,8 @@ LEVELS = {
     "jobs.config": 4,
     "evaluation": 5,
     "jobs": 6,
+    "planning": 7,
+    "plan": 7,
     "configs": 7,
     "startup": 7,
     "train": 7,

@@ -1,9 +1,12 @@
 """Plan of a run on one slice: memory, traffic and roofline time of each program."""
 
 import dataclasses
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import jax
 
 from agentgym_jax.jobs.rl.config import RLSettings
 from agentgym_jax.planning import hlo
@@ -12,6 +15,8 @@ from agentgym_jax.planning.programs import Program, make_programs
 from agentgym_jax.planning.topology import Chip, Topology
 
 GIB = 2**30
+# error of the TPU compiler for a program whose temporary arrays exceed the memory
+_TOO_LARGE = re.compile(r"required for HLO temporaries \(([\d.]+)G\)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +27,8 @@ class ProgramCost:
       name: Name of the program.
       calls: Calls per training step if all episodes have the maximum length.
       compile_s: Seconds to compile.
-      temp: Bytes of temporary arrays.
+      temp: Bytes of temporary arrays. If they exceed the memory, the compiler gives up; traffic and
+        collectives are then unknown and 0.
       flops: FLOPs of matrix products.
       traffic: Bytes read from and written to HBM.
       collectives: Number and bytes of each type of collective.
@@ -158,15 +164,22 @@ def make_plan(
 
 def _measure(program: Program, topology: Topology) -> ProgramCost:
     started = time.perf_counter()
-    compiled = program.traced.lower().compile()
-    seconds = time.perf_counter() - started
-    cost = hlo.measure(compiled.as_text(), program.trips)
     flops = count_flops(program.traced.jaxpr, program.trips) / topology.num_chips
+    try:
+        compiled = program.traced.lower().compile()
+        temp = compiled.memory_analysis().temp_size_in_bytes
+        cost = hlo.measure(compiled.as_text(), program.trips)
+    except jax.errors.JaxRuntimeError as error:
+        needed = _TOO_LARGE.search(str(error))
+        if needed is None:
+            raise
+        temp, cost = round(float(needed[1]) * GIB), hlo.Cost()
+    seconds = time.perf_counter() - started
     return ProgramCost(
         name=program.name,
         calls=program.calls,
         compile_s=seconds,
-        temp=compiled.memory_analysis().temp_size_in_bytes,
+        temp=temp,
         flops=flops,
         traffic=cost.traffic,
         collectives=cost.collectives,
