@@ -30,7 +30,9 @@ TRAIN_RULES: Mapping[str, MeshAxes] = {
     "batch": ("data", "fsdp"),
     "length": None,
     "act_embed": None,
-    "act_vocab": "tensor",
+    # Each device computes the logits of a part of the vocabulary, for the rows of all fsdp shards.
+    "head_vocab": ("fsdp", "tensor"),
+    "head_batch": "data",
     "act_heads": "tensor",
     "act_kv_heads": "tensor",
     "act_head": None,

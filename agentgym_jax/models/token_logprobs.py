@@ -124,7 +124,10 @@ def _score_chunks_backward(policy, arguments, d_scores):
         d_head = jax.tree.map(lambda a, g: a + g.astype(a.dtype), d_head, d_head_of_chunk)
         return d_head, d_hidden_CBSD.at[c].set(to_bits(d_hidden_BSD))
 
-    zeros = jax.tree.map(jnp.zeros_like, (params[_head(policy)], to_bits(hidden_CBSD)))
+    d_head, d_hidden_CBSD = jax.tree.map(
+        jnp.zeros_like, (params[_head(policy)], to_bits(hidden_CBSD))
+    )
+    zeros = (_divide_head(policy, d_head), d_hidden_CBSD)
     with jax.named_scope("logit_chunks"):
         d_head, d_hidden_CBSD = jax.lax.fori_loop(0, used, step, zeros)
     d_params = dict.fromkeys(params) | {_head(policy): d_head}
@@ -136,8 +139,9 @@ _score_chunks.defvjp(_score_chunks_forward, _score_chunks_backward, symbolic_zer
 
 def _score(policy, params, hidden_BSD, targets_BS, temperature) -> tuple[jax.Array, jax.Array]:
     """Returns log-probabilities and entropies [B, S] of one chunk."""
+    hidden_BSD = constrain(policy.layout, hidden_BSD, ("head_batch", "length", "act_embed"))
     logits_BSV = policy.logits(params, hidden_BSD) / temperature
-    logits_BSV = constrain(policy.layout, logits_BSV, ("batch", "length", "act_vocab"))
+    logits_BSV = constrain(policy.layout, logits_BSV, ("head_batch", "length", "head_vocab"))
     normaliser_BS = jax.nn.logsumexp(logits_BSV, axis=-1)
     chosen_BS = jnp.take_along_axis(logits_BSV, targets_BS[..., None], axis=-1)[..., 0]
     probs_BSV = jnp.exp(logits_BSV - normaliser_BS[..., None])
@@ -151,5 +155,11 @@ def _head(policy: Policy) -> str:
 
 
 def _cast_head(policy: Policy, params: Params, dtype: jnp.dtype) -> Params:
-    """Casts the output head once instead of once per chunk."""
-    return jax.tree.map(lambda x: x.astype(dtype), params[_head(policy)])
+    """Casts and divides the output head once instead of once per chunk."""
+    return _divide_head(policy, jax.tree.map(lambda x: x.astype(dtype), params[_head(policy)]))
+
+
+def _divide_head(policy: Policy, head: Params) -> Params:
+    """Divides the vocabulary of the output head over the devices, which never gather the head."""
+    axes = ("head_vocab", None) if policy.config.tie_embeddings else (None, "head_vocab")
+    return jax.tree.map(lambda x: constrain(policy.layout, x, axes), head)
