@@ -22,7 +22,7 @@ Params = dict[str, Any]  # nested dicts of arrays, with the shapes of `Policy.ab
 
 DTYPES = ("float32", "bfloat16")
 
-# Residuals of a layer that are stored for its backward pass; the others are recomputed.
+# Policies of `jax.checkpoint` for a layer; None stores all residuals for the backward pass.
 REMAT_POLICIES: dict[str, Callable[..., bool] | None] = {
     "none": None,
     "block": jax.checkpoint_policies.nothing_saveable,
@@ -38,7 +38,7 @@ class Policy:
       config: Shape of the decoder.
       dtype: Type of activations and matrix products: "float32" or "bfloat16". Norms, softmax and
         logits are always float32.
-      remat: Key of REMAT_POLICIES: residuals that the backward pass recomputes.
+      remat: Key of REMAT_POLICIES: choice of the residuals that the backward pass recomputes.
       layout: Mesh over which activations are sharded; None for one device.
     """
 
