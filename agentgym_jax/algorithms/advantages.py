@@ -24,7 +24,7 @@ from agentgym_jax.algorithms.episodes import (
 )
 
 # Two returns of a group count as equal if they differ by at most this fraction of the group's
-# largest sum of absolute rewards. Two float32 sums of n rewards differ by at most 2 n 2^-24 of it.
+# largest sum of n absolute rewards. Reordering a float32 sum changes it by up to 2 n 2^-24 of that.
 RELATIVE_TOLERANCE = 1e-5
 
 

@@ -17,7 +17,7 @@ class HorizonStatistics:
     """Statistics of a step's episodes under one schedule; a field is None without data."""
 
     success: float | None  # fraction of the valid episodes that are solved
-    truncation: float | None  # fraction of the valid episodes that were cut
+    truncation: float | None  # fraction of the valid episodes that were truncated
     turns: float | None  # mean turns of the solved episodes as a fraction of the limit
 
 

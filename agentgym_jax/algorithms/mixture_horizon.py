@@ -33,7 +33,7 @@ class Place:
 
     environment: str
     group: str = ""  # group of tasks; empty if all groups of the environment share one schedule
-    drawn: str = ""  # name of the schedule in a `DrawnHorizon`; empty if it was not drawn
+    drawn: str = ""  # name of the schedule in a `DrawnHorizon`; empty if the schedule was not drawn
 
 
 @dataclasses.dataclass(frozen=True)

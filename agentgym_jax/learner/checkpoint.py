@@ -31,7 +31,7 @@ from agentgym_jax.run_folder import disk_advice
 _DIGESTS = "digests.json"
 _TEMPORARY = ".orbax-checkpoint-tmp"
 _BEHAVIOUR = "behaviour"
-# Pattern of an operating-system error in the messages of the array writer.
+# Pattern of an operating-system error in messages of TensorStore, which writes the arrays.
 _OS_ERROR = re.compile(r"\[os_error_code='(\d+)'\]")
 # Files written after the digests or changed by the renaming; nothing is restored from them.
 _UNSEALED = ("_CHECKPOINT_METADATA", "commit_success.txt", _DIGESTS)
@@ -244,10 +244,10 @@ class Checkpoints:
 
 
 def _leave_counters_alone() -> None:
-    """Stops Orbax from querying TensorStore for numbers of written bytes, which it only logs.
+    """Stops Orbax from querying TensorStore for numbers of written bytes, which are only logged.
 
-    TensorStore (0.1.74 to 0.1.86) never frees JSON that it passes to Python: 14 KiB of counters per
-    query, two queries per item.
+    TensorStore (0.1.74 to 0.1.86) never frees the JSON that a query returns to Python: 14 KiB each.
+    Orbax makes two queries per item.
     """
     tensorstore.experimental_collect_matching_metrics = lambda *args, **kwargs: []
 

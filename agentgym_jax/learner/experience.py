@@ -141,7 +141,7 @@ def make_experience(
       algorithm: Value of `algorithms.ALGORITHMS`.
       group_size: Rollouts per task.
       max_tokens: T; constant over a run, so that one compiled program serves all steps.
-      truncation: Treatment of cut episodes. `fail` keeps their rewards (as in arXiv:2509.08755);
+      truncation: Treatment of truncated episodes. `fail` keeps their rewards (arXiv:2509.08755);
         `mask` excludes them. `bootstrap` replaces the final reward of an episode cut by the turn
         limit with the critic's value after the last observation.
       advantage_options: Keyword arguments of the algorithm's advantage function.

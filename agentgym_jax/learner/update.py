@@ -72,7 +72,7 @@ def make_score(
 ) -> Score:
     """Compiles (params, TokenBatch [B, T]) -> (logprob_BT, entropy_BT), zero off the action mask.
 
-    The code is that of the update, so the ratio of an unchanged policy is 1. Arguments are those of
+    The update runs the same code, so the ratio of an unchanged policy is 1. Arguments are those of
     `make_update`.
     """
 

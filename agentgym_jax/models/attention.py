@@ -40,7 +40,7 @@ def attend_segments(
 
     Queries and keys already have rotary embeddings. Segments are contiguous; padding is segment 0,
     which attends to itself. Square blocks of queries and keys are skipped if no query of any row
-    sees a key, so the cost depends on the segment lengths. `block` is the minimum side of a block,
+    sees their keys, so the cost depends on the segments. `block` is the minimum side of a block,
     in tokens. A row has at most 16 blocks of queries, which are computed in sequence.
     """
     chex.assert_rank([q_BTNH, k_BTKH, v_BTKH, segment_ids_BT], [4, 4, 4, 2])
@@ -62,8 +62,8 @@ def _attend_blocks(
 ) -> jax.Array:
     """Computes attention with a running softmax (arXiv:1805.02867).
 
-    The backward pass recomputes the scores from each query's normaliser (arXiv:2205.14135,
-    appendix B.2).
+    The backward pass recomputes the attention weights with each query's stored normaliser
+    (arXiv:2205.14135, appendix B.2).
     """
     return _attend_blocks_forward(q_BKGTH, k_BKSH, v_BKSH, ids_BT, block)[0]
 

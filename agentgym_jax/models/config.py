@@ -58,7 +58,7 @@ class DecoderConfig:
       qkv_bias: True if the q, k and v projections have a bias.
       qk_norm: True if q and k have an RMS norm over the head axis.
       tie_embeddings: True if the transposed embedding is the output head.
-      max_position: Longest sequence on which the weights were trained, in tokens.
+      max_position: Maximum sequence length of the released model, in tokens.
     """
 
     vocab_size: int

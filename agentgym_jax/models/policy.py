@@ -36,8 +36,8 @@ class Policy:
 
     Attributes:
       config: Shape of the decoder.
-      dtype: Type of activations and matrix products: "float32" or "bfloat16". Norms, softmax and
-        logits are always float32.
+      dtype: Type of activations and matrix products: "float32" or "bfloat16". Norms and softmax are
+        computed in float32, and logits are float32.
       remat: Key of REMAT_POLICIES: choice of the residuals that the backward pass recomputes.
       layout: Mesh over which activations are sharded; None for one device.
     """

@@ -41,8 +41,8 @@ def load_hf(
 ) -> Params:
     """Loads the weights of a Hugging Face directory onto the devices of the layout.
 
-    Parameters are loaded one by one. The host therefore needs little more memory than the loaded
-    parameters and the largest single one. Errors are those of `check_tensors`.
+    Parameters are loaded one by one. In addition to the loaded parameters, the host therefore needs
+    memory for only one parameter at a time. Errors are those of `check_tensors`.
     """
     tensors = check_tensors(directory, policy)
     shardings = flatten_dict(policy.param_shardings(layout) or {})
