@@ -86,7 +86,7 @@ def fixed(turns: int) -> Callable[[int], int]:
 def stepwise(turns: Sequence[int], boundaries: Sequence[int]) -> Callable[[int], int]:
     """Returns the ScalingInter-RL schedule: `turns[i]` until `boundaries[i]` steps are done.
 
-    Source: arXiv:2509.08755. The paper counts from 1, so its limit changes at `boundaries[i] + 1`.
+    Source: arXiv:2509.08755, whose first step is 1: its limit changes at step `boundaries[i] + 1`.
     """
     turns, boundaries = tuple(turns), tuple(boundaries)
     if len(turns) != len(boundaries) + 1 or list(turns) != sorted(turns) or turns[0] < 1:
@@ -136,7 +136,7 @@ def adaptive_truncation(
 def adaptive_turns(
     turns: Sequence[int], threshold: float, decay: float, min_steps: int, max_steps: int
 ) -> AdaptiveHorizon:
-    """Returns a schedule that advances once solved episodes use `threshold` of the limit."""
+    """Returns a schedule that advances once solved episodes use a share `threshold` of the limit."""
     return AdaptiveHorizon("turns", turns, threshold, decay, min_steps, max_steps)
 
 

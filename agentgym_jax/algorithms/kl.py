@@ -22,7 +22,7 @@ def k1(logprob: jax.Array, reference_logprob: jax.Array) -> jax.Array:
 def k2(logprob: jax.Array, reference_logprob: jax.Array) -> jax.Array:
     """Returns (log r)^2 / 2: biased value, low variance, never negative.
 
-    Gradient: logprob - reference_logprob; its expectation is that of KL(policy || reference).
+    Gradient: logprob - reference_logprob; in expectation, the gradient of KL(policy || reference).
     """
     chex.assert_equal_shape([logprob, reference_logprob])
     return 0.5 * (logprob - reference_logprob) ** 2
@@ -31,7 +31,7 @@ def k2(logprob: jax.Array, reference_logprob: jax.Array) -> jax.Array:
 def k3(logprob: jax.Array, reference_logprob: jax.Array) -> jax.Array:
     """Returns r - 1 - log r (arXiv:2402.03300, eq. 4): unbiased, low variance, never negative.
 
-    Gradient: 1 - r; its expectation is the gradient of KL(reference || policy).
+    Gradient: 1 - r; in expectation, the gradient of KL(reference || policy).
     """
     chex.assert_equal_shape([logprob, reference_logprob])
     log_ratio = reference_logprob - logprob
