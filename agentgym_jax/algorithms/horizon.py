@@ -136,7 +136,7 @@ def adaptive_truncation(
 def adaptive_turns(
     turns: Sequence[int], threshold: float, decay: float, min_steps: int, max_steps: int
 ) -> AdaptiveHorizon:
-    """Returns a schedule that advances once solved episodes use a share `threshold` of the limit."""
+    """Returns a schedule that advances once solved episodes use `threshold` * limit turns."""
     return AdaptiveHorizon("turns", turns, threshold, decay, min_steps, max_steps)
 
 
