@@ -1,4 +1,4 @@
-"""Reinforcement learning as pure functions, which import only jax and chex."""
+"""RL algorithms as pure functions, with jax and chex as their only dependencies."""
 
 from agentgym_jax.algorithms.table import ALGORITHMS, Algorithm
 

@@ -1,11 +1,11 @@
 """Advantage functions: the return of each action token relative to a baseline.
 
-Each function returns `advantage_BT`, which is zero off the action mask. Rows that are not valid are
-left out of every statistic and get advantage 0. A group has advantages of exactly 0 if its returns
-are equal up to rounding or if it has fewer than two valid rows.
+Each function returns `advantage_BT`, which is zero off the action mask. Invalid rows are excluded
+from every statistic and get advantage 0. `group_relative` and `leave_one_out` give a group exactly
+0 if its returns are equal up to rounding or if it has fewer than two valid rows.
 
-Options: `discount` applies per action token and `turn_discount` per turn, so an episode's return
-multiplies the reward of turn k by turn_discount ** k. `eps` is added to the standard deviation.
+Options: `discount` applies between two action tokens of a turn, `turn_discount` between two turns.
+An episode's return is that of `episode_returns`. `eps` is added to the standard deviation.
 """
 
 import dataclasses
@@ -23,8 +23,8 @@ from agentgym_jax.algorithms.episodes import (
     turn_starts,
 )
 
-# Two returns of a group are equal if they differ by less than this fraction of the group's largest
-# sum of absolute rewards. Float32 sums in two orders differ by up to 2 n 2^-24 of that sum.
+# Two returns of a group count as equal if they differ by at most this fraction of the group's
+# largest sum of n absolute rewards. Reordering a float32 sum changes it by up to 2 n 2^-24 of that.
 RELATIVE_TOLERANCE = 1e-5
 
 
@@ -94,8 +94,8 @@ def leave_one_out(episodes: Episodes, *, turn_discount: float = 1.0) -> jax.Arra
 def monte_carlo(episodes: Episodes, *, discount: float, turn_discount: float) -> jax.Array:
     """Computes the REINFORCE advantage return_t - value_t (doi:10.1007/BF00992696).
 
-    The return is the return from token t on. `Episodes.value_BT` does not depend on the token's
-    action, so the gradient is unbiased.
+    return_t is the return-to-go of token t. value_t (`Episodes.value_BT`) does not depend on token
+    t, so the gradient is unbiased.
     """
     episodes.check()
     return_BT = returns_to_go(episodes, discount=discount, turn_discount=turn_discount)
@@ -117,10 +117,10 @@ def batch_normalized_returns(
 def group_mean_batch_normalized(
     episodes: Episodes, *, turn_discount: float = 1.0, eps: float = 1e-8
 ) -> jax.Array:
-    """Computes REINFORCE++ with baseline (arXiv:2501.03262).
+    """Computes the advantage of REINFORCE++ with baseline (arXiv:2501.03262).
 
-    The return minus the mean of its group is normalised over all action tokens of the step. Groups
-    with fewer than two valid rows are left out.
+    The return minus its group's mean is normalised over all action tokens of the step. Groups with
+    fewer than two valid rows are excluded.
     """
     episodes.check()
     return_PR, valid_PR, differs_P1 = _groups(episodes, turn_discount)
@@ -142,9 +142,9 @@ def group_in_group(
     """Computes the GiGPO advantage: episode advantage + step_weight * step advantage.
 
     Source: eq. 8 of arXiv:2505.10978. The episode advantage is `group_relative` without a discount.
-    The step advantage (eq. 7) compares the discounted returns-to-go of all turns of a group that
-    started from the same anchor state; it is 0 for a turn with a unique state. `std_normalize`
-    divides each advantage by the standard deviation of the values that it compares.
+    The step advantage (eq. 7) compares the discounted returns-to-go of those turns of a group that
+    start from the same anchor state. It is 0 if no other turn starts from this state.
+    `std_normalize` divides both advantages by the standard deviation of the compared returns.
     """
     of_episode_BT = group_relative(episodes, std_normalize=std_normalize, eps=eps)
     return_BT = returns_to_go(episodes, turn_discount=turn_discount)
@@ -202,9 +202,9 @@ def _among_equals(
 def informative_rows(advantage: Callable[[Episodes], jax.Array], episodes: Episodes) -> jax.Array:
     """Returns bool [B], True for the valid rows of informative groups.
 
-    An informative group has at least two valid rows and, computed alone, a nonzero advantage. A
-    normalisation over the step would shift the advantages of every group. `advantage` is a function
-    of this module or of `gae`, with its options bound.
+    An informative group has at least two valid rows and a nonzero advantage. Advantages are
+    computed for each group alone, because normalisation over a step shifts all advantages.
+    `advantage` is a function of this module or of `gae`, with its options bound.
     """
     episodes.check()
 

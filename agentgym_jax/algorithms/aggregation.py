@@ -1,6 +1,6 @@
 """Token weights: the loss of a batch is `sum(weight_BT * loss_BT)`.
 
-Weights are computed before the batch is packed and split, so the split does not change the loss.
+Weights are computed before packing into micro-batches, so micro-batches do not change the loss.
 """
 
 import chex
@@ -15,14 +15,14 @@ def token_weights(
 ) -> jax.Array:
     """Returns the float32 weight of every token; zero off the action mask and on invalid rows.
 
-    Denominators count valid episodes with an action token, including those with zero advantage.
+    Denominators include episodes with zero advantage, but no episode without an action token.
 
     Args:
       action_mask_BT: True for tokens sampled by the policy.
       valid_B: True for episodes that are included in the loss.
-      mode: `token_mean` gives all action tokens the same weight (arXiv:2503.14476), and
-        `sequence_mean` all episodes (GRPO, arXiv:2402.03300); these weights add up to 1. With
-        `fixed_length` a token weighs 1 / (episodes * length) (Dr. GRPO, arXiv:2503.20783).
+      mode: `token_mean` gives all action tokens equal weight (DAPO, arXiv:2503.14476), and
+        `sequence_mean` all episodes (GRPO, arXiv:2402.03300); the sum of the weights is 1.
+        `fixed_length` gives a token 1 / (episodes * length) (Dr. GRPO, arXiv:2503.20783).
       length: Constant length in tokens, for `fixed_length` only.
     """
     chex.assert_rank([action_mask_BT, valid_B], [2, 1])

@@ -1,4 +1,4 @@
-"""Controllers: pure functions from a present value and a measurement to the next value."""
+"""Controllers: pure functions from a current value and a measurement to the next value."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from typing import Any
 def check_options(
     name: str, section: Mapping[str, Any], kinds: Mapping[str, Collection[str]]
 ) -> None:
-    """Checks that a section has a known `kind` and exactly the options of this kind."""
+    """Checks that a config section has a known `kind` and exactly the options of this kind."""
     options = dict(section)
     kind = options.pop("kind", None)
     if kind not in kinds:
@@ -19,7 +19,7 @@ def check_options(
 
 
 def moving_average(average: float | None, value: float | None, *, decay: float) -> float | None:
-    """Returns decay * average + (1 - decay) * value; if one of the two is None, the other one."""
+    """Returns decay * average + (1 - decay) * value; if one argument is None, returns the other."""
     if not 0.0 <= decay < 1.0:
         raise ValueError(f"moving_average needs 0 <= decay < 1; got decay={decay}")
     if value is None or average is None:
@@ -32,8 +32,8 @@ def adaptive_coefficient(
 ) -> float:
     """Returns the weight of a penalty that keeps the measured quantity near a target.
 
-    coef * (1 + rate * clip(measured / target - 1, -0.2, 0.2)): section 2.2 of arXiv:1909.08593,
-    with rate 0.1. A measurement of None leaves the coefficient unchanged.
+    Computes coef * (1 + rate * clip(measured / target - 1, -0.2, 0.2)), from section 2.2 of
+    arXiv:1909.08593, where `rate` is 0.1. If `measured` is None, `coef` is unchanged.
     """
     if target <= 0.0 or not 0.0 < rate < 5.0:
         raise ValueError(

@@ -1,7 +1,7 @@
-"""Input of the advantage functions: the episodes of one step, with helper functions for turns.
+"""Input of the advantage functions: the episodes of one training step, and helpers for turns.
 
-Arrays have one episode per row, padded on the right. Groups are task-major: B = P * R, and rows
-`p * R .. (p + 1) * R - 1` are the R rollouts of task p.
+Arrays have one episode per row, padded on the right. Rows are task-major: B = P * R, and rows
+`p * R .. (p + 1) * R - 1` are the R rollouts of task p, which form a group.
 """
 
 import dataclasses
@@ -14,20 +14,20 @@ import jax.numpy as jnp
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Episodes:
-    """Episodes of one step.
+    """Episodes of one training step.
 
-    An action token's anchor is the number, from 0 to B * T - 1, of the state at the start of its
+    An action token's anchor is the number, from 0 to B * T - 1, of the environment state before its
     turn. Equal numbers mean equal states of the same task.
     """
 
     reward_BT: jax.Array  # reward received after token t; zero on padding
     action_mask_BT: jax.Array  # bool, True for tokens sampled by the policy
-    valid_B: jax.Array  # bool, False for episodes that every statistic leaves out
-    turn_BT: jax.Array  # int32, number of an action token's turn in its episode; otherwise -1
+    valid_B: jax.Array  # bool, False for episodes excluded from every statistic
+    turn_BT: jax.Array  # int32, turn of an action token: 0, 1, ... in its episode; otherwise -1
     anchor_BT: jax.Array  # int32, anchor of an action token; otherwise -1
     value_BT: jax.Array  # expected return before token t; zero if unknown
     group_size: int = dataclasses.field(metadata={"static": True})  # R, rollouts per task
-    bootstrap_B: jax.Array | None = None  # expected return after a cut episode; None: all zero
+    bootstrap_B: jax.Array | None = None  # expected return after a truncated episode; None: zeros
 
     def check(self) -> None:
         """Checks shapes, types and the number of rows."""
@@ -55,10 +55,10 @@ class Episodes:
 def returns_to_go(
     episodes: Episodes, *, discount: float = 1.0, turn_discount: float = 1.0
 ) -> jax.Array:
-    """Returns the return from every action token on, including its own reward; 0 off the mask.
+    """Returns the return-to-go of every action token, including its reward; 0 off the mask.
 
     `discount` applies between two action tokens of a turn, `turn_discount` between two turns.
-    Observations add no discount. A reward on an observation is added to the return of the action
+    Observations add no discount. A reward on an observation token counts as a reward of the action
     token before it.
     """
 
@@ -85,7 +85,7 @@ def returns_to_go(
 def episode_returns(episodes: Episodes, *, turn_discount: float = 1.0) -> jax.Array:
     """Returns sum_k turn_discount ** k * (reward of turn k) for every episode.
 
-    A reward on an observation belongs to the turn before it.
+    A reward on an observation token belongs to the turn before the observation.
     """
     if turn_discount == 1.0:
         return jnp.sum(episodes.reward_BT, axis=1)

@@ -1,12 +1,12 @@
 """Generalised advantage estimation (GAE) with tokens or whole turns as actions.
 
-The successor of a turn's last token is the first token of the next turn, so a longer observation
-changes neither the discount nor the trace. Each estimator has a function for the advantage and one
-for the return that the critic learns. Both are zero off the action mask and on invalid rows.
+The successor of a turn's last token is the first action token of the next turn. A longer
+observation therefore changes no advantage. Each estimator has a function for the advantage and one
+for the critic's targets. Both results are zero off the action mask and on invalid rows.
 
 Options: `discount` is gamma between two tokens of a turn, `turn_discount` between two turns.
 `gae_lambda` = 0 is one-step TD; 1 is the Monte Carlo return minus the value. `normalize` gives the
-advantages of all action tokens mean 0 and deviation 1, with `eps` added to the deviation.
+advantages of all action tokens mean 0 and deviation 1; `eps` is added to the deviation.
 """
 
 import jax
@@ -39,7 +39,7 @@ def token_gae(
 
 
 def token_gae_returns(episodes: Episodes, **options: float) -> jax.Array:
-    """Returns the `return_BT` that matches `token_gae`: advantage before normalisation + value."""
+    """Returns the critic's targets: the advantage of `token_gae` before normalisation + value."""
     advantage_BT = token_gae(episodes, **(options | {"normalize": False}))
     return jnp.where(episodes.trained_BT, advantage_BT + episodes.value_BT, 0.0)
 
@@ -65,7 +65,7 @@ def turn_gae(
 def turn_gae_returns(
     episodes: Episodes, *, turn_discount: float, gae_lambda: float, **_: float
 ) -> jax.Array:
-    """Returns the `return_BT` that matches `turn_gae`, copied to each token of the turn."""
+    """Returns the critic's targets: `turn_gae` before normalisation + the value of the turn."""
     advantage_BT = _turn_traced(episodes, turn_discount, gae_lambda)
     return_BT = advantage_BT + at_turn_start(episodes.value_BT, episodes)
     return jnp.where(episodes.trained_BT, return_BT, 0.0)
@@ -74,7 +74,7 @@ def turn_gae_returns(
 def _turn_traced(episodes: Episodes, turn_discount: float, gae_lambda: float) -> jax.Array:
     """Returns the advantage of each turn, before masking.
 
-    With one value per turn and no discount within the turn, the sum over its tokens telescopes.
+    With one value per turn and no discount within it, the sum of its TD errors telescopes.
     """
     advantage_BT = _traced(
         episodes,
@@ -105,7 +105,7 @@ def _traced(
     token_lambda: float,
     turn_lambda: float,
 ) -> jax.Array:
-    """Computes the recursion of eq. 16 from action token to action token, backwards."""
+    """Computes eq. 16 recursively, from the last action token to the first."""
 
     def step(carry, token):
         advantage_B, next_value_B, turn_B, late_reward_B = carry

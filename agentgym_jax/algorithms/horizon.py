@@ -1,6 +1,6 @@
-"""Schedules of the turn limit: functions of the number of steps done, or of recorded statistics.
+"""Schedules of the turn limit: functions of the number of completed steps or of statistics.
 
-An `AdaptiveHorizon` keeps its whole state in a `HorizonState`, which is saved in the checkpoint.
+The state of an `AdaptiveHorizon` is a `HorizonState`, which checkpoints contain.
 """
 
 import bisect
@@ -14,20 +14,20 @@ from agentgym_jax.algorithms.controllers import moving_average
 
 @dataclasses.dataclass(frozen=True)
 class HorizonStatistics:
-    """Statistics of the episodes of a step under one schedule; None without data."""
+    """Statistics of a step's episodes under one schedule; a field is None without data."""
 
     success: float | None  # fraction of the valid episodes that are solved
-    truncation: float | None  # fraction of the valid episodes that were cut
-    turns: float | None  # turns of the solved episodes as a fraction of the limit
+    truncation: float | None  # fraction of the valid episodes that were truncated
+    turns: float | None  # mean turns of the solved episodes as a fraction of the limit
 
 
 @dataclasses.dataclass(frozen=True)
 class HorizonState:
-    """State of an adaptive horizon; plain numbers for a JSON object."""
+    """State of an adaptive horizon; all fields can be stored as JSON."""
 
     stage: int = 0  # index of the current limit
-    steps: int = 0  # steps done at this limit
-    average: float | None = None  # moving average at this limit; None before the first value
+    steps: int = 0  # number of training steps with this limit
+    average: float | None = None  # moving average of the measure at this limit; None without data
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +39,7 @@ class AdaptiveHorizon:
     threshold: float  # minimum average to advance; the maximum if `measure` is `truncation`
     decay: float  # decay of the average (`controllers.moving_average`)
     min_steps: int  # minimum number of steps at every limit
-    max_steps: int  # number of steps after which the schedule always advances; 0 for never
+    max_steps: int  # maximum number of steps at a limit before the last; 0 for no maximum
 
     def __post_init__(self) -> None:
         turns = list(self.turns)
@@ -86,7 +86,7 @@ def fixed(turns: int) -> Callable[[int], int]:
 def stepwise(turns: Sequence[int], boundaries: Sequence[int]) -> Callable[[int], int]:
     """Returns the ScalingInter-RL schedule: `turns[i]` until `boundaries[i]` steps are done.
 
-    Source: arXiv:2509.08755, which counts steps from 1: the limit changes at `boundaries[i] + 1`.
+    Source: arXiv:2509.08755, whose first step is 1: its limit changes at step `boundaries[i] + 1`.
     """
     turns, boundaries = tuple(turns), tuple(boundaries)
     if len(turns) != len(boundaries) + 1 or list(turns) != sorted(turns) or turns[0] < 1:
@@ -103,7 +103,7 @@ def stepwise(turns: Sequence[int], boundaries: Sequence[int]) -> Callable[[int],
 
 
 def periodic(turns: Sequence[int], period: int) -> Callable[[int], int]:
-    """Returns a `stepwise` schedule that changes every `period` steps, as in the paper's tables."""
+    """Returns a `stepwise` schedule that changes every `period` steps (arXiv:2509.08755)."""
     if period < 1:
         raise ValueError(f"periodic horizon needs a period of at least one step; got {period}")
     return stepwise(turns, [period * (i + 1) for i in range(len(turns) - 1)])
@@ -122,21 +122,21 @@ def linear(first: int, last: int, steps: int) -> Callable[[int], int]:
 def adaptive_success(
     turns: Sequence[int], threshold: float, decay: float, min_steps: int, max_steps: int
 ) -> AdaptiveHorizon:
-    """Returns a schedule that advances once at least `threshold` of the episodes are solved."""
+    """Returns a schedule that advances once the average `success` is at least `threshold`."""
     return AdaptiveHorizon("success", turns, threshold, decay, min_steps, max_steps)
 
 
 def adaptive_truncation(
     turns: Sequence[int], threshold: float, decay: float, min_steps: int, max_steps: int
 ) -> AdaptiveHorizon:
-    """Returns a schedule that advances once at most `threshold` of the episodes are cut."""
+    """Returns a schedule that advances once the average `truncation` is at most `threshold`."""
     return AdaptiveHorizon("truncation", turns, threshold, decay, min_steps, max_steps)
 
 
 def adaptive_turns(
     turns: Sequence[int], threshold: float, decay: float, min_steps: int, max_steps: int
 ) -> AdaptiveHorizon:
-    """Returns a schedule that advances if solved episodes use at least `threshold` of the limit."""
+    """Returns a schedule that advances once solved episodes use `threshold` * limit turns."""
     return AdaptiveHorizon("turns", turns, threshold, decay, min_steps, max_steps)
 
 

@@ -91,12 +91,12 @@ def sequence_surrogate(
     """Computes the GSPO loss: the clipped surrogate with one ratio per episode; arXiv:2507.18071.
 
     ratio = exp(mean of (logprob - old_logprob) over the action tokens of the episode), eq. 7.
-    Useful clip ranges are about a thousand times narrower than for token ratios. With the weights
-    of `sequence_mean` the weighted sum is the objective of eq. 5.
+    The paper's clip range, 3e-4 and 4e-4, is hundreds of times narrower than for token ratios. With
+    the weights of `sequence_mean`, the weighted sum is the negative objective of eq. 5.
 
-    The gradient of a token is that of GSPO-token (eq. 13 and 14): ratio * advantage * gradient of
-    the token's log-probability. It equals that of eq. 5 if the tokens of an episode share one
-    advantage. Otherwise each token keeps its advantage, whereas eq. 5 would give it the mean.
+    A token's gradient is that of GSPO-token (eq. 13 and 14): -ratio * advantage * gradient of its
+    log-probability. The sum is the gradient of eq. 5 if an episode's tokens share one advantage.
+    Otherwise each token keeps its advantage, whereas eq. 5 has one advantage per episode.
     """
     _check(logprob_BT, old_logprob_BT, advantage_BT, sequence_BT)
     log_ratio_BT = _sequence_mean(logprob_BT - old_logprob_BT, sequence_BT)
@@ -172,7 +172,7 @@ def negative_log_likelihood(
 def clipped_value_loss(
     value_BT: jax.Array, old_value_BT: jax.Array, return_BT: jax.Array, *, clip: float
 ) -> tuple[jax.Array, jax.Array]:
-    """Returns the loss of a critic, and True for tokens whose gradient the clip removed.
+    """Returns the loss of a critic, and a mask of the tokens whose gradient the clip removed.
 
     loss = max((V - R)^2, (V_old + clamp(V - V_old, -clip, clip) - R)^2) / 2, as in the code
     released with arXiv:1707.06347; the paper has no clip. `old_value_BT` is the value at the start

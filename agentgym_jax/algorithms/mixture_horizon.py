@@ -1,7 +1,7 @@
 """Turn-limit schedules by environment, by group of tasks, and by random draw.
 
-The limit of a task is a function of seed, step, task and states, so all rollouts of a task have the
-same limit and an advantage can compare their returns.
+The limit of a task is a function of seed, step, task and the states of adaptive schedules. All
+rollouts of a task therefore have the same limit, and an advantage can compare their returns.
 """
 
 import bisect
@@ -33,7 +33,7 @@ class Place:
 
     environment: str
     group: str = ""  # group of tasks; empty if all groups of the environment share one schedule
-    drawn: str = ""  # name of the schedule in a `DrawnHorizon`; empty if it was not drawn
+    drawn: str = ""  # name of the schedule in a `DrawnHorizon`; empty if the schedule was not drawn
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +46,7 @@ class TurnLimit:
 
 @dataclasses.dataclass(frozen=True)
 class DrawnHorizon:
-    """Set of schedules from which each task draws one at every step."""
+    """Schedules from which each task draws one at random at every step."""
 
     schedules: Mapping[str, HorizonSchedule]  # schedules by name
     weights: Mapping[str, int]  # relative frequency of each schedule by name
@@ -60,7 +60,7 @@ class DrawnHorizon:
         bad = {n: w for n, w in self.weights.items() if not isinstance(w, int) or w < 1}
         if bad:
             raise ValueError(
-                f"a drawn horizon needs whole weights of at least 1: write 3 and 1; got {bad}"
+                f"a drawn horizon needs integer weights > 0 (3 and 1, not 0.75 and 0.25); got {bad}"
             )
 
     def draw(self, seed: int, step: int, item_id: str) -> str:
@@ -87,7 +87,7 @@ EnvironmentHorizon = GroupHorizon | GroupHorizons
 
 @dataclasses.dataclass(frozen=True)
 class MixtureHorizon:
-    """One schedule per environment."""
+    """Turn-limit schedules of all environments, by name of the environment."""
 
     schedules: Mapping[str, EnvironmentHorizon]
 
@@ -98,7 +98,7 @@ class MixtureHorizon:
     def limits(
         self, tasks: Sequence[Task], step: int, states: Mapping[Place, HorizonState], *, seed: int
     ) -> list[TurnLimit]:
-        """Returns the turn limit of every task after `step` steps.
+        """Returns the turn limit of every task in the step that follows `step` completed steps.
 
         An adaptive schedule without a state in `states` starts at its first limit.
         """

@@ -9,7 +9,7 @@ OVERLONG = {"none": (), "tokens": _OPTIONS, "turns": _OPTIONS}
 
 
 def soft_limit(length: float, *, limit: float, margin: float) -> float:
-    """Returns 0 for lengths up to `limit - margin`, and a linear rise from there to 1 at `limit`.
+    """Returns 0 up to `limit - margin`, 1 from `limit` on, and linear values between the two.
 
     Source: the negative of eq. 13 of arXiv:2503.14476, with L_max = `limit` and L_cache = `margin`.
     """
@@ -19,7 +19,7 @@ def soft_limit(length: float, *, limit: float, margin: float) -> float:
 def overlong_penalty(*, action_tokens: int, turns: int, kind: str, **options: Any) -> float:
     """Returns the amount to subtract from an episode's reward for its length.
 
-    `kind` is the unit of the length. `penalty` is the amount for lengths of `limit` and more.
+    `kind` is the unit of the length, or `none`. `penalty` is the amount from length `limit` on.
     """
     check_overlong(kind=kind, **options)
     if kind == "none":

@@ -16,12 +16,12 @@ class Algorithm:
       advantage: Function (Episodes, **options) -> advantage_BT.
       loss: Function (four arrays, **options) -> TokenLoss (algorithms/losses.py).
       needs_groups: True if the advantage compares several rollouts of the same task.
-      takes_baseline: True if the advantage subtracts an expected return from earlier steps.
-      ratio: Scope of the probability ratio in the loss: `token`, `episode` or `none`. The clip of
-        an episode's ratio is narrower than rounding differences between sampler and learner.
-        Without a ratio, the loss cannot correct for tokens sampled with older weights.
-      value_target: Function (Episodes, **options of the advantage) -> return_BT that the critic
-        learns; None for algorithms without a critic.
+      takes_baseline: True if the advantage subtracts a moving average of earlier steps' returns.
+      ratio: Scope of the probability ratio in the loss: `token`, `episode` or `none`. The clip
+        range of `episode` is narrower than rounding differences between sampler and learner.
+        With `none`, the loss cannot correct for tokens sampled with older weights.
+      value_target: Function (Episodes, **options of the advantage) -> return_BT, the targets of the
+        critic; None for algorithms without a critic.
     """
 
     advantage: Callable[..., jax.Array]

@@ -20,8 +20,8 @@ def accumulate_gradients(
 ) -> tuple[jax.Array, Any, Metrics]:
     """Returns the loss of the first `used` micro-batches, its float32 gradient and the metrics.
 
-    Later micro-batches are not computed. A single micro-batch is always computed; memory then holds
-    one tree of gradients instead of two.
+    Later micro-batches are not computed. If the batch has only one micro-batch, it is always
+    computed, and memory holds one tree of gradients instead of two.
 
     Args:
       loss_fn: Maps (params, micro-batch) to (loss, (metrics to add, metrics to maximise)). Metrics
@@ -117,8 +117,8 @@ def compile_update(
 ) -> Callable[..., tuple[TrainState, Metrics]]:
     """Compiles (state, batch, ...) -> (state, metrics); the state is donated.
 
-    Metrics that are not finite become 0, so that a skipped step leaves a valid log line. The new
-    state has fixed shardings, because the second step must find it where the first one did.
+    Metrics that are not finite become 0, so that the log of a skipped step is valid JSON. The new
+    state has the given shardings, so that the next step needs no second compilation.
     """
 
     def finite_update(*args):

@@ -1,10 +1,10 @@
 """Checkpoints of the complete state of a run, saved in the background, either complete or absent.
 
-A checkpoint is a folder named by its step. It has an item `params` (policy), `optimizer` (optimiser
-state, step counter and critic), `record` (JSON: the caller's `extra` and a description of all
-arrays) and, for stale rollout weights, `behaviour`. Orbax writes the folder under a temporary name
-and renames it at the end. Before the renaming, `_seal` adds the digest of every file, because the
-array format notices a lost file but not a flipped bit.
+A checkpoint is a folder named by its step. Its items are `params` (policy), `optimizer` (optimiser
+state, step counter and critic) and `record` (JSON: the caller's `extra` and a description of all
+arrays). Stale rollout weights are the item `behaviour`. Orbax writes the folder under a temporary
+name and then renames it. Before the renaming, `_seal` adds the digest of every file, because the
+array format detects a lost file but not a flipped bit.
 """
 
 import concurrent.futures
@@ -31,7 +31,7 @@ from agentgym_jax.run_folder import disk_advice
 _DIGESTS = "digests.json"
 _TEMPORARY = ".orbax-checkpoint-tmp"
 _BEHAVIOUR = "behaviour"
-# Pattern of an operating-system error in the messages of the array writer.
+# Pattern of an operating-system error in messages of TensorStore, which writes the arrays.
 _OS_ERROR = re.compile(r"\[os_error_code='(\d+)'\]")
 # Files written after the digests or changed by the renaming; nothing is restored from them.
 _UNSEALED = ("_CHECKPOINT_METADATA", "commit_success.txt", _DIGESTS)
@@ -96,7 +96,7 @@ class Checkpoints:
         than the steps of all complete checkpoints. A repeated save of the same step does nothing.
 
         `extra` is a JSON object with all state of the host; tuples are restored as lists.
-        `behaviour` has the weights that sample the next step; None for those of the state.
+        `behaviour` has the weights that sample the next step; None if these are `state.params`.
         """
         items = {} if behaviour is None else {_BEHAVIOUR: behaviour}
         record = {"arrays": describe_arrays(state) | describe_arrays(items), "extra": dict(extra)}
@@ -244,10 +244,10 @@ class Checkpoints:
 
 
 def _leave_counters_alone() -> None:
-    """Stops Orbax from querying TensorStore for numbers of written bytes, which it only logs.
+    """Stops Orbax from querying TensorStore for numbers of written bytes, which are only logged.
 
-    TensorStore (0.1.74 to 0.1.86) never frees JSON that it passes to Python: 14 KiB of counters per
-    query, two queries per item.
+    TensorStore (0.1.74 to 0.1.86) never frees the JSON that a query returns to Python: 14 KiB each.
+    Orbax makes two queries per item.
     """
     tensorstore.experimental_collect_matching_metrics = lambda *args, **kwargs: []
 
@@ -296,7 +296,7 @@ def _set_aside_incomplete(directory: pathlib.Path) -> None:
 
 
 def _faults(folder: pathlib.Path) -> list[str]:
-    """Returns the differences between the files and their digests."""
+    """Describes the files that are missing or do not match their digests."""
     try:
         expected = json.loads((folder / _DIGESTS).read_text())
     except (OSError, ValueError) as error:

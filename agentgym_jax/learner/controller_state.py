@@ -1,6 +1,6 @@
 """Controllers that adapt from step to step: baseline, KL coefficient, horizon, task position.
 
-The next state is a pure function of the state, which checkpoints contain, and of measurements.
+Checkpoints contain the state. The next state is a pure function of the state and of measurements.
 """
 
 import dataclasses
@@ -17,13 +17,13 @@ from agentgym_jax.trajectory import Trajectory
 class ControllerState:
     """State of all controllers before a step."""
 
-    expected_returns: Mapping[str, float]  # baseline by environment, for environments with one
-    kl_coef: float  # coefficient of the divergence in the reward
+    expected_returns: Mapping[str, float]  # moving average of the return by environment
+    kl_coef: float  # coefficient of the KL penalty in the reward
     horizons: Mapping[Place, HorizonState]  # states of the adaptive schedules that have started
-    tasks_taken: int = 0  # position of the step in the order of the tasks
+    tasks_taken: int = 0  # number of tasks drawn before the step
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the state as a JSON object; a row of `horizons` is a place and its state."""
+        """Returns the state as a JSON object; `horizons` is a list of places with their states."""
         rows = [
             dataclasses.asdict(place) | dataclasses.asdict(state)
             for place, state in sorted(self.horizons.items())
@@ -47,10 +47,10 @@ class Controllers:
     """Rules of all controllers, constant during a run.
 
     Attributes:
-      horizon: Turn limits.
+      horizon: Schedules of the turn limit.
       baseline: Baseline of the return: kind `none`, or `moving_average` with `decay`.
-      kl_reward: Divergence from the reference in the reward: kind `none`, `fixed` with `coef`, or
-        `adaptive` with an initial `coef`, a `target` in nats per action token and a `rate`.
+      kl_reward: KL penalty in the reward: kind `none`, `fixed` with `coef`, or `adaptive` with an
+        initial `coef`, a `target` in nats per action token and a `rate`.
     """
 
     horizon: MixtureHorizon
@@ -88,9 +88,9 @@ class Controllers:
     ) -> ControllerState:
         """Returns the state after a step that drew `tasks` tasks.
 
-        `mean_returns` has the mean return of each environment with a valid episode. `divergence`
-        from the reference is in nats per action token; None if unknown. `horizons` has the
-        statistics of the schedules that had tasks in the step.
+        `mean_returns` has the mean return of each environment with a valid episode. `divergence` is
+        the divergence from the reference in nats per action token; None if unknown. `horizons` has
+        the statistics of the schedules that had tasks in the step.
         """
         expected_returns, kl_coef = dict(state.expected_returns), state.kl_coef
         if self.baseline["kind"] == "moving_average":

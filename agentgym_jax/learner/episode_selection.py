@@ -1,4 +1,4 @@
-"""Selection and weighting of explored episodes that a policy then imitates."""
+"""Selection and weighting of the sampled episodes that a policy is then trained to imitate."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ WEIGHTINGS = ("equal", "reward", "importance")
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """Condition for imitating an episode: its measure is above 0 and at least the threshold."""
+    """Condition for imitating a valid episode: its measure is > 0 and at least the threshold."""
 
     measure: str
     threshold: float
@@ -48,9 +48,9 @@ def select_episodes(
       trajectories: Episodes of all tasks.
       rules: Rule of each environment; its measure is the reward r.
       keep_per_task: Number of best episodes to keep per task, ties in the given order; 0 keeps all.
-      weighting: `equal` gives weight 1, `reward` r (the estimate of the expectation), `importance`
-        r / sum of r over the task's kept episodes: self-normalised importance weights of the
-        posterior q(episode | task) ~ pi(episode | task) r.
+      weighting: `equal` gives weight 1; `reward` gives r, which estimates the expectation.
+        `importance` gives r / sum of r over the task's kept episodes: self-normalised importance
+        weights for the posterior q(episode | task), proportional to pi(episode | task) * r.
     """
     if weighting not in WEIGHTINGS:
         raise ValueError(f"weighting={weighting!r} is none of {', '.join(WEIGHTINGS)}")

@@ -42,7 +42,7 @@ class Experience:
 
     @property
     def mean_returns(self) -> dict[str, float]:
-        """Returns the mean return of the valid episodes of each environment that has some."""
+        """Returns the mean return by environment, for environments with a valid episode."""
         returns: dict[str, list[float]] = {}
         return_B = self.episodes.reward_BT.sum(axis=1, dtype=np.float64)
         for i in np.flatnonzero(self.episodes.valid_B):
@@ -51,7 +51,7 @@ class Experience:
 
     @property
     def reference_divergence(self) -> float | None:
-        """Returns the mean of logprob - reference logprob over action tokens; None if unknown."""
+        """Returns the mean of logprob - reference logprob over trained tokens; None if unknown."""
         if self.reference_logprobs is None:
             return None
         differences = [np.zeros(0, np.float32)]
@@ -73,10 +73,10 @@ def token_rewards(
 ) -> np.ndarray:
     """Returns the reward of each token, float32 [n].
 
-    `reward` is `turn` for the environment's reward of each step, or a key of REWARDS for a final
-    reward. Rewards and penalties are placed on the last action token of the turn or of the episode.
+    `reward` is `turn` for the environment's reward of each turn, or a key of REWARDS for a final
+    reward. Rewards and penalties are on the last action token of the turn or of the episode.
     `overlong` has the arguments of `shaping.overlong_penalty`. With `is_bootstrapped` there is no
-    final reward, because a critic's value that includes it replaces the rest of the episode.
+    final reward, because the critic's value after the last token already includes it.
     """
     if reward == "turn":
         rewards = trajectory.token_rewards()
@@ -102,10 +102,10 @@ def token_rewards(
 
 
 def turn_anchors(trajectories: Sequence[Trajectory], group_size: int) -> list[list[int]]:
-    """Returns for each turn of each episode the number of the state from which the turn started.
+    """Returns the anchor of each turn of each episode: a number for the state before the turn.
 
-    Two turns of the same task have the same number if the last state text before them was the same.
-    An answer to a failed turn is no state text, nor is BabyAI's "No change in state.".
+    Two turns of a task have the same anchor if the last observation of the state before them had
+    the same text. Messages after failed turns and BabyAI's "No change in state." do not count.
     """
     numbers: dict[tuple[int, str | None], int] = {}
     anchors: list[list[int]] = []
@@ -138,15 +138,15 @@ def make_experience(
 
     Args:
       trajectories: Episodes in task-major order, `group_size` per task.
-      algorithm: Row of the table of algorithms.
+      algorithm: Value of `algorithms.ALGORITHMS`.
       group_size: Rollouts per task.
-      max_tokens: T; constant over a run, so that one program serves all steps.
-      truncation: Treatment of cut episodes. `fail` keeps their rewards (as in arXiv:2509.08755),
-        and `mask` leaves them out. `bootstrap` uses the critic's value after the last observation
-        instead of the final reward.
+      max_tokens: T; constant over a run, so that one compiled program serves all steps.
+      truncation: Treatment of truncated episodes. `fail` keeps their rewards (arXiv:2509.08755);
+        `mask` excludes them. `bootstrap` replaces the final reward of an episode cut by the turn
+        limit with the critic's value after the last observation.
       advantage_options: Keyword arguments of the algorithm's advantage function.
-      zero_variance: Treatment of groups whose advantages are all zero. `keep` counts them in the
-        denominator of the loss, `filter` and `resample` leave them out.
+      zero_variance: Treatment of groups that are not informative (`advantages.informative_rows`).
+        `keep` counts them in the denominator of the loss; `filter` and `resample` do not.
       expected_returns: Baseline by environment; 0 for a missing environment.
       kl_coef: Coefficient of the penalty kl_coef * (logprob - reference logprob) per action token.
       reference_logprobs: Log-probabilities of every token under the reference, by episode; required
@@ -236,10 +236,10 @@ def pack_experience(
 ) -> TokenBatch | None:
     """Packs the episodes `rows` of an experience for one optimiser step.
 
-    Weights are computed before any episode is left out, so leaving out episodes without a gradient
-    changes no gradient. `keep_zero_advantage` keeps episodes whose advantages are all zero, because
-    an entropy bonus, a divergence in the loss or a critic gives them a gradient. The row length is
-    that of `batch.tightest_row_length`. Returns None if no episode has a token to train on.
+    Weights are computed before episodes without a gradient are dropped, so dropping them changes no
+    gradient. `keep_zero_advantage` keeps episodes whose advantages are all zero, because an entropy
+    bonus, a divergence in the loss or a critic gives them a gradient. The row length is that of
+    `batch.tightest_row_length`. Returns None if no episode is left.
     """
     mask_BT, counted_B = experience.episodes.action_mask_BT[rows], experience.counted_B[rows]
     weight_BT = np.asarray(aggregation.token_weights(mask_BT, counted_B, **aggregation_options))

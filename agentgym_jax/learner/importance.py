@@ -2,7 +2,7 @@
 
 The ratio in the loss has the learner's policy as its denominator
 (`algorithm.old_logprobs_from="learner"`), although the sampler's policy drew the tokens. Factors on
-the advantages suffice, because every policy loss is homogeneous in the advantages.
+the advantages suffice, because every policy loss is positively homogeneous in the advantages.
 
 Arrays may have any shape. `learner_logprob` is computed before the first update. `sequence` is the
 number of the episode of each action token, and -1 for other tokens, whose factor is 0.

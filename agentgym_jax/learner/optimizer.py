@@ -15,8 +15,8 @@ from agentgym_jax.limits import OneOf, Range
 NAMES = ("adamw", "muon")
 SCHEDULES = ("constant", "cosine", "linear")
 
-# Summed axes (`reduction_axis`) and produced axes (`output_axis`) of the matrices inside the
-# layers, [L, ...]. The layer axis is in neither, so every layer is a separate matrix.
+# Input axes (`reduction_axis`) and output axes of the kernels inside the layers, stacked as
+# [L, ...]. The layer axis L is in neither, so the kernel of each layer is a separate matrix.
 _TO_HEADS = MuonDimensionNumbers(reduction_axis=(1,), output_axis=(2, 3))  # L D N H
 _PLAIN = MuonDimensionNumbers(reduction_axis=(1,), output_axis=(2,))  # L D F or L F D
 MATRICES = dict.fromkeys(("q_kernel", "k_kernel", "v_kernel"), _TO_HEADS) | {
@@ -34,7 +34,7 @@ def learning_rate_at(
     total_steps: int,
     final_fraction: float,
 ) -> jax.Array:
-    """Returns the learning rate of the update after `step` planned updates.
+    """Returns the learning rate of the update that follows `step` planned updates.
 
     The rate rises linearly in the warm-up; the first update has 1 / warmup_steps of the peak. Then
     it follows the schedule down to `final_fraction * learning_rate` at `total_steps` and remains
@@ -59,7 +59,7 @@ def learning_rate_at(
 
 
 def get_learning_rate(options: Mapping[str, Any], updates: int, *, total_steps: int) -> float:
-    """Returns the rate after `updates` updates; `options` are arguments of `make_optimizer`."""
+    """Returns `learning_rate_at` step `updates`; `options` are those of `make_optimizer`."""
     keys = ("learning_rate", "schedule", "warmup_steps", "final_fraction")
     given = {key: options[key] for key in keys}
     return float(learning_rate_at(updates, total_steps=total_steps, **given))
@@ -81,7 +81,7 @@ def set_schedule_position(opt_state: Any, position: jax.Array | None) -> Any:
 
 
 def layer_matrices(params: Any) -> Any:
-    """Returns the MuonDimensionNumbers of every matrix; None for embeddings, norms and biases."""
+    """Returns the MuonDimensionNumbers of matrices inside layers; None for other parameters."""
     return jax.tree.map_with_path(lambda path, _: MATRICES.get(path[-1].key), params)
 
 

@@ -29,7 +29,7 @@ class Member:
 
     tokens: np.ndarray  # int32 [n], token ids
     action_mask: np.ndarray  # bool [n], True for tokens whose log-probabilities are compared
-    reference_logprobs: np.ndarray  # float32 [n], log-probabilities; 0 off the mask
+    reference_logprobs: np.ndarray  # float32 [n], under the reference; 0 off the mask
 
 
 Pair = tuple[Member, Member]  # chosen, rejected
@@ -57,7 +57,7 @@ class PreferenceBatch:
 def pack_pairs(
     pairs: Sequence[Pair], *, row_length: int, micro_rows: int, length_normalised: bool
 ) -> PreferenceBatch:
-    """Packs the pairs of one optimiser step; unneeded micro-batches are empty and last.
+    """Packs the pairs of one optimiser step; surplus micro-batches at the end are empty.
 
     Every conversation must fit a row of `row_length` tokens. With `length_normalised`, a
     conversation's log-probability is the mean over its tokens instead of the sum.
@@ -116,7 +116,7 @@ def put_pairs(batch: PreferenceBatch, layout: Layout | None = None) -> Preferenc
 def sigmoid(log_ratio_P: jax.Array, beta: float) -> jax.Array:
     """Returns the DPO loss -log sigmoid(beta * h), eq. 7 of arXiv:2305.18290.
 
-    h is the log-ratio to the reference of the chosen conversation minus that of the rejected one.
+    h = log(p / p_reference) of the chosen conversation minus that of the rejected one.
     """
     chex.assert_rank(log_ratio_P, 1)
     return -jax.nn.log_sigmoid(beta * log_ratio_P)
@@ -155,8 +155,8 @@ def make_preference_update(
 
     Minimises sum(pair_weight * pair_loss(h)) over all micro-batches. h is the sum of weight *
     (logprob - reference logprob) over the trained tokens of the chosen conversation, minus the same
-    sum of the rejected one. A step without pairs is skipped. `beta` is the inverse temperature of
-    the loss. Other arguments and properties are as in `learner.update.make_update`.
+    sum of the rejected one. A step without pairs is skipped. `beta` is the strength of the implicit
+    KL regularisation. Other arguments and properties are as in `learner.update.make_update`.
 
     Returns:
       A function whose metrics are float32 scalars on the device. Means over the pairs: `loss`,

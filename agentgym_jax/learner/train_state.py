@@ -1,4 +1,4 @@
-"""State that an optimiser step reads and writes, its creation, and its shardings."""
+"""Training state, which optimiser steps read and write; its creation and its shardings."""
 
 import functools
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ Network = Policy | Critic
 
 @flax.struct.dataclass
 class TrainState:
-    """State of training as one pytree; updates donate it."""
+    """Parameters and optimiser state as one pytree, which every update donates."""
 
     step: jax.Array  # int32 scalar, number of applied optimiser updates
     params: Any  # tree of float32 arrays
@@ -34,8 +34,8 @@ def _new(optimizer: optax.GradientTransformation, params: Any) -> TrainState:
 def _like_parameters(tree: Any, params: Any, shardings: Any, replicated: Any) -> Any:
     """Returns shardings for a tree that contains copies of the parameter tree, such as moments.
 
-    A leaf has the sharding of the parameter with the same shape in whose path its path ends. Other
-    leaves, such as counters, are replicated.
+    A leaf whose path ends with the path of a parameter of the same shape gets the sharding of this
+    parameter. Other leaves, such as counters, are replicated.
     """
     flat, _ = jax.tree_util.tree_flatten_with_path(params)
     by_path = {

@@ -1,4 +1,4 @@
-"""One optimiser step on packed micro-batches, and scoring with the same numerics."""
+"""One optimiser step on packed micro-batches, and log-probabilities with the same numerics."""
 
 from collections.abc import Callable
 from typing import Any
@@ -72,7 +72,7 @@ def make_score(
 ) -> Score:
     """Compiles (params, TokenBatch [B, T]) -> (logprob_BT, entropy_BT), zero off the action mask.
 
-    The code is that of the update, so the ratio of an unchanged policy is 1. Arguments are those of
+    The update runs the same code, so the ratio of an unchanged policy is 1. Arguments are those of
     `make_update`.
     """
 
@@ -123,10 +123,10 @@ def make_update(
 
     Returns:
       A function whose metrics are float32 scalars on the device. Means over the trained tokens:
-      `kl_k3` (from the reference), `approx_kl` (old to new, k3), `ratio_mean`, `clip_fraction`,
-      `entropy`. Metrics of the step: `loss` (the minimised sum), `surrogate_loss` (its part from
-      token_loss), `ratio_max`, `grad_norm` (before clipping), `update_norm`, `param_norm` (before
-      the update), `skipped`, `nonfinite` and, with a critic, those of `value_means`.
+      `kl_k3` (policy to reference), `approx_kl` (old to new policy, k3), `ratio_mean`,
+      `clip_fraction`, `entropy`. Metrics of the step: `loss` (the minimised sum), `surrogate_loss`
+      (its part from token_loss), `ratio_max`, `grad_norm` (before clipping), `update_norm`,
+      `param_norm` (before the update), `skipped`, `nonfinite`; for a critic also `value_means`.
     """
     if kl_kind not in kl.ESTIMATORS:
         raise ValueError(f"kl_kind is {kl_kind!r}, expected one of {', '.join(kl.ESTIMATORS)}")

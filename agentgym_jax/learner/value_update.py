@@ -81,8 +81,8 @@ def make_value_update(
 ) -> ValueUpdate:
     """Compiles one optimiser step of a critic with a separate trunk.
 
-    The result maps (state of the critic, TokenBatch [M, B, T], position) to (state, metrics), like
-    that of `learner.update.make_update`. It minimises the weighted sum of
+    The result maps (state of the critic, TokenBatch [M, B, T], position) to (state, metrics), with
+    the `position` of `learner.update.make_update`. The step minimises the weighted sum of
     `losses.clipped_value_loss` over the action tokens. The metrics are `value_loss`,
     `value_clip_fraction`, `value_grad_norm` (before clipping) and `value_skipped`.
     """

@@ -40,10 +40,10 @@ def attend_segments(
 ) -> jax.Array:
     """Computes causal attention within each segment of packed rows: [B, T, N, H].
 
-    Queries and keys are rotated. Segments are contiguous; padding is segment 0, which attends to
-    itself. The cost of a row depends on its segments, not on the square of its length, because
-    square blocks of queries and keys are skipped if no query of any row sees a key. `block` is the
-    minimum side of a block, in tokens. A row has at most 16 blocks, which are computed in sequence.
+    Queries and keys already have rotary embeddings. Segments are contiguous; padding is segment 0,
+    which attends to itself. Square blocks of queries and keys are skipped if no query of any row
+    sees their keys, so the cost depends on the segments. `block` is the minimum side of a block,
+    in tokens. A row has at most 16 blocks of queries, which are computed in sequence.
     """
     chex.assert_rank([q_BTNH, k_BTKH, v_BTKH, segment_ids_BT], [4, 4, 4, 2])
     chex.assert_equal_shape([k_BTKH, v_BTKH])
@@ -64,8 +64,8 @@ def _attend_blocks(
 ) -> jax.Array:
     """Computes attention with a running softmax (arXiv:1805.02867).
 
-    The backward pass recomputes the scores from each query's normaliser (arXiv:2205.14135,
-    appendix B.2).
+    The backward pass recomputes the attention weights with each query's stored normaliser
+    (arXiv:2205.14135, appendix B.2).
     """
     return _attend_blocks_forward(q_BKGTH, k_BKSH, v_BKSH, ids_BT, block)[0]
 
@@ -212,9 +212,9 @@ def attend_cache(
 ) -> jax.Array:
     """Computes attention of new tokens to the slots of their row, up to their position.
 
-    Loops over blocks of slots with a running softmax (arXiv:1805.02867), up to the longest row. A
-    block that a row does not see multiplies its sums by exp(0) = 1 and adds 0, so the result of a
-    row does not depend on the lengths of other rows.
+    Loops over blocks of slots with a running softmax (arXiv:1805.02867), up to the last position of
+    any row. For a row that does not see a block, the sums are multiplied by exp(0) = 1 and 0 is
+    added. The result of a row therefore does not depend on the lengths of other rows.
 
     Args:
       q_nTNH: Rotated queries.
@@ -238,7 +238,7 @@ def attend_cache(
 
     def step(i, carry):
         max_nKGT1, sum_nKGT1, out_nKGTH = carry
-        # The last block is moved left to stay inside the cache; it masks slots of earlier blocks.
+        # The last block is moved left to stay inside the cache; slots of earlier blocks are masked.
         start = jnp.minimum(i * block, S - block)
         k_nKSH = from_bits(_slots(k_LBKSH, layer, row_n, start, block))
         v_nKSH = from_bits(_slots(v_LBKSH, layer, row_n, start, block))

@@ -58,7 +58,7 @@ class DecoderConfig:
       qkv_bias: True if the q, k and v projections have a bias.
       qk_norm: True if q and k have an RMS norm over the head axis.
       tie_embeddings: True if the transposed embedding is the output head.
-      max_position: Longest sequence on which the weights were trained, in tokens.
+      max_position: Maximum sequence length of the released model, in tokens.
     """
 
     vocab_size: int
@@ -125,10 +125,10 @@ _FAMILY_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "qwen3": {"head_dim": 128},
     "llama": {"max_position_embeddings": 2048},
 }
-# Keys that must have their default, because the decoder lacks the features of other values.
+# Keys that must have their default, because the decoder does not support other values.
 _FIXED_KEYS = ("hidden_act", "use_sliding_window", "mlp_bias", "partial_rotary_factor")
-# Names of sizes in a DecoderConfig and in a config.json. A config.json must have all those without
-# a default.
+# Names of sizes in a DecoderConfig and in a config.json. In a config.json, sizes without a default
+# are required.
 _SIZES = {
     "vocab_size": "vocab_size",
     "hidden_size": "hidden_size",
@@ -202,8 +202,8 @@ def _rope(full: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
 def to_hf_config(config: DecoderConfig, *, as_llama: bool = False) -> dict[str, Any]:
     """Returns the `config.json` of a decoder; transformers 4 and 5 understand its rotary keys.
 
-    `as_llama` describes a decoder with `qkv_bias` as a llama with `attention_bias`. The llama has
-    one more bias, after attention; it computes the same function if that bias is zero.
+    `as_llama` describes a decoder with `qkv_bias` as a Llama with `attention_bias`. Such a Llama
+    also has a bias in its output projection; if that bias is zero, both compute the same function.
     """
     if config.qkv_bias and config.qk_norm:
         raise ValueError(

@@ -27,7 +27,7 @@ class SplitLayers:
     """
 
     trees: tuple[Any, ...]
-    # True if all kernels, including an untied output head, are `products.transposed`.
+    # True if all kernels, including an untied output head, are results of `products.transposed`.
     is_native: bool = flax.struct.field(pytree_node=False)
 
 
@@ -54,7 +54,7 @@ class DecodeBackend:
     def multiply(
         self, spec: str, x: jax.Array, kernel: jax.Array, preferred_element_type: Any = None
     ) -> jax.Array:
-        """Multiplies tokens with a prepared kernel; `spec` is a value of `einsum.KERNEL_SPECS`."""
+        """Multiplies hidden states with a prepared kernel; `spec` as in `einsum.KERNEL_SPECS`."""
         product = products.einsum_transposed if self.is_native else einsum
         return product(spec, x, kernel, preferred_element_type)
 
@@ -64,7 +64,7 @@ class DecodeBackend:
         The head has axes [V, D] if it is tied to the embedding, and [D, V] otherwise.
         """
         rows = "abc"[: hidden.ndim - 1]
-        # `einsum_transposed` reads a head [V, D] if the specification is that of a head [D, V].
+        # With the specification of a head [D, V], `einsum_transposed` takes its transpose [V, D].
         head = "vd" if is_tied and not self.is_native else "dv"
         spec = f"{rows}d,{head}->{rows}v"
         return self.multiply(spec, hidden, kernel.astype(hidden.dtype), jnp.float32)

@@ -1,4 +1,4 @@
-"""Einsum of tokens with weights whose backward pass also uses the compute type."""
+"""Einsum of activations with weights, with a backward pass in the compute type."""
 
 import functools
 

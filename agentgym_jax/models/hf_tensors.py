@@ -24,8 +24,8 @@ class Rule:
 
     Attributes:
       name: Tensor name; contains `{layer}` if every layer has a tensor.
-      form: `table` is stored unchanged; `vector` is stored with its axes joined; `matrix` is stored
-        as [out, in] with the axes of each side joined.
+      form: `table` is stored unchanged; `vector` is stored as one axis; `matrix` is stored as
+        [out, in], with all output axes joined to one and all input axes joined to one.
       inputs: Number of leading axes of a matrix (after L) that are inputs.
     """
 
@@ -73,7 +73,7 @@ RULES: dict[tuple[str, ...], Rule] = {
     ("layers", "attention", "q_bias"): Rule(_BLOCK + "self_attn.q_proj.bias"),
     ("layers", "attention", "k_bias"): Rule(_BLOCK + "self_attn.k_proj.bias"),
     ("layers", "attention", "v_bias"): Rule(_BLOCK + "self_attn.v_proj.bias"),
-    # Only a llama with attention_bias has this bias. The decoder lacks it, so zeros are written.
+    # Only a Llama with attention_bias has this bias. The decoder lacks it, so zeros are exported.
     ("layers", "attention", "o_bias"): Rule(_BLOCK + "self_attn.o_proj.bias"),
     ("layers", "attention", "q_norm"): Rule(_BLOCK + "self_attn.q_norm.weight"),
     ("layers", "attention", "k_norm"): Rule(_BLOCK + "self_attn.k_norm.weight"),

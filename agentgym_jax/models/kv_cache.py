@@ -54,7 +54,7 @@ class KVCache:
         return self.k_LBKSH.shape[3]
 
     def write(self, layer, k_nTKH, v_nTKH, row_n, positions_nT) -> "KVCache":
-        """Writes new tokens of one layer into cache row `row_n` at their positions.
+        """Writes keys and values of one layer into the slots `positions_nT` of the rows `row_n`.
 
         Tokens are dropped if their row is outside [0, B) or their position is outside [0, S).
         """

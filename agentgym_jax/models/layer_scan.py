@@ -34,7 +34,7 @@ def scan_layers(cast: Callable, layer: Callable, x: jax.Array, stacked: Any, con
 def _forward(cast, layer, x, stacked, constants):
     def step(x, weights):
         y, pull_back = jax.vjp(layer, x, cast(weights), constants)
-        pull_back.args_res = None  # the backward pass recomputes these arrays
+        pull_back.args_res = None  # the backward pass sets these arrays again
         return y, jax.tree.map(to_bits, (x, pull_back))
 
     y, stored = jax.lax.scan(step, x, stacked)

@@ -23,7 +23,7 @@ Params = dict[str, Any]  # nested dicts of arrays, with the shapes of `Policy.ab
 
 DTYPES = ("float32", "bfloat16")
 
-# Residuals of a layer that are stored for its backward pass; the others are recomputed.
+# Policies of `jax.checkpoint` for a layer; None stores all residuals for the backward pass.
 REMAT_POLICIES: dict[str, Callable[..., bool] | None] = {
     "none": None,
     "block": jax.checkpoint_policies.nothing_saveable,
@@ -37,9 +37,9 @@ class Policy:
 
     Attributes:
       config: Shape of the decoder.
-      dtype: Type of activations and matrix products: "float32" or "bfloat16". Norms, softmax and
-        logits are always float32.
-      remat: Key of REMAT_POLICIES: residuals that the backward pass recomputes.
+      dtype: Type of activations and matrix products: "float32" or "bfloat16". Norms and softmax are
+        computed in float32, and logits are float32.
+      remat: Key of REMAT_POLICIES: choice of the residuals that the backward pass recomputes.
       layout: Mesh over which activations are sharded; None for one device.
     """
 

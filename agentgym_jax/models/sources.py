@@ -1,4 +1,4 @@
-"""Models that the flag `--model` can name, and loading of their parameters."""
+"""Resolution of the flag `--model`, and loading of the parameters of the named model."""
 
 import dataclasses
 import json
@@ -98,14 +98,14 @@ def download(hub_id: str) -> pathlib.Path:
     except (huggingface_hub.errors.HfHubHTTPError, OSError) as error:
         reason = str(error).strip().splitlines()[0]
         raise FileNotFoundError(
-            f"--model={hub_id} is no local path, and the Hugging Face hub did not give it "
+            f"--model={hub_id} is no local path, and its download from the hub failed "
             f"({type(error).__name__}: {reason}). Without a network, copy the model's directory "
             "here and pass its path."
         ) from error
 
 
 def check_weights(source: ModelSource) -> None:
-    """Raises an error of `load_hf` if a Hugging Face directory lacks a tensor."""
+    """Raises the errors of `check_tensors` if the source is a Hugging Face directory."""
     if source.kind == "hf_dir":
         check_tensors(source.path, Policy(source.config))
 
@@ -118,7 +118,7 @@ def load_params(
     dtype: str = "float32",
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Loads the weights of a model onto their devices; `seed` is that of a preset's weights."""
+    """Loads the weights of a model onto the devices; a preset has random weights from `seed`."""
     if source.config != policy.config:
         raise ValueError(
             f"{source.model} has {source.config}, but the policy was built for {policy.config}; "

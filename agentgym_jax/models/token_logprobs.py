@@ -20,8 +20,8 @@ from agentgym_jax.sharding import constrain
 class TokenLogprobs:
     """Log-probabilities and entropies, float32, in nats.
 
-    Index t refers to token t given the tokens before it. Numbers are 0 outside `wanted_BT` and at
-    index 0 of each row. They are meaningless at the first token of a later segment.
+    Index t refers to token t given the tokens before it. Values are 0 outside `wanted_BT` and at
+    index 0 of each row. Values at the first token of a later segment are meaningless.
     """
 
     logprob_BT: jax.Array

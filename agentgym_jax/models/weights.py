@@ -19,7 +19,7 @@ from agentgym_jax.models.hf_tensors import INDEX_FILE, RULES, StoredTensor, find
 from agentgym_jax.models.policy import Params, Policy
 from agentgym_jax.sharding import Layout
 
-MAX_SHARD_BYTES = 5 * 10**9  # limit of Hugging Face's exports
+MAX_SHARD_BYTES = 5 * 10**9  # default of huggingface_hub
 TOKENIZER_FILES = (
     "tokenizer.json",
     "tokenizer_config.json",
@@ -41,8 +41,8 @@ def load_hf(
 ) -> Params:
     """Loads the weights of a Hugging Face directory onto the devices of the layout.
 
-    Parameters are loaded one by one. The host therefore needs little more memory than the loaded
-    parameters and the largest single one. Errors are those of `check_tensors`.
+    Parameters are loaded one by one. In addition to the loaded parameters, the host therefore needs
+    memory for only one parameter at a time. Errors are those of `check_tensors`.
     """
     tensors = check_tensors(directory, policy)
     shardings = flatten_dict(policy.param_shardings(layout) or {})
@@ -124,11 +124,11 @@ def save_hf(
     The directory is written under a temporary name and renamed when complete, so a reader never
     sees a partial export. An export above `max_shard_bytes` has several safetensors files and an
     index. `tokenizer_files` is a directory with tokenizer files to copy. `overwrite` replaces an
-    earlier export. `as_llama` writes a decoder with `qkv_bias` as the equivalent llama.
+    earlier export. `as_llama` is that of `to_hf_config`.
 
     Raises:
-      FileExistsError: The directory exists, and `overwrite` is False or the directory is no earlier
-        export.
+      FileExistsError: The directory is not empty, and `overwrite` is False or the directory is no
+        earlier export.
     """
     target = pathlib.Path(directory)
     check_target(target, overwrite)
@@ -144,7 +144,7 @@ def save_hf(
         if not (new / "generation_config.json").exists():
             _write_json(new / "generation_config.json", {"do_sample": True, **special})
         leaves = flatten_dict(params)
-        if as_llama and config.qkv_bias:  # the llama has one more bias, which is zero
+        if as_llama and config.qkv_bias:  # a bias that only Llama has
             bias_LD = np.zeros((config.num_layers, config.hidden_size), np.float32)
             leaves["layers", "attention", "o_bias"] = bias_LD
         _write_tensors(leaves, new, dtype, max_shard_bytes)
@@ -198,7 +198,7 @@ def _write_tensors(
     leaves: Mapping[tuple[str, ...], Any], directory: pathlib.Path, dtype: str, max_shard_bytes: int
 ) -> None:
     """Writes one file, or several with an index; the host has the tensors of one file at a time."""
-    tensors = {}  # values are the rule, the parameter and the layer of a tensor
+    tensors = {}  # (rule, parameter, layer) of each tensor by name
     for path, leaf in leaves.items():
         rule = RULES[path]
         for layer, name in enumerate(rule.names(len(leaf))):
@@ -223,7 +223,7 @@ def _write_tensors(
             stored[name] = np.ascontiguousarray(rule.to_stored(value).astype(jnp.dtype(dtype)))
         # transformers requires this metadata before it loads a file.
         safetensors.numpy.save_file(stored, directory / file_name, metadata={"format": "pt"})
-        # The library makes the file readable by its owner only, while the mode of other exported
+        # safetensors makes the file readable by its owner only, while the mode of other exported
         # files follows umask.
         (directory / file_name).chmod((directory / "config.json").stat().st_mode)
     if split.is_sharded:

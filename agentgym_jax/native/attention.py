@@ -7,7 +7,7 @@ from agentgym_jax.native import library, products
 
 
 def is_fast(q_nTNH: jax.Array, k_LBKSH: jax.Array) -> bool:
-    """Returns True if `attend_step` can compute this attention."""
+    """Returns True if `attend_step` supports this attention and is faster than XLA."""
     n, T = q_nTNH.shape[:2]
     return T == 1 and q_nTNH.dtype == _dtype(k_LBKSH) and products.supports(n, q_nTNH.dtype)
 

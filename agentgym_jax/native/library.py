@@ -28,7 +28,7 @@ TARGETS = {
 # Suffix of the function names for each type of weights or cache.
 SUFFIXES = {jnp.dtype(jnp.float32): "", jnp.dtype(jnp.bfloat16): "_bfloat16"}
 COMPILERS = ("c++", "g++", "clang++")
-SWITCH = "AGENTGYM_JAX_NATIVE"  # environment variable; the value 0 leaves all products to XLA
+SWITCH = "AGENTGYM_JAX_NATIVE"  # environment variable; 0 disables the native functions
 COMPILER_TIMEOUT_S = 600.0
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-shared", "-fPIC", "-w")
 
@@ -48,7 +48,7 @@ class Compiler(NamedTuple):
 
 
 def find_compiler() -> Compiler:
-    """Returns the compiler that the environment names in CXX or CC, else the first of COMPILERS."""
+    """Returns the compiler in the variables CXX or CC, else the first installed of COMPILERS."""
     if named := os.environ.get("CXX"):
         choices = [shlex.split(named)]
     elif named := os.environ.get("CC"):
@@ -155,5 +155,5 @@ def machine() -> dict[str, Any]:
 
 
 def call(function: str, dtype: jax.typing.DTypeLike, result: jax.ShapeDtypeStruct):
-    """Returns the function of TARGETS for weights or caches of this type; `result` is its shape."""
+    """Returns the function of TARGETS for inputs of type `dtype`; `result` is its output shape."""
     return jax.ffi.ffi_call(function + SUFFIXES[jnp.dtype(dtype)], result)

@@ -10,12 +10,11 @@ import jax.numpy as jnp
 from agentgym_jax.native import library
 from agentgym_jax.sharding import get_platform
 
-# Smaller weights fit the processor's cache; then XLA's product is as fast as the native one.
+# Smaller weights fit the processor's cache, where XLA is as fast as native code.
 MIN_WEIGHTS = 1 << 16
 # With more rows, XLA's copy of the weights takes little of its time.
 MAX_ROWS = 32
-# Limit for bfloat16 on processors with a tile unit (Intel's AMX), with which XLA is faster for more
-# rows.
+# Limit for bfloat16 on processors with a tile unit (Intel AMX). For more rows, XLA is faster there.
 MAX_ROWS_WITH_TILES = 3
 
 
@@ -36,8 +35,8 @@ def einsum_xla(
 ) -> jax.Array:
     """Computes `jnp.einsum` in the form that XLA executes fastest on CPU.
 
-    XLA on CPU converts the operands of a product to float32 if the result is bfloat16. If the
-    result is float32, XLA uses the processor's tile unit and takes a third of the time.
+    XLA on CPU converts the operands of a product to float32 if the result is bfloat16. For a
+    float32 result, XLA uses the processor's tile unit and takes a third of the time.
     """
     dtype = preferred_element_type or x.dtype
     asked = jnp.float32 if dtype == jnp.bfloat16 and get_platform() == "cpu" else dtype

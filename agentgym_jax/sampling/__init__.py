@@ -1,1 +1,1 @@
-"""Token generation with a live key/value cache, independent of text and environments."""
+"""Token generation with a key/value cache that is kept across the turns of an episode."""

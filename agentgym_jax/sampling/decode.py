@@ -1,4 +1,4 @@
-"""Compiled programs of the sampler: prefill of tokens, copy of a prefix, decoding of a chunk.
+"""Compiled programs of the sampler: prefill of tokens, copies of cache rows, and decoding.
 
 The cache of a row holds every token of its sequence except the last one, which is *pending*.
 Prefill therefore never needs logits, and decoding starts with the pending token as its input.
@@ -19,7 +19,7 @@ from agentgym_jax.sampling import logits
 
 @flax.struct.dataclass
 class RowState:
-    """Decoding state of each row; the host owns the state."""
+    """Decoding state of each row; the host keeps it between calls."""
 
     token: jax.Array  # int32 [B], pending token
     length: jax.Array  # int32 [B], tokens in the cache: the position of the pending token
@@ -55,7 +55,7 @@ class DecodedChunk:
     logprobs: jax.Array  # float32 [B, steps]
     count: jax.Array  # int32 [B]
     is_stopped: jax.Array  # bool [B], True if the last sampled token is a stop id
-    steps: jax.Array  # int32, number of steps
+    steps: jax.Array  # int32, number of decode steps that were run
 
 
 def token_uniform(key_B2: jax.Array, position_B: jax.Array) -> jax.Array:
@@ -145,9 +145,9 @@ def prefill(
 ) -> kv_cache.KVCache:
     """Writes one slice of tokens per line into the cache, which is donated.
 
-    Several lines may have consecutive slices of a row, because all slices are written before any is
-    read. A `row_n` equal to the number of rows marks an unused line. `start_n` is the position of
-    a slice's first token. Only the first `count_n` tokens of a slice are written.
+    Several lines may have consecutive slices of a row, because each layer writes all slices before
+    it reads any. A `row_n` equal to the number of rows marks an unused line. `start_n` is the
+    position of a slice's first token. Only the first `count_n` tokens of a slice are written.
     """
     offset_T = jnp.arange(tokens_nT.shape[1])
     position_nT = start_n[:, None] + offset_T[None, :]

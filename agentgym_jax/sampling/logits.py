@@ -8,7 +8,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-# Block width of the two-level search over the vocabulary: for the block, then inside the block.
+# Tokens per block of the vocabulary. Searches find the block first, then the token inside it.
 _BLOCK = 256
 
 
@@ -17,7 +17,7 @@ class Draw:
     """Sampled tokens and their log-probabilities."""
 
     token_B: jax.Array  # int32 [B]
-    logprob_B: jax.Array  # float32 [B], before top-k and top-p, at the temperature
+    logprob_B: jax.Array  # float32 [B], at the temperature, before top-k and top-p
 
 
 def draw(

@@ -12,7 +12,7 @@ from agentgym_jax.limits import Range
 
 @dataclasses.dataclass(frozen=True)
 class SamplingOptions:
-    """Section `sampling`: sampling parameters and token limits of an episode.
+    """Config section `sampling`: sampling parameters and token limits of an episode.
 
     Attributes:
       temperature: Sampling temperature; 0 is greedy.
@@ -49,7 +49,7 @@ def episode_key(seed: int, step: int, item_id: str, sample: int) -> np.ndarray:
 def check_buckets(
     buckets: Sequence[tuple[int, int]], cache_length: int, shards: int = 1
 ) -> tuple[tuple[int, int], ...]:
-    """Checks the `(tokens, slices)` of the prefill programs; returns them shortest first.
+    """Checks the shapes `(tokens, slices)` of the prefill programs; returns them sorted.
 
     The number of slices is rounded up to a multiple of `shards`, over which rows are divided.
     """

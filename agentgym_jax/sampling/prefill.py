@@ -1,8 +1,8 @@
 """Splitting of tokens that were not sampled into chunks and slices.
 
-A `PrefixChunk` is a part of the prompt, or an observation; rows can share it. A `PrefillSlice`
-fills one line of a compiled prefill call. Chunks and slices depend only on the tokens, not on the
-contents of other rows. Every run therefore computes a token in the same shapes.
+A `PrefixChunk` is an observation, or a part of the prompt, which rows can share. A `PrefillSlice`
+fills one line (batch row) of a compiled prefill call. Chunks and slices depend only on the tokens,
+not on the contents of other cache rows. Every run therefore computes a token in the same shapes.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class PrefixChunk:
-    """Tokens that are not yet in the cache."""
+    """Consecutive tokens of a sequence that are not yet in the cache."""
 
     tokens: np.ndarray  # int32 [n]
     # Digest of the sequence up to and including these tokens; None if rows cannot share it.
@@ -46,7 +46,7 @@ def split_prompt(chunks: Sequence[np.ndarray]) -> list[PrefixChunk]:
 def cut_into_slices(
     chunk: PrefixChunk, row: int, start: int, lengths: Sequence[int]
 ) -> Iterator[PrefillSlice]:
-    """Yields slices of the longest length; the rest of the chunk gets the shortest possible length.
+    """Yields slices of the longest length; the last slice has the shortest length that fits.
 
     `lengths` is ascending. `start` is the position of the chunk's first token.
     """

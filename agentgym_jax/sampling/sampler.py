@@ -2,7 +2,7 @@
 
 An episode has a row from `open` to `close`. The caller prefills tokens that the model did not
 sample (prompt, observation), and the row then samples one turn. The row's cache is kept while the
-environment answers. Waiting rows use memory but no computation.
+environment answers.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ class _Call:
 
 @dataclasses.dataclass
 class _Row:
-    """Record of an open row on the host."""
+    """State of an open row on the host."""
 
     options: SamplingOptions
     queue: list[PrefixChunk]
@@ -64,12 +64,12 @@ class Sampler:
           policy: Policy with the layout for decoding.
           rows: Number of concurrent episodes; each uses one row of the cache.
           cache_length: Tokens per row of the cache; at least `sampling.max_tokens`.
-          buckets: `(tokens, slices)` shapes of the prefill programs. Text is cut into slices of the
-            longest bucket; the remaining tokens use the shortest bucket that holds them. The cut
-            depends only on the length of the text. A call may have slices of any rows.
+          buckets: `(tokens, slices)` shapes of the prefill programs. A chunk is cut into slices of
+            the longest bucket; the remaining tokens use the shortest bucket that holds them. The
+            cut depends only on the length of the chunk. A call may have slices of several rows.
           decode_rows: Maximum number of rows that decode together; 0 for all. If it is below
             `rows`, active rows use the slots of rows that wait for their environments.
-          decode_steps: Maximum number of tokens per decode call.
+          decode_steps: Maximum number of tokens per row and decode call.
           return_after_finished: Number of finished turns after which a decode call returns early.
           stop_ids: Tokens that end a turn.
         """
@@ -119,7 +119,7 @@ class Sampler:
 
     @property
     def is_idle(self) -> bool:
-        """True if there is nothing for `begin` to do."""
+        """True if no row has tokens to prefill or a turn to sample."""
         return not self._queued_rows and not self._state.is_active.any()
 
     @property
@@ -176,8 +176,8 @@ class Sampler:
     def prefill(self, row: int, chunks: Sequence[Sequence[int]]) -> None:
         """Queues tokens that the model did not sample; later calls of `step` then sample a turn.
 
-        Rows share prefixes that end at a chunk border of their first prefill. The shapes in which
-        tokens are computed depend only on these borders, so other rows cannot change a result.
+        Rows share prefixes that end at the end of a chunk in the first prefill of an episode. The
+        shapes of all computations depend only on the chunks, so other rows cannot change a result.
         """
         record, state = self._open[row], self._state
         count = sum(len(chunk) for chunk in chunks)
@@ -257,11 +257,11 @@ class Sampler:
             self._state.is_active[row] = True
         self._decoding_rows += self._queued_rows
         self._queued_rows = []
-        jax.block_until_ready(self._cache)  # counts the prefill's time as such, not as decoding
+        jax.block_until_ready(self._cache)  # keeps prefill out of the decoding time
         self.statistics.seconds_prefill += time.perf_counter() - started
 
     def _copy_prefixes(self, waiting: Sequence[int]) -> None:
-        """Copies the longest queued prefix that another row has computed to each waiting row."""
+        """Copies to each waiting row the longest prefix of its queue that some row has computed."""
         copies = []  # (source row, target row, number of chunks)
         for row in waiting:
             queue = self._open[row].queue
@@ -272,7 +272,7 @@ class Sampler:
                 if source is not None:
                     copies.append((source, row, count))
                     break
-        # Targets become possible sources only now, because their caches have no prefix yet.
+        # Digests of targets are added after the search, because their caches still lack the prefix.
         for _, row, count in copies:
             self.statistics.copied += self._advance(row, count)
         width = max(1, self.rows // self._shards // 4) * self._shards
@@ -316,7 +316,7 @@ class Sampler:
         return range(row // size * size, (row // size + 1) * size)
 
     def _advance(self, row: int, count: int) -> int:
-        """Moves `count` chunks of a row from its queue to its prefixes; returns their tokens."""
+        """Moves `count` chunks from a row's queue to its prefixes; returns the number of tokens."""
         queue = self._open[row].queue
         num_tokens = sum(len(chunk.tokens) for chunk in queue[:count])
         self._prefixes[row].update(chunk.digest for chunk in queue[:count] if chunk.digest)
@@ -327,9 +327,9 @@ class Sampler:
     def _select_rows(
         self,
     ) -> tuple[decode.RowState, list[tuple[int, int]], np.ndarray | None]:
-        """Returns row states, (row, index in the call) of each selected row, and cache rows.
+        """Returns `rows` of `decode_chunk`, (row, index in the call) of each row, and `row_B`.
 
-        The rows that have been active longest are selected and remain so until their turn ends.
+        The rows that have been active longest are selected and stay selected until their turn ends.
         """
         if self.decode_rows == self.rows:
             # The state is copied, because the device may read it while the host changes it.

@@ -10,7 +10,7 @@ class SamplerStatistics:
     sampled: int = 0
     prefilled: int = 0
     copied: int = 0  # copied from another row's cache instead of computed
-    decode_row_steps: int = 0  # rows x decode steps
+    decode_row_steps: int = 0  # rows of the decode calls x their decode steps
     prefill_capacity: int = 0  # positions in the prefill calls, including padding
     prefill_calls: int = 0
     seconds_decode: float = 0.0
