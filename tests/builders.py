@@ -39,8 +39,8 @@ def decoder_families(
     """Returns one config per supported model family.
 
     Args:
-      config: Config of the qwen2 family; the other configs differ in biases, norms and rotary
-          scaling.
+      config: Config of the qwen2 family; the other configs differ in biases, norms, tied
+          embeddings and rotary scaling.
       qwen3: Fields that are replaced in the config of the qwen3 family.
       llama: Fields that are replaced in the config of the llama family.
     """
