@@ -39,8 +39,8 @@ def decoder_families(
     """Returns one config per supported model family.
 
     Args:
-      config: Config of the qwen2 family; the other configs differ in biases, norms and rotary
-          scaling.
+      config: Config of the qwen2 family; the other configs differ in biases, norms, tied
+          embeddings and rotary scaling.
       qwen3: Fields that are replaced in the config of the qwen3 family.
       llama: Fields that are replaced in the config of the llama family.
     """
@@ -185,7 +185,7 @@ def one_turn_episodes(
     valid: Sequence[bool] | np.ndarray | None = None,
     value: float = 0.0,
 ) -> Episodes:
-    """Returns one-turn episodes whose whole return is on the last action token.
+    """Returns one-turn episodes whose only reward is on the last action token.
 
     All episodes of a group start from the same anchor state.
     """
@@ -204,7 +204,7 @@ def one_turn_episodes(
 def random_episodes(
     seed: int, *, tasks: int = 3, group_size: int = 4, turns: int = 3, T: int = 24
 ) -> Episodes:
-    """Returns episodes with random turns and rewards and shared anchors; one environment failed."""
+    """Returns episodes with random turns and rewards and shared anchors; one of them is invalid."""
     rng = np.random.default_rng(seed)
     pictures, rewards, anchors = [], [], []
     for row in range(tasks * group_size):

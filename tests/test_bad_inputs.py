@@ -207,8 +207,8 @@ def test_an_invalid_config_is_refused_in_one_line_without_new_files(tmp_path, jo
     assert not list(tmp_path.iterdir())
 
 
-def test_numbers_and_booleans_of_the_base_config_refuse_minus_7():
-    """Checks that every number and boolean but those in `free` refuses the value -7."""
+def test_numbers_and_booleans_in_sections_of_a_config_refuse_minus_7():
+    """Checks every number and boolean in the sections of the quickstart's config."""
     config = changed("rl")
     free = {"horizon.turns", "horizon.boundaries"}
     accepted = []

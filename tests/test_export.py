@@ -122,7 +122,7 @@ def make_qwen_directory(path):
 
 
 def assert_ids_of_transformers(out):
-    """Checks that our ids of texts and conversations equal those of transformers."""
+    """Checks that our token ids of texts and conversations equal those of transformers."""
     reference, tokenizer = AutoTokenizer.from_pretrained(out), load_tokenizer(out)
     renderer = ChatRenderer(tokenizer)
     for text in [*OBSERVATIONS, "a\n\n\nb  12345 'll e\u0301 \t\U0001f642\r\n"]:

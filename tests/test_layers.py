@@ -84,7 +84,7 @@ def module_name(path):
 
 
 def imported(node, known):
-    """Yields the absolute names of the modules that an import statement loads."""
+    """Returns the absolute names of the modules that an import statement loads."""
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     if isinstance(node, ast.ImportFrom) and node.level == 0:

@@ -45,10 +45,7 @@ def test_an_exception_in_a_config_file_shows_its_traceback(tmp_path):
 
 @pytest.mark.slow
 def test_even_the_smallest_program_is_cached_for_the_next_start(tmp_path):
-    """Checks that even the smallest compiled program is stored in the cache.
-
-    A start has dozens of small programs, whose compilation takes seconds in total.
-    """
+    """A start has dozens of small programs, whose compilation takes seconds in total."""
     program = (
         "import sys; from absl import flags; from agentgym_jax import startup; import jax.numpy;"
         "flags.FLAGS(sys.argv); startup.prepare(); jax.numpy.ones(3) + 1"

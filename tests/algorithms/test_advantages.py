@@ -245,7 +245,7 @@ def test_the_error_for_an_incomplete_group_names_group_size(advantage):
         advantage(one_turn_episodes([0.0] * 30, group_size=8))
 
 
-def test_a_group_is_informative_with_two_valid_rows_and_an_advantage():
+def test_an_informative_group_has_two_valid_rows_and_an_advantage_other_than_zero():
     valid = [True, True, True, True, True, False, False, False]
     made = one_turn_episodes([0.0, 1.0, 0.1, 0.1, 1.0, 0.0, 3.0, 4.0], group_size=2, valid=valid)
     informative_B = advantages.informative_rows(with_options("group_relative"), made)

@@ -81,7 +81,7 @@ def test_observations_do_not_change_the_advantages(estimator):
         function = jax.jit(lambda e: gae.token_gae(e, discount=0.95, **OPTIONS))
     else:
         function = jax.jit(lambda e: gae.turn_gae(e, **OPTIONS))
-    inserted = with_observations(made, [0, 1])  # inserted before every turn, and as a longer prompt
+    inserted = with_observations(made, [0, 1])  # one at the start and one after the first token
     longer = np.delete(np.asarray(function(inserted)), [0, 2], axis=1)
     np.testing.assert_array_equal(longer, function(made))
     spoilt = with_values(made, np.where(made.action_mask_BT, values, np.nan))

@@ -45,7 +45,7 @@ def assert_agrees(found, expected, atol=2e-6):
 
 
 def made(rewards=GIVEN["rewards"], mask=MASK, valid=None, group_size=int(GIVEN["group_size"])):
-    """Returns the episodes of the recorded file; observations separate their turns."""
+    """Returns the episodes of peers_inputs.json; observations separate their turns."""
     turn = np.where(mask, np.cumsum(np.diff(mask, axis=1, prepend=False) & mask, axis=1) - 1, -1)
     return Episodes(
         reward_BT=jnp.asarray(rewards, jnp.float32),
@@ -68,7 +68,7 @@ def estimated(estimator, episodes, **options):
 
 
 def minimised(loss, advantage_BT, mode="token_mean", length=None, kl_coef=0.0, **options):
-    """Returns the loss of this package's function, its gradient and the share of clipped tokens."""
+    """Returns the weighted sum of a token loss, its gradient and the share of clipped tokens."""
     weight_BT = aggregation.token_weights(
         jnp.asarray(MASK), jnp.ones(len(MASK), bool), mode=mode, length=length
     )

@@ -49,7 +49,7 @@ def exact():
 
 
 def expected_gradient(advantage, loss, group_size, value=0.0):
-    """Returns the expected gradient of one group, averaged over all groups of episodes."""
+    """Returns the exact expectation of a group's gradient, by enumeration of all possible groups."""
     groups = list(itertools.product(range(len(EPISODES)), repeat=group_size))
     played = EPISODES[np.array(groups).reshape(-1)]
     made = draw_episodes(
@@ -196,7 +196,7 @@ def gradients_of_a_row(name, group_size=2):
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_three_algorithms_are_unbiased_where_episodes_differ_in_length(name):
+def test_only_three_algorithms_are_unbiased_if_episodes_differ_in_length(name):
     found, exact = gradients_of_a_row(name)
     cosine = np.sum(found * exact) / np.linalg.norm(found) / np.linalg.norm(exact)
     if name in ("dr_grpo", "rloo", "reinforce"):

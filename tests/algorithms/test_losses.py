@@ -27,7 +27,7 @@ def surrogate_with_gradient(logprob, advantage, *, low, high):
 
 
 def surrogate(ratio, advantage, low=0.2, high=0.3):
-    """Returns the loss of one token and its gradient with respect to the log-probability."""
+    """Returns the loss of one token, its gradient for the log-probability, and the clip flag."""
     (total, loss), gradient = surrogate_with_gradient(
         np.full((1, 1), np.log(ratio), np.float32),
         np.full((1, 1), advantage, np.float32),

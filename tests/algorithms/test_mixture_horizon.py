@@ -1,4 +1,4 @@
-"""Turn limits of tasks by environment, by group and by random draw."""
+"""Turn limits by environment, by group of tasks, or drawn at random for each task."""
 
 import collections
 

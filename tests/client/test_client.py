@@ -1,4 +1,4 @@
-"""Server answers, each parsed as a checked observation or a typed error.
+"""The client, which parses each server answer to a checked observation or a typed error.
 
 A malformed answer never yields a reward.
 """

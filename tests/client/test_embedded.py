@@ -25,7 +25,7 @@ def connect(servers, name):
 
 
 def gone(pid, timeout_s=20.0):
-    """Returns True once the process has ended.
+    """Waits until the process has ended; returns False after a timeout.
 
     A zombie counts as ended: in a container it may have no parent that collects it.
     """

@@ -2,7 +2,7 @@
 
 The replaying server accepts only the recorded requests.
 
-The checks use the known structure of each protocol instead of the client's table, which is tested.
+The checks do not use the client's table of protocols, because that table is under test.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Environments in this process, whose answers equal those of their server byte for byte."""
+"""Environments in this process, whose observations and errors equal those over HTTP."""
 
 import concurrent.futures
 import random

@@ -73,8 +73,7 @@ def test_a_lost_answer_to_create_leaves_no_extra_session(url, lost, cause):
     assert client._transport.left == 0
 
 
-def test_after_a_restart_sessions_get_new_names(serve, world, free_port):
-    """Checks that after a server restart a session is requested under a new name."""
+def test_a_create_after_an_announced_restart_has_a_new_request_id(serve, world, free_port):
     with serve(world, free_port) as server:
         client = EnvClient(server.url, "textcraft", connect_timeout_s=1, step_timeout_s=1)
         with EnvPool({"textcraft": client}, workers=1, max_idle_sessions=1) as pool:

@@ -1,4 +1,4 @@
-"""Environments without recorded traffic, tested against servers that follow their protocol."""
+"""Environments without recorded traffic, tested against scripted servers with their protocol."""
 
 import pytest
 
@@ -9,7 +9,8 @@ from agentgym_jax.client.errors import EnvCause, EnvError
 class Scripted:
     """A server whose replies are given by a table.
 
-    The table maps "(method) path" to a reply body, or to a function of the request.
+    The table maps a path, with its query, to a reply or to a function of the request body. A reply
+    is a body, or a pair of status and body.
     """
 
     def __init__(self, routes):
@@ -29,7 +30,7 @@ class Scripted:
 def play(serve):
     """Returns `play(environment, routes)`, which starts a scripted server.
 
-    `play` returns a client of the server, and the server.
+    `play` returns a client of the server, and the `Scripted` object that answers.
     """
     running = []
 

@@ -78,7 +78,7 @@ def test_slow_and_failing_calls_do_not_change_observations(server, world, drop):
             replies = collect(pool, 12)
         texts = {ticket: reply.observation.text for ticket, reply in replies.items()}
         assert texts == {ticket: f"task {ticket}: a0,a1,a2,a3,a4" for ticket in range(12)}
-        assert world.count("/create") >= 15  # three more than sessions
+        assert world.count("/create") >= 15  # 12 sessions and three retries
     assert world.sessions == {}
 
 
@@ -343,7 +343,7 @@ def test_an_announced_restart_discards_all_sessions_without_a_request(server, wo
         collect(pool, 2)
         pool.finish("idle")
         pool.invalidate("textcraft")
-        assert pool.open_sessions == 1  # that of the ticket
+        assert pool.open_sessions == 1  # the session of ticket t
         pool.step("t", "x")
         assert one(pool).error.cause is EnvCause.SESSION_LOST
         assert world.count("/step") == 0

@@ -50,7 +50,7 @@ def test_every_epoch_has_every_conversation_once_and_whole(lengths, rows, seed, 
         batch.check()
         assert batch.tokens.shape == (rows, 16)
         seen += tokens_seen(batch)
-        # A conversation may be repeated at the boundary between two epochs.
+        # A batch at the boundary of two epochs may contain a conversation twice.
         for i in range(batch.sequence_ids.max() + 1):
             here = batch.sequence_ids == i
             assert here.sum() == lengths[batch.tokens[here][0]]

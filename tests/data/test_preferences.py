@@ -28,9 +28,8 @@ def answers(made):
 def test_pairs_use_the_best_episode_of_a_task_where_agentgym_uses_the_worst():
     """Checks that the best episode of a task is chosen.
 
-    If a task has several episodes, AgentGym keeps the worst one as "expert" episode and as policy
-    episode. If a task's best episode has the reward 1.0 and its worst "expert" episode 0.6,
-    AgentGym makes no pair.
+    AgentGym keeps only the worst "expert" episode and the worst policy episode of a task. If the
+    best reward is 1.0 and that "expert" episode has 0.6, AgentGym makes no pair.
     """
     episodes = [episode("good", 0.9), episode("poor", 0.6), episode("best", 1.0), episode("bad", 0)]
     assert answers(pairs(episodes)) == [("best", "bad")]
@@ -59,7 +58,7 @@ def test_an_episode_whose_environment_failed_is_left_out():
     assert answers(pairs([*failed, episode("b", 1.0), episode("d", 0.5)])) == [("b", "d")]
 
 
-def test_other_tasks_and_other_prompts_are_never_compared():
+def test_episodes_of_different_tasks_or_prompts_are_never_paired():
     assert not pairs([episode("a", 1.0), episode("b", 0.0, item_id="babyai_2")])
     assert not pairs([episode("a", 1.0), episode("b", 0.0, first="another door")])
     assert pairs([episode("a", 1.0, item_id="lmrlgym_maze_3"), episode("b", 0.0, item_id="maze_3")])

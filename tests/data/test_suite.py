@@ -1,4 +1,4 @@
-"""The suite of 27 tasks: its numbers, its items, and manifests that are rejected."""
+"""The suite of 27 sub-tasks: numbers of items, pinned items and rejected task manifests."""
 
 import json
 
@@ -101,7 +101,7 @@ def manifests():
     return {name: manifest(name) for name in ours} | {"searchqa": question_sets()}
 
 
-def test_the_suite_has_27_tasks_with_the_numbers_of_items_of_the_paper():
+def test_the_suite_has_27_sub_tasks_with_the_numbers_of_items_of_the_paper():
     assert suite.NUM_SUBTASKS == 27
     assert {name: sum(s.test_items for s in part.subtasks) for name, part in SUITE.items()} == {
         "webarena": 50,

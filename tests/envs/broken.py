@@ -1,4 +1,4 @@
-"""A small environment with every checked property, and variants that each violate one property."""
+"""A small environment that passes every conformance check, and variants that each fail one."""
 
 import dataclasses
 import os

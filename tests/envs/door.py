@@ -19,7 +19,7 @@ SPEC = EnvironmentSpec("door", "1", "Open the door.", "react", 3, "0" * 64, 5)
 
 
 class Door(Environment):
-    """A door that is opened by the action `open`; the other known actions cause failures."""
+    """A door that the action `open` opens; actions such as `crash` and `spin` cause failures."""
 
     def reset(self, data_idx):
         self.data_idx = data_idx

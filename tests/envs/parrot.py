@@ -1,11 +1,11 @@
-"""A small environment with options, whose answer is always the same word."""
+"""A small environment whose options determine the text of all observations."""
 
 from agentgym_envs.base.environment import Environment, StepResult
 from agentgym_envs.base.served import standard_environment
 
 
 class Parrot(Environment):
-    """An environment that gives the same answer to every action."""
+    """An environment with the same observation after every reset and action."""
 
     def __init__(self, word, times):
         self.text = " ".join([word] * times)

@@ -8,7 +8,7 @@ from agentgym_envs.base.routes import session_routes
 
 
 class Replay:
-    """A session whose operations are named by the path of a recorded request."""
+    """A session on this project's server; the path of a recorded request selects the operation."""
 
     def __init__(self, kind, compat=True):
         self.host = SessionHost(kind, compat)

@@ -18,10 +18,7 @@ from agentgym_envs.base.protocol import ErrorKind
 def search_for(
     facing: int, obstacles: frozenset, target: tuple[int, int]
 ) -> tuple[int, ...] | None:
-    """Returns the moves that AgentGym's search finds from the agent to a target.
-
-    The function is a simple search for a single target.
-    """
+    """Returns AgentGym's moves from the agent to one target, found by a breadth-first search."""
     rear, last = (-1, -1, 0, 0)[facing], (3, 4, 4, 3)[facing]
     steps = ((1, 0), (0, 1), (-1, 0), (0, -1))
     queue, taken, came_from = [(0, 0, 0)], set(), {}

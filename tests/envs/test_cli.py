@@ -167,7 +167,7 @@ def test_the_error_for_an_invalid_option_names_it(options, complaint):
 
 @pytest.fixture
 def modules(tmp_path):
-    """Returns a folder with a user's modules, for PYTHONPATH."""
+    """Returns environment variables; their PYTHONPATH includes a folder with a user's modules."""
     (tmp_path / "inner").mkdir()
     (tmp_path / "silent.py").write_text("KIND = None\n")
     (tmp_path / "needy.py").write_text("import hinges\n")

@@ -17,7 +17,7 @@ from agentgym_envs.registry import ENVIRONMENTS
 SAMPLES = {"sciworld": (1, 4)}
 NEED_MORE = {"sciworld", "searchqa"}  # environments that need more than Python packages
 ELSEWHERE = {"webarena"}  # tested in tests/envs/webarena, because its sites take minutes to build
-# (environment, check) pairs that are skipped because the environment lacks an optional method.
+# (environment, check) pairs that do not apply because a new session already has a task.
 DASHES = {
     ("textcraft", sessions.a_step_before_the_first_reset_is_refused),
     ("wordle", sessions.a_step_before_the_first_reset_is_refused),
@@ -73,7 +73,7 @@ def test_every_environment_of_the_project_has_every_property(subject, check):
 
 
 @pytest.mark.parametrize("name", ["babyai", "maze", "searchqa", "textcraft", "wordle"])
-def test_compat_mode_depends_only_on_task_and_actions(name, options_of):
+def test_episodes_in_compat_mode_are_reproducible_and_solvable(name, options_of):
     subject = Subject(
         ENVIRONMENTS[name].module, compat=True, tasks=2, actions=8, options=options_of(name)
     )
@@ -86,7 +86,7 @@ def test_compat_mode_depends_only_on_task_and_actions(name, options_of):
 
 @pytest.fixture
 def make_subject(tmp_path, monkeypatch, request):
-    """Returns a function that makes a test subject from a Python expression over `broken`.
+    """Returns a function that makes a test subject from a Python expression with names of `broken`.
 
     Each subject is in a new module.
     """

@@ -26,7 +26,7 @@ LIMITS = dict(connect_timeout_s=10.0, step_timeout_s=60.0)
 
 
 def blocks():
-    """Returns the Python blocks of the section; the first block is the whole environment."""
+    """Returns the Python blocks of "Adding an environment"; the first is the whole environment."""
     section = PAGE.read_text(encoding="utf-8").split("## Adding an environment\n")[1]
     return re.findall(r"```python\n(.*?)```", section.split("\n## ")[0], re.DOTALL)
 

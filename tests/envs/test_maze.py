@@ -1,4 +1,4 @@
-"""Maze: layout, tasks, both ways to read actions, the scripted agent and recorded traffic."""
+"""Maze: layout, tasks, the action parsers of both modes, the expert and recorded traffic."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""TextCraft: tasks, recipes, both ways to read actions, the scripted agent and recorded traffic."""
+"""TextCraft: tasks, recipes, the action parsers of both modes, the expert and recorded traffic."""
 
 import collections
 import json

@@ -1,4 +1,4 @@
-"""Wordle: feedback, tasks, both ways to choose a word, the scripted agent and recorded traffic."""
+"""Wordle: feedback, tasks, hidden words of both modes, the scripted agent and recorded traffic."""
 
 import collections
 import json
@@ -119,8 +119,8 @@ def test_the_scripted_agent_finds_all_words_in_93_guesses():
     assert collections.Counter(turns for _, turns in played) == {1: 1, 2: 25, 3: 14}
 
 
-def test_the_scripted_agent_uses_only_the_answers():
-    # The agent's next guess depends only on the answers so far, not on the target word.
+def test_the_scripted_agent_uses_only_the_feedback():
+    # The agent's next guess depends only on the feedback so far, not on the hidden word.
     by_answer = collections.defaultdict(set)
     for task in task_manifest():
         environment = playing(task["data_idx"])
@@ -178,7 +178,7 @@ def test_compat_mode_redraws_the_hidden_word_from_the_remaining_words():
     rng = random.Random(77)
     environment = playing(77, make_compat_environment)
     candidates = list(VOCABULARY)
-    # an invalid guess does not use a random number
+    # an invalid guess draws no random number
     for guess in ["aloft", "zzzzz", "whack", "moist"]:
         result = environment.step(guess)
         if guess in VOCABULARY:

@@ -98,7 +98,7 @@ def test_every_turn_is_one_request_with_the_conversation_so_far(fake, monkeypatc
 
 
 def test_a_key_that_is_an_ordinary_word_changes_no_answer(fake, monkeypatch):
-    """Checks keys as for local servers, such as `none`, which answers may contain by chance."""
+    """Checks a key that is a common word, such as `none` for a local server."""
     monkeypatch.setenv("TEST_ENDPOINT_KEY", "move")
     with playing(fake, model="tiny") as collector:
         result = play(collector, ALL_TASKS[:1], max_turns=1)
@@ -150,8 +150,8 @@ def test_a_closed_agent_sends_no_further_requests(fake):
     assert ended
 
 
-def test_a_rollout_after_a_close_retries_requests_again(fake):
-    """Checks that an evaluation can collect the remaining episodes after an environment failed."""
+def test_a_rollout_after_a_stop_retries_requests_again(fake):
+    """Checks that an agent whose rows were stopped, which ends retries, can be used again."""
     with playing(fake, model="tiny") as collector:
         collector.rows.stop()
         fake.faults = [(503, b"busy")]

@@ -59,7 +59,7 @@ def test_the_error_line_hides_secrets(tmp_path):
 
 @contextlib.contextmanager
 def silent_endpoint():
-    """Yields the URL of a chat endpoint that names its model but never answers a conversation."""
+    """Yields the URL of an endpoint that never answers a chat, and an event set by the first one."""
     asked, released = threading.Event(), threading.Event()
 
     def answer(request):

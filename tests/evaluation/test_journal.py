@@ -146,7 +146,7 @@ def test_the_error_for_a_folder_of_another_evaluation_names_the_difference(
     assert "--workdir" in str(error.value)
 
 
-def test_an_invalid_state_is_refused(begun):
+def test_an_invalid_evaluation_json_is_refused(begun):
     (begun.path / "evaluation.json").write_text("{")
     with pytest.raises(ValueError, match=r"evaluation.json is not JSON.*--workdir"):
         Journal(begun, IDENTITY).open()

@@ -222,7 +222,7 @@ def test_the_difference_of_swapped_sides_is_its_negative():
 
 
 def test_the_interval_of_a_difference_is_two_sided_and_over_all_resamples():
-    """Checks the interval for 900 tasks, of which a third is gained and a ninth lost.
+    """Checks 900 tasks, of which only b solves a third and only a solves a ninth.
 
     The resamples are drawn in several batches.
     """
@@ -236,7 +236,7 @@ def test_the_interval_of_a_difference_is_two_sided_and_over_all_resamples():
 
 
 def test_the_sign_flip_test_is_two_sided():
-    """Checks three tasks that are all gained: 2 of the 8 swaps differ at least as much."""
+    """Checks three tasks that only b solves: 2 of the 8 sign patterns differ at least as much."""
     a = [episode_score(t, False, s) for t in range(3) for s in range(2)]
     b = [episode_score(t, True, s) for t in range(3) for s in range(2)]
     found = difference(a, b, resamples=4000)

@@ -86,7 +86,7 @@ def test_tasks_that_use_up_all_attempts_without_an_outage_are_invalid(finished):
 def test_unplayable_tasks_do_not_keep_others_from_being_played(finished):
     """Checks that failing tasks which occupy all workers at first do not block the other tasks.
 
-    The failing tasks are first because restarted episodes have priority.
+    The failing tasks start first, and their restarted episodes have priority.
     """
     broken = {i: ALWAYS for i in range(3, 12)}
     tasks = [Task("maze", i, "maze") for i in range(14)]
@@ -153,8 +153,8 @@ def test_a_server_that_never_answers_ends_the_evaluation(finished):
 def test_a_stop_while_only_failing_tasks_are_left_aborts_the_rest(finished):
     """Checks that a stop aborts the remaining task when only failing tasks are left.
 
-    One worker alternates between the two tasks. If both ended in the first round, the stop would
-    come too late.
+    One worker alternates between the two tasks. If both ended in the first round, no task would be
+    left to abort.
     """
     seen = []
 

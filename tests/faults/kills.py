@@ -89,8 +89,8 @@ def _disturb(child, kind, args, draw):
 
     def is_time():
         if kind != KINDS[2]:
-            # This start has written its first line to the log; the signal follows after a random
-            # part of a step's time.
+            # This start has written its first line of metrics; the signal follows after a random
+            # delay.
             return _logged(workdir) > first
         folders = {path.parent.name for path in (workdir / "checkpoints").glob("*tmp*/*")}
         seen.update(folders)

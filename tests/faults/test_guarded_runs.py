@@ -53,7 +53,7 @@ def test_a_run_stopped_by_a_guard_saves_the_step_and_its_weights(url, tmp_path):
 def test_a_step_whose_loss_is_nan_is_logged_and_saved_without_its_update(url, tmp_path):
     """Checks a run whose first update is so large that the loss of the second step is NaN.
 
-    Rollouts are one step behind the learner.
+    Rollouts use the weights before the last update.
     """
     diverging = config(url, logprob_gap="warn", nonfinite="stop")
     diverging["total_steps"] = 4
@@ -73,7 +73,7 @@ def test_a_step_whose_loss_is_nan_is_logged_and_saved_without_its_update(url, tm
     with Checkpoints(tmp_path / "run/checkpoints", max_to_keep=2, read_only=True) as checkpoints:
         extra = checkpoints.restore_extra(2)
         behaviour = checkpoints.restore_behaviour(2, jax.eval_shape(lambda: weights[1]))
-    # The line was written before the checkpoint, so the checkpoint does not contain it as unlogged.
+    # The metrics of the step were logged before the checkpoint was saved, so none are unlogged.
     assert extra["unlogged"] is None
     history = History.from_json(extra["guards"])
     assert history.nonfinite_steps == 1 and "nonfinite" in history.seen

@@ -21,7 +21,7 @@ from tests import counting_site
 
 SITES = ("shopping",)
 TASKS = 6
-PAGES = 4  # number of actions that solve a task, including the first
+PAGES = 4  # number of pages that a solution opens, including the start page
 
 
 PAGE = "<!doctype html><title>Page</title><h1>{count}</h1><a href=/next>Next</a>"

@@ -117,7 +117,7 @@ def rl(algorithm, names, **options):
 
 
 def jobs():
-    """Returns configs by job name; together these jobs emit every metric of the table."""
+    """Yields (name, config) of each job; together the jobs emit every metric of the table."""
     ragged = dict(
         kind="by_group",
         each=dict(kind="fixed", turns=1),

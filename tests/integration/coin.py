@@ -10,7 +10,7 @@ SPEC = EnvironmentSpec("coin", "1", "Call it.", "raw", 64, "0" * 64, 1)
 
 
 class Coin(Environment):
-    """A task is solved if the bytes of the answer and the task number add up to an even number."""
+    """A task is solved if the bytes of the action and the task number add up to an even number."""
 
     def reset(self, data_idx):
         self.data_idx = data_idx

@@ -135,14 +135,14 @@ def test_informative_groups_are_counted_per_environment():
     babyai = [m[f"rollout/babyai/{k}groups"] for k in ("", "informative_", "zero_variance_")]
     textcraft = [m[f"rollout/textcraft/{k}groups"] for k in ("", "informative_", "zero_variance_")]
     assert babyai == [2, 1, 1]
-    assert textcraft == [1, 0, 0]  # one valid episode is not enough for a group
+    assert textcraft == [1, 0, 0]  # a group with one valid episode is not informative
     for name in m:
         lookup(name)
     alone = rl_metrics.group_metrics(experience, TASKS, ("babyai",))
     assert set(alone) < set(m) and not [name for name in alone if "babyai" in name]
 
 
-def test_outcomes_are_counted_with_zeros():
+def test_every_outcome_has_a_count_even_if_it_is_zero():
     m = metrics(BOTH)
     found = {outcome: m[f"rollout/outcome/{outcome}"] for outcome in Outcome}
     assert found == {outcome: OUTCOMES.count(outcome) for outcome in Outcome}

@@ -73,7 +73,7 @@ class FakeRun:
 
 
 class World:
-    """A job whose weight is a record of its steps; every call is recorded and can be made to fail."""
+    """A job whose weight gets one decimal digit per step; every call is recorded and may fail."""
 
     def __init__(self, folder, monkeypatch, evaluation=EVERY):
         self.folder, self.checkpoints, self.calls = folder, [], []

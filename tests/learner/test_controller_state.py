@@ -57,10 +57,7 @@ def step(rules, state, mean_return, divergence, success):
 
 
 def test_each_environment_has_its_own_baseline():
-    """Checks that each environment has a separate baseline.
-
-    With a common baseline, an easy environment would raise the baseline of a hard one.
-    """
+    """With a common baseline, an easy environment would raise the baseline of a hard one."""
     rules = controllers()
     state = rules.initial_state()
     for means in ({"babyai": 1.0, "textcraft": 0.0}, {"textcraft": 0.5}, {}):

@@ -172,10 +172,7 @@ def test_an_answer_that_shows_no_state_is_not_an_anchor_state():
 
 
 def solved_after(turns):
-    """Returns an episode that looks around and then solves its task.
-
-    All of these episodes start in the same hall.
-    """
+    """Returns a solved episode that starts in the hall and has another observation per turn."""
     return shown("d" * turns, "hall", *[f"view {turns} {i}" for i in range(turns)], success=True)
 
 
@@ -310,7 +307,7 @@ def test_the_value_of_a_token_is_the_critics_value_before_it():
     values = np.arange(len(made.tokens), dtype=np.float32)
     found = make([made], "ppo", values_after=[values])
     np.testing.assert_array_equal(found.episodes.value_BT[0, 1 : len(values)], values[:-1])
-    # With lambda 1 the target is the return, whatever the critic's values are.
+    # With lambda 1 the target is the return and does not depend on the critic's values.
     np.testing.assert_allclose(found.return_BT[0][made.action_mask.nonzero()[0]], 1.0, rtol=1e-6)
 
 

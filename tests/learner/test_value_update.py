@@ -44,7 +44,7 @@ def state_of(critic):
 
 
 def judged(count=6, seed=0):
-    """Returns episodes with returns and old values."""
+    """Returns token sequences with returns and old values."""
     rng = np.random.default_rng(seed + 100)
     return [
         s
@@ -176,10 +176,7 @@ def policy_state(critic=None):
 
 @pytest.mark.slow
 def test_a_shared_critic_with_a_zero_head_does_not_change_the_policy():
-    """Checks that a shared critic with a head of zeros does not affect the policy.
-
-    The head passes no gradient on, so the policy learns as without a critic.
-    """
+    """A head of zeros passes no gradient to the shared layers."""
     batch = pack_sequences(judged())
     plain = update.make_update(POLICY, adam(), SURROGATE, **UPDATE)
     expected, of_policy = plain(policy_state(), batch)

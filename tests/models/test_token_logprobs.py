@@ -119,10 +119,7 @@ def test_chunks_without_wanted_tokens_are_not_computed(case):
 
 
 def test_the_loop_over_chunks_ends_with_the_last_wanted_token():
-    """Checks that the loop over chunks ends with the last wanted token.
-
-    The loop must not add zeros to the gradient for the remaining chunks.
-    """
+    """The loop must not add zeros to the gradient for the remaining chunks."""
     policy = Policy(TIED)
     hidden = jax.ShapeDtypeStruct((B, T, 16), jnp.float32)
     tokens = jax.ShapeDtypeStruct((B, T), jnp.int32)

@@ -230,7 +230,7 @@ CLIENT = [
         "pass",
         "tests/client/test_lost_creates.py",
     ),
-    # If the output has two actions, the first one is executed instead of an error.
+    # If the output has two actions, the first one is executed; no parse error is reported.
     Mutant(
         "client",
         "if len(markers) > 1:",
@@ -386,7 +386,7 @@ ROLLOUT = [
         "TokenSource.ACTION, turn.logprobs.tolist())",
         "tests/rollout/test_episode.py",
     ),
-    # An outage uses up attempts of the samples.
+    # A failure during an outage uses up an attempt of its sample.
     Mutant(
         "rollout",
         "attempts.of_sample -= 1",

@@ -1,8 +1,7 @@
-"""Setup of the comparisons in tests/parity, which need torch.
+"""Setup of the comparisons with other implementations, most of which need torch.
 
-Environment variables name what is compared: a real checkpoint (AGENTGYM_JAX_REAL_MODEL), a checkout
-of AgentGym (AGENTGYM) and its running servers (AGENTGYM_SERVERS). Tests without their variable are
-skipped.
+Some tests are skipped unless an environment variable is set: AGENTGYM_JAX_REAL_MODEL (path of a
+real checkpoint), AGENTGYM (checkout of AgentGym) or AGENTGYM_SERVERS (addresses of its servers).
 """
 
 import os

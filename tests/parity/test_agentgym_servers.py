@@ -8,10 +8,10 @@ This project's client is used on both sides.
 AGENTGYM_SERVERS names running servers of a checkout; AGENTGYM must be set to the checkout. The
 addresses of maze and wordle may omit their prefix. AgentGym's TextCraft reads its recipe files in
 the order of `os.listdir`, which must be patched to sort its result, so that the tasks are equal.
-Every answer is compared: text, reward, score, end, success and the text of every error. TextCraft's
-distractor lines are not compared. Three effects of identity hash codes of a Java virtual machine in
-ScienceWorld are tolerated: the order of objects, some degrees of a temperature, and whether a
-closed circuit works immediately or one action later.
+Every answer is compared: text, reward, score, end, success and the text of every error. Recipes
+that TextCraft shows as distractors are not compared. Three effects of a Java virtual machine's
+identity hash codes in ScienceWorld are tolerated: the order of objects, some degrees of a
+temperature, and whether a closed circuit works immediately or one action later.
 """
 
 import dataclasses
@@ -337,7 +337,7 @@ class Tally:
 
 
 def play(pair: Pair, sessions: list[int], task: int, tally: Tally) -> None:
-    """Plays one episode up to its end or to the first difference, after which the states differ."""
+    """Plays one episode until shortly after its end, or until the servers' states may differ."""
     starts = pair.both(lambda client, session: client.reset(session, task), sessions)
     if not same_start(pair.name, *starts):
         tally.differences.append(f"reset {task}\n  original {starts[0]}\n  ours     {starts[1]}")

@@ -142,7 +142,7 @@ class Both:
         assert ours == theirs, (task.task_id, answer, url, ours, theirs)
 
     def _learn_reviews(self, targets: list[dict[str, Any]]) -> None:
-        """Stores the answers with which the shop solves a task."""
+        """Stores the author and rating that a task requires of each product's latest review."""
         looks = {
             t["locator"]: t["required_contents"]["must_include"][0]
             for t in targets
@@ -329,7 +329,7 @@ def test_pages_get_equal_scores(both: Both):
             ]
             for seed in range(WORLDS):
                 possible = texts(task)
-                # Every second world has only texts of the task, or almost no score would be 1.
+                # Every second world has only texts of the task; otherwise almost no score would be 1.
                 fitting = possible[9:] if seed % 2 else possible
                 world = World(fitting, (task.task_id, seed))
                 both.compare(task, "", world, urls[number(seed, task.task_id) % len(urls)])

@@ -251,7 +251,7 @@ def test_a_task_that_always_fails_gives_no_reward_and_does_not_affect_others(pol
     assert statistics.env_errors == {"http_status": 6}
 
 
-def test_a_group_is_completed_by_another_sample(policy):
+def test_failed_samples_of_a_group_are_replaced_by_other_samples(policy):
     def fault(task, step, attempt):
         # The first four attempts fail: two attempts for each of the two samples.
         return BROKEN["status 500"] if step == 1 and attempt <= 4 else None

@@ -84,7 +84,7 @@ def policy(clock):
 
 
 def fail(policy, number, *, kind=ReplyKind.STEP, error=STATUS_500, environment="babyai"):
-    """Returns True if the failure of a task counts as an outage."""
+    """Reports the failure of a task; returns True if the failure counts as an outage."""
     attempts = Attempts()
     policy.failed(attempts, Task(environment, number, ""), kind, error)
     return attempts.pauses == 1
@@ -125,7 +125,7 @@ def test_each_environment_has_its_own_outages(policy):
 
 
 def test_tasks_that_failed_while_others_succeeded_are_not_an_outage(policy, clock):
-    """Checks that two tasks that always fail do not look like a server outage at the end of a step."""
+    """Checks two tasks that continue to fail after all other tasks have ended."""
     for task in (1, 2):
         fail(policy, task)
         succeed(policy, 3)

@@ -11,7 +11,7 @@ V = 700  # vocabulary size: more than two blocks and not a multiple of the block
 
 
 def draw_one(values_V, uniforms_N, temperature=1.0, top_k=0, top_p=1.0):
-    """Draws one token per uniform number from the same logits; returns the tokens."""
+    """Draws one token per uniform number from the same logits; returns tokens and log-probabilities."""
     n = len(uniforms_N)
     return jax.jit(logits.draw)(
         jnp.tile(jnp.asarray(values_V, jnp.float32)[None], (n, 1)),

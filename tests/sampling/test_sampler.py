@@ -223,7 +223,7 @@ def test_a_row_closed_while_the_device_decodes_is_dropped_and_may_be_opened_agai
     np.testing.assert_array_equal(turn.tokens, fresh.step()[0].tokens)
 
 
-def test_a_running_call_finishes_before_the_next_call_or_weight_update(policy, params):
+def test_no_call_or_weight_update_begins_before_a_running_call_is_finished(policy, params):
     sampler = make_sampler(policy, params)
     assert not sampler.finish()
     sampler.prefill(sampler.open(KEYS[0], OPTIONS), prompt(0))

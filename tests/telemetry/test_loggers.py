@@ -26,7 +26,7 @@ def folder(tmp_path, monkeypatch):
     fakes.install(monkeypatch)
     for name in ("WANDB_MODE", "MLFLOW_TRACKING_URI", "TRACKIO_DIR"):
         monkeypatch.delenv(name, raising=False)
-    # so that monkeypatch removes the variable that the logger sets
+    # The logger changes this variable; monkeypatch restores only variables that it has set.
     monkeypatch.setenv("TRACKIO_DIR", str(tmp_path))
     return RunFolder(tmp_path / "first")
 
@@ -45,7 +45,7 @@ def train(folder, steps, names=NAMES, value=lambda step: step / 10):
 
 
 def sent(kind):
-    """Returns the logged steps of one metric for each run."""
+    """Returns the steps at which each run logged `policy/loss`."""
     return {
         run: [step for step, name, _ in rows if name == "policy/loss"]
         for (of, run), rows in fakes.SENT.items()

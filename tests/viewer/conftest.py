@@ -88,9 +88,9 @@ def hostile():
 
 @pytest.fixture
 def learning_run(make_run):
-    """Writes a run with two steps and two evaluations of one task.
+    """Writes a run with two steps on one task and two evaluations of another task.
 
-    The task is solved in the second step; one text is hostile.
+    Both tasks are first solved at step 2; one episode has hostile texts.
     """
     lost = [("turn left", "wall", 0.0), ("turn left", "wall", 0.0), (None, "", 0.0)]
     won = [("open the door", "The task is completed.", 0.9)]

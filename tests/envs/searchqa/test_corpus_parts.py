@@ -70,7 +70,7 @@ def test_codes_are_searched_for_with_case_and_punctuation(text, code, is_there):
     assert mentions_code(text, code) == is_there
 
 
-def test_the_height_is_removed_from_the_name_of_a_peak():
+def test_names_of_peaks_numbers_and_latitudes_are_parsed():
     assert peak_name("Rysy 2,499 m") == "Rysy"
     assert peak_name("Mount Everest (highest peak in Asia) 8,849 m") == "Mount Everest"
     assert peak_name("Fako on Mont Cameroun 4,045 m") == "Fako"

@@ -149,7 +149,7 @@ def tantivys(corpus, tmp_path):
 
 
 def test_tantivy_finds_the_passages_with_the_best_scores(tantivys, parts):
-    # The engine rounds passage lengths to one byte, so its scores differ slightly from the formula.
+    # Tantivy rounds passage lengths to one byte, so its scores differ slightly from the formula.
     ours = bm25.open_index(parts, "").search(QUERIES, 1)
     theirs = tantivy_index.open_index(tantivys, "").search(QUERIES, 20)
     for query, (best,), hits in zip(QUERIES, ours, theirs, strict=True):

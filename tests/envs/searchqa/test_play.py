@@ -1,4 +1,4 @@
-"""Deep-search episodes in this project's mode and in compat mode, and recorded traffic."""
+"""Deep-search episodes in default mode and in compat mode, and recorded traffic."""
 
 import json
 
@@ -235,7 +235,7 @@ def test_the_routes_equal_those_of_agentgym(served):
 
 
 def recorded_retriever(request):
-    """Answers as Search-R1's server, with the passages and the scorer of the recorded server."""
+    """Answers like Search-R1's retriever, with the passages and scores that the recording used."""
     asked = request.json()
     result = [
         [

@@ -90,7 +90,7 @@ def test_no_task_rewards_the_solution_of_another_task():
 
 @needs_browser
 @pytest.mark.parametrize("number", [10200, 10201])
-def test_a_list_of_all_products_is_not_the_answer_cheapest_product(environment, sites, number):
+def test_a_list_of_all_products_is_no_answer_to_which_is_cheapest(environment, sites, number):
     begin(environment, sites, number)
     products = tables().shelf_products(TASKS[number].task.instantiation["category"])
     everything = ", ".join(product.title for product in products)

@@ -45,7 +45,7 @@ def environment(world):
 
 
 def solve(environment, data_idx):
-    """Returns all answers in an episode that the scripted agent plays."""
+    """Returns the results of the reset and of every step in an episode of the scripted agent."""
     results = [environment.reset(data_idx)]
     while not results[-1].done:
         results.append(environment.step(environment.expert_action()))

@@ -24,7 +24,7 @@ from agentgym_envs.webarena.tasks import (
 
 
 class Site:
-    """A table from (url, script) to the result of the script; the script "" gives the document."""
+    """A page whose table maps (url, script) to the script's result; script "" gives the document."""
 
     def __init__(self, url: str, pages: dict[tuple[str, str], Any] | None = None):
         self.url = url

@@ -74,10 +74,7 @@ def test_the_error_for_a_missing_interpreter_names_it(tmp_path: pathlib.Path):
 
 
 def test_scores_are_in_the_order_of_the_episodes(tmp_path: pathlib.Path):
-    """Checks that the scores have the order of the episodes.
-
-    A script that scores 1 for the answer "right" replaces the other interpreter.
-    """
+    """Replaces the package's interpreter by a script that scores 1 for the answer "right"."""
     python = tmp_path / "python"
     python.write_text(
         f"#!{sys.executable}\nimport json, sys\nwork = json.load(sys.stdin)\n"
@@ -100,7 +97,7 @@ def test_scores_are_in_the_order_of_the_episodes(tmp_path: pathlib.Path):
 
 
 def har(folder: pathlib.Path, name: str, *, extra: str) -> pathlib.Path:
-    """Writes the request that a task expects, as a browser records it.
+    """Writes a HAR file with the request that a task expects.
 
     `extra` is appended to the value of every form field; with a non-empty `extra` the request is
     wrong.

@@ -89,7 +89,8 @@ def rloo(rewards, mask, valid):
 def to_go(rewards, mask, turns, b, t, discount, turn_discount):
     """Returns the sum of the rewards from position t on.
 
-    Each reward is discounted by the tokens and turn boundaries before it.
+    Each reward is discounted once for every later action token up to its position: by `discount`
+    within a turn and by `turn_discount` at the first token of a turn.
     """
     total = 0.0
     for later in range(t, T):

@@ -3,7 +3,7 @@
     python tests/golden/decoder/make_golden.py        # needs torch and transformers
 
 There is one small decoder per family, each with a special property. qwen2 has tied embeddings and
-one weight file. qwen3 has untied embeddings, is stored in bfloat16 and has heads wider than D / N.
+one weight file. qwen3 has untied embeddings, is stored in bfloat16 and has heads wider than hidden_size / num_heads.
 llama is split into several files with an index and has the llama3 rope scaling. `logits.npz` next
 to each checkpoint contains the ids and the float32 logits. The files were written with torch 2.13
 and transformers 5.23.
