@@ -4,8 +4,8 @@ turns or of 15 throughout.
   python -m agentgym_jax.train --config=configs/paper/webarena.py:size=7b --workdir=runs/webarena
   python -m agentgym_jax.train --config=configs/paper/webarena.py:horizon=fixed --workdir=runs/webarena_fixed
 
-By default the agent uses the embedded sites, which its server starts. Their tasks are not
-WebArena's. A file describes a deployment of WebArena (docs/webarena.md):
+By default the agent uses the embedded sites, which its server starts. To use
+WebArena's own tasks, give the file of a deployment of WebArena (docs/webarena.md):
 
       --config=configs/paper/webarena.py:deployment=webarena.json
 

@@ -5,8 +5,7 @@
     action = expert.next_action(observation)    # reads <information>..</information>
     ...                                         # "<answer>MZN</answer>"
 
-The agent reads only the question and the environment's answers, not the corpus or the golden
-answers.
+The agent reads only the question and the observations, not the corpus or the golden answers.
 """
 
 import re

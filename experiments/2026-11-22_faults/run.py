@@ -4,7 +4,7 @@ disturbances.
   JAX_PLATFORMS=cpu python experiments/2026-11-22_faults/run.py --repeat=5 --folder=runs/faults
   python -m tests.faults.report
 
-The runs, the proxy and the kills are those of tests/faults.
+The runs, the proxy and the kills are imported from tests/faults.
 """
 
 import argparse

@@ -10,7 +10,7 @@ run folder, so nothing is resumed. Fields of a start:
 - `programs`: programs that the whole process, plots included, looked up in the cache.
 - `compiled`: programs that were not in the cache. The target of the warm start is 0; otherwise
   their names are printed.
-- `refused`: programs that JAX did not write to the cache either, with its reason.
+- `refused`: programs of `compiled` that JAX did not write to the cache; its reasons are printed.
 - `compile_s`: seconds in XLA until the end of the first step, reads of the cache included
   (`jax/compile_s` of metrics.jsonl, agentgym_jax/telemetry/compilations.py).
 - `first_step_s`: from the start of the process to the line of step 1 in metrics.jsonl: imports,

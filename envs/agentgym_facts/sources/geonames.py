@@ -127,7 +127,7 @@ def read_counties() -> list[County]:
 def add_country_passages(
     row: CountryRow, names: Mapping[str, str], currencies: Mapping[str, str], book: PassageBook
 ) -> None:
-    """Adds one passage per topic on a country, so that no passage answers two steps of a question.
+    """Adds one passage per topic on a country, so that no passage answers two hops of a question.
 
     Args:
       row: Country that the passages describe.

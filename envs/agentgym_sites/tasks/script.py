@@ -183,7 +183,7 @@ def read_page(observation: str) -> Generator[str, str, list[Node]]:
 
 
 def tree(observation: str) -> str:
-    """Returns the elements of an observation as text, with which callers check if a page changed."""
+    """Returns the lines of an observation that show elements; they change if the page scrolled."""
     return "\n".join(match[0] for match in _LINE.finditer(observation))
 
 

@@ -169,7 +169,7 @@ def serve(arguments: argparse.Namespace) -> None:
     web.open_environment = environments.chosen
     # Disables Trac's pool of connections, which all environments share. Closing the connections of
     # one environment would also close those of other threads. A connection that remains open would
-    # serve the next episode with the same name.
+    # serve a later episode with the same id.
     SQLiteConnection.poolable = False
     share_what_is_loaded(arguments.prepared / ENVIRONMENT)
     application = EpisodeApplication(

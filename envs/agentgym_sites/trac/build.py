@@ -77,7 +77,7 @@ _PERMISSIONS = (
 
 
 def main() -> None:
-    """Builds the template in the folder that is the only argument."""
+    """Builds the template in the folder given as the only argument."""
     folder = pathlib.Path(sys.argv[1])
     present.install()
     from trac.env import Environment
