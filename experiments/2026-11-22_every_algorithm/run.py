@@ -108,7 +108,7 @@ def main() -> None:
     parser.add_argument("--of", required=True)
     parser.add_argument("--algorithms", required=True)
     parser.add_argument("--seeds", default="0,1,2")
-    parser.add_argument("--url", default="", help="of a server for all runs; empty: one each")
+    parser.add_argument("--url", default="", help="server of all runs; empty: a server per run")
     args = parser.parse_args()
     jax.config.update("jax_compilation_cache_dir", str(CACHE))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)

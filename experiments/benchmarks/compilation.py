@@ -40,9 +40,9 @@ _CONFIG = flags.DEFINE_string("config", "configs/quickstart.py:smoke", "Config o
 _OVERRIDES = flags.DEFINE_multi_string(
     "override",
     ["algorithm.entropy_coef=1e-3", "learner.min_informative_groups=0"],
-    "Value of the config, such as model.dtype=bfloat16; may be given again.",
+    "Override of a config value, such as model.dtype=bfloat16; repeatable.",
 )
-_WARM = flags.DEFINE_integer("warm", 1, "Starts with a full cache.")
+_WARM = flags.DEFINE_integer("warm", 1, "Number of starts with a filled cache.")
 _OUT = flags.DEFINE_string("out", "", "File that the JSON line is appended to.")
 
 _LOGGED = ("jax._src.compiler", "jax._src.compilation_cache")

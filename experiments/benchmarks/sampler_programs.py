@@ -19,11 +19,15 @@ from agentgym_jax.models.policy import Policy
 from agentgym_jax.sampling import decode
 from configs import quickstart
 
-_ROWS = flags.DEFINE_integer("rows", 64, "Decode rows.")
-_CACHE = flags.DEFINE_integer("cache_length", 1024, "Slots a row.")
-_SLICES = flags.DEFINE_multi_string("slices", ["16x32", "32x32", "64x16"], "Tokens x slices.")
-_LENGTHS = flags.DEFINE_multi_integer("at", [50, 200, 400, 800], "Tokens already in every row.")
-_REPEATS = flags.DEFINE_integer("repeats", 10, "Calls; the fastest counts.")
+_ROWS = flags.DEFINE_integer("rows", 64, "Number of decode rows.")
+_CACHE = flags.DEFINE_integer("cache_length", 1024, "Cache slots of each row.")
+_SLICES = flags.DEFINE_multi_string(
+    "slices", ["16x32", "32x32", "64x16"], "Lengths and numbers of prefill slices."
+)
+_LENGTHS = flags.DEFINE_multi_integer(
+    "at", [50, 200, 400, 800], "Numbers of tokens that every row already has."
+)
+_REPEATS = flags.DEFINE_integer("repeats", 10, "Number of calls; the fastest counts.")
 
 STEPS = 8
 

@@ -205,12 +205,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument(
-        "--parallel", default="1,8", help="episodes at once, one run for each number"
-    )
+    parser.add_argument("--parallel", default="1,8", help="concurrent episodes, one run per number")
     parser.add_argument("--workers", type=int, default=2, help="worker processes of the server")
-    parser.add_argument("--steps", type=int, default=80, help="of each run, all threads together")
-    parser.add_argument("--sites", default="all", help="as the option of the environment")
+    parser.add_argument("--steps", type=int, default=80, help="steps of all threads in a run")
+    parser.add_argument("--sites", default="all", help="option `sites` of the environment")
     parser.add_argument("--out", type=pathlib.Path, help="file that gets the results as JSON lines")
     args = parser.parse_args()
     counts = [int(number) for number in args.parallel.split(",")]

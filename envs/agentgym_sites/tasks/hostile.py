@@ -46,14 +46,14 @@ class Ending:
 
 @dataclasses.dataclass(frozen=True)
 class Hacked:
-    """A task that scored above 0 for an ending."""
+    """A task on which an ending scored above 0, and the description of the attack."""
 
     task_id: int
     deed: str
 
 
 class _FirstPage:
-    """Page for the evaluators, which is empty and runs no scripts."""
+    """Empty last page of an episode, for the evaluators; it runs no scripts."""
 
     url = "http://nowhere.test/"
 
