@@ -14,7 +14,7 @@ Source: the sizes of configs/quickstart.py; the server's manifest splits the que
 from agentgym_jax.configs import common, quickstart
 
 # The policy has to copy a name from the question into the query and a code from the passage into
-# the answer. One search answers these questions.
+# the answer. One search is enough for each question.
 TEMPLATES = ("airport_code", "language_code", "division_code")
 
 

@@ -7,7 +7,7 @@ r"""AgentGym-RL's BabyAI training: Qwen2.5-7B-Instruct, GRPO, a horizon of 6 -> 
 Needs: accelerators (configs/paper/common.py); no running server (the command starts one).
 Result: only the smoke variant has been run. Published success on 90 tasks: 96.7 % (7b, scaling),
 92.2 % (7b, fixed), 93.3 % (3b, fixed).
-Source: all values are those of AgentGym-RL's released scripts (arXiv:2509.08755), except for the
+Source: all values are from AgentGym-RL's released scripts (arXiv:2509.08755), except for the
 differences that configs/paper/common.py lists. The scaling and the fixed script also differ in
 values other than the horizon. The reward is the score of our BabyAI environment with its default
 rules. The release uses AgentGym's rules, which a server started with --compat follows.

@@ -8,12 +8,12 @@ Needs: the extra [sciworld] and Java; accelerators (configs/paper/common.py); no
 command starts one; --config.env_server.workers=N sets its number of workers).
 Result: only the smoke variant has been run. Published success on 200 tasks: 57 % (7b, scaling),
 50.5 % (7b, fixed), 22.5 % (3b, fixed).
-Source: all values are those of AgentGym-RL's released scripts (arXiv:2509.08755), except for the
+Source: all values are from AgentGym-RL's released scripts (arXiv:2509.08755), except for the
 differences that configs/paper/common.py lists. The scaling and the fixed script also differ in the
 token limit of an episode. The reward is the simulator's score, which ranges
-from 0 to 1 here (-1 for a failure) and from 0 to 100 (-100) in the release. The advantage divides by the group's standard deviation, so both
-scales are equivalent. Training and test tasks are ScienceWorld's own sets, which do not overlap.
-The sets of the release overlap.
+from 0 to 1 here (-1 for a failure) and from 0 to 100 (-100) in the release. The advantage divides by
+the group's standard deviation, so both scales are equivalent. Training and test tasks are
+ScienceWorld's own sets, which do not overlap. The sets of the release overlap.
 """
 
 from agentgym_jax.configs import common

@@ -14,7 +14,7 @@ Needs: the extra [search]; accelerators (configs/paper/common.py); no running se
 retriever given above.
 Result: only the smoke variant has been run. Published success on 400 questions: 38.3 % (7b,
 scaling), 34.0 % (7b, fixed), 25.8 % (3b, fixed).
-Source: all values are those of AgentGym-RL's released scripts (arXiv:2509.08755), except for the
+Source: all values are from AgentGym-RL's released scripts (arXiv:2509.08755), except for the
 differences that configs/paper/common.py lists. Here a wrong answer ends the episode. In the release
 the agent can answer again, as on a server started with --compat. The limit is 4 turns in the
 paper's appendix B and 5 to 10 turns in the scripts.

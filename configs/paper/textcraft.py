@@ -7,7 +7,7 @@ or of 30 throughout.
 Needs: accelerators (configs/paper/common.py); no running server (the command starts one).
 Result: only the smoke variant has been run. Published success on 100 tasks: 91 % (7b, scaling), 89
 % (7b, fixed), 75 % (3b, fixed).
-Source: all values are those of AgentGym-RL's released scripts (arXiv:2509.08755), except for the
+Source: all values are from AgentGym-RL's released scripts (arXiv:2509.08755), except for the
 differences that configs/paper/common.py lists. The limit is 20 turns in the paper's appendix B and
 30 turns in the scripts.
 """

@@ -13,7 +13,7 @@ Needs: the extra [web] and Chromium; accelerators (configs/paper/common.py); no 
 except the deployment given above.
 Result: only the smoke variant has been run. Published success on 50 tasks: 26 % (7b, scaling), 22 %
 (7b, fixed), 18 % (3b, fixed).
-Source: all values are those of AgentGym-RL's released scripts (arXiv:2509.08755), except for the
+Source: all values are from AgentGym-RL's released scripts (arXiv:2509.08755), except for the
 differences that configs/paper/common.py lists. The learning rate is 5e-7 in the paper's appendix B
 and 1e-6 in the scripts.
 """

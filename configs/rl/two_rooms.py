@@ -6,7 +6,7 @@ solves.
 Needs: no running server (the command starts a BabyAI server); two CPU cores.
 Result: experiments/2026-11-22_every_algorithm has three seeds of every algorithm of
 docs/algorithms.md from the same warm start.
-Source: we chose the level and the sizes; the values of an algorithm are those of configs/common.py.
+Source: we chose the level and the sizes; the values of an algorithm are from configs/common.py.
 """
 
 import pathlib

@@ -34,7 +34,7 @@ CODES = frozenset({"domain", "currency_code", "calling_code", "iso3", "prefix"})
 
 @dataclasses.dataclass(frozen=True)
 class Fact:
-    """Golden answers of a question about a country, and the id of the passage that has the first."""
+    """Golden answers to a question about a country, and the id of the passage with the first one."""
 
     answers: tuple[str, ...]
     passage: str

@@ -13,8 +13,8 @@ is near 1000 / (steps/s), the clients limit the speed.
 In a run of T threads, each thread creates a session and resets it; both calls are timed, with all T
 threads concurrent. Then all threads together take --steps steps from a script of valid and invalid
 actions, and close their sessions. An episode that ends is reset during the steps; `resets` counts
-these resets. CPU and resident memory are those of the server's process tree; pages that processes
-share count for each process.
+these resets. CPU and resident memory are summed over the server's process tree; shared pages
+count for each process.
 """
 
 import argparse

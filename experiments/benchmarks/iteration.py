@@ -5,9 +5,9 @@ for the host.
   PYTHONPATH=. python experiments/benchmarks/iteration.py --model=/path/of/qwen --steps=2 --skipped=1
 
 Without --model the run uses configs/quickstart.py with its first turn limit, after a short warm
-start, so that episodes are about as long as in the quickstart. With --model it uses a Hugging Face directory
-on BabyAI with configs/paper/babyai.py, 8 episodes of 2 turns. Both runs use HTTP and start their
-servers.
+start, so that episodes are about as long as in the quickstart. With --model the run trains the
+model in a Hugging Face directory with configs/paper/babyai.py, 8 episodes of 2 turns. Both runs use
+HTTP and start their servers.
 
 Phases in seconds, from metrics.jsonl; medians over the steps after the skipped ones:
 
@@ -105,7 +105,8 @@ def make_model_config(path: str):
 def config() -> dict:
     """Returns the config of the run, without evaluations."""
     c = make_model_config(_MODEL.value) if _MODEL.value else make_quickstart_config()
-    # One step more is traced. Another step follows, because the last step of a run is evaluated.
+    # After the counted steps one step is traced. Another one follows, because a run evaluates its
+    # last step.
     c.total_steps = _SKIPPED.value + _STEPS.value + 1 + _PROFILE.value + 1
     c.learner.min_informative_groups = 0
     c.evaluation.update(every=0, at_start=False)
@@ -175,7 +176,7 @@ def host_share(found: dict[str, float]) -> float:
 
 
 def table_of(lines: list[dict], trace: str) -> dict:
-    """Returns the record of a run. `lines` are those of metrics.jsonl; the first one is step 1."""
+    """Returns the record of a run. `lines` are the lines of metrics.jsonl from step 1 on."""
     counted = range(_SKIPPED.value, _SKIPPED.value + _STEPS.value)
     steps = [phases(lines[i], lines[i - 1]) for i in counted]
     table = {name: statistics.median(step[name] for step in steps) for name in steps[0]}

@@ -2,7 +2,7 @@ r"""Measures the cost of the sampler's compiled programs at several row lengths.
 
   PYTHONPATH=. python experiments/benchmarks/sampler_programs.py --rows=64 --cache_length=1024 --slices=16x32
 
-The network is that of configs/quickstart.py. The script prints milliseconds per decode step (one
+The network is the one in configs/quickstart.py. The script prints milliseconds per decode step (one
 token for every row) and microseconds per slot of a prefill call. Run it alone on the machine, and
 compare only numbers of one session. Each number is the best of several repetitions.
 """

@@ -36,7 +36,7 @@ def records(folder: pathlib.Path) -> Iterator[dict]:
 
 
 def make(run: pathlib.Path, out: pathlib.Path, steps: int, episodes: int) -> None:
-    """Writes the large run. Its metrics repeat those of the real run."""
+    """Writes the large run. Its metrics repeat the metrics of the real run."""
     (out / "trajectories").mkdir(parents=True, exist_ok=True)
     source = records(run)
     metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]

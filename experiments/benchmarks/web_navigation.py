@@ -5,8 +5,8 @@ and parallel episodes.
 
 Starts a server (`python -m agentgym_envs webarena`, embedded sites). --parallel concurrent threads
 run the scripted solutions over HTTP, each in a separate session, until --steps actions were taken.
-A thread starts the next task when an episode ends. Times are measured by the client. CPU is that of
-the server's whole process tree (server, workers, browsers, sites). Memory is the sum of the tree's
+A thread starts the next task when an episode ends. Times are measured by the client. CPU time
+covers the server's whole process tree (server, workers, browsers, sites). Memory is the sum of the tree's
 proportional set sizes (PSS: a page that n processes share counts 1/n in each), read while all
 episodes are open.
 
