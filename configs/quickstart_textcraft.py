@@ -1,5 +1,4 @@
-r"""The quickstart on TextCraft: a tiny policy imitates the expert on the training goals, then RL
-follows.
+r"""The quickstart on TextCraft: a tiny policy imitates the expert, then learns by RL.
 
   python -m agentgym_jax.train --config=configs/quickstart_textcraft.py --workdir=runs/textcraft
 

@@ -1,5 +1,4 @@
-r"""Scores a model on deep search over the corpus of facts with 400 held-out questions, sampled once
-and greedy.
+r"""Scores a model on 400 held-out questions of the corpus of facts, sampled once and greedy.
 
   python -m agentgym_jax.evaluate --config=configs/eval/searchqa.py --workdir=DIR --model=M
 

@@ -1,5 +1,4 @@
-r"""Scores a model on all held-out tasks of web navigation on the embedded sites, sampled once and
-greedy.
+r"""Scores a model on all held-out tasks of the embedded sites, sampled once and greedy.
 
   python -m agentgym_jax.evaluate --config=configs/eval/webarena.py --workdir=DIR --model=M
 

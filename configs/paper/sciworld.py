@@ -1,5 +1,6 @@
-r"""AgentGym-RL's SciWorld training: Qwen2.5-7B-Instruct, GRPO, a horizon of 10 -> 20 -> 30 turns or
-of 20 throughout.
+r"""Trains Qwen2.5-7B-Instruct with GRPO on SciWorld, as AgentGym-RL's released scripts do.
+
+The turn limit grows (10, 20, 30) or is fixed at 20.
 
   python -m agentgym_jax.train --config=configs/paper/sciworld.py:size=7b --workdir=runs/sciworld
   python -m agentgym_jax.train --config=configs/paper/sciworld.py:horizon=fixed --workdir=runs/sciworld_fixed

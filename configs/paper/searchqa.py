@@ -1,5 +1,6 @@
-r"""AgentGym-RL's deep search training: Qwen2.5-7B-Instruct, GRPO, a horizon of 5 -> 8 -> 10 turns
-or of 5 throughout.
+r"""Trains Qwen2.5-7B-Instruct with GRPO on deep search, as AgentGym-RL's released scripts do.
+
+The turn limit grows (5, 8, 10) or is fixed at 5.
 
   python -m agentgym_jax.train --config=configs/paper/searchqa.py:size=7b --workdir=runs/searchqa
   python -m agentgym_jax.train --config=configs/paper/searchqa.py:horizon=fixed --workdir=runs/searchqa_fixed

@@ -1,5 +1,4 @@
-r"""Tests that an algorithm learns a BabyAI level of two rooms that the scripted agent always
-solves.
+r"""Tests that an algorithm learns a BabyAI level with two rooms, which the expert always solves.
 
   python -m agentgym_jax.train --config=configs/rl/two_rooms.py:algorithm=rloo --workdir=runs/two_rooms
 
