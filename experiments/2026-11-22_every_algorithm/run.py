@@ -45,8 +45,8 @@ OWN: dict[str, dict] = {
     # The loss has no ratio, so there is one update per rollout, and twice the rollouts for as many
     # updates.
     "reinforce": {"learner.mini_batches": 1, "total_steps": 90},
-    # CISPO keeps the gradient of tokens whose ratio has left the clip range, so it needs smaller
-    # and more steps.
+    # CISPO keeps the gradient of tokens whose ratio has left the clip range, so it needs more steps
+    # at a smaller learning rate.
     "cispo": SMALLER_STEPS,
     # At the shared rate some seeds of these algorithms failed here (README.md).
     "two_rooms gspo_token": SMALLER_STEPS,

@@ -16,7 +16,7 @@ from agentgym_facts.sources import SOURCES, site_path
 from agentgym_facts.text import ascii_form, same_name, words
 
 CITY_INHABITANTS = (
-    # minimum population of places with a passage; smaller places only show that a name is shared
+    # minimum population of places with a passage; smaller places are read to detect shared names
     15_000
 )
 _OTHER_NAMES = 4  # maximum number of alternative names in the passage of a place

@@ -112,7 +112,7 @@ def pasted(documents: Sequence[Document]) -> Iterator[Ending]:
 
 
 def misdone(tasks: Sequence[EmbeddedTask]) -> Iterator[tuple[EmbeddedTask, Ending]]:
-    """Yields tasks that require changes, each with an end state that is nearly right but wrong."""
+    """Yields tasks that require changes, each with several nearly right but wrong endings."""
     for index, each in enumerate(tasks):
         edits = each.task.evaluation.edits
         other = tasks[index - 1].task.evaluation.edits
@@ -132,7 +132,7 @@ def _answer(task: WebTask) -> str:
 
 
 def _wrong(edit: Edit) -> Iterator[Edit]:
-    """Yields copies of an edit; in each copy another value is replaced."""
+    """Yields copies of an edit with one wrong value each."""
     for column in edit.row:
         yield dataclasses.replace(edit, row={**edit.row, column: _TEXT})
     for column in edit.to:
